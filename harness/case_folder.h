@@ -1,0 +1,34 @@
+// Case folders: problems and answers that come from outside (SPEC section 3).
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "reference/problem.h"
+
+namespace subquad {
+
+struct ExpectedTensor {
+  std::string name;
+  Shape shape;
+  std::vector<double> values;
+  bool is_float32 = false;  // then taken as the answer of a float32 program
+};
+
+struct CaseFolder {
+  std::string name;  // the folder's own
+  const Operator* op = nullptr;
+  Problem problem;   // with scalar float64
+  Inputs inputs;     // as in the files, not rounded
+  std::vector<ExpectedTensor> expected;
+  std::string source;
+};
+
+// Reads and checks everything: the format, names, types and ranges, that files
+// stay inside the folder and hold what they promise, shapes, finite numbers.
+// Throws InvalidInput that names the case, the file or field, and what is
+// wrong. Allocates no more than a small multiple of what the files hold.
+CaseFolder ReadCaseFolder(const std::filesystem::path& folder);
+
+}  // namespace subquad

@@ -1,0 +1,188 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "harness/commands.h"
+#include "harness/generate.h"
+#include "harness/sweep.h"
+
+namespace subquad {
+namespace {
+
+struct Request {
+  Filters filters;
+  std::string preset, config, out, shard;
+  std::string n, d, e, f, heads, input = "normal", threads = "1";
+  std::vector<std::string> params;
+  uint64_t seed = 1;
+  bool resume = false, no_resident = false;
+  double time_limit = 120, memory_limit = 0, budget = 2, width = 0.05;
+};
+
+std::string PresetText(const std::string& name) {
+  std::string names;
+  for (const Preset& preset : Presets()) {
+    if (preset.name == name) return preset.text;
+    names += (names.empty() ? "" : ", ") + preset.name;
+  }
+  throw InvalidInput("--preset", "one of " + names, "'" + name + "'");
+}
+
+std::string FileText(const std::string& path) {
+  std::ifstream stream(path);
+  std::error_code error;
+  if (!stream || std::filesystem::is_directory(path, error))
+    throw InvalidInput("--config", "a file that can be read",
+                       "'" + path + "'");
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+// Where the results will go has to be known to work before hours of measuring.
+void CheckOut(const std::filesystem::path& out) {
+  std::error_code error;
+  const auto folder =
+      out.has_parent_path() ? out.parent_path() : std::filesystem::path(".");
+  if (std::filesystem::is_directory(out, error))
+    throw InvalidInput("--out", "a file", "the folder " + out.string());
+  if (!std::filesystem::is_directory(folder, error))
+    throw InvalidInput("--out", "a file in a folder that exists",
+                       out.string());
+  if (::access(folder.c_str(), W_OK) != 0)
+    throw InvalidInput("--out", "a folder that can be written",
+                       folder.string());
+}
+
+void ParseShard(const std::string& text, SweepOptions& options) {
+  if (text.empty()) return;
+  const size_t slash = text.find('/');
+  const auto wrong =
+      InvalidInput("--shard", "I/K with 1 <= I <= K", "'" + text + "'");
+  if (slash == std::string::npos) throw wrong;
+  const auto first = ParseIntegerAxis("--shard", text.substr(0, slash));
+  const auto second = ParseIntegerAxis("--shard", text.substr(slash + 1));
+  if (first.size() != 1 || second.size() != 1 || first[0] > second[0])
+    throw wrong;
+  options.shard = static_cast<int>(first[0]);
+  options.shards = static_cast<int>(second[0]);
+}
+
+int Sweep(const Request& request, const std::string& command) {
+  SweepOptions options;
+  const bool axes = !request.n.empty() || !request.filters.operators.empty() ||
+                    !request.params.empty();
+  const int ways = (request.preset.empty() ? 0 : 1) +
+                   (request.config.empty() ? 0 : 1) + (axes ? 1 : 0);
+  if (ways != 1)
+    throw InvalidInput("sweep", "one of --preset, --config, or filters and axes",
+                       ways == 0 ? "none of them" : "more than one");
+  CheckOut(request.out);
+  if (!request.preset.empty()) {
+    options.sweeps = ParseSweepConfig("--preset " + request.preset,
+                                      PresetText(request.preset));
+  } else if (!request.config.empty()) {
+    options.sweeps = ParseSweepConfig(request.config, FileText(request.config));
+  } else {
+    SweepAxes sweep;
+    sweep.filters = request.filters;
+    sweep.input = request.input;
+    FindRecipe(request.input);
+    sweep.threads.clear();
+    for (int64_t threads : ParseIntegerAxis("--threads", request.threads))
+      sweep.threads.push_back(static_cast<int>(threads));
+    const auto add = [&](const char* name, const std::string& text) {
+      if (!text.empty()) sweep.axes.emplace_back(name, text);
+    };
+    add("n", request.n);
+    add("d", request.d);
+    add("e", request.e);
+    add("f", request.f);
+    add("heads", request.heads);
+    for (const std::string& param : request.params) {
+      const size_t equals = param.find('=');
+      if (equals == std::string::npos || equals == 0)
+        throw InvalidInput("--param", "NAME=VALUE", "'" + param + "'");
+      sweep.axes.emplace_back(param.substr(0, equals),
+                              param.substr(equals + 1));
+    }
+    options.sweeps = {sweep};
+  }
+  options.out = request.out;
+  options.command = command;
+  options.seed = request.seed;
+  options.resume = request.resume;
+  options.resident = !request.no_resident;
+  ParseShard(request.shard, options);
+  options.sampling.budget_seconds = request.budget;
+  options.sampling.relative_width = request.width;
+  options.limits.case_seconds = request.time_limit;
+  options.limits.memory_bytes =
+      static_cast<int64_t>(request.memory_limit * (1 << 30));
+  return RunSweep(options);
+}
+
+}  // namespace
+
+void AddSweepCommand(CLI::App& program, const std::string& command_line,
+                     int& status) {
+  auto* command = program.add_subcommand(
+      "sweep", "time and memory curves: checked first, then measured");
+  auto request = std::make_shared<Request>();
+  std::string presets;
+  for (const Preset& preset : Presets())
+    presets += (presets.empty() ? "" : " or ") + preset.name;
+  command->add_option("--preset", request->preset, presets);
+  command->add_option("--config", request->config,
+                      "JSON file: {\"sweeps\": [{\"operator\": .., \"n\": "
+                      "\"256:65536:x4\", ..}]}");
+  request->filters.AddTo(*command);
+  command->add_option("--n", request->n,
+                      "axis of lengths (pixels for images): 1024,4096 or "
+                      "1024:1048576:x2");
+  command->add_option("--d", request->d, "axis of query widths");
+  command->add_option("--e", request->e, "axis of value widths");
+  command->add_option("--f", request->f, "axis of feature counts");
+  command->add_option("--heads", request->heads, "axis of head counts");
+  command->add_option("--param", request->params,
+                      "axis of a parameter or size: NAME=VALUE[,VALUE..] "
+                      "(repeatable)");
+  command->add_option("--input", request->input, "kind of numbers");
+  command->add_option("--out", request->out, "result file")->required();
+  command->add_flag("--resume", request->resume,
+                    "keep what FILE and its journal hold, measure the rest");
+  command->add_option("--threads", request->threads, "axis of thread counts");
+  command->add_option("--time-limit", request->time_limit,
+                      "seconds for one implementation of one case")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--memory-limit", request->memory_limit,
+                      "GiB for a case; default four fifths of what is free")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--budget", request->budget,
+                      "seconds of samples for one implementation of one case")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--width", request->width,
+                      "stop when the median's interval is this narrow, as a "
+                      "fraction of it")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--no-resident", request->no_resident,
+                    "skip the fresh process for the peak resident set");
+  command->add_option("--shard", request->shard,
+                      "I/K: the I-th of K parts of the cases");
+  command->add_option("--seed", request->seed, "of the generated numbers");
+  command->footer(
+      "Each record is on disk (FILE.journal) before the next case begins.\n"
+      "Ctrl-C keeps what is finished (exit status 130); --resume goes on.\n"
+      "Draw with: python3 reports/figures.py FILE --out DIR");
+  command->callback([request, command_line, &status] {
+    status = Sweep(*request, command_line);
+  });
+
+  // The other end of a sweep's pipe; not for people.
+  auto* worker = program.add_subcommand("worker", "");
+  worker->group("");
+  worker->callback([&status] { status = RunWorker(); });
+}
+
+}  // namespace subquad

@@ -1,0 +1,107 @@
+#include "harness/comparison.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "harness/generate.h"
+
+namespace subquad {
+namespace {
+
+double FromHalf(uint16_t bits) {
+  const int exponent = bits >> 10 & 31;
+  const int fraction = bits & 1023;
+  const double sign = bits >> 15 ? -1 : 1;
+  if (exponent == 31)
+    return fraction ? std::nan("") : sign * HUGE_VAL;
+  if (exponent == 0) return sign * std::ldexp(fraction, -24);
+  return sign * std::ldexp(1024 + fraction, exponent - 25);
+}
+
+}  // namespace
+
+bool IsPoison(Scalar scalar, const void* data, int64_t index) {
+  const int64_t bytes = Info(scalar).bytes;
+  const auto* at = static_cast<const unsigned char*>(data) + index * bytes;
+  return std::all_of(at, at + bytes,
+                     [](unsigned char byte) { return byte == 0xFF; });
+}
+
+double ElementAt(Scalar scalar, const void* data, int64_t index) {
+  switch (scalar) {
+    case Scalar::kFloat32:
+      return static_cast<const float*>(data)[index];
+    case Scalar::kFloat64:
+      return static_cast<const double*>(data)[index];
+    case Scalar::kBFloat16:
+      return std::bit_cast<float>(
+          uint32_t{static_cast<const uint16_t*>(data)[index]} << 16);
+    case Scalar::kFloat16:
+      return FromHalf(static_cast<const uint16_t*>(data)[index]);
+  }
+  return 0;
+}
+
+Comparison Compare(const Problem& problem, const Answer& answer,
+                   const Arrays& arrays, double bound_factor,
+                   const RowBound& bound) {
+  Comparison total;
+  const double roundoff = Info(problem.scalar).unit_roundoff;
+  for (size_t o = 0; o < answer.outputs.size(); ++o) {
+    const OutputAnswer& one = answer.outputs[o];
+    const Arrays::Entry& entry = arrays.outputs[o];
+    const bool per_head = problem.output_per_head[o];
+    double output_error = 0;
+    std::vector<double> units(static_cast<size_t>(one.width));
+    for (size_t r = 0; r < one.selection.rows.size(); ++r) {
+      const RowId& id = one.selection.rows[r];
+      const int64_t start =
+          (per_head ? id.head * entry.head_stride : 0) + id.row * one.width;
+      const size_t first = r * static_cast<size_t>(one.width);
+      if (bound)
+        bound(id, units);
+      else
+        for (int64_t c = 0; c < one.width; ++c)
+          units[c] = bound_factor * one.units[first + c];
+      for (int64_t c = 0; c < one.width; ++c) {
+        ++total.elements;
+        const long double expected = one.value[first + c];
+        const double found = ElementAt(entry.scalar, entry.data, start + c);
+        if (expected != 0) total.zero_reference = false;
+        if (!std::isfinite(found)) {
+          ++total.not_finite;
+          total.untouched += IsPoison(entry.scalar, entry.data, start + c);
+          continue;
+        }
+        const double error = static_cast<double>(std::abs(found - expected));
+        // Storing the exact answer may itself cost one rounding.
+        const double allowed =
+            roundoff * (units[c] + std::abs(static_cast<double>(expected)));
+        const double ratio = error == 0 ? 0 : error / allowed;
+        output_error = std::max(output_error, error);
+        if (!(ratio <= total.max_over_bound) || total.elements == 1) {
+          total.max_over_bound = ratio;
+          total.bound = allowed;
+          total.worst = id;
+          total.worst_column = c;
+          total.output = one.name;
+        }
+      }
+    }
+    total.rows += static_cast<int64_t>(one.selection.rows.size());
+    total.all_rows = total.all_rows && one.selection.all;
+    total.max_error = std::max(total.max_error, output_error);
+    total.plain_error = std::max(total.plain_error, one.plain_error);
+    // The plain program may be exact by luck; a few roundings of the largest
+    // number are always allowed.
+    const double yardstick =
+        std::max(one.plain_error, 2 * roundoff * one.largest);
+    if (output_error > 0)
+      total.over_plain = std::max(total.over_plain, output_error / yardstick);
+  }
+  return total;
+}
+
+}  // namespace subquad

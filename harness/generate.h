@@ -1,0 +1,41 @@
+// Numbers for generated cases. Every one is a function of seed, case, tensor
+// and index (Philox4x32-10, Salmon et al. 2011, through Random123), so that
+// they are the same on any number of threads and machines.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/case.h"
+
+namespace subquad {
+
+// A stream of independent draws, by index.
+class Draws {
+ public:
+  Draws(uint64_t seed, std::string_view name);
+
+  double Uniform(uint64_t index) const;  // on (0, 1), 52 bits
+  double Normal(uint64_t index) const;   // N(0, 1) by Box and Muller
+
+ private:
+  uint64_t seed_, stream_;
+};
+
+// Kinds of numbers, by name: "normal", and others that break things.
+struct Recipe {
+  std::string_view name;
+  std::string_view what;  // what they are, and which fault they would show
+};
+const std::vector<Recipe>& Recipes();
+const Recipe& FindRecipe(std::string_view name);
+
+// To the nearest number of the scalar type, ties to even; overflow to infinity.
+double RoundTo(Scalar scalar, double value);
+
+// All inputs of a case, rounded to its scalar type.
+Inputs GenerateInputs(const Case& one, const Problem& problem);
+
+}  // namespace subquad

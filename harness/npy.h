@@ -1,0 +1,48 @@
+// NumPy .npy files: the arrays of a case folder (SPEC.md section 3).
+//
+// The format is numpy.lib.format, versions 1.0 and 2.0: a magic, two version
+// bytes, the length of a header, the header (a Python dict literal with the
+// keys descr, fortran_order and shape), then the raw numbers. Files come from
+// outside, so the reader takes nothing on trust: it is strict about the header
+// and holds every promised size against the file's own before it allocates.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace subquad {
+
+struct NpyArray {
+  std::vector<int64_t> shape;  // 1 to 3 dimensions, each at least 1
+  bool is_float32 = false;     // the file holds <f4, otherwise <f8
+  std::vector<double> values;  // row-major, as they are: NaN included
+};
+
+// Reads one file. Throws InvalidInput, which begins with the file's name
+// (without its folders), for anything but a regular file that holds exactly
+// one little-endian float32 or float64 array in C order with 1 to 3 dimensions.
+// Never allocates more than a small multiple of the file's size, and never
+// waits on a pipe or a device.
+NpyArray ReadNpy(const std::filesystem::path& path);
+
+// The same for the bytes of a file that are already in memory; `name` stands
+// for the file's name in messages.
+NpyArray ParseNpy(std::span<const std::byte> bytes, const std::string& name);
+
+// The bytes that stand before the data of such an array, in version 1.0 and
+// padded to a multiple of 64 bytes. Throws InvalidInput for a shape that the
+// reader would refuse.
+std::string NpyHeader(std::span<const int64_t> shape, bool is_float32);
+
+// Writes one file of version 1.0 through a temporary name in the same folder
+// and a rename, so that a reader or a kill never meets half a file. Throws
+// InvalidInput where the shape does not fit the values, where a finite value
+// does not fit into float32, or where the file cannot be written.
+void WriteNpy(const std::filesystem::path& path, std::span<const int64_t> shape,
+              std::span<const double> values, bool is_float32);
+
+}  // namespace subquad

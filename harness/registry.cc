@@ -1,0 +1,89 @@
+#include "harness/registry.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "optimized/implementations.h"
+#include "reference/toeplitz_1d.h"
+#include "reference/toeplitz_2d.h"
+#include "reference/toeplitz_2d_xy.h"
+#ifdef SUBQUAD_CUDA
+#include "cuda/implementations.h"
+#endif
+
+namespace subquad {
+namespace {
+
+template <typename OperatorType>
+const Operator* One() {
+  static const OperatorType op;
+  return &op;
+}
+
+struct Row {
+  const Operator* op;
+  std::vector<Implementation> (*implementations)();
+};
+
+const std::vector<Row>& Rows() {
+  static const std::vector<Row> rows = {
+      {One<Toeplitz1d>(), Toeplitz1dImplementations},
+      {One<Toeplitz2dXy>(), Toeplitz2dXyImplementations},
+      {One<Toeplitz2d>(), Toeplitz2dImplementations},
+  };
+  return rows;
+}
+
+}  // namespace
+
+const std::vector<const Operator*>& Operators() {
+  static const std::vector<const Operator*> operators = [] {
+    std::vector<const Operator*> list;
+    for (const Row& row : Rows()) list.push_back(row.op);
+    return list;
+  }();
+  return operators;
+}
+
+const std::vector<Implementation>& Implementations() {
+  static const std::vector<Implementation> all = [] {
+    std::vector<Implementation> list;
+    for (const Row& row : Rows()) std::ranges::copy(row.implementations(),
+                                                    std::back_inserter(list));
+#ifdef SUBQUAD_CUDA
+    std::ranges::copy(CudaImplementations(), std::back_inserter(list));
+#endif
+    return list;
+  }();
+  return all;
+}
+
+const Operator& FindOperator(std::string_view id) {
+  std::string names;
+  for (const Operator* op : Operators()) {
+    if (op->description().id == id) return *op;
+    names += (names.empty() ? "" : ", ") + std::string(op->description().id);
+  }
+  throw InvalidInput("operator", "one of " + names,
+                     "'" + std::string(id) + "'");
+}
+
+std::vector<const Implementation*> ImplementationsOf(const Operator& op) {
+  std::vector<const Implementation*> list;
+  for (const Implementation& implementation : Implementations())
+    if (implementation.op == op.description().id)
+      list.push_back(&implementation);
+  return list;
+}
+
+std::string WhyNot(const Implementation& implementation,
+                   const Problem& problem) {
+  const auto& scalars = implementation.scalars;
+  if (std::find(scalars.begin(), scalars.end(), problem.scalar) ==
+      scalars.end())
+    return "no " + std::string(Info(problem.scalar).name) + " version";
+  if (problem.backward && !implementation.backward) return "no backward pass";
+  return implementation.why_not ? implementation.why_not(problem) : "";
+}
+
+}  // namespace subquad

@@ -1,0 +1,87 @@
+#include "harness/sampler.h"
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace subquad {
+namespace {
+
+// Keeps the engine's numbers and prints nothing.
+class Collector : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const Run& run : runs)
+      if (run.run_type == Run::RT_Iteration && run.iterations > 0)
+        seconds_ = run.real_accumulated_time /
+                   static_cast<double>(run.iterations);
+  }
+  double seconds() const { return seconds_; }
+
+ private:
+  double seconds_ = 0;
+};
+
+double OneSample(const Contestant& contestant, int64_t iterations) {
+  Collector collector;
+  benchmark::ClearRegisteredBenchmarks();
+  benchmark::RegisterBenchmark(contestant.name.c_str(),
+                               [&](benchmark::State& state) {
+                                 for (auto _ : state) contestant.run();
+                               })
+      ->Iterations(iterations)
+      ->UseRealTime();
+  benchmark::RunSpecifiedBenchmarks(&collector);
+  benchmark::ClearRegisteredBenchmarks();
+  return collector.seconds();
+}
+
+}  // namespace
+
+std::vector<Sampled> SampleInTurns(std::span<const Contestant> contestants,
+                                   const SamplingRule& rule) {
+  constexpr double kSampleSeconds = 1e-3;
+  const size_t count = contestants.size();
+  std::vector<Sampled> results(count);
+  std::vector<int64_t> iterations(count, 1);
+  std::vector<double> spent(count, 0);
+  for (size_t i = 0; i < count; ++i) {
+    if (contestants[i].first_seconds >= kSampleSeconds) continue;
+    // The first run is not typical of short ones: warm up and look again.
+    const double seconds =
+        std::max(1e-9, OneSample(contestants[i], contestants[i].first_seconds <
+                                                         1e-4
+                                                     ? 16
+                                                     : 2));
+    iterations[i] =
+        std::clamp<int64_t>(std::llround(kSampleSeconds / seconds), 1, 1 << 20);
+  }
+  for (size_t round = 0;; ++round) {
+    bool active = false;
+    for (size_t turn = 0; turn < count; ++turn) {
+      const size_t i = (turn + round) % count;
+      Sampled& result = results[i];
+      if (!result.stopped_by.empty()) continue;
+      active = true;
+      const double seconds = OneSample(contestants[i], iterations[i]);
+      result.samples.push_back(seconds);
+      spent[i] += seconds * static_cast<double>(iterations[i]);
+      const int taken = static_cast<int>(result.samples.size());
+      result.median = MedianWithInterval(result.samples);
+      const Interval& interval = result.median.interval;
+      if (taken >= rule.min_samples &&
+          interval.high - interval.low <=
+              rule.relative_width * result.median.median)
+        result.stopped_by = "interval";
+      else if (taken >= rule.max_samples)
+        result.stopped_by = "samples";
+      else if (spent[i] >= rule.budget_seconds && taken >= 3)
+        result.stopped_by = "budget";
+    }
+    if (!active) return results;
+  }
+}
+
+}  // namespace subquad

@@ -1,0 +1,38 @@
+// Times of competing runs, taken in turns on Google Benchmark's engine.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/statistics.h"
+
+namespace subquad {
+
+struct Contestant {
+  std::string name;
+  std::function<void()> run;
+  double first_seconds = 0;  // about how long one run takes
+};
+
+// When to stop taking samples of a contestant.
+struct SamplingRule {
+  double relative_width = 0.05;  // of the median's interval
+  int min_samples = 9;
+  int max_samples = 60;
+  double budget_seconds = 2;     // for each contestant
+};
+
+struct Sampled {
+  std::vector<double> samples;  // seconds per run
+  Median median;
+  std::string stopped_by;       // interval, samples or budget
+};
+
+// Rounds of one sample each, the order rotated, until every contestant has
+// stopped. A sample is as many runs in a row as take about a millisecond.
+std::vector<Sampled> SampleInTurns(std::span<const Contestant> contestants,
+                                   const SamplingRule& rule);
+
+}  // namespace subquad

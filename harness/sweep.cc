@@ -1,0 +1,319 @@
+#include "harness/sweep.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "harness/environment.h"
+#include "harness/result_file.h"
+
+namespace subquad {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Duration(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+std::string ShortTime(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
+  return fmt::format("{:.3g} s", seconds);
+}
+
+bool Passed(const Json& record) {
+  return record.at("check").at("verdict") == "passed";
+}
+
+// One line per case, and how long the rest will take about.
+class Progress {
+ public:
+  explicit Progress(size_t total) : total_(total), start_(Clock::now()) {}
+
+  void Report(const PlannedCase& planned, const std::vector<Json>& records) {
+    ++done_;
+    std::string text;
+    for (const Json& record : records) {
+      const std::string name = record.at("implementation");
+      const Json& seconds = record.at("seconds");
+      text += fmt::format(
+          "  {} {}", name,
+          seconds.is_null()
+              ? record.at("check").at("verdict").get<std::string>()
+              : ShortTime(seconds.at("median").get<double>()));
+    }
+    const double elapsed =
+        std::chrono::duration<double>(Clock::now() - start_).count();
+    // Cases grow along a sweep: the last ones tell more than the first.
+    const double left = elapsed / static_cast<double>(done_) *
+                        static_cast<double>(total_ - done_);
+    fmt::print(stderr, "[{}/{}] {}{}{}\n", done_, total_, planned.one.Id(),
+               text,
+               done_ < total_ ? fmt::format("  (about {} left)", Duration(left))
+                              : "");
+  }
+
+  void Skip() { ++done_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const size_t total_;
+  size_t done_ = 0;
+  const Clock::time_point start_;
+};
+
+// How long a run will take, from what the same implementation did before.
+class Forecast {
+ public:
+  void Learn(const Json& record) {
+    if (record.at("seconds").is_null()) return;
+    const double flops = record.at("flops").get<double>();
+    if (flops > 0)
+      rate_[Key(record)] =
+          record.at("seconds").at("median").get<double>() / flops;
+  }
+  double Seconds(const Json& record, const Floors& floors) const {
+    const double flops = record.at("flops").get<double>();
+    const auto found = rate_.find(Key(record));
+    if (found != rate_.end()) return flops * found->second;
+    return floors.flops_per_second_float32 > 0
+               ? flops / floors.flops_per_second_float32
+               : 0;
+  }
+
+ private:
+  static std::string Key(const Json& record) {
+    return record.at("operator").get<std::string>() + "/" +
+           record.at("implementation").get<std::string>() + "/" +
+           record.at("backend").get<std::string>() + "/" +
+           record.at("scalar").get<std::string>();
+  }
+  std::map<std::string, double> rate_;
+};
+
+class Sweep {
+ public:
+  explicit Sweep(const SweepOptions& options) : options_(options) {
+    if (options_.limits.memory_bytes <= 0)
+      options_.limits.memory_bytes = AvailableMemoryBytes() / 5 * 4;
+  }
+
+  int Run() {
+    std::vector<PlannedCase> plan = Plan();
+    const fs::path journal_path = Journal::PathFor(options_.out);
+    CollectDone(journal_path);
+    Json environment = DescribeEnvironment(LargestThreads(plan));
+    ReadFloors(environment);
+    const Json header = {{"format", "journal/1"},
+                         {"command", options_.command},
+                         {"created", CurrentTime()},
+                         {"seed", options_.seed},
+                         {"environment", environment}};
+    CatchInterrupts();
+    Journal journal(journal_path, header);
+    Progress progress(plan.size());
+    for (const PlannedCase& planned : plan) {
+      if (Interrupted()) break;
+      const std::vector<Json> fresh = RunCase(planned, journal);
+      if (fresh.empty())
+        progress.Skip();
+      else
+        progress.Report(planned, fresh);
+    }
+    WriteFileAtomically(options_.out,
+                        MakeResultFile(header, records_).dump(1) + "\n");
+    fs::remove(journal_path);
+    return Finish();
+  }
+
+ private:
+  std::vector<PlannedCase> Plan() const {
+    std::vector<PlannedCase> plan = PlanSweep(options_.sweeps, options_.seed);
+    if (options_.shards == 1) return plan;
+    std::vector<PlannedCase> mine;
+    for (size_t i = 0; i < plan.size(); ++i)
+      if (static_cast<int>(i) % options_.shards == options_.shard - 1)
+        mine.push_back(std::move(plan[i]));
+    if (mine.empty())
+      throw InvalidInput("--shard",
+                         fmt::format("at most {} shards, one for each case",
+                                     plan.size()),
+                         std::to_string(options_.shards));
+    return mine;
+  }
+
+  static int LargestThreads(const std::vector<PlannedCase>& plan) {
+    int threads = 1;
+    for (const PlannedCase& planned : plan)
+      threads = std::max(threads, planned.threads);
+    return threads;
+  }
+
+  // What an earlier run finished, from its file and from its journal.
+  void CollectDone(const fs::path& journal) {
+    const bool left_over = fs::exists(journal);
+    if (!options_.resume) {
+      if (left_over)
+        throw InvalidInput(
+            options_.out.string(), "no journal of an interrupted sweep",
+            journal.string() + " (--resume goes on with it)");
+      return;
+    }
+    if (fs::exists(options_.out))
+      for (Json& record : ReadResultFile(options_.out)["records"])
+        Keep(std::move(record));
+    if (left_over)
+      for (Json& record : Journal::Read(journal)) Keep(std::move(record));
+  }
+
+  bool Keep(Json record) {
+    if (!done_.insert(RecordKey(record)).second) return false;
+    forecast_.Learn(record);
+    records_.push_back(std::move(record));
+    return true;
+  }
+
+  void ReadFloors(const Json& environment) {
+    const Json& measured = environment.at("measured");
+    floors_.flops_per_second_float32 =
+        measured.at("fma_flops_per_second").at("float32");
+    floors_.flops_per_second_float64 =
+        measured.at("fma_flops_per_second").at("float64");
+    floors_.cached_bytes_per_second =
+        measured.at("cached_copy_bytes_per_second");
+  }
+
+  // The records that are new; empty when all were there.
+  std::vector<Json> RunCase(const PlannedCase& planned, Journal& journal) {
+    const Problem problem = ProblemOf(planned.one);
+    std::vector<Json> fresh;
+    const auto keep = [&](Json record) {
+      fresh.push_back(record);
+      if (!Keep(record)) return;
+      journal.Append(record);
+    };
+    std::vector<const Implementation*> todo;
+    for (const Implementation* one : planned.implementations) {
+      if (done_.contains(RecordKey(planned.one.Id(), one->id,
+                                   ToString(one->backend), planned.threads)))
+        continue;
+      Json record = MakeRecord(planned.one, problem, *one, planned.threads,
+                               Verdict::Skipped(""));
+      const double seconds = forecast_.Seconds(record, floors_);
+      // Set-up, the counted run, the checked run and three samples.
+      if (one->backend == Backend::kCpu &&
+          6 * seconds > options_.limits.case_seconds) {
+        record["check"] = CheckJson(Verdict::Skipped(fmt::format(
+            "would take about {} for each of at least 6 runs, the limit of a "
+            "case is {}",
+            Duration(seconds), Duration(options_.limits.case_seconds))));
+        keep(std::move(record));
+        continue;
+      }
+      todo.push_back(one);
+    }
+    while (!todo.empty() && !Interrupted()) {
+      Job job = JobFor(planned, todo);
+      WorkerOutcome outcome = CallWorker(
+          job,
+          options_.limits.case_seconds * static_cast<double>(todo.size()));
+      for (Json& record : outcome.records) {
+        std::erase_if(todo, [&](const Implementation* one) {
+          return one->id == record.at("implementation") &&
+                 ToString(one->backend) == record.at("backend");
+        });
+        if (options_.resident && Passed(record))
+          AddResident(planned, record);
+        keep(std::move(record));
+      }
+      if (outcome.interrupted) break;
+      if (todo.empty()) break;
+      // Somebody broke the worker: the one under way, or else all the rest.
+      const std::string reason = outcome.failure.empty()
+                                     ? "its worker ended without a word"
+                                     : outcome.failure;
+      const auto guilty = std::ranges::find_if(
+          todo, [&](const Implementation* one) {
+            return JobName(*one) == outcome.current ||
+                   "timing of " + JobName(*one) == outcome.current;
+          });
+      const bool known = guilty != todo.end();
+      const std::vector<const Implementation*> failed =
+          known ? std::vector{*guilty} : todo;
+      for (const Implementation* one : failed) {
+        keep(MakeRecord(planned.one, problem, *one, planned.threads,
+                        Verdict::Failed(reason)));
+        std::erase(todo, one);
+      }
+    }
+    return fresh;
+  }
+
+  Job JobFor(const PlannedCase& planned,
+             const std::vector<const Implementation*>& todo) const {
+    Job job;
+    job.case_id = planned.one.Id();
+    job.threads = planned.threads;
+    for (const Implementation* one : todo)
+      job.implementations.push_back(JobName(*one));
+    job.sampling = options_.sampling;
+    job.limits = options_.limits;
+    job.floors = floors_;
+    return job;
+  }
+
+  void AddResident(const PlannedCase& planned, Json& record) const {
+    for (const Implementation* one : planned.implementations) {
+      if (one->id != record.at("implementation") ||
+          ToString(one->backend) != record.at("backend"))
+        continue;
+      Job job = JobFor(planned, {one});
+      job.resident = true;
+      const WorkerOutcome outcome =
+          CallWorker(job, options_.limits.case_seconds);
+      if (outcome.resident_bytes > 0)
+        record["resident_bytes"] = outcome.resident_bytes;
+    }
+  }
+
+  int Finish() const {
+    std::map<std::string, int64_t> verdicts;
+    for (const Json& record : records_)
+      ++verdicts[record.at("check").at("verdict").get<std::string>()];
+    fmt::print("{}: {} records: {} passed, {} failed, {} mistrusted, {} "
+               "skipped\n",
+               options_.out.string(), records_.size(), verdicts["passed"],
+               verdicts["failed"], verdicts["mistrusted"],
+               verdicts["skipped"]);
+    if (Interrupted()) {
+      fmt::print(stderr, "interrupted; what was finished is in {}, --resume "
+                         "goes on\n",
+                 options_.out.string());
+      return kInterrupted;
+    }
+    return verdicts["passed"] > 0 && verdicts["failed"] == 0 &&
+                   verdicts["mistrusted"] == 0
+               ? kFine
+               : kCheckFailed;
+  }
+
+  SweepOptions options_;
+  Floors floors_;
+  Forecast forecast_;
+  std::set<std::string> done_;
+  std::vector<Json> records_;
+};
+
+}  // namespace
+
+int RunSweep(const SweepOptions& options) { return Sweep(options).Run(); }
+
+}  // namespace subquad

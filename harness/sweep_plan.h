@@ -1,0 +1,45 @@
+// What a sweep runs: axes crossed into cases. A sweep is data (a preset, a
+// configuration file or options), never nested loops in an operator.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/case.h"
+#include "harness/commands.h"
+
+namespace subquad {
+
+// The presets by name, as JSON text: harness/presets/.
+struct Preset {
+  std::string name, text;
+};
+const std::vector<Preset>& Presets();
+
+// One crossing of axes. Axis texts are as on the command line: "1024,4096" or
+// "1024:1048576:x2"; choices are lists "elu1,prf".
+struct SweepAxes {
+  Filters filters;
+  std::vector<std::pair<std::string, std::string>> axes;  // name, values
+  std::vector<int> threads = {1};
+  std::string input = "normal";
+};
+
+struct PlannedCase {
+  Case one;
+  int threads = 1;
+  std::vector<const Implementation*> implementations;
+};
+
+// Reads {"sweeps": [{"operator": .., "n": .., ..}]}; throws InvalidInput that
+// names the field.
+std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
+                                        const std::string& text);
+
+// Crosses the axes. Without a scalar filter float32 alone is planned. Throws
+// InvalidInput when nothing is left or a combination is not valid.
+std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
+                                   uint64_t seed);
+
+}  // namespace subquad

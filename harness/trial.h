@@ -1,0 +1,53 @@
+// A problem made ready to be run by implementations: its tensors in their
+// scalar type, outputs between guard words, and the reference's answer.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/answer.h"
+#include "harness/verdict.h"
+#include "optimized/buffer.h"
+#include "reference/implementation.h"
+
+namespace subquad {
+
+class Trial {
+ public:
+  // Takes the problem and its inputs; the answer is computed when first asked
+  // for.
+  Trial(Problem problem, Inputs inputs, uint64_t seed);
+
+  const Problem& problem() const { return problem_; }
+  const Inputs& inputs() const { return inputs_; }
+  const Arrays& arrays() const { return arrays_; }
+  const Answer& answer();
+  void set_answer(Answer answer) {
+    answer_ = std::make_unique<Answer>(std::move(answer));
+  }
+
+  // Fills outputs and workspaces with NaN.
+  void Poison();
+
+  // Poisons, runs once and compares. Exceptions of the implementation become a
+  // failed verdict; those of the reference (InvalidInput) are thrown.
+  Verdict RunAndJudge(const Implementation& implementation, Prepared& prepared);
+
+  // Compares what is in the outputs now.
+  Verdict JudgeOutputs(const Implementation& implementation);
+
+ private:
+  Problem problem_;
+  Inputs inputs_;
+  uint64_t seed_;
+  std::vector<GuardedMemory> input_memory_, output_memory_;
+  Arrays arrays_;
+  std::unique_ptr<Answer> answer_;
+};
+
+// The whole way for one implementation: can it run, prepare, run, judge.
+Verdict Verify(const Implementation& implementation, Trial& trial,
+               const PrepareOptions& options);
+
+}  // namespace subquad

@@ -1,0 +1,396 @@
+#include "harness/worker.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <iostream>
+#include <iterator>
+#include <new>
+
+#include "harness/environment.h"
+#include "harness/generate.h"
+#include "harness/memory_counter.h"
+#include "harness/result_file.h"
+#include "harness/trial.h"
+
+namespace subquad {
+namespace {
+
+double Now() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void Say(const Json& line) {
+  const std::string text = line.dump() + "\n";
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count =
+        ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
+    if (count <= 0) return;  // the sweep is gone
+    done += static_cast<size_t>(count);
+  }
+}
+
+std::string Gibibytes(double bytes) {
+  return fmt::format("{:.3g} GiB", bytes / (1 << 30));
+}
+
+// A time that no machine could reach means that the work was not done, or that
+// the counts are wrong. Small problems stay in caches, so the bandwidth is that
+// of a copy inside the first one; 1.5 allows for noise in the floors.
+std::string Impossible(const Json& record, const Job& job, Scalar scalar,
+                       double seconds) {
+  if (record.at("backend") != "cpu") return "";
+  const double threads = job.threads;
+  const double peak = scalar == Scalar::kFloat64
+                          ? job.floors.flops_per_second_float64
+                          : job.floors.flops_per_second_float32;
+  const double flops = record.at("flops").get<double>();
+  const double bytes = record.at("bytes").get<double>();
+  if (peak > 0 && flops / (1.5 * peak * threads) > seconds)
+    return fmt::format(
+        "impossible: {:.3g} s for {:.3g} flops on a machine that does {:.3g} a "
+        "second",
+        seconds, flops, peak * threads);
+  const double bandwidth = job.floors.cached_bytes_per_second;
+  if (bandwidth > 0 && bytes / (1.5 * bandwidth * threads) > seconds)
+    return fmt::format(
+        "impossible: {:.3g} s for {:.3g} bytes on a machine that copies {:.3g} "
+        "a second in its first cache",
+        seconds, bytes, bandwidth * threads);
+  return "";
+}
+
+struct Entry {
+  const Implementation* implementation;
+  std::unique_ptr<Prepared> prepared;
+  Json record;
+  double first_seconds = 0;
+};
+
+class CaseRun {
+ public:
+  CaseRun(const Job& job, const Case& one)
+      : job_(job), case_(one), problem_(ProblemOf(one)) {}
+
+  void Run() {
+    if (std::string reason = TensorsDoNotFit(); !reason.empty()) {
+      for (const std::string& name : job_.implementations)
+        SayRecord(Find(name), Verdict::Skipped(reason));
+      return;
+    }
+    Inputs inputs = GenerateInputs(case_, problem_);
+    trial_ = std::make_unique<Trial>(problem_, std::move(inputs), case_.seed);
+    if (job_.resident) return RunResident();
+    for (const std::string& name : job_.implementations) CheckOne(Find(name));
+    Measure();
+  }
+
+ private:
+  const Implementation& Find(const std::string& name) const {
+    for (const Implementation* one : ImplementationsOf(*case_.op))
+      if (JobName(*one) == name) return *one;
+    throw InvalidInput("implementation", "one of this operator", name);
+  }
+
+  PrepareOptions Options() const {
+    return {.threads = job_.threads, .tune = true};
+  }
+
+  double WorkspaceBytes(const Implementation& one) const {
+    return one.cost ? one.cost(problem_, job_.threads).workspace_bytes : 0;
+  }
+
+  // Tensors stand in memory in float64 for the reference and in their own type.
+  double TrialBytes() const {
+    return TensorCount() * (8.0 + static_cast<double>(
+                                      Info(problem_.scalar).bytes)) +
+           (1 << 28);
+  }
+  double TensorCount() const {
+    double count = 0;
+    for (size_t i = 0; i < problem_.inputs.size(); ++i)
+      count += static_cast<double>(ElementCount(problem_.InputShape(i)));
+    for (size_t i = 0; i < problem_.outputs.size(); ++i)
+      count += static_cast<double>(ElementCount(problem_.OutputShape(i)));
+    return count;
+  }
+
+  std::string TensorsDoNotFit() const {
+    const double limit = static_cast<double>(job_.limits.memory_bytes);
+    if (limit <= 0 || TrialBytes() <= limit) return "";
+    return fmt::format("does not fit in memory: the tensors need {}, {} may "
+                       "be used",
+                       Gibibytes(TrialBytes()), Gibibytes(limit));
+  }
+
+  std::string WorkspaceDoesNotFit(const Implementation& one) const {
+    const double limit = static_cast<double>(job_.limits.memory_bytes);
+    const double needed = TrialBytes() + WorkspaceBytes(one);
+    if (limit <= 0 || needed <= limit || one.backend != Backend::kCpu)
+      return "";
+    return fmt::format("does not fit in memory: needs {} of workspace beside "
+                       "its tensors, {} may be used",
+                       Gibibytes(WorkspaceBytes(one)), Gibibytes(limit));
+  }
+
+  void SayRecord(const Implementation& one, const Verdict& verdict) {
+    Say({{"record",
+          MakeRecord(case_, problem_, one, job_.threads, verdict)}});
+  }
+
+  void RunResident() {
+    const Implementation& one = Find(job_.implementations.front());
+    auto prepared = one.prepare(problem_, trial_->arrays(), Options());
+    prepared->Run();
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    Say({{"resident_bytes", int64_t{usage.ru_maxrss} * 1024}});
+  }
+
+  // Memory in a run of its own, then set-up, first call and verdict.
+  void CheckOne(const Implementation& one) {
+    Say({{"begin", JobName(one)}});
+    std::string reason = WhyNot(one, problem_);
+    if (reason.empty()) reason = WorkspaceDoesNotFit(one);
+    if (!reason.empty()) return SayRecord(one, Verdict::Skipped(reason));
+    Entry entry{&one, nullptr, {}, 0};
+    Verdict verdict;
+    double setup = 0;
+    int64_t workspace = 0;
+    try {
+      trial_->answer();
+      if (MemoryCounter::Available()) {
+        const PeakOf peak;
+        one.prepare(problem_, trial_->arrays(), Options())->Run();
+        workspace = peak.bytes();
+      }
+      const double start = Now();
+      entry.prepared = one.prepare(problem_, trial_->arrays(), Options());
+      setup = Now() - start;
+      trial_->Poison();
+      const double first = Now();
+      entry.prepared->Run();
+      entry.first_seconds = Now() - first;
+      verdict = trial_->JudgeOutputs(one);
+    } catch (const std::bad_alloc&) {
+      verdict = Verdict::Skipped(fmt::format(
+          "does not fit in memory: an allocation was refused at a limit of {}",
+          Gibibytes(static_cast<double>(job_.limits.memory_bytes))));
+    } catch (const InvalidInput&) {
+      throw;
+    } catch (const std::exception& error) {
+      verdict = Verdict::Failed(error.what());
+    }
+    entry.record = MakeRecord(case_, problem_, one, job_.threads, verdict);
+    if (MemoryCounter::Available() && verdict.comparison.elements > 0)
+      entry.record["workspace_bytes"] = workspace;
+    if (verdict.outcome != Outcome::kSkipped && entry.first_seconds > 0) {
+      entry.record["setup_seconds"] = setup;
+      entry.record["first_seconds"] = entry.first_seconds;
+    }
+    if (!verdict.passed()) {
+      Say({{"record", entry.record}});
+      return;
+    }
+    entries_.push_back(std::move(entry));
+  }
+
+  void Measure() {
+    if (entries_.empty()) return;
+    std::vector<Contestant> contestants;
+    for (Entry& entry : entries_)
+      contestants.push_back({JobName(*entry.implementation),
+                             [&entry] { entry.prepared->Run(); },
+                             entry.first_seconds});
+    Say({{"begin", "timing of " + contestants.front().name}});
+    const std::vector<Sampled> results =
+        SampleInTurns(contestants, job_.sampling);
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      Json& record = entries_[i].record;
+      const Sampled& sampled = results[i];
+      const double fastest = *std::ranges::min_element(sampled.samples);
+      const std::string impossible =
+          Impossible(record, job_, problem_.scalar, fastest);
+      if (!impossible.empty()) {
+        record["check"]["verdict"] = "failed";
+        record["check"]["reason"] = impossible;
+      } else {
+        record["seconds"] = {
+            {"median", sampled.median.median},
+            {"low", sampled.median.interval.low},
+            {"high", sampled.median.interval.high},
+            {"min", fastest},
+            {"max", *std::ranges::max_element(sampled.samples)},
+            {"samples", sampled.samples},
+            {"stopped_by", sampled.stopped_by}};
+      }
+      Say({{"record", record}});
+    }
+  }
+
+  const Job& job_;
+  const Case case_;
+  const Problem problem_;
+  std::unique_ptr<Trial> trial_;
+  std::vector<Entry> entries_;
+};
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void LimitMemory(const Job& job) {
+  const bool on_gpu = std::ranges::any_of(
+      job.implementations,
+      [](const std::string& name) { return name.ends_with("@cuda"); });
+  // Address space counts what a GPU maps; there the formula alone guards.
+  if (on_gpu || job.limits.memory_bytes <= 0) return;
+  const auto bytes =
+      static_cast<rlim_t>(job.limits.memory_bytes + (int64_t{1} << 30));
+  const rlimit limit{bytes, bytes};
+  setrlimit(RLIMIT_AS, &limit);
+}
+
+}  // namespace
+
+std::string JobName(const Implementation& implementation) {
+  return implementation.id +
+         (implementation.backend == Backend::kCuda ? "@cuda" : "");
+}
+
+Json Job::ToJson() const {
+  return {{"case", case_id},
+          {"threads", threads},
+          {"implementations", implementations},
+          {"resident", resident},
+          {"relative_width", sampling.relative_width},
+          {"min_samples", sampling.min_samples},
+          {"max_samples", sampling.max_samples},
+          {"budget_seconds", sampling.budget_seconds},
+          {"case_seconds", limits.case_seconds},
+          {"memory_bytes", limits.memory_bytes},
+          {"flops32", floors.flops_per_second_float32},
+          {"flops64", floors.flops_per_second_float64},
+          {"cached", floors.cached_bytes_per_second}};
+}
+
+Job Job::FromJson(const Json& json) {
+  Job job;
+  job.case_id = json.at("case");
+  job.threads = json.at("threads");
+  job.implementations =
+      json.at("implementations").get<std::vector<std::string>>();
+  job.resident = json.at("resident");
+  job.sampling = {json.at("relative_width"), json.at("min_samples"),
+                  json.at("max_samples"), json.at("budget_seconds")};
+  job.limits = {json.at("case_seconds"), json.at("memory_bytes")};
+  job.floors = {json.at("flops32"), json.at("flops64"), json.at("cached")};
+  return job;
+}
+
+int RunWorker() {
+  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  try {
+    const Job job = Job::FromJson(Json::parse(text));
+    LimitMemory(job);
+    CaseRun(job, MakeCase(ParseCaseId(job.case_id))).Run();
+  } catch (const std::bad_alloc&) {
+    Say({{"failure", "ran out of memory"}});
+  } catch (const std::exception& error) {
+    Say({{"failure", error.what()}});
+  }
+  return 0;
+}
+
+WorkerOutcome CallWorker(const Job& job, double seconds) {
+  WorkerOutcome outcome;
+  int to_worker[2], from_worker[2];
+  if (::pipe2(to_worker, O_CLOEXEC) != 0 ||
+      ::pipe2(from_worker, O_CLOEXEC) != 0)
+    throw std::runtime_error("cannot start a worker: no pipes left");
+  std::cout.flush();
+  const pid_t child = ::fork();
+  if (child < 0) throw std::runtime_error("cannot start a worker: fork failed");
+  if (child == 0) {
+    ::dup2(to_worker[0], STDIN_FILENO);
+    ::dup2(from_worker[1], STDOUT_FILENO);
+    ::setpgid(0, 0);  // Ctrl-C reaches the sweep alone
+    const char* arguments[] = {"subquad", "worker", nullptr};
+    ::execv("/proc/self/exe", const_cast<char**>(arguments));
+    ::_exit(127);
+  }
+  ::close(to_worker[0]);
+  ::close(from_worker[1]);
+  const std::string text = job.ToJson().dump();
+  const bool sent = ::write(to_worker[1], text.data(), text.size()) ==
+                    static_cast<ssize_t>(text.size());
+  ::close(to_worker[1]);
+
+  const double deadline = Now() + seconds;
+  std::string pending;
+  bool killed = false, open = sent;
+  while (open) {
+    const double left = deadline - Now();
+    if (Interrupted() || left <= 0) {
+      outcome.interrupted = Interrupted();
+      killed = true;
+      ::kill(-child, SIGKILL);
+      ::kill(child, SIGKILL);
+      break;
+    }
+    pollfd waiting{from_worker[0], POLLIN, 0};
+    if (::poll(&waiting, 1, static_cast<int>(std::min(left, 0.2) * 1000) + 1) <=
+        0)
+      continue;
+    char buffer[65536];
+    const ssize_t count = ::read(from_worker[0], buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    pending.append(buffer, static_cast<size_t>(count));
+    for (size_t end; (end = pending.find('\n')) != std::string::npos;
+         pending.erase(0, end + 1)) {
+      Json line = Json::parse(pending.substr(0, end), nullptr, false);
+      if (!line.is_object()) continue;
+      if (line.contains("begin")) outcome.current = line["begin"];
+      if (line.contains("failure")) outcome.failure = line["failure"];
+      if (line.contains("resident_bytes"))
+        outcome.resident_bytes = line["resident_bytes"];
+      if (line.contains("record"))
+        outcome.records.push_back(std::move(line["record"]));
+    }
+  }
+  ::close(from_worker[0]);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (outcome.interrupted) return outcome;
+  if (killed)
+    outcome.failure = fmt::format("did not finish within {:.3g} s", seconds);
+  else if (WIFSIGNALED(status))
+    outcome.failure = fmt::format("crashed: {}", strsignal(WTERMSIG(status)));
+  else if (WEXITSTATUS(status) != 0)
+    outcome.failure = fmt::format("its worker ended with status {}",
+                                  WEXITSTATUS(status));
+  return outcome;
+}
+
+bool Interrupted() { return interrupted != 0; }
+
+void CatchInterrupts() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+}  // namespace subquad

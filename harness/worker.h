@@ -1,0 +1,60 @@
+// One case measured in a process of its own, so that a crash, an allocation too
+// large or a hang costs that case and not the sweep. The sweep writes a job to
+// the worker's standard input; the worker answers with lines of JSON.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/sampler.h"
+#include "harness/sweep_plan.h"
+
+namespace subquad {
+
+struct Limits {
+  double case_seconds = 120;   // for one implementation of one case
+  int64_t memory_bytes = 0;    // for a worker; 0: four fifths of what is free
+};
+
+// The machine's measured floors, to refuse impossible numbers; zero: unknown.
+struct Floors {
+  double flops_per_second_float32 = 0, flops_per_second_float64 = 0;
+  double cached_bytes_per_second = 0;
+};
+
+struct Job {
+  std::string case_id;
+  int threads = 1;
+  std::vector<std::string> implementations;  // "fft", "fft@cuda"
+  SamplingRule sampling;
+  Limits limits;
+  Floors floors;
+  bool resident = false;  // only the peak resident set of one implementation
+
+  nlohmann::ordered_json ToJson() const;
+  static Job FromJson(const nlohmann::ordered_json& json);
+};
+
+std::string JobName(const Implementation& implementation);
+
+// The worker's side: reads a job from standard input, runs it, writes lines
+// {"begin": NAME}, {"record": {..}} and {"resident_bytes": N}.
+int RunWorker();
+
+// The sweep's side.
+struct WorkerOutcome {
+  std::vector<nlohmann::ordered_json> records;
+  std::string current;   // the implementation that was under way at the end
+  int64_t resident_bytes = 0;
+  std::string failure;   // why it ended before its time, in words
+  bool interrupted = false;
+};
+WorkerOutcome CallWorker(const Job& job, double seconds);
+
+// Set by Ctrl-C (SIGINT) and SIGTERM once the sweep has asked for it.
+bool Interrupted();
+void CatchInterrupts();
+
+}  // namespace subquad

@@ -1,0 +1,137 @@
+// Working memory of an algorithm: aligned to a cache line, ringed with guard
+// words, and known to a list, so that a checked run can begin with NaN in every
+// workspace and end by looking for writes outside of it. Tables that belong to
+// a plan (and must keep their values between runs) live in PlanTable.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <set>
+#include <utility>
+
+namespace subquad {
+
+class GuardedMemory {
+ public:
+  static constexpr int64_t kGuardBytes = 64;
+
+  GuardedMemory() = default;
+  GuardedMemory(int64_t bytes, bool poisonable)
+      : bytes_(bytes), poisonable_(poisonable) {
+    const int64_t padded = (bytes + 63) / 64 * 64;
+    base_ = static_cast<unsigned char*>(
+        std::aligned_alloc(64, padded + 2 * kGuardBytes));
+    if (!base_) throw std::bad_alloc();
+    std::memset(base_, kGuard, kGuardBytes);
+    std::memset(base_ + kGuardBytes + bytes, kGuard,
+                padded - bytes + kGuardBytes);
+    Register();
+  }
+  GuardedMemory(GuardedMemory&& other) noexcept { *this = std::move(other); }
+  GuardedMemory& operator=(GuardedMemory&& other) noexcept {
+    if (this == &other) return *this;
+    Release();
+    if (other.base_) other.Unregister();
+    base_ = std::exchange(other.base_, nullptr);
+    bytes_ = std::exchange(other.bytes_, 0);
+    poisonable_ = other.poisonable_;
+    if (base_) Register();
+    return *this;
+  }
+  ~GuardedMemory() { Release(); }
+
+  void* data() const { return base_ ? base_ + kGuardBytes : nullptr; }
+  int64_t bytes() const { return bytes_; }
+
+  bool GuardsIntact() const {
+    for (int64_t i = 0; i < kGuardBytes; ++i)
+      if (base_[i] != kGuard || base_[kGuardBytes + bytes_ + i] != kGuard)
+        return false;
+    return true;
+  }
+
+  // All bytes one: a NaN in every floating-point type.
+  void Poison() { std::memset(data(), 0xFF, bytes_); }
+
+  static void PoisonAllWorkspaces() {
+    std::lock_guard lock(Mutex());
+    for (GuardedMemory* memory : Live())
+      if (memory->poisonable_) memory->Poison();
+  }
+  static int64_t CountBrokenGuards() {
+    std::lock_guard lock(Mutex());
+    int64_t broken = 0;
+    for (GuardedMemory* memory : Live()) broken += !memory->GuardsIntact();
+    return broken;
+  }
+
+ private:
+  static constexpr unsigned char kGuard = 0xA5;
+
+  static std::set<GuardedMemory*>& Live() {
+    static std::set<GuardedMemory*> live;
+    return live;
+  }
+  static std::mutex& Mutex() {
+    static std::mutex mutex;
+    return mutex;
+  }
+  void Register() {
+    std::lock_guard lock(Mutex());
+    Live().insert(this);
+  }
+  void Unregister() {
+    std::lock_guard lock(Mutex());
+    Live().erase(this);
+  }
+  void Release() {
+    if (!base_) return;
+    Unregister();
+    std::free(base_);
+    base_ = nullptr;
+  }
+
+  unsigned char* base_ = nullptr;
+  int64_t bytes_ = 0;
+  bool poisonable_ = true;
+};
+
+// `count` numbers of workspace; their values do not survive to the next run.
+template <typename T>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(int64_t count)
+      : memory_(count * static_cast<int64_t>(sizeof(T)), true) {}
+  T* data() const { return static_cast<T*>(memory_.data()); }
+  int64_t size() const {
+    return memory_.bytes() / static_cast<int64_t>(sizeof(T));
+  }
+  T& operator[](int64_t i) const { return data()[i]; }
+
+ private:
+  GuardedMemory memory_;
+};
+
+// `count` numbers that are computed in set-up and kept.
+template <typename T>
+class PlanTable {
+ public:
+  PlanTable() = default;
+  explicit PlanTable(int64_t count)
+      : memory_(count * static_cast<int64_t>(sizeof(T)), false) {}
+  T* data() const { return static_cast<T*>(memory_.data()); }
+  int64_t size() const {
+    return memory_.bytes() / static_cast<int64_t>(sizeof(T));
+  }
+  T& operator[](int64_t i) const { return data()[i]; }
+
+ private:
+  GuardedMemory memory_;
+};
+
+}  // namespace subquad

@@ -1,0 +1,904 @@
+// The passes of column_fft.h, compiled once per instruction set.
+//
+// A row of the workspace is B real parts and then B imaginary parts, B = lanes
+// of one vector. A node of radix R covers R legs of `rows` rows; both ways a
+// pass is y_q = sum_j x_j omega^j zeta^(+-jq), zeta = exp(2 pi i / R), in place:
+//   forward:  omega is one number per node (the R-th root of its rho);
+//   backward: omega = exp(-2 pi i k / L) in row k, the same in every node.
+//
+// Error of one butterfly a +- w b: the sum y is two fused multiply-adds per
+// part and the difference is 2a - y, so each output carries at most three
+// roundings of numbers no larger than |a| + |b|, and the rounding of w. In
+// root mean square that is below 2 u per binary level in relative L2 norm, a
+// bound of 2 u L each for the values forward, the weights forward and the way
+// back; the product adds 2 u. Hence c = 4 after division by sqrt(2) for the
+// three transforms, valid in the mean-square sense in which FFT errors add.
+
+#if defined(SUBQUAD_COLUMN_FFT_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SUBQUAD_COLUMN_FFT_KERNELS_INL_H_
+#undef SUBQUAD_COLUMN_FFT_KERNELS_INL_H_
+#else
+#define SUBQUAD_COLUMN_FFT_KERNELS_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "optimized/column_fft.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace subquad {
+namespace column_fft {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <typename T>
+using Tag = hn::ScalableTag<T>;
+template <typename T>
+using Vector = hn::Vec<Tag<T>>;
+
+// Rows of one leg that go through a tile at a time: eight legs of 64-byte rows
+// stay in the first-level cache beside the rows they become.
+inline constexpr int64_t kTileRows = 16;
+
+template <typename T>
+struct Complex {
+  Vector<T> re, im;
+};
+
+template <typename T>
+HWY_INLINE int64_t Lanes() {
+  return static_cast<int64_t>(hn::Lanes(Tag<T>()));
+}
+
+template <typename T>
+HWY_INLINE Complex<T> LoadRow(const T* row) {
+  const Tag<T> d;
+  return {hn::Load(d, row), hn::Load(d, row + Lanes<T>())};
+}
+
+template <typename T>
+HWY_INLINE void StoreRow(const Complex<T>& x, T* row) {
+  const Tag<T> d;
+  hn::Store(x.re, d, row);
+  hn::Store(x.im, d, row + Lanes<T>());
+}
+
+template <typename T>
+HWY_INLINE Complex<T> Constant(const T* p) {
+  const Tag<T> d;
+  return {hn::Set(d, p[0]), hn::Set(d, p[1])};
+}
+
+// Twiddles of a node: the same in every lane, or, where each lane is a node of
+// its own, the entries of the nodes `stride` apart.
+template <typename T>
+struct Broadcast {
+  const T* base;
+  HWY_INLINE Complex<T> operator()(int i) const {
+    return Constant(base + 2 * i);
+  }
+};
+
+template <typename T>
+using Index = hn::Vec<hn::RebindToSigned<Tag<T>>>;
+
+template <typename T>
+struct Gather {
+  const T* base;
+  Index<T> index;
+  HWY_INLINE Complex<T> operator()(int i) const {
+    const Tag<T> d;
+    return {hn::GatherIndex(d, base + 2 * i, index),
+            hn::GatherIndex(d, base + 2 * i + 1, index)};
+  }
+};
+
+template <typename T>
+HWY_INLINE Complex<T> Times(const Complex<T>& a, const Complex<T>& w) {
+  return {hn::NegMulAdd(a.im, w.im, hn::Mul(a.re, w.re)),
+          hn::MulAdd(a.im, w.re, hn::Mul(a.re, w.im))};
+}
+
+// a, b <- a + w b, a - w b
+template <typename T>
+HWY_INLINE void AddTimes(Complex<T>& a, Complex<T>& b, const Complex<T>& w) {
+  const auto two = hn::Set(Tag<T>(), T{2});
+  const auto re = hn::NegMulAdd(w.im, b.im, hn::MulAdd(w.re, b.re, a.re));
+  const auto im = hn::MulAdd(w.im, b.re, hn::MulAdd(w.re, b.im, a.im));
+  b = {hn::MulSub(two, a.re, re), hn::MulSub(two, a.im, im)};
+  a = {re, im};
+}
+
+// a, b <- a + s i w b, a - s i w b with s = kSign
+template <int kSign, typename T>
+HWY_INLINE void AddTimesI(Complex<T>& a, Complex<T>& b, const Complex<T>& w) {
+  const auto two = hn::Set(Tag<T>(), T{2});
+  Vector<T> re, im;
+  if constexpr (kSign > 0) {
+    re = hn::NegMulAdd(w.im, b.re, hn::NegMulAdd(w.re, b.im, a.re));
+    im = hn::NegMulAdd(w.im, b.im, hn::MulAdd(w.re, b.re, a.im));
+  } else {
+    re = hn::MulAdd(w.im, b.re, hn::MulAdd(w.re, b.im, a.re));
+    im = hn::MulAdd(w.im, b.im, hn::NegMulAdd(w.re, b.re, a.im));
+  }
+  b = {hn::MulSub(two, a.re, re), hn::MulSub(two, a.im, im)};
+  a = {re, im};
+}
+
+// a, b <- a + b, a - b
+template <typename T>
+HWY_INLINE void AddSub(Complex<T>& a, Complex<T>& b) {
+  const Complex<T> sum = {hn::Add(a.re, b.re), hn::Add(a.im, b.im)};
+  b = {hn::Sub(a.re, b.re), hn::Sub(a.im, b.im)};
+  a = sum;
+}
+
+// a, b <- a + s i b, a - s i b
+template <int kSign, typename T>
+HWY_INLINE void AddSubI(Complex<T>& a, Complex<T>& b) {
+  const Complex<T> plus = {hn::Sub(a.re, b.im), hn::Add(a.im, b.re)};
+  const Complex<T> minus = {hn::Add(a.re, b.im), hn::Sub(a.im, b.re)};
+  a = kSign > 0 ? plus : minus;
+  b = kSign > 0 ? minus : plus;
+}
+
+// a, b <- a + w b, a - w b for real a and b (imaginary parts not set yet)
+template <typename T>
+HWY_INLINE void AddTimesReal(Complex<T>& a, Complex<T>& b,
+                             const Complex<T>& w) {
+  const auto real = a.re;
+  a = {hn::MulAdd(w.re, b.re, real), hn::Mul(w.im, b.re)};
+  b = {hn::NegMulAdd(w.re, b.re, real), hn::Neg(a.im)};
+}
+
+// The legs of one butterfly and its twiddles, by radix. `Load` fills the legs,
+// `Run` transforms them, `Leg(q)` is output q; everything unrolls to registers.
+template <typename T, int kRadix>
+struct Butterfly;
+
+template <typename T>
+struct Butterfly<T, 8> {
+  static constexpr int kConstants = 8;  // w^4, w^2, w, w zeta_8^(+-1)
+  Complex<T> x0, x1, x2, x3, x4, x5, x6, x7;
+
+  struct Twiddles {
+    Complex<T> w4, w2, w1, w3;
+    template <class At>
+    explicit HWY_INLINE Twiddles(const At& at)
+        : w4(at(0)), w2(at(1)), w1(at(2)), w3(at(3)) {}
+  };
+
+  template <class Input>
+  HWY_INLINE void Load(const Input& row) {
+    x0 = row(0), x1 = row(1), x2 = row(2), x3 = row(3);
+    x4 = row(4), x5 = row(5), x6 = row(6), x7 = row(7);
+  }
+  template <class Output>
+  HWY_INLINE void Store(const Output& row) const {
+    row(0, x0), row(4, x1), row(2, x2), row(6, x3);
+    row(1, x4), row(5, x5), row(3, x6), row(7, x7);
+  }
+  HWY_INLINE void Reorder() {  // so that leg q is output q
+    const Complex<T> y1 = x4, y3 = x6, y4 = x1, y6 = x3;
+    x1 = y1, x3 = y3, x4 = y4, x6 = y6;
+  }
+  template <int kSign>
+  HWY_INLINE void Rest(const Twiddles& t) {
+    AddTimes(x0, x2, t.w2);
+    AddTimes(x1, x3, t.w2);
+    AddTimesI<kSign>(x4, x6, t.w2);
+    AddTimesI<kSign>(x5, x7, t.w2);
+    AddTimes(x0, x1, t.w1);
+    AddTimesI<kSign>(x2, x3, t.w1);
+    AddTimes(x4, x5, t.w3);
+    AddTimesI<kSign>(x6, x7, t.w3);
+  }
+  template <int kSign>
+  HWY_INLINE void Run(const Twiddles& t) {
+    AddTimes(x0, x4, t.w4);
+    AddTimes(x1, x5, t.w4);
+    AddTimes(x2, x6, t.w4);
+    AddTimes(x3, x7, t.w4);
+    Rest<kSign>(t);
+  }
+  HWY_INLINE void RunReal(const Twiddles& t) {
+    AddTimesReal(x0, x4, t.w4);
+    AddTimesReal(x1, x5, t.w4);
+    AddTimesReal(x2, x6, t.w4);
+    AddTimesReal(x3, x7, t.w4);
+    Rest<1>(t);
+  }
+  template <int kSign>
+  HWY_INLINE void RunPlain() {
+    const Tag<T> d;
+    constexpr T kHalfRoot = T(0.70710678118654752440L);
+    const Complex<T> zeta = {hn::Set(d, kHalfRoot),
+                             hn::Set(d, kSign * kHalfRoot)};
+    AddSub(x0, x4);
+    AddSub(x1, x5);
+    AddSub(x2, x6);
+    AddSub(x3, x7);
+    AddSub(x0, x2);
+    AddSub(x1, x3);
+    AddSubI<kSign>(x4, x6);
+    AddSubI<kSign>(x5, x7);
+    AddSub(x0, x1);
+    AddSubI<kSign>(x2, x3);
+    AddTimes(x4, x5, zeta);
+    AddTimesI<kSign>(x6, x7, zeta);
+  }
+};
+
+template <typename T>
+struct Butterfly<T, 4> {
+  static constexpr int kConstants = 4;  // w^2, w
+  Complex<T> x0, x1, x2, x3;
+
+  struct Twiddles {
+    Complex<T> w2, w1;
+    template <class At>
+    explicit HWY_INLINE Twiddles(const At& at) : w2(at(0)), w1(at(1)) {}
+  };
+
+  template <class Input>
+  HWY_INLINE void Load(const Input& row) {
+    x0 = row(0), x1 = row(1), x2 = row(2), x3 = row(3);
+  }
+  template <class Output>
+  HWY_INLINE void Store(const Output& row) const {
+    row(0, x0), row(2, x1), row(1, x2), row(3, x3);
+  }
+  HWY_INLINE void Reorder() { std::swap(x1, x2); }
+  template <int kSign>
+  HWY_INLINE void Rest(const Twiddles& t) {
+    AddTimes(x0, x1, t.w1);
+    AddTimesI<kSign>(x2, x3, t.w1);
+  }
+  template <int kSign>
+  HWY_INLINE void Run(const Twiddles& t) {
+    AddTimes(x0, x2, t.w2);
+    AddTimes(x1, x3, t.w2);
+    Rest<kSign>(t);
+  }
+  HWY_INLINE void RunReal(const Twiddles& t) {
+    AddTimesReal(x0, x2, t.w2);
+    AddTimesReal(x1, x3, t.w2);
+    Rest<1>(t);
+  }
+  template <int kSign>
+  HWY_INLINE void RunPlain() {
+    AddSub(x0, x2);
+    AddSub(x1, x3);
+    AddSub(x0, x1);
+    AddSubI<kSign>(x2, x3);
+  }
+};
+
+template <typename T>
+struct Butterfly<T, 3> {
+  static constexpr int kConstants = 4;  // w, w^2
+  Complex<T> x0, x1, x2;
+
+  struct Twiddles {
+    Complex<T> w1, w2;
+    template <class At>
+    explicit HWY_INLINE Twiddles(const At& at) : w1(at(0)), w2(at(1)) {}
+  };
+
+  template <class Input>
+  HWY_INLINE void Load(const Input& row) {
+    x0 = row(0), x1 = row(1), x2 = row(2);
+  }
+  template <class Output>
+  HWY_INLINE void Store(const Output& row) const {
+    row(0, x0), row(1, x1), row(2, x2);
+  }
+  template <int kSign>
+  HWY_INLINE void Run(const Twiddles& t) {
+    const Tag<T> d;
+    const auto minus_half = hn::Set(d, T(-0.5));
+    const auto sine = hn::Set(d, T(kSign * 0.86602540378443864676L));
+    x1 = Times(x1, t.w1);
+    AddTimes(x1, x2, t.w2);  // now the sum and the difference
+    const Complex<T> h = {hn::MulAdd(minus_half, x1.re, x0.re),
+                          hn::MulAdd(minus_half, x1.im, x0.im)};
+    x0 = {hn::Add(x0.re, x1.re), hn::Add(x0.im, x1.im)};
+    x1 = {hn::NegMulAdd(sine, x2.im, h.re), hn::MulAdd(sine, x2.re, h.im)};
+    x2 = {hn::MulAdd(sine, x2.im, h.re), hn::NegMulAdd(sine, x2.re, h.im)};
+  }
+};
+
+template <typename T>
+struct Butterfly<T, 5> {
+  static constexpr int kConstants = 8;  // w, w^2, w^3, w^4
+  Complex<T> x0, x1, x2, x3, x4;
+
+  struct Twiddles {
+    Complex<T> w1, w2, w3, w4;
+    template <class At>
+    explicit HWY_INLINE Twiddles(const At& at)
+        : w1(at(0)), w2(at(1)), w3(at(2)), w4(at(3)) {}
+  };
+
+  template <class Input>
+  HWY_INLINE void Load(const Input& row) {
+    x0 = row(0), x1 = row(1), x2 = row(2), x3 = row(3), x4 = row(4);
+  }
+  template <class Output>
+  HWY_INLINE void Store(const Output& row) const {
+    row(0, x0), row(1, x1), row(2, x2), row(3, x3), row(4, x4);
+  }
+  template <int kSign>
+  HWY_INLINE void Run(const Twiddles& t) {
+    const Tag<T> d;
+    const auto c1 = hn::Set(d, T(0.30901699437494742410L));   // cos 72
+    const auto c2 = hn::Set(d, T(-0.80901699437494742410L));  // cos 144
+    const auto s1 = hn::Set(d, T(kSign * 0.95105651629515357212L));
+    const auto s2 = hn::Set(d, T(kSign * 0.58778525229247312917L));
+    x1 = Times(x1, t.w1);
+    x2 = Times(x2, t.w2);
+    AddTimes(x1, x4, t.w4);  // sum and difference of legs 1 and 4
+    AddTimes(x2, x3, t.w3);
+    const Complex<T> m1 = {
+        hn::MulAdd(c2, x2.re, hn::MulAdd(c1, x1.re, x0.re)),
+        hn::MulAdd(c2, x2.im, hn::MulAdd(c1, x1.im, x0.im))};
+    const Complex<T> m2 = {
+        hn::MulAdd(c1, x2.re, hn::MulAdd(c2, x1.re, x0.re)),
+        hn::MulAdd(c1, x2.im, hn::MulAdd(c2, x1.im, x0.im))};
+    const Complex<T> n1 = {hn::MulAdd(s2, x3.re, hn::Mul(s1, x4.re)),
+                           hn::MulAdd(s2, x3.im, hn::Mul(s1, x4.im))};
+    const Complex<T> n2 = {hn::NegMulAdd(s1, x3.re, hn::Mul(s2, x4.re)),
+                           hn::NegMulAdd(s1, x3.im, hn::Mul(s2, x4.im))};
+    x0 = {hn::Add(x0.re, hn::Add(x1.re, x2.re)),
+          hn::Add(x0.im, hn::Add(x1.im, x2.im))};
+    x1 = {hn::Sub(m1.re, n1.im), hn::Add(m1.im, n1.re)};
+    x4 = {hn::Add(m1.re, n1.im), hn::Sub(m1.im, n1.re)};
+    x2 = {hn::Sub(m2.re, n2.im), hn::Add(m2.im, n2.re)};
+    x3 = {hn::Add(m2.re, n2.im), hn::Sub(m2.im, n2.re)};
+  }
+};
+
+// Where legs are read and written. (Not lambdas: those do not inherit the
+// instruction set of their surroundings on every compiler.)
+template <typename T>
+struct ReadRows {
+  const T* base;
+  int64_t stride;
+  HWY_INLINE Complex<T> operator()(int leg) const {
+    return LoadRow(base + leg * stride);
+  }
+};
+
+template <typename T>
+struct WriteRows {
+  T* base;
+  int64_t stride;
+  HWY_INLINE void operator()(int leg, const Complex<T>& x) const {
+    StoreRow(x, base + leg * stride);
+  }
+};
+
+template <typename T>
+struct ReadReal {
+  const T* base;
+  int64_t stride;
+  HWY_INLINE Complex<T> operator()(int leg) const {
+    const Tag<T> d;
+    return {hn::Load(d, base + leg * stride), hn::Zero(d)};
+  }
+};
+
+// Im(twist * x): the real column that the right-angle product holds.
+template <typename T>
+struct WriteTwisted {
+  T* base;
+  int64_t stride;
+  const T* twist;
+  HWY_INLINE void operator()(int leg, const Complex<T>& x) const {
+    const Tag<T> d;
+    const Complex<T> t = Constant(twist + 2 * leg);
+    hn::Store(hn::MulAdd(t.re, x.im, hn::Mul(t.im, x.re)), d,
+              base + leg * stride);
+  }
+};
+
+template <int kRadix, typename T, class At>
+HWY_NOINLINE void PassForward(T* data, int64_t rows, const At& at) {
+  const int64_t row = 2 * Lanes<T>();
+  const int64_t leg = rows * row;
+  const typename Butterfly<T, kRadix>::Twiddles twiddles(at);
+  for (T *p = data, *end = data + leg; p < end; p += row) {
+    Butterfly<T, kRadix> x;
+    x.Load(ReadRows<T>{p, leg});
+    x.template Run<1>(twiddles);
+    x.Store(WriteRows<T>{p, leg});
+  }
+}
+
+template <int kRadix, typename T>
+HWY_NOINLINE void PassBackward(T* data, int64_t rows, const T* constants) {
+  const int64_t row = 2 * Lanes<T>();
+  const int64_t leg = rows * row;
+  for (T *p = data, *end = data + leg; p < end; p += row) {
+    Butterfly<T, kRadix> x;
+    x.Load(ReadRows<T>{p, leg});
+    x.template Run<-1>(typename Butterfly<T, kRadix>::Twiddles(Broadcast<T>{constants}));
+    x.Store(WriteRows<T>{p, leg});
+    constants += Butterfly<T, kRadix>::kConstants;
+  }
+}
+
+// Real rows [kRadix][kTileRows][B] of a tile -> `count` rows of every leg.
+template <int kRadix, typename T>
+HWY_NOINLINE void TopForward(const T* tile, int64_t count, T* data,
+                             int64_t rows, const T* constants) {
+  const int64_t lanes = Lanes<T>();
+  const typename Butterfly<T, kRadix>::Twiddles twiddles(
+      Broadcast<T>{constants});
+  for (int64_t k = 0; k < count; ++k) {
+    Butterfly<T, kRadix> x;
+    x.Load(ReadReal<T>{tile + k * lanes, kTileRows * lanes});
+    x.RunReal(twiddles);
+    x.Store(WriteRows<T>{data + 2 * k * lanes, 2 * rows * lanes});
+  }
+}
+
+template <int kRadix, typename T>
+HWY_NOINLINE void TopBackward(const T* data, int64_t rows, const T* constants,
+                              const T* twist, int64_t count, T* tile) {
+  const int64_t lanes = Lanes<T>();
+  for (int64_t k = 0; k < count; ++k) {
+    Butterfly<T, kRadix> x;
+    x.Load(ReadRows<T>{data + 2 * k * lanes, 2 * rows * lanes});
+    x.template Run<-1>(typename Butterfly<T, kRadix>::Twiddles(Broadcast<T>{constants}));
+    x.Store(WriteTwisted<T>{tile + k * lanes, kTileRows * lanes, twist});
+    constants += Butterfly<T, kRadix>::kConstants;
+    twist += 2 * kRadix;
+  }
+}
+
+template <typename T>
+struct MultiplyBySpectrum {
+  const T* spectrum;
+  HWY_INLINE void operator()(int leg, Complex<T>& x) const {
+    x = Times(x, Constant(spectrum + 2 * leg));
+  }
+};
+
+// By -conj(spectrum): reversing the weights conjugates their transform, and
+// X^2N = -1 gives the sign.
+template <typename T>
+struct MultiplyByTransposed {
+  const T* spectrum;
+  HWY_INLINE void operator()(int leg, Complex<T>& x) const {
+    const Complex<T> w = Constant(spectrum + 2 * leg);
+    x = {hn::NegMulSub(x.re, w.re, hn::Mul(x.im, w.im)),
+         hn::NegMulAdd(x.im, w.re, hn::Mul(x.re, w.im))};
+  }
+};
+
+template <class Function, typename T>
+HWY_INLINE void EachLeg(const Function& f, Butterfly<T, 8>& x) {
+  f(0, x.x0), f(1, x.x1), f(2, x.x2), f(3, x.x3);
+  f(4, x.x4), f(5, x.x5), f(6, x.x6), f(7, x.x7);
+}
+template <class Function, typename T>
+HWY_INLINE void EachLeg(const Function& f, Butterfly<T, 4>& x) {
+  f(0, x.x0), f(1, x.x1), f(2, x.x2), f(3, x.x3);
+}
+
+// The innermost radix there, the product, the innermost radix back.
+template <int kRadix, class Multiply, typename T>
+HWY_NOINLINE void Leaves(T* data, int64_t count, const T* constants,
+                         const T* spectrum) {
+  const int64_t row = 2 * Lanes<T>();
+  for (int64_t b = 0; b < count; ++b) {
+    Butterfly<T, kRadix> x;
+    x.Load(ReadRows<T>{data, row});
+    x.template Run<1>(typename Butterfly<T, kRadix>::Twiddles(Broadcast<T>{constants}));
+    x.Reorder();
+    EachLeg(Multiply{spectrum}, x);
+    x.template RunPlain<-1>();
+    x.Store(WriteRows<T>{data, row});
+    data += kRadix * row;
+    constants += Butterfly<T, kRadix>::kConstants;
+    spectrum += 2 * kRadix;
+  }
+}
+
+template <int kRadix, typename T>
+HWY_NOINLINE void LeavesBackward(T* data, int64_t count) {
+  const int64_t row = 2 * Lanes<T>();
+  for (int64_t b = 0; b < count; ++b, data += kRadix * row) {
+    Butterfly<T, kRadix> x;
+    x.Load(ReadRows<T>{data, row});
+    x.template RunPlain<-1>();
+    x.Store(WriteRows<T>{data, row});
+  }
+}
+
+template <typename T, class At>
+HWY_INLINE void Forward(int radix, T* data, int64_t rows, const At& at) {
+  switch (radix) {
+    case 8:
+      return PassForward<8>(data, rows, at);
+    case 5:
+      return PassForward<5>(data, rows, at);
+    case 4:
+      return PassForward<4>(data, rows, at);
+    default:
+      return PassForward<3>(data, rows, at);
+  }
+}
+
+template <typename T>
+HWY_INLINE void Forward(const Level<T>& level, int64_t block, T* data) {
+  Forward(level.radix, data, level.rows,
+          Broadcast<T>{level.forward.data() + block * level.constants});
+}
+
+template <typename T>
+HWY_INLINE void Backward(const Level<T>& level, T* data) {
+  const T* constants = level.backward.data();
+  switch (level.radix) {
+    case 8:
+      return PassBackward<8>(data, level.rows, constants);
+    case 5:
+      return PassBackward<5>(data, level.rows, constants);
+    case 4:
+      return PassBackward<4>(data, level.rows, constants);
+    default:
+      return PassBackward<3>(data, level.rows, constants);
+  }
+}
+
+// The subtree at `level`, node `block`: forward, product, backward.
+template <class Multiply, typename T>
+void MultiplyNode(const Plan<T>& plan, size_t depth, int64_t block, T* data,
+                  const T* spectrum) {
+  const Level<T>& level = plan.levels[depth];
+  const int64_t row = 2 * Lanes<T>();
+  if (depth + 1 == plan.levels.size()) {
+    const T* constants = level.forward.data() + block * level.constants;
+    const T* s = spectrum + 2 * block * level.radix;
+    if (level.radix == 8)
+      Leaves<8, Multiply>(data, 1, constants, s);
+    else
+      Leaves<4, Multiply>(data, 1, constants, s);
+    return;
+  }
+  Forward(level, block, data);
+  const int64_t first = block * level.radix;
+  if (depth + 2 == plan.levels.size()) {
+    const Level<T>& leaf = plan.levels[depth + 1];
+    const T* constants = leaf.forward.data() + first * leaf.constants;
+    const T* s = spectrum + 2 * first * leaf.radix;
+    if (leaf.radix == 8)
+      Leaves<8, Multiply>(data, level.radix, constants, s);
+    else
+      Leaves<4, Multiply>(data, level.radix, constants, s);
+  } else {
+    for (int j = 0; j < level.radix; ++j)
+      MultiplyNode<Multiply>(plan, depth + 1, first + j,
+                             data + j * level.rows * row, spectrum);
+  }
+  Backward(level, data);
+}
+
+template <typename T>
+void ForwardNode(const Plan<T>& plan, size_t depth, int64_t block, T* data) {
+  const Level<T>& level = plan.levels[depth];
+  Forward(level, block, data);
+  if (depth + 1 == plan.levels.size()) return;
+  for (int j = 0; j < level.radix; ++j)
+    ForwardNode(plan, depth + 1, block * level.radix + j,
+                data + 2 * j * level.rows * Lanes<T>());
+}
+
+template <typename T>
+void BackwardNode(const Plan<T>& plan, size_t depth, T* data) {
+  const Level<T>& level = plan.levels[depth];
+  if (depth + 1 == plan.levels.size()) {
+    if (level.radix == 8)
+      LeavesBackward<8>(data, 1);
+    else
+      LeavesBackward<4>(data, 1);
+    return;
+  }
+  for (int j = 0; j < level.radix; ++j)
+    BackwardNode(plan, depth + 1, data + 2 * j * level.rows * Lanes<T>());
+  Backward(level, data);
+}
+
+// Real rows of a source through the top radix. Rows from `rows_in` on are zero.
+template <typename T>
+void FillTop(const Plan<T>& plan, int64_t rows_in, const RowSource<T>& source,
+             T* data, T* tile) {
+  const Level<T>& top = plan.levels[0];
+  const int64_t lanes = Lanes<T>();
+  for (int64_t k = 0; k < top.rows; k += kTileRows) {
+    const int64_t count = std::min(kTileRows, top.rows - k);
+    for (int j = 0; j < top.radix; ++j) {
+      const int64_t first = j * top.rows + k;
+      const int64_t valid =
+          std::clamp<int64_t>(rows_in - first, 0, count);
+      T* leg = tile + j * kTileRows * lanes;
+      if (valid > 0) source.fill(source.context, first, valid, leg);
+      std::fill(leg + valid * lanes, leg + count * lanes, T{0});
+    }
+    if (top.radix == 8)
+      TopForward<8>(tile, count, data + 2 * k * lanes, top.rows,
+                    top.forward.data());
+    else
+      TopForward<4>(tile, count, data + 2 * k * lanes, top.rows,
+                    top.forward.data());
+  }
+}
+
+template <typename T>
+void TakeTop(const Plan<T>& plan, int64_t rows_out, const RowSink<T>& sink,
+             const T* data, T* tile) {
+  const Level<T>& top = plan.levels[0];
+  const int64_t lanes = Lanes<T>();
+  for (int64_t k = 0; k < top.rows; k += kTileRows) {
+    const int64_t count = std::min(kTileRows, top.rows - k);
+    const T* constants = top.backward.data() + k * top.constants;
+    const T* twist = plan.twist.data() + 2 * k * top.radix;
+    if (top.radix == 8)
+      TopBackward<8>(data + 2 * k * lanes, top.rows, constants, twist, count,
+                     tile);
+    else
+      TopBackward<4>(data + 2 * k * lanes, top.rows, constants, twist, count,
+                     tile);
+    for (int j = 0; j < top.radix; ++j) {
+      const int64_t first = j * top.rows + k;
+      const int64_t valid =
+          std::clamp<int64_t>(rows_out - first, 0, count);
+      if (valid > 0)
+        sink.take(sink.context, first, valid, tile + j * kTileRows * lanes);
+    }
+  }
+}
+
+template <typename T>
+void Product(const Plan<T>& plan, const T* spectrum, bool transposed,
+             int64_t rows_in, const RowSource<T>& source, int64_t rows_out,
+             const RowSink<T>& sink, T* scratch) {
+  T* data = scratch;
+  T* tile = scratch + 2 * plan.length * Lanes<T>();
+  const Level<T>& top = plan.levels[0];
+  FillTop(plan, rows_in, source, data, tile);
+  for (int j = 0; j < top.radix; ++j) {
+    T* leg = data + 2 * j * top.rows * Lanes<T>();
+    if (transposed)
+      MultiplyNode<MultiplyByTransposed<T>>(plan, 1, j, leg, spectrum);
+    else
+      MultiplyNode<MultiplyBySpectrum<T>>(plan, 1, j, leg, spectrum);
+  }
+  TakeTop(plan, rows_out, sink, data, tile);
+}
+
+// Columns of a row-major matrix as a source and as a sink.
+template <typename T>
+struct Columns {
+  const T* from;
+  T* to;
+  int64_t stride;
+  int64_t columns;
+  bool accumulate;
+};
+
+template <typename T>
+void FillColumns(void* context, int64_t row, int64_t count, T* rows) {
+  const auto& matrix = *static_cast<const Columns<T>*>(context);
+  const Tag<T> d;
+  const int64_t lanes = Lanes<T>();
+  const T* from = matrix.from + row * matrix.stride;
+  for (int64_t r = 0; r < count; ++r) {
+    hwy::Prefetch(from + kTileRows * matrix.stride);
+    if (matrix.columns == lanes) {
+      hn::Store(hn::LoadU(d, from), d, rows);
+    } else {
+      hn::Store(hn::Zero(d), d, rows);
+      for (int64_t c = 0; c < matrix.columns; ++c) rows[c] = from[c];
+    }
+    from += matrix.stride;
+    rows += lanes;
+  }
+}
+
+template <typename T>
+void TakeColumns(void* context, int64_t row, int64_t count, const T* rows) {
+  const auto& matrix = *static_cast<const Columns<T>*>(context);
+  const Tag<T> d;
+  const int64_t lanes = Lanes<T>();
+  T* to = matrix.to + row * matrix.stride;
+  for (int64_t r = 0; r < count; ++r) {
+    hwy::Prefetch(to + kTileRows * matrix.stride);
+    if (matrix.columns == lanes) {
+      const auto x = hn::Load(d, rows);
+      hn::StoreU(matrix.accumulate ? hn::Add(hn::LoadU(d, to), x) : x, d, to);
+    } else {
+      for (int64_t c = 0; c < matrix.columns; ++c)
+        to[c] = matrix.accumulate ? to[c] + rows[c] : rows[c];
+    }
+    to += matrix.stride;
+    rows += lanes;
+  }
+}
+
+template <typename T>
+void ProductColumns(const Plan<T>& plan, const T* spectrum, bool transposed,
+                    int64_t rows_in, const T* values, int64_t value_stride,
+                    int64_t columns, int64_t rows_out, T* out,
+                    int64_t out_stride, bool accumulate, T* scratch) {
+  Columns<T> from{values, nullptr, value_stride, columns, false};
+  Columns<T> to{nullptr, out, out_stride, columns, accumulate};
+  Product(plan, spectrum, transposed, rows_in, {FillColumns<T>, &from},
+          rows_out, {TakeColumns<T>, &to}, scratch);
+}
+
+// One complex sequence [N][2] in place, in the first lane; the others idle.
+template <typename T>
+void TransformInOneLane(const Plan<T>& plan, bool backward, T* sequence,
+                        T* scratch) {
+  const Tag<T> d;
+  const int64_t lanes = Lanes<T>();
+  for (int64_t k = 0; k < plan.length; ++k)
+    StoreRow<T>({hn::Set(d, sequence[2 * k]), hn::Set(d, sequence[2 * k + 1])},
+                scratch + 2 * k * lanes);
+  if (backward)
+    BackwardNode(plan, 0, scratch);
+  else
+    ForwardNode(plan, 0, 0, scratch);
+  for (int64_t k = 0; k < plan.length; ++k) {
+    sequence[2 * k] = scratch[2 * k * lanes];
+    sequence[2 * k + 1] = scratch[2 * k * lanes + lanes];
+  }
+}
+
+// Levels [depth, end) of one sequence whose row k holds elements k B and on.
+// Forward twiddles do not depend on the place in the node, so this is the pass
+// over columns with B times fewer rows.
+template <typename T>
+void ForwardAlong(const Plan<T>& plan, size_t depth, size_t end, int64_t block,
+                  T* data) {
+  if (depth == end) return;
+  const Level<T>& level = plan.levels[depth];
+  Forward(level.radix, data, level.rows / Lanes<T>(),
+          Broadcast<T>{level.forward.data() + block * level.constants});
+  for (int j = 0; j < level.radix; ++j)
+    ForwardAlong(plan, depth + 1, end, block * level.radix + j,
+                 data + 2 * j * level.rows);
+}
+
+// The same for levels from `depth` on, each lane a node of its own: lane l is
+// node block + index l, `nodes` of them at the level where lanes began.
+template <typename T>
+void ForwardAcross(const Plan<T>& plan, size_t depth, int64_t block,
+                   Index<T> lane_blocks, T* data) {
+  if (depth == plan.levels.size()) return;
+  const Level<T>& level = plan.levels[depth];
+  const hn::RebindToSigned<Tag<T>> di;
+  using I = hn::TFromD<decltype(di)>;
+  Forward(level.radix, data, level.rows,
+          Gather<T>{level.forward.data() + block * level.constants,
+                    hn::Mul(lane_blocks,
+                            hn::Set(di, static_cast<I>(level.constants)))});
+  const auto below =
+      hn::Mul(lane_blocks, hn::Set(di, static_cast<I>(level.radix)));
+  for (int j = 0; j < level.radix; ++j)
+    ForwardAcross(plan, depth + 1, block * level.radix + j, below,
+                  data + 2 * j * level.rows * Lanes<T>());
+}
+
+// One complex sequence [N][2] in place. Forward, the lanes hold neighbours as
+// long as nodes are made of whole vectors, and after that different nodes.
+template <typename T>
+void Transform(const Plan<T>& plan, bool backward, T* sequence, T* scratch) {
+  const hn::RebindToSigned<Tag<T>> di;
+  using I = hn::TFromD<decltype(di)>;
+  const int64_t lanes = Lanes<T>();
+  size_t along = 0;
+  while (along < plan.levels.size() && plan.levels[along].rows % lanes == 0)
+    ++along;
+  if (backward || along == 0)
+    return TransformInOneLane(plan, backward, sequence, scratch);
+  for (int64_t k = 0; k < plan.length; ++k) {
+    T* row = scratch + k / lanes * 2 * lanes;
+    row[k % lanes] = sequence[2 * k];
+    row[lanes + k % lanes] = sequence[2 * k + 1];
+  }
+  ForwardAlong(plan, 0, along, 0, scratch);
+  const int64_t nodes = plan.levels[along - 1].blocks *
+                        plan.levels[along - 1].radix;
+  const int64_t length = plan.length / nodes;
+  T* work = scratch + 2 * plan.length;
+  for (int64_t first = 0; first < nodes; first += lanes) {
+    const int64_t count = std::min(lanes, nodes - first);
+    const auto lane = hn::Min(hn::Iota(di, 0),
+                              hn::Set(di, static_cast<I>(count - 1)));
+    const auto offset =
+        hn::Mul(lane, hn::Set(di, static_cast<I>(2 * length)));
+    const T* from = scratch + 2 * first * length;
+    const Tag<T> d;
+    for (int64_t k = 0; k < length; ++k) {
+      const T* re = from + k / lanes * 2 * lanes + k % lanes;
+      StoreRow<T>({hn::GatherIndex(d, re, offset),
+                   hn::GatherIndex(d, re + lanes, offset)},
+                  work + 2 * k * lanes);
+    }
+    ForwardAcross(plan, along, first, lane, work);
+    for (int64_t l = 0; l < count; ++l) {
+      T* to = sequence + 2 * (first + l) * length;
+      for (int64_t k = 0; k < length; ++k) {
+        to[2 * k] = work[2 * k * lanes + l];
+        to[2 * k + 1] = work[2 * k * lanes + lanes + l];
+      }
+    }
+  }
+}
+
+// sum += sum over the lanes of conj(values) * grad, row by row.
+template <typename T>
+void AccumulateProducts(const Plan<T>& plan, int64_t n_q,
+                        const RowSource<T>& grad, int64_t n_k,
+                        const RowSource<T>& values, T* sum, T* scratch) {
+  const Tag<T> d;
+  const int64_t row = 2 * Lanes<T>();
+  const Level<T>& top = plan.levels[0];
+  T* a = scratch;
+  T* b = a + plan.length * row;
+  T* tile = b + plan.length * row;
+  FillTop(plan, n_k, values, a, tile);
+  FillTop(plan, n_q, grad, b, tile);
+  for (int j = 0; j < top.radix; ++j) {
+    const int64_t first = j * top.rows;
+    ForwardNode(plan, 1, j, a + first * row);
+    ForwardNode(plan, 1, j, b + first * row);
+    for (int64_t k = first; k < first + top.rows; ++k) {
+      const Complex<T> v = LoadRow(a + k * row);
+      const Complex<T> g = LoadRow(b + k * row);
+      const auto re = hn::MulAdd(v.re, g.re, hn::Mul(v.im, g.im));
+      const auto im = hn::NegMulAdd(v.im, g.re, hn::Mul(v.re, g.im));
+      sum[2 * k] += hn::GetLane(hn::SumOfLanes(d, re));
+      sum[2 * k + 1] += hn::GetLane(hn::SumOfLanes(d, im));
+    }
+  }
+}
+
+template <typename T>
+void AccumulateProductsOfColumns(const Plan<T>& plan, int64_t n_q,
+                                 const T* grad, int64_t grad_stride,
+                                 int64_t n_k, const T* values,
+                                 int64_t value_stride, int64_t columns, T* sum,
+                                 T* scratch) {
+  Columns<T> g{grad, nullptr, grad_stride, columns, false};
+  Columns<T> v{values, nullptr, value_stride, columns, false};
+  AccumulateProducts(plan, n_q, {FillColumns<T>, &g}, n_k,
+                     {FillColumns<T>, &v}, sum, scratch);
+}
+
+template <typename T>
+const Kernels<T>* KernelTable() {
+  static const Kernels<T> table = {Lanes<T>(),
+                                   kTileRows,
+                                   &Product<T>,
+                                   &ProductColumns<T>,
+                                   &Transform<T>,
+                                   &AccumulateProducts<T>,
+                                   &AccumulateProductsOfColumns<T>};
+  return &table;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace column_fft
+}  // namespace subquad
+HWY_AFTER_NAMESPACE();
+
+#endif  // SUBQUAD_COLUMN_FFT_KERNELS_INL_H_

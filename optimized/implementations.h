@@ -1,0 +1,36 @@
+// The tables of the CPU implementations, one per operator. Each stands at the
+// end of the operator's file.
+#pragma once
+
+#include <vector>
+
+#include "reference/implementation.h"
+
+namespace subquad {
+
+std::vector<Implementation> Toeplitz1dImplementations();
+std::vector<Implementation> Toeplitz2dXyImplementations();
+std::vector<Implementation> Toeplitz2dImplementations();
+
+// Makes the float32 or the float64 version of an algorithm:
+// PrepareFor<Fft<float>, Fft<double>>.
+template <typename PreparedFloat, typename PreparedDouble>
+std::unique_ptr<Prepared> PrepareFor(const Problem& problem,
+                                     const Arrays& arrays,
+                                     const PrepareOptions& options) {
+  if (problem.scalar == Scalar::kFloat64)
+    return std::make_unique<PreparedDouble>(problem, arrays, options);
+  return std::make_unique<PreparedFloat>(problem, arrays, options);
+}
+
+// The numbers in a problem's inputs and outputs, in bytes.
+inline double TensorBytes(const Problem& problem) {
+  double count = 0;
+  for (size_t i = 0; i < problem.inputs.size(); ++i)
+    count += static_cast<double>(ElementCount(problem.InputShape(i)));
+  for (size_t i = 0; i < problem.outputs.size(); ++i)
+    count += static_cast<double>(ElementCount(problem.OutputShape(i)));
+  return count * static_cast<double>(Info(problem.scalar).bytes);
+}
+
+}  // namespace subquad

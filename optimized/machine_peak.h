@@ -1,0 +1,15 @@
+// What this machine can do at most, measured: floors to hold algorithms
+// against.
+#pragma once
+
+#include <cstdint>
+
+namespace subquad {
+
+// Multiply-adds on one thread, two flops each.
+double MeasureFlopsPerSecond(bool float64);
+
+// Bytes read plus bytes written per second by a copy of `bytes` on one thread.
+double MeasureCopyBandwidth(int64_t bytes);
+
+}  // namespace subquad

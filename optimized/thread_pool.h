@@ -1,0 +1,32 @@
+// Threads that wait for work. Work is split by index into pieces that do not
+// depend on the number of threads, so that results are the same to the bit on
+// any number of them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace subquad {
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return threads_; }
+
+  // Calls work(index, worker) for every index in [0, count), each once, worker
+  // in [0, threads). Returns when all are done; the first exception is thrown
+  // on. Indices are handed out in order as threads become free.
+  void For(int64_t count,
+           const std::function<void(int64_t index, int worker)>& work);
+
+ private:
+  struct Shared;
+  const int threads_;
+  Shared* shared_;
+};
+
+}  // namespace subquad

@@ -1,0 +1,208 @@
+// toeplitz_2d: out[(r,c)] = sum w(r'-r, c'-c) v[(r',c')]   (NPRF section 4.4)
+//
+//   dense   the matrix in memory times the values by GEMM: O((HW)^2 e).
+//   fft2    two-level circulant embedding, 2-D transforms by FFTW:
+//           O(e HW log HW) time, O(HW) memory per column in flight.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "optimized/circulant_fft.h"
+#include "optimized/implementations.h"
+#include "optimized/materialized.h"
+#include "optimized/norms.h"
+#include "optimized/thread_pool.h"
+
+namespace subquad {
+namespace {
+
+struct Sizes {
+  explicit Sizes(const Problem& problem)
+      : height(problem.Dim("height")),
+        width(problem.Dim("width")),
+        e(problem.Dim("e")),
+        heads(problem.heads) {}
+  int64_t pixels() const { return height * width; }
+  std::vector<int64_t> lengths() const {
+    return {GoodFftLength(2 * height - 1), GoodFftLength(2 * width - 1)};
+  }
+  int64_t height, width, e, heads;
+};
+
+template <typename T>
+class Dense : public Prepared {
+ public:
+  Dense(const Problem& problem, const Arrays& arrays,
+        const PrepareOptions& options)
+      : sizes_(problem),
+        arrays_(arrays),
+        pool_(options.threads),
+        product_(sizes_.pixels(), sizes_.pixels(), sizes_.e) {}
+
+  void Run() override {
+    const int64_t height = sizes_.height, width = sizes_.width;
+    for (int64_t h = 0; h < sizes_.heads; ++h) {
+      const T* weights = arrays_.In<T>("weights").Head(h);
+      const auto fill_row = [=](int64_t i, T* row) {
+        const T* from = weights + (height - 1 - i / width) * (2 * width - 1) +
+                        width - 1 - i % width;
+        for (int64_t r = 0; r < height; ++r)
+          std::copy_n(from + r * (2 * width - 1), width, row + r * width);
+      };
+      product_.Run(pool_, fill_row, arrays_.In<T>("values").Head(h),
+                   arrays_.Out<T>("out").Head(h));
+    }
+  }
+
+ private:
+  const Sizes sizes_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  MaterializedProduct<T> product_;
+};
+
+// Padded images in flight per thread: each is about four images large, so few.
+constexpr int64_t kImageGroup = 4;
+
+template <typename T>
+class Fft2 : public Prepared {
+ public:
+  Fft2(const Problem& problem, const Arrays& arrays,
+       const PrepareOptions& options)
+      : sizes_(problem),
+        arrays_(arrays),
+        pool_(options.threads),
+        lengths_(sizes_.lengths()),
+        fft_(lengths_, options.tune),
+        group_(std::min(kImageGroup, sizes_.e)),
+        spectra_(SpectraCount(problem) * fft_.column_size()),
+        columns_(pool_.threads() * group_ * fft_.column_size()) {}
+
+  void Run() override {
+    const auto weights = arrays_.In<T>("weights");
+    const auto values = arrays_.In<T>("values");
+    const auto out = arrays_.Out<T>("out");
+    const int64_t size = fft_.column_size(), stride = fft_.row_stride();
+    const int64_t spectra = spectra_.size() / size;
+    pool_.For(spectra, [&](int64_t h, int) {
+      TransformWeights(weights.Head(h), spectra_.data() + h * size);
+    });
+    const int64_t groups = (sizes_.e + group_ - 1) / group_;
+    pool_.For(sizes_.heads * groups, [&](int64_t task, int worker) {
+      const int64_t h = task / groups, first = task % groups * group_;
+      const int64_t count = std::min(group_, sizes_.e - first);
+      const T* spectrum = spectra_.data() + (spectra == 1 ? 0 : h * size);
+      T* columns = columns_.data() + worker * group_ * size;
+      GatherColumns(values.Head(h) + first, sizes_.pixels(), sizes_.e, count,
+                    sizes_.width, stride, size, columns);
+      for (int64_t c = 0; c < count; ++c) {
+        fft_.Forward(columns + c * size);
+        fft_.Multiply(spectrum, false, columns + c * size);
+        fft_.Backward(columns + c * size);
+      }
+      ScatterColumns(columns, sizes_.pixels(), sizes_.e, count, sizes_.width,
+                     stride, size, out.Head(h) + first);
+    });
+  }
+
+  static int64_t SpectraCount(const Problem& problem) {
+    return problem.PerHead("weights") ? problem.heads : 1;
+  }
+
+ private:
+  // c[m_r mod L_r, m_c mod L_c] = w(-m_r, -m_c).
+  void TransformWeights(const T* weights, T* spectrum) const {
+    std::fill_n(spectrum, fft_.column_size(), T{0});
+    const int64_t height = sizes_.height, width = sizes_.width;
+    for (int64_t row = 1 - height; row < height; ++row) {
+      T* to = spectrum + (row < 0 ? row + lengths_[0] : row) * fft_.row_stride();
+      const T* from = weights + (height - 1 - row) * (2 * width - 1) + width - 1;
+      for (int64_t col = 0; col < width; ++col) to[col] = from[-col];
+      for (int64_t col = 1; col < width; ++col)
+        to[lengths_[1] - col] = from[col];
+    }
+    fft_.Forward(spectrum);
+  }
+
+  const Sizes sizes_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  const std::vector<int64_t> lengths_;
+  const CirculantFft<T> fft_;
+  const int64_t group_;
+  Buffer<T> spectra_, columns_;
+};
+
+Cost Fft2Cost(const Problem& problem, int threads) {
+  const Sizes sizes(problem);
+  const double spectra =
+      static_cast<double>(Fft2<float>::SpectraCount(problem));
+  const double columns =
+      static_cast<double>(threads * std::min(kImageGroup, sizes.e));
+  return {.flops =
+              (static_cast<double>(2 * sizes.heads * sizes.e) + spectra) *
+              CirculantFft<float>::TransformFlops(sizes.lengths()),
+          .bytes = TensorBytes(problem),
+          .workspace_bytes =
+              (spectra + columns) *
+              static_cast<double>(
+                  CirculantFft<float>::ColumnSize(sizes.lengths()) *
+                  Info(problem.scalar).bytes)};
+}
+
+// As for toeplitz_1d/fft, with log2 of all the points.
+RowBound Fft2Bound(const Problem& problem, const Inputs& inputs) {
+  const Sizes sizes(problem);
+  const double factor =
+      2 * std::max(1.0, CirculantFft<float>::LogLength(sizes.lengths()));
+  std::vector<double> units;
+  for (int64_t h = 0; h < sizes.heads; ++h) {
+    const double weights =
+        Norm(inputs["weights"].Head(h),
+             (2 * sizes.height - 1) * (2 * sizes.width - 1), 1);
+    for (int64_t x = 0; x < sizes.e; ++x)
+      units.push_back(factor * weights *
+                      Norm(inputs["values"].Head(h) + x, sizes.pixels(),
+                           sizes.e));
+  }
+  return [units, e = sizes.e](const RowId& id, std::span<double> row) {
+    std::copy_n(units.begin() + id.head * e, e, row.begin());
+  };
+}
+
+}  // namespace
+
+std::vector<Implementation> Toeplitz2dImplementations() {
+  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
+  return {
+      {.op = "toeplitz_2d",
+       .id = "dense",
+       .scalars = both,
+       .what = "materialised matrix times values by GEMM (Eigen)",
+       .source = "NPRF section 4.4",
+       .time = "O(e (HW)^2)",
+       .memory = "O((HW)^2)",
+       .time_class = "n^2",
+       .memory_class = "n^2",
+       .cost =
+           [](const Problem& problem, int) {
+             const double pixels = static_cast<double>(Sizes(problem).pixels());
+             return MaterializedCost(problem, pixels, pixels);
+           },
+       .prepare = PrepareFor<Dense<float>, Dense<double>>},
+      {.op = "toeplitz_2d",
+       .id = "fft2",
+       .scalars = both,
+       .what = "two-level circulant embedding, 2-D transforms by FFTW",
+       .source = "NPRF section 4.4",
+       .time = "O(e HW log HW)",
+       .memory = "O(HW) per column in flight",
+       .time_class = "n log n",
+       .memory_class = "n",
+       .cost = Fft2Cost,
+       .norm_bound = Fft2Bound,
+       .prepare = PrepareFor<Fft2<float>, Fft2<double>>},
+  };
+}
+
+}  // namespace subquad

@@ -1,0 +1,277 @@
+#include "reference/problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "reference/operator.h"
+
+namespace subquad {
+namespace {
+
+std::string Symbols(const TensorRule& rule, bool head_axis) {
+  std::string text = head_axis ? "[heads" : "[";
+  for (const std::string& extent : rule.shape)
+    text += (text.size() > 1 ? ", " : "") + extent;
+  return text + "]";
+}
+
+int IndexOf(const std::vector<TensorRule>& rules, const std::string& name) {
+  for (size_t i = 0; i < rules.size(); ++i)
+    if (rules[i].name == name) return static_cast<int>(i);
+  return -1;
+}
+
+Shape ShapeOf(const TensorRule& rule, const Dims& dims, bool per_head,
+              int64_t heads) {
+  Shape shape;
+  if (per_head) shape.push_back(heads);
+  for (const std::string& text : rule.shape) {
+    const auto extent = Extent(text).Evaluate(dims);
+    if (!extent) throw InvalidInput(rule.name, "sizes for " + text, "none");
+    if (*extent < 1)
+      throw InvalidInput(rule.name, text + " of at least 1",
+                         std::to_string(*extent));
+    shape.push_back(*extent);
+  }
+  return shape;
+}
+
+void AddParamsToDims(const Params& params, Dims& dims) {
+  for (const auto& [name, value] : params.values())
+    if (const int64_t* integer = std::get_if<int64_t>(&value))
+      dims[name] = *integer;
+}
+
+// Gradients of parameters have the head axis that the parameter has.
+void DecideOutputAxes(Problem& problem) {
+  for (const TensorRule& rule : problem.outputs) {
+    bool per_head = problem.head_axis;
+    if (rule.role == Role::kParameter) {
+      const int source = problem.InputIndex(rule.name.substr(5));  // grad_NAME
+      per_head = problem.input_per_head[source];
+    }
+    problem.output_per_head.push_back(per_head);
+  }
+}
+
+// Finds the head axis of every given tensor.
+void ResolveHeads(const std::vector<const GivenShape*>& given,
+                  Problem& problem) {
+  std::string first;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const TensorRule& rule = problem.inputs[i];
+    const Shape& shape = given[i]->shape;
+    const size_t rank = rule.shape.size();
+    if (shape.size() > 3)
+      throw InvalidInput(rule.name, "at most three dimensions",
+                         ToString(shape));
+    for (int64_t extent : shape)
+      if (extent < 1)
+        throw InvalidInput(rule.name, "no empty dimension", ToString(shape));
+    if (shape.size() != rank && shape.size() != rank + 1)
+      throw InvalidInput(rule.name,
+                         Symbols(rule, false) + " or " + Symbols(rule, true),
+                         ToString(shape));
+    if (rule.role != Role::kData) continue;
+    const bool head_axis = shape.size() == rank + 1;
+    if (first.empty()) {
+      problem.head_axis = head_axis;
+      problem.heads = head_axis ? shape[0] : 1;
+      first = rule.name;
+    } else if (head_axis != problem.head_axis) {
+      throw InvalidInput(
+          rule.name, Symbols(rule, problem.head_axis) + " as " + first + " has",
+          ToString(shape));
+    }
+  }
+  for (size_t i = 0; i < given.size(); ++i) {
+    const TensorRule& rule = problem.inputs[i];
+    const Shape& shape = given[i]->shape;
+    const bool per_head = shape.size() == rule.shape.size() + 1;
+    if (per_head && !problem.head_axis)
+      throw InvalidInput(rule.name,
+                         Symbols(rule, false) + " beside a single head of " +
+                             first,
+                         ToString(shape));
+    if (per_head && shape[0] != problem.heads)
+      throw InvalidInput(rule.name,
+                         std::to_string(problem.heads) + " heads as " + first +
+                             " has",
+                         ToString(shape));
+    problem.input_per_head.push_back(per_head);
+  }
+}
+
+int64_t Least(const std::vector<SizeRule>& sizes, const std::string& name) {
+  for (const SizeRule& rule : sizes)
+    if (rule.name == name) return rule.min;
+  return 1;
+}
+
+// Finds the sizes behind the shapes, each from the first extent that has it as
+// its only unknown, and then holds every extent against them.
+void ResolveDims(const std::vector<SizeRule>& sizes,
+                 const std::vector<const GivenShape*>& given,
+                 Problem& problem) {
+  bool progress = true;
+  while (progress) {
+    progress = false;
+    for (size_t i = 0; i < given.size(); ++i) {
+      const TensorRule& rule = problem.inputs[i];
+      const Shape& shape = given[i]->shape;
+      const size_t skip = shape.size() - rule.shape.size();
+      for (size_t axis = 0; axis < rule.shape.size(); ++axis) {
+        const Extent extent(rule.shape[axis]);
+        if (extent.Evaluate(problem.dims)) continue;
+        const auto solution = extent.Solve(problem.dims, shape[axis + skip]);
+        if (solution.symbol.empty()) continue;
+        if (!solution.value || *solution.value < Least(sizes, solution.symbol))
+          throw InvalidInput(rule.name,
+                             Symbols(rule, skip == 1) + " for some " +
+                                 solution.symbol + " that fits the others",
+                             ToString(shape));
+        problem.dims[solution.symbol] = *solution.value;
+        progress = true;
+      }
+    }
+  }
+  for (size_t i = 0; i < given.size(); ++i) {
+    const TensorRule& rule = problem.inputs[i];
+    const Shape& shape = given[i]->shape;
+    const Shape expected = ShapeOf(rule, problem.dims,
+                                   problem.input_per_head[i], problem.heads);
+    if (shape != expected)
+      throw InvalidInput(rule.name,
+                         Symbols(rule, problem.input_per_head[i]) + " = " +
+                             ToString(expected),
+                         ToString(shape));
+  }
+}
+
+}  // namespace
+
+bool Problem::HasInput(const std::string& name) const {
+  return IndexOf(inputs, name) >= 0;
+}
+int Problem::InputIndex(const std::string& name) const {
+  const int index = IndexOf(inputs, name);
+  if (index < 0) throw InvalidInput("input " + name, "a tensor", "none");
+  return index;
+}
+int Problem::OutputIndex(const std::string& name) const {
+  const int index = IndexOf(outputs, name);
+  if (index < 0) throw InvalidInput("output " + name, "a tensor", "none");
+  return index;
+}
+Shape Problem::InputShape(size_t index) const {
+  return ShapeOf(inputs[index], dims, input_per_head[index], heads);
+}
+Shape Problem::OutputShape(size_t index) const {
+  return ShapeOf(outputs[index], dims, output_per_head[index], heads);
+}
+
+Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
+                       const std::vector<GivenShape>& given) {
+  CheckParams(op.ParamRules(params), params);
+  Problem problem;
+  problem.op = &op;
+  problem.scalar = scalar;
+  problem.params = std::move(params);
+  problem.backward =
+      op.HasBackward() && std::any_of(given.begin(), given.end(),
+                                      [](const GivenShape& tensor) {
+                                        return tensor.name == "grad";
+                                      });
+  const Signature signature =
+      op.SignatureFor(problem.params, problem.backward);
+  std::vector<const GivenShape*> ordered;
+  std::string names;
+  for (const TensorRule& rule : signature.inputs) {
+    names += (names.empty() ? "" : ", ") + rule.name;
+    auto found =
+        std::find_if(given.begin(), given.end(), [&](const GivenShape& tensor) {
+          return tensor.name == rule.name;
+        });
+    if (found == given.end()) {
+      if (rule.optional) continue;
+      throw InvalidInput("input " + rule.name, Symbols(rule, false), "none");
+    }
+    problem.inputs.push_back(rule);
+    ordered.push_back(&*found);
+  }
+  for (const GivenShape& tensor : given)
+    if (IndexOf(signature.inputs, tensor.name) < 0)
+      throw InvalidInput("input " + tensor.name, "one of " + names,
+                         "a tensor that is not taken with these parameters");
+  problem.outputs = signature.outputs;
+  AddParamsToDims(problem.params, problem.dims);
+  ResolveHeads(ordered, problem);
+  ResolveDims(signature.sizes, ordered, problem);
+  DecideOutputAxes(problem);
+  op.CheckSizes(problem);
+  return problem;
+}
+
+Problem MakeProblem(const Operator& op, Params params, bool backward,
+                    Scalar scalar, const Dims& sizes, int64_t heads,
+                    bool per_head_parameters,
+                    const std::vector<std::string>& optional_inputs) {
+  CheckParams(op.ParamRules(params), params);
+  if (backward && !op.HasBackward())
+    throw InvalidInput("backward", "an operator that has a backward pass",
+                       std::string(op.description().id));
+  const Signature signature = op.SignatureFor(params, backward);
+  std::vector<std::string> unused = optional_inputs;
+  Dims dims;
+  AddParamsToDims(params, dims);
+  std::set<std::string> known;
+  for (const SizeRule& rule : signature.sizes) {
+    known.insert(rule.name);
+    auto found = sizes.find(rule.name);
+    if (found == sizes.end())
+      throw InvalidInput("size " + rule.name, "a number", "none");
+    if (found->second < rule.min || found->second > kMaxInteger)
+      throw InvalidInput("size " + rule.name,
+                         "at least " + std::to_string(rule.min),
+                         std::to_string(found->second));
+    dims[rule.name] = found->second;
+  }
+  for (const auto& [name, value] : sizes)
+    if (!known.contains(name))
+      throw InvalidInput("size " + name, "a size of this operator",
+                         std::to_string(value));
+  std::vector<GivenShape> given;
+  for (const TensorRule& rule : signature.inputs) {
+    if (rule.optional) {
+      auto found = std::find(unused.begin(), unused.end(), rule.name);
+      if (found == unused.end()) continue;
+      unused.erase(found);
+    }
+    const bool per_head =
+        heads > 0 && (rule.role == Role::kData ||
+                      (per_head_parameters && rule.shape.size() < 3));
+    given.push_back({rule.name, ShapeOf(rule, dims, per_head, heads)});
+  }
+  if (!unused.empty())
+    throw InvalidInput("input " + unused.front(),
+                       "an optional input of this operator", "none");
+  return ResolveProblem(op, std::move(params), scalar, given);
+}
+
+void CheckFinite(const TensorRule& rule, const Tensor& tensor) {
+  for (size_t i = 0; i < tensor.values.size(); ++i) {
+    const double value = tensor.values[i];
+    if (std::isfinite(value)) continue;
+    if (rule.may_be_minus_infinity && std::isinf(value) && value < 0) continue;
+    throw InvalidInput(rule.name,
+                       rule.may_be_minus_infinity ? "finite numbers or -inf"
+                                                  : "finite numbers",
+                       (std::isnan(value) ? std::string("NaN")
+                        : value > 0       ? std::string("infinity")
+                                          : std::string("-infinity")) +
+                           " at element " + std::to_string(i));
+  }
+}
+
+}  // namespace subquad

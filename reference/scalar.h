@@ -1,0 +1,50 @@
+// Scalar types of tensors: names, sizes and unit roundoffs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "reference/invalid_input.h"
+
+namespace subquad {
+
+enum class Scalar { kFloat32, kFloat64, kBFloat16, kFloat16 };
+
+struct ScalarInfo {
+  Scalar scalar;
+  std::string_view name;
+  int64_t bytes;
+  double unit_roundoff;  // half the distance from 1 to the next number
+};
+
+inline constexpr std::array<ScalarInfo, 4> kScalars = {{
+    {Scalar::kFloat32, "float32", 4, 0x1p-24},
+    {Scalar::kFloat64, "float64", 8, 0x1p-53},
+    {Scalar::kBFloat16, "bfloat16", 2, 0x1p-8},
+    {Scalar::kFloat16, "float16", 2, 0x1p-11},
+}};
+
+constexpr const ScalarInfo& Info(Scalar scalar) {
+  return kScalars[static_cast<size_t>(scalar)];
+}
+
+inline Scalar ParseScalar(std::string_view name) {
+  for (const ScalarInfo& info : kScalars)
+    if (info.name == name) return info.scalar;
+  throw InvalidInput("scalar", "float32, float64, bfloat16 or float16",
+                     "'" + std::string(name) + "'");
+}
+
+template <typename T>
+constexpr Scalar ScalarOf();
+template <>
+constexpr Scalar ScalarOf<float>() {
+  return Scalar::kFloat32;
+}
+template <>
+constexpr Scalar ScalarOf<double>() {
+  return Scalar::kFloat64;
+}
+
+}  // namespace subquad

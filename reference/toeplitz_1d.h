@@ -1,0 +1,160 @@
+// toeplitz_1d: out[i] = sum_j w(j - i) v[j]   (FastRPB section 3.2.1, eq. 11-18)
+//
+//   weights [n_q+n_k-1]  w by increasing offset: entry t is w(t - (n_q-1))
+//   values  [n_k, e]     v
+//   out     [n_q, e]
+//   causal               query i sees j <= i only
+//
+// Backward, given grad [n_q, e] = dL/dout (the adjoint of the same sum):
+//   grad_values[j]     = sum_i w(j - i) grad[i]
+//   grad_weights(dist) = sum over j - i = dist of <grad[i], v[j]>, and with
+//   shared weights over the heads too.
+//
+// What the inputs show: an offset taken as i - j, a padding that wraps around
+// and rows mixed with columns all change normal draws everywhere; n_q != n_k
+// shows an origin at n_k-1 instead of n_q-1.
+//
+// Bound: a sum of n products in any order is off by at most
+// gamma_n sum |a||b| <= 1.01 n u sum |a||b| (Higham 2002, eq. 3.5).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/operator.h"
+
+namespace subquad {
+
+template <typename Real>
+class Toeplitz1dReference : public Reference<Real> {
+ public:
+  Toeplitz1dReference(const Problem& problem, const Inputs& inputs)
+      : problem_(problem),
+        weights_(inputs["weights"]),
+        values_(inputs["values"]),
+        grad_(problem.backward ? &inputs["grad"] : nullptr),
+        n_q_(problem.Dim("n_q")),
+        n_k_(problem.Dim("n_k")),
+        e_(problem.Dim("e")),
+        causal_(problem.params.Flag("causal")) {}
+
+  void Row(const RowId& id, Real* value, double* units) override {
+    if (!problem_.backward) return Out(id.head, id.row, value, units);
+    if (problem_.outputs[id.output].name == "grad_values")
+      return GradValues(id.head, id.row, value, units);
+    GradWeights(id.head, id.row, value, units);
+  }
+
+ private:
+  bool Seen(int64_t i, int64_t j) const { return !causal_ || j <= i; }
+
+  Real Weight(int64_t head, int64_t offset) const {
+    return static_cast<Real>(weights_.Head(head)[offset + n_q_ - 1]);
+  }
+
+  void Out(int64_t head, int64_t i, Real* value, double* units) const {
+    std::fill_n(value, e_, Real{0});
+    if (units) std::fill_n(units, e_, 0.0);
+    const double* v = values_.Head(head);
+    for (int64_t j = 0; j < n_k_ && Seen(i, j); ++j)
+      Add(Weight(head, j - i), v + j * e_, n_k_, value, units);
+  }
+
+  void GradValues(int64_t head, int64_t j, Real* value, double* units) const {
+    std::fill_n(value, e_, Real{0});
+    if (units) std::fill_n(units, e_, 0.0);
+    const double* g = grad_->Head(head);
+    for (int64_t i = 0; i < n_q_; ++i)
+      if (Seen(i, j)) Add(Weight(head, j - i), g + i * e_, n_q_, value, units);
+  }
+
+  void GradWeights(int64_t head, int64_t t, Real* value, double* units) const {
+    const int64_t offset = t - (n_q_ - 1);
+    const bool shared = weights_.head_stride == 0;
+    const int64_t first = shared ? 0 : head;
+    const int64_t last = shared ? problem_.heads : head + 1;
+    const double terms = static_cast<double>(std::min(n_q_, n_k_)) * e_ *
+                         static_cast<double>(last - first);
+    Real sum = 0;
+    double magnitude = 0;
+    for (int64_t h = first; h < last; ++h) {
+      const double* g = grad_->Head(h);
+      const double* v = values_.Head(h);
+      for (int64_t i = std::max<int64_t>(0, -offset);
+           i < n_q_ && i + offset < n_k_; ++i) {
+        if (!Seen(i, i + offset)) continue;
+        for (int64_t c = 0; c < e_; ++c) {
+          const Real a = static_cast<Real>(g[i * e_ + c]);
+          const Real b = static_cast<Real>(v[(i + offset) * e_ + c]);
+          sum += a * b;
+          if (units) magnitude += std::abs(static_cast<double>(a * b));
+        }
+      }
+    }
+    *value = sum;
+    if (units) *units = 1.01 * terms * magnitude;
+  }
+
+  void Add(Real weight, const double* row, int64_t terms, Real* value,
+           double* units) const {
+    for (int64_t c = 0; c < e_; ++c)
+      value[c] += weight * static_cast<Real>(row[c]);
+    if (!units) return;
+    const double factor =
+        1.01 * static_cast<double>(terms) * std::abs(static_cast<double>(weight));
+    for (int64_t c = 0; c < e_; ++c) units[c] += factor * std::abs(row[c]);
+  }
+
+  const Problem& problem_;
+  const Tensor& weights_;
+  const Tensor& values_;
+  const Tensor* grad_;
+  const int64_t n_q_, n_k_, e_;
+  const bool causal_;
+};
+
+class Toeplitz1d final : public OperatorWith<Toeplitz1dReference> {
+ public:
+  const Description& description() const override {
+    static const Description kDescription = {
+        "toeplitz_1d", "out[i] = sum_j w(j-i) v[j]",
+        "FastRPB section 3.2.1, eq. 11-18"};
+    return kDescription;
+  }
+
+  std::vector<ParamRule> ParamRules(const Params&) const override {
+    return {ParamRule::Flag("causal", "query i sees keys j <= i only")};
+  }
+
+  Signature SignatureFor(const Params&, bool backward) const override {
+    Signature signature;
+    signature.sizes = {{"n_q", 0, "queries"},
+                       {"n_k", 0, "keys"},
+                       {"e", 64, "width of a value"}};
+    TensorRule weights{"weights", {"n_q+n_k-1"}, Role::kParameter};
+    weights.offset_axes = {0};
+    TensorRule values{"values", {"n_k", "e"}};
+    signature.inputs = {weights, values};
+    if (!backward) {
+      signature.outputs = {{"out", {"n_q", "e"}}};
+      return signature;
+    }
+    signature.inputs.push_back({"grad", {"n_q", "e"}});
+    weights.name = "grad_weights";
+    values.name = "grad_values";
+    signature.outputs = {values, weights};
+    return signature;
+  }
+
+  bool HasBackward() const override { return true; }
+
+  double RowWork(const Problem& problem, int output) const override {
+    const double terms = static_cast<double>(
+        std::max(problem.Dim("n_q"), problem.Dim("n_k")) * problem.Dim("e"));
+    return problem.outputs[output].name == "grad_weights"
+               ? terms * static_cast<double>(problem.heads)
+               : terms;
+  }
+};
+
+}  // namespace subquad

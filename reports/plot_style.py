@@ -1,0 +1,228 @@
+"""How figures look: colours, line styles, fonts, tick labels, and saving them to the same bytes every time.
+
+Alter the look here; what is drawn is said in figures.py.
+"""
+
+import functools
+import hashlib
+import io
+import math
+import typing
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+PAGE_WIDTH = 7.0  # inches: both columns of a two-column paper
+COLUMN_WIDTH = 3.35  # inches: one column
+POINT = 1 / 72  # inches
+TEXT_SIZE = 7  # points; nothing is smaller
+TITLE_SIZE = 8
+LINE_HEIGHT = 9.5 * POINT
+DARK_GREY, MID_GREY, LIGHT_GREY = "#404040", "#767676", "#b4b4b4"
+
+# Okabe & Ito's palette for colour-blind readers, without its yellow, which is too pale for lines on white.
+BLACK, ORANGE, SKY, GREEN = "#000000", "#e69f00", "#56b4e9", "#009e73"
+BLUE, VERMILLION, PURPLE = "#0072b2", "#d55e00", "#cc79a7"
+PALETTE = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)  # for names without a style of their own
+
+SOLID = (0, ())
+LONG, DASHED, SHORT, DOTTED = (0, (7, 2)), (0, (4, 1.6)), (0, (2, 1.2)), (0, (1, 1.2))
+DASH_DOT, DASH_DOT_DOT = (0, (5, 1.4, 1, 1.4)), (0, (5, 1.4, 1, 1.4, 1, 1.4))
+DASHES = (SOLID, LONG, DASHED, SHORT, DOTTED, DASH_DOT, DASH_DOT_DOT)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "h", "p", "d")
+
+
+class Style(typing.NamedTuple):
+    color: str
+    dashes: tuple
+    marker: str
+
+
+# One implementation looks the same in every figure. Those that meet in one operator differ in all three.
+STYLES = {
+    "reference": Style("#8c8c8c", DOTTED, "p"),
+    "dense": Style(BLACK, DASHED, "s"),
+    "tiled": Style(VERMILLION, LONG, "D"),
+    "fft": Style(BLUE, SOLID, "o"),
+    "fft_columns": Style(ORANGE, DASH_DOT, "^"),
+    "fft_streamed": Style(GREEN, SHORT, "v"),
+    "fft2": Style(BLUE, SOLID, "h"),
+    "xy": Style(GREEN, SHORT, "P"),
+    "backward": Style(PURPLE, DASH_DOT_DOT, "X"),
+    "associative": Style(BLUE, SOLID, "o"),
+    "prefix_sum": Style(PURPLE, DASH_DOT_DOT, "X"),
+    "recurrent": Style(ORANGE, DASH_DOT, "^"),
+    "chunked": Style(GREEN, SHORT, "v"),
+    "windowed": Style(BLUE, SOLID, "d"),
+    "linear": Style(BLUE, SOLID, ">"),
+    "auto": Style(ORANGE, DASH_DOT, "<"),
+    "shift": Style(BLUE, SOLID, "h"),
+    "gathered": Style(BLUE, SOLID, "P"),
+    "blocked": Style(GREEN, SHORT, "d"),
+}
+
+
+def style_of(implementation):
+    """The fixed style of a name; a name that is not in the table gets one from its hash, the same everywhere."""
+    if implementation in STYLES:
+        return STYLES[implementation]
+    digest = hashlib.sha256(implementation.encode()).digest()
+    return Style(
+        PALETTE[digest[0] % len(PALETTE)], DASHES[digest[1] % len(DASHES)], MARKERS[digest[2] % len(MARKERS)]
+    )
+
+
+def use_style():
+    """Starts from matplotlib's defaults, so that no user's configuration changes a figure."""
+    matplotlib.rcdefaults()
+    matplotlib.rcParams.update(
+        {
+            "font.family": "DejaVu Sans",  # ships with matplotlib: the same letters on every machine
+            "font.size": TEXT_SIZE,
+            "text.hinting": "none",
+            "text.parse_math": False,
+            "axes.linewidth": 0.6,
+            "axes.edgecolor": DARK_GREY,
+            "axes.labelsize": TEXT_SIZE,
+            "axes.labelpad": 2.5,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "xtick.labelsize": TEXT_SIZE,
+            "ytick.labelsize": TEXT_SIZE,
+            "xtick.color": DARK_GREY,
+            "ytick.color": DARK_GREY,
+            "xtick.major.width": 0.6,
+            "ytick.major.width": 0.6,
+            "xtick.major.size": 2.5,
+            "ytick.major.size": 2.5,
+            "lines.linewidth": 1.1,
+            "lines.markersize": 3.2,
+            "lines.scale_dashes": True,
+            "pdf.fonttype": 42,
+            "svg.fonttype": "path",
+            "svg.hashsalt": "subquad",
+        }
+    )
+
+
+def new_figure(width, height):
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    return figure
+
+
+@functools.lru_cache(maxsize=None)
+def text_width(text, size=TEXT_SIZE, weight="normal"):
+    """Printed width of one line, in inches."""
+    figure = new_figure(1, 1)
+    extent = figure.text(0, 0, text, fontsize=size, fontweight=weight).get_window_extent(figure.canvas.get_renderer())
+    return extent.width / figure.dpi
+
+
+def wrap(text, width):
+    """Splits text into lines no wider than `width` inches. `a = b` stays together."""
+    lines = [""]
+    for word in text.replace(" = ", "\u00a0=\u00a0").split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width(longer) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+METADATA = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
+FORMATS = tuple(METADATA)
+
+
+def render(figure, file_format):
+    """The bytes of the figure. They hold no date, so the same figure is the same bytes."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=file_format, dpi=300, metadata=METADATA[file_format])
+    return buffer.getvalue()
+
+
+def spread(wanted, heights, low, high):
+    """Centres near the wanted ones for boxes of the given heights, so that none overlap and all lie in low..high.
+
+    Expects sum(heights) <= high - low. Boxes keep the order of their wanted centres.
+    """
+    order = sorted(range(len(wanted)), key=lambda index: (wanted[index], index))
+    centres = [0.0] * len(wanted)
+    floor = low
+    for index in order:
+        centres[index] = max(wanted[index], floor + heights[index] / 2)
+        floor = centres[index] + heights[index] / 2
+    ceiling = high
+    for index in reversed(order):
+        centres[index] = min(centres[index], ceiling - heights[index] / 2)
+        ceiling = centres[index] - heights[index] / 2
+    return centres
+
+
+# Tick labels
+
+
+def _scaled(value, steps, unit):
+    """Writes value with the largest of `steps` (factor, prefix) that it reaches."""
+    factor, prefix = steps[-1]
+    for candidate, name in steps:
+        if value >= candidate * (1 - 1e-9):
+            factor, prefix = candidate, name
+            break
+    return f"{value / factor:.3g} {prefix}{unit}"
+
+
+BINARY_STEPS = ((2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"), (1.0, ""))
+DECIMAL_STEPS = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
+
+
+def format_bytes(value):
+    return _scaled(value, BINARY_STEPS, "B")
+
+
+def format_seconds(value):
+    return _scaled(value, DECIMAL_STEPS, "s")
+
+
+def format_count(value):
+    """1024 -> 1Ki, 1000 -> 1000: exact, and short for the powers of two that sweeps use."""
+    for factor, prefix in BINARY_STEPS[:-1]:
+        if value >= factor and value % factor == 0:
+            return f"{value / factor:.0f}{prefix}"
+    return f"{value:.0f}"
+
+
+def format_error(value):
+    return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e+")
+
+
+def binary_ticks(low, high, most):
+    """Powers of two in low..high, evenly spaced, no more than `most`."""
+    first, last = math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9)
+    for step in (1, 2, 3, 4, 5, 10, 20, 40):
+        ticks = [2.0**power for power in range(first, last + 1) if power % step == 0]
+        if len(ticks) <= most:
+            return ticks
+    return ticks
+
+
+def decimal_ticks(low, high, most):
+    """Powers of ten in low..high, or 1-2-5 multiples where there would be fewer than three."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+
+    def inside(ticks):
+        return [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+
+    powers = inside([10.0**power for power in range(first, last + 1)])
+    if len(powers) < 3:
+        for digits in ((1, 2, 5), (1, 3), (1,)):
+            ticks = inside([digit * 10.0**power for power in range(first, last + 1) for digit in digits])
+            if len(ticks) <= most:
+                return ticks
+    for step in (1, 2, 3, 4, 5, 10, 20):
+        ticks = [tick for tick in powers if round(math.log10(tick)) % step == 0]
+        if len(ticks) <= most:
+            return ticks
+    return ticks

@@ -1,0 +1,246 @@
+"""Reads result files (format results/1) and groups their records into comparable series.
+
+Nothing here draws, times or computes: a file either follows results.schema.json and is handed on as it stands, or is
+refused with an InputError whose text is one line that names the file.
+"""
+
+import dataclasses
+import fractions
+import hashlib
+import json
+import pathlib
+import re
+
+import jsonschema
+
+FORMAT = "results/1"
+SCHEMA_PATH = pathlib.Path(__file__).with_name("results.schema.json")
+
+
+class InputError(Exception):
+    """A request or a file that cannot be used; the text is one line for the user."""
+
+
+def load_schema():
+    return json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
+
+
+def load(path):
+    """Returns the validated content of one result file."""
+    content = _parse(path)
+    _check_format(path, content)
+    validator = jsonschema.Draft202012Validator(load_schema())
+    error = jsonschema.exceptions.best_match(validator.iter_errors(content))
+    if error is not None:
+        raise InputError(f"{path}: {_describe(error)}")
+    if not content["records"]:
+        raise InputError(f"{path}: holds no records, so there is nothing to draw")
+    return content
+
+
+def _parse(path):
+    def refuse_constant(name):
+        raise ValueError(f"{name} is not a JSON number")
+
+    try:
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise InputError(f"{path}: cannot be read: {reason}") from None
+    try:
+        return json.loads(text, parse_constant=refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: is not valid JSON (truncated?): {_one_line(str(error))}") from None
+
+
+def _check_format(path, content):
+    if not isinstance(content, dict) or "format" not in content:
+        raise InputError(f'{path}: is not a subquad result file: it does not say "format": "{FORMAT}"')
+    if content["format"] != FORMAT:
+        found = _one_line(json.dumps(content["format"]))
+        raise InputError(f'{path}: has format {found}, but only "{FORMAT}" can be read')
+
+
+def _describe(error):
+    """One line for a schema error. A $comment in the schema, where there is one, says it better than the validator."""
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path).lstrip(".")
+    message = error.schema.get("$comment") if isinstance(error.schema, dict) else None
+    return _one_line(f"{place or 'top level'}: {message or error.message}")
+
+
+def _one_line(text, limit=200):
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+@dataclasses.dataclass
+class Group:
+    """Records that differ only in implementation and n: what one figure shows.
+
+    identity: every setting the records share, in words (operator, scalar, backend, threads, e, causal ...)
+    rows: one flat dict per record, ordered by implementation and n; the columns are those of `_row`
+    algorithms: implementation -> entry of `algorithms`
+    fits, crossovers: those of the files that speak about this group and nothing else
+    """
+
+    identity: dict
+    axis: str
+    sources: list
+    rows: list = dataclasses.field(default_factory=list)
+    algorithms: dict = dataclasses.field(default_factory=dict)
+    fits: list = dataclasses.field(default_factory=list)
+    crossovers: list = dataclasses.field(default_factory=list)
+
+    def implementations(self):
+        return sorted({row["implementation"] for row in self.rows})
+
+    def fit(self, implementation, quantity):
+        """The fit of this implementation, or None."""
+        for fit in self.fits:
+            if fit["implementation"] == implementation and fit["quantity"] == quantity:
+                return fit
+        return None
+
+
+def group_records(files):
+    """(path, content) pairs -> (groups in a fixed order, warnings).
+
+    Raises InputError when a point is there twice, because then a figure would have to choose one.
+    """
+    groups, points = {}, set()
+    for path, content in files:
+        for index, record in enumerate(content["records"]):
+            identity, axis, n = _identity(record, content["environment"])
+            key = json.dumps(identity, sort_keys=True)
+            group = groups.setdefault(key, Group(identity, axis, sources=[]))
+            if not any(content is source for source in group.sources):
+                group.sources.append(content)
+            row = _row(record, n)
+            point = (key, row["implementation"], n)
+            if point in points:
+                raise InputError(
+                    f"{path}: records[{index}]: {row['implementation']} at {record['case']} is there twice in the "
+                    "files given; draw the runs separately"
+                )
+            points.add(point)
+            group.rows.append(row)
+    first = ("operator", "backend", "scalar")
+    order = sorted(groups, key=lambda key: ([groups[key].identity[name] for name in first], key))
+    ordered = [groups[key] for key in order]
+    for group in ordered:
+        group.rows.sort(key=lambda row: (row["implementation"], row["n"]))
+    return ordered, _attach_theory(files, ordered)
+
+
+def _identity(record, environment):
+    """Splits a record's settings into what a figure holds fixed, the name of its n axis, and n."""
+    settings = {**record["size"], **record["params"]}
+    height, width = settings.pop("height", None), settings.pop("width", None)
+    n_q, n_k = settings.pop("n_q", None), settings.pop("n_k", None)
+    identity = {
+        "operator": record["operator"],
+        "scalar": record["scalar"],
+        "backend": record["backend"],
+        "threads": record["threads"],
+        "machine": machine_name(record["backend"], environment),
+        **settings,
+    }
+    if "input" in record:
+        identity["input"] = record["input"]
+    if height is not None and width is not None:
+        if height != width:
+            aspect = fractions.Fraction(height) / fractions.Fraction(width)
+            identity["aspect"] = f"{aspect.numerator}:{aspect.denominator}"
+        return identity, "pixels", height * width
+    if n_q == n_k:
+        return identity, "tokens", n_q
+    return {**identity, "n_q": n_q}, "keys", n_k
+
+
+def machine_name(backend, environment):
+    if backend == "cuda" and environment["gpu"]:
+        return environment["gpu"]["name"]
+    return environment["cpu"]
+
+
+def _row(record, n):
+    """One record as a flat table row; the keys are the columns of the CSV files and of the recipes in figures.py."""
+    seconds = record["seconds"] or {}
+    check = record["check"]
+    return {
+        "implementation": record["implementation"],
+        "n": n,
+        "verdict": check["verdict"],
+        "seconds": seconds.get("median"),
+        "seconds_low": seconds.get("low"),
+        "seconds_high": seconds.get("high"),
+        "workspace_bytes": record["workspace_bytes"],
+        "workspace_formula_bytes": record["workspace_formula_bytes"],
+        "max_error": check["max_error"],
+        "bound": check["bound"],
+        "reason": check["reason"],
+    }
+
+
+def _attach_theory(files, groups):
+    """Gives algorithms, fits and crossovers to their groups; returns a warning for each that fits no single group."""
+    warnings = []
+    for path, content in files:
+        own_groups = [group for group in groups if any(content is source for source in group.sources)]
+        for algorithm in content["algorithms"]:
+            for group in own_groups:
+                if all(algorithm[key] == group.identity[key] for key in ("operator", "backend")):
+                    group.algorithms[algorithm["implementation"]] = algorithm
+        for kind in ("fits", "crossovers"):
+            for index, entry in enumerate(content[kind]):
+                matching = [group for group in own_groups if _speaks_about(entry, group)]
+                if len(matching) > 1:
+                    warnings.append(
+                        f"{path}: {kind}[{index}] is not drawn: it speaks about {len(matching)} figures; "
+                        "its threads, size and params would say which"
+                    )
+                for group in matching if len(matching) == 1 else []:
+                    getattr(group, kind).append(entry)
+    for group in groups:
+        if len(group.sources) > 1 and (group.fits or group.crossovers):
+            group.fits, group.crossovers = [], []
+            warnings.append(
+                f"{group.identity['operator']}: fits and crossovers are not drawn where the points of one figure come "
+                "from several files; merge the files first"
+            )
+    return warnings
+
+
+def _speaks_about(entry, group):
+    if any(entry[key] != group.identity[key] for key in ("operator", "backend", "scalar")):
+        return False
+    settings = {**entry.get("size", {}), **entry.get("params", {})}
+    if entry.get("threads") is not None:
+        settings["threads"] = entry["threads"]
+    swept = {"n_q", "n_k", "height", "width"} - set(group.identity)
+    return all(group.identity.get(key) == value for key, value in settings.items() if key not in swept)
+
+
+def figure_names(groups):
+    """A short file name for each group: operator, scalar, and what else tells it from others of its operator."""
+    names = []
+    for group in groups:
+        siblings = [other for other in groups if other.identity["operator"] == group.identity["operator"]]
+        parts = [group.identity["operator"], group.identity["scalar"]]
+        for key, value in sorted(group.identity.items()):
+            varies = any(other.identity.get(key) != value for other in siblings)
+            if key == "backend" and value != "cpu":
+                parts.append(value)
+            elif varies and key not in ("operator", "scalar", "backend"):
+                parts.append(_file_name_part(key, value))
+        name = "-".join(parts)
+        names.append(name if name not in names else f"{name}-{len(names)}")
+    return names
+
+
+def _file_name_part(key, value):
+    if isinstance(value, list):
+        value = hashlib.sha256(json.dumps(value).encode()).hexdigest()[:8]
+    if isinstance(value, bool):
+        value = str(value).lower()
+    return re.sub(r"[^A-Za-z0-9.+]+", "_", f"{key}_{value}").strip("_")
