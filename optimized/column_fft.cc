@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <numbers>
 #include <stdexcept>
 #include <string>
@@ -136,7 +135,7 @@ double CostOfRadix(int radix) {
 }
 
 // The radices of one length: a 4 or 8 at the top (real rows) and at the bottom
-// (the fused product), the others between, largest first.
+// (the fused product), the others between.
 std::vector<int> Factor(int64_t length) {
   int twos = 0;
   std::vector<int> middle;
@@ -154,7 +153,11 @@ std::vector<int> Factor(int64_t length) {
   const int bottom = take();
   const int top = take();
   while (eights + fours > 0) middle.push_back(take());
-  std::sort(middle.begin(), middle.end(), std::greater<>());
+  // Eights where rows come from far; fours innermost, where a node should be a
+  // multiple of a vector for Spectrum's sake.
+  const auto rank = [](int radix) { return radix == 4 ? 0 : radix; };
+  std::sort(middle.begin(), middle.end(),
+            [&](int a, int b) { return rank(a) > rank(b); });
   std::vector<int> radices = {top};
   radices.insert(radices.end(), middle.begin(), middle.end());
   radices.push_back(bottom);

@@ -389,7 +389,7 @@ struct ReadReal {
   int64_t stride;
   HWY_INLINE Complex<T> operator()(int leg) const {
     const Tag<T> d;
-    return {hn::Load(d, base + leg * stride), hn::Zero(d)};
+    return {hn::LoadU(d, base + leg * stride), hn::Zero(d)};
   }
 };
 
@@ -402,8 +402,8 @@ struct WriteTwisted {
   HWY_INLINE void operator()(int leg, const Complex<T>& x) const {
     const Tag<T> d;
     const Complex<T> t = Constant(twist + 2 * leg);
-    hn::Store(hn::MulAdd(t.re, x.im, hn::Mul(t.im, x.re)), d,
-              base + leg * stride);
+    hn::StoreU(hn::MulAdd(t.re, x.im, hn::Mul(t.im, x.re)), d,
+               base + leg * stride);
   }
 };
 
@@ -433,32 +433,45 @@ HWY_NOINLINE void PassBackward(T* data, int64_t rows, const T* constants) {
   }
 }
 
-// Real rows [kRadix][kTileRows][B] of a tile -> `count` rows of every leg.
+// Real rows, `step` apart in legs `leg` apart -> `count` rows of every leg of
+// the workspace. Rows of a matrix lie further apart than the hardware follows,
+// so the ones a tile later are asked for.
 template <int kRadix, typename T>
-HWY_NOINLINE void TopForward(const T* tile, int64_t count, T* data,
-                             int64_t rows, const T* constants) {
+HWY_NOINLINE void TopForward(const T* in, int64_t leg, int64_t step,
+                             int64_t count, T* data, int64_t rows,
+                             const T* constants) {
   const int64_t lanes = Lanes<T>();
   const typename Butterfly<T, kRadix>::Twiddles twiddles(
       Broadcast<T>{constants});
   for (int64_t k = 0; k < count; ++k) {
+    for (int j = 0; j < kRadix; ++j)
+      hwy::Prefetch(in + j * leg + kTileRows * step);
     Butterfly<T, kRadix> x;
-    x.Load(ReadReal<T>{tile + k * lanes, kTileRows * lanes});
+    x.Load(ReadReal<T>{in, leg});
     x.RunReal(twiddles);
-    x.Store(WriteRows<T>{data + 2 * k * lanes, 2 * rows * lanes});
+    x.Store(WriteRows<T>{data, 2 * rows * lanes});
+    in += step;
+    data += 2 * lanes;
   }
 }
 
 template <int kRadix, typename T>
 HWY_NOINLINE void TopBackward(const T* data, int64_t rows, const T* constants,
-                              const T* twist, int64_t count, T* tile) {
+                              const T* twist, int64_t count, T* out,
+                              int64_t leg, int64_t step) {
   const int64_t lanes = Lanes<T>();
   for (int64_t k = 0; k < count; ++k) {
+    for (int j = 0; j < kRadix; ++j)
+      hwy::Prefetch(out + j * leg + kTileRows * step);
     Butterfly<T, kRadix> x;
-    x.Load(ReadRows<T>{data + 2 * k * lanes, 2 * rows * lanes});
-    x.template Run<-1>(typename Butterfly<T, kRadix>::Twiddles(Broadcast<T>{constants}));
-    x.Store(WriteTwisted<T>{tile + k * lanes, kTileRows * lanes, twist});
+    x.Load(ReadRows<T>{data, 2 * rows * lanes});
+    x.template Run<-1>(
+        typename Butterfly<T, kRadix>::Twiddles(Broadcast<T>{constants}));
+    x.Store(WriteTwisted<T>{out, leg, twist});
     constants += Butterfly<T, kRadix>::kConstants;
     twist += 2 * kRadix;
+    out += step;
+    data += 2 * lanes;
   }
 }
 
@@ -615,60 +628,91 @@ void BackwardNode(const Plan<T>& plan, size_t depth, T* data) {
   Backward(level, data);
 }
 
-// Real rows of a source through the top radix. Rows from `rows_in` on are zero.
+// Where real rows come from or go to: a caller's functions, or the columns of a
+// row-major matrix. Whole vectors of a matrix need no tile in between.
 template <typename T>
-void FillTop(const Plan<T>& plan, int64_t rows_in, const RowSource<T>& source,
+struct Source {
+  RowSource<T> rows;
+  const T* matrix;  // null: no short cut
+  int64_t stride;
+};
+template <typename T>
+struct Sink {
+  RowSink<T> rows;
+  T* matrix;
+  int64_t stride;
+};
+
+// The top radix, real rows in. Rows from `rows_in` on are zero.
+template <typename T>
+void FillTop(const Plan<T>& plan, int64_t rows_in, const Source<T>& source,
              T* data, T* tile) {
   const Level<T>& top = plan.levels[0];
   const int64_t lanes = Lanes<T>();
   for (int64_t k = 0; k < top.rows; k += kTileRows) {
     const int64_t count = std::min(kTileRows, top.rows - k);
-    for (int j = 0; j < top.radix; ++j) {
-      const int64_t first = j * top.rows + k;
-      const int64_t valid =
-          std::clamp<int64_t>(rows_in - first, 0, count);
-      T* leg = tile + j * kTileRows * lanes;
-      if (valid > 0) source.fill(source.context, first, valid, leg);
-      std::fill(leg + valid * lanes, leg + count * lanes, T{0});
+    const T* in = tile;
+    int64_t leg = kTileRows * lanes;
+    int64_t step = lanes;
+    if (source.matrix && plan.length - top.rows + k + count <= rows_in) {
+      in = source.matrix + k * source.stride;
+      leg = top.rows * source.stride;
+      step = source.stride;
+    } else {
+      for (int j = 0; j < top.radix; ++j) {
+        const int64_t first = j * top.rows + k;
+        const int64_t valid = std::clamp<int64_t>(rows_in - first, 0, count);
+        T* rows = tile + j * leg;
+        if (valid > 0)
+          source.rows.fill(source.rows.context, first, valid, rows);
+        std::fill(rows + valid * lanes, rows + count * lanes, T{0});
+      }
     }
+    T* out = data + 2 * k * lanes;
     if (top.radix == 8)
-      TopForward<8>(tile, count, data + 2 * k * lanes, top.rows,
-                    top.forward.data());
+      TopForward<8>(in, leg, step, count, out, top.rows, top.forward.data());
     else
-      TopForward<4>(tile, count, data + 2 * k * lanes, top.rows,
-                    top.forward.data());
+      TopForward<4>(in, leg, step, count, out, top.rows, top.forward.data());
   }
 }
 
 template <typename T>
-void TakeTop(const Plan<T>& plan, int64_t rows_out, const RowSink<T>& sink,
+void TakeTop(const Plan<T>& plan, int64_t rows_out, const Sink<T>& sink,
              const T* data, T* tile) {
   const Level<T>& top = plan.levels[0];
   const int64_t lanes = Lanes<T>();
   for (int64_t k = 0; k < top.rows; k += kTileRows) {
     const int64_t count = std::min(kTileRows, top.rows - k);
+    T* out = tile;
+    int64_t leg = kTileRows * lanes;
+    int64_t step = lanes;
+    const bool direct =
+        sink.matrix && plan.length - top.rows + k + count <= rows_out;
+    if (direct) {
+      out = sink.matrix + k * sink.stride;
+      leg = top.rows * sink.stride;
+      step = sink.stride;
+    }
+    const T* in = data + 2 * k * lanes;
     const T* constants = top.backward.data() + k * top.constants;
     const T* twist = plan.twist.data() + 2 * k * top.radix;
     if (top.radix == 8)
-      TopBackward<8>(data + 2 * k * lanes, top.rows, constants, twist, count,
-                     tile);
+      TopBackward<8>(in, top.rows, constants, twist, count, out, leg, step);
     else
-      TopBackward<4>(data + 2 * k * lanes, top.rows, constants, twist, count,
-                     tile);
-    for (int j = 0; j < top.radix; ++j) {
+      TopBackward<4>(in, top.rows, constants, twist, count, out, leg, step);
+    for (int j = 0; j < top.radix && !direct; ++j) {
       const int64_t first = j * top.rows + k;
-      const int64_t valid =
-          std::clamp<int64_t>(rows_out - first, 0, count);
+      const int64_t valid = std::clamp<int64_t>(rows_out - first, 0, count);
       if (valid > 0)
-        sink.take(sink.context, first, valid, tile + j * kTileRows * lanes);
+        sink.rows.take(sink.rows.context, first, valid, tile + j * leg);
     }
   }
 }
 
 template <typename T>
-void Product(const Plan<T>& plan, const T* spectrum, bool transposed,
-             int64_t rows_in, const RowSource<T>& source, int64_t rows_out,
-             const RowSink<T>& sink, T* scratch) {
+void ProductOf(const Plan<T>& plan, const T* spectrum, bool transposed,
+               int64_t rows_in, const Source<T>& source, int64_t rows_out,
+               const Sink<T>& sink, T* scratch) {
   T* data = scratch;
   T* tile = scratch + 2 * plan.length * Lanes<T>();
   const Level<T>& top = plan.levels[0];
@@ -681,6 +725,14 @@ void Product(const Plan<T>& plan, const T* spectrum, bool transposed,
       MultiplyNode<MultiplyBySpectrum<T>>(plan, 1, j, leg, spectrum);
   }
   TakeTop(plan, rows_out, sink, data, tile);
+}
+
+template <typename T>
+void Product(const Plan<T>& plan, const T* spectrum, bool transposed,
+             int64_t rows_in, const RowSource<T>& source, int64_t rows_out,
+             const RowSink<T>& sink, T* scratch) {
+  ProductOf<T>(plan, spectrum, transposed, rows_in, {source, nullptr, 0},
+               rows_out, {sink, nullptr, 0}, scratch);
 }
 
 // Columns of a row-major matrix as a source and as a sink.
@@ -700,7 +752,6 @@ void FillColumns(void* context, int64_t row, int64_t count, T* rows) {
   const int64_t lanes = Lanes<T>();
   const T* from = matrix.from + row * matrix.stride;
   for (int64_t r = 0; r < count; ++r) {
-    hwy::Prefetch(from + kTileRows * matrix.stride);
     if (matrix.columns == lanes) {
       hn::Store(hn::LoadU(d, from), d, rows);
     } else {
@@ -719,7 +770,6 @@ void TakeColumns(void* context, int64_t row, int64_t count, const T* rows) {
   const int64_t lanes = Lanes<T>();
   T* to = matrix.to + row * matrix.stride;
   for (int64_t r = 0; r < count; ++r) {
-    hwy::Prefetch(to + kTileRows * matrix.stride);
     if (matrix.columns == lanes) {
       const auto x = hn::Load(d, rows);
       hn::StoreU(matrix.accumulate ? hn::Add(hn::LoadU(d, to), x) : x, d, to);
@@ -739,8 +789,13 @@ void ProductColumns(const Plan<T>& plan, const T* spectrum, bool transposed,
                     int64_t out_stride, bool accumulate, T* scratch) {
   Columns<T> from{values, nullptr, value_stride, columns, false};
   Columns<T> to{nullptr, out, out_stride, columns, accumulate};
-  Product(plan, spectrum, transposed, rows_in, {FillColumns<T>, &from},
-          rows_out, {TakeColumns<T>, &to}, scratch);
+  const bool whole = columns == Lanes<T>();
+  ProductOf<T>(
+      plan, spectrum, transposed, rows_in,
+      {{FillColumns<T>, &from}, whole ? values : nullptr, value_stride},
+      rows_out,
+      {{TakeColumns<T>, &to}, whole && !accumulate ? out : nullptr, out_stride},
+      scratch);
 }
 
 // One complex sequence [N][2] in place, in the first lane; the others idle.
@@ -846,9 +901,9 @@ void Transform(const Plan<T>& plan, bool backward, T* sequence, T* scratch) {
 
 // sum += sum over the lanes of conj(values) * grad, row by row.
 template <typename T>
-void AccumulateProducts(const Plan<T>& plan, int64_t n_q,
-                        const RowSource<T>& grad, int64_t n_k,
-                        const RowSource<T>& values, T* sum, T* scratch) {
+void AccumulateProductsOf(const Plan<T>& plan, int64_t n_q,
+                          const Source<T>& grad, int64_t n_k,
+                          const Source<T>& values, T* sum, T* scratch) {
   const Tag<T> d;
   const int64_t row = 2 * Lanes<T>();
   const Level<T>& top = plan.levels[0];
@@ -873,6 +928,14 @@ void AccumulateProducts(const Plan<T>& plan, int64_t n_q,
 }
 
 template <typename T>
+void AccumulateProducts(const Plan<T>& plan, int64_t n_q,
+                        const RowSource<T>& grad, int64_t n_k,
+                        const RowSource<T>& values, T* sum, T* scratch) {
+  AccumulateProductsOf<T>(plan, n_q, {grad, nullptr, 0}, n_k,
+                          {values, nullptr, 0}, sum, scratch);
+}
+
+template <typename T>
 void AccumulateProductsOfColumns(const Plan<T>& plan, int64_t n_q,
                                  const T* grad, int64_t grad_stride,
                                  int64_t n_k, const T* values,
@@ -880,8 +943,11 @@ void AccumulateProductsOfColumns(const Plan<T>& plan, int64_t n_q,
                                  T* scratch) {
   Columns<T> g{grad, nullptr, grad_stride, columns, false};
   Columns<T> v{values, nullptr, value_stride, columns, false};
-  AccumulateProducts(plan, n_q, {FillColumns<T>, &g}, n_k,
-                     {FillColumns<T>, &v}, sum, scratch);
+  const bool whole = columns == Lanes<T>();
+  AccumulateProductsOf<T>(
+      plan, n_q, {{FillColumns<T>, &g}, whole ? grad : nullptr, grad_stride},
+      n_k, {{FillColumns<T>, &v}, whole ? values : nullptr, value_stride}, sum,
+      scratch);
 }
 
 template <typename T>
