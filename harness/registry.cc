@@ -48,8 +48,8 @@ const std::vector<const Operator*>& Operators() {
 const std::vector<Implementation>& Implementations() {
   static const std::vector<Implementation> all = [] {
     std::vector<Implementation> list;
-    for (const Row& row : Rows()) std::ranges::copy(row.implementations(),
-                                                    std::back_inserter(list));
+    for (const Row& row : Rows())
+      std::ranges::copy(row.implementations(), std::back_inserter(list));
 #ifdef SUBQUAD_CUDA
     std::ranges::copy(CudaImplementations(), std::back_inserter(list));
 #endif
