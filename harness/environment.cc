@@ -95,7 +95,16 @@ nlohmann::ordered_json DescribeEnvironment(int threads) {
          {{"float32", MeasureFlopsPerSecond(false)},
           {"float64", MeasureFlopsPerSecond(true)}}}}}};
 #ifdef SUBQUAD_CUDA
-  environment["gpu"] = DescribeGpu();
+  if (const DeviceInfo& device = Device(); device.present)
+    environment["gpu"] = {
+        {"name", device.name},
+        {"driver", device.driver},
+        {"cuda", device.runtime},
+        {"cufft", device.cufft},
+        {"memory_bytes", device.memory_bytes},
+        {"multiprocessors", device.multiprocessors},
+        {"compute", fmt::format("{}.{}", device.compute_major,
+                                device.compute_minor)}};
 #endif
   return environment;
 }

@@ -8,7 +8,7 @@
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"
 #ifdef SUBQUAD_CUDA
-#include "cuda/implementations.h"
+#include "cuda/device.h"
 #endif
 
 namespace subquad {
