@@ -77,6 +77,8 @@ int Sweep(const Request& request, const std::string& command) {
     throw InvalidInput("sweep",
                        "one of --preset, --config, or filters and axes",
                        ways == 0 ? "none of them" : "more than one");
+  if (request.out.empty())
+    throw InvalidInput("--out", "a result file to write", "none");
   CheckOut(request.out);
   if (!request.preset.empty()) {
     options.sweeps = ParseSweepConfig("--preset " + request.preset,
@@ -148,7 +150,8 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
                       "axis of a parameter or size: NAME=VALUE[,VALUE..] "
                       "(repeatable)");
   command->add_option("--input", request->input, "kind of numbers");
-  command->add_option("--out", request->out, "result file")->required();
+  command->add_option("--out", request->out,
+                      "result file (required)");
   command->add_flag("--resume", request->resume,
                     "keep what FILE and its journal hold, measure the rest");
   command->add_option("--threads", request->threads, "axis of thread counts");
@@ -163,6 +166,7 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
   command
       ->add_option("--budget", request->budget,
                    "seconds of samples for one implementation of one case")
+      ->capture_default_str()
       ->check(CLI::PositiveNumber);
   command
       ->add_option("--width", request->width,

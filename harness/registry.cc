@@ -76,6 +76,15 @@ std::vector<const Implementation*> ImplementationsOf(const Operator& op) {
   return list;
 }
 
+bool IsAvailable(Backend backend) {
+  if (backend == Backend::kCpu) return true;
+#ifdef SUBQUAD_CUDA
+  return Device().present;
+#else
+  return false;
+#endif
+}
+
 std::string WhyNot(const Implementation& implementation,
                    const Problem& problem) {
   const auto& scalars = implementation.scalars;

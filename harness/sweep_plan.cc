@@ -129,6 +129,8 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
                 {}};
             for (const Implementation* one : ImplementationsOf(*op))
               if (sweep.filters.Takes(*one) &&
+                  (!sweep.filters.backends.empty() ||
+                   IsAvailable(one->backend)) &&
                   std::ranges::count(one->scalars, info.scalar) &&
                   (!planned.one.backward || one->backward) &&
                   seen.insert(planned.one.Id() + "|" + one->id + "|" +

@@ -1,20 +1,18 @@
 // Toeplitz products of many columns by an FFT whose SIMD lanes are the columns.
 //
-//   out[i, c] = sum_j w(j - i) v[j, c],      v [n_k, e], out [n_q, e], both
-//   row-major.
+//   out[i, c] = sum_j w(j - i) v[j, c],   v [n_k, e], out [n_q, e], row-major.
 //
 // The ladder, from the textbook to what runs here:
 //   1. Circulant embedding: pad to 2N >= n_q + n_k - 1, two real transforms of
-//   2N points per column.
-//   2. Right-angle convolution: one complex transform of N points modulo X^N -
-//   i does the same. With
-//      U(X) = sum_s w(-s) X^(N+s), the product V U modulo X^2N + 1 has real
-//      coefficients P_0 + X^N P_1; modulo X^N - i it is P_0 + i P_1, and P_1[i]
-//      = out[i]. Real input, imaginary output, N rows of workspace.
+//      2N points per column.
+//   2. Right-angle convolution: one complex transform of N points modulo
+//      X^N - i does the same. With U(X) = sum_s w(-s) X^(N+s), the product V U
+//      modulo X^2N + 1 has real coefficients P_0 + X^N P_1; modulo X^N - i it
+//      is P_0 + i P_1, and P_1[i] = out[i]. Real input, imaginary output, N
+//      rows of workspace.
 //   3. Columns in lanes: one row of the workspace is one vector of real parts
-//   and one of imaginary parts. There is no
-//      shuffle, every twiddle is a broadcast scalar, and every load of `values`
-//      is contiguous.
+//      and one of imaginary parts. There is no shuffle, every twiddle is a
+//      broadcast scalar, and every load of `values` is contiguous.
 //   4. Factor instead of twiddle: forward, X^L - rho splits into R factors
 //      X^m - rho_j, with twiddles that are constant over the node, so they stay
 //      in registers and the root i of step 2 is free. Backward, decimation in
@@ -93,8 +91,7 @@ struct Kernels;  // one table per instruction set, column_fft_kernels-inl.h
 
 // All methods are const and hold no state: one object serves any number of
 // threads, each with its own scratch. `scratch` is ScratchSize() elements,
-// aligned to 64 bytes (on huge pages it is faster from N = 16384 on); what it
-// held before does not matter.
+// aligned to 64 bytes; what it held before does not matter.
 template <typename T>
 class ToeplitzColumns {
  public:
@@ -108,10 +105,9 @@ class ToeplitzColumns {
   int64_t BlockColumns() const;  // columns of one call: the lanes of the widest
                                  // vector of this machine
   size_t SpectrumSize() const { return 2 * static_cast<size_t>(plan_.length); }
-  size_t ScratchSize() const;  // N rows of 2 * BlockColumns() plus tiles
-  size_t GradientScratchSize()
-      const;  // the same for AccumulateWeightGradient: twice as much
-  size_t PlanBytes() const;  // tables held by this object
+  size_t ScratchSize() const;  // N rows of 2 * BlockColumns(), and a tile
+  size_t GradientScratchSize() const;  // two workspaces and a tile
+  size_t PlanBytes() const;            // tables held by this object
   // Floating-point operations of Apply for one block by the usual count, 5 N
   // log2 N for a complex transform of N points.
   double BlockFlops() const;
@@ -139,8 +135,8 @@ class ToeplitzColumns {
 
   // The gradient in weights, grad_weights(delta) = sum_{j - i = delta}
   // <grad[i], values[j]>, in two steps: add the spectra of every block to `sum`
-  // [SpectrumSize()], zeroed by the caller, then transform back once. scratch:
-  // GradientScratchSize() for the first, ScratchSize() for the second.
+  // [SpectrumSize()], zeroed by the caller, then transform back once.
+  // scratch: GradientScratchSize() for both.
   void AccumulateWeightGradient(const T* grad, int64_t grad_stride,
                                 const T* values, int64_t value_stride,
                                 int64_t columns, T* sum, T* scratch) const;
