@@ -10,7 +10,12 @@
 
 namespace subquad {
 
-enum ExitStatus { kFine = 0, kCheckFailed = 1, kNotValid = 2, kInterrupted = 130 };
+enum ExitStatus {
+  kFine = 0,
+  kCheckFailed = 1,
+  kNotValid = 2,
+  kInterrupted = 130
+};
 
 void AddListCommand(CLI::App& program, int& status);
 void AddCheckCommand(CLI::App& program, int& status);

@@ -16,7 +16,8 @@ using Json = nlohmann::ordered_json;
 
 // What makes a record the same point of a sweep as another.
 std::string RecordKey(const Json& record);
-std::string RecordKey(const std::string& case_id, const std::string& implementation,
+std::string RecordKey(const std::string& case_id,
+                      const std::string& implementation,
                       std::string_view backend, int threads);
 
 // A record of one implementation on one case, without numbers measured yet.

@@ -69,8 +69,7 @@ Trial::Trial(Problem problem, Inputs inputs, uint64_t seed)
 
 const Answer& Trial::answer() {
   if (!answer_)
-    answer_ =
-        std::make_unique<Answer>(ComputeAnswer(problem_, inputs_, seed_));
+    answer_ = std::make_unique<Answer>(ComputeAnswer(problem_, inputs_, seed_));
   return *answer_;
 }
 
@@ -94,9 +93,9 @@ Verdict Trial::JudgeOutputs(const Implementation& implementation) {
   const bool norm_wise = static_cast<bool>(implementation.norm_bound);
   const RowBound bound =
       norm_wise ? implementation.norm_bound(problem_, inputs_) : RowBound();
-  return Judge(Compare(problem_, answer(), arrays_,
-                       implementation.bound_factor, bound),
-               norm_wise, GuardedMemory::CountBrokenGuards());
+  return Judge(
+      Compare(problem_, answer(), arrays_, implementation.bound_factor, bound),
+      norm_wise, GuardedMemory::CountBrokenGuards());
 }
 
 Verdict Verify(const Implementation& implementation, Trial& trial,

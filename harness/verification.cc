@@ -63,7 +63,8 @@ std::vector<Case> VerificationCases(const Operator& op,
     request.values = variant;
     const Case probe = MakeCase(request);
     const Signature signature = op.SignatureFor(probe.params, false);
-    Values narrow;  // an awkward width keeps small cases cheap and blocks ragged
+    Values
+        narrow;  // an awkward width keeps small cases cheap and blocks ragged
     if (HasSize(signature, "e")) narrow.emplace_back("e", "19");
     for (int64_t n : sizes) add(n, narrow);
     const int64_t middle = sizes[sizes.size() / 2];
@@ -88,8 +89,7 @@ std::vector<Case> VerificationCases(const Operator& op,
       const std::string more = std::to_string(middle + 5);
       for (int64_t n : sizes) add(n, with({{"backward", "1"}}));
       add(middle, with({{"backward", "1"}, {"heads", "2"}}));
-      add(middle,
-          with({{"backward", "1"}, {"heads", "3"}, {"per_head", "1"}}));
+      add(middle, with({{"backward", "1"}, {"heads", "3"}, {"per_head", "1"}}));
       if (HasSize(signature, "n_k"))
         add(middle, with({{"backward", "1"}, {"n_k", more}}));
       if (HasSize(signature, "n_q"))

@@ -244,13 +244,15 @@ Cost FftCost(const Problem& problem, int threads) {
   const double columns =
       static_cast<double>(Fft<float>::SpectraCount(problem)) +
       threads * (static_cast<double>(std::min(kColumnGroup, sizes.e)) *
-                     (problem.backward ? 2 : 1)) +
+                 (problem.backward ? 2 : 1)) +
       (problem.backward ? kGradientSums : 0);
-  return {.flops = transforms * CirculantFft<float>::TransformFlops(lengths),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              columns * bytes *
-              static_cast<double>(CirculantFft<float>::ColumnSize(lengths))};
+  return {
+      .flops = transforms * CirculantFft<float>::TransformFlops(lengths),
+      .bytes = TensorBytes(problem),
+      .workspace_bytes =
+          bytes * (CirculantFft<float>::PlanNumbers(lengths) +
+                   columns * static_cast<double>(
+                                 CirculantFft<float>::ColumnSize(lengths)))};
 }
 
 // The error of an FFT is relative to the largest numbers that it mixes. Each of
@@ -275,8 +277,8 @@ RowBound FftBound(const Problem& problem, const Inputs& inputs) {
   if (!problem.backward)
     return [=](const RowId& id, std::span<double> units) {
       for (int64_t c = 0; c < sizes.e; ++c)
-        units[c] = factor * weight_norms[id.head] *
-                   value_norms[id.head * sizes.e + c];
+        units[c] =
+            factor * weight_norms[id.head] * value_norms[id.head * sizes.e + c];
     };
   const auto grad_norms =
       ColumnNorms(inputs["grad"], sizes.heads, sizes.n_q, sizes.e);
