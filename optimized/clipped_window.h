@@ -88,6 +88,8 @@ struct ClippedWindow {
 template <typename T>
 class TailSums {
  public:
+  static constexpr int64_t kRun = 64;
+
   TailSums(const ClippedWindow& window, int64_t e)
       : window_(window),
         e_(e),
@@ -109,9 +111,8 @@ class TailSums {
         Sum(v, End(piece - blocks), End(piece - blocks + 1),
             after_.data() + (piece - blocks) * e_);
     });
-    for (int64_t x = e_; x < blocks * e_; ++x) before_[x] += before_[x - e_];
-    for (int64_t x = (after_count_ - 1) * e_ - 1; x >= 0; --x)
-      after_[x] += after_[x + e_];
+    AddUp(before_.data(), e_, blocks);
+    AddUp(after_.data() + (after_count_ - 1) * e_, -e_, after_count_);
   }
 
   // The sums beside the tile of block b; null where there are no keys.
@@ -133,10 +134,24 @@ class TailSums {
     return std::min(window_.n_k, (b + 1) * window_.block + window_.reach - 1);
   }
 
+  // sums[b] += sums[b-1] + .. + sums[0], rows of e_ numbers `step` apart.
+  void AddUp(T* sums, int64_t step, int64_t count) const {
+    for (int64_t run = 0; run < count; run += kRun) {
+      const int64_t end = std::min(run + kRun, count);
+      for (int64_t b = run + 1; b < end; ++b)
+        Add(sums + (b - 1) * step, sums + b * step);
+      if (run == 0) continue;
+      for (int64_t b = run; b < end; ++b)
+        Add(sums + (run - 1) * step, sums + b * step);
+    }
+  }
+  void Add(const T* row, T* sum) const {
+    for (int64_t x = 0; x < e_; ++x) sum[x] += row[x];
+  }
+
   void Sum(const T* v, int64_t begin, int64_t end, T* sum) const {
     std::fill_n(sum, e_, T{0});
-    for (int64_t j = begin; j < end; ++j)
-      for (int64_t x = 0; x < e_; ++x) sum[x] += v[j * e_ + x];
+    for (int64_t j = begin; j < end; ++j) Add(v + j * e_, sum);
   }
 
   const ClippedWindow window_;
