@@ -5,6 +5,7 @@
 
 #include "optimized/implementations.h"
 #include "reference/clipped_rpe_product.h"
+#include "reference/kernelized_clipped_rpe_attention.h"
 #include "reference/softmax_attention.h"
 #include "reference/toeplitz_1d.h"
 #include "reference/toeplitz_2d.h"
@@ -33,6 +34,8 @@ const std::vector<Row>& Rows() {
       {One<Toeplitz2dXy>(), Toeplitz2dXyImplementations},
       {One<Toeplitz2d>(), Toeplitz2dImplementations},
       {One<ClippedRpeProduct>(), ClippedRpeProductImplementations},
+      {One<KernelizedClippedRpeAttention>(),
+       KernelizedClippedRpeAttentionImplementations},
       {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
   };
   return rows;
