@@ -6,10 +6,12 @@
 #include "optimized/implementations.h"
 #include "reference/clipped_rpe_product.h"
 #include "reference/kernelized_clipped_rpe_attention.h"
+#include "reference/position_attention.h"
 #include "reference/softmax_attention.h"
 #include "reference/toeplitz_1d.h"
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"
+#include "reference/transformer_xl_attention.h"
 #ifdef SUBQUAD_CUDA
 #include "cuda/device.h"
 #endif
@@ -36,6 +38,8 @@ const std::vector<Row>& Rows() {
       {One<ClippedRpeProduct>(), ClippedRpeProductImplementations},
       {One<KernelizedClippedRpeAttention>(),
        KernelizedClippedRpeAttentionImplementations},
+      {One<TransformerXlAttention>(), TransformerXlAttentionImplementations},
+      {One<PositionAttention>(), PositionAttentionImplementations},
       {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
   };
   return rows;

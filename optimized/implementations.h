@@ -13,6 +13,8 @@ std::vector<Implementation> KernelizedClippedRpeAttentionImplementations();
 std::vector<Implementation> Toeplitz1dImplementations();
 std::vector<Implementation> Toeplitz2dXyImplementations();
 std::vector<Implementation> Toeplitz2dImplementations();
+std::vector<Implementation> TransformerXlAttentionImplementations();
+std::vector<Implementation> PositionAttentionImplementations();
 std::vector<Implementation> SoftmaxAttentionImplementations();
 
 // Makes the float32 or the float64 version of an algorithm:
