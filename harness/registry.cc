@@ -5,6 +5,7 @@
 
 #include "optimized/implementations.h"
 #include "reference/softmax_attention.h"
+#include "reference/sparse_attention.h"
 #include "reference/toeplitz_1d.h"
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"
@@ -32,6 +33,7 @@ const std::vector<Row>& Rows() {
       {One<Toeplitz2dXy>(), Toeplitz2dXyImplementations},
       {One<Toeplitz2d>(), Toeplitz2dImplementations},
       {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
+      {One<SparseAttention>(), SparseAttentionImplementations},
   };
   return rows;
 }
