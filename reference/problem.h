@@ -24,6 +24,8 @@ enum class Draw {
   kPositive,     // independent uniform on (0, 1)
   kProjection,   // [m, d] rows for random features; see the operator
   kLogWeights,   // logarithms of weights: N(0, 1)
+  kMixing,       // N(0, 1/c), c the last extent: c numbers mix into one of
+                 // their own size
 };
 
 struct TensorRule {
