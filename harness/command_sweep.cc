@@ -138,7 +138,7 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
   command->add_option("--config", request->config,
                       "JSON file: {\"sweeps\": [{\"operator\": .., \"n\": "
                       "\"256:65536:x4\", ..}]}");
-  request->filters.AddTo(*command);
+  AddFilterOptions(*command, request->filters);
   command->add_option("--n", request->n,
                       "axis of lengths (pixels for images): 1024,4096 or "
                       "1024:1048576:x2");

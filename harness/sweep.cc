@@ -10,6 +10,7 @@
 #include <set>
 
 #include "harness/environment.h"
+#include "harness/exit_status.h"
 #include "harness/result_file.h"
 
 namespace subquad {
