@@ -4,6 +4,8 @@
 #include <iterator>
 
 #include "optimized/implementations.h"
+#include "reference/linformer_attention.h"
+#include "reference/memory_compressed_attention.h"
 #include "reference/softmax_attention.h"
 #include "reference/sparse_attention.h"
 #include "reference/toeplitz_1d.h"
@@ -34,6 +36,9 @@ const std::vector<Row>& Rows() {
       {One<Toeplitz2d>(), Toeplitz2dImplementations},
       {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
       {One<SparseAttention>(), SparseAttentionImplementations},
+      {One<LinformerAttention>(), LinformerAttentionImplementations},
+      {One<MemoryCompressedAttention>(),
+       MemoryCompressedAttentionImplementations},
   };
   return rows;
 }

@@ -13,6 +13,8 @@ std::vector<Implementation> Toeplitz2dXyImplementations();
 std::vector<Implementation> Toeplitz2dImplementations();
 std::vector<Implementation> SoftmaxAttentionImplementations();
 std::vector<Implementation> SparseAttentionImplementations();
+std::vector<Implementation> LinformerAttentionImplementations();
+std::vector<Implementation> MemoryCompressedAttentionImplementations();
 
 // Makes the float32 or the float64 version of an algorithm:
 // PrepareFor<Fft<float>, Fft<double>>.
