@@ -1,9 +1,12 @@
 #include "harness/trial.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cmath>
 #include <new>
 
+#include "harness/environment.h"
 #include "harness/generate.h"
 #include "harness/registry.h"
 
@@ -107,9 +110,26 @@ Verdict Trial::JudgeOutputs(const Implementation& implementation) {
       norm_wise, GuardedMemory::CountBrokenGuards());
 }
 
+std::string DoesNotFit(const Implementation& implementation,
+                       const Problem& problem, int threads) {
+  // Looking up what is free costs more than a small problem.
+  constexpr double kAlwaysThere = 1 << 28;
+  if (implementation.backend != Backend::kCpu || !implementation.cost)
+    return "";
+  const double needed = implementation.cost(problem, threads).workspace_bytes;
+  if (!(needed > kAlwaysThere)) return "";
+  const double free = 0.8 * static_cast<double>(AvailableMemoryBytes());
+  if (free <= 0 || needed <= free) return "";  // 0: nobody knows
+  return fmt::format(
+      "does not fit in memory: needs {:.3g} GiB of workspace, {:.3g} are free",
+      needed / (1 << 30), free / (1 << 30));
+}
+
 Verdict Verify(const Implementation& implementation, Trial& trial,
                const PrepareOptions& options) {
-  const std::string reason = WhyNot(implementation, trial.problem());
+  std::string reason = WhyNot(implementation, trial.problem());
+  if (reason.empty())
+    reason = DoesNotFit(implementation, trial.problem(), options.threads);
   if (!reason.empty()) return Verdict::Skipped(reason);
   std::unique_ptr<Prepared> prepared;
   try {
