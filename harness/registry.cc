@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "optimized/implementations.h"
+#include "reference/linear_attention.h"
 #include "reference/toeplitz_1d.h"
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"
@@ -30,6 +31,7 @@ const std::vector<Row>& Rows() {
       {One<Toeplitz1d>(), Toeplitz1dImplementations},
       {One<Toeplitz2dXy>(), Toeplitz2dXyImplementations},
       {One<Toeplitz2d>(), Toeplitz2dImplementations},
+      {One<LinearAttention>(), LinearAttentionImplementations},
   };
   return rows;
 }

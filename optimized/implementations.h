@@ -11,6 +11,7 @@ namespace subquad {
 std::vector<Implementation> Toeplitz1dImplementations();
 std::vector<Implementation> Toeplitz2dXyImplementations();
 std::vector<Implementation> Toeplitz2dImplementations();
+std::vector<Implementation> LinearAttentionImplementations();
 
 // Makes the float32 or the float64 version of an algorithm:
 // PrepareFor<Fft<float>, Fft<double>>.
