@@ -8,6 +8,7 @@
 #include "reference/memory_compressed_attention.h"
 #include "reference/softmax_attention.h"
 #include "reference/sparse_attention.h"
+#include "reference/linear_attention.h"
 #include "reference/toeplitz_1d.h"
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"
@@ -39,6 +40,7 @@ const std::vector<Row>& Rows() {
       {One<LinformerAttention>(), LinformerAttentionImplementations},
       {One<MemoryCompressedAttention>(),
        MemoryCompressedAttentionImplementations},
+      {One<LinearAttention>(), LinearAttentionImplementations},
   };
   return rows;
 }

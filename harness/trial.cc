@@ -102,12 +102,13 @@ Verdict Trial::RunAndJudge(const Implementation& implementation,
 }
 
 Verdict Trial::JudgeOutputs(const Implementation& implementation) {
-  const bool norm_wise = static_cast<bool>(implementation.norm_bound);
-  const RowBound bound =
-      norm_wise ? implementation.norm_bound(problem_, inputs_) : RowBound();
-  return Judge(
-      Compare(problem_, answer(), arrays_, implementation.bound_factor, bound),
-      norm_wise, GuardedMemory::CountBrokenGuards());
+  const RowBound bound = implementation.norm_bound
+                             ? implementation.norm_bound(problem_, inputs_)
+                             : RowBound();
+  const bool norm_wise = static_cast<bool>(bound);
+  return Judge(Compare(problem_, answer(), arrays_,
+                       implementation.bound_factor, bound),
+               norm_wise, GuardedMemory::CountBrokenGuards());
 }
 
 std::string DoesNotFit(const Implementation& implementation,

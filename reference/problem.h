@@ -117,6 +117,11 @@ struct GivenShape {
 Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
                        const std::vector<GivenShape>& given);
 
+// The part of it that needs no tensors: throws InvalidInput where parameters
+// are not valid, where an input is missing, given twice or not taken with them.
+void CheckInputNames(const Operator& op, Params params,
+                     const std::vector<std::string>& names);
+
 // The same from sizes: the problem that a generated case stands for. `heads`
 // of 0 means no head axis; `optional_inputs` names those to include;
 // `per_head_parameters` gives every parameter tensor a head axis.
