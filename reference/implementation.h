@@ -93,8 +93,8 @@ struct Implementation {
   std::string id;
   Backend backend = Backend::kCpu;
   std::vector<Scalar> scalars;
-  std::string what;    // one line: how it computes
-  std::string source;  // paper, section
+  std::string what;                      // one line: how it computes
+  std::string source;                    // paper, section
   std::string time, memory;              // "O(e n log n)"
   std::string time_class, memory_class;  // "1", "n", "n log n", "n^2"
   bool backward = false;                 // has the backward pass too
@@ -106,7 +106,8 @@ struct Implementation {
 
   // Gate 1. Element-wise: the error is at most bound_factor * u * units, with
   // the units of Reference::Row. Where the algorithm has no such bound,
-  // `norm_bound` gives the units instead.
+  // `norm_bound` gives the units instead, or nothing where this problem needs
+  // none.
   double bound_factor = 1;
   std::function<RowBound(const Problem&, const Inputs&)> norm_bound;
 

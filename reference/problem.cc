@@ -90,15 +90,14 @@ void ResolveHeads(const std::vector<const GivenShape*>& given,
     const Shape& shape = given[i]->shape;
     const bool per_head = shape.size() == rule.shape.size() + 1;
     if (per_head && !problem.head_axis)
-      throw InvalidInput(rule.name,
-                         Symbols(rule, false) + " beside a single head of " +
-                             first,
-                         ToString(shape));
+      throw InvalidInput(
+          rule.name, Symbols(rule, false) + " beside a single head of " + first,
+          ToString(shape));
     if (per_head && shape[0] != problem.heads)
-      throw InvalidInput(rule.name,
-                         std::to_string(problem.heads) + " heads as " + first +
-                             " has",
-                         ToString(shape));
+      throw InvalidInput(
+          rule.name,
+          std::to_string(problem.heads) + " heads as " + first + " has",
+          ToString(shape));
     problem.input_per_head.push_back(per_head);
   }
 }
@@ -139,14 +138,37 @@ void ResolveDims(const std::vector<SizeRule>& sizes,
   for (size_t i = 0; i < given.size(); ++i) {
     const TensorRule& rule = problem.inputs[i];
     const Shape& shape = given[i]->shape;
-    const Shape expected = ShapeOf(rule, problem.dims,
-                                   problem.input_per_head[i], problem.heads);
+    const Shape expected =
+        ShapeOf(rule, problem.dims, problem.input_per_head[i], problem.heads);
     if (shape != expected)
-      throw InvalidInput(rule.name,
-                         Symbols(rule, problem.input_per_head[i]) + " = " +
-                             ToString(expected),
-                         ToString(shape));
+      throw InvalidInput(
+          rule.name,
+          Symbols(rule, problem.input_per_head[i]) + " = " + ToString(expected),
+          ToString(shape));
   }
+}
+
+bool IsBackward(const Operator& op, const std::vector<std::string>& names) {
+  return op.HasBackward() &&
+         std::find(names.begin(), names.end(), "grad") != names.end();
+}
+
+void CheckNames(const Signature& signature,
+                const std::vector<std::string>& names) {
+  std::string known;
+  for (const TensorRule& rule : signature.inputs) {
+    known += (known.empty() ? "" : ", ") + rule.name;
+    const auto count = std::count(names.begin(), names.end(), rule.name);
+    if (count == 0 && !rule.optional)
+      throw InvalidInput("input " + rule.name, Symbols(rule, false), "none");
+    if (count > 1)
+      throw InvalidInput("input " + rule.name, "one tensor",
+                         std::to_string(count));
+  }
+  for (const std::string& name : names)
+    if (IndexOf(signature.inputs, name) < 0)
+      throw InvalidInput("input " + name, "one of " + known,
+                         "a tensor that is not taken with these parameters");
 }
 
 }  // namespace
@@ -171,39 +193,33 @@ Shape Problem::OutputShape(size_t index) const {
   return ShapeOf(outputs[index], dims, output_per_head[index], heads);
 }
 
+void CheckInputNames(const Operator& op, Params params,
+                     const std::vector<std::string>& names) {
+  CheckParams(op.ParamRules(params), params);
+  CheckNames(op.SignatureFor(params, IsBackward(op, names)), names);
+}
+
 Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
                        const std::vector<GivenShape>& given) {
   CheckParams(op.ParamRules(params), params);
+  std::vector<std::string> names;
+  for (const GivenShape& tensor : given) names.push_back(tensor.name);
   Problem problem;
   problem.op = &op;
   problem.scalar = scalar;
   problem.params = std::move(params);
-  problem.backward =
-      op.HasBackward() && std::any_of(given.begin(), given.end(),
-                                      [](const GivenShape& tensor) {
-                                        return tensor.name == "grad";
-                                      });
-  const Signature signature =
-      op.SignatureFor(problem.params, problem.backward);
+  problem.backward = IsBackward(op, names);
+  const Signature signature = op.SignatureFor(problem.params, problem.backward);
+  CheckNames(signature, names);
   std::vector<const GivenShape*> ordered;
-  std::string names;
   for (const TensorRule& rule : signature.inputs) {
-    names += (names.empty() ? "" : ", ") + rule.name;
-    auto found =
-        std::find_if(given.begin(), given.end(), [&](const GivenShape& tensor) {
-          return tensor.name == rule.name;
-        });
-    if (found == given.end()) {
-      if (rule.optional) continue;
-      throw InvalidInput("input " + rule.name, Symbols(rule, false), "none");
-    }
+    const auto found = std::find_if(
+        given.begin(), given.end(),
+        [&](const GivenShape& tensor) { return tensor.name == rule.name; });
+    if (found == given.end()) continue;
     problem.inputs.push_back(rule);
     ordered.push_back(&*found);
   }
-  for (const GivenShape& tensor : given)
-    if (IndexOf(signature.inputs, tensor.name) < 0)
-      throw InvalidInput("input " + tensor.name, "one of " + names,
-                         "a tensor that is not taken with these parameters");
   problem.outputs = signature.outputs;
   AddParamsToDims(problem.params, problem.dims);
   ResolveHeads(ordered, problem);

@@ -63,8 +63,8 @@ struct Problem {
   Scalar scalar = Scalar::kFloat32;
   Dims dims;
   int64_t heads = 1;
-  bool head_axis = false;                    // data tensors are [heads, ..]
-  std::vector<TensorRule> inputs, outputs;   // those that are there
+  bool head_axis = false;                   // data tensors are [heads, ..]
+  std::vector<TensorRule> inputs, outputs;  // those that are there
   std::vector<bool> input_per_head, output_per_head;
 
   int64_t Dim(const std::string& name) const {
@@ -75,7 +75,7 @@ struct Problem {
   bool HasInput(const std::string& name) const;
   int InputIndex(const std::string& name) const;
   int OutputIndex(const std::string& name) const;
-  Shape InputShape(size_t index) const;   // with the head axis where it has one
+  Shape InputShape(size_t index) const;  // with the head axis where it has one
   Shape OutputShape(size_t index) const;
   bool PerHead(const std::string& input) const {
     return input_per_head[InputIndex(input)];
@@ -116,6 +116,11 @@ struct GivenShape {
 // names the tensor or parameter, what was expected and what was found.
 Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
                        const std::vector<GivenShape>& given);
+
+// The part of it that needs no tensors: throws InvalidInput where parameters
+// are not valid, where an input is missing, given twice or not taken with them.
+void CheckInputNames(const Operator& op, Params params,
+                     const std::vector<std::string>& names);
 
 // The same from sizes: the problem that a generated case stands for. `heads`
 // of 0 means no head axis; `optional_inputs` names those to include;
