@@ -6,6 +6,8 @@
 #include "optimized/implementations.h"
 #include "reference/linformer_attention.h"
 #include "reference/memory_compressed_attention.h"
+#include "reference/clipped_rpe_product.h"
+#include "reference/kernelized_clipped_rpe_attention.h"
 #include "reference/softmax_attention.h"
 #include "reference/sparse_attention.h"
 #include "reference/linear_attention.h"
@@ -35,6 +37,9 @@ const std::vector<Row>& Rows() {
       {One<Toeplitz1d>(), Toeplitz1dImplementations},
       {One<Toeplitz2dXy>(), Toeplitz2dXyImplementations},
       {One<Toeplitz2d>(), Toeplitz2dImplementations},
+      {One<ClippedRpeProduct>(), ClippedRpeProductImplementations},
+      {One<KernelizedClippedRpeAttention>(),
+       KernelizedClippedRpeAttentionImplementations},
       {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
       {One<SparseAttention>(), SparseAttentionImplementations},
       {One<LinformerAttention>(), LinformerAttentionImplementations},

@@ -8,6 +8,8 @@
 
 namespace subquad {
 
+std::vector<Implementation> ClippedRpeProductImplementations();
+std::vector<Implementation> KernelizedClippedRpeAttentionImplementations();
 std::vector<Implementation> Toeplitz1dImplementations();
 std::vector<Implementation> Toeplitz2dXyImplementations();
 std::vector<Implementation> Toeplitz2dImplementations();
