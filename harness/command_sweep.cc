@@ -138,7 +138,7 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
   command->add_option("--config", request->config,
                       "JSON file: {\"sweeps\": [{\"operator\": .., \"n\": "
                       "\"256:65536:x4\", ..}]}");
-  request->filters.AddTo(*command);
+  AddFilterOptions(*command, request->filters);
   command->add_option("--n", request->n,
                       "axis of lengths (pixels for images): 1024,4096 or "
                       "1024:1048576:x2");
@@ -150,8 +150,7 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
                       "axis of a parameter or size: NAME=VALUE[,VALUE..] "
                       "(repeatable)");
   command->add_option("--input", request->input, "kind of numbers");
-  command->add_option("--out", request->out,
-                      "result file (required)");
+  command->add_option("--out", request->out, "result file (required)");
   command->add_flag("--resume", request->resume,
                     "keep what FILE and its journal hold, measure the rest");
   command->add_option("--threads", request->threads, "axis of thread counts");

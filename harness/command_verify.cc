@@ -140,7 +140,7 @@ void AddVerifyCommand(CLI::App& program, int& status) {
       "verify",
       "every implementation against its reference on generated problems");
   auto options = std::make_shared<Options>();
-  options->filters.AddTo(*command);
+  AddFilterOptions(*command, options->filters);
   command->add_option("--n", options->n,
                       "sizes: a list 1024,4096 or a range 16:4096:x2");
   command->add_option("--case", options->case_id,

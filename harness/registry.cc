@@ -4,10 +4,14 @@
 #include <iterator>
 
 #include "optimized/implementations.h"
+#include "reference/linformer_attention.h"
+#include "reference/memory_compressed_attention.h"
 #include "reference/clipped_rpe_product.h"
 #include "reference/kernelized_clipped_rpe_attention.h"
 #include "reference/position_attention.h"
 #include "reference/softmax_attention.h"
+#include "reference/sparse_attention.h"
+#include "reference/linear_attention.h"
 #include "reference/toeplitz_1d.h"
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"
@@ -41,6 +45,11 @@ const std::vector<Row>& Rows() {
       {One<TransformerXlAttention>(), TransformerXlAttentionImplementations},
       {One<PositionAttention>(), PositionAttentionImplementations},
       {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
+      {One<SparseAttention>(), SparseAttentionImplementations},
+      {One<LinformerAttention>(), LinformerAttentionImplementations},
+      {One<MemoryCompressedAttention>(),
+       MemoryCompressedAttentionImplementations},
+      {One<LinearAttention>(), LinearAttentionImplementations},
   };
   return rows;
 }

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "harness/environment.h"
+#include "harness/exit_status.h"
 #include "harness/result_file.h"
 
 namespace subquad {
@@ -127,6 +128,7 @@ class Sweep {
       else
         progress.Report(planned, fresh);
     }
+    SortRecords(records_);
     WriteFileAtomically(options_.out,
                         MakeResultFile(header, records_).dump(1) + "\n");
     fs::remove(journal_path);

@@ -16,6 +16,10 @@ std::vector<Implementation> Toeplitz2dImplementations();
 std::vector<Implementation> TransformerXlAttentionImplementations();
 std::vector<Implementation> PositionAttentionImplementations();
 std::vector<Implementation> SoftmaxAttentionImplementations();
+std::vector<Implementation> SparseAttentionImplementations();
+std::vector<Implementation> LinformerAttentionImplementations();
+std::vector<Implementation> MemoryCompressedAttentionImplementations();
+std::vector<Implementation> LinearAttentionImplementations();
 
 // Makes the float32 or the float64 version of an algorithm:
 // PrepareFor<Fft<float>, Fft<double>>.
