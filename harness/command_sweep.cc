@@ -35,8 +35,7 @@ std::string FileText(const std::string& path) {
   std::ifstream stream(path);
   std::error_code error;
   if (!stream || std::filesystem::is_directory(path, error))
-    throw InvalidInput("--config", "a file that can be read",
-                       "'" + path + "'");
+    throw InvalidInput("--config", "a file that can be read", "'" + path + "'");
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
@@ -48,8 +47,7 @@ void CheckOut(const std::filesystem::path& out) {
   if (std::filesystem::is_directory(out, error))
     throw InvalidInput("--out", "a file", "the folder " + out.string());
   if (!std::filesystem::is_directory(folder, error))
-    throw InvalidInput("--out", "a file in a folder that exists",
-                       out.string());
+    throw InvalidInput("--out", "a file in a folder that exists", out.string());
   if (::access(folder.c_str(), W_OK) != 0)
     throw InvalidInput("--out", "a folder that can be written",
                        folder.string());
@@ -76,7 +74,8 @@ int Sweep(const Request& request, const std::string& command) {
   const int ways = (request.preset.empty() ? 0 : 1) +
                    (request.config.empty() ? 0 : 1) + (axes ? 1 : 0);
   if (ways != 1)
-    throw InvalidInput("sweep", "one of --preset, --config, or filters and axes",
+    throw InvalidInput("sweep",
+                       "one of --preset, --config, or filters and axes",
                        ways == 0 ? "none of them" : "more than one");
   CheckOut(request.out);
   if (!request.preset.empty()) {
@@ -90,8 +89,12 @@ int Sweep(const Request& request, const std::string& command) {
     sweep.input = request.input;
     FindRecipe(request.input);
     sweep.threads.clear();
-    for (int64_t threads : ParseIntegerAxis("--threads", request.threads))
+    for (int64_t threads : ParseIntegerAxis("--threads", request.threads)) {
+      if (threads > 1024)
+        throw InvalidInput("--threads", "numbers from 1 to 1024",
+                           std::to_string(threads));
       sweep.threads.push_back(static_cast<int>(threads));
+    }
     const auto add = [&](const char* name, const std::string& text) {
       if (!text.empty()) sweep.axes.emplace_back(name, text);
     };
@@ -153,24 +156,28 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
   command->add_flag("--resume", request->resume,
                     "keep what FILE and its journal hold, measure the rest");
   command->add_option("--threads", request->threads, "axis of thread counts");
-  command->add_option("--time-limit", request->time_limit,
-                      "seconds for one implementation of one case")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--memory-limit", request->memory_limit,
-                      "GiB for a case; default four fifths of what is free")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--budget", request->budget,
-                      "seconds of samples for one implementation of one case")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--width", request->width,
-                      "stop when the median's interval is this narrow, as a "
-                      "fraction of it")
-      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--time-limit", request->time_limit,
+                   "seconds for one implementation of one case")
+      ->check(PositiveUpTo(1e7));
+  command
+      ->add_option("--memory-limit", request->memory_limit,
+                   "GiB for a case; default four fifths of what is free")
+      ->check(PositiveUpTo(1e6));
+  command
+      ->add_option("--budget", request->budget,
+                   "seconds of samples for one implementation of one case")
+      ->check(PositiveUpTo(1e7));
+  command
+      ->add_option("--width", request->width,
+                   "stop when the median's interval is this narrow, as a "
+                   "fraction of it")
+      ->check(PositiveUpTo(100));
   command->add_flag("--no-resident", request->no_resident,
                     "skip the fresh process for the peak resident set");
   command->add_option("--shard", request->shard,
                       "I/K: the I-th of K parts of the cases");
-  command->add_option("--seed", request->seed, "of the generated numbers");
+  AddSeedOption(*command, request->seed);
   command->footer(
       "Each record is on disk (FILE.journal) before the next case begins.\n"
       "Ctrl-C keeps what is finished (exit status 130); --resume goes on.\n"

@@ -10,7 +10,12 @@
 
 namespace subquad {
 
-enum ExitStatus { kFine = 0, kCheckFailed = 1, kNotValid = 2, kInterrupted = 130 };
+enum ExitStatus {
+  kFine = 0,
+  kCheckFailed = 1,
+  kNotValid = 2,
+  kInterrupted = 130
+};
 
 void AddListCommand(CLI::App& program, int& status);
 void AddCheckCommand(CLI::App& program, int& status);
@@ -31,6 +36,12 @@ struct Filters {
   bool Takes(Scalar scalar) const;
   bool Takes(const Operator& op) const;
 };
+
+// Adds --seed: an integer that an id can carry, 0 to 2^63 - 1.
+CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed);
+
+// For options whose value is a finite number greater than 0 and at most `most`.
+CLI::Validator PositiveUpTo(double most);
 
 // "1024,4096" or "1024:1048576:x2" (also "1:9:+2"). Throws InvalidInput that
 // names the option.

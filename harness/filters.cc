@@ -14,8 +14,9 @@ int64_t Integer(const std::string& option, const std::string& text) {
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    throw InvalidInput(option, "a list like 1024,4096 or a range like "
-                               "1024:1048576:x2",
+    throw InvalidInput(option,
+                       "a list like 1024,4096 or a range like "
+                       "1024:1048576:x2",
                        "'" + text + "'");
   return value;
 }
@@ -35,7 +36,8 @@ bool Contains(const std::vector<std::string>& names, std::string_view name) {
 }  // namespace
 
 void Filters::AddTo(CLI::App& command) {
-  command.add_option("--operator", operators, "only this operator (repeatable)");
+  command.add_option("--operator", operators,
+                     "only this operator (repeatable)");
   command.add_option("--implementation", implementations,
                      "only this implementation (repeatable)");
   command.add_option("--backend", backends, "cpu or cuda (repeatable)");
@@ -76,9 +78,44 @@ bool Filters::Takes(const Operator& op) const {
   return Contains(operators, op.description().id);
 }
 
+CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed) {
+  const auto parse = [&seed](const std::string& text) {
+    int64_t value = 0;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < 0)
+      throw InvalidInput("--seed", "an integer from 0 to 9223372036854775807",
+                         "'" + text + "'");
+    seed = static_cast<uint64_t>(value);
+  };
+  return command.add_option_function<std::string>("--seed", parse,
+                                                  "of the generated numbers");
+}
+
+CLI::Validator PositiveUpTo(double most) {
+  return CLI::Validator(
+      [most](std::string& text) {
+        double value = 0;
+        const auto [end, error] =
+            std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool number =
+            error == std::errc() && end == text.data() + text.size();
+        // NaN fails both comparisons.
+        if (number && value > 0 && value <= most) return std::string();
+        return fmt::format(
+            "expected a number above 0 and up to {:g}, found "
+            "'{}'",
+            most, text);
+      },
+      "");
+}
+
 std::vector<std::string> ParseAxis(const std::string& option,
                                    const std::string& text) {
   std::vector<std::string> values;
+  // A value that is missing at the end would not be noticed below.
+  if (text.ends_with(','))
+    throw InvalidInput(option, "a value after each comma", "'" + text + "'");
   for (const std::string& part : Split(text, ',')) {
     const auto range = Split(part, ':');
     if (range.size() == 1) {

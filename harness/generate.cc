@@ -22,13 +22,10 @@ uint64_t Hash(std::string_view text) {
 }
 
 std::array<uint32_t, 4> Philox(uint64_t seed, uint64_t stream, uint64_t index) {
-  const r123::Philox4x32::ctr_type counter = {
+  return PhiloxWords(
       {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
-       static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)}};
-  const r123::Philox4x32::key_type key = {
-      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}};
-  const auto words = r123::Philox4x32()(counter, key);
-  return {words[0], words[1], words[2], words[3]};
+       static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
+      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
 }
 
 double ToUniform(uint32_t high, uint32_t low) {
@@ -61,8 +58,8 @@ double Dropping(const Place& place, double z, double) {
 double Decaying(const Place& place, double z, double) {
   if (place.rule.offset_axes.empty()) return z;
   const double half = static_cast<double>(place.rows) / 2;
-  return z * std::exp(-16 * std::abs(static_cast<double>(place.row) - half) /
-                      half);
+  return z *
+         std::exp(-16 * std::abs(static_cast<double>(place.row) - half) / half);
 }
 double Impulse(const Place& place, double z, double) {
   return place.row == place.rows / 3 ? z : 0;
@@ -90,8 +87,7 @@ const std::vector<RecipeCode>& Codes() {
       {{"impulse", "one row alone is not zero"}, Impulse},
       {{"tiny", "N(0, 1) times 2^-50"}, Tiny},
       {{"huge", "N(0, 1) times 2^50"}, Huge},
-      {{"offset", "N(100, 1): a large mean that a transform mixes in"},
-       Offset},
+      {{"offset", "N(100, 1): a large mean that a transform mixes in"}, Offset},
   };
   return codes;
 }
@@ -103,6 +99,14 @@ double (*CodeOf(std::string_view name))(const Place&, double, double) {
 }
 
 }  // namespace
+
+std::array<uint32_t, 4> PhiloxWords(const std::array<uint32_t, 4>& counter,
+                                    const std::array<uint32_t, 2>& key) {
+  const r123::Philox4x32::ctr_type from = {
+      {counter[0], counter[1], counter[2], counter[3]}};
+  const auto words = r123::Philox4x32()(from, {{key[0], key[1]}});
+  return {words[0], words[1], words[2], words[3]};
+}
 
 Draws::Draws(uint64_t seed, std::string_view name)
     : seed_(seed), stream_(Hash(name)) {}
@@ -116,8 +120,7 @@ double Draws::Normal(uint64_t index) const {
   // Two draws to a block of words: the radius and the angle of both.
   const auto words = Philox(seed_, stream_, index / 2 | uint64_t{1} << 63);
   const double radius = std::sqrt(-2 * std::log(ToUniform(words[0], words[1])));
-  const double angle =
-      2 * std::numbers::pi * ToUniform(words[2], words[3]);
+  const double angle = 2 * std::numbers::pi * ToUniform(words[2], words[3]);
   return radius * (index % 2 ? std::sin(angle) : std::cos(angle));
 }
 
@@ -136,8 +139,7 @@ const Recipe& FindRecipe(std::string_view name) {
     if (recipe.name == name) return recipe;
     names += (names.empty() ? "" : ", ") + std::string(recipe.name);
   }
-  throw InvalidInput("input", "one of " + names,
-                     "'" + std::string(name) + "'");
+  throw InvalidInput("input", "one of " + names, "'" + std::string(name) + "'");
 }
 
 double RoundTo(Scalar scalar, double value) {

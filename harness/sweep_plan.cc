@@ -21,6 +21,7 @@ std::vector<std::string> Texts(const std::string& subject, const Json& json) {
     else
       throw InvalidInput(subject, "texts or numbers", entry.dump());
   }
+  if (texts.empty()) throw InvalidInput(subject, "at least one value", "none");
   return texts;
 }
 
@@ -73,8 +74,9 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded() || !json.is_object() || !json.contains("sweeps") ||
       !json["sweeps"].is_array() || json["sweeps"].empty())
-    throw InvalidInput(name, "JSON like {\"sweeps\": [{\"operator\": .., "
-                             "\"n\": ..}]}",
+    throw InvalidInput(name,
+                       "JSON like {\"sweeps\": [{\"operator\": .., "
+                       "\"n\": ..}]}",
                        "something else");
   std::vector<SweepAxes> sweeps;
   for (const Json& entry : json["sweeps"]) {
@@ -123,7 +125,8 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
         for (const Values& values : points)
           for (int threads : sweep.threads) {
             PlannedCase planned{
-                CaseOf(*op, values, info.scalar, sweep.input, seed), threads,
+                CaseOf(*op, values, info.scalar, sweep.input, seed),
+                threads,
                 {}};
             for (const Implementation* one : ImplementationsOf(*op))
               if (sweep.filters.Takes(*one) &&
