@@ -4,14 +4,14 @@
 #include <iterator>
 
 #include "optimized/implementations.h"
-#include "reference/linformer_attention.h"
-#include "reference/memory_compressed_attention.h"
 #include "reference/clipped_rpe_product.h"
 #include "reference/kernelized_clipped_rpe_attention.h"
+#include "reference/linear_attention.h"
+#include "reference/linformer_attention.h"
+#include "reference/memory_compressed_attention.h"
 #include "reference/position_attention.h"
 #include "reference/softmax_attention.h"
 #include "reference/sparse_attention.h"
-#include "reference/linear_attention.h"
 #include "reference/toeplitz_1d.h"
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"
