@@ -38,6 +38,7 @@ int main(int argc, char** argv) {
   AddCheckCommand(program, status);
   AddVerifyCommand(program, status);
   AddSweepCommand(program, command_line, status);
+  AddStudyCommand(program, command_line, status);
   AddEnvCommand(program, status);
   try {
     program.parse(argc, argv);
