@@ -150,8 +150,7 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
                       "axis of a parameter or size: NAME=VALUE[,VALUE..] "
                       "(repeatable)");
   command->add_option("--input", request->input, "kind of numbers");
-  command->add_option("--out", request->out,
-                      "result file (required)");
+  command->add_option("--out", request->out, "result file (required)");
   command->add_flag("--resume", request->resume,
                     "keep what FILE and its journal hold, measure the rest");
   command->add_option("--threads", request->threads, "axis of thread counts");

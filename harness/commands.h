@@ -18,6 +18,9 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
                      int& status);
 void AddStudyCommand(CLI::App& program, const std::string& command_line,
                      int& status);
+void AddMergeCommand(CLI::App& program, const std::string& command_line,
+                     int& status);
+void AddCompareCommand(CLI::App& program, int& status);
 void AddEnvCommand(CLI::App& program, int& status);
 
 void AddFilterOptions(CLI::App& command, Filters& filters);

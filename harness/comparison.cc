@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "harness/generate.h"
 
@@ -77,8 +78,13 @@ Comparison Compare(const Problem& problem, const Answer& answer,
         const double error = static_cast<double>(std::abs(found - expected));
         // Storing the exact answer may itself cost one rounding.
         const double allowed =
-            roundoff * (units[c] + std::abs(static_cast<double>(expected)));
-        const double ratio = error == 0 ? 0 : error / allowed;
+            roundoff * (units[c] + std::abs(static_cast<double>(expected))) +
+            (one.slack.empty() ? 0 : one.slack[first + c]);
+        // A bound that is not a number, or is not finite, allows nothing.
+        const double ratio = error == 0 && std::isfinite(allowed) ? 0
+                             : std::isfinite(allowed) && std::isfinite(error)
+                                 ? error / allowed
+                                 : std::numeric_limits<double>::infinity();
         output_error = std::max(output_error, error);
         if (!(ratio <= total.max_over_bound) || total.elements == 1) {
           total.max_over_bound = ratio;

@@ -96,15 +96,14 @@ nlohmann::ordered_json DescribeEnvironment(int threads) {
           {"float64", MeasureFlopsPerSecond(true)}}}}}};
 #ifdef SUBQUAD_CUDA
   if (const DeviceInfo& device = Device(); device.present)
-    environment["gpu"] = {
-        {"name", device.name},
-        {"driver", device.driver},
-        {"cuda", device.runtime},
-        {"cufft", device.cufft},
-        {"memory_bytes", device.memory_bytes},
-        {"multiprocessors", device.multiprocessors},
-        {"compute", fmt::format("{}.{}", device.compute_major,
-                                device.compute_minor)}};
+    environment["gpu"] = {{"name", device.name},
+                          {"driver", device.driver},
+                          {"cuda", device.runtime},
+                          {"cufft", device.cufft},
+                          {"memory_bytes", device.memory_bytes},
+                          {"multiprocessors", device.multiprocessors},
+                          {"compute", fmt::format("{}.{}", device.compute_major,
+                                                  device.compute_minor)}};
 #endif
   return environment;
 }

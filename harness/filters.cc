@@ -6,7 +6,6 @@
 #include <charconv>
 #include <sstream>
 
-
 namespace subquad {
 namespace {
 

@@ -192,6 +192,8 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
           const Place place{rule, i % head_count / row_size, rows};
           if (alter != Normal)
             value = alter(place, value, draws.Uniform(index));
+          if (rule.draw == Draw::kMixing)
+            value /= std::sqrt(static_cast<double>(tensor.shape.back()));
         }
         tensor.values[static_cast<size_t>(i)] = RoundTo(one.scalar, value);
       }

@@ -12,8 +12,7 @@ void AddFilterOptions(CLI::App& command, Filters& filters) {
                      "only this operator (repeatable)");
   command.add_option("--implementation", filters.implementations,
                      "only this implementation (repeatable)");
-  command.add_option("--backend", filters.backends,
-                     "cpu or cuda (repeatable)");
+  command.add_option("--backend", filters.backends, "cpu or cuda (repeatable)");
   command.add_option("--scalar", filters.scalars,
                      "float32, float64, bfloat16 or float16 (repeatable)");
 }
@@ -39,6 +38,8 @@ int main(int argc, char** argv) {
   AddVerifyCommand(program, status);
   AddSweepCommand(program, command_line, status);
   AddStudyCommand(program, command_line, status);
+  AddMergeCommand(program, command_line, status);
+  AddCompareCommand(program, status);
   AddEnvCommand(program, status);
   try {
     program.parse(argc, argv);

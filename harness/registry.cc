@@ -4,6 +4,11 @@
 #include <iterator>
 
 #include "optimized/implementations.h"
+#include "reference/linformer_attention.h"
+#include "reference/memory_compressed_attention.h"
+#include "reference/softmax_attention.h"
+#include "reference/sparse_attention.h"
+#include "reference/linear_attention.h"
 #include "reference/toeplitz_1d.h"
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"
@@ -30,6 +35,12 @@ const std::vector<Row>& Rows() {
       {One<Toeplitz1d>(), Toeplitz1dImplementations},
       {One<Toeplitz2dXy>(), Toeplitz2dXyImplementations},
       {One<Toeplitz2d>(), Toeplitz2dImplementations},
+      {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
+      {One<SparseAttention>(), SparseAttentionImplementations},
+      {One<LinformerAttention>(), LinformerAttentionImplementations},
+      {One<MemoryCompressedAttention>(),
+       MemoryCompressedAttentionImplementations},
+      {One<LinearAttention>(), LinearAttentionImplementations},
   };
   return rows;
 }

@@ -31,6 +31,10 @@ Json CheckJson(const Verdict& verdict);
 // The algorithms that the records speak of, as the registry describes them.
 Json DescribeAlgorithms(const std::vector<Json>& records);
 
+// Puts records in the order of the registry, then by scalar type, settings and
+// size: shards that were merged stand as one run would have left them.
+void SortRecords(std::vector<Json>& records);
+
 // Puts a whole result file together: fits and crossovers are computed here.
 Json MakeResultFile(const Json& header, const std::vector<Json>& records);
 

@@ -128,6 +128,7 @@ class Sweep {
       else
         progress.Report(planned, fresh);
     }
+    SortRecords(records_);
     WriteFileAtomically(options_.out,
                         MakeResultFile(header, records_).dump(1) + "\n");
     fs::remove(journal_path);

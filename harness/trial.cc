@@ -1,9 +1,12 @@
 #include "harness/trial.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <cmath>
 #include <new>
 
+#include "harness/environment.h"
 #include "harness/generate.h"
 #include "harness/registry.h"
 
@@ -24,23 +27,21 @@ uint16_t ToHalf(double value) {
 }
 
 // The numbers are already rounded to the type.
-void Store(Scalar scalar, const std::vector<double>& values, void* data) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    switch (scalar) {
-      case Scalar::kFloat32:
-        static_cast<float*>(data)[i] = static_cast<float>(values[i]);
-        break;
-      case Scalar::kFloat64:
-        static_cast<double*>(data)[i] = values[i];
-        break;
-      case Scalar::kBFloat16:
-        static_cast<uint16_t*>(data)[i] = static_cast<uint16_t>(
-            std::bit_cast<uint32_t>(static_cast<float>(values[i])) >> 16);
-        break;
-      case Scalar::kFloat16:
-        static_cast<uint16_t*>(data)[i] = ToHalf(values[i]);
-        break;
-    }
+void StoreAt(Scalar scalar, double value, void* data, size_t index) {
+  switch (scalar) {
+    case Scalar::kFloat32:
+      static_cast<float*>(data)[index] = static_cast<float>(value);
+      break;
+    case Scalar::kFloat64:
+      static_cast<double*>(data)[index] = value;
+      break;
+    case Scalar::kBFloat16:
+      static_cast<uint16_t*>(data)[index] = static_cast<uint16_t>(
+          std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16);
+      break;
+    case Scalar::kFloat16:
+      static_cast<uint16_t*>(data)[index] = ToHalf(value);
+      break;
   }
 }
 
@@ -52,7 +53,8 @@ Trial::Trial(Problem problem, Inputs inputs, uint64_t seed)
   for (const Tensor& tensor : inputs_.tensors) {
     const int64_t count = static_cast<int64_t>(tensor.values.size());
     GuardedMemory memory(count * bytes, false);
-    Store(problem_.scalar, tensor.values, memory.data());
+    for (size_t i = 0; i < tensor.values.size(); ++i)
+      StoreAt(problem_.scalar, tensor.values[i], memory.data(), i);
     arrays_.inputs.push_back({tensor.name, problem_.scalar, memory.data(),
                               tensor.head_stride, count});
     input_memory_.push_back(std::move(memory));
@@ -75,6 +77,16 @@ const Answer& Trial::answer() {
 
 void Trial::Poison() { GuardedMemory::PoisonAllWorkspaces(); }
 
+void Trial::SetOutputs(const std::vector<std::vector<double>>& outputs) {
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    output_memory_[o].Poison();
+    for (size_t i = 0; i < outputs[o].size(); ++i)
+      if (!std::isnan(outputs[o][i]))
+        StoreAt(problem_.scalar, RoundTo(problem_.scalar, outputs[o][i]),
+                output_memory_[o].data(), i);
+  }
+}
+
 Verdict Trial::RunAndJudge(const Implementation& implementation,
                            Prepared& prepared) {
   answer();
@@ -90,17 +102,35 @@ Verdict Trial::RunAndJudge(const Implementation& implementation,
 }
 
 Verdict Trial::JudgeOutputs(const Implementation& implementation) {
-  const bool norm_wise = static_cast<bool>(implementation.norm_bound);
-  const RowBound bound =
-      norm_wise ? implementation.norm_bound(problem_, inputs_) : RowBound();
-  return Judge(
-      Compare(problem_, answer(), arrays_, implementation.bound_factor, bound),
-      norm_wise, GuardedMemory::CountBrokenGuards());
+  const RowBound bound = implementation.norm_bound
+                             ? implementation.norm_bound(problem_, inputs_)
+                             : RowBound();
+  const bool norm_wise = static_cast<bool>(bound);
+  return Judge(Compare(problem_, answer(), arrays_,
+                       implementation.bound_factor, bound),
+               norm_wise, GuardedMemory::CountBrokenGuards());
+}
+
+std::string DoesNotFit(const Implementation& implementation,
+                       const Problem& problem, int threads) {
+  // Looking up what is free costs more than a small problem.
+  constexpr double kAlwaysThere = 1 << 28;
+  if (implementation.backend != Backend::kCpu || !implementation.cost)
+    return "";
+  const double needed = implementation.cost(problem, threads).workspace_bytes;
+  if (!(needed > kAlwaysThere)) return "";
+  const double free = 0.8 * static_cast<double>(AvailableMemoryBytes());
+  if (free <= 0 || needed <= free) return "";  // 0: nobody knows
+  return fmt::format(
+      "does not fit in memory: needs {:.3g} GiB of workspace, {:.3g} are free",
+      needed / (1 << 30), free / (1 << 30));
 }
 
 Verdict Verify(const Implementation& implementation, Trial& trial,
                const PrepareOptions& options) {
-  const std::string reason = WhyNot(implementation, trial.problem());
+  std::string reason = WhyNot(implementation, trial.problem());
+  if (reason.empty())
+    reason = DoesNotFit(implementation, trial.problem(), options.threads);
   if (!reason.empty()) return Verdict::Skipped(reason);
   std::unique_ptr<Prepared> prepared;
   try {

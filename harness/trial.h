@@ -30,6 +30,10 @@ class Trial {
   // Fills outputs and workspaces with NaN.
   void Poison();
 
+  // Writes whole outputs, in the order of Problem::outputs, after poisoning
+  // them; NaN leaves an element as it is, never written.
+  void SetOutputs(const std::vector<std::vector<double>>& outputs);
+
   // Poisons, runs once and compares. Exceptions of the implementation become a
   // failed verdict; those of the reference (InvalidInput) are thrown.
   Verdict RunAndJudge(const Implementation& implementation, Prepared& prepared);
@@ -45,6 +49,12 @@ class Trial {
   Arrays arrays_;
   std::unique_ptr<Answer> answer_;
 };
+
+// Why the workspace of its formula is more than the machine has free, in words.
+// The system would often grant it all the same, and kill a program that uses
+// it.
+std::string DoesNotFit(const Implementation& implementation,
+                       const Problem& problem, int threads);
 
 // The whole way for one implementation: can it run, prepare, run, judge.
 Verdict Verify(const Implementation& implementation, Trial& trial,

@@ -11,6 +11,11 @@ namespace subquad {
 std::vector<Implementation> Toeplitz1dImplementations();
 std::vector<Implementation> Toeplitz2dXyImplementations();
 std::vector<Implementation> Toeplitz2dImplementations();
+std::vector<Implementation> SoftmaxAttentionImplementations();
+std::vector<Implementation> SparseAttentionImplementations();
+std::vector<Implementation> LinformerAttentionImplementations();
+std::vector<Implementation> MemoryCompressedAttentionImplementations();
+std::vector<Implementation> LinearAttentionImplementations();
 
 // Makes the float32 or the float64 version of an algorithm:
 // PrepareFor<Fft<float>, Fft<double>>.

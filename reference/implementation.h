@@ -106,7 +106,8 @@ struct Implementation {
 
   // Gate 1. Element-wise: the error is at most bound_factor * u * units, with
   // the units of Reference::Row. Where the algorithm has no such bound,
-  // `norm_bound` gives the units instead.
+  // `norm_bound` gives the units instead, or nothing where this problem needs
+  // none.
   double bound_factor = 1;
   std::function<RowBound(const Problem&, const Inputs&)> norm_bound;
 

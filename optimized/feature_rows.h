@@ -1,0 +1,226 @@
+// Features of many rows at once, as mantissas and exponents of two (see
+// reference/feature_map.h), and the scales that bring them into range.
+//
+// The exponents are whole numbers in the type T, so that adding, comparing and
+// turning them into powers of two stay in vector registers. Scaling is exact:
+// algorithms that choose different scales still see the same features.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+
+#include "reference/feature_map.h"
+
+namespace subquad {
+
+template <typename T>
+struct FloatBits;
+template <>
+struct FloatBits<float> {
+  using Integer = uint32_t;
+  using Signed = int32_t;
+  static constexpr int kFraction = 23;
+  static constexpr int kBias = 127;
+  static constexpr float kRound = 0x1.8p23f;
+};
+template <>
+struct FloatBits<double> {
+  using Integer = uint64_t;
+  using Signed = int64_t;
+  static constexpr int kFraction = 52;
+  static constexpr int kBias = 1023;
+  static constexpr double kRound = 0x1.8p52;
+};
+
+// 2^t for a whole number t, at most 127 (1023); zero below the normal numbers.
+template <typename T>
+inline T PowerOfTwo(T t) {
+  using Bits = FloatBits<T>;
+  const T least = -Bits::kBias;
+  const T clamped = t > least ? t : least;
+  // Adding the rounding constant leaves the integer in the lowest bits.
+  const T shifted = clamped + (Bits::kRound + Bits::kBias);
+  return std::bit_cast<T>(static_cast<typename Bits::Integer>(
+      std::bit_cast<typename Bits::Integer>(shifted) << Bits::kFraction));
+}
+
+// exp(y) = mantissa * 2^exponent. The first part of ln 2 is short, so that
+// y - exponent ln 2 loses nothing; the polynomial is exp's own to under u / 10.
+template <typename T>
+inline T SplitExpFast(T y, T* exponent) {
+  using Bits = FloatBits<T>;
+  constexpr long double kHigh = 0x1.62e4p-1L;
+  constexpr T kLow = static_cast<T>(std::numbers::ln2_v<long double> - kHigh);
+  const T steps =
+      (y * std::numbers::log2e_v<T> + Bits::kRound) - Bits::kRound;
+  const T r = (y - steps * static_cast<T>(kHigh)) - steps * kLow;
+  constexpr int kDegree = sizeof(T) == 4 ? 7 : 13;
+  constexpr auto kCoefficients = [] {
+    std::array<T, kDegree + 1> c{};
+    long double factorial = 1;
+    for (int i = 0; i <= kDegree; ++i) {
+      if (i > 0) factorial *= i;
+      c[i] = static_cast<T>(1 / factorial);
+    }
+    return c;
+  }();
+  T sum = kCoefficients[kDegree];
+  for (int i = kDegree - 1; i >= 0; --i) sum = sum * r + kCoefficients[i];
+  *exponent = steps;
+  return sum;
+}
+
+// The exponent of a feature that is zero, and what is surely above it.
+template <typename T>
+inline constexpr T kNoExponent = static_cast<T>(kZeroExponent);
+template <typename T>
+inline constexpr T kLeastExponent = static_cast<T>(kZeroExponent / 2);
+
+// value = mantissa * 2^exponent with 1 <= |mantissa| < 2, or zero.
+template <typename T>
+inline T SplitValue(T value, T* exponent) {
+  using Bits = FloatBits<T>;
+  using Integer = typename Bits::Integer;
+  constexpr Integer kMask = (Integer{1} << (sizeof(T) * 8 - 1 - Bits::kFraction)) - 1;
+  const Integer bits = std::bit_cast<Integer>(value);
+  const Integer field = bits >> Bits::kFraction & kMask;
+  const T mantissa = std::bit_cast<T>(static_cast<Integer>(
+      (bits & ~(kMask << Bits::kFraction)) |
+      (Integer{Bits::kBias} << Bits::kFraction)));
+  const T power = static_cast<T>(static_cast<typename Bits::Signed>(field)) -
+                  static_cast<T>(Bits::kBias);
+  *exponent = field == 0 ? kNoExponent<T> : power;
+  return field == 0 ? T{0} : mantissa;
+}
+
+template <typename T>
+class FeatureRows {
+ public:
+  explicit FeatureRows(const FeatureMapSpec& spec)
+      : spec_(spec), f_(spec.features()) {}
+
+  int64_t features() const { return f_; }
+  int64_t ScratchSize(int64_t rows) const {
+    return rows * (spec_.d + 1) +
+           (spec_.id == FeatureMapId::kDpfp ? 4 * spec_.d : 0);
+  }
+  // Flops of one row by the usual count, an exponential as 16.
+  double RowFlops() const {
+    return 2.0 * static_cast<double>(spec_.projections * spec_.d) +
+           20.0 * static_cast<double>(f_);
+  }
+
+  // x [rows, d], omega as the map has it -> mantissa, exponent [rows, f].
+  void Compute(const T* x, int64_t rows, const T* omega, T* scratch,
+               T* mantissa, T* exponent) const;
+
+ private:
+  void ScaleRows(const T* x, int64_t rows, T* scaled) const;
+  void Project(const T* x, int64_t rows, const T* omega, T* half_squares,
+               T* mantissa, T* exponent) const;
+  void Dpfp(const T* x, int64_t rows, T* scratch, T* mantissa,
+            T* exponent) const;
+
+  const FeatureMapSpec spec_;
+  const int64_t f_;
+};
+
+extern template class FeatureRows<float>;
+extern template class FeatureRows<double>;
+
+// max over a of x[a] + y[a]. The lanes are spelled out: a compiler may not
+// reorder a maximum by itself.
+template <typename T>
+inline T LargestSum(const T* x, const T* y, int64_t count) {
+  constexpr int64_t kLanes = 64 / sizeof(T);
+  T lanes[kLanes];
+  std::fill_n(lanes, kLanes, 2 * kNoExponent<T>);
+  int64_t a = 0;
+  for (; a + kLanes <= count; a += kLanes)
+    for (int64_t l = 0; l < kLanes; ++l) {
+      const T sum = x[a + l] + y[a + l];
+      lanes[l] = sum > lanes[l] ? sum : lanes[l];
+    }
+  for (int64_t l = 0; a < count; ++a, ++l)
+    lanes[l] = std::max(lanes[l], x[a] + y[a]);
+  return *std::max_element(lanes, lanes + kLanes);
+}
+
+// The scale 2^scale[a] of the key features that a state holds. It need not be
+// their maximum: a key may exceed it by 2^kSlack, and then the state is brought
+// to a new one. `live` is the maximum itself over the keys so far, from which
+// queries take theirs; no number of the future enters either.
+template <typename T>
+class KeyScale {
+ public:
+  // 2^40 features on both sides of 2^26 terms leave room for values of 2^60.
+  static constexpr T kSlack = 40;
+
+  // Both [f].
+  KeyScale(T* scale, T* live, int64_t f) : scale_(scale), live_(live), f_(f) {}
+
+  void Clear() {
+    std::fill_n(scale_, f_, kNoExponent<T>);
+    std::fill_n(live_, f_, kNoExponent<T>);
+  }
+  const T* scale() const { return scale_; }
+  const T* live() const { return live_; }
+
+  // Is a key with these exponents in range?
+  bool Fits(const T* exponent) const {
+    int outside = 0;
+    for (int64_t a = 0; a < f_; ++a) {
+      const T over = exponent[a] - scale_[a];
+      // The first key of a feature must not lie far below a guessed scale.
+      const T under = live_[a] > kLeastExponent<T> ? T{0} : -over;
+      const T larger = over > under ? over : under;
+      outside |= (exponent[a] > kLeastExponent<T>) & (larger > kSlack);
+    }
+    return outside == 0;
+  }
+
+  // Makes it fit; factor[a] is what a state of the old scale is multiplied by.
+  void Raise(const T* exponent, T* factor) {
+    T top = kNoExponent<T>;
+    for (int64_t a = 0; a < f_; ++a) {
+      const bool was = live_[a] > kLeastExponent<T>;
+      const T old = scale_[a];
+      scale_[a] = was ? std::max(old, exponent[a]) : exponent[a];
+      factor[a] = was ? PowerOfTwo(old - scale_[a]) : T{1};
+      top = std::max(top, scale_[a]);
+    }
+    // Features that no key has had yet will probably come near the others.
+    for (int64_t a = 0; a < f_; ++a)
+      if (!(scale_[a] > kLeastExponent<T>)) scale_[a] = top;
+  }
+
+  void See(const T* exponent) {
+    for (int64_t a = 0; a < f_; ++a)
+      live_[a] = exponent[a] > live_[a] ? exponent[a] : live_[a];
+  }
+
+  // Features of a key in this scale.
+  void KeyValues(const T* mantissa, const T* exponent, T* values) const {
+    for (int64_t a = 0; a < f_; ++a)
+      values[a] = mantissa[a] * PowerOfTwo(exponent[a] - scale_[a]);
+  }
+
+  // Features of a query against keys in this scale, up to a power of two for
+  // the whole row. A feature that no key has had may come out as any number.
+  void QueryValues(const T* mantissa, const T* exponent, T* values) const {
+    const T top = LargestSum(exponent, live_, f_);
+    for (int64_t a = 0; a < f_; ++a) {
+      const T power = exponent[a] + scale_[a] - top;
+      values[a] = mantissa[a] * PowerOfTwo(power < kSlack ? power : kSlack);
+    }
+  }
+
+ private:
+  T* scale_;
+  T* live_;
+  int64_t f_;
+};
+
+}  // namespace subquad

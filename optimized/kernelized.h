@@ -1,0 +1,75 @@
+// What the algorithms of kernelized attention share: sizes, tensors by head,
+// and the step from an algorithm to a Prepared.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "optimized/feature_rows.h"
+#include "optimized/implementations.h"
+#include "optimized/thread_pool.h"
+
+namespace subquad {
+
+struct KernelizedShape {
+  explicit KernelizedShape(const Problem& problem)
+      : map(FeatureMapOf(problem)),
+        n_q(problem.Dim("n_q")),
+        n_k(problem.Dim("n_k")),
+        d(problem.Dim("d")),
+        e(problem.Dim("e")),
+        f(map.features()),
+        heads(problem.heads),
+        causal(problem.params.Flag("causal")) {}
+
+  int64_t SeenBy(int64_t i) const { return causal ? std::min(i + 1, n_k) : n_k; }
+
+  FeatureMapSpec map;
+  int64_t n_q, n_k, d, e, f, heads;
+  bool causal;
+};
+
+// The tensors of one head. omega and bias are null where there are none.
+template <typename T>
+struct HeadTensors {
+  const T* q;
+  const T* k;
+  const T* v;
+  const T* omega;
+  const T* bias;
+  T* out;
+};
+
+template <typename T>
+std::vector<HeadTensors<T>> TensorsByHead(const Problem& problem,
+                                          const Arrays& arrays) {
+  const auto of = [&](const std::string& name, int64_t head) {
+    return problem.HasInput(name) ? arrays.In<T>(name).Head(head) : nullptr;
+  };
+  std::vector<HeadTensors<T>> heads;
+  for (int64_t h = 0; h < problem.heads; ++h)
+    heads.push_back({of("q", h), of("k", h), of("v", h), of("omega", h),
+                     of("bias", h), arrays.Out<T>("out").Head(h)});
+  return heads;
+}
+
+// An algorithm has a constructor from a KernelizedShape and a number of
+// threads, and Run(pool, heads).
+template <typename T, template <typename> typename Algorithm>
+class KernelizedPrepared : public Prepared {
+ public:
+  KernelizedPrepared(const Problem& problem, const Arrays& arrays,
+                     const PrepareOptions& options)
+      : heads_(TensorsByHead<T>(problem, arrays)),
+        pool_(options.threads),
+        algorithm_(KernelizedShape(problem), pool_.threads()) {}
+
+  void Run() override { algorithm_.Run(pool_, heads_); }
+
+ private:
+  const std::vector<HeadTensors<T>> heads_;
+  ThreadPool pool_;
+  Algorithm<T> algorithm_;
+};
+
+}  // namespace subquad

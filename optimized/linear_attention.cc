@@ -1,0 +1,142 @@
+// linear_attention: out_i = phi(q_i)^T sum_j phi(k_j) v_j^T / phi(q_i)^T sum_j phi(k_j)
+// (FastRPB eq. 3; blog eq. 18-20; LRPE section II)
+//
+//   dense        phi(Q) phi(K)^T in memory, masked, times V by GEMM: O(n^2 (f+e)).
+//                The baseline that speed-ups are quoted against.
+//   associative  the other bracket first: phi(K)^T [V, 1] by GEMM, then
+//                phi(Q) times that. O(n f e) time, O(f e) state; not causal.
+//   prefix_sum   causal: every running sum in memory. O(n f e) time and memory:
+//                LRPE's formulation, which loses and stays for comparison.
+//   recurrent    causal: one state, a few tokens at a time with a panel of the
+//                state in registers. O(n f e) time, O(f e) state.
+//   chunked      causal: chunks of 128 tokens, three GEMMs each.
+//                O(n f (e + chunk)) time, O(f e + chunk^2) state.
+//
+// None overflows where the answer is finite: feature_rows.h keeps keys at a
+// scale of their own per feature and raises it when a key does not fit, which
+// multiplies the state by powers of two, exactly.
+#include "optimized/linear_attention.h"
+
+#include "optimized/kernelized_quadratic.h"
+#include "reference/kernelized.h"
+
+namespace subquad {
+namespace {
+
+std::string OnlyCausal(const Problem& problem) {
+  return problem.params.Flag("causal")
+             ? ""
+             : "only causal: it reads keys in the order of the queries";
+}
+
+std::string NotCausal(const Problem& problem) {
+  return problem.params.Flag("causal")
+             ? "not causal: it sums over all keys at once"
+             : "";
+}
+
+template <template <typename> typename Algorithm>
+Cost CostOf(const Problem& problem, int threads) {
+  const KernelizedShape shape(problem);
+  Cost cost = problem.scalar == Scalar::kFloat64
+                  ? Algorithm<double>::CostOf(shape, threads)
+                  : Algorithm<float>::CostOf(shape, threads);
+  cost.bytes = TensorBytes(problem);
+  return cost;
+}
+
+template <template <typename> typename Algorithm>
+std::unique_ptr<Prepared> Prepare(const Problem& problem, const Arrays& arrays,
+                                  const PrepareOptions& options) {
+  return PrepareFor<KernelizedPrepared<float, Algorithm>,
+                    KernelizedPrepared<double, Algorithm>>(problem, arrays,
+                                                           options);
+}
+
+// Signed features (trf) cancel in a weight phi(q) . phi(k), down to nothing but
+// rounding. The plain dense program makes one such weight and puts it into both
+// sums, where its error cancels again; sums in the other bracket have errors of
+// their own in numerator and denominator. So the bound of kernelized.h holds for
+// both, but the plain program is no yardstick.
+RowBound SignedFeatureBound(const Problem& problem, const Inputs& inputs) {
+  if (FeatureMapOf(problem).id != FeatureMapId::kTrf) return {};
+  const auto rows =
+      std::make_shared<KernelizedRows<double>>(problem, inputs);
+  return [rows](const RowId& id, std::span<double> units) {
+    std::vector<double> value(units.size());
+    rows->Row(id.head, id.row, value.data(), units.data());
+  };
+}
+
+}  // namespace
+
+std::vector<Implementation> LinearAttentionImplementations() {
+  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
+  return {
+      {.op = "linear_attention",
+       .id = "dense",
+       .scalars = both,
+       .what = "features times features by GEMM, masked, times values by GEMM",
+       .source = "FastRPB eq. 2",
+       .time = "O(n^2 (f + e))",
+       .memory = "O(n^2 + n f)",
+       .time_class = "n^2",
+       .memory_class = "n^2",
+       .cost = CostOf<DenseKernelized>,
+       .prepare = Prepare<DenseKernelized>},
+      {.op = "linear_attention",
+       .id = "associative",
+       .scalars = both,
+       .what = "key features times values by GEMM first (not causal)",
+       .source = "FastRPB eq. 3; Katharopoulos 2020",
+       .time = "O(n f e)",
+       .memory = "O(f e)",
+       .time_class = "n",
+       .memory_class = "1",
+       .why_not = NotCausal,
+       .cost = CostOf<AssociativeAttention>,
+       .norm_bound = SignedFeatureBound,
+       .prepare = Prepare<AssociativeAttention>},
+      {.op = "linear_attention",
+       .id = "prefix_sum",
+       .scalars = both,
+       .what = "all running sums of key features times values in memory",
+       .source = "LRPE section II",
+       .time = "O(n f e)",
+       .memory = "O(n f e)",
+       .time_class = "n",
+       .memory_class = "n",
+       .why_not = OnlyCausal,
+       .cost = CostOf<PrefixSumAttention>,
+       .norm_bound = SignedFeatureBound,
+       .prepare = Prepare<PrefixSumAttention>},
+      {.op = "linear_attention",
+       .id = "recurrent",
+       .scalars = both,
+       .what = "one state, four tokens at a time in registers",
+       .source = "blog eq. 18-20; Katharopoulos 2020",
+       .time = "O(n f e)",
+       .memory = "O(f e)",
+       .time_class = "n",
+       .memory_class = "1",
+       .why_not = OnlyCausal,
+       .cost = CostOf<RecurrentAttention>,
+       .norm_bound = SignedFeatureBound,
+       .prepare = Prepare<RecurrentAttention>},
+      {.op = "linear_attention",
+       .id = "chunked",
+       .scalars = both,
+       .what = "chunks of 128 tokens: their own triangle and the state, by GEMM",
+       .source = "blog eq. 18-20",
+       .time = "O(n f (e + chunk))",
+       .memory = "O(f e + chunk^2)",
+       .time_class = "n",
+       .memory_class = "1",
+       .why_not = OnlyCausal,
+       .cost = CostOf<ChunkedAttention>,
+       .norm_bound = SignedFeatureBound,
+       .prepare = Prepare<ChunkedAttention>},
+  };
+}
+
+}  // namespace subquad

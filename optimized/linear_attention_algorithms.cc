@@ -1,0 +1,567 @@
+#include <cmath>
+
+#include "optimized/linear_attention.h"
+#include "optimized/materialized.h"
+
+namespace subquad {
+namespace {
+
+template <typename T>
+MatrixMap<T> Map(T* data, int64_t rows, int64_t columns) {
+  return MatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
+}
+template <typename T>
+ConstMatrixMap<T> Map(const T* data, int64_t rows, int64_t columns) {
+  return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
+}
+template <typename T>
+using Vector = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, 1>>;
+template <typename T>
+using ConstVector = Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, 1>>;
+
+// Rows of a state brought to another scale.
+template <typename T>
+void Rescale(const T* factor, int64_t f, int64_t width, T* sums, T* totals) {
+  for (int64_t a = 0; a < f; ++a) {
+    if (factor[a] == 1) continue;
+    totals[a] *= factor[a];
+    for (int64_t c = 0; c < width; ++c) sums[a * width + c] *= factor[a];
+  }
+}
+
+double FeatureFlops(const KernelizedShape& shape) {
+  return static_cast<double>(shape.n_q + shape.n_k) *
+         FeatureRows<float>(shape.map).RowFlops();
+}
+
+}  // namespace
+
+// ---- not causal --------------------------------------------------------------
+
+template <typename T>
+AssociativeAttention<T>::AssociativeAttention(const KernelizedShape& shape,
+                                              int threads)
+    : shape_(shape),
+      features_(shape.map),
+      segments_(std::min(kSegments, (shape.n_k + kChunk - 1) / kChunk)),
+      states_(segments_ * shape.f * (shape.e + 3)),
+      work_(threads * (2 * kChunk * shape.f + shape.f +
+                       features_.ScratchSize(kChunk))) {}
+
+template <typename T>
+typename AssociativeAttention<T>::State AssociativeAttention<T>::StateOf(
+    int64_t segment) const {
+  const int64_t f = shape_.f, e = shape_.e;
+  T* sums = states_.data() + segment * f * (e + 3);
+  return {sums, sums + f * e, sums + f * (e + 1), sums + f * (e + 2)};
+}
+
+template <typename T>
+void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
+                                      int64_t last, const State& state,
+                                      T* work) const {
+  const int64_t f = shape_.f, e = shape_.e;
+  T* mantissa = work;
+  T* exponent = mantissa + kChunk * f;
+  T* factor = exponent + kChunk * f;
+  KeyScale<T> scale(state.scale, state.live, f);
+  scale.Clear();
+  std::fill_n(state.sums, f * e, T{0});
+  std::fill_n(state.totals, f, T{0});
+  for (int64_t row = first; row < last; row += kChunk) {
+    const int64_t count = std::min(kChunk, last - row);
+    features_.Compute(head.k + row * shape_.d, count, head.omega, factor + f,
+                      mantissa, exponent);
+    for (int64_t start = 0, t = 0; start < count; start = t) {
+      for (t = start; t < count; ++t) {
+        if (!scale.Fits(exponent + t * f)) {
+          if (t > start) break;
+          scale.Raise(exponent + t * f, factor);
+          Rescale(factor, f, e, state.sums, state.totals);
+        }
+        scale.See(exponent + t * f);
+        scale.KeyValues(mantissa + t * f, exponent + t * f, mantissa + t * f);
+      }
+      const auto keys = Map<T>(mantissa + start * f, t - start, f);
+      const auto values = Map<T>(head.v + (row + start) * e, t - start, e);
+      Map<T>(state.sums, f, e).noalias() += keys.transpose() * values;
+      Vector<T>(state.totals, f) += keys.colwise().sum().transpose();
+    }
+  }
+}
+
+// Adds all segments to the first, at the scale of the largest keys.
+template <typename T>
+void AssociativeAttention<T>::Merge() const {
+  const int64_t f = shape_.f, e = shape_.e;
+  const State all = StateOf(0);
+  for (int64_t a = 0; a < f; ++a) {
+    T live = kNoExponent<T>;
+    for (int64_t s = 0; s < segments_; ++s)
+      live = std::max(live, StateOf(s).live[a]);
+    for (int64_t s = 0; s < segments_; ++s) {
+      const State one = StateOf(s);
+      const T factor = one.live[a] > kLeastExponent<T>
+                           ? PowerOfTwo(one.scale[a] - live)
+                           : T{0};
+      T* to = all.sums + a * e;
+      const T* from = one.sums + a * e;
+      all.totals[a] = factor * one.totals[a] + (s > 0 ? all.totals[a] : T{0});
+      for (int64_t c = 0; c < e; ++c)
+        to[c] = factor * from[c] + (s > 0 ? to[c] : T{0});
+    }
+    all.scale[a] = live;
+  }
+  std::copy_n(all.scale, f, all.live);
+}
+
+template <typename T>
+void AssociativeAttention<T>::Run(ThreadPool& pool,
+                                  const std::vector<HeadTensors<T>>& heads) {
+  const int64_t f = shape_.f, e = shape_.e;
+  const int64_t work_size = work_.size() / pool.threads();
+  for (const HeadTensors<T>& head : heads) {
+    pool.For(segments_, [&](int64_t segment, int worker) {
+      AddKeys(head, segment * shape_.n_k / segments_,
+              (segment + 1) * shape_.n_k / segments_, StateOf(segment),
+              work_.data() + worker * work_size);
+    });
+    Merge();
+    const State state = StateOf(0);
+    const KeyScale<T> scale(state.scale, state.live, f);
+    pool.For((shape_.n_q + kChunk - 1) / kChunk, [&](int64_t chunk, int worker) {
+      const int64_t row = chunk * kChunk;
+      const int64_t count = std::min(kChunk, shape_.n_q - row);
+      T* mantissa = work_.data() + worker * work_size;
+      T* exponent = mantissa + kChunk * f;
+      T* totals = exponent;  // once the exponents are used up
+      features_.Compute(head.q + row * shape_.d, count, head.omega,
+                        exponent + kChunk * f + f, mantissa, exponent);
+      for (int64_t t = 0; t < count; ++t)
+        scale.QueryValues(mantissa + t * f, exponent + t * f, mantissa + t * f);
+      const auto queries = Map<T>(mantissa, count, f);
+      auto out = Map<T>(head.out + row * e, count, e);
+      out.noalias() = queries * Map<T>(state.sums, f, e);
+      Vector<T>(totals, count).noalias() =
+          queries * ConstVector<T>(state.totals, f);
+      for (int64_t t = 0; t < count; ++t) out.row(t) /= totals[t];
+    });
+  }
+}
+
+template <typename T>
+Cost AssociativeAttention<T>::CostOf(const KernelizedShape& shape,
+                                     int threads) {
+  const double f = static_cast<double>(shape.f), e = static_cast<double>(shape.e);
+  const double chunk = static_cast<double>(kChunk);
+  const double segments = std::min(static_cast<double>(kSegments),
+                                   std::ceil(static_cast<double>(shape.n_k) / chunk));
+  Cost cost;
+  cost.flops = static_cast<double>(shape.heads) *
+               (FeatureFlops(shape) +
+                2 * f * (e + 1) * static_cast<double>(shape.n_q + shape.n_k));
+  cost.workspace_bytes =
+      sizeof(T) *
+      (segments * f * (e + 3) +
+            threads * (2 * chunk * f + f +
+                       static_cast<double>(
+                           FeatureRows<T>(shape.map).ScratchSize(kChunk))));
+  return cost;
+}
+
+// ---- causal ------------------------------------------------------------------
+
+template <typename T>
+CausalTokens<T>::CausalTokens(const KernelizedShape& shape, int64_t chunk)
+    : shape_(shape), features_(shape.map), chunk_(chunk) {}
+
+template <typename T>
+int64_t CausalTokens<T>::WorkSize() const {
+  return (4 * chunk_ + 3) * shape_.f + features_.ScratchSize(chunk_);
+}
+
+template <typename T>
+void CausalTokens<T>::Begin(const HeadTensors<T>& head, T* work) {
+  const int64_t f = shape_.f, block = chunk_ * f;
+  head_ = head;
+  k_mantissa_ = work;
+  k_exponent_ = work + block;
+  q_mantissa_ = work + 2 * block;
+  q_exponent_ = work + 3 * block;
+  T* rest = work + 4 * block;
+  scale_ = KeyScale<T>(rest, rest + f, f);
+  factor_ = rest + 2 * f;
+  scratch_ = rest + 3 * f;
+  scale_.Clear();
+}
+
+template <typename T>
+void CausalTokens<T>::Load(int64_t first, int64_t count) {
+  first_ = first;
+  count_ = count;
+  const int64_t keys = std::clamp<int64_t>(shape_.n_k - first, 0, count);
+  if (keys > 0)
+    features_.Compute(head_.k + first * shape_.d, keys, head_.omega, scratch_,
+                      k_mantissa_, k_exponent_);
+  features_.Compute(head_.q + first * shape_.d, count, head_.omega, scratch_,
+                    q_mantissa_, q_exponent_);
+}
+
+template <typename T>
+int64_t CausalTokens<T>::Scale(int64_t start, T* keys, T* queries) {
+  const int64_t f = shape_.f;
+  raised_ = false;
+  for (int64_t t = start; t < count_; ++t) {
+    if (first_ + t < shape_.n_k) {
+      const T* exponent = k_exponent_ + t * f;
+      if (!scale_.Fits(exponent)) {
+        if (t > start) return t;
+        scale_.Raise(exponent, factor_);
+        raised_ = true;
+      }
+      scale_.See(exponent);
+      scale_.KeyValues(k_mantissa_ + t * f, exponent, keys + t * f);
+    } else {
+      std::fill_n(keys + t * f, f, T{0});
+    }
+    scale_.QueryValues(q_mantissa_ + t * f, q_exponent_ + t * f,
+                       queries + t * f);
+  }
+  return count_;
+}
+
+// ---- recurrent ---------------------------------------------------------------
+
+namespace {
+
+template <typename T>
+using Lanes [[gnu::vector_size(64), gnu::may_alias]] = T;
+
+// For tokens in their order: state += k v^T, sums = q^T state, on kVectors
+// vectors of columns. Each token's arithmetic is the same whatever the number of
+// tokens in the call.
+template <typename T, int kTokens, int kVectors>
+void StepPanel(const T* keys, const T* queries, int64_t f, const T* values,
+               int64_t width, T* state, T* sums) {
+  using V = Lanes<T>;
+  V value[kTokens][kVectors], sum[kTokens][kVectors];
+  for (int t = 0; t < kTokens; ++t)
+    for (int c = 0; c < kVectors; ++c) {
+      value[t][c] = reinterpret_cast<const V*>(values + t * width)[c];
+      sum[t][c] = V{};
+    }
+  for (int64_t a = 0; a < f; ++a) {
+    V* row = reinterpret_cast<V*>(state + a * width);
+    V s[kVectors];
+    for (int c = 0; c < kVectors; ++c) s[c] = row[c];
+    for (int t = 0; t < kTokens; ++t) {
+      const T key = keys[t * f + a], query = queries[t * f + a];
+      for (int c = 0; c < kVectors; ++c) {
+        s[c] += key * value[t][c];
+        sum[t][c] += query * s[c];
+      }
+    }
+    for (int c = 0; c < kVectors; ++c) row[c] = s[c];
+  }
+  for (int t = 0; t < kTokens; ++t)
+    for (int c = 0; c < kVectors; ++c)
+      reinterpret_cast<V*>(sums + t * width)[c] = sum[t][c];
+}
+
+template <typename T, int kTokens>
+void Step(const T* keys, const T* queries, int64_t f, const T* values,
+          int64_t width, T* state, T* sums) {
+  constexpr int64_t kLanes = 64 / sizeof(T);
+  int64_t c = 0;
+  for (; c + 2 * kLanes <= width; c += 2 * kLanes)
+    StepPanel<T, kTokens, 2>(keys, queries, f, values + c, width, state + c,
+                             sums + c);
+  for (; c < width; c += kLanes)
+    StepPanel<T, kTokens, 1>(keys, queries, f, values + c, width, state + c,
+                             sums + c);
+}
+
+// totals += key; returns query . totals.
+template <typename T>
+T StepTotals(const T* key, const T* query, int64_t f, T* totals) {
+  constexpr int64_t kLanes = 64 / sizeof(T);
+  T lanes[kLanes] = {};
+  int64_t a = 0;
+  for (; a + kLanes <= f; a += kLanes)
+    for (int64_t l = 0; l < kLanes; ++l) {
+      totals[a + l] += key[a + l];
+      lanes[l] += query[a + l] * totals[a + l];
+    }
+  for (int64_t l = 0; a < f; ++a, ++l) {
+    totals[a] += key[a];
+    lanes[l] += query[a] * totals[a];
+  }
+  T sum = 0;
+  for (const T lane : lanes) sum += lane;
+  return sum;
+}
+
+}  // namespace
+
+template <typename T>
+RecurrentAttention<T>::RecurrentAttention(const KernelizedShape& shape,
+                                          int threads)
+    : shape_(shape) {
+  const int64_t workers = std::min<int64_t>(threads, shape.heads);
+  for (int64_t w = 0; w < threads; ++w) tokens_.emplace_back(shape, kChunk);
+  state_ = Buffer<T>(workers * StateSize(shape));
+  work_ = Buffer<T>(workers * tokens_[0].WorkSize());
+}
+
+template <typename T>
+void RecurrentAttention<T>::Run(ThreadPool& pool,
+                                const std::vector<HeadTensors<T>>& heads) {
+  const int64_t tasks = state_.size() / StateSize(shape_);
+  pool.For(tasks, [&](int64_t task, int) {
+    for (int64_t h = task; h < shape_.heads; h += tasks)
+      RunHead(heads[static_cast<size_t>(h)], static_cast<int>(task));
+  });
+}
+
+template <typename T>
+void RecurrentAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
+  const int64_t f = shape_.f, e = shape_.e, width = Padded(e);
+  CausalTokens<T>& tokens = tokens_[static_cast<size_t>(worker)];
+  tokens.Begin(head, work_.data() + worker * tokens.WorkSize());
+  T* state = state_.data() + worker * StateSize(shape_);
+  T* values = state + f * width;
+  T* sums = values + kChunk * width;
+  T* totals = sums + kChunk * width;
+  T* keys = totals + f;
+  T* queries = keys + kChunk * f;
+  std::fill_n(state, f * width, T{0});
+  std::fill_n(totals, f, T{0});
+  std::fill_n(values, kChunk * width, T{0});
+  for (int64_t first = 0; first < shape_.n_q; first += kChunk) {
+    const int64_t count = std::min(kChunk, shape_.n_q - first);
+    tokens.Load(first, count);
+    for (int64_t t = 0; t < count && first + t < shape_.n_k; ++t)
+      std::copy_n(head.v + (first + t) * e, e, values + t * width);
+    for (int64_t start = 0, end = 0; start < count; start = end) {
+      end = tokens.Scale(start, keys, queries);
+      if (tokens.factor()) Rescale(tokens.factor(), f, width, state, totals);
+      int64_t t = start;
+      for (; t + 4 <= end; t += 4)
+        Step<T, 4>(keys + t * f, queries + t * f, f, values + t * width, width,
+                   state, sums + t * width);
+      for (; t < end; ++t)
+        Step<T, 1>(keys + t * f, queries + t * f, f, values + t * width, width,
+                   state, sums + t * width);
+      for (t = start; t < end; ++t) {
+        const T total = StepTotals(keys + t * f, queries + t * f, f, totals);
+        T* out = head.out + (first + t) * e;
+        for (int64_t c = 0; c < e; ++c) out[c] = sums[t * width + c] / total;
+      }
+    }
+  }
+}
+
+template <typename T>
+Cost RecurrentAttention<T>::CostOf(const KernelizedShape& shape, int threads) {
+  const double workers =
+      static_cast<double>(std::min<int64_t>(threads, shape.heads));
+  Cost cost;
+  cost.flops = static_cast<double>(shape.heads) *
+               (FeatureFlops(shape) + 4.0 * static_cast<double>(shape.n_q) *
+                                          static_cast<double>(shape.f) *
+                                          static_cast<double>(shape.e + 1));
+  cost.workspace_bytes =
+      sizeof(T) * workers *
+      static_cast<double>(StateSize(shape) +
+                          CausalTokens<T>(shape, kChunk).WorkSize());
+  return cost;
+}
+
+// ---- chunked -----------------------------------------------------------------
+
+template <typename T>
+ChunkedAttention<T>::ChunkedAttention(const KernelizedShape& shape, int threads)
+    : shape_(shape) {
+  const int64_t workers = std::min<int64_t>(threads, shape.heads);
+  for (int64_t w = 0; w < threads; ++w)
+    tokens_.emplace_back(shape, ChunkOf(shape));
+  state_ = Buffer<T>(workers * StateSize(shape));
+  work_ = Buffer<T>(workers * tokens_[0].WorkSize());
+}
+
+template <typename T>
+void ChunkedAttention<T>::Run(ThreadPool& pool,
+                              const std::vector<HeadTensors<T>>& heads) {
+  const int64_t tasks = state_.size() / StateSize(shape_);
+  pool.For(tasks, [&](int64_t task, int) {
+    for (int64_t h = task; h < shape_.heads; h += tasks)
+      RunHead(heads[static_cast<size_t>(h)], static_cast<int>(task));
+  });
+}
+
+// The GEMMs of a run have the shape of the whole chunk, with rows of zeros for
+// tokens outside: a library may add in another order for another shape, and
+// where the runs end depends on later tokens.
+template <typename T>
+void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
+  const int64_t f = shape_.f, e = shape_.e, chunk = ChunkOf(shape_);
+  CausalTokens<T>& tokens = tokens_[static_cast<size_t>(worker)];
+  tokens.Begin(head, work_.data() + worker * tokens.WorkSize());
+  T* state = state_.data() + worker * StateSize(shape_);
+  T* totals = state + f * e;
+  T* keys = totals + f;
+  T* queries = keys + chunk * f;
+  T* scores = queries + chunk * f;
+  T* sums = scores + chunk * chunk;
+  T* normalisers = sums + chunk * e;
+  std::fill_n(state, f * (e + 1), T{0});
+  for (int64_t first = 0; first < shape_.n_q; first += chunk) {
+    const int64_t count = std::min(chunk, shape_.n_q - first);
+    const int64_t here = std::clamp<int64_t>(shape_.n_k - first, 0, count);
+    tokens.Load(first, count);
+    for (int64_t start = 0, end = 0; start < count; start = end) {
+      std::fill_n(keys, count * f, T{0});
+      std::fill_n(queries, count * f, T{0});
+      end = tokens.Scale(start, keys, queries);
+      if (tokens.factor()) Rescale(tokens.factor(), f, e, state, totals);
+      const auto q = Map<T>(queries, count, f);
+      auto out = Map<T>(sums, count, e);
+      Vector<T> total(normalisers, count);
+      out.noalias() = q * Map<T>(state, f, e);
+      total.noalias() = q * Vector<T>(totals, f);
+      if (here > 0) {
+        const auto k = Map<T>(keys, here, f);
+        const auto v = Map<T>(head.v + first * e, here, e);
+        auto p = Map<T>(scores, count, here);
+        p.noalias() = q * k.transpose();
+        for (int64_t t = 0; t < std::min(count, here); ++t)
+          std::fill(scores + t * here + t + 1, scores + (t + 1) * here, T{0});
+        out.noalias() += p * v;
+        total += p.rowwise().sum();
+        Map<T>(state, f, e).noalias() += k.transpose() * v;
+        Vector<T>(totals, f) += k.colwise().sum().transpose();
+      }
+      for (int64_t t = start; t < end; ++t)
+        Map<T>(head.out + (first + t) * e, 1, e) = out.row(t) / total[t];
+    }
+  }
+}
+
+template <typename T>
+Cost ChunkedAttention<T>::CostOf(const KernelizedShape& shape, int threads) {
+  const double workers =
+      static_cast<double>(std::min<int64_t>(threads, shape.heads));
+  const double f = static_cast<double>(shape.f), e = static_cast<double>(shape.e);
+  const double chunk = static_cast<double>(ChunkOf(shape));
+  Cost cost;
+  cost.flops = static_cast<double>(shape.heads) *
+               (FeatureFlops(shape) + static_cast<double>(shape.n_q) *
+                                          (4 * f * e + 2 * chunk * (f + e)));
+  cost.workspace_bytes =
+      sizeof(T) * workers *
+      static_cast<double>(
+          StateSize(shape) +
+          CausalTokens<T>(shape, ChunkOf(shape)).WorkSize());
+  return cost;
+}
+
+// ---- prefix sums -------------------------------------------------------------
+
+template <typename T>
+PrefixSumAttention<T>::PrefixSumAttention(const KernelizedShape& shape, int)
+    : shape_(shape),
+      keys_(std::min(shape.n_q, shape.n_k)),
+      tokens_(shape, kChunk),
+      sums_(keys_ * shape.f * shape.e),
+      totals_(keys_ * shape.f),
+      queries_(shape.n_q * shape.f),
+      work_(tokens_.WorkSize() + kChunk * shape.f) {}
+
+template <typename T>
+void PrefixSumAttention<T>::Run(ThreadPool& pool,
+                                const std::vector<HeadTensors<T>>& heads) {
+  for (const HeadTensors<T>& head : heads) RunHead(pool, head);
+}
+
+template <typename T>
+void PrefixSumAttention<T>::RunHead(ThreadPool& pool,
+                                    const HeadTensors<T>& head) {
+  const int64_t f = shape_.f, e = shape_.e;
+  tokens_.Begin(head, work_.data());
+  T* keys = work_.data() + tokens_.WorkSize();
+  for (int64_t first = 0; first < shape_.n_q; first += kChunk) {
+    const int64_t count = std::min(kChunk, shape_.n_q - first);
+    tokens_.Load(first, count);
+    for (int64_t start = 0, end = 0; start < count; start = end) {
+      end = tokens_.Scale(start, keys, queries_.data() + first * f);
+      for (int64_t t = start; t < end && first + t < shape_.n_k; ++t) {
+        const int64_t j = first + t;
+        const T* key = keys + t * f;
+        const T* value = head.v + j * e;
+        const T* before = sums_.data() + (j - 1) * f * e;
+        T* sums = sums_.data() + j * f * e;
+        T* totals = totals_.data() + j * f;
+        const T* factor = t == start ? tokens_.factor() : nullptr;
+        for (int64_t a = 0; a < f; ++a) {
+          const T old = j == 0 ? T{0} : (factor ? factor[a] : T{1});
+          const T k = key[a];
+          if (j == 0) {
+            totals[a] = k;
+            for (int64_t c = 0; c < e; ++c) sums[a * e + c] = k * value[c];
+            continue;
+          }
+          totals[a] = old * totals[a - f] + k;
+          for (int64_t c = 0; c < e; ++c)
+            sums[a * e + c] = old * before[a * e + c] + k * value[c];
+        }
+      }
+    }
+  }
+  constexpr int64_t kRows = 64;
+  pool.For((shape_.n_q + kRows - 1) / kRows, [&](int64_t block, int) {
+    const int64_t last = std::min((block + 1) * kRows, shape_.n_q);
+    for (int64_t i = block * kRows; i < last; ++i) {
+      const int64_t j = std::min(i, keys_ - 1);
+      const T* query = queries_.data() + i * f;
+      const T* sums = sums_.data() + j * f * e;
+      const T* totals = totals_.data() + j * f;
+      T* out = head.out + i * e;
+      std::fill_n(out, e, T{0});
+      T total = 0;
+      for (int64_t a = 0; a < f; ++a) {
+        total += query[a] * totals[a];
+        for (int64_t c = 0; c < e; ++c) out[c] += query[a] * sums[a * e + c];
+      }
+      for (int64_t c = 0; c < e; ++c) out[c] /= total;
+    }
+  });
+}
+
+template <typename T>
+Cost PrefixSumAttention<T>::CostOf(const KernelizedShape& shape, int) {
+  const double f = static_cast<double>(shape.f), e = static_cast<double>(shape.e);
+  const double keys = static_cast<double>(std::min(shape.n_q, shape.n_k));
+  const double queries = static_cast<double>(shape.n_q);
+  Cost cost;
+  cost.flops = static_cast<double>(shape.heads) *
+               (FeatureFlops(shape) + 2 * f * (e + 1) * (keys + queries));
+  cost.workspace_bytes =
+      sizeof(T) *
+      (keys * f * (e + 1) + queries * f +
+       static_cast<double>(CausalTokens<T>(shape, kChunk).WorkSize() +
+                           kChunk * shape.f));
+  return cost;
+}
+
+template class AssociativeAttention<float>;
+template class AssociativeAttention<double>;
+template class CausalTokens<float>;
+template class CausalTokens<double>;
+template class RecurrentAttention<float>;
+template class RecurrentAttention<double>;
+template class ChunkedAttention<float>;
+template class ChunkedAttention<double>;
+template class PrefixSumAttention<float>;
+template class PrefixSumAttention<double>;
+
+}  // namespace subquad

@@ -1,0 +1,290 @@
+// Feature maps phi : R^d -> R^f of kernelized attention (Katharopoulos 2020;
+// FastRPB eq. 4-6 and section 3.1; NPRF eq. 4-5), applied to sqrt(scale) * x.
+//
+//   elu1            x+1 where x > 0, else exp(x)
+//   relu            max(x, 0)
+//   sikf            exp(x)
+//   dpfp            u = relu([x, -x]); u[i] * u[(i + v) mod 2d], v = 1..nu
+//   prf             exp(-|x|^2/2) exp(omega x)
+//   prf_hyperbolic  exp(-|x|^2/2) [exp(omega x), exp(-omega x)]
+//   trf             exp(+|x|^2/2) [sin(omega x), cos(omega x)]
+//
+// The constants 1/sqrt(f) and 1/sqrt(2p) are left out: a normalised attention
+// is a quotient of two sums that are both linear in the key features and both
+// linear in the query features, so a constant common to all features cancels.
+//
+// Range. Features reach exp(95) and exp(-2000) where the attention is an
+// ordinary number. So a feature is a mantissa and an integer exponent of two,
+//   feature = mantissa * 2^exponent,  |mantissa| < 2,
+// and all scaling is by powers of two, which is exact.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "reference/operator.h"
+
+namespace subquad {
+
+enum class FeatureMapId { kElu1, kRelu, kSikf, kDpfp, kPrf, kPrfHyperbolic, kTrf };
+
+// The exponent of a feature that is zero: below all others, and far enough from
+// overflow that sums of two of them are still exponents.
+inline constexpr int kZeroExponent = -(1 << 20);
+
+// What an operator says about its feature map.
+struct FeatureMapSpec {
+  FeatureMapId id = FeatureMapId::kElu1;
+  int64_t d = 1;            // width of a row
+  int64_t projections = 0;  // rows of omega
+  int64_t nu = 0;
+  double root_scale = 1;  // sqrt(scale)
+  bool normalize = false;  // divide each row by its 2-norm first
+
+  int64_t features() const {
+    switch (id) {
+      case FeatureMapId::kDpfp:
+        return 2 * d * nu;
+      case FeatureMapId::kPrf:
+        return projections;
+      case FeatureMapId::kPrfHyperbolic:
+      case FeatureMapId::kTrf:
+        return 2 * projections;
+      default:
+        return d;
+    }
+  }
+  bool projects() const { return projections > 0; }
+};
+
+inline const std::vector<std::string>& FeatureMapNames() {
+  static const std::vector<std::string> names = {
+      "elu1", "relu", "sikf", "dpfp", "prf", "prf_hyperbolic", "trf"};
+  return names;
+}
+
+inline FeatureMapId ParseFeatureMap(const std::string& name) {
+  const auto& names = FeatureMapNames();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end())
+    throw InvalidInput("feature_map", "a feature map", "'" + name + "'");
+  return static_cast<FeatureMapId>(found - names.begin());
+}
+
+// Beyond 2d the shifts of dpfp repeat themselves; the limit keeps the number of
+// features in proportion to the inputs.
+inline constexpr int64_t kMaxNu = 256;
+
+inline std::vector<ParamRule> FeatureMapParams(const Params& given) {
+  std::vector<ParamRule> rules = {ParamRule::Choice(
+      "feature_map", "map of queries and keys", FeatureMapNames())};
+  if (given.Has("feature_map") && given.Text("feature_map") == "dpfp") {
+    rules.push_back(ParamRule::Integer("nu", "shifts of dpfp", 1));
+    rules.back().max = kMaxNu;
+  }
+  return rules;
+}
+
+// Fills in what a generated case needs.
+inline void CompleteFeatureMap(Params& params) {
+  if (!params.Has("feature_map")) params.Set("feature_map", std::string("elu1"));
+  if (params.Text("feature_map") == "dpfp" && !params.Has("nu"))
+    params.Set("nu", int64_t{1});
+}
+
+// Adds `omega` and its number of rows where the map needs it.
+inline void AddOmega(const Params& params, Signature& signature) {
+  const FeatureMapId id = ParseFeatureMap(params.Text("feature_map"));
+  if (id < FeatureMapId::kPrf) return;
+  const bool all = id == FeatureMapId::kPrf;
+  signature.sizes.push_back(all ? SizeRule{"f", 64, "features"}
+                                : SizeRule{"p", 32, "projections, f = 2p"});
+  TensorRule omega{"omega", {all ? "f" : "p", "d"}, Role::kParameter};
+  omega.draw = Draw::kProjection;
+  signature.inputs.push_back(omega);
+}
+
+inline FeatureMapSpec FeatureMapOf(const Problem& problem) {
+  const Params& params = problem.params;
+  FeatureMapSpec spec;
+  spec.id = ParseFeatureMap(params.Text("feature_map"));
+  spec.d = problem.Dim("d");
+  if (spec.id == FeatureMapId::kDpfp) spec.nu = params.Integer("nu");
+  if (spec.id == FeatureMapId::kPrf) spec.projections = problem.Dim("f");
+  if (spec.id > FeatureMapId::kPrf) spec.projections = problem.Dim("p");
+  spec.root_scale =
+      params.Has("scale") ? std::sqrt(params.Number("scale")) : 1.0;
+  spec.normalize = params.Flag("normalize");
+  return spec;
+}
+
+// exp(y) = mantissa * 2^exponent with mantissa in [1/sqrt(2), sqrt(2)]. The
+// first part of ln 2 has so few bits that its product is exact: y - exponent ln 2
+// loses nothing however large y is.
+template <typename Real>
+Real SplitExp(Real y, int* exponent) {
+  constexpr long double kHigh = 0x1.62e4p-1L;
+  constexpr long double kLow = std::numbers::ln2_v<long double> - kHigh;
+  const Real steps = std::nearbyint(y * std::numbers::log2e_v<Real>);
+  *exponent = static_cast<int>(steps);
+  return std::exp((y - steps * static_cast<Real>(kHigh)) -
+                  steps * static_cast<Real>(kLow));
+}
+
+// What rounding does to the features of a row, in units of the unit roundoff:
+//   |computed - exact| <= u (relative |feature| + absolute 2^exponent).
+struct FeatureError {
+  double relative = 0;
+  double absolute = 0;
+  int exponent = kZeroExponent;
+};
+
+template <typename Real>
+class FeatureMap {
+ public:
+  // omega [projections, d], or null.
+  FeatureMap(const FeatureMapSpec& spec, const double* omega)
+      : spec_(spec), omega_(omega) {}
+
+  // Features of one row x [d]. Returns false where the row must be normalised
+  // and has no length.
+  //
+  // Errors. x' = root_scale * x / |x|: sqrt, norm (d products), quotient and
+  // product are off by at most (d/2 + 4) u when normalised, by 2 u when only
+  // scaled. A product of d terms by (d + 1) u sum |omega||x'| beside that, and
+  // |x'|^2/2 likewise. An absolute error of an exponent is a relative one of
+  // its exponential, and exp itself adds 3 u. sin and cos have it absolutely.
+  bool Row(const double* x, Real* mantissa, int* exponent,
+           FeatureError* error) const {
+    const int64_t d = spec_.d;
+    std::vector<Real> row(static_cast<size_t>(d));
+    if (!ScaleRow(x, row.data())) return false;
+    const double scaling = spec_.normalize
+                               ? 0.5 * static_cast<double>(d) + 4
+                               : (spec_.root_scale == 1 ? 0 : 2);
+    *error = FeatureError();
+    double largest = 0;
+    for (const Real value : row)
+      largest = std::max(largest, std::abs(static_cast<double>(value)));
+    switch (spec_.id) {
+      case FeatureMapId::kElu1:
+        for (int64_t c = 0; c < d; ++c)
+          mantissa[c] = row[c] > 0 ? Split(row[c] + 1, &exponent[c])
+                                   : SplitExp(row[c], &exponent[c]);
+        error->relative = scaling * std::max(1.0, largest) + 4;
+        break;
+      case FeatureMapId::kRelu:
+        for (int64_t c = 0; c < d; ++c)
+          mantissa[c] = Split(std::max(row[c], Real{0}), &exponent[c]);
+        error->relative = scaling;
+        break;
+      case FeatureMapId::kSikf:
+        for (int64_t c = 0; c < d; ++c)
+          mantissa[c] = SplitExp(row[c], &exponent[c]);
+        error->relative = scaling * largest + 4;
+        break;
+      case FeatureMapId::kDpfp:
+        Dpfp(row, mantissa, exponent);
+        error->relative = 2 * scaling + 1;
+        break;
+      default:
+        Random(row, scaling, mantissa, exponent, error);
+    }
+    return true;
+  }
+
+ private:
+  static Real Split(Real value, int* exponent) {
+    if (value != 0) return std::frexp(value, exponent);
+    *exponent = kZeroExponent;
+    return 0;
+  }
+
+  // The norm cannot overflow: the largest entry is taken out as a power of two.
+  bool ScaleRow(const double* x, Real* row) const {
+    Real factor = static_cast<Real>(spec_.root_scale);
+    int top = 0;
+    if (spec_.normalize) {
+      double largest = 0;
+      for (int64_t c = 0; c < spec_.d; ++c)
+        largest = std::max(largest, std::abs(x[c]));
+      if (largest == 0) return false;
+      top = std::ilogb(largest);
+      Real sum = 0;
+      for (int64_t c = 0; c < spec_.d; ++c) {
+        const Real value = std::ldexp(static_cast<Real>(x[c]), -top);
+        sum += value * value;
+      }
+      factor /= std::sqrt(sum);
+    }
+    for (int64_t c = 0; c < spec_.d; ++c)
+      row[c] = factor * std::ldexp(static_cast<Real>(x[c]), -top);
+    return true;
+  }
+
+  void Dpfp(const std::vector<Real>& row, Real* mantissa,
+            int* exponent) const {
+    const int64_t twice = 2 * spec_.d;
+    const auto u = [&](int64_t i, int* power) {
+      return Split(std::max(i < spec_.d ? row[i] : -row[i - spec_.d], Real{0}),
+                   power);
+    };
+    for (int64_t v = 1; v <= spec_.nu; ++v)
+      for (int64_t i = 0; i < twice; ++i) {
+        int first = 0, second = 0;
+        const Real product = u(i, &first) * u((i + v) % twice, &second);
+        mantissa[(v - 1) * twice + i] = product;
+        exponent[(v - 1) * twice + i] =
+            product == 0 ? kZeroExponent : first + second;
+      }
+  }
+
+  void Random(const std::vector<Real>& row, double scaling, Real* mantissa,
+              int* exponent, FeatureError* error) const {
+    const int64_t d = spec_.d, p = spec_.projections;
+    Real half_square = 0;
+    for (const Real value : row) half_square += value * value / 2;
+    const double rounding = static_cast<double>(d) + 2 + 2 * scaling;
+    double largest = 0;  // sum |omega||x'| + |x'|^2 / 2 over the projections
+    for (int64_t a = 0; a < p; ++a) {
+      Real product = 0;
+      double magnitude = 0;
+      for (int64_t c = 0; c < d; ++c) {
+        const Real term = static_cast<Real>(omega_[a * d + c]) * row[c];
+        product += term;
+        magnitude += std::abs(static_cast<double>(term));
+      }
+      largest = std::max(largest, magnitude);
+      if (spec_.id == FeatureMapId::kTrf) {
+        mantissa[a] = std::sin(product);
+        mantissa[a + p] = std::cos(product);
+      } else {
+        mantissa[a] = SplitExp(product - half_square, &exponent[a]);
+        if (spec_.id == FeatureMapId::kPrfHyperbolic)
+          mantissa[a + p] = SplitExp(-product - half_square, &exponent[a + p]);
+      }
+    }
+    const double square = static_cast<double>(half_square);
+    if (spec_.id != FeatureMapId::kTrf) {
+      error->relative = rounding * (largest + square) + 4;
+      return;
+    }
+    int power = 0;
+    const Real factor = SplitExp(half_square, &power);
+    for (int64_t a = 0; a < 2 * p; ++a) {
+      mantissa[a] *= factor;
+      exponent[a] = power;
+    }
+    error->relative = rounding * square + 5;
+    error->absolute = 1.5 * (rounding * largest + 1);
+    error->exponent = power;
+  }
+
+  const FeatureMapSpec spec_;
+  const double* omega_;
+};
+
+}  // namespace subquad
