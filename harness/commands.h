@@ -16,6 +16,8 @@ void AddVerifyCommand(CLI::App& program, int& status);
 // `command_line`: as the program was called, for result files.
 void AddSweepCommand(CLI::App& program, const std::string& command_line,
                      int& status);
+void AddStudyCommand(CLI::App& program, const std::string& command_line,
+                     int& status);
 void AddMergeCommand(CLI::App& program, const std::string& command_line,
                      int& status);
 void AddCompareCommand(CLI::App& program, int& status);

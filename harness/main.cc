@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   AddCheckCommand(program, status);
   AddVerifyCommand(program, status);
   AddSweepCommand(program, command_line, status);
+  AddStudyCommand(program, command_line, status);
   AddMergeCommand(program, command_line, status);
   AddCompareCommand(program, status);
   AddEnvCommand(program, status);
