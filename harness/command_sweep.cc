@@ -69,6 +69,8 @@ void ParseShard(const std::string& text, SweepOptions& options) {
 
 int Sweep(const Request& request, const std::string& command) {
   SweepOptions options;
+  if (request.out.empty())
+    throw InvalidInput("--out", "a result file to write", "none");
   const bool axes = !request.n.empty() || !request.filters.operators.empty() ||
                     !request.params.empty();
   const int ways = (request.preset.empty() ? 0 : 1) +
@@ -77,8 +79,6 @@ int Sweep(const Request& request, const std::string& command) {
     throw InvalidInput("sweep",
                        "one of --preset, --config, or filters and axes",
                        ways == 0 ? "none of them" : "more than one");
-  if (request.out.empty())
-    throw InvalidInput("--out", "a result file to write", "none");
   CheckOut(request.out);
   if (!request.preset.empty()) {
     options.sweeps = ParseSweepConfig("--preset " + request.preset,
