@@ -44,6 +44,9 @@ std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
   return cases;
 }
 
+// Distances are measured where at least this many elements are compared.
+constexpr int64_t kTellingElements = 64;
+
 void JudgeWrongAnswers(const Case& one, Table& table) {
   const Problem problem = ProblemOf(one);
   Trial trial(problem, GenerateInputs(one, problem), one.seed);
@@ -82,7 +85,7 @@ void JudgeWrongAnswers(const Case& one, Table& table) {
           DistanceOf(verdict, static_cast<bool>(implementation->norm_bound));
       // With few elements (one query, say) the worst-case bound decides alone:
       // it refuses, but it has no need to be near.
-      if (verdict.comparison.elements < kYardstickElements) continue;
+      if (verdict.comparison.elements < kTellingElements) continue;
       if (distance >= nearest.distance) continue;
       nearest.distance = distance;
       nearest.wrong = wrong.name;
@@ -101,6 +104,8 @@ TEST_P(Discriminate, WrongAnswersAreRefused) {
   for (const Implementation* implementation : ImplementationsOf(op))
     for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64}) {
       if (!std::ranges::count(implementation->scalars, scalar)) continue;
+      // Without a device there is nothing to judge.
+      if (!IsAvailable(implementation->backend)) continue;
       const Nearest& nearest = table[{implementation, scalar}];
       fmt::print(
           "{:<34} {:<14} {:<8} nearest {:<9.3g} of {} wrong answers ({} "
