@@ -16,7 +16,7 @@ if(NOT SUBQUAD_CUDA STREQUAL "OFF")
       cuda/toeplitz_1d.cu)
     # A global CMAKE_CXX_STANDARD and nvcc 13 do not get along in CMake 3.25.
     target_compile_options(subquad_cuda PRIVATE
-      $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -O3 --expt-relaxed-constexpr -Xcompiler=-Wall>)
+      $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -O3 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wno-restrict>)
     target_link_libraries(subquad_cuda PUBLIC subquad_reference
       PRIVATE CUDA::cudart_static CUDA::cufft CUDA::cublas)
     target_include_directories(subquad_cuda PRIVATE ${PROJECT_SOURCE_DIR})

@@ -18,14 +18,14 @@ std::vector<int64_t> RowsOf(int64_t rows, uint64_t seed,
     for (int64_t near : {-2, -1, 0, 1, 2}) chosen.insert(edge + near);
   // Blocks are powers of two: the first and last row of some of each size.
   for (int64_t block = 16; block < rows; block *= 2)
-    for (int64_t edge : {block - 1, block, rows / block * block - 1,
-                         rows / block * block})
+    for (int64_t edge :
+         {block - 1, block, rows / block * block - 1, rows / block * block})
       chosen.insert(edge);
   const Draws draws(seed, "rows/" + name);
   for (uint64_t i = 0; chosen.size() < kSampledRows && i < 4 * kSampledRows;
        ++i)
-    chosen.insert(static_cast<int64_t>(draws.Uniform(i) *
-                                       static_cast<double>(rows)));
+    chosen.insert(
+        static_cast<int64_t>(draws.Uniform(i) * static_cast<double>(rows)));
   std::vector<int64_t> list;
   for (int64_t row : chosen)
     if (row >= 0 && row < rows) list.push_back(row);
@@ -53,9 +53,8 @@ void FillAnswer(const Problem& problem, OutputAnswer& answer,
     for (int64_t c = 0; c < width; ++c) {
       const long double value = exact[static_cast<size_t>(c)];
       answer.value[static_cast<size_t>(r * width + c)] = value;
-      const double stored =
-          RoundTo(problem.scalar,
-                  static_cast<double>(rounded[static_cast<size_t>(c)]));
+      const double stored = RoundTo(
+          problem.scalar, static_cast<double>(rounded[static_cast<size_t>(c)]));
       double& error = plain_error[static_cast<size_t>(worker)];
       error = std::max(error, static_cast<double>(std::abs(stored - value)));
       double& top = largest[static_cast<size_t>(worker)];

@@ -229,7 +229,7 @@ CaseRequest ParseCaseId(const std::string& id) {
       throw InvalidInput("case id", "NAME=VALUE", "'" + part + "'");
     const std::string name = part.substr(0, equals);
     const std::string text = part.substr(equals + 1);
-    if (name == "n" )
+    if (name == "n")
       request.n = ParseInteger("size n", text);
     else if (name == "scalar")
       request.scalar = ParseScalar(text);

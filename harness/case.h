@@ -16,8 +16,8 @@ struct Case {
   const Operator* op = nullptr;
   Dims sizes;
   Params params;
-  int64_t heads = 0;        // 0: no head axis
-  bool per_head = false;    // parameter tensors have the head axis too
+  int64_t heads = 0;      // 0: no head axis
+  bool per_head = false;  // parameter tensors have the head axis too
   bool backward = false;
   std::vector<std::string> with;  // optional inputs that are there
   std::string input = "normal";   // the recipe of its numbers
@@ -38,7 +38,7 @@ struct Case {
 // What a case is made from: values by name, as on a command line or in an id.
 struct CaseRequest {
   const Operator* op = nullptr;
-  std::optional<int64_t> n;                     // every size that follows n
+  std::optional<int64_t> n;  // every size that follows n
   std::vector<std::pair<std::string, std::string>> values;  // name, text
   std::string input = "normal";
   Scalar scalar = Scalar::kFloat32;

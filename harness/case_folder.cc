@@ -19,8 +19,9 @@ constexpr uintmax_t kLargestJson = 64 << 20;
 
 std::string TypeOf(const Json& json) {
   if (json.is_string()) return "the string '" + json.get<std::string>() + "'";
-  return json.is_object() || json.is_array() ? "an " + std::string(json.type_name())
-                                             : json.dump();
+  return json.is_object() || json.is_array()
+             ? "an " + std::string(json.type_name())
+             : json.dump();
 }
 
 Json ReadJson(const fs::path& path) {
@@ -30,8 +31,9 @@ Json ReadJson(const fs::path& path) {
   if (fs::file_size(path, error) > kLargestJson || error)
     throw InvalidInput("case.json", "at most 64 MiB", "more");
   std::ifstream stream(path);
-  if (!stream) throw InvalidInput("case.json", "a file that can be read",
-                                  "one that cannot");
+  if (!stream)
+    throw InvalidInput("case.json", "a file that can be read",
+                       "one that cannot");
   // A key that stands twice would silently lose one of its values.
   std::vector<std::set<std::string>> keys;
   const auto reject_duplicates = [&](int, Json::parse_event_t event,
@@ -53,8 +55,8 @@ Json ReadJson(const fs::path& path) {
   }
 }
 
-const Json& Field(const Json& json, const std::string& name,
-                  Json::value_t type, const std::string& expected) {
+const Json& Field(const Json& json, const std::string& name, Json::value_t type,
+                  const std::string& expected) {
   const auto found = json.find(name);
   if (found == json.end())
     throw InvalidInput("case.json: " + name, expected, "none");
@@ -132,24 +134,22 @@ CaseFolder Read(const fs::path& folder) {
   const Json json = ReadJson(folder / "case.json");
   if (!json.is_object())
     throw InvalidInput("case.json", "an object", TypeOf(json));
-  static const std::set<std::string> kFields = {
-      "format", "operator", "params", "inputs", "expected", "source"};
+  static const std::set<std::string> kFields = {"format", "operator", "params",
+                                                "inputs", "expected", "source"};
   for (const auto& [name, value] : json.items())
     if (!kFields.contains(name))
       throw InvalidInput("case.json: " + name,
                          "format, operator, params, inputs, expected or source",
                          "an unknown field");
-  const auto format =
-      Field(json, "format", Json::value_t::string, "'case/1'")
-          .get<std::string>();
+  const auto format = Field(json, "format", Json::value_t::string, "'case/1'")
+                          .get<std::string>();
   if (format != "case/1")
     throw InvalidInput("case.json: format", "'case/1'", "'" + format + "'");
 
   CaseFolder result;
   if (json.contains("source"))
-    result.source =
-        Field(json, "source", Json::value_t::string, "a string")
-            .get<std::string>();
+    result.source = Field(json, "source", Json::value_t::string, "a string")
+                        .get<std::string>();
   result.op = &FindOperator(
       Field(json, "operator", Json::value_t::string, "the name of an operator")
           .get<std::string>());

@@ -19,8 +19,8 @@ struct ExpectedTensor {
 struct CaseFolder {
   std::string name;  // the folder's own
   const Operator* op = nullptr;
-  Problem problem;   // with scalar float64
-  Inputs inputs;     // as in the files, not rounded
+  Problem problem;  // with scalar float64
+  Inputs inputs;    // as in the files, not rounded
   std::vector<ExpectedTensor> expected;
   std::string source;
 };

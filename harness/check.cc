@@ -90,8 +90,8 @@ void CheckCaseFolder(const CaseFolder& folder,
       }
     }
     const Implementation definition;
-    report({"reference", "cpu", Scalar::kFloat64,
-            trial.JudgeOutputs(definition)});
+    report(
+        {"reference", "cpu", Scalar::kFloat64, trial.JudgeOutputs(definition)});
   }
 
   for (const ScalarInfo& info : kScalars) {
@@ -114,8 +114,8 @@ void CheckCaseFolder(const CaseFolder& folder,
     Trial trial(problem, std::move(rounded), 1);
     Answer answer = ComputeAnswer(trial.problem(), trial.inputs(), 1);
     const bool same = SameValues(trial.inputs(), folder.inputs);
-    trial.set_answer(WithExpected(folder, problem, answer,
-                                  same ? answer : exact));
+    trial.set_answer(
+        WithExpected(folder, problem, answer, same ? answer : exact));
     for (const Implementation* implementation : able)
       report({implementation->id,
               std::string(ToString(implementation->backend)), info.scalar,

@@ -1,4 +1,5 @@
-// Holds every implementation of an operator against the answer of a case folder.
+// Holds every implementation of an operator against the answer of a case
+// folder.
 #pragma once
 
 #include <functional>

@@ -23,10 +23,9 @@ void PrintLine(const CaseFolder& folder, const CheckLine& line) {
              folder.name, id, Info(line.scalar).name,
              numbers.max_over_bound * numbers.bound, numbers.bound,
              verdict.passed() ? "pass" : "FAIL",
-             verdict.reason.empty()  ? (verdict.gates.empty()
-                                            ? ""
-                                            : "  (" + verdict.gates + ")")
-                                     : "  " + outcome + ": " + verdict.reason);
+             verdict.reason.empty()
+                 ? (verdict.gates.empty() ? "" : "  (" + verdict.gates + ")")
+                 : "  " + outcome + ": " + verdict.reason);
 }
 
 int Check(const std::vector<std::string>& folders) {
@@ -68,8 +67,7 @@ void AddCheckCommand(CLI::App& program, int& status) {
       "check", "every implementation against the answers of case folders");
   auto folders = std::make_shared<std::vector<std::string>>();
   command
-      ->add_option("CASE", *folders,
-                   "case folders (case.json and .npy files)")
+      ->add_option("CASE", *folders, "case folders (case.json and .npy files)")
       ->required();
   command->footer(
       "One line for each implementation and scalar type: error, tolerance,\n"

@@ -11,10 +11,10 @@ void AddEnvCommand(CLI::App& program, int&) {
   auto* command = program.add_subcommand(
       "env", "what a result file records of this machine, as JSON");
   command->callback([] {
-    fmt::print("{}\n", DescribeEnvironment(static_cast<int>(
-                                               std::thread::
-                                                   hardware_concurrency()))
-                           .dump(2));
+    fmt::print("{}\n",
+               DescribeEnvironment(
+                   static_cast<int>(std::thread::hardware_concurrency()))
+                   .dump(2));
   });
 }
 

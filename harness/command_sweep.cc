@@ -35,8 +35,7 @@ std::string FileText(const std::string& path) {
   std::ifstream stream(path);
   std::error_code error;
   if (!stream || std::filesystem::is_directory(path, error))
-    throw InvalidInput("--config", "a file that can be read",
-                       "'" + path + "'");
+    throw InvalidInput("--config", "a file that can be read", "'" + path + "'");
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
@@ -48,8 +47,7 @@ void CheckOut(const std::filesystem::path& out) {
   if (std::filesystem::is_directory(out, error))
     throw InvalidInput("--out", "a file", "the folder " + out.string());
   if (!std::filesystem::is_directory(folder, error))
-    throw InvalidInput("--out", "a file in a folder that exists",
-                       out.string());
+    throw InvalidInput("--out", "a file in a folder that exists", out.string());
   if (::access(folder.c_str(), W_OK) != 0)
     throw InvalidInput("--out", "a folder that can be written",
                        folder.string());
@@ -76,8 +74,11 @@ int Sweep(const Request& request, const std::string& command) {
   const int ways = (request.preset.empty() ? 0 : 1) +
                    (request.config.empty() ? 0 : 1) + (axes ? 1 : 0);
   if (ways != 1)
-    throw InvalidInput("sweep", "one of --preset, --config, or filters and axes",
+    throw InvalidInput("sweep",
+                       "one of --preset, --config, or filters and axes",
                        ways == 0 ? "none of them" : "more than one");
+  if (request.out.empty())
+    throw InvalidInput("--out", "a result file to write", "none");
   CheckOut(request.out);
   if (!request.preset.empty()) {
     options.sweeps = ParseSweepConfig("--preset " + request.preset,
@@ -137,7 +138,7 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
   command->add_option("--config", request->config,
                       "JSON file: {\"sweeps\": [{\"operator\": .., \"n\": "
                       "\"256:65536:x4\", ..}]}");
-  request->filters.AddTo(*command);
+  AddFilterOptions(*command, request->filters);
   command->add_option("--n", request->n,
                       "axis of lengths (pixels for images): 1024,4096 or "
                       "1024:1048576:x2");
@@ -149,22 +150,27 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
                       "axis of a parameter or size: NAME=VALUE[,VALUE..] "
                       "(repeatable)");
   command->add_option("--input", request->input, "kind of numbers");
-  command->add_option("--out", request->out, "result file")->required();
+  command->add_option("--out", request->out, "result file (required)");
   command->add_flag("--resume", request->resume,
                     "keep what FILE and its journal hold, measure the rest");
   command->add_option("--threads", request->threads, "axis of thread counts");
-  command->add_option("--time-limit", request->time_limit,
-                      "seconds for one implementation of one case")
+  command
+      ->add_option("--time-limit", request->time_limit,
+                   "seconds for one implementation of one case")
       ->check(CLI::PositiveNumber);
-  command->add_option("--memory-limit", request->memory_limit,
-                      "GiB for a case; default four fifths of what is free")
+  command
+      ->add_option("--memory-limit", request->memory_limit,
+                   "GiB for a case; default four fifths of what is free")
       ->check(CLI::PositiveNumber);
-  command->add_option("--budget", request->budget,
-                      "seconds of samples for one implementation of one case")
+  command
+      ->add_option("--budget", request->budget,
+                   "seconds of samples for one implementation of one case")
+      ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  command->add_option("--width", request->width,
-                      "stop when the median's interval is this narrow, as a "
-                      "fraction of it")
+  command
+      ->add_option("--width", request->width,
+                   "stop when the median's interval is this narrow, as a "
+                   "fraction of it")
       ->check(CLI::PositiveNumber);
   command->add_flag("--no-resident", request->no_resident,
                     "skip the fresh process for the peak resident set");

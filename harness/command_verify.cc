@@ -100,9 +100,10 @@ int Verify(const Options& options) {
       if (bad || options.verbose || !options.case_id.empty())
         PrintVerdict(*implementation, one, verdict);
       if (bad && options.case_id.empty())
-        fmt::print("           repeat: subquad verify --implementation {} "
-                   "--case {}\n",
-                   implementation->id, one.Id());
+        fmt::print(
+            "           repeat: subquad verify --implementation {} "
+            "--case {}\n",
+            implementation->id, one.Id());
     }
   }
   if (terminal) fmt::print(stderr, "\r{:40}\r", "");
@@ -110,16 +111,17 @@ int Verify(const Options& options) {
     const auto found = tallies.find(&implementation);
     if (found == tallies.end()) continue;
     for (const auto& [scalar, tally] : found->second)
-      fmt::print("{:<34} {:<14} {:<5} {:<9} {:5} passed {:3} failed {:3} "
-                 "mistrusted {:4} skipped   error/bound <= {:.3g}  error/plain "
-                 "<= {:.3g}{}\n",
-                 implementation.op, implementation.id,
-                 ToString(implementation.backend), Info(scalar).name,
-                 tally.passed, tally.failed, tally.mistrusted, tally.skipped,
-                 tally.over_bound, tally.over_plain,
-                 tally.findings ? fmt::format("  ({} times the gates disagree)",
-                                              tally.findings)
-                                : "");
+      fmt::print(
+          "{:<34} {:<14} {:<5} {:<9} {:5} passed {:3} failed {:3} "
+          "mistrusted {:4} skipped   error/bound <= {:.3g}  error/plain "
+          "<= {:.3g}{}\n",
+          implementation.op, implementation.id,
+          ToString(implementation.backend), Info(scalar).name, tally.passed,
+          tally.failed, tally.mistrusted, tally.skipped, tally.over_bound,
+          tally.over_plain,
+          tally.findings
+              ? fmt::format("  ({} times the gates disagree)", tally.findings)
+              : "");
   }
   fmt::print("{} passed, {} failed, {} mistrusted, {} skipped\n", total.passed,
              total.failed, total.mistrusted, total.skipped);
@@ -138,7 +140,7 @@ void AddVerifyCommand(CLI::App& program, int& status) {
       "verify",
       "every implementation against its reference on generated problems");
   auto options = std::make_shared<Options>();
-  options->filters.AddTo(*command);
+  AddFilterOptions(*command, options->filters);
   command->add_option("--n", options->n,
                       "sizes: a list 1024,4096 or a range 16:4096:x2");
   command->add_option("--case", options->case_id,
@@ -146,8 +148,7 @@ void AddVerifyCommand(CLI::App& program, int& status) {
   std::string recipes;
   for (const Recipe& recipe : Recipes())
     recipes += (recipes.empty() ? "" : ", ") + std::string(recipe.name);
-  command->add_option("--input", options->input,
-                      "kind of numbers: " + recipes);
+  command->add_option("--input", options->input, "kind of numbers: " + recipes);
   command->add_option("--seed", options->seed, "of the generated numbers");
   command->add_option("--threads", options->threads, "per implementation")
       ->check(CLI::Range(1, 1024));

@@ -4,13 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
-#include <vector>
 
-#include "harness/registry.h"
+#include "harness/exit_status.h"
+#include "harness/filters.h"
 
 namespace subquad {
-
-enum ExitStatus { kFine = 0, kCheckFailed = 1, kNotValid = 2, kInterrupted = 130 };
 
 void AddListCommand(CLI::App& program, int& status);
 void AddCheckCommand(CLI::App& program, int& status);
@@ -18,25 +16,11 @@ void AddVerifyCommand(CLI::App& program, int& status);
 // `command_line`: as the program was called, for result files.
 void AddSweepCommand(CLI::App& program, const std::string& command_line,
                      int& status);
+void AddMergeCommand(CLI::App& program, const std::string& command_line,
+                     int& status);
+void AddCompareCommand(CLI::App& program, int& status);
 void AddEnvCommand(CLI::App& program, int& status);
 
-// --operator, --implementation, --backend, --scalar: each repeatable.
-struct Filters {
-  std::vector<std::string> operators, implementations, backends, scalars;
-
-  void AddTo(CLI::App& command);
-  // Throws InvalidInput for a name that does not exist.
-  void Check() const;
-  bool Takes(const Implementation& implementation) const;
-  bool Takes(Scalar scalar) const;
-  bool Takes(const Operator& op) const;
-};
-
-// "1024,4096" or "1024:1048576:x2" (also "1:9:+2"). Throws InvalidInput that
-// names the option.
-std::vector<std::string> ParseAxis(const std::string& option,
-                                   const std::string& text);
-std::vector<int64_t> ParseIntegerAxis(const std::string& option,
-                                      const std::string& text);
+void AddFilterOptions(CLI::App& command, Filters& filters);
 
 }  // namespace subquad

@@ -14,8 +14,7 @@ double FromHalf(uint16_t bits) {
   const int exponent = bits >> 10 & 31;
   const int fraction = bits & 1023;
   const double sign = bits >> 15 ? -1 : 1;
-  if (exponent == 31)
-    return fraction ? std::nan("") : sign * HUGE_VAL;
+  if (exponent == 31) return fraction ? std::nan("") : sign * HUGE_VAL;
   if (exponent == 0) return sign * std::ldexp(fraction, -24);
   return sign * std::ldexp(1024 + fraction, exponent - 25);
 }

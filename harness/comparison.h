@@ -11,20 +11,20 @@
 namespace subquad {
 
 struct Comparison {
-  int64_t rows = 0;          // compared
-  int64_t elements = 0;      // compared
+  int64_t rows = 0;      // compared
+  int64_t elements = 0;  // compared
   bool all_rows = true;
-  int64_t not_finite = 0;    // NaN or infinite where the reference is finite
-  int64_t untouched = 0;     // still the poison of before the run
+  int64_t not_finite = 0;  // NaN or infinite where the reference is finite
+  int64_t untouched = 0;   // still the poison of before the run
   bool zero_reference = true;
-  double max_error = 0;      // absolute
-  double max_over_bound = 0; // gate 1: the largest error / bound
-  double bound = 0;          // at that element
-  double plain_error = 0;    // of the plain dense program, absolute
-  double over_plain = 0;     // gate 2: largest error / that of the plain program
-  RowId worst;               // where gate 1 was tightest
+  double max_error = 0;       // absolute
+  double max_over_bound = 0;  // gate 1: the largest error / bound
+  double bound = 0;           // at that element
+  double plain_error = 0;     // of the plain dense program, absolute
+  double over_plain = 0;  // gate 2: largest error / that of the plain program
+  RowId worst;            // where gate 1 was tightest
   int64_t worst_column = 0;
-  std::string output;        // the output it stands in
+  std::string output;  // the output it stands in
 };
 
 // The poison that outputs are filled with: all bits one, a NaN.

@@ -78,9 +78,9 @@ nlohmann::ordered_json DescribeEnvironment(int threads) {
        {{"eigen", fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION,
                               EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION)},
         {"fftw", fftw},
-        {"nlohmann_json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
-                                      NLOHMANN_JSON_VERSION_MINOR,
-                                      NLOHMANN_JSON_VERSION_PATCH)},
+        {"nlohmann_json",
+         fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
+                     NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)},
         {"cli11", CLI11_VERSION}}},
       {"cpu", cpu.empty() ? "unknown" : cpu},
       {"cores", static_cast<int64_t>(std::thread::hardware_concurrency())},
@@ -95,7 +95,15 @@ nlohmann::ordered_json DescribeEnvironment(int threads) {
          {{"float32", MeasureFlopsPerSecond(false)},
           {"float64", MeasureFlopsPerSecond(true)}}}}}};
 #ifdef SUBQUAD_CUDA
-  environment["gpu"] = DescribeGpu();
+  if (const DeviceInfo& device = Device(); device.present)
+    environment["gpu"] = {{"name", device.name},
+                          {"driver", device.driver},
+                          {"cuda", device.runtime},
+                          {"cufft", device.cufft},
+                          {"memory_bytes", device.memory_bytes},
+                          {"multiprocessors", device.multiprocessors},
+                          {"compute", fmt::format("{}.{}", device.compute_major,
+                                                  device.compute_minor)}};
 #endif
   return environment;
 }

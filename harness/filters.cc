@@ -1,10 +1,10 @@
+#include "harness/filters.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <sstream>
-
-#include "harness/commands.h"
 
 namespace subquad {
 namespace {
@@ -14,8 +14,9 @@ int64_t Integer(const std::string& option, const std::string& text) {
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    throw InvalidInput(option, "a list like 1024,4096 or a range like "
-                               "1024:1048576:x2",
+    throw InvalidInput(option,
+                       "a list like 1024,4096 or a range like "
+                       "1024:1048576:x2",
                        "'" + text + "'");
   return value;
 }
@@ -33,15 +34,6 @@ bool Contains(const std::vector<std::string>& names, std::string_view name) {
 }
 
 }  // namespace
-
-void Filters::AddTo(CLI::App& command) {
-  command.add_option("--operator", operators, "only this operator (repeatable)");
-  command.add_option("--implementation", implementations,
-                     "only this implementation (repeatable)");
-  command.add_option("--backend", backends, "cpu or cuda (repeatable)");
-  command.add_option("--scalar", scalars,
-                     "float32, float64, bfloat16 or float16 (repeatable)");
-}
 
 void Filters::Check() const {
   for (const std::string& name : operators) FindOperator(name);

@@ -61,8 +61,8 @@ double Dropping(const Place& place, double z, double) {
 double Decaying(const Place& place, double z, double) {
   if (place.rule.offset_axes.empty()) return z;
   const double half = static_cast<double>(place.rows) / 2;
-  return z * std::exp(-16 * std::abs(static_cast<double>(place.row) - half) /
-                      half);
+  return z *
+         std::exp(-16 * std::abs(static_cast<double>(place.row) - half) / half);
 }
 double Impulse(const Place& place, double z, double) {
   return place.row == place.rows / 3 ? z : 0;
@@ -90,8 +90,7 @@ const std::vector<RecipeCode>& Codes() {
       {{"impulse", "one row alone is not zero"}, Impulse},
       {{"tiny", "N(0, 1) times 2^-50"}, Tiny},
       {{"huge", "N(0, 1) times 2^50"}, Huge},
-      {{"offset", "N(100, 1): a large mean that a transform mixes in"},
-       Offset},
+      {{"offset", "N(100, 1): a large mean that a transform mixes in"}, Offset},
   };
   return codes;
 }
@@ -116,8 +115,7 @@ double Draws::Normal(uint64_t index) const {
   // Two draws to a block of words: the radius and the angle of both.
   const auto words = Philox(seed_, stream_, index / 2 | uint64_t{1} << 63);
   const double radius = std::sqrt(-2 * std::log(ToUniform(words[0], words[1])));
-  const double angle =
-      2 * std::numbers::pi * ToUniform(words[2], words[3]);
+  const double angle = 2 * std::numbers::pi * ToUniform(words[2], words[3]);
   return radius * (index % 2 ? std::sin(angle) : std::cos(angle));
 }
 
@@ -136,8 +134,7 @@ const Recipe& FindRecipe(std::string_view name) {
     if (recipe.name == name) return recipe;
     names += (names.empty() ? "" : ", ") + std::string(recipe.name);
   }
-  throw InvalidInput("input", "one of " + names,
-                     "'" + std::string(name) + "'");
+  throw InvalidInput("input", "one of " + names, "'" + std::string(name) + "'");
 }
 
 double RoundTo(Scalar scalar, double value) {

@@ -5,6 +5,20 @@
 
 #include "harness/commands.h"
 
+namespace subquad {
+
+void AddFilterOptions(CLI::App& command, Filters& filters) {
+  command.add_option("--operator", filters.operators,
+                     "only this operator (repeatable)");
+  command.add_option("--implementation", filters.implementations,
+                     "only this implementation (repeatable)");
+  command.add_option("--backend", filters.backends, "cpu or cuda (repeatable)");
+  command.add_option("--scalar", filters.scalars,
+                     "float32, float64, bfloat16 or float16 (repeatable)");
+}
+
+}  // namespace subquad
+
 int main(int argc, char** argv) {
   using namespace subquad;
   int status = kFine;
@@ -23,6 +37,8 @@ int main(int argc, char** argv) {
   AddCheckCommand(program, status);
   AddVerifyCommand(program, status);
   AddSweepCommand(program, command_line, status);
+  AddMergeCommand(program, command_line, status);
+  AddCompareCommand(program, status);
   AddEnvCommand(program, status);
   try {
     program.parse(argc, argv);

@@ -5,11 +5,13 @@
 
 #include "optimized/implementations.h"
 #include "reference/linear_attention.h"
+#include "reference/softmax_attention.h"
+#include "reference/sparse_attention.h"
 #include "reference/toeplitz_1d.h"
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"
 #ifdef SUBQUAD_CUDA
-#include "cuda/implementations.h"
+#include "cuda/device.h"
 #endif
 
 namespace subquad {
@@ -32,6 +34,8 @@ const std::vector<Row>& Rows() {
       {One<Toeplitz2dXy>(), Toeplitz2dXyImplementations},
       {One<Toeplitz2d>(), Toeplitz2dImplementations},
       {One<LinearAttention>(), LinearAttentionImplementations},
+      {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
+      {One<SparseAttention>(), SparseAttentionImplementations},
   };
   return rows;
 }
@@ -50,8 +54,8 @@ const std::vector<const Operator*>& Operators() {
 const std::vector<Implementation>& Implementations() {
   static const std::vector<Implementation> all = [] {
     std::vector<Implementation> list;
-    for (const Row& row : Rows()) std::ranges::copy(row.implementations(),
-                                                    std::back_inserter(list));
+    for (const Row& row : Rows())
+      std::ranges::copy(row.implementations(), std::back_inserter(list));
 #ifdef SUBQUAD_CUDA
     std::ranges::copy(CudaImplementations(), std::back_inserter(list));
 #endif
@@ -76,6 +80,15 @@ std::vector<const Implementation*> ImplementationsOf(const Operator& op) {
     if (implementation.op == op.description().id)
       list.push_back(&implementation);
   return list;
+}
+
+bool IsAvailable(Backend backend) {
+  if (backend == Backend::kCpu) return true;
+#ifdef SUBQUAD_CUDA
+  return Device().present;
+#else
+  return false;
+#endif
 }
 
 std::string WhyNot(const Implementation& implementation,

@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "harness/registry.h"
 #include "harness/summary.h"
@@ -157,6 +160,38 @@ Json DescribeAlgorithms(const std::vector<Json>& records) {
                     {"source", TextOrNull(one.source)}});
   }
   return list;
+}
+
+void SortRecords(std::vector<Json>& records) {
+  std::map<std::string, size_t> position;
+  for (const Implementation& one : Implementations())
+    position.try_emplace(
+        one.op + "/" + one.id + "/" + std::string(ToString(one.backend)),
+        position.size());
+  std::map<std::string, size_t> operators;
+  for (const Operator* op : Operators())
+    operators.try_emplace(std::string(op->description().id), operators.size());
+  struct Entry {
+    std::tuple<size_t, std::string, std::string, int64_t, std::string, int,
+               size_t>
+        order;
+    Json record;
+  };
+  std::vector<Entry> entries;
+  for (Json& record : records) {
+    const std::string op = record.at("operator");
+    const std::string name = op + "/" +
+                             record.at("implementation").get<std::string>() +
+                             "/" + record.at("backend").get<std::string>();
+    entries.push_back(
+        {{operators[op], record.at("scalar"), record.at("params").dump(),
+          record.at("size").at("n_k").get<int64_t>(), record.at("case"),
+          record.at("threads").get<int>(), position[name]},
+         std::move(record)});
+  }
+  std::ranges::stable_sort(entries, {}, &Entry::order);
+  for (size_t i = 0; i < entries.size(); ++i)
+    records[i] = std::move(entries[i].record);
 }
 
 Json MakeResultFile(const Json& header, const std::vector<Json>& records) {

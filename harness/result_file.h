@@ -16,7 +16,8 @@ using Json = nlohmann::ordered_json;
 
 // What makes a record the same point of a sweep as another.
 std::string RecordKey(const Json& record);
-std::string RecordKey(const std::string& case_id, const std::string& implementation,
+std::string RecordKey(const std::string& case_id,
+                      const std::string& implementation,
                       std::string_view backend, int threads);
 
 // A record of one implementation on one case, without numbers measured yet.
@@ -29,6 +30,10 @@ Json CheckJson(const Verdict& verdict);
 
 // The algorithms that the records speak of, as the registry describes them.
 Json DescribeAlgorithms(const std::vector<Json>& records);
+
+// Puts records in the order of the registry, then by scalar type, settings and
+// size: shards that were merged stand as one run would have left them.
+void SortRecords(std::vector<Json>& records);
 
 // Puts a whole result file together: fits and crossovers are computed here.
 Json MakeResultFile(const Json& header, const std::vector<Json>& records);

@@ -15,8 +15,8 @@ class Collector : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& run : runs)
       if (run.run_type == Run::RT_Iteration && run.iterations > 0)
-        seconds_ = run.real_accumulated_time /
-                   static_cast<double>(run.iterations);
+        seconds_ =
+            run.real_accumulated_time / static_cast<double>(run.iterations);
   }
   double seconds() const { return seconds_; }
 
@@ -51,10 +51,8 @@ std::vector<Sampled> SampleInTurns(std::span<const Contestant> contestants,
     if (contestants[i].first_seconds >= kSampleSeconds) continue;
     // The first run is not typical of short ones: warm up and look again.
     const double seconds =
-        std::max(1e-9, OneSample(contestants[i], contestants[i].first_seconds <
-                                                         1e-4
-                                                     ? 16
-                                                     : 2));
+        std::max(1e-9, OneSample(contestants[i],
+                                 contestants[i].first_seconds < 1e-4 ? 16 : 2));
     iterations[i] =
         std::clamp<int64_t>(std::llround(kSampleSeconds / seconds), 1, 1 << 20);
   }

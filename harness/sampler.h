@@ -21,13 +21,13 @@ struct SamplingRule {
   double relative_width = 0.05;  // of the median's interval
   int min_samples = 9;
   int max_samples = 60;
-  double budget_seconds = 2;     // for each contestant
+  double budget_seconds = 2;  // for each contestant
 };
 
 struct Sampled {
   std::vector<double> samples;  // seconds per run
   Median median;
-  std::string stopped_by;       // interval, samples or budget
+  std::string stopped_by;  // interval, samples or budget
 };
 
 // Rounds of one sample each, the order rotated, until every contestant has

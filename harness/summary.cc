@@ -57,8 +57,8 @@ std::vector<Series> Group(const std::vector<Json>& records) {
     Series& series = all[found->second];
     const double n = Length(record);
     if (const Json& seconds = record.at("seconds"); !seconds.is_null())
-      series.seconds.push_back({n, seconds.at("median"), seconds.at("low"),
-                                seconds.at("high")});
+      series.seconds.push_back(
+          {n, seconds.at("median"), seconds.at("low"), seconds.at("high")});
     if (const Json& bytes = record.at("workspace_bytes"); !bytes.is_null()) {
       const double value = bytes.get<double>();
       series.workspace.push_back({n, value, value, value});
@@ -81,9 +81,7 @@ struct Columns {
     }
   }
   Curve curve() const { return {n, value, low, high}; }
-  bool distinct() const {
-    return std::ranges::adjacent_find(n) == n.end();
-  }
+  bool distinct() const { return std::ranges::adjacent_find(n) == n.end(); }
   std::vector<double> n, value, low, high;
 };
 

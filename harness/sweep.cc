@@ -10,6 +10,7 @@
 #include <set>
 
 #include "harness/environment.h"
+#include "harness/exit_status.h"
 #include "harness/result_file.h"
 
 namespace subquad {
@@ -44,21 +45,20 @@ class Progress {
     for (const Json& record : records) {
       const std::string name = record.at("implementation");
       const Json& seconds = record.at("seconds");
-      text += fmt::format(
-          "  {} {}", name,
-          seconds.is_null()
-              ? record.at("check").at("verdict").get<std::string>()
-              : ShortTime(seconds.at("median").get<double>()));
+      text +=
+          fmt::format("  {} {}", name,
+                      seconds.is_null()
+                          ? record.at("check").at("verdict").get<std::string>()
+                          : ShortTime(seconds.at("median").get<double>()));
     }
     const double elapsed =
         std::chrono::duration<double>(Clock::now() - start_).count();
     // Cases grow along a sweep: the last ones tell more than the first.
     const double left = elapsed / static_cast<double>(done_) *
                         static_cast<double>(total_ - done_);
-    fmt::print(stderr, "[{}/{}] {}{}{}\n", done_, total_, planned.one.Id(),
-               text,
-               done_ < total_ ? fmt::format("  (about {} left)", Duration(left))
-                              : "");
+    fmt::print(
+        stderr, "[{}/{}] {}{}{}\n", done_, total_, planned.one.Id(), text,
+        done_ < total_ ? fmt::format("  (about {} left)", Duration(left)) : "");
   }
 
   void Skip() { ++done_; }
@@ -128,6 +128,7 @@ class Sweep {
       else
         progress.Report(planned, fresh);
     }
+    SortRecords(records_);
     WriteFileAtomically(options_.out,
                         MakeResultFile(header, records_).dump(1) + "\n");
     fs::remove(journal_path);
@@ -143,10 +144,10 @@ class Sweep {
       if (static_cast<int>(i) % options_.shards == options_.shard - 1)
         mine.push_back(std::move(plan[i]));
     if (mine.empty())
-      throw InvalidInput("--shard",
-                         fmt::format("at most {} shards, one for each case",
-                                     plan.size()),
-                         std::to_string(options_.shards));
+      throw InvalidInput(
+          "--shard",
+          fmt::format("at most {} shards, one for each case", plan.size()),
+          std::to_string(options_.shards));
     return mine;
   }
 
@@ -162,9 +163,9 @@ class Sweep {
     const bool left_over = fs::exists(journal);
     if (!options_.resume) {
       if (left_over)
-        throw InvalidInput(
-            options_.out.string(), "no journal of an interrupted sweep",
-            journal.string() + " (--resume goes on with it)");
+        throw InvalidInput(options_.out.string(),
+                           "no journal of an interrupted sweep",
+                           journal.string() + " (--resume goes on with it)");
       return;
     }
     if (fs::exists(options_.out))
@@ -223,15 +224,13 @@ class Sweep {
     while (!todo.empty() && !Interrupted()) {
       Job job = JobFor(planned, todo);
       WorkerOutcome outcome = CallWorker(
-          job,
-          options_.limits.case_seconds * static_cast<double>(todo.size()));
+          job, options_.limits.case_seconds * static_cast<double>(todo.size()));
       for (Json& record : outcome.records) {
         std::erase_if(todo, [&](const Implementation* one) {
           return one->id == record.at("implementation") &&
                  ToString(one->backend) == record.at("backend");
         });
-        if (options_.resident && Passed(record))
-          AddResident(planned, record);
+        if (options_.resident && Passed(record)) AddResident(planned, record);
         keep(std::move(record));
       }
       if (outcome.interrupted) break;
@@ -240,8 +239,8 @@ class Sweep {
       const std::string reason = outcome.failure.empty()
                                      ? "its worker ended without a word"
                                      : outcome.failure;
-      const auto guilty = std::ranges::find_if(
-          todo, [&](const Implementation* one) {
+      const auto guilty =
+          std::ranges::find_if(todo, [&](const Implementation* one) {
             return JobName(*one) == outcome.current ||
                    "timing of " + JobName(*one) == outcome.current;
           });
@@ -288,14 +287,15 @@ class Sweep {
     std::map<std::string, int64_t> verdicts;
     for (const Json& record : records_)
       ++verdicts[record.at("check").at("verdict").get<std::string>()];
-    fmt::print("{}: {} records: {} passed, {} failed, {} mistrusted, {} "
-               "skipped\n",
-               options_.out.string(), records_.size(), verdicts["passed"],
-               verdicts["failed"], verdicts["mistrusted"],
-               verdicts["skipped"]);
+    fmt::print(
+        "{}: {} records: {} passed, {} failed, {} mistrusted, {} "
+        "skipped\n",
+        options_.out.string(), records_.size(), verdicts["passed"],
+        verdicts["failed"], verdicts["mistrusted"], verdicts["skipped"]);
     if (Interrupted()) {
-      fmt::print(stderr, "interrupted; what was finished is in {}, --resume "
-                         "goes on\n",
+      fmt::print(stderr,
+                 "interrupted; what was finished is in {}, --resume "
+                 "goes on\n",
                  options_.out.string());
       return kInterrupted;
     }

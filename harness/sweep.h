@@ -14,7 +14,7 @@ namespace subquad {
 struct SweepOptions {
   std::vector<SweepAxes> sweeps;
   std::filesystem::path out;
-  std::string command;   // as it was called, for the file
+  std::string command;  // as it was called, for the file
   uint64_t seed = 1;
   bool resume = false;
   bool resident = true;  // also the peak resident set of a fresh process

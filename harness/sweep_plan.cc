@@ -73,8 +73,9 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded() || !json.is_object() || !json.contains("sweeps") ||
       !json["sweeps"].is_array() || json["sweeps"].empty())
-    throw InvalidInput(name, "JSON like {\"sweeps\": [{\"operator\": .., "
-                             "\"n\": ..}]}",
+    throw InvalidInput(name,
+                       "JSON like {\"sweeps\": [{\"operator\": .., "
+                       "\"n\": ..}]}",
                        "something else");
   std::vector<SweepAxes> sweeps;
   for (const Json& entry : json["sweeps"]) {
@@ -123,10 +124,13 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
         for (const Values& values : points)
           for (int threads : sweep.threads) {
             PlannedCase planned{
-                CaseOf(*op, values, info.scalar, sweep.input, seed), threads,
+                CaseOf(*op, values, info.scalar, sweep.input, seed),
+                threads,
                 {}};
             for (const Implementation* one : ImplementationsOf(*op))
               if (sweep.filters.Takes(*one) &&
+                  (!sweep.filters.backends.empty() ||
+                   IsAvailable(one->backend)) &&
                   std::ranges::count(one->scalars, info.scalar) &&
                   (!planned.one.backward || one->backward) &&
                   seen.insert(planned.one.Id() + "|" + one->id + "|" +

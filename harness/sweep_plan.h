@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/case.h"
-#include "harness/commands.h"
+#include "harness/filters.h"
 
 namespace subquad {
 

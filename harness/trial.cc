@@ -24,23 +24,21 @@ uint16_t ToHalf(double value) {
 }
 
 // The numbers are already rounded to the type.
-void Store(Scalar scalar, const std::vector<double>& values, void* data) {
-  for (size_t i = 0; i < values.size(); ++i) {
-    switch (scalar) {
-      case Scalar::kFloat32:
-        static_cast<float*>(data)[i] = static_cast<float>(values[i]);
-        break;
-      case Scalar::kFloat64:
-        static_cast<double*>(data)[i] = values[i];
-        break;
-      case Scalar::kBFloat16:
-        static_cast<uint16_t*>(data)[i] = static_cast<uint16_t>(
-            std::bit_cast<uint32_t>(static_cast<float>(values[i])) >> 16);
-        break;
-      case Scalar::kFloat16:
-        static_cast<uint16_t*>(data)[i] = ToHalf(values[i]);
-        break;
-    }
+void StoreAt(Scalar scalar, double value, void* data, size_t index) {
+  switch (scalar) {
+    case Scalar::kFloat32:
+      static_cast<float*>(data)[index] = static_cast<float>(value);
+      break;
+    case Scalar::kFloat64:
+      static_cast<double*>(data)[index] = value;
+      break;
+    case Scalar::kBFloat16:
+      static_cast<uint16_t*>(data)[index] = static_cast<uint16_t>(
+          std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16);
+      break;
+    case Scalar::kFloat16:
+      static_cast<uint16_t*>(data)[index] = ToHalf(value);
+      break;
   }
 }
 
@@ -52,7 +50,8 @@ Trial::Trial(Problem problem, Inputs inputs, uint64_t seed)
   for (const Tensor& tensor : inputs_.tensors) {
     const int64_t count = static_cast<int64_t>(tensor.values.size());
     GuardedMemory memory(count * bytes, false);
-    Store(problem_.scalar, tensor.values, memory.data());
+    for (size_t i = 0; i < tensor.values.size(); ++i)
+      StoreAt(problem_.scalar, tensor.values[i], memory.data(), i);
     arrays_.inputs.push_back({tensor.name, problem_.scalar, memory.data(),
                               tensor.head_stride, count});
     input_memory_.push_back(std::move(memory));
@@ -69,12 +68,21 @@ Trial::Trial(Problem problem, Inputs inputs, uint64_t seed)
 
 const Answer& Trial::answer() {
   if (!answer_)
-    answer_ =
-        std::make_unique<Answer>(ComputeAnswer(problem_, inputs_, seed_));
+    answer_ = std::make_unique<Answer>(ComputeAnswer(problem_, inputs_, seed_));
   return *answer_;
 }
 
 void Trial::Poison() { GuardedMemory::PoisonAllWorkspaces(); }
+
+void Trial::SetOutputs(const std::vector<std::vector<double>>& outputs) {
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    output_memory_[o].Poison();
+    for (size_t i = 0; i < outputs[o].size(); ++i)
+      if (!std::isnan(outputs[o][i]))
+        StoreAt(problem_.scalar, RoundTo(problem_.scalar, outputs[o][i]),
+                output_memory_[o].data(), i);
+  }
+}
 
 Verdict Trial::RunAndJudge(const Implementation& implementation,
                            Prepared& prepared) {

@@ -30,6 +30,10 @@ class Trial {
   // Fills outputs and workspaces with NaN.
   void Poison();
 
+  // Writes whole outputs, in the order of Problem::outputs, after poisoning
+  // them; NaN leaves an element as it is, never written.
+  void SetOutputs(const std::vector<std::vector<double>>& outputs);
+
   // Poisons, runs once and compares. Exceptions of the implementation become a
   // failed verdict; those of the reference (InvalidInput) are thrown.
   Verdict RunAndJudge(const Implementation& implementation, Prepared& prepared);

@@ -29,9 +29,9 @@ inline constexpr double kYardstickFactor = 8;
 // and gate 1 decides alone: sums are short there, and it is tight.
 inline constexpr int64_t kYardstickElements = 64;
 
-// `norm_wise`: gate 1 is a bound of norms (an FFT's). Such an algorithm may lose
-// against the plain program where numbers vary widely; then gate 1 decides and
-// the disagreement is written down. Otherwise both gates must hold.
+// `norm_wise`: gate 1 is a bound of norms (an FFT's). Such an algorithm may
+// lose against the plain program where numbers vary widely; then gate 1 decides
+// and the disagreement is written down. Otherwise both gates must hold.
 Verdict Judge(const Comparison& comparison, bool norm_wise,
               int64_t broken_guards);
 

@@ -30,6 +30,21 @@ void AddVariants(const Operator& op, const Params& chosen, Values values,
   variants.push_back(std::move(values));
 }
 
+// Images that lengths alone do not lead to: higher than wide and wider than
+// high, neither a multiple of a block, one axis too long for a short-cut.
+struct Image {
+  const char *height, *width;
+  int64_t pixels;
+};
+constexpr Image kImages[] = {
+    {"13", "11", 143}, {"11", "13", 143}, {"67", "3", 201}, {"3", "67", 201}};
+
+bool HasImage(const Operator& op, const Params& params) {
+  const auto rules = op.ParamRules(params);
+  return std::ranges::count(rules, "height", &ParamRule::name) > 0 &&
+         std::ranges::count(rules, "width", &ParamRule::name) > 0;
+}
+
 bool HasSize(const Signature& signature, const std::string& name) {
   return std::ranges::count(signature.sizes, name, &SizeRule::name) > 0;
 }
@@ -63,7 +78,8 @@ std::vector<Case> VerificationCases(const Operator& op,
     request.values = variant;
     const Case probe = MakeCase(request);
     const Signature signature = op.SignatureFor(probe.params, false);
-    Values narrow;  // an awkward width keeps small cases cheap and blocks ragged
+    Values
+        narrow;  // an awkward width keeps small cases cheap and blocks ragged
     if (HasSize(signature, "e")) narrow.emplace_back("e", "19");
     for (int64_t n : sizes) add(n, narrow);
     const int64_t middle = sizes[sizes.size() / 2];
@@ -84,12 +100,22 @@ std::vector<Case> VerificationCases(const Operator& op,
       if (rule.optional)
         for (int64_t n : {int64_t{1}, middle})
           add(n, with({{"with", rule.name}}));
+    if (HasImage(op, probe.params)) {
+      for (const Image& image : kImages) {
+        const Values shape = {{"height", image.height}, {"width", image.width}};
+        add(image.pixels, with(shape));
+      }
+      const Image& image = kImages[0];
+      add(image.pixels, with({{"height", image.height},
+                              {"width", image.width},
+                              {"heads", "2"},
+                              {"per_head", "1"}}));
+    }
     if (op.HasBackward()) {
       const std::string more = std::to_string(middle + 5);
       for (int64_t n : sizes) add(n, with({{"backward", "1"}}));
       add(middle, with({{"backward", "1"}, {"heads", "2"}}));
-      add(middle,
-          with({{"backward", "1"}, {"heads", "3"}, {"per_head", "1"}}));
+      add(middle, with({{"backward", "1"}, {"heads", "3"}, {"per_head", "1"}}));
       if (HasSize(signature, "n_k"))
         add(middle, with({{"backward", "1"}, {"n_k", more}}));
       if (HasSize(signature, "n_q"))

@@ -104,7 +104,12 @@ class CaseRun {
   }
 
   PrepareOptions Options() const {
-    return {.threads = job_.threads, .tune = true};
+    // A resident set says the same with plans that were not measured.
+    return {.threads = job_.threads, .tune = !job_.resident};
+  }
+
+  std::unique_ptr<Prepared> Prepare(const Implementation& one) const {
+    return one.prepare(problem_, trial_->arrays(), Options());
   }
 
   double WorkspaceBytes(const Implementation& one) const {
@@ -113,8 +118,8 @@ class CaseRun {
 
   // Tensors stand in memory in float64 for the reference and in their own type.
   double TrialBytes() const {
-    return TensorCount() * (8.0 + static_cast<double>(
-                                      Info(problem_.scalar).bytes)) +
+    return TensorCount() *
+               (8.0 + static_cast<double>(Info(problem_.scalar).bytes)) +
            (1 << 28);
   }
   double TensorCount() const {
@@ -129,9 +134,10 @@ class CaseRun {
   std::string TensorsDoNotFit() const {
     const double limit = static_cast<double>(job_.limits.memory_bytes);
     if (limit <= 0 || TrialBytes() <= limit) return "";
-    return fmt::format("does not fit in memory: the tensors need {}, {} may "
-                       "be used",
-                       Gibibytes(TrialBytes()), Gibibytes(limit));
+    return fmt::format(
+        "does not fit in memory: the tensors need {}, {} may "
+        "be used",
+        Gibibytes(TrialBytes()), Gibibytes(limit));
   }
 
   std::string WorkspaceDoesNotFit(const Implementation& one) const {
@@ -139,26 +145,25 @@ class CaseRun {
     const double needed = TrialBytes() + WorkspaceBytes(one);
     if (limit <= 0 || needed <= limit || one.backend != Backend::kCpu)
       return "";
-    return fmt::format("does not fit in memory: needs {} of workspace beside "
-                       "its tensors, {} may be used",
-                       Gibibytes(WorkspaceBytes(one)), Gibibytes(limit));
+    return fmt::format(
+        "does not fit in memory: needs {} of workspace beside "
+        "its tensors, {} may be used",
+        Gibibytes(WorkspaceBytes(one)), Gibibytes(limit));
   }
 
   void SayRecord(const Implementation& one, const Verdict& verdict) {
-    Say({{"record",
-          MakeRecord(case_, problem_, one, job_.threads, verdict)}});
+    Say({{"record", MakeRecord(case_, problem_, one, job_.threads, verdict)}});
   }
 
   void RunResident() {
     const Implementation& one = Find(job_.implementations.front());
-    auto prepared = one.prepare(problem_, trial_->arrays(), Options());
-    prepared->Run();
+    Prepare(one)->Run();
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     Say({{"resident_bytes", int64_t{usage.ru_maxrss} * 1024}});
   }
 
-  // Memory in a run of its own, then set-up, first call and verdict.
+  // Set-up, first call and verdict; then memory in a run of its own.
   void CheckOne(const Implementation& one) {
     Say({{"begin", JobName(one)}});
     std::string reason = WhyNot(one, problem_);
@@ -170,19 +175,24 @@ class CaseRun {
     int64_t workspace = 0;
     try {
       trial_->answer();
-      if (MemoryCounter::Available()) {
-        const PeakOf peak;
-        one.prepare(problem_, trial_->arrays(), Options())->Run();
-        workspace = peak.bytes();
-      }
       const double start = Now();
-      entry.prepared = one.prepare(problem_, trial_->arrays(), Options());
+      entry.prepared = Prepare(one);
       setup = Now() - start;
       trial_->Poison();
       const double first = Now();
       entry.prepared->Run();
       entry.first_seconds = Now() - first;
       verdict = trial_->JudgeOutputs(one);
+      // What a library keeps for the whole program (FFTW's planner, its
+      // wisdom) is there by now and is not counted.
+      entry.prepared.reset();
+      if (MemoryCounter::Available()) {
+        const PeakOf peak;
+        Prepare(one)->Run();
+        workspace = peak.bytes();
+      }
+      entry.prepared = Prepare(one);
+      entry.prepared->Run();
     } catch (const std::bad_alloc&) {
       verdict = Verdict::Skipped(fmt::format(
           "does not fit in memory: an allocation was refused at a limit of {}",
@@ -193,11 +203,11 @@ class CaseRun {
       verdict = Verdict::Failed(error.what());
     }
     entry.record = MakeRecord(case_, problem_, one, job_.threads, verdict);
-    if (MemoryCounter::Available() && verdict.comparison.elements > 0)
-      entry.record["workspace_bytes"] = workspace;
-    if (verdict.outcome != Outcome::kSkipped && entry.first_seconds > 0) {
+    if (verdict.comparison.elements > 0) {
       entry.record["setup_seconds"] = setup;
       entry.record["first_seconds"] = entry.first_seconds;
+      if (MemoryCounter::Available())
+        entry.record["workspace_bytes"] = workspace;
     }
     if (!verdict.passed()) {
       Say({{"record", entry.record}});
@@ -378,8 +388,8 @@ WorkerOutcome CallWorker(const Job& job, double seconds) {
   else if (WIFSIGNALED(status))
     outcome.failure = fmt::format("crashed: {}", strsignal(WTERMSIG(status)));
   else if (WEXITSTATUS(status) != 0)
-    outcome.failure = fmt::format("its worker ended with status {}",
-                                  WEXITSTATUS(status));
+    outcome.failure =
+        fmt::format("its worker ended with status {}", WEXITSTATUS(status));
   return outcome;
 }
 

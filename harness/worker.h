@@ -14,8 +14,8 @@
 namespace subquad {
 
 struct Limits {
-  double case_seconds = 120;   // for one implementation of one case
-  int64_t memory_bytes = 0;    // for a worker; 0: four fifths of what is free
+  double case_seconds = 120;  // for one implementation of one case
+  int64_t memory_bytes = 0;   // for a worker; 0: four fifths of what is free
 };
 
 // The machine's measured floors, to refuse impossible numbers; zero: unknown.
@@ -46,9 +46,9 @@ int RunWorker();
 // The sweep's side.
 struct WorkerOutcome {
   std::vector<nlohmann::ordered_json> records;
-  std::string current;   // the implementation that was under way at the end
+  std::string current;  // the implementation that was under way at the end
   int64_t resident_bytes = 0;
-  std::string failure;   // why it ended before its time, in words
+  std::string failure;  // why it ended before its time, in words
   bool interrupted = false;
 };
 WorkerOutcome CallWorker(const Job& job, double seconds);

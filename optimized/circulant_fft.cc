@@ -55,6 +55,13 @@ double CirculantFft<T>::TransformFlops(const std::vector<int64_t>& lengths) {
 }
 
 template <typename T>
+double CirculantFft<T>::PlanNumbers(const std::vector<int64_t>& lengths) {
+  double numbers = 0;
+  for (int64_t length : lengths) numbers += 2.5 * static_cast<double>(length);
+  return numbers;
+}
+
+template <typename T>
 CirculantFft<T>::CirculantFft(const std::vector<int64_t>& lengths, bool tune)
     : points_(1),
       row_stride_(RowStride(lengths)),
@@ -65,11 +72,11 @@ CirculantFft<T>::CirculantFft(const std::vector<int64_t>& lengths, bool tune)
     n.push_back(static_cast<int>(length));
   }
   Buffer<T> column(column_size_);
-  auto* spectrum =
-      reinterpret_cast<typename Fftw<T>::Complex*>(column.data());
+  auto* spectrum = reinterpret_cast<typename Fftw<T>::Complex*>(column.data());
   const unsigned flags = tune ? FFTW_MEASURE : FFTW_ESTIMATE;
   const int rank = static_cast<int>(n.size());
   std::lock_guard lock(PlannerMutex());
+  Fftw<T>::kSetTimeLimit(kTuningSeconds);
   forward_ =
       Fftw<T>::kPlanForward(rank, n.data(), column.data(), spectrum, flags);
   backward_ =
@@ -87,9 +94,8 @@ CirculantFft<T>::~CirculantFft() {
 
 template <typename T>
 void CirculantFft<T>::Backward(T* column) const {
-  Fftw<T>::kBackward(backward_,
-                     reinterpret_cast<typename Fftw<T>::Complex*>(column),
-                     column);
+  Fftw<T>::kBackward(
+      backward_, reinterpret_cast<typename Fftw<T>::Complex*>(column), column);
   const T factor = T{1} / static_cast<T>(points_);
   for (int64_t i = 0; i < column_size_; ++i) column[i] *= factor;
 }
@@ -131,8 +137,8 @@ void GatherColumns(const T* rows, int64_t n, int64_t row_width, int64_t columns,
   }
   const int64_t filled = (n + image_width - 1) / image_width * row_stride;
   for (int64_t c = 0; c < columns; ++c)
-    std::fill(column + c * column_size + filled,
-              column + (c + 1) * column_size, T{0});
+    std::fill(column + c * column_size + filled, column + (c + 1) * column_size,
+              T{0});
 }
 
 template <typename T>

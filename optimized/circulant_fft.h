@@ -34,6 +34,7 @@ struct Fftw<float> {
   static constexpr auto kForward = fftwf_execute_dft_r2c;
   static constexpr auto kBackward = fftwf_execute_dft_c2r;
   static constexpr auto kDestroy = fftwf_destroy_plan;
+  static constexpr auto kSetTimeLimit = fftwf_set_timelimit;
 };
 template <>
 struct Fftw<double> {
@@ -44,11 +45,14 @@ struct Fftw<double> {
   static constexpr auto kForward = fftw_execute_dft_r2c;
   static constexpr auto kBackward = fftw_execute_dft_c2r;
   static constexpr auto kDestroy = fftw_destroy_plan;
+  static constexpr auto kSetTimeLimit = fftw_set_timelimit;
 };
 
 // The smallest length >= n of the form 2^a 3^b 5^c with b, c <= 1 each, even
 // where n > 1: FFTW's fast sizes.
 int64_t GoodFftLength(int64_t n);
+
+inline constexpr double kTuningSeconds = 1;
 
 template <typename T>
 class CirculantFft {
@@ -56,7 +60,7 @@ class CirculantFft {
   using Complex = std::complex<T>;
 
   // Plans for columns of these lengths (one or two of them). `tune` measures
-  // plans, which takes up to seconds for large lengths.
+  // plans, for at most kTuningSeconds each.
   CirculantFft(const std::vector<int64_t>& lengths, bool tune);
   ~CirculantFft();
   CirculantFft(const CirculantFft&) = delete;
@@ -87,6 +91,8 @@ class CirculantFft {
   static double LogLength(const std::vector<int64_t>& lengths);
   // Flops of one real transform of these lengths, by the usual count.
   static double TransformFlops(const std::vector<int64_t>& lengths);
+  // What the plans keep, in numbers: twiddle factors, about 2.5 to a point.
+  static double PlanNumbers(const std::vector<int64_t>& lengths);
   static int64_t ColumnSize(const std::vector<int64_t>& lengths);
 
  private:

@@ -13,9 +13,9 @@
 // Vectors that live in structures need a size known to the compiler, so the
 // scalable ones are left out; SSSE3 and AVX3_DL would give the code of SSE4
 // and AVX3 again.
-#define HWY_DISABLED_TARGETS                                          \
-  (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV |        \
-   HWY_SSSE3 | HWY_AVX3_DL)
+#define HWY_DISABLED_TARGETS                                               \
+  (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_SSSE3 | \
+   HWY_AVX3_DL)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optimized/column_fft.cc"
 #include <hwy/foreach_target.h>
@@ -210,7 +210,8 @@ Plan<T> MakePlan(int64_t rows) {
     // Node b is X^L - exp(2 pi i (frequency + 1/4) / blocks); omega is the
     // radix-th root of that.
     level.forward.reserve(blocks * level.constants);
-    for (int64_t f : frequency) append((4 * f + 1) * level.rows, 1, level.forward);
+    for (int64_t f : frequency)
+      append((4 * f + 1) * level.rows, 1, level.forward);
     level.backward.reserve(level.rows * level.constants);
     for (int64_t k = 0; k < level.rows; ++k)
       append(-4 * blocks * k, -1, level.backward);
@@ -346,8 +347,9 @@ void ToeplitzColumns<T>::WeightGradient(const T* sum, bool causal,
   // row N + s.
   const int64_t length = plan_.length;
   const auto& top = plan_.levels[0];
-  std::vector<T> sequence(sum, sum + 2 * length);
-  kernels_->transform(plan_, true, sequence.data(), scratch);
+  T* sequence = scratch + ScratchSize();
+  std::copy_n(sum, 2 * length, sequence);
+  kernels_->transform(plan_, true, sequence, scratch);
   std::fill(grad_weights, grad_weights + n_q_ + n_k_ - 1, T{0});
   for (int64_t k = 0; k < length; ++k) {
     const T* twist =

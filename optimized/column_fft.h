@@ -1,29 +1,43 @@
 // Toeplitz products of many columns by an FFT whose SIMD lanes are the columns.
 //
-//   out[i, c] = sum_j w(j - i) v[j, c],      v [n_k, e], out [n_q, e], both row-major.
+//   out[i, c] = sum_j w(j - i) v[j, c],   v [n_k, e], out [n_q, e], row-major.
 //
 // The ladder, from the textbook to what runs here:
-//   1. Circulant embedding: pad to 2N >= n_q + n_k - 1, two real transforms of 2N points per column.
-//   2. Right-angle convolution: one complex transform of N points modulo X^N - i does the same. With
-//      U(X) = sum_s w(-s) X^(N+s), the product V U modulo X^2N + 1 has real coefficients P_0 + X^N P_1;
-//      modulo X^N - i it is P_0 + i P_1, and P_1[i] = out[i]. Real input, imaginary output, N rows of workspace.
-//   3. Columns in lanes: one row of the workspace is one vector of real parts and one of imaginary parts. There is no
-//      shuffle, every twiddle is a broadcast scalar, and every load of `values` is contiguous.
-//   4. Factor instead of twiddle: forward, X^L - rho splits into R factors X^m - rho_j, with twiddles that are constant
-//      over the node, so they stay in registers and the root i of step 2 is free. Backward, decimation in time. Both go
-//      through one tree in the same digit-reversed order, so nothing is ever permuted.
-//   5. Depth first: a node is transformed, multiplied and transformed back while it sits in cache. The innermost radix,
-//      the product with the spectrum and the first radix back stay in registers.
-//   6. Two radices in one sweep over memory at the top, through a tile in the second-level cache.
+//   1. Circulant embedding: pad to 2N >= n_q + n_k - 1, two real transforms of
+//      2N points per column.
+//   2. Right-angle convolution: one complex transform of N points modulo
+//      X^N - i does the same. With U(X) = sum_s w(-s) X^(N+s), the product V U
+//      modulo X^2N + 1 has real coefficients P_0 + X^N P_1; modulo X^N - i it
+//      is P_0 + i P_1, and P_1[i] = out[i]. Real input, imaginary output, N
+//      rows of workspace.
+//   3. Columns in lanes: one row of the workspace is one vector of real parts
+//      and one of imaginary parts. There is no shuffle, every twiddle is a
+//      broadcast scalar, and every load of `values` is contiguous.
+//   4. Factor instead of twiddle: forward, X^L - rho splits into R factors
+//      X^m - rho_j, with twiddles that are constant over the node, so they stay
+//      in registers and the root i of step 2 is free. Backward, decimation in
+//      time. Both go through one tree in the same digit-reversed order, so
+//      nothing is ever permuted.
+//   5. Butterflies of fused multiply-adds only: six per radix-2 step.
+//   6. Depth first: a node is transformed, multiplied and transformed back
+//      while it sits in cache; the innermost radix, the product with the
+//      spectrum and the first radix back never leave the registers. The
+//      outermost radix reads `values` and writes `out` itself.
 //
-// Sources: D. Bernstein, "Multidigit multiplication for mathematicians" (the X^N - i "right-angle" trick);
-// E. Linzer, E. Feig 1993 (butterflies of fused multiply-adds).
+// Tried and lost (no gain or up to 30 % slower where memory is the limit): two
+// radices per sweep over memory through a tile in the second-level cache;
+// several vectors of columns through the outermost radix together; stores past
+// the cache; asking ahead for the legs of the workspace.
 //
-// Error: with u the unit roundoff, L = log2(N): ||out - exact||_2 <= c u L ||w||_2 ||v||_2 sqrt(2), c <= 4 (see
-// column_fft_kernels-inl.h); typical errors behave like u sqrt(L).
+// Sources: D. Bernstein, "Multidigit multiplication for mathematicians"
+// (X^N - i); E. Linzer and E. Feig 1993 (fused butterflies).
+//
+// Error, u the unit roundoff, N the length: every element of a column is within
+// 16 u log2(N) ||w||_2 ||v||_2 of the exact one (derived in
+// column_fft_butterflies-inl.h). For white data the 2-norm of a column's error
+// is about u sqrt(log2 N) ||w||_2 ||v||_2, sqrt(n) times better than that.
 
-#ifndef SUBQUAD_OPTIMIZED_COLUMN_FFT_H_
-#define SUBQUAD_OPTIMIZED_COLUMN_FFT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -31,15 +45,17 @@
 
 namespace subquad {
 
-// Rows that a caller makes on the fly. `fill` writes rows [row, row + count) of one block as [count][BlockColumns()],
-// every lane of them; rows arrive in no particular order, each exactly once. `rows` is aligned to 64 bytes.
+// Rows that a caller makes on the fly. `fill` writes rows [row, row + count) of
+// one block as [count][BlockColumns()], every lane of them; rows arrive in no
+// particular order, each exactly once. `rows` is aligned to 64 bytes.
 template <typename T>
 struct RowSource {
   void (*fill)(void* context, int64_t row, int64_t count, T* rows);
   void* context;
 };
 
-// Rows of a result handed to the caller, laid out as in RowSource, each exactly once, in no particular order.
+// Rows of a result handed to the caller, laid out as in RowSource, each exactly
+// once, in no particular order.
 template <typename T>
 struct RowSink {
   void (*take)(void* context, int64_t row, int64_t count, const T* rows);
@@ -54,66 +70,82 @@ struct Level {
   int radix;
   int64_t rows;
   int64_t blocks;
-  int constants;             // scalars per set of twiddles
-  std::vector<T> forward;    // [blocks][constants]: constant over a node
-  std::vector<T> backward;   // [rows][constants]: the same for every node
+  int constants;            // scalars per set of twiddles
+  std::vector<T> forward;   // [blocks][constants]: constant over a node
+  std::vector<T> backward;  // [rows][constants]: the same for every node
 };
 
 // What depends on the length alone; shared by all columns, heads and threads.
 template <typename T>
 struct Plan {
-  int64_t length;            // N, rows of the workspace
+  int64_t length;  // N, rows of the workspace
   std::vector<Level<T>> levels;
-  std::vector<T> twist;      // [N / radix][radix][2]: exp(-i pi n / 2N), the way back from X^N - i
+  std::vector<T> twist;  // [N / radix][radix][2]: exp(-i pi n / 2N), the way
+                         // back from X^N - i
 };
 
 template <typename T>
-struct Kernels;              // one table per instruction set, column_fft_kernels-inl.h
+struct Kernels;  // one table per instruction set, column_fft_kernels-inl.h
 
 }  // namespace column_fft
 
-// All methods are const and hold no state: one object serves any number of threads, each with its own scratch.
-// `scratch` is ScratchSize() elements, aligned to 64 bytes (on huge pages it is faster from N = 16384 on); what it held
-// before does not matter.
+// All methods are const and hold no state: one object serves any number of
+// threads, each with its own scratch. `scratch` is ScratchSize() elements,
+// aligned to 64 bytes; what it held before does not matter.
 template <typename T>
 class ToeplitzColumns {
  public:
-  // Any n_q, n_k >= 1. Costs O(N) time; nothing here depends on weights or values.
+  // Any n_q, n_k >= 1. Costs O(N) time; nothing here depends on weights or
+  // values.
   ToeplitzColumns(int64_t n_q, int64_t n_k);
 
   int64_t n_q() const { return n_q_; }
   int64_t n_k() const { return n_k_; }
   int64_t Length() const { return plan_.length; }
-  int64_t BlockColumns() const;     // columns of one call: the lanes of the widest vector of this machine
+  int64_t BlockColumns() const;  // columns of one call: the lanes of the widest
+                                 // vector of this machine
   size_t SpectrumSize() const { return 2 * static_cast<size_t>(plan_.length); }
-  size_t ScratchSize() const;       // N rows of 2 * BlockColumns() plus tiles
-  size_t GradientScratchSize() const;  // the same for AccumulateWeightGradient: twice as much
-  size_t PlanBytes() const;         // tables held by this object
-  // Floating-point operations of Apply for one block by the usual count, 5 N log2 N for a complex transform of N points.
+  size_t ScratchSize() const;  // N rows of 2 * BlockColumns(), and a tile
+  size_t GradientScratchSize() const;  // two workspaces and a tile
+  size_t PlanBytes() const;            // tables held by this object
+  // Floating-point operations of Apply for one block by the usual count, 5 N
+  // log2 N for a complex transform of N points.
   double BlockFlops() const;
 
-  // weights [n_q + n_k - 1] -> spectrum [SpectrumSize()]. With `causal`, weights of offsets above 0 count as zero.
+  // weights [n_q + n_k - 1] -> spectrum [SpectrumSize()]. With `causal`,
+  // weights of offsets above 0 count as zero.
   void Spectrum(const T* weights, bool causal, T* spectrum, T* scratch) const;
 
-  // One block: columns [0, columns) of values and out, 1 <= columns <= BlockColumns(). Strides are in elements.
-  // out may not overlap values. With `accumulate`, the result is added to out.
-  void Apply(const T* spectrum, const T* values, int64_t value_stride, int64_t columns, T* out, int64_t out_stride,
-             bool accumulate, T* scratch) const;
-  void Apply(const T* spectrum, const RowSource<T>& values, const RowSink<T>& out, T* scratch) const;
+  // One block: columns [0, columns) of values and out, 1 <= columns <=
+  // BlockColumns(). Strides are in elements. out may not overlap values. With
+  // `accumulate`, the result is added to out.
+  void Apply(const T* spectrum, const T* values, int64_t value_stride,
+             int64_t columns, T* out, int64_t out_stride, bool accumulate,
+             T* scratch) const;
+  void Apply(const T* spectrum, const RowSource<T>& values,
+             const RowSink<T>& out, T* scratch) const;
 
-  // The transposed product, the gradient in values: out[j] = sum_i w(j - i) grad[i]; grad [n_q, columns], out [n_k, columns].
-  void ApplyTransposed(const T* spectrum, const T* grad, int64_t grad_stride, int64_t columns, T* out,
-                       int64_t out_stride, bool accumulate, T* scratch) const;
-  void ApplyTransposed(const T* spectrum, const RowSource<T>& grad, const RowSink<T>& out, T* scratch) const;
+  // The transposed product, the gradient in values: out[j] = sum_i w(j - i)
+  // grad[i]; grad [n_q, columns], out [n_k, columns].
+  void ApplyTransposed(const T* spectrum, const T* grad, int64_t grad_stride,
+                       int64_t columns, T* out, int64_t out_stride,
+                       bool accumulate, T* scratch) const;
+  void ApplyTransposed(const T* spectrum, const RowSource<T>& grad,
+                       const RowSink<T>& out, T* scratch) const;
 
-  // The gradient in weights, grad_weights(delta) = sum_{j - i = delta} <grad[i], values[j]>, in two steps: add the spectra
-  // of every block to `sum` [SpectrumSize()], zeroed by the caller, then transform back once.
-  // scratch: GradientScratchSize() for the first, ScratchSize() for the second.
-  void AccumulateWeightGradient(const T* grad, int64_t grad_stride, const T* values, int64_t value_stride,
+  // The gradient in weights, grad_weights(delta) = sum_{j - i = delta}
+  // <grad[i], values[j]>, in two steps: add the spectra of every block to `sum`
+  // [SpectrumSize()], zeroed by the caller, then transform back once.
+  // scratch: GradientScratchSize() for both.
+  void AccumulateWeightGradient(const T* grad, int64_t grad_stride,
+                                const T* values, int64_t value_stride,
                                 int64_t columns, T* sum, T* scratch) const;
-  void AccumulateWeightGradient(const RowSource<T>& grad, const RowSource<T>& values, T* sum, T* scratch) const;
+  void AccumulateWeightGradient(const RowSource<T>& grad,
+                                const RowSource<T>& values, T* sum,
+                                T* scratch) const;
   // grad_weights [n_q + n_k - 1]; with `causal`, offsets above 0 get zero.
-  void WeightGradient(const T* sum, bool causal, T* grad_weights, T* scratch) const;
+  void WeightGradient(const T* sum, bool causal, T* grad_weights,
+                      T* scratch) const;
 
  private:
   int64_t n_q_;
@@ -126,5 +158,3 @@ extern template class ToeplitzColumns<float>;
 extern template class ToeplitzColumns<double>;
 
 }  // namespace subquad
-
-#endif  // SUBQUAD_OPTIMIZED_COLUMN_FFT_H_

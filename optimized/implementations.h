@@ -12,6 +12,8 @@ std::vector<Implementation> Toeplitz1dImplementations();
 std::vector<Implementation> Toeplitz2dXyImplementations();
 std::vector<Implementation> Toeplitz2dImplementations();
 std::vector<Implementation> LinearAttentionImplementations();
+std::vector<Implementation> SoftmaxAttentionImplementations();
+std::vector<Implementation> SparseAttentionImplementations();
 
 // Makes the float32 or the float64 version of an algorithm:
 // PrepareFor<Fft<float>, Fft<double>>.

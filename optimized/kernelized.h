@@ -53,6 +53,26 @@ std::vector<HeadTensors<T>> TensorsByHead(const Problem& problem,
   return heads;
 }
 
+// Values with a column of ones for the normaliser, and zeros up to whole vectors.
+// Numerator and normaliser then go through the same additions in the same order,
+// and what rounding does to both cancels in their quotient: equal values come
+// out equal.
+template <typename T>
+int64_t ExtendedWidth(int64_t e) {
+  constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
+  return (e + kLanes) / kLanes * kLanes;
+}
+template <typename T>
+void ExtendValues(const T* values, int64_t rows, int64_t e, T* extended) {
+  const int64_t width = ExtendedWidth<T>(e);
+  for (int64_t j = 0; j < rows; ++j) {
+    T* to = extended + j * width;
+    std::copy_n(values + j * e, e, to);
+    to[e] = 1;
+    std::fill(to + e + 1, to + width, T{0});
+  }
+}
+
 // An algorithm has a constructor from a KernelizedShape and a number of
 // threads, and Run(pool, heads).
 template <typename T, template <typename> typename Algorithm>

@@ -150,7 +150,7 @@ class DenseKernelized {
 
   const KernelizedShape shape_;
   QuadraticFeatures<T> features_;
-  Buffer<T> weights_, work_;
+  Buffer<T> weights_, values_, work_;
 };
 
 template <typename T>
@@ -168,11 +168,9 @@ class TiledKernelized {
   static constexpr int64_t kGroup = 8;   // queries in registers
   static constexpr int64_t kRows = 32;   // queries of one task
 
-  static int64_t Padded(int64_t e) {
-    return (e + kLanes - 1) / kLanes * kLanes;
-  }
   static int64_t WorkSize(const KernelizedShape& shape) {
-    return kRows * (Padded(shape.e) + kLanes) + kGroup * kTile + kLanes;
+    return (kRows * ExtendedWidth<T>(shape.e) + kGroup * (kTile + shape.f) +
+            kLanes - 1) / kLanes * kLanes;
   }
   void ProcessRows(const HeadTensors<T>& head, int64_t row, int64_t first,
                    int64_t last, T* work) const;

@@ -39,9 +39,8 @@ class MaterializedProduct {
       T* m = matrix_.data() + first * n_k_;
       for (int64_t i = 0; i < rows; ++i) fill_row(first + i, m + i * n_k_);
       MatrixMap<T>(out + first * e_, rows, e_, Eigen::OuterStride<>(e_))
-          .noalias() = ConstMatrixMap<T>(m, rows, n_k_,
-                                         Eigen::OuterStride<>(n_k_)) *
-                       v;
+          .noalias() =
+          ConstMatrixMap<T>(m, rows, n_k_, Eigen::OuterStride<>(n_k_)) * v;
     });
   }
 

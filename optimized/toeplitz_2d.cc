@@ -115,8 +115,10 @@ class Fft2 : public Prepared {
     std::fill_n(spectrum, fft_.column_size(), T{0});
     const int64_t height = sizes_.height, width = sizes_.width;
     for (int64_t row = 1 - height; row < height; ++row) {
-      T* to = spectrum + (row < 0 ? row + lengths_[0] : row) * fft_.row_stride();
-      const T* from = weights + (height - 1 - row) * (2 * width - 1) + width - 1;
+      T* to =
+          spectrum + (row < 0 ? row + lengths_[0] : row) * fft_.row_stride();
+      const T* from =
+          weights + (height - 1 - row) * (2 * width - 1) + width - 1;
       for (int64_t col = 0; col < width; ++col) to[col] = from[-col];
       for (int64_t col = 1; col < width; ++col)
         to[lengths_[1] - col] = from[col];
@@ -139,15 +141,15 @@ Cost Fft2Cost(const Problem& problem, int threads) {
       static_cast<double>(Fft2<float>::SpectraCount(problem));
   const double columns =
       static_cast<double>(threads * std::min(kImageGroup, sizes.e));
-  return {.flops =
-              (static_cast<double>(2 * sizes.heads * sizes.e) + spectra) *
-              CirculantFft<float>::TransformFlops(sizes.lengths()),
+  return {.flops = (static_cast<double>(2 * sizes.heads * sizes.e) + spectra) *
+                   CirculantFft<float>::TransformFlops(sizes.lengths()),
           .bytes = TensorBytes(problem),
           .workspace_bytes =
-              (spectra + columns) *
-              static_cast<double>(
-                  CirculantFft<float>::ColumnSize(sizes.lengths()) *
-                  Info(problem.scalar).bytes)};
+              static_cast<double>(Info(problem.scalar).bytes) *
+              (CirculantFft<float>::PlanNumbers(sizes.lengths()) +
+               (spectra + columns) *
+                   static_cast<double>(
+                       CirculantFft<float>::ColumnSize(sizes.lengths())))};
 }
 
 // As for toeplitz_1d/fft, with log2 of all the points.
@@ -161,9 +163,9 @@ RowBound Fft2Bound(const Problem& problem, const Inputs& inputs) {
         Norm(inputs["weights"].Head(h),
              (2 * sizes.height - 1) * (2 * sizes.width - 1), 1);
     for (int64_t x = 0; x < sizes.e; ++x)
-      units.push_back(factor * weights *
-                      Norm(inputs["values"].Head(h) + x, sizes.pixels(),
-                           sizes.e));
+      units.push_back(
+          factor * weights *
+          Norm(inputs["values"].Head(h) + x, sizes.pixels(), sizes.e));
   }
   return [units, e = sizes.e](const RowId& id, std::span<double> row) {
     std::copy_n(units.begin() + id.head * e, e, row.begin());

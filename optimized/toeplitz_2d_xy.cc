@@ -4,8 +4,8 @@
 //   dense   the matrix in memory times the values by GEMM: O((HW)^2 e).
 //   xy      the row part sees an image row only through its sum, the column
 //           part a column through its: two sums over the pixels, two 1-D
-//           Toeplitz products, one broadcast add. O(e (HW + H log H + W log W));
-//           the HW term, which the paper leaves out, is the reading of v.
+//           Toeplitz products, one broadcast add. O(e (HW + H log H + W log
+//           W)); the HW term, which the paper leaves out, is the reading of v.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -73,8 +73,8 @@ class LineProduct {
   LineProduct(int64_t n, int64_t e, bool tune)
       : n_(n), e_(e), length_(GoodFftLength(2 * n - 1)) {
     if (n_ <= kDirectLength) return;
-    fft_ = std::make_unique<CirculantFft<T>>(std::vector<int64_t>{length_},
-                                             tune);
+    fft_ =
+        std::make_unique<CirculantFft<T>>(std::vector<int64_t>{length_}, tune);
     spectrum_ = Buffer<T>(fft_->column_size());
     columns_ = Buffer<T>(Group() * fft_->column_size());
   }
@@ -225,13 +225,14 @@ Cost XyCost(const Problem& problem, int) {
       (2 * sizes.height + (std::min(kBands, sizes.height) + 1) * sizes.width) *
       sizes.e);
   using Line = LineProduct<float>;
-  return {.flops = heads * (3.0 * static_cast<double>(sizes.pixels() * sizes.e) +
-                            Line::Flops(sizes.height, sizes.e) +
-                            Line::Flops(sizes.width, sizes.e)),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              bytes * (sums + Line::WorkspaceNumbers(sizes.height, sizes.e) +
-                       Line::WorkspaceNumbers(sizes.width, sizes.e))};
+  return {
+      .flops = heads * (3.0 * static_cast<double>(sizes.pixels() * sizes.e) +
+                        Line::Flops(sizes.height, sizes.e) +
+                        Line::Flops(sizes.width, sizes.e)),
+      .bytes = TensorBytes(problem),
+      .workspace_bytes =
+          bytes * (sums + Line::WorkspaceNumbers(sizes.height, sizes.e) +
+                   Line::WorkspaceNumbers(sizes.width, sizes.e))};
 }
 
 // A row sum of W pixels is off by at most W u |v_row|_2 (each partial sum is at
@@ -245,9 +246,8 @@ RowBound XyBound(const Problem& problem, const Inputs& inputs) {
     const double terms = static_cast<double>(summed);
     const double log_length =
         std::log2(static_cast<double>(GoodFftLength(2 * length - 1)) + 1);
-    const double product = length <= kDirectLength
-                               ? static_cast<double>(length)
-                               : 2 * log_length;
+    const double product =
+        length <= kDirectLength ? static_cast<double>(length) : 2 * log_length;
     return weights * (terms + std::sqrt(terms) * (product + 1));
   };
   std::vector<double> units;

@@ -93,8 +93,8 @@ struct Implementation {
   std::string id;
   Backend backend = Backend::kCpu;
   std::vector<Scalar> scalars;
-  std::string what;    // one line: how it computes
-  std::string source;  // paper, section
+  std::string what;                      // one line: how it computes
+  std::string source;                    // paper, section
   std::string time, memory;              // "O(e n log n)"
   std::string time_class, memory_class;  // "1", "n", "n log n", "n^2"
   bool backward = false;                 // has the backward pass too

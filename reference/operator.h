@@ -60,8 +60,8 @@ class Operator {
 
   // Fills in parameters of a generated case that follow from others (lists of
   // positions, an image's height and width from its pixels).
-  virtual void CompleteParams(int64_t /*n*/, uint64_t /*seed*/,
-                              Params&) const {}
+  virtual void CompleteParams(int64_t /*n*/, uint64_t /*seed*/, Params&) const {
+  }
 
   // Multiply-adds of the reference for one row of an output, to decide how many
   // rows are compared.

@@ -15,8 +15,8 @@ namespace subquad {
 
 using IntegerList = std::vector<int64_t>;
 using IntegerTable = std::vector<std::vector<int64_t>>;
-using ParamValue = std::variant<bool, int64_t, double, std::string, IntegerList,
-                                IntegerTable>;
+using ParamValue =
+    std::variant<bool, int64_t, double, std::string, IntegerList, IntegerTable>;
 
 // "true", "12", "0.25", "elu1", "[0, 5]", "[[4, 1], [6]]": as in case.json.
 std::string ToString(const ParamValue& value);

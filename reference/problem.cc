@@ -90,15 +90,14 @@ void ResolveHeads(const std::vector<const GivenShape*>& given,
     const Shape& shape = given[i]->shape;
     const bool per_head = shape.size() == rule.shape.size() + 1;
     if (per_head && !problem.head_axis)
-      throw InvalidInput(rule.name,
-                         Symbols(rule, false) + " beside a single head of " +
-                             first,
-                         ToString(shape));
+      throw InvalidInput(
+          rule.name, Symbols(rule, false) + " beside a single head of " + first,
+          ToString(shape));
     if (per_head && shape[0] != problem.heads)
-      throw InvalidInput(rule.name,
-                         std::to_string(problem.heads) + " heads as " + first +
-                             " has",
-                         ToString(shape));
+      throw InvalidInput(
+          rule.name,
+          std::to_string(problem.heads) + " heads as " + first + " has",
+          ToString(shape));
     problem.input_per_head.push_back(per_head);
   }
 }
@@ -139,13 +138,13 @@ void ResolveDims(const std::vector<SizeRule>& sizes,
   for (size_t i = 0; i < given.size(); ++i) {
     const TensorRule& rule = problem.inputs[i];
     const Shape& shape = given[i]->shape;
-    const Shape expected = ShapeOf(rule, problem.dims,
-                                   problem.input_per_head[i], problem.heads);
+    const Shape expected =
+        ShapeOf(rule, problem.dims, problem.input_per_head[i], problem.heads);
     if (shape != expected)
-      throw InvalidInput(rule.name,
-                         Symbols(rule, problem.input_per_head[i]) + " = " +
-                             ToString(expected),
-                         ToString(shape));
+      throw InvalidInput(
+          rule.name,
+          Symbols(rule, problem.input_per_head[i]) + " = " + ToString(expected),
+          ToString(shape));
   }
 }
 
@@ -179,20 +178,18 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
   problem.scalar = scalar;
   problem.params = std::move(params);
   problem.backward =
-      op.HasBackward() && std::any_of(given.begin(), given.end(),
-                                      [](const GivenShape& tensor) {
-                                        return tensor.name == "grad";
-                                      });
-  const Signature signature =
-      op.SignatureFor(problem.params, problem.backward);
+      op.HasBackward() &&
+      std::any_of(given.begin(), given.end(), [](const GivenShape& tensor) {
+        return tensor.name == "grad";
+      });
+  const Signature signature = op.SignatureFor(problem.params, problem.backward);
   std::vector<const GivenShape*> ordered;
   std::string names;
   for (const TensorRule& rule : signature.inputs) {
     names += (names.empty() ? "" : ", ") + rule.name;
-    auto found =
-        std::find_if(given.begin(), given.end(), [&](const GivenShape& tensor) {
-          return tensor.name == rule.name;
-        });
+    auto found = std::find_if(
+        given.begin(), given.end(),
+        [&](const GivenShape& tensor) { return tensor.name == rule.name; });
     if (found == given.end()) {
       if (rule.optional) continue;
       throw InvalidInput("input " + rule.name, Symbols(rule, false), "none");

@@ -20,10 +20,10 @@ enum class Role { kData, kParameter };
 
 // How generated tensors are drawn before a named recipe alters them.
 enum class Draw {
-  kNormal,       // independent N(0, 1)
-  kPositive,     // independent uniform on (0, 1)
-  kProjection,   // [m, d] rows for random features; see the operator
-  kLogWeights,   // logarithms of weights: N(0, 1)
+  kNormal,      // independent N(0, 1)
+  kPositive,    // independent uniform on (0, 1)
+  kProjection,  // [m, d] rows for random features; see the operator
+  kLogWeights,  // logarithms of weights: N(0, 1)
 };
 
 struct TensorRule {
@@ -61,8 +61,8 @@ struct Problem {
   Scalar scalar = Scalar::kFloat32;
   Dims dims;
   int64_t heads = 1;
-  bool head_axis = false;                    // data tensors are [heads, ..]
-  std::vector<TensorRule> inputs, outputs;   // those that are there
+  bool head_axis = false;                   // data tensors are [heads, ..]
+  std::vector<TensorRule> inputs, outputs;  // those that are there
   std::vector<bool> input_per_head, output_per_head;
 
   int64_t Dim(const std::string& name) const {
@@ -73,7 +73,7 @@ struct Problem {
   bool HasInput(const std::string& name) const;
   int InputIndex(const std::string& name) const;
   int OutputIndex(const std::string& name) const;
-  Shape InputShape(size_t index) const;   // with the head axis where it has one
+  Shape InputShape(size_t index) const;  // with the head axis where it has one
   Shape OutputShape(size_t index) const;
   bool PerHead(const std::string& input) const {
     return input_per_head[InputIndex(input)];

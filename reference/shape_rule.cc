@@ -29,8 +29,7 @@ Extent::Extent(const std::string& expression) : expression_(expression) {
              (std::isalnum(static_cast<unsigned char>(expression[end])) ||
               expression[end] == '_'))
         ++end;
-      if (end == at)
-        throw std::logic_error("bad extent '" + expression + "'");
+      if (end == at) throw std::logic_error("bad extent '" + expression + "'");
       const std::string word = expression.substr(at, end - at);
       if (std::isdigit(static_cast<unsigned char>(word[0])))
         term.factor *= std::stoll(word);

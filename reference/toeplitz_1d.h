@@ -1,4 +1,5 @@
-// toeplitz_1d: out[i] = sum_j w(j - i) v[j]   (FastRPB section 3.2.1, eq. 11-18)
+// toeplitz_1d: out[i] = sum_j w(j - i) v[j]   (FastRPB section 3.2.1, eq.
+// 11-18)
 //
 //   weights [n_q+n_k-1]  w by increasing offset: entry t is w(t - (n_q-1))
 //   values  [n_k, e]     v
@@ -100,8 +101,8 @@ class Toeplitz1dReference : public Reference<Real> {
     for (int64_t c = 0; c < e_; ++c)
       value[c] += weight * static_cast<Real>(row[c]);
     if (!units) return;
-    const double factor =
-        1.01 * static_cast<double>(terms) * std::abs(static_cast<double>(weight));
+    const double factor = 1.01 * static_cast<double>(terms) *
+                          std::abs(static_cast<double>(weight));
     for (int64_t c = 0; c < e_; ++c) units[c] += factor * std::abs(row[c]);
   }
 

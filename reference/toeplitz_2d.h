@@ -73,8 +73,8 @@ class Toeplitz2d final : public OperatorWith<Toeplitz2dReference> {
   Signature SignatureFor(const Params&, bool) const override {
     Signature signature;
     signature.sizes = {{"e", 64, "width of a value"}};
-    TensorRule weights{"weights", {"2*height-1", "2*width-1"},
-                       Role::kParameter};
+    TensorRule weights{
+        "weights", {"2*height-1", "2*width-1"}, Role::kParameter};
     weights.offset_axes = {0, 1};
     signature.inputs = {weights, {"values", {"height*width", "e"}}};
     signature.outputs = {{"out", {"height*width", "e"}}};

@@ -1,0 +1,37 @@
+// Every CUDA and library call is checked; the error names the call.
+#pragma once
+
+#include <cublas_v2.h>
+#include <cuda_runtime.h>
+#include <cufft.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace subquad {
+
+class DeviceError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+inline void CheckCall(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // so that the next case does not see it
+  throw DeviceError(std::string(call) + ": " + cudaGetErrorString(status));
+}
+
+inline void CheckCall(cufftResult status, const char* call) {
+  if (status != CUFFT_SUCCESS)
+    throw DeviceError(std::string(call) + ": cuFFT status " +
+                      std::to_string(static_cast<int>(status)));
+}
+
+inline void CheckCall(cublasStatus_t status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw DeviceError(std::string(call) + ": " + cublasGetStatusString(status));
+}
+
+}  // namespace subquad
+
+#define SUBQUAD_CUDA_CHECK(call) ::subquad::CheckCall((call), #call)

@@ -1,0 +1,13 @@
+// How the program ends (SPEC section 5).
+#pragma once
+
+namespace subquad {
+
+enum ExitStatus {
+  kFine = 0,
+  kCheckFailed = 1,
+  kNotValid = 2,
+  kInterrupted = 130
+};
+
+}  // namespace subquad

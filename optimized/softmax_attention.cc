@@ -1,0 +1,219 @@
+// softmax_attention: out_i = softmax_j(scale q_i.k_j + bias(j-i)) v
+// (FastRPB eq. 1; NPRF eq. 1 and 6; blog eq. 1 and 11)
+//
+//   dense   two GEMMs with the scores in memory, 256 queries at a time, and a
+//           vectorised softmax of the rows between them: O(n^2 (d+e)) time,
+//           O(n^2) memory. The usual program, as fast as a good GEMM makes it.
+//   tiled   exact, without the scores: a block of queries in the SIMD lanes
+//           against tiles of keys that stay in the cache, sums rescaled as the
+//           largest score grows (softmax_tiles.h). Same operations, O(n)
+//           memory, faster than dense at every size; the baseline to beat.
+//
+// With `causal` both leave out what lies wholly above the diagonal.
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "optimized/implementations.h"
+#include "optimized/materialized.h"
+#include "optimized/softmax_tiles.h"
+#include "optimized/thread_pool.h"
+#include "reference/softmax_rows.h"
+
+namespace subquad {
+namespace {
+
+struct Sizes {
+  explicit Sizes(const Problem& problem)
+      : n_q(problem.Dim("n_q")),
+        n_k(problem.Dim("n_k")),
+        d(problem.Dim("d")),
+        e(problem.Dim("e")),
+        heads(problem.heads),
+        causal(problem.params.Flag("causal")),
+        has_bias(problem.HasInput("bias")) {}
+
+  // Keys that some query before `end` sees.
+  int64_t KeysBefore(int64_t end) const {
+    return causal ? std::min(end, n_k) : n_k;
+  }
+  int64_t n_q, n_k, d, e, heads;
+  bool causal, has_bias;
+};
+
+// Rows of the scores that one task fills, weighs and multiplies.
+constexpr int64_t kRowBlock = 256;
+
+template <typename T>
+class DenseSoftmax : public Prepared {
+ public:
+  DenseSoftmax(const Problem& problem, const Arrays& arrays,
+               const PrepareOptions& options)
+      : sizes_(problem),
+        scale_(SoftmaxScale<T>(problem)),
+        arrays_(arrays),
+        pool_(options.threads),
+        scores_(sizes_.n_q * sizes_.n_k) {}
+
+  void Run() override {
+    for (int64_t h = 0; h < sizes_.heads; ++h)
+      pool_.For((sizes_.n_q + kRowBlock - 1) / kRowBlock,
+                [&](int64_t block, int) { RunBlock(h, block * kRowBlock); });
+  }
+
+ private:
+  void RunBlock(int64_t h, int64_t first) {
+    const auto [n_q, n_k, d, e, heads, causal, has_bias] = sizes_;
+    const int64_t rows = std::min(kRowBlock, n_q - first);
+    const int64_t keys = sizes_.KeysBefore(first + rows);
+    const ConstMatrixMap<T> q(arrays_.In<T>("q").Head(h) + first * d, rows, d,
+                              Eigen::OuterStride<>(d));
+    const ConstMatrixMap<T> k(arrays_.In<T>("k").Head(h), keys, d,
+                              Eigen::OuterStride<>(d));
+    const ConstMatrixMap<T> v(arrays_.In<T>("v").Head(h), keys, e,
+                              Eigen::OuterStride<>(e));
+    MatrixMap<T> scores(scores_.data() + first * n_k, rows, keys,
+                        Eigen::OuterStride<>(n_k));
+    MatrixMap<T> out(arrays_.Out<T>("out").Head(h) + first * e, rows, e,
+                     Eigen::OuterStride<>(e));
+    scores.noalias() = scale_ * q * k.transpose();
+    T sums[kRowBlock];
+    for (int64_t i = 0; i < rows; ++i) {
+      T* row = scores_.data() + (first + i) * n_k;
+      const int64_t seen = sizes_.KeysBefore(first + i + 1);
+      const T* bias =
+          has_bias ? arrays_.In<T>("bias").Head(h) + n_q - 1 - (first + i)
+                   : nullptr;
+      sums[i] = ExponentiateRow(row, seen, bias);
+      std::fill(row + seen, row + keys, T{0});
+    }
+    out.noalias() = scores * v;
+    for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
+  }
+
+  const Sizes sizes_;
+  const T scale_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  Buffer<T> scores_;
+};
+
+template <typename T>
+class TiledSoftmax : public Prepared {
+ public:
+  TiledSoftmax(const Problem& problem, const Arrays& arrays,
+               const PrepareOptions& options)
+      : sizes_(problem),
+        scale_(SoftmaxScale<T>(problem)),
+        arrays_(arrays),
+        pool_(options.threads) {
+    for (int worker = 0; worker < options.threads; ++worker)
+      blocks_.emplace_back(sizes_.d, sizes_.e);
+  }
+
+  void Run() override {
+    const int64_t blocks =
+        (sizes_.n_q + kBlockQueries<T> - 1) / kBlockQueries<T>;
+    // The longest rows of a causal problem first, for an even finish.
+    pool_.For(sizes_.heads * blocks, [&](int64_t index, int worker) {
+      RunBlock(index / blocks, (blocks - 1 - index % blocks) * kBlockQueries<T>,
+               blocks_[static_cast<size_t>(worker)]);
+    });
+  }
+
+ private:
+  void RunBlock(int64_t h, int64_t first, SoftmaxBlock<T>& block) {
+    const int64_t d = sizes_.d, e = sizes_.e;
+    const int64_t rows = std::min(kBlockQueries<T>, sizes_.n_q - first);
+    const int64_t seen = sizes_.KeysBefore(first + rows);
+    const T* k = arrays_.In<T>("k").Head(h);
+    const T* v = arrays_.In<T>("v").Head(h);
+    // The bias of the block's first query and key j is bias[j].
+    const T* bias = sizes_.has_bias
+                        ? arrays_.In<T>("bias").Head(h) + sizes_.n_q - 1 - first
+                        : nullptr;
+    block.Begin(arrays_.In<T>("q").Head(h) + first * d, d, rows, scale_);
+    for (int64_t j = 0; j < seen; j += kTileKeys) {
+      const int64_t keys = std::min(kTileKeys, seen - j);
+      block.Scores(k + j * d, d, keys);
+      if (bias) block.AddBias(bias + j);
+      if (sizes_.causal) block.HideAfter(first - j);
+      block.Accumulate(v + j * e, e);
+    }
+    block.End(arrays_.Out<T>("out").Head(h) + first * e, e);
+  }
+
+  const Sizes sizes_;
+  const T scale_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  std::vector<SoftmaxBlock<T>> blocks_;
+};
+
+// Pairs of a query and a key that are computed, in blocks of this many queries.
+double Pairs(const Sizes& sizes, int64_t block) {
+  double pairs = 0;
+  for (int64_t first = 0; first < sizes.n_q; first += block) {
+    const int64_t end = std::min(first + block, sizes.n_q);
+    pairs += static_cast<double>(end - first) *
+             static_cast<double>(sizes.KeysBefore(end));
+  }
+  return pairs * static_cast<double>(sizes.heads);
+}
+
+Cost DenseCost(const Problem& problem, int) {
+  const Sizes sizes(problem);
+  const double bytes = static_cast<double>(Info(problem.scalar).bytes);
+  return {.flops = 2 * Pairs(sizes, kRowBlock) *
+                   static_cast<double>(sizes.d + sizes.e),
+          .bytes = TensorBytes(problem),
+          .workspace_bytes = bytes * static_cast<double>(sizes.n_q) *
+                             static_cast<double>(sizes.n_k)};
+}
+
+Cost TiledCost(const Problem& problem, int threads) {
+  const Sizes sizes(problem);
+  const bool wide = problem.scalar == Scalar::kFloat64;
+  return {.flops = 2 *
+                   Pairs(sizes,
+                         wide ? kBlockQueries<double> : kBlockQueries<float>) *
+                   static_cast<double>(sizes.d + sizes.e),
+          .bytes = TensorBytes(problem),
+          .workspace_bytes =
+              threads *
+              (wide ? SoftmaxBlock<double>::WorkspaceBytes(sizes.d, sizes.e)
+                    : SoftmaxBlock<float>::WorkspaceBytes(sizes.d, sizes.e))};
+}
+
+}  // namespace
+
+std::vector<Implementation> SoftmaxAttentionImplementations() {
+  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
+  return {
+      {.op = "softmax_attention",
+       .id = "dense",
+       .scalars = both,
+       .what = "two GEMMs (Eigen) with the scores in memory",
+       .source = "FastRPB eq. 1",
+       .time = "O(n^2 (d+e))",
+       .memory = "O(n^2)",
+       .time_class = "n^2",
+       .memory_class = "n^2",
+       .cost = DenseCost,
+       .prepare = PrepareFor<DenseSoftmax<float>, DenseSoftmax<double>>},
+      {.op = "softmax_attention",
+       .id = "tiled",
+       .scalars = both,
+       .what = "online softmax over tiles of keys, queries in the SIMD lanes",
+       .source = "Milakov and Gimelshein 2018; Dao et al. 2022",
+       .time = "O(n^2 (d+e))",
+       .memory = "O(d+e) per thread",
+       .time_class = "n^2",
+       .memory_class = "1",
+       .cost = TiledCost,
+       .prepare = PrepareFor<TiledSoftmax<float>, TiledSoftmax<double>>},
+  };
+}
+
+}  // namespace subquad

@@ -1,0 +1,515 @@
+// sparse_attention: softmax over the keys that a pattern shows to a query
+// (blog, "Making the attention matrix sparse")
+//
+//   dense     two GEMMs with all scores in memory and the hidden ones left out
+//             of the softmax: O(n^2 (d+e)). What a framework without sparse
+//             kernels does, and the baseline.
+//   gathered  query by query over its own keys, which are a few arithmetic
+//             progressions in every pattern: O(pairs (d+e)) time and a row of
+//             scores per thread. Works for all patterns, at the speed of
+//             matrix times vector: each key is read for one query only.
+//   blocked   groups of up to 64 queries that see nearly the same keys, against
+//             tiles of these (softmax_tiles.h), edges masked: O(pairs (d+e))
+//             at nearly the speed of a GEMM. A dilated window is one dense band
+//             for each residue of positions modulo the dilation; global keys
+//             are packed, and global queries go through all keys at the end.
+//             Strided patterns have no such groups: neighbours share their
+//             near keys and no far ones.
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "optimized/implementations.h"
+#include "optimized/materialized.h"
+#include "optimized/softmax_tiles.h"
+#include "optimized/sparse_keys.h"
+#include "optimized/thread_pool.h"
+#include "reference/softmax_rows.h"
+
+namespace subquad {
+namespace {
+
+// Rows that one task of dense or gathered takes.
+constexpr int64_t kRowBlock = 256;
+constexpr int64_t kRowGroup = 32;
+
+struct Sizes {
+  explicit Sizes(const Problem& problem)
+      : n(problem.Dim("n")),
+        d(problem.Dim("d")),
+        e(problem.Dim("e")),
+        heads(problem.heads) {}
+  int64_t n, d, e, heads;
+};
+
+// What both row-wise programs keep for one thread.
+template <typename T>
+struct RowWorker {
+  RowWorker(const SparseKeys& keys, int64_t most, int64_t d)
+      : scores(most), query(d) {
+    runs.reserve(static_cast<size_t>(keys.MostRuns()));
+  }
+  Buffer<T> scores, query;
+  std::vector<KeyRun> runs;
+};
+
+template <typename T>
+class MaskedSparse : public Prepared {
+ public:
+  MaskedSparse(const Problem& problem, const Arrays& arrays,
+               const PrepareOptions& options)
+      : sizes_(problem),
+        scale_(SoftmaxScale<T>(problem)),
+        keys_(problem),
+        arrays_(arrays),
+        pool_(options.threads),
+        scores_(sizes_.n * sizes_.n) {
+    const int64_t most = keys_.Count().most;
+    for (int worker = 0; worker < options.threads; ++worker)
+      workers_.emplace_back(keys_, most, 1);
+  }
+
+  void Run() override {
+    const int64_t blocks = (sizes_.n + kRowBlock - 1) / kRowBlock;
+    for (int64_t h = 0; h < sizes_.heads; ++h)
+      pool_.For(blocks, [&](int64_t block, int worker) {
+        RunBlock(h, block * kRowBlock, workers_[static_cast<size_t>(worker)]);
+      });
+  }
+
+ private:
+  void RunBlock(int64_t h, int64_t first, RowWorker<T>& worker) {
+    const int64_t n = sizes_.n, d = sizes_.d, e = sizes_.e;
+    const int64_t rows = std::min(kRowBlock, n - first);
+    const int64_t keys = keys_.causal() ? first + rows : n;
+    const ConstMatrixMap<T> q(arrays_.In<T>("q").Head(h) + first * d, rows, d,
+                              Eigen::OuterStride<>(d));
+    const ConstMatrixMap<T> k(arrays_.In<T>("k").Head(h), keys, d,
+                              Eigen::OuterStride<>(d));
+    const ConstMatrixMap<T> v(arrays_.In<T>("v").Head(h), keys, e,
+                              Eigen::OuterStride<>(e));
+    MatrixMap<T> scores(scores_.data() + first * n, rows, keys,
+                        Eigen::OuterStride<>(n));
+    MatrixMap<T> out(arrays_.Out<T>("out").Head(h) + first * e, rows, e,
+                     Eigen::OuterStride<>(e));
+    scores.noalias() = scale_ * q * k.transpose();
+    T sums[kRowBlock];
+    for (int64_t i = 0; i < rows; ++i) {
+      T* row = scores_.data() + (first + i) * n;
+      keys_.Runs(first + i, worker.runs);
+      // The seen scores, out of the row and back into it.
+      T* seen = worker.scores.data();
+      for (const KeyRun& run : worker.runs)
+        for (int64_t x = 0; x < run.count; ++x)
+          *seen++ = row[run.first + x * run.step];
+      sums[i] = ExponentiateRow<T>(worker.scores.data(),
+                                   seen - worker.scores.data(), nullptr);
+      std::fill_n(row, keys, T{0});
+      seen = worker.scores.data();
+      for (const KeyRun& run : worker.runs)
+        for (int64_t x = 0; x < run.count; ++x)
+          row[run.first + x * run.step] = *seen++;
+    }
+    out.noalias() = scores * v;
+    for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
+  }
+
+  const Sizes sizes_;
+  const T scale_;
+  const SparseKeys keys_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  Buffer<T> scores_;
+  std::vector<RowWorker<T>> workers_;
+};
+
+template <typename T>
+class GatheredSparse : public Prepared {
+ public:
+  GatheredSparse(const Problem& problem, const Arrays& arrays,
+                 const PrepareOptions& options)
+      : sizes_(problem),
+        scale_(SoftmaxScale<T>(problem)),
+        keys_(problem),
+        arrays_(arrays),
+        pool_(options.threads) {
+    const int64_t most = keys_.Count().most;
+    for (int worker = 0; worker < options.threads; ++worker)
+      workers_.emplace_back(keys_, most, sizes_.d);
+  }
+
+  void Run() override {
+    const int64_t groups = (sizes_.n + kRowGroup - 1) / kRowGroup;
+    pool_.For(sizes_.heads * groups, [&](int64_t index, int worker) {
+      const int64_t first = index % groups * kRowGroup;
+      for (int64_t i = first; i < std::min(sizes_.n, first + kRowGroup); ++i)
+        RunRow(index / groups, i, workers_[static_cast<size_t>(worker)]);
+    });
+  }
+
+ private:
+  using Column = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, 1>>;
+
+  // The rows of a run, with no copy of them.
+  static ConstMatrixMap<T> RowsOf(const T* matrix, const KeyRun& run,
+                                  int64_t width) {
+    return {matrix + run.first * width, run.count, width,
+            Eigen::OuterStride<>(run.step * width)};
+  }
+
+  void RunRow(int64_t h, int64_t i, RowWorker<T>& worker) {
+    const int64_t d = sizes_.d, e = sizes_.e;
+    const T* k = arrays_.In<T>("k").Head(h);
+    const T* v = arrays_.In<T>("v").Head(h);
+    const T* row = arrays_.In<T>("q").Head(h) + i * d;
+    T* scores = worker.scores.data();
+    Column query(worker.query.data(), d);
+    for (int64_t a = 0; a < d; ++a) query[a] = scale_ * row[a];
+    keys_.Runs(i, worker.runs);
+    int64_t seen = 0;
+    for (const KeyRun& run : worker.runs) {
+      Column(scores + seen, run.count).noalias() = RowsOf(k, run, d) * query;
+      seen += run.count;
+    }
+    const T sum = ExponentiateRow<T>(scores, seen, nullptr);
+    Column out(arrays_.Out<T>("out").Head(h) + i * e, e);
+    out.setZero();
+    seen = 0;
+    for (const KeyRun& run : worker.runs) {
+      out.noalias() +=
+          RowsOf(v, run, e).transpose() * Column(scores + seen, run.count);
+      seen += run.count;
+    }
+    out /= sum;
+  }
+
+  const Sizes sizes_;
+  const T scale_;
+  const SparseKeys keys_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  std::vector<RowWorker<T>> workers_;
+};
+
+// Queries first, first + stride, .. that go through their keys together.
+struct QueryGroup {
+  int64_t first, stride, rows;
+  int64_t last() const { return first + (rows - 1) * stride; }
+};
+
+// Queries of a block, or neighbours in a residue class, `most` at a time.
+std::vector<QueryGroup> GroupQueries(const SparseKeys& keys, int64_t most) {
+  std::vector<QueryGroup> groups;
+  const int64_t n = keys.n();
+  if (keys.name() == "local" || keys.name() == "bigbird") {
+    for (int64_t block = 0; block < n; block += keys.block())
+      for (int64_t first = block; first < std::min(n, block + keys.block());
+           first += most)
+        groups.push_back(
+            {first, 1,
+             std::min({most, block + keys.block() - first, n - first})});
+    return groups;
+  }
+  const int64_t step = keys.dilation();
+  for (int64_t residue = 0; residue < std::min(step, n); ++residue) {
+    const int64_t members = (n - 1 - residue) / step + 1;
+    for (int64_t member = 0; member < members; member += most)
+      groups.push_back(
+          {residue + member * step, step, std::min(most, members - member)});
+  }
+  return groups;
+}
+
+// Members [begin, end) of its residue class that a group of a window sees.
+struct Band {
+  Band(const SparseKeys& keys, const QueryGroup& group)
+      : residue(group.first % group.stride),
+        member(group.first / group.stride),
+        after(keys.causal() ? 0 : keys.window()),
+        begin(std::max<int64_t>(0, member - keys.window())),
+        end(std::min((keys.n() - 1 - residue) / group.stride + 1,
+                     member + group.rows + after)) {}
+  int64_t residue, member, after, begin, end;
+};
+
+template <typename T>
+class BlockedSparse : public Prepared {
+ public:
+  BlockedSparse(const Problem& problem, const Arrays& arrays,
+                const PrepareOptions& options)
+      : sizes_(problem),
+        scale_(SoftmaxScale<T>(problem)),
+        keys_(problem),
+        groups_(GroupQueries(keys_, kBlockQueries<T>)),
+        arrays_(arrays),
+        pool_(options.threads) {
+    for (int worker = 0; worker < options.threads; ++worker) {
+      blocks_.emplace_back(sizes_.d, sizes_.e);
+      runs_.emplace_back().reserve(static_cast<size_t>(keys_.MostRuns()));
+    }
+    if (Globals() == 0) return;
+    global_q_ = Buffer<T>(Globals() * sizes_.d);
+    global_k_ = Buffer<T>(Globals() * sizes_.d);
+    global_v_ = Buffer<T>(Globals() * sizes_.e);
+    global_out_ = Buffer<T>(Globals() * sizes_.e);
+  }
+
+  void Run() override {
+    const bool banded =
+        keys_.name() == "sliding" || keys_.name() == "longformer";
+    const int64_t groups = static_cast<int64_t>(groups_.size());
+    for (int64_t h = 0; h < sizes_.heads; ++h) {
+      PackGlobals(h);
+      pool_.For(groups, [&](int64_t index, int worker) {
+        const QueryGroup& group = groups_[static_cast<size_t>(index)];
+        SoftmaxBlock<T>& block = blocks_[static_cast<size_t>(worker)];
+        const int64_t d = sizes_.d, e = sizes_.e;
+        block.Begin(arrays_.In<T>("q").Head(h) + group.first * d,
+                    group.stride * d, group.rows, scale_);
+        if (banded) {
+          AddBand(h, group, block);
+          AddGlobalKeys(group, block);
+        } else {
+          AddBlocks(h, group, runs_[static_cast<size_t>(worker)], block);
+        }
+        block.End(arrays_.Out<T>("out").Head(h) + group.first * e,
+                  group.stride * e);
+      });
+      RunGlobalQueries(h);
+    }
+  }
+
+ private:
+  int64_t Globals() const {
+    return static_cast<int64_t>(keys_.globals().size());
+  }
+
+  void AddBlocks(int64_t h, const QueryGroup& group, std::vector<KeyRun>& runs,
+                 SoftmaxBlock<T>& block) {
+    const int64_t d = sizes_.d, e = sizes_.e;
+    keys_.AllRuns(group.first, runs);
+    for (const KeyRun& run : runs) {
+      const int64_t end =
+          keys_.causal() ? std::min(run.first + run.count, group.last() + 1)
+                         : run.first + run.count;
+      for (int64_t j = run.first; j < end; j += kTileKeys) {
+        block.Scores(arrays_.In<T>("k").Head(h) + j * d, d,
+                     std::min(kTileKeys, end - j));
+        if (keys_.causal()) block.HideAfter(group.first - j);
+        block.Accumulate(arrays_.In<T>("v").Head(h) + j * e, e);
+      }
+    }
+  }
+
+  void AddBand(int64_t h, const QueryGroup& group, SoftmaxBlock<T>& block) {
+    const int64_t d = sizes_.d, e = sizes_.e;
+    const Band band(keys_, group);
+    for (int64_t b = band.begin; b < band.end; b += kTileKeys) {
+      const int64_t j = band.residue + b * group.stride;
+      block.Scores(arrays_.In<T>("k").Head(h) + j * d, group.stride * d,
+                   std::min(kTileKeys, band.end - b));
+      block.HideAfter(band.member - b + band.after);
+      block.HideBefore(band.member - b - keys_.window());
+      block.Accumulate(arrays_.In<T>("v").Head(h) + j * e, group.stride * e);
+    }
+  }
+
+  // Those that the window did not show already.
+  void AddGlobalKeys(const QueryGroup& group, SoftmaxBlock<T>& block) {
+    const auto hide = [&](int64_t key, int64_t from, int64_t to) {
+      from = std::max<int64_t>(0, from);
+      to = std::min(group.rows, to);
+      if (from < to)
+        std::fill_n(&block.Score(from, key), to - from,
+                    -std::numeric_limits<T>::infinity());
+    };
+    for (int64_t g = 0; g < Globals(); g += kTileKeys) {
+      const int64_t count = std::min(kTileKeys, Globals() - g);
+      block.Scores(global_k_.data() + g * sizes_.d, sizes_.d, count);
+      for (int64_t x = 0; x < count; ++x) {
+        const int64_t gap =
+            keys_.globals()[static_cast<size_t>(g + x)] - group.first;
+        if (keys_.causal() && gap > 0)
+          hide(x, 0, (gap + group.stride - 1) / group.stride);
+        if (gap % group.stride == 0)
+          hide(x, gap / group.stride - keys_.window(),
+               gap / group.stride + keys_.window() + 1);
+      }
+      block.Accumulate(global_v_.data() + g * sizes_.e, sizes_.e);
+    }
+  }
+
+  void PackGlobals(int64_t h) {
+    const int64_t d = sizes_.d, e = sizes_.e;
+    for (int64_t g = 0; g < Globals(); ++g) {
+      const int64_t at = keys_.globals()[static_cast<size_t>(g)];
+      std::copy_n(arrays_.In<T>("q").Head(h) + at * d, d,
+                  global_q_.data() + g * d);
+      std::copy_n(arrays_.In<T>("k").Head(h) + at * d, d,
+                  global_k_.data() + g * d);
+      std::copy_n(arrays_.In<T>("v").Head(h) + at * e, e,
+                  global_v_.data() + g * e);
+    }
+  }
+
+  // Over what the groups wrote for these queries.
+  void RunGlobalQueries(int64_t h) {
+    const int64_t d = sizes_.d, e = sizes_.e;
+    const IntegerList& globals = keys_.globals();
+    pool_.For((Globals() + kBlockQueries<T> - 1) / kBlockQueries<T>,
+              [&](int64_t index, int worker) {
+                SoftmaxBlock<T>& block = blocks_[static_cast<size_t>(worker)];
+                const int64_t g = index * kBlockQueries<T>;
+                const int64_t rows = std::min(kBlockQueries<T>, Globals() - g);
+                const int64_t* at = globals.data() + g;  // in ascending order
+                const int64_t end =
+                    keys_.causal() ? at[rows - 1] + 1 : sizes_.n;
+                block.Begin(global_q_.data() + g * d, d, rows, scale_);
+                for (int64_t j = 0; j < end; j += kTileKeys) {
+                  const int64_t keys = std::min(kTileKeys, end - j);
+                  block.Scores(arrays_.In<T>("k").Head(h) + j * d, d, keys);
+                  for (int64_t x = 0; keys_.causal() && x < keys; ++x)
+                    std::fill_n(&block.Score(0, x),
+                                std::lower_bound(at, at + rows, j + x) - at,
+                                -std::numeric_limits<T>::infinity());
+                  block.Accumulate(arrays_.In<T>("v").Head(h) + j * e, e);
+                }
+                T* out = global_out_.data() + g * e;
+                block.End(out, e);
+                for (int64_t i = 0; i < rows; ++i)
+                  std::copy_n(out + i * e, e,
+                              arrays_.Out<T>("out").Head(h) + at[i] * e);
+              });
+  }
+
+  const Sizes sizes_;
+  const T scale_;
+  const SparseKeys keys_;
+  const std::vector<QueryGroup> groups_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  std::vector<SoftmaxBlock<T>> blocks_;
+  std::vector<std::vector<KeyRun>> runs_;
+  Buffer<T> global_q_, global_k_, global_v_, global_out_;
+};
+
+Cost MaskedCost(const Problem& problem, int threads) {
+  const Sizes sizes(problem);
+  const SparseKeys keys(problem);
+  const double bytes = static_cast<double>(Info(problem.scalar).bytes);
+  const double n = static_cast<double>(sizes.n);
+  double pairs = n * n;
+  if (keys.causal()) {
+    pairs = 0;
+    for (int64_t first = 0; first < sizes.n; first += kRowBlock) {
+      const double end =
+          static_cast<double>(std::min(first + kRowBlock, sizes.n));
+      pairs += end * (end - static_cast<double>(first));
+    }
+  }
+  return {
+      .flops = 2 * static_cast<double>(sizes.heads) * pairs *
+               static_cast<double>(sizes.d + sizes.e),
+      .bytes = TensorBytes(problem),
+      .workspace_bytes =
+          bytes * (n * n + threads * static_cast<double>(keys.Count().most))};
+}
+
+Cost GatheredCost(const Problem& problem, int threads) {
+  const Sizes sizes(problem);
+  const SparseKeys keys(problem);
+  const SparseKeys::Totals totals = keys.Count();
+  return {
+      .flops = 2 * static_cast<double>(sizes.heads) * totals.pairs *
+               static_cast<double>(sizes.d + sizes.e),
+      .bytes = TensorBytes(problem),
+      .workspace_bytes =
+          threads * (static_cast<double>(Info(problem.scalar).bytes) *
+                         static_cast<double>(totals.most + sizes.d) +
+                     static_cast<double>(keys.MostRuns()) * sizeof(KeyRun))};
+}
+
+Cost BlockedCost(const Problem& problem, int threads) {
+  const Sizes sizes(problem);
+  const SparseKeys keys(problem);
+  const bool wide = problem.scalar == Scalar::kFloat64;
+  const auto groups =
+      GroupQueries(keys, wide ? kBlockQueries<double> : kBlockQueries<float>);
+  const double globals = static_cast<double>(keys.globals().size());
+  double pairs = globals * static_cast<double>(sizes.n) / (keys.causal() + 1);
+  std::vector<KeyRun> runs;
+  for (const QueryGroup& group : groups) {
+    double seen = globals;
+    if (keys.name() == "sliding" || keys.name() == "longformer") {
+      const Band band(keys, group);
+      seen += static_cast<double>(band.end - band.begin);
+    } else {
+      keys.AllRuns(group.first, runs);
+      for (const KeyRun& run : runs) {
+        const int64_t end = run.first + run.count;
+        seen += static_cast<double>(std::max<int64_t>(
+            0, (keys.causal() ? std::min(end, group.last() + 1) : end) -
+                   run.first));
+      }
+    }
+    pairs += seen * static_cast<double>(group.rows);
+  }
+  const double width = static_cast<double>(sizes.d + sizes.e);
+  const double block =
+      wide ? SoftmaxBlock<double>::WorkspaceBytes(sizes.d, sizes.e)
+           : SoftmaxBlock<float>::WorkspaceBytes(sizes.d, sizes.e);
+  return {.flops = 2 * static_cast<double>(sizes.heads) * pairs * width,
+          .bytes = TensorBytes(problem),
+          .workspace_bytes =
+              threads * block +
+              static_cast<double>(groups.size() * sizeof(QueryGroup)) +
+              2 * globals * width *
+                  static_cast<double>(Info(problem.scalar).bytes)};
+}
+
+}  // namespace
+
+std::vector<Implementation> SparseAttentionImplementations() {
+  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
+  const auto row = [&](Implementation one) {
+    one.op = "sparse_attention";
+    one.scalars = both;
+    one.source = "blog, \"Making the attention matrix sparse\"";
+    return one;
+  };
+  return {
+      row({.id = "dense",
+           .what = "two GEMMs (Eigen) over all pairs, hidden scores left out",
+           .time = "O(n^2 (d+e))",
+           .memory = "O(n^2)",
+           .time_class = "n^2",
+           .memory_class = "n^2",
+           .cost = MaskedCost,
+           .prepare = PrepareFor<MaskedSparse<float>, MaskedSparse<double>>}),
+      row({.id = "gathered",
+           .what = "each query over its own keys, as progressions of rows",
+           .time = "O(pairs (d+e))",
+           .memory = "O(n) per thread",
+           .time_class = "n",
+           .memory_class = "n",
+           .cost = GatheredCost,
+           .prepare =
+               PrepareFor<GatheredSparse<float>, GatheredSparse<double>>}),
+      row({.id = "blocked",
+           .what = "groups of queries against tiles of the keys they share",
+           .time = "O(pairs (d+e))",
+           .memory = "O(d+e) per thread, O(n) for the groups",
+           .time_class = "n",
+           .memory_class = "n",
+           .why_not = [](const Problem& problem) -> std::string {
+             if (problem.params.Text("pattern") != "strided") return "";
+             return "neighbouring queries of a strided pattern share no far "
+                    "keys, so there are no blocks of pairs";
+           },
+           .cost = BlockedCost,
+           .prepare = PrepareFor<BlockedSparse<float>, BlockedSparse<double>>}),
+  };
+}
+
+}  // namespace subquad

@@ -1,0 +1,130 @@
+// softmax_attention: out_i = softmax_j( scale q_i.k_j + bias(j - i) ) v
+// (FastRPB eq. 1; NPRF eq. 1 and 6; blog eq. 1 and 11)
+//
+//   q [n_q, d], k [n_k, d], v [n_k, e]
+//   bias [n_q+n_k-1]  optional, by increasing offset: entry t is the bias of
+//                     j - i = t - (n_q-1); -inf hides the key
+//   out  [n_q, e]
+//   causal            query i sees j <= i only
+//   scale             default 1/sqrt(d)
+//
+// What the inputs show: normal draws give scores of order one, so that every
+// key counts and a missing or doubled one shows. A bias read as i - j, or with
+// its origin at n_k-1, changes all rows. "offset" and "huge" give scores far
+// beyond the range of exp: a maximum that is not subtracted is inf/inf there.
+// "dropping" makes rows whose largest score comes early or late, for the
+// rescaling of partial sums.
+//
+// Bound: see softmax_rows.h.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "reference/operator.h"
+#include "reference/softmax_rows.h"
+
+namespace subquad {
+
+// Throws for the first query that sees no key through a mask of offsets.
+inline void CheckEveryQuerySees(const Problem& problem, const Tensor& bias,
+                                bool causal) {
+  const int64_t n_q = problem.Dim("n_q"), n_k = problem.Dim("n_k");
+  for (int64_t h = 0; h < problem.heads; ++h) {
+    if (h > 0 && bias.head_stride == 0) return;
+    const double* b = bias.Head(h);
+    std::vector<int64_t> finite(n_q + n_k);  // among the first t offsets
+    for (int64_t t = 0; t < n_q + n_k - 1; ++t)
+      finite[t + 1] =
+          finite[t] + (b[t] != -std::numeric_limits<double>::infinity());
+    for (int64_t i = 0; i < n_q; ++i) {
+      const int64_t keys = causal ? std::min(i + 1, n_k) : n_k;
+      if (finite[n_q - 1 - i + keys] == finite[n_q - 1 - i])
+        ThrowSeesNothing(problem, h, i);
+    }
+  }
+}
+
+template <typename Real>
+class SoftmaxAttentionReference : public Reference<Real> {
+ public:
+  SoftmaxAttentionReference(const Problem& problem, const Inputs& inputs)
+      : problem_(problem),
+        q_(inputs["q"]),
+        k_(inputs["k"]),
+        v_(inputs["v"]),
+        bias_(problem.HasInput("bias") ? &inputs["bias"] : nullptr),
+        n_q_(problem.Dim("n_q")),
+        n_k_(problem.Dim("n_k")),
+        d_(problem.Dim("d")),
+        e_(problem.Dim("e")),
+        causal_(problem.params.Flag("causal")),
+        scale_(SoftmaxScale<Real>(problem)) {
+    if (bias_) CheckEveryQuerySees(problem, *bias_, causal_);
+  }
+
+  void Row(const RowId& id, Real* value, double* units) override {
+    const int64_t i = id.row;
+    const double* q = q_.Head(id.head) + i * d_;
+    const double* k = k_.Head(id.head);
+    const double* v = v_.Head(id.head);
+    SoftmaxRow<Real> row(problem_, id.head, i);
+    for (int64_t j = 0; j < n_k_ && (!causal_ || j <= i); ++j) {
+      const double bias = bias_ ? bias_->Head(id.head)[j - i + n_q_ - 1] : 0;
+      if (bias == -std::numeric_limits<double>::infinity()) continue;
+      const Score<Real> dot = ScaledDot<Real>(q, k + j * d_, d_, scale_);
+      row.See(j, bias_ ? dot.Plus(static_cast<Real>(bias)) : dot);
+    }
+    row.Write(
+        e_, [&](int64_t j) { return v + j * e_; }, value, units);
+  }
+
+ private:
+  const Problem& problem_;
+  const Tensor& q_;
+  const Tensor& k_;
+  const Tensor& v_;
+  const Tensor* bias_;
+  const int64_t n_q_, n_k_, d_, e_;
+  const bool causal_;
+  const Real scale_;
+};
+
+class SoftmaxAttention final : public OperatorWith<SoftmaxAttentionReference> {
+ public:
+  const Description& description() const override {
+    static const Description kDescription = {
+        "softmax_attention", "out_i = softmax_j(scale q_i.k_j + bias(j-i)) v",
+        "FastRPB eq. 1; NPRF eq. 1, 6; blog eq. 1, 11"};
+    return kDescription;
+  }
+
+  std::vector<ParamRule> ParamRules(const Params&) const override {
+    return {ParamRule::Flag("causal", "query i sees keys j <= i only"),
+            ParamRule::Scale("1/sqrt(d)")};
+  }
+
+  Signature SignatureFor(const Params&, bool) const override {
+    Signature signature;
+    signature.sizes = {{"n_q", 0, "queries"},
+                       {"n_k", 0, "keys"},
+                       {"d", 64, "width of a query and a key"},
+                       {"e", 64, "width of a value"}};
+    TensorRule bias{"bias", {"n_q+n_k-1"}, Role::kParameter, Draw::kLogWeights};
+    bias.optional = true;
+    bias.may_be_minus_infinity = true;
+    bias.offset_axes = {0};
+    signature.inputs = {
+        {"q", {"n_q", "d"}}, {"k", {"n_k", "d"}}, {"v", {"n_k", "e"}}, bias};
+    signature.outputs = {{"out", {"n_q", "e"}}};
+    return signature;
+  }
+
+  double RowWork(const Problem& problem, int) const override {
+    return static_cast<double>(problem.Dim("n_k")) *
+           static_cast<double>(problem.Dim("d") + problem.Dim("e"));
+  }
+};
+
+}  // namespace subquad

@@ -1,0 +1,131 @@
+// Can the checks fail? Wrong answers made from the reference's own are judged
+// with the bounds of every implementation in the registry, and each must be
+// refused with room to spare; the right answer must be taken. Operators that
+// are added to the registry are held to this without a change here.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "harness/generate.h"
+#include "harness/registry.h"
+#include "harness/verification.h"
+#include "harness/wrong_answers.h"
+
+namespace subquad {
+namespace {
+
+constexpr double kLeastDistance = 10;
+constexpr int64_t kLeastCounted = 50;  // wrong answers per implementation
+
+struct Nearest {
+  double distance = std::numeric_limits<double>::infinity();
+  std::string wrong, case_id;
+  int64_t counted = 0, coincided = 0;
+};
+using Table = std::map<std::pair<const Implementation*, Scalar>, Nearest>;
+
+// Small ones of every variant, rectangles, heads and gradients among them; and
+// large ones, where tolerances are widest, of the plainest and of the last.
+std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
+  std::vector<Case> cases =
+      VerificationCases(op, {4, 16, 33, 48, 64}, scalar, 1);
+  for (Case& one : VerificationCases(op, {257}, scalar, 1))
+    if (one.heads == 0 && one.with.empty()) cases.push_back(std::move(one));
+  std::vector<Case> large = VerificationCases(op, {1024}, scalar, 1);
+  std::erase_if(large, [](const Case& one) {
+    return one.Tokens() != 1024 || one.heads > 0 || !one.with.empty();
+  });
+  if (large.empty()) return cases;
+  cases.push_back(large.front());
+  if (large.size() > 1) cases.push_back(large.back());
+  return cases;
+}
+
+void JudgeWrongAnswers(const Case& one, Table& table) {
+  const Problem problem = ProblemOf(one);
+  Trial trial(problem, GenerateInputs(one, problem), one.seed);
+  try {
+    trial.answer();
+  } catch (const InvalidInput&) {
+    return;  // the formula has no value for these numbers
+  }
+  std::vector<const Implementation*> able;
+  for (const Implementation* implementation : ImplementationsOf(*one.op))
+    if (WhyNot(*implementation, problem).empty())
+      able.push_back(implementation);
+  const Outputs right = RightAnswer(problem, trial.answer());
+  trial.SetOutputs(right);
+  for (const Implementation* implementation : able) {
+    const Verdict verdict = trial.JudgeOutputs(*implementation);
+    EXPECT_TRUE(verdict.passed())
+        << "the right answer is refused: " << implementation->id << " "
+        << one.Id() << ": " << verdict.reason;
+  }
+  for (const WrongAnswer& wrong : MakeWrongAnswers(trial, right, one.seed)) {
+    const bool coincides = Coincides(problem, right, wrong.outputs);
+    trial.SetOutputs(wrong.outputs);
+    for (const Implementation* implementation : able) {
+      Nearest& nearest = table[{implementation, one.scalar}];
+      if (coincides) {
+        ++nearest.coincided;
+        continue;
+      }
+      ++nearest.counted;
+      const Verdict verdict = trial.JudgeOutputs(*implementation);
+      EXPECT_FALSE(verdict.passed())
+          << "taken for right: " << wrong.name << ", " << implementation->id
+          << " " << one.Id();
+      const double distance =
+          DistanceOf(verdict, static_cast<bool>(implementation->norm_bound));
+      // With few elements (one query, say) the worst-case bound decides alone:
+      // it refuses, but it has no need to be near.
+      if (verdict.comparison.elements < kYardstickElements) continue;
+      if (distance >= nearest.distance) continue;
+      nearest.distance = distance;
+      nearest.wrong = wrong.name;
+      nearest.case_id = one.Id();
+    }
+  }
+}
+
+class Discriminate : public testing::TestWithParam<const Operator*> {};
+
+TEST_P(Discriminate, WrongAnswersAreRefused) {
+  const Operator& op = *GetParam();
+  Table table;
+  for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
+    for (const Case& one : CasesOf(op, scalar)) JudgeWrongAnswers(one, table);
+  for (const Implementation* implementation : ImplementationsOf(op))
+    for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64}) {
+      if (!std::ranges::count(implementation->scalars, scalar)) continue;
+      const Nearest& nearest = table[{implementation, scalar}];
+      fmt::print(
+          "{:<34} {:<14} {:<8} nearest {:<9.3g} of {} wrong answers ({} "
+          "coincide)  {}  {}\n",
+          op.description().id, implementation->id, Info(scalar).name,
+          nearest.distance, nearest.counted, nearest.coincided, nearest.wrong,
+          nearest.case_id);
+      EXPECT_GE(nearest.distance, kLeastDistance)
+          << implementation->id << " " << nearest.wrong << " "
+          << nearest.case_id;
+      EXPECT_GE(nearest.counted, kLeastCounted) << implementation->id;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Registry, Discriminate, testing::ValuesIn(Operators()),
+    [](const testing::TestParamInfo<const Operator*>& one) {
+      return std::string(one.param->description().id);
+    });
+
+}  // namespace
+
+// Test names must not depend on where an operator lies in memory.
+void PrintTo(const Operator* const& op, std::ostream* stream) {
+  *stream << op->description().id;
+}
+
+}  // namespace subquad

@@ -1,0 +1,325 @@
+// What softmax attention must do whoever computes it. Each property is an
+// identity between two runs, with a control that shows it can fail.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "tests/run_operator.h"
+
+namespace subquad {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Scores of order one and a few hundred keys: n + 2d roundings of 1.1e-16,
+// with room.
+constexpr double kRounding = 1e-13;
+
+struct Sizes {
+  int64_t n_q, n_k, d, e;
+};
+constexpr Sizes kSizes = {137, 201, 12, 7};
+
+OperatorRun Attention(const Sizes& s = kSizes, bool causal = false) {
+  OperatorRun run("softmax_attention");
+  run.Set("causal", causal)
+      .Give("q", {s.n_q, s.d}, NormalNumbers(s.n_q * s.d, 1))
+      .Give("k", {s.n_k, s.d}, NormalNumbers(s.n_k * s.d, 2))
+      .Give("v", {s.n_k, s.e}, NormalNumbers(s.n_k * s.e, 3));
+  return run;
+}
+
+Numbers Permuted(const Numbers& x, int64_t width,
+                 const std::vector<int64_t>& order) {
+  Numbers y;
+  for (int64_t row : order)
+    y.insert(y.end(), x.begin() + row * width, x.begin() + (row + 1) * width);
+  return y;
+}
+
+std::vector<int64_t> Shuffled(int64_t n) {
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937_64 generator(9);
+  std::shuffle(order.begin(), order.end(), generator);
+  return order;
+}
+
+// The weights of a row are positive and sum to one: constant values stay.
+TEST(SoftmaxAttention, WeightsSumToOne) {
+  for (bool causal : {false, true}) {
+    OperatorRun run = Attention(kSizes, causal);
+    run["v"].assign(run["v"].size(), 1);
+    const Numbers ones(static_cast<size_t>(kSizes.n_q * kSizes.e), 1);
+    for (const std::string& program : run.Programs())
+      EXPECT_LE(LargestDifference(run.Run(program), ones), kRounding)
+          << program;
+  }
+}
+
+// Without positions, keys and values are a set (blog eq. 2).
+TEST(SoftmaxAttention, OrderOfKeysDoesNotMatterWithoutPositions) {
+  const auto order = Shuffled(kSizes.n_k);
+  for (bool with_bias : {false, true}) {
+    OperatorRun run = Attention();
+    const int64_t offsets = kSizes.n_q + kSizes.n_k - 1;
+    if (with_bias) run.Give("bias", {offsets}, NormalNumbers(offsets, 4));
+    OperatorRun shuffled = run;
+    shuffled["k"] = Permuted(run["k"], kSizes.d, order);
+    shuffled["v"] = Permuted(run["v"], kSizes.e, order);
+    for (const std::string& program : run.Programs()) {
+      const double gap =
+          LargestDifference(run.Run(program), shuffled.Run(program));
+      // The control: a bias by offset breaks it.
+      if (with_bias)
+        EXPECT_GT(gap, 0.01) << program;
+      else
+        EXPECT_LE(gap, kRounding) << program;
+    }
+  }
+}
+
+TEST(SoftmaxAttention, OutputsFollowTheirQueries) {
+  const auto order = Shuffled(kSizes.n_q);
+  OperatorRun run = Attention();
+  OperatorRun shuffled = run;
+  shuffled["q"] = Permuted(run["q"], kSizes.d, order);
+  for (const std::string& program : run.Programs()) {
+    const Numbers out = run.Run(program);
+    const Numbers moved = shuffled.Run(program);
+    EXPECT_LE(LargestDifference(moved, Permuted(out, kSizes.e, order)),
+              kRounding)
+        << program;
+    EXPECT_GT(LargestDifference(moved, out), 0.01) << program;
+  }
+}
+
+TEST(SoftmaxAttention, ConstantAddedToTheBiasDoesNotMatter) {
+  const int64_t offsets = kSizes.n_q + kSizes.n_k - 1;
+  OperatorRun run = Attention();
+  run.Give("bias", {offsets}, NormalNumbers(offsets, 4));
+  OperatorRun raised = run, tilted = run;
+  for (double& b : raised["bias"]) b += 50;
+  for (size_t t = 0; t < tilted["bias"].size(); ++t)
+    tilted["bias"][t] += 0.01 * static_cast<double>(t);
+  for (const std::string& program : run.Programs()) {
+    const Numbers out = run.Run(program);
+    // Scores of 50 have errors 50 times those of scores of one.
+    EXPECT_LE(LargestDifference(raised.Run(program), out), 50 * kRounding)
+        << program;
+    EXPECT_GT(LargestDifference(tilted.Run(program), out), 0.01) << program;
+  }
+}
+
+// To the bit: a hidden key has the weight zero, not a small one.
+TEST(SoftmaxAttention, CausalPrefixDoesNotSeeItsFuture) {
+  for (const Sizes& s : {Sizes{150, 150, 12, 7}, Sizes{150, 301, 12, 7},
+                         Sizes{301, 150, 12, 7}}) {
+    for (int64_t cut : {int64_t{1}, int64_t{64}, int64_t{77}, int64_t{128}}) {
+      OperatorRun run = Attention(s, true);
+      OperatorRun other = run;
+      for (int64_t j = cut; j < s.n_k; ++j) {
+        for (int64_t a = 0; a < s.d; ++a) other["k"][j * s.d + a] *= -1e6;
+        for (int64_t c = 0; c < s.e; ++c) other["v"][j * s.e + c] += 1e6;
+      }
+      for (const std::string& program : run.Programs()) {
+        for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64}) {
+          const Numbers a = run.Run(program, scalar);
+          const Numbers b = other.Run(program, scalar);
+          EXPECT_TRUE(std::equal(a.begin(), a.begin() + cut * s.e, b.begin()))
+              << program << " cut " << cut;
+          EXPECT_NE(a[cut * s.e], b[cut * s.e]) << program << " cut " << cut;
+        }
+      }
+    }
+  }
+}
+
+// With queries and keys of zero only the bias speaks. A sharp one is a shift,
+// and heads that shift, mixed by a matrix each, are a convolution (blog eq. 22
+// and 23).
+TEST(SoftmaxAttention, HeadsWithSharpBiasesAreAConvolution) {
+  constexpr int64_t kN = 100, kD = 5, kE = 6, kHeads = 3;
+  OperatorRun run("softmax_attention");
+  const Numbers x = NormalNumbers(kN * kE, 3);
+  Numbers values, bias(kHeads * (2 * kN - 1), -1e4);
+  for (int64_t h = 0; h < kHeads; ++h) {
+    values.insert(values.end(), x.begin(), x.end());
+    const int64_t offset = h - 1;
+    bias[h * (2 * kN - 1) + offset + kN - 1] = 0;
+  }
+  const Numbers zeros(kHeads * kN * kD, 0);
+  run.Give("q", {kHeads, kN, kD}, zeros)
+      .Give("k", {kHeads, kN, kD}, zeros)
+      .Give("v", {kHeads, kN, kE}, values)
+      .Give("bias", {kHeads, 2 * kN - 1}, bias);
+  const Numbers mix = NormalNumbers(kHeads * kE * kE, 5);
+  const auto mixed = [&](int64_t h, const double* row, int64_t c) {
+    double sum = 0;
+    for (int64_t a = 0; a < kE; ++a) sum += row[a] * mix[(h * kE + a) * kE + c];
+    return sum;
+  };
+  for (const std::string& program : run.Programs()) {
+    const Numbers out = run.Run(program);
+    double gap = 0, mirrored = 0;
+    for (int64_t i = 1; i + 1 < kN; ++i)  // the ends have no neighbour
+      for (int64_t c = 0; c < kE; ++c) {
+        double heads = 0, convolution = 0, correlation = 0;
+        for (int64_t h = 0; h < kHeads; ++h) {
+          heads += mixed(h, &out[(h * kN + i) * kE], c);
+          convolution += mixed(h, &x[(i + h - 1) * kE], c);
+          correlation += mixed(h, &x[(i - h + 1) * kE], c);
+        }
+        gap = std::max(gap, std::abs(heads - convolution));
+        mirrored = std::max(mirrored, std::abs(heads - correlation));
+      }
+    EXPECT_LE(gap, kRounding) << program;
+    EXPECT_GT(mirrored, 0.1) << program;  // an offset of the wrong sign
+  }
+}
+
+// One update of a modern Hopfield network, xi - grad E(xi) with
+//   E = -log(sum_j exp(beta x_j.xi))/beta + |xi|^2/2
+// (Ramsauer et al. 2020; blog, last section), is attention with the stored
+// patterns as keys and values. The gradient here is a central difference of E
+// in long double: errors h^2 and 1e-19/h.
+TEST(SoftmaxAttention, IsOneUpdateOfAHopfieldNetwork) {
+  constexpr int64_t kStates = 70, kPatterns = 40, kD = 8;
+  constexpr double kBeta = 0.7;
+  const Numbers patterns = NormalNumbers(kPatterns * kD, 1);
+  const Numbers states = NormalNumbers(kStates * kD, 2);
+  OperatorRun run("softmax_attention");
+  run.Set("scale", kBeta)
+      .Give("q", {kStates, kD}, states)
+      .Give("k", {kPatterns, kD}, patterns)
+      .Give("v", {kPatterns, kD}, patterns);
+  const auto energy = [&](const long double* xi) {
+    long double sum = 0, square = 0;
+    for (int64_t j = 0; j < kPatterns; ++j) {
+      long double dot = 0;
+      for (int64_t a = 0; a < kD; ++a) dot += patterns[j * kD + a] * xi[a];
+      sum += std::exp(kBeta * dot);
+    }
+    for (int64_t a = 0; a < kD; ++a) square += xi[a] * xi[a];
+    return -std::log(sum) / kBeta + square / 2;
+  };
+  Numbers update;
+  constexpr long double kStep = 1e-5L;
+  for (int64_t i = 0; i < kStates; ++i)
+    for (int64_t a = 0; a < kD; ++a) {
+      std::vector<long double> xi(&states[i * kD], &states[i * kD] + kD);
+      xi[a] += kStep;
+      const long double above = energy(xi.data());
+      xi[a] -= 2 * kStep;
+      const long double gradient = (above - energy(xi.data())) / (2 * kStep);
+      update.push_back(states[i * kD + a] - static_cast<double>(gradient));
+    }
+  for (const std::string& program : run.Programs()) {
+    const Numbers out = run.Run(program);
+    EXPECT_LE(LargestDifference(out, update), 1e-8) << program;
+    EXPECT_GT(LargestDifference(out, states), 0.1) << program;
+    // And it goes downhill.
+    for (int64_t i = 0; i < kStates; ++i) {
+      const std::vector<long double> before(&states[i * kD],
+                                            &states[i * kD] + kD);
+      const std::vector<long double> after(&out[i * kD], &out[i * kD] + kD);
+      EXPECT_LT(energy(after.data()), energy(before.data())) << program;
+    }
+  }
+}
+
+// Scores of +-1e4 are far outside of exp; the largest takes all.
+TEST(SoftmaxAttention, LargeScoresDoNotOverflow) {
+  constexpr int64_t kN = 97, kD = 4;
+  OperatorRun run("softmax_attention");
+  Numbers q(kN * kD, 0), k(kN * kD, 0);
+  for (int64_t i = 0; i < kN; ++i) {
+    q[i * kD] = i % 2 ? 100 : -100;
+    k[i * kD] = i == 40 ? 100 : i == 41 ? -100 : 0;
+  }
+  run.Set("scale", 1.0)
+      .Give("q", {kN, kD}, q)
+      .Give("k", {kN, kD}, k)
+      .Give("v", {kN, 3}, NormalNumbers(kN * 3, 1));
+  for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
+    for (const std::string& program : run.Programs(scalar)) {
+      const Numbers out = run.Run(program, scalar);
+      for (int64_t i = 0; i < kN; ++i)
+        for (int64_t c = 0; c < 3; ++c)
+          EXPECT_EQ(out[i * 3 + c],
+                    RoundTo(scalar, run["v"][(i % 2 ? 40 : 41) * 3 + c]))
+              << program;
+    }
+}
+
+// -inf hides a key for good, whatever its values; and whoever sees nothing is
+// named.
+TEST(SoftmaxAttention, MinusInfinityHidesKeys) {
+  const Sizes s = {70, 150, 12, 7};
+  OperatorRun run = Attention(s);
+  Numbers bias(static_cast<size_t>(s.n_q + s.n_k - 1), -kInfinity);
+  // Offsets -1, 0, 1 are seen: a band.
+  for (int64_t t = s.n_q - 2; t <= s.n_q; ++t) bias[t] = 0.5;
+  run.Give("bias", {s.n_q + s.n_k - 1}, bias);
+  const Numbers expected = run.Definition();
+  OperatorRun far = run;
+  for (int64_t j = 80; j < s.n_k; ++j) far["v"][j * s.e] = 1e30;
+  for (const std::string& program : run.Programs()) {
+    EXPECT_LE(LargestDifference(run.Run(program), expected), kRounding)
+        << program;
+    EXPECT_EQ(run.Run(program), far.Run(program)) << program;
+  }
+  // Query 3 looks from -1 to 1 at n_k = 2 keys and finds none.
+  OperatorRun blind = Attention({70, 2, 12, 7});
+  bias.resize(71);
+  blind.Give("bias", {71}, bias);
+  try {
+    blind.Definition();
+    FAIL() << "no error";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("query 3:"), std::string::npos)
+        << error.what();
+  }
+}
+
+// A causal query whose only finite biases lie in its future sees nothing.
+TEST(SoftmaxAttention, CausalAndMinusInfinityTogetherAreAnError) {
+  OperatorRun run = Attention({20, 20, 3, 3}, true);
+  Numbers bias(39, 0);
+  for (int64_t t = 0; t <= 19; ++t) bias[t] = t == 18 ? 0 : -kInfinity;
+  run.Give("bias", {39}, bias);
+  try {
+    run.Definition();
+    FAIL() << "no error";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("query 0:"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(SoftmaxAttention, AnyNumberOfThreadsGivesTheSameBits) {
+  for (bool causal : {false, true}) {
+    OperatorRun run = Attention({600, 500, 12, 7}, causal);
+    for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
+      for (const std::string& program : run.Programs(scalar))
+        EXPECT_EQ(run.Run(program, scalar, 1), run.Run(program, scalar, 3))
+            << program;
+  }
+}
+
+// Less than a hundredth of the memory of dense at n = 8192, d = 64 (SPEC).
+TEST(SoftmaxAttention, TiledNeedsNoMemoryForScores) {
+  OperatorRun run = Attention({8192, 8192, 64, 64});
+  const Problem problem = run.Resolve(Scalar::kFloat32);
+  double dense = 0, tiled = 0;
+  for (const Implementation* one : ImplementationsOf(*problem.op)) {
+    if (one->id == "dense") dense = one->cost(problem, 1).workspace_bytes;
+    if (one->id == "tiled") tiled = one->cost(problem, 1).workspace_bytes;
+  }
+  EXPECT_GT(tiled, 0);
+  EXPECT_LT(tiled, dense / 100);
+}
+
+}  // namespace
+}  // namespace subquad
