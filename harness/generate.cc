@@ -1,5 +1,7 @@
 #include "harness/generate.h"
 
+#include "harness/omega.h"
+
 #include <Random123/philox.h>
 
 #include <algorithm>
@@ -196,6 +198,18 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
         tensor.values[static_cast<size_t>(i)] = RoundTo(one.scalar, value);
       }
     });
+    // The gaussian one is what stands there.
+    if (rule.draw == Draw::kProjection && one.omega != "gaussian") {
+      const Draws lengths(one.seed, id + "/" + rule.name + "/lengths");
+      for (int64_t start = 0; start < count; start += head_count) {
+        const auto omega =
+            SampleOmega(one.omega, rows, row_size, draws, lengths,
+                        static_cast<uint64_t>(start));
+        for (int64_t i = 0; i < head_count; ++i)
+          tensor.values[static_cast<size_t>(start + i)] =
+              RoundTo(one.scalar, omega[static_cast<size_t>(i)]);
+      }
+    }
     inputs.tensors.push_back(std::move(tensor));
   }
   return inputs;

@@ -4,6 +4,8 @@
 #include <iterator>
 
 #include "optimized/implementations.h"
+#include "reference/fastrpb_attention.h"
+#include "reference/kernelized_rpe_attention.h"
 #include "reference/linear_attention.h"
 #include "reference/softmax_attention.h"
 #include "reference/sparse_attention.h"
@@ -34,6 +36,8 @@ const std::vector<Row>& Rows() {
       {One<Toeplitz2dXy>(), Toeplitz2dXyImplementations},
       {One<Toeplitz2d>(), Toeplitz2dImplementations},
       {One<LinearAttention>(), LinearAttentionImplementations},
+      {One<FastRpbAttention>(), FastRpbAttentionImplementations},
+      {One<KernelizedRpeAttention>(), KernelizedRpeAttentionImplementations},
       {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
       {One<SparseAttention>(), SparseAttentionImplementations},
   };

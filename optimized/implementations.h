@@ -11,6 +11,8 @@ namespace subquad {
 std::vector<Implementation> Toeplitz1dImplementations();
 std::vector<Implementation> Toeplitz2dXyImplementations();
 std::vector<Implementation> Toeplitz2dImplementations();
+std::vector<Implementation> FastRpbAttentionImplementations();
+std::vector<Implementation> KernelizedRpeAttentionImplementations();
 std::vector<Implementation> LinearAttentionImplementations();
 std::vector<Implementation> SoftmaxAttentionImplementations();
 std::vector<Implementation> SparseAttentionImplementations();

@@ -8,25 +8,29 @@
 #include "optimized/feature_rows.h"
 #include "optimized/implementations.h"
 #include "optimized/thread_pool.h"
+#include "reference/kernelized.h"
 
 namespace subquad {
 
 struct KernelizedShape {
   explicit KernelizedShape(const Problem& problem)
       : map(FeatureMapOf(problem)),
-        n_q(problem.Dim("n_q")),
-        n_k(problem.Dim("n_k")),
+        n_q(QueriesOf(problem)),
+        n_k(KeysOf(problem)),
         d(problem.Dim("d")),
         e(problem.Dim("e")),
         f(map.features()),
         heads(problem.heads),
-        causal(problem.params.Flag("causal")) {}
+        causal(problem.params.Flag("causal")),
+        has_bias(problem.HasInput("bias")),
+        image_width(problem.params.Has("width") ? problem.Dim("width") : 0) {}
 
   int64_t SeenBy(int64_t i) const { return causal ? std::min(i + 1, n_k) : n_k; }
 
   FeatureMapSpec map;
   int64_t n_q, n_k, d, e, f, heads;
-  bool causal;
+  bool causal, has_bias;
+  int64_t image_width;  // 0: no image
 };
 
 // The tensors of one head. omega and bias are null where there are none.

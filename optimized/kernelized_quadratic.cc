@@ -9,18 +9,18 @@ namespace subquad {
 // ---- bias --------------------------------------------------------------------
 
 template <typename T>
-int64_t BiasTable<T>::Count(const KernelizedShape& shape, int64_t image_width) {
-  if (image_width == 0) return shape.n_q + shape.n_k - 1;
-  return (2 * (shape.n_q / image_width) - 1) * (2 * image_width - 1);
+int64_t BiasTable<T>::Count(const KernelizedShape& shape) {
+  const int64_t width = shape.image_width;
+  if (width == 0) return shape.n_q + shape.n_k - 1;
+  return (2 * (shape.n_q / width) - 1) * (2 * width - 1);
 }
 
 template <typename T>
-BiasTable<T>::BiasTable(const KernelizedShape& shape, bool has_bias,
-                        int64_t image_width)
-    : n_q_(shape.n_q), n_k_(shape.n_k), width_(image_width) {
-  if (!has_bias) return;
-  mantissa_ = Buffer<T>(Count(shape, image_width));
-  exponent_ = Buffer<T>(Count(shape, image_width));
+BiasTable<T>::BiasTable(const KernelizedShape& shape)
+    : n_q_(shape.n_q), n_k_(shape.n_k), width_(shape.image_width) {
+  if (!shape.has_bias) return;
+  mantissa_ = Buffer<T>(Count(shape));
+  exponent_ = Buffer<T>(Count(shape));
 }
 
 template <typename T>
@@ -46,17 +46,16 @@ int64_t BiasTable<T>::Horizon() const {
 
 template <typename T>
 QuadraticFeatures<T>::QuadraticFeatures(const KernelizedShape& shape,
-                                        int threads, bool has_bias,
-                                        int64_t image_width, int64_t tile)
+                                        int threads, int64_t tile)
     : shape_(shape),
       features_(shape.map),
       tile_(tile),
-      bias_(shape, has_bias, image_width),
+      bias_(shape),
       k_mantissa_(shape.n_k * shape.f),
       k_exponent_(shape.n_k * shape.f),
       k_values_((tile ? (shape.n_k + tile - 1) / tile * tile : shape.n_k) *
                 shape.f),
-      k_row_(has_bias ? shape.n_k : 0),
+      k_row_(shape.has_bias ? shape.n_k : 0),
       q_mantissa_(shape.n_q * shape.f),
       q_exponent_(shape.n_q * shape.f),
       scales_(3 * shape.f),
@@ -66,13 +65,12 @@ QuadraticFeatures<T>::QuadraticFeatures(const KernelizedShape& shape,
 
 template <typename T>
 double QuadraticFeatures<T>::WorkNumbers(const KernelizedShape& shape,
-                                         int threads, bool has_bias,
-                                         int64_t image_width, int64_t tile) {
+                                         int threads, int64_t tile) {
   const int64_t keys =
       tile ? (shape.n_k + tile - 1) / tile * tile : shape.n_k;
   return static_cast<double>(
       (2 * shape.n_k + 2 * shape.n_q + keys + 4) * shape.f +
-      (has_bias ? shape.n_k + 2 * BiasTable<T>::Count(shape, image_width) : 0) +
+      (shape.has_bias ? shape.n_k + 2 * BiasTable<T>::Count(shape) : 0) +
       threads * FeatureRows<T>(shape.map).ScratchSize(kBlock));
 }
 
@@ -126,18 +124,16 @@ void QuadraticFeatures<T>::StoreKey(int64_t j) {
 // ---- dense -------------------------------------------------------------------
 
 template <typename T>
-DenseKernelized<T>::DenseKernelized(const KernelizedShape& shape, int threads,
-                                    bool has_bias, int64_t image_width)
+DenseKernelized<T>::DenseKernelized(const KernelizedShape& shape, int threads)
     : shape_(shape),
-      features_(shape, threads, has_bias, image_width, 0),
+      features_(shape, threads, 0),
       weights_(shape.n_q * shape.n_k),
       values_(shape.n_k * ExtendedWidth<T>(shape.e)),
       work_(threads * std::min(kRows, shape.n_q) *
             (shape.f + ExtendedWidth<T>(shape.e))) {}
 
 template <typename T>
-Cost DenseKernelized<T>::CostOf(const KernelizedShape& shape, int threads,
-                                bool has_bias, int64_t image_width) {
+Cost DenseKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
   const double pairs = static_cast<double>(shape.n_q) *
                        static_cast<double>(shape.n_k) * (shape.causal ? 0.5 : 1);
   Cost cost;
@@ -146,8 +142,7 @@ Cost DenseKernelized<T>::CostOf(const KernelizedShape& shape, int threads,
   cost.workspace_bytes =
       sizeof(T) *
       (static_cast<double>(shape.n_q) * static_cast<double>(shape.n_k) +
-       QuadraticFeatures<T>::WorkNumbers(shape, threads, has_bias, image_width,
-                                         0) +
+       QuadraticFeatures<T>::WorkNumbers(shape, threads, 0) +
        static_cast<double>(shape.n_k * ExtendedWidth<T>(shape.e) +
                            threads * std::min(kRows, shape.n_q) *
                                (shape.f + ExtendedWidth<T>(shape.e))));
@@ -267,20 +262,17 @@ void AddPanel(const T* scores, const T* values, int64_t count, int64_t width,
 }  // namespace
 
 template <typename T>
-TiledKernelized<T>::TiledKernelized(const KernelizedShape& shape, int threads,
-                                    bool has_bias, int64_t image_width)
+TiledKernelized<T>::TiledKernelized(const KernelizedShape& shape, int threads)
     : shape_(shape),
-      features_(shape, threads, has_bias, image_width, kTile),
+      features_(shape, threads, kTile),
       values_(shape.n_k * ExtendedWidth<T>(shape.e)),
       work_(threads * WorkSize(shape)) {}
 
 template <typename T>
-Cost TiledKernelized<T>::CostOf(const KernelizedShape& shape, int threads,
-                                bool has_bias, int64_t image_width) {
-  Cost cost = DenseKernelized<T>::CostOf(shape, threads, has_bias, image_width);
+Cost TiledKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
+  Cost cost = DenseKernelized<T>::CostOf(shape, threads);
   cost.workspace_bytes =
-      sizeof(T) * (QuadraticFeatures<T>::WorkNumbers(shape, threads, has_bias,
-                                                     image_width, kTile) +
+      sizeof(T) * (QuadraticFeatures<T>::WorkNumbers(shape, threads, kTile) +
                    static_cast<double>(shape.n_k * ExtendedWidth<T>(shape.e) +
                                        threads * WorkSize(shape)));
   return cost;

@@ -19,11 +19,10 @@ namespace subquad {
 template <typename T>
 class BiasTable {
  public:
-  // An image width of 0: one offset per pair.
-  BiasTable(const KernelizedShape& shape, bool has_bias, int64_t image_width);
+  explicit BiasTable(const KernelizedShape& shape);
 
   bool empty() const { return mantissa_.size() == 0; }
-  static int64_t Count(const KernelizedShape& shape, int64_t image_width);
+  static int64_t Count(const KernelizedShape& shape);
   void Split(const T* bias) const;
   // How far ahead of itself a query sees anything.
   int64_t Horizon() const;
@@ -59,10 +58,8 @@ class QuadraticFeatures {
  public:
   // With `tile`, the keys' values are stored as [tiles][f][tile]; without, as
   // [n_k][f].
-  QuadraticFeatures(const KernelizedShape& shape, int threads, bool has_bias,
-                    int64_t image_width, int64_t tile);
-  static double WorkNumbers(const KernelizedShape& shape, int threads,
-                            bool has_bias, int64_t image_width, int64_t tile);
+  QuadraticFeatures(const KernelizedShape& shape, int threads, int64_t tile);
+  static double WorkNumbers(const KernelizedShape& shape, int threads, int64_t tile);
 
   // Calls process(first, last) for runs of queries, all of them in order.
   template <typename Process>
@@ -137,11 +134,9 @@ class QuadraticFeatures {
 template <typename T>
 class DenseKernelized {
  public:
-  DenseKernelized(const KernelizedShape& shape, int threads,
-                  bool has_bias = false, int64_t image_width = 0);
+  DenseKernelized(const KernelizedShape& shape, int threads);
   void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
-  static Cost CostOf(const KernelizedShape& shape, int threads,
-                     bool has_bias = false, int64_t image_width = 0);
+  static Cost CostOf(const KernelizedShape& shape, int threads);
 
  private:
   static constexpr int64_t kRows = 256;
@@ -156,11 +151,9 @@ class DenseKernelized {
 template <typename T>
 class TiledKernelized {
  public:
-  TiledKernelized(const KernelizedShape& shape, int threads,
-                  bool has_bias = false, int64_t image_width = 0);
+  TiledKernelized(const KernelizedShape& shape, int threads);
   void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
-  static Cost CostOf(const KernelizedShape& shape, int threads,
-                     bool has_bias = false, int64_t image_width = 0);
+  static Cost CostOf(const KernelizedShape& shape, int threads);
 
  private:
   static constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));

@@ -138,8 +138,12 @@ void AssociativeAttention<T>::Run(ThreadPool& pool,
                         exponent + kChunk * f + f, mantissa, exponent);
       for (int64_t t = 0; t < count; ++t)
         scale.QueryValues(mantissa + t * f, exponent + t * f, mantissa + t * f);
-      Map<T>(sums, count, width).noalias() =
-          Map<T>(mantissa, count, f) * Map<T>(state.sums, f, width);
+      const auto queries = Map<T>(mantissa, count, f);
+      const auto all = Map<T>(state.sums, f, width);
+      auto out = Map<T>(sums, count, width);
+      // Two sums of f / 2 terms round less than one of f.
+      out.noalias() = queries.leftCols(f / 2) * all.topRows(f / 2);
+      out.noalias() += queries.rightCols(f - f / 2) * all.bottomRows(f - f / 2);
       for (int64_t t = 0; t < count; ++t)
         Quotient(sums + t * width, e, head.out + (row + t) * e);
     });

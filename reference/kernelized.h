@@ -29,6 +29,17 @@
 
 namespace subquad {
 
+// Queries and keys of a problem; on an image both are its pixels.
+inline int64_t QueriesOf(const Problem& problem) {
+  return problem.params.Has("height")
+             ? problem.Dim("height") * problem.Dim("width")
+             : problem.Dim("n_q");
+}
+inline int64_t KeysOf(const Problem& problem) {
+  return problem.params.Has("height") ? QueriesOf(problem)
+                                      : problem.Dim("n_k");
+}
+
 template <typename Real>
 class KernelizedRows {
  public:
@@ -37,11 +48,12 @@ class KernelizedRows {
         q_(inputs["q"]),
         k_(inputs["k"]),
         v_(inputs["v"]),
-        n_q_(problem.Dim("n_q")),
-        n_k_(problem.Dim("n_k")),
+        n_q_(QueriesOf(problem)),
+        n_k_(KeysOf(problem)),
         e_(problem.Dim("e")),
         f_(spec_.features()),
         causal_(problem.params.Flag("causal")),
+        head_axis_(problem.head_axis),
         roundoff_(Info(problem.scalar).unit_roundoff) {
     for (int64_t head = 0; head < problem.heads; ++head) {
       const double* omega =
@@ -78,8 +90,9 @@ class KernelizedRows {
     FeatureError q_error;
     if (!maps_[head].Row(q_.Head(head) + i * spec_.d, mantissa.data(),
                          exponent.data(), &q_error))
-      throw InvalidInput("q", "rows of a length other than zero to normalise",
-                         "zero at query " + std::to_string(i));
+      throw InvalidInput("q: query " + std::to_string(i) + HeadName(head),
+                         "a row of a length other than zero to normalise",
+                         "zero");
     const int64_t seen = causal_ ? std::min(i + 1, n_k_) : n_k_;
     size_t runs = 0;
     while (runs < keys.runs.size() && keys.runs[runs].first < seen) ++runs;
@@ -136,8 +149,8 @@ class KernelizedRows {
       }
     }
     if (denominator == 0)
-      throw InvalidInput("normaliser", "a number other than zero",
-                         "zero at query " + std::to_string(i));
+      throw InvalidInput("query " + std::to_string(i) + HeadName(head),
+                         "a normaliser other than zero", "zero");
     for (int64_t x = 0; x < e_; ++x) value[x] /= denominator;
     if (!units) return;
     const double size = std::abs(static_cast<double>(denominator)) -
@@ -168,6 +181,10 @@ class KernelizedRows {
     std::vector<int> exponent;
   };
 
+  std::string HeadName(int64_t head) const {
+    return head_axis_ ? " of head " + std::to_string(head) : "";
+  }
+
   // A key may exceed the scale of its run by this power of two.
   static constexpr int kSlack = 30;
 
@@ -180,8 +197,9 @@ class KernelizedRows {
       FeatureError error;
       if (!maps_[head].Row(k_.Head(head) + j * spec_.d, values,
                            exponent.data(), &error))
-        throw InvalidInput("k", "rows of a length other than zero to normalise",
-                           "zero at key " + std::to_string(j));
+        throw InvalidInput("k: key " + std::to_string(j) + HeadName(head),
+                           "a row of a length other than zero to normalise",
+                           "zero");
       bool fits = !keys.runs.empty();
       for (int64_t a = 0; fits && a < f_; ++a)
         fits = exponent[a] <= keys.runs.back().scale[a] +
@@ -232,7 +250,7 @@ class KernelizedRows {
   const Tensor& k_;
   const Tensor& v_;
   const int64_t n_q_, n_k_, e_, f_;
-  const bool causal_;
+  const bool causal_, head_axis_;
   const double roundoff_;
   int64_t image_width_ = 0;
   std::vector<FeatureMap<Real>> maps_;

@@ -22,7 +22,7 @@ enum class Role { kData, kParameter };
 enum class Draw {
   kNormal,      // independent N(0, 1)
   kPositive,    // independent uniform on (0, 1)
-  kProjection,  // [m, d] rows for random features; see the operator
+  kProjection,  // [m, d] rows for random features; see harness/omega.h
   kLogWeights,  // logarithms of weights: N(0, 1)
 };
 
