@@ -72,18 +72,19 @@ void BiasWeights(const KernelizedShape& shape, const T* bias, W* weights) {
   const auto seen = [&](int64_t t) {
     return MayBeSeen(shape, t) && bias[t] >= std::numeric_limits<T>::lowest();
   };
+  const W shift = static_cast<W>(BiasShift(bias, count));
   W top = 2 * kNoExponent<W>;
   for (int64_t t = 0; t < count; ++t) {
     if (!seen(t)) continue;
     W exponent;
-    SplitExpFast(static_cast<W>(bias[t]), &exponent);
+    SplitExpFast(static_cast<W>(bias[t]) - shift, &exponent);
     top = std::max(top, exponent);
   }
   for (int64_t t = 0; t < count; ++t) {
     W exponent;
     const bool counts = seen(t);
-    const W mantissa =
-        SplitExpFast(counts ? static_cast<W>(bias[t]) : W{0}, &exponent);
+    const W mantissa = SplitExpFast(
+        counts ? static_cast<W>(bias[t]) - shift : W{0}, &exponent);
     weights[t] = counts ? mantissa * PowerOfTwo(exponent - top) : W{0};
   }
 }

@@ -25,10 +25,11 @@ BiasTable<T>::BiasTable(const KernelizedShape& shape)
 
 template <typename T>
 void BiasTable<T>::Split(const T* bias) const {
+  const T shift = BiasShift(bias, mantissa_.size());
   for (int64_t t = 0; t < mantissa_.size(); ++t) {
     const bool seen = bias[t] >= std::numeric_limits<T>::lowest();
     T power;
-    const T mantissa = SplitExpFast(seen ? bias[t] : T{0}, &power);
+    const T mantissa = SplitExpFast(seen ? bias[t] - shift : T{0}, &power);
     mantissa_[t] = seen ? mantissa : T{0};
     exponent_[t] = seen ? power : kNoExponent<T>;
   }

@@ -71,12 +71,13 @@ class KernelizedRows {
       const int64_t count = static_cast<int64_t>(bias.values.size()) /
                             (bias.head_stride == 0 ? 1 : heads);
       Bias one{std::vector<Real>(count), std::vector<int>(count)};
+      const double shift = BiasShift(bias.Head(head), count);
       for (int64_t t = 0; t < count; ++t) {
         const double b = bias.Head(head)[t];
         one.exponent[t] = kZeroExponent;
         if (std::isfinite(b))
           one.mantissa[t] =
-              SplitExp(static_cast<Real>(b), &one.exponent[t]);
+              SplitExp(static_cast<Real>(ShiftedBias(b, shift)), &one.exponent[t]);
       }
       bias_.push_back(std::move(one));
     }
