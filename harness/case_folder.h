@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,17 @@ struct CaseFolder {
   std::vector<ExpectedTensor> expected;
   std::string source;
 };
+
+// What case.json says, before any array is read.
+struct CaseText {
+  const Operator* op = nullptr;
+  Params params;                                        // not yet checked
+  std::map<std::string, std::string> inputs, expected;  // tensor -> file
+  std::string source;
+};
+
+// Throws InvalidInput that names the field. Every field must be there.
+CaseText ParseCaseText(const std::string& text);
 
 // Reads and checks everything: the format, names, types and ranges, that files
 // stay inside the folder and hold what they promise, shapes, finite numbers.

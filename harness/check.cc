@@ -54,16 +54,15 @@ Answer WithExpected(const CaseFolder& folder, const Problem& problem,
         one.value[at] = expected->values[row * one.width + c] + shift;
       }
     }
-    if (expected->is_float32) {
-      const double widen = Info(Scalar::kFloat32).unit_roundoff /
-                           Info(problem.scalar).unit_roundoff;
-      for (size_t at = 0; at < one.units.size(); ++at)
-        one.units[at] = widen * (one.units[at] +
-                                 std::abs(static_cast<double>(one.value[at])));
-      one.plain_error =
-          std::max(one.plain_error * widen,
-                   Info(Scalar::kFloat32).unit_roundoff * one.largest);
-    }
+    if (!expected->is_float32) continue;
+    const double roundoff = Info(Scalar::kFloat32).unit_roundoff;
+    for (size_t at = 0; at < one.units.size(); ++at)
+      one.slack.push_back(
+          roundoff *
+          (one.units[at] + std::abs(static_cast<double>(one.value[at]))));
+    one.plain_error = std::max(
+        one.plain_error * roundoff / Info(problem.scalar).unit_roundoff,
+        roundoff * one.largest);
   }
   return answer;
 }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "harness/generate.h"
 
@@ -17,6 +18,19 @@ double FromHalf(uint16_t bits) {
   if (exponent == 31) return fraction ? std::nan("") : sign * HUGE_VAL;
   if (exponent == 0) return sign * std::ldexp(fraction, -24);
   return sign * std::ldexp(1024 + fraction, exponent - 25);
+}
+
+uint16_t ToHalf(double value) {
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const double size = std::abs(value);
+  if (std::isnan(value)) return 0x7E00;
+  if (std::isinf(value)) return sign | 0x7C00;
+  int exponent = 0;
+  std::frexp(size, &exponent);
+  if (size < 0x1p-14)  // subnormal, or zero
+    return sign | static_cast<uint16_t>(std::ldexp(size, 24));
+  const int fraction = static_cast<int>(std::ldexp(size, 11 - exponent)) - 1024;
+  return sign | static_cast<uint16_t>((exponent + 14) << 10 | fraction);
 }
 
 }  // namespace
@@ -41,6 +55,24 @@ double ElementAt(Scalar scalar, const void* data, int64_t index) {
       return FromHalf(static_cast<const uint16_t*>(data)[index]);
   }
   return 0;
+}
+
+void StoreAt(Scalar scalar, double value, void* data, size_t index) {
+  switch (scalar) {
+    case Scalar::kFloat32:
+      static_cast<float*>(data)[index] = static_cast<float>(value);
+      break;
+    case Scalar::kFloat64:
+      static_cast<double*>(data)[index] = value;
+      break;
+    case Scalar::kBFloat16:
+      static_cast<uint16_t*>(data)[index] = static_cast<uint16_t>(
+          std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16);
+      break;
+    case Scalar::kFloat16:
+      static_cast<uint16_t*>(data)[index] = ToHalf(value);
+      break;
+  }
 }
 
 Comparison Compare(const Problem& problem, const Answer& answer,
@@ -77,8 +109,13 @@ Comparison Compare(const Problem& problem, const Answer& answer,
         const double error = static_cast<double>(std::abs(found - expected));
         // Storing the exact answer may itself cost one rounding.
         const double allowed =
-            roundoff * (units[c] + std::abs(static_cast<double>(expected)));
-        const double ratio = error == 0 ? 0 : error / allowed;
+            roundoff * (units[c] + std::abs(static_cast<double>(expected))) +
+            (one.slack.empty() ? 0 : one.slack[first + c]);
+        // A bound that is not a number, or is not finite, allows nothing.
+        const double ratio = error == 0 && std::isfinite(allowed) ? 0
+                             : std::isfinite(allowed) && std::isfinite(error)
+                                 ? error / allowed
+                                 : std::numeric_limits<double>::infinity();
         output_error = std::max(output_error, error);
         if (!(ratio <= total.max_over_bound) || total.elements == 1) {
           total.max_over_bound = ratio;

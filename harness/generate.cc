@@ -24,13 +24,10 @@ uint64_t Hash(std::string_view text) {
 }
 
 std::array<uint32_t, 4> Philox(uint64_t seed, uint64_t stream, uint64_t index) {
-  const r123::Philox4x32::ctr_type counter = {
+  return PhiloxWords(
       {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
-       static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)}};
-  const r123::Philox4x32::key_type key = {
-      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}};
-  const auto words = r123::Philox4x32()(counter, key);
-  return {words[0], words[1], words[2], words[3]};
+       static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
+      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
 }
 
 double ToUniform(uint32_t high, uint32_t low) {
@@ -104,6 +101,14 @@ double (*CodeOf(std::string_view name))(const Place&, double, double) {
 }
 
 }  // namespace
+
+std::array<uint32_t, 4> PhiloxWords(const std::array<uint32_t, 4>& counter,
+                                    const std::array<uint32_t, 2>& key) {
+  const r123::Philox4x32::ctr_type from = {
+      {counter[0], counter[1], counter[2], counter[3]}};
+  const auto words = r123::Philox4x32()(from, {{key[0], key[1]}});
+  return {words[0], words[1], words[2], words[3]};
+}
 
 Draws::Draws(uint64_t seed, std::string_view name)
     : seed_(seed), stream_(Hash(name)) {}
@@ -194,6 +199,8 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
           const Place place{rule, i % head_count / row_size, rows};
           if (alter != Normal)
             value = alter(place, value, draws.Uniform(index));
+          if (rule.draw == Draw::kMixing)
+            value /= std::sqrt(static_cast<double>(tensor.shape.back()));
         }
         tensor.values[static_cast<size_t>(i)] = RoundTo(one.scalar, value);
       }

@@ -1,49 +1,15 @@
 #include "harness/trial.h"
 
-#include <bit>
+#include <fmt/format.h>
+
 #include <cmath>
 #include <new>
 
+#include "harness/environment.h"
 #include "harness/generate.h"
 #include "harness/registry.h"
 
 namespace subquad {
-namespace {
-
-uint16_t ToHalf(double value) {
-  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  const double size = std::abs(value);
-  if (std::isnan(value)) return 0x7E00;
-  if (std::isinf(value)) return sign | 0x7C00;
-  int exponent = 0;
-  std::frexp(size, &exponent);
-  if (size < 0x1p-14)  // subnormal, or zero
-    return sign | static_cast<uint16_t>(std::ldexp(size, 24));
-  const int fraction = static_cast<int>(std::ldexp(size, 11 - exponent)) - 1024;
-  return sign | static_cast<uint16_t>((exponent + 14) << 10 | fraction);
-}
-
-// The numbers are already rounded to the type.
-void StoreAt(Scalar scalar, double value, void* data, size_t index) {
-  switch (scalar) {
-    case Scalar::kFloat32:
-      static_cast<float*>(data)[index] = static_cast<float>(value);
-      break;
-    case Scalar::kFloat64:
-      static_cast<double*>(data)[index] = value;
-      break;
-    case Scalar::kBFloat16:
-      static_cast<uint16_t*>(data)[index] = static_cast<uint16_t>(
-          std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16);
-      break;
-    case Scalar::kFloat16:
-      static_cast<uint16_t*>(data)[index] = ToHalf(value);
-      break;
-  }
-}
-
-}  // namespace
-
 Trial::Trial(Problem problem, Inputs inputs, uint64_t seed)
     : problem_(std::move(problem)), inputs_(std::move(inputs)), seed_(seed) {
   const int64_t bytes = Info(problem_.scalar).bytes;
@@ -103,14 +69,37 @@ Verdict Trial::JudgeOutputs(const Implementation& implementation) {
                              ? implementation.norm_bound(problem_, inputs_)
                              : RowBound();
   const bool norm_wise = static_cast<bool>(bound);
+<<<<<<< HEAD
   return Judge(Compare(problem_, answer(), arrays_,
                        implementation.bound_factor, bound),
                norm_wise, GuardedMemory::CountBrokenGuards());
+=======
+  return Judge(
+      Compare(problem_, answer(), arrays_, implementation.bound_factor, bound),
+      norm_wise, GuardedMemory::CountBrokenGuards());
+}
+
+std::string DoesNotFit(const Implementation& implementation,
+                       const Problem& problem, int threads) {
+  // Looking up what is free costs more than a small problem.
+  constexpr double kAlwaysThere = 1 << 28;
+  if (implementation.backend != Backend::kCpu || !implementation.cost)
+    return "";
+  const double needed = implementation.cost(problem, threads).workspace_bytes;
+  if (!(needed > kAlwaysThere)) return "";
+  const double free = 0.8 * static_cast<double>(AvailableMemoryBytes());
+  if (free <= 0 || needed <= free) return "";  // 0: nobody knows
+  return fmt::format(
+      "does not fit in memory: needs {:.3g} GiB of workspace, {:.3g} are free",
+      needed / (1 << 30), free / (1 << 30));
+>>>>>>> main
 }
 
 Verdict Verify(const Implementation& implementation, Trial& trial,
                const PrepareOptions& options) {
-  const std::string reason = WhyNot(implementation, trial.problem());
+  std::string reason = WhyNot(implementation, trial.problem());
+  if (reason.empty())
+    reason = DoesNotFit(implementation, trial.problem(), options.threads);
   if (!reason.empty()) return Verdict::Skipped(reason);
   std::unique_ptr<Prepared> prepared;
   try {

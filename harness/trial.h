@@ -50,6 +50,12 @@ class Trial {
   std::unique_ptr<Answer> answer_;
 };
 
+// Why the workspace of its formula is more than the machine has free, in words.
+// The system would often grant it all the same, and kill a program that uses
+// it.
+std::string DoesNotFit(const Implementation& implementation,
+                       const Problem& problem, int threads);
+
 // The whole way for one implementation: can it run, prepare, run, judge.
 Verdict Verify(const Implementation& implementation, Trial& trial,
                const PrepareOptions& options);

@@ -94,7 +94,11 @@ std::vector<Case> VerificationCases(const Operator& op,
       add(middle, with({{"n_q", more}}));
       add(middle, with({{"n_k", more}}));
       add(middle, with({{"n_q", "1"}}));
-      add(middle, with({{"n_k", "1"}}));
+      try {
+        add(middle, with({{"n_k", "1"}}));
+      } catch (const InvalidInput&) {
+        // One key is fewer than this operator takes (a stride of several).
+      }
     }
     for (const TensorRule& rule : signature.inputs)
       if (rule.optional)

@@ -413,6 +413,7 @@ Cost MaskedCost(const Problem& problem, int threads) {
                static_cast<double>(sizes.d + sizes.e),
       .bytes = TensorBytes(problem),
       .workspace_bytes =
+          keys.ListBytes() +
           bytes * (n * n + threads * static_cast<double>(keys.Count().most))};
 }
 
@@ -425,6 +426,7 @@ Cost GatheredCost(const Problem& problem, int threads) {
                static_cast<double>(sizes.d + sizes.e),
       .bytes = TensorBytes(problem),
       .workspace_bytes =
+          keys.ListBytes() +
           threads * (static_cast<double>(Info(problem.scalar).bytes) *
                          static_cast<double>(totals.most + sizes.d) +
                      static_cast<double>(keys.MostRuns()) * sizeof(KeyRun))};
@@ -462,7 +464,7 @@ Cost BlockedCost(const Problem& problem, int threads) {
   return {.flops = 2 * static_cast<double>(sizes.heads) * pairs * width,
           .bytes = TensorBytes(problem),
           .workspace_bytes =
-              threads * block +
+              keys.ListBytes() + threads * block +
               static_cast<double>(groups.size() * sizeof(QueryGroup)) +
               2 * globals * width *
                   static_cast<double>(Info(problem.scalar).bytes)};

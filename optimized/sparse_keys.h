@@ -80,6 +80,15 @@ class SparseKeys {
     return static_cast<int64_t>(most);
   }
 
+  // What the lists take in memory.
+  double ListBytes() const {
+    double bytes = static_cast<double>(globals_.size() * sizeof(int64_t));
+    for (const IntegerList& list : random_)
+      bytes += static_cast<double>(sizeof(IntegerList) +
+                                   list.size() * sizeof(int64_t));
+    return bytes;
+  }
+
   // Keys seen by all queries together, and by the one that sees most.
   struct Totals {
     double pairs = 0;

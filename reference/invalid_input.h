@@ -14,16 +14,34 @@ class InvalidInput : public std::runtime_error {
   // Reads "SUBJECT: expected EXPECTED, found FOUND".
   InvalidInput(const std::string& subject, const std::string& expected,
                const std::string& found)
-      : std::runtime_error(subject + ": expected " + expected + ", found " +
-                           found) {}
+      : std::runtime_error(
+            OneLine(subject + ": expected " + expected + ", found " + found)) {}
 
   // For problems that are not a mismatch of two things, in one sentence.
   explicit InvalidInput(const std::string& sentence)
-      : std::runtime_error(sentence) {}
+      : std::runtime_error(OneLine(sentence)) {}
 
   // The same problem seen from further out: "CONTEXT: ...".
   InvalidInput In(const std::string& context) const {
     return InvalidInput(context + ": " + what());
+  }
+
+ private:
+  // Names and values come from outside: whatever they hold, the message is one
+  // line of bearable length, and cannot move a terminal's cursor.
+  static std::string OneLine(const std::string& text) {
+    constexpr size_t kLongest = 2000;
+    std::string line;
+    for (size_t i = 0; i < text.size() && line.size() < kLongest; ++i) {
+      const unsigned char c = static_cast<unsigned char>(text[i]);
+      if (c >= 0x20 && c != 0x7F) {
+        line += text[i];
+        continue;
+      }
+      constexpr char kDigits[] = "0123456789abcdef";
+      line += {'\\', 'x', kDigits[c >> 4], kDigits[c & 15]};
+    }
+    return line.size() < kLongest ? line : line + "..";
   }
 };
 

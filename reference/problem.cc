@@ -148,6 +148,29 @@ void ResolveDims(const std::vector<SizeRule>& sizes,
   }
 }
 
+bool IsBackward(const Operator& op, const std::vector<std::string>& names) {
+  return op.HasBackward() &&
+         std::find(names.begin(), names.end(), "grad") != names.end();
+}
+
+void CheckNames(const Signature& signature,
+                const std::vector<std::string>& names) {
+  std::string known;
+  for (const TensorRule& rule : signature.inputs) {
+    known += (known.empty() ? "" : ", ") + rule.name;
+    const auto count = std::count(names.begin(), names.end(), rule.name);
+    if (count == 0 && !rule.optional)
+      throw InvalidInput("input " + rule.name, Symbols(rule, false), "none");
+    if (count > 1)
+      throw InvalidInput("input " + rule.name, "one tensor",
+                         std::to_string(count));
+  }
+  for (const std::string& name : names)
+    if (IndexOf(signature.inputs, name) < 0)
+      throw InvalidInput("input " + name, "one of " + known,
+                         "a tensor that is not taken with these parameters");
+}
+
 }  // namespace
 
 bool Problem::HasInput(const std::string& name) const {
@@ -170,37 +193,33 @@ Shape Problem::OutputShape(size_t index) const {
   return ShapeOf(outputs[index], dims, output_per_head[index], heads);
 }
 
+void CheckInputNames(const Operator& op, Params params,
+                     const std::vector<std::string>& names) {
+  CheckParams(op.ParamRules(params), params);
+  CheckNames(op.SignatureFor(params, IsBackward(op, names)), names);
+}
+
 Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
                        const std::vector<GivenShape>& given) {
   CheckParams(op.ParamRules(params), params);
+  std::vector<std::string> names;
+  for (const GivenShape& tensor : given) names.push_back(tensor.name);
   Problem problem;
   problem.op = &op;
   problem.scalar = scalar;
   problem.params = std::move(params);
-  problem.backward =
-      op.HasBackward() &&
-      std::any_of(given.begin(), given.end(), [](const GivenShape& tensor) {
-        return tensor.name == "grad";
-      });
+  problem.backward = IsBackward(op, names);
   const Signature signature = op.SignatureFor(problem.params, problem.backward);
+  CheckNames(signature, names);
   std::vector<const GivenShape*> ordered;
-  std::string names;
   for (const TensorRule& rule : signature.inputs) {
-    names += (names.empty() ? "" : ", ") + rule.name;
-    auto found = std::find_if(
+    const auto found = std::find_if(
         given.begin(), given.end(),
         [&](const GivenShape& tensor) { return tensor.name == rule.name; });
-    if (found == given.end()) {
-      if (rule.optional) continue;
-      throw InvalidInput("input " + rule.name, Symbols(rule, false), "none");
-    }
+    if (found == given.end()) continue;
     problem.inputs.push_back(rule);
     ordered.push_back(&*found);
   }
-  for (const GivenShape& tensor : given)
-    if (IndexOf(signature.inputs, tensor.name) < 0)
-      throw InvalidInput("input " + tensor.name, "one of " + names,
-                         "a tensor that is not taken with these parameters");
   problem.outputs = signature.outputs;
   AddParamsToDims(problem.params, problem.dims);
   ResolveHeads(ordered, problem);

@@ -20,10 +20,19 @@ enum class Role { kData, kParameter };
 
 // How generated tensors are drawn before a named recipe alters them.
 enum class Draw {
+<<<<<<< HEAD
   kNormal,      // independent N(0, 1)
   kPositive,    // independent uniform on (0, 1)
   kProjection,  // [m, d] rows for random features; see harness/omega.h
   kLogWeights,  // logarithms of weights: N(0, 1)
+=======
+  kNormal,       // independent N(0, 1)
+  kPositive,     // independent uniform on (0, 1)
+  kProjection,   // [m, d] rows for random features; see the operator
+  kLogWeights,   // logarithms of weights: N(0, 1)
+  kMixing,       // N(0, 1/c), c the last extent: c numbers mix into one of
+                 // their own size
+>>>>>>> main
 };
 
 struct TensorRule {
@@ -114,6 +123,11 @@ struct GivenShape {
 // names the tensor or parameter, what was expected and what was found.
 Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
                        const std::vector<GivenShape>& given);
+
+// The part of it that needs no tensors: throws InvalidInput where parameters
+// are not valid, where an input is missing, given twice or not taken with them.
+void CheckInputNames(const Operator& op, Params params,
+                     const std::vector<std::string>& names);
 
 // The same from sizes: the problem that a generated case stands for. `heads`
 // of 0 means no head axis; `optional_inputs` names those to include;

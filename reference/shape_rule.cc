@@ -1,13 +1,34 @@
 #include "reference/shape_rule.h"
 
+#include <algorithm>
 #include <cctype>
 #include <stdexcept>
 
 namespace subquad {
+namespace {
+
+// Sizes come from outside; their products stay at the largest number instead of
+// wrapping around, and then fit nothing.
+constexpr int64_t kLargest = int64_t{1} << 62;
+
+int64_t Plus(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) return a < 0 ? -kLargest : kLargest;
+  return std::clamp(sum, -kLargest, kLargest);
+}
+
+int64_t Times(int64_t a, int64_t b) {
+  int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product))
+    return (a < 0) == (b < 0) ? kLargest : -kLargest;
+  return std::clamp(product, -kLargest, kLargest);
+}
+
+}  // namespace
 
 int64_t ElementCount(const Shape& shape) {
   int64_t count = 1;
-  for (int64_t extent : shape) count *= extent;
+  for (int64_t extent : shape) count = Times(count, extent);
   return count;
 }
 
@@ -58,9 +79,9 @@ std::optional<int64_t> Extent::Evaluate(const Dims& dims) const {
     for (const std::string& symbol : term.symbols) {
       auto found = dims.find(symbol);
       if (found == dims.end()) return std::nullopt;
-      product *= found->second;
+      product = Times(product, found->second);
     }
-    sum += product;
+    sum = Plus(sum, product);
   }
   return sum;
 }
@@ -74,18 +95,20 @@ Extent::Solution Extent::Solve(const Dims& dims, int64_t size) const {
     for (const std::string& symbol : term.symbols) {
       auto found = dims.find(symbol);
       if (found != dims.end()) {
-        product *= found->second;
+        product = Times(product, found->second);
         continue;
       }
       if (has_unknown || (!unknown.empty() && unknown != symbol)) return {};
       unknown = symbol;
       has_unknown = true;
     }
-    (has_unknown ? coefficient : rest) += product;
+    int64_t& part = has_unknown ? coefficient : rest;
+    part = Plus(part, product);
   }
   if (unknown.empty() || coefficient == 0) return {};
-  if ((size - rest) % coefficient != 0) return {unknown, std::nullopt};
-  return {unknown, (size - rest) / coefficient};
+  const int64_t left = Plus(size, -rest);
+  if (left % coefficient != 0) return {unknown, std::nullopt};
+  return {unknown, left / coefficient};
 }
 
 }  // namespace subquad

@@ -117,6 +117,10 @@ class OperatorRun {
       for (const Tensor& given : tensors_) {
         if (given.name != problem.inputs[t].name) continue;
         Tensor tensor = given;
+        if (ElementCount(tensor.shape) !=
+            static_cast<int64_t>(tensor.values.size()))
+          throw InvalidInput("test's " + tensor.name, ToString(tensor.shape),
+                             std::to_string(tensor.values.size()));
         for (double& value : tensor.values) value = RoundTo(scalar, value);
         if (problem.input_per_head[t])
           tensor.head_stride =

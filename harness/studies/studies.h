@@ -1,0 +1,34 @@
+// The studies there are, one function each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/study.h"
+
+namespace subquad {
+
+Study PrfVarianceStudy();
+Study ApproximationErrorStudy();
+Study SampleComplexityStudy();
+Study FeatureMapsStudy();
+Study ConversionStudy();
+Study RpeRankStudy();
+Study PrecisionStudy();
+Study SinusoidalStudy();
+Study BiasMapsStudy();
+Study SpeConvergenceStudy();
+
+// Mean and its standard error, by the sum of squares about the mean.
+struct MeanError {
+  double mean = 0, error = 0;
+};
+MeanError MeanWithError(const std::vector<double>& samples);
+
+// The value below which the fraction q of the samples lies, interpolated.
+double Quantile(std::vector<double> samples, double q);
+
+// kReproduced, or kInPart where only the weaker rule holds.
+StudyOutcome Decide(bool fully, bool in_part = false);
+
+}  // namespace subquad

@@ -1,0 +1,126 @@
+// Studies: what the papers say about approximation, rank, variance and
+// precision, measured with the program's own parts (SPEC section 2).
+//
+// A study measures tables of numbers and then judges them. The judgement sees
+// nothing but the tables and the parameters, so that it can be tested with
+// planted wrong numbers, and so that nobody types a verdict.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/generate.h"
+#include "harness/result_file.h"
+#include "optimized/thread_pool.h"
+
+namespace subquad {
+
+struct StudyColumn {
+  std::string name, unit, meaning;  // unit "1" for a plain number
+};
+
+struct StudyTable {
+  std::string name;
+  std::vector<StudyColumn> columns;
+  std::vector<std::vector<Json>> rows;
+
+  void Add(std::vector<Json> row);
+  size_t Index(std::string_view column) const;
+  // NaN where the cell is null.
+  double Number(size_t row, std::string_view column) const;
+  std::string Text(size_t row, std::string_view column) const;
+  bool Flag(size_t row, std::string_view column) const;
+  std::vector<double> Numbers(std::string_view column) const;
+};
+
+using StudyTables = std::vector<StudyTable>;
+const StudyTable& FindTable(const StudyTables& tables, std::string_view name);
+
+enum class StudyOutcome { kReproduced, kInPart, kNotReproduced };
+std::string_view ToString(StudyOutcome outcome);
+
+struct StudyVerdict {
+  std::string claim;  // a row of CLAIMS.md, or a name of our own
+  std::string says;   // the claim in our words
+  StudyOutcome outcome = StudyOutcome::kNotReproduced;
+  std::string numbers;  // a sentence made from the numbers
+
+  // A claim that holds only in part is a finding, one that fails is an error.
+  bool holds() const { return outcome != StudyOutcome::kNotReproduced; }
+};
+
+// Thrown out of StudyRun::For after Ctrl-C.
+struct StudyInterrupted {};
+
+// What a study runs with: random numbers, threads, progress.
+class StudyRun {
+ public:
+  StudyRun(std::string study, uint64_t seed, int threads, bool show_progress);
+
+  uint64_t seed() const { return seed_; }
+  int threads() const { return pool_.threads(); }
+  // A stream of its own for every purpose within a study.
+  Draws DrawsOf(const std::string& purpose) const;
+
+  // Calls work(index) for every index in [0, count) on all threads. Each index
+  // writes to its own place, and whoever adds up does so in the order of the
+  // indices: results are then the same to the bit on any number of threads.
+  void For(int64_t count, const std::function<void(int64_t index)>& work);
+
+ private:
+  std::string study_;
+  uint64_t seed_;
+  ThreadPool pool_;
+  bool show_progress_;
+};
+
+struct Study {
+  std::string name;
+  std::string purpose;  // one sentence
+  std::string source;   // paper and place
+  Json parameters;      // all numbers that it depends on, seed apart
+  Json tiny;            // replaces some of them: seconds instead of minutes
+  StudyTables (*measure)(StudyRun& run, const Json& parameters);
+  std::vector<StudyVerdict> (*judge)(const Json& parameters,
+                                     const StudyTables& tables);
+};
+
+// A plain list, in the order of SPEC section 2.
+const std::vector<Study>& Studies();
+// Throws InvalidInput that lists the studies there are.
+const Study& FindStudy(std::string_view name);
+
+struct StudyResult {
+  Json parameters;
+  StudyTables tables;
+  std::vector<StudyVerdict> verdicts;
+  bool holds() const;
+};
+
+StudyResult RunStudy(const Study& study, bool tiny, StudyRun& run);
+
+// Format study/1 (reports/study.schema.json). `header` has command, created,
+// seed and environment.
+Json StudyJson(const Study& study, const StudyResult& result,
+               const Json& header);
+
+struct StudyOptions {
+  std::vector<std::string> names;  // or "all"
+  std::filesystem::path out;
+  uint64_t seed = 1;
+  int threads = 1;
+  bool tiny = false;
+  bool draw = true;
+  std::string command;
+};
+
+// The whole command: measures, judges, writes NAME.json and draws. Returns an
+// ExitStatus.
+int RunStudies(const StudyOptions& options);
+
+}  // namespace subquad

@@ -1,0 +1,132 @@
+// memory_compressed_attention: softmax attention to floor(n_k/s) keys and
+// values, each a weighted sum of s neighbours (blog eq. 14; Liu et al. 2018)
+//
+//   dense       the sums, then two GEMMs with the scores [n_q, n_k/s] in
+//               memory.
+//   compressed  the sums, then blocks of queries against tiles of the fewer
+//               keys, no scores kept (softmax_tiles.h): O((n_k/s) (d+e))
+//               memory.
+//
+// With a fixed s both still take O(n^2/s (d+e)) time: the stride buys a
+// constant factor, and a linear time only where it grows with n.
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "optimized/implementations.h"
+#include "optimized/reduced_keys.h"
+#include "reference/softmax_rows.h"
+
+namespace subquad {
+namespace {
+
+// Sums that one task makes.
+constexpr int64_t kSumBlock = 64;
+
+AttentionSizes SizesOf(const Problem& problem) {
+  return {problem.Dim("n_q"),
+          problem.Dim("n_k") / problem.params.Integer("stride"),
+          problem.Dim("d"), problem.Dim("e")};
+}
+
+template <typename T, template <typename> class Attention>
+class MemoryCompressed : public Prepared {
+ public:
+  MemoryCompressed(const Problem& problem, const Arrays& arrays,
+                   const PrepareOptions& options)
+      : sizes_(SizesOf(problem)),
+        stride_(problem.params.Integer("stride")),
+        heads_(problem.heads),
+        scale_(SoftmaxScale<T>(problem)),
+        arrays_(arrays),
+        pool_(options.threads),
+        attention_(sizes_, options.threads),
+        keys_(sizes_.keys * sizes_.d),
+        values_(sizes_.keys * sizes_.e) {}
+
+  void Run() override {
+    for (int64_t h = 0; h < heads_; ++h) {
+      pool_.For((sizes_.keys + kSumBlock - 1) / kSumBlock, [&](int64_t block,
+                                                               int) {
+        Compress(arrays_.In<T>("theta_k").Head(h), arrays_.In<T>("k").Head(h),
+                 sizes_.d, block, keys_.data());
+        Compress(arrays_.In<T>("theta_v").Head(h), arrays_.In<T>("v").Head(h),
+                 sizes_.e, block, values_.data());
+      });
+      attention_.Run(pool_, scale_, arrays_.In<T>("q").Head(h), keys_.data(),
+                     values_.data(), arrays_.Out<T>("out").Head(h));
+    }
+  }
+
+ private:
+  void Compress(const T* theta, const T* rows, int64_t width, int64_t block,
+                T* sums) const {
+    const int64_t first = block * kSumBlock;
+    const int64_t end = std::min(sizes_.keys, first + kSumBlock);
+    std::fill(sums + first * width, sums + end * width, T{0});
+    for (int64_t a = first; a < end; ++a)
+      for (int64_t b = 0; b < stride_; ++b) {
+        const T* row = rows + (a * stride_ + b) * width;
+        for (int64_t x = 0; x < width; ++x)
+          sums[a * width + x] += theta[b] * row[x];
+      }
+  }
+
+  const AttentionSizes sizes_;
+  const int64_t stride_, heads_;
+  const T scale_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  Attention<T> attention_;
+  Buffer<T> keys_, values_;
+};
+
+template <template <typename> class Attention>
+Cost MemoryCompressedCost(const Problem& problem, int threads) {
+  const AttentionSizes sizes = SizesOf(problem);
+  const double reduced =
+      static_cast<double>(sizes.keys) * static_cast<double>(sizes.d + sizes.e);
+  return {.flops =
+              2 * static_cast<double>(problem.heads) * reduced *
+              static_cast<double>(problem.params.Integer("stride") + sizes.n_q),
+          .bytes = TensorBytes(problem),
+          .workspace_bytes =
+              static_cast<double>(Info(problem.scalar).bytes) * reduced +
+              (problem.scalar == Scalar::kFloat64
+                   ? Attention<double>::WorkspaceBytes(sizes, threads)
+                   : Attention<float>::WorkspaceBytes(sizes, threads))};
+}
+
+}  // namespace
+
+std::vector<Implementation> MemoryCompressedAttentionImplementations() {
+  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
+  return {
+      {.op = "memory_compressed_attention",
+       .id = "dense",
+       .scalars = both,
+       .what = "the fewer keys, then two GEMMs (Eigen), scores in memory",
+       .source = "blog eq. 14",
+       .time = "O(n^2/s (d+e))",
+       .memory = "O(n^2/s)",
+       .time_class = "n^2",
+       .memory_class = "n^2",
+       .cost = MemoryCompressedCost<DenseToReduced>,
+       .prepare = PrepareFor<MemoryCompressed<float, DenseToReduced>,
+                             MemoryCompressed<double, DenseToReduced>>},
+      {.op = "memory_compressed_attention",
+       .id = "compressed",
+       .scalars = both,
+       .what = "the fewer keys, then online softmax without scores",
+       .source = "blog eq. 14",
+       .time = "O(n^2/s (d+e))",
+       .memory = "O(n/s (d+e))",
+       .time_class = "n^2",
+       .memory_class = "n",
+       .cost = MemoryCompressedCost<TiledToReduced>,
+       .prepare = PrepareFor<MemoryCompressed<float, TiledToReduced>,
+                             MemoryCompressed<double, TiledToReduced>>},
+  };
+}
+
+}  // namespace subquad

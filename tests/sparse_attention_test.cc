@@ -1,0 +1,347 @@
+// What sparse attention must do: the patterns drawn by hand, the fast lists of
+// keys against the rule pair by pair, and identities with dense attention.
+#include "reference/sparse_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "optimized/sparse_keys.h"
+#include "tests/run_operator.h"
+
+namespace subquad {
+namespace {
+
+constexpr double kRounding = 1e-13;
+
+using Table = std::map<std::string, ParamValue>;
+
+OperatorRun Sparse(int64_t n, const Table& params, bool causal = false,
+                   int64_t d = 12, int64_t e = 7) {
+  OperatorRun run("sparse_attention");
+  run.Set("causal", causal)
+      .Give("q", {n, d}, NormalNumbers(n * d, 1))
+      .Give("k", {n, d}, NormalNumbers(n * d, 2))
+      .Give("v", {n, e}, NormalNumbers(n * e, 3));
+  for (const auto& [name, value] : params) run.Set(name, value);
+  return run;
+}
+
+std::string Name(const Table& params, bool causal) {
+  std::string text = causal ? "causal" : "both";
+  for (const auto& [name, value] : params)
+    if (value.index() < 5) text += " " + name + "=" + ToString(value);
+  return text;
+}
+
+int64_t I(int64_t x) { return x; }
+std::string S(const char* text) { return text; }
+
+// Awkward members of every pattern for n positions: windows of nothing and of
+// everything, steps beyond the end, lists with doubles, empty lists.
+std::vector<Table> Awkward(int64_t n) {
+  std::vector<Table> all;
+  for (int64_t block : {I(1), I(3), I(16), I(64), I(100), n, 5 * n})
+    all.push_back({{"pattern", S("local")}, {"block", block}});
+  for (int64_t window : {I(0), I(1), I(70), n})
+    for (int64_t dilation : {I(1), I(3), I(7), n + 1}) {
+      all.push_back({{"pattern", S("sliding")},
+                     {"window", window},
+                     {"dilation", dilation}});
+      for (const IntegerList& globals :
+           {IntegerList{}, IntegerList{n - 1, 0, 0, n / 2, n - 1}})
+        all.push_back({{"pattern", S("longformer")},
+                       {"window", window},
+                       {"dilation", dilation},
+                       {"globals", globals}});
+    }
+  IntegerList many;  // more than a block of queries and a tile of keys
+  for (int64_t x = 0; x<n; x += n> 300 ? 2 : 1) many.push_back(n - 1 - x);
+  all.push_back({{"pattern", S("longformer")},
+                 {"window", I(2)},
+                 {"dilation", I(2)},
+                 {"globals", many}});
+  for (int64_t window : {I(0), I(5), n})
+    for (int64_t stride : {I(1), I(2), I(7), n + 1})
+      all.push_back(
+          {{"pattern", S("strided")}, {"window", window}, {"stride", stride}});
+  for (int64_t block : {I(1), I(16), I(70), n + 1})
+    for (int64_t window_blocks : {I(0), I(2), kMaxInteger})
+      for (int64_t global_blocks : {I(0), I(2), kMaxInteger}) {
+        const int64_t blocks = (n + block - 1) / block;
+        IntegerTable random;
+        for (int64_t b = 0; b < blocks; ++b) {
+          random.push_back({});
+          if (b % 3 != 0)
+            random.back() = {(7 * b) % blocks, blocks - 1, (7 * b) % blocks};
+        }
+        all.push_back({{"pattern", S("bigbird")},
+                       {"block", block},
+                       {"window_blocks", window_blocks},
+                       {"global_blocks", global_blocks},
+                       {"random", random}});
+      }
+  return all;
+}
+
+std::string Picture(const Table& params, bool causal, int64_t n) {
+  const OperatorRun run = Sparse(n, params, causal);
+  const Problem problem = run.Resolve(Scalar::kFloat64);
+  const SparsePattern pattern(problem.params, n);
+  std::string picture;
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < n; ++j) picture += pattern.Sees(i, j) ? 'x' : '.';
+    picture += ' ';
+  }
+  return picture;
+}
+
+TEST(SparsePattern, IsAsDrawnByHand) {
+  EXPECT_EQ(Picture({{"pattern", S("local")}, {"block", I(2)}}, false, 5),
+            "xx... xx... ..xx. ..xx. ....x ");
+  EXPECT_EQ(Picture({{"pattern", S("local")}, {"block", I(2)}}, true, 5),
+            "x.... xx... ..x.. ..xx. ....x ");
+  EXPECT_EQ(
+      Picture({{"pattern", S("sliding")}, {"window", I(1)}, {"dilation", I(2)}},
+              false, 6),
+      "x.x... .x.x.. x.x.x. .x.x.x ..x.x. ...x.x ");
+  EXPECT_EQ(
+      Picture({{"pattern", S("strided")}, {"window", I(1)}, {"stride", I(3)}},
+              false, 6),
+      "xx.x.. xxx.x. .xxx.x x.xxx. .x.xxx ..x.xx ");
+  EXPECT_EQ(
+      Picture({{"pattern", S("strided")}, {"window", I(1)}, {"stride", I(3)}},
+              true, 6),
+      "x..... xx.... .xx... x.xx.. .x.xx. ..x.xx ");
+  EXPECT_EQ(Picture({{"pattern", S("longformer")},
+                     {"window", I(1)},
+                     {"dilation", I(1)},
+                     {"globals", IntegerList{4, 0}}},
+                    false, 6),
+            "xxxxxx xxx.x. xxxxx. x.xxx. xxxxxx x...xx ");
+  // Query block 1 draws key block 3; the draw does not go both ways.
+  EXPECT_EQ(Picture({{"pattern", S("bigbird")},
+                     {"block", I(2)},
+                     {"window_blocks", I(0)},
+                     {"global_blocks", I(1)},
+                     {"random", IntegerTable{{}, {3}, {}, {}}}},
+                    false, 7),
+            "xxxxxxx xxxxxxx xxxx..x xxxx..x xx..xx. xx..xx. xx....x ");
+}
+
+// Runs are the keys of the rule, each once; their number is the sum of Sees.
+TEST(SparseKeys, RunsAreTheRule) {
+  for (int64_t n : {I(1), I(2), I(37), I(150)})
+    for (const Table& params : Awkward(n))
+      for (bool causal : {false, true}) {
+        const OperatorRun run = Sparse(n, params, causal);
+        const Problem problem = run.Resolve(Scalar::kFloat64);
+        const SparsePattern pattern(problem.params, n);
+        const SparseKeys keys(problem);
+        std::vector<KeyRun> runs;
+        double pairs = 0;
+        int64_t most = 0;
+        for (int64_t i = 0; i < n; ++i) {
+          keys.Runs(i, runs);
+          EXPECT_LE(static_cast<int64_t>(runs.size()), keys.MostRuns());
+          std::multiset<int64_t> listed;
+          std::multiset<int64_t> seen;
+          for (const KeyRun& one : runs)
+            for (int64_t x = 0; x < one.count; ++x)
+              listed.insert(one.first + x * one.step);
+          for (int64_t j = 0; j < n; ++j)
+            if (pattern.Sees(i, j)) seen.insert(j);
+          ASSERT_EQ(listed, seen)
+              << Name(params, causal) << " n " << n << " query " << i;
+          pairs += static_cast<double>(seen.size());
+          most = std::max(most, static_cast<int64_t>(seen.size()));
+        }
+        EXPECT_EQ(keys.Count().pairs, pairs);
+        EXPECT_EQ(keys.Count().most, most);
+      }
+}
+
+// Every program on every awkward pattern against the definition.
+TEST(SparseAttention, AwkwardPatterns) {
+  for (int64_t n : {I(1), I(37), I(150)})
+    for (const Table& params : Awkward(n))
+      for (bool causal : {false, true}) {
+        const OperatorRun run = Sparse(n, params, causal);
+        const Numbers expected = run.Definition();
+        for (const std::string& program : run.Programs())
+          ASSERT_LE(LargestDifference(run.Run(program), expected), kRounding)
+              << program << " " << Name(params, causal) << " n " << n;
+      }
+}
+
+// Beyond the size of a tile, and on threads.
+TEST(SparseAttention, LargerPatternsOnAnyNumberOfThreads) {
+  constexpr int64_t kN = 701;
+  IntegerList globals;
+  for (int64_t x = 0; x < kN; x += 5) globals.push_back(x);
+  const int64_t blocks = (kN + 129) / 130;
+  const std::vector<Table> all = {
+      {{"pattern", S("local")}, {"block", I(300)}},
+      {{"pattern", S("sliding")}, {"window", I(150)}, {"dilation", I(2)}},
+      {{"pattern", S("strided")}, {"window", I(40)}, {"stride", I(9)}},
+      {{"pattern", S("longformer")},
+       {"window", I(20)},
+       {"dilation", I(3)},
+       {"globals", globals}},
+      {{"pattern", S("bigbird")},
+       {"block", I(130)},
+       {"window_blocks", I(1)},
+       {"global_blocks", I(1)},
+       {"random", IntegerTable(static_cast<size_t>(blocks), {5, 3})}}};
+  for (const Table& params : all)
+    for (bool causal : {false, true}) {
+      const OperatorRun run = Sparse(kN, params, causal);
+      const Numbers expected = run.Definition();
+      for (const std::string& program : run.Programs()) {
+        const Numbers out = run.Run(program);
+        EXPECT_LE(LargestDifference(out, expected), kRounding)
+            << program << " " << Name(params, causal);
+        EXPECT_EQ(run.Run(program, Scalar::kFloat64, 3), out)
+            << program << " " << Name(params, causal);
+      }
+    }
+}
+
+// A pattern that shows everything is attention without a pattern.
+TEST(SparseAttention, FullPatternsAreSoftmaxAttention) {
+  constexpr int64_t kN = 150;
+  const std::vector<Table> full = {
+      {{"pattern", S("local")}, {"block", kN}},
+      {{"pattern", S("sliding")}, {"window", kN}, {"dilation", I(1)}},
+      {{"pattern", S("strided")}, {"window", kN}, {"stride", I(7)}},
+      {{"pattern", S("strided")}, {"window", I(0)}, {"stride", I(1)}},
+      {{"pattern", S("longformer")},
+       {"window", kN},
+       {"dilation", I(1)},
+       {"globals", IntegerList{3}}},
+      {{"pattern", S("bigbird")},
+       {"block", I(50)},
+       {"window_blocks", I(2)},
+       {"global_blocks", I(0)},
+       {"random", IntegerTable{{}, {}, {}}}}};
+  for (bool causal : {false, true}) {
+    OperatorRun dense("softmax_attention");
+    OperatorRun sparse = Sparse(kN, full[0], causal);
+    dense.Set("causal", causal);
+    for (const char* name : {"q", "k"})
+      dense.Give(name, {kN, 12}, sparse[name]);
+    dense.Give("v", {kN, 7}, sparse["v"]);
+    const Numbers expected = dense.Run("tiled");
+    for (const Table& params : full) {
+      const OperatorRun run = Sparse(kN, params, causal);
+      for (const std::string& program : run.Programs())
+        EXPECT_LE(LargestDifference(run.Run(program), expected), kRounding)
+            << program << " " << Name(params, causal);
+    }
+    // The control: a window one short of everything.
+    const OperatorRun less = Sparse(
+        kN, {{"pattern", S("sliding")}, {"window", kN - 2}, {"dilation", I(1)}},
+        causal);
+    for (const std::string& program : less.Programs())
+      EXPECT_GT(LargestDifference(less.Run(program), expected), 1e-4)
+          << program;
+  }
+}
+
+TEST(SparseAttention, WeightsSumToOne) {
+  for (const Table& params : Awkward(150)) {
+    OperatorRun run = Sparse(150, params, true);
+    run["v"].assign(run["v"].size(), 1);
+    const Numbers ones(run["v"].size(), 1);
+    for (const std::string& program : run.Programs())
+      EXPECT_LE(LargestDifference(run.Run(program), ones), kRounding)
+          << program << " " << Name(params, true);
+  }
+}
+
+// A key that a query does not see cannot move it by a bit: all others do.
+TEST(SparseAttention, UnseenKeysDoNotMatterToTheBit) {
+  constexpr int64_t kN = 150, kKey = 71;
+  for (const Table& params : Awkward(kN))
+    for (bool causal : {false, true}) {
+      const OperatorRun run = Sparse(kN, params, causal);
+      OperatorRun other = run;
+      for (int64_t c = 0; c < 7; ++c) other["v"][kKey * 7 + c] += 1e6;
+      const Problem problem = run.Resolve(Scalar::kFloat32);
+      const SparsePattern pattern(problem.params, kN);
+      for (const std::string& program : run.Programs()) {
+        const Numbers a = run.Run(program, Scalar::kFloat32);
+        const Numbers b = other.Run(program, Scalar::kFloat32);
+        for (int64_t i = 0; i < kN; ++i)
+          ASSERT_EQ(a[i * 7] != b[i * 7], pattern.Sees(i, kKey))
+              << program << " " << Name(params, causal) << " query " << i;
+      }
+    }
+}
+
+// Nothing grows like n^2: from n to 2n the formula may at most double, but for
+// the baseline.
+TEST(SparseAttention, WorkspaceIsNotQuadratic) {
+  const Operator& op = FindOperator("sparse_attention");
+  for (const char* pattern :
+       {"local", "sliding", "strided", "longformer", "bigbird"})
+    for (const Implementation* one : ImplementationsOf(op)) {
+      if (one->backend != Backend::kCpu) continue;
+      double bytes[2];
+      for (int64_t doubled : {I(0), I(1)}) {
+        CaseRequest request;
+        request.op = &op;
+        request.n = 32768 << doubled;
+        request.values = {{"pattern", pattern}};
+        bytes[doubled] =
+            one->cost(ProblemOf(MakeCase(request)), 1).workspace_bytes;
+      }
+      if (one->id == "dense")
+        EXPECT_GT(bytes[1], 3.9 * bytes[0]) << pattern;
+      else
+        EXPECT_LT(bytes[1], 2.1 * bytes[0]) << one->id << " " << pattern;
+    }
+}
+
+void ExpectInvalid(const Table& params, const std::string& words) {
+  try {
+    Sparse(20, params).Resolve(Scalar::kFloat64);
+    FAIL() << "taken, expected: " << words;
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find(words), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(SparseAttention, ParametersThatDoNotFitAreNamed) {
+  const Table longformer = {{"pattern", S("longformer")},
+                            {"window", I(1)},
+                            {"dilation", I(1)},
+                            {"globals", IntegerList{20}}};
+  ExpectInvalid(longformer, "globals");
+  Table bigbird = {{"pattern", S("bigbird")},
+                   {"block", I(8)},
+                   {"window_blocks", I(1)},
+                   {"global_blocks", I(1)},
+                   {"random", IntegerTable{{0}, {1}}}};
+  ExpectInvalid(bigbird, "one list for each of 3 query blocks");
+  bigbird["random"] = IntegerTable{{0}, {3}, {0}};
+  ExpectInvalid(bigbird, "random, list 1");
+  bigbird["random"] = IntegerTable{{0}, {-1}, {0}};
+  ExpectInvalid(bigbird, "random");
+  ExpectInvalid(
+      {{"pattern", S("sliding")}, {"window", I(-1)}, {"dilation", I(1)}},
+      "window");
+  ExpectInvalid(
+      {{"pattern", S("sliding")}, {"window", I(1)}, {"dilation", I(0)}},
+      "dilation");
+  ExpectInvalid({{"pattern", S("sliding")}, {"window", I(1)}}, "dilation");
+  ExpectInvalid({{"pattern", S("local")}, {"block", I(2)}, {"window", I(1)}},
+                "window");
+  ExpectInvalid({{"block", I(2)}}, "pattern");
+  ExpectInvalid({{"pattern", S("blocky")}, {"block", I(2)}}, "pattern");
+}
+
+}  // namespace
+}  // namespace subquad
