@@ -4,18 +4,14 @@
 #include <iterator>
 
 #include "optimized/implementations.h"
-<<<<<<< HEAD
-#include "reference/fastrpb_attention.h"
-#include "reference/kernelized_rpe_attention.h"
-#include "reference/linear_attention.h"
-=======
 #include "reference/clipped_rpe_product.h"
+#include "reference/fastrpb_attention.h"
 #include "reference/kernelized_clipped_rpe_attention.h"
+#include "reference/kernelized_rpe_attention.h"
 #include "reference/linear_attention.h"
 #include "reference/linformer_attention.h"
 #include "reference/memory_compressed_attention.h"
 #include "reference/position_attention.h"
->>>>>>> main
 #include "reference/softmax_attention.h"
 #include "reference/sparse_attention.h"
 #include "reference/toeplitz_1d.h"
@@ -45,25 +41,19 @@ const std::vector<Row>& Rows() {
       {One<Toeplitz1d>(), Toeplitz1dImplementations},
       {One<Toeplitz2dXy>(), Toeplitz2dXyImplementations},
       {One<Toeplitz2d>(), Toeplitz2dImplementations},
-<<<<<<< HEAD
       {One<LinearAttention>(), LinearAttentionImplementations},
       {One<FastRpbAttention>(), FastRpbAttentionImplementations},
       {One<KernelizedRpeAttention>(), KernelizedRpeAttentionImplementations},
       {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
       {One<SparseAttention>(), SparseAttentionImplementations},
-=======
       {One<ClippedRpeProduct>(), ClippedRpeProductImplementations},
       {One<KernelizedClippedRpeAttention>(),
        KernelizedClippedRpeAttentionImplementations},
       {One<TransformerXlAttention>(), TransformerXlAttentionImplementations},
       {One<PositionAttention>(), PositionAttentionImplementations},
-      {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
-      {One<SparseAttention>(), SparseAttentionImplementations},
       {One<LinformerAttention>(), LinformerAttentionImplementations},
       {One<MemoryCompressedAttention>(),
        MemoryCompressedAttentionImplementations},
-      {One<LinearAttention>(), LinearAttentionImplementations},
->>>>>>> main
   };
   return rows;
 }

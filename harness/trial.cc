@@ -69,11 +69,6 @@ Verdict Trial::JudgeOutputs(const Implementation& implementation) {
                              ? implementation.norm_bound(problem_, inputs_)
                              : RowBound();
   const bool norm_wise = static_cast<bool>(bound);
-<<<<<<< HEAD
-  return Judge(Compare(problem_, answer(), arrays_,
-                       implementation.bound_factor, bound),
-               norm_wise, GuardedMemory::CountBrokenGuards());
-=======
   return Judge(
       Compare(problem_, answer(), arrays_, implementation.bound_factor, bound),
       norm_wise, GuardedMemory::CountBrokenGuards());
@@ -92,7 +87,6 @@ std::string DoesNotFit(const Implementation& implementation,
   return fmt::format(
       "does not fit in memory: needs {:.3g} GiB of workspace, {:.3g} are free",
       needed / (1 << 30), free / (1 << 30));
->>>>>>> main
 }
 
 Verdict Verify(const Implementation& implementation, Trial& trial,

@@ -49,12 +49,29 @@ void Embed(const KernelizedShape& shape, const std::vector<int64_t>& lengths,
   }
 }
 
-// A normaliser that its transforms' rounding has brought to nothing gives no
-// digits; see the bound.
+// sum over a of mq[a] mk[a] 2^(eq[a] + ek[a] - top), lanes spelled out.
 template <typename T>
-T FiniteQuotient(T sum, T normaliser) {
-  const T quotient = sum / normaliser;
-  return std::isfinite(quotient) ? quotient : T{0};
+T PairProduct(const T* mq, const T* eq, const T* mk, const T* ek, T top,
+              int64_t f) {
+  constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
+  T lanes[kLanes] = {};
+  int64_t a = 0;
+  for (; a + kLanes <= f; a += kLanes)
+    for (int64_t l = 0; l < kLanes; ++l)
+      lanes[l] +=
+          mq[a + l] * mk[a + l] * PowerOfTwo(eq[a + l] + ek[a + l] - top);
+  for (int64_t l = 0; a < f; ++a, ++l)
+    lanes[l] += mq[a] * mk[a] * PowerOfTwo(eq[a] + ek[a] - top);
+  T sum = 0;
+  for (const T lane : lanes) sum += lane;
+  return sum;
+}
+
+int64_t BiasIndex(const KernelizedShape& shape, int64_t i, int64_t j) {
+  const int64_t width = shape.image_width;
+  if (width == 0) return j - i + shape.n_q - 1;
+  return (j / width - i / width + shape.n_q / width - 1) * (2 * width - 1) +
+         j % width - i % width + width - 1;
 }
 
 }  // namespace
@@ -67,13 +84,14 @@ std::vector<int64_t> EmbeddingLengths(const KernelizedShape& shape) {
 }
 
 template <typename T, typename W>
-void BiasWeights(const KernelizedShape& shape, const T* bias, W* weights) {
+double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights) {
   const int64_t count = WeightCount(shape);
   const auto seen = [&](int64_t t) {
     return MayBeSeen(shape, t) && bias[t] >= std::numeric_limits<T>::lowest();
   };
   const W shift = static_cast<W>(BiasShift(bias, count));
   W top = 2 * kNoExponent<W>;
+  double squares = 0;
   for (int64_t t = 0; t < count; ++t) {
     if (!seen(t)) continue;
     W exponent;
@@ -86,10 +104,14 @@ void BiasWeights(const KernelizedShape& shape, const T* bias, W* weights) {
     const W mantissa = SplitExpFast(
         counts ? static_cast<W>(bias[t]) - shift : W{0}, &exponent);
     weights[t] = counts ? mantissa * PowerOfTwo(exponent - top) : W{0};
+    squares +=
+        static_cast<double>(weights[t]) * static_cast<double>(weights[t]);
   }
+  return std::sqrt(squares);
 }
 
-// ---- features ----------------------------------------------------------------
+// ---- features
+// ----------------------------------------------------------------
 
 template <typename T>
 FeatureColumns<T>::FeatureColumns(const KernelizedShape& shape, int threads)
@@ -118,7 +140,8 @@ void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
                       work + (2 * kChunk + 1) * f, work, work + kChunk * f);
     return count;
   };
-  // The largest exponents first: one maximum per worker, which no order changes.
+  // The largest exponents first: one maximum per worker, which no order
+  // changes.
   const int64_t size = WorkSize(shape_);
   for (int worker = 0; worker < pool.threads(); ++worker)
     std::fill_n(work_.data() + worker * size + 2 * kChunk * f, f,
@@ -152,7 +175,152 @@ void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
   });
 }
 
-// ---- products ----------------------------------------------------------------
+// ---- queries that the transforms cannot serve
+// --------------------------------
+
+template <typename T>
+int64_t DirectRows<T>::WorkSize(const KernelizedShape& shape) {
+  return Lines<T>(2 * (kKeys + kQueries) * shape.f + kKeys +
+                  kQueries * (shape.e + 2) + shape.e +
+                  FeatureRows<T>(shape.map).ScratchSize(kKeys));
+}
+
+template <typename T>
+void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
+                            int64_t count, T* work) const {
+  const int64_t f = shape_.f, e = shape_.e, d = shape_.d;
+  T* k_mantissa = work;
+  T* k_exponent = k_mantissa + kKeys * f;
+  T* q_mantissa = k_exponent + kKeys * f;
+  T* q_exponent = q_mantissa + kQueries * f;
+  T* weights = q_exponent + kQueries * f;
+  T* sums = weights + kKeys;
+  T* totals = sums + kQueries * e;
+  T* tops = totals + kQueries;
+  T* part = tops + kQueries;
+  T* scratch = part + e;
+  constexpr T kNothing = 4 * kNoExponent<T>;
+  std::fill_n(sums, kQueries * e, T{0});
+  std::fill_n(totals, kQueries, T{0});
+  std::fill_n(tops, kQueries, kNothing);
+  int64_t last = 0;
+  for (int64_t x = 0; x < count; ++x) {
+    features_.Compute(head.q + rows[x] * d, 1, head.omega, scratch,
+                      q_mantissa + x * f, q_exponent + x * f);
+    last = std::max(last, shape_.SeenBy(rows[x]));
+  }
+  const T shift = BiasShift(head.bias, WeightCount(shape_));
+  for (int64_t first = 0; first < last; first += kKeys) {
+    const int64_t keys = std::min(kKeys, shape_.n_k - first);
+    features_.Compute(head.k + first * d, keys, head.omega, scratch, k_mantissa,
+                      k_exponent);
+    for (int64_t x = 0; x < count; ++x) {
+      const T* mq = q_mantissa + x * f;
+      const T* eq = q_exponent + x * f;
+      const int64_t seen = std::min(keys, shape_.SeenBy(rows[x]) - first);
+      // Weights as mantissas, then exponents over them, then weights.
+      T exponents[kKeys];
+      T top = tops[x];
+      for (int64_t j = 0; j < seen; ++j) {
+        const T bias = head.bias[BiasIndex(shape_, rows[x], first + j)];
+        const T pair = LargestSum(eq, k_exponent + j * f, f);
+        weights[j] = 0;
+        exponents[j] = kNothing;
+        if (!(bias >= std::numeric_limits<T>::lowest()) ||
+            !(pair > kLeastExponent<T>))
+          continue;
+        T power;
+        weights[j] = SplitExpFast(bias - shift, &power) *
+                     PairProduct(mq, eq, k_mantissa + j * f, k_exponent + j * f,
+                                 pair, f);
+        exponents[j] = pair + power;
+        top = std::max(top, exponents[j]);
+      }
+      // The chunk's own sum first: rounding grows with kKeys + n / kKeys.
+      std::fill_n(part, e, T{0});
+      T total = 0;
+      for (int64_t j = 0; j < seen; ++j) {
+        const T weight = weights[j] * PowerOfTwo(exponents[j] - top);
+        const T* value = head.v + (first + j) * e;
+        total += weight;
+        for (int64_t c = 0; c < e; ++c) part[c] += weight * value[c];
+      }
+      const T factor = PowerOfTwo(tops[x] - top);
+      tops[x] = top;
+      totals[x] = totals[x] * factor + total;
+      for (int64_t c = 0; c < e; ++c)
+        sums[x * e + c] = sums[x * e + c] * factor + part[c];
+    }
+  }
+  for (int64_t x = 0; x < count; ++x)
+    for (int64_t c = 0; c < e; ++c)
+      head.out[rows[x] * e + c] = sums[x * e + c] / totals[x];
+}
+
+double TransformFactor(const KernelizedShape& shape) {
+  double points = 1;
+  for (const int64_t length : EmbeddingLengths(shape))
+    points *= static_cast<double>(length);
+  return 2 * std::max(1.0, std::log2(points));
+}
+
+template <typename T>
+LostRows<T>::LostRows(const KernelizedShape& shape, int threads)
+    : shape_(shape),
+      direct_(shape),
+      errors_(shape.n_q),
+      norms_(shape.f),
+      work_(threads * DirectRows<T>::WorkSize(shape)),
+      rows_(shape.n_q) {}
+
+template <typename T>
+double LostRows<T>::WorkBytes(const KernelizedShape& shape, int threads) {
+  return static_cast<double>(sizeof(T)) *
+             static_cast<double>(shape.n_q + shape.f +
+                                 threads * DirectRows<T>::WorkSize(shape)) +
+         8.0 * static_cast<double>(shape.n_q);
+}
+
+template <typename T>
+void LostRows<T>::Repair(ThreadPool& pool, const HeadTensors<T>& head,
+                         const FeatureColumns<T>& features, double weight_norm,
+                         double roundoff, const T* normalisers) {
+  const T factor = static_cast<T>(kLostFactor * TransformFactor(shape_) *
+                                  roundoff * weight_norm);
+  pool.For(shape_.f, [&](int64_t a, int) {
+    const T* key = features.Key(a);
+    double squares = 0;
+    for (int64_t j = 0; j < shape_.n_k; ++j)
+      squares += static_cast<double>(key[j]) * static_cast<double>(key[j]);
+    norms_[a] = factor * static_cast<T>(std::sqrt(squares));
+  });
+  constexpr int64_t kPiece = 4096;
+  pool.For((shape_.n_q + kPiece - 1) / kPiece, [&](int64_t piece, int) {
+    const int64_t first = piece * kPiece;
+    const int64_t count = std::min(kPiece, shape_.n_q - first);
+    T* errors = errors_.data() + first;
+    std::fill_n(errors, count, T{0});
+    for (int64_t a = 0; a < shape_.f; ++a) {
+      const T* query = features.Query(a) + first;
+      const T norm = norms_[a];
+      for (int64_t i = 0; i < count; ++i)
+        errors[i] += norm * std::abs(query[i]);
+    }
+  });
+  int64_t lost = 0;
+  for (int64_t i = 0; i < shape_.n_q; ++i)
+    if (!(std::abs(normalisers[i]) > errors_[i])) rows_[lost++] = i;
+  constexpr int64_t kQueries = DirectRows<T>::kQueries;
+  pool.For((lost + kQueries - 1) / kQueries, [&](int64_t group, int worker) {
+    const int64_t first = group * kQueries;
+    direct_.Compute(head, rows_.data() + first,
+                    std::min(kQueries, lost - first),
+                    work_.data() + worker * DirectRows<T>::WorkSize(shape_));
+  });
+}
+
+// ---- products
+// ----------------------------------------------------------------
 
 namespace {
 constexpr int64_t kImageGroup = 4;  // padded images in flight
@@ -164,8 +332,7 @@ LagProduct<W>::LagProduct(const KernelizedShape& shape) : shape_(shape) {
     line_ = std::make_unique<ToeplitzColumns<W>>(shape.n_q, shape.n_k);
     columns_ = line_->BlockColumns();
   } else {
-    image_ =
-        std::make_unique<CirculantFft<W>>(EmbeddingLengths(shape), false);
+    image_ = std::make_unique<CirculantFft<W>>(EmbeddingLengths(shape), false);
     columns_ = kImageGroup;
   }
 }
@@ -180,8 +347,8 @@ template <typename W>
 int64_t LagProduct<W>::ScratchSize() const {
   return Lines<W>(WeightCount(shape_)) +
          Lines<W>(line_ ? static_cast<int64_t>(line_->ScratchSize())
-                        : kImageGroup * (image_->column_size() +
-                                         shape_.image_width));
+                        : kImageGroup *
+                              (image_->column_size() + shape_.image_width));
 }
 
 template <typename W>
@@ -200,16 +367,19 @@ double LagProduct<W>::BlockFlops() const {
 
 template <typename W>
 template <typename T>
-void LagProduct<W>::Spectrum(const T* bias, W* spectrum, W* scratch) const {
+double LagProduct<W>::Spectrum(const T* bias, W* spectrum, W* scratch) const {
   W* weights = scratch;
-  BiasWeights(shape_, bias, weights);
-  if (line_)
-    return line_->Spectrum(weights, shape_.causal, spectrum,
-                           scratch + Lines<W>(WeightCount(shape_)));
+  const double norm = BiasWeights(shape_, bias, weights);
+  if (line_) {
+    line_->Spectrum(weights, shape_.causal, spectrum,
+                    scratch + Lines<W>(WeightCount(shape_)));
+    return norm;
+  }
   std::fill_n(spectrum, image_->column_size(), W{0});
   Embed(shape_, EmbeddingLengths(shape_), image_->row_stride(), weights,
         spectrum);
   image_->Forward(spectrum);
+  return norm;
 }
 
 template <typename W>
@@ -253,7 +423,8 @@ void LagProduct<W>::Run(const W* spectrum, Fill& fill, Take& take,
   }
 }
 
-// ---- algorithm 1 as printed --------------------------------------------------
+// ---- algorithm 1 as printed
+// --------------------------------------------------
 
 template <typename T>
 FftKernelized<T>::FftKernelized(const KernelizedShape& shape, int threads)
@@ -261,6 +432,7 @@ FftKernelized<T>::FftKernelized(const KernelizedShape& shape, int threads)
       lengths_(EmbeddingLengths(shape)),
       fft_(lengths_, false),
       features_(shape, threads),
+      lost_(shape, threads),
       weights_(WeightCount(shape)),
       spectrum_(fft_.column_size()),
       channels_(shape.f * (shape.e + 1) * fft_.column_size()),
@@ -274,11 +446,12 @@ Cost FftKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
   cost.flops = static_cast<double>(shape.heads) * (2 * channels + 1) *
                CirculantFft<T>::TransformFlops(lengths);
   cost.workspace_bytes =
-      sizeof(T) *
-      (FeatureColumns<T>::WorkNumbers(shape, threads) +
-       CirculantFft<T>::PlanNumbers(lengths) +
-       static_cast<double>(WeightCount(shape) + shape.n_q) +
-       (channels + 1) * static_cast<double>(CirculantFft<T>::ColumnSize(lengths)));
+      sizeof(T) * (FeatureColumns<T>::WorkNumbers(shape, threads) +
+                   CirculantFft<T>::PlanNumbers(lengths) +
+                   static_cast<double>(WeightCount(shape) + shape.n_q) +
+                   (channels + 1) * static_cast<double>(
+                                        CirculantFft<T>::ColumnSize(lengths))) +
+      LostRows<T>::WorkBytes(shape, threads);
   return cost;
 }
 
@@ -290,7 +463,7 @@ void FftKernelized<T>::Run(ThreadPool& pool,
   const int64_t q_width = shape_.image_width ? shape_.image_width : shape_.n_q;
   for (const HeadTensors<T>& head : heads) {
     features_.Compute(pool, head);
-    BiasWeights(shape_, head.bias, weights_.data());
+    const double norm = BiasWeights(shape_, head.bias, weights_.data());
     std::fill_n(spectrum_.data(), size, T{0});
     Embed(shape_, lengths_, fft_.row_stride(), weights_.data(),
           spectrum_.data());
@@ -321,19 +494,21 @@ void FftKernelized<T>::Run(ThreadPool& pool,
       }
     });
     for (int64_t i = 0; i < shape_.n_q; ++i)
-      for (int64_t c = 0; c < e; ++c)
-        head.out[i * e + c] =
-            FiniteQuotient(head.out[i * e + c], normalisers_[i]);
+      for (int64_t c = 0; c < e; ++c) head.out[i * e + c] /= normalisers_[i];
+    lost_.Repair(pool, head, features_, norm,
+                 std::numeric_limits<T>::epsilon() / 2, normalisers_.data());
   }
 }
 
-// ---- streamed ----------------------------------------------------------------
+// ---- streamed
+// ----------------------------------------------------------------
 
 template <typename T, typename W>
 StreamedFft<T, W>::StreamedFft(const KernelizedShape& shape, int threads)
     : shape_(shape),
       product_(shape),
       features_(shape, threads),
+      lost_(shape, threads),
       normalisers_(shape.n_q),
       spectrum_(product_.SpectrumSize()),
       scratch_(threads * product_.ScratchSize()) {}
@@ -346,11 +521,11 @@ Cost StreamedFft<T, W>::CostOf(const KernelizedShape& shape, int threads) {
       static_cast<double>(shape.f * ((shape.e + block - 1) / block) +
                           (shape.f + block - 1) / block);
   Cost cost;
-  cost.flops =
-      static_cast<double>(shape.heads) * blocks * product.BlockFlops();
+  cost.flops = static_cast<double>(shape.heads) * blocks * product.BlockFlops();
   cost.workspace_bytes =
       sizeof(T) * (FeatureColumns<T>::WorkNumbers(shape, threads) +
                    static_cast<double>(shape.n_q)) +
+      LostRows<T>::WorkBytes(shape, threads) +
       sizeof(W) * static_cast<double>(product.SpectrumSize() +
                                       threads * product.ScratchSize()) +
       product.PlanBytes();
@@ -364,7 +539,8 @@ void StreamedFft<T, W>::Run(ThreadPool& pool,
   const int64_t tasks = (e + block - 1) / block + 1;
   for (const HeadTensors<T>& head : heads) {
     features_.Compute(pool, head);
-    product_.Spectrum(head.bias, spectrum_.data(), scratch_.data());
+    const double norm =
+        product_.Spectrum(head.bias, spectrum_.data(), scratch_.data());
     pool.For(tasks, [&](int64_t task, int worker) {
       W* scratch = scratch_.data() + worker * product_.ScratchSize();
       if (task == 0) {  // normalisers: the columns of a block are features
@@ -417,13 +593,13 @@ void StreamedFft<T, W>::Run(ThreadPool& pool,
       }
     });
     for (int64_t i = 0; i < shape_.n_q; ++i)
-      for (int64_t c = 0; c < e; ++c)
-        head.out[i * e + c] =
-            FiniteQuotient(head.out[i * e + c], normalisers_[i]);
+      for (int64_t c = 0; c < e; ++c) head.out[i * e + c] /= normalisers_[i];
+    lost_.Repair(pool, head, features_, norm,
+                 std::numeric_limits<W>::epsilon() / 2, normalisers_.data());
   }
 }
 
-template void BiasWeights(const KernelizedShape&, const double*, double*);
+template double BiasWeights(const KernelizedShape&, const double*, double*);
 template class FftKernelized<float>;
 template class FftKernelized<double>;
 template class StreamedFft<float, float>;

@@ -37,6 +37,54 @@ class FeatureColumns {
   Buffer<T> keys_, queries_, live_, work_;
 };
 
+// Queries straight from the definition, pair by pair, each pair at a scale of
+// its own: nothing under- or overflows that need not. For a few rows.
+template <typename T>
+class DirectRows {
+ public:
+  static constexpr int64_t kQueries = 16;  // of one call
+
+  explicit DirectRows(const KernelizedShape& shape)
+      : shape_(shape), features_(shape.map) {}
+  static int64_t WorkSize(const KernelizedShape& shape);
+  // Writes out[rows[x]] for x < count <= kQueries.
+  void Compute(const HeadTensors<T>& head, const int64_t* rows, int64_t count,
+               T* work) const;
+
+ private:
+  static constexpr int64_t kKeys = 128;  // features at a time
+
+  const KernelizedShape shape_;
+  const FeatureRows<T> features_;
+};
+
+// What to do about queries whose normaliser the transforms may have lost. Every
+// element of a channel comes back with an error of at most
+//   F u |c|_2 |phi_a(k)|_2,   F = TransformFactor(shape),
+// so that a query's normaliser D is off by at most
+//   E = F u |c|_2 sum_a |phi_a(q)| |phi_a(k)|_2.
+// Queries with |D| <= kLostFactor E as computed are computed directly instead,
+// in O(n (f + e)) each. With ordinary numbers there are none of them.
+inline constexpr double kLostFactor = 4;
+double TransformFactor(const KernelizedShape& shape);
+
+template <typename T>
+class LostRows {
+ public:
+  LostRows(const KernelizedShape& shape, int threads);
+  static double WorkBytes(const KernelizedShape& shape, int threads);
+  // roundoff: of the transforms.
+  void Repair(ThreadPool& pool, const HeadTensors<T>& head,
+              const FeatureColumns<T>& features, double weight_norm,
+              double roundoff, const T* normalisers);
+
+ private:
+  const KernelizedShape shape_;
+  const DirectRows<T> direct_;
+  Buffer<T> errors_, norms_, work_;
+  Buffer<int64_t> rows_;
+};
+
 // out[i, :] = sum_j c(j - i) in[j, :] for blocks of columns, c = exp(bias)
 // relative to its largest seen entry, zero where nothing is seen. W is the type
 // of the transforms.
@@ -51,8 +99,9 @@ class LagProduct {
   double PlanBytes() const;
   double BlockFlops() const;
 
+  // Returns the 2-norm of c.
   template <typename T>
-  void Spectrum(const T* bias, W* spectrum, W* scratch) const;
+  double Spectrum(const T* bias, W* spectrum, W* scratch) const;
 
   // fill(row, count, rows) and take(row, count, rows) as in column_fft.h.
   template <typename Fill, typename Take>
@@ -69,9 +118,9 @@ class LagProduct {
 std::vector<int64_t> EmbeddingLengths(const KernelizedShape& shape);
 
 // c = exp(bias) relative to its largest entry that some query sees; zero where
-// causality hides it.
+// causality hides it. Returns the 2-norm.
 template <typename T, typename W>
-void BiasWeights(const KernelizedShape& shape, const T* bias, W* weights);
+double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights);
 
 // Algorithm 1 as printed: all f (e + 1) channels at once.
 template <typename T>
@@ -86,6 +135,7 @@ class FftKernelized {
   const std::vector<int64_t> lengths_;
   const CirculantFft<T> fft_;
   FeatureColumns<T> features_;
+  LostRows<T> lost_;
   Buffer<T> weights_, spectrum_, channels_, normalisers_;
 };
 
@@ -101,6 +151,7 @@ class StreamedFft {
   const KernelizedShape shape_;
   const LagProduct<W> product_;
   FeatureColumns<T> features_;
+  LostRows<T> lost_;
   Buffer<T> normalisers_;
   Buffer<W> spectrum_, scratch_;
 };

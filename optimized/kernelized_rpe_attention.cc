@@ -1,9 +1,11 @@
 // kernelized_rpe_attention:
-//   out_i = phi(q_i)^T sum_j c(j-i) phi(k_j) v_j^T / phi(q_i)^T sum_j c(j-i) phi(k_j)
+//   out_i = phi(q_i)^T sum_j c(j-i) phi(k_j) v_j^T / phi(q_i)^T sum_j c(j-i)
+//   phi(k_j)
 // (NPRF eq. 10-13)
 //
 //   dense           ((phi(Q) phi(K)^T) o C) V by GEMM, everything in memory:
-//                   O(n^2 (f+e)). The baseline that speed-ups are quoted against.
+//                   O(n^2 (f+e)). The baseline that speed-ups are quoted
+//                   against.
 //   tiled           the same sums in tiles of 32 x 128 pairs, in registers, the
 //                   bias applied in the tile: O(n^2 (f+e)) time, O(n (f+e))
 //                   memory. Beats every FFT while n is small.
@@ -12,13 +14,18 @@
 //   fft_streamed    the same sums, one block of SIMD lanes of channels at a
 //                   time, made on the way in and summed on the way out:
 //                   O(n (f+e)) memory.
-//   fft_streamed64  fft_streamed with transforms in float64: twice the time, for
-//                   normalisers that are small against the norms they come from.
+//   fft_streamed64  fft_streamed with transforms in float64: twice the time,
+//   for
+//                   normalisers that are small against the norms they come
+//                   from.
 //
 // The quadratic ones are as accurate as the plain program. The FFTs are not
 // always: see RpeFftBound.
+#include "reference/kernelized_rpe_attention.h"
+
 #include <cmath>
-#include <map>
+#include <limits>
+#include <mutex>
 
 #include "optimized/kernelized_fft.h"
 #include "optimized/kernelized_quadratic.h"
@@ -52,13 +59,13 @@ using Streamed64 = StreamedFft<T, double>;
 
 // One head's features in float64, and what the transforms mix.
 struct HeadNorms {
-  std::vector<double> keys;                 // [n_k, f], scaled by feature
-  std::vector<int> scale;                   // [f]
-  std::vector<double> weights;              // c by offset, at most about 1
-  double weight_norm;                       // 2-norm of c
-  std::vector<double> key_norms;            // [f], of phi_a(k)
-  std::vector<double> channel_norms;        // [f, e], of phi_a(k) v_c
-  double relative = 0, absolute = 0;        // errors of the key features
+  std::vector<double> keys;           // [n_k, f], scaled by feature
+  std::vector<int> scale;             // [f]
+  std::vector<double> weights;        // c by offset, at most about 1
+  double weight_norm;                 // 2-norm of c
+  std::vector<double> key_norms;      // [f], of phi_a(k)
+  std::vector<double> channel_norms;  // [f, e], of phi_a(k) v_c
+  double relative = 0, absolute = 0;  // errors of the key features
 };
 
 // Each channel g = phi_a(k) v_c comes back from its transforms with an error of
@@ -69,21 +76,24 @@ struct HeadNorms {
 //   (f + 10 + rel_q + rel_k) u sum_j c_ij sum_a |phi_a(q) phi_a(k)| |v_j|,
 // the normaliser likewise with v = 1, and the quotient by
 //   (dN + |out| dD) / (|D| - dD).
-// Where the bias decays and keys shrink along the sequence, D of a late query is
-// much smaller than |c|_2 |phi_a(k)|_2: no digit may be left, and the bound is
-// infinite where dD reaches |D|. Transforms in float64 divide the first part by
-// 2^29 and leave the second.
+//
+// What can be lost: where the bias decays and keys shrink along the sequence, D
+// of a late query is much smaller than |c|_2 |phi_a(k)|_2. Its relative error
+// grows by that quotient, to 1 / (kLostFactor - 1) at worst: queries whose E =
+// dD's transform part reaches |D| / kLostFactor as computed are computed
+// directly (kernelized_fft.h), with the plain program's element-wise bound. An
+// exact |D| > 8 E never is, one < 2 E always, and between them the larger of
+// the two bounds holds. Transforms in float64 divide E by 2^29.
 class RpeFftBound {
  public:
   RpeFftBound(const Problem& problem, const Inputs& inputs, double gain)
-      : shape_(problem),
+      : problem_(problem),
+        inputs_(inputs),
+        shape_(problem),
         q_(inputs["q"]),
         v_(inputs["v"]),
         roundoff_(Info(problem.scalar).unit_roundoff) {
-    double points = 1;
-    for (const int64_t length : EmbeddingLengths(shape_))
-      points *= static_cast<double>(length);
-    transform_ = 2 * std::max(1.0, std::log2(points)) * gain;
+    transform_ = TransformFactor(shape_) * gain;
     for (int64_t h = 0; h < shape_.heads; ++h) {
       maps_.emplace_back(shape_.map, problem.HasInput("omega")
                                          ? inputs["omega"].Head(h)
@@ -127,8 +137,8 @@ class RpeFftBound {
         size += std::abs(query[a] * key[a]);
         k_sum += std::abs(key[a]);
       }
-      const double weight_units = c * (relative * size + absolute * k_sum +
-                                       head.absolute * q_sum);
+      const double weight_units =
+          c * (relative * size + absolute * k_sum + head.absolute * q_sum);
       normaliser += c * product;
       d_units += weight_units;
       for (int64_t x = 0; x < e; ++x) {
@@ -137,21 +147,43 @@ class RpeFftBound {
       }
     }
     const double factor = transform_ * head.weight_norm;
+    double transforms = 0;
     for (int64_t a = 0; a < f; ++a) {
       const double q = factor * std::abs(query[a]);
-      d_units += q * head.key_norms[a];
+      transforms += q * head.key_norms[a];
       for (int64_t x = 0; x < e; ++x)
         n_units[x] += q * head.channel_norms[a * e + x];
     }
+    d_units += transforms;
+    // `units` as they are hold where the query is computed directly.
+    const double lost = roundoff_ * transforms;
+    const bool direct = !(std::abs(normaliser) >= 2 * lost);
+    if (direct || std::abs(normaliser) <= 8 * lost)
+      DirectUnits(id, units);
+    else
+      std::ranges::fill(units, 0.0);
+    if (direct) return;
     const double size = std::abs(normaliser) - 1.02 * roundoff_ * d_units;
-    for (int64_t x = 0; x < e; ++x)
-      units[static_cast<size_t>(x)] =
-          size > 0 ? 1.02 * (n_units[x] +
-                             std::abs(out[x] / normaliser) * d_units) / size
-                   : std::numeric_limits<double>::infinity();
+    for (int64_t x = 0; x < e; ++x) {
+      double& bound = units[static_cast<size_t>(x)];
+      const double quotient = std::abs(out[x] / normaliser);
+      bound =
+          size > 0
+              ? std::max(bound, 1.02 * (n_units[x] + quotient * d_units) / size)
+              : std::numeric_limits<double>::infinity();
+    }
   }
 
  private:
+  void DirectUnits(const RowId& id, std::span<double> units) const {
+    std::call_once(once_, [this] {
+      definition_ = std::make_unique<KernelizedRpeAttentionReference<double>>(
+          problem_, inputs_);
+    });
+    std::vector<double> value(units.size());
+    definition_->Row(id, value.data(), units.data());
+  }
+
   int64_t Index(int64_t i, int64_t j) const {
     const int64_t width = shape_.image_width;
     if (width == 0) return j - i + shape_.n_q - 1;
@@ -179,8 +211,8 @@ class RpeFftBound {
     for (int64_t j = 0; j < n_k; ++j) {
       if (errors[j].absolute > 0)
         head.absolute = std::max(
-            head.absolute, std::ldexp(errors[j].absolute,
-                                      errors[j].exponent - head.scale[0]));
+            head.absolute,
+            std::ldexp(errors[j].absolute, errors[j].exponent - head.scale[0]));
       for (int64_t a = 0; a < f; ++a) {
         double& key = head.keys[j * f + a];
         key = std::ldexp(key, exponents[j * f + a] - head.scale[a]);
@@ -192,19 +224,22 @@ class RpeFftBound {
     }
     for (double& norm : head.key_norms) norm = std::sqrt(norm);
     for (double& norm : head.channel_norms) norm = std::sqrt(norm);
-    head.weights.resize(
-        static_cast<size_t>(BiasTable<double>::Count(shape_)));
+    head.weights.resize(static_cast<size_t>(BiasTable<double>::Count(shape_)));
     BiasWeights(shape_, bias.Head(h), head.weights.data());
     head.weight_norm =
         Norm(head.weights.data(), static_cast<int64_t>(head.weights.size()));
     return head;
   }
 
+  const Problem& problem_;
+  const Inputs& inputs_;
   const KernelizedShape shape_;
   const Tensor& q_;
   const Tensor& v_;
   const double roundoff_;
   double transform_;
+  mutable std::once_flag once_;
+  mutable std::unique_ptr<Reference<double>> definition_;
   std::vector<FeatureMap<double>> maps_;
   std::vector<HeadNorms> heads_;
 };

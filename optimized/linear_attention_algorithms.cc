@@ -417,17 +417,10 @@ void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
   const int64_t f = shape_.f, e = shape_.e, width = ExtendedWidth<T>(e);
   const int64_t chunk = ChunkOf(shape_);
   CausalTokens<T>& tokens = tokens_[static_cast<size_t>(worker)];
-<<<<<<< HEAD
-  tokens.Begin(head, work_.data() + worker * tokens.WorkSize());
-  T* state = state_.data() + worker * StateSize(shape_);
-  T* keys = state + f * width;
-=======
   tokens.Begin(head,
                work_.data() + worker * WholeLines<T>(tokens.WorkSize()));
   T* state = state_.data() + worker * WholeLines<T>(StateSize(shape_));
-  T* totals = state + f * e;
-  T* keys = totals + f;
->>>>>>> main
+  T* keys = state + f * width;
   T* queries = keys + chunk * f;
   T* scores = queries + chunk * f;
   T* sums = scores + chunk * chunk;
