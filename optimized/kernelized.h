@@ -25,7 +25,9 @@ struct KernelizedShape {
         has_bias(problem.HasInput("bias")),
         image_width(problem.params.Has("width") ? problem.Dim("width") : 0) {}
 
-  int64_t SeenBy(int64_t i) const { return causal ? std::min(i + 1, n_k) : n_k; }
+  int64_t SeenBy(int64_t i) const {
+    return causal ? std::min(i + 1, n_k) : n_k;
+  }
 
   FeatureMapSpec map;
   int64_t n_q, n_k, d, e, f, heads;
@@ -57,10 +59,10 @@ std::vector<HeadTensors<T>> TensorsByHead(const Problem& problem,
   return heads;
 }
 
-// Values with a column of ones for the normaliser, and zeros up to whole vectors.
-// Numerator and normaliser then go through the same additions in the same order,
-// and what rounding does to both cancels in their quotient: equal values come
-// out equal.
+// Values with a column of ones for the normaliser, and zeros up to whole
+// vectors. Numerator and normaliser then go through the same additions in the
+// same order, and what rounding does to both cancels in their quotient: equal
+// values come out equal.
 template <typename T>
 int64_t ExtendedWidth(int64_t e) {
   constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
@@ -75,6 +77,14 @@ void ExtendValues(const T* values, int64_t rows, int64_t e, T* extended) {
     to[e] = 1;
     std::fill(to + e + 1, to + width, T{0});
   }
+}
+
+// Whole cache lines, so that every worker's share is aligned alike: a
+// vectorised sum adds in another order from another alignment.
+template <typename T>
+inline int64_t WholeLines(int64_t count) {
+  const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
+  return (count + line - 1) / line * line;
 }
 
 // An algorithm has a constructor from a KernelizedShape and a number of

@@ -1,6 +1,8 @@
 #include "optimized/kernelized_fft.h"
 
 #include <cmath>
+#include <stdexcept>
+#include <type_traits>
 
 #include "optimized/kernelized_quadratic.h"
 
@@ -9,13 +11,6 @@ namespace {
 
 int64_t WeightCount(const KernelizedShape& shape) {
   return BiasTable<float>::Count(shape);
-}
-
-// Rounded up to whole cache lines.
-template <typename W>
-int64_t Lines(int64_t count) {
-  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(W));
-  return (count + kLine - 1) / kLine * kLine;
 }
 
 // Does any query see keys at this entry of the bias, as far as causality goes?
@@ -49,39 +44,7 @@ void Embed(const KernelizedShape& shape, const std::vector<int64_t>& lengths,
   }
 }
 
-// sum over a of mq[a] mk[a] 2^(eq[a] + ek[a] - top), lanes spelled out.
-template <typename T>
-T PairProduct(const T* mq, const T* eq, const T* mk, const T* ek, T top,
-              int64_t f) {
-  constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
-  T lanes[kLanes] = {};
-  int64_t a = 0;
-  for (; a + kLanes <= f; a += kLanes)
-    for (int64_t l = 0; l < kLanes; ++l)
-      lanes[l] +=
-          mq[a + l] * mk[a + l] * PowerOfTwo(eq[a + l] + ek[a + l] - top);
-  for (int64_t l = 0; a < f; ++a, ++l)
-    lanes[l] += mq[a] * mk[a] * PowerOfTwo(eq[a] + ek[a] - top);
-  T sum = 0;
-  for (const T lane : lanes) sum += lane;
-  return sum;
-}
-
-int64_t BiasIndex(const KernelizedShape& shape, int64_t i, int64_t j) {
-  const int64_t width = shape.image_width;
-  if (width == 0) return j - i + shape.n_q - 1;
-  return (j / width - i / width + shape.n_q / width - 1) * (2 * width - 1) +
-         j % width - i % width + width - 1;
-}
-
 }  // namespace
-
-std::vector<int64_t> EmbeddingLengths(const KernelizedShape& shape) {
-  if (shape.image_width == 0) return {GoodFftLength(shape.n_q + shape.n_k - 1)};
-  const int64_t height = shape.n_q / shape.image_width;
-  return {GoodFftLength(2 * height - 1),
-          GoodFftLength(2 * shape.image_width - 1)};
-}
 
 template <typename T, typename W>
 double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights) {
@@ -110,217 +73,7 @@ double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights) {
   return std::sqrt(squares);
 }
 
-// ---- features
-// ----------------------------------------------------------------
-
-template <typename T>
-FeatureColumns<T>::FeatureColumns(const KernelizedShape& shape, int threads)
-    : shape_(shape),
-      features_(shape.map),
-      keys_(shape.f * shape.n_k),
-      queries_(shape.f * shape.n_q),
-      live_(shape.f),
-      work_(threads * WorkSize(shape)) {}
-
-template <typename T>
-double FeatureColumns<T>::WorkNumbers(const KernelizedShape& shape,
-                                      int threads) {
-  return static_cast<double>(shape.f * (shape.n_k + shape.n_q + 1) +
-                             threads * WorkSize(shape));
-}
-
-template <typename T>
-void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
-  const int64_t f = shape_.f, d = shape_.d;
-  const int64_t k_chunks = (shape_.n_k + kChunk - 1) / kChunk;
-  const int64_t q_chunks = (shape_.n_q + kChunk - 1) / kChunk;
-  const auto compute = [&](const T* x, int64_t n, int64_t chunk, T* work) {
-    const int64_t count = std::min(kChunk, n - chunk * kChunk);
-    features_.Compute(x + chunk * kChunk * d, count, head.omega,
-                      work + (2 * kChunk + 1) * f, work, work + kChunk * f);
-    return count;
-  };
-  // The largest exponents first: one maximum per worker, which no order
-  // changes.
-  const int64_t size = WorkSize(shape_);
-  for (int worker = 0; worker < pool.threads(); ++worker)
-    std::fill_n(work_.data() + worker * size + 2 * kChunk * f, f,
-                kNoExponent<T>);
-  pool.For(k_chunks, [&](int64_t chunk, int worker) {
-    T* work = work_.data() + worker * size;
-    const int64_t count = compute(head.k, shape_.n_k, chunk, work);
-    KeyScale<T> scale(nullptr, work + 2 * kChunk * f, f);
-    for (int64_t j = 0; j < count; ++j) scale.See(work + (kChunk + j) * f);
-  });
-  KeyScale<T> all(live_.data(), live_.data(), f);
-  std::fill_n(live_.data(), f, kNoExponent<T>);
-  for (int worker = 0; worker < pool.threads(); ++worker)
-    all.See(work_.data() + worker * size + 2 * kChunk * f);
-  pool.For(k_chunks + q_chunks, [&](int64_t task, int worker) {
-    T* work = work_.data() + worker * size;
-    const bool key = task < k_chunks;
-    const int64_t n = key ? shape_.n_k : shape_.n_q;
-    const int64_t chunk = key ? task : task - k_chunks;
-    const int64_t count = compute(key ? head.k : head.q, n, chunk, work);
-    T* values = (key ? keys_ : queries_).data() + chunk * kChunk;
-    for (int64_t j = 0; j < count; ++j) {
-      T* row = work + j * f;
-      const T* exponent = work + (kChunk + j) * f;
-      if (key)
-        all.KeyValues(row, exponent, row);
-      else
-        all.QueryValues(row, exponent, row);
-      for (int64_t a = 0; a < f; ++a) values[a * n + j] = row[a];
-    }
-  });
-}
-
-// ---- queries that the transforms cannot serve
-// --------------------------------
-
-template <typename T>
-int64_t DirectRows<T>::WorkSize(const KernelizedShape& shape) {
-  return Lines<T>(2 * (kKeys + kQueries) * shape.f + kKeys +
-                  kQueries * (shape.e + 2) + shape.e +
-                  FeatureRows<T>(shape.map).ScratchSize(kKeys));
-}
-
-template <typename T>
-void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
-                            int64_t count, T* work) const {
-  const int64_t f = shape_.f, e = shape_.e, d = shape_.d;
-  T* k_mantissa = work;
-  T* k_exponent = k_mantissa + kKeys * f;
-  T* q_mantissa = k_exponent + kKeys * f;
-  T* q_exponent = q_mantissa + kQueries * f;
-  T* weights = q_exponent + kQueries * f;
-  T* sums = weights + kKeys;
-  T* totals = sums + kQueries * e;
-  T* tops = totals + kQueries;
-  T* part = tops + kQueries;
-  T* scratch = part + e;
-  constexpr T kNothing = 4 * kNoExponent<T>;
-  std::fill_n(sums, kQueries * e, T{0});
-  std::fill_n(totals, kQueries, T{0});
-  std::fill_n(tops, kQueries, kNothing);
-  int64_t last = 0;
-  for (int64_t x = 0; x < count; ++x) {
-    features_.Compute(head.q + rows[x] * d, 1, head.omega, scratch,
-                      q_mantissa + x * f, q_exponent + x * f);
-    last = std::max(last, shape_.SeenBy(rows[x]));
-  }
-  const T shift = BiasShift(head.bias, WeightCount(shape_));
-  for (int64_t first = 0; first < last; first += kKeys) {
-    const int64_t keys = std::min(kKeys, shape_.n_k - first);
-    features_.Compute(head.k + first * d, keys, head.omega, scratch, k_mantissa,
-                      k_exponent);
-    for (int64_t x = 0; x < count; ++x) {
-      const T* mq = q_mantissa + x * f;
-      const T* eq = q_exponent + x * f;
-      const int64_t seen = std::min(keys, shape_.SeenBy(rows[x]) - first);
-      // Weights as mantissas, then exponents over them, then weights.
-      T exponents[kKeys];
-      T top = tops[x];
-      for (int64_t j = 0; j < seen; ++j) {
-        const T bias = head.bias[BiasIndex(shape_, rows[x], first + j)];
-        const T pair = LargestSum(eq, k_exponent + j * f, f);
-        weights[j] = 0;
-        exponents[j] = kNothing;
-        if (!(bias >= std::numeric_limits<T>::lowest()) ||
-            !(pair > kLeastExponent<T>))
-          continue;
-        T power;
-        weights[j] = SplitExpFast(bias - shift, &power) *
-                     PairProduct(mq, eq, k_mantissa + j * f, k_exponent + j * f,
-                                 pair, f);
-        exponents[j] = pair + power;
-        top = std::max(top, exponents[j]);
-      }
-      // The chunk's own sum first: rounding grows with kKeys + n / kKeys.
-      std::fill_n(part, e, T{0});
-      T total = 0;
-      for (int64_t j = 0; j < seen; ++j) {
-        const T weight = weights[j] * PowerOfTwo(exponents[j] - top);
-        const T* value = head.v + (first + j) * e;
-        total += weight;
-        for (int64_t c = 0; c < e; ++c) part[c] += weight * value[c];
-      }
-      const T factor = PowerOfTwo(tops[x] - top);
-      tops[x] = top;
-      totals[x] = totals[x] * factor + total;
-      for (int64_t c = 0; c < e; ++c)
-        sums[x * e + c] = sums[x * e + c] * factor + part[c];
-    }
-  }
-  for (int64_t x = 0; x < count; ++x)
-    for (int64_t c = 0; c < e; ++c)
-      head.out[rows[x] * e + c] = sums[x * e + c] / totals[x];
-}
-
-double TransformFactor(const KernelizedShape& shape) {
-  double points = 1;
-  for (const int64_t length : EmbeddingLengths(shape))
-    points *= static_cast<double>(length);
-  return 2 * std::max(1.0, std::log2(points));
-}
-
-template <typename T>
-LostRows<T>::LostRows(const KernelizedShape& shape, int threads)
-    : shape_(shape),
-      direct_(shape),
-      errors_(shape.n_q),
-      norms_(shape.f),
-      work_(threads * DirectRows<T>::WorkSize(shape)),
-      rows_(shape.n_q) {}
-
-template <typename T>
-double LostRows<T>::WorkBytes(const KernelizedShape& shape, int threads) {
-  return static_cast<double>(sizeof(T)) *
-             static_cast<double>(shape.n_q + shape.f +
-                                 threads * DirectRows<T>::WorkSize(shape)) +
-         8.0 * static_cast<double>(shape.n_q);
-}
-
-template <typename T>
-void LostRows<T>::Repair(ThreadPool& pool, const HeadTensors<T>& head,
-                         const FeatureColumns<T>& features, double weight_norm,
-                         double roundoff, const T* normalisers) {
-  const T factor = static_cast<T>(kLostFactor * TransformFactor(shape_) *
-                                  roundoff * weight_norm);
-  pool.For(shape_.f, [&](int64_t a, int) {
-    const T* key = features.Key(a);
-    double squares = 0;
-    for (int64_t j = 0; j < shape_.n_k; ++j)
-      squares += static_cast<double>(key[j]) * static_cast<double>(key[j]);
-    norms_[a] = factor * static_cast<T>(std::sqrt(squares));
-  });
-  constexpr int64_t kPiece = 4096;
-  pool.For((shape_.n_q + kPiece - 1) / kPiece, [&](int64_t piece, int) {
-    const int64_t first = piece * kPiece;
-    const int64_t count = std::min(kPiece, shape_.n_q - first);
-    T* errors = errors_.data() + first;
-    std::fill_n(errors, count, T{0});
-    for (int64_t a = 0; a < shape_.f; ++a) {
-      const T* query = features.Query(a) + first;
-      const T norm = norms_[a];
-      for (int64_t i = 0; i < count; ++i)
-        errors[i] += norm * std::abs(query[i]);
-    }
-  });
-  int64_t lost = 0;
-  for (int64_t i = 0; i < shape_.n_q; ++i)
-    if (!(std::abs(normalisers[i]) > errors_[i])) rows_[lost++] = i;
-  constexpr int64_t kQueries = DirectRows<T>::kQueries;
-  pool.For((lost + kQueries - 1) / kQueries, [&](int64_t group, int worker) {
-    const int64_t first = group * kQueries;
-    direct_.Compute(head, rows_.data() + first,
-                    std::min(kQueries, lost - first),
-                    work_.data() + worker * DirectRows<T>::WorkSize(shape_));
-  });
-}
-
-// ---- products
-// ----------------------------------------------------------------
+// ---- products -------------------------------------------------------
 
 namespace {
 constexpr int64_t kImageGroup = 4;  // padded images in flight
@@ -345,10 +98,10 @@ int64_t LagProduct<W>::SpectrumSize() const {
 
 template <typename W>
 int64_t LagProduct<W>::ScratchSize() const {
-  return Lines<W>(WeightCount(shape_)) +
-         Lines<W>(line_ ? static_cast<int64_t>(line_->ScratchSize())
-                        : kImageGroup *
-                              (image_->column_size() + shape_.image_width));
+  return WholeLines<W>(WeightCount(shape_)) +
+         WholeLines<W>(line_ ? static_cast<int64_t>(line_->ScratchSize())
+                             : kImageGroup * (image_->column_size() +
+                                              shape_.image_width));
 }
 
 template <typename W>
@@ -372,7 +125,7 @@ double LagProduct<W>::Spectrum(const T* bias, W* spectrum, W* scratch) const {
   const double norm = BiasWeights(shape_, bias, weights);
   if (line_) {
     line_->Spectrum(weights, shape_.causal, spectrum,
-                    scratch + Lines<W>(WeightCount(shape_)));
+                    scratch + WholeLines<W>(WeightCount(shape_)));
     return norm;
   }
   std::fill_n(spectrum, image_->column_size(), W{0});
@@ -386,7 +139,7 @@ template <typename W>
 template <typename Fill, typename Take>
 void LagProduct<W>::Run(const W* spectrum, Fill& fill, Take& take,
                         W* scratch) const {
-  scratch += Lines<W>(WeightCount(shape_));
+  scratch += WholeLines<W>(WeightCount(shape_));
   if (line_) {
     const RowSource<W> source = {
         [](void* context, int64_t row, int64_t count, W* rows) {
@@ -423,8 +176,7 @@ void LagProduct<W>::Run(const W* spectrum, Fill& fill, Take& take,
   }
 }
 
-// ---- algorithm 1 as printed
-// --------------------------------------------------
+// ---- algorithm 1 as printed -----------------------------------------
 
 template <typename T>
 FftKernelized<T>::FftKernelized(const KernelizedShape& shape, int threads)
@@ -500,8 +252,42 @@ void FftKernelized<T>::Run(ThreadPool& pool,
   }
 }
 
-// ---- streamed
-// ----------------------------------------------------------------
+// ---- streamed -------------------------------------------------------
+
+namespace {
+
+// Rows of a block, its width known to the compiler.
+template <int kBlock, typename T, typename W>
+void Weigh(const T* key, const W* values, int64_t rows, W* to) {
+  for (int64_t j = 0; j < rows; ++j)
+    for (int l = 0; l < kBlock; ++l)
+      to[j * kBlock + l] = static_cast<W>(key[j]) * values[j * kBlock + l];
+}
+template <int kBlock, typename T, typename W>
+void AddWeighed(const T* query, const W* from, int64_t rows, W* sums) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int l = 0; l < kBlock; ++l)
+      sums[i * kBlock + l] += static_cast<W>(query[i]) * from[i * kBlock + l];
+}
+
+// Calls work(std::integral_constant<int, block>()).
+template <typename Work>
+void WithBlock(int64_t block, const Work& work) {
+  switch (block) {
+    case 2:
+      return work(std::integral_constant<int, 2>());
+    case 4:
+      return work(std::integral_constant<int, 4>());
+    case 8:
+      return work(std::integral_constant<int, 8>());
+    case 16:
+      return work(std::integral_constant<int, 16>());
+    default:
+      throw std::logic_error("a vector of another width");
+  }
+}
+
+}  // namespace
 
 template <typename T, typename W>
 StreamedFft<T, W>::StreamedFft(const KernelizedShape& shape, int threads)
@@ -511,7 +297,14 @@ StreamedFft<T, W>::StreamedFft(const KernelizedShape& shape, int threads)
       lost_(shape, threads),
       normalisers_(shape.n_q),
       spectrum_(product_.SpectrumSize()),
-      scratch_(threads * product_.ScratchSize()) {}
+      scratch_(threads * WorkSize(shape, product_)) {}
+
+template <typename T, typename W>
+int64_t StreamedFft<T, W>::WorkSize(const KernelizedShape& shape,
+                                    const LagProduct<W>& product) {
+  return product.ScratchSize() +
+         WholeLines<W>((shape.n_k + shape.n_q) * product.columns());
+}
 
 template <typename T, typename W>
 Cost StreamedFft<T, W>::CostOf(const KernelizedShape& shape, int threads) {
@@ -523,77 +316,94 @@ Cost StreamedFft<T, W>::CostOf(const KernelizedShape& shape, int threads) {
   Cost cost;
   cost.flops = static_cast<double>(shape.heads) * blocks * product.BlockFlops();
   cost.workspace_bytes =
-      sizeof(T) * (FeatureColumns<T>::WorkNumbers(shape, threads) +
-                   static_cast<double>(shape.n_q)) +
+      sizeof(T) * FeatureColumns<T>::WorkNumbers(shape, threads) +
       LostRows<T>::WorkBytes(shape, threads) +
-      sizeof(W) * static_cast<double>(product.SpectrumSize() +
-                                      threads * product.ScratchSize()) +
+      sizeof(W) * static_cast<double>(shape.n_q + product.SpectrumSize() +
+                                      threads * WorkSize(shape, product)) +
       product.PlanBytes();
   return cost;
+}
+
+// The columns of a block are features.
+template <typename T, typename W>
+void StreamedFft<T, W>::Normalisers(W* work) const {
+  const int64_t block = product_.columns();
+  W* scratch = work + WholeLines<W>((shape_.n_k + shape_.n_q) * block);
+  std::fill_n(normalisers_.data(), shape_.n_q, W{0});
+  for (int64_t first = 0; first < shape_.f; first += block) {
+    const int64_t count = std::min(block, shape_.f - first);
+    auto fill = [&](int64_t row, int64_t rows, W* to) {
+      for (int64_t l = 0; l < block; ++l) {
+        const T* key = l < count ? features_.Key(first + l) : nullptr;
+        for (int64_t j = 0; j < rows; ++j)
+          to[j * block + l] = key ? static_cast<W>(key[row + j]) : W{0};
+      }
+    };
+    auto take = [&](int64_t row, int64_t rows, const W* from) {
+      for (int64_t l = 0; l < count; ++l) {
+        const T* query = features_.Query(first + l);
+        for (int64_t i = 0; i < rows; ++i)
+          normalisers_[row + i] +=
+              static_cast<W>(query[row + i]) * from[i * block + l];
+      }
+    };
+    product_.Run(spectrum_.data(), fill, take, scratch);
+  }
+}
+
+// A block of value columns, one feature after another: v in rows of a block's
+// width, and the sums likewise, both read and written once for every feature.
+template <typename T, typename W>
+void StreamedFft<T, W>::Numerators(const HeadTensors<T>& head, int64_t first,
+                                   W* work) const {
+  const int64_t e = shape_.e, block = product_.columns();
+  const int64_t count = std::min(block, e - first);
+  W* values = work;
+  W* sums = values + shape_.n_k * block;
+  W* scratch = work + WholeLines<W>((shape_.n_k + shape_.n_q) * block);
+  std::fill_n(values, shape_.n_k * block, W{0});
+  for (int64_t j = 0; j < shape_.n_k; ++j)
+    std::copy_n(head.v + j * e + first, count, values + j * block);
+  std::fill_n(sums, shape_.n_q * block, W{0});
+  WithBlock(block, [&](auto width) {
+    constexpr int kBlock = decltype(width)::value;
+    for (int64_t a = 0; a < shape_.f; ++a) {
+      const T* key = features_.Key(a);
+      const T* query = features_.Query(a);
+      auto fill = [&](int64_t row, int64_t rows, W* to) {
+        Weigh<kBlock>(key + row, values + row * kBlock, rows, to);
+      };
+      auto take = [&](int64_t row, int64_t rows, const W* from) {
+        AddWeighed<kBlock>(query + row, from, rows, sums + row * kBlock);
+      };
+      product_.Run(spectrum_.data(), fill, take, scratch);
+    }
+  });
+  for (int64_t i = 0; i < shape_.n_q; ++i)
+    for (int64_t l = 0; l < count; ++l)
+      head.out[i * e + first + l] = static_cast<T>(sums[i * block + l]);
 }
 
 template <typename T, typename W>
 void StreamedFft<T, W>::Run(ThreadPool& pool,
                             const std::vector<HeadTensors<T>>& heads) {
-  const int64_t f = shape_.f, e = shape_.e, block = product_.columns();
+  const int64_t e = shape_.e, block = product_.columns();
   const int64_t tasks = (e + block - 1) / block + 1;
   for (const HeadTensors<T>& head : heads) {
     features_.Compute(pool, head);
     const double norm =
         product_.Spectrum(head.bias, spectrum_.data(), scratch_.data());
     pool.For(tasks, [&](int64_t task, int worker) {
-      W* scratch = scratch_.data() + worker * product_.ScratchSize();
-      if (task == 0) {  // normalisers: the columns of a block are features
-        std::fill_n(normalisers_.data(), shape_.n_q, T{0});
-        for (int64_t first = 0; first < f; first += block) {
-          const int64_t count = std::min(block, f - first);
-          auto fill = [&](int64_t row, int64_t rows, W* to) {
-            for (int64_t l = 0; l < block; ++l) {
-              const T* key = l < count ? features_.Key(first + l) : nullptr;
-              for (int64_t j = 0; j < rows; ++j)
-                to[j * block + l] = key ? static_cast<W>(key[row + j]) : W{0};
-            }
-          };
-          auto take = [&](int64_t row, int64_t rows, const W* from) {
-            for (int64_t l = 0; l < count; ++l) {
-              const T* query = features_.Query(first + l);
-              for (int64_t i = 0; i < rows; ++i)
-                normalisers_[row + i] +=
-                    static_cast<T>(query[row + i] * from[i * block + l]);
-            }
-          };
-          product_.Run(spectrum_.data(), fill, take, scratch);
-        }
-        return;
-      }
-      const int64_t first = (task - 1) * block;
-      const int64_t count = std::min(block, e - first);
-      for (int64_t i = 0; i < shape_.n_q; ++i)
-        std::fill_n(head.out + i * e + first, count, T{0});
-      for (int64_t a = 0; a < f; ++a) {
-        const T* key = features_.Key(a);
-        const T* query = features_.Query(a);
-        auto fill = [&](int64_t row, int64_t rows, W* to) {
-          for (int64_t j = 0; j < rows; ++j, to += block) {
-            const W k = key[row + j];
-            const T* value = head.v + (row + j) * e + first;
-            for (int64_t l = 0; l < count; ++l) to[l] = k * value[l];
-            for (int64_t l = count; l < block; ++l) to[l] = 0;
-          }
-        };
-        auto take = [&](int64_t row, int64_t rows, const W* from) {
-          for (int64_t i = 0; i < rows; ++i, from += block) {
-            const W q = query[row + i];
-            T* out = head.out + (row + i) * e + first;
-            for (int64_t l = 0; l < count; ++l)
-              out[l] += static_cast<T>(q * from[l]);
-          }
-        };
-        product_.Run(spectrum_.data(), fill, take, scratch);
-      }
+      W* work = scratch_.data() + worker * WorkSize(shape_, product_);
+      if (task == tasks - 1)
+        Normalisers(work);
+      else
+        Numerators(head, task * block, work);
     });
     for (int64_t i = 0; i < shape_.n_q; ++i)
-      for (int64_t c = 0; c < e; ++c) head.out[i * e + c] /= normalisers_[i];
+      for (int64_t c = 0; c < e; ++c)
+        head.out[i * e + c] = static_cast<T>(
+            static_cast<W>(head.out[i * e + c]) / normalisers_[i]);
     lost_.Repair(pool, head, features_, norm,
                  std::numeric_limits<W>::epsilon() / 2, normalisers_.data());
   }

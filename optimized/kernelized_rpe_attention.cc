@@ -29,6 +29,7 @@
 
 #include "optimized/kernelized_fft.h"
 #include "optimized/kernelized_quadratic.h"
+#include "optimized/materialized.h"
 #include "optimized/norms.h"
 
 namespace subquad {
@@ -72,10 +73,10 @@ struct HeadNorms {
 // at most F u |c|_2 |g|_2 in every element, F = 2 log2 L (see toeplitz_1d.cc).
 // The query adds channels: the numerator is off by
 //   dN = F u |c|_2 sum_a |phi_a(q)| |phi_a(k) v_c|_2
-// plus the element-wise part (errors of features, products and the sum over f)
-//   (f + 10 + rel_q + rel_k) u sum_j c_ij sum_a |phi_a(q) phi_a(k)| |v_j|,
-// the normaliser likewise with v = 1, and the quotient by
-//   (dN + |out| dD) / (|D| - dD).
+// plus (f + 10) u sum_j c_ij sum_a |phi_a(q) phi_a(k)| |v_j| for products and
+// the sum over f, the normaliser likewise with v = 1, and the quotient by
+//   (dN + |out| dD + features) / (|D| - dD),
+// where errors of the features count as in reference/kernelized.h.
 //
 // What can be lost: where the bias decays and keys shrink along the sequence, D
 // of a late query is much smaller than |c|_2 |phi_a(k)|_2. Its relative error
@@ -122,37 +123,45 @@ class RpeFftBound {
         error.absolute == 0
             ? 0
             : std::ldexp(error.absolute, error.exponent + head.scale[0] - top);
-    const double relative =
-        static_cast<double>(f) + 10 + error.relative + head.relative;
-    double normaliser = 0, d_units = 0;
-    std::vector<double> out(e), n_units(e);
-    const double* v = v_.Head(id.head);
-    for (int64_t j = 0; j < shape_.n_k; ++j) {
-      const double c = head.weights[static_cast<size_t>(Index(i, j))];
-      if (c == 0) continue;
-      const double* key = head.keys.data() + j * f;
-      double product = 0, size = 0, k_sum = 0;
-      for (int64_t a = 0; a < f; ++a) {
-        product += query[a] * key[a];
-        size += std::abs(query[a] * key[a]);
-        k_sum += std::abs(key[a]);
-      }
-      const double weight_units =
-          c * (relative * size + absolute * k_sum + head.absolute * q_sum);
-      normaliser += c * product;
-      d_units += weight_units;
-      for (int64_t x = 0; x < e; ++x) {
-        out[x] += c * product * v[j * e + x];
-        n_units[x] += weight_units * std::abs(v[j * e + x]);
-      }
+    const double relative = error.relative + head.relative;
+    using Vector = Eigen::VectorXd;
+    using Eigen::OuterStride;
+    const int64_t n_k = shape_.n_k;
+    const Eigen::Map<const Vector> q(query.data(), f);
+    const ConstMatrixMap<double> keys(head.keys.data(), n_k, f,
+                                      OuterStride<>(f));
+    const ConstMatrixMap<double> v(v_.Head(id.head), n_k, e, OuterStride<>(e));
+    Vector c(n_k);
+    for (int64_t j = 0; j < n_k; ++j)
+      c[j] = head.weights[static_cast<size_t>(Index(i, j))];
+    // w_ij, m_ij and e_ij of reference/kernelized.h.
+    const Vector weights = c.cwiseProduct(keys * q);
+    Vector sizes = weights;  // features are positive, but for trf's
+    Vector features;
+    if (shape_.map.id == FeatureMapId::kTrf) {
+      sizes = c.cwiseProduct(keys.cwiseAbs() * q.cwiseAbs());
+      features = relative * sizes +
+                 absolute * c.cwiseProduct(keys.cwiseAbs().rowwise().sum()) +
+                 head.absolute * q_sum * c;
+    } else {
+      features = relative * sizes;
     }
+    const double normaliser = weights.sum();
+    const double products = static_cast<double>(f) + 10;
+    double d_units = products * sizes.sum();
+    const double all_units = features.sum();
+    const Vector out = v.transpose() * weights / normaliser;
+    Vector n_units = products * (v.cwiseAbs().transpose() * sizes);
+    for (int64_t j = 0; j < n_k; ++j)
+      for (int64_t x = 0; x < e && features[j] > 0; ++x)
+        n_units[x] += features[j] * std::abs(v(j, x) - out[x]);
     const double factor = transform_ * head.weight_norm;
     double transforms = 0;
     for (int64_t a = 0; a < f; ++a) {
-      const double q = factor * std::abs(query[a]);
-      transforms += q * head.key_norms[a];
+      const double error_of = factor * std::abs(query[a]);
+      transforms += error_of * head.key_norms[a];
       for (int64_t x = 0; x < e; ++x)
-        n_units[x] += q * head.channel_norms[a * e + x];
+        n_units[x] += error_of * head.channel_norms[a * e + x];
     }
     d_units += transforms;
     // `units` as they are hold where the query is computed directly.
@@ -163,10 +172,11 @@ class RpeFftBound {
     else
       std::ranges::fill(units, 0.0);
     if (direct) return;
-    const double size = std::abs(normaliser) - 1.02 * roundoff_ * d_units;
+    const double size =
+        std::abs(normaliser) - 1.02 * roundoff_ * (all_units + d_units);
     for (int64_t x = 0; x < e; ++x) {
       double& bound = units[static_cast<size_t>(x)];
-      const double quotient = std::abs(out[x] / normaliser);
+      const double quotient = std::abs(out[x]);
       bound =
           size > 0
               ? std::max(bound, 1.02 * (n_units[x] + quotient * d_units) / size)

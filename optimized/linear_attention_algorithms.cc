@@ -381,14 +381,6 @@ Cost RecurrentAttention<T>::CostOf(const KernelizedShape& shape, int threads) {
 
 // ---- chunked -----------------------------------------------------------------
 
-// Whole cache lines, so that every worker's share is aligned alike: a
-// vectorised sum adds in another order from another alignment.
-template <typename T>
-int64_t WholeLines(int64_t count) {
-  const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
-  return (count + line - 1) / line * line;
-}
-
 template <typename T>
 ChunkedAttention<T>::ChunkedAttention(const KernelizedShape& shape, int threads)
     : shape_(shape) {

@@ -65,8 +65,7 @@ class KernelizedRpeAttention final
     std::vector<ParamRule> rules = FeatureMapParams(given);
     rules.push_back(ParamRule::Flag(
         "normalize", "divide queries and keys by their 2-norms first"));
-    rules.push_back(
-        ParamRule::Flag("causal", "query i sees keys j <= i only"));
+    rules.push_back(ParamRule::Flag("causal", "query i sees keys j <= i only"));
     rules.push_back(ParamRule::Scale("1"));
     // An image has both, a sequence neither.
     const bool image = given.Has("height") || given.Has("width");
@@ -85,7 +84,8 @@ class KernelizedRpeAttention final
     if (!image) signature.sizes = {{"n_q", 0, "queries"}, {"n_k", 0, "keys"}};
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
-    signature.inputs = {{"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
+    signature.inputs = {
+        {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
     AddOmega(params, signature);
     TensorRule bias{"bias", {"n_q+n_k-1"}, Role::kParameter, Draw::kLogWeights};
     bias.offset_axes = {0};
@@ -101,6 +101,12 @@ class KernelizedRpeAttention final
 
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {
     CompleteFeatureMap(params);
+    // N(0, 1) draws of width 64 have norm 8, and their features lie so far
+    // apart (e^-50) that one key is all that matters. With softmax's scale for
+    // that width they are of comparable size.
+    if (params.Text("feature_map").starts_with("prf") && !params.Has("scale") &&
+        !params.Flag("normalize"))
+      params.Set("scale", 0.125);
     if (params.Has("height") || params.Has("width")) CompleteImage(n, params);
   }
 

@@ -43,7 +43,8 @@ Numbers Plus(Numbers a, const Numbers& b) {
 TEST(FastRpb, IsAttentionPlusAToeplitzProduct) {
   for (const std::string attention : {"softmax", "linear"})
     for (bool causal : {false, true})
-      for (const Shape2 n : {Shape2{90, 90}, Shape2{60, 130}, Shape2{130, 60}}) {
+      for (const Shape2 n :
+           {Shape2{90, 90}, Shape2{60, 130}, Shape2{130, 60}}) {
         OperatorRun run = Base(attention, causal, n);
         const int64_t offsets = n.n_q + n.n_k - 1;
         run.Give("weights", {offsets}, NormalNumbers(offsets, 5));

@@ -34,7 +34,15 @@ OperatorRun Attention(const std::string& map, bool causal,
   // Normalisers of positive features are positive, and those of trf with small
   // arguments and many projections far from zero.
   if (Projects(map)) run.Give("omega", {64, s.d}, NormalNumbers(64 * s.d, 4));
-  if (map == "relu" || map == "dpfp") run["q"][0] = 1, run["k"][0] = 1;
+  if (map == "relu" || map == "dpfp") {
+    // Key 0 has every feature of positive entries, and each query one of them.
+    for (int64_t c = 0; c < s.d; ++c) run["k"][c] = std::abs(run["k"][c]);
+    for (int64_t i = 0; i < s.n_q; ++i)
+      for (int64_t c : {0, 1}) {
+        double& x = run["q"][i * s.d + c];
+        x = std::abs(x);
+      }
+  }
   return run;
 }
 
@@ -59,19 +67,18 @@ TEST(LinearAttention, OnlyExponentialFeaturesIgnoreConstants) {
     for (bool causal : {false, true}) {
       OperatorRun run = Attention(map, causal);
       OperatorRun shifted = run;
-      Add(shifted["q"], 0.75);
-      Add(shifted["k"], -0.5);
-      if (map == "relu" || map == "dpfp") {
-        shifted = run;
-        Add(shifted["k"], 0.5);
-      }
+      // A lower key may leave relu features nothing to see.
+      const bool cut = map == "relu" || map == "dpfp";
+      if (!cut) Add(shifted["q"], 0.75);
+      Add(shifted["k"], cut ? 0.5 : -0.5);
       for (const std::string& program : run.Programs()) {
         const double gap =
             LargestDifference(run.Run(program), shifted.Run(program));
-        if (map == "sikf")
+        if (map == "sikf") {
           EXPECT_LE(gap, kRounding) << map << " " << program;
-        else
-          EXPECT_GT(gap, 0.01) << map << " " << program;
+        } else {
+          EXPECT_GT(gap, 1e-3) << map << " " << program;
+        }
       }
     }
   }
@@ -131,7 +138,8 @@ TEST(LinearAttention, CausalPrefixDoesNotSeeItsFuture) {
             EXPECT_TRUE(
                 std::equal(a.begin(), a.begin() + cut * kSizes.e, b.begin()))
                 << map << " " << program << " cut " << cut;
-            EXPECT_NE(a[cut * kSizes.e], b[cut * kSizes.e])
+            EXPECT_FALSE(std::equal(a.begin() + cut * kSizes.e, a.end(),
+                                    b.begin() + cut * kSizes.e))
                 << map << " " << program << " cut " << cut;
           }
       }
@@ -150,9 +158,10 @@ TEST(LinearAttention, ScaleIsTheSquareOfTheFactor) {
       EXPECT_EQ(scaled.Run(program), halved.Run(program))
           << map << " " << program;
       // Features of degree one or two do not see a common factor at all.
-      if (map != "relu" && map != "dpfp")
+      if (map != "relu" && map != "dpfp") {
         EXPECT_NE(scaled.Run(program), run.Run(program))
             << map << " " << program;
+      }
     }
   }
 }
@@ -257,7 +266,7 @@ TEST(LinearAttention, MemoryDoesNotGrowWithTheSequence) {
       prepared->Run();
       return static_cast<double>(peak.bytes());
     };
-    const double small = workspace(1024), large = workspace(4096);
+    const double small = workspace(2048), large = workspace(8192);
     if (one->memory_class == "1")
       EXPECT_LT(large, 1.02 * small + 4096) << one->id;
     else

@@ -1,9 +1,10 @@
 // The samplers of random projections.
+#include "harness/omega.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "harness/omega.h"
 #include "harness/registry.h"
 
 namespace subquad {
@@ -32,7 +33,9 @@ TEST(Omega, OrthogonalInBlocksAndAsLongAsGaussianRows) {
       for (int64_t s = 0; s < r; ++s) {
         const double cosine =
             Dot(omega, r, s) / std::sqrt(Dot(omega, r, r) * Dot(omega, s, s));
-        if (r / kD == s / kD) EXPECT_NEAR(cosine, 0, 1e-14);
+        if (r / kD == s / kD) {
+          EXPECT_NEAR(cosine, 0, 1e-14);
+        }
       }
     }
     // Blocks are independent of each other.
