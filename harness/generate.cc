@@ -1,5 +1,7 @@
 #include "harness/generate.h"
 
+#include "harness/omega.h"
+
 #include <Random123/philox.h>
 
 #include <algorithm>
@@ -124,8 +126,10 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
                           i % row_size,
                           row_size,
                           static_cast<uint64_t>(i)};
-        double value = rule.draw == Draw::kPositive
-                           ? draws.Uniform(place.index)
+        // Random projections have a distribution of their own.
+        double value = rule.draw == Draw::kPositive ? draws.Uniform(place.index)
+                       : rule.draw == Draw::kProjection
+                           ? draws.Normal(place.index)
                            : recipe.value(place, draws);
         if (rule.draw == Draw::kMixing)
           value /= std::sqrt(static_cast<double>(tensor.shape.back()));
@@ -134,6 +138,18 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
     });
     if (recipe.row_norm > 0 && rule.role == Role::kData)
       ScaleRows(recipe.row_norm, tensor.shape.back(), tensor.values);
+    // The gaussian one is what stands there.
+    if (rule.draw == Draw::kProjection && one.omega != "gaussian") {
+      const Draws lengths(one.seed, id + "/" + rule.name + "/lengths");
+      for (int64_t start = 0; start < count; start += head_count) {
+        const auto omega =
+            SampleOmega(one.omega, rows, row_size, draws, lengths,
+                        static_cast<uint64_t>(start));
+        for (int64_t i = 0; i < head_count; ++i)
+          tensor.values[static_cast<size_t>(start + i)] =
+              omega[static_cast<size_t>(i)];
+      }
+    }
     for (double& value : tensor.values) value = RoundTo(one.scalar, value);
     inputs.tensors.push_back(std::move(tensor));
   }
