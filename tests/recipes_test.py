@@ -29,7 +29,7 @@ import recipe_file  # noqa: E402
 import result_file  # noqa: E402
 
 RECIPES = {recipe.name: recipe for recipe in recipe_file.load_all()}
-SIZES = {"d", "e", "f", "p", "r", "heads", "K", "P", "R"}
+SIZES = {"d", "e", "f", "p", "r", "heads", "components", "taps", "draws"}
 TINY = 3  # sizes of each sweep
 
 
