@@ -61,7 +61,7 @@ def build(results, studies, recipes, general="rest"):
     points = recipe_file.points_of(results)
     platforms = recipe_file.platforms(points)
     products, unserved, shown = [], [], set()
-    for recipe in recipes:
+    for recipe in sorted(recipes, key=_by_source):
         made, why = [], []
         for platform in [None] if recipe.kind == "study" else platforms:
             try:
@@ -81,6 +81,15 @@ def build(results, studies, recipes, general="rest"):
         rest, warnings = _general(results, shown if general == "rest" else set())
         products += rest
     return Catalogue(products, unserved, warnings)
+
+
+PAPERS = ("NPRF", "FastRPB", "LRPE", "Transformer-XL", "blog", "this project")
+
+
+def _by_source(recipe):
+    """Papers one after the other, ours last."""
+    ranks = [rank for rank, paper in enumerate(PAPERS) if recipe["source"].startswith(paper)]
+    return (ranks or [len(PAPERS)])[0], recipe.name
 
 
 def _renamed(product, name):
@@ -222,7 +231,7 @@ def _general(results, shown):
     made = []
     for name, group in zip(names, groups):
         machine = group.identity["machine"]
-        if all((machine, row["case"], row["implementation"]) in shown for row in group.rows):
+        if any((machine, row["case"], row["implementation"]) in shown for row in group.rows):
             continue
         made += [General(f"{name}-{kind}", kind, width, shapes, group).product() for kind, (width, shapes) in quantities.GENERAL.items()]
     return made, warnings

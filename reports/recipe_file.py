@@ -193,6 +193,6 @@ def missing_words(recipe, series_list, lines):
 
 def _series_words(series):
     match = series["match"]
-    words = [text_of(match[key]) if not isinstance(match[key], list) else "/".join(map(text_of, match[key]))
-             for key in ("operator", "implementation") if key in match]  # fmt: skip
-    return " ".join(words) or series["label"]
+    values = {key: "/".join(map(text_of, value if isinstance(value, list) else [value])) for key, value in match.items()}
+    words = [values.pop(key) for key in ("operator", "implementation") if key in values]
+    return " ".join([*words, *(f"{key} = {value}" for key, value in values.items())]) or series["label"]
