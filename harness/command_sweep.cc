@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include "harness/commands.h"
 #include "harness/generate.h"
@@ -29,6 +30,25 @@ std::string PresetText(const std::string& name) {
     names += (names.empty() ? "" : ", ") + preset.name;
   }
   throw InvalidInput("--preset", "one of " + names, "'" + name + "'");
+}
+
+// A preset may name operators that this build has not got: they are left out,
+// and said to be. (In a user's own file such a name is an error.)
+void LeaveOutUnknown(std::vector<SweepAxes>& sweeps) {
+  std::set<std::string> told;
+  std::erase_if(sweeps, [&](const SweepAxes& sweep) {
+    for (const std::string& name : sweep.filters.operators) {
+      if (std::ranges::any_of(Operators(), [&](const Operator* op) {
+            return op->description().id == name;
+          }))
+        continue;
+      if (told.insert(name).second)
+        fmt::print(stderr, "left out: there is no operator {} in this build\n",
+                   name);
+      return true;
+    }
+    return false;
+  });
 }
 
 std::string FileText(const std::string& path) {
@@ -83,6 +103,7 @@ int Sweep(const Request& request, const std::string& command) {
   if (!request.preset.empty()) {
     options.sweeps = ParseSweepConfig("--preset " + request.preset,
                                       PresetText(request.preset));
+    LeaveOutUnknown(options.sweeps);
   } else if (!request.config.empty()) {
     options.sweeps = ParseSweepConfig(request.config, FileText(request.config));
   } else {

@@ -1,6 +1,7 @@
 #include "harness/sweep_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace subquad {
@@ -112,6 +113,9 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
                                    uint64_t seed) {
   std::vector<PlannedCase> plan;
   std::set<std::string> seen;
+  // Sweeps that share a case share its runs, so that all of its implementations
+  // are timed in turns.
+  std::map<std::string, size_t> places;
   for (const SweepAxes& sweep : sweeps) {
     sweep.filters.Check();
     const std::vector<Values> points = Cross(sweep);
@@ -139,8 +143,16 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
                               std::to_string(threads))
                       .second)
                 planned.implementations.push_back(one);
-            if (!planned.implementations.empty())
+            if (planned.implementations.empty()) continue;
+            const auto [place, fresh] = places.try_emplace(
+                planned.one.Id() + "|" + std::to_string(threads), plan.size());
+            if (fresh)
               plan.push_back(std::move(planned));
+            else
+              plan[place->second].implementations.insert(
+                  plan[place->second].implementations.end(),
+                  planned.implementations.begin(),
+                  planned.implementations.end());
           }
       }
     }
