@@ -9,6 +9,7 @@
 #include <numbers>
 #include <thread>
 
+#include "harness/input_source.h"
 #include "optimized/thread_pool.h"
 
 namespace subquad {
@@ -133,6 +134,11 @@ const std::vector<Recipe>& Recipes() {
   return recipes;
 }
 
+bool IsRecipe(std::string_view name) {
+  return std::ranges::any_of(
+      Recipes(), [&](const Recipe& recipe) { return recipe.name == name; });
+}
+
 const Recipe& FindRecipe(std::string_view name) {
   std::string names;
   for (const Recipe& recipe : Recipes()) {
@@ -166,6 +172,22 @@ double RoundTo(Scalar scalar, double value) {
   return value;
 }
 
+namespace {
+
+void RoundAll(const Case& one, Tensor& tensor) {
+  for (double& value : tensor.values) {
+    const double rounded = RoundTo(one.scalar, value);
+    if (std::isfinite(value) && !std::isfinite(rounded))
+      throw InvalidInput(
+          one.input + ": " + tensor.name,
+          "numbers that fit into " + std::string(Info(one.scalar).name),
+          std::to_string(value));
+    value = rounded;
+  }
+}
+
+}  // namespace
+
 Inputs GenerateInputs(const Case& one, const Problem& problem) {
   Inputs inputs;
   const std::string id = one.DrawId();
@@ -173,6 +195,13 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
   for (size_t t = 0; t < problem.inputs.size(); ++t) {
     const TensorRule& rule = problem.inputs[t];
+    if (one.source) {
+      if (auto tensor = TensorFromSource(*one.source, problem, t)) {
+        RoundAll(one, *tensor);
+        inputs.tensors.push_back(std::move(*tensor));
+        continue;
+      }
+    }
     Tensor tensor;
     tensor.name = rule.name;
     tensor.shape = problem.InputShape(t);

@@ -217,6 +217,8 @@ def _speaks_about(entry, group):
     settings = {**entry.get("size", {}), **entry.get("params", {})}
     if entry.get("threads") is not None:
         settings["threads"] = entry["threads"]
+    if entry.get("input") is not None:
+        settings["input"] = entry["input"]
     swept = {"n_q", "n_k", "height", "width"} - set(group.identity)
     return all(group.identity.get(key) == value for key, value in settings.items() if key not in swept)
 
