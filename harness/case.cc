@@ -6,6 +6,8 @@
 
 #include "harness/generate.h"
 #include "harness/input_source.h"
+#include "harness/omega.h"
+#include "harness/recipes.h"
 #include "harness/registry.h"
 
 namespace subquad {
@@ -75,7 +77,7 @@ void TakeImage(const CaseFolder& folder, const CaseRequest& request,
   params.Set("width", given.Integer("width"));
 }
 
-void TakeHeads(const CaseFolder& folder, const Signature& signature,
+void TakeInputs(const CaseFolder& folder, const Signature& signature,
                const CaseRequest& request, Case& one) {
   const Problem& given = folder.problem;
   const auto asked = [&](std::string_view wanted) {
@@ -98,6 +100,11 @@ void TakeHeads(const CaseFolder& folder, const Signature& signature,
   if (per_head && asked("per_head") && !one.per_head)
     throw InvalidInput("per_head", "1 as " + folder.name + " has it", "0");
   one.per_head = one.per_head || per_head;
+  for (const TensorRule& rule : signature.inputs)
+    if (rule.draw == Draw::kProjection && one.omega != "gaussian" &&
+        given.HasInput(rule.name))
+      throw InvalidInput("omega", "none beside that of " + folder.name,
+                         one.omega);
 }
 
 int64_t SizeOf(const SizeRule& rule, const CaseRequest& request, int64_t n,
@@ -144,6 +151,7 @@ std::string Case::DrawId() const {
     text += ",";
   }
   if (input != "normal") text += "input=" + input + ",";
+  if (omega != "gaussian") text += "omega=" + omega + ",";
   text.pop_back();
   return text;
 }
@@ -231,6 +239,8 @@ Case MakeCase(const CaseRequest& request) {
       one.per_head = ParseFlag(name, text);
     else if (name == "with")
       one.with = Split(text, '+');
+    else if (name == "omega")
+      one.omega = text;
     else if (const ParamRule* rule = FindRule(rules, name))
       params.Set(name, ParseParam(*rule, text));
     else
@@ -250,12 +260,18 @@ Case MakeCase(const CaseRequest& request) {
                        std::string(one.op->description().id));
 
   const Signature signature = one.op->SignatureFor(params, one.backward);
-  if (folder) TakeHeads(*folder, signature, request, one);
+  CheckOmegaSampler(one.omega);
+  if (one.omega != "gaussian" &&
+      !std::ranges::count(signature.inputs, Draw::kProjection,
+                          &TensorRule::draw))
+    throw InvalidInput("omega", "a feature map that projects",
+                       "none in this case");
+  if (folder) TakeInputs(*folder, signature, request, one);
   for (const SizeRule& rule : signature.sizes)
     one.sizes[rule.name] = SizeOf(rule, request, n, folder);
   for (const auto& [name, text] : rest) {
     if (!one.sizes.contains(name)) {
-      std::string names = "heads, per_head, with, backward";
+      std::string names = "heads, per_head, with, omega, backward";
       for (const SizeRule& rule : signature.sizes) names += ", " + rule.name;
       for (const ParamRule& rule : rules) names += ", " + rule.name;
       throw InvalidInput(std::string(one.op->description().id) + ": " + name,

@@ -26,6 +26,7 @@ struct Case {
   // The recipe of its numbers, or the folder that some of them come from.
   std::string input = "normal";
   std::shared_ptr<const CaseFolder> source;  // that folder
+  std::string omega = "gaussian";  // the sampler of projections (omega.h)
   Scalar scalar = Scalar::kFloat32;
   uint64_t seed = 1;
 

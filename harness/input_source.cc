@@ -8,7 +8,7 @@
 #include <map>
 #include <mutex>
 
-#include "harness/generate.h"
+#include "harness/recipes.h"
 #include "reference/operator.h"
 
 namespace subquad {
