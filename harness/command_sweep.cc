@@ -16,8 +16,8 @@ namespace {
 struct Request {
   Filters filters;
   std::string preset, config, out, shard;
-  std::string n, d, e, f, heads, input = "normal", threads = "1";
-  std::vector<std::string> params;
+  std::string n, d, e, f, heads, threads = "1";
+  std::vector<std::string> params, inputs;
   uint64_t seed = 1;
   bool resume = false, no_resident = false;
   double time_limit = 120, memory_limit = 0, budget = 2, width = 0.05;
@@ -92,7 +92,7 @@ int Sweep(const Request& request, const std::string& command) {
   if (request.out.empty())
     throw InvalidInput("--out", "a result file to write", "none");
   const bool axes = !request.n.empty() || !request.filters.operators.empty() ||
-                    !request.params.empty();
+                    !request.params.empty() || !request.inputs.empty();
   const int ways = (request.preset.empty() ? 0 : 1) +
                    (request.config.empty() ? 0 : 1) + (axes ? 1 : 0);
   if (ways != 1)
@@ -109,8 +109,7 @@ int Sweep(const Request& request, const std::string& command) {
   } else {
     SweepAxes sweep;
     sweep.filters = request.filters;
-    sweep.input = request.input;
-    FindRecipe(request.input);
+    if (!request.inputs.empty()) sweep.inputs = request.inputs;
     sweep.threads.clear();
     for (int64_t threads : ParseIntegerAxis("--threads", request.threads)) {
       if (threads > 1024)
@@ -174,7 +173,11 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
   command->add_option("--param", request->params,
                       "axis of a parameter or size: NAME=VALUE[,VALUE..] "
                       "(repeatable)");
-  command->add_option("--input", request->input, "kind of numbers");
+  command->add_option(
+      "--input", request->inputs,
+      "axis of inputs: kinds of numbers (see verify), or case "
+      "folders whose tensors are\ncropped or tiled to n; what "
+      "is not asked for (n, widths, heads) is as in the folder");
   command->add_option("--out", request->out, "result file (required)");
   command->add_flag("--resume", request->resume,
                     "keep what FILE and its journal hold, measure the rest");

@@ -9,6 +9,7 @@
 #include <numbers>
 #include <thread>
 
+#include "harness/input_source.h"
 #include "harness/omega.h"
 #include "optimized/thread_pool.h"
 
@@ -97,13 +98,37 @@ double RoundTo(Scalar scalar, double value) {
   return value;
 }
 
+namespace {
+
+void RoundAll(const Case& one, Tensor& tensor) {
+  for (double& value : tensor.values) {
+    const double rounded = RoundTo(one.scalar, value);
+    if (std::isfinite(value) && !std::isfinite(rounded))
+      throw InvalidInput(
+          one.input + ": " + tensor.name,
+          "numbers that fit into " + std::string(Info(one.scalar).name),
+          std::to_string(value));
+    value = rounded;
+  }
+}
+
+}  // namespace
+
 Inputs GenerateInputs(const Case& one, const Problem& problem) {
   Inputs inputs;
   const std::string id = one.DrawId();
-  const Recipe& recipe = FindRecipe(one.input);
+  // What the folder does not have is drawn as ever.
+  const Recipe& recipe = FindRecipe(one.source ? "normal" : one.input);
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
   for (size_t t = 0; t < problem.inputs.size(); ++t) {
     const TensorRule& rule = problem.inputs[t];
+    if (one.source) {
+      if (auto tensor = TensorFromSource(*one.source, problem, t)) {
+        RoundAll(one, *tensor);
+        inputs.tensors.push_back(std::move(*tensor));
+        continue;
+      }
+    }
     Tensor tensor;
     tensor.name = rule.name;
     tensor.shape = problem.InputShape(t);

@@ -158,6 +158,11 @@ const std::vector<Recipe>& Recipes() {
   return recipes;
 }
 
+bool IsRecipe(std::string_view name) {
+  return std::ranges::any_of(
+      Recipes(), [&](const Recipe& recipe) { return recipe.name == name; });
+}
+
 const Recipe& FindRecipe(std::string_view name) {
   std::string names;
   for (const Recipe& recipe : Recipes()) {

@@ -95,7 +95,7 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
       else if (field == "scalar")
         sweep.filters.scalars = Texts(subject, value);
       else if (field == "input")
-        sweep.input = Texts(subject, value).front();
+        sweep.inputs = Texts(subject, value);
       else if (field == "threads") {
         sweep.threads.clear();
         for (int64_t threads :
@@ -118,7 +118,10 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
   std::map<std::string, size_t> places;
   for (const SweepAxes& sweep : sweeps) {
     sweep.filters.Check();
-    const std::vector<Values> points = Cross(sweep);
+    std::vector<std::pair<std::string, Values>> inputs_and_points;
+    for (const std::string& input : sweep.inputs)
+      for (const Values& values : Cross(sweep))
+        inputs_and_points.emplace_back(input, values);
     for (const Operator* op : Operators()) {
       if (!sweep.filters.Takes(*op)) continue;
       for (const ScalarInfo& info : kScalars) {
@@ -126,12 +129,10 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
                                 ? info.scalar == Scalar::kFloat32
                                 : sweep.filters.Takes(info.scalar);
         if (!wanted) continue;
-        for (const Values& values : points)
+        for (const auto& [input, values] : inputs_and_points)
           for (int threads : sweep.threads) {
             PlannedCase planned{
-                CaseOf(*op, values, info.scalar, sweep.input, seed),
-                threads,
-                {}};
+                CaseOf(*op, values, info.scalar, input, seed), threads, {}};
             for (const Implementation* one : ImplementationsOf(*op))
               if (sweep.filters.Takes(*one) &&
                   (!sweep.filters.backends.empty() ||

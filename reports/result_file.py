@@ -252,6 +252,8 @@ def speaks_about(entry, identity):
     settings = {**entry.get("size", {}), **entry.get("params", {})}
     if entry.get("threads") is not None:
         settings["threads"] = entry["threads"]
+    if entry.get("input") is not None:
+        settings["input"] = entry["input"]
     swept = {"n", "n_q", "n_k", "height", "width", "L", "M"} - set(identity)
     if "size" in entry and "params" in entry:  # then they are all that the records were told
         silent = {"operator", "backend", "scalar", "threads", "machine", "input", "aspect"}
