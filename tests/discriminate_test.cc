@@ -81,10 +81,8 @@ void JudgeWrongAnswers(const Case& one, Table& table) {
       EXPECT_FALSE(verdict.passed())
           << "taken for right: " << wrong.name << ", " << implementation->id
           << " " << one.Id();
-      const double distance =
-          DistanceOf(verdict, implementation->norm_bound &&
-                                  implementation->norm_bound(
-                                      trial.problem(), trial.inputs()));
+      const double distance = DistanceOf(
+          verdict, static_cast<bool>(trial.NormBound(*implementation)));
       // With few elements (one query, say) the worst-case bound decides alone:
       // it refuses, but it has no need to be near.
       if (verdict.comparison.elements < kTellingElements) continue;
