@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/case.h"
+#include "harness/recipes.h"
 
 namespace subquad {
 
@@ -29,18 +30,12 @@ class Draws {
   uint64_t seed_, stream_;
 };
 
-// Kinds of numbers, by name: "normal", and others that break things.
-struct Recipe {
-  std::string_view name;
-  std::string_view what;  // what they are, and which fault they would show
-};
-const std::vector<Recipe>& Recipes();
-const Recipe& FindRecipe(std::string_view name);
-
 // To the nearest number of the scalar type, ties to even; overflow to infinity.
 double RoundTo(Scalar scalar, double value);
 
-// All inputs of a case, rounded to its scalar type.
+// All inputs of a case, rounded to its scalar type: those of its folder, if it
+// has one, and generated numbers for the rest. Throws InvalidInput where a
+// number of the folder does not fit into the type.
 Inputs GenerateInputs(const Case& one, const Problem& problem);
 
 }  // namespace subquad

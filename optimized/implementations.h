@@ -18,6 +18,7 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations();
 std::vector<Implementation> LinearAttentionImplementations();
 std::vector<Implementation> SoftmaxAttentionImplementations();
 std::vector<Implementation> SparseAttentionImplementations();
+std::vector<Implementation> StochasticPositionAttentionImplementations();
 std::vector<Implementation> TransformerXlAttentionImplementations();
 std::vector<Implementation> PositionAttentionImplementations();
 std::vector<Implementation> LinformerAttentionImplementations();
@@ -32,16 +33,6 @@ std::unique_ptr<Prepared> PrepareFor(const Problem& problem,
   if (problem.scalar == Scalar::kFloat64)
     return std::make_unique<PreparedDouble>(problem, arrays, options);
   return std::make_unique<PreparedFloat>(problem, arrays, options);
-}
-
-// The numbers in a problem's inputs and outputs, in bytes.
-inline double TensorBytes(const Problem& problem) {
-  double count = 0;
-  for (size_t i = 0; i < problem.inputs.size(); ++i)
-    count += static_cast<double>(ElementCount(problem.InputShape(i)));
-  for (size_t i = 0; i < problem.outputs.size(); ++i)
-    count += static_cast<double>(ElementCount(problem.OutputShape(i)));
-  return count * static_cast<double>(Info(problem.scalar).bytes);
 }
 
 }  // namespace subquad
