@@ -1,7 +1,6 @@
 // kernelized_rpe_attention:
-//   out_i = phi(q_i)^T sum_j c(j-i) phi(k_j) v_j^T / phi(q_i)^T sum_j c(j-i)
-//   phi(k_j)
-// (NPRF eq. 10-13)
+//   out_i = phi(q_i)^T sum_j c(j-i) phi(k_j) v_j^T
+//           / phi(q_i)^T sum_j c(j-i) phi(k_j)     (NPRF eq. 10-13)
 //
 //   dense           ((phi(Q) phi(K)^T) o C) V by GEMM, everything in memory:
 //                   O(n^2 (f+e)). The baseline that speed-ups are quoted
@@ -13,14 +12,21 @@
 //                   once. O(n f e log n) time, O(n f e) memory.
 //   fft_streamed    the same sums, one block of SIMD lanes of channels at a
 //                   time, made on the way in and summed on the way out:
-//                   O(n (f+e)) memory.
-//   fft_streamed64  fft_streamed with transforms in float64: twice the time,
-//   for
+//                   O(n (f+e)) memory. A tenth of the time of fft at n = 16384
+//                   and f = e = 64, and a fortieth of its memory.
+//   fft_streamed64  fft_streamed with its transforms in float64, the remedy for
 //                   normalisers that are small against the norms they come
-//                   from.
+//                   from. Cost: 1.7 times the time, the same memory. Bound:
+//                   that of fft_streamed with 2^-53 for the roundoff of
+//                   transforms. Gain: with a bias that falls by e in 50
+//                   positions, n = 2048 and keys that drop by 1e-6 half-way,
+//                   fft_streamed has 1000 times the error of the plain program,
+//                   this one less than it.
 //
 // The quadratic ones are as accurate as the plain program. The FFTs are not
-// always: see RpeFftBound.
+// always: see RpeFftBound. Where they may have lost a query altogether it is
+// computed directly (kernelized_columns.h), so that no answer is without digits
+// and the time depends on the numbers: at worst, that of tiled comes on top.
 #include "reference/kernelized_rpe_attention.h"
 
 #include <cmath>
