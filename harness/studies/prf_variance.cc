@@ -170,15 +170,15 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
   for (size_t r = 0; r < table.rows.size(); ++r) {
     if (!table.Flag(r, "judged")) {
       ++others;
-      lowest = std::min(lowest, table.Number(r, "batch_median"));
+      lowest = Least(lowest, table.Number(r, "batch_median"));
       continue;
     }
     ++judged;
-    largest_s = std::max(largest_s, table.Number(r, "sum_square"));
+    largest_s = Worst(largest_s, table.Number(r, "sum_square"));
     worst_mean =
-        std::max(worst_mean, std::abs(table.Number(r, "mean_ratio") - 1) /
+        Worst(worst_mean, std::abs(table.Number(r, "mean_ratio") - 1) /
                                  table.Number(r, "mean_error"));
-    worst_variance = std::max(worst_variance,
+    worst_variance = Worst(worst_variance,
                               std::abs(table.Number(r, "variance_ratio") - 1) /
                                   table.Number(r, "variance_error"));
   }

@@ -1,0 +1,228 @@
+// Stochastic positional encoding (Liutkus et al. 2021; FastRPB eq. 8): scores
+// of noise against the scores of its covariance, by the number R of draws.
+//   sine  P_a(i,j) = sum_k gains^2 cos(2 pi freqs (i-j) + phases)
+//   conv  P_a(i,j) = sum over p, p' with i+p = j+p' of filters_q[p]
+//   filters_k[p']
+// The average of R independent draws, so the error falls like R^(-1/2).
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "harness/statistics.h"
+#include "harness/studies/random_features.h"
+#include "harness/studies/studies.h"
+
+namespace subquad {
+namespace {
+
+constexpr double kSlope = -0.5, kLargestDifference = 0.05;
+constexpr double kPi = std::numbers::pi;
+
+struct Positions {
+  int64_t n, d, waves, taps;
+  std::vector<double> freqs, phases, gains;  // [d, waves]
+  std::vector<double> filters_q, filters_k;  // [d, taps]
+};
+
+double Covariance(const Positions& one, const std::string& kind, int64_t a,
+                  int64_t i, int64_t j) {
+  double sum = 0;
+  if (kind == "sine") {
+    for (int64_t k = 0; k < one.waves; ++k) {
+      const auto at = static_cast<size_t>(a * one.waves + k);
+      sum += one.gains[at] * one.gains[at] *
+             std::cos(2 * kPi * one.freqs[at] * static_cast<double>(i - j) +
+                      one.phases[at]);
+    }
+    return sum;
+  }
+  for (int64_t p = 0; p < one.taps; ++p) {
+    const int64_t other = i + p - j;
+    if (other >= 0 && other < one.taps)
+      sum += one.filters_q[static_cast<size_t>(a * one.taps + p)] *
+             one.filters_k[static_cast<size_t>(a * one.taps + other)];
+  }
+  return sum;
+}
+
+// What multiplies q_i[a] and k_i[a] in one draw, for all i.
+void Encode(const Positions& one, const std::string& kind, int64_t a,
+            const std::vector<double>& noise, double* for_q, double* for_k) {
+  for (int64_t i = 0; i < one.n; ++i) {
+    double q = 0, k = 0;
+    if (kind == "sine") {
+      for (int64_t w = 0; w < one.waves; ++w) {
+        const auto at = static_cast<size_t>(a * one.waves + w);
+        const double angle = 2 * kPi * one.freqs[at] * static_cast<double>(i);
+        const double shifted = angle + one.phases[at];
+        const double z0 = noise[static_cast<size_t>(2 * w)],
+                     z1 = noise[static_cast<size_t>(2 * w + 1)];
+        q += one.gains[at] * (std::cos(shifted) * z0 + std::sin(shifted) * z1);
+        k += one.gains[at] * (std::cos(angle) * z0 + std::sin(angle) * z1);
+      }
+    } else {
+      for (int64_t p = 0; p < one.taps; ++p) {
+        const auto at = static_cast<size_t>(a * one.taps + p);
+        const double z = noise[static_cast<size_t>(i + p)];
+        q += one.filters_q[at] * z;
+        k += one.filters_k[at] * z;
+      }
+    }
+    for_q[i] = q;
+    for_k[i] = k;
+  }
+}
+
+StudyTables Measure(StudyRun& run, const Json& parameters) {
+  Positions one;
+  one.n = parameters.at("n");
+  one.d = parameters.at("d");
+  one.waves = parameters.at("waves");
+  one.taps = parameters.at("taps");
+  const int64_t repeats = parameters.at("repeats");
+  const auto counts = parameters.at("R").get<std::vector<int64_t>>();
+  const Draws uniform = run.DrawsOf("uniform");
+  for (int64_t t = 0; t < one.d * one.waves; ++t) {
+    const auto at = static_cast<uint64_t>(t);
+    one.freqs.push_back(0.25 * uniform.Uniform(3 * at));
+    one.phases.push_back(2 * kPi * uniform.Uniform(3 * at + 1));
+    one.gains.push_back((0.5 + uniform.Uniform(3 * at + 2)) /
+                        std::sqrt(static_cast<double>(one.waves)));
+  }
+  one.filters_q = SampleNormal(run.DrawsOf("filters_q"), 0, one.d * one.taps);
+  one.filters_k = SampleNormal(run.DrawsOf("filters_k"), 0, one.d * one.taps);
+  const std::vector<double> q =
+      SampleNormal(run.DrawsOf("q"), 0, one.n * one.d);
+  const std::vector<double> k =
+      SampleNormal(run.DrawsOf("k"), 0, one.n * one.d);
+  StudyTable table{
+      "error",
+      {{"kind", "name", "of positional encoding"},
+       {"R", "1", "draws"},
+       {"repeats", "1", "independent sets of draws"},
+       {"median", "1",
+        "median over the repeats of the root mean square error of the scores "
+        "over that of the scores"},
+       {"low", "1", "95 % interval of the median"},
+       {"high", "1", "95 % interval of the median"}},
+      {}};
+  StudyTable slopes{"slope",
+                    {{"kind", "name", "of positional encoding"},
+                     {"slope", "1", "p in error ~ R^p"},
+                     {"low", "1", "95 % interval"},
+                     {"high", "1", "95 % interval"}},
+                    {}};
+  const size_t n = static_cast<size_t>(one.n);
+  for (const std::string kind : {"sine", "conv"}) {
+    std::vector<double> expected(n * n);
+    double size = 0;
+    for (int64_t i = 0; i < one.n; ++i)
+      for (int64_t j = 0; j < one.n; ++j) {
+        double score = 0;
+        for (int64_t a = 0; a < one.d; ++a)
+          score += q[static_cast<size_t>(i * one.d + a)] *
+                   Covariance(one, kind, a, i, j) *
+                   k[static_cast<size_t>(j * one.d + a)];
+        expected[static_cast<size_t>(i * one.n + j)] = score;
+        size += score * score;
+      }
+    const int64_t width = kind == "sine" ? 2 * one.waves : one.n + one.taps - 1;
+    const Draws noise = run.DrawsOf("noise/" + kind);
+    // [repeat][R]
+    std::vector<std::vector<double>> errors(static_cast<size_t>(repeats));
+    run.For(repeats, [&](int64_t repeat) {
+      std::vector<double> sum(n * n), sum_q(n), sum_k(n), for_q(n), for_k(n);
+      int64_t draw = 0;
+      for (int64_t count : counts) {
+        for (; draw < count; ++draw) {
+          std::fill(sum_q.begin(), sum_q.end(), 0);
+          std::fill(sum_k.begin(), sum_k.end(), 0);
+          for (int64_t a = 0; a < one.d; ++a) {
+            const int64_t index = (repeat * counts.back() + draw) * one.d + a;
+            Encode(one, kind, a, SampleNormal(noise, index, width),
+                   for_q.data(), for_k.data());
+            for (size_t i = 0; i < n; ++i) {
+              const size_t at =
+                  i * static_cast<size_t>(one.d) + static_cast<size_t>(a);
+              sum_q[i] += q[at] * for_q[i];
+              sum_k[i] += k[at] * for_k[i];
+            }
+          }
+          for (size_t i = 0; i < n; ++i)
+            for (size_t j = 0; j < n; ++j)
+              sum[i * n + j] += sum_q[i] * sum_k[j];
+        }
+        double square = 0;
+        for (size_t t = 0; t < sum.size(); ++t) {
+          const double off = sum[t] / static_cast<double>(count) - expected[t];
+          square += off * off;
+        }
+        errors[static_cast<size_t>(repeat)].push_back(std::sqrt(square / size));
+      }
+    });
+    std::vector<double> xs, medians, lows, highs;
+    for (size_t c = 0; c < counts.size(); ++c) {
+      std::vector<double> samples;
+      for (const auto& repeat : errors) samples.push_back(repeat[c]);
+      const Median median = MedianWithInterval(samples);
+      table.Add({kind, counts[c], repeats, median.median, median.interval.low,
+                 median.interval.high});
+      xs.push_back(static_cast<double>(counts[c]));
+      medians.push_back(median.median);
+      lows.push_back(median.interval.low);
+      highs.push_back(median.interval.high);
+    }
+    const auto fit = FitExponent(xs, medians, lows, highs);
+    if (fit)
+      slopes.Add({kind, fit->exponent, fit->interval.low, fit->interval.high});
+  }
+  return {table, slopes};
+}
+
+std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
+  const StudyTable& slopes = FindTable(tables, "slope");
+  StudyVerdict verdict{"spe-convergence",
+                       "scores of sine and conv SPE approach those of their "
+                       "covariance like R^(-1/2)"};
+  bool all = slopes.rows.size() == 2;
+  for (size_t r = 0; r < slopes.rows.size(); ++r) {
+    const double slope = slopes.Number(r, "slope");
+    all = all && std::abs(slope - kSlope) <= kLargestDifference;
+    verdict.numbers +=
+        fmt::format("{}{}: slope {:.3f}, interval {:.3f} to {:.3f}",
+                    verdict.numbers.empty() ? "" : "; ", slopes.Text(r, "kind"),
+                    slope, slopes.Number(r, "low"), slopes.Number(r, "high"));
+  }
+  const StudyTable& table = FindTable(tables, "error");
+  const size_t last = table.rows.size() - 1;
+  verdict.numbers += fmt::format(
+      " (within {:g} of -1/2); at R = {:g} the error "
+      "of conv is still {:.2g} of the scores",
+      kLargestDifference, table.Number(last, "R"),
+      table.Number(last, "median"));
+  verdict.outcome = Decide(all);
+  return {verdict};
+}
+
+}  // namespace
+
+Study SpeConvergenceStudy() {
+  Study study;
+  study.name = "spe_convergence";
+  study.purpose =
+      "Error of stochastic positional encoding against its covariance as the "
+      "number of draws grows.";
+  study.source = "FastRPB eq. 8 and table 3; Liutkus et al. 2021";
+  study.parameters = {
+      {"n", 64},       {"d", 8},
+      {"waves", 5},    {"taps", 16},
+      {"repeats", 24}, {"R", {16, 32, 64, 128, 256, 512, 1024, 2048}}};
+  study.tiny = {{"n", 16}, {"repeats", 12}, {"R", {16, 64, 256}}};
+  study.measure = Measure;
+  study.judge = JudgeTables;
+  return study;
+}
+
+}  // namespace subquad
