@@ -14,22 +14,21 @@ namespace {
 std::vector<int64_t> RowsOf(int64_t rows, uint64_t seed,
                             const std::string& name) {
   std::set<int64_t> chosen;
+  const auto add = [&](int64_t row) {
+    if (row >= 0 && row < rows) chosen.insert(row);
+  };
   for (int64_t edge : {int64_t{0}, rows / 2, rows - 1})
-    for (int64_t near : {-2, -1, 0, 1, 2}) chosen.insert(edge + near);
+    for (int64_t row = edge - 2; row <= edge + 2; ++row) add(row);
   // Blocks are powers of two: the first and last row of some of each size.
   for (int64_t block = 16; block < rows; block *= 2)
     for (int64_t edge :
          {block - 1, block, rows / block * block - 1, rows / block * block})
-      chosen.insert(edge);
+      add(edge);
   const Draws draws(seed, "rows/" + name);
   for (uint64_t i = 0; chosen.size() < kSampledRows && i < 4 * kSampledRows;
        ++i)
-    chosen.insert(
-        static_cast<int64_t>(draws.Uniform(i) * static_cast<double>(rows)));
-  std::vector<int64_t> list;
-  for (int64_t row : chosen)
-    if (row >= 0 && row < rows) list.push_back(row);
-  return list;
+    add(static_cast<int64_t>(draws.Uniform(i) * static_cast<double>(rows)));
+  return {chosen.begin(), chosen.end()};
 }
 
 template <typename Exact, typename Plain>

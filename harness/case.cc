@@ -233,9 +233,11 @@ CaseRequest ParseCaseId(const std::string& id) {
       request.n = ParseInteger("size n", text);
     else if (name == "scalar")
       request.scalar = ParseScalar(text);
-    else if (name == "seed")
-      request.seed = static_cast<uint64_t>(ParseInteger("seed", text));
-    else if (name == "input")
+    else if (name == "seed") {
+      const int64_t seed = ParseInteger("seed", text);
+      if (seed < 0) throw InvalidInput("seed", "at least 0", text);
+      request.seed = static_cast<uint64_t>(seed);
+    } else if (name == "input")
       request.input = text;
     else
       request.values.emplace_back(name, text);

@@ -69,6 +69,8 @@ void ParseShard(const std::string& text, SweepOptions& options) {
 
 int Sweep(const Request& request, const std::string& command) {
   SweepOptions options;
+  if (request.out.empty())
+    throw InvalidInput("--out", "a result file to write", "none");
   const bool axes = !request.n.empty() || !request.filters.operators.empty() ||
                     !request.params.empty();
   const int ways = (request.preset.empty() ? 0 : 1) +
@@ -77,8 +79,6 @@ int Sweep(const Request& request, const std::string& command) {
     throw InvalidInput("sweep",
                        "one of --preset, --config, or filters and axes",
                        ways == 0 ? "none of them" : "more than one");
-  if (request.out.empty())
-    throw InvalidInput("--out", "a result file to write", "none");
   CheckOut(request.out);
   if (!request.preset.empty()) {
     options.sweeps = ParseSweepConfig("--preset " + request.preset,
@@ -91,8 +91,12 @@ int Sweep(const Request& request, const std::string& command) {
     sweep.input = request.input;
     FindRecipe(request.input);
     sweep.threads.clear();
-    for (int64_t threads : ParseIntegerAxis("--threads", request.threads))
+    for (int64_t threads : ParseIntegerAxis("--threads", request.threads)) {
+      if (threads > 1024)
+        throw InvalidInput("--threads", "numbers from 1 to 1024",
+                           std::to_string(threads));
       sweep.threads.push_back(static_cast<int>(threads));
+    }
     const auto add = [&](const char* name, const std::string& text) {
       if (!text.empty()) sweep.axes.emplace_back(name, text);
     };
@@ -157,26 +161,25 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
   command
       ->add_option("--time-limit", request->time_limit,
                    "seconds for one implementation of one case")
-      ->check(CLI::PositiveNumber);
+      ->check(PositiveUpTo(1e7));
   command
       ->add_option("--memory-limit", request->memory_limit,
                    "GiB for a case; default four fifths of what is free")
-      ->check(CLI::PositiveNumber);
+      ->check(PositiveUpTo(1e6));
   command
       ->add_option("--budget", request->budget,
                    "seconds of samples for one implementation of one case")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(PositiveUpTo(1e7));
   command
       ->add_option("--width", request->width,
                    "stop when the median's interval is this narrow, as a "
                    "fraction of it")
-      ->check(CLI::PositiveNumber);
+      ->check(PositiveUpTo(100));
   command->add_flag("--no-resident", request->no_resident,
                     "skip the fresh process for the peak resident set");
   command->add_option("--shard", request->shard,
                       "I/K: the I-th of K parts of the cases");
-  command->add_option("--seed", request->seed, "of the generated numbers");
+  AddSeedOption(*command, request->seed);
   command->footer(
       "Each record is on disk (FILE.journal) before the next case begins.\n"
       "Ctrl-C keeps what is finished (exit status 130); --resume goes on.\n"

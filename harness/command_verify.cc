@@ -141,15 +141,18 @@ void AddVerifyCommand(CLI::App& program, int& status) {
       "every implementation against its reference on generated problems");
   auto options = std::make_shared<Options>();
   AddFilterOptions(*command, options->filters);
-  command->add_option("--n", options->n,
-                      "sizes: a list 1024,4096 or a range 16:4096:x2");
-  command->add_option("--case", options->case_id,
-                      "one case by its id, as a result file prints it");
+  auto* n = command->add_option(
+      "--n", options->n, "sizes: a list 1024,4096 or a range 16:4096:x2");
+  auto* one =
+      command->add_option("--case", options->case_id,
+                          "one case by its id, as a result file prints it");
   std::string recipes;
   for (const Recipe& recipe : Recipes())
     recipes += (recipes.empty() ? "" : ", ") + std::string(recipe.name);
-  command->add_option("--input", options->input, "kind of numbers: " + recipes);
-  command->add_option("--seed", options->seed, "of the generated numbers");
+  auto* input = command->add_option("--input", options->input,
+                                    "kind of numbers: " + recipes);
+  // An id says all of these.
+  one->excludes(n, input, AddSeedOption(*command, options->seed));
   command->add_option("--threads", options->threads, "per implementation")
       ->check(CLI::Range(1, 1024));
   command->add_flag("--verbose", options->verbose, "a line for every case");

@@ -23,6 +23,13 @@ void AddMergeCommand(CLI::App& program, const std::string& command_line,
 void AddCompareCommand(CLI::App& program, int& status);
 void AddEnvCommand(CLI::App& program, int& status);
 
+// --operator, --implementation, --backend, --scalar: each repeatable.
 void AddFilterOptions(CLI::App& command, Filters& filters);
+
+// Adds --seed: an integer that an id can carry, 0 to 2^63 - 1.
+CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed);
+
+// For options whose value is a finite number greater than 0 and at most `most`.
+CLI::Validator PositiveUpTo(double most);
 
 }  // namespace subquad

@@ -20,6 +20,19 @@ double FromHalf(uint16_t bits) {
   return sign * std::ldexp(1024 + fraction, exponent - 25);
 }
 
+uint16_t ToHalf(double value) {
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const double size = std::abs(value);
+  if (std::isnan(value)) return 0x7E00;
+  if (std::isinf(value)) return sign | 0x7C00;
+  int exponent = 0;
+  std::frexp(size, &exponent);
+  if (size < 0x1p-14)  // subnormal, or zero
+    return sign | static_cast<uint16_t>(std::ldexp(size, 24));
+  const int fraction = static_cast<int>(std::ldexp(size, 11 - exponent)) - 1024;
+  return sign | static_cast<uint16_t>((exponent + 14) << 10 | fraction);
+}
+
 }  // namespace
 
 bool IsPoison(Scalar scalar, const void* data, int64_t index) {
@@ -42,6 +55,24 @@ double ElementAt(Scalar scalar, const void* data, int64_t index) {
       return FromHalf(static_cast<const uint16_t*>(data)[index]);
   }
   return 0;
+}
+
+void StoreAt(Scalar scalar, double value, void* data, size_t index) {
+  switch (scalar) {
+    case Scalar::kFloat32:
+      static_cast<float*>(data)[index] = static_cast<float>(value);
+      break;
+    case Scalar::kFloat64:
+      static_cast<double*>(data)[index] = value;
+      break;
+    case Scalar::kBFloat16:
+      static_cast<uint16_t*>(data)[index] = static_cast<uint16_t>(
+          std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16);
+      break;
+    case Scalar::kFloat16:
+      static_cast<uint16_t*>(data)[index] = ToHalf(value);
+      break;
+  }
 }
 
 Comparison Compare(const Problem& problem, const Answer& answer,

@@ -30,6 +30,8 @@ struct Comparison {
 // The poison that outputs are filled with: all bits one, a NaN.
 bool IsPoison(Scalar scalar, const void* data, int64_t index);
 double ElementAt(Scalar scalar, const void* data, int64_t index);
+// `value` is already rounded to the type.
+void StoreAt(Scalar scalar, double value, void* data, size_t index);
 
 // Compares the outputs of a run with the answer. `bound` gives norm-wise units
 // or is empty: then bound_factor times the plain program's units count.

@@ -71,6 +71,9 @@ bool Filters::Takes(const Operator& op) const {
 std::vector<std::string> ParseAxis(const std::string& option,
                                    const std::string& text) {
   std::vector<std::string> values;
+  // A value that is missing at the end would not be noticed below.
+  if (text.ends_with(','))
+    throw InvalidInput(option, "a value after each comma", "'" + text + "'");
   for (const std::string& part : Split(text, ',')) {
     const auto range = Split(part, ':');
     if (range.size() == 1) {

@@ -22,13 +22,10 @@ uint64_t Hash(std::string_view text) {
 }
 
 std::array<uint32_t, 4> Philox(uint64_t seed, uint64_t stream, uint64_t index) {
-  const r123::Philox4x32::ctr_type counter = {
+  return PhiloxWords(
       {static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
-       static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)}};
-  const r123::Philox4x32::key_type key = {
-      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)}};
-  const auto words = r123::Philox4x32()(counter, key);
-  return {words[0], words[1], words[2], words[3]};
+       static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)},
+      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
 }
 
 double ToUniform(uint32_t high, uint32_t low) {
@@ -102,6 +99,14 @@ double (*CodeOf(std::string_view name))(const Place&, double, double) {
 }
 
 }  // namespace
+
+std::array<uint32_t, 4> PhiloxWords(const std::array<uint32_t, 4>& counter,
+                                    const std::array<uint32_t, 2>& key) {
+  const r123::Philox4x32::ctr_type from = {
+      {counter[0], counter[1], counter[2], counter[3]}};
+  const auto words = r123::Philox4x32()(from, {{key[0], key[1]}});
+  return {words[0], words[1], words[2], words[3]};
+}
 
 Draws::Draws(uint64_t seed, std::string_view name)
     : seed_(seed), stream_(Hash(name)) {}

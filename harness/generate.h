@@ -3,6 +3,7 @@
 // they are the same on any number of threads and machines.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,6 +12,10 @@
 #include "harness/case.h"
 
 namespace subquad {
+
+// Philox4x32-10 itself: four words for a counter under a key.
+std::array<uint32_t, 4> PhiloxWords(const std::array<uint32_t, 4>& counter,
+                                    const std::array<uint32_t, 2>& key);
 
 // A stream of independent draws, by index.
 class Draws {

@@ -1,23 +1,10 @@
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <exception>
 #include <new>
 
 #include "harness/commands.h"
-
-namespace subquad {
-
-void AddFilterOptions(CLI::App& command, Filters& filters) {
-  command.add_option("--operator", filters.operators,
-                     "only this operator (repeatable)");
-  command.add_option("--implementation", filters.implementations,
-                     "only this implementation (repeatable)");
-  command.add_option("--backend", filters.backends, "cpu or cuda (repeatable)");
-  command.add_option("--scalar", filters.scalars,
-                     "float32, float64, bfloat16 or float16 (repeatable)");
-}
-
-}  // namespace subquad
 
 int main(int argc, char** argv) {
   using namespace subquad;
@@ -41,10 +28,29 @@ int main(int argc, char** argv) {
   AddMergeCommand(program, command_line, status);
   AddCompareCommand(program, status);
   AddEnvCommand(program, status);
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const bool empty = argument.empty();
+    if (!empty && !(argument.starts_with("--") && argument.ends_with('=')))
+      continue;
+    fmt::print(stderr, "subquad: {}: expected a value, found an empty one\n",
+               empty ? argv[i - 1] : argument.substr(0, argument.size() - 1));
+    return kNotValid;
+  }
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help
     return program.exit(request);
+  } catch (const CLI::RequiredError& error) {
+    // CLI11 asks for a command before it looks at what was given instead.
+    if (argc > 1 && program.get_subcommands().empty())
+      fmt::print(stderr,
+                 "subquad: '{}' is no command or option; --help lists "
+                 "them\n",
+                 argv[1]);
+    else
+      fmt::print(stderr, "subquad: {}\n", error.what());
+    return kNotValid;
   } catch (const CLI::ParseError& error) {
     fmt::print(stderr, "subquad: {}\n", error.what());
     return kNotValid;
@@ -56,6 +62,11 @@ int main(int argc, char** argv) {
     return kNotValid;
   } catch (const std::exception& error) {
     fmt::print(stderr, "subquad: {}\n", error.what());
+    return kNotValid;
+  }
+  // A table that did not reach the disk is no success.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+    fmt::print(stderr, "subquad: standard output cannot be written\n");
     return kNotValid;
   }
   return status;

@@ -4,14 +4,18 @@
 #include <iterator>
 
 #include "optimized/implementations.h"
+#include "reference/clipped_rpe_product.h"
+#include "reference/kernelized_clipped_rpe_attention.h"
+#include "reference/linear_attention.h"
 #include "reference/linformer_attention.h"
 #include "reference/memory_compressed_attention.h"
+#include "reference/position_attention.h"
 #include "reference/softmax_attention.h"
 #include "reference/sparse_attention.h"
-#include "reference/linear_attention.h"
 #include "reference/toeplitz_1d.h"
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"
+#include "reference/transformer_xl_attention.h"
 #ifdef SUBQUAD_CUDA
 #include "cuda/device.h"
 #endif
@@ -35,6 +39,11 @@ const std::vector<Row>& Rows() {
       {One<Toeplitz1d>(), Toeplitz1dImplementations},
       {One<Toeplitz2dXy>(), Toeplitz2dXyImplementations},
       {One<Toeplitz2d>(), Toeplitz2dImplementations},
+      {One<ClippedRpeProduct>(), ClippedRpeProductImplementations},
+      {One<KernelizedClippedRpeAttention>(),
+       KernelizedClippedRpeAttentionImplementations},
+      {One<TransformerXlAttention>(), TransformerXlAttentionImplementations},
+      {One<PositionAttention>(), PositionAttentionImplementations},
       {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
       {One<SparseAttention>(), SparseAttentionImplementations},
       {One<LinformerAttention>(), LinformerAttentionImplementations},

@@ -168,9 +168,11 @@ class Sweep {
                            journal.string() + " (--resume goes on with it)");
       return;
     }
-    if (fs::exists(options_.out))
-      for (Json& record : ReadResultFile(options_.out)["records"])
-        Keep(std::move(record));
+    if (fs::exists(options_.out)) {
+      // Named, or it would be gone before the loop begins.
+      Json file = ReadResultFile(options_.out);
+      for (Json& record : file["records"]) Keep(std::move(record));
+    }
     if (left_over)
       for (Json& record : Journal::Read(journal)) Keep(std::move(record));
   }

@@ -21,6 +21,7 @@ std::vector<std::string> Texts(const std::string& subject, const Json& json) {
     else
       throw InvalidInput(subject, "texts or numbers", entry.dump());
   }
+  if (texts.empty()) throw InvalidInput(subject, "at least one value", "none");
   return texts;
 }
 

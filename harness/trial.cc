@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <cmath>
 #include <new>
 
@@ -11,42 +10,6 @@
 #include "harness/registry.h"
 
 namespace subquad {
-namespace {
-
-uint16_t ToHalf(double value) {
-  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  const double size = std::abs(value);
-  if (std::isnan(value)) return 0x7E00;
-  if (std::isinf(value)) return sign | 0x7C00;
-  int exponent = 0;
-  std::frexp(size, &exponent);
-  if (size < 0x1p-14)  // subnormal, or zero
-    return sign | static_cast<uint16_t>(std::ldexp(size, 24));
-  const int fraction = static_cast<int>(std::ldexp(size, 11 - exponent)) - 1024;
-  return sign | static_cast<uint16_t>((exponent + 14) << 10 | fraction);
-}
-
-// The numbers are already rounded to the type.
-void StoreAt(Scalar scalar, double value, void* data, size_t index) {
-  switch (scalar) {
-    case Scalar::kFloat32:
-      static_cast<float*>(data)[index] = static_cast<float>(value);
-      break;
-    case Scalar::kFloat64:
-      static_cast<double*>(data)[index] = value;
-      break;
-    case Scalar::kBFloat16:
-      static_cast<uint16_t*>(data)[index] = static_cast<uint16_t>(
-          std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16);
-      break;
-    case Scalar::kFloat16:
-      static_cast<uint16_t*>(data)[index] = ToHalf(value);
-      break;
-  }
-}
-
-}  // namespace
-
 Trial::Trial(Problem problem, Inputs inputs, uint64_t seed)
     : problem_(std::move(problem)), inputs_(std::move(inputs)), seed_(seed) {
   const int64_t bytes = Info(problem_.scalar).bytes;
@@ -106,9 +69,9 @@ Verdict Trial::JudgeOutputs(const Implementation& implementation) {
                              ? implementation.norm_bound(problem_, inputs_)
                              : RowBound();
   const bool norm_wise = static_cast<bool>(bound);
-  return Judge(Compare(problem_, answer(), arrays_,
-                       implementation.bound_factor, bound),
-               norm_wise, GuardedMemory::CountBrokenGuards());
+  return Judge(
+      Compare(problem_, answer(), arrays_, implementation.bound_factor, bound),
+      norm_wise, GuardedMemory::CountBrokenGuards());
 }
 
 std::string DoesNotFit(const Implementation& implementation,

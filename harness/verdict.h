@@ -27,7 +27,7 @@ struct Verdict {
 inline constexpr double kYardstickFactor = 8;
 // With fewer elements the plain program's largest error is a matter of luck,
 // and gate 1 decides alone: sums are short there, and it is tight.
-inline constexpr int64_t kYardstickElements = 64;
+inline constexpr int64_t kYardstickElements = 16;
 
 // `norm_wise`: gate 1 is a bound of norms (an FFT's). Such an algorithm may
 // lose against the plain program where numbers vary widely; then gate 1 decides

@@ -45,32 +45,6 @@ std::string Gibibytes(double bytes) {
   return fmt::format("{:.3g} GiB", bytes / (1 << 30));
 }
 
-// A time that no machine could reach means that the work was not done, or that
-// the counts are wrong. Small problems stay in caches, so the bandwidth is that
-// of a copy inside the first one; 1.5 allows for noise in the floors.
-std::string Impossible(const Json& record, const Job& job, Scalar scalar,
-                       double seconds) {
-  if (record.at("backend") != "cpu") return "";
-  const double threads = job.threads;
-  const double peak = scalar == Scalar::kFloat64
-                          ? job.floors.flops_per_second_float64
-                          : job.floors.flops_per_second_float32;
-  const double flops = record.at("flops").get<double>();
-  const double bytes = record.at("bytes").get<double>();
-  if (peak > 0 && flops / (1.5 * peak * threads) > seconds)
-    return fmt::format(
-        "impossible: {:.3g} s for {:.3g} flops on a machine that does {:.3g} a "
-        "second",
-        seconds, flops, peak * threads);
-  const double bandwidth = job.floors.cached_bytes_per_second;
-  if (bandwidth > 0 && bytes / (1.5 * bandwidth * threads) > seconds)
-    return fmt::format(
-        "impossible: {:.3g} s for {:.3g} bytes on a machine that copies {:.3g} "
-        "a second in its first cache",
-        seconds, bytes, bandwidth * threads);
-  return "";
-}
-
 struct Entry {
   const Implementation* implementation;
   std::unique_ptr<Prepared> prepared;
@@ -230,8 +204,13 @@ class CaseRun {
       Json& record = entries_[i].record;
       const Sampled& sampled = results[i];
       const double fastest = *std::ranges::min_element(sampled.samples);
+      const Implementation& one = *entries_[i].implementation;
+      // Nothing is known of what a GPU could reach at most.
       const std::string impossible =
-          Impossible(record, job_, problem_.scalar, fastest);
+          one.backend == Backend::kCpu && one.cost
+              ? Impossible(one.cost(problem_, job_.threads), job_.threads,
+                           problem_.scalar, job_.floors, fastest)
+              : "";
       if (!impossible.empty()) {
         record["check"]["verdict"] = "failed";
         record["check"]["reason"] = impossible;

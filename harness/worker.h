@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/floors.h"
 #include "harness/sampler.h"
 #include "harness/sweep_plan.h"
 
@@ -16,12 +17,6 @@ namespace subquad {
 struct Limits {
   double case_seconds = 120;  // for one implementation of one case
   int64_t memory_bytes = 0;   // for a worker; 0: four fifths of what is free
-};
-
-// The machine's measured floors, to refuse impossible numbers; zero: unknown.
-struct Floors {
-  double flops_per_second_float32 = 0, flops_per_second_float64 = 0;
-  double cached_bytes_per_second = 0;
 };
 
 struct Job {

@@ -8,9 +8,13 @@
 
 namespace subquad {
 
+std::vector<Implementation> ClippedRpeProductImplementations();
+std::vector<Implementation> KernelizedClippedRpeAttentionImplementations();
 std::vector<Implementation> Toeplitz1dImplementations();
 std::vector<Implementation> Toeplitz2dXyImplementations();
 std::vector<Implementation> Toeplitz2dImplementations();
+std::vector<Implementation> TransformerXlAttentionImplementations();
+std::vector<Implementation> PositionAttentionImplementations();
 std::vector<Implementation> SoftmaxAttentionImplementations();
 std::vector<Implementation> SparseAttentionImplementations();
 std::vector<Implementation> LinformerAttentionImplementations();

@@ -379,20 +379,28 @@ Cost RecurrentAttention<T>::CostOf(const KernelizedShape& shape, int threads) {
 
 // ---- chunked -----------------------------------------------------------------
 
+// Whole cache lines, so that every worker's share is aligned alike: a
+// vectorised sum adds in another order from another alignment.
+template <typename T>
+int64_t WholeLines(int64_t count) {
+  const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
+  return (count + line - 1) / line * line;
+}
+
 template <typename T>
 ChunkedAttention<T>::ChunkedAttention(const KernelizedShape& shape, int threads)
     : shape_(shape) {
   const int64_t workers = std::min<int64_t>(threads, shape.heads);
   for (int64_t w = 0; w < threads; ++w)
     tokens_.emplace_back(shape, ChunkOf(shape));
-  state_ = Buffer<T>(workers * StateSize(shape));
-  work_ = Buffer<T>(workers * tokens_[0].WorkSize());
+  state_ = Buffer<T>(workers * WholeLines<T>(StateSize(shape)));
+  work_ = Buffer<T>(workers * WholeLines<T>(tokens_[0].WorkSize()));
 }
 
 template <typename T>
 void ChunkedAttention<T>::Run(ThreadPool& pool,
                               const std::vector<HeadTensors<T>>& heads) {
-  const int64_t tasks = state_.size() / StateSize(shape_);
+  const int64_t tasks = state_.size() / WholeLines<T>(StateSize(shape_));
   pool.For(tasks, [&](int64_t task, int) {
     for (int64_t h = task; h < shape_.heads; h += tasks)
       RunHead(heads[static_cast<size_t>(h)], static_cast<int>(task));
@@ -406,8 +414,9 @@ template <typename T>
 void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
   const int64_t f = shape_.f, e = shape_.e, chunk = ChunkOf(shape_);
   CausalTokens<T>& tokens = tokens_[static_cast<size_t>(worker)];
-  tokens.Begin(head, work_.data() + worker * tokens.WorkSize());
-  T* state = state_.data() + worker * StateSize(shape_);
+  tokens.Begin(head,
+               work_.data() + worker * WholeLines<T>(tokens.WorkSize()));
+  T* state = state_.data() + worker * WholeLines<T>(StateSize(shape_));
   T* totals = state + f * e;
   T* keys = totals + f;
   T* queries = keys + chunk * f;

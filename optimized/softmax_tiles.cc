@@ -31,6 +31,8 @@ struct Kernels {
   void (*accumulate)(const Tile<T>&, const T* v, int64_t v_stride);
   void (*divide)(const Tile<T>&);
   T (*exponentiate_row)(T* row, int64_t count, const T* bias);
+  void (*multiply_in_order)(const T* a, int64_t a_stride, int64_t rows,
+                            int64_t terms, const T* b, int64_t width, T* out);
 };
 
 }  // namespace subquad::softmax_tiles
@@ -117,11 +119,13 @@ HWY_INLINE void WithConstant(int64_t count, const Work& work) {
   work(std::integral_constant<int, kMost>());
 }
 
-// sums[x][v] = sum_t a(x, t) b(t, vector v), t < terms, where a(x, t) is
-// a[x*stride + t], or with kAcross a[t*stride + x].
-template <bool kAcross, int kX, int kV, typename T>
+// sums[x][v] = sum_t a(x, t) b(t, vector v), t < terms, in the order of t,
+// where a(x, t) is a[x*stride + t], or with kAcross a[t*stride + x]; row t of b
+// is at b + t*b_stride.
+template <bool kAcross, int kX, int kV, typename T, typename Load>
 HWY_INLINE void Product(const T* HWY_RESTRICT a, int64_t stride,
-                        const T* HWY_RESTRICT b, int64_t terms,
+                        const T* HWY_RESTRICT b, int64_t b_stride,
+                        int64_t terms, const Load& load,
                         Vector<T> (&sums)[kX][kV]) {
   const Tag<T> d;
 #pragma GCC unroll 8
@@ -132,7 +136,7 @@ HWY_INLINE void Product(const T* HWY_RESTRICT a, int64_t stride,
     Vector<T> row[kV];
 #pragma GCC unroll 8
     for (int v = 0; v < kV; ++v)
-      row[v] = hn::Load(d, b + t * kBlockQueries<T> + v * kLanes<T>);
+      row[v] = load(b + t * b_stride + v * kLanes<T>);
 #pragma GCC unroll 8
     for (int x = 0; x < kX; ++x) {
       const auto factor =
@@ -143,6 +147,33 @@ HWY_INLINE void Product(const T* HWY_RESTRICT a, int64_t stride,
     }
   }
 }
+
+template <typename T>
+struct LoadAligned {
+  HWY_INLINE Vector<T> operator()(const T* at) const {
+    return hn::Load(Tag<T>(), at);
+  }
+};
+template <typename T>
+struct LoadAnywhere {
+  HWY_INLINE Vector<T> operator()(const T* at) const {
+    return hn::LoadU(Tag<T>(), at);
+  }
+};
+template <typename T>
+struct LoadFirst {
+  int64_t count;
+  HWY_INLINE Vector<T> operator()(const T* at) const {
+    const Tag<T> d;
+#if HWY_MEM_OPS_MIGHT_FAULT  // a masked load is a whole one there
+    HWY_ALIGN T lanes[kLanes<T>] = {};
+    std::copy_n(at, count, lanes);
+    return hn::Load(d, lanes);
+#else
+    return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, at);
+#endif
+  }
+};
 
 // Calls work(first vector's offset, constant number of vectors) for the
 // vectors that hold queries.
@@ -171,8 +202,8 @@ void Scores(const Tile<T>& tile, const T* k, int64_t k_stride) {
   ForVectors(tile, [&](int64_t lane, auto vectors) {
     ForRows(tile.keys, [&](int64_t key, auto rows) {
       Vector<T> sums[rows()][vectors()];
-      Product<false>(k + key * k_stride, k_stride, tile.query + lane, tile.d,
-                     sums);
+      Product<false>(k + key * k_stride, k_stride, tile.query + lane,
+                     kBlockQueries<T>, tile.d, LoadAligned<T>(), sums);
       T* score = tile.score + key * kBlockQueries<T> + lane;
       for (int x = 0; x < rows(); ++x)
         for (int v = 0; v < vectors(); ++v)
@@ -235,7 +266,8 @@ void Accumulate(const Tile<T>& tile, const T* v, int64_t v_stride) {
     }
     ForRows(tile.e, [&](int64_t column, auto rows) {
       Vector<T> sums[rows()][vectors()];
-      Product<true>(v + column, v_stride, score, tile.keys, sums);
+      Product<true>(v + column, v_stride, score, kBlockQueries<T>, tile.keys,
+                    LoadAligned<T>(), sums);
       T* out = tile.out + column * kBlockQueries<T> + lane;
       for (int y = 0; y < vectors(); ++y) {
         const auto factor = hn::Load(d, tile.factor + lane + y * kLanes<T>);
@@ -245,6 +277,38 @@ void Accumulate(const Tile<T>& tile, const T* v, int64_t v_stride) {
         }
       }
     });
+  });
+}
+
+template <typename T>
+void MultiplyInOrder(const T* a, int64_t a_stride, int64_t rows, int64_t terms,
+                     const T* b, int64_t width, T* out) {
+  const Tag<T> d;
+  const int64_t whole = width / kLanes<T>;
+  for (int64_t vector = 0; vector < whole; vector += kVectors)
+    WithConstant<kVectors>(whole - vector, [&](auto vectors) {
+      const int64_t column = vector * kLanes<T>;
+      ForRows(rows, [&](int64_t row, auto constant) {
+        Vector<T> sums[constant()][vectors()];
+        Product<false>(a + row * a_stride, a_stride, b + column, width, terms,
+                       LoadAnywhere<T>(), sums);
+        for (int x = 0; x < constant(); ++x)
+          for (int v = 0; v < vectors(); ++v)
+            hn::StoreU(sums[x][v], d,
+                       out + (row + x) * width + column + v * kLanes<T>);
+      });
+    });
+  const int64_t column = whole * kLanes<T>;
+  if (column == width) return;
+  ForRows(rows, [&](int64_t row, auto constant) {
+    Vector<T> sums[constant()][1];
+    Product<false>(a + row * a_stride, a_stride, b + column, width, terms,
+                   LoadFirst<T>{width - column}, sums);
+    HWY_ALIGN T lanes[kLanes<T>];
+    for (int x = 0; x < constant(); ++x) {
+      hn::Store(sums[x][0], d, lanes);
+      std::copy_n(lanes, width - column, out + (row + x) * width + column);
+    }
   });
 }
 
@@ -304,8 +368,9 @@ T ExponentiateRow(T* row, int64_t count, const T* bias) {
 
 template <typename T>
 const Kernels<T>* KernelTable() {
-  static const Kernels<T> table = {&Scores<T>, &AddBias<T>, &Accumulate<T>,
-                                   &Divide<T>, &ExponentiateRow<T>};
+  static const Kernels<T> table = {&Scores<T>,          &AddBias<T>,
+                                   &Accumulate<T>,      &Divide<T>,
+                                   &ExponentiateRow<T>, &MultiplyInOrder<T>};
   return &table;
 }
 
@@ -343,7 +408,9 @@ SoftmaxBlock<T>::SoftmaxBlock(int64_t d, int64_t e) : memory_(Numbers(d, e)) {
     at += rows * kQueries;
     return taken;
   };
-  tile_ = {.d = d, .e = e, .rows = 0, .keys = 0};
+  tile_ = {};
+  tile_.d = d;
+  tile_.e = e;
   tile_.query = take(d);
   tile_.score = take(kTileKeys);
   tile_.out = take(e);
@@ -416,6 +483,17 @@ T ExponentiateRow(T* row, int64_t count, const T* bias) {
 }
 template float ExponentiateRow(float*, int64_t, const float*);
 template double ExponentiateRow(double*, int64_t, const double*);
+
+template <typename T>
+void MultiplyInOrder(const T* a, int64_t a_stride, int64_t rows, int64_t terms,
+                     const T* b, int64_t width, T* out) {
+  softmax_tiles::ChooseKernels(T{}).multiply_in_order(a, a_stride, rows, terms,
+                                                      b, width, out);
+}
+template void MultiplyInOrder(const float*, int64_t, int64_t, int64_t,
+                              const float*, int64_t, float*);
+template void MultiplyInOrder(const double*, int64_t, int64_t, int64_t,
+                              const double*, int64_t, double*);
 
 }  // namespace subquad
 

@@ -97,4 +97,12 @@ extern template class SoftmaxBlock<double>;
 template <typename T>
 T ExponentiateRow(T* row, int64_t count, const T* bias);
 
+// out [rows, width] = a [rows, terms] b [terms, width], with `a_stride` from
+// row to row of a, every sum in the order of its terms. A GEMM that adds even
+// and odd terms apart loses digits where signs alternate from key to key, as
+// the plain program does not.
+template <typename T>
+void MultiplyInOrder(const T* a, int64_t a_stride, int64_t rows, int64_t terms,
+                     const T* b, int64_t width, T* out);
+
 }  // namespace subquad

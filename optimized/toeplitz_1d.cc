@@ -398,7 +398,9 @@ RowBound FftBound(const Problem& problem, const Inputs& inputs) {
   const Tensor& weights = inputs["weights"];
   std::vector<double> weight_norms;
   for (int64_t h = 0; h < sizes.heads; ++h)
-    weight_norms.push_back(Norm(weights.Head(h), sizes.weights(), 1));
+    // The mask leaves offsets of at most 0: the first n_q entries.
+    weight_norms.push_back(Norm(weights.Head(h),
+                                sizes.causal ? sizes.n_q : sizes.weights(), 1));
   const auto value_norms =
       ColumnNorms(inputs["values"], sizes.heads, sizes.n_k, sizes.e);
   if (!problem.backward)

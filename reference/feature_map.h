@@ -93,6 +93,10 @@ inline void CompleteFeatureMap(Params& params) {
   if (!params.Has("feature_map")) params.Set("feature_map", std::string("elu1"));
   if (params.Text("feature_map") == "dpfp" && !params.Has("nu"))
     params.Set("nu", int64_t{1});
+  // The features of trf cancel: with rows of norm 8, as N(0, 1) draws of width
+  // 64 have, the normaliser keeps no digit in float32, and with norm 1 few.
+  if (params.Text("feature_map") == "trf" && !params.Has("scale"))
+    params.Set("scale", 1.0 / 1024);
 }
 
 // Adds `omega` and its number of rows where the map needs it.

@@ -118,7 +118,8 @@ std::string ToString(const ParamValue& value) {
 }
 
 void CheckParams(const std::vector<ParamRule>& rules, Params& params) {
-  for (const auto& [name, value] : params.values()) {
+  for (const auto& entry : params.values()) {
+    const std::string& name = entry.first;
     const bool known =
         std::any_of(rules.begin(), rules.end(),
                     [&](const ParamRule& rule) { return rule.name == name; });

@@ -1,0 +1,200 @@
+// clipped_rpe_product: out = S v, S_ij = q_i . rpe[clip(j-i, -r, r) + r]
+// (LRPE section III)
+//
+//   dense     Q rpe^T by GEMM, spread out to the matrix S in memory, S times v
+//             by GEMM: O(n (r d + n e)) time, O(n^2) memory.
+//   windowed  per block of queries one sum of values for each tail and a GEMM
+//             for the window between them: O(n r (d + e)) time, O(n) memory
+//             with a small constant; see optimized/clipped_window.h.
+#include <algorithm>
+#include <vector>
+
+#include "optimized/clipped_window.h"
+#include "optimized/implementations.h"
+#include "optimized/materialized.h"
+#include "optimized/thread_pool.h"
+
+namespace subquad {
+namespace {
+
+constexpr int64_t kDenseBlock = 256;
+
+template <typename T>
+class DenseClipped : public Prepared {
+ public:
+  DenseClipped(const Problem& problem, const Arrays& arrays,
+               const PrepareOptions& options)
+      : window_(problem, kDenseBlock),
+        d_(problem.Dim("d")),
+        e_(problem.Dim("e")),
+        heads_(problem.heads),
+        arrays_(arrays),
+        pool_(options.threads),
+        weights_(window_.n_q * window_.columns()),
+        product_(window_.n_q, window_.n_k, e_) {}
+
+  void Run() override {
+    const int64_t columns = window_.columns();
+    const auto fill_row = [&](int64_t i, T* row) {
+      window_.FillRow(weights_.data() + i * columns, i, 0, window_.n_k, row);
+    };
+    for (int64_t h = 0; h < heads_; ++h) {
+      const T* q = arrays_.In<T>("q").Head(h);
+      const ConstMatrixMap<T> rpe(
+          arrays_.In<T>("rpe").Head(h) + window_.first_row() * d_, columns, d_,
+          Eigen::OuterStride<>(d_));
+      pool_.For(window_.blocks(), [&](int64_t b, int) {
+        const int64_t first = b * kDenseBlock;
+        const int64_t rows = std::min(kDenseBlock, window_.n_q - first);
+        MatrixMap<T>(weights_.data() + first * columns, rows, columns,
+                     Eigen::OuterStride<>(columns))
+            .noalias() = ConstMatrixMap<T>(q + first * d_, rows, d_,
+                                           Eigen::OuterStride<>(d_)) *
+                         rpe.transpose();
+      });
+      product_.Run(pool_, fill_row, arrays_.In<T>("v").Head(h),
+                   arrays_.Out<T>("out").Head(h));
+    }
+  }
+
+ private:
+  const ClippedWindow window_;
+  const int64_t d_, e_, heads_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  Buffer<T> weights_;
+  MaterializedProduct<T> product_;
+};
+
+template <typename T>
+class Windowed : public Prepared {
+ public:
+  Windowed(const Problem& problem, const Arrays& arrays,
+           const PrepareOptions& options)
+      : window_(problem, ClippedWindow::BlockFor(problem)),
+        d_(problem.Dim("d")),
+        e_(problem.Dim("e")),
+        heads_(problem.heads),
+        arrays_(arrays),
+        pool_(options.threads),
+        tails_(window_, e_),
+        weights_(pool_.threads() * window_.block * window_.columns()),
+        tiles_(pool_.threads() * window_.block * window_.widest()) {}
+
+  void Run() override {
+    for (int64_t h = 0; h < heads_; ++h) {
+      tails_.Run(pool_, arrays_.In<T>("v").Head(h));
+      pool_.For(window_.blocks(),
+                [&](int64_t b, int worker) { RunBlock(h, b, worker); });
+    }
+  }
+
+ private:
+  void RunBlock(int64_t h, int64_t b, int worker) {
+    const int64_t columns = window_.columns(), block = window_.block;
+    const int64_t first = b * block;
+    const int64_t rows = std::min(block, window_.n_q - first);
+    const ConstMatrixMap<T> q(arrays_.In<T>("q").Head(h) + first * d_, rows, d_,
+                              Eigen::OuterStride<>(d_));
+    const ConstMatrixMap<T> rpe(
+        arrays_.In<T>("rpe").Head(h) + window_.first_row() * d_, columns, d_,
+        Eigen::OuterStride<>(d_));
+    T* const weights = weights_.data() + worker * block * columns;
+    MatrixMap<T>(weights, rows, columns, Eigen::OuterStride<>(columns))
+        .noalias() = q * rpe.transpose();
+
+    T* const out = arrays_.Out<T>("out").Head(h) + first * e_;
+    const int64_t begin = window_.Begin(b), width = window_.End(b) - begin;
+    const T* before = tails_.Before(b);
+    const T* after = tails_.After(b);
+    for (int64_t i = 0; i < rows; ++i) {
+      const T* row = weights + i * columns;
+      std::fill_n(out + i * e_, e_, T{0});
+      if (before) AddScaled(row[0], before, out + i * e_);
+      if (after) AddScaled(row[columns - 1], after, out + i * e_);
+    }
+    if (width == 0) return;
+    T* const tile = tiles_.data() + worker * block * window_.widest();
+    for (int64_t i = 0; i < rows; ++i)
+      window_.FillRow(weights + i * columns, first + i, begin, begin + width,
+                      tile + i * width);
+    MatrixMap<T>(out, rows, e_, Eigen::OuterStride<>(e_)).noalias() +=
+        ConstMatrixMap<T>(tile, rows, width, Eigen::OuterStride<>(width)) *
+        ConstMatrixMap<T>(arrays_.In<T>("v").Head(h) + begin * e_, width, e_,
+                          Eigen::OuterStride<>(e_));
+  }
+
+  void AddScaled(T factor, const T* sum, T* row) const {
+    for (int64_t x = 0; x < e_; ++x) row[x] += factor * sum[x];
+  }
+
+  const ClippedWindow window_;
+  const int64_t d_, e_, heads_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  TailSums<T> tails_;
+  Buffer<T> weights_, tiles_;
+};
+
+Cost DenseCost(const Problem& problem, int) {
+  const ClippedWindow window(problem, kDenseBlock);
+  const double n_q = static_cast<double>(window.n_q);
+  const double columns = static_cast<double>(window.columns());
+  Cost cost = MaterializedCost(problem, n_q, static_cast<double>(window.n_k));
+  cost.flops += 2 * static_cast<double>(problem.heads) * n_q * columns *
+                static_cast<double>(problem.Dim("d"));
+  cost.workspace_bytes +=
+      n_q * columns * static_cast<double>(Info(problem.scalar).bytes);
+  return cost;
+}
+
+Cost WindowedCost(const Problem& problem, int threads) {
+  const ClippedWindow window(problem, ClippedWindow::BlockFor(problem));
+  const double n_q = static_cast<double>(window.n_q);
+  const double n_k = static_cast<double>(window.n_k);
+  const double columns = static_cast<double>(window.columns());
+  const double widest = static_cast<double>(window.widest());
+  const double d = static_cast<double>(problem.Dim("d"));
+  const double e = static_cast<double>(problem.Dim("e"));
+  return {
+      .flops = static_cast<double>(problem.heads) *
+               (2 * n_q * (columns * d + widest * e) +
+                e * (4 * n_q + (window.causal ? 1 : 2) * n_k)),
+      .bytes = TensorBytes(problem),
+      .workspace_bytes =
+          static_cast<double>(Info(problem.scalar).bytes) *
+          (TailSums<float>::WorkspaceNumbers(window, problem.Dim("e")) +
+           threads * static_cast<double>(window.block) * (columns + widest))};
+}
+
+}  // namespace
+
+std::vector<Implementation> ClippedRpeProductImplementations() {
+  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
+  return {
+      {.op = "clipped_rpe_product",
+       .id = "dense",
+       .scalars = both,
+       .what = "scores of all offsets, spread to a matrix, times v (GEMMs)",
+       .source = "LRPE section III; Shaw 2018",
+       .time = "O(n (r d + n e))",
+       .memory = "O(n^2)",
+       .time_class = "n^2",
+       .memory_class = "n^2",
+       .cost = DenseCost,
+       .prepare = PrepareFor<DenseClipped<float>, DenseClipped<double>>},
+      {.op = "clipped_rpe_product",
+       .id = "windowed",
+       .scalars = both,
+       .what = "a sum for each tail, a GEMM for the window, by query blocks",
+       .source = "LRPE section III",
+       .time = "O(n r (d + e))",
+       .memory = "O(n e / B + B r), B = 32..128",
+       .time_class = "n",
+       .memory_class = "n",
+       .cost = WindowedCost,
+       .prepare = PrepareFor<Windowed<float>, Windowed<double>>},
+  };
+}
+
+}  // namespace subquad

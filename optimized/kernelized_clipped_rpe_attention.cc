@@ -1,0 +1,464 @@
+// kernelized_clipped_rpe_attention: out_i = sum_j A_ij v_j / sum_j A_ij,
+// A_ij = phi(q_i).phi(k_j) + phi(q_i).rpe[clip(j-i, -r, r) + r], phi = elu + 1
+// (LRPE section IV)
+//
+//   dense   A in memory, times the values by GEMM: O(n^2 (d + e)) time, O(n^2)
+//           memory.
+//   linear  the content term through its state sum_j phi(k_j) [v_j, 1]^T (with
+//           `causal` a running state, and a tile of scores within a block of
+//           queries), the position term through tails and a window
+//           (optimized/clipped_window.h): O(n d e + n r (d + e)) time, memory
+//           O(n e / B + d e).
+//   auto    each term naive or linear, whichever needs less memory by the
+//           note's formulas. Those count a state for every position in the
+//           causal case, which the running state here does not keep: between
+//           n = 100 and n = 4096 (d = 64) it picks a matrix where `linear`
+//           needs less. Kept as the note has it; see the test.
+//
+// The first two are the choices (naive, naive) and (linear, linear).
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "optimized/clipped_window.h"
+#include "optimized/implementations.h"
+#include "optimized/materialized.h"
+#include "optimized/thread_pool.h"
+
+namespace subquad {
+namespace {
+
+struct Terms {
+  bool content_linear, position_linear;
+};
+
+Terms DenseTerms(const Problem&) { return {false, false}; }
+Terms LinearTerms(const Problem&) { return {true, true}; }
+
+// The memory of the two algorithms for each term, in numbers, as in the note.
+Terms AutoTerms(const Problem& problem) {
+  const double n_q = static_cast<double>(problem.Dim("n_q"));
+  const double n_k = static_cast<double>(problem.Dim("n_k"));
+  const double d = static_cast<double>(problem.Dim("d"));
+  const double r = static_cast<double>(problem.Dim("r"));
+  const double states = problem.params.Flag("causal") ? std::max(n_q, n_k) : 1;
+  return {.content_linear = d * d * states < n_q * n_k,
+          .position_linear = n_q * (2 * r + 1 + 4) < n_q * n_k};
+}
+
+// Queries of a block with a term in memory.
+constexpr int64_t kMatrixBlock = 128;
+
+// Keys that one product of a matrix with the values adds up, and how many such
+// sums are added up before they join the others. The weights of a tail are
+// equal numbers, whose roundings all go one way, and the normaliser is added up
+// in another order: where all values are one, only short sums stay as close to
+// one as the plain program, whose two sums are the same.
+constexpr int64_t kPanel = 32;
+constexpr int64_t kPanels = 16;
+
+// Running states: a fixed number of them, so that threads change no sum.
+constexpr int64_t kSegments = 16;
+
+struct Plan {
+  Plan(const Problem& problem, Terms chosen)
+      : terms(chosen),
+        window(problem, BlockFor(problem, chosen)),
+        d(problem.Dim("d")),
+        e(problem.Dim("e")),
+        heads(problem.heads) {}
+
+  static int64_t BlockFor(const Problem& problem, Terms terms) {
+    if (!terms.position_linear) return kMatrixBlock;
+    return std::clamp<int64_t>(ClippedWindow::BlockFor(problem), 64,
+                               kMatrixBlock);
+  }
+
+  bool has_matrix() const {
+    return !terms.content_linear || !terms.position_linear;
+  }
+  // Blocks of positions that have keys, and with causal queries too.
+  int64_t content_blocks() const {
+    return window.causal ? window.blocks()
+                         : (window.n_k + window.block - 1) / window.block;
+  }
+  int64_t blocks_per_segment() const {
+    return (content_blocks() + kSegments - 1) / kSegments;
+  }
+  int64_t segments() const {
+    return (content_blocks() + blocks_per_segment() - 1) / blocks_per_segment();
+  }
+
+  // Numbers of every buffer.
+  int64_t features() const { return window.block * d; }
+  int64_t all_keys() const { return terms.content_linear ? 0 : window.n_k * d; }
+  int64_t states() const {
+    return terms.content_linear ? segments() * d * (e + 1) : 0;
+  }
+  int64_t matrix() const { return has_matrix() ? window.n_q * window.n_k : 0; }
+  int64_t sums() const { return has_matrix() ? window.block * e : 0; }
+  int64_t weights() const { return window.block * window.columns(); }
+  int64_t tile() const {
+    int64_t width = terms.position_linear ? window.widest() : 0;
+    if (terms.content_linear && window.causal)
+      width = std::max(width, window.block);
+    return window.block * width;
+  }
+
+  Terms terms;
+  ClippedWindow window;
+  int64_t d, e, heads;
+};
+
+template <typename T>
+class ByTerms : public Prepared {
+ public:
+  ByTerms(const Problem& problem, const Arrays& arrays,
+          const PrepareOptions& options, Terms terms)
+      : plan_(problem, terms),
+        window_(plan_.window),
+        d_(plan_.d),
+        e_(plan_.e),
+        arrays_(arrays),
+        pool_(options.threads),
+        tails_(window_, terms.position_linear ? e_ : 0),
+        all_keys_(plan_.all_keys()),
+        states_(plan_.states()),
+        matrix_(plan_.matrix()),
+        queries_(pool_.threads() * plan_.features()),
+        keys_(pool_.threads() * plan_.features()),
+        weights_(pool_.threads() * plan_.weights()),
+        tiles_(pool_.threads() * plan_.tile()),
+        sums_(pool_.threads() * plan_.sums()),
+        normalisers_(pool_.threads() * window_.block) {}
+
+  std::string Choice() const override {
+    const auto name = [](bool linear) { return linear ? "linear" : "naive"; };
+    return std::string("content ") + name(plan_.terms.content_linear) +
+           ", position " + name(plan_.terms.position_linear);
+  }
+
+  void Run() override {
+    for (int64_t h = 0; h < plan_.heads; ++h) RunHead(h);
+  }
+
+ private:
+  using Map = MatrixMap<T>;
+  using ConstMap = ConstMatrixMap<T>;
+
+  static Map View(T* data, int64_t rows, int64_t columns) {
+    return Map(data, rows, columns, Eigen::OuterStride<>(columns));
+  }
+  static ConstMap View(const T* data, int64_t rows, int64_t columns) {
+    return ConstMap(data, rows, columns, Eigen::OuterStride<>(columns));
+  }
+
+  void RunHead(int64_t h) {
+    const T* v = arrays_.In<T>("v").Head(h);
+    if (plan_.terms.position_linear) tails_.Run(pool_, v);
+    if (!plan_.terms.content_linear) {
+      const T* k = arrays_.In<T>("k").Head(h);
+      constexpr int64_t kKeys = 256;
+      pool_.For((window_.n_k + kKeys - 1) / kKeys, [&](int64_t piece, int) {
+        const int64_t first = piece * kKeys;
+        KeyFeatures(k + first * d_, std::min(kKeys, window_.n_k - first),
+                    all_keys_.data() + first * d_);
+      });
+      return ForBlocks(h);
+    }
+    pool_.For(plan_.segments(), [&](int64_t s, int worker) {
+      std::fill_n(State(s), d_ * (e_ + 1), T{0});
+      for (int64_t b = FirstBlock(s); b < FirstBlock(s + 1); ++b)
+        AddKeys(h, b, worker, State(s));
+    });
+    if (!window_.causal) {
+      for (int64_t s = 1; s < plan_.segments(); ++s)
+        for (int64_t x = 0; x < d_ * (e_ + 1); ++x) State(0)[x] += State(s)[x];
+      return ForBlocks(h);
+    }
+    // From the sums of the segments to the state before each.
+    for (int64_t x = 0; x < d_ * (e_ + 1); ++x) {
+      T before = 0;
+      for (int64_t s = 0; s < plan_.segments(); ++s) {
+        const T own = State(s)[x];
+        State(s)[x] = before;
+        before += own;
+      }
+    }
+    pool_.For(plan_.segments(), [&](int64_t s, int worker) {
+      for (int64_t b = FirstBlock(s); b < FirstBlock(s + 1); ++b) {
+        RunBlock(h, b, worker, State(s));
+        AddKeys(h, b, worker, State(s));
+      }
+    });
+  }
+
+  void ForBlocks(int64_t h) {
+    pool_.For(window_.blocks(), [&](int64_t b, int worker) {
+      RunBlock(h, b, worker, states_.data());
+    });
+  }
+
+  // Rows of phi(k_j) . v_j^T, then the sum of phi(k_j).
+  T* State(int64_t s) const { return states_.data() + s * d_ * (e_ + 1); }
+  int64_t FirstBlock(int64_t s) const {
+    return std::min(s * plan_.blocks_per_segment(), plan_.content_blocks());
+  }
+
+  // x + 1 or exp(x) without a choice between them.
+  void KeyFeatures(const T* k, int64_t rows, T* features) const {
+    const Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>> x(k, rows * d_);
+    Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>(features, rows * d_) =
+        x.max(T{0}) + x.min(T{0}).exp();
+  }
+
+  // The features of a query, multiplied by what brings the largest to about
+  // one: see the reference.
+  void QueryFeatures(const T* q, int64_t rows, T* features) const {
+    for (int64_t i = 0; i < rows; ++i) {
+      const Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>> x(q + i * d_,
+                                                                   d_);
+      Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>> phi(features + i * d_, d_);
+      const T top = x.maxCoeff();
+      if (top <= 0) {
+        phi = (x - top).exp();
+      } else {
+        const T factor = std::ldexp(T{1}, -std::ilogb(top + 1));
+        phi = (x.max(T{0}) + x.min(T{0}).exp()) * factor;
+      }
+    }
+  }
+
+  void AddKeys(int64_t h, int64_t b, int worker, T* state) {
+    const int64_t first = b * window_.block;
+    const int64_t keys = std::min(window_.block, window_.n_k - first);
+    if (keys <= 0) return;
+    T* const features = keys_.data() + worker * plan_.features();
+    KeyFeatures(arrays_.In<T>("k").Head(h) + first * d_, keys, features);
+    const ConstMap phi = View(static_cast<const T*>(features), keys, d_);
+    View(state, d_, e_).noalias() +=
+        phi.transpose() *
+        View(arrays_.In<T>("v").Head(h) + first * e_, keys, e_);
+    View(state + d_ * e_, 1, d_) += phi.colwise().sum();
+  }
+
+  void RunBlock(int64_t h, int64_t b, int worker, const T* state) {
+    const int64_t first = b * window_.block;
+    const int64_t rows = std::min(window_.block, window_.n_q - first);
+    T* const features = queries_.data() + worker * plan_.features();
+    QueryFeatures(arrays_.In<T>("q").Head(h) + first * d_, rows, features);
+    const ConstMap query = View(static_cast<const T*>(features), rows, d_);
+
+    // phi(q_i) . rpe for every offset that occurs.
+    const int64_t columns = window_.columns();
+    T* const weights = weights_.data() + worker * plan_.weights();
+    View(weights, rows, columns).noalias() =
+        query * View(arrays_.In<T>("rpe").Head(h) + window_.first_row() * d_,
+                     columns, d_)
+                    .transpose();
+
+    Map out = View(arrays_.Out<T>("out").Head(h) + first * e_, rows, e_);
+    Map normaliser =
+        View(normalisers_.data() + worker * window_.block, rows, 1);
+    out.setZero();
+    normaliser.setZero();
+    if (plan_.has_matrix())
+      AddMatrix(h, first, worker, query, weights, out, normaliser);
+    if (plan_.terms.position_linear)
+      AddWindow(h, b, worker, weights, out, normaliser);
+    if (plan_.terms.content_linear) {
+      out.noalias() += query * View(state, d_, e_);
+      normaliser.noalias() += query * View(state + d_ * e_, d_, 1);
+      if (window_.causal) AddOwnKeys(h, b, worker, query, out, normaliser);
+    }
+    for (int64_t i = 0; i < rows; ++i) out.row(i) /= normaliser(i, 0);
+  }
+
+  // The naive terms: their scores in memory, for all keys that are seen.
+  void AddMatrix(int64_t h, int64_t first, int worker, const ConstMap& query,
+                 const T* weights, Map& out, Map& normaliser) {
+    const int64_t rows = query.rows();
+    const int64_t keys =
+        window_.causal ? std::min(first + rows, window_.n_k) : window_.n_k;
+    T* const scores = matrix_.data() + first * window_.n_k;
+    Map matrix(scores, rows, keys, Eigen::OuterStride<>(window_.n_k));
+    if (!plan_.terms.position_linear)
+      for (int64_t i = 0; i < rows; ++i)
+        window_.FillRow(weights + i * window_.columns(), first + i, 0, keys,
+                        scores + i * window_.n_k);
+    if (!plan_.terms.content_linear) {
+      const auto phi =
+          View(static_cast<const T*>(all_keys_.data()), keys, d_).transpose();
+      if (plan_.terms.position_linear)
+        matrix.noalias() = query * phi;
+      else
+        matrix.noalias() += query * phi;
+      if (window_.causal) HideFuture(first, 0, matrix);
+    }
+    const ConstMap v = View(arrays_.In<T>("v").Head(h), keys, e_);
+    Map sum = View(sums_.data() + worker * plan_.sums(), rows, e_);
+    Eigen::Matrix<T, Eigen::Dynamic, 1, 0, kMatrixBlock, 1> weight(rows);
+    for (int64_t group = 0; group < keys; group += kPanel * kPanels) {
+      const int64_t end = std::min(group + kPanel * kPanels, keys);
+      sum.setZero();
+      weight.setZero();
+      for (int64_t j = group; j < end; j += kPanel) {
+        const auto panel = matrix.middleCols(j, std::min(kPanel, end - j));
+        sum.noalias() += panel * v.middleRows(j, panel.cols());
+        for (int64_t i = 0; i < rows; ++i) weight(i) += panel.row(i).sum();
+      }
+      out += sum;
+      normaliser += weight;
+    }
+  }
+
+  // Sets to zero what a query may not see; column 0 is key `begin`.
+  static void HideFuture(int64_t first, int64_t begin, Map& scores) {
+    for (int64_t i = 0; i < scores.rows(); ++i) {
+      const int64_t seen = std::min(first + i + 1 - begin, scores.cols());
+      scores.row(i).tail(scores.cols() - seen).setZero();
+    }
+  }
+
+  void AddWindow(int64_t h, int64_t b, int worker, const T* weights, Map& out,
+                 Map& normaliser) {
+    const int64_t first = b * window_.block, columns = window_.columns();
+    const int64_t begin = window_.Begin(b), end = window_.End(b);
+    const auto add_tail = [&](const T* sum, int64_t count, int64_t column) {
+      const Eigen::Map<const Eigen::Matrix<T, 1, Eigen::Dynamic>> row(sum, e_);
+      for (int64_t i = 0; i < out.rows(); ++i) {
+        const T weight = weights[i * columns + column];
+        out.row(i) += weight * row;
+        normaliser(i, 0) += weight * static_cast<T>(count);
+      }
+    };
+    if (const T* sum = tails_.Before(b)) add_tail(sum, begin, 0);
+    if (const T* sum = tails_.After(b))
+      add_tail(sum, window_.n_k - end, columns - 1);
+    if (begin == end) return;
+    T* const scores = tiles_.data() + worker * plan_.tile();
+    Map tile = View(scores, out.rows(), end - begin);
+    for (int64_t i = 0; i < out.rows(); ++i)
+      window_.FillRow(weights + i * columns, first + i, begin, end,
+                      scores + i * (end - begin));
+    out.noalias() +=
+        tile * View(arrays_.In<T>("v").Head(h) + begin * e_, end - begin, e_);
+    normaliser += tile.rowwise().sum();
+  }
+
+  // The content scores of a causal block for the keys of the block itself.
+  void AddOwnKeys(int64_t h, int64_t b, int worker, const ConstMap& query,
+                  Map& out, Map& normaliser) {
+    const int64_t first = b * window_.block;
+    const int64_t keys = std::min(out.rows(), window_.n_k - first);
+    if (keys <= 0) return;
+    T* const features = keys_.data() + worker * plan_.features();
+    KeyFeatures(arrays_.In<T>("k").Head(h) + first * d_, keys, features);
+    Map tile = View(tiles_.data() + worker * plan_.tile(), out.rows(), keys);
+    tile.noalias() =
+        query * View(static_cast<const T*>(features), keys, d_).transpose();
+    HideFuture(first, first, tile);
+    out.noalias() +=
+        tile * View(arrays_.In<T>("v").Head(h) + first * e_, keys, e_);
+    normaliser += tile.rowwise().sum();
+  }
+
+  const Plan plan_;
+  const ClippedWindow window_;
+  const int64_t d_, e_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  TailSums<T> tails_;
+  Buffer<T> all_keys_, states_, matrix_;
+  Buffer<T> queries_, keys_, weights_, tiles_, sums_,
+      normalisers_;  // by worker
+};
+
+template <Terms (*Choose)(const Problem&)>
+std::unique_ptr<Prepared> PrepareTerms(const Problem& problem,
+                                       const Arrays& arrays,
+                                       const PrepareOptions& options) {
+  if (problem.scalar == Scalar::kFloat64)
+    return std::make_unique<ByTerms<double>>(problem, arrays, options,
+                                             Choose(problem));
+  return std::make_unique<ByTerms<float>>(problem, arrays, options,
+                                          Choose(problem));
+}
+
+template <Terms (*Choose)(const Problem&)>
+Cost TermsCost(const Problem& problem, int threads) {
+  const Plan plan(problem, Choose(problem));
+  const ClippedWindow& window = plan.window;
+  const double n_q = static_cast<double>(window.n_q);
+  const double n_k = static_cast<double>(window.n_k);
+  const double d = static_cast<double>(plan.d);
+  const double e = static_cast<double>(plan.e);
+  const double block = static_cast<double>(window.block);
+  const double keys = window.causal ? std::min(n_k, (n_q + block) / 2) : n_k;
+  double flops = 2 * n_q * static_cast<double>(window.columns()) * d;
+  if (plan.has_matrix()) flops += 2 * n_q * keys * (e + 0.5);
+  if (!plan.terms.content_linear) flops += 2 * n_q * keys * d;
+  if (plan.terms.content_linear)
+    flops += 2 * d * e * (n_q + (window.causal ? 2 : 1) * n_k) +
+             (window.causal ? 2 * n_q * block * (d + e) : 0);
+  if (plan.terms.position_linear)
+    flops += 2 * n_q * static_cast<double>(window.widest()) * e +
+             e * (4 * n_q + (window.causal ? 1 : 2) * n_k);
+  const double shared =
+      static_cast<double>(plan.all_keys() + plan.states() + plan.matrix()) +
+      (plan.terms.position_linear
+           ? TailSums<float>::WorkspaceNumbers(window, plan.e)
+           : 0);
+  const double own =
+      static_cast<double>(2 * plan.features() + plan.weights() + plan.sums() +
+                          plan.tile() + window.block);
+  return {.flops = static_cast<double>(problem.heads) * flops,
+          .bytes = TensorBytes(problem),
+          .workspace_bytes = static_cast<double>(Info(problem.scalar).bytes) *
+                             (shared + threads * own)};
+}
+
+}  // namespace
+
+std::vector<Implementation> KernelizedClippedRpeAttentionImplementations() {
+  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
+  return {
+      {.op = "kernelized_clipped_rpe_attention",
+       .id = "dense",
+       .scalars = both,
+       .what = "scores in memory times v (GEMMs)",
+       .source = "LRPE section IV",
+       .time = "O(n^2 (d + e))",
+       .memory = "O(n^2)",
+       .time_class = "n^2",
+       .memory_class = "n^2",
+       .cost = TermsCost<DenseTerms>,
+       .prepare = PrepareTerms<DenseTerms>},
+      {.op = "kernelized_clipped_rpe_attention",
+       .id = "linear",
+       .scalars = both,
+       .what = "content by a (running) state, position by tails and a window",
+       .source = "LRPE sections III and IV",
+       .time = "O(n (d e + r (d + e)))",
+       .memory = "O(n e / B + d e + B r)",
+       .time_class = "n",
+       .memory_class = "n",
+       .cost = TermsCost<LinearTerms>,
+       .prepare = PrepareTerms<LinearTerms>},
+      {.op = "kernelized_clipped_rpe_attention",
+       .id = "auto",
+       .scalars = both,
+       .what = "each term naive or linear, by the note's memory formulas",
+       .source = "LRPE section IV",
+       .time = "O(n (d e + r (d + e))), long n",
+       .memory = "O(n e / B + d e), long n",
+       .time_class = "n",
+       .memory_class = "n",
+       .cost = TermsCost<AutoTerms>,
+       .prepare = PrepareTerms<AutoTerms>},
+  };
+}
+
+}  // namespace subquad

@@ -1,0 +1,393 @@
+// position_attention: softmax attention that knows positions by one of seven
+// schemes (blog eq. 5-13; the list is in the reference)
+//
+//   dense   all scores in memory by GEMMs; relative embeddings in the naive
+//           order, those of a query's offsets taken (deberta: projected) for
+//           every query anew: O(n^2 d), deberta O(n^2 D d) time, O(n^2) memory.
+//   shift   positions and offsets projected once, GEMMs for a block of queries
+//           against all offsets that it needs, and a shift: O(n^2 d) time for
+//           every scheme, O(n) memory.
+//
+// The shift costs no gather. A block of B rows against B + n - 1 offsets is a
+// tile whose row i is wanted from column B-1-i on: the same memory, seen with a
+// distance between rows that is one shorter, is the tile of scores.
+#include "reference/position_attention.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "optimized/implementations.h"
+#include "optimized/materialized.h"
+#include "optimized/softmax_tiles.h"
+#include "optimized/thread_pool.h"
+
+namespace subquad {
+namespace {
+
+struct Sizes {
+  explicit Sizes(const Problem& problem)
+      : scheme(PositionSchemeOf(problem.params)),
+        n(problem.Dim("n")),
+        D(problem.Dim("D")),
+        d(problem.Dim("d")),
+        e(problem.Dim("e")),
+        heads(problem.heads) {}
+
+  bool Is(PositionScheme one) const { return scheme == one; }
+  bool relative() const {
+    return Is(PositionScheme::kShaw) || Is(PositionScheme::kDeberta);
+  }
+  bool has_bias() const {
+    return Is(PositionScheme::kBias) || Is(PositionScheme::kMultiplicative);
+  }
+  // Queries and keys of `untied` are [x w, pos u].
+  int64_t key_width() const { return Is(PositionScheme::kUntied) ? 2 * d : d; }
+  int64_t offsets() const { return 2 * n - 1; }
+
+  PositionScheme scheme;
+  int64_t n, D, d, e, heads;
+};
+
+constexpr int64_t kBlock = 64;       // queries whose scores are formed together
+constexpr int64_t kProjected = 128;  // rows that one task projects
+
+template <typename T>
+MatrixMap<T> View(T* data, int64_t rows, int64_t columns, int64_t stride) {
+  return MatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(stride));
+}
+template <typename T>
+ConstMatrixMap<T> View(const T* data, int64_t rows, int64_t columns) {
+  return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
+}
+
+// What both share: queries, keys and values, and the way from scores to rows of
+// the output.
+template <typename T>
+class WithPositions : public Prepared {
+ public:
+  WithPositions(const Problem& problem, const Arrays& arrays,
+                const PrepareOptions& options)
+      : sizes_(problem),
+        scale_(SoftmaxScale<T>(problem)),
+        arrays_(arrays),
+        pool_(options.threads),
+        q_(sizes_.n * sizes_.key_width()),
+        k_(sizes_.n * sizes_.key_width()),
+        v_(sizes_.n * sizes_.e),
+        tokens_(pool_.threads() * kProjected * sizes_.D) {}
+
+  static double WorkspaceNumbers(const Sizes& sizes, int threads) {
+    return static_cast<double>(sizes.n * (2 * sizes.key_width() + sizes.e) +
+                               threads * kProjected * sizes.D);
+  }
+
+  void Run() override {
+    for (int64_t h = 0; h < sizes_.heads; ++h) {
+      ProjectTokens(h);
+      ProjectOffsets(h);
+      pool_.For((sizes_.n + kBlock - 1) / kBlock, [&](int64_t b, int worker) {
+        const int64_t first = b * kBlock;
+        const int64_t rows = std::min(kBlock, sizes_.n - first);
+        T* const scores = ScoreMemory(first, worker);
+        AddBias(h, first, rows, scores);
+        AddRelative(h, first, rows, worker, scores);
+        Finish(h, first, rows, scores);
+      });
+    }
+  }
+
+ protected:
+  virtual void ProjectOffsets(int64_t h) = 0;
+  // Where the scores [rows, n] of a block stand.
+  virtual T* ScoreMemory(int64_t first, int worker) = 0;
+  virtual void AddRelative(int64_t h, int64_t first, int64_t rows, int worker,
+                           T* scores) = 0;
+
+  const T* In(const char* name, int64_t h) const {
+    return arrays_.In<T>(name).Head(h);
+  }
+
+  // out = (x + pos) w, [rows, width], rows `stride` apart; pos may be null.
+  void Project(const T* x, const T* pos, int64_t rows, const T* w,
+               int64_t width, T* out, int64_t stride) {
+    const int64_t D = sizes_.D;
+    pool_.For((rows + kProjected - 1) / kProjected,
+              [&](int64_t piece, int worker) {
+                const int64_t first = piece * kProjected;
+                const int64_t count = std::min(kProjected, rows - first);
+                const T* from = x + first * D;
+                if (pos) {
+                  T* sums = tokens_.data() + worker * kProjected * D;
+                  for (int64_t y = 0; y < count * D; ++y)
+                    sums[y] = from[y] + pos[first * D + y];
+                  from = sums;
+                }
+                View(out + first * stride, count, width, stride).noalias() =
+                    View(from, count, D) * View(w, D, width);
+              });
+  }
+
+  const Sizes sizes_;
+  const T scale_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  Buffer<T> q_, k_, v_;
+
+ private:
+  void ProjectTokens(int64_t h) {
+    const int64_t n = sizes_.n, d = sizes_.d, width = sizes_.key_width();
+    const bool in_values = sizes_.Is(PositionScheme::kAbsolute);
+    const bool in_scores =
+        in_values || sizes_.Is(PositionScheme::kAbsoluteScores);
+    const T* x = In("x", h);
+    const T* pos = in_scores ? In("pos", h) : nullptr;
+    Project(x, pos, n, In("w_q", h), d, q_.data(), width);
+    Project(x, pos, n, In("w_k", h), d, k_.data(), width);
+    Project(x, in_values ? pos : nullptr, n, In("w_v", h), sizes_.e, v_.data(),
+            sizes_.e);
+    if (!sizes_.Is(PositionScheme::kUntied)) return;
+    const T* own = In("pos", h);
+    Project(own, nullptr, n, In("u_q", h), d, q_.data() + d, width);
+    Project(own, nullptr, n, In("u_k", h), d, k_.data() + d, width);
+  }
+
+  // scores = q k^T, and a number by offset added to it or multiplied with it.
+  void AddBias(int64_t h, int64_t first, int64_t rows, T* scores) {
+    const int64_t n = sizes_.n, width = sizes_.key_width();
+    View(scores, rows, n, n).noalias() =
+        View(static_cast<const T*>(q_.data()) + first * width, rows, width) *
+        View(static_cast<const T*>(k_.data()), n, width).transpose();
+    if (!sizes_.has_bias()) return;
+    const bool added = sizes_.Is(PositionScheme::kBias);
+    for (int64_t i = 0; i < rows; ++i) {
+      T* const row = scores + i * n;
+      const T* bias = In("bias", h) + n - 1 - (first + i);
+      if (added)
+        for (int64_t j = 0; j < n; ++j) row[j] += bias[j];
+      else
+        for (int64_t j = 0; j < n; ++j) row[j] *= bias[j];
+    }
+  }
+
+  void Finish(int64_t h, int64_t first, int64_t rows, T* scores) {
+    const int64_t n = sizes_.n, e = sizes_.e;
+    T sums[kBlock];
+    for (int64_t i = 0; i < rows; ++i) {
+      T* const row = scores + i * n;
+      for (int64_t j = 0; j < n; ++j) row[j] *= scale_;
+      sums[i] = ExponentiateRow<T>(row, n, nullptr);
+    }
+    auto out = View(arrays_.Out<T>("out").Head(h) + first * e, rows, e, e);
+    out.noalias() = View(static_cast<const T*>(scores), rows, n) *
+                    View(static_cast<const T*>(v_.data()), n, e);
+    for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
+  }
+
+  Buffer<T> tokens_;  // x + pos
+};
+
+template <typename T>
+class DensePositions : public WithPositions<T> {
+ public:
+  DensePositions(const Problem& problem, const Arrays& arrays,
+                 const PrepareOptions& options)
+      : WithPositions<T>(problem, arrays, options),
+        scores_(sizes_.n * sizes_.n),
+        projected_(sizes_.Is(PositionScheme::kDeberta)
+                       ? pool_.threads() * sizes_.n * sizes_.d
+                       : 0) {}
+
+ private:
+  using WithPositions<T>::sizes_, WithPositions<T>::pool_, WithPositions<T>::q_,
+      WithPositions<T>::k_;
+
+  void ProjectOffsets(int64_t) override {}
+  T* ScoreMemory(int64_t first, int) override {
+    return scores_.data() + first * sizes_.n;
+  }
+
+  void AddRelative(int64_t h, int64_t first, int64_t rows, int worker,
+                   T* scores) override {
+    if (!sizes_.relative()) return;
+    const int64_t n = sizes_.n, d = sizes_.d, D = sizes_.D;
+    const T* rel = this->In("rel", h);
+    T* const memory = projected_.data() + worker * n * d;
+    for (int64_t i = first; i < first + rows; ++i) {
+      Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, 1>> row(
+          scores + (i - first) * n, n);
+      const Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, 1>> query(
+          q_.data() + i * d, d);
+      if (sizes_.Is(PositionScheme::kShaw)) {
+        row.noalias() += View(rel + (n - 1 - i) * d, n, d) * query;
+        continue;
+      }
+      auto projected = View(memory, n, d, d);
+      projected.noalias() =
+          View(rel + (n - 1 - i) * D, n, D) * View(this->In("u_k", h), D, d);
+      row.noalias() += projected * query;
+      // rel(i - j) for j = 0 .. n-1 are the rows n-1+i .. i.
+      projected.noalias() =
+          View(rel + i * D, n, D) * View(this->In("u_q", h), D, d);
+      for (int64_t j = 0; j < n; ++j)
+        row(j) += projected.row(n - 1 - j).dot(
+            View(static_cast<const T*>(k_.data()) + j * d, 1, d).row(0));
+    }
+  }
+
+  Buffer<T> scores_, projected_;
+};
+
+template <typename T>
+class ShiftPositions : public WithPositions<T> {
+ public:
+  ShiftPositions(const Problem& problem, const Arrays& arrays,
+                 const PrepareOptions& options)
+      : WithPositions<T>(problem, arrays, options),
+        offsets_q_(ProjectedNumbers(sizes_)),
+        offsets_k_(ProjectedNumbers(sizes_)),
+        scores_(pool_.threads() * kBlock * sizes_.n),
+        shifted_(pool_.threads() * ShiftedNumbers(sizes_)) {}
+
+  static double WorkspaceNumbers(const Sizes& sizes, int threads) {
+    return static_cast<double>(2 * ProjectedNumbers(sizes) +
+                               threads *
+                                   (kBlock * sizes.n + ShiftedNumbers(sizes)));
+  }
+
+ private:
+  using WithPositions<T>::sizes_, WithPositions<T>::pool_, WithPositions<T>::q_,
+      WithPositions<T>::k_;
+
+  static int64_t ProjectedNumbers(const Sizes& sizes) {
+    return sizes.Is(PositionScheme::kDeberta) ? sizes.offsets() * sizes.d : 0;
+  }
+  static int64_t ShiftedNumbers(const Sizes& sizes) {
+    if (!sizes.relative()) return 0;
+    return kBlock * (std::max(sizes.n, kBlock) + kBlock - 1);
+  }
+
+  void ProjectOffsets(int64_t h) override {
+    if (!sizes_.Is(PositionScheme::kDeberta)) return;
+    const T* rel = this->In("rel", h);
+    this->Project(rel, nullptr, sizes_.offsets(), this->In("u_q", h), sizes_.d,
+                  offsets_q_.data(), sizes_.d);
+    this->Project(rel, nullptr, sizes_.offsets(), this->In("u_k", h), sizes_.d,
+                  offsets_k_.data(), sizes_.d);
+  }
+
+  T* ScoreMemory(int64_t, int worker) override {
+    return scores_.data() + worker * kBlock * sizes_.n;
+  }
+
+  void AddRelative(int64_t h, int64_t first, int64_t rows, int worker,
+                   T* scores) override {
+    if (!sizes_.relative()) return;
+    const int64_t n = sizes_.n, d = sizes_.d;
+    T* const tile = shifted_.data() + worker * ShiftedNumbers(sizes_);
+    // q_i . rel(j-i): offsets -(first+rows-1) .. n-1-first.
+    const T* rel = sizes_.Is(PositionScheme::kShaw) ? this->In("rel", h)
+                                                    : offsets_k_.data();
+    const int64_t width = n + rows - 1;
+    View(tile, rows, width, width).noalias() =
+        View(static_cast<const T*>(q_.data()) + first * d, rows, d) *
+        View(rel + (n - first - rows) * d, width, d).transpose();
+    View(scores, rows, n, n) += ShiftedView(tile, rows, n, width);
+    if (!sizes_.Is(PositionScheme::kDeberta)) return;
+    // rel(i-j) . k_j: the same with keys for queries, a square at a time.
+    for (int64_t j = 0; j < n; j += kBlock) {
+      const int64_t keys = std::min(kBlock, n - j);
+      const int64_t span = rows + keys - 1;
+      const T* from = offsets_q_.data() + (first - j - keys + n) * d;
+      View(tile, keys, span, span).noalias() =
+          View(static_cast<const T*>(k_.data()) + j * d, keys, d) *
+          View(from, span, d).transpose();
+      View(scores + j, rows, keys, n) +=
+          ShiftedView(tile, keys, rows, span).transpose();
+    }
+  }
+
+  // Row i from column rows-1-i on.
+  static ConstMatrixMap<T> ShiftedView(const T* tile, int64_t rows,
+                                       int64_t columns, int64_t stride) {
+    return ConstMatrixMap<T>(tile + rows - 1, rows, columns,
+                             Eigen::OuterStride<>(stride - 1));
+  }
+
+  Buffer<T> offsets_q_, offsets_k_, scores_, shifted_;
+};
+
+// Everything but the relative terms.
+double CommonFlops(const Sizes& sizes) {
+  const double n = static_cast<double>(sizes.n);
+  const double key = static_cast<double>(sizes.key_width());
+  const double e = static_cast<double>(sizes.e);
+  return 2 * n * static_cast<double>(sizes.D) * (2 * key + e) +
+         2 * n * n * (key + e);
+}
+
+Cost PositionCost(const Problem& problem, double flops, double numbers) {
+  const Sizes sizes(problem);
+  return {
+      .flops = static_cast<double>(sizes.heads) * (CommonFlops(sizes) + flops),
+      .bytes = TensorBytes(problem),
+      .workspace_bytes =
+          numbers * static_cast<double>(Info(problem.scalar).bytes)};
+}
+
+Cost DensePositionCost(const Problem& problem, int threads) {
+  const Sizes sizes(problem);
+  const double n = static_cast<double>(sizes.n);
+  const double d = static_cast<double>(sizes.d);
+  const bool deberta = sizes.Is(PositionScheme::kDeberta);
+  double flops = sizes.Is(PositionScheme::kShaw) ? 2 * n * n * d : 0;
+  if (deberta) flops = 4 * n * n * d * (static_cast<double>(sizes.D) + 1);
+  return PositionCost(
+      problem, flops,
+      n * n + (deberta ? threads * n * d : 0) +
+          WithPositions<float>::WorkspaceNumbers(sizes, threads));
+}
+
+Cost ShiftPositionCost(const Problem& problem, int threads) {
+  const Sizes sizes(problem);
+  const double n = static_cast<double>(sizes.n);
+  const double d = static_cast<double>(sizes.d);
+  double flops = sizes.relative() ? 2 * n * (n + kBlock) * d : 0;
+  if (sizes.Is(PositionScheme::kDeberta))
+    flops += 4 * n * n * d + 8 * n * d * static_cast<double>(sizes.D);
+  return PositionCost(
+      problem, flops,
+      ShiftPositions<float>::WorkspaceNumbers(sizes, threads) +
+          WithPositions<float>::WorkspaceNumbers(sizes, threads));
+}
+
+}  // namespace
+
+std::vector<Implementation> PositionAttentionImplementations() {
+  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
+  return {
+      {.op = "position_attention",
+       .id = "dense",
+       .scalars = both,
+       .what = "scores in memory, offsets of each query taken anew (GEMMs)",
+       .source = "blog eq. 5-13",
+       .time = "O(n^2 d), deberta O(n^2 D d)",
+       .memory = "O(n^2)",
+       .time_class = "n^2",
+       .memory_class = "n^2",
+       .cost = DensePositionCost,
+       .prepare = PrepareFor<DensePositions<float>, DensePositions<double>>},
+      {.op = "position_attention",
+       .id = "shift",
+       .scalars = both,
+       .what = "positions projected once, GEMMs and shifts by blocks",
+       .source = "blog eq. 5-13; Transformer-XL appendix B",
+       .time = "O(n^2 d)",
+       .memory = "O(n (d + e + B)), B = 64",
+       .time_class = "n^2",
+       .memory_class = "n",
+       .cost = ShiftPositionCost,
+       .prepare = PrepareFor<ShiftPositions<float>, ShiftPositions<double>>},
+  };
+}
+
+}  // namespace subquad

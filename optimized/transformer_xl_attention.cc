@@ -1,0 +1,294 @@
+// transformer_xl_attention: s_ij = (q_i+u).k_j + (q_i+t).(w_kr r[M+i-j]),
+// out = softmax(scale s) v (Transformer-XL appendix B)
+//
+//   dense   the naive order in batch: for every query the embeddings of all its
+//           distances through w_kr by a GEMM, the scores in memory. L (M+L)
+//           products w_kr r: O(L (M+L) d p) time, O(L (M+L)) memory.
+//   shift   w_kr r once for each of the M+L distances, then two GEMMs per block
+//           of queries, one for each term, and the left shift between them:
+//           O((M+L) d p + L (M+L) (d + e)) time; a block of scores at a time,
+//           so O(M+L) memory.
+//
+// Term (d) of the paper, t.(w_kr r), needs no product of its own: t joins q_i.
+#include <algorithm>
+#include <vector>
+
+#include "optimized/implementations.h"
+#include "optimized/materialized.h"
+#include "optimized/softmax_tiles.h"
+#include "optimized/thread_pool.h"
+#include "reference/softmax_rows.h"
+
+namespace subquad {
+namespace {
+
+struct Sizes {
+  explicit Sizes(const Problem& problem)
+      : n_q(problem.Dim("L")),
+        memory(problem.Dim("M")),
+        n_k(n_q + memory),
+        d(problem.Dim("d")),
+        e(problem.Dim("e")),
+        p(problem.Dim("p")),
+        heads(problem.heads) {}
+  int64_t n_q, memory, n_k, d, e, p, heads;
+};
+
+// Queries whose scores are formed together.
+constexpr int64_t kBlock = 64;
+
+int64_t Blocks(const Sizes& sizes) { return (sizes.n_q + kBlock - 1) / kBlock; }
+
+template <typename T>
+MatrixMap<T> View(T* data, int64_t rows, int64_t columns) {
+  return MatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
+}
+template <typename T>
+ConstMatrixMap<T> View(const T* data, int64_t rows, int64_t columns) {
+  return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
+}
+
+// What both share: q + u and q + t of a block, and the way from scores to rows
+// of the output.
+template <typename T>
+class TransformerXl : public Prepared {
+ public:
+  TransformerXl(const Problem& problem, const Arrays& arrays,
+                const PrepareOptions& options)
+      : sizes_(problem),
+        scale_(SoftmaxScale<T>(problem)),
+        arrays_(arrays),
+        pool_(options.threads),
+        queries_(pool_.threads() * 2 * kBlock * sizes_.d) {}
+
+ protected:
+  // 2 kBlock d numbers.
+  T* QueryMemory(int worker) const {
+    return queries_.data() + worker * 2 * kBlock * sizes_.d;
+  }
+
+  // scale (q + u) and scale (q + t), [rows, d] each, one after the other.
+  T* Queries(int64_t h, int64_t first, int64_t rows, int worker) {
+    T* const both = QueryMemory(worker);
+    const T* q = arrays_.In<T>("q").Head(h) + first * sizes_.d;
+    const T* u = arrays_.In<T>("u").Head(h);
+    const T* t = arrays_.In<T>("t").Head(h);
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t a = 0; a < sizes_.d; ++a) {
+        const T x = q[i * sizes_.d + a];
+        both[i * sizes_.d + a] = scale_ * (x + u[a]);
+        both[(rows + i) * sizes_.d + a] = scale_ * (x + t[a]);
+      }
+    return both;
+  }
+
+  // Rows of scores, `stride` apart, that hold keys 0 .. keys-1.
+  void Finish(int64_t h, int64_t first, int64_t rows, int64_t keys, T* scores,
+              int64_t stride) {
+    T sums[kBlock];
+    for (int64_t i = 0; i < rows; ++i) {
+      T* const row = scores + i * stride;
+      const int64_t seen = sizes_.memory + first + i + 1;
+      sums[i] = ExponentiateRow<T>(row, seen, nullptr);
+      std::fill(row + seen, row + keys, T{0});
+    }
+    auto out =
+        View(arrays_.Out<T>("out").Head(h) + first * sizes_.e, rows, sizes_.e);
+    out.noalias() =
+        ConstMatrixMap<T>(scores, rows, keys, Eigen::OuterStride<>(stride)) *
+        View(arrays_.In<T>("v").Head(h), keys, sizes_.e);
+    for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
+  }
+
+  const Sizes sizes_;
+  const T scale_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+
+ private:
+  Buffer<T> queries_;
+};
+
+template <typename T>
+class DenseXl : public TransformerXl<T> {
+ public:
+  DenseXl(const Problem& problem, const Arrays& arrays,
+          const PrepareOptions& options)
+      : TransformerXl<T>(problem, arrays, options),
+        scores_(sizes_.n_q * sizes_.n_k),
+        projected_(pool_.threads() * sizes_.n_k * sizes_.d) {}
+
+  void Run() override {
+    for (int64_t h = 0; h < sizes_.heads; ++h)
+      pool_.For(Blocks(sizes_), [&](int64_t b, int worker) {
+        RunBlock(h, b * kBlock, worker);
+      });
+  }
+
+ private:
+  using TransformerXl<T>::sizes_, TransformerXl<T>::arrays_,
+      TransformerXl<T>::pool_;
+
+  void RunBlock(int64_t h, int64_t first, int worker) {
+    const int64_t d = sizes_.d, p = sizes_.p, n_k = sizes_.n_k;
+    const int64_t rows = std::min(kBlock, sizes_.n_q - first);
+    const int64_t keys = sizes_.memory + first + rows;
+    const T* queries = this->Queries(h, first, rows, worker);
+    T* const scores = scores_.data() + first * n_k;
+    MatrixMap<T>(scores, rows, keys, Eigen::OuterStride<>(n_k)).noalias() =
+        View(queries, rows, d) *
+        View(arrays_.template In<T>("k").Head(h), keys, d).transpose();
+    const auto w_kr = View(arrays_.template In<T>("w_kr").Head(h), d, p);
+    const T* r = arrays_.template In<T>("r").Head(h);
+    for (int64_t i = 0; i < rows; ++i) {
+      // Keys 0 .. M+i are at distances M+i .. 0: the rows of r backwards.
+      const int64_t seen = sizes_.memory + first + i + 1;
+      auto projected = View(projected_.data() + worker * n_k * d, seen, d);
+      projected.noalias() = View(r, seen, p) * w_kr.transpose();
+      Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>>(scores + i * n_k, seen) +=
+          (projected * View(queries + (rows + i) * d, 1, d).transpose())
+              .reverse()
+              .transpose();
+    }
+    this->Finish(h, first, rows, keys, scores, n_k);
+  }
+
+  Buffer<T> scores_, projected_;
+};
+
+template <typename T>
+class ShiftXl : public TransformerXl<T> {
+ public:
+  ShiftXl(const Problem& problem, const Arrays& arrays,
+          const PrepareOptions& options)
+      : TransformerXl<T>(problem, arrays, options),
+        projected_(sizes_.n_k * sizes_.d),
+        scores_(pool_.threads() * kBlock * sizes_.n_k),
+        shifted_(pool_.threads() * kBlock * sizes_.n_k) {}
+
+  void Run() override {
+    const int64_t d = sizes_.d, p = sizes_.p, n_k = sizes_.n_k;
+    for (int64_t h = 0; h < sizes_.heads; ++h) {
+      const T* r = arrays_.template In<T>("r").Head(h);
+      const auto w_kr = View(arrays_.template In<T>("w_kr").Head(h), d, p);
+      // The paper's Q: row x is w_kr r[M+L-1-x].
+      pool_.For((n_k + kBlock - 1) / kBlock, [&](int64_t piece, int worker) {
+        const int64_t first = piece * kBlock;
+        const int64_t rows = std::min(kBlock, n_k - first);
+        auto some = View(this->QueryMemory(worker), rows, d);
+        some.noalias() = View(r + first * p, rows, p) * w_kr.transpose();
+        View(projected_.data() + (n_k - first - rows) * d, rows, d) =
+            some.colwise().reverse();
+      });
+      // The longest rows first, for an even finish.
+      pool_.For(Blocks(sizes_), [&](int64_t b, int worker) {
+        RunBlock(h, (Blocks(sizes_) - 1 - b) * kBlock, worker);
+      });
+    }
+  }
+
+ private:
+  using TransformerXl<T>::sizes_, TransformerXl<T>::arrays_,
+      TransformerXl<T>::pool_;
+
+  void RunBlock(int64_t h, int64_t first, int worker) {
+    const int64_t d = sizes_.d, n_k = sizes_.n_k;
+    const int64_t rows = std::min(kBlock, sizes_.n_q - first);
+    const int64_t keys = sizes_.memory + first + rows;
+    const T* queries = this->Queries(h, first, rows, worker);
+    T* const scores = scores_.data() + worker * kBlock * n_k;
+    T* const shifted = shifted_.data() + worker * kBlock * n_k;
+    View(scores, rows, keys).noalias() =
+        View(queries, rows, d) *
+        View(arrays_.template In<T>("k").Head(h), keys, d).transpose();
+    // Column x of the last `keys` columns of the paper's B~. Row i is shifted
+    // to the left by L-1-i; the block's columns begin at L - first - rows.
+    View(shifted, rows, keys).noalias() =
+        View(queries + rows * d, rows, d) *
+        View(static_cast<const T*>(projected_.data()) + (n_k - keys) * d, keys,
+             d)
+            .transpose();
+    for (int64_t i = 0; i < rows; ++i) {
+      T* const row = scores + i * keys;
+      const T* left = shifted + i * keys + (rows - 1 - i);
+      const int64_t seen = sizes_.memory + first + i + 1;
+      for (int64_t j = 0; j < seen; ++j) row[j] += left[j];
+    }
+    this->Finish(h, first, rows, keys, scores, keys);
+  }
+
+  Buffer<T> projected_, scores_, shifted_;
+};
+
+// Pairs of a query and a key that are formed.
+double Pairs(const Sizes& sizes) {
+  double pairs = 0;
+  for (int64_t first = 0; first < sizes.n_q; first += kBlock) {
+    const int64_t end = std::min(first + kBlock, sizes.n_q);
+    pairs += static_cast<double>(end - first) *
+             static_cast<double>(sizes.memory + end);
+  }
+  return pairs;
+}
+
+// One product w_kr r is 2 d p flops: L (M + (L+1)/2) of them in `dense`, M + L
+// in `shift`.
+Cost XlCost(const Problem& problem, double projections, double numbers,
+            int threads, double numbers_per_thread) {
+  const Sizes sizes(problem);
+  const double d = static_cast<double>(sizes.d);
+  return {.flops = static_cast<double>(sizes.heads) *
+                   (2 * projections * d * static_cast<double>(sizes.p) +
+                    2 * Pairs(sizes) * (2 * d + static_cast<double>(sizes.e))),
+          .bytes = TensorBytes(problem),
+          .workspace_bytes =
+              static_cast<double>(Info(problem.scalar).bytes) *
+              (numbers + threads * (numbers_per_thread + 2 * kBlock * d))};
+}
+
+Cost DenseXlCost(const Problem& problem, int threads) {
+  const Sizes sizes(problem);
+  const double n_q = static_cast<double>(sizes.n_q);
+  const double n_k = static_cast<double>(sizes.n_k);
+  return XlCost(problem, n_q * (n_k - (n_q - 1) / 2), n_q * n_k, threads,
+                n_k * static_cast<double>(sizes.d));
+}
+
+Cost ShiftXlCost(const Problem& problem, int threads) {
+  const Sizes sizes(problem);
+  const double n_k = static_cast<double>(sizes.n_k);
+  return XlCost(problem, n_k, n_k * static_cast<double>(sizes.d), threads,
+                2 * kBlock * n_k);
+}
+
+}  // namespace
+
+std::vector<Implementation> TransformerXlAttentionImplementations() {
+  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
+  return {
+      {.op = "transformer_xl_attention",
+       .id = "dense",
+       .scalars = both,
+       .what = "w_kr r for every pair (a GEMM per query), scores in memory",
+       .source = "Transformer-XL appendix B, the naive way",
+       .time = "O(L (M+L) d p)",
+       .memory = "O(L (M+L))",
+       .time_class = "n^2",
+       .memory_class = "n^2",
+       .cost = DenseXlCost,
+       .prepare = PrepareFor<DenseXl<float>, DenseXl<double>>},
+      {.op = "transformer_xl_attention",
+       .id = "shift",
+       .scalars = both,
+       .what = "w_kr r once per distance, GEMMs and left shifts by blocks",
+       .source = "Transformer-XL appendix B",
+       .time = "O((M+L) d p + L (M+L) (d+e))",
+       .memory = "O((M+L) (d+B)), B = 64",
+       .time_class = "n^2",
+       .memory_class = "n",
+       .cost = ShiftXlCost,
+       .prepare = PrepareFor<ShiftXl<float>, ShiftXl<double>>},
+  };
+}
+
+}  // namespace subquad

@@ -1,0 +1,191 @@
+// kernelized_clipped_rpe_attention (LRPE section IV):
+//   A_ij  = phi(q_i) . phi(k_j) + phi(q_i) . rpe[clip(j-i, -r, r) + r]
+//   out_i = sum_j A_ij v_j / sum_j A_ij,   phi = elu + 1
+//
+//   q [n_q, d], k [n_k, d], v [n_k, e]
+//   rpe [2r+1, d]   one embedding per clipped offset j - i, increasing
+//   out [n_q, e]
+//   causal          query i sees keys j <= i only
+//
+// (The note writes phi of Q and "V": it is Q and K. Where embeddings are not
+// positive the normaliser may vanish; tests/errata_test.cc shows a case. A
+// query whose normaliser is exactly zero is an error.)
+//
+// What the inputs show: embeddings are drawn positive, of the size of phi(k),
+// so that both terms weigh and either one left out of the normaliser shows. For
+// offsets, tails and rectangles see clipped_rpe_product.h.
+//
+// Range. out_i does not change when phi(q_i) is multiplied by a number. If all
+// of q_i is negative, exp(q_ia - max) is taken for exp(q_ia), otherwise
+// features are multiplied by the power of two that brings the largest below 2:
+// a query far below zero has an answer, and large ones do not overflow.
+//
+// Bound. phi is off by 4 u (the exponential's own error is at most two units in
+// the last place), by |q_ia - max| u more where the maximum was subtracted, and
+// what is below the normal range may be lost. With the sum over d features and,
+// in any order, the sums over n_k keys
+//   dA_ij = sum_a (d + n_k + 16 + |q_ia - max|) |phi(q_ia)| (|phi(k_ja)| +
+//   |rpe|),
+// and for a quotient N/D with errors dN, dD of its parts
+//   |N'/D' - N/D| <= (dN + |N/D| dD) / (|D| - dD).
+// Where dD reaches |D| there is no bound.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "reference/operator.h"
+
+namespace subquad {
+
+template <typename Real>
+class KernelizedClippedRpeAttentionReference : public Reference<Real> {
+ public:
+  KernelizedClippedRpeAttentionReference(const Problem& problem,
+                                         const Inputs& inputs)
+      : scalar_(problem.scalar),
+        q_(inputs["q"]),
+        v_(inputs["v"]),
+        rpe_(inputs["rpe"]),
+        n_k_(problem.Dim("n_k")),
+        d_(problem.Dim("d")),
+        e_(problem.Dim("e")),
+        r_(problem.Dim("r")),
+        causal_(problem.params.Flag("causal")) {
+    for (double x : inputs["k"].values)
+      key_features_.push_back(Elu1(static_cast<Real>(x)));
+  }
+
+  void Row(const RowId& id, Real* value, double* units) override {
+    const int64_t i = id.row;
+    std::vector<double> gaps(d_);
+    const std::vector<Real> query = QueryFeatures(id.head, i, gaps);
+    const double* v = v_.Head(id.head);
+    std::fill_n(value, e_, Real{0});
+    Real normaliser = 0;
+    double normaliser_units = 0;
+    std::vector<double> sum_units(e_);
+    for (int64_t j = 0; j < n_k_ && (!causal_ || j <= i); ++j) {
+      const Real* key = key_features_.data() + (id.head * n_k_ + j) * d_;
+      const double* rpe =
+          rpe_.Head(id.head) + (std::clamp(j - i, -r_, r_) + r_) * d_;
+      Real content = 0, position = 0;
+      for (int64_t a = 0; a < d_; ++a) {
+        content += query[a] * key[a];
+        position += query[a] * static_cast<Real>(rpe[a]);
+      }
+      const Real weight = content + position;
+      normaliser += weight;
+      for (int64_t c = 0; c < e_; ++c)
+        value[c] += weight * static_cast<Real>(v[j * e_ + c]);
+      if (!units) continue;
+      const double weight_units = WeightUnits(query, gaps, key, rpe);
+      normaliser_units += weight_units;
+      for (int64_t c = 0; c < e_; ++c)
+        sum_units[c] += weight_units * std::abs(v[j * e_ + c]);
+    }
+    // In the problem's own type a sum may cancel to zero that is none.
+    if (normaliser == 0 &&
+        static_cast<int64_t>(sizeof(Real)) > Info(scalar_).bytes)
+      throw InvalidInput("normaliser", "a number other than zero",
+                         "zero at query " + std::to_string(i));
+    for (int64_t c = 0; c < e_; ++c) value[c] /= normaliser;
+    if (!units) return;
+    const double least = std::abs(static_cast<double>(normaliser)) -
+                         1.01 * Info(scalar_).unit_roundoff * normaliser_units;
+    for (int64_t c = 0; c < e_; ++c) {
+      const double out = std::abs(static_cast<double>(value[c]));
+      units[c] =
+          least > 0
+              ? 1.01 * (sum_units[c] + out * normaliser_units) / least + out
+              : std::numeric_limits<double>::infinity();
+    }
+  }
+
+ private:
+  static Real Elu1(Real x) { return x > 0 ? x + 1 : std::exp(x); }
+
+  // phi(q_i) times what brings its largest entry to about one.
+  std::vector<Real> QueryFeatures(int64_t head, int64_t i,
+                                  std::vector<double>& gaps) const {
+    const double* q = q_.Head(head) + i * d_;
+    const double top = *std::max_element(q, q + d_);
+    std::vector<Real> features;
+    for (int64_t a = 0; a < d_; ++a) {
+      const Real x = static_cast<Real>(q[a]);
+      if (top <= 0) {
+        features.push_back(std::exp(x - static_cast<Real>(top)));
+        gaps[a] = top - q[a];
+      } else {
+        features.push_back(std::ldexp(Elu1(x), -std::ilogb(top + 1)));
+      }
+    }
+    return features;
+  }
+
+  double WeightUnits(const std::vector<Real>& query,
+                     const std::vector<double>& gaps, const Real* key,
+                     const double* rpe) const {
+    const double roundings = static_cast<double>(d_ + n_k_) + 16;
+    const double lost = (scalar_ == Scalar::kFloat64 ? 0x1p-1021 : 0x1p-125) /
+                        Info(scalar_).unit_roundoff;
+    double units = 0;
+    for (int64_t a = 0; a < d_; ++a) {
+      const double size = static_cast<double>(key[a]) + std::abs(rpe[a]);
+      const double feature = static_cast<double>(query[a]);
+      units +=
+          (roundings + gaps[a]) * feature * size + lost * (size + feature + 1);
+    }
+    return units;
+  }
+
+  const Scalar scalar_;
+  const Tensor& q_;
+  const Tensor& v_;
+  const Tensor& rpe_;
+  const int64_t n_k_, d_, e_, r_;
+  const bool causal_;
+  std::vector<Real> key_features_;
+};
+
+class KernelizedClippedRpeAttention final
+    : public OperatorWith<KernelizedClippedRpeAttentionReference> {
+ public:
+  const Description& description() const override {
+    static const Description kDescription = {
+        "kernelized_clipped_rpe_attention",
+        "A_ij = phi(q_i).(phi(k_j) + rpe[clip(j-i,-r,r)+r]); "
+        "out_i = sum_j A_ij v_j / sum_j A_ij",
+        "LRPE section IV"};
+    return kDescription;
+  }
+
+  std::vector<ParamRule> ParamRules(const Params&) const override {
+    return {ParamRule::Flag("causal", "query i sees keys j <= i only")};
+  }
+
+  Signature SignatureFor(const Params&, bool) const override {
+    Signature signature;
+    signature.sizes = {{"n_q", 0, "queries"},
+                       {"n_k", 0, "keys"},
+                       {"d", 64, "width of a query and a key"},
+                       {"e", 64, "width of a value"},
+                       {"r", 16, "offsets beyond it are clipped to it", 0}};
+    TensorRule rpe{"rpe", {"2*r+1", "d"}, Role::kParameter, Draw::kPositive};
+    rpe.offset_axes = {0};
+    signature.inputs = {
+        {"q", {"n_q", "d"}}, {"k", {"n_k", "d"}}, {"v", {"n_k", "e"}}, rpe};
+    signature.outputs = {{"out", {"n_q", "e"}}};
+    return signature;
+  }
+
+  double RowWork(const Problem& problem, int) const override {
+    return static_cast<double>(problem.Dim("n_k")) *
+           static_cast<double>(2 * problem.Dim("d") + problem.Dim("e"));
+  }
+};
+
+}  // namespace subquad

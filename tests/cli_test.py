@@ -1,0 +1,391 @@
+#!/usr/bin/env python3
+"""Tests of the command line, against the built program: python3 tests/cli_test.py BUILD/subquad"""
+
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import jsonschema
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SCHEMA = json.loads((ROOT / "reports" / "results.schema.json").read_text(encoding="utf-8"))
+GOLDEN = ROOT / "tests" / "golden"
+PROGRAM = ""  # set by main
+
+COMMANDS = ("list", "check", "verify", "sweep", "env")
+FILTERS = ("--operator", "--implementation", "--backend", "--scalar")
+OPTIONS = {
+    "list": ("--json",),
+    "check": ("CASE",),
+    "verify": FILTERS + ("--n", "--case", "--input", "--seed", "--threads"),
+    "sweep": FILTERS
+    + ("--preset", "--config", "--out", "--resume", "--threads", "--time-limit", "--memory-limit",
+       "--shard", "--seed", "--n", "--d", "--e", "--f", "--heads", "--param"),
+    "env": (),
+}
+SMALL = ("--operator", "toeplitz_1d", "--e", "4", "--no-resident", "--budget", "0.02")
+
+
+def run(*arguments, **options):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=300, check=False, **options)
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def refuse(self, arguments, *words, **options):
+        """Exit status 2 and one line on stderr that names what is wrong."""
+        result = run(*arguments, **options)
+        line = result.stderr
+        self.assertEqual(result.returncode, 2, (arguments, line, result.stdout))
+        self.assertEqual(line.count("\n"), 1, (arguments, line))
+        self.assertLess(len(line), 2100)
+        for word in words:
+            self.assertIn(word, line, arguments)
+
+    def fine(self, *arguments, **options):
+        result = run(*arguments, **options)
+        self.assertEqual(result.returncode, 0, (arguments, result.stderr, result.stdout))
+        return result.stdout
+
+
+class Help(Cli):
+    def test_every_command_explains_itself(self):
+        text = self.fine("--help")
+        for command in COMMANDS:
+            self.assertIn(command, text)
+        self.assertIn("130", text)
+        for command, options in OPTIONS.items():
+            text = self.fine(command, "--help")
+            for option in options:
+                self.assertIn(option, text, command)
+
+    def test_help_mentions_every_option_that_is_taken(self):
+        # Options in the sources, so that a new one without help is noticed.
+        for command in ("verify", "sweep", "list"):
+            source = (ROOT / "harness" / f"command_{command}.cc").read_text(encoding="utf-8")
+            text = self.fine(command, "--help")
+            for option in re.findall(r'add_(?:option|flag)\(\s*"(--[a-z-]+)"', source):
+                self.assertIn(option, text, command)
+
+
+class Refusals(Cli):
+    def test_commands_and_options(self):
+        self.refuse([])
+        self.refuse(["bogus"], "bogus")
+        self.refuse(["--bogus"], "--bogus")
+        for command in COMMANDS:
+            self.refuse([command, "--bogus"], "--bogus" if command not in ("check", "sweep") else "")
+        self.refuse(["list", "extra"], "extra")
+        self.refuse(["check"], "CASE")
+        self.refuse(["sweep"], "--out")
+        self.refuse(["verify", "--n", "5", "--n", "6"], "--n")
+
+    def test_values(self):
+        for arguments, word in (
+            (["--operator", "nope"], "nope"),
+            (["--implementation", "nope"], "nope"),
+            (["--operator", "toeplitz_1d", "--implementation", "fft2"], "fft2"),
+            (["--scalar", "float8"], "float8"),
+            (["--backend", "tpu"], "tpu"),
+            (["--input", "nope"], "nope"),
+            (["--threads", "0"], "--threads"),
+            (["--threads", "x"], "--threads"),
+            (["--seed", "-1"], "--seed"),
+            (["--seed", "x"], "--seed"),
+            (["--seed", "9223372036854775808"], "--seed"),
+            (["--seed"], "--seed"),
+            (["--n", ""], "--n"),
+            (["--n="], "--n"),
+        ):
+            self.refuse(["verify", *arguments], word)
+        for axis in ("0", "-3", "abc", "4:", "4:8", "4:8:", "4:8:2", "4:8:x1", "4:8:x", "4:8:+0",
+                     "8:4:x2", "4,,5", "4,", ",4", "4.5", "1e3", "99999999999999999999",
+                     "2147483648", "1:99999999:+1"):
+            self.refuse(["verify", "--operator", "toeplitz_1d", "--n", axis], "--n")
+
+    def test_case_ids(self):
+        for case, word in (
+            ("nope", "nope"),
+            ("nope:n=4", "nope"),
+            ("toeplitz_1d:n", "'n'"),
+            ("toeplitz_1d:n=4,bogus=3", "bogus"),
+            ("toeplitz_1d:n=4,e=x", "e"),
+            ("toeplitz_1d:n=4,e=0", "e"),
+            ("toeplitz_1d:n=4,causal=2", "causal"),
+            ("toeplitz_1d:n=4,scalar=int8", "int8"),
+            ("toeplitz_1d:n=4,seed=-1", "seed"),
+            ("toeplitz_1d:n=4,input=odd", "odd"),
+            ("toeplitz_1d:n=4,heads=-1", "heads"),
+            ("toeplitz_2d:height=0,width=3", "height"),
+            ("toeplitz_2d:height=3,width=3,backward=1", "backward"),
+            ("toeplitz_1d:n=4\nx=5", "x"),
+        ):
+            self.refuse(["verify", "--case", case], word)
+        self.refuse(["verify", "--case", "toeplitz_1d:n=4", "--n", "5"], "--n")
+
+    def test_a_filter_that_matches_nothing(self):
+        self.refuse(["verify", "--operator", "toeplitz_1d", "--scalar", "float16"], "matches")
+        self.refuse(["verify", "--case", "toeplitz_1d:n=4", "--operator", "toeplitz_2d"], "matches")
+        self.refuse(["sweep", "--operator", "toeplitz_1d", "--scalar", "bfloat16", "--out",
+                     self.folder / "x.json"], "matches")
+
+    def test_sweeps(self):
+        out = self.folder / "x.json"
+        good = ["sweep", "--operator", "toeplitz_1d", "--n", "4"]
+        self.refuse(["sweep", "--out", out], "--preset")
+        self.refuse([*good, "--out", self.folder / "no" / "x.json"], "--out")
+        self.refuse([*good, "--out", self.folder], "--out")
+        self.refuse([*good, "--preset", "quick", "--out", out], "more than one")
+        self.refuse(["sweep", "--preset", "nope", "--out", out], "nope")
+        self.refuse(["sweep", "--config", self.folder / "no.json", "--out", out], "no.json")
+        for option, value in (("--param", "foo=3"), ("--param", "foo"), ("--param", "=3"),
+                              ("--param", "causal=7"), ("--shard", "3/2"), ("--shard", "0/2"),
+                              ("--shard", "1"), ("--shard", "9/9"), ("--time-limit", "0"),
+                              ("--time-limit", "nan"), ("--memory-limit", "nan"),
+                              ("--memory-limit", "inf"), ("--memory-limit", "-1"),
+                              ("--threads", "0"), ("--threads", "2000"), ("--input", "nope")):
+            self.refuse([*good, option, value, "--out", out],
+                        value.split("=")[0] if option == "--param" and value[0] != "=" else
+                        option.strip("-"))
+        self.assertFalse(out.exists())
+        for text in ("", "[]", "{", '{"sweeps": []}', '{"sweeps": [3]}',
+                     '{"sweeps": [{"operator": {"a": 1}}]}', '{"sweeps": [{"operator": "nope"}]}',
+                     '{"sweeps": [{"operator": "toeplitz_1d", "n": "x"}]}',
+                     '{"sweeps": [{"operator": "toeplitz_1d", "input": []}]}',
+                     '{"sweeps": [{"operator": "toeplitz_1d", "n": 4, "bogus": 1}]}'):
+            config = self.folder / "config.json"
+            config.write_text(text, encoding="utf-8")
+            self.refuse(["sweep", "--config", config, "--out", out])
+
+
+class Lists(Cli):
+    def test_json_is_complete(self):
+        operators = json.loads(self.fine("list", "--json"))
+        text = self.fine("list")
+        names = [entry["operator"] for entry in operators]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertIn("toeplitz_1d", names)
+        # Every definition in reference/ that names itself is listed.
+        for header in (ROOT / "reference").glob("*.h"):
+            if "description() const override" in header.read_text(encoding="utf-8"):
+                self.assertIn(header.stem, names)
+        for entry in operators:
+            self.assertTrue(entry["formula"] and entry["source"], entry["operator"])
+            self.assertTrue(entry["implementations"], entry["operator"])
+            self.assertIn(entry["operator"], text)
+            for one in entry["implementations"]:
+                for field in ("implementation", "time", "memory", "what", "source"):
+                    self.assertTrue(one[field], (entry["operator"], field))
+                self.assertIn(one["backend"], ("cpu", "cuda"))
+                self.assertTrue(set(one["scalars"]) <=
+                                {"float32", "float64", "bfloat16", "float16"})
+                self.assertTrue(one["scalars"])
+                self.assertIn(one["implementation"], text)
+
+    def test_env_is_json(self):
+        environment = json.loads(self.fine("env"))
+        definition = {**SCHEMA["$defs"]["environment"], "$defs": SCHEMA["$defs"]}
+        jsonschema.Draft202012Validator(definition).validate(environment)
+
+
+class Checks(Cli):
+    def test_exit_status(self):
+        good = GOLDEN / "toeplitz_1d-square"
+        self.assertIn("pass", self.fine("check", good))
+        self.refuse(["check", good, self.folder / "nowhere"], "nowhere")
+        wrong = self.folder / "wrong"
+        wrong.mkdir()
+        for file in good.iterdir():
+            (wrong / file.name).write_bytes(file.read_bytes())
+        out = bytearray((wrong / "out.npy").read_bytes())
+        out[-9] ^= 0x10  # the sign or the exponent of a number
+        (wrong / "out.npy").write_bytes(bytes(out))
+        result = run("check", wrong, good)
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertIn("FAIL", result.stdout)
+
+    def test_a_closed_pipe_or_full_disk_is_not_success(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([PROGRAM, "list"], stdout=full, stderr=subprocess.PIPE,
+                                    check=False, text=True)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertNotEqual(result.stderr, "")
+
+
+class Sweeps(Cli):
+    def sweep(self, *arguments, status=0):
+        out = self.folder / "out.json"
+        result = run("sweep", *SMALL, "--out", out, *arguments)
+        self.assertEqual(result.returncode, status, result.stderr + result.stdout)
+        return self.read(out)
+
+    def read(self, out):
+        file = json.loads(out.read_text(encoding="utf-8"))
+        jsonschema.Draft202012Validator(SCHEMA).validate(file)
+        for record in file["records"]:
+            passed = record["check"]["verdict"] == "passed"
+            self.assertEqual(record["seconds"] is not None, passed, record["case"])
+            if not passed:
+                self.assertTrue(record["check"]["reason"], record["case"])
+            else:
+                samples = record["seconds"]["samples"]
+                self.assertLessEqual(min(samples), record["seconds"]["median"])
+                self.assertLessEqual(record["check"]["error"], 1)
+        return file
+
+    def test_records(self):
+        file = self.sweep("--n", "16,64", "--scalar", "float32", "--scalar", "float64",
+                          "--threads", "1,2")
+        keys = {(r["case"], r["implementation"], r["threads"]) for r in file["records"]}
+        self.assertEqual(len(keys), len(file["records"]))
+        implementations = {r["implementation"] for r in file["records"]}
+        self.assertEqual(len(keys), 8 * len(implementations))
+        self.assertFalse((self.folder / "out.json.journal").exists())
+        for record in file["records"]:
+            self.assertEqual(record["check"]["verdict"], "passed")
+            self.assertIsNotNone(record["setup_seconds"])
+            self.assertGreater(record["workspace_bytes"], 0)
+        # A case id repeats the check, with the same numbers.
+        record = file["records"][-1]
+        command = ["verify", "--case", record["case"], "--implementation", record["implementation"]]
+        first, second = self.fine(*command), self.fine(*command)
+        self.assertEqual(first, second)
+        self.assertIn(record["case"], first)
+        self.assertIn("1 passed", first)
+        ratio = float(re.search(r"error/bound ([0-9.e+-]+)", first).group(1))
+        self.assertAlmostEqual(ratio, record["check"]["error"], delta=0.005 + 0.01 * ratio)
+
+    def test_shards_are_the_whole(self):
+        axes = ["--n", "4,5,6,7,8"]
+        whole = self.sweep(*axes)
+        parts = []
+        for shard in ("1/2", "2/2"):
+            parts += self.sweep(*axes, "--shard", shard)["records"]
+        self.assertEqual(self.points(parts), self.points(whole["records"]))
+        self.assertEqual(len(parts), len(whole["records"]))
+
+    @staticmethod
+    def points(records):
+        return {(r["case"], r["implementation"], r["backend"], r["threads"],
+                 r["check"]["verdict"]) for r in records}
+
+    def test_an_existing_journal_needs_resume(self):
+        out = self.folder / "out.json"
+        journal = self.folder / "out.json.journal"
+        journal.write_text('{"format": "journal/1"}\n', encoding="utf-8")
+        self.refuse(["sweep", *SMALL, "--n", "4", "--out", out], "--resume")
+        self.assertFalse(out.exists())
+        self.sweep("--n", "4", "--resume")
+        self.assertFalse(journal.exists())
+
+    def test_resume_measures_only_what_is_missing(self):
+        first = self.sweep("--n", "4,8")
+        both = self.sweep("--n", "4,8,16", "--resume")
+        self.assertEqual(len(both["records"]), len(first["records"]) * 3 // 2)
+        for old, new in zip(first["records"], both["records"]):
+            self.assertEqual(old, new)
+
+    def test_kill_at_any_moment_then_resume(self):
+        axes = ["sweep", *SMALL, "--n", "8:512:x2", "--scalar", "float32", "--scalar", "float64"]
+        whole = self.folder / "whole.json"
+        self.fine(*axes, "--out", whole)
+        expected = self.points(self.read(whole)["records"])
+        out = self.folder / "out.json"
+        draws = random.Random(1)
+        kills = 0
+        for _ in range(6):
+            process = subprocess.Popen([PROGRAM, *axes, "--resume", "--out", out],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                process.wait(timeout=draws.uniform(0.2, 1.5))
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                kills += 1
+            if out.exists():
+                self.read(out)  # never half a file
+        self.assertGreater(kills, 0, "the sweep was too short to be killed")
+        self.fine(*axes, "--resume", "--out", out)
+        records = self.read(out)["records"]
+        self.assertEqual(self.points(records), expected)
+        self.assertEqual(len(records), len(expected))
+
+    def test_half_a_line_in_the_journal_is_dropped(self):
+        out = self.folder / "out.json"
+        file = self.sweep("--n", "4,8")
+        journal = self.folder / "out.json.journal"
+        lines = [json.dumps({"format": "journal/1"})] + [json.dumps(r) for r in file["records"]]
+        journal.write_text("\n".join(lines)[:-40], encoding="utf-8")
+        out.unlink()
+        again = self.sweep("--n", "4,8", "--resume")
+        self.assertEqual(self.points(again["records"]), self.points(file["records"]))
+
+    def test_interrupt_keeps_what_is_finished(self):
+        out = self.folder / "out.json"
+        process = subprocess.Popen(
+            [PROGRAM, "sweep", "--operator", "toeplitz_1d", "--no-resident", "--n", "64,4096",
+             "--budget", "60", "--width", "0.000001", "--out", out],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        first = process.stderr.readline()  # the first case is done
+        self.assertIn("[1/2]", first)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, errors)
+        self.assertIn("--resume", errors)
+        records = self.read(out)["records"]
+        self.assertTrue(records)
+        self.assertTrue(all("n=64," in record["case"] for record in records))
+
+    def test_memory_limit(self):
+        file = self.sweep("--n", "64,16384", "--memory-limit", "0.5")
+        verdicts = {(r["size"]["n_q"], r["implementation"]): r["check"] for r in file["records"]}
+        self.assertEqual(verdicts[64, "dense"]["verdict"], "passed")
+        self.assertEqual(verdicts[16384, "fft"]["verdict"], "passed")
+        skipped = verdicts[16384, "dense"]
+        self.assertEqual(skipped["verdict"], "skipped")
+        self.assertIn("does not fit in memory", skipped["reason"])
+
+    def test_time_limit(self):
+        file = self.sweep("--n", "64,65536", "--time-limit", "10",
+                          "--implementation", "dense")
+        verdicts = {(r["size"]["n_q"], r["implementation"]): r["check"] for r in file["records"]}
+        self.assertEqual(verdicts[64, "dense"]["verdict"], "passed")
+        self.assertEqual(verdicts[65536, "dense"]["verdict"], "skipped")
+        self.assertRegex(verdicts[65536, "dense"]["reason"], "limit|memory")
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can mount a tiny disk")
+    def test_a_full_disk_keeps_the_old_file(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk],
+                               capture_output=True, check=False)
+        if mount.returncode != 0:
+            self.skipTest("mounting is not allowed here")
+        self.addCleanup(subprocess.run, ["umount", disk], check=True)
+        out = disk / "out.json"
+        self.fine("sweep", *SMALL, "--n", "4", "--out", out)
+        before = out.read_bytes()
+        (disk / "filler").write_bytes(b"x" * (64 * 1024 - len(before) - 12 * 1024))
+        result = run("sweep", *SMALL, "--n", "4:400:+4", "--resume", "--out", out)
+        self.assertNotIn(result.returncode, (0, 1, 130))
+        self.assertIn("No space left", result.stderr)
+        self.assertEqual(out.read_bytes(), before)
+        (disk / "filler").unlink()
+        self.read(out)
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=2)
