@@ -167,6 +167,8 @@ std::string_view ToString(StudyOutcome outcome) {
       return "in part";
     case StudyOutcome::kNotReproduced:
       return "not reproduced";
+    case StudyOutcome::kCannotBeTested:
+      return "cannot be tested here";
   }
   return "";
 }
@@ -190,6 +192,17 @@ void StudyRun::For(int64_t count,
     work(index);
     progress.Step();
   });
+  if (Interrupted()) throw StudyInterrupted();
+}
+
+void StudyRun::InTurn(int64_t count,
+                      const std::function<void(int64_t index)>& work) {
+  StageProgress progress(study_, count, show_progress_);
+  for (int64_t index = 0; index < count; ++index) {
+    if (Interrupted()) throw StudyInterrupted();
+    work(index);
+    progress.Step();
+  }
   if (Interrupted()) throw StudyInterrupted();
 }
 
@@ -238,7 +251,8 @@ Json StudyJson(const Study& study, const StudyResult& result,
       for (const Json& cell : row) cells.push_back(cell);
       rows.push_back(std::move(cells));
     }
-    tables[table.name] = {{"columns", columns}, {"rows", rows}};
+    tables[table.name] = {
+        {"columns", columns}, {"rows", rows}, {"repeatable", table.repeatable}};
   }
   json["tables"] = tables;
   Json verdicts = Json::array();
@@ -247,6 +261,7 @@ Json StudyJson(const Study& study, const StudyResult& result,
                         {"says", verdict.says},
                         {"verdict", ToString(verdict.outcome)},
                         {"numbers", verdict.numbers},
+                        {"repeatable", verdict.repeatable},
                         {"holds", verdict.holds()}});
   json["verdicts"] = verdicts;
   return json;
@@ -294,7 +309,7 @@ int RunStudies(const StudyOptions& options) {
     fmt::print("{} ({:.1f} s) -> {}\n", study->name, SecondsSince(start),
                file.string());
     for (const StudyVerdict& verdict : result.verdicts)
-      fmt::print("  {:<14} {}: {}\n", ToString(verdict.outcome), verdict.claim,
+      fmt::print("  {:<21} {}: {}\n", ToString(verdict.outcome), verdict.claim,
                  verdict.numbers);
     std::fflush(stdout);
     all_hold = all_hold && result.holds();

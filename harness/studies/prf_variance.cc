@@ -175,11 +175,10 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
     }
     ++judged;
     largest_s = Worst(largest_s, table.Number(r, "sum_square"));
-    worst_mean =
-        Worst(worst_mean, std::abs(table.Number(r, "mean_ratio") - 1) /
-                                 table.Number(r, "mean_error"));
-    worst_variance = Worst(worst_variance,
-                              std::abs(table.Number(r, "variance_ratio") - 1) /
+    worst_mean = Worst(worst_mean, std::abs(table.Number(r, "mean_ratio") - 1) /
+                                       table.Number(r, "mean_error"));
+    worst_variance =
+        Worst(worst_variance, std::abs(table.Number(r, "variance_ratio") - 1) /
                                   table.Number(r, "variance_error"));
   }
   StudyVerdict verdict{

@@ -13,6 +13,16 @@ using Matrix =
 using ConstMatrix = Eigen::Map<const Matrix>;
 using ConstArray = Eigen::Map<const Eigen::ArrayXd>;
 
+// Eigen's sums over memory of others start at the first aligned address, so
+// that their last bits would depend on where the allocator put it. Copies in
+// Eigen's own memory are aligned: the same bits every time.
+Matrix Aligned(const double* values, int64_t rows, int64_t columns) {
+  return ConstMatrix(values, rows, columns);
+}
+Eigen::VectorXd Aligned(const double* values, int64_t count) {
+  return Eigen::Map<const Eigen::VectorXd>(values, count);
+}
+
 double Norm(const double* row, int64_t d) {
   return std::sqrt(std::inner_product(row, row + d, row, 0.0));
 }
@@ -103,8 +113,9 @@ Projections Project(const std::vector<double>& query,
   seen.keys.resize(static_cast<size_t>(seen.p * seen.n));
   seen.dots.resize(static_cast<size_t>(seen.n));
   seen.half_squares.resize(static_cast<size_t>(seen.n));
-  const ConstMatrix w(omega.data(), seen.p, d), k(keys.data(), seen.n, d);
-  const Eigen::Map<const Eigen::VectorXd> q(query.data(), d);
+  const Matrix w = Aligned(omega.data(), seen.p, d),
+               k = Aligned(keys.data(), seen.n, d);
+  const Eigen::VectorXd q = Aligned(query.data(), d);
   Eigen::Map<Eigen::VectorXd>(seen.query.data(), seen.p).noalias() = w * q;
   Eigen::Map<Matrix>(seen.keys.data(), seen.p, seen.n).noalias() =
       w * k.transpose();
@@ -158,8 +169,8 @@ std::vector<double> AttentionErrors(RandomMap map, const Projections& seen,
 
 void PrfRatios(const double* omega, int64_t count, int64_t d, const double* x,
                const double* y, double* ratio) {
-  const ConstMatrix w(omega, count, d);
-  const Eigen::Map<const Eigen::VectorXd> first(x, d), second(y, d);
+  const Matrix w = Aligned(omega, count, d);
+  const Eigen::VectorXd first = Aligned(x, d), second = Aligned(y, d);
   const Eigen::ArrayXd features_x =
       ((w * first).array() - first.squaredNorm() / 2).exp();
   const Eigen::ArrayXd features_y =
