@@ -123,6 +123,11 @@ StudyResult RunStudy(const Study& study, bool tiny, StudyRun& run);
 Json StudyJson(const Study& study, const StudyResult& result,
                const Json& header);
 
+// Its text, a line for each row of a table.
+std::string StudyText(Json json);
+// All verdicts of study files as a table in Markdown.
+std::string VerdictTable(const std::vector<Json>& files);
+
 struct StudyOptions {
   std::vector<std::string> names;  // or "all"
   std::filesystem::path out;
@@ -133,8 +138,8 @@ struct StudyOptions {
   std::string command;
 };
 
-// The whole command: measures, judges, writes NAME.json and draws. Returns an
-// ExitStatus.
+// The whole command: measures, judges, writes NAME.json and verdicts.md, and
+// draws. Returns an ExitStatus.
 int RunStudies(const StudyOptions& options);
 
 }  // namespace subquad

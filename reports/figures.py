@@ -3,7 +3,7 @@
 
     python3 reports/figures.py FILE... --out DIR [--format pdf,svg,png] [--only NAME]
 
-Everything drawn stands in the files; fits and crossovers too. A figure is a Recipe, a list of Panels, and a panel says
+Study files among the FILEs are drawn by studies.py. Everything drawn stands in the files; fits and crossovers too. A figure is a Recipe, a list of Panels, and a panel says
 which columns of the table (result_file.Group.rows) it shows: add one to RECIPES and it is drawn for every operator.
 Exit status: 0 drawn, 2 a file or the request is not valid (nothing is written then).
 """
@@ -22,6 +22,7 @@ try:
     import panels
     import plot_style
     import result_file
+    import study_file
 except ImportError as error:
     print(
         f"figures.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema, "
@@ -228,7 +229,7 @@ def parse_arguments(arguments):
         "against n, and error against time, with the data plotted as CSV beside each figure.",
         epilog="Exit status: 0 drawn, 2 a file or the request is not valid (nothing is written then).",
     )
-    parser.add_argument("files", metavar="FILE", nargs="+", help="result files; their points are drawn together")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="result files, whose points are drawn together, and study files")
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
     parser.add_argument(
         "--format",
@@ -243,7 +244,14 @@ def parse_arguments(arguments):
 def main(arguments=None):
     options = parse_arguments(arguments)
     try:
-        files = [(path, result_file.load(path)) for path in options.files]
+        studies = [pathlib.Path(path) for path in options.files if study_file.is_study(path)]
+        if studies and options.only is None:
+            import studies as study_drawing
+
+            study_drawing.draw(studies, options.out, options.format)
+        files = [(path, result_file.load(path)) for path in options.files if pathlib.Path(path) not in studies]
+        if studies and not files:
+            return 0
         groups, warnings = result_file.group_records(files)
         drawings = plan(groups, options.only)
         options.out.mkdir(parents=True, exist_ok=True)

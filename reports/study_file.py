@@ -48,6 +48,15 @@ class StudyFile:
         return self.tables[name]
 
 
+def is_study(path):
+    """Whether the file says that it is a study; anything unreadable is not one."""
+    try:
+        content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, dict) and content.get("format") == FORMAT
+
+
 def load(path):
     content = result_file._parse(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT:

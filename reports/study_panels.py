@@ -1,7 +1,7 @@
 """How every study is drawn: a function for each, which places panels on a page with title, verdicts and footer.
 
-Distances are inches. Lines are told apart by colour, dashes and marker together; labels stand in a key under the
-panels. Dashed grey lines are theory, from the file.
+Distances are inches. Lines are told apart by colour, dashes and marker together; each has its label at the right of the
+last panel it is in. Dotted lines are theory, from the file.
 """
 
 import math
@@ -12,63 +12,72 @@ import matplotlib.ticker
 import plot_style
 from plot_style import BLACK, DARK_GREY, LIGHT_GREY, LINE_HEIGHT, MID_GREY, PAGE_WIDTH, TEXT_SIZE, TITLE_SIZE
 
-LEFT, GAP, RIGHT = 0.55, 0.62, 0.1  # before the first panel, between panels, after the last
+LEFT, RIGHT = 0.58, 0.06  # room for a panel's own y axis; after the last panel
+INNER = 0.14  # between panels that share a y axis
+KEY_GAP, KEY_WIDTH = 0.06, 0.28  # before a label, and the piece of line in front of its words
 HEIGHT = 2.0
-X_AXIS = 0.38
-STYLES = tuple(
-    plot_style.Style(color, dashes, marker)
-    for color, dashes, marker in zip(
-        (plot_style.BLUE, plot_style.VERMILLION, plot_style.GREEN, plot_style.PURPLE, plot_style.ORANGE,
-         plot_style.SKY, BLACK),
-        plot_style.DASHES,
-        plot_style.MARKERS,
-    )
-)  # fmt: skip
-# One map looks the same in every study.
-MAPS = {"prf": STYLES[0], "orf": STYLES[2], "sphere": STYLES[3], "prf_hyperbolic": STYLES[4], "trf": STYLES[1],
-        "elu1": STYLES[6]}  # fmt: skip
+X_AXIS, TITLE_ROOM = 0.38, 0.24  # under and above a panel
+STYLES = plot_style.SERIES
+MAPS = plot_style.FEATURE_MAPS
 MAP_NAMES = {"prf": "PRF", "orf": "ORF", "sphere": "Sphere-PRF", "prf_hyperbolic": "hyperbolic PRF", "trf": "TRF",
              "elu1": "elu + 1"}  # fmt: skip
+MARKER = {"markersize": 3.6, "markeredgecolor": "white", "markeredgewidth": 0.3}
+THEORY = plot_style.Style(MID_GREY, plot_style.DOTTED, None)
 
 
 class Page:
-    """Panels side by side, a key under them, then the verdicts and the footer."""
+    """Rows of panels, labels at their right, then the verdicts and the footer.
 
-    def __init__(self, study, footer, panels, key=(), width=PAGE_WIDTH, height=HEIGHT, widths=None):
-        verdicts = []
+    A panel is (share of the width, shares the y axis of the one before, labels). A label is (words, style, wanted place
+    in data coordinates or None for a place under the others) and stands at the panel's right. `panels` is one row, or a
+    list of rows.
+    """
+
+    def __init__(self, study, footer, panels, width=PAGE_WIDTH, height=HEIGHT, notes=()):
+        rows = panels if isinstance(panels[0], list) else [panels]
+        lines = [line for note in notes for line in plot_style.wrap(note, width - 0.06)]
         for verdict in study.content["verdicts"]:
-            verdicts += plot_style.wrap(f"{verdict['claim']}: {verdict['verdict']}. {verdict['numbers']}", width - 0.06)
-        heading = plot_style.wrap(study.content["purpose"], width - 0.06)
+            words = f"{verdict['claim']}: {verdict['verdict']}. {_capital(verdict['numbers'])}"
+            lines += plot_style.wrap(_pretty(words), width - 0.06)
+        heading = plot_style.wrap(f"{study.content['purpose']} ({study.content['source']})", width - 0.06)
         foot = plot_style.wrap(footer, width - 0.06)
-        top = 0.05 + LINE_HEIGHT * (1 + len(heading)) + 0.26
-        placed = _place_key(key, width)
-        key_height = LINE_HEIGHT * 1.2 * (1 + placed[-1][1] if placed else 0)
-        total = top + height + X_AXIS + key_height + LINE_HEIGHT * (len(verdicts) + len(foot)) + 0.2
-        self.width, self.height = width, total
-        self.figure = plot_style.new_figure(width, total)
+        top = 0.05 + LINE_HEIGHT * (1 + len(heading))
+        row_height = TITLE_ROOM + height + X_AXIS
+        first = top + row_height * len(rows) + 0.08
+        self.width, self.axes_height = width, height
+        self.height = first + LINE_HEIGHT * (len(lines) + len(foot)) + 0.12
+        self.figure = plot_style.new_figure(width, self.height)
         self.text(0.03, 0.05 + LINE_HEIGHT / 2, study.name.replace("_", " "), size=TITLE_SIZE, weight="bold")
-        label = f"({study.content['source']})"
-        name_width = plot_style.text_width(study.name.replace("_", " "), TITLE_SIZE, "bold")
-        self.text(0.03 + name_width + 0.08, 0.05 + LINE_HEIGHT / 2, label, MID_GREY)
         for index, line in enumerate(heading):
             self.text(0.03, 0.05 + (index + 1.5) * LINE_HEIGHT, line, DARK_GREY)
-        self.key_top = top + height + X_AXIS
-        first = self.key_top + key_height + 0.08
-        for index, line in enumerate(verdicts):
+        for index, line in enumerate(lines):
             self.text(0.03, first + (index + 0.5) * LINE_HEIGHT, line, DARK_GREY)
         for index, line in enumerate(foot):
-            self.text(0.03, total - 0.03 - (len(foot) - index - 0.5) * LINE_HEIGHT, line, MID_GREY)
-        shares = widths or [1] * panels
-        free = width - LEFT - RIGHT - GAP * (panels - 1)
-        self.panels, x = [], LEFT
-        for share in shares:
-            axes_width = free * share / sum(shares)
-            bottom = 1 - (top + height) / total
-            self.panels.append(
-                self.figure.add_axes((x / width, bottom, axes_width / width, height / total))
-            )
-            x += axes_width + GAP
-        self._draw_key(placed)
+            self.text(0.03, self.height - 0.03 - (len(foot) - index - 0.5) * LINE_HEIGHT, line, MID_GREY)
+        self.panels, self.labels = [], []
+        for index, row in enumerate(rows):
+            self._place(row, top + index * row_height + TITLE_ROOM)
+
+    def _place(self, panels, top):
+        before = [INNER if shared else LEFT for _, shared, _ in panels]
+        after = [_label_width(labels) for _, _, labels in panels]
+        free = self.width - sum(before) - sum(after) - RIGHT
+        shares = sum(share for share, _, _ in panels)
+        x = 0
+        for (share, shared, labels), left, label in zip(panels, before, after):
+            axes_width = free * share / shares
+            x += left
+            axes = self.figure.add_axes(
+                (x / self.width, 1 - (top + self.axes_height) / self.height, axes_width / self.width,
+                 self.axes_height / self.height)
+            )  # fmt: skip
+            axes.grid(True, which="major", color="#ebebeb", linewidth=0.4)
+            axes.set_axisbelow(True)
+            if shared:
+                axes.tick_params(labelleft=False, left=False)
+            self.panels.append(axes)
+            self.labels.append((labels, top))
+            x += axes_width + label
 
     def text(self, x, y, text, color="black", size=TEXT_SIZE, weight="normal"):
         self.figure.text(
@@ -76,29 +85,62 @@ class Page:
             va="center_baseline",
         )  # fmt: skip
 
-    def _draw_key(self, placed):
-        for x, row, label, (color, dashes, marker) in placed:
-            y = self.key_top + (row + 0.6) * LINE_HEIGHT * 1.2
-            line = matplotlib.lines.Line2D(
-                [x / self.width, (x + 0.15) / self.width, (x + 0.3) / self.width],
-                [1 - y / self.height] * 3, color=color, linestyle=dashes, linewidth=1.1, marker=marker,
-                markevery=[1], markersize=3.6, markeredgecolor=color if marker == "x" else "white",
-                markeredgewidth=0.7 if marker == "x" else 0.3,
-            )  # fmt: skip
-            self.figure.add_artist(line)
-            self.text(x + 0.36, y, label)
+    def line(self, xs, ys, **options):
+        self.figure.add_artist(
+            matplotlib.lines.Line2D(
+                [x / self.width for x in xs], [1 - y / self.height for y in ys], **{"linewidth": 1.1, **options}
+            )
+        )
+
+    def inches(self, axes, x, y):
+        box = axes.get_position()
+        across, up = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
+        up = min(max(up, 0), 1)
+        return (box.x0 + across * box.width) * self.width, (1 - box.y0 - up * box.height) * self.height
+
+    def finish(self):
+        """Draws the labels, once limits and scales are final."""
+        for axes, (labels, top) in zip(self.panels, self.labels):
+            bottom = top + self.axes_height
+            ends = [self.inches(axes, *place) if place else None for _, _, place in labels]
+            low = bottom - LINE_HEIGHT * ends.count(None)
+            wanted = []
+            for end in ends:
+                wanted.append(end[1] if end else low + LINE_HEIGHT / 2)
+                low += 0 if end else LINE_HEIGHT
+            centres = plot_style.spread(wanted, [LINE_HEIGHT] * len(labels), top, bottom)
+            start = axes.get_position().x1 * self.width + KEY_GAP
+            for (words, style, _), end, centre in zip(labels, ends, centres):
+                middle = start + (KEY_WIDTH - 0.05) / 2
+                if end:
+                    self.line([end[0] + 0.03, start - 0.02], [end[1], centre], color=style.color, linewidth=0.4,
+                              linestyle=(0, (1, 2)), zorder=0.5)  # fmt: skip
+                self.line([start, middle, start + KEY_WIDTH - 0.05], [centre] * 3, color=style.color,
+                          linestyle=style.dashes, marker=style.marker, markevery=[1], **_marker(style))  # fmt: skip
+                self.text(start + KEY_WIDTH, centre, words, DARK_GREY)
+        return self.figure
 
 
-def _place_key(entries, width):
-    """(x, row, label, style) for each (label, style), in rows from the left. style: (color, dashes, marker or None)."""
-    placed, x, row = [], LEFT, 0
-    for label, style in entries:
-        length = 0.36 + plot_style.text_width(label)
-        if x + length > width - RIGHT and x > LEFT:
-            x, row = LEFT, row + 1
-        placed.append((x, row, label, style))
-        x += length + 0.22
-    return placed
+def _marker(style):
+    """Crosses have no face: their edge is their colour."""
+    if style.marker in ("x", "+"):
+        return {"markersize": 4, "markeredgecolor": style.color, "markeredgewidth": 0.8}
+    return MARKER
+
+
+def _label_width(labels):
+    widths = [plot_style.text_width(words) for words, _, _ in labels]
+    return KEY_GAP + KEY_WIDTH + max(widths) + 0.04 if widths else 0
+
+
+def _capital(text):
+    return text[:1].upper() + text[1:]
+
+
+def _pretty(text):
+    for plain_text, pretty in (("|A - A^|_1", "|A − Â|₁"), ("|^2", "|²"), ("R^2", "R²"), ("R^(-1/2)", "R^(−1/2)")):
+        text = text.replace(plain_text, pretty)
+    return text
 
 
 def title(axes, text):
@@ -107,18 +149,31 @@ def title(axes, text):
 
 def plain(axis):
     """Ticks written as plain numbers: 4, 16, 0.1."""
-    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}".replace("-", "−")))
     axis.set_minor_formatter(matplotlib.ticker.NullFormatter())
     axis.set_minor_locator(matplotlib.ticker.NullLocator())
 
 
-def powers(axis, values):
+def fixed(axis, ticks):
+    axis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
+    plain(axis)
+
+
+def powers(axis, values, most=6):
     """A logarithmic axis with ticks at some of the values themselves."""
     values = sorted(set(values))
-    step = max(1, math.ceil(len(values) / 6))
-    axis.set_major_locator(matplotlib.ticker.FixedLocator(values[::step]))
-    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_locator(matplotlib.ticker.NullLocator())
+    fixed(axis, values[:: max(1, math.ceil(len(values) / most))])
+
+
+def counts(axis, values):
+    """A logarithmic axis with ticks at the values: 1024 is 1Ki."""
+    powers(axis, values)
+    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: plot_style.format_count(value)))
+
+
+def _power_of_ten(value):
+    digits = str(round(math.log10(value))).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{digits}"
 
 
 def tens(axis, low, high, most=6):
@@ -127,7 +182,7 @@ def tens(axis, low, high, most=6):
     axis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
     short = low >= 1e-3 and high < 1e5
     axis.set_major_formatter(
-        matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}" if short else plot_style.format_error(value))
+        matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}" if short else _power_of_ten(value))
     )
     axis.set_minor_locator(matplotlib.ticker.NullLocator())
 
@@ -143,229 +198,335 @@ def log_y(axes, values, most=6):
 
 
 def curve(axes, xs, ys, style, band=None, **options):
-    axes.plot(
-        xs, ys, color=style[0], linestyle=style[1], marker=style[2], markeredgecolor="white", markeredgewidth=0.3,
-        markersize=3.6, **options,
-    )  # fmt: skip
+    axes.plot(xs, ys, color=style.color, linestyle=style.dashes, marker=style.marker, **_marker(style), **options)
     if band:
-        axes.fill_between(xs, band[0], band[1], color=style[0], alpha=0.15, linewidth=0)
+        axes.fill_between(xs, band[0], band[1], color=style.color, alpha=0.15, linewidth=0)
 
 
-def guide(axes, xs, ys, label=None, at=-1, **place):
+def guide(axes, xs, ys):
     axes.plot(xs, ys, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
-    if label:
-        options = {"xytext": (0, 3), "ha": "right", "va": "bottom", **place}
-        axes.annotate(label, (xs[at], ys[at]), textcoords="offset points", color=MID_GREY, fontsize=TEXT_SIZE, **options)
 
 
 def column(rows, name):
     return [row[name] for row in rows]
 
 
+def end_of(rows, x, y):
+    """Where the label of a line wants to be: its last point that is there."""
+    there = [row for row in rows if math.isfinite(row[y])]
+    return (there[-1][x], there[-1][y]) if there else None
+
+
 def draw_prf_variance(study, footer):
-    table = study.table("variance", "cosine", "sum_square", "m", "variance_ratio", "batch_median", "judged", "low")
-    cosines = table.values("cosine")
+    table = study.table("variance", "sum_square", "m", "variance", "lemma", "variance_ratio", "judged", "low", "high",
+                        "mean_ratio", "mean_error")  # fmt: skip
     features = table.values("m")
-    key = [(f"m = {m:g}", (STYLES[i].color, "none", STYLES[i].marker)) for i, m in enumerate(features)]
-    key += [("open: too few draws to judge, median of batches", ("white", "none", None))]
-    page = Page(study, footer, len(cosines), key)
-    ratios = [row["batch_median"] for row in table.rows] + [row["variance_ratio"] for row in table.rows]
-    for axes, cosine in zip(page.panels, cosines):
-        for index, m in enumerate(features):
-            rows = table.where(cosine=cosine, m=m)
-            xs = [row["sum_square"] * 1.04 ** (index - 1.5) for row in rows]
-            judged = [(x, row) for x, row in zip(xs, rows) if row["judged"]]
-            others = [(x, row) for x, row in zip(xs, rows) if not row["judged"]]
-            style = STYLES[index]
-            axes.errorbar(
-                [x for x, _ in judged], [row["variance_ratio"] for _, row in judged],
-                yerr=[[row["variance_ratio"] - row["low"] for _, row in judged],
-                      [row["high"] - row["variance_ratio"] for _, row in judged]],
-                fmt=style.marker, color=style.color, markersize=3, linewidth=0.9, capsize=1.2,
+    styles = dict(zip(features, STYLES))
+    byx = sorted(table.rows, key=lambda row: row["sum_square"])
+    labels = []
+    for m in features:
+        last = [row for row in byx if row["m"] == m][-1]
+        labels.append((f"m = {m:g}", styles[m], (last["sum_square"], last["lemma"])))
+    labels.append(("lemma 2", THEORY, None))
+    notes = ["Points: sampled; lines: the lemma. Open points and those left out at the right: too few draws for the "
+             "variance to be judged."]  # fmt: skip
+    page = Page(study, footer, [(1, False, labels), (1.25, False, []), (1.25, False, [])],
+                notes=notes)  # fmt: skip
+    left, middle, right = page.panels
+    low, high = byx[0]["sum_square"], byx[-1]["sum_square"]
+    for index, m in enumerate(features):
+        style = styles[m]
+        rows = [row for row in byx if row["m"] == m]
+        guide(left, column(rows, "sum_square"), column(rows, "lemma"))
+        for judged in (True, False):
+            shown = [row for row in rows if row["judged"] is judged]
+            left.plot(
+                column(shown, "sum_square"), column(shown, "variance"), style.marker,
+                color=style.color if judged else "white", markeredgecolor=style.color, markeredgewidth=0.7,
+                markersize=2.8,
             )  # fmt: skip
-            axes.plot(
-                [x for x, _ in others], [row["batch_median"] for _, row in others], style.marker, color="white",
-                markeredgecolor=style.color, markeredgewidth=0.8, markersize=3,
-            )  # fmt: skip
-        axes.axhline(1, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=0)
+        shown = [row for row in rows if row["judged"]]
+        spread = 1.035 ** (index - (len(features) - 1) / 2)
+        xs = [row["sum_square"] * spread for row in shown]
+        ratios = column(shown, "variance_ratio")
+        middle.errorbar(
+            xs, ratios, yerr=[[row["variance_ratio"] - row["low"] for row in shown],
+                              [row["high"] - row["variance_ratio"] for row in shown]],
+            fmt=style.marker, color=style.color, markersize=2.6, linewidth=0.7, capsize=0,
+        )  # fmt: skip
+        right.plot(xs, [(row["mean_ratio"] - 1) / row["mean_error"] for row in shown], style.marker, color=style.color,
+                   markersize=2.8)  # fmt: skip
+    for axes in page.panels:
         axes.set_xscale("log")
-        xs = [value for value in table.values("sum_square")]
-        tens(axes.xaxis, min(xs) / 1.2, max(xs) * 1.2)
         axes.set_xlabel("|x + y|²")
-        log_y(axes, ratios, 7)
-        title(axes, f"angle with cosine {cosine:g}")
-    page.panels[0].set_ylabel("sample variance / lemma 2")
-    return page.figure
+    tens(left.xaxis, low / 1.2, high * 1.2)
+    judged = [row["sum_square"] for row in byx if row["judged"]]
+    for axes in (middle, right):
+        tens(axes.xaxis, min(judged) / 1.2, max(judged) * 1.2)
+    values = column(byx, "variance") + column(byx, "lemma")
+    log_y(left, values)
+    left.set_ylabel("variance / exp(x·y)²")
+    title(left, "variance of the estimate")
+    middle.axhline(1, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
+    middle.set_ylabel("sample variance / lemma 2")
+    title(middle, "with 95 % intervals")
+    right.axhspan(-1.96, 1.96, color=MID_GREY, alpha=0.15, linewidth=0)
+    right.axhline(0, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
+    right.set_ylim(-5.2, 5.2)
+    plain(right.yaxis)
+    right.set_ylabel("standard errors")
+    title(right, "mean off exp(x·y); band: 95 %")
+    return page.finish()
 
 
 def draw_approximation_error(study, footer):
     table = study.table("error", "R", "m", "mean", "low", "high")
     known = study.table("known", "R", "m", "known_mean", "deviation")
-    radii = table.values("R")
-    key = [(f"R = {radius:g}", STYLES[i]) for i, radius in enumerate(radii)]
-    key += [("another program's means", (BLACK, "none", "x"))]
-    page = Page(study, footer, 2, key, widths=[1.25, 1])
+    radii, features = table.values("R"), table.values("m")
+    styles = dict(zip(radii, STYLES))
+    firsts = {radius: table.where(R=radius)[0]["mean"] for radius in radii}
+    cross = plot_style.Style(BLACK, "none", "x")
+    labels = [(f"R = {radius:g}", styles[radius], end_of(table.where(R=radius), "m", "mean")) for radius in radii]
+    kept = [(f"R = {radius:g}", styles[radius], (features[-1], table.where(R=radius)[-1]["mean"] / firsts[radius]))
+            for radius in radii]  # fmt: skip
+    root = [(m / features[0]) ** -0.5 for m in features]
+    kept.append(("m^(−1/2)", THEORY, (features[-1], root[-1])))
+    page = Page(study, footer, [(1.2, False, labels), (1, False, kept)],
+                notes=["Left: mean over the draws, and where eight of ten of them lie; crosses: the means of an "
+                       "independent program. Right: what is left of the error at the smallest m."])  # fmt: skip
     left, right = page.panels
-    for index, radius in enumerate(radii):
+    for radius in radii:
         rows = table.where(R=radius)
-        curve(left, column(rows, "m"), column(rows, "mean"), STYLES[index], (column(rows, "low"), column(rows, "high")))
+        curve(left, column(rows, "m"), column(rows, "mean"), styles[radius],
+              (column(rows, "low"), column(rows, "high")))  # fmt: skip
         marks = known.where(R=radius)
-        left.plot(column(marks, "m"), column(marks, "known_mean"), "x", color=BLACK, markersize=4.5, zorder=5,
-                  markeredgewidth=0.7)  # fmt: skip
-        first = rows[0]["mean"]
-        curve(right, column(rows, "m"), [row["mean"] / first for row in rows], STYLES[index])
+        left.plot(column(marks, "m"), column(marks, "known_mean"), color=BLACK, linestyle="none", marker="x", zorder=5,
+                  **_marker(cross))  # fmt: skip
+        curve(right, column(rows, "m"), [row["mean"] / firsts[radius] for row in rows], styles[radius])
     for axes in page.panels:
         axes.set_xscale("log")
-        powers(axes.xaxis, table.values("m"))
+        powers(axes.xaxis, features)
         axes.set_xlabel("features m")
     left.set_ylabel("|A − Â|₁")
     left.set_ylim(0, 2.05)
-    title(left, "mean, and where eight of ten draws lie")
-    values = [row["mean"] / table.where(R=row["R"])[0]["mean"] for row in table.rows]
-    ms = table.values("m")
-    guide(right, ms, [(m / ms[0]) ** -0.5 for m in ms], "m^(−1/2)", at=len(ms) // 2, xytext=(-4, -8), va="top")
-    log_y(right, values)
+    title(left, "error of an attention row (at most 2)")
+    guide(right, features, root)
+    log_y(right, [row["mean"] / firsts[row["R"]] for row in table.rows] + root)
     right.set_ylabel("mean / mean at the smallest m")
-    title(right, "what more features leave of the error")
-    return page.figure
+    title(right, "what more features leave")
+    return page.finish()
 
 
 def draw_sample_complexity(study, footer):
-    table = study.table("smallest", "R", "n", "epsilon", "m", "low", "high", "bound")
-    epsilons = table.values("epsilon")
-    sizes = table.values("n")
-    key = [(f"n = {n:g}", STYLES[i]) for i, n in enumerate(sizes)]
-    key += [("dotted: bound of theorem 3, 16 n exp(4R²) / (ε²δ); bands: 95 % intervals", (MID_GREY, plot_style.DOTTED, None))]
-    page = Page(study, footer, len(epsilons), key)
+    table = study.table("smallest", "R", "n", "epsilon", "m", "low", "high", "bound", "delta")
+    epsilons, sizes = table.values("epsilon"), table.values("n")
+    styles = dict(zip(sizes, STYLES))
+    labels = []
+    for n in sizes:
+        rows = table.where(epsilon=epsilons[-1], n=n)
+        style = styles[n]
+        labels.append((f"bound, n = {n:g}", plot_style.Style(style.color, plot_style.DOTTED, None),
+                       (rows[-1]["R"] ** 2, rows[-1]["bound"])))  # fmt: skip
+        end = end_of(rows, "R", "m")
+        labels.append((f"needed, n = {n:g}", style, (end[0] ** 2, end[1]) if end else None))
+    panels = [(1, index > 0, labels if index == len(epsilons) - 1 else []) for index in range(len(epsilons))]
+    page = Page(study, footer, panels, notes=["Bound of theorem 3: 16 n exp(4R²) / (ε²δ); bands: 95 % intervals."])
     every = [row[name] for row in table.rows for name in ("m", "bound")]
     for axes, epsilon in zip(page.panels, epsilons):
-        for index, n in enumerate(sizes):
+        for n in sizes:
             rows = table.where(epsilon=epsilon, n=n)
             xs = [row["R"] ** 2 for row in rows]
-            curve(axes, xs, column(rows, "m"), STYLES[index], (column(rows, "low"), column(rows, "high")))
-            axes.plot(xs, column(rows, "bound"), color=STYLES[index].color, linestyle=plot_style.DOTTED, linewidth=0.9)
+            curve(axes, xs, column(rows, "m"), styles[n], (column(rows, "low"), column(rows, "high")))
+            axes.plot(xs, column(rows, "bound"), color=styles[n].color, linestyle=plot_style.DOTTED, linewidth=0.9)
         axes.set_xlabel("R²")
         log_y(axes, every, 8)
         plain(axes.xaxis)
         title(axes, f"ε = {epsilon:g}, δ = {table.rows[0]['delta']:g}")
     page.panels[0].set_ylabel("features m")
-    return page.figure
+    return page.finish()
 
 
-def _map_panels(study, footer, band):
+def _map_panels(study, footer, note):
     table = study.table("error", "normalised", "rpe", "map", "f", "median", "low", "high")
     kinds = table.values("map")
-    key = [(MAP_NAMES[kind], MAPS[kind]) for kind in kinds]
-    key += [("2: the largest that positive weights allow", (LIGHT_GREY, plot_style.SOLID, None))]
-    page = Page(study, footer, 4, key)
-    values = [row["median"] for row in table.rows]
     settings = [(False, False, "standard"), (False, True, "standard, RPE"), (True, False, "normalised"),
                 (True, True, "normalised, RPE")]  # fmt: skip
+    labels = [(MAP_NAMES[kind], MAPS[kind], end_of(table.where(normalised=True, rpe=True, map=kind), "f", "median"))
+              for kind in kinds]  # fmt: skip
+    page = Page(study, footer, [(1, index > 0, labels if index == 3 else []) for index in range(4)],
+                notes=[note + " Grey line: 2, the most that positive weights can be off."])  # fmt: skip
+    values = [row["median"] for row in table.rows]
     for axes, (normalised, rpe, words) in zip(page.panels, settings):
         for kind in kinds:
             rows = table.where(normalised=normalised, rpe=rpe, map=kind)
             curve(axes, column(rows, "f"), column(rows, "median"), MAPS[kind],
-                  (column(rows, "low"), column(rows, "high")) if band else None)  # fmt: skip
-        axes.axhline(2, color=LIGHT_GREY, linewidth=0.7, zorder=0)
+                  (column(rows, "low"), column(rows, "high")))  # fmt: skip
+        axes.axhline(2, color=LIGHT_GREY, linewidth=0.9, zorder=1)
         axes.set_xscale("log")
-        powers(axes.xaxis, table.values("f"))
+        powers(axes.xaxis, table.values("f"), 3)
         axes.set_xlabel("features f")
         log_y(axes, values)
         title(axes, words)
-    page.panels[0].set_ylabel("|A − Â|₁")
-    return page.figure
+    page.panels[0].set_ylabel("|A − Â|₁ of a row")
+    return page.finish()
 
 
 def draw_feature_maps(study, footer):
-    return _map_panels(study, footer, True)
+    return _map_panels(study, footer, "Medians over the draws and their 95 % intervals.")
 
 
 def draw_conversion(study, footer):
-    return _map_panels(study, footer, True)
+    heads = study.table("heads", "head", "real")
+    kind = "real" if heads.rows[0]["real"] else "made-up"
+    return _map_panels(
+        study, footer, f"Medians over {len(heads.rows)} {kind} heads and draws; bands: where eight of ten of them lie."
+    )
 
 
 def draw_rpe_rank(study, footer):
     spectrum = study.table("spectrum", "bias", "index", "value")
+    kinds_table = study.table("kinds", "bias", "meaning", "rank")
     edge = study.table("edge", "d", "n", "residual")
     fits = study.table("fits", "bias", "d", "map_error")
     kinds, widths = spectrum.values("bias"), edge.values("d")
-    width_styles = [STYLES[(len(kinds) + index) % len(STYLES)] for index in range(len(widths))]
-    key = [(f"{kind} bias", STYLES[i]) for i, kind in enumerate(kinds)]
-    key += [(f"d = {width:g}", width_styles[i]) for i, width in enumerate(widths)]
-    page = Page(study, footer, 3, key)
-    left, middle, right = page.panels
+    styles = dict(zip(kinds, STYLES))
+    greys = dict(zip(widths, plot_style.GREYS))
     floor = 1e-17
-    for index, kind in enumerate(kinds):
+
+    def above(rows, name):
+        return [max(row[name], floor) for row in rows]
+
+    edge_labels = [(f"d = {d:g}", greys[d], (edge.where(d=d)[-1]["n"] - d, edge.where(d=d)[-1]["residual"]))
+                   for d in widths]  # fmt: skip
+    fit_labels = [(kind, styles[kind], (widths[-1], above(fits.where(bias=kind), "map_error")[-1])) for kind in kinds]
+    meanings = "; ".join(f"{row['bias']}: {row['meaning']}" for row in kinds_table.rows)
+    page = Page(study, footer, [(1, False, []), (1, False, edge_labels), (1, False, fit_labels)],
+                notes=[f"Bias by offset j − i. {_capital(meanings)}."])  # fmt: skip
+    left, middle, right = page.panels
+    for kind in kinds:
         rows = spectrum.where(bias=kind)
-        left.plot(column(rows, "index"), [max(row["value"], floor) for row in rows], color=STYLES[index].color,
-                  linestyle=STYLES[index].dashes)  # fmt: skip
+        left.plot(column(rows, "index"), above(rows, "value"), color=styles[kind].color, linestyle=styles[kind].dashes)
         rows = fits.where(bias=kind)
-        curve(right, column(rows, "d"), [max(row["map_error"], floor) for row in rows], STYLES[index])
+        curve(right, column(rows, "d"), above(rows, "map_error"), styles[kind])
     left.set_xlabel("index")
-    log_y(left, [max(row["value"], floor) for row in spectrum.rows], 7)
+    log_y(left, above(spectrum.rows, "value"), 7)
     left.set_ylabel("singular value / largest")
-    title(left, "spectrum of the bias matrix")
-    for index, width in enumerate(widths):
-        rows = edge.where(d=width)
-        style = width_styles[index]
-        curve(middle, [row["n"] - row["d"] for row in rows], [max(row["residual"], floor) for row in rows], style)
+    title(left, f"spectrum of the bias, n = {len(spectrum.where(bias=kinds[0])):g}")
+    for d in widths:
+        rows = edge.where(d=d)
+        curve(middle, [row["n"] - row["d"] for row in rows], above(rows, "residual"), greys[d])
     middle.axvline(1.5, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9)
-    log_y(middle, [max(row["residual"], floor) for row in edge.rows], 7)
+    log_y(middle, above(edge.rows, "residual"), 7)
+    fixed(middle.xaxis, [0, 2, 4, 6, 8])
     middle.set_xlabel("n − d")
-    middle.set_ylabel("what the best logits leave")
-    title(middle, "random bias, around n = d + 1")
+    middle.set_ylabel("left of the bias by the best logits")
+    title(middle, "edge at n = d + 1, random bias")
     right.set_xscale("log")
     powers(right.xaxis, fits.values("d"))
     right.set_xlabel("width d")
-    log_y(right, [max(row["map_error"], floor) for row in fits.rows], 7)
+    log_y(right, above(fits.rows, "map_error"), 7)
     right.set_ylabel("mean |A − Â|₁")
-    title(right, "best fitted attention map")
-    return page.figure
+    title(right, "best fitted attention")
+    return page.finish()
+
+
+OPERATOR_NAMES = {"toeplitz_1d": "Toeplitz", "kernelized_rpe_attention": "kernelized"}
+
+
+def _leak_groups(leaks):
+    """(operator, implementation, scalar, rows) of all that leak."""
+    groups = {}
+    for row in leaks.rows:
+        if row["leak"] > 0:
+            groups.setdefault((row["operator"], row["implementation"], row["scalar"]), []).append(row)
+    return [(*key, rows) for key, rows in groups.items()]
 
 
 def draw_precision(study, footer):
-    table = study.table("error", "operator", "implementation", "case", "n", "range", "relative_error")
-    leaks = study.table("leak", "operator", "implementation", "scalar", "future", "leak")
-    operators = table.values("operator")
-    columns = ["random", "decaying", "dropping"]
-    largest = max(table.values("n"))
+    table = study.table("error", "operator", "implementation", "class", "case", "n", "range", "relative_error")
+    leaks = study.table("leak", "operator", "implementation", "class", "scalar", "future", "leak")
+    cost = study.table("cost", "implementation", "n", "seconds", "low", "high")
     names = list(dict.fromkeys((row["operator"], row["implementation"]) for row in table.rows))
-    styles = {}
-    for index, (operator, implementation) in enumerate(names):
-        base = plot_style.style_of(implementation)
-        light = operator != operators[0]
-        styles[operator, implementation] = (
-            base.color, base.dashes if not light else plot_style.DOTTED, base.marker
-        )  # fmt: skip
-    key = [(f"{op} {name}", styles[op, name]) for op, name in names]
-    page = Page(study, footer, 4, key)
-    values = [row["relative_error"] for row in table.where(n=largest)]
-    for axes, case in zip(page.panels, columns):
-        for name in names:
-            rows = table.where(operator=name[0], implementation=name[1], case=case, n=largest)
-            curve(axes, column(rows, "range"), column(rows, "relative_error"), styles[name])
-        axes.set_xlabel("range of the bias")
-        plain(axes.xaxis)
-        log_y(axes, values, 8)
-        title(axes, {"random": "random bias", "decaying": "decaying bias", "dropping": "decaying, tokens drop"}[case])
-    page.panels[0].set_ylabel(f"largest error / row, float32, n = {largest:g}")
-    axes = page.panels[3]
-    shown = [row for row in leaks.rows if row["leak"] > 0]
-    for name in names:
-        for scalar in leaks.values("scalar"):
-            rows = [row for row in leaks.where(operator=name[0], implementation=name[1], scalar=scalar)
-                    if row["leak"] > 0]  # fmt: skip
-            if rows:
-                curve(axes, column(rows, "future"), column(rows, "leak"), styles[name])
-                if name == next(n for n in names if "fft" in n[1]):
-                    axes.annotate(scalar, (rows[0]["future"], rows[0]["leak"]), textcoords="offset points",
-                                  xytext=(2, 10), fontsize=TEXT_SIZE, color=DARK_GREY)  # fmt: skip
-    axes.set_xscale("log")
-    tens(axes.xaxis, min(leaks.values("future")), max(leaks.values("future")), 4)
-    log_y(axes, column(shown, "leak"), 8)
-    axes.set_xlabel("scale of the future")
-    title(axes, "causal leak (others: none)")
-    return page.figure
+    operators = table.values("operator")
+    largest = max(table.values("n"))
+    widest = max(table.values("range"))
+    styles = {name: plot_style.style_of(name[1]) for name in names}
+    cases = (("random", "random bias"), ("decaying", "decaying bias"), ("dropping", "decaying, tokens drop"))
+    values = column(table.rows, "relative_error")
+
+    def error_panels(operator):
+        """Against the range at the largest n, then against n at the widest range."""
+        mine = [name for name in names if name[0] == operator]
+        labels = []
+        for name in mine:
+            rows = table.where(operator=operator, implementation=name[1], case="dropping", range=widest)
+            labels.append((name[1], styles[name], end_of(rows, "n", "relative_error")))
+        return mine, labels
+
+    rows_of_panels = [(operator, *error_panels(operator)) for operator in operators]
+    groups = _leak_groups(leaks)
+    leak_labels = [(f"{OPERATOR_NAMES[op]} {name}, {scalar}", plot_style.style_of(name), end_of(rows, "future", "leak"))
+                   for op, name, scalar, rows in groups]  # fmt: skip
+    cost_labels = [(name, plot_style.style_of(name), end_of(cost.where(implementation=name), "n", "seconds"))
+                   for name in cost.values("implementation")]  # fmt: skip
+    page = Page(
+        study, footer,
+        [[(1, False, []), (1, True, []), (1, True, []), (1, True, labels)] for _, _, labels in rows_of_panels]
+        + [[(1, False, leak_labels), (1, False, cost_labels)]],
+        height=1.5,
+        notes=[f"Largest error of a row over its largest element, float32. Range: exp(bias) goes from 1 down to "
+               f"exp(−range); left three panels of a row at n = {largest:g} or the largest that runs, the fourth at range "
+               f"{widest:g}."],
+    )  # fmt: skip
+    for (operator, mine, _), panels in zip(rows_of_panels, (page.panels[4 * i : 4 * i + 4] for i in range(len(operators)))):
+        for axes, (case, words) in zip(panels, cases):
+            for name in mine:
+                rows = table.where(operator=operator, implementation=name[1], case=case)
+                rows = [row for row in rows if row["n"] == max(column(rows, "n"))]
+                curve(axes, column(rows, "range"), column(rows, "relative_error"), styles[name])
+            axes.set_xlabel("range of the bias")
+            fixed(axes.xaxis, table.values("range")[::2] if len(table.values("range")) > 4 else table.values("range"))
+            title(axes, words)
+        axes = panels[3]
+        for name in mine:
+            rows = table.where(operator=operator, implementation=name[1], case="dropping", range=widest)
+            curve(axes, column(rows, "n"), column(rows, "relative_error"), styles[name])
+        axes.set_xscale("log")
+        counts(axes.xaxis, table.values("n"))
+        axes.set_xlabel("tokens n")
+        title(axes, f"tokens drop, range {widest:g}")
+        for axes in panels:
+            log_y(axes, values, 8)
+        panels[0].set_ylabel(f"{OPERATOR_NAMES[operator]}: error / row")
+    left, right = page.panels[-2:]
+    for _, name, _, rows in groups:
+        curve(left, column(rows, "future"), column(rows, "leak"), plot_style.style_of(name))
+    left.set_xscale("log")
+    tens(left.xaxis, min(leaks.values("future")), max(leaks.values("future")), 4)
+    log_y(left, [row["leak"] for row in leaks.rows if row["leak"] > 0], 7)
+    left.set_xlabel("scale of the future")
+    left.set_ylabel("change of the past / past")
+    title(left, "causal leak of the FFTs (direct sums: none)")
+    for name in cost.values("implementation"):
+        rows = cost.where(implementation=name)
+        curve(right, column(rows, "n"), column(rows, "seconds"), plot_style.style_of(name),
+              (column(rows, "low"), column(rows, "high")))  # fmt: skip
+    if cost.rows:
+        right.set_xscale("log")
+        counts(right.xaxis, cost.values("n"))
+        right.set_yscale("log")
+        shown = [row["seconds"] for row in cost.rows if math.isfinite(row["seconds"])]
+        if shown:
+            log_y(right, shown)
+            right.yaxis.set_major_formatter(
+                matplotlib.ticker.FuncFormatter(lambda value, _: plot_style.format_seconds(value))
+            )
+    else:
+        right.text(0.5, 0.5, "not measured: no such operator", transform=right.transAxes, ha="center", color=MID_GREY)
+    right.set_xlabel("tokens n")
+    right.set_ylabel("time of a run, 1 thread")
+    title(right, f"cost, kernelized, f = e = {study.content['parameters']['cost_d']:g}")
+    return page.finish()
 
 
 def draw_sinusoidal(study, footer):
@@ -373,95 +534,106 @@ def draw_sinusoidal(study, footer):
     dots = study.table("dots", "D", "offset", "dot")
     falling = study.table("falling", "D", "entries")
     widths = dots.values("D")
-    key = [(f"D = {width:g}", (STYLES[i].color, STYLES[i].dashes, None)) for i, width in enumerate(widths)]
-    page = Page(study, footer, 3, key)
+    styles = {width: plot_style.Style(style.color, style.dashes, None) for width, style in zip(widths, STYLES)}
+    labels = [(f"D = {width:g}", styles[width], end_of(dots.where(D=width), "offset", "dot")) for width in widths]
+    page = Page(study, footer, [(1, False, []), (1.15, False, labels), (1, False, [])],
+                notes=["Position matrix: dark is −1, bright is 1. Right: over how many offsets from 0 on the products "
+                       "fall without a rise, for every even D."])  # fmt: skip
     left, middle, right = page.panels
     _image(left, [(row["position"], row["dimension"], row["value"]) for row in matrix.rows], page)
     left.set_xlabel("dimension")
     left.set_ylabel("position")
-    title(left, f"position matrix, D = {len(matrix.values('dimension'))}, −1 to 1")
-    for index, width in enumerate(widths):
+    title(left, f"position matrix, D = {len(matrix.values('dimension'))}")
+    for width in widths:
         rows = dots.where(D=width)
-        middle.plot(column(rows, "offset"), column(rows, "dot"), color=STYLES[index].color,
-                    linestyle=STYLES[index].dashes)  # fmt: skip
+        middle.plot(column(rows, "offset"), column(rows, "dot"), color=styles[width].color,
+                    linestyle=styles[width].dashes, linewidth=0.9)  # fmt: skip
     middle.set_xlabel("offset")
     middle.set_ylabel("dot product / that at offset 0")
-    middle.axvline(50, color=LIGHT_GREY, linewidth=0.7, zorder=0)
-    title(middle, "dot products")
+    middle.axvline(50, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
+    middle.annotate("51st", (50, 1), xytext=(2, -4), textcoords="offset points", color=MID_GREY, fontsize=TEXT_SIZE)
+    title(middle, "products by offset")
     right.plot(column(falling.rows, "D"), column(falling.rows, "entries"), ".", color=BLACK, markersize=1.5)
-    right.axhline(51, color=LIGHT_GREY, linewidth=0.7, zorder=0)
+    right.axhline(51, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
     right.annotate("51", (0, 51), textcoords="offset points", xytext=(2, 2), color=MID_GREY, fontsize=TEXT_SIZE)
     right.set_xlabel("width D")
-    right.set_ylabel("offsets from 0 over which they fall")
+    right.set_ylabel("offsets over which they fall")
     right.set_ylim(0, None)
     title(right, "monotone part")
-    return page.figure
+    return page.finish()
 
 
-def _image(axes, cells, page, bar=False):
-    """cells: (row, column, value) of a whole rectangle. Diverging colours around zero."""
+def _image(axes, cells, page, bar=None):
+    """cells: (row, column, value) of a whole rectangle, in colours that are as dark in print. `bar`: its label."""
     rows, columns = 1 + max(cell[0] for cell in cells), 1 + max(cell[1] for cell in cells)
     values = [[0.0] * columns for _ in range(rows)]
     for row, place, value in cells:
         values[row][place] = value
-    most = max(abs(cell[2]) for cell in cells)
-    image = axes.imshow(values, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
+    axes.grid(False)
+    image = axes.imshow(values, cmap="cividis", aspect="auto", interpolation="nearest")
     for side in ("top", "right"):
         axes.spines[side].set_visible(True)
     if bar:
         box = axes.get_position()
-        place = page.figure.add_axes((box.x1 + 0.04 / page.width, box.y0, 0.07 / page.width, box.height))
+        place = page.figure.add_axes((box.x1 + 0.05 / page.width, box.y0, 0.07 / page.width, box.height))
         page.figure.colorbar(image, cax=place).outline.set_linewidth(0.5)
         place.tick_params(labelsize=TEXT_SIZE, width=0.5, length=2)
-    return image
+        place.set_title(bar, fontsize=TEXT_SIZE, loc="left", color=DARK_GREY, pad=3)
 
 
 def draw_bias_maps(study, footer):
     offsets = study.table("offsets", "offset", "weight")
     pixels = study.table("pixels", "operator", "row", "column", "weight")
-    page = Page(study, footer, 3, widths=[1.25, 1, 1])
+    room = [("−10", plot_style.Style("white", "none", None), None)]  # the colour bar stands where labels do
+    page = Page(study, footer, [(1.25, False, []), (1, False, room), (1, False, room)],
+                notes=["Cross: the pixel that looks."])  # fmt: skip
+    page.labels = [([], top) for _, top in page.labels]
     left = page.panels[0]
     left.plot(column(offsets.rows, "offset"), column(offsets.rows, "weight"), color=plot_style.BLUE, linewidth=0.8)
     left.axhline(0, color=LIGHT_GREY, linewidth=0.7, zorder=0)
-    left.set_xlabel("offset, key minus query")
+    left.set_xlabel("offset, key minus query (tokens)")
     left.set_ylabel("weight")
-    title(left, "toeplitz_1d")
+    plain(left.xaxis)
+    title(left, "1-D: by offset")
     parameters = study.content["parameters"]
-    words = {"toeplitz_2d_xy": "toeplitz_2d_xy: rows + columns", "toeplitz_2d": "toeplitz_2d: full"}
+    words = {"toeplitz_2d_xy": "2-D: rows + columns", "toeplitz_2d": "2-D: full"}
     for axes, operator in zip(page.panels[1:], pixels.values("operator")):
         rows = pixels.where(operator=operator)
-        _image(axes, [(row["row"], row["column"], row["weight"]) for row in rows], page, bar=True)
+        _image(axes, [(row["row"], row["column"], row["weight"]) for row in rows], page, bar="weight")
         axes.plot([parameters["column"]], [parameters["row"]], "+", color=BLACK, markersize=6)
-        axes.set_xlabel("column")
-        axes.set_ylabel("row")
+        axes.set_xlabel("column (pixels)")
+        axes.set_ylabel("row (pixels)")
         title(axes, words.get(operator, operator))
-    return page.figure
+    return page.finish()
 
 
 def draw_spe_convergence(study, footer):
     table = study.table("error", "kind", "R", "median", "low", "high")
     slopes = study.table("slope", "kind", "slope", "low", "high")
     kinds = table.values("kind")
-    key = []
-    for index, kind in enumerate(kinds):
-        slope = slopes.where(kind=kind)
-        words = f": slope {slope[0]['slope']:.3f} ({slope[0]['low']:.3f} to {slope[0]['high']:.3f})" if slope else ""
-        key.append((kind + words, STYLES[index]))
-    key.append(("R^(−1/2)", (MID_GREY, plot_style.DOTTED, None)))
-    page = Page(study, footer, 1, key, width=plot_style.COLUMN_WIDTH)
-    axes = page.panels[0]
-    for index, kind in enumerate(kinds):
-        rows = table.where(kind=kind)
-        curve(axes, column(rows, "R"), column(rows, "median"), STYLES[index], (column(rows, "low"), column(rows, "high")))
-    first = table.rows[0]
+    styles = {kind: plot_style.style_of(f"{kind}_spe") for kind in kinds}
     xs = table.values("R")
-    guide(axes, xs, [0.75 * first["median"] * (x / xs[0]) ** -0.5 for x in xs])
+    labels = []
+    for kind in kinds:
+        slope = slopes.where(kind=kind)
+        words = f"{kind}: R^{slope[0]['slope']:.3f}".replace("-", "−") if slope else kind
+        labels.append((words, styles[kind], end_of(table.where(kind=kind), "R", "median")))
+    first = min(table.where(R=xs[0]), key=lambda row: row["median"])["median"]
+    root = [0.75 * first * (x / xs[0]) ** -0.5 for x in xs]
+    labels.append(("R^(−1/2)", THEORY, (xs[-1], root[-1])))
+    page = Page(study, footer, [(1, False, labels)], width=plot_style.COLUMN_WIDTH,
+                notes=["Medians over independent sets of draws, and their 95 % intervals."])  # fmt: skip
+    axes = page.panels[0]
+    for kind in kinds:
+        rows = table.where(kind=kind)
+        curve(axes, column(rows, "R"), column(rows, "median"), styles[kind], (column(rows, "low"), column(rows, "high")))
+    guide(axes, xs, root)
     axes.set_xscale("log")
-    powers(axes.xaxis, xs)
-    log_y(axes, column(table.rows, "median"))
+    powers(axes.xaxis, xs, 4)
+    log_y(axes, column(table.rows, "median") + root)
     axes.set_xlabel("draws R")
     axes.set_ylabel("error of the scores / scores")
-    return page.figure
+    return page.finish()
 
 
 DRAWINGS = {

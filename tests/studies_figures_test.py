@@ -89,6 +89,33 @@ class Studies(unittest.TestCase):
         for name in names:
             self.assertEqual((first / name).read_bytes(), (second / name).read_bytes(), name)
 
+    def test_a_folder_stands_for_its_studies(self):
+        result = self.draw(self.files[0].parent, formats="png")
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertEqual(10, len(list(self.out.glob("*.png"))))
+
+    def test_a_folder_without_studies_is_refused(self):
+        empty = self.folder / "empty"
+        empty.mkdir()
+        self.assert_refused(empty, "no study file")
+
+    def test_figures_takes_studies_too(self):
+        other = self.write({"format": "study/1"})
+        command = [sys.executable, REPORTS / "figures.py", "--out", self.out, "--format", "png"]
+        result = subprocess.run([*command, self.files[0], self.files[1]], capture_output=True, text=True, check=False)
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertEqual(2, len(list(self.out.glob("*.png"))))
+        result = subprocess.run([*command, other], capture_output=True, text=True, check=False)
+        self.assertEqual(2, result.returncode)
+        self.assertIn(str(other), result.stderr)
+
+    def test_verdicts_are_in_a_table(self):
+        text = (self.files[0].parent / "verdicts.md").read_text()
+        for path in self.files:
+            for verdict in json.loads(path.read_text())["verdicts"]:
+                self.assertIn(f"| {path.stem} | {verdict['claim']} | ", text)
+                self.assertIn(f"**{verdict['verdict']}**", text)
+
     def test_missing_numbers_are_nan_in_the_csv(self):
         content = self.content()
         content["tables"]["error"]["rows"][0][3] = None

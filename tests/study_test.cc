@@ -44,6 +44,27 @@ std::string Repeatable(const Study& study, StudyResult result) {
   return StudyJson(study, result, kHeader).dump();
 }
 
+TEST(Studies, TextIsTheJsonAgainWithALineForEachRow) {
+  const Study& study = FindStudy("spe_convergence");
+  const Json json = StudyJson(study, Tiny(study.name), kHeader);
+  const std::string text = StudyText(json);
+  EXPECT_EQ(Json::parse(text), Json::parse(json.dump()));
+  EXPECT_NE(text.find("\n    [\"sine\",16,"), std::string::npos);
+}
+
+TEST(Studies, VerdictTableEscapesBarsAndTellsWhereItIsFrom) {
+  const Study& study = FindStudy("rpe_rank");
+  Json header = kHeader;
+  header["environment"] = {{"commit", "0123456789abcdef"}, {"dirty", true}};
+  const std::string text =
+      VerdictTable({StudyJson(study, Tiny(study.name), header)});
+  EXPECT_NE(text.find("| rpe_rank | nprf-prop1 | "), std::string::npos);
+  EXPECT_NE(text.find("mean \\|A - A^\\|_1"), std::string::npos) << text;
+  EXPECT_NE(text.find("commit 0123456789 with changes, seed 1, 2000-01-01"),
+            std::string::npos)
+      << text;
+}
+
 class EveryStudy : public testing::TestWithParam<std::string> {};
 
 TEST_P(EveryStudy, IsTheSameToTheBitOnAnyNumberOfThreads) {

@@ -115,6 +115,8 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
        {"draws", "1", "estimates"},
        {"mean_ratio", "1", "sample mean / exp(x y)"},
        {"mean_error", "1", "its standard error by the lemma"},
+       {"variance", "1", "sample variance of the estimate over exp(x y)"},
+       {"lemma", "1", "(exp(|x+y|^2) - 1) / m: that variance by the lemma"},
        {"variance_ratio", "1", "sample variance / variance by the lemma"},
        {"variance_error", "1", "its standard error by the lemma"},
        {"low", "1",
@@ -154,7 +156,8 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
       const bool judged = error <= kLargestRelativeError;
       table.Add({pairs[p].norm, pairs[p].cosine, s, features[f],
                  static_cast<int64_t>(draws), 1 + all.first / draws,
-                 std::sqrt(theory.variance / draws), ratio, error,
+                 std::sqrt(theory.variance / draws), ratio * theory.variance,
+                 theory.variance, ratio, error,
                  judged ? Json(ratio - 1.96 * error) : Json(),
                  judged ? Json(ratio + 1.96 * error) : Json(),
                  Quantile(batch_ratios, 0.5),
