@@ -63,6 +63,8 @@ STYLES = {
     "blocked": Style(GREEN, SHORT, "d"),
     "sine_spe": Style(BLUE, SOLID, "o"),
     "conv_spe": Style(VERMILLION, LONG, "s"),
+    "fastrpb": Style(GREEN, SHORT, "v"),
+    "none": Style("#8c8c8c", DOTTED, "p"),
 }
 
 # Lines for values of a number (R, m, n), in the order of the values, and a second such set.

@@ -511,20 +511,7 @@ def draw_precision(study, footer):
         rows = cost.where(implementation=name)
         curve(right, column(rows, "n"), column(rows, "seconds"), plot_style.style_of(name),
               (column(rows, "low"), column(rows, "high")))  # fmt: skip
-    if cost.rows:
-        right.set_xscale("log")
-        counts(right.xaxis, cost.values("n"))
-        right.set_yscale("log")
-        shown = [row["seconds"] for row in cost.rows if math.isfinite(row["seconds"])]
-        if shown:
-            log_y(right, shown)
-            right.yaxis.set_major_formatter(
-                matplotlib.ticker.FuncFormatter(lambda value, _: plot_style.format_seconds(value))
-            )
-    else:
-        right.text(0.5, 0.5, "not measured: no such operator", transform=right.transAxes, ha="center", color=MID_GREY)
-    right.set_xlabel("tokens n")
-    right.set_ylabel("time of a run, 1 thread")
+    seconds_by_n(right, cost)
     title(right, f"cost, kernelized, f = e = {study.content['parameters']['cost_d']:g}")
     return page.finish()
 
@@ -607,10 +594,14 @@ def draw_bias_maps(study, footer):
     return page.finish()
 
 
+METHOD_NAMES = {"none": "none", "fastrpb": "FastRPB", "sine_spe": "sine SPE", "conv_spe": "conv SPE"}
+
+
 def draw_spe_convergence(study, footer):
     table = study.table("error", "kind", "R", "median", "low", "high")
     slopes = study.table("slope", "kind", "slope", "low", "high")
-    kinds = table.values("kind")
+    times = study.table("time", "method", "n", "seconds", "low", "high")
+    kinds, methods = table.values("kind"), times.values("method")
     styles = {kind: plot_style.style_of(f"{kind}_spe") for kind in kinds}
     xs = table.values("R")
     labels = []
@@ -621,9 +612,14 @@ def draw_spe_convergence(study, footer):
     first = min(table.where(R=xs[0]), key=lambda row: row["median"])["median"]
     root = [0.75 * first * (x / xs[0]) ** -0.5 for x in xs]
     labels.append(("R^(−1/2)", THEORY, (xs[-1], root[-1])))
-    page = Page(study, footer, [(1, False, labels)], width=plot_style.COLUMN_WIDTH,
-                notes=["Medians over independent sets of draws, and their 95 % intervals."])  # fmt: skip
-    axes = page.panels[0]
+    time_labels = [(METHOD_NAMES[method], plot_style.style_of(method), end_of(times.where(method=method), "n", "seconds"))
+                   for method in methods]  # fmt: skip
+    parameters = study.content["parameters"]
+    page = Page(study, footer, [(1, False, labels), (1, False, time_labels)],
+                notes=["Left: medians over independent sets of draws, and their 95 % intervals. Right: the fastest "
+                       "algorithm of each on one thread, float32, noise given; "
+                       f"R = {parameters['time_R']}, d = e = {parameters['time_d']}."])  # fmt: skip
+    axes, right = page.panels
     for kind in kinds:
         rows = table.where(kind=kind)
         curve(axes, column(rows, "R"), column(rows, "median"), styles[kind], (column(rows, "low"), column(rows, "high")))
@@ -633,7 +629,27 @@ def draw_spe_convergence(study, footer):
     log_y(axes, column(table.rows, "median") + root)
     axes.set_xlabel("draws R")
     axes.set_ylabel("error of the scores / scores")
+    title(axes, "error by the number of draws")
+    for method in methods:
+        rows = times.where(method=method)
+        curve(right, column(rows, "n"), column(rows, "seconds"), plot_style.style_of(method),
+              (column(rows, "low"), column(rows, "high")))  # fmt: skip
+    seconds_by_n(right, times)
+    title(right, "linear attention with positions")
     return page.finish()
+
+
+def seconds_by_n(axes, table):
+    axes.set_xlabel("tokens n")
+    axes.set_ylabel("time of a run, 1 thread")
+    shown = [row["seconds"] for row in table.rows if math.isfinite(row["seconds"])]
+    if not shown:
+        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color=MID_GREY)
+        return
+    axes.set_xscale("log")
+    counts(axes.xaxis, table.values("n"))
+    log_y(axes, shown)
+    axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: plot_style.format_seconds(value)))
 
 
 DRAWINGS = {

@@ -4,9 +4,11 @@
 import copy
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 REPORTS = pathlib.Path(__file__).resolve().parent.parent / "reports"
@@ -162,6 +164,25 @@ class Studies(unittest.TestCase):
         result = self.draw(self.write(self.content(), "a.json"), self.write(copy.deepcopy(self.content()), "b.json"))
         self.assertEqual(2, result.returncode)
         self.assertIn("two of the files", result.stderr)
+
+    def test_ctrl_c_keeps_what_is_finished(self):
+        command = [SUBQUAD, "study", "sinusoidal", "bias_maps", "approximation_error", "--no-figures", "--out", self.out]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+            deadline = time.monotonic() + 120
+            while not (self.out / "bias_maps.json").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, words = process.communicate(timeout=120)
+        self.assertEqual(130, process.returncode, words)
+        self.assertIn("interrupted in approximation_error; 2 studies are finished", words)
+        self.assertEqual(["bias_maps.json", "sinusoidal.json", "verdicts.md"],
+                         sorted(path.name for path in self.out.iterdir()))  # fmt: skip
+        self.assertIn("| bias_maps |", (self.out / "verdicts.md").read_text())
+
+    def test_help_names_every_study(self):
+        words = subprocess.run([SUBQUAD, "study", "--help"], capture_output=True, text=True, check=True).stdout
+        for path in self.files:
+            self.assertRegex(words, rf"(?m)^  {path.stem} +\S")
 
     def test_a_bad_request_is_refused_by_name(self):
         result = subprocess.run(

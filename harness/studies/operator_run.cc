@@ -1,9 +1,12 @@
 #include "harness/studies/operator_run.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 
 #include "harness/generate.h"
 #include "harness/registry.h"
+#include "harness/sampler.h"
 
 namespace subquad {
 
@@ -54,6 +57,32 @@ const Operator* OperatorOrNull(std::string_view id) {
   for (const Operator* op : Operators())
     if (op->description().id == id) return op;
   return nullptr;
+}
+
+void TimeInTurns(std::vector<TimedRun>& runs, int threads, double budget) {
+  using Clock = std::chrono::steady_clock;
+  const PrepareOptions options{.threads = threads};
+  std::vector<std::unique_ptr<Prepared>> prepared;
+  std::vector<Contestant> contestants;
+  std::vector<TimedRun*> measured;
+  for (TimedRun& run : runs) {
+    run.seconds = {NAN, {NAN, NAN}, false};
+    run.verdict = Verify(*run.implementation, *run.trial, options);
+    if (run.verdict.outcome != Outcome::kPassed) continue;
+    prepared.push_back(run.implementation->prepare(
+        run.trial->problem(), run.trial->arrays(), options));
+    const auto start = Clock::now();
+    prepared.back()->Run();
+    contestants.push_back(
+        {run.implementation->id, [&one = *prepared.back()] { one.Run(); },
+         std::chrono::duration<double>(Clock::now() - start).count()});
+    measured.push_back(&run);
+  }
+  if (contestants.empty()) return;
+  const std::vector<Sampled> sampled =
+      SampleInTurns(contestants, {.budget_seconds = budget});
+  for (size_t i = 0; i < measured.size(); ++i)
+    measured[i]->seconds = sampled[i].median;
 }
 
 }  // namespace subquad

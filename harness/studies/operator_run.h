@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/statistics.h"
 #include "harness/trial.h"
 #include "reference/implementation.h"
 
@@ -29,5 +30,17 @@ std::vector<double> RunOnce(const Implementation& implementation, Trial& trial,
 
 // An operator by its id, or null where it is not in the registry (yet).
 const Operator* OperatorOrNull(std::string_view id);
+
+// An algorithm on a problem, to be timed next to others.
+struct TimedRun {
+  const Implementation* implementation;
+  Trial* trial;
+  Verdict verdict;
+  Median seconds;  // NaN unless the verdict is passed
+};
+
+// Checks each of them and measures those that pass, in turns, `budget` seconds
+// for each.
+void TimeInTurns(std::vector<TimedRun>& runs, int threads, double budget);
 
 }  // namespace subquad

@@ -12,11 +12,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <vector>
 
-#include "harness/sampler.h"
 #include "harness/studies/operator_run.h"
 #include "harness/studies/studies.h"
 
@@ -283,34 +281,19 @@ StudyTable Costs(StudyRun& run, const Json& parameters) {
       return ClassOf(*implementation) == "direct" &&
              implementation->id != "tiled";
     });
-    std::vector<std::unique_ptr<Prepared>> prepared;
-    std::vector<Contestant> contestants;
+    std::vector<TimedRun> runs;
     std::vector<double> errors;
     for (const Implementation* implementation : able) {
-      const std::vector<double> out = RunOnce(*implementation, trial, 1);
-      errors.push_back(RelativeError(trial, out));
-      if (trial.JudgeOutputs(*implementation).outcome != Outcome::kPassed)
-        errors.back() = std::nan("");
-      prepared.push_back(implementation->prepare(
-          trial.problem(), trial.arrays(), {.threads = 1}));
-      using Clock = std::chrono::steady_clock;
-      const auto start = Clock::now();
-      prepared.back()->Run();
-      const double first =
-          std::chrono::duration<double>(Clock::now() - start).count();
-      contestants.push_back({implementation->id,
-                             [&one = *prepared.back()] { one.Run(); }, first});
+      errors.push_back(
+          RelativeError(trial, RunOnce(*implementation, trial, 1)));
+      runs.push_back({implementation, &trial, {}, {}});
     }
-    const std::vector<Sampled> sampled = SampleInTurns(
-        contestants, {.budget_seconds = parameters.at("budget_seconds")});
-    for (size_t i = 0; i < able.size(); ++i) {
-      const bool passed = std::isfinite(errors[i]);
-      const Median& time = sampled[i].median;
+    TimeInTurns(runs, 1, parameters.at("budget_seconds"));
+    for (size_t i = 0; i < runs.size(); ++i) {
+      const Median& time = runs[i].seconds;
       costs.Add({able[i]->id, ClassOf(*able[i]), n, errors[i],
-                 able[i]->cost(trial.problem(), 1).workspace_bytes,
-                 passed ? Json(time.median) : Json(),
-                 passed ? Json(time.interval.low) : Json(),
-                 passed ? Json(time.interval.high) : Json()});
+                 able[i]->cost(trial.problem(), 1).workspace_bytes, time.median,
+                 time.interval.low, time.interval.high});
     }
   });
   return costs;

@@ -4,6 +4,10 @@
 //   conv  P_a(i,j) = sum over p, p' with i+p = j+p' of filters_q[p]
 //   filters_k[p']
 // The average of R independent draws, so the error falls like R^(-1/2).
+//
+// And the time of linear attention with such positions next to FastRPB's, where
+// this program has those operators. The noise is an input: making it, which a
+// model would do for every batch, is not in the time.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -11,6 +15,7 @@
 #include <vector>
 
 #include "harness/statistics.h"
+#include "harness/studies/operator_run.h"
 #include "harness/studies/random_features.h"
 #include "harness/studies/studies.h"
 
@@ -75,7 +80,108 @@ void Encode(const Positions& one, const std::string& kind, int64_t a,
   }
 }
 
+constexpr const char* kSpe = "stochastic_position_attention";
+constexpr const char* kFastRpb = "fastrpb_attention";
+// What the paper says of its table: up to so many times cheaper.
+constexpr double kPaperSine = 3, kPaperConv = 30;
+
+GivenTensor Normal(const StudyRun& run, const std::string& name,
+                   std::vector<int64_t> shape) {
+  int64_t count = 1;
+  for (int64_t size : shape) count *= size;
+  return {name, std::move(shape),
+          SampleNormal(run.DrawsOf("time/" + name), 0, count)};
+}
+
+// The fastest algorithm of every method, float32, one thread.
+StudyTable Times(StudyRun& run, const Json& parameters) {
+  StudyTable times{
+      "time",
+      {{"method", "name", "relative positions of linear attention"},
+       {"operator", "name", "operator"},
+       {"implementation", "name", "its fastest algorithm, float32"},
+       {"n", "tokens", "queries and keys"},
+       {"workspace", "bytes", "beyond inputs and output, by its formula"},
+       {"seconds", "s", "median of a run on one thread, noise given"},
+       {"low", "s", "95 % interval of the median"},
+       {"high", "s", "95 % interval of the median"}},
+      {}};
+  times.repeatable = false;
+  const int64_t d = parameters.at("time_d"), draws = parameters.at("time_R"),
+                waves = parameters.at("time_waves"),
+                taps = parameters.at("time_taps");
+  struct Method {
+    std::string name, op;
+  };
+  std::vector<Method> methods;
+  for (const Method& one :
+       {Method{"none", "linear_attention"}, Method{"fastrpb", kFastRpb},
+        Method{"sine_spe", kSpe}, Method{"conv_spe", kSpe}})
+    if (OperatorOrNull(one.op)) methods.push_back(one);
+  const auto sizes = parameters.at("time_n").get<std::vector<int64_t>>();
+  run.InTurn(static_cast<int64_t>(sizes.size()), [&](int64_t index) {
+    const int64_t n = sizes[static_cast<size_t>(index)];
+    std::vector<std::unique_ptr<Trial>> trials;
+    std::vector<TimedRun> runs;
+    std::vector<const Method*> of_run;
+    for (const Method& method : methods) {
+      const Operator& op = *OperatorOrNull(method.op);
+      Params params;
+      params.Set("feature_map", std::string("elu1"));
+      std::vector<GivenTensor> tensors = {Normal(run, "q", {n, d}),
+                                          Normal(run, "k", {n, d}),
+                                          Normal(run, "v", {n, d})};
+      if (method.name != "none") params.Set("attention", std::string("linear"));
+      if (method.name == "fastrpb")
+        tensors.push_back(Normal(run, "weights", {2 * n - 1}));
+      if (method.name == "sine_spe") {
+        params.Set("kind", std::string("sine"));
+        for (const char* name : {"freqs", "phases", "gains"})
+          tensors.push_back(Normal(run, name, {d, waves}));
+        tensors.push_back(Normal(run, "z", {d, 2 * waves, draws}));
+      } else if (method.name == "conv_spe") {
+        params.Set("kind", std::string("conv"));
+        for (const char* name : {"filters_q", "filters_k"})
+          tensors.push_back(Normal(run, name, {d, taps}));
+        tensors.push_back(Normal(run, "z", {d, n + taps - 1, draws}));
+      }
+      trials.push_back(std::make_unique<Trial>(MakeTrial(
+          op, params, Scalar::kFloat32, std::move(tensors), run.seed())));
+      for (const Implementation* one : CpuImplementations(op, Scalar::kFloat32))
+        if (one->time_class != "n^2") {
+          runs.push_back({one, trials.back().get(), {}, {}});
+          of_run.push_back(&method);
+        }
+    }
+    TimeInTurns(runs, 1, parameters.at("budget_seconds"));
+    for (const Method& method : methods) {
+      const TimedRun* best = nullptr;
+      for (size_t i = 0; i < runs.size(); ++i)
+        if (of_run[i] == &method && std::isfinite(runs[i].seconds.median) &&
+            (!best || runs[i].seconds.median < best->seconds.median))
+          best = &runs[i];
+      if (!best) {
+        times.Add({method.name, method.op, "none that passes", n, Json(),
+                   Json(), Json(), Json()});
+        continue;
+      }
+      times.Add({method.name, method.op, best->implementation->id, n,
+                 best->implementation->cost(best->trial->problem(), 1)
+                     .workspace_bytes,
+                 best->seconds.median, best->seconds.interval.low,
+                 best->seconds.interval.high});
+    }
+  });
+  return times;
+}
+
 StudyTables Measure(StudyRun& run, const Json& parameters) {
+  StudyTable there{"operators",
+                   {{"operator", "name", "operator that is timed"},
+                    {"there", "flag", "this program has it"}},
+                   {}};
+  for (const char* id : {kSpe, kFastRpb})
+    there.Add({id, OperatorOrNull(id) != nullptr});
   Positions one;
   one.n = parameters.at("n");
   one.d = parameters.at("d");
@@ -178,7 +284,52 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
     if (fit)
       slopes.Add({kind, fit->exponent, fit->interval.low, fit->interval.high});
   }
-  return {table, slopes};
+  return {table, slopes, there, Times(run, parameters)};
+}
+
+StudyVerdict JudgeTimes(const StudyTables& tables) {
+  StudyVerdict verdict{
+      "frpb-table3-time",
+      "linear attention with FastRPB takes up to 3 times less time than with "
+      "sine SPE and up to 30 times less than with conv SPE"};
+  verdict.repeatable = false;
+  const StudyTable& there = FindTable(tables, "operators");
+  std::string missing;
+  for (size_t r = 0; r < there.rows.size(); ++r)
+    if (!there.Flag(r, "there"))
+      missing += (missing.empty() ? "" : " and ") + there.Text(r, "operator");
+  if (!missing.empty()) {
+    verdict.outcome = StudyOutcome::kCannotBeTested;
+    verdict.numbers = "this program does not have " + missing;
+    return verdict;
+  }
+  const StudyTable& times = FindTable(tables, "time");
+  const auto seconds = [&](const std::string& method, double n) {
+    for (size_t r = 0; r < times.rows.size(); ++r)
+      if (times.Text(r, "method") == method && times.Number(r, "n") == n)
+        return times.Number(r, "seconds");
+    return std::nan("");
+  };
+  // Largest and smallest time over FastRPB's.
+  double most[2] = {0, 0}, least[2] = {HUGE_VAL, HUGE_VAL};
+  const std::string kinds[2] = {"sine_spe", "conv_spe"};
+  for (size_t r = 0; r < times.rows.size(); ++r) {
+    const double n = times.Number(r, "n");
+    for (int k = 0; k < 2; ++k) {
+      const double ratio = seconds(kinds[k], n) / seconds("fastrpb", n);
+      most[k] = Worst(most[k], ratio);
+      least[k] = Least(least[k], ratio);
+    }
+  }
+  verdict.outcome =
+      Decide(!times.rows.empty() && most[0] >= kPaperSine &&
+                 most[1] >= kPaperConv && least[0] > 1 && least[1] > 1,
+             !times.rows.empty() && least[0] > 1 && least[1] > 1);
+  verdict.numbers = fmt::format(
+      "{:.3g} to {:.3g} times less than sine, {:.3g} to {:.3g} times less than "
+      "conv SPE, on one CPU thread and with the noise given",
+      least[0], most[0], least[1], most[1]);
+  return verdict;
 }
 
 std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
@@ -203,7 +354,7 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
       kLargestDifference, table.Number(last, "R"),
       table.Number(last, "median"));
   verdict.outcome = Decide(all);
-  return {verdict};
+  return {verdict, JudgeTimes(tables)};
 }
 
 }  // namespace
@@ -213,13 +364,23 @@ Study SpeConvergenceStudy() {
   study.name = "spe_convergence";
   study.purpose =
       "Error of stochastic positional encoding against its covariance as the "
-      "number of draws grows.";
+      "number of draws grows, and its time next to FastRPB's.";
   study.source = "FastRPB eq. 8 and table 3; Liutkus et al. 2021";
-  study.parameters = {
-      {"n", 64},       {"d", 8},
-      {"waves", 5},    {"taps", 16},
-      {"repeats", 24}, {"R", {16, 32, 64, 128, 256, 512, 1024, 2048}}};
-  study.tiny = {{"n", 16}, {"repeats", 12}, {"R", {16, 64, 256}}};
+  study.parameters = {{"n", 64},
+                      {"d", 8},
+                      {"waves", 5},
+                      {"taps", 16},
+                      {"repeats", 24},
+                      {"R", {16, 32, 64, 128, 256, 512, 1024, 2048}},
+                      {"time_n", {1024, 2048, 4096}},
+                      {"time_d", 64},
+                      {"time_R", 64},
+                      {"time_waves", 10},
+                      {"time_taps", 128},
+                      {"budget_seconds", 1.0}};
+  study.tiny = {{"n", 16},         {"repeats", 12},  {"R", {16, 64, 256}},
+                {"time_n", {64}},  {"time_d", 8},    {"time_R", 16},
+                {"time_waves", 2}, {"time_taps", 8}, {"budget_seconds", 0.02}};
   study.measure = Measure;
   study.judge = JudgeTables;
   return study;
