@@ -594,7 +594,7 @@ def draw_bias_maps(study, footer):
     return page.finish()
 
 
-METHOD_NAMES = {"none": "none", "fastrpb": "FastRPB", "sine_spe": "sine SPE", "conv_spe": "conv SPE"}
+METHOD_NAMES = {"none": "none", "fastrpb_linear": "FastRPB", "sine_spe": "sine SPE", "conv_spe": "conv SPE"}
 
 
 def draw_spe_convergence(study, footer):

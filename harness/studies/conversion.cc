@@ -45,16 +45,21 @@ std::vector<double> MadeUpBias(const Draws& draws, int64_t n, uint64_t first) {
   return bias;
 }
 
-// The heads of every case folder that has q and k of one length.
-std::vector<Head> RealHeads(StudyRun& run, int64_t most) {
+// The heads of the case folders given, or of all in reports/inputs/; folders
+// without q and k of one length have none.
+std::vector<Head> RealHeads(StudyRun& run, const Json& parameters) {
   namespace fs = std::filesystem;
+  const int64_t most = parameters.at("most_heads");
   std::vector<fs::path> folders;
+  for (const Json& given : parameters.at("input"))
+    folders.emplace_back(given.get<std::string>());
   const fs::path inputs = fs::path(SUBQUAD_SOURCE_DIR) / "reports/inputs";
-  if (fs::is_directory(inputs))
+  if (folders.empty() && fs::is_directory(inputs)) {
     for (const auto& entry : fs::directory_iterator(inputs))
       if (fs::exists(entry.path() / "case.json"))
         folders.push_back(entry.path());
-  std::sort(folders.begin(), folders.end());
+    std::sort(folders.begin(), folders.end());
+  }
   std::vector<Head> heads;
   for (const fs::path& path : folders) {
     const CaseFolder folder = ReadCaseFolder(path);
@@ -165,7 +170,7 @@ double Peak(const double* query, const std::vector<double>& keys, int64_t n,
 StudyTables Measure(StudyRun& run, const Json& parameters) {
   const int64_t draws = parameters.at("draws");
   const auto features = parameters.at("f").get<std::vector<int64_t>>();
-  std::vector<Head> heads = RealHeads(run, parameters.at("most_heads"));
+  std::vector<Head> heads = RealHeads(run, parameters);
   const bool real = !heads.empty();
   if (!real) heads = MadeUpHeads(run, parameters);
   std::vector<const RandomMapKind*> kinds;
@@ -354,12 +359,13 @@ Study ConversionStudy() {
       "Softmax attention replaced by its kernelized form on given queries and "
       "keys, normalised or not, with and without relative positions.";
   study.source = "NPRF figure 2";
-  study.parameters = {{"n", 256},
+  study.parameters = {{"input", Json::array()},
+                      {"n", 256},
                       {"d", 64},
                       {"sharpness", {0.0, 0.3, 0.6, 0.9}},
                       {"most_heads", 24},
                       {"rows", 32},
-                      {"draws", 8},
+                      {"draws", 5},
                       {"f", {16, 32, 64, 128, 256}}};
   study.tiny = {
       {"n", 48},   {"d", 32},    {"most_heads", 2}, {"sharpness", {0.3, 0.6}},

@@ -115,7 +115,7 @@ StudyTable Times(StudyRun& run, const Json& parameters) {
   };
   std::vector<Method> methods;
   for (const Method& one :
-       {Method{"none", "linear_attention"}, Method{"fastrpb", kFastRpb},
+       {Method{"none", "linear_attention"}, Method{"fastrpb_linear", kFastRpb},
         Method{"sine_spe", kSpe}, Method{"conv_spe", kSpe}})
     if (OperatorOrNull(one.op)) methods.push_back(one);
   const auto sizes = parameters.at("time_n").get<std::vector<int64_t>>();
@@ -132,7 +132,7 @@ StudyTable Times(StudyRun& run, const Json& parameters) {
                                           Normal(run, "k", {n, d}),
                                           Normal(run, "v", {n, d})};
       if (method.name != "none") params.Set("attention", std::string("linear"));
-      if (method.name == "fastrpb")
+      if (method.name == "fastrpb_linear")
         tensors.push_back(Normal(run, "weights", {2 * n - 1}));
       if (method.name == "sine_spe") {
         params.Set("kind", std::string("sine"));
@@ -316,7 +316,7 @@ StudyVerdict JudgeTimes(const StudyTables& tables) {
   for (size_t r = 0; r < times.rows.size(); ++r) {
     const double n = times.Number(r, "n");
     for (int k = 0; k < 2; ++k) {
-      const double ratio = seconds(kinds[k], n) / seconds("fastrpb", n);
+      const double ratio = seconds(kinds[k], n) / seconds("fastrpb_linear", n);
       most[k] = Worst(most[k], ratio);
       least[k] = Least(least[k], ratio);
     }
