@@ -211,6 +211,21 @@ RowBound CudaFftBound(const Problem& problem, const Inputs& inputs) {
   };
 }
 
+// Two transforms per column and one per vector of weights, 2.5 L log2 L
+// operations each; the workspace is the padded columns and spectra, with as
+// much again for cuFFT's own area.
+Cost CudaFftCost(const Problem& problem, int) {
+  const int64_t n_q = problem.Dim("n_q"), n_k = problem.Dim("n_k");
+  const double length = static_cast<double>(GoodLength(n_q + n_k - 1));
+  const double spectra =
+      problem.PerHead("weights") ? static_cast<double>(problem.heads) : 1;
+  const double columns = static_cast<double>(problem.heads * problem.Dim("e"));
+  return {.flops = (2 * columns + spectra) * 2.5 * length * std::log2(length),
+          .bytes = TensorBytes(problem),
+          .workspace_bytes =
+              2 * (columns + spectra) * (length + 2) * sizeof(float)};
+}
+
 }  // namespace
 
 std::vector<Implementation> Toeplitz1dCudaImplementations() {
@@ -225,8 +240,12 @@ std::vector<Implementation> Toeplitz1dCudaImplementations() {
   fft.memory = "O(e n)";
   fft.time_class = "n log n";
   fft.memory_class = "n";
-  fft.why_not = [](const Problem&) { return Device().why_not; };
+  fft.why_not = [](const Problem& problem) -> std::string {
+    if (problem.backward) return "the backward pass runs on the CPU only";
+    return Device().why_not;
+  };
   fft.norm_bound = CudaFftBound;
+  fft.cost = CudaFftCost;
   fft.prepare = [](const Problem& problem, const Arrays& arrays,
                    const PrepareOptions&) -> std::unique_ptr<Prepared> {
     return std::make_unique<CudaFft>(problem, arrays);

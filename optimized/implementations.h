@@ -32,14 +32,4 @@ std::unique_ptr<Prepared> PrepareFor(const Problem& problem,
   return std::make_unique<PreparedFloat>(problem, arrays, options);
 }
 
-// The numbers in a problem's inputs and outputs, in bytes.
-inline double TensorBytes(const Problem& problem) {
-  double count = 0;
-  for (size_t i = 0; i < problem.inputs.size(); ++i)
-    count += static_cast<double>(ElementCount(problem.InputShape(i)));
-  for (size_t i = 0; i < problem.outputs.size(); ++i)
-    count += static_cast<double>(ElementCount(problem.OutputShape(i)));
-  return count * static_cast<double>(Info(problem.scalar).bytes);
-}
-
 }  // namespace subquad

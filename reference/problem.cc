@@ -193,6 +193,15 @@ Shape Problem::OutputShape(size_t index) const {
   return ShapeOf(outputs[index], dims, output_per_head[index], heads);
 }
 
+double TensorBytes(const Problem& problem) {
+  double count = 0;
+  for (size_t i = 0; i < problem.inputs.size(); ++i)
+    count += static_cast<double>(ElementCount(problem.InputShape(i)));
+  for (size_t i = 0; i < problem.outputs.size(); ++i)
+    count += static_cast<double>(ElementCount(problem.OutputShape(i)));
+  return count * static_cast<double>(Info(problem.scalar).bytes);
+}
+
 void CheckInputNames(const Operator& op, Params params,
                      const std::vector<std::string>& names) {
   CheckParams(op.ParamRules(params), params);

@@ -82,6 +82,9 @@ struct Problem {
   }
 };
 
+// The numbers in a problem's inputs and outputs, in bytes.
+double TensorBytes(const Problem& problem);
+
 // A row-major tensor. The numbers are already rounded to the scalar type of the
 // problem, so that reference and fast code see the same ones.
 struct Tensor {
