@@ -100,7 +100,8 @@ bool ErratumRefuted(const Finding& finding) {
 std::map<ClaimVerdict, int64_t> Count(
     const std::vector<AnsweredClaim>& answers) {
   std::map<ClaimVerdict, int64_t> counts;
-  for (const AnsweredClaim& answer : answers) ++counts[answer.finding.verdict()];
+  for (const AnsweredClaim& answer : answers)
+    ++counts[answer.finding.verdict()];
   return counts;
 }
 
@@ -257,8 +258,7 @@ const std::vector<Claim>& Claims() {
       {"lrpe-linear",
        "the product with clipped relative scores takes linear time and memory",
        "LRPE section III", kSweep, "", LrpeLinear},
-      {"lrpe-auto",
-       "choosing by its memory formulas occupies the least memory",
+      {"lrpe-auto", "choosing by its memory formulas occupies the least memory",
        "LRPE section IV", kProperty, "", LrpeAuto},
       {"lrpe-sign", "clip(i-j) with the first column before the query",
        "LRPE section III", kErratum, "", LrpeSign},
@@ -390,7 +390,7 @@ Json ClaimsJson(const std::vector<AnsweredClaim>& answers,
          {"kind", ToString(claim->kind)},
          {"needs", needs.empty() ? Json(nullptr) : Json(needs)},
          {"verdict", ToString(finding.verdict())},
-         {"erratum", !finding.about_errata()     ? Json(nullptr)
+         {"erratum", !finding.about_errata()      ? Json(nullptr)
                      : finding.errata_confirmed() ? Json("confirmed")
                                                   : Json("not confirmed")},
          {"numbers", finding.numbers()},
@@ -409,12 +409,12 @@ std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers) {
       "|---|---|---|\n";
   for (const auto& [claim, finding] : answers) {
     const bool missing = finding.verdict() == ClaimVerdict::kCannotBeTested;
-    text += fmt::format(
-        "| {} | {} | {} | **{}** | {} | {} |\n", claim->id, Cell(claim->says),
-        Cell(claim->source), ToString(finding.verdict()),
-        Cell(finding.numbers()),
-        missing || claim->kind == ClaimKind::kSweep ? Code(NeedsOf(*claim))
-                                                    : "");
+    text += fmt::format("| {} | {} | {} | **{}** | {} | {} |\n", claim->id,
+                        Cell(claim->says), Cell(claim->source),
+                        ToString(finding.verdict()), Cell(finding.numbers()),
+                        missing || claim->kind == ClaimKind::kSweep
+                            ? Code(NeedsOf(*claim))
+                            : "");
   }
   return text;
 }

@@ -25,15 +25,16 @@ void AddClaimsCommand(CLI::App& program, const std::string& command_line,
   std::string list = "Claims, and what makes the files that they need:\n";
   for (const Claim& claim : Claims()) {
     const std::string needs = NeedsOf(claim);
-    list += fmt::format("  {:<18} {}\n", claim.id,
-                        needs.empty() ? "nothing: computed by this command"
-                                      : needs);
+    list += fmt::format(
+        "  {:<18} {}\n", claim.id,
+        needs.empty() ? "nothing: computed by this command" : needs);
   }
   command->footer(
       list +
       "`subquad sweep --preset claims` measures all that the sweeps need.\n"
       "Verdicts: reproduced, in part, not reproduced, cannot be tested here.\n"
-      "Exit status: 0 every claim has its answer, whatever it is, 1 an erratum\n"
+      "Exit status: 0 every claim has its answer, whatever it is, 1 an "
+      "erratum\n"
       "is none, 2 a file is not valid, 130 interrupted (nothing is written).");
   command->callback([options, &status] { status = RunClaims(*options); });
 }

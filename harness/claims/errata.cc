@@ -83,8 +83,7 @@ struct Line {
         circulant.push_back(run["weights"][(j - i + kWide) % kWide]);
     // Eq. 16: N-1 rows of zeros above the values.
     extended = Numbers((kN - 1) * kE);
-    extended.insert(extended.end(), run["values"].begin(),
-                    run["values"].end());
+    extended.insert(extended.end(), run["values"].begin(), run["values"].end());
   }
 
   OperatorRun run;
@@ -121,17 +120,18 @@ Erratum FrpbBlockErratum() {
   const Numbers definition = line.run.Definition();
   // The slice as printed has N-1 rows and N+1 columns, and no product with V
   // at all. The block of N x N in the corner that it points to:
-  const Numbers printed = Times(
-      Block(line.circulant, kWide, kN - 1, kWide, 0, kN), line.run["values"],
-      kN);
-  const Numbers corrected = Times(
-      Block(line.circulant, kWide, 0, kN, kN - 1, kWide), line.run["values"],
-      kN);
-  return {"eq. 15 has W = W_ext[N:, :N+1], N-1 rows and N+1 columns of the "
-          "lower left corner (the block of N x N there is tried); W stands in "
-          "the upper right, W_ext[:N, N-1:]",
-          LargestDifference(printed, definition),
-          LargestDifference(corrected, definition), 0.1};
+  const Numbers printed =
+      Times(Block(line.circulant, kWide, kN - 1, kWide, 0, kN),
+            line.run["values"], kN);
+  const Numbers corrected =
+      Times(Block(line.circulant, kWide, 0, kN, kN - 1, kWide),
+            line.run["values"], kN);
+  return {
+      "eq. 15 has W = W_ext[N:, :N+1], N-1 rows and N+1 columns of the "
+      "lower left corner (the block of N x N there is tried); W stands in "
+      "the upper right, W_ext[:N, N-1:]",
+      LargestDifference(printed, definition),
+      LargestDifference(corrected, definition), 0.1};
 }
 
 Erratum FrpbRowsErratum() {
@@ -142,10 +142,11 @@ Erratum FrpbRowsErratum() {
   const Numbers printed =
       Block(product, Line::kE, 0, Line::kN + 1, 0, Line::kE);
   const Numbers corrected = Block(product, Line::kE, 0, Line::kN, 0, Line::kE);
-  return {"eq. 17 has W V = (W_ext V_ext)[:N+1], N+1 rows for N tokens; it is "
-          "[:N]",
-          LargestDifference(printed, definition),
-          LargestDifference(corrected, definition), 0.1};
+  return {
+      "eq. 17 has W V = (W_ext V_ext)[:N+1], N+1 rows for N tokens; it is "
+      "[:N]",
+      LargestDifference(printed, definition),
+      LargestDifference(corrected, definition), 0.1};
 }
 
 Erratum FrpbFlatErratum() {
@@ -157,13 +158,12 @@ Erratum FrpbFlatErratum() {
   // X, those of the last row A.
   const Numbers c = Block(x, 9, 0, 1, 0, 9), a = Block(x, 9, 6, 7, 0, 9);
   const Numbers printed_a = square.Threes(0), printed_c = square.Threes(-2);
-  return {"eq. 28 gives a_flat the entries of C and c_flat those of A "
-          "(eq. 20-26); they change places",
-          Least(LargestDifference(printed_a, a),
-                LargestDifference(printed_c, c)),
-          Largest(LargestDifference(printed_c, a),
-                  LargestDifference(printed_a, c)),
-          0.1};
+  return {
+      "eq. 28 gives a_flat the entries of C and c_flat those of A "
+      "(eq. 20-26); they change places",
+      Least(LargestDifference(printed_a, a), LargestDifference(printed_c, c)),
+      Largest(LargestDifference(printed_c, a), LargestDifference(printed_a, c)),
+      0.1};
 }
 
 Erratum FrpbEntriesErratum() {
@@ -175,8 +175,7 @@ Erratum FrpbEntriesErratum() {
   for (int64_t i = 0; i < 3; ++i)
     for (int64_t j = 0; j < 3; ++j) greek[i] += square.w(j - i) * sums[j];
   const double alpha = greek[0], beta = greek[1], gamma = greek[2];
-  const Numbers printed = {alpha, alpha, beta,  beta,
-                           beta,  gamma, gamma, gamma};
+  const Numbers printed = {alpha, alpha, beta, beta, beta, gamma, gamma, gamma};
   const Numbers corrected = {alpha, alpha, alpha, beta, beta,
                              beta,  gamma, gamma, gamma};
   return {"eq. 38 and 41 list 8 of the 9 entries; the first stands three times",
@@ -260,9 +259,10 @@ Erratum LrpeSignErratum() {
       }
     return LargestDifference(out, lrpe.run.Definition());
   };
-  return {"S_ij = Q_i . RP[clip(i-j, -k, k)], though the first column is for "
-          "keys before the query; it is clip(j-i, -k, k)",
-          gap(-1), gap(1), 1};
+  return {
+      "S_ij = Q_i . RP[clip(i-j, -k, k)], though the first column is for "
+      "keys before the query; it is clip(j-i, -k, k)",
+      gap(-1), gap(1), 1};
 }
 
 LrpeTail TryLrpeTails(int64_t most, int64_t most_k) {
@@ -292,9 +292,10 @@ LrpeTail TryLrpeTails(int64_t most, int64_t most_k) {
 }
 
 Erratum LrpeTailErratum(const LrpeTail& tail) {
-  return {"the right term is summed up to sup = min(L_Q+k, L_K), which loses "
-          "the keys beyond L_Q+k; it is sup = L_K",
-          tail.losing > 0 ? tail.printed_losing : 0, tail.corrected, 1e-4};
+  return {
+      "the right term is summed up to sup = min(L_Q+k, L_K), which loses "
+      "the keys beyond L_Q+k; it is sup = L_K",
+      tail.losing > 0 ? tail.printed_losing : 0, tail.corrected, 1e-4};
 }
 
 // ---- LRPE section IV: the kernelized attention -----------------------------
@@ -315,10 +316,9 @@ Erratum LrpePhiErratum() {
   const Numbers printed = Normalised(kN, v, [&](int64_t i, int64_t j) {
     return Dot(q, i, run["k"], j, kD) + position(i, j);
   });
-  const Numbers corrected =
-      Normalised(kN, run["v"], [&](int64_t i, int64_t j) {
-        return Dot(q, i, k, j, kD) + position(i, j);
-      });
+  const Numbers corrected = Normalised(kN, run["v"], [&](int64_t i, int64_t j) {
+    return Dot(q, i, k, j, kD) + position(i, j);
+  });
   const Numbers definition = run.Definition();
   return {"phi is taken of Q and V; it is of Q and K",
           LargestDifference(printed, definition),
@@ -443,9 +443,10 @@ TxlMatrix TryTxlMatrix() {
 }
 
 Erratum TxlMatrixErratum(const TxlMatrix& matrix) {
-  return {"the last row of B has R_{M+L-1} and R_{L-1} in columns M and M+1; "
-          "they are R_{L-1} and R_{L-2}",
-          matrix.printed_last_row, matrix.corrected, 0.01};
+  return {
+      "the last row of B has R_{M+L-1} and R_{L-1} in columns M and M+1; "
+      "they are R_{L-1} and R_{L-2}",
+      matrix.printed_last_row, matrix.corrected, 0.01};
 }
 
 // ---- NPRF ------------------------------------------------------------------
@@ -492,11 +493,12 @@ Erratum NprfFirstRowErratum() {
     return out;
   };
   const Numbers definition = nprf.run.Definition();
-  return {"the first row of eq. 13 has a factor (x_2 W^V), which makes it as "
-          "long as a row of D_1 (tried with values of one number); it is "
-          "phi(x_1 W^K) alone",
-          LargestDifference(attention(true), definition),
-          LargestDifference(attention(false), definition), 0.01};
+  return {
+      "the first row of eq. 13 has a factor (x_2 W^V), which makes it as "
+      "long as a row of D_1 (tried with values of one number); it is "
+      "phi(x_1 W^K) alone",
+      LargestDifference(attention(true), definition),
+      LargestDifference(attention(false), definition), 0.01};
 }
 
 Erratum NprfCausalErratum() {
@@ -511,10 +513,11 @@ Erratum NprfCausalErratum() {
   };
   nprf.run.Set("causal", true);
   const Numbers definition = nprf.run.Definition();
-  return {"footnote 3 hides b_{i-j} where i > j, for the query i and the key j "
-          "of eq. 10 the past; a generator does not see b_{j-i} where j > i",
-          LargestDifference(attention(true), definition),
-          LargestDifference(attention(false), definition), 0.01};
+  return {
+      "footnote 3 hides b_{i-j} where i > j, for the query i and the key j "
+      "of eq. 10 the past; a generator does not see b_{j-i} where j > i",
+      LargestDifference(attention(true), definition),
+      LargestDifference(attention(false), definition), 0.01};
 }
 
 // ---- blog ------------------------------------------------------------------
@@ -552,9 +555,10 @@ Erratum BlogStateErratum() {
   double closest = HUGE_VAL;
   for (int64_t j = 0; j < kN; ++j)
     closest = Least(closest, LargestDifference(recurrence(j), definition));
-  return {"eq. 20 adds z[x_j], with a j that nothing defines (every position "
-          "is tried for it); it is z[x_i]",
-          closest, LargestDifference(recurrence(-1), definition), 0.01};
+  return {
+      "eq. 20 adds z[x_j], with a j that nothing defines (every position "
+      "is tried for it); it is z[x_i]",
+      closest, LargestDifference(recurrence(-1), definition), 0.01};
 }
 
 }  // namespace subquad

@@ -11,10 +11,10 @@
 namespace subquad {
 
 // FastRPB appendix B.2 and B.3.
-Erratum FrpbBlockErratum();       // eq. 15: which block of the circulant is W
-Erratum FrpbRowsErratum();        // eq. 17: which rows of the product are W V
-Erratum FrpbFlatErratum();        // eq. 28: a_flat is C flattened, c_flat is A
-Erratum FrpbEntriesErratum();     // eq. 38, 41: eight entries of nine
+Erratum FrpbBlockErratum();    // eq. 15: which block of the circulant is W
+Erratum FrpbRowsErratum();     // eq. 17: which rows of the product are W V
+Erratum FrpbFlatErratum();     // eq. 28: a_flat is C flattened, c_flat is A
+Erratum FrpbEntriesErratum();  // eq. 38, 41: eight entries of nine
 // Proposition 3.2: how many of the pixels of a side x side image change the
 // product when they change. Anything that reads fewer is wrong.
 int64_t PixelsThatCount(int64_t side);

@@ -130,8 +130,7 @@ bool IsWanted(const Json& record, const Wanted& wanted) {
   if (record.at("operator") != wanted.op ||
       record.at("implementation") != wanted.implementation ||
       record.at("backend") != "cpu" || record.at("scalar") != "float32" ||
-      record.at("threads") != 1 ||
-      record.value("input", "normal") != "normal")
+      record.at("threads") != 1 || record.value("input", "normal") != "normal")
     return false;
   const Json& params = record.at("params");
   for (const char* flag : {"causal", "backward", "per_head"})
@@ -187,9 +186,8 @@ Growth GrowthOf(const Measured& measured, const char* what, bool timed,
     return growth;
   }
   const double from = n.empty() ? 0 : UpperRange(n);
-  const auto used = std::ranges::count_if(n, [&](double x) {
-    return x >= from;
-  });
+  const auto used =
+      std::ranges::count_if(n, [&](double x) { return x >= from; });
   if (used < 4 || n.back() < 8 * *std::ranges::lower_bound(n, from)) {
     growth.why_not = fmt::format(
         "no exponent of {}: {} sizes that passed{}, and four over a factor of "
@@ -237,8 +235,7 @@ const MeasuredPoint* Measured::At(double n) const {
   return nullptr;
 }
 
-void AddResults(const Json& file, const std::string& name,
-                Evidence& evidence) {
+void AddResults(const Json& file, const std::string& name, Evidence& evidence) {
   if (!file.is_object() || !file.contains("records") ||
       !file["records"].is_array() || !file.contains("environment") ||
       !file["environment"].is_object())
@@ -319,12 +316,12 @@ Measured Find(const Machine& machine, const Wanted& wanted) {
     if (check.at("verdict") != "passed") {
       ++group.refused;
       if (group.reason.empty())
-        group.reason = fmt::format(
-            "n = {} {}: {}", record.at("size").at("n_k").dump(),
-            check.at("verdict").get<std::string>(),
-            check.contains("reason") && check["reason"].is_string()
-                ? check["reason"].get<std::string>()
-                : "no reason given");
+        group.reason =
+            fmt::format("n = {} {}: {}", record.at("size").at("n_k").dump(),
+                        check.at("verdict").get<std::string>(),
+                        check.contains("reason") && check["reason"].is_string()
+                            ? check["reason"].get<std::string>()
+                            : "no reason given");
       continue;
     }
     MeasuredPoint point = PointOf(record);

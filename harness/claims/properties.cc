@@ -367,9 +367,9 @@ std::vector<ChosenMemory> MeasureChoices() {
           ChosenMemory chosen = {n, d, r, causal, 0, 0, 0, ""};
           const auto measure = [&](const char* id) {
             const PeakOf peak;
-            const auto prepared = FindImplementation(
-                "kernelized_clipped_rpe_attention", id)
-                .prepare(trial.problem(), trial.arrays(), {1});
+            const auto prepared =
+                FindImplementation("kernelized_clipped_rpe_attention", id)
+                    .prepare(trial.problem(), trial.arrays(), {1});
             prepared->Run();
             if (std::string(id) == "auto") chosen.choice = prepared->Choice();
             return static_cast<double>(peak.bytes());

@@ -43,9 +43,9 @@ Convolution HeadsAsConvolution();
 
 // Blog, last section: a modern Hopfield network.
 struct Hopfield {
-  double gap;       // one attention from one step down the energy's gradient
-  double other;     // the same with values that are not the keys
-  double rise;      // largest rise of the energy in an update
+  double gap;        // one attention from one step down the energy's gradient
+  double other;      // the same with values that are not the keys
+  double rise;       // largest rise of the energy in an update
   double retrieved;  // distance from the stored pattern after one update
 };
 Hopfield HopfieldUpdate();
@@ -59,7 +59,8 @@ double CountedFlops(const std::string& implementation, int64_t segment,
                     int64_t memory);
 
 // NPRF footnote 3: a causal product whose tokens come one by one, each made
-// from the outputs so far. Operations by 5 L log2 L for a transform of length L.
+// from the outputs so far. Operations by 5 L log2 L for a transform of length
+// L.
 struct Generation {
   double gap;        // by blocks of doubling length against the definition
   double direct;     // operations of sums, token by token

@@ -155,19 +155,20 @@ Finding BlogRotation(const Evidence&) {
 Finding BlogConvolution(const Evidence&) {
   Finding finding;
   const Convolution one = HeadsAsConvolution();
-  finding.Add(YesIf(one.shift <= kRounding && one.blunt > kClear),
-              fmt::format("a head with a bias of 60 at one offset is a shift "
-                          "within {} (with a bias of 1 it is off by {})",
-                          finding.Number("difference from a shift", one.shift),
-                          finding.Number("difference of a blunt head",
-                                         one.blunt)));
-  finding.Add(YesIf(one.convolution <= kRounding),
-              "three heads mixed are a convolution within " +
-                  finding.Number("difference from a convolution",
-                                 one.convolution));
+  finding.Add(
+      YesIf(one.shift <= kRounding && one.blunt > kClear),
+      fmt::format("a head with a bias of 60 at one offset is a shift "
+                  "within {} (with a bias of 1 it is off by {})",
+                  finding.Number("difference from a shift", one.shift),
+                  finding.Number("difference of a blunt head", one.blunt)));
+  finding.Add(
+      YesIf(one.convolution <= kRounding),
+      "three heads mixed are a convolution within " +
+          finding.Number("difference from a convolution", one.convolution));
   finding.Note(fmt::format(
       "that is where all neighbours are there: at the ends, where a "
-      "convolution has zeros, a head becomes a mean over all tokens (off by {})",
+      "convolution has zeros, a head becomes a mean over all tokens (off by "
+      "{})",
       finding.Number("difference at the ends", one.ends)));
   return finding;
 }
@@ -176,13 +177,13 @@ Finding BlogHopfield(const Evidence&) {
   Finding finding;
   const Hopfield one = HopfieldUpdate();
   // Central differences of step 1e-5 are right to about 1e-9.
-  finding.Add(YesIf(one.gap <= 1e-7 && one.other > kClear),
-              fmt::format("attention over stored patterns is a unit step down "
-                          "the gradient of the Hopfield energy within {} (with "
-                          "values that are not the patterns it is off by {})",
-                          finding.Number("difference from the step", one.gap),
-                          finding.Number("difference with other values",
-                                         one.other)));
+  finding.Add(
+      YesIf(one.gap <= 1e-7 && one.other > kClear),
+      fmt::format("attention over stored patterns is a unit step down "
+                  "the gradient of the Hopfield energy within {} (with "
+                  "values that are not the patterns it is off by {})",
+                  finding.Number("difference from the step", one.gap),
+                  finding.Number("difference with other values", one.other)));
   finding.Add(YesIf(one.rise <= kRounding),
               "in 20 updates the energy rises by at most " +
                   finding.Number("largest rise", one.rise));

@@ -1,5 +1,5 @@
-// Claims that studies answer. The verdict in a study's file is not believed: the
-// study's own rule judges the tables of the file again.
+// Claims that studies answer. The verdict in a study's file is not believed:
+// the study's own rule judges the tables of the file again.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,8 +46,7 @@ void Judge(const Study& study, const StudyFile& file, const std::string& claim,
     throw InvalidInput(file.file, "the tables of the study " + study.name,
                        error.what());
   }
-  const auto verdict =
-      std::ranges::find(verdicts, claim, &StudyVerdict::claim);
+  const auto verdict = std::ranges::find(verdicts, claim, &StudyVerdict::claim);
   if (verdict == verdicts.end()) {
     finding.Add(Holds::kMissing,
                 fmt::format("{} says nothing of it", file.file));

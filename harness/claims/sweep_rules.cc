@@ -65,9 +65,9 @@ std::string Missing(const Wanted& wanted, const Measured& measured) {
     return fmt::format("this program has no {}", wanted.op);
   std::string params;
   for (const auto& [name, value] : wanted.params.items())
-    params += fmt::format("{}{} = {}", params.empty() ? "" : ", ", name,
-                          value.is_string() ? value.get<std::string>()
-                                            : value.dump());
+    params += fmt::format(
+        "{}{} = {}", params.empty() ? "" : ", ", name,
+        value.is_string() ? value.get<std::string>() : value.dump());
   for (const auto& [name, value] : wanted.size.items())
     if (name == "f") params += fmt::format(", f = {}", value.dump());
   return fmt::format(
@@ -85,13 +85,13 @@ void AddGrowth(Finding& finding, const Growth& growth, double limit,
   const Holds holds = growth.interval.high <= limit  ? Holds::kYes
                       : growth.interval.low <= limit ? Holds::kBetween
                                                      : Holds::kNo;
-  finding.Add(holds, fmt::format("{} grows with exponent {} for n from {:g} to "
-                                 "{:g} (limit {:g})",
-                                 what,
-                                 finding.Number("exponent of " + what,
-                                                growth.exponent,
-                                                growth.interval),
-                                 growth.n_min, growth.n_max, limit));
+  finding.Add(holds,
+              fmt::format("{} grows with exponent {} for n from {:g} to "
+                          "{:g} (limit {:g})",
+                          what,
+                          finding.Number("exponent of " + what, growth.exponent,
+                                         growth.interval),
+                          growth.n_min, growth.n_max, limit));
 }
 
 Holds AtLeast(const Quotient& quotient, double limit) {
@@ -117,13 +117,11 @@ void AddRatio(Finding& finding, const Quotient& quotient, double limit,
     return;
   }
   const bool exact = quotient.interval.low == quotient.interval.high;
-  finding.Add(
-      holds,
-      fmt::format("{} {} times (claimed: {:g})", before,
-                  exact ? finding.Number(name, quotient.ratio)
-                        : finding.Number(name, quotient.ratio,
-                                         quotient.interval),
-                  limit));
+  finding.Add(holds, fmt::format("{} {} times (claimed: {:g})", before,
+                                 exact ? finding.Number(name, quotient.ratio)
+                                       : finding.Number(name, quotient.ratio,
+                                                        quotient.interval),
+                                 limit));
 }
 
 Holds HoldsOf(const Crossover& crossover) {
@@ -144,10 +142,10 @@ std::string Describe(Finding& finding, const std::string& name,
                      const Crossover& crossover) {
   switch (crossover.kind) {
     case CrossoverKind::kCrosses:
-      return "from n = " + finding.Number(
-                               name, *crossover.n,
-                               {crossover.low.value_or(std::nan("")),
-                                crossover.high.value_or(std::nan(""))});
+      return "from n = " +
+             finding.Number(name, *crossover.n,
+                            {crossover.low.value_or(std::nan("")),
+                             crossover.high.value_or(std::nan(""))});
     case CrossoverKind::kAlwaysFaster:
       return "at every size";
     case CrossoverKind::kNever:
@@ -205,7 +203,7 @@ Finding Frpb1dMemory(const Evidence& evidence) {
                                                 : HUGE_VAL;
     }
     const bool known = std::isfinite(off);
-    finding.Add(!known        ? Holds::kMissing
+    finding.Add(!known       ? Holds::kMissing
                 : off <= 0.1 ? Holds::kYes
                              : Holds::kNo,
                 known ? fmt::format("it is within {} of its formula (limit "
@@ -240,35 +238,35 @@ Finding Frpb2dTime(const Evidence& evidence) {
                   "N log N))",
                   count, pixels, kSide, kSide));
   finding.Append(
-      PerMachine(evidence,
-                 [](const Machine& machine) {
-                   Finding timed;
-                   const Wanted wanted = Of("toeplitz_2d_xy", "xy");
-                   const Measured measured = Find(machine, wanted);
-                   const Growth growth = TimeGrowth(measured);
-                   if (measured.empty() || !growth.known) {
-                     timed.Add(Holds::kMissing,
-                               measured.empty() ? Missing(wanted, measured)
-                                                : growth.why_not);
-                     return timed;
-                   }
-                   // As claimed it would be 0.5 in pixels, and a logarithm.
-                   const double p = growth.exponent;
-                   const Interval in_n = {2 * growth.interval.low,
-                                          2 * growth.interval.high};
-                   timed.Add(
-                       growth.interval.low > 0.75    ? Holds::kNo
-                       : growth.interval.high < 0.75 ? Holds::kYes
-                                                     : Holds::kBetween,
-                       fmt::format(
-                           "time of xy grows with exponent {} in pixels and {} "
-                           "in N, from {:g} to {:g} pixels",
-                           timed.Number("exponent in pixels", p,
-                                        growth.interval),
-                           timed.Number("exponent in N", 2 * p, in_n),
-                           growth.n_min, growth.n_max));
-                   return timed;
-                 }),
+      PerMachine(
+          evidence,
+          [](const Machine& machine) {
+            Finding timed;
+            const Wanted wanted = Of("toeplitz_2d_xy", "xy");
+            const Measured measured = Find(machine, wanted);
+            const Growth growth = TimeGrowth(measured);
+            if (measured.empty() || !growth.known) {
+              timed.Add(Holds::kMissing, measured.empty()
+                                             ? Missing(wanted, measured)
+                                             : growth.why_not);
+              return timed;
+            }
+            // As claimed it would be 0.5 in pixels, and a logarithm.
+            const double p = growth.exponent;
+            const Interval in_n = {2 * growth.interval.low,
+                                   2 * growth.interval.high};
+            timed.Add(
+                growth.interval.low > 0.75    ? Holds::kNo
+                : growth.interval.high < 0.75 ? Holds::kYes
+                                              : Holds::kBetween,
+                fmt::format(
+                    "time of xy grows with exponent {} in pixels and {} "
+                    "in N, from {:g} to {:g} pixels",
+                    timed.Number("exponent in pixels", p, growth.interval),
+                    timed.Number("exponent in N", 2 * p, in_n), growth.n_min,
+                    growth.n_max));
+            return timed;
+          }),
       "");
   return finding;
 }
@@ -325,15 +323,13 @@ Finding AgainstSpe(const Machine& machine, Visit visit) {
     std::string missing;
     bool mixed = false;
     for (const std::string& map : kMaps) {
-      const Wanted wanted =
-          Of("fastrpb_attention", "linear_fft",
-             {{"attention", "linear"}, {"feature_map", map}});
+      const Wanted wanted = Of("fastrpb_attention", "linear_fft",
+                               {{"attention", "linear"}, {"feature_map", map}});
       const Measured fast = Find(machine, wanted);
-      const Wanted spe = Of("stochastic_position_attention", "linear",
-                            {{"kind", kind},
-                             {"attention", "linear"},
-                             {"feature_map", map}},
-                            WidthsOf(fast));
+      const Wanted spe =
+          Of("stochastic_position_attention", "linear",
+             {{"kind", kind}, {"attention", "linear"}, {"feature_map", map}},
+             WidthsOf(fast));
       const Measured slow = Find(machine, spe);
       if (missing.empty() && (fast.empty() || slow.empty()))
         missing = fast.empty() ? Missing(wanted, fast) : Missing(spe, slow);
@@ -343,8 +339,8 @@ Finding AgainstSpe(const Machine& machine, Visit visit) {
           pairs.emplace_back(point, *other);
     }
     if (pairs.empty())
-      finding.Add(Holds::kMissing, missing.empty() ? "no size in common"
-                                                   : missing);
+      finding.Add(Holds::kMissing,
+                  missing.empty() ? "no size in common" : missing);
     else
       visit(finding, kind, pairs, mixed);
   }
@@ -383,8 +379,8 @@ Finding FrpbTable3(const Evidence& evidence) {
 Finding FrpbMemorySpe(const Evidence& evidence) {
   return PerMachine(evidence, [](const Machine& machine) {
     Finding finding = AgainstSpe(
-        machine, [](Finding& one, const std::string& kind, const Pairs& pairs,
-                    bool) {
+        machine,
+        [](Finding& one, const std::string& kind, const Pairs& pairs, bool) {
           Quotient range = {std::nan(""), {HUGE_VAL, 0}};
           for (const auto& [slow, fast] : pairs) {
             const double ratio = ByteRatio(slow, fast).ratio;
@@ -478,17 +474,17 @@ Finding NprfMemory(const Evidence& evidence) {
       const double one = share(point);
       least = one >= least ? least : one;
     }
-    finding.Add(std::isnan(least) || std::isinf(least) ? Holds::kMissing
-                : least >= 1                           ? Holds::kYes
-                                                       : Holds::kNo,
-                fmt::format("fft, algorithm 1 as printed, keeps at least {} n m "
-                            "d numbers",
-                            finding.Number("numbers of fft over n m d",
-                                           least)));
+    finding.Add(
+        std::isnan(least) || std::isinf(least) ? Holds::kMissing
+        : least >= 1                           ? Holds::kYes
+                                               : Holds::kNo,
+        fmt::format("fft, algorithm 1 as printed, keeps at least {} n m "
+                    "d numbers",
+                    finding.Number("numbers of fft over n m d", least)));
     AddGrowth(finding, WorkspaceGrowth(printed), kExactLinear,
               "workspace of fft");
-    const Measured streamed =
-        Find(machine, Of("kernelized_rpe_attention", "fft_streamed", prf, size));
+    const Measured streamed = Find(
+        machine, Of("kernelized_rpe_attention", "fft_streamed", prf, size));
     const MeasuredPoint& last = printed.points.back();
     if (const MeasuredPoint* other = streamed.At(last.n))
       finding.Note(fmt::format(
@@ -522,18 +518,18 @@ Finding NprfFig1a(const Evidence& evidence) {
         }
         const Crossover crossover = TimeCrossover(fast, slow);
         Holds holds = HoldsOf(crossover);
-        std::string where = Describe(
-            finding, fmt::format("crossover of m = {} with {}", m, id),
-            crossover);
+        std::string where =
+            Describe(finding, fmt::format("crossover of m = {} with {}", m, id),
+                     crossover);
         // The claim is about long sequences.
-        const double longest = std::min(fast.points.back().n,
-                                        slow.points.back().n);
+        const double longest =
+            std::min(fast.points.back().n, slow.points.back().n);
         if (crossover.kind == CrossoverKind::kNever) {
           where += fmt::format(" (to n = {:g})", longest);
           if (longest < 10000) holds = Holds::kMissing;
         }
-        finding.Add(holds, fmt::format("m = {} overtakes {} softmax {}", m, id,
-                                       where));
+        finding.Add(
+            holds, fmt::format("m = {} overtakes {} softmax {}", m, id, where));
       }
     }
     return finding;
@@ -570,9 +566,8 @@ Finding TxlLinear(const Evidence& evidence) {
     Finding one;
     const Measured shift =
         Find(machine, Of("transformer_xl_attention", "shift"));
-    const Measured dense =
-        Find(machine, Of("transformer_xl_attention", "dense", {},
-                         WidthsOf(shift)));
+    const Measured dense = Find(
+        machine, Of("transformer_xl_attention", "dense", {}, WidthsOf(shift)));
     if (shift.empty()) return one;
     AddGrowth(one, TimeGrowth(shift), kNearLinear, "time of shift");
     for (auto point = dense.points.rbegin(); point != dense.points.rend();
@@ -580,11 +575,11 @@ Finding TxlLinear(const Evidence& evidence) {
       if (const MeasuredPoint* other = shift.At(point->n)) {
         const Quotient ratio = TimeRatio(*point, *other);
         if (std::isfinite(ratio.ratio) && !shift.mixed)
-          one.Note(fmt::format("at L = M = {:g} it is {} times faster than the "
-                               "naive way",
-                               point->n,
-                               one.Number("naive over shift", ratio.ratio,
-                                          ratio.interval)));
+          one.Note(fmt::format(
+              "at L = M = {:g} it is {} times faster than the "
+              "naive way",
+              point->n,
+              one.Number("naive over shift", ratio.ratio, ratio.interval)));
         break;
       }
     return one;
