@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "harness/generate.h"
+#include "harness/omega.h"
 #include "harness/registry.h"
 
 namespace subquad {
@@ -95,6 +96,7 @@ std::string Case::DrawId() const {
     text += ",";
   }
   if (input != "normal") text += "input=" + input + ",";
+  if (omega != "gaussian") text += "omega=" + omega + ",";
   text.pop_back();
   return text;
 }
@@ -176,6 +178,8 @@ Case MakeCase(const CaseRequest& request) {
       one.per_head = ParseFlag(name, text);
     else if (name == "with")
       one.with = Split(text, '+');
+    else if (name == "omega")
+      one.omega = text;
     else if (const ParamRule* rule = FindRule(rules, name))
       params.Set(name, ParseParam(*rule, text));
     else
@@ -194,12 +198,18 @@ Case MakeCase(const CaseRequest& request) {
                        std::string(one.op->description().id));
 
   const Signature signature = one.op->SignatureFor(params, one.backward);
+  CheckOmegaSampler(one.omega);
+  if (one.omega != "gaussian" &&
+      !std::ranges::count(signature.inputs, Draw::kProjection,
+                          &TensorRule::draw))
+    throw InvalidInput("omega", "a feature map that projects",
+                       "none in this case");
   for (const SizeRule& rule : signature.sizes)
     one.sizes[rule.name] =
         rule.default_value > 0 ? rule.default_value : request.n.value_or(1024);
   for (const auto& [name, text] : rest) {
     if (!one.sizes.contains(name)) {
-      std::string names = "heads, per_head, with, backward";
+      std::string names = "heads, per_head, with, omega, backward";
       for (const SizeRule& rule : signature.sizes) names += ", " + rule.name;
       for (const ParamRule& rule : rules) names += ", " + rule.name;
       throw InvalidInput(std::string(one.op->description().id) + ": " + name,

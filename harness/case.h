@@ -21,6 +21,7 @@ struct Case {
   bool backward = false;
   std::vector<std::string> with;  // optional inputs that are there
   std::string input = "normal";   // the recipe of its numbers
+  std::string omega = "gaussian";  // the sampler of projections (omega.h)
   Scalar scalar = Scalar::kFloat32;
   uint64_t seed = 1;
 

@@ -1,5 +1,7 @@
 #include "harness/generate.h"
 
+#include "harness/omega.h"
+
 #include <Random123/philox.h>
 
 #include <algorithm>
@@ -33,69 +35,17 @@ double ToUniform(uint32_t high, uint32_t low) {
   return (static_cast<double>(bits) + 0.5) * 0x1p-52;
 }
 
-// Where an element of a tensor stands.
-struct Place {
-  const TensorRule& rule;
-  int64_t row, rows;  // along the first axis of one head
-};
-
-// The recipes alter a normal draw z; u is an independent uniform one.
-double Integers(const Place&, double z, double) {
-  return std::clamp(std::round(2 * z), -4.0, 4.0);
-}
-double Equal(const Place&, double, double) { return 1; }
-double Alternating(const Place& place, double z, double) {
-  return (place.row % 2 ? -1 : 1) * (1 + z / 1024);
-}
-double Wide(const Place&, double z, double u) {
-  return z * std::exp2(std::floor(24 * u) - 12);
-}
-double Dropping(const Place& place, double z, double) {
-  return place.rule.role == Role::kData && 2 * place.row >= place.rows
-             ? z * 1e-6
-             : z;
-}
-double Decaying(const Place& place, double z, double) {
-  if (place.rule.offset_axes.empty()) return z;
-  const double half = static_cast<double>(place.rows) / 2;
-  return z *
-         std::exp(-16 * std::abs(static_cast<double>(place.row) - half) / half);
-}
-double Impulse(const Place& place, double z, double) {
-  return place.row == place.rows / 3 ? z : 0;
-}
-double Tiny(const Place&, double z, double) { return z * 0x1p-50; }
-double Huge(const Place&, double z, double) { return z * 0x1p+50; }
-double Offset(const Place&, double z, double) { return 100 + z; }
-double Normal(const Place&, double z, double) { return z; }
-
-struct RecipeCode {
-  Recipe recipe;
-  double (*alter)(const Place&, double z, double u);
-};
-
-const std::vector<RecipeCode>& Codes() {
-  static const std::vector<RecipeCode> codes = {
-      {{"normal", "independent N(0, 1): any wrong index shows"}, Normal},
-      {{"integers", "small integers: sums are exact, results bit-equal"},
-       Integers},
-      {{"equal", "all ones: a wrong count of terms shows alone"}, Equal},
-      {{"alternating", "signs by row that nearly cancel"}, Alternating},
-      {{"wide", "magnitudes over 24 powers of two in one tensor"}, Wide},
-      {{"dropping", "data fall by 1e-6 in the second half"}, Dropping},
-      {{"decaying", "weights fall by e^-16 away from the middle"}, Decaying},
-      {{"impulse", "one row alone is not zero"}, Impulse},
-      {{"tiny", "N(0, 1) times 2^-50"}, Tiny},
-      {{"huge", "N(0, 1) times 2^50"}, Huge},
-      {{"offset", "N(100, 1): a large mean that a transform mixes in"}, Offset},
-  };
-  return codes;
-}
-
-double (*CodeOf(std::string_view name))(const Place&, double, double) {
-  for (const RecipeCode& code : Codes())
-    if (code.recipe.name == name) return code.alter;
-  return Normal;
+// Scales rows of `width` numbers to a length; rows of zeros stay.
+void ScaleRows(double norm, int64_t width, std::vector<double>& values) {
+  for (size_t first = 0; first < values.size();
+       first += static_cast<size_t>(width)) {
+    double squares = 0;
+    for (int64_t c = 0; c < width; ++c)
+      squares += values[first + c] * values[first + c];
+    if (squares == 0) continue;
+    const double factor = norm / std::sqrt(squares);
+    for (int64_t c = 0; c < width; ++c) values[first + c] *= factor;
+  }
 }
 
 }  // namespace
@@ -122,24 +72,6 @@ double Draws::Normal(uint64_t index) const {
   const double radius = std::sqrt(-2 * std::log(ToUniform(words[0], words[1])));
   const double angle = 2 * std::numbers::pi * ToUniform(words[2], words[3]);
   return radius * (index % 2 ? std::sin(angle) : std::cos(angle));
-}
-
-const std::vector<Recipe>& Recipes() {
-  static const std::vector<Recipe> recipes = [] {
-    std::vector<Recipe> list;
-    for (const RecipeCode& code : Codes()) list.push_back(code.recipe);
-    return list;
-  }();
-  return recipes;
-}
-
-const Recipe& FindRecipe(std::string_view name) {
-  std::string names;
-  for (const Recipe& recipe : Recipes()) {
-    if (recipe.name == name) return recipe;
-    names += (names.empty() ? "" : ", ") + std::string(recipe.name);
-  }
-  throw InvalidInput("input", "one of " + names, "'" + std::string(name) + "'");
 }
 
 double RoundTo(Scalar scalar, double value) {
@@ -169,7 +101,7 @@ double RoundTo(Scalar scalar, double value) {
 Inputs GenerateInputs(const Case& one, const Problem& problem) {
   Inputs inputs;
   const std::string id = one.DrawId();
-  auto* const alter = CodeOf(one.input);
+  const Recipe& recipe = FindRecipe(one.input);
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
   for (size_t t = 0; t < problem.inputs.size(); ++t) {
     const TensorRule& rule = problem.inputs[t];
@@ -188,21 +120,37 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
     pool.For((count + kChunk - 1) / kChunk, [&](int64_t chunk, int) {
       const int64_t end = std::min(count, (chunk + 1) * kChunk);
       for (int64_t i = chunk * kChunk; i < end; ++i) {
-        const uint64_t index = static_cast<uint64_t>(i);
-        double value;
-        if (rule.draw == Draw::kPositive) {
-          value = draws.Uniform(index);
-        } else {
-          value = draws.Normal(index);
-          const Place place{rule, i % head_count / row_size, rows};
-          if (alter != Normal)
-            value = alter(place, value, draws.Uniform(index));
-          if (rule.draw == Draw::kMixing)
-            value /= std::sqrt(static_cast<double>(tensor.shape.back()));
-        }
-        tensor.values[static_cast<size_t>(i)] = RoundTo(one.scalar, value);
+        const Place place{rule,
+                          i % head_count / row_size,
+                          rows,
+                          i % row_size,
+                          row_size,
+                          static_cast<uint64_t>(i)};
+        // Random projections have a distribution of their own.
+        double value = rule.draw == Draw::kPositive ? draws.Uniform(place.index)
+                       : rule.draw == Draw::kProjection
+                           ? draws.Normal(place.index)
+                           : recipe.value(place, draws);
+        if (rule.draw == Draw::kMixing)
+          value /= std::sqrt(static_cast<double>(tensor.shape.back()));
+        tensor.values[static_cast<size_t>(i)] = value;
       }
     });
+    if (recipe.row_norm > 0 && rule.role == Role::kData)
+      ScaleRows(recipe.row_norm, tensor.shape.back(), tensor.values);
+    // The gaussian one is what stands there.
+    if (rule.draw == Draw::kProjection && one.omega != "gaussian") {
+      const Draws lengths(one.seed, id + "/" + rule.name + "/lengths");
+      for (int64_t start = 0; start < count; start += head_count) {
+        const auto omega =
+            SampleOmega(one.omega, rows, row_size, draws, lengths,
+                        static_cast<uint64_t>(start));
+        for (int64_t i = 0; i < head_count; ++i)
+          tensor.values[static_cast<size_t>(start + i)] =
+              omega[static_cast<size_t>(i)];
+      }
+    }
+    for (double& value : tensor.values) value = RoundTo(one.scalar, value);
     inputs.tensors.push_back(std::move(tensor));
   }
   return inputs;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/case.h"
+#include "harness/recipes.h"
 
 namespace subquad {
 
@@ -28,14 +29,6 @@ class Draws {
  private:
   uint64_t seed_, stream_;
 };
-
-// Kinds of numbers, by name: "normal", and others that break things.
-struct Recipe {
-  std::string_view name;
-  std::string_view what;  // what they are, and which fault they would show
-};
-const std::vector<Recipe>& Recipes();
-const Recipe& FindRecipe(std::string_view name);
 
 // To the nearest number of the scalar type, ties to even; overflow to infinity.
 double RoundTo(Scalar scalar, double value);

@@ -5,7 +5,9 @@
 
 #include "optimized/implementations.h"
 #include "reference/clipped_rpe_product.h"
+#include "reference/fastrpb_attention.h"
 #include "reference/kernelized_clipped_rpe_attention.h"
+#include "reference/kernelized_rpe_attention.h"
 #include "reference/linear_attention.h"
 #include "reference/linformer_attention.h"
 #include "reference/memory_compressed_attention.h"
@@ -39,17 +41,19 @@ const std::vector<Row>& Rows() {
       {One<Toeplitz1d>(), Toeplitz1dImplementations},
       {One<Toeplitz2dXy>(), Toeplitz2dXyImplementations},
       {One<Toeplitz2d>(), Toeplitz2dImplementations},
+      {One<LinearAttention>(), LinearAttentionImplementations},
+      {One<FastRpbAttention>(), FastRpbAttentionImplementations},
+      {One<KernelizedRpeAttention>(), KernelizedRpeAttentionImplementations},
+      {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
+      {One<SparseAttention>(), SparseAttentionImplementations},
       {One<ClippedRpeProduct>(), ClippedRpeProductImplementations},
       {One<KernelizedClippedRpeAttention>(),
        KernelizedClippedRpeAttentionImplementations},
       {One<TransformerXlAttention>(), TransformerXlAttentionImplementations},
       {One<PositionAttention>(), PositionAttentionImplementations},
-      {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
-      {One<SparseAttention>(), SparseAttentionImplementations},
       {One<LinformerAttention>(), LinformerAttentionImplementations},
       {One<MemoryCompressedAttention>(),
        MemoryCompressedAttentionImplementations},
-      {One<LinearAttention>(), LinearAttentionImplementations},
   };
   return rows;
 }

@@ -65,6 +65,7 @@ Json ParamsJson(const Case& one) {
   if (one.backward) params["backward"] = true;
   if (!one.with.empty()) params["with"] = one.with;
   if (one.per_head) params["per_head"] = true;
+  if (one.omega != "gaussian") params["omega"] = one.omega;
   return params;
 }
 

@@ -51,6 +51,9 @@ inline T PowerOfTwo(T t) {
 template <typename T>
 inline T SplitExpFast(T y, T* exponent) {
   using Bits = FloatBits<T>;
+  constexpr T kLimit = static_cast<T>(kMaxLogarithm);
+  y = y > -kLimit ? y : -kLimit;
+  y = y < kLimit ? y : kLimit;
   constexpr long double kHigh = 0x1.62e4p-1L;
   constexpr T kLow = static_cast<T>(std::numbers::ln2_v<long double> - kHigh);
   const T steps =

@@ -13,13 +13,15 @@ std::vector<Implementation> KernelizedClippedRpeAttentionImplementations();
 std::vector<Implementation> Toeplitz1dImplementations();
 std::vector<Implementation> Toeplitz2dXyImplementations();
 std::vector<Implementation> Toeplitz2dImplementations();
-std::vector<Implementation> TransformerXlAttentionImplementations();
-std::vector<Implementation> PositionAttentionImplementations();
+std::vector<Implementation> FastRpbAttentionImplementations();
+std::vector<Implementation> KernelizedRpeAttentionImplementations();
+std::vector<Implementation> LinearAttentionImplementations();
 std::vector<Implementation> SoftmaxAttentionImplementations();
 std::vector<Implementation> SparseAttentionImplementations();
+std::vector<Implementation> TransformerXlAttentionImplementations();
+std::vector<Implementation> PositionAttentionImplementations();
 std::vector<Implementation> LinformerAttentionImplementations();
 std::vector<Implementation> MemoryCompressedAttentionImplementations();
-std::vector<Implementation> LinearAttentionImplementations();
 
 // Makes the float32 or the float64 version of an algorithm:
 // PrepareFor<Fft<float>, Fft<double>>.

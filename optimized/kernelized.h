@@ -8,25 +8,31 @@
 #include "optimized/feature_rows.h"
 #include "optimized/implementations.h"
 #include "optimized/thread_pool.h"
+#include "reference/kernelized.h"
 
 namespace subquad {
 
 struct KernelizedShape {
   explicit KernelizedShape(const Problem& problem)
       : map(FeatureMapOf(problem)),
-        n_q(problem.Dim("n_q")),
-        n_k(problem.Dim("n_k")),
+        n_q(QueriesOf(problem)),
+        n_k(KeysOf(problem)),
         d(problem.Dim("d")),
         e(problem.Dim("e")),
         f(map.features()),
         heads(problem.heads),
-        causal(problem.params.Flag("causal")) {}
+        causal(problem.params.Flag("causal")),
+        has_bias(problem.HasInput("bias")),
+        image_width(problem.params.Has("width") ? problem.Dim("width") : 0) {}
 
-  int64_t SeenBy(int64_t i) const { return causal ? std::min(i + 1, n_k) : n_k; }
+  int64_t SeenBy(int64_t i) const {
+    return causal ? std::min(i + 1, n_k) : n_k;
+  }
 
   FeatureMapSpec map;
   int64_t n_q, n_k, d, e, f, heads;
-  bool causal;
+  bool causal, has_bias;
+  int64_t image_width;  // 0: no image
 };
 
 // The tensors of one head. omega and bias are null where there are none.
@@ -51,6 +57,34 @@ std::vector<HeadTensors<T>> TensorsByHead(const Problem& problem,
     heads.push_back({of("q", h), of("k", h), of("v", h), of("omega", h),
                      of("bias", h), arrays.Out<T>("out").Head(h)});
   return heads;
+}
+
+// Values with a column of ones for the normaliser, and zeros up to whole
+// vectors. Numerator and normaliser then go through the same additions in the
+// same order, and what rounding does to both cancels in their quotient: equal
+// values come out equal.
+template <typename T>
+int64_t ExtendedWidth(int64_t e) {
+  constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
+  return (e + kLanes) / kLanes * kLanes;
+}
+template <typename T>
+void ExtendValues(const T* values, int64_t rows, int64_t e, T* extended) {
+  const int64_t width = ExtendedWidth<T>(e);
+  for (int64_t j = 0; j < rows; ++j) {
+    T* to = extended + j * width;
+    std::copy_n(values + j * e, e, to);
+    to[e] = 1;
+    std::fill(to + e + 1, to + width, T{0});
+  }
+}
+
+// Whole cache lines, so that every worker's share is aligned alike: a
+// vectorised sum adds in another order from another alignment.
+template <typename T>
+inline int64_t WholeLines(int64_t count) {
+  const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
+  return (count + line - 1) / line * line;
 }
 
 // An algorithm has a constructor from a KernelizedShape and a number of

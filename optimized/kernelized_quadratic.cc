@@ -9,26 +9,27 @@ namespace subquad {
 // ---- bias --------------------------------------------------------------------
 
 template <typename T>
-int64_t BiasTable<T>::Count(const KernelizedShape& shape, int64_t image_width) {
-  if (image_width == 0) return shape.n_q + shape.n_k - 1;
-  return (2 * (shape.n_q / image_width) - 1) * (2 * image_width - 1);
+int64_t BiasTable<T>::Count(const KernelizedShape& shape) {
+  const int64_t width = shape.image_width;
+  if (width == 0) return shape.n_q + shape.n_k - 1;
+  return (2 * (shape.n_q / width) - 1) * (2 * width - 1);
 }
 
 template <typename T>
-BiasTable<T>::BiasTable(const KernelizedShape& shape, bool has_bias,
-                        int64_t image_width)
-    : n_q_(shape.n_q), n_k_(shape.n_k), width_(image_width) {
-  if (!has_bias) return;
-  mantissa_ = Buffer<T>(Count(shape, image_width));
-  exponent_ = Buffer<T>(Count(shape, image_width));
+BiasTable<T>::BiasTable(const KernelizedShape& shape)
+    : n_q_(shape.n_q), n_k_(shape.n_k), width_(shape.image_width) {
+  if (!shape.has_bias) return;
+  mantissa_ = Buffer<T>(Count(shape));
+  exponent_ = Buffer<T>(Count(shape));
 }
 
 template <typename T>
 void BiasTable<T>::Split(const T* bias) const {
+  const T shift = BiasShift(bias, mantissa_.size());
   for (int64_t t = 0; t < mantissa_.size(); ++t) {
     const bool seen = bias[t] >= std::numeric_limits<T>::lowest();
     T power;
-    const T mantissa = SplitExpFast(seen ? bias[t] : T{0}, &power);
+    const T mantissa = SplitExpFast(seen ? bias[t] - shift : T{0}, &power);
     mantissa_[t] = seen ? mantissa : T{0};
     exponent_[t] = seen ? power : kNoExponent<T>;
   }
@@ -46,17 +47,16 @@ int64_t BiasTable<T>::Horizon() const {
 
 template <typename T>
 QuadraticFeatures<T>::QuadraticFeatures(const KernelizedShape& shape,
-                                        int threads, bool has_bias,
-                                        int64_t image_width, int64_t tile)
+                                        int threads, int64_t tile)
     : shape_(shape),
       features_(shape.map),
       tile_(tile),
-      bias_(shape, has_bias, image_width),
+      bias_(shape),
       k_mantissa_(shape.n_k * shape.f),
       k_exponent_(shape.n_k * shape.f),
       k_values_((tile ? (shape.n_k + tile - 1) / tile * tile : shape.n_k) *
                 shape.f),
-      k_row_(has_bias ? shape.n_k : 0),
+      k_row_(shape.has_bias ? shape.n_k : 0),
       q_mantissa_(shape.n_q * shape.f),
       q_exponent_(shape.n_q * shape.f),
       scales_(3 * shape.f),
@@ -66,13 +66,12 @@ QuadraticFeatures<T>::QuadraticFeatures(const KernelizedShape& shape,
 
 template <typename T>
 double QuadraticFeatures<T>::WorkNumbers(const KernelizedShape& shape,
-                                         int threads, bool has_bias,
-                                         int64_t image_width, int64_t tile) {
+                                         int threads, int64_t tile) {
   const int64_t keys =
       tile ? (shape.n_k + tile - 1) / tile * tile : shape.n_k;
   return static_cast<double>(
       (2 * shape.n_k + 2 * shape.n_q + keys + 4) * shape.f +
-      (has_bias ? shape.n_k + 2 * BiasTable<T>::Count(shape, image_width) : 0) +
+      (shape.has_bias ? shape.n_k + 2 * BiasTable<T>::Count(shape) : 0) +
       threads * FeatureRows<T>(shape.map).ScratchSize(kBlock));
 }
 
@@ -126,16 +125,16 @@ void QuadraticFeatures<T>::StoreKey(int64_t j) {
 // ---- dense -------------------------------------------------------------------
 
 template <typename T>
-DenseKernelized<T>::DenseKernelized(const KernelizedShape& shape, int threads,
-                                    bool has_bias, int64_t image_width)
+DenseKernelized<T>::DenseKernelized(const KernelizedShape& shape, int threads)
     : shape_(shape),
-      features_(shape, threads, has_bias, image_width, 0),
+      features_(shape, threads, 0),
       weights_(shape.n_q * shape.n_k),
-      work_(threads * std::min(kRows, shape.n_q) * (shape.f + shape.e)) {}
+      values_(shape.n_k * ExtendedWidth<T>(shape.e)),
+      work_(threads * std::min(kRows, shape.n_q) *
+            (shape.f + ExtendedWidth<T>(shape.e))) {}
 
 template <typename T>
-Cost DenseKernelized<T>::CostOf(const KernelizedShape& shape, int threads,
-                                bool has_bias, int64_t image_width) {
+Cost DenseKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
   const double pairs = static_cast<double>(shape.n_q) *
                        static_cast<double>(shape.n_k) * (shape.causal ? 0.5 : 1);
   Cost cost;
@@ -144,10 +143,10 @@ Cost DenseKernelized<T>::CostOf(const KernelizedShape& shape, int threads,
   cost.workspace_bytes =
       sizeof(T) *
       (static_cast<double>(shape.n_q) * static_cast<double>(shape.n_k) +
-       QuadraticFeatures<T>::WorkNumbers(shape, threads, has_bias, image_width,
-                                         0) +
-       static_cast<double>(threads * std::min(kRows, shape.n_q) *
-                           (shape.f + shape.e)));
+       QuadraticFeatures<T>::WorkNumbers(shape, threads, 0) +
+       static_cast<double>(shape.n_k * ExtendedWidth<T>(shape.e) +
+                           threads * std::min(kRows, shape.n_q) *
+                               (shape.f + ExtendedWidth<T>(shape.e))));
   return cost;
 }
 
@@ -159,6 +158,7 @@ void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
                                       int64_t first, int64_t last,
                                       T* work) const {
   const int64_t f = shape_.f, e = shape_.e, n_k = shape_.n_k;
+  const int64_t width = ExtendedWidth<T>(e);
   const int64_t row = block * kRows;
   const int64_t rows = std::min(kRows, shape_.n_q - row);
   first = std::max(first, row);
@@ -184,19 +184,20 @@ void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
       features_.ApplyBias(i, 0, seen, features_.TopExponent(i), weight);
     std::fill(weight + seen, weight + columns, T{0});
   }
-  MatrixMap<T> out(sums, rows, e, Stride(e));
-  out.noalias() =
-      weights * ConstMatrixMap<T>(head.v, columns, e, Stride(e));
+  MatrixMap<T>(sums, rows, width, Stride(width)).noalias() =
+      weights * ConstMatrixMap<T>(values_.data(), columns, width, Stride(width));
   for (int64_t i = first; i < last; ++i)
-    MatrixMap<T>(head.out + i * e, 1, e, Stride(e)) =
-        out.row(i - row) / weights.row(i - row).sum();
+    for (int64_t c = 0; c < e; ++c)
+      head.out[i * e + c] =
+          sums[(i - row) * width + c] / sums[(i - row) * width + e];
 }
 
 template <typename T>
 void DenseKernelized<T>::Run(ThreadPool& pool,
                              const std::vector<HeadTensors<T>>& heads) {
   const int64_t work_size = work_.size() / pool.threads();
-  for (const HeadTensors<T>& head : heads)
+  for (const HeadTensors<T>& head : heads) {
+    ExtendValues(head.v, shape_.n_k, shape_.e, values_.data());
     features_.ForRuns(pool, head, [&](int64_t first, int64_t last) {
       const int64_t blocks = (last - 1) / kRows - first / kRows + 1;
       pool.For(blocks, [&](int64_t block, int worker) {
@@ -204,6 +205,7 @@ void DenseKernelized<T>::Run(ThreadPool& pool,
                      work_.data() + worker * work_size);
       });
     });
+  }
 }
 
 // ---- tiled -------------------------------------------------------------------
@@ -261,23 +263,19 @@ void AddPanel(const T* scores, const T* values, int64_t count, int64_t width,
 }  // namespace
 
 template <typename T>
-TiledKernelized<T>::TiledKernelized(const KernelizedShape& shape, int threads,
-                                    bool has_bias, int64_t image_width)
+TiledKernelized<T>::TiledKernelized(const KernelizedShape& shape, int threads)
     : shape_(shape),
-      features_(shape, threads, has_bias, image_width, kTile),
-      values_(shape.n_k * Padded(shape.e)),
-      work_(threads * (WorkSize(shape) + kGroup * shape.f)) {}
+      features_(shape, threads, kTile),
+      values_(shape.n_k * ExtendedWidth<T>(shape.e)),
+      work_(threads * WorkSize(shape)) {}
 
 template <typename T>
-Cost TiledKernelized<T>::CostOf(const KernelizedShape& shape, int threads,
-                                bool has_bias, int64_t image_width) {
-  Cost cost = DenseKernelized<T>::CostOf(shape, threads, has_bias, image_width);
+Cost TiledKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
+  Cost cost = DenseKernelized<T>::CostOf(shape, threads);
   cost.workspace_bytes =
-      sizeof(T) * (QuadraticFeatures<T>::WorkNumbers(shape, threads, has_bias,
-                                                     image_width, kTile) +
-                   static_cast<double>(
-                       shape.n_k * Padded(shape.e) +
-                       threads * (WorkSize(shape) + kGroup * shape.f)));
+      sizeof(T) * (QuadraticFeatures<T>::WorkNumbers(shape, threads, kTile) +
+                   static_cast<double>(shape.n_k * ExtendedWidth<T>(shape.e) +
+                                       threads * WorkSize(shape)));
   return cost;
 }
 
@@ -285,16 +283,15 @@ template <typename T>
 void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
                                      int64_t first, int64_t last,
                                      T* work) const {
-  const int64_t f = shape_.f, e = shape_.e, width = Padded(e);
+  const int64_t f = shape_.f, e = shape_.e, width = ExtendedWidth<T>(e);
   const int64_t end = std::min(row + kRows, shape_.n_q);
   first = std::max(first, row);
   last = std::min(last, end);
   T* sums = work;
-  T* totals = sums + kRows * width;
-  T* scores = totals + kRows * kLanes;
+  T* scores = sums + kRows * width;
   T* queries = scores + kGroup * kTile;
   T tops[kRows];
-  std::fill_n(sums, kRows * (width + kLanes), T{0});
+  std::fill_n(sums, kRows * width, T{0});
   if (!features_.bias().empty())
     for (int64_t i = first; i < last; ++i)
       tops[i - row] = features_.TopExponent(i);
@@ -320,12 +317,6 @@ void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
         if (seen > 0 && !features_.bias().empty())
           features_.ApplyBias(i, key, key + seen, tops[i - row], score);
         std::fill(score + seen, score + kTile, T{0});
-        T* total = totals + (i - row) * kLanes;
-        if (!mine) continue;
-        T lanes[kLanes] = {};
-        for (int64_t x = 0; x < kTile; x += kLanes)
-          for (int64_t l = 0; l < kLanes; ++l) lanes[l] += score[x + l];
-        for (int64_t l = 0; l < kLanes; ++l) total[l] += lanes[l];
       }
       const T* values = values_.data() + key * width;
       T* to = sums + (group - row) * width;
@@ -337,28 +328,21 @@ void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
     }
   }
   for (int64_t i = first; i < last; ++i) {
-    T total = 0;
-    for (int64_t l = 0; l < kLanes; ++l) total += totals[(i - row) * kLanes + l];
-    for (int64_t c = 0; c < e; ++c)
-      head.out[i * e + c] = sums[(i - row) * width + c] / total;
+    const T* sum = sums + (i - row) * width;
+    for (int64_t c = 0; c < e; ++c) head.out[i * e + c] = sum[c] / sum[e];
   }
 }
 
 template <typename T>
 void TiledKernelized<T>::Run(ThreadPool& pool,
                              const std::vector<HeadTensors<T>>& heads) {
-  const int64_t e = shape_.e, width = Padded(e);
-  const int64_t work_size = work_.size() / pool.threads() / kLanes * kLanes;
   for (const HeadTensors<T>& head : heads) {
-    for (int64_t j = 0; j < shape_.n_k; ++j) {
-      std::copy_n(head.v + j * e, e, values_.data() + j * width);
-      std::fill_n(values_.data() + j * width + e, width - e, T{0});
-    }
+    ExtendValues(head.v, shape_.n_k, shape_.e, values_.data());
     features_.ForRuns(pool, head, [&](int64_t first, int64_t last) {
       const int64_t tasks = (last - 1) / kRows - first / kRows + 1;
       pool.For(tasks, [&](int64_t task, int worker) {
         ProcessRows(head, (first / kRows + task) * kRows, first, last,
-                    work_.data() + worker * work_size);
+                    work_.data() + worker * WorkSize(shape_));
       });
     });
   }

@@ -19,11 +19,10 @@ namespace subquad {
 template <typename T>
 class BiasTable {
  public:
-  // An image width of 0: one offset per pair.
-  BiasTable(const KernelizedShape& shape, bool has_bias, int64_t image_width);
+  explicit BiasTable(const KernelizedShape& shape);
 
   bool empty() const { return mantissa_.size() == 0; }
-  static int64_t Count(const KernelizedShape& shape, int64_t image_width);
+  static int64_t Count(const KernelizedShape& shape);
   void Split(const T* bias) const;
   // How far ahead of itself a query sees anything.
   int64_t Horizon() const;
@@ -59,10 +58,8 @@ class QuadraticFeatures {
  public:
   // With `tile`, the keys' values are stored as [tiles][f][tile]; without, as
   // [n_k][f].
-  QuadraticFeatures(const KernelizedShape& shape, int threads, bool has_bias,
-                    int64_t image_width, int64_t tile);
-  static double WorkNumbers(const KernelizedShape& shape, int threads,
-                            bool has_bias, int64_t image_width, int64_t tile);
+  QuadraticFeatures(const KernelizedShape& shape, int threads, int64_t tile);
+  static double WorkNumbers(const KernelizedShape& shape, int threads, int64_t tile);
 
   // Calls process(first, last) for runs of queries, all of them in order.
   template <typename Process>
@@ -137,11 +134,9 @@ class QuadraticFeatures {
 template <typename T>
 class DenseKernelized {
  public:
-  DenseKernelized(const KernelizedShape& shape, int threads,
-                  bool has_bias = false, int64_t image_width = 0);
+  DenseKernelized(const KernelizedShape& shape, int threads);
   void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
-  static Cost CostOf(const KernelizedShape& shape, int threads,
-                     bool has_bias = false, int64_t image_width = 0);
+  static Cost CostOf(const KernelizedShape& shape, int threads);
 
  private:
   static constexpr int64_t kRows = 256;
@@ -150,17 +145,15 @@ class DenseKernelized {
 
   const KernelizedShape shape_;
   QuadraticFeatures<T> features_;
-  Buffer<T> weights_, work_;
+  Buffer<T> weights_, values_, work_;
 };
 
 template <typename T>
 class TiledKernelized {
  public:
-  TiledKernelized(const KernelizedShape& shape, int threads,
-                  bool has_bias = false, int64_t image_width = 0);
+  TiledKernelized(const KernelizedShape& shape, int threads);
   void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
-  static Cost CostOf(const KernelizedShape& shape, int threads,
-                     bool has_bias = false, int64_t image_width = 0);
+  static Cost CostOf(const KernelizedShape& shape, int threads);
 
  private:
   static constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
@@ -168,11 +161,9 @@ class TiledKernelized {
   static constexpr int64_t kGroup = 8;   // queries in registers
   static constexpr int64_t kRows = 32;   // queries of one task
 
-  static int64_t Padded(int64_t e) {
-    return (e + kLanes - 1) / kLanes * kLanes;
-  }
   static int64_t WorkSize(const KernelizedShape& shape) {
-    return kRows * (Padded(shape.e) + kLanes) + kGroup * kTile + kLanes;
+    return (kRows * ExtendedWidth<T>(shape.e) + kGroup * (kTile + shape.f) +
+            kLanes - 1) / kLanes * kLanes;
   }
   void ProcessRows(const HeadTensors<T>& head, int64_t row, int64_t first,
                    int64_t last, T* work) const;

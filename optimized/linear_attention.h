@@ -25,11 +25,17 @@ class AssociativeAttention {
   static constexpr int64_t kSegments = 8;
 
   struct State {
-    T* sums;    // [f, e]
-    T* totals;  // [f]
+    T* sums;  // [f, e] and a column of normalisers
     T* scale;
     T* live;
   };
+  static int64_t StateSize(const KernelizedShape& shape) {
+    return shape.f * (ExtendedWidth<T>(shape.e) + 2);
+  }
+  static int64_t WorkSize(const KernelizedShape& shape) {
+    return kChunk * (2 * shape.f + ExtendedWidth<T>(shape.e)) + shape.f +
+           FeatureRows<T>(shape.map).ScratchSize(kChunk);
+  }
   State StateOf(int64_t segment) const;
   void AddKeys(const HeadTensors<T>& head, int64_t first, int64_t last,
                const State& state, T* work) const;
@@ -115,8 +121,8 @@ class ChunkedAttention {
   }
   static int64_t StateSize(const KernelizedShape& shape) {
     const int64_t chunk = ChunkOf(shape);
-    return shape.f * (shape.e + 1) +
-           chunk * (2 * shape.f + shape.e + chunk + 1);
+    const int64_t width = ExtendedWidth<T>(shape.e);
+    return shape.f * width + chunk * (2 * shape.f + 2 * width + chunk);
   }
   void RunHead(const HeadTensors<T>& head, int worker);
 

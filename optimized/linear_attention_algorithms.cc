@@ -14,19 +14,21 @@ template <typename T>
 ConstMatrixMap<T> Map(const T* data, int64_t rows, int64_t columns) {
   return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
 }
-template <typename T>
-using Vector = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, 1>>;
-template <typename T>
-using ConstVector = Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, 1>>;
 
 // Rows of a state brought to another scale.
 template <typename T>
-void Rescale(const T* factor, int64_t f, int64_t width, T* sums, T* totals) {
+void Rescale(const T* factor, int64_t f, int64_t width, T* sums) {
   for (int64_t a = 0; a < f; ++a) {
     if (factor[a] == 1) continue;
-    totals[a] *= factor[a];
     for (int64_t c = 0; c < width; ++c) sums[a * width + c] *= factor[a];
   }
+}
+
+// out [e] = sums [e] / sums[e]
+template <typename T>
+void Quotient(const T* sums, int64_t e, T* out) {
+  const T total = sums[e];
+  for (int64_t c = 0; c < e; ++c) out[c] = sums[c] / total;
 }
 
 double FeatureFlops(const KernelizedShape& shape) {
@@ -44,48 +46,47 @@ AssociativeAttention<T>::AssociativeAttention(const KernelizedShape& shape,
     : shape_(shape),
       features_(shape.map),
       segments_(std::min(kSegments, (shape.n_k + kChunk - 1) / kChunk)),
-      states_(segments_ * shape.f * (shape.e + 3)),
-      work_(threads * (2 * kChunk * shape.f + shape.f +
-                       features_.ScratchSize(kChunk))) {}
+      states_(segments_ * StateSize(shape)),
+      work_(threads * WorkSize(shape)) {}
 
 template <typename T>
 typename AssociativeAttention<T>::State AssociativeAttention<T>::StateOf(
     int64_t segment) const {
-  const int64_t f = shape_.f, e = shape_.e;
-  T* sums = states_.data() + segment * f * (e + 3);
-  return {sums, sums + f * e, sums + f * (e + 1), sums + f * (e + 2)};
+  const int64_t f = shape_.f, width = ExtendedWidth<T>(shape_.e);
+  T* sums = states_.data() + segment * StateSize(shape_);
+  return {sums, sums + f * width, sums + f * (width + 1)};
 }
 
 template <typename T>
 void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
                                       int64_t last, const State& state,
                                       T* work) const {
-  const int64_t f = shape_.f, e = shape_.e;
-  T* mantissa = work;
+  const int64_t f = shape_.f, width = ExtendedWidth<T>(shape_.e);
+  T* extended = work;
+  T* mantissa = extended + kChunk * width;
   T* exponent = mantissa + kChunk * f;
   T* factor = exponent + kChunk * f;
   KeyScale<T> scale(state.scale, state.live, f);
   scale.Clear();
-  std::fill_n(state.sums, f * e, T{0});
-  std::fill_n(state.totals, f, T{0});
+  std::fill_n(state.sums, f * width, T{0});
   for (int64_t row = first; row < last; row += kChunk) {
     const int64_t count = std::min(kChunk, last - row);
     features_.Compute(head.k + row * shape_.d, count, head.omega, factor + f,
                       mantissa, exponent);
+    ExtendValues(head.v + row * shape_.e, count, shape_.e, extended);
     for (int64_t start = 0, t = 0; start < count; start = t) {
       for (t = start; t < count; ++t) {
         if (!scale.Fits(exponent + t * f)) {
           if (t > start) break;
           scale.Raise(exponent + t * f, factor);
-          Rescale(factor, f, e, state.sums, state.totals);
+          Rescale(factor, f, width, state.sums);
         }
         scale.See(exponent + t * f);
         scale.KeyValues(mantissa + t * f, exponent + t * f, mantissa + t * f);
       }
-      const auto keys = Map<T>(mantissa + start * f, t - start, f);
-      const auto values = Map<T>(head.v + (row + start) * e, t - start, e);
-      Map<T>(state.sums, f, e).noalias() += keys.transpose() * values;
-      Vector<T>(state.totals, f) += keys.colwise().sum().transpose();
+      Map<T>(state.sums, f, width).noalias() +=
+          Map<T>(mantissa + start * f, t - start, f).transpose() *
+          Map<T>(extended + start * width, t - start, width);
     }
   }
 }
@@ -93,21 +94,20 @@ void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
 // Adds all segments to the first, at the scale of the largest keys.
 template <typename T>
 void AssociativeAttention<T>::Merge() const {
-  const int64_t f = shape_.f, e = shape_.e;
+  const int64_t f = shape_.f, width = ExtendedWidth<T>(shape_.e);
   const State all = StateOf(0);
   for (int64_t a = 0; a < f; ++a) {
     T live = kNoExponent<T>;
     for (int64_t s = 0; s < segments_; ++s)
       live = std::max(live, StateOf(s).live[a]);
+    T* to = all.sums + a * width;
     for (int64_t s = 0; s < segments_; ++s) {
       const State one = StateOf(s);
       const T factor = one.live[a] > kLeastExponent<T>
                            ? PowerOfTwo(one.scale[a] - live)
                            : T{0};
-      T* to = all.sums + a * e;
-      const T* from = one.sums + a * e;
-      all.totals[a] = factor * one.totals[a] + (s > 0 ? all.totals[a] : T{0});
-      for (int64_t c = 0; c < e; ++c)
+      const T* from = one.sums + a * width;
+      for (int64_t c = 0; c < width; ++c)
         to[c] = factor * from[c] + (s > 0 ? to[c] : T{0});
     }
     all.scale[a] = live;
@@ -118,13 +118,12 @@ void AssociativeAttention<T>::Merge() const {
 template <typename T>
 void AssociativeAttention<T>::Run(ThreadPool& pool,
                                   const std::vector<HeadTensors<T>>& heads) {
-  const int64_t f = shape_.f, e = shape_.e;
-  const int64_t work_size = work_.size() / pool.threads();
+  const int64_t f = shape_.f, e = shape_.e, width = ExtendedWidth<T>(e);
   for (const HeadTensors<T>& head : heads) {
     pool.For(segments_, [&](int64_t segment, int worker) {
       AddKeys(head, segment * shape_.n_k / segments_,
               (segment + 1) * shape_.n_k / segments_, StateOf(segment),
-              work_.data() + worker * work_size);
+              work_.data() + worker * WorkSize(shape_));
     });
     Merge();
     const State state = StateOf(0);
@@ -132,19 +131,21 @@ void AssociativeAttention<T>::Run(ThreadPool& pool,
     pool.For((shape_.n_q + kChunk - 1) / kChunk, [&](int64_t chunk, int worker) {
       const int64_t row = chunk * kChunk;
       const int64_t count = std::min(kChunk, shape_.n_q - row);
-      T* mantissa = work_.data() + worker * work_size;
+      T* sums = work_.data() + worker * WorkSize(shape_);
+      T* mantissa = sums + kChunk * width;
       T* exponent = mantissa + kChunk * f;
-      T* totals = exponent;  // once the exponents are used up
       features_.Compute(head.q + row * shape_.d, count, head.omega,
                         exponent + kChunk * f + f, mantissa, exponent);
       for (int64_t t = 0; t < count; ++t)
         scale.QueryValues(mantissa + t * f, exponent + t * f, mantissa + t * f);
       const auto queries = Map<T>(mantissa, count, f);
-      auto out = Map<T>(head.out + row * e, count, e);
-      out.noalias() = queries * Map<T>(state.sums, f, e);
-      Vector<T>(totals, count).noalias() =
-          queries * ConstVector<T>(state.totals, f);
-      for (int64_t t = 0; t < count; ++t) out.row(t) /= totals[t];
+      const auto all = Map<T>(state.sums, f, width);
+      auto out = Map<T>(sums, count, width);
+      // Two sums of f / 2 terms round less than one of f.
+      out.noalias() = queries.leftCols(f / 2) * all.topRows(f / 2);
+      out.noalias() += queries.rightCols(f - f / 2) * all.bottomRows(f - f / 2);
+      for (int64_t t = 0; t < count; ++t)
+        Quotient(sums + t * width, e, head.out + (row + t) * e);
     });
   }
 }
@@ -162,10 +163,8 @@ Cost AssociativeAttention<T>::CostOf(const KernelizedShape& shape,
                 2 * f * (e + 1) * static_cast<double>(shape.n_q + shape.n_k));
   cost.workspace_bytes =
       sizeof(T) *
-      (segments * f * (e + 3) +
-            threads * (2 * chunk * f + f +
-                       static_cast<double>(
-                           FeatureRows<T>(shape.map).ScratchSize(kChunk))));
+      (segments * static_cast<double>(StateSize(shape)) +
+       static_cast<double>(threads) * static_cast<double>(WorkSize(shape)));
   return cost;
 }
 
@@ -344,7 +343,10 @@ void RecurrentAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
       std::copy_n(head.v + (first + t) * e, e, values + t * width);
     for (int64_t start = 0, end = 0; start < count; start = end) {
       end = tokens.Scale(start, keys, queries);
-      if (tokens.factor()) Rescale(tokens.factor(), f, width, state, totals);
+      if (tokens.factor()) {
+        Rescale(tokens.factor(), f, width, state);
+        Rescale(tokens.factor(), f, 1, totals);
+      }
       int64_t t = start;
       for (; t + 4 <= end; t += 4)
         Step<T, 4>(keys + t * f, queries + t * f, f, values + t * width, width,
@@ -379,14 +381,6 @@ Cost RecurrentAttention<T>::CostOf(const KernelizedShape& shape, int threads) {
 
 // ---- chunked -----------------------------------------------------------------
 
-// Whole cache lines, so that every worker's share is aligned alike: a
-// vectorised sum adds in another order from another alignment.
-template <typename T>
-int64_t WholeLines(int64_t count) {
-  const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
-  return (count + line - 1) / line * line;
-}
-
 template <typename T>
 ChunkedAttention<T>::ChunkedAttention(const KernelizedShape& shape, int threads)
     : shape_(shape) {
@@ -412,46 +406,43 @@ void ChunkedAttention<T>::Run(ThreadPool& pool,
 // where the runs end depends on later tokens.
 template <typename T>
 void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
-  const int64_t f = shape_.f, e = shape_.e, chunk = ChunkOf(shape_);
+  const int64_t f = shape_.f, e = shape_.e, width = ExtendedWidth<T>(e);
+  const int64_t chunk = ChunkOf(shape_);
   CausalTokens<T>& tokens = tokens_[static_cast<size_t>(worker)];
   tokens.Begin(head,
                work_.data() + worker * WholeLines<T>(tokens.WorkSize()));
   T* state = state_.data() + worker * WholeLines<T>(StateSize(shape_));
-  T* totals = state + f * e;
-  T* keys = totals + f;
+  T* keys = state + f * width;
   T* queries = keys + chunk * f;
   T* scores = queries + chunk * f;
   T* sums = scores + chunk * chunk;
-  T* normalisers = sums + chunk * e;
-  std::fill_n(state, f * (e + 1), T{0});
+  T* values = sums + chunk * width;
+  std::fill_n(state, f * width, T{0});
   for (int64_t first = 0; first < shape_.n_q; first += chunk) {
     const int64_t count = std::min(chunk, shape_.n_q - first);
     const int64_t here = std::clamp<int64_t>(shape_.n_k - first, 0, count);
     tokens.Load(first, count);
+    ExtendValues(head.v + first * e, here, e, values);
     for (int64_t start = 0, end = 0; start < count; start = end) {
       std::fill_n(keys, count * f, T{0});
       std::fill_n(queries, count * f, T{0});
       end = tokens.Scale(start, keys, queries);
-      if (tokens.factor()) Rescale(tokens.factor(), f, e, state, totals);
+      if (tokens.factor()) Rescale(tokens.factor(), f, width, state);
       const auto q = Map<T>(queries, count, f);
-      auto out = Map<T>(sums, count, e);
-      Vector<T> total(normalisers, count);
-      out.noalias() = q * Map<T>(state, f, e);
-      total.noalias() = q * Vector<T>(totals, f);
+      auto out = Map<T>(sums, count, width);
+      out.noalias() = q * Map<T>(state, f, width);
       if (here > 0) {
         const auto k = Map<T>(keys, here, f);
-        const auto v = Map<T>(head.v + first * e, here, e);
+        const auto v = Map<T>(values, here, width);
         auto p = Map<T>(scores, count, here);
         p.noalias() = q * k.transpose();
         for (int64_t t = 0; t < std::min(count, here); ++t)
           std::fill(scores + t * here + t + 1, scores + (t + 1) * here, T{0});
         out.noalias() += p * v;
-        total += p.rowwise().sum();
-        Map<T>(state, f, e).noalias() += k.transpose() * v;
-        Vector<T>(totals, f) += k.colwise().sum().transpose();
+        Map<T>(state, f, width).noalias() += k.transpose() * v;
       }
       for (int64_t t = start; t < end; ++t)
-        Map<T>(head.out + (first + t) * e, 1, e) = out.row(t) / total[t];
+        Quotient(sums + t * width, e, head.out + (first + t) * e);
     }
   }
 }

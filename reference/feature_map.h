@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <string>
 #include <vector>
@@ -31,9 +32,13 @@ namespace subquad {
 
 enum class FeatureMapId { kElu1, kRelu, kSikf, kDpfp, kPrf, kPrfHyperbolic, kTrf };
 
-// The exponent of a feature that is zero: below all others, and far enough from
-// overflow that sums of two of them are still exponents.
-inline constexpr int kZeroExponent = -(1 << 20);
+// Logarithms of features beyond this are not taken: they are exponents in
+// float32 too, where whole numbers end at 2^24 and exp(2^20) has no digit left.
+inline constexpr double kMaxLogarithm = 1e6;
+
+// The exponent of a feature that is zero: below all others, and three of them
+// still add up exactly in float32.
+inline constexpr int kZeroExponent = -(1 << 22);
 
 // What an operator says about its feature map.
 struct FeatureMapSpec {
@@ -138,6 +143,23 @@ Real SplitExp(Real y, int* exponent) {
                   steps * static_cast<Real>(kLow));
 }
 
+// Taken from a bias before its exponential, which changes nothing in a
+// normalised attention: nothing, so that nothing is rounded, unless the largest
+// entry is far off.
+template <typename T>
+T BiasShift(const T* bias, int64_t count) {
+  T largest = -std::numeric_limits<T>::infinity();
+  for (int64_t t = 0; t < count; ++t) largest = std::max(largest, bias[t]);
+  return std::abs(largest) > T(1e5) && std::isfinite(largest) ? largest : T{0};
+}
+
+// Entries 1e6 below are as good as equal: at 1e9 float32 counts in steps of 64.
+template <typename T>
+T ShiftedBias(T bias, T shift) {
+  return std::clamp(bias - shift, static_cast<T>(-kMaxLogarithm),
+                    static_cast<T>(kMaxLogarithm));
+}
+
 // What rounding does to the features of a row, in units of the unit roundoff:
 //   |computed - exact| <= u (relative |feature| + absolute 2^exponent).
 struct FeatureError {
@@ -176,8 +198,11 @@ class FeatureMap {
     switch (spec_.id) {
       case FeatureMapId::kElu1:
         for (int64_t c = 0; c < d; ++c)
-          mantissa[c] = row[c] > 0 ? Split(row[c] + 1, &exponent[c])
-                                   : SplitExp(row[c], &exponent[c]);
+          mantissa[c] =
+              row[c] > 0
+                  ? Split(row[c] + 1, &exponent[c])
+                  : SplitExp(std::max(row[c], static_cast<Real>(-kMaxLogarithm)),
+                             &exponent[c]);
         error->relative = scaling * std::max(1.0, largest) + 4;
         break;
       case FeatureMapId::kRelu:
@@ -187,7 +212,7 @@ class FeatureMap {
         break;
       case FeatureMapId::kSikf:
         for (int64_t c = 0; c < d; ++c)
-          mantissa[c] = SplitExp(row[c], &exponent[c]);
+          mantissa[c] = SplitExp(Checked(row[c]), &exponent[c]);
         error->relative = scaling * largest + 4;
         break;
       case FeatureMapId::kDpfp:
@@ -205,6 +230,15 @@ class FeatureMap {
     if (value != 0) return std::frexp(value, exponent);
     *exponent = kZeroExponent;
     return 0;
+  }
+
+  Real Checked(Real logarithm) const {
+    if (std::abs(logarithm) <= static_cast<Real>(kMaxLogarithm))
+      return logarithm;
+    throw InvalidInput(
+        "feature_map " + FeatureMapNames()[static_cast<size_t>(spec_.id)],
+        "logarithms of features of at most 1e6 in size",
+        std::to_string(static_cast<double>(logarithm)));
   }
 
   // The norm cannot overflow: the largest entry is taken out as a power of two.
@@ -266,9 +300,10 @@ class FeatureMap {
         mantissa[a] = std::sin(product);
         mantissa[a + p] = std::cos(product);
       } else {
-        mantissa[a] = SplitExp(product - half_square, &exponent[a]);
+        mantissa[a] = SplitExp(Checked(product - half_square), &exponent[a]);
         if (spec_.id == FeatureMapId::kPrfHyperbolic)
-          mantissa[a + p] = SplitExp(-product - half_square, &exponent[a + p]);
+          mantissa[a + p] =
+              SplitExp(Checked(-product - half_square), &exponent[a + p]);
       }
     }
     const double square = static_cast<double>(half_square);
@@ -277,7 +312,7 @@ class FeatureMap {
       return;
     }
     int power = 0;
-    const Real factor = SplitExp(half_square, &power);
+    const Real factor = SplitExp(Checked(half_square), &power);
     for (int64_t a = 0; a < 2 * p; ++a) {
       mantissa[a] *= factor;
       exponent[a] = power;

@@ -1,6 +1,7 @@
 // The sums that all kernelized attention shares, row by row:
 //
-//   out_i = sum_j c_ij (phi(q_i) . phi(k_j)) v_j / sum_j c_ij (phi(q_i) . phi(k_j))
+//   out_i = sum_j c_ij (phi(q_i) . phi(k_j)) v_j / sum_j c_ij (phi(q_i) .
+//   phi(k_j))
 //
 // with c_ij = exp(bias(j - i)), or 1 without a bias, and 0 where key j is not
 // seen (causal, bias -inf). linear_attention, kernelized_rpe_attention and the
@@ -9,16 +10,21 @@
 // Range. phi(k_ja) and phi(q_ia) are mantissas and powers of two. Keys are
 // stored as multiples of a scale 2^K_a per feature, the running maximum over
 // the keys so far: a later key may be exp(192) times larger, and a causal query
-// must not lose its own small ones to it. So keys come in runs of one scale, and
-// a query is scaled afresh for each run that it sees. Whatever is common to a
-// query's sums cancels in the quotient.
+// must not lose its own small ones to it. So keys come in runs of one scale,
+// and a query is scaled afresh for each run that it sees. Whatever is common to
+// a query's sums cancels in the quotient.
 //
-// Bound. A weight w_ij = c_ij sum_a phi_a(q) phi_a(k) is off by
-// (f + 2 + rel_q + rel_k + 4) u c_ij sum_a |phi_a(q) phi_a(k)| to first order, with
-// the errors of the features of feature_map.h, their absolute errors (trf only)
-// times the other side's 1-norm beside it, and each of the two sums over n keys
-// adds n u times the sum of magnitudes. Then for a quotient N / D with errors
-// dN, dD: |N'/D' - N/D| <= (dN + |N/D| dD) / (|D| - dD).
+// Bound. Products and sums: a weight w_ij = c_ij sum_a phi_a(q) phi_a(k) is off
+// by (f + 12) u c_ij sum_a |phi_a(q) phi_a(k)| = (f + 12) u m_ij to first
+// order, and each of the two sums over n keys adds n u times the sum of
+// magnitudes; the quotient N / D makes of this (dN + |out| dD) / |D|. Features:
+// each is computed once and serves numerator and normaliser alike, so that an
+// error e_ij of a weight, (rel_q + rel_k) u m_ij with the errors of
+// feature_map.h and their absolute ones (trf only) times the other side's
+// 1-norm, moves the quotient by e_ij (v_j - out) / D only. All together, with
+// dD the whole error of D:
+//   |error| <= (sum_j (f + n + 12) u m_ij (|v_j| + |out|)
+//               + sum_j e_ij |v_j - out|) / (|D| - dD).
 #pragma once
 
 #include <limits>
@@ -29,6 +35,16 @@
 
 namespace subquad {
 
+// Queries and keys of a problem; on an image both are its pixels.
+inline int64_t QueriesOf(const Problem& problem) {
+  return problem.params.Has("height")
+             ? problem.Dim("height") * problem.Dim("width")
+             : problem.Dim("n_q");
+}
+inline int64_t KeysOf(const Problem& problem) {
+  return problem.params.Has("height") ? QueriesOf(problem) : problem.Dim("n_k");
+}
+
 template <typename Real>
 class KernelizedRows {
  public:
@@ -37,11 +53,12 @@ class KernelizedRows {
         q_(inputs["q"]),
         k_(inputs["k"]),
         v_(inputs["v"]),
-        n_q_(problem.Dim("n_q")),
-        n_k_(problem.Dim("n_k")),
+        n_q_(QueriesOf(problem)),
+        n_k_(KeysOf(problem)),
         e_(problem.Dim("e")),
         f_(spec_.features()),
         causal_(problem.params.Flag("causal")),
+        head_axis_(problem.head_axis),
         roundoff_(Info(problem.scalar).unit_roundoff) {
     for (int64_t head = 0; head < problem.heads; ++head) {
       const double* omega =
@@ -59,12 +76,13 @@ class KernelizedRows {
       const int64_t count = static_cast<int64_t>(bias.values.size()) /
                             (bias.head_stride == 0 ? 1 : heads);
       Bias one{std::vector<Real>(count), std::vector<int>(count)};
+      const double shift = BiasShift(bias.Head(head), count);
       for (int64_t t = 0; t < count; ++t) {
         const double b = bias.Head(head)[t];
         one.exponent[t] = kZeroExponent;
         if (std::isfinite(b))
-          one.mantissa[t] =
-              SplitExp(static_cast<Real>(b), &one.exponent[t]);
+          one.mantissa[t] = SplitExp(static_cast<Real>(ShiftedBias(b, shift)),
+                                     &one.exponent[t]);
       }
       bias_.push_back(std::move(one));
     }
@@ -78,38 +96,47 @@ class KernelizedRows {
     FeatureError q_error;
     if (!maps_[head].Row(q_.Head(head) + i * spec_.d, mantissa.data(),
                          exponent.data(), &q_error))
-      throw InvalidInput("q", "rows of a length other than zero to normalise",
-                         "zero at query " + std::to_string(i));
+      throw InvalidInput("q: query " + std::to_string(i) + HeadName(head),
+                         "a row of a length other than zero to normalise",
+                         "zero");
     const int64_t seen = causal_ ? std::min(i + 1, n_k_) : n_k_;
     size_t runs = 0;
     while (runs < keys.runs.size() && keys.runs[runs].first < seen) ++runs;
-    // The largest product of two features, and the largest factor of a key.
-    int top = 2 * kZeroExponent, factor_top = 2 * kZeroExponent;
-    for (int64_t a = 0; a < f_; ++a)
-      top = std::max(top, exponent[a] + keys.runs[runs - 1].scale[a]);
-    for (int64_t j = 0; j < seen; ++j)
-      factor_top = std::max(factor_top, keys.exponent[j] + BiasExponent(head, i, j));
+    // The largest product of two features of each run, and the largest factor
+    // of a key that is seen.
+    std::vector<int> tops(runs, 2 * kZeroExponent);
+    int factor_top = 8 * kZeroExponent;
+    for (size_t run = 0; run < runs; ++run) {
+      for (int64_t a = 0; a < f_; ++a)
+        tops[run] = std::max(tops[run], exponent[a] + keys.runs[run].scale[a]);
+      const int64_t last = run + 1 < runs ? keys.runs[run + 1].first : seen;
+      for (int64_t j = keys.runs[run].first; j < last; ++j)
+        if (const int b = BiasExponent(head, i, j); b != kZeroExponent)
+          factor_top = std::max(factor_top, tops[run] + keys.exponent[j] + b);
+    }
 
     std::fill_n(value, e_, Real{0});
     std::vector<double> numerator_units(units ? e_ : 0);
     Real denominator = 0;
-    double denominator_units = 0;
+    double denominator_units = 0, all_units = 0;
+    std::vector<double> feature_units(units ? seen : 0);
     for (size_t run = 0; run < runs; ++run) {
       const int64_t first = keys.runs[run].first;
-      const int64_t last =
-          run + 1 < runs ? keys.runs[run + 1].first : seen;
+      const int64_t last = run + 1 < runs ? keys.runs[run + 1].first : seen;
+      const int top = tops[run];
       for (int64_t a = 0; a < f_; ++a)
         query[a] = std::ldexp(mantissa[a],
                               exponent[a] + keys.runs[run].scale[a] - top);
       double q_absolute = 0;
       if (q_error.absolute > 0)
-        q_absolute = std::ldexp(q_error.absolute,
-                                q_error.exponent + keys.runs[run].scale[0] - top);
+        q_absolute = std::ldexp(
+            q_error.absolute, q_error.exponent + keys.runs[run].scale[0] - top);
       for (int64_t j = first; j < last; ++j) {
         const int bias_exponent = BiasExponent(head, i, j);
         if (bias_exponent == kZeroExponent) continue;
-        const Real c = std::ldexp(BiasMantissa(head, i, j),
-                                  keys.exponent[j] + bias_exponent - factor_top);
+        const Real c =
+            std::ldexp(BiasMantissa(head, i, j),
+                       top + keys.exponent[j] + bias_exponent - factor_top);
         const Real* k = keys.values.data() + j * f_;
         Real product = 0;
         for (int64_t a = 0; a < f_; ++a) product += query[a] * k[a];
@@ -124,29 +151,39 @@ class KernelizedRows {
           q_norm += std::abs(static_cast<double>(query[a]));
           k_norm += std::abs(static_cast<double>(k[a]));
         }
-        const double weight_units =
-            static_cast<double>(c) *
-            ((static_cast<double>(f_ + seen) + 12 + q_error.relative +
-              keys.relative[j]) *
-                 magnitude +
-             q_absolute * k_norm + keys.absolute[j] * q_norm);
+        const double weight_units = static_cast<double>(c) *
+                                    (static_cast<double>(f_ + seen) + 12) *
+                                    magnitude;
+        feature_units[j] = static_cast<double>(c) *
+                           ((q_error.relative + keys.relative[j]) * magnitude +
+                            q_absolute * k_norm + keys.absolute[j] * q_norm);
         denominator_units += weight_units;
+        all_units += weight_units + feature_units[j];
         for (int64_t x = 0; x < e_; ++x)
           numerator_units[x] += weight_units * std::abs(v[j * e_ + x]);
       }
     }
     if (denominator == 0)
-      throw InvalidInput("normaliser", "a number other than zero",
-                         "zero at query " + std::to_string(i));
+      throw InvalidInput("query " + std::to_string(i) + HeadName(head),
+                         "a normaliser other than zero", "zero");
     for (int64_t x = 0; x < e_; ++x) value[x] /= denominator;
     if (!units) return;
+    for (int64_t j = 0; j < seen; ++j) {
+      if (feature_units[j] == 0) continue;
+      for (int64_t x = 0; x < e_; ++x)
+        numerator_units[x] +=
+            feature_units[j] *
+            std::abs(v[j * e_ + x] - static_cast<double>(value[x]));
+    }
     const double size = std::abs(static_cast<double>(denominator)) -
-                        1.02 * roundoff_ * denominator_units;
+                        1.02 * roundoff_ * all_units;
     for (int64_t x = 0; x < e_; ++x) {
       const double out = std::abs(static_cast<double>(value[x]));
-      units[x] = size > 0 ? 1.02 * (numerator_units[x] +
-                                    out * denominator_units) / size + 2 * out
-                          : std::numeric_limits<double>::infinity();
+      units[x] =
+          size > 0
+              ? 1.02 * (numerator_units[x] + out * denominator_units) / size +
+                    2 * out
+              : std::numeric_limits<double>::infinity();
     }
   }
 
@@ -168,6 +205,10 @@ class KernelizedRows {
     std::vector<int> exponent;
   };
 
+  std::string HeadName(int64_t head) const {
+    return head_axis_ ? " of head " + std::to_string(head) : "";
+  }
+
   // A key may exceed the scale of its run by this power of two.
   static constexpr int kSlack = 30;
 
@@ -178,16 +219,16 @@ class KernelizedRows {
     for (int64_t j = 0; j < n_k_; ++j) {
       Real* values = keys.values.data() + j * f_;
       FeatureError error;
-      if (!maps_[head].Row(k_.Head(head) + j * spec_.d, values,
-                           exponent.data(), &error))
-        throw InvalidInput("k", "rows of a length other than zero to normalise",
-                           "zero at key " + std::to_string(j));
+      if (!maps_[head].Row(k_.Head(head) + j * spec_.d, values, exponent.data(),
+                           &error))
+        throw InvalidInput("k: key " + std::to_string(j) + HeadName(head),
+                           "a row of a length other than zero to normalise",
+                           "zero");
       bool fits = !keys.runs.empty();
       for (int64_t a = 0; fits && a < f_; ++a)
-        fits = exponent[a] <= keys.runs.back().scale[a] +
-                                  (keys.runs.back().scale[a] == kZeroExponent
-                                       ? 0
-                                       : kSlack);
+        fits = exponent[a] <=
+               keys.runs.back().scale[a] +
+                   (keys.runs.back().scale[a] == kZeroExponent ? 0 : kSlack);
       if (!fits) {
         Run run{j, exponent};
         if (!keys.runs.empty())
@@ -232,7 +273,7 @@ class KernelizedRows {
   const Tensor& k_;
   const Tensor& v_;
   const int64_t n_q_, n_k_, e_, f_;
-  const bool causal_;
+  const bool causal_, head_axis_;
   const double roundoff_;
   int64_t image_width_ = 0;
   std::vector<FeatureMap<Real>> maps_;

@@ -20,12 +20,12 @@ enum class Role { kData, kParameter };
 
 // How generated tensors are drawn before a named recipe alters them.
 enum class Draw {
-  kNormal,       // independent N(0, 1)
-  kPositive,     // independent uniform on (0, 1)
-  kProjection,   // [m, d] rows for random features; see the operator
-  kLogWeights,   // logarithms of weights: N(0, 1)
-  kMixing,       // N(0, 1/c), c the last extent: c numbers mix into one of
-                 // their own size
+  kNormal,      // independent N(0, 1)
+  kPositive,    // independent uniform on (0, 1)
+  kProjection,  // [m, d] rows for random features; see harness/omega.h
+  kLogWeights,  // logarithms of weights: N(0, 1)
+  kMixing,      // N(0, 1/c), c the last extent: c numbers mix into one of
+                // their own size
 };
 
 struct TensorRule {

@@ -1,0 +1,302 @@
+// fastrpb_attention: out = attention(q, k, v) + W v, W_ij = w(j - i)
+// (FastRPB eq. 10)
+//
+//   dense        both matrices in memory, both by GEMM: O(n^2 (d + e)).
+//   softmax_fft  tiled softmax attention, and W v by FFT. The attention stays
+//                quadratic; the positions cost next to nothing.
+//   softmax_xy   the same on an image: W v from row and column sums.
+//   linear_fft   linear attention, and W v by FFT: O(n (f e + e log n)). Causal:
+//                token by token. On a causal image W is no longer a sum of rows
+//                and columns, and goes through the two-dimensional FFT.
+//   linear_xy    linear attention, and W v from row and column sums: O(n f e).
+//
+// Nothing is computed here but the sum: the parts are the programs of
+// softmax_attention, linear_attention, toeplitz_1d, toeplitz_2d_xy and
+// toeplitz_2d.
+#include "reference/fastrpb_attention.h"
+
+#include <cmath>
+
+#include "optimized/buffer.h"
+#include "optimized/implementations.h"
+#include "optimized/thread_pool.h"
+#include "reference/toeplitz_1d.h"
+#include "reference/toeplitz_2d.h"
+#include "reference/toeplitz_2d_xy.h"
+
+namespace subquad {
+namespace {
+
+bool IsImage(const Problem& problem) { return problem.params.Has("height"); }
+
+// A causal image's weights depend on both offsets together.
+bool NeedsFullImage(const Problem& problem) {
+  return IsImage(problem) && problem.params.Flag("causal");
+}
+
+const Implementation& Find(const std::vector<Implementation>& table,
+                           const std::string& id) {
+  for (const Implementation& one : table)
+    if (one.id == id) return one;
+  throw InvalidInput("implementation", "one of its operator", id);
+}
+
+// The product W v as a problem of its own operator.
+Problem ProductOf(const Problem& problem) {
+  static const Toeplitz1d kLine;
+  static const Toeplitz2dXy kRowsAndColumns;
+  static const Toeplitz2d kImage;
+  Params params;
+  std::vector<GivenShape> given;
+  const auto shape = [&](const std::string& name) {
+    return problem.InputShape(
+        static_cast<size_t>(problem.InputIndex(name)));
+  };
+  given.push_back({"values", shape("v")});
+  if (!IsImage(problem)) {
+    if (problem.params.Flag("causal")) params.Set("causal", true);
+    given.push_back({"weights", shape("weights")});
+    return ResolveProblem(kLine, params, problem.scalar, given);
+  }
+  for (const char* name : {"height", "width"})
+    params.Set(name, problem.params.Integer(name));
+  if (!NeedsFullImage(problem)) {
+    for (const char* name : {"weights_rows", "weights_cols"})
+      given.push_back({name, shape(name)});
+    return ResolveProblem(kRowsAndColumns, params, problem.scalar, given);
+  }
+  Shape weights = {2 * problem.Dim("height") - 1, 2 * problem.Dim("width") - 1};
+  if (problem.PerHead("weights_rows") || problem.PerHead("weights_cols"))
+    weights.insert(weights.begin(), problem.heads);
+  given.push_back({"weights", weights});
+  return ResolveProblem(kImage, params, problem.scalar, given);
+}
+
+const Implementation& ProductProgram(const Problem& problem, bool dense) {
+  static const auto kLine = Toeplitz1dImplementations();
+  static const auto kRowsAndColumns = Toeplitz2dXyImplementations();
+  static const auto kImage = Toeplitz2dImplementations();
+  if (!IsImage(problem)) return Find(kLine, dense ? "dense" : "fft_columns");
+  if (NeedsFullImage(problem)) return Find(kImage, dense ? "dense" : "fft2");
+  return Find(kRowsAndColumns, dense ? "dense" : "xy");
+}
+
+const Implementation& AttentionProgram(const Problem& problem, bool dense) {
+  static const auto kSoftmax = SoftmaxAttentionImplementations();
+  static const auto kLinear = LinearAttentionImplementations();
+  if (IsSoftmax(problem)) return Find(kSoftmax, dense ? "dense" : "tiled");
+  if (dense) return Find(kLinear, "dense");
+  return Find(kLinear, problem.params.Flag("causal") ? "recurrent"
+                                                     : "associative");
+}
+
+// Weight of both offsets on a causal image: raster order decides what is seen.
+template <typename Number, typename Rows, typename Columns>
+void FillImageWeights(int64_t height, int64_t width, const Rows* rows,
+                      const Columns* columns, Number* weights) {
+  for (int64_t r = 1 - height; r < height; ++r)
+    for (int64_t c = 1 - width; c < width; ++c) {
+      const bool seen = r < 0 || (r == 0 && c <= 0);
+      *weights++ = seen ? static_cast<Number>(rows[r + height - 1] +
+                                              columns[c + width - 1])
+                        : Number{0};
+    }
+}
+
+template <typename T, bool kDense>
+class SumOfTwo : public Prepared {
+ public:
+  SumOfTwo(const Problem& problem, const Arrays& arrays,
+           const PrepareOptions& options)
+      : problem_(problem), arrays_(arrays), pool_(options.threads) {
+    const Arrays::Entry& out = arrays.outputs[0];
+    const Problem attention = AttentionOf(problem);
+    Arrays inner;
+    for (const TensorRule& rule : attention.inputs)
+      inner.inputs.push_back(Entry(rule.name));
+    inner.outputs = {out};
+    attention_ =
+        AttentionProgram(problem, kDense).prepare(attention, inner, options);
+
+    const Problem product = ProductOf(problem);
+    product_out_ = Buffer<T>(out.count);
+    Arrays weights;
+    for (const TensorRule& rule : product.inputs) {
+      if (rule.name == "weights" && NeedsFullImage(problem)) {
+        const int64_t count = ElementCount(product.InputShape(
+            static_cast<size_t>(product.InputIndex("weights"))));
+        weight_heads_ = product.PerHead("weights") ? product.heads : 1;
+        image_weights_ = Buffer<T>(count);
+        weights.inputs.push_back(
+            {"weights", problem.scalar, image_weights_.data(),
+             weight_heads_ > 1 ? count / weight_heads_ : 0, count});
+        continue;
+      }
+      weights.inputs.push_back(Entry(rule.name == "values" ? "v" : rule.name));
+      weights.inputs.back().name = rule.name;
+    }
+    weights.outputs = {out};
+    weights.outputs[0].data = product_out_.data();
+    product_ = ProductProgram(problem, kDense).prepare(product, weights, options);
+  }
+
+  void Run() override {
+    if (image_weights_.size() > 0) {
+      const int64_t size = image_weights_.size() / weight_heads_;
+      for (int64_t h = 0; h < weight_heads_; ++h)
+        FillImageWeights(problem_.Dim("height"), problem_.Dim("width"),
+                         arrays_.In<T>("weights_rows").Head(h),
+                         arrays_.In<T>("weights_cols").Head(h),
+                         image_weights_.data() + h * size);
+    }
+    product_->Run();
+    attention_->Run();
+    T* out = arrays_.Out<T>("out").data;
+    constexpr int64_t kPiece = 1 << 15;
+    const int64_t count = product_out_.size();
+    pool_.For((count + kPiece - 1) / kPiece, [&](int64_t piece, int) {
+      const int64_t end = std::min(count, (piece + 1) * kPiece);
+      for (int64_t x = piece * kPiece; x < end; ++x) out[x] += product_out_[x];
+    });
+  }
+
+ private:
+  Arrays::Entry Entry(const std::string& name) const {
+    for (const Arrays::Entry& entry : arrays_.inputs)
+      if (entry.name == name) return entry;
+    throw InvalidInput("input " + name, "an array", "none");
+  }
+
+  const Problem problem_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  int64_t weight_heads_ = 1;
+  Buffer<T> product_out_, image_weights_;
+  std::unique_ptr<Prepared> attention_, product_;
+};
+
+template <bool kDense>
+Cost SumCost(const Problem& problem, int threads) {
+  const Cost attention =
+      AttentionProgram(problem, kDense).cost(AttentionOf(problem), threads);
+  const Problem product = ProductOf(problem);
+  const Cost toeplitz = ProductProgram(problem, kDense).cost(product, threads);
+  double numbers = static_cast<double>(ElementCount(problem.OutputShape(0)));
+  if (NeedsFullImage(problem))
+    numbers += static_cast<double>(ElementCount(product.InputShape(
+        static_cast<size_t>(product.InputIndex("weights")))));
+  return {.flops = attention.flops + toeplitz.flops + numbers,
+          .bytes = TensorBytes(problem),
+          .workspace_bytes =
+              attention.workspace_bytes + toeplitz.workspace_bytes +
+              numbers * static_cast<double>(Info(problem.scalar).bytes)};
+}
+
+// The attention's bound element by element, the product's norm-wise, and the
+// rounding of their sum.
+RowBound FastBound(const Problem& problem, const Inputs& inputs) {
+  struct Parts {
+    Problem product;
+    Inputs product_inputs;
+    RowBound product_bound;
+    std::unique_ptr<FastRpbAttentionReference<double>> reference;
+    int64_t e;
+  };
+  const auto parts = std::make_shared<Parts>();
+  parts->product = ProductOf(problem);
+  parts->e = problem.Dim("e");
+  for (const TensorRule& rule : parts->product.inputs) {
+    Tensor tensor;
+    if (rule.name == "weights" && NeedsFullImage(problem)) {
+      const size_t index =
+          static_cast<size_t>(parts->product.InputIndex("weights"));
+      tensor.shape = parts->product.InputShape(index);
+      const int64_t count = ElementCount(tensor.shape);
+      const int64_t heads =
+          parts->product.PerHead("weights") ? problem.heads : 1;
+      tensor.head_stride = heads > 1 ? count / heads : 0;
+      tensor.values.resize(static_cast<size_t>(count));
+      for (int64_t h = 0; h < heads; ++h)
+        FillImageWeights(problem.Dim("height"), problem.Dim("width"),
+                         inputs["weights_rows"].Head(h),
+                         inputs["weights_cols"].Head(h),
+                         tensor.values.data() + h * (count / heads));
+    } else {
+      tensor = inputs[rule.name == "values" ? "v" : rule.name];
+    }
+    tensor.name = rule.name;
+    parts->product_inputs.tensors.push_back(std::move(tensor));
+  }
+  parts->product_bound = ProductProgram(problem, false)
+                             .norm_bound(parts->product, parts->product_inputs);
+  parts->reference = std::make_unique<FastRpbAttentionReference<double>>(
+      problem, inputs);
+  return [parts](const RowId& id, std::span<double> units) {
+    std::vector<double> value(static_cast<size_t>(parts->e));
+    std::vector<double> product(static_cast<size_t>(parts->e));
+    parts->reference->Row(id, value.data(), nullptr);
+    parts->reference->AttentionUnits(id, units);
+    parts->product_bound(id, product);
+    for (size_t c = 0; c < units.size(); ++c)
+      units[c] += product[c] + std::abs(value[c]);
+  };
+}
+
+std::string WhyNot(const Problem& problem, bool softmax, bool xy) {
+  if (IsSoftmax(problem) != softmax)
+    return softmax ? "only for softmax attention" : "only for linear attention";
+  if (xy && !IsImage(problem)) return "only for images: it needs two axes";
+  if (xy && NeedsFullImage(problem))
+    return "not causal: a raster mask is no sum of a row and a column part";
+  if (!xy && IsImage(problem) && !NeedsFullImage(problem))
+    return "the image's product is a sum of rows and columns, which is faster";
+  return "";
+}
+
+}  // namespace
+
+std::vector<Implementation> FastRpbAttentionImplementations() {
+  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
+  const auto fast = [&](const std::string& id, bool softmax, bool xy) {
+    Implementation one;
+    one.op = "fastrpb_attention";
+    one.id = id;
+    one.scalars = both;
+    one.what = std::string(softmax ? "tiled softmax" : "linear") +
+               " attention, and W v " +
+               (xy ? "from row and column sums" : "by FFT");
+    one.source = xy ? "FastRPB eq. 10, section 3.2.2" : "FastRPB eq. 10, 3.2.1";
+    one.time = softmax ? "O(n^2 (d + e))"
+               : xy    ? "O(n f e)"
+                       : "O(n (f e + e log n))";
+    one.memory = "O(n e)";
+    one.time_class = softmax ? "n^2" : xy ? "n" : "n log n";
+    one.memory_class = "n";
+    one.why_not = [=](const Problem& problem) {
+      return WhyNot(problem, softmax, xy);
+    };
+    one.cost = SumCost<false>;
+    one.norm_bound = FastBound;
+    one.prepare = PrepareFor<SumOfTwo<float, false>, SumOfTwo<double, false>>;
+    return one;
+  };
+  return {
+      {.op = "fastrpb_attention",
+       .id = "dense",
+       .scalars = both,
+       .what = "attention weights and W in memory, both by GEMM",
+       .source = "FastRPB eq. 10",
+       .time = "O(n^2 (d + e))",
+       .memory = "O(n^2)",
+       .time_class = "n^2",
+       .memory_class = "n^2",
+       .cost = SumCost<true>,
+       .prepare = PrepareFor<SumOfTwo<float, true>, SumOfTwo<double, true>>},
+      fast("softmax_fft", true, false),
+      fast("softmax_xy", true, true),
+      fast("linear_fft", false, false),
+      fast("linear_xy", false, true),
+  };
+}
+
+}  // namespace subquad

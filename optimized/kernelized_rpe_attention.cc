@@ -1,0 +1,337 @@
+// kernelized_rpe_attention:
+//   out_i = phi(q_i)^T sum_j c(j-i) phi(k_j) v_j^T / phi(q_i)^T sum_j c(j-i)
+//   phi(k_j)
+// (NPRF eq. 10-13)
+//
+//   dense           ((phi(Q) phi(K)^T) o C) V by GEMM, everything in memory:
+//                   O(n^2 (f+e)). The baseline that speed-ups are quoted
+//                   against.
+//   tiled           the same sums in tiles of 32 x 128 pairs, in registers, the
+//                   bias applied in the tile: O(n^2 (f+e)) time, O(n (f+e))
+//                   memory. Beats every FFT while n is small.
+//   fft             algorithm 1 as printed: f (e+1) channels transformed at
+//                   once. O(n f e log n) time, O(n f e) memory.
+//   fft_streamed    the same sums, one block of SIMD lanes of channels at a
+//                   time, made on the way in and summed on the way out:
+//                   O(n (f+e)) memory.
+//   fft_streamed64  fft_streamed with transforms in float64: twice the time,
+//   for
+//                   normalisers that are small against the norms they come
+//                   from.
+//
+// The quadratic ones are as accurate as the plain program. The FFTs are not
+// always: see RpeFftBound.
+#include "reference/kernelized_rpe_attention.h"
+
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "optimized/kernelized_fft.h"
+#include "optimized/kernelized_quadratic.h"
+#include "optimized/materialized.h"
+#include "optimized/norms.h"
+
+namespace subquad {
+namespace {
+
+template <template <typename> typename Algorithm>
+Cost CostOf(const Problem& problem, int threads) {
+  const KernelizedShape shape(problem);
+  Cost cost = problem.scalar == Scalar::kFloat64
+                  ? Algorithm<double>::CostOf(shape, threads)
+                  : Algorithm<float>::CostOf(shape, threads);
+  cost.bytes = TensorBytes(problem);
+  return cost;
+}
+
+template <template <typename> typename Algorithm>
+std::unique_ptr<Prepared> Prepare(const Problem& problem, const Arrays& arrays,
+                                  const PrepareOptions& options) {
+  return PrepareFor<KernelizedPrepared<float, Algorithm>,
+                    KernelizedPrepared<double, Algorithm>>(problem, arrays,
+                                                           options);
+}
+
+template <typename T>
+using Streamed = StreamedFft<T, T>;
+template <typename T>
+using Streamed64 = StreamedFft<T, double>;
+
+// One head's features in float64, and what the transforms mix.
+struct HeadNorms {
+  std::vector<double> keys;           // [n_k, f], scaled by feature
+  std::vector<int> scale;             // [f]
+  std::vector<double> weights;        // c by offset, at most about 1
+  double weight_norm;                 // 2-norm of c
+  std::vector<double> key_norms;      // [f], of phi_a(k)
+  std::vector<double> channel_norms;  // [f, e], of phi_a(k) v_c
+  double relative = 0, absolute = 0;  // errors of the key features
+};
+
+// Each channel g = phi_a(k) v_c comes back from its transforms with an error of
+// at most F u |c|_2 |g|_2 in every element, F = 2 log2 L (see toeplitz_1d.cc).
+// The query adds channels: the numerator is off by
+//   dN = F u |c|_2 sum_a |phi_a(q)| |phi_a(k) v_c|_2
+// plus (f + 10) u sum_j c_ij sum_a |phi_a(q) phi_a(k)| |v_j| for products and
+// the sum over f, the normaliser likewise with v = 1, and the quotient by
+//   (dN + |out| dD + features) / (|D| - dD),
+// where errors of the features count as in reference/kernelized.h.
+//
+// What can be lost: where the bias decays and keys shrink along the sequence, D
+// of a late query is much smaller than |c|_2 |phi_a(k)|_2. Its relative error
+// grows by that quotient, to 1 / (kLostFactor - 1) at worst: queries whose E =
+// dD's transform part reaches |D| / kLostFactor as computed are computed
+// directly (kernelized_fft.h), with the plain program's element-wise bound. An
+// exact |D| > 8 E never is, one < 2 E always, and between them the larger of
+// the two bounds holds. Transforms in float64 divide E by 2^29.
+class RpeFftBound {
+ public:
+  RpeFftBound(const Problem& problem, const Inputs& inputs, double gain)
+      : problem_(problem),
+        inputs_(inputs),
+        shape_(problem),
+        q_(inputs["q"]),
+        v_(inputs["v"]),
+        roundoff_(Info(problem.scalar).unit_roundoff) {
+    transform_ = TransformFactor(shape_) * gain;
+    for (int64_t h = 0; h < shape_.heads; ++h) {
+      maps_.emplace_back(shape_.map, problem.HasInput("omega")
+                                         ? inputs["omega"].Head(h)
+                                         : nullptr);
+      heads_.push_back(NormsOf(h, inputs["k"], inputs["bias"]));
+    }
+  }
+
+  void Row(const RowId& id, std::span<double> units) const {
+    const HeadNorms& head = heads_[static_cast<size_t>(id.head)];
+    const int64_t f = shape_.f, e = shape_.e, i = id.row;
+    std::vector<double> query(f);
+    std::vector<int> exponent(f);
+    FeatureError error;
+    maps_[static_cast<size_t>(id.head)].Row(
+        q_.Head(id.head) + i * shape_.d, query.data(), exponent.data(), &error);
+    int top = 2 * kZeroExponent;
+    for (int64_t a = 0; a < f; ++a)
+      top = std::max(top, exponent[a] + head.scale[a]);
+    double q_sum = 0;
+    for (int64_t a = 0; a < f; ++a) {
+      query[a] = std::ldexp(query[a], exponent[a] + head.scale[a] - top);
+      q_sum += std::abs(query[a]);
+    }
+    const double absolute =
+        error.absolute == 0
+            ? 0
+            : std::ldexp(error.absolute, error.exponent + head.scale[0] - top);
+    const double relative = error.relative + head.relative;
+    using Vector = Eigen::VectorXd;
+    using Eigen::OuterStride;
+    const int64_t n_k = shape_.n_k;
+    const Eigen::Map<const Vector> q(query.data(), f);
+    const ConstMatrixMap<double> keys(head.keys.data(), n_k, f,
+                                      OuterStride<>(f));
+    const ConstMatrixMap<double> v(v_.Head(id.head), n_k, e, OuterStride<>(e));
+    Vector c(n_k);
+    for (int64_t j = 0; j < n_k; ++j)
+      c[j] = head.weights[static_cast<size_t>(Index(i, j))];
+    // w_ij, m_ij and e_ij of reference/kernelized.h.
+    const Vector weights = c.cwiseProduct(keys * q);
+    Vector sizes = weights;  // features are positive, but for trf's
+    Vector features;
+    if (shape_.map.id == FeatureMapId::kTrf) {
+      sizes = c.cwiseProduct(keys.cwiseAbs() * q.cwiseAbs());
+      features = relative * sizes +
+                 absolute * c.cwiseProduct(keys.cwiseAbs().rowwise().sum()) +
+                 head.absolute * q_sum * c;
+    } else {
+      features = relative * sizes;
+    }
+    const double normaliser = weights.sum();
+    const double products = static_cast<double>(f) + 10;
+    double d_units = products * sizes.sum();
+    const double all_units = features.sum();
+    const Vector out = v.transpose() * weights / normaliser;
+    Vector n_units = products * (v.cwiseAbs().transpose() * sizes);
+    for (int64_t j = 0; j < n_k; ++j)
+      for (int64_t x = 0; x < e && features[j] > 0; ++x)
+        n_units[x] += features[j] * std::abs(v(j, x) - out[x]);
+    const double factor = transform_ * head.weight_norm;
+    double transforms = 0;
+    for (int64_t a = 0; a < f; ++a) {
+      const double error_of = factor * std::abs(query[a]);
+      transforms += error_of * head.key_norms[a];
+      for (int64_t x = 0; x < e; ++x)
+        n_units[x] += error_of * head.channel_norms[a * e + x];
+    }
+    d_units += transforms;
+    // `units` as they are hold where the query is computed directly.
+    const double lost = roundoff_ * transforms;
+    const bool direct = !(std::abs(normaliser) >= 2 * lost);
+    if (direct || std::abs(normaliser) <= 8 * lost)
+      DirectUnits(id, units);
+    else
+      std::ranges::fill(units, 0.0);
+    if (direct) return;
+    const double size =
+        std::abs(normaliser) - 1.02 * roundoff_ * (all_units + d_units);
+    for (int64_t x = 0; x < e; ++x) {
+      double& bound = units[static_cast<size_t>(x)];
+      const double quotient = std::abs(out[x]);
+      bound =
+          size > 0
+              ? std::max(bound, 1.02 * (n_units[x] + quotient * d_units) / size)
+              : std::numeric_limits<double>::infinity();
+    }
+  }
+
+ private:
+  void DirectUnits(const RowId& id, std::span<double> units) const {
+    std::call_once(once_, [this] {
+      definition_ = std::make_unique<KernelizedRpeAttentionReference<double>>(
+          problem_, inputs_);
+    });
+    std::vector<double> value(units.size());
+    definition_->Row(id, value.data(), units.data());
+  }
+
+  int64_t Index(int64_t i, int64_t j) const {
+    const int64_t width = shape_.image_width;
+    if (width == 0) return j - i + shape_.n_q - 1;
+    return (j / width - i / width + shape_.n_q / width - 1) * (2 * width - 1) +
+           j % width - i % width + width - 1;
+  }
+
+  HeadNorms NormsOf(int64_t h, const Tensor& k, const Tensor& bias) const {
+    const int64_t f = shape_.f, e = shape_.e, n_k = shape_.n_k;
+    HeadNorms head;
+    head.keys.resize(n_k * f);
+    std::vector<int> exponents(n_k * f);
+    std::vector<FeatureError> errors(n_k);
+    head.scale.assign(f, kZeroExponent);
+    for (int64_t j = 0; j < n_k; ++j) {
+      maps_.back().Row(k.Head(h) + j * shape_.d, head.keys.data() + j * f,
+                       exponents.data() + j * f, &errors[j]);
+      for (int64_t a = 0; a < f; ++a)
+        head.scale[a] = std::max(head.scale[a], exponents[j * f + a]);
+      head.relative = std::max(head.relative, errors[j].relative);
+    }
+    head.key_norms.resize(f);
+    head.channel_norms.resize(f * e);
+    const double* v = v_.Head(h);
+    for (int64_t j = 0; j < n_k; ++j) {
+      if (errors[j].absolute > 0)
+        head.absolute = std::max(
+            head.absolute,
+            std::ldexp(errors[j].absolute, errors[j].exponent - head.scale[0]));
+      for (int64_t a = 0; a < f; ++a) {
+        double& key = head.keys[j * f + a];
+        key = std::ldexp(key, exponents[j * f + a] - head.scale[a]);
+        head.key_norms[a] += key * key;
+        for (int64_t x = 0; x < e; ++x)
+          head.channel_norms[a * e + x] +=
+              key * v[j * e + x] * (key * v[j * e + x]);
+      }
+    }
+    for (double& norm : head.key_norms) norm = std::sqrt(norm);
+    for (double& norm : head.channel_norms) norm = std::sqrt(norm);
+    head.weights.resize(static_cast<size_t>(BiasTable<double>::Count(shape_)));
+    BiasWeights(shape_, bias.Head(h), head.weights.data());
+    head.weight_norm =
+        Norm(head.weights.data(), static_cast<int64_t>(head.weights.size()));
+    return head;
+  }
+
+  const Problem& problem_;
+  const Inputs& inputs_;
+  const KernelizedShape shape_;
+  const Tensor& q_;
+  const Tensor& v_;
+  const double roundoff_;
+  double transform_;
+  mutable std::once_flag once_;
+  mutable std::unique_ptr<Reference<double>> definition_;
+  std::vector<FeatureMap<double>> maps_;
+  std::vector<HeadNorms> heads_;
+};
+
+RowBound FftBound(const Problem& problem, const Inputs& inputs) {
+  const auto bound = std::make_shared<RpeFftBound>(problem, inputs, 1);
+  return [bound](const RowId& id, std::span<double> units) {
+    bound->Row(id, units);
+  };
+}
+
+RowBound Fft64Bound(const Problem& problem, const Inputs& inputs) {
+  const auto bound = std::make_shared<RpeFftBound>(problem, inputs, 0x1p-29);
+  return [bound](const RowId& id, std::span<double> units) {
+    bound->Row(id, units);
+  };
+}
+
+}  // namespace
+
+std::vector<Implementation> KernelizedRpeAttentionImplementations() {
+  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
+  return {
+      {.op = "kernelized_rpe_attention",
+       .id = "dense",
+       .scalars = both,
+       .what = "all weights in memory: two GEMMs and the bias between them",
+       .source = "NPRF eq. 10",
+       .time = "O(n^2 (f + e))",
+       .memory = "O(n^2 + n f)",
+       .time_class = "n^2",
+       .memory_class = "n^2",
+       .cost = CostOf<DenseKernelized>,
+       .prepare = Prepare<DenseKernelized>},
+      {.op = "kernelized_rpe_attention",
+       .id = "tiled",
+       .scalars = both,
+       .what = "32 x 128 weights at a time, in registers",
+       .source = "NPRF eq. 10",
+       .time = "O(n^2 (f + e))",
+       .memory = "O(n (f + e))",
+       .time_class = "n^2",
+       .memory_class = "n",
+       .cost = CostOf<TiledKernelized>,
+       .prepare = Prepare<TiledKernelized>},
+      {.op = "kernelized_rpe_attention",
+       .id = "fft",
+       .scalars = both,
+       .what = "all f (e + 1) channels through FFTW at once",
+       .source = "NPRF algorithm 1",
+       .time = "O(n f e log n)",
+       .memory = "O(n f e)",
+       .time_class = "n log n",
+       .memory_class = "n",
+       .cost = CostOf<FftKernelized>,
+       .norm_bound = FftBound,
+       .prepare = Prepare<FftKernelized>},
+      {.op = "kernelized_rpe_attention",
+       .id = "fft_streamed",
+       .scalars = both,
+       .what = "a block of channels at a time, made and summed on the fly",
+       .source = "NPRF algorithm 1",
+       .time = "O(n f e log n)",
+       .memory = "O(n (f + e))",
+       .time_class = "n log n",
+       .memory_class = "n",
+       .cost = CostOf<Streamed>,
+       .norm_bound = FftBound,
+       .prepare = Prepare<Streamed>},
+      {.op = "kernelized_rpe_attention",
+       .id = "fft_streamed64",
+       .scalars = {Scalar::kFloat32},
+       .what = "fft_streamed with its transforms in float64",
+       .source = "NPRF algorithm 1; for small normalisers",
+       .time = "O(n f e log n)",
+       .memory = "O(n (f + e))",
+       .time_class = "n log n",
+       .memory_class = "n",
+       .cost = CostOf<Streamed64>,
+       .norm_bound = Fft64Bound,
+       .prepare = Prepare<Streamed64>},
+  };
+}
+
+}  // namespace subquad

@@ -1,0 +1,308 @@
+// stochastic_position_attention: attention on q^ and k^ (SPE; FastRPB eq. 8)
+//
+//   dense        q^ and k^, then the attention's own dense program.
+//   tiled        softmax: q^ and k^, then online softmax without scores.
+//   associative  linear, not causal: q^ and k^, then one state.
+//   recurrent    linear, causal: q^ and k^, then token by token.
+//   chunked      linear, causal: q^ and k^, then chunks of tokens.
+//
+// All begin with q^ and k^ [n, R], blocks of tokens at a time:
+//   sine  rows x_a g_ac cos(..), x_a g_ac sin(..) of 2 d C numbers times the
+//         noise as one matrix [2 d C, R]: O(n d C R), and n d C cosines.
+//   conv  q^_i[r] = sum_a,p x_a filter[a,p] z_a,i+p[r], kLanes draws at a time
+//         in registers: O(n d P R). The noise of a block stays in cache.
+// The attentions are the programs of softmax_attention and linear_attention.
+#include "reference/stochastic_position_attention.h"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numbers>
+
+#include "optimized/buffer.h"
+#include "optimized/implementations.h"
+#include "optimized/softmax_tiles.h"
+#include "optimized/thread_pool.h"
+
+namespace subquad {
+namespace {
+
+enum class OnNoise { kDense, kTiled, kAssociative, kRecurrent, kChunked };
+
+constexpr const char* kIds[] = {"dense", "tiled", "associative", "recurrent",
+                                "chunked"};
+
+bool IsSoftmaxOnNoise(const Problem& problem) {
+  return problem.params.Text("attention") == "softmax";
+}
+
+// The program of the attention itself.
+const Implementation& ProgramOf(const Problem& problem, OnNoise which) {
+  static const auto kSoftmax = SoftmaxAttentionImplementations();
+  static const auto kLinear = LinearAttentionImplementations();
+  for (const Implementation& one :
+       IsSoftmaxOnNoise(problem) ? kSoftmax : kLinear)
+    if (one.id == kIds[static_cast<int>(which)]) return one;
+  throw InvalidInput("implementation", "one of the attention",
+                     kIds[static_cast<int>(which)]);
+}
+
+// Tokens of one kind: q with its phases or filters, or k.
+struct TokenSizes {
+  TokenSizes(const Problem& problem, bool queries)
+      : sine(IsSine(problem)),
+        rows(problem.Dim(!sine ? "n" : queries ? "n_q" : "n_k")),
+        d(problem.Dim("d")),
+        steps(problem.Dim(sine ? "components" : "taps")),
+        draws(problem.Dim("draws")) {}
+
+  bool sine;
+  int64_t rows, d, steps, draws;
+};
+
+constexpr int64_t kBlock = 32;  // tokens of one task
+
+// q^ and k^ of all heads.
+template <typename T>
+class NoisyTokens {
+ public:
+  NoisyTokens(const Problem& problem, const Arrays& arrays, int threads)
+      : queries_(problem, true),
+        keys_(problem, false),
+        heads_(problem.heads),
+        arrays_(arrays),
+        q_(heads_ * queries_.rows * queries_.draws),
+        k_(heads_ * keys_.rows * keys_.draws),
+        work_(threads * WorkSize(queries_)) {}
+
+  static double Numbers(const Problem& problem, int threads) {
+    const TokenSizes queries(problem, true), keys(problem, false);
+    return static_cast<double>(problem.heads) *
+               static_cast<double>((queries.rows + keys.rows) * queries.draws) +
+           static_cast<double>(threads * WorkSize(queries));
+  }
+  static double Flops(const Problem& problem) {
+    const TokenSizes queries(problem, true), keys(problem, false);
+    const double per_token = static_cast<double>(
+        queries.d * queries.steps * queries.draws * (queries.sine ? 4 : 2));
+    return static_cast<double>(problem.heads) *
+           static_cast<double>(queries.rows + keys.rows) * per_token;
+  }
+
+  T* queries() const { return q_.data(); }
+  T* keys() const { return k_.data(); }
+
+  void Make(ThreadPool& pool) {
+    const int64_t q_blocks = (queries_.rows + kBlock - 1) / kBlock;
+    const int64_t k_blocks = (keys_.rows + kBlock - 1) / kBlock;
+    pool.For(heads_ * (q_blocks + k_blocks), [&](int64_t task, int worker) {
+      const int64_t head = task / (q_blocks + k_blocks);
+      const int64_t block = task % (q_blocks + k_blocks);
+      T* work = work_.data() + worker * WorkSize(queries_);
+      if (block < q_blocks)
+        MakeBlock(queries_, "q", head, block * kBlock, q_.data(), work);
+      else
+        MakeBlock(keys_, "k", head, (block - q_blocks) * kBlock, k_.data(),
+                  work);
+    });
+  }
+
+ private:
+  static constexpr int64_t kLanes = 256 / static_cast<int64_t>(sizeof(T));
+
+  // Whole cache lines for each worker.
+  static int64_t WorkSize(const TokenSizes& sizes) {
+    const int64_t numbers =
+        sizes.sine ? (2 * kBlock + 2) * sizes.d * sizes.steps : 0;
+    constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+    return (numbers + kLine - 1) / kLine * kLine;
+  }
+
+  void MakeBlock(const TokenSizes& sizes, const char* name, int64_t head,
+                 int64_t first, T* all, T* work) const {
+    const int64_t count = std::min(kBlock, sizes.rows - first);
+    const T* tokens = arrays_.In<T>(name).Head(head) + first * sizes.d;
+    T* out = all + (head * sizes.rows + first) * sizes.draws;
+    if (sizes.sine)
+      MakeSine(sizes, tokens, head, *name == 'q', first, count, out, work);
+    else
+      MakeConv(sizes, tokens, head, *name == 'q', first, count, out);
+    const T factor = 1 / std::sqrt(static_cast<T>(sizes.draws));
+    for (int64_t x = 0; x < count * sizes.draws; ++x) out[x] *= factor;
+  }
+
+  void MakeSine(const TokenSizes& sizes, const T* tokens, int64_t head,
+                bool phases, int64_t first, int64_t count, T* out,
+                T* work) const {
+    const T* freqs = arrays_.In<T>("freqs").Head(head);
+    const T* gains = arrays_.In<T>("gains").Head(head);
+    const T* phase = arrays_.In<T>("phases").Head(head);
+    const int64_t angles = sizes.d * sizes.steps;
+    using Numbers = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
+    Numbers angle(work, angles), cosine(work + angles, angles);
+    T* rows = work + 2 * angles;
+    for (int64_t i = 0; i < count; ++i) {
+      const T position = static_cast<T>(first + i);
+      for (int64_t x = 0; x < angles; ++x)
+        angle[x] = 2 * std::numbers::pi_v<T> * Turns(freqs[x], position) +
+                   (phases ? phase[x] : T{0});
+      cosine = angle.cos();
+      angle = angle.sin();
+      T* row = rows + i * 2 * angles;
+      for (int64_t a = 0; a < sizes.d; ++a)
+        for (int64_t c = 0; c < sizes.steps; ++c) {
+          const int64_t x = a * sizes.steps + c;
+          const T weight = tokens[i * sizes.d + a] * gains[x];
+          row[2 * x] = weight * cosine[x];
+          row[2 * x + 1] = weight * angle[x];
+        }
+    }
+    MultiplyInOrder(rows, 2 * angles, count, 2 * angles,
+                    arrays_.In<T>("z").Head(head), sizes.draws, out);
+  }
+
+  void MakeConv(const TokenSizes& sizes, const T* tokens, int64_t head,
+                bool queries, int64_t first, int64_t count, T* out) const {
+    const T* filters =
+        arrays_.In<T>(queries ? "filters_q" : "filters_k").Head(head);
+    const T* noise = arrays_.In<T>("z").Head(head);
+    const int64_t length = sizes.rows + sizes.steps - 1;
+    for (int64_t r = 0; r < sizes.draws; r += kLanes) {
+      const int64_t lanes = std::min(kLanes, sizes.draws - r);
+      for (int64_t i = 0; i < count; ++i) {
+        const T* z = noise + (first + i) * sizes.draws + r;
+        const T* token = tokens + i * sizes.d;
+        T* to = out + i * sizes.draws + r;
+        if (lanes == kLanes)
+          SumTaps<kLanes>(sizes, token, filters, z, length * sizes.draws, to);
+        else
+          for (int64_t l = 0; l < lanes; ++l)
+            SumTaps<1>(sizes, token, filters, z + l, length * sizes.draws,
+                       to + l);
+      }
+    }
+  }
+
+  // out[l] = sum over channels a and taps p of x_a filter[a,p] z[a][p][l].
+  template <int64_t kWidth>
+  static void SumTaps(const TokenSizes& sizes, const T* token, const T* filters,
+                      const T* z, int64_t channel_stride, T* out) {
+    T sums[kWidth] = {};
+    for (int64_t a = 0; a < sizes.d; ++a)
+      for (int64_t p = 0; p < sizes.steps; ++p) {
+        const T weight = token[a] * filters[a * sizes.steps + p];
+        const T* row = z + a * channel_stride + p * sizes.draws;
+        for (int64_t l = 0; l < kWidth; ++l) sums[l] += weight * row[l];
+      }
+    std::copy_n(sums, kWidth, out);
+  }
+
+  const TokenSizes queries_, keys_;
+  const int64_t heads_;
+  const Arrays arrays_;
+  Buffer<T> q_, k_, work_;
+};
+
+template <typename T, OnNoise kWhich>
+class AttentionOnTokens : public Prepared {
+ public:
+  AttentionOnTokens(const Problem& problem, const Arrays& arrays,
+                    const PrepareOptions& options)
+      : inner_(AttentionOnNoise(problem)),
+        pool_(options.threads),
+        tokens_(problem, arrays, options.threads) {
+    Arrays inner;
+    for (size_t t = 0; t < inner_.inputs.size(); ++t) {
+      const std::string& name = inner_.inputs[t].name;
+      if (name == "q" || name == "k") {
+        const int64_t count = ElementCount(inner_.InputShape(t));
+        inner.inputs.push_back(
+            {name, problem.scalar,
+             name == "q" ? tokens_.queries() : tokens_.keys(),
+             count / problem.heads, count});
+        continue;
+      }
+      for (const Arrays::Entry& entry : arrays.inputs)
+        if (entry.name == name) inner.inputs.push_back(entry);
+    }
+    inner.outputs = arrays.outputs;
+    attention_ = ProgramOf(problem, kWhich).prepare(inner_, inner, options);
+  }
+
+  void Run() override {
+    tokens_.Make(pool_);
+    attention_->Run();
+  }
+
+ private:
+  const Problem inner_;
+  ThreadPool pool_;
+  NoisyTokens<T> tokens_;
+  std::unique_ptr<Prepared> attention_;
+};
+
+template <OnNoise kWhich>
+Cost OnNoiseCost(const Problem& problem, int threads) {
+  const Cost attention =
+      ProgramOf(problem, kWhich).cost(AttentionOnNoise(problem), threads);
+  const bool wide = problem.scalar == Scalar::kFloat64;
+  const double numbers = wide ? NoisyTokens<double>::Numbers(problem, threads)
+                              : NoisyTokens<float>::Numbers(problem, threads);
+  return {.flops = attention.flops + NoisyTokens<float>::Flops(problem),
+          .bytes = TensorBytes(problem),
+          .workspace_bytes =
+              attention.workspace_bytes +
+              numbers * static_cast<double>(Info(problem.scalar).bytes)};
+}
+
+template <OnNoise kWhich>
+std::string WhyNotOnNoise(const Problem& problem) {
+  const bool softmax = IsSoftmaxOnNoise(problem);
+  if (kWhich == OnNoise::kTiled && !softmax) return "only for softmax";
+  if (kWhich != OnNoise::kDense && kWhich != OnNoise::kTiled && softmax)
+    return "only for linear attention";
+  const auto& why_not = ProgramOf(problem, kWhich).why_not;
+  return why_not ? why_not(AttentionOnNoise(problem)) : "";
+}
+
+template <OnNoise kWhich>
+Implementation MakeOnNoise(const std::string& what, const std::string& time,
+                           const std::string& memory,
+                           const std::string& order) {
+  Implementation one;
+  one.op = "stochastic_position_attention";
+  one.id = kIds[static_cast<int>(kWhich)];
+  one.scalars = {Scalar::kFloat32, Scalar::kFloat64};
+  one.what = "q^ and k^, then " + what;
+  one.source = "FastRPB eq. 8";
+  one.time = time;
+  one.memory = memory;
+  one.time_class = one.memory_class = order;
+  one.why_not = WhyNotOnNoise<kWhich>;
+  one.cost = OnNoiseCost<kWhich>;
+  one.prepare = PrepareFor<AttentionOnTokens<float, kWhich>,
+                           AttentionOnTokens<double, kWhich>>;
+  return one;
+}
+
+}  // namespace
+
+std::vector<Implementation> StochasticPositionAttentionImplementations() {
+  const std::string linear = "O(n R (d s + e)), s = 2 C or P";
+  const std::string state = "O(n R)";
+  Implementation tiled = MakeOnNoise<OnNoise::kTiled>(
+      "online softmax without scores", "O(n^2 (R + e))", state, "n");
+  tiled.time_class = "n^2";
+  return {MakeOnNoise<OnNoise::kDense>("all weights in memory, by GEMMs",
+                                       "O(n^2 (R + e))", "O(n^2)", "n^2"),
+          std::move(tiled),
+          MakeOnNoise<OnNoise::kAssociative>("one state for all queries",
+                                             linear, state, "n"),
+          MakeOnNoise<OnNoise::kRecurrent>("token by token", linear, state,
+                                           "n"),
+          MakeOnNoise<OnNoise::kChunked>("chunks of tokens as GEMMs", linear,
+                                         state, "n")};
+}
+
+}  // namespace subquad

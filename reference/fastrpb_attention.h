@@ -1,0 +1,214 @@
+// fastrpb_attention: attention plus a relative position product (FastRPB eq. 10)
+//
+//   out = attention(q, k, v) + W v,   W_ij = w(j - i)
+//
+//   q [n_q, d], k [n_k, d], v [n_k, e]
+//   attention = softmax   softmax_attention.h: bias [n_q+n_k-1] optional, scale
+//   attention = linear    linear_attention.h: feature_map, nu, omega, scale
+//   weights [n_q+n_k-1]   w by increasing offset
+//   out  [n_q, e]
+//   causal                masks the attention and W alike
+// With height and width, q, k, v are the pixels of an image, and
+//   weights_rows [2H-1], weights_cols [2W-1]:
+//   W_ij = weights_rows(r'-r) + weights_cols(c'-c)   (section 3.2.2)
+//
+// What the inputs show: the two terms share v and n, so each must be right by
+// itself; W is not normalised, and its part of the answer is sqrt(n) times
+// larger than the attention's, so the attention is seen only by a bound that
+// does not grow with n faster than its rounding.
+//
+// Bound: that of the attention, that of a sum of n_k products whose weights are
+// themselves one rounded sum (images), and one addition.
+// Cost of a row: n_k (d or f + 2 e).
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "reference/image.h"
+#include "reference/linear_attention.h"
+#include "reference/softmax_attention.h"
+
+namespace subquad {
+
+inline bool IsSoftmax(const Problem& problem) {
+  return problem.params.Text("attention") == "softmax";
+}
+
+// The problem of its attention alone, without the product's parameters.
+inline Problem AttentionOf(const Problem& problem) {
+  static const SoftmaxAttention kSoftmax;
+  static const LinearAttention kLinear;
+  Params params = problem.params;
+  for (const char* name : {"attention", "height", "width"}) params.Erase(name);
+  const int64_t n_q = QueriesOf(problem), n_k = KeysOf(problem);
+  std::vector<GivenShape> given;
+  for (size_t i = 0; i < problem.inputs.size(); ++i) {
+    const std::string& name = problem.inputs[i].name;
+    if (name.starts_with("weights")) continue;
+    given.push_back({name, problem.InputShape(i)});
+    // An image's shapes are products; a sequence's are not.
+    if (name == "bias") given.back().shape.back() = n_q + n_k - 1;
+  }
+  if (IsSoftmax(problem))
+    return ResolveProblem(kSoftmax, params, problem.scalar, given);
+  return ResolveProblem(kLinear, params, problem.scalar, given);
+}
+
+template <typename Real>
+class FastRpbAttentionReference : public Reference<Real> {
+ public:
+  FastRpbAttentionReference(const Problem& problem, const Inputs& inputs)
+      : attention_problem_(AttentionOf(problem)),
+        v_(inputs["v"]),
+        n_q_(QueriesOf(problem)),
+        n_k_(KeysOf(problem)),
+        e_(problem.Dim("e")),
+        width_(problem.params.Has("width") ? problem.Dim("width") : 0),
+        causal_(problem.params.Flag("causal")) {
+    if (IsSoftmax(problem))
+      attention_ = std::make_unique<SoftmaxAttentionReference<Real>>(
+          attention_problem_, inputs);
+    else
+      attention_ = std::make_unique<LinearAttentionReference<Real>>(
+          attention_problem_, inputs);
+    if (width_ == 0) {
+      weights_ = &inputs["weights"];
+    } else {
+      weights_ = &inputs["weights_rows"];
+      columns_ = &inputs["weights_cols"];
+    }
+  }
+
+  void Row(const RowId& id, Real* value, double* units) override {
+    attention_->Row(id, value, units);
+    const double* v = v_.Head(id.head);
+    std::vector<Real> product(static_cast<size_t>(e_));
+    std::vector<double> product_units(static_cast<size_t>(e_));
+    const int64_t seen = causal_ ? std::min(id.row + 1, n_k_) : n_k_;
+    const double terms = 1.01 * static_cast<double>(n_k_ + 1);
+    for (int64_t j = 0; j < seen; ++j) {
+      double magnitude = 0;
+      const Real weight = Weight(id.head, id.row, j, &magnitude);
+      for (int64_t c = 0; c < e_; ++c) {
+        product[c] += weight * static_cast<Real>(v[j * e_ + c]);
+        product_units[c] += terms * magnitude * std::abs(v[j * e_ + c]);
+      }
+    }
+    for (int64_t c = 0; c < e_; ++c) {
+      value[c] += product[c];
+      if (units)
+        units[c] += product_units[c] + std::abs(static_cast<double>(value[c]));
+    }
+  }
+
+  // The bounds of the attention's part alone.
+  void AttentionUnits(const RowId& id, std::span<double> units) {
+    std::vector<Real> value(static_cast<size_t>(e_));
+    attention_->Row(id, value.data(), units.data());
+  }
+
+ private:
+  Real Weight(int64_t head, int64_t i, int64_t j, double* magnitude) const {
+    if (width_ == 0) {
+      const double w = weights_->Head(head)[j - i + n_q_ - 1];
+      *magnitude = std::abs(w);
+      return static_cast<Real>(w);
+    }
+    const int64_t height = n_q_ / width_;
+    const double row =
+        weights_->Head(head)[j / width_ - i / width_ + height - 1];
+    const double column =
+        columns_->Head(head)[j % width_ - i % width_ + width_ - 1];
+    *magnitude = std::abs(row) + std::abs(column);
+    return static_cast<Real>(row) + static_cast<Real>(column);
+  }
+
+  const Problem attention_problem_;
+  std::unique_ptr<Reference<Real>> attention_;
+  const Tensor& v_;
+  const Tensor* weights_ = nullptr;
+  const Tensor* columns_ = nullptr;
+  const int64_t n_q_, n_k_, e_, width_;
+  const bool causal_;
+};
+
+class FastRpbAttention final : public OperatorWith<FastRpbAttentionReference> {
+ public:
+  const Description& description() const override {
+    static const Description kDescription = {
+        "fastrpb_attention", "out = attention(q,k,v) + W v, W_ij = w(j-i)",
+        "FastRPB eq. 10, section 3.2"};
+    return kDescription;
+  }
+
+  std::vector<ParamRule> ParamRules(const Params& given) const override {
+    std::vector<ParamRule> rules = {ParamRule::Choice(
+        "attention", "the attention that W v is added to",
+        {"softmax", "linear"})};
+    const bool linear =
+        given.Has("attention") && given.Text("attention") == "linear";
+    if (linear)
+      for (ParamRule& rule : FeatureMapParams(given))
+        rules.push_back(std::move(rule));
+    rules.push_back(
+        ParamRule::Flag("causal", "query i sees positions j <= i only"));
+    rules.push_back(ParamRule::Scale(linear ? "1" : "1/sqrt(d)"));
+    const bool image = given.Has("height") || given.Has("width");
+    for (ParamRule& rule : ImageParams()) {
+      rule.required = image;
+      rules.push_back(std::move(rule));
+    }
+    return rules;
+  }
+
+  Signature SignatureFor(const Params& params, bool) const override {
+    const bool image = params.Has("height");
+    const bool linear = params.Text("attention") == "linear";
+    const std::string n_q = image ? "height*width" : "n_q";
+    const std::string n_k = image ? "height*width" : "n_k";
+    Signature signature;
+    if (!image) signature.sizes = {{"n_q", 0, "queries"}, {"n_k", 0, "keys"}};
+    signature.sizes.push_back({"d", 64, "width of a query and a key"});
+    signature.sizes.push_back({"e", 64, "width of a value"});
+    signature.inputs = {{"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
+    if (linear) {
+      AddOmega(params, signature);
+    } else {
+      TensorRule bias{
+          "bias", {n_q + "+" + n_k + "-1"}, Role::kParameter, Draw::kLogWeights};
+      bias.optional = true;
+      bias.offset_axes = {0};
+      signature.inputs.push_back(bias);
+    }
+    TensorRule weights{"weights", {"n_q+n_k-1"}, Role::kParameter};
+    weights.offset_axes = {0};
+    if (image) {
+      weights.name = "weights_rows";
+      weights.shape = {"2*height-1"};
+      signature.inputs.push_back(weights);
+      weights.name = "weights_cols";
+      weights.shape = {"2*width-1"};
+    }
+    signature.inputs.push_back(weights);
+    signature.outputs = {{"out", {n_q, "e"}}};
+    return signature;
+  }
+
+  void CompleteParams(int64_t n, uint64_t, Params& params) const override {
+    if (!params.Has("attention"))
+      params.Set("attention", std::string("linear"));
+    if (params.Text("attention") == "linear") CompleteFeatureMap(params);
+    if (params.Has("height") || params.Has("width")) CompleteImage(n, params);
+  }
+
+  double RowWork(const Problem& problem, int) const override {
+    const int64_t features = IsSoftmax(problem)
+                                 ? problem.Dim("d")
+                                 : FeatureMapOf(problem).features();
+    return static_cast<double>(KeysOf(problem)) *
+           static_cast<double>(features + 2 * problem.Dim("e"));
+  }
+};
+
+}  // namespace subquad

@@ -1,0 +1,120 @@
+// kernelized_rpe_attention: kernelized attention whose weights depend on the
+// relative position too (NPRF eq. 10-13, algorithm 1)
+//
+//   out_i = phi(q_i)^T sum_j c(j-i) phi(k_j) v_j^T
+//           / phi(q_i)^T sum_j c(j-i) phi(k_j),     c = exp(bias)
+//
+//   q      [n_q, d]
+//   k      [n_k, d]
+//   v      [n_k, e]
+//   omega  [f, d] or [p, d]   where the map projects (feature_map.h)
+//   bias   [n_q+n_k-1]        by increasing offset; -inf: not seen
+//   out    [n_q, e]
+// With height and width, q, k, v are the pixels of an image, and
+//   bias   [2H-1, 2W-1]       by the offsets of rows and of columns
+//
+//   feature_map, nu (dpfp)    the map
+//   normalize                 q and k rows are divided by their 2-norms first
+//   causal                    query i sees positions j <= i only
+//   scale                     phi is applied to sqrt(scale) x; default 1
+//
+// What the inputs show: normal draws show any wrong offset. A bias 200 higher
+// everywhere changes nothing, and overflows where it is not taken out. A bias
+// of -inf and keys of exp(95) that it hides show a scale taken over keys that
+// are not seen. A bias that decays and keys that drop by 1e-6 cost an FFT its
+// digits: the normaliser is then small against the norms that it mixes.
+//
+// Bound: kernelized.h. Cost of a row: n_k (f + e).
+#pragma once
+
+#include "reference/image.h"
+#include "reference/kernelized.h"
+
+namespace subquad {
+
+template <typename Real>
+class KernelizedRpeAttentionReference : public Reference<Real> {
+ public:
+  KernelizedRpeAttentionReference(const Problem& problem, const Inputs& inputs)
+      : rows_(problem, inputs) {
+    rows_.SetBias(inputs["bias"], problem.heads,
+                  problem.params.Has("width") ? problem.Dim("width") : 0);
+  }
+
+  void Row(const RowId& id, Real* value, double* units) override {
+    rows_.Row(id.head, id.row, value, units);
+  }
+
+ private:
+  KernelizedRows<Real> rows_;
+};
+
+class KernelizedRpeAttention final
+    : public OperatorWith<KernelizedRpeAttentionReference> {
+ public:
+  const Description& description() const override {
+    static const Description kDescription = {
+        "kernelized_rpe_attention",
+        "out_i = phi(q_i)^T sum_j exp(b(j-i)) phi(k_j) v_j^T / phi(q_i)^T "
+        "sum_j exp(b(j-i)) phi(k_j)",
+        "NPRF eq. 10-13, algorithm 1"};
+    return kDescription;
+  }
+
+  std::vector<ParamRule> ParamRules(const Params& given) const override {
+    std::vector<ParamRule> rules = FeatureMapParams(given);
+    rules.push_back(ParamRule::Flag(
+        "normalize", "divide queries and keys by their 2-norms first"));
+    rules.push_back(ParamRule::Flag("causal", "query i sees keys j <= i only"));
+    rules.push_back(ParamRule::Scale("1"));
+    // An image has both, a sequence neither.
+    const bool image = given.Has("height") || given.Has("width");
+    for (ParamRule& rule : ImageParams()) {
+      rule.required = image;
+      rules.push_back(std::move(rule));
+    }
+    return rules;
+  }
+
+  Signature SignatureFor(const Params& params, bool) const override {
+    const bool image = params.Has("height");
+    const std::string n_q = image ? "height*width" : "n_q";
+    const std::string n_k = image ? "height*width" : "n_k";
+    Signature signature;
+    if (!image) signature.sizes = {{"n_q", 0, "queries"}, {"n_k", 0, "keys"}};
+    signature.sizes.push_back({"d", 64, "width of a query and a key"});
+    signature.sizes.push_back({"e", 64, "width of a value"});
+    signature.inputs = {
+        {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
+    AddOmega(params, signature);
+    TensorRule bias{"bias", {"n_q+n_k-1"}, Role::kParameter, Draw::kLogWeights};
+    bias.offset_axes = {0};
+    if (image) {
+      bias.shape = {"2*height-1", "2*width-1"};
+      bias.offset_axes = {0, 1};
+    }
+    bias.may_be_minus_infinity = true;
+    signature.inputs.push_back(bias);
+    signature.outputs = {{"out", {n_q, "e"}}};
+    return signature;
+  }
+
+  void CompleteParams(int64_t n, uint64_t, Params& params) const override {
+    CompleteFeatureMap(params);
+    // N(0, 1) draws of width 64 have norm 8, and their features lie so far
+    // apart (e^-50) that one key is all that matters. With softmax's scale for
+    // that width they are of comparable size.
+    if (params.Text("feature_map").starts_with("prf") && !params.Has("scale") &&
+        !params.Flag("normalize"))
+      params.Set("scale", 0.125);
+    if (params.Has("height") || params.Has("width")) CompleteImage(n, params);
+  }
+
+  double RowWork(const Problem& problem, int) const override {
+    return static_cast<double>(KeysOf(problem)) *
+           static_cast<double>(FeatureMapOf(problem).features() +
+                               problem.Dim("e"));
+  }
+};
+
+}  // namespace subquad

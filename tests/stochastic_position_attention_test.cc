@@ -1,0 +1,195 @@
+// Properties of stochastic_position_attention that are its own; the golden
+// cases and `verify` hold its programs against its definition.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "reference/stochastic_positions.h"
+#include "tests/run_operator.h"
+
+namespace subquad {
+namespace {
+
+constexpr int64_t kN = 19, kD = 3, kE = 4, kC = 2, kP = 5, kR = 8;
+
+Numbers UniformNumbers(int64_t count, uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::uniform_real_distribution<double> uniform;
+  Numbers x(static_cast<size_t>(count));
+  for (double& value : x) value = uniform(generator);
+  return x;
+}
+
+OperatorRun MakeRun(const std::string& kind, const std::string& attention,
+                    bool causal, int64_t n_q = kN, int64_t n_k = kN) {
+  OperatorRun run("stochastic_position_attention");
+  run.Set("kind", kind).Set("attention", attention).Set("causal", causal);
+  if (attention == "linear") run.Set("feature_map", std::string("elu1"));
+  run.Give("q", {n_q, kD}, NormalNumbers(n_q * kD, 1))
+      .Give("k", {n_k, kD}, NormalNumbers(n_k * kD, 2))
+      .Give("v", {n_k, kE}, NormalNumbers(n_k * kE, 3));
+  if (kind == "sine")
+    run.Give("freqs", {kD, kC}, UniformNumbers(kD * kC, 4))
+        .Give("phases", {kD, kC}, NormalNumbers(kD * kC, 5))
+        .Give("gains", {kD, kC}, NormalNumbers(kD * kC, 6))
+        .Give("z", {kD, 2 * kC, kR}, NormalNumbers(kD * 2 * kC * kR, 7));
+  else
+    run.Give("filters_q", {kD, kP}, NormalNumbers(kD * kP, 4))
+        .Give("filters_k", {kD, kP}, NormalNumbers(kD * kP, 5))
+        .Give("z", {kD, n_q + kP - 1, kR},
+              NormalNumbers(kD * (n_q + kP - 1) * kR, 7));
+  return run;
+}
+
+// Many draws of the noise at once: their mean of q^ . k^ is the covariance,
+// within five standard errors, for every pair and channel by itself (the other
+// channels' queries are zero). A wrong phase, offset or tap fails.
+template <typename Covariance>
+void ExpectCovariance(const std::string& kind, const Covariance& covariance) {
+  constexpr int64_t kPositions = 6, kDraws = 40000;
+  OperatorRun run = MakeRun(kind, "softmax", false, kPositions, kPositions);
+  const int64_t rows = kind == "sine" ? 2 * kC : kPositions + kP - 1;
+  run.Give("z", {kD, rows, kDraws}, NormalNumbers(kD * rows * kDraws, 11));
+  for (int64_t a = 0; a < kD; ++a) {
+    Numbers only(kPositions * kD);
+    for (int64_t i = 0; i < kPositions; ++i) only[i * kD + a] = 1;
+    run.Give("q", {kPositions, kD}, only).Give("k", {kPositions, kD}, only);
+    const Problem problem = run.Resolve(Scalar::kFloat64);
+    Inputs inputs;
+    for (const TensorRule& rule : problem.inputs)
+      inputs.tensors.push_back({rule.name,
+                                problem.InputShape(static_cast<size_t>(
+                                    problem.InputIndex(rule.name))),
+                                0, run[rule.name]});
+    const StochasticPositions<double> positions(problem, inputs);
+    Numbers query(kDraws), key(kDraws);
+    for (int64_t i = 0; i < kPositions; ++i)
+      for (int64_t j = 0; j < kPositions; ++j) {
+        positions.Query(0, i, query.data(), nullptr);
+        positions.Key(0, j, key.data(), nullptr);
+        double sum = 0, squares = 0;
+        for (int64_t r = 0; r < kDraws; ++r) {
+          const double product = query[r] * key[r] * kDraws;
+          sum += product;
+          squares += product * product;
+        }
+        const double mean = sum / kDraws;
+        const double error =
+            std::sqrt((squares / kDraws - mean * mean) / kDraws);
+        ASSERT_GT(error, 0);
+        EXPECT_LE(std::abs(mean - covariance(run, a, i - j)), 5 * error)
+            << kind << " channel " << a << " pair " << i << ", " << j;
+      }
+  }
+}
+
+TEST(StochasticPosition, SineNoiseHasItsCovariance) {
+  ExpectCovariance("sine", [](OperatorRun& run, int64_t a, int64_t offset) {
+    return SineCovariance(&run["freqs"][a * kC], &run["phases"][a * kC],
+                          &run["gains"][a * kC], kC, offset);
+  });
+}
+
+TEST(StochasticPosition, ConvNoiseHasItsCovariance) {
+  ExpectCovariance("conv", [](OperatorRun& run, int64_t a, int64_t offset) {
+    return ConvCovariance(&run["filters_q"][a * kP], &run["filters_k"][a * kP],
+                          kP, offset);
+  });
+}
+
+// With one component of frequency 0, phase 0 and gain 1, noise (1, 0) and one
+// draw per channel, q^ is q itself: the operator is the plain attention.
+TEST(StochasticPosition, WithoutPositionsItIsThePlainAttention) {
+  for (const std::string attention : {"softmax", "linear"}) {
+    OperatorRun plain(attention + "_attention");
+    OperatorRun run = MakeRun("sine", attention, false);
+    const double root = std::sqrt(static_cast<double>(kD));
+    Numbers noise(kD * 2 * kD);
+    for (int64_t a = 0; a < kD; ++a) noise[(2 * a) * kD + a] = root;
+    run.Give("freqs", {kD, 1}, Numbers(kD))
+        .Give("phases", {kD, 1}, Numbers(kD))
+        .Give("gains", {kD, 1}, Numbers(kD, 1.0))
+        .Give("z", {kD, 2, kD}, noise);
+    if (attention == "linear")
+      plain.Set("feature_map", std::string("elu1"));
+    for (const char* name : {"q", "k", "v"})
+      plain.Give(name, {kN, name[0] == 'v' ? kE : kD}, run[name]);
+    EXPECT_LE(LargestDifference(run.Definition(), plain.Definition()), 1e-12)
+        << attention;
+  }
+}
+
+// Adding whole turns to the frequencies changes nothing, however far the
+// position: angles are reduced before they are rounded.
+TEST(StochasticPosition, WholeTurnsDoNotCount) {
+  OperatorRun run = MakeRun("sine", "softmax", false, 300, 300);
+  for (double& f : run["freqs"]) f = std::round(f * 256) / 256;
+  OperatorRun turned = run;
+  for (double& f : turned["freqs"]) f += 1024;
+  for (const std::string& program : run.Programs())
+    for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
+      EXPECT_EQ(run.Run(program, scalar), turned.Run(program, scalar))
+          << program;
+}
+
+TEST(StochasticPosition, ACausalPrefixDoesNotSeeItsFuture) {
+  for (const std::string kind : {"sine", "conv"})
+    for (const std::string attention : {"softmax", "linear"}) {
+      OperatorRun run = MakeRun(kind, attention, true);
+      constexpr int64_t kSeen = 11;
+      OperatorRun changed = run;
+      for (int64_t x = kSeen * kD; x < kN * kD; ++x) changed["k"][x] += 2;
+      for (int64_t x = kSeen * kE; x < kN * kE; ++x) changed["v"][x] *= -9;
+      ASSERT_GE(run.Programs().size(), 2u);
+      for (const std::string& program : run.Programs()) {
+        const Numbers before = run.Run(program), after = changed.Run(program);
+        for (int64_t x = 0; x < kSeen * kE; ++x)
+          ASSERT_EQ(before[x], after[x]) << kind << " " << program;
+        EXPECT_NE(before.back(), after.back()) << kind << " " << program;
+      }
+    }
+}
+
+// Products of relu features vanish where signs differ, and with them the
+// normaliser of some query; with these inputs q^ and k^ are positive.
+void MakePositive(const std::string& kind, OperatorRun& run) {
+  const std::vector<std::string> sine = {"gains", "phases"};
+  const std::vector<std::string> conv = {"filters_q", "filters_k"};
+  for (const char* name : {"q", "k", "z"})
+    for (double& x : run[name]) x = std::abs(x);
+  for (const std::string& name : kind == "sine" ? sine : conv)
+    for (double& x : run[name]) x = std::abs(x);
+  if (kind == "conv") return;
+  for (double& x : run["freqs"]) x *= 1e-3;
+  for (double& x : run["phases"]) x *= 1e-3;
+}
+
+TEST(StochasticPosition, EveryMapAndShapePasses) {
+  int judged = 0;
+  for (const std::string kind : {"sine", "conv"})
+    for (const std::string map :
+         {"elu1", "relu", "sikf", "dpfp", "prf", "prf_hyperbolic", "trf"})
+      for (const bool causal : {false, true}) {
+        const int64_t n_k = kind == "sine" ? 7 : kN;
+        OperatorRun run = MakeRun(kind, "linear", causal, kN, n_k);
+        run.Set("feature_map", map);
+        if (map == "dpfp") run.Set("nu", int64_t{2});
+        if (map == "relu" || map == "dpfp") MakePositive(kind, run);
+        if (map.ends_with("rf") || map == "prf_hyperbolic")
+          run.Set("scale", 1.0 / 64)
+              .Give("omega", {5, kR}, NormalNumbers(5 * kR, 9));
+        for (const std::string& program : run.Programs())
+          for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64}) {
+            const Verdict verdict = run.Judge(program, scalar);
+            EXPECT_TRUE(verdict.passed())
+                << kind << " " << map << " " << program << " "
+                << Info(scalar).name << ": " << verdict.reason;
+            ++judged;
+          }
+      }
+  EXPECT_GE(judged, 2 * 7 * 2 * 2 * 2);
+}
+
+}  // namespace
+}  // namespace subquad
