@@ -5,7 +5,9 @@
 #include <sstream>
 
 #include "harness/generate.h"
+#include "harness/input_source.h"
 #include "harness/omega.h"
+#include "harness/recipes.h"
 #include "harness/registry.h"
 
 namespace subquad {
@@ -60,6 +62,59 @@ const ParamRule* FindRule(const std::vector<ParamRule>& rules,
   for (const ParamRule& rule : rules)
     if (rule.name == name) return &rule;
   return nullptr;
+}
+
+// What a request leaves open and the folder with its tensors says.
+
+void TakeImage(const CaseFolder& folder, const CaseRequest& request,
+               Params& params) {
+  const Params& given = folder.problem.params;
+  if (request.n || !given.Has("height")) return;
+  for (const auto& [name, text] : request.values)
+    if (name == "height" || name == "width") return;
+  if (!FindRule(request.op->ParamRules(params), "height")) return;
+  params.Set("height", given.Integer("height"));
+  params.Set("width", given.Integer("width"));
+}
+
+void TakeInputs(const CaseFolder& folder, const Signature& signature,
+               const CaseRequest& request, Case& one) {
+  const Problem& given = folder.problem;
+  const auto asked = [&](std::string_view wanted) {
+    return std::ranges::any_of(request.values, [&](const auto& value) {
+      return value.first == wanted;
+    });
+  };
+  if (!asked("with"))
+    for (const TensorRule& rule : signature.inputs)
+      if (rule.optional && given.HasInput(rule.name))
+        one.with.push_back(rule.name);
+  if (given.head_axis && asked("heads") && one.heads == 0)
+    throw InvalidInput("heads", "at least 1 of those of " + folder.name, "0");
+  if (given.head_axis && !asked("heads")) one.heads = given.heads;
+  const bool per_head =
+      std::ranges::any_of(signature.inputs, [&](const TensorRule& rule) {
+        return rule.role == Role::kParameter && given.HasInput(rule.name) &&
+               given.PerHead(rule.name);
+      });
+  if (per_head && asked("per_head") && !one.per_head)
+    throw InvalidInput("per_head", "1 as " + folder.name + " has it", "0");
+  one.per_head = one.per_head || per_head;
+  for (const TensorRule& rule : signature.inputs)
+    if (rule.draw == Draw::kProjection && one.omega != "gaussian" &&
+        given.HasInput(rule.name))
+      throw InvalidInput("omega", "none beside that of " + folder.name,
+                         one.omega);
+}
+
+int64_t SizeOf(const SizeRule& rule, const CaseRequest& request, int64_t n,
+               const CaseFolder* folder) {
+  const bool follows_n = rule.default_value == 0;
+  if (folder && !(follows_n && request.n))
+    if (const auto found = folder->problem.dims.find(rule.name);
+        found != folder->problem.dims.end())
+      return found->second;
+  return follows_n ? n : rule.default_value;
 }
 
 std::string Sizes(const Case& one) {
@@ -155,9 +210,14 @@ Case MakeCase(const CaseRequest& request) {
   Case one;
   one.op = request.op;
   one.input = request.input;
+  if (!IsRecipe(one.input)) {
+    one.input = InputSourceName(one.input);
+    one.source = FindInputSource(one.input);
+  }
+  const CaseFolder* folder = one.source.get();
+  const int64_t n = request.n.value_or(folder ? RowsOf(folder->problem) : 1024);
   one.scalar = request.scalar;
   one.seed = request.seed;
-  FindRecipe(one.input);  // throws when there is none of this name
 
   // Texts first: they decide which other parameters there are.
   Params chosen;
@@ -166,7 +226,8 @@ Case MakeCase(const CaseRequest& request) {
     const ParamRule* rule = FindRule(one.op->ParamRules(chosen), name);
     if (rule && rule->type == ParamType::kText) chosen.Set(name, text);
   }
-  one.op->CompleteParams(request.n.value_or(1024), one.seed, chosen);
+  if (folder) TakeImage(*folder, request, chosen);
+  one.op->CompleteParams(n, one.seed, chosen);
   const auto rules = one.op->ParamRules(chosen);
   Params params;
   std::vector<std::pair<std::string, std::string>> rest;
@@ -188,7 +249,8 @@ Case MakeCase(const CaseRequest& request) {
   if (one.heads < 0)
     throw InvalidInput("heads", "at least 0", std::to_string(one.heads));
   const Params given = params;
-  one.op->CompleteParams(request.n.value_or(1024), one.seed, params);
+  if (folder) TakeImage(*folder, request, params);
+  one.op->CompleteParams(n, one.seed, params);
   for (const ParamRule& rule : rules)
     if (rule.type == ParamType::kFlag && !params.Has(rule.name))
       params.Set(rule.name, false);
@@ -204,9 +266,9 @@ Case MakeCase(const CaseRequest& request) {
                           &TensorRule::draw))
     throw InvalidInput("omega", "a feature map that projects",
                        "none in this case");
+  if (folder) TakeInputs(*folder, signature, request, one);
   for (const SizeRule& rule : signature.sizes)
-    one.sizes[rule.name] =
-        rule.default_value > 0 ? rule.default_value : request.n.value_or(1024);
+    one.sizes[rule.name] = SizeOf(rule, request, n, folder);
   for (const auto& [name, text] : rest) {
     if (!one.sizes.contains(name)) {
       std::string names = "heads, per_head, with, omega, backward";
@@ -223,7 +285,9 @@ Case MakeCase(const CaseRequest& request) {
         !given.Has(rule.name))
       params.Erase(rule.name);
   one.params = std::move(params);
-  ProblemOf(one);  // throws where sizes and parameters do not fit
+  // Both throw where something does not fit.
+  const Problem problem = ProblemOf(one);
+  if (folder) FitSource(*folder, problem);
   return one;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "reference/operator.h"
 
 namespace subquad {
+
+struct CaseFolder;
 
 struct Case {
   const Operator* op = nullptr;
@@ -20,7 +23,9 @@ struct Case {
   bool per_head = false;  // parameter tensors have the head axis too
   bool backward = false;
   std::vector<std::string> with;  // optional inputs that are there
-  std::string input = "normal";   // the recipe of its numbers
+  // The recipe of its numbers, or the folder that some of them come from.
+  std::string input = "normal";
+  std::shared_ptr<const CaseFolder> source;  // that folder
   std::string omega = "gaussian";  // the sampler of projections (omega.h)
   Scalar scalar = Scalar::kFloat32;
   uint64_t seed = 1;
@@ -47,7 +52,8 @@ struct CaseRequest {
 };
 
 // Sorts the values into sizes and parameters, fills in defaults and checks all.
-// Throws InvalidInput that names the value.
+// With a folder for an input, sizes, heads and optional inputs that the request
+// leaves open are the folder's. Throws InvalidInput that names the value.
 Case MakeCase(const CaseRequest& request);
 
 // Reads an id. MakeCase(ParseCaseId(id)).Id() == id for every printed id.

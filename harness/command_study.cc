@@ -26,6 +26,9 @@ void AddStudyCommand(CLI::App& program, const std::string& command_line,
       ->add_option("--threads", options->threads,
                    "results are the same to the bit on any number")
       ->check(CLI::Range(1, 1024));
+  command->add_option("--input", options->inputs,
+                      "case folders in place of made-up tensors, for studies "
+                      "with a parameter input");
   command->add_flag("--tiny", options->tiny,
                     "small settings: seconds, and verdicts that are uncertain");
   command->add_flag("!--no-figures", options->draw, "write the numbers only");

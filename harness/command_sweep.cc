@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <set>
 
 #include "harness/commands.h"
 #include "harness/generate.h"
@@ -15,8 +16,8 @@ namespace {
 struct Request {
   Filters filters;
   std::string preset, config, out, shard;
-  std::string n, d, e, f, heads, input = "normal", threads = "1";
-  std::vector<std::string> params;
+  std::string n, d, e, f, heads, threads = "1";
+  std::vector<std::string> params, inputs;
   uint64_t seed = 1;
   bool resume = false, no_resident = false;
   double time_limit = 120, memory_limit = 0, budget = 2, width = 0.05;
@@ -29,6 +30,25 @@ std::string PresetText(const std::string& name) {
     names += (names.empty() ? "" : ", ") + preset.name;
   }
   throw InvalidInput("--preset", "one of " + names, "'" + name + "'");
+}
+
+// A preset may name operators that this build has not got: they are left out,
+// and said to be. (In a user's own file such a name is an error.)
+void LeaveOutUnknown(std::vector<SweepAxes>& sweeps) {
+  std::set<std::string> told;
+  std::erase_if(sweeps, [&](const SweepAxes& sweep) {
+    for (const std::string& name : sweep.filters.operators) {
+      if (std::ranges::any_of(Operators(), [&](const Operator* op) {
+            return op->description().id == name;
+          }))
+        continue;
+      if (told.insert(name).second)
+        fmt::print(stderr, "left out: there is no operator {} in this build\n",
+                   name);
+      return true;
+    }
+    return false;
+  });
 }
 
 std::string FileText(const std::string& path) {
@@ -72,7 +92,7 @@ int Sweep(const Request& request, const std::string& command) {
   if (request.out.empty())
     throw InvalidInput("--out", "a result file to write", "none");
   const bool axes = !request.n.empty() || !request.filters.operators.empty() ||
-                    !request.params.empty();
+                    !request.params.empty() || !request.inputs.empty();
   const int ways = (request.preset.empty() ? 0 : 1) +
                    (request.config.empty() ? 0 : 1) + (axes ? 1 : 0);
   if (ways != 1)
@@ -83,13 +103,13 @@ int Sweep(const Request& request, const std::string& command) {
   if (!request.preset.empty()) {
     options.sweeps = ParseSweepConfig("--preset " + request.preset,
                                       PresetText(request.preset));
+    LeaveOutUnknown(options.sweeps);
   } else if (!request.config.empty()) {
     options.sweeps = ParseSweepConfig(request.config, FileText(request.config));
   } else {
     SweepAxes sweep;
     sweep.filters = request.filters;
-    sweep.input = request.input;
-    FindRecipe(request.input);
+    if (!request.inputs.empty()) sweep.inputs = request.inputs;
     sweep.threads.clear();
     for (int64_t threads : ParseIntegerAxis("--threads", request.threads)) {
       if (threads > 1024)
@@ -153,7 +173,11 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
   command->add_option("--param", request->params,
                       "axis of a parameter or size: NAME=VALUE[,VALUE..] "
                       "(repeatable)");
-  command->add_option("--input", request->input, "kind of numbers");
+  command->add_option(
+      "--input", request->inputs,
+      "axis of inputs: kinds of numbers (see verify), or case "
+      "folders whose tensors are\ncropped or tiled to n; what "
+      "is not asked for (n, widths, heads) is as in the folder");
   command->add_option("--out", request->out, "result file (required)");
   command->add_flag("--resume", request->resume,
                     "keep what FILE and its journal hold, measure the rest");

@@ -1,7 +1,5 @@
 #include "harness/generate.h"
 
-#include "harness/omega.h"
-
 #include <Random123/philox.h>
 
 #include <algorithm>
@@ -11,6 +9,8 @@
 #include <numbers>
 #include <thread>
 
+#include "harness/input_source.h"
+#include "harness/omega.h"
 #include "optimized/thread_pool.h"
 
 namespace subquad {
@@ -98,13 +98,37 @@ double RoundTo(Scalar scalar, double value) {
   return value;
 }
 
+namespace {
+
+void RoundAll(const Case& one, Tensor& tensor) {
+  for (double& value : tensor.values) {
+    const double rounded = RoundTo(one.scalar, value);
+    if (std::isfinite(value) && !std::isfinite(rounded))
+      throw InvalidInput(
+          one.input + ": " + tensor.name,
+          "numbers that fit into " + std::string(Info(one.scalar).name),
+          std::to_string(value));
+    value = rounded;
+  }
+}
+
+}  // namespace
+
 Inputs GenerateInputs(const Case& one, const Problem& problem) {
   Inputs inputs;
   const std::string id = one.DrawId();
-  const Recipe& recipe = FindRecipe(one.input);
+  // What the folder does not have is drawn as ever.
+  const Recipe& recipe = FindRecipe(one.source ? "normal" : one.input);
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
   for (size_t t = 0; t < problem.inputs.size(); ++t) {
     const TensorRule& rule = problem.inputs[t];
+    if (one.source) {
+      if (auto tensor = TensorFromSource(*one.source, problem, t)) {
+        RoundAll(one, *tensor);
+        inputs.tensors.push_back(std::move(*tensor));
+        continue;
+      }
+    }
     Tensor tensor;
     tensor.name = rule.name;
     tensor.shape = problem.InputShape(t);
@@ -120,12 +144,9 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
     pool.For((count + kChunk - 1) / kChunk, [&](int64_t chunk, int) {
       const int64_t end = std::min(count, (chunk + 1) * kChunk);
       for (int64_t i = chunk * kChunk; i < end; ++i) {
-        const Place place{rule,
-                          i % head_count / row_size,
-                          rows,
-                          i % row_size,
-                          row_size,
-                          static_cast<uint64_t>(i)};
+        const Place place{rule,     i % head_count / row_size,
+                          rows,     i % row_size,
+                          row_size, static_cast<uint64_t>(i)};
         // Random projections have a distribution of their own.
         double value = rule.draw == Draw::kPositive ? draws.Uniform(place.index)
                        : rule.draw == Draw::kProjection
@@ -142,9 +163,8 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
     if (rule.draw == Draw::kProjection && one.omega != "gaussian") {
       const Draws lengths(one.seed, id + "/" + rule.name + "/lengths");
       for (int64_t start = 0; start < count; start += head_count) {
-        const auto omega =
-            SampleOmega(one.omega, rows, row_size, draws, lengths,
-                        static_cast<uint64_t>(start));
+        const auto omega = SampleOmega(one.omega, rows, row_size, draws,
+                                       lengths, static_cast<uint64_t>(start));
         for (int64_t i = 0; i < head_count; ++i)
           tensor.values[static_cast<size_t>(start + i)] =
               omega[static_cast<size_t>(i)];

@@ -33,7 +33,9 @@ class Draws {
 // To the nearest number of the scalar type, ties to even; overflow to infinity.
 double RoundTo(Scalar scalar, double value);
 
-// All inputs of a case, rounded to its scalar type.
+// All inputs of a case, rounded to its scalar type: those of its folder, if it
+// has one, and generated numbers for the rest. Throws InvalidInput where a
+// number of the folder does not fit into the type.
 Inputs GenerateInputs(const Case& one, const Problem& problem);
 
 }  // namespace subquad

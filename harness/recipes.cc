@@ -70,8 +70,8 @@ double OneHot(const Place& place, const Draws& draws) {
   return place.row % place.columns == place.column ? 16 : 0;
 }
 double Repeated(const Place& place, const Draws& draws) {
-  return draws.Normal(static_cast<uint64_t>(place.row % 4 * place.columns +
-                                            place.column));
+  return draws.Normal(
+      static_cast<uint64_t>(place.row % 4 * place.columns + place.column));
 }
 double Sparse(const Place& place, const Draws& draws) {
   return draws.Uniform(place.index) < 0.9 ? 0 : draws.Normal(place.index);
@@ -97,8 +97,8 @@ double Positive(const Place& place, const Draws& draws) {
   return std::abs(draws.Normal(place.index));
 }
 double Opposite(const Place& place, const Draws& draws) {
-  const uint64_t first = place.index - static_cast<uint64_t>(
-                                           place.row % 2 * place.columns);
+  const uint64_t first =
+      place.index - static_cast<uint64_t>(place.row % 2 * place.columns);
   return (place.row % 2 ? -1 : 1) * draws.Normal(first);
 }
 double Close(const Place& place, const Draws& draws) {
@@ -121,8 +121,9 @@ const std::vector<Recipe>& Recipes() {
       {"alternating", "signs by row that nearly cancel", Alternating},
       {"wide", "magnitudes over 24 powers of two in one tensor", Wide},
       {"dropping", "data fall by 1e-6 in the second half", Dropping},
-      {"growing", "data grow by 1e6 along the sequence: the future drowns the "
-                  "past",
+      {"growing",
+       "data grow by 1e6 along the sequence: the future drowns the "
+       "past",
        Growing},
       {"decaying", "weights fall by e^-16 away from the middle", Decaying},
       {"impulse", "one row alone is not zero", Impulse},
@@ -136,8 +137,9 @@ const std::vector<Recipe>& Recipes() {
       {"sparse", "nine of ten numbers are zero", Sparse},
       {"spike", "one number is a million times larger", Spike},
       {"powers", "powers of two from 1/16 to 16: products are exact", Powers},
-      {"ramp", "straight lines along the sequence: all energy at the lowest "
-               "frequencies",
+      {"ramp",
+       "straight lines along the sequence: all energy at the lowest "
+       "frequencies",
        Ramp},
       {"sinusoid", "five waves along the sequence: all energy at one frequency",
        Sinusoid},
@@ -154,6 +156,11 @@ const std::vector<Recipe>& Recipes() {
       {"long", "rows of length 16: random features span e^256", Normal, 16},
   };
   return recipes;
+}
+
+bool IsRecipe(std::string_view name) {
+  return std::ranges::any_of(
+      Recipes(), [&](const Recipe& recipe) { return recipe.name == name; });
 }
 
 const Recipe& FindRecipe(std::string_view name) {

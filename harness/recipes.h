@@ -28,6 +28,7 @@ struct Recipe {
 };
 
 const std::vector<Recipe>& Recipes();
+bool IsRecipe(std::string_view name);
 const Recipe& FindRecipe(std::string_view name);  // throws InvalidInput
 
 }  // namespace subquad

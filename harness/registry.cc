@@ -14,6 +14,7 @@
 #include "reference/position_attention.h"
 #include "reference/softmax_attention.h"
 #include "reference/sparse_attention.h"
+#include "reference/stochastic_position_attention.h"
 #include "reference/toeplitz_1d.h"
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"
@@ -41,19 +42,21 @@ const std::vector<Row>& Rows() {
       {One<Toeplitz1d>(), Toeplitz1dImplementations},
       {One<Toeplitz2dXy>(), Toeplitz2dXyImplementations},
       {One<Toeplitz2d>(), Toeplitz2dImplementations},
+      {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
       {One<LinearAttention>(), LinearAttentionImplementations},
       {One<FastRpbAttention>(), FastRpbAttentionImplementations},
       {One<KernelizedRpeAttention>(), KernelizedRpeAttentionImplementations},
-      {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
-      {One<SparseAttention>(), SparseAttentionImplementations},
       {One<ClippedRpeProduct>(), ClippedRpeProductImplementations},
       {One<KernelizedClippedRpeAttention>(),
        KernelizedClippedRpeAttentionImplementations},
       {One<TransformerXlAttention>(), TransformerXlAttentionImplementations},
       {One<PositionAttention>(), PositionAttentionImplementations},
+      {One<SparseAttention>(), SparseAttentionImplementations},
       {One<LinformerAttention>(), LinformerAttentionImplementations},
       {One<MemoryCompressedAttention>(),
        MemoryCompressedAttentionImplementations},
+      {One<StochasticPositionAttention>(),
+       StochasticPositionAttentionImplementations},
   };
   return rows;
 }

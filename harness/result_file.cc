@@ -14,6 +14,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "harness/input_source.h"
 #include "harness/registry.h"
 #include "harness/summary.h"
 
@@ -81,6 +82,13 @@ Json SizeJson(const Case& one, const Problem& problem) {
   return size;
 }
 
+Json InputsJson(const Case& one, const Problem& problem) {
+  const SourceFit fit = FitSource(*one.source, problem);
+  return {{"source", one.input},  {"rows", fit.rows},
+          {"fitted", fit.fitted}, {"offsets", TextOrNull(fit.offsets)},
+          {"taken", fit.taken},   {"generated", fit.generated}};
+}
+
 }  // namespace
 
 std::string RecordKey(const std::string& case_id,
@@ -121,24 +129,27 @@ Json MakeRecord(const Case& one, const Problem& problem,
                 const Verdict& verdict) {
   Cost cost;
   if (implementation.cost) cost = implementation.cost(problem, threads);
-  return {{"operator", implementation.op},
-          {"implementation", implementation.id},
-          {"backend", std::string(ToString(implementation.backend))},
-          {"scalar", std::string(Info(one.scalar).name)},
-          {"threads", threads},
-          {"size", SizeJson(one, problem)},
-          {"params", ParamsJson(one)},
-          {"case", one.Id()},
-          {"input", one.input},
-          {"setup_seconds", nullptr},
-          {"first_seconds", nullptr},
-          {"seconds", nullptr},
-          {"workspace_bytes", nullptr},
-          {"workspace_formula_bytes", NumberOrNull(cost.workspace_bytes)},
-          {"resident_bytes", nullptr},
-          {"flops", NumberOrNull(cost.flops)},
-          {"bytes", NumberOrNull(cost.bytes)},
-          {"check", CheckJson(verdict)}};
+  Json record = {
+      {"operator", implementation.op},
+      {"implementation", implementation.id},
+      {"backend", std::string(ToString(implementation.backend))},
+      {"scalar", std::string(Info(one.scalar).name)},
+      {"threads", threads},
+      {"size", SizeJson(one, problem)},
+      {"params", ParamsJson(one)},
+      {"case", one.Id()},
+      {"input", one.input},
+      {"setup_seconds", nullptr},
+      {"first_seconds", nullptr},
+      {"seconds", nullptr},
+      {"workspace_bytes", nullptr},
+      {"workspace_formula_bytes", NumberOrNull(cost.workspace_bytes)},
+      {"resident_bytes", nullptr},
+      {"flops", NumberOrNull(cost.flops)},
+      {"bytes", NumberOrNull(cost.bytes)},
+      {"check", CheckJson(verdict)}};
+  if (one.source) record["inputs"] = InputsJson(one, problem);
+  return record;
 }
 
 Json DescribeAlgorithms(const std::vector<Json>& records) {

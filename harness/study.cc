@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -12,6 +13,7 @@
 
 #include "harness/environment.h"
 #include "harness/exit_status.h"
+#include "harness/input_source.h"
 #include "harness/studies/studies.h"
 #include "harness/worker.h"
 
@@ -209,10 +211,12 @@ bool StudyResult::holds() const {
   return !verdicts.empty();
 }
 
-StudyResult RunStudy(const Study& study, bool tiny, StudyRun& run) {
+StudyResult RunStudy(const Study& study, bool tiny, StudyRun& run,
+                     const Json& changes) {
   StudyResult result;
   result.parameters = study.parameters;
   if (tiny) result.parameters.merge_patch(study.tiny);
+  result.parameters.merge_patch(changes);
   result.tables = study.measure(run, result.parameters);
   result.verdicts = study.judge(result.parameters, result.tables);
   return result;
@@ -252,6 +256,21 @@ Json StudyJson(const Study& study, const StudyResult& result,
   return json;
 }
 
+namespace {
+
+// Folders that cannot be read are refused before anything is measured.
+Json InputsOf(const StudyOptions& options) {
+  Json inputs = Json::array();
+  for (const std::string& path : options.inputs) {
+    const std::string name = InputSourceName(path);
+    FindInputSource(name);
+    inputs.push_back(name);
+  }
+  return inputs;
+}
+
+}  // namespace
+
 int RunStudies(const StudyOptions& options) {
   std::vector<const Study*> chosen;
   for (const std::string& name : options.names) {
@@ -259,6 +278,20 @@ int RunStudies(const StudyOptions& options) {
       for (const Study& study : Studies()) chosen.push_back(&study);
     else
       chosen.push_back(&FindStudy(name));
+  }
+  const Json inputs = InputsOf(options);
+  const auto takes_inputs = [](const Study* study) {
+    return study->parameters.contains("input");
+  };
+  if (!inputs.empty() && std::ranges::none_of(chosen, takes_inputs)) {
+    std::string names;
+    for (const Study& study : Studies())
+      if (takes_inputs(&study))
+        names += (names.empty() ? "" : " or ") + study.name;
+    throw InvalidInput(
+        "--input",
+        "a study that takes tensors" + (names.empty() ? names : ": " + names),
+        chosen.front()->name);
   }
   std::error_code error;
   fs::create_directories(options.out, error);
@@ -280,7 +313,9 @@ int RunStudies(const StudyOptions& options) {
     StudyResult result;
     try {
       StudyRun run(study->name, options.seed, options.threads, true);
-      result = RunStudy(*study, options.tiny, run);
+      Json changes = Json::object();
+      if (!inputs.empty() && takes_inputs(study)) changes["input"] = inputs;
+      result = RunStudy(*study, options.tiny, run, changes);
     } catch (const StudyInterrupted&) {
       fmt::print(stderr, "interrupted in {}; {} finished in {}\n", study->name,
                  done == 1 ? "1 study is" : fmt::format("{} studies are", done),

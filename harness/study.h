@@ -102,7 +102,9 @@ struct StudyResult {
   bool holds() const;
 };
 
-StudyResult RunStudy(const Study& study, bool tiny, StudyRun& run);
+// `changes` replaces parameters.
+StudyResult RunStudy(const Study& study, bool tiny, StudyRun& run,
+                     const Json& changes = Json::object());
 
 // Format study/1 (reports/study.schema.json). `header` has command, created,
 // seed and environment.
@@ -114,6 +116,8 @@ struct StudyOptions {
   std::filesystem::path out;
   uint64_t seed = 1;
   int threads = 1;
+  // Case folders for the parameter `input` of the studies that have it.
+  std::vector<std::string> inputs;
   bool tiny = false;
   bool draw = true;
   std::string command;

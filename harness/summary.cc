@@ -19,7 +19,7 @@ struct Point {
 // One curve: an implementation under fixed settings.
 struct Series {
   Json settings;  // threads, size without lengths, params
-  std::string op, implementation, backend, scalar;
+  std::string op, implementation, backend, scalar, input;
   std::vector<Point> seconds, workspace;
 };
 
@@ -48,12 +48,13 @@ std::vector<Series> Group(const std::vector<Json>& records) {
     const std::string implementation = record.at("implementation");
     const std::string backend = record.at("backend");
     const std::string scalar = record.at("scalar");
+    const std::string input = record.value("input", "");
     const std::string key = op + "|" + implementation + "|" + backend + "|" +
-                            scalar + "|" + settings.dump() + "|" +
-                            record.value("input", "");
+                            scalar + "|" + settings.dump() + "|" + input;
     const auto [found, added] = index.try_emplace(key, all.size());
     if (added)
-      all.push_back({settings, op, implementation, backend, scalar, {}, {}});
+      all.push_back(
+          {settings, op, implementation, backend, scalar, input, {}, {}});
     Series& series = all[found->second];
     const double n = Length(record);
     if (const Json& seconds = record.at("seconds"); !seconds.is_null())
@@ -93,6 +94,12 @@ bool IsQuadratic(const Series& series) {
   return false;
 }
 
+// What tells a curve from others of its implementation.
+void AddSettings(const Series& series, Json& entry) {
+  entry.update(series.settings);
+  if (!series.input.empty()) entry["input"] = series.input;
+}
+
 template <typename T>
 Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
@@ -119,7 +126,7 @@ Json ComputeFits(const std::vector<Json>& records) {
                     {"high", fit->interval.high},
                     {"n_min", fit->n_min},
                     {"n_max", fit->n_max}};
-      entry.update(series.settings);
+      AddSettings(series, entry);
       fits.push_back(std::move(entry));
     }
   }
@@ -134,6 +141,7 @@ Json ComputeCrossovers(const std::vector<Json>& records) {
     for (const Series& fast : all) {
       if (fast.op != dense.op || fast.backend != dense.backend ||
           fast.scalar != dense.scalar || fast.settings != dense.settings ||
+          fast.input != dense.input ||
           fast.implementation == dense.implementation || IsQuadratic(fast))
         continue;
       for (const bool time : {true, false}) {
@@ -151,7 +159,7 @@ Json ComputeCrossovers(const std::vector<Json>& records) {
                       {"low", OrNull(crossover.low)},
                       {"high", OrNull(crossover.high)},
                       {"reason", crossover.reason}};
-        entry.update(fast.settings);
+        AddSettings(fast, entry);
         crossovers.push_back(std::move(entry));
       }
     }

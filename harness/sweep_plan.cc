@@ -1,6 +1,7 @@
 #include "harness/sweep_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace subquad {
@@ -94,7 +95,7 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
       else if (field == "scalar")
         sweep.filters.scalars = Texts(subject, value);
       else if (field == "input")
-        sweep.input = Texts(subject, value).front();
+        sweep.inputs = Texts(subject, value);
       else if (field == "threads") {
         sweep.threads.clear();
         for (int64_t threads :
@@ -112,9 +113,15 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
                                    uint64_t seed) {
   std::vector<PlannedCase> plan;
   std::set<std::string> seen;
+  // Sweeps that share a case share its runs, so that all of its implementations
+  // are timed in turns.
+  std::map<std::string, size_t> places;
   for (const SweepAxes& sweep : sweeps) {
     sweep.filters.Check();
-    const std::vector<Values> points = Cross(sweep);
+    std::vector<std::pair<std::string, Values>> inputs_and_points;
+    for (const std::string& input : sweep.inputs)
+      for (const Values& values : Cross(sweep))
+        inputs_and_points.emplace_back(input, values);
     for (const Operator* op : Operators()) {
       if (!sweep.filters.Takes(*op)) continue;
       for (const ScalarInfo& info : kScalars) {
@@ -122,12 +129,10 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
                                 ? info.scalar == Scalar::kFloat32
                                 : sweep.filters.Takes(info.scalar);
         if (!wanted) continue;
-        for (const Values& values : points)
+        for (const auto& [input, values] : inputs_and_points)
           for (int threads : sweep.threads) {
             PlannedCase planned{
-                CaseOf(*op, values, info.scalar, sweep.input, seed),
-                threads,
-                {}};
+                CaseOf(*op, values, info.scalar, input, seed), threads, {}};
             for (const Implementation* one : ImplementationsOf(*op))
               if (sweep.filters.Takes(*one) &&
                   (!sweep.filters.backends.empty() ||
@@ -139,8 +144,16 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
                               std::to_string(threads))
                       .second)
                 planned.implementations.push_back(one);
-            if (!planned.implementations.empty())
+            if (planned.implementations.empty()) continue;
+            const auto [place, fresh] = places.try_emplace(
+                planned.one.Id() + "|" + std::to_string(threads), plan.size());
+            if (fresh)
               plan.push_back(std::move(planned));
+            else
+              plan[place->second].implementations.insert(
+                  plan[place->second].implementations.end(),
+                  planned.implementations.begin(),
+                  planned.implementations.end());
           }
       }
     }

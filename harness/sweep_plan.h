@@ -23,7 +23,8 @@ struct SweepAxes {
   Filters filters;
   std::vector<std::pair<std::string, std::string>> axes;  // name, values
   std::vector<int> threads = {1};
-  std::string input = "normal";
+  // Recipes and case folders, an axis too.
+  std::vector<std::string> inputs = {"normal"};
 };
 
 struct PlannedCase {

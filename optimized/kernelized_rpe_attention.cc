@@ -109,8 +109,9 @@ class RpeFftBound {
     std::vector<double> query(f);
     std::vector<int> exponent(f);
     FeatureError error;
-    maps_[static_cast<size_t>(id.head)].Row(
-        q_.Head(id.head) + i * shape_.d, query.data(), exponent.data(), &error);
+    maps_[static_cast<size_t>(id.head)].Row(q_.Head(id.head) + i * shape_.d,
+                                            nullptr, query.data(),
+                                            exponent.data(), &error);
     int top = 2 * kZeroExponent;
     for (int64_t a = 0; a < f; ++a)
       top = std::max(top, exponent[a] + head.scale[a]);
@@ -209,8 +210,9 @@ class RpeFftBound {
     std::vector<FeatureError> errors(n_k);
     head.scale.assign(f, kZeroExponent);
     for (int64_t j = 0; j < n_k; ++j) {
-      maps_.back().Row(k.Head(h) + j * shape_.d, head.keys.data() + j * f,
-                       exponents.data() + j * f, &errors[j]);
+      maps_.back().Row(k.Head(h) + j * shape_.d, nullptr,
+                       head.keys.data() + j * f, exponents.data() + j * f,
+                       &errors[j]);
       for (int64_t a = 0; a < f; ++a)
         head.scale[a] = std::max(head.scale[a], exponents[j * f + a]);
       head.relative = std::max(head.relative, errors[j].relative);

@@ -52,7 +52,9 @@ const Implementation& ProgramOf(const Problem& problem, OnNoise which) {
 struct TokenSizes {
   TokenSizes(const Problem& problem, bool queries)
       : sine(IsSine(problem)),
-        rows(problem.Dim(!sine ? "n" : queries ? "n_q" : "n_k")),
+        rows(problem.Dim(!sine     ? "n"
+                         : queries ? "n_q"
+                                   : "n_k")),
         d(problem.Dim("d")),
         steps(problem.Dim(sine ? "components" : "taps")),
         draws(problem.Dim("draws")) {}
@@ -294,15 +296,15 @@ std::vector<Implementation> StochasticPositionAttentionImplementations() {
   Implementation tiled = MakeOnNoise<OnNoise::kTiled>(
       "online softmax without scores", "O(n^2 (R + e))", state, "n");
   tiled.time_class = "n^2";
-  return {MakeOnNoise<OnNoise::kDense>("all weights in memory, by GEMMs",
-                                       "O(n^2 (R + e))", "O(n^2)", "n^2"),
-          std::move(tiled),
-          MakeOnNoise<OnNoise::kAssociative>("one state for all queries",
-                                             linear, state, "n"),
-          MakeOnNoise<OnNoise::kRecurrent>("token by token", linear, state,
-                                           "n"),
-          MakeOnNoise<OnNoise::kChunked>("chunks of tokens as GEMMs", linear,
-                                         state, "n")};
+  return {
+      MakeOnNoise<OnNoise::kDense>("all weights in memory, by GEMMs",
+                                   "O(n^2 (R + e))", "O(n^2)", "n^2"),
+      std::move(tiled),
+      MakeOnNoise<OnNoise::kAssociative>("one state for all queries", linear,
+                                         state, "n"),
+      MakeOnNoise<OnNoise::kRecurrent>("token by token", linear, state, "n"),
+      MakeOnNoise<OnNoise::kChunked>("chunks of tokens as GEMMs", linear, state,
+                                     "n")};
 }
 
 }  // namespace subquad

@@ -30,7 +30,15 @@
 
 namespace subquad {
 
-enum class FeatureMapId { kElu1, kRelu, kSikf, kDpfp, kPrf, kPrfHyperbolic, kTrf };
+enum class FeatureMapId {
+  kElu1,
+  kRelu,
+  kSikf,
+  kDpfp,
+  kPrf,
+  kPrfHyperbolic,
+  kTrf
+};
 
 // Logarithms of features beyond this are not taken: they are exponents in
 // float32 too, where whole numbers end at 2^24 and exp(2^20) has no digit left.
@@ -46,7 +54,7 @@ struct FeatureMapSpec {
   int64_t d = 1;            // width of a row
   int64_t projections = 0;  // rows of omega
   int64_t nu = 0;
-  double root_scale = 1;  // sqrt(scale)
+  double root_scale = 1;   // sqrt(scale)
   bool normalize = false;  // divide each row by its 2-norm first
 
   int64_t features() const {
@@ -95,7 +103,8 @@ inline std::vector<ParamRule> FeatureMapParams(const Params& given) {
 
 // Fills in what a generated case needs.
 inline void CompleteFeatureMap(Params& params) {
-  if (!params.Has("feature_map")) params.Set("feature_map", std::string("elu1"));
+  if (!params.Has("feature_map"))
+    params.Set("feature_map", std::string("elu1"));
   if (params.Text("feature_map") == "dpfp" && !params.Has("nu"))
     params.Set("nu", int64_t{1});
   // The features of trf cancel: with rows of norm 8, as N(0, 1) draws of width
@@ -131,8 +140,8 @@ inline FeatureMapSpec FeatureMapOf(const Problem& problem) {
 }
 
 // exp(y) = mantissa * 2^exponent with mantissa in [1/sqrt(2), sqrt(2)]. The
-// first part of ln 2 has so few bits that its product is exact: y - exponent ln 2
-// loses nothing however large y is.
+// first part of ln 2 has so few bits that its product is exact: y - exponent ln
+// 2 loses nothing however large y is.
 template <typename Real>
 Real SplitExp(Real y, int* exponent) {
   constexpr long double kHigh = 0x1.62e4p-1L;
@@ -183,14 +192,16 @@ class FeatureMap {
   // scaled. A product of d terms by (d + 1) u sum |omega||x'| beside that, and
   // |x'|^2/2 likewise. An absolute error of an exponent is a relative one of
   // its exponential, and exp itself adds 3 u. sin and cos have it absolutely.
-  bool Row(const double* x, Real* mantissa, int* exponent,
-           FeatureError* error) const {
+  // Where x itself is off by x_units u (null: it is exact), so are exponents,
+  // to first order, and the features of relu and dpfp absolutely.
+  template <typename Number>
+  bool Row(const Number* x, const double* x_units, Real* mantissa,
+           int* exponent, FeatureError* error) const {
     const int64_t d = spec_.d;
     std::vector<Real> row(static_cast<size_t>(d));
     if (!ScaleRow(x, row.data())) return false;
-    const double scaling = spec_.normalize
-                               ? 0.5 * static_cast<double>(d) + 4
-                               : (spec_.root_scale == 1 ? 0 : 2);
+    const double scaling = spec_.normalize ? 0.5 * static_cast<double>(d) + 4
+                                           : (spec_.root_scale == 1 ? 0 : 2);
     *error = FeatureError();
     double largest = 0;
     for (const Real value : row)
@@ -199,10 +210,10 @@ class FeatureMap {
       case FeatureMapId::kElu1:
         for (int64_t c = 0; c < d; ++c)
           mantissa[c] =
-              row[c] > 0
-                  ? Split(row[c] + 1, &exponent[c])
-                  : SplitExp(std::max(row[c], static_cast<Real>(-kMaxLogarithm)),
-                             &exponent[c]);
+              row[c] > 0 ? Split(row[c] + 1, &exponent[c])
+                         : SplitExp(std::max(row[c],
+                                             static_cast<Real>(-kMaxLogarithm)),
+                                    &exponent[c]);
         error->relative = scaling * std::max(1.0, largest) + 4;
         break;
       case FeatureMapId::kRelu:
@@ -222,6 +233,7 @@ class FeatureMap {
       default:
         Random(row, scaling, mantissa, exponent, error);
     }
+    if (x_units) Widen(row, largest, x_units, error);
     return true;
   }
 
@@ -241,14 +253,50 @@ class FeatureMap {
         std::to_string(static_cast<double>(logarithm)));
   }
 
+  // What errors of x, in units of the roundoff, add to those of the features.
+  void Widen(const std::vector<Real>& row, double largest,
+             const double* x_units, FeatureError* error) const {
+    double units = 0, square = 0, product = 0;
+    for (int64_t c = 0; c < spec_.d; ++c) {
+      const double one = 1.01 * spec_.root_scale * x_units[c];
+      units = std::max(units, one);
+      square += std::abs(static_cast<double>(row[c])) * one;
+    }
+    for (int64_t a = 0; a < spec_.projections; ++a) {
+      double sum = 0;
+      for (int64_t c = 0; c < spec_.d; ++c)
+        sum += std::abs(omega_[a * spec_.d + c]) * x_units[c];
+      product = std::max(product, 1.01 * spec_.root_scale * sum);
+    }
+    switch (spec_.id) {
+      case FeatureMapId::kElu1:
+      case FeatureMapId::kSikf:
+        error->relative += units;
+        break;
+      case FeatureMapId::kRelu:
+        error->absolute = units;
+        break;
+      case FeatureMapId::kDpfp:
+        error->absolute = 2 * largest * units;
+        break;
+      case FeatureMapId::kTrf:
+        error->relative += square;
+        error->absolute += 1.5 * product;
+        break;
+      default:
+        error->relative += product + square;
+    }
+  }
+
   // The norm cannot overflow: the largest entry is taken out as a power of two.
-  bool ScaleRow(const double* x, Real* row) const {
+  template <typename Number>
+  bool ScaleRow(const Number* x, Real* row) const {
     Real factor = static_cast<Real>(spec_.root_scale);
     int top = 0;
     if (spec_.normalize) {
       double largest = 0;
       for (int64_t c = 0; c < spec_.d; ++c)
-        largest = std::max(largest, std::abs(x[c]));
+        largest = std::max(largest, std::abs(static_cast<double>(x[c])));
       if (largest == 0) return false;
       top = std::ilogb(largest);
       Real sum = 0;
@@ -263,8 +311,7 @@ class FeatureMap {
     return true;
   }
 
-  void Dpfp(const std::vector<Real>& row, Real* mantissa,
-            int* exponent) const {
+  void Dpfp(const std::vector<Real>& row, Real* mantissa, int* exponent) const {
     const int64_t twice = 2 * spec_.d;
     const auto u = [&](int64_t i, int* power) {
       return Split(std::max(i < spec_.d ? row[i] : -row[i - spec_.d], Real{0}),

@@ -27,6 +27,7 @@
 //               + sum_j e_ij |v_j - out|) / (|D| - dD).
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -45,13 +46,23 @@ inline int64_t KeysOf(const Problem& problem) {
   return problem.params.Has("height") ? QueriesOf(problem) : problem.Dim("n_k");
 }
 
+// Writes a row of queries or keys that an operator computes, and the bounds of
+// its errors in units of the roundoff.
+template <typename Real>
+using ComputedRow =
+    std::function<void(int64_t head, int64_t row, Real* x, double* units)>;
+
 template <typename Real>
 class KernelizedRows {
  public:
+  // Queries and keys are inputs, or computed.
   KernelizedRows(const Problem& problem, const Inputs& inputs)
+      : KernelizedRows(problem, inputs, nullptr, nullptr) {}
+  KernelizedRows(const Problem& problem, const Inputs& inputs,
+                 ComputedRow<Real> query, ComputedRow<Real> key)
       : spec_(FeatureMapOf(problem)),
-        q_(inputs["q"]),
-        k_(inputs["k"]),
+        q_{query ? nullptr : &inputs["q"], std::move(query)},
+        k_{key ? nullptr : &inputs["k"], std::move(key)},
         v_(inputs["v"]),
         n_q_(QueriesOf(problem)),
         n_k_(KeysOf(problem)),
@@ -94,8 +105,7 @@ class KernelizedRows {
     std::vector<Real> mantissa(f_), query(f_);
     std::vector<int> exponent(f_);
     FeatureError q_error;
-    if (!maps_[head].Row(q_.Head(head) + i * spec_.d, mantissa.data(),
-                         exponent.data(), &q_error))
+    if (!FeaturesOf(q_, head, i, mantissa.data(), exponent.data(), &q_error))
       throw InvalidInput("q: query " + std::to_string(i) + HeadName(head),
                          "a row of a length other than zero to normalise",
                          "zero");
@@ -127,10 +137,6 @@ class KernelizedRows {
       for (int64_t a = 0; a < f_; ++a)
         query[a] = std::ldexp(mantissa[a],
                               exponent[a] + keys.runs[run].scale[a] - top);
-      double q_absolute = 0;
-      if (q_error.absolute > 0)
-        q_absolute = std::ldexp(
-            q_error.absolute, q_error.exponent + keys.runs[run].scale[0] - top);
       for (int64_t j = first; j < last; ++j) {
         const int bias_exponent = BiasExponent(head, i, j);
         if (bias_exponent == kZeroExponent) continue;
@@ -145,18 +151,28 @@ class KernelizedRows {
         for (int64_t x = 0; x < e_; ++x)
           value[x] += weight * static_cast<Real>(v[j * e_ + x]);
         if (!units) continue;
-        double magnitude = 0, q_norm = 0, k_norm = 0;
-        for (int64_t a = 0; a < f_; ++a) {
+        double magnitude = 0, absolute = 0;
+        for (int64_t a = 0; a < f_; ++a)
           magnitude += std::abs(static_cast<double>(query[a] * k[a]));
-          q_norm += std::abs(static_cast<double>(query[a]));
-          k_norm += std::abs(static_cast<double>(k[a]));
-        }
+        // |phi_a(q)| times the key's error and the other way round, scaled as
+        // the product is.
+        if (const FeatureError& error = keys.error[j]; error.absolute > 0)
+          for (int64_t a = 0; a < f_; ++a)
+            absolute += std::ldexp(
+                error.absolute * std::abs(static_cast<double>(mantissa[a])),
+                error.exponent + exponent[a] - keys.exponent[j] - top);
+        if (q_error.absolute > 0)
+          for (int64_t a = 0; a < f_; ++a)
+            absolute += std::ldexp(
+                q_error.absolute * std::abs(static_cast<double>(k[a])),
+                q_error.exponent + keys.runs[run].scale[a] - top);
         const double weight_units = static_cast<double>(c) *
                                     (static_cast<double>(f_ + seen) + 12) *
                                     magnitude;
-        feature_units[j] = static_cast<double>(c) *
-                           ((q_error.relative + keys.relative[j]) * magnitude +
-                            q_absolute * k_norm + keys.absolute[j] * q_norm);
+        feature_units[j] =
+            static_cast<double>(c) *
+            ((q_error.relative + keys.error[j].relative) * magnitude +
+             absolute);
         denominator_units += weight_units;
         all_units += weight_units + feature_units[j];
         for (int64_t x = 0; x < e_; ++x)
@@ -198,12 +214,29 @@ class KernelizedRows {
     std::vector<Run> runs;
     std::vector<Real> values;
     std::vector<int> exponent;
-    std::vector<double> relative, absolute;  // errors, of the stored values
+    std::vector<FeatureError> error;  // of phi(k_j), not of its mantissas
   };
   struct Bias {
     std::vector<Real> mantissa;
     std::vector<int> exponent;
   };
+
+  // Where queries or keys come from.
+  struct Source {
+    const Tensor* tensor;
+    ComputedRow<Real> compute;
+  };
+
+  bool FeaturesOf(const Source& source, int64_t head, int64_t row,
+                  Real* mantissa, int* exponent, FeatureError* error) const {
+    if (source.tensor)
+      return maps_[head].Row(source.tensor->Head(head) + row * spec_.d, nullptr,
+                             mantissa, exponent, error);
+    std::vector<Real> x(static_cast<size_t>(spec_.d));
+    std::vector<double> units(x.size());
+    source.compute(head, row, x.data(), units.data());
+    return maps_[head].Row(x.data(), units.data(), mantissa, exponent, error);
+  }
 
   std::string HeadName(int64_t head) const {
     return head_axis_ ? " of head " + std::to_string(head) : "";
@@ -219,8 +252,7 @@ class KernelizedRows {
     for (int64_t j = 0; j < n_k_; ++j) {
       Real* values = keys.values.data() + j * f_;
       FeatureError error;
-      if (!maps_[head].Row(k_.Head(head) + j * spec_.d, values, exponent.data(),
-                           &error))
+      if (!FeaturesOf(k_, head, j, values, exponent.data(), &error))
         throw InvalidInput("k: key " + std::to_string(j) + HeadName(head),
                            "a row of a length other than zero to normalise",
                            "zero");
@@ -244,11 +276,7 @@ class KernelizedRows {
       for (int64_t a = 0; a < f_; ++a)
         values[a] = std::ldexp(values[a], exponent[a] - scale[a] - top);
       keys.exponent.push_back(top);
-      keys.relative.push_back(error.relative);
-      keys.absolute.push_back(
-          error.absolute == 0
-              ? 0
-              : std::ldexp(error.absolute, error.exponent - scale[0] - top));
+      keys.error.push_back(error);
     }
     return keys;
   }
@@ -269,8 +297,7 @@ class KernelizedRows {
   }
 
   const FeatureMapSpec spec_;
-  const Tensor& q_;
-  const Tensor& k_;
+  const Source q_, k_;
   const Tensor& v_;
   const int64_t n_q_, n_k_, e_, f_;
   const bool causal_, head_axis_;

@@ -158,9 +158,10 @@ class SoftmaxRow {
       const double out = std::abs(static_cast<double>(value[c]));
       const double bound =
           (moved_values[c] + out * moved) / smallest + terms * (sizes[c] + out);
+      // Both may be infinite where scores have no digit left.
+      const double own = inherited[c] == 0 ? 0 : inherited[c] * (1 + moved * u);
       const double most = 2.1 * tops[c] / u;
-      units[c] =
-          inherited[c] * (1 + moved * u) + 1.01 * (bound < most ? bound : most);
+      units[c] = own + bound < most ? own + 1.01 * bound : most;
     }
   }
 

@@ -54,9 +54,9 @@ inline Problem AttentionOnNoise(const Problem& problem) {
     if (name == "q" || name == "k")
       given.back().shape.back() = problem.Dim("draws");
   }
-  return ResolveProblem(softmax ? static_cast<const Operator&>(kSoftmax)
-                                : kLinear,
-                        params, problem.scalar, given);
+  return ResolveProblem(
+      softmax ? static_cast<const Operator&>(kSoftmax) : kLinear, params,
+      problem.scalar, given);
 }
 
 // softmax of q^ . k^.
@@ -97,7 +97,8 @@ class SoftmaxOnNoise : public Reference<Real> {
       row.See(j, score);
     }
     const double* v = v_.Head(id.head);
-    row.Write(e_, [&](int64_t j) { return v + j * e_; }, value, units);
+    row.Write(
+        e_, [&](int64_t j) { return v + j * e_; }, value, units);
   }
 
  private:
@@ -161,7 +162,8 @@ class StochasticPositionAttention final
   const Description& description() const override {
     static const Description kDescription = {
         "stochastic_position_attention",
-        "out = attention(q^, k^, v), q^_i[r] = sum_a q_i[a] qbar_a(i,r) / sqrt(R)",
+        "out = attention(q^, k^, v), q^_i[r] = sum_a q_i[a] qbar_a(i,r) / "
+        "sqrt(R)",
         "SPE; FastRPB eq. 8"};
     return kDescription;
   }

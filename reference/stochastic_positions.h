@@ -14,9 +14,9 @@
 //
 // Bound of one q^_i[r], in units of the roundoff. sine: the turns f i are taken
 // modulo one before anything is rounded (Turns), so that an angle is off by at
-// most (10 + pi + |t|) u and its cosine by (24 + 2|t|) u with the function's own
-// error; the sum of 2 d C products adds (2 d C + 6) u of its magnitude. conv: a
-// sum of d P products of three.
+// most (10 + pi + |t|) u and its cosine by (24 + 2|t|) u with the function's
+// own error; the sum of 2 d C products adds (2 d C + 6) u of its magnitude.
+// conv: a sum of d P products of three.
 #pragma once
 
 #include <algorithm>
@@ -107,7 +107,8 @@ class StochasticPositions {
       const Real frequency = static_cast<Real>(inputs_["freqs"].Head(head)[at]);
       const Real gain = static_cast<Real>(inputs_["gains"].Head(head)[at]);
       const Real phase =
-          phases ? static_cast<Real>(inputs_["phases"].Head(head)[at]) : Real{0};
+          phases ? static_cast<Real>(inputs_["phases"].Head(head)[at])
+                 : Real{0};
       const Real angle = 2 * std::numbers::pi_v<Real> *
                              Turns(frequency, static_cast<Real>(i)) +
                          phase;
@@ -120,11 +121,12 @@ class StochasticPositions {
         if (!units) continue;
         const double terms = static_cast<double>(2 * d_ * steps_ + 6);
         const double function = 24 + 2 * std::abs(static_cast<double>(phase));
-        units[r] += 1.01 * std::abs(static_cast<double>(x * gain)) *
-                    ((terms * std::abs(static_cast<double>(cosine)) + function) *
-                         std::abs(z[r]) +
-                     (terms * std::abs(static_cast<double>(sine)) + function) *
-                         std::abs(z[draws_ + r]));
+        units[r] +=
+            1.01 * std::abs(static_cast<double>(x * gain)) *
+            ((terms * std::abs(static_cast<double>(cosine)) + function) *
+                 std::abs(z[r]) +
+             (terms * std::abs(static_cast<double>(sine)) + function) *
+                 std::abs(z[draws_ + r]));
       }
     }
   }
@@ -141,8 +143,7 @@ class StochasticPositions {
       for (int64_t r = 0; r < draws_; ++r) {
         row[r] += weight * static_cast<Real>(z[r]);
         if (units)
-          units[r] +=
-              terms * std::abs(static_cast<double>(weight) * z[r]);
+          units[r] += terms * std::abs(static_cast<double>(weight) * z[r]);
       }
     }
   }

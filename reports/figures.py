@@ -1,26 +1,21 @@
 #!/usr/bin/env python3
-"""Draws result files: time, workspace and error against n, and error against time, one set for every operator.
+"""Draws result files and study files: every recipe that they serve, and general figures for whatever no recipe shows.
 
-    python3 reports/figures.py FILE... --out DIR [--format pdf,svg,png] [--only NAME]
+    python3 reports/figures.py FILE... --out DIR [--format pdf,svg,png] [--only NAME] [--general rest|all|none]
 
-Everything drawn stands in the files; fits and crossovers too. A figure is a Recipe, a list of Panels, and a panel says
-which columns of the table (result_file.Group.rows) it shows: add one to RECIPES and it is drawn for every operator.
+Everything drawn stands in the files; nothing is measured here. A recipe is a file in reports/recipes/.
 Exit status: 0 drawn, 2 a file or the request is not valid (nothing is written then).
 """
 
 import argparse
-import csv
-import dataclasses
 import fnmatch
-import hashlib
-import io
 import pathlib
 import sys
-import typing
 
 try:
-    import panels
+    import catalogue
     import plot_style
+    import recipe_file
     import result_file
 except ImportError as error:
     print(
@@ -30,187 +25,37 @@ except ImportError as error:
     )
     sys.exit(2)
 
-
-class Recipe(typing.NamedTuple):
-    name: str
-    width: float
-    panels: tuple
+_commit = catalogue._commit
 
 
-TIME = panels.Panel(
-    y="seconds",
-    label="seconds per run",
-    low="seconds_low",
-    high="seconds_high",
-    tick_format=plot_style.format_seconds,
-    quantity="seconds",
-    theory="time",
-)
-MEMORY = panels.Panel(
-    y="workspace_bytes",
-    label="bytes beyond inputs and output",
-    thin="workspace_formula_bytes",
-    thin_meaning="thin line: the implementation's own formula",
-    tick_format=plot_style.format_bytes,
-    ticks=plot_style.binary_ticks,
-    quantity="workspace_bytes",
-    theory="memory",
-)
-ERROR = panels.Panel(
-    y="max_error",
-    label="largest absolute error",
-    thin="bound",
-    thin_meaning="thin line: bound from theory",
-    thin_in_limits=True,
-    tick_format=plot_style.format_error,
-)
-ERROR_AGAINST_TIME = panels.Panel(
-    x="seconds",
-    x_label="seconds per run",
-    x_format=plot_style.format_seconds,
-    y="max_error",
-    label="largest absolute error",
-    tick_format=plot_style.format_error,
-    frontier=True,
-)
-
-RECIPES = (
-    Recipe("time-memory", plot_style.PAGE_WIDTH, (TIME, MEMORY)),
-    Recipe("error", plot_style.COLUMN_WIDTH, (ERROR,)),
-    Recipe("error-time", plot_style.COLUMN_WIDTH, (ERROR_AGAINST_TIME,)),
-)
+def load_files(paths):
+    """([(path, content)] of result files, [StudyFile])"""
+    results, studies = [], []
+    for path in paths:
+        content = result_file._parse(path)
+        if catalogue.study_file and isinstance(content, dict) and content.get("format") == catalogue.study_file.FORMAT:
+            studies.append(catalogue.study_file.load(path))
+        else:
+            results.append((path, result_file.load(path)))
+    return results, studies
 
 
-@dataclasses.dataclass
-class Drawing:
-    """A figure still to be drawn: a recipe for a group, under its file name."""
-
-    name: str
-    recipe: Recipe
-    group: result_file.Group
-
-    def columns(self):
-        shown = [column for panel in self.recipe.panels for column in panel.columns()]
-        return list(dict.fromkeys(["implementation", "n", "verdict", *shown, "reason"]))
-
-    def points_csv(self):
-        """What is plotted, a row for each point; a missing number is nan, as pgfplots wants it."""
-        numbers = set(self.columns()) - {"implementation", "verdict", "reason"}
-        empty = {column: "nan" if column in numbers else "" for column in self.columns()}
-        return _csv(
-            self.columns(),
-            [[empty[column] if row[column] is None else row[column] for column in empty] for row in self.group.rows],
-        )
-
-    def lines_csv(self):
-        """Fits and crossovers of the quantities shown, or None if there are none."""
-        header = ["kind", "quantity", "implementation", "dense", "value", "low", "high", "n_min", "n_max"]
-        entries = [{**fit, "kind": "fit", "dense": "", "value": fit["exponent"]} for fit in self.group.fits]
-        entries += [
-            {**crossover, "kind": "crossover", "implementation": crossover["fast"], "value": crossover["n"]}
-            for crossover in self.group.crossovers
-        ]
-        quantities = {panel.quantity for panel in self.recipe.panels}
-        shown = [entry for entry in entries if entry["quantity"] in quantities]
-        if not shown:
-            return None
-        return _csv(header, [["nan" if entry.get(key) is None else entry[key] for key in header] for entry in shown])
-
-
-def _csv(header, rows):
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def title(group):
-    """What every point of the figure has in common, as (words in bold, the rest)."""
-    identity = dict(group.identity)
-    identity.pop("machine")
-    heading = identity.pop("operator")
-    scalar, backend, threads = (identity.pop(key) for key in ("scalar", "backend", "threads"))
-    words = [scalar]
-    if backend != "cpu":
-        words.append(backend)
-    if threads is not None and backend == "cpu":
-        words.append("1 thread" if threads == 1 else f"{threads} threads")
-    words += [f"{key} = {_value(value)}" for key, value in sorted(identity.items())]
-    return heading, ", ".join(words)
-
-
-def _value(value):
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        shown = ", ".join(str(item) for item in value[:3])
-        return f"[{shown}]" if len(value) <= 3 else f"[{shown}, … {len(value)} in all]"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def footer(group, data):
-    """Where the points come from: machine, commit, compiler, date, and a fingerprint of the data plotted."""
-    environments = [source["environment"] for source in group.sources]
-    threads = group.identity["threads"]
-    parts = [group.identity["machine"]]
-    if group.identity["backend"] == "cpu" and threads is not None:
-        parts.append("1 thread" if threads == 1 else f"{threads} threads")
-    parts += [
-        _all("commit", [_commit(environment) for environment in environments]),
-        _all("", [environment["compiler"] for environment in environments]),
-        _all("", [source["created"][:10] for source in group.sources]),
-        "data " + hashlib.sha256(data.encode()).hexdigest()[:12],
-    ]
-    return ", ".join(parts)
-
-
-def _all(word, values):
-    return f"{word} {' and '.join(dict.fromkeys(values))}".strip()
-
-
-def _commit(environment):
-    return (environment["commit"] or "unknown")[:10] + ("+changes" if environment["dirty"] else "")
-
-
-def plan(groups, only):
-    """All drawings, or those whose file name, operator or recipe is `only` (which may hold * and ?)."""
-    drawings = [
-        Drawing(f"{name}-{recipe.name}", recipe, group)
-        for name, group in zip(result_file.figure_names(groups), groups)
-        for recipe in RECIPES
-    ]
+def choose(made, only):
+    """All products, or those whose name, recipe, operator or kind is `only` (which may hold * and ?)."""
     if only is None:
-        return drawings
-    chosen = [
-        drawing
-        for drawing in drawings
-        if any(
-            fnmatch.fnmatchcase(candidate, only)
-            for candidate in (drawing.name, drawing.group.identity["operator"], drawing.recipe.name)
-        )
-    ]
-    if not chosen:
-        names = ", ".join(drawing.name for drawing in drawings)
-        raise result_file.InputError(f"--only {only}: no figure of that name; there are {names}")
-    return chosen
+        return made.products
+    chosen = [product for product in made.products if any(fnmatch.fnmatchcase(name, only) for name in _names(product))]
+    if chosen:
+        return chosen
+    for recipe, why in made.unserved:
+        if fnmatch.fnmatchcase(recipe.name, only):
+            raise result_file.InputError(f"--only {only}: recipe {recipe.name} cannot be drawn from these files: {why}")
+    names = ", ".join(product.name for product in made.products)
+    raise result_file.InputError(f"--only {only}: no figure of that name; there are {names}")
 
 
-def write(drawing, formats, directory):
-    """Writes one figure in every format, and its data beside it."""
-    points, lines = drawing.points_csv(), drawing.lines_csv()
-    figure = panels.draw(
-        drawing.recipe.panels,
-        drawing.recipe.width,
-        drawing.group,
-        title(drawing.group),
-        footer(drawing.group, points + (lines or "")),
-    )
-    for file_format in formats:
-        (directory / f"{drawing.name}.{file_format}").write_bytes(plot_style.render(figure, file_format))
-    (directory / f"{drawing.name}.csv").write_text(points, encoding="utf-8")
-    if lines is not None:
-        (directory / f"{drawing.name}-lines.csv").write_text(lines, encoding="utf-8")
+def _names(product):
+    return product.name, product.recipe.name if product.recipe else "", *product.kinds
 
 
 def parse_formats(text):
@@ -224,11 +69,12 @@ def parse_formats(text):
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(
         prog="figures.py",
-        description="Draws result files (format results/1): for every operator time and workspace against n, error "
-        "against n, and error against time, with the data plotted as CSV beside each figure.",
+        description="Draws result files (format results/1) and study files (study/1): every figure and table of "
+        "reports/recipes that they serve, and for measurements that no recipe shows time and workspace against n, "
+        "error against n, and error against time. The data plotted lie as CSV beside each figure.",
         epilog="Exit status: 0 drawn, 2 a file or the request is not valid (nothing is written then).",
     )
-    parser.add_argument("files", metavar="FILE", nargs="+", help="result files; their points are drawn together")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="result and study files; their points are drawn together")
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
     parser.add_argument(
         "--format",
@@ -236,23 +82,37 @@ def parse_arguments(arguments):
         type=parse_formats,
         help="formats, separated by commas (default: %(default)s)",
     )
-    parser.add_argument("--only", metavar="NAME", help="only this figure, operator or kind; may hold * and ?")
+    parser.add_argument("--only", metavar="NAME", help="only this figure, recipe, operator or kind; may hold * and ?")
+    parser.add_argument(
+        "--general",
+        choices=("rest", "all", "none"),
+        help="general figures for measurements that no recipe shows, for all, or none (default: rest, or all with --only)",
+    )
+    parser.add_argument("--recipes", metavar="DIR", type=pathlib.Path, default=recipe_file.FOLDER, help="folder of recipes")
     return parser.parse_args(arguments)
 
 
 def main(arguments=None):
     options = parse_arguments(arguments)
     try:
-        files = [(path, result_file.load(path)) for path in options.files]
-        groups, warnings = result_file.group_records(files)
-        drawings = plan(groups, options.only)
-        options.out.mkdir(parents=True, exist_ok=True)
-        for warning in warnings:
-            print(f"figures.py: note: {warning}", file=sys.stderr)
+        results, studies = load_files(options.files)
+        general = options.general or ("all" if options.only else "rest")
+        made = catalogue.build(results, studies, recipe_file.load_all(options.recipes), general)
+        chosen = choose(made, options.only)
+        if not chosen:
+            raise result_file.InputError("nothing to draw: no recipe is served by these files")
         plot_style.use_style()
-        for drawing in drawings:
-            write(drawing, options.format, options.out)
-            print(options.out / f"{drawing.name}.{{{','.join([*options.format, 'csv'])}}}")
+        options.out.mkdir(parents=True, exist_ok=True)
+        for warning in made.warnings:
+            print(f"figures.py: note: {warning}", file=sys.stderr)
+        for product in chosen:
+            for name, content in product.files(options.format).items():
+                (options.out / name).write_bytes(content)
+            ends = ["md", "tex"] if product.table else options.format
+            print(options.out / f"{product.name}.{{{','.join([*ends, 'csv'])}}}")
+        if options.only is None:
+            for recipe, why in made.unserved:
+                print(f"not drawn: {recipe.name}: {why}")
     except result_file.InputError as error:
         print(f"figures.py: {error}", file=sys.stderr)
         return 2

@@ -6,13 +6,13 @@ implementations, notes or skipped points there are.
 
 import dataclasses
 import math
-import re
 import typing
 
 import matplotlib.lines
 import matplotlib.patheffects
 import matplotlib.ticker
 
+import panel_notes
 import plot_style
 from plot_style import DARK_GREY, LIGHT_GREY, LINE_HEIGHT, MID_GREY, POINT, TEXT_SIZE, TITLE_SIZE
 
@@ -23,12 +23,12 @@ KEY_GAP = 0.07  # between the axes and that piece
 MARK_ROW = 9 * POINT
 X_AXIS = 0.36  # room for the x axis' labels
 HEIGHT = 2.25
-MOST_NOTES = 12  # lines under the axes
-LONGEST_REASON = 130  # characters
+MOST_CROSSING_LINES = 2  # in one panel; more are rings on the curves, and words beside their labels
 
 MARKER = {"markeredgecolor": "white", "markeredgewidth": 0.3, "markersize": 3.8}
-NUMBER = re.compile(r"[0-9][0-9.,e+-]*( ?([KMGT]iB|[mµn]?s)\b)?")  # with its unit
 HALO = [matplotlib.patheffects.withStroke(linewidth=1.6, foreground="white")]
+AXIS_LABELS = {"tokens": "tokens n", "pixels": "pixels n", "keys": "keys n_k", "n": "tokens or pixels n", "f": "features f",
+               "r": "clipping distance r", "heads": "heads", "threads": "threads"}  # fmt: skip
 GUIDES = {
     "1": lambda n: 1.0,
     "n": lambda n: n,
@@ -44,6 +44,9 @@ class Panel:
     quantity: that of the fits and crossovers that belong here; theory: `time` or `memory` of the algorithms' entries
     thin_in_limits: the axes make room for the thin line, which is cut off otherwise
     frontier: at a few n, joins the implementations that no other beats in both x and y
+    title: words over the axes
+    level: a value of y that deserves a grey line
+    least_factor: the ends of the y axis are at least this far apart
     """
 
     y: str
@@ -61,6 +64,9 @@ class Panel:
     quantity: str = ""
     theory: str = ""
     frontier: bool = False
+    title: str = ""
+    level: float = 0.0
+    least_factor: float = 20
 
     def columns(self):
         return [column for column in (self.x, self.y, self.low, self.high, self.thin) if column]
@@ -71,51 +77,59 @@ class Series:
     """One implementation in one panel: its drawable points, and the rows that have none."""
 
     name: str
+    style: plot_style.Style
     points: list
     marks: list
     label: list  # lines of the label at the right: [[(text, colour), ...], ...]
 
-    @property
-    def style(self):
-        return plot_style.style_of(self.name)
 
+def draw(content, width, title, footer, per_row=2):
+    """Returns the matplotlib figure.
 
-def draw(panels, width, group, title, footer):
-    """Returns the matplotlib figure. title is (bold part, rest); group is a result_file.Group."""
-    content = [(panel, _series(panel, group)) for panel in panels]
-    notes = _notes(panels, group, width)
+    content: (Panel, result_file.Group) pairs, drawn in rows of up to `per_row`
+    title: (bold part, the rest)
+    """
+    drawn = [(panel, group, _series(panel, group)) for panel, group in content]
+    rows = [drawn[start : start + per_row] for start in range(0, len(drawn), per_row)]
+    notes = panel_notes.lines(content, width)
     heading = plot_style.wrap(title[1], width - 0.05)
     footing = plot_style.wrap(footer, width - 0.05)
-    mark_rows = max(_mark_rows(panel, series) for panel, series in content)
-    label_height = max(_label_height(series) for _, series in content)
-    height = max(HEIGHT, label_height + 0.1)
-    top = 0.05 + LINE_HEIGHT * (1 + len(heading)) + 0.06 + MARK_ROW * mark_rows
-    bottom = X_AXIS + LINE_HEIGHT * (len(notes) + len(footing)) + 0.14
-    figure = plot_style.new_figure(width, top + height + bottom)
-    page = _Page(figure, width, top + height + bottom)
+    head = 0.05 + LINE_HEIGHT * (1 + len(heading)) + 0.06
+    tops, heights, y = [], [], head
+    for row in rows:
+        titled = LINE_HEIGHT * 1.1 if any(panel.title for panel, _, _ in row) else 0
+        tops.append(y + titled + MARK_ROW * max(_mark_rows(panel, series) for panel, _, series in row))
+        heights.append(max(HEIGHT, max(_label_height(series) for _, _, series in row) + 0.1))
+        y = tops[-1] + heights[-1] + X_AXIS
+    page = Page(width, y + LINE_HEIGHT * (len(notes) + len(footing)) + 0.14)
 
     page.text(0.03, 0.05 + 0.5 * LINE_HEIGHT, title[0], size=TITLE_SIZE, weight="bold")
     page.lines(0.03, 0.05 + 1.5 * LINE_HEIGHT, heading, DARK_GREY)
-    page.lines(0.03, top + height + X_AXIS + 0.5 * LINE_HEIGHT + 0.05, notes, DARK_GREY)
+    page.lines(0.03, y + 0.5 * LINE_HEIGHT + 0.05, notes, DARK_GREY)
     page.lines(0.03, page.height - (len(footing) - 0.5) * LINE_HEIGHT - 0.03, footing, MID_GREY)
 
-    label_widths = [_label_width(series) for _, series in content]
-    axes_width = (width - sum(LEFT + RIGHT + label_width for label_width in label_widths)) / len(panels)
-    x = 0.0
-    for (panel, series), label_width in zip(content, label_widths):
-        axes = page.axes(x + LEFT, top, axes_width, height)
-        _draw_panel(axes, panel, series, group, axes_width)
-        _draw_marks(page, axes, panel, series, x + LEFT, top, axes_width)
-        _draw_labels(page, axes, panel, series, x + LEFT + axes_width, top, height)
-        x += LEFT + axes_width + label_width + RIGHT
-    return figure
+    for row, top, height in zip(rows, tops, heights):
+        label_widths = [_label_width(series) for _, _, series in row]
+        spent = sum(LEFT + RIGHT + label_width for label_width in label_widths)
+        axes_width = (width - spent) / len(row)
+        x = 0.0
+        for (panel, group, series), label_width in zip(row, label_widths):
+            axes = page.axes(x + LEFT, top, axes_width, height)
+            _draw_panel(axes, panel, series, group, axes_width)
+            if panel.title:
+                above = MARK_ROW * _mark_rows(panel, series)
+                page.text(x + LEFT, top - above - 0.5 * LINE_HEIGHT, panel.title, weight="bold")
+            _draw_marks(page, axes, panel, series, x + LEFT, top, axes_width)
+            _draw_labels(page, axes, panel, series, x + LEFT + axes_width, top, height)
+            x += LEFT + axes_width + label_width + RIGHT
+    return page.figure
 
 
-class _Page:
+class Page:
     """Places things on a figure in inches from its upper left corner."""
 
-    def __init__(self, figure, width, height):
-        self.figure, self.width, self.height = figure, width, height
+    def __init__(self, width, height):
+        self.figure, self.width, self.height = plot_style.new_figure(width, height), width, height
 
     def fraction(self, x, y):
         return x / self.width, 1 - y / self.height
@@ -155,39 +169,39 @@ def _series(panel, group):
     for name in group.implementations():
         rows = [row for row in group.rows if row["implementation"] == name]
         points = [row for row in rows if _drawable(row, panel)]
-        marks = [row for row in rows if not _drawable(row, panel) and _mark_kind(row, panel)]
+        marks = [row for row in rows if not _drawable(row, panel) and panel_notes.mark_kind(row, panel)]
         if points or marks or (panel.thin and any(row[panel.thin] for row in rows)):
-            series.append(Series(name, points, marks, _label(panel, group, name) if points else []))
+            label = _label(panel, group, name) if points else []
+            series.append(Series(name, style_in(group, name), points, marks, label))
     return series
 
 
-def _mark_kind(row, panel):
-    """How a row without a point is marked: by its verdict, as `zero`, or not at all."""
-    if row["verdict"] != "passed":
-        return row["verdict"]
-    return "zero" if row[panel.y] == 0 else None
+def style_in(group, name):
+    """The look of an implementation, or of whatever else a group calls by that name."""
+    return group.styles.get(name) or plot_style.style_of(name)
 
 
 def _label(panel, group, name):
-    first = [(name, plot_style.style_of(name).color)]
+    first = [(name, style_in(group, name).color)]
     algorithm = group.algorithms.get(name)
     if panel.theory and algorithm and algorithm[f"{panel.theory}_class"]:
         first.append(("  " + algorithm[f"{panel.theory}_class"].replace("^2", "²"), MID_GREY))
     lines = [first]
     fit = group.fit(name, panel.quantity)
     if fit and fit["exponent"] is not None:
-        lines.append([(f"n^{_fixed(fit['exponent'], 2)}{_interval(fit, 2)}", DARK_GREY)])
+        exponent = panel_notes.fixed(fit["exponent"], 2) + panel_notes.interval(fit, 2)
+        lines.append([(f"n^{exponent}", DARK_GREY)])
+    crossings = _crossings(panel, group)
+    if len(crossings) > MOST_CROSSING_LINES:
+        for cross in crossings:
+            if cross["fast"] == name:
+                n = plot_style.format_rounded(cross["n"])
+                lines.append([(f"{n}: beats {cross['dense']}", DARK_GREY)])
     return lines
 
 
-def _fixed(number, digits):
-    return f"{round(number, digits) + 0.0:.{digits}f}"  # + 0.0 turns -0.00 into 0.00
-
-
-def _interval(entry, digits):
-    if entry["low"] is None or entry["high"] is None:
-        return ""
-    return f" [{_fixed(entry['low'], digits)}, {_fixed(entry['high'], digits)}]"
+def _crossings(panel, group):
+    return [cross for cross in group.crossovers if cross["quantity"] == panel.quantity and cross["n"]]
 
 
 # Axes
@@ -203,6 +217,8 @@ def _draw_panel(axes, panel, series, group, width):
     axes.grid(True, which="major", color="#ebebeb", linewidth=0.4)
     axes.set_axisbelow(True)
     _draw_guides(axes, panel, series, group)
+    if panel.level:
+        axes.axhline(panel.level, color=LIGHT_GREY, linewidth=0.6, zorder=1.5)
     room = _Room(axes, panel, series)
     if panel.frontier:
         _draw_frontiers(axes, panel, group, room)
@@ -216,7 +232,7 @@ def _draw_panel(axes, panel, series, group, width):
 
 
 def _n_label(axis):
-    return {"tokens": "tokens n", "pixels": "pixels n", "keys": "keys n_k"}[axis]
+    return AXIS_LABELS.get(axis, axis)
 
 
 def _set_limits(axes, panel, series, group):
@@ -224,9 +240,11 @@ def _set_limits(axes, panel, series, group):
     ys = [row[column] for row in points for column in (panel.y, panel.low, panel.high) if column and row[column]]
     if panel.thin and (panel.thin_in_limits or not ys):
         ys += [row[panel.thin] for row in group.rows if row[panel.thin]]
+    if panel.level:
+        ys.append(panel.level)
     xs = [row[panel.x] for row in (group.rows if panel.x == "n" else points) if row[panel.x]]
     x_low, x_high = _padded(xs, least_factor=4, padding=0.04)
-    y_low, y_high = _padded(ys, least_factor=20, padding=0.06)
+    y_low, y_high = _padded(ys, least_factor=panel.least_factor, padding=0.06)
     axes.set_xlim(x_low, x_high)
     axes.set_ylim(y_low, y_high)
 
@@ -274,7 +292,7 @@ def _draw_series(axes, panel, series, group):
         for row in series.marks:
             if row["verdict"] == "failed" and row[panel.y]:
                 axes.plot(row[panel.x], row[panel.y], **_mark("failed", style))
-            elif _mark_kind(row, panel) == "zero":
+            elif panel_notes.mark_kind(row, panel) == "zero":
                 axes.plot(
                     row[panel.x], 0.0, transform=axes.get_xaxis_transform(), clip_on=False, linestyle="none",
                     color=style.color, marker=style.marker, **MARKER,
@@ -361,9 +379,14 @@ class _Room:
 
 def _draw_crossovers(axes, panel, group, room):
     """A line at each n where a fast algorithm overtakes a dense one, with the number along it."""
-    crossings = [cross for cross in group.crossovers if cross["quantity"] == panel.quantity and cross["n"]]
+    crossings = _crossings(panel, group)
+    if len(crossings) > MOST_CROSSING_LINES:
+        for cross in crossings:
+            color = style_in(group, cross["fast"]).color
+            axes.plot(cross["n"], cross["value"], marker="o", markersize=6, markerfacecolor="none", color=color, zorder=5)
+        return
     for cross in crossings:
-        color = plot_style.style_of(cross["fast"]).color
+        color = style_in(group, cross["fast"]).color
         axes.axvline(cross["n"], color=color, linewidth=0.6, zorder=1.8)
         x, _ = room.place(cross["n"], axes.get_ylim()[0])
         room.taken += [(x, room.bottom + (room.top - room.bottom) * step / 40) for step in range(41)]
@@ -372,19 +395,15 @@ def _draw_crossovers(axes, panel, group, room):
     for cross in crossings:
         x, _ = room.place(cross["n"], axes.get_ylim()[0])
         room.write(
-            _crossing_text(cross),
+            panel_notes.crossing_text(cross),
             lambda width, height, x=x: [
                 (x + side * (width / 2 + 2), y)
                 for y in (room.bottom + height / 2 + 3, room.top - height / 2 - 3, (room.bottom + room.top) / 2)
                 for side in (1, -1)
             ],
-            plot_style.style_of(cross["fast"]).color,
+            style_in(group, cross["fast"]).color,
             vertical=True,
         )
-
-
-def _crossing_text(cross):
-    return f"{cross['n']:.0f}{_interval(cross, 0)}"
 
 
 def _draw_frontiers(axes, panel, group, room):
@@ -490,93 +509,3 @@ def _draw_labels(page, axes, panel, series, x, top, height):
                 y = centre + (index - (len(one.label) - 1) / 2) * LINE_HEIGHT
                 page.text(text_x, y, text, color)
                 text_x += plot_style.text_width(text)
-
-
-# Notes under the axes
-
-
-def _notes(panels, group, width):
-    """Wrapped lines: what is drawn how, crossovers in words, and why points are missing."""
-    sentences = [_legend(panels, group)]
-    quantities = {panel.quantity for panel in panels}
-    sentences += [_crossover_sentence(cross) for cross in group.crossovers if cross["quantity"] in quantities]
-    sentences += _missing_sentences(panels, group)
-    lines = [line for sentence in sentences if sentence for line in plot_style.wrap(sentence, width - 0.05)]
-    if len(lines) > MOST_NOTES:
-        lines = lines[: MOST_NOTES - 1] + ["… the other reasons stand in the CSV file"]
-    return lines
-
-
-def _legend(panels, group):
-    """Explains, once, whatever a reader cannot guess."""
-    parts = []
-    if any(row[panel.low] for panel in panels if panel.low for row in group.rows):
-        parts.append("Band: interval of the median")
-    parts += [panel.thin_meaning for panel in panels if panel.thin and any(row[panel.thin] for row in group.rows)]
-    theories = [panel.theory for panel in panels if panel.theory]
-    if any(algorithm[f"{theory}_class"] for theory in theories for algorithm in group.algorithms.values()):
-        parts.append("grey: growth by theory through the largest n")
-    if any(panel.frontier for panel in panels):
-        parts.append("thick grey: what no other implementation beats at that n; lines run from small to large n")
-    verdicts = {row["verdict"] for row in group.rows}
-    if any(panel.x == "n" for panel in panels):
-        signs = {"skipped": "▽ not run", "mistrusted": "◇ not to be trusted", "failed": "× failed"}
-        parts += [sign for verdict, sign in signs.items() if verdict in verdicts]
-    return _sentence("; ".join(parts))
-
-
-def _sentence(text):
-    return text[:1].upper() + text[1:] + "." if text else ""
-
-
-def _crossover_sentence(cross):
-    what = {"seconds": "time", "workspace_bytes": "workspace"}[cross["quantity"]]
-    if cross["n"] is None:
-        return f"{cross['fast']} and {cross['dense']} do not cross in {what} within the sizes measured."
-    return f"{cross['fast']} takes less {what} than {cross['dense']} from n = {_crossing_text(cross)} on."
-
-
-def _missing_sentences(panels, group):
-    """One sentence for each implementation and reason, with the n it holds for."""
-    found = {}
-    for row in group.rows:
-        if row["verdict"] != "passed":
-            pattern = NUMBER.sub("#", row["reason"] or "")
-            found.setdefault((row["implementation"], row["verdict"], pattern), []).append(row)
-    sentences = []
-    for (name, verdict, _), rows in found.items():
-        reason = _shortened(rows[0]["reason"] or "no reason given")
-        differing = len({row["reason"] for row in rows}) > 1
-        where = f" (at {_count(rows[0])})" if differing else ""
-        stop = "" if reason.endswith("…") and not where else "."
-        sentences.append(f"{name}, {_n_range(rows, group)}, {verdict}: {reason}{where}{stop}")
-    for panel in panels:
-        for name in group.implementations():
-            rows = [row for row in group.rows if row["implementation"] == name and _mark_kind(row, panel) == "zero"]
-            if rows:
-                edge = " (marks on the lower edge)" if panel.x == "n" else ""
-                sentences.append(f"{name}, {_n_range(rows, group)}: {panel.label} = 0{edge}.")
-    return sentences
-
-
-def _count(row):
-    return f"n = {plot_style.format_count(row['n'])}"
-
-
-def _n_range(rows, group):
-    """`n = 64 to 1Ki` where the rows are neighbours among the implementation's, else the list."""
-    sizes = [row["n"] for row in rows]
-    tried = [row["n"] for row in group.rows if row["implementation"] == rows[0]["implementation"]]
-    texts = [plot_style.format_count(n) for n in sizes]
-    if len(sizes) > 2 and sum(sizes[0] <= n <= sizes[-1] for n in tried) == len(sizes):
-        texts = [f"{texts[0]} to {texts[-1]}"]
-    elif len(sizes) > 5:
-        texts = [*texts[:4], f"… {texts[-1]}"]
-    return "n = " + ", ".join(texts)
-
-
-def _shortened(reason):
-    reason = " ".join(reason.split()).rstrip(".")
-    if len(reason) <= LONGEST_REASON:
-        return reason
-    return reason[:LONGEST_REASON].rsplit(" ", 1)[0].rstrip(",;:") + " …"

@@ -47,20 +47,56 @@ STYLES = {
     "fft": Style(BLUE, SOLID, "o"),
     "fft_columns": Style(ORANGE, DASH_DOT, "^"),
     "fft_streamed": Style(GREEN, SHORT, "v"),
-    "fft2": Style(BLUE, SOLID, "h"),
+    "fft2": Style(SKY, LONG, "h"),
     "xy": Style(GREEN, SHORT, "P"),
     "backward": Style(PURPLE, DASH_DOT_DOT, "X"),
     "associative": Style(BLUE, SOLID, "o"),
     "prefix_sum": Style(PURPLE, DASH_DOT_DOT, "X"),
     "recurrent": Style(ORANGE, DASH_DOT, "^"),
-    "chunked": Style(GREEN, SHORT, "v"),
+    "chunked": Style(SKY, SHORT, "v"),
     "windowed": Style(BLUE, SOLID, "d"),
     "linear": Style(BLUE, SOLID, ">"),
     "auto": Style(ORANGE, DASH_DOT, "<"),
     "shift": Style(BLUE, SOLID, "h"),
     "gathered": Style(BLUE, SOLID, "P"),
     "blocked": Style(GREEN, SHORT, "d"),
+    "compressed": Style(ORANGE, DASH_DOT, "^"),
+    "projected": Style(BLUE, SOLID, "o"),
+    # Names that recipes give to series that would look alike otherwise.
+    "dense_float64": Style("#8c8c8c", DASHED, "s"),
+    "fft_float64": Style(SKY, SHORT, "o"),
+    "fft_columns_float64": Style(VERMILLION, DOTTED, "^"),
+    "dense_rpe": Style("#8c8c8c", LONG, "D"),
+    "windowed_alone": Style(PURPLE, DASH_DOT_DOT, "d"),
+    "fastrpb_softmax": Style(PURPLE, DASH_DOT_DOT, "X"),
+    "fastrpb_linear": Style(GREEN, SHORT, "v"),
+    "pattern_local": Style(BLUE, SOLID, "o"),
+    "pattern_sliding": Style(GREEN, SHORT, "v"),
+    "pattern_strided": Style(VERMILLION, LONG, "D"),
+    "pattern_longformer": Style(ORANGE, DASH_DOT, "^"),
+    "pattern_bigbird": Style(PURPLE, DASH_DOT_DOT, "X"),
+    "scheme_absolute": Style(BLACK, SOLID, "s"),
+    "scheme_absolute_scores": Style("#8c8c8c", DASHED, "p"),
+    "scheme_untied": Style(BLUE, LONG, "o"),
+    "scheme_shaw": Style(GREEN, SHORT, "v"),
+    "scheme_bias": Style(ORANGE, DASH_DOT, "^"),
+    "scheme_multiplicative": Style(SKY, DOTTED, "P"),
+    "scheme_deberta": Style(VERMILLION, DASH_DOT_DOT, "D"),
 }
+
+
+def shade(style, index, count):
+    """The index-th of `count` variants of a style: one hue from light to dark, with dashes and a marker of its own."""
+    if count == 1:
+        return style
+    share = index / (count - 1)  # 0: the lightest
+    channels = [int(style.color[place : place + 2], 16) for place in (1, 3, 5)]
+    mixed = [
+        round(channel + (255 - channel) * (0.45 - 0.9 * share)) if share < 0.5 else round(channel * (1.5 - share))
+        for channel in channels
+    ]
+    return Style("#" + "".join(f"{channel:02x}" for channel in mixed), DASHES[index % len(DASHES)],
+                 MARKERS[(MARKERS.index(style.marker) + index) % len(MARKERS)])  # fmt: skip
 
 
 def style_of(implementation):
@@ -187,15 +223,38 @@ def format_seconds(value):
 
 
 def format_count(value):
-    """1024 -> 1Ki, 1000 -> 1000: exact, and short for the powers of two that sweeps use."""
+    """1024 -> 1Ki, 2000 -> 2k, 1001 -> 1001: exact, and short for the numbers that sweeps use."""
     for factor, prefix in BINARY_STEPS[:-1]:
         if value >= factor and value % factor == 0:
             return f"{value / factor:.0f}{prefix}"
+    for factor, prefix in ((1e6, "M"), (1e3, "k")):
+        if value >= factor and value % (factor / 10) == 0:
+            return f"{value / factor:g}{prefix}"
     return f"{value:.0f}"
+
+
+def format_rounded(value):
+    """Three digits of a size: 1234.5 -> 1.23k."""
+    return f"{value:.3g}" if value < 1000 else f"{value / 1000:.3g}k"
 
 
 def format_error(value):
     return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e+")
+
+
+def format_plain(value):
+    return f"{value:.3g}"
+
+
+def small_ticks(low, high, most):
+    """For shares and ratios: 1, 2, 5 of each power of ten, or fewer."""
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    for digits in ((1, 1.2, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = [digit * 10.0**power for power in powers for digit in digits]
+        ticks = [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+        if len(ticks) <= most:
+            return ticks
+    return decimal_ticks(low, high, most)
 
 
 def binary_ticks(low, high, most):

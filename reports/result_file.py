@@ -81,6 +81,9 @@ class Group:
     rows: one flat dict per record, ordered by implementation and n; the columns are those of `_row`
     algorithms: implementation -> entry of `algorithms`
     fits, crossovers: those of the files that speak about this group and nothing else
+    styles: looks of implementations that have not the one of their name
+    order: names in the order in which they are drawn, where it is not the alphabet's
+    remarks: more sentences for the notes under the figure
     """
 
     identity: dict
@@ -90,9 +93,13 @@ class Group:
     algorithms: dict = dataclasses.field(default_factory=dict)
     fits: list = dataclasses.field(default_factory=list)
     crossovers: list = dataclasses.field(default_factory=list)
+    styles: dict = dataclasses.field(default_factory=dict)
+    remarks: list = dataclasses.field(default_factory=list)
+    order: list = dataclasses.field(default_factory=list)
 
     def implementations(self):
-        return sorted({row["implementation"] for row in self.rows})
+        """Names in the order in which they are drawn."""
+        return self.order or sorted({row["implementation"] for row in self.rows})
 
     def fit(self, implementation, quantity):
         """The fit of this implementation, or None."""
@@ -110,12 +117,12 @@ def group_records(files):
     groups, points = {}, set()
     for path, content in files:
         for index, record in enumerate(content["records"]):
-            identity, axis, n = _identity(record, content["environment"])
+            identity, axis, n = identify(record, content["environment"])
             key = json.dumps(identity, sort_keys=True)
             group = groups.setdefault(key, Group(identity, axis, sources=[]))
             if not any(content is source for source in group.sources):
                 group.sources.append(content)
-            row = _row(record, n)
+            row = make_row(record, n, content["environment"])
             point = (key, row["implementation"], n)
             if point in points:
                 raise InputError(
@@ -132,11 +139,14 @@ def group_records(files):
     return ordered, _attach_theory(files, ordered)
 
 
-def _identity(record, environment):
+def identify(record, environment):
     """Splits a record's settings into what a figure holds fixed, the name of its n axis, and n."""
     settings = {**record["size"], **record["params"]}
     height, width = settings.pop("height", None), settings.pop("width", None)
     n_q, n_k = settings.pop("n_q", None), settings.pop("n_k", None)
+    settings.pop("n", None)
+    if settings.get("L") == settings.get("M"):  # a memory as long as the segment grows with it
+        settings.pop("L", None), settings.pop("M", None)
     identity = {
         "operator": record["operator"],
         "scalar": record["scalar"],
@@ -163,10 +173,12 @@ def machine_name(backend, environment):
     return environment["cpu"]
 
 
-def _row(record, n):
-    """One record as a flat table row; the keys are the columns of the CSV files and of the recipes in figures.py."""
+def make_row(record, n, environment):
+    """One record as a flat table row; the keys are columns of CSV files and quantities of panels."""
     seconds = record["seconds"] or {}
     check = record["check"]
+    workspace, formula = record["workspace_bytes"], record["workspace_formula_bytes"]
+    floor = floor_seconds(record, environment)
     return {
         "implementation": record["implementation"],
         "n": n,
@@ -174,12 +186,34 @@ def _row(record, n):
         "seconds": seconds.get("median"),
         "seconds_low": seconds.get("low"),
         "seconds_high": seconds.get("high"),
-        "workspace_bytes": record["workspace_bytes"],
-        "workspace_formula_bytes": record["workspace_formula_bytes"],
+        "setup_seconds": record["setup_seconds"],
+        "first_seconds": record["first_seconds"],
+        "workspace_bytes": workspace,
+        "workspace_formula_bytes": formula,
+        "workspace_share": workspace / formula if workspace and formula else None,
+        "resident_bytes": record["resident_bytes"],
         "max_error": check["max_error"],
         "bound": check["bound"],
+        "error": check["error"],
+        "error_ratio": check["error_ratio"],
+        "floor_share": floor / seconds["median"] if floor and seconds else None,
         "reason": check["reason"],
+        "case": record["case"],
     }
+
+
+def floor_seconds(record, environment):
+    """The least time that this machine's measured peaks allow for the record's own counts, or None."""
+    measured = environment["measured"]
+    if record["backend"] != "cpu" or not measured or not record["threads"]:
+        return None
+    scalar = "float64" if record["scalar"] == "float64" else "float32"
+    limits = (
+        (record["flops"], measured["fma_flops_per_second"][scalar]),
+        (record["bytes"], measured.get("cached_copy_bytes_per_second")),
+    )
+    times = [count / rate / record["threads"] for count, rate in limits if count and rate]
+    return max(times, default=None)
 
 
 def _attach_theory(files, groups):
@@ -193,7 +227,7 @@ def _attach_theory(files, groups):
                     group.algorithms[algorithm["implementation"]] = algorithm
         for kind in ("fits", "crossovers"):
             for index, entry in enumerate(content[kind]):
-                matching = [group for group in own_groups if _speaks_about(entry, group)]
+                matching = [group for group in own_groups if speaks_about(entry, group.identity)]
                 if len(matching) > 1:
                     warnings.append(
                         f"{path}: {kind}[{index}] is not drawn: it speaks about {len(matching)} figures; "
@@ -211,14 +245,21 @@ def _attach_theory(files, groups):
     return warnings
 
 
-def _speaks_about(entry, group):
-    if any(entry[key] != group.identity[key] for key in ("operator", "backend", "scalar")):
+def speaks_about(entry, identity):
+    """Whether a fit or crossover is one of records with these settings."""
+    if any(entry[key] != identity[key] for key in ("operator", "backend", "scalar")):
         return False
     settings = {**entry.get("size", {}), **entry.get("params", {})}
     if entry.get("threads") is not None:
         settings["threads"] = entry["threads"]
-    swept = {"n_q", "n_k", "height", "width"} - set(group.identity)
-    return all(group.identity.get(key) == value for key, value in settings.items() if key not in swept)
+    if entry.get("input") is not None:
+        settings["input"] = entry["input"]
+    swept = {"n", "n_q", "n_k", "height", "width", "L", "M"} - set(identity)
+    if "size" in entry and "params" in entry:  # then they are all that the records were told
+        silent = {"operator", "backend", "scalar", "threads", "machine", "input", "aspect"}
+        if set(identity) - set(settings) - swept - silent:
+            return False
+    return all(identity.get(key) == value for key, value in settings.items() if key not in swept)
 
 
 def figure_names(groups):

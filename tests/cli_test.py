@@ -17,6 +17,7 @@ import jsonschema
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = json.loads((ROOT / "reports" / "results.schema.json").read_text(encoding="utf-8"))
 GOLDEN = ROOT / "tests" / "golden"
+REAL = ROOT / "reports" / "inputs" / "mpnet-layer0"
 PROGRAM = ""  # set by main
 
 COMMANDS = ("list", "check", "verify", "sweep", "env")
@@ -27,7 +28,7 @@ OPTIONS = {
     "verify": FILTERS + ("--n", "--case", "--input", "--seed", "--threads"),
     "sweep": FILTERS
     + ("--preset", "--config", "--out", "--resume", "--threads", "--time-limit", "--memory-limit",
-       "--shard", "--seed", "--n", "--d", "--e", "--f", "--heads", "--param"),
+       "--shard", "--seed", "--n", "--d", "--e", "--f", "--heads", "--param", "--input"),
     "env": (),
 }
 SMALL = ("--operator", "toeplitz_1d", "--e", "4", "--no-resident", "--budget", "0.02")
@@ -159,6 +160,18 @@ class Refusals(Cli):
             self.refuse([*good, option, value, "--out", out],
                         value.split("=")[0] if option == "--param" and value[0] != "=" else
                         option.strip("-"))
+        for extra, word in ((["--input", REAL, "--d", "32"], "q: expected d = 32"),
+                            (["--input", REAL, "--heads", "5"], "5 heads"),
+                            (["--input", ROOT / "reports"], "case.json"),
+                            (["--input", self.folder / "none"], "none"),
+                            (["--input", "a,b"], "commas")):
+            self.refuse(["sweep", "--operator", "softmax_attention", *extra, "--out", out], word)
+        self.refuse([*good, "--input", REAL, "--out", out], "found q, k, v, bias")
+        self.refuse(["sweep", "--preset", "quick", "--input", REAL, "--out", out], "more than one")
+        self.refuse(["verify", "--case", f"toeplitz_1d:n=4,input={REAL}"], "found q, k, v, bias")
+        self.refuse(["study", "feature_maps", "--input", REAL, "--out", self.folder / "study"],
+                    "--input", "takes tensors")
+        self.assertFalse((self.folder / "study").exists())
         self.assertFalse(out.exists())
         for text in ("", "[]", "{", '{"sweeps": []}', '{"sweeps": [3]}',
                      '{"sweeps": [{"operator": {"a": 1}}]}', '{"sweeps": [{"operator": "nope"}]}',
@@ -266,6 +279,57 @@ class Sweeps(Cli):
         self.assertIn("1 passed", first)
         ratio = float(re.search(r"error/bound ([0-9.e+-]+)", first).group(1))
         self.assertAlmostEqual(ratio, record["check"]["error"], delta=0.005 + 0.01 * ratio)
+
+    def test_inputs_from_case_folders(self):
+        folders = [f"reports/inputs/{name}" for name in ("mpnet-layer0", "minilm-layer5")]
+        out = self.folder / "real.json"
+        command = ["sweep", "--operator", "softmax_attention", "--no-resident", "--budget", "0.02",
+                   "--heads", "2", "--out", out]
+        self.fine(*command, "--n", "100", "--input", *folders, "normal", cwd=ROOT)
+        records = self.read(out)["records"]
+        self.assertEqual({r["input"] for r in records}, {*folders, "normal"})
+        for record in records:
+            self.assertEqual(record["check"]["verdict"], "passed")
+            if record["input"] == "normal":
+                self.assertNotIn("inputs", record)
+                continue
+            biased = "mpnet" in record["input"]
+            self.assertEqual(record["size"]["d"], 64 if biased else 32)
+            self.assertEqual(record["inputs"], {
+                "source": record["input"], "rows": 512, "fitted": "cropped",
+                "offsets": "cropped" if biased else None,
+                "taken": ["q", "k", "v", "bias"] if biased else ["q", "k", "v"], "generated": []})
+            # The id repeats it, with the same numbers.
+            text = self.fine("verify", "--case", record["case"], "--implementation",
+                             record["implementation"], cwd=ROOT)
+            self.assertIn("1 passed", text)
+            ratio = float(re.search(r"error/bound ([0-9.e+-]+)", text).group(1))
+            self.assertAlmostEqual(ratio, record["check"]["error"], delta=0.005 + 0.01 * ratio)
+        # Another spelling of a folder is the same folder, another length is not.
+        self.fine(*command, "--n", "100,600", "--input", "./" + folders[0] + "/", ROOT / folders[1],
+                  "normal", "--resume", cwd=ROOT)
+        more = self.read(out)
+        old = [r for r in more["records"] if r["size"]["n_q"] == 100]
+        self.assertEqual(sorted(map(json.dumps, old)), sorted(map(json.dumps, records)))
+        new = [r for r in more["records"] if r["size"]["n_q"] == 600 and "inputs" in r]
+        self.assertEqual(len(new), 4)
+        self.assertEqual({r["inputs"]["fitted"] for r in new}, {"tiled"})
+        # A configuration says the same.
+        config = self.folder / "config.json"
+        config.write_text(json.dumps({"sweeps": [{"operator": "softmax_attention", "n": [100, 600], "heads": 2,
+                                                  "input": [*folders, "normal"]}]}), encoding="utf-8")
+        self.fine("sweep", "--config", config, "--no-resident", "--resume", "--out", out, cwd=ROOT)
+        self.assertEqual(self.read(out)["records"], more["records"])
+
+    def test_curves_of_different_inputs_stay_apart(self):
+        file = self.sweep("--n", "8:512:x2", "--input", "normal", "equal")
+        self.assertTrue(file["fits"] and file["crossovers"])
+        for entry in file["fits"] + file["crossovers"]:
+            self.assertIn(entry["input"], ("normal", "equal"))
+        for kind in ("fits", "crossovers"):
+            keys = [json.dumps([entry[key] for key in ("implementation", "fast", "dense", "scalar", "quantity",
+                                                       "input") if key in entry]) for entry in file[kind]]
+            self.assertEqual(len(keys), len(set(keys)), kind)
 
     def test_shards_are_the_whole(self):
         axes = ["--n", "4,5,6,7,8"]

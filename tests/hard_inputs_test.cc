@@ -22,7 +22,7 @@ using Json = nlohmann::json;
 // What happened with one implementation, scalar type and kind of input.
 struct Tally {
   int passed = 0, failed = 0, silent = 0, without_value = 0;
-  double worst = 0;         // error over bound, over all cases
+  double worst = 0;          // error over bound, over all cases
   std::string first_reason;  // of a failure
 
   std::string Outcome() const {
@@ -84,7 +84,8 @@ class HardInputs : public testing::TestWithParam<const Operator*> {};
 
 TEST_P(HardInputs, PassOrStandInTheTable) {
   const Operator& op = *GetParam();
-  const std::vector<Json> limits = KnownLimits(std::string(op.description().id));
+  const std::vector<Json> limits =
+      KnownLimits(std::string(op.description().id));
   std::map<Key, Tally> tallies;
   for (const Recipe& recipe : Recipes())
     for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})

@@ -131,8 +131,8 @@ TEST(LargeToeplitz, TheBackwardPassIsTheAdjoint) {
   }
 }
 
-// A row of a million-pixel image: an impulse gives back both vectors of weights,
-// and the full kernel its own.
+// A row of a million-pixel image: an impulse gives back both vectors of
+// weights, and the full kernel its own.
 TEST(LargeToeplitz, AnImpulseInAnImage) {
   constexpr int64_t kHeight = 700, kWidth = 1500, kRow = 211, kColumn = 1103;
   Numbers impulse(kHeight * kWidth);
@@ -148,9 +148,8 @@ TEST(LargeToeplitz, AnImpulseInAnImage) {
     const auto weight = [&](int64_t r, int64_t c) {
       const int64_t at_r = kRow - r + kHeight - 1;
       const int64_t at_c = kColumn - c + kWidth - 1;
-      return run == &xy
-                 ? xy["weights_rows"][at_r] + xy["weights_cols"][at_c]
-                 : full["weights"][at_r * (2 * kWidth - 1) + at_c];
+      return run == &xy ? xy["weights_rows"][at_r] + xy["weights_cols"][at_c]
+                        : full["weights"][at_r * (2 * kWidth - 1) + at_c];
     };
     ASSERT_EQ(FastPrograms(*run).size(), 1u);
     for (const std::string& program : FastPrograms(*run)) {
@@ -158,8 +157,7 @@ TEST(LargeToeplitz, AnImpulseInAnImage) {
       double worst = 0;
       for (int64_t r = 0; r < kHeight; ++r)
         for (int64_t c = 0; c < kWidth; ++c)
-          worst =
-              std::max(worst, std::abs(out[r * kWidth + c] - weight(r, c)));
+          worst = std::max(worst, std::abs(out[r * kWidth + c] - weight(r, c)));
       EXPECT_LE(worst, 1e-10) << program;
     }
   }
@@ -168,7 +166,7 @@ TEST(LargeToeplitz, AnImpulseInAnImage) {
 // ---- attention --------------------------------------------------------------
 
 struct LargeCase {
-  std::string id;  // all but the scalar type
+  std::string id;   // all but the scalar type
   double loss = 0;  // beyond the rounding of the sums: of FFTs
 };
 
@@ -182,7 +180,8 @@ std::vector<LargeCase> LargeCases() {
       {"linear_attention:n=99991,d=8,e=2,f=8,feature_map=prf,scale=0.25"},
       {"linformer_attention:n=262144,d=8,e=2,p=16"},
       {"memory_compressed_attention:n=262144,n_q=2,d=8,e=2,stride=4"},
-      {"sparse_attention:n=1048576,d=4,e=2,pattern=sliding,window=3,dilation=5"},
+      {"sparse_attention:n=1048576,d=4,e=2,pattern=sliding,window=3,dilation="
+       "5"},
       {"sparse_attention:n=65536,d=4,e=2,causal=1,pattern=strided,window=2,"
        "stride=512"},
       {"transformer_xl_attention:n=2048,d=8,e=2"},
@@ -233,14 +232,15 @@ TEST_P(LargeAttention, ConstantValuesStayConstant) {
   EXPECT_GE(ran, 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Properties, LargeAttention, testing::ValuesIn(LargeCases()),
-    [](const testing::TestParamInfo<LargeCase>& one) {
-      std::string name = one.param.id;
-      for (char& c : name)
-        if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Properties, LargeAttention,
+                         testing::ValuesIn(LargeCases()),
+                         [](const testing::TestParamInfo<LargeCase>& one) {
+                           std::string name = one.param.id;
+                           for (char& c : name)
+                             if (!std::isalnum(static_cast<unsigned char>(c)))
+                               c = '_';
+                           return name;
+                         });
 
 // A causal prefix of 2^17 tokens and what follows it: to the bit.
 TEST(LargeAttention, ACausalPrefixDoesNotSeeItsFuture) {
@@ -256,8 +256,8 @@ TEST(LargeAttention, ACausalPrefixDoesNotSeeItsFuture) {
   for (const std::string& program : FastPrograms(run)) {
     if (program == "tiled" || program == "prefix_sum") continue;  // minutes
     const Numbers before = run.Run(program), after = changed.Run(program);
-    EXPECT_TRUE(std::equal(before.begin(), before.begin() + kSeen * kE,
-                           after.begin()))
+    EXPECT_TRUE(
+        std::equal(before.begin(), before.begin() + kSeen * kE, after.begin()))
         << program;
     EXPECT_NE(before[kSeen * kE], after[kSeen * kE]) << program;
   }

@@ -111,8 +111,7 @@ TEST(StochasticPosition, WithoutPositionsItIsThePlainAttention) {
         .Give("phases", {kD, 1}, Numbers(kD))
         .Give("gains", {kD, 1}, Numbers(kD, 1.0))
         .Give("z", {kD, 2, kD}, noise);
-    if (attention == "linear")
-      plain.Set("feature_map", std::string("elu1"));
+    if (attention == "linear") plain.Set("feature_map", std::string("elu1"));
     for (const char* name : {"q", "k", "v"})
       plain.Give(name, {kN, name[0] == 'v' ? kE : kD}, run[name]);
     EXPECT_LE(LargestDifference(run.Definition(), plain.Definition()), 1e-12)

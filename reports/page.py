@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""Writes one self-contained page of a run: summary, environment, claims, every figure and table, every point.
+
+    python3 reports/page.py FILE... --out DIR [--claims FILE] [--title WORDS]
+
+FILEs are result and study files; DIR/index.html needs no network and opens from disk.
+Exit status: 0 written, 2 a file or the request is not valid (nothing is written then).
+"""
+
+import argparse
+import collections
+import html
+import pathlib
+import re
+import shlex
+import sys
+
+try:
+    import catalogue
+    import figures
+    import plot_style
+    import recipe_figure
+    import recipe_file
+    import result_file
+    from result_file import InputError
+except ImportError as error:
+    print(f"page.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema",
+          file=sys.stderr)  # fmt: skip
+    sys.exit(2)
+
+TEMPLATE = pathlib.Path(__file__).with_name("page.html")
+GOOD = {"passed": "good", "reproduced": "good", "in part": "mid", "skipped": "soft", "cannot be tested": "soft"}
+
+
+def escape(value):
+    return html.escape(str(value), quote=True)
+
+
+def load_claims(path):
+    """The rows of what `subquad claims` wrote."""
+    content = result_file._parse(path)
+    if not isinstance(content, dict) or content.get("format") != "claims/1" or not isinstance(content.get("claims"), list):
+        raise InputError(f'{path}: is not a file of claims: it does not say "format": "claims/1"')
+    for index, claim in enumerate(content["claims"]):
+        for key in ("id", "says", "source", "verdict", "numbers"):
+            if not isinstance(claim, dict) or not isinstance(claim.get(key), str):
+                raise InputError(f"{path}: claims[{index}]: {key} must be a text")
+    return content["claims"]
+
+
+def classed(verdict):
+    kind = next((kind for word, kind in GOOD.items() if verdict.startswith(word)), "bad")
+    return f'<span class="{kind}">{escape(verdict)}</span>'
+
+
+# Parts of the page
+
+
+def summary(results, studies, made, claims):
+    records = [record for _, content in results for record in content["records"]]
+    verdicts = collections.Counter(record["check"]["verdict"] for record in records)
+    drawn = {product.recipe.name for product in made.products if product.recipe}
+    tiles = [(len(records), "points")] + [(verdicts[word], word) for word in ("passed", "failed", "mistrusted", "skipped")]
+    tiles += [(len({record["operator"] for record in records}), "operators")]
+    tiles += [(f"{len(drawn)}/{len(drawn) + len(made.unserved)}", "recipes drawn"), (len(studies), "studies")]
+    if claims:
+        counts = collections.Counter(claim["verdict"] for claim in claims)
+        tiles += [(counts[word], f"claims {word}") for word in sorted(counts)]
+    parts = ['<div class="tiles">', *(f'<div class="tile"><b>{number}</b>{escape(words)}</div>' for number, words in tiles), "</div>"]
+    bad = [record for record in records if record["check"]["verdict"] in ("failed", "mistrusted")]
+    if bad:
+        parts.append(f"<p>Not to be relied on ({len(bad)}):</p><ul>")
+        for record in bad[:12]:
+            parts.append(f'<li><code>{escape(record["implementation"])} {escape(record["case"])}</code>: '
+                         f'{classed(record["check"]["verdict"])}, {escape(record["check"]["reason"])}</li>')  # fmt: skip
+        parts.append(f"<li>and {len(bad) - 12} more, in the table of points</li></ul>" if len(bad) > 12 else "</ul>")
+    return "\n".join(parts)
+
+
+def environment(results, studies):
+    parts = []
+    sources = [(path, content) for path, content in results] + [(study.path, study.content) for study in studies]
+    seen = {}
+    for path, content in sources:
+        key = repr(sorted(content["environment"].items(), key=lambda item: item[0]))
+        seen.setdefault(key, (content["environment"], []))[1].append((path, content))
+    for settings, owners in seen.values():
+        rows = [("files", ", ".join(pathlib.Path(path).name for path, _ in owners))]
+        rows += [("command", content["command"]) for _, content in owners]
+        rows += [("created", ", ".join(dict.fromkeys(content["created"] for _, content in owners)))]
+        rows += [("commit", catalogue._commit(settings))]
+        for key, value in settings.items():
+            if key in ("commit", "dirty") or value is None:
+                continue
+            rows.append((key.replace("_", " "), _words(key, value)))
+        cells = "".join(f"<tr><th>{escape(key)}</th><td class='mono'>{escape(value)}</td></tr>" for key, value in rows)
+        parts.append(f'<div class="scroll"><table class="env">{cells}</table></div>')
+    return "\n".join(parts)
+
+
+def _words(key, value):
+    if key == "memory_bytes":
+        return plot_style.format_bytes(value)
+    if key == "measured":
+        flops = ", ".join(f"{name} {rate:.3g} flop/s" for name, rate in value["fma_flops_per_second"].items() if rate)
+        rates = [f"{key.replace('_bytes_per_second', '').replace('_', ' ')} {value[key]:.3g} B/s"
+                 for key in ("copy_bytes_per_second", "cached_copy_bytes_per_second") if value.get(key)]  # fmt: skip
+        return ", ".join([*rates, flops])
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {item}" for name, item in value.items() if item is not None)
+    return str(value)
+
+
+def claims_table(claims):
+    rows = "".join(
+        f'<tr id="claim-{escape(claim["id"])}"><td class="mono">{escape(claim["id"])}</td><td>{escape(claim["says"])}</td>'
+        f'<td>{escape(claim["source"])}</td><td>{classed(claim["verdict"])}</td><td>{escape(claim["numbers"])}</td></tr>'
+        for claim in claims
+    )
+    heads = "".join(f"<th>{word}</th>" for word in ("claim", "says", "source", "verdict", "numbers"))
+    return f'<div class="scroll"><table class="wide"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def product_part(product, claims, glyphs):
+    parts = [f'<h3 id="{escape(product.name)}">{escape(product.title)}</h3>']
+    if product.recipe:
+        recipe = product.recipe
+        facts = [("source", escape(recipe["source"])), ("shows", escape(recipe["shows"])), ("here", escape(recipe["here"]))]
+        known = {claim["id"]: claim for claim in claims or []}
+        for name in recipe.get("claims", []):
+            if name in known:
+                claim = known[name]
+                facts.append(("claim", f'<a href="#claim-{escape(name)}">{escape(name)}</a>: {classed(claim["verdict"])}. '
+                              f'{escape(claim["numbers"])}'))  # fmt: skip
+        if product.missing:
+            facts.append(("not there", escape(", ".join(product.missing))))
+        parts.append('<dl class="facts">' + "".join(f"<dt>{key}</dt><dd>{value}</dd>" for key, value in facts) + "</dl>")
+    if product.draw:
+        column = product.recipe is not None and recipe_figure.width_of(product.recipe) == plot_style.COLUMN_WIDTH
+        column = column or (product.recipe is None and product.kinds[-1:] != ("time-memory",))
+        kind = "column" if column else "page"
+        parts.append(f'<figure class="{kind}"><div class="scroll">{inline_svg(product, glyphs)}</div></figure>')
+    if product.table:
+        parts.append(table_html(product.table))
+        parts.append(f'<p class="soft">{escape(product.table.note)} {escape(product.footer)}</p>')
+    return "\n".join(parts)
+
+
+def _glyph(found, glyphs):
+    """A letter's shape, once on the page: figures share them by id."""
+    if found[1] in glyphs:
+        return ""
+    glyphs.add(found[1])
+    return found[0]
+
+
+def inline_svg(product, glyphs):
+    """The figure as an element: ids but those of letters are made its own, and readers without eyes get its title."""
+    text = plot_style.render(product.draw(), "svg").decode()
+    text = text[text.index("<svg") :]
+    prefix = re.sub(r"[^A-Za-z0-9]", "_", product.name) + "-"
+    text = re.sub(r'<path id="(DejaVu[^"]+)".*?/>\s*', lambda found: _glyph(found, glyphs), text, flags=re.DOTALL)
+    text = re.sub(r'\bid="(?!DejaVu)([^"]+)"', lambda found: f'id="{prefix}{found[1]}"', text)
+    text = re.sub(r"url\(#([^)]+)\)", lambda found: f"url(#{prefix}{found[1]})", text)
+    text = re.sub(r'href="#(?!DejaVu)([^"]+)"', lambda found: f'href="#{prefix}{found[1]}"', text)
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
+    head, rest = text.split(">", 1)
+    head = re.sub(r' (width|height)="[^"]*"', "", head)
+    return f'{head} role="img" aria-label="{escape(product.title)}">{rest}'
+
+
+def table_html(table):
+    parts = ['<div class="scroll"><table><thead>']
+    if table.heads:
+        parts.append("<tr>" + "".join(f'<th colspan="{span}">{escape(words)}</th>' for words, span in table.heads) + "</tr>")
+    parts.append("<tr>" + "".join(f"<th>{escape(column)}</th>" for column in table.columns) + "</tr></thead><tbody>")
+    for label, rows in table.blocks:
+        if label:
+            parts.append(f'<tr class="block"><td colspan="{len(table.columns)}">{escape(label)}</td></tr>')
+        parts += ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows]
+    return "".join([*parts, "</tbody></table></div>"])
+
+
+COLUMNS = (  # (head, is a number)
+    ("operator", False), ("implementation", False), ("n", True), ("settings", False), ("verdict", False),
+    ("time", True), ("workspace", True), ("error / bound", True), ("repeat", False),
+)  # fmt: skip
+
+
+def records_part(results):
+    points = recipe_file.points_of(results)
+    operators = sorted({point.settings["operator"] for point in points})
+    verdicts = sorted({point.row["verdict"] for point in points})
+
+    def options(words):
+        return "".join(f"<option>{escape(word)}</option>" for word in words)
+
+    tools = (
+        '<div class="tools"><input type="search" data-filter="any" placeholder="words that a row must hold" '
+        'aria-label="words that a row must hold">'
+        f'<select data-filter="0" aria-label="operator"><option value="">every operator</option>{options(operators)}</select>'
+        f'<select data-filter="4" aria-label="verdict"><option value="">every verdict</option>{options(verdicts)}</select>'
+        '<span id="count" class="soft"></span></div>'
+    )
+    heads = "".join(
+        f'<th class="{"number" if number else ""}">{f"<button>{word}</button>" if word != "repeat" else word}</th>'
+        for word, number in COLUMNS
+    )
+    rows = "\n".join(_record_row(point) for point in points)
+    return (
+        "<p>Every point of the files, those that failed or did not run too. <b>repeat</b> copies the command that checks the "
+        "point again.</p>" + tools + f'<div class="scroll"><table id="records"><thead><tr>{heads}</tr></thead><tbody>\n{rows}\n'
+        '</tbody></table></div><p><button id="more" hidden></button></p>'
+    )
+
+
+def _record_row(point):
+    settings, row = point.settings, point.row
+    words = recipe_figure.common_settings([point], {"n", "height", "width", "aspect"})
+    command = f"build/subquad verify --implementation {row['implementation']} --backend {settings['backend']} "
+    command += f"--case {shlex.quote(row['case'])}"
+    time = ""
+    if row["seconds"]:
+        time = plot_style.format_seconds(row["seconds"])
+        if row["seconds_low"] and row["seconds_high"]:
+            spread = (row["seconds_high"] - row["seconds_low"]) / 2 / row["seconds"]
+            percent = f"{100 * spread:.0f}" if spread >= 0.095 else f"{100 * spread:.1f}"
+            time += f' <span class="soft">±{percent} %</span>'
+    words = escape(words).replace(" = ", "&nbsp;=&nbsp;")
+    if row["reason"]:
+        words += f'<br><span class="soft">{escape(row["reason"])}</span>'
+    cells = [
+        ("", "", escape(settings["operator"])),
+        ("", "", escape(row["implementation"])),
+        ("number", settings["n"], plot_style.format_count(settings["n"])),
+        ("what", "", words),
+        ("", "", classed(row["verdict"])),
+        ("number", _value(row["seconds"]), time),
+        ("number", _value(row["workspace_bytes"]), "" if row["workspace_bytes"] is None else plot_style.format_bytes(row["workspace_bytes"])),
+        ("number", _value(row["error"]), "" if row["error"] is None else plot_style.format_plain(row["error"])),
+        ("", "", '<button class="copy">copy</button>'),
+    ]  # fmt: skip
+    texts = "".join(
+        f'<td{f" class={kind}" if kind else ""}{f" data-value={chr(34)}{value}{chr(34)}" if kind == "number" else ""}>{text}</td>'
+        for kind, value, text in cells
+    )
+    return f'<tr data-command="{escape(command)}">{texts}</tr>'
+
+
+def _value(number):
+    return "" if number is None else number
+
+
+def build(results, studies, made, claims, title):
+    """The whole page as text."""
+    parts = [("summary", "Summary", summary(results, studies, made, claims)), ("environment", "Environment", environment(results, studies))]
+    if claims:
+        parts.append(("claims", "Claims", claims_table(claims)))
+    shown = "".join(f'<li><a href="#{escape(product.name)}">{escape(product.title)}</a></li>' for product in made.products)
+    glyphs = set()
+    drawn = [f'<ul class="index">{shown}</ul>', *(product_part(product, claims, glyphs) for product in made.products)]
+    parts.append(("figures", "Figures and tables", "\n".join(drawn)))
+    if made.unserved:
+        rows = "".join(f'<tr><td class="mono">{escape(recipe.name)}</td><td>{escape(recipe["title"])}</td><td>{escape(why)}</td></tr>'
+                       for recipe, why in made.unserved)  # fmt: skip
+        parts.append(("missing", "Not drawn", f'<div class="scroll"><table><thead><tr><th>recipe</th><th>title</th><th>why</th></tr>'
+                      f"</thead><tbody>{rows}</tbody></table></div>"))  # fmt: skip
+    if results:
+        parts.append(("points", "Points", records_part(results)))
+    machines = dict.fromkeys(content["environment"]["cpu"] for content in [*(c for _, c in results), *(s.content for s in studies)])
+    dates = sorted({content["created"][:10] for content in [*(c for _, c in results), *(s.content for s in studies)]})
+    fill = {
+        "TITLE": escape(title),
+        "SUBTITLE": escape(f"{', '.join(machines)}; {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}"),
+        "NAV": "".join(f'<a href="#{name}">{words}</a>' for name, words, _ in parts),
+        "BODY": "\n".join(f'<section><h2 id="{name}">{words}</h2>\n{text}</section>' for name, words, text in parts),
+    }
+    return re.sub("@(TITLE|SUBTITLE|NAV|BODY)@", lambda found: fill[found[1]], TEMPLATE.read_text(encoding="utf-8"))
+
+
+def parse_arguments(arguments):
+    parser = argparse.ArgumentParser(
+        prog="page.py",
+        description="Writes DIR/index.html: summary, environment, claims, every figure and table, and a table of every "
+        "point that sorts and filters. One file that needs no network.",
+        epilog="Exit status: 0 written, 2 a file or the request is not valid (nothing is written then).",
+    )
+    parser.add_argument("files", metavar="FILE", nargs="+", help="result and study files")
+    parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
+    parser.add_argument("--claims", metavar="FILE", help="what `subquad claims` wrote")
+    parser.add_argument("--title", default="subquad: a run", help="heading (default: %(default)s)")
+    parser.add_argument("--recipes", metavar="DIR", type=pathlib.Path, default=recipe_file.FOLDER, help="folder of recipes")
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    options = parse_arguments(arguments)
+    try:
+        results, studies = figures.load_files(options.files)
+        claims = load_claims(options.claims) if options.claims else None
+        recipes = recipe_file.load_all(options.recipes)
+        made = catalogue.build(results, studies, recipes, "none")
+        if not any(product.recipe.kind not in ("fits", "crossovers") for product in made.products):
+            made = catalogue.build(results, studies, recipes)  # somebody's own sweep
+        plot_style.use_style()
+        text = build(results, studies, made, claims, options.title)
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "index.html").write_text(text, encoding="utf-8")
+        print(options.out / "index.html")
+    except InputError as error:
+        print(f"page.py: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"page.py: {error.filename or options.out}: cannot be written: {error.strerror}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
