@@ -209,8 +209,11 @@ ClaimVerdict Finding::verdict() const {
 
 std::string Finding::numbers() const {
   std::string text;
-  for (const std::string& one : texts_)
-    text += (text.empty() ? "" : "; ") + one;
+  for (size_t i = 0; i < texts_.size(); ++i)
+    // What is missing may be missing for several parts.
+    if (std::find(texts_.begin(), texts_.begin() + static_cast<int64_t>(i),
+                  texts_[i]) == texts_.begin() + static_cast<int64_t>(i))
+      text += (text.empty() ? "" : "; ") + texts_[i];
   return text;
 }
 
@@ -407,15 +410,11 @@ std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers) {
       Summary(answers) +
       ".\n\n| claim | says | source | verdict | numbers | needs |\n|---|---|---"
       "|---|---|---|\n";
-  for (const auto& [claim, finding] : answers) {
-    const bool missing = finding.verdict() == ClaimVerdict::kCannotBeTested;
+  for (const auto& [claim, finding] : answers)
     text += fmt::format("| {} | {} | {} | **{}** | {} | {} |\n", claim->id,
                         Cell(claim->says), Cell(claim->source),
                         ToString(finding.verdict()), Cell(finding.numbers()),
-                        missing || claim->kind == ClaimKind::kSweep
-                            ? Code(NeedsOf(*claim))
-                            : "");
-  }
+                        Code(NeedsOf(*claim)));
   return text;
 }
 

@@ -63,32 +63,37 @@ Finding LrpeAuto(const Evidence&) {
     finding.Add(Holds::kMissing, "bytes cannot be counted in this build");
     return finding;
   }
-  int64_t both_ways = 0, both_ways_best = 0, causal = 0, causal_best = 0;
-  double worst = 0;
-  const ChosenMemory* at = &all.front();
-  for (const ChosenMemory& one : all) {
-    const double times = one.chosen / std::min(one.naive, one.linear);
-    const bool best = times <= 1.01;
-    (one.causal ? causal : both_ways) += 1;
-    (one.causal ? causal_best : both_ways_best) += best;
-    if (times > worst) {
-      worst = times;
-      at = &one;
+  for (const bool causal : {false, true}) {
+    int64_t problems = 0, best = 0;
+    double worst = 0;
+    const ChosenMemory* at = nullptr;
+    for (const ChosenMemory& one : all) {
+      if (one.causal != causal) continue;
+      ++problems;
+      const double times = one.chosen / std::min(one.naive, one.linear);
+      best += times <= 1.01;
+      if (times > worst) {
+        worst = times;
+        at = &one;
+      }
     }
+    const std::string name = causal ? "causal" : "without a mask";
+    finding.Add(
+        best == problems ? Holds::kYes
+        : best == 0      ? Holds::kNo
+                         : Holds::kBetween,
+        fmt::format(
+            "{} `auto` takes no more than the better of both algorithms in {} "
+            "of {} problems{}; its worst choice ({}) takes {} times as much, "
+            "at "
+            "n = {}, d = {}, r = {}",
+            name, best, problems,
+            causal ? " (the formulas count a state for every position, which a "
+                     "running state does not keep)"
+                   : "",
+            at->choice, finding.Number("worst choice " + name, worst), at->n,
+            at->d, at->r));
   }
-  finding.Add(YesIf(both_ways_best == both_ways),
-              fmt::format("without a mask `auto` takes no more than the better "
-                          "of both algorithms in {} of {} problems",
-                          both_ways_best, both_ways));
-  finding.Add(YesIf(causal_best == causal),
-              fmt::format("causal in {} of {}: the formulas count a state for "
-                          "every position, which a running state need not keep",
-                          causal_best, causal));
-  finding.Note(fmt::format(
-      "the worst choice ({}) takes {} times as much, at n = {}, d = {}, r = "
-      "{}{}",
-      at->choice, finding.Number("times as much for the worst choice", worst),
-      at->n, at->d, at->r, at->causal ? ", causal" : ""));
   return finding;
 }
 
