@@ -35,11 +35,12 @@ void AddStudyCommand(CLI::App& program, const std::string& command_line,
   std::string list = "Studies:\n";
   for (const Study& study : Studies())
     list += fmt::format("  {:<20} {}\n", study.name, study.purpose);
-  command->footer(
-      list +
-      "Exit status: 0 every verdict holds (a claim that is reproduced in part\n"
-      "does), 1 one does not, 2 the request is not valid, 130 interrupted\n"
-      "(finished studies are kept).");
+  command->footer(list +
+                  "Exit status: 0 every verdict holds (so do claims reproduced "
+                  "in part and\n"
+                  "those that cannot be tested here), 1 one does not, 2 the "
+                  "request is not\n"
+                  "valid, 130 interrupted (finished studies are kept).");
   command->callback([options, &status] { status = RunStudies(*options); });
 }
 

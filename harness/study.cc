@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <limits>
 #include <mutex>
 
@@ -169,6 +170,8 @@ std::string_view ToString(StudyOutcome outcome) {
       return "in part";
     case StudyOutcome::kNotReproduced:
       return "not reproduced";
+    case StudyOutcome::kCannotBeTested:
+      return "cannot be tested here";
   }
   return "";
 }
@@ -192,6 +195,17 @@ void StudyRun::For(int64_t count,
     work(index);
     progress.Step();
   });
+  if (Interrupted()) throw StudyInterrupted();
+}
+
+void StudyRun::InTurn(int64_t count,
+                      const std::function<void(int64_t index)>& work) {
+  StageProgress progress(study_, count, show_progress_);
+  for (int64_t index = 0; index < count; ++index) {
+    if (Interrupted()) throw StudyInterrupted();
+    work(index);
+    progress.Step();
+  }
   if (Interrupted()) throw StudyInterrupted();
 }
 
@@ -242,7 +256,8 @@ Json StudyJson(const Study& study, const StudyResult& result,
       for (const Json& cell : row) cells.push_back(cell);
       rows.push_back(std::move(cells));
     }
-    tables[table.name] = {{"columns", columns}, {"rows", rows}};
+    tables[table.name] = {
+        {"columns", columns}, {"rows", rows}, {"repeatable", table.repeatable}};
   }
   json["tables"] = tables;
   Json verdicts = Json::array();
@@ -251,12 +266,75 @@ Json StudyJson(const Study& study, const StudyResult& result,
                         {"says", verdict.says},
                         {"verdict", ToString(verdict.outcome)},
                         {"numbers", verdict.numbers},
+                        {"repeatable", verdict.repeatable},
                         {"holds", verdict.holds()}});
   json["verdicts"] = verdicts;
   return json;
 }
 
+std::string StudyText(Json json) {
+  std::vector<std::pair<std::string, std::string>> tables;
+  for (auto& [name, table] : json.at("tables").items()) {
+    std::string rows;
+    for (const Json& row : table.at("rows"))
+      rows += (rows.empty() ? "\n    " : ",\n    ") + row.dump();
+    const std::string mark = "rows of " + name;
+    tables.emplace_back("\"" + mark + "\"", "[" + rows + "]");
+    table["rows"] = mark;
+  }
+  std::string text = json.dump(1) + "\n";
+  for (const auto& [mark, rows] : tables)
+    text.replace(text.find(mark), mark.size(), rows);
+  return text;
+}
+
+std::string VerdictTable(const std::vector<Json>& files) {
+  const auto cell = [](const Json& json) {
+    std::string text;
+    for (char c : json.get<std::string>())
+      text += c == '|' ? std::string("\\|") : std::string(1, c);
+    return text;
+  };
+  std::string text =
+      "| study | claim | it says | verdict | numbers "
+      "|\n|---|---|---|---|---|\n";
+  std::string origin;
+  for (const Json& file : files) {
+    const Json& environment = file.at("environment");
+    for (const Json& verdict : file.at("verdicts"))
+      text += fmt::format("| {} | {} | {} | **{}** | {} |\n",
+                          cell(file.at("study")), cell(verdict.at("claim")),
+                          cell(verdict.at("says")), cell(verdict.at("verdict")),
+                          cell(verdict.at("numbers")));
+    const Json commit = environment.value("commit", Json());
+    const std::string line =
+        fmt::format("commit {}{}, seed {}, {}",
+                    commit.is_string() ? commit.get<std::string>().substr(0, 10)
+                                       : "unknown",
+                    environment.value("dirty", false) ? " with changes" : "",
+                    file.at("seed").get<uint64_t>(),
+                    file.at("created").get<std::string>().substr(0, 10));
+    if (origin.find(line) == std::string::npos)
+      origin += (origin.empty() ? "" : "; ") + line;
+  }
+  return "# What the studies say\n\nWritten by `subquad study` from the files "
+         "beside it, by rules in `harness/studies/`; " +
+         origin + ".\n\n" + text;
+}
+
 namespace {
+
+// verdicts.md from all studies in the folder, in their order.
+void WriteVerdicts(const fs::path& folder) {
+  std::vector<Json> files;
+  for (const Study& study : Studies()) {
+    std::ifstream file(folder / (study.name + ".json"));
+    Json json = Json::parse(file, nullptr, false);
+    if (json.is_object() && json.value("format", "") == "study/1")
+      files.push_back(std::move(json));
+  }
+  WriteFileAtomically(folder / "verdicts.md", VerdictTable(files));
+}
 
 // Folders that cannot be read are refused before anything is measured.
 Json InputsOf(const StudyOptions& options) {
@@ -324,12 +402,13 @@ int RunStudies(const StudyOptions& options) {
     }
     header["created"] = CurrentTime();
     const fs::path file = options.out / (study->name + ".json");
-    WriteFileAtomically(file, StudyJson(*study, result, header).dump(1) + "\n");
+    WriteFileAtomically(file, StudyText(StudyJson(*study, result, header)));
+    WriteVerdicts(options.out);
     ++done;
     fmt::print("{} ({:.1f} s) -> {}\n", study->name, SecondsSince(start),
                file.string());
     for (const StudyVerdict& verdict : result.verdicts)
-      fmt::print("  {:<14} {}: {}\n", ToString(verdict.outcome), verdict.claim,
+      fmt::print("  {:<21} {}: {}\n", ToString(verdict.outcome), verdict.claim,
                  verdict.numbers);
     std::fflush(stdout);
     all_hold = all_hold && result.holds();

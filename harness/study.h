@@ -28,6 +28,8 @@ struct StudyTable {
   std::string name;
   std::vector<StudyColumn> columns;
   std::vector<std::vector<Json>> rows;
+  // False for times, which no seed repeats.
+  bool repeatable = true;
 
   void Add(std::vector<Json> row);
   size_t Index(std::string_view column) const;
@@ -41,14 +43,22 @@ struct StudyTable {
 using StudyTables = std::vector<StudyTable>;
 const StudyTable& FindTable(const StudyTables& tables, std::string_view name);
 
-enum class StudyOutcome { kReproduced, kInPart, kNotReproduced };
+// kCannotBeTested: this program lacks something that the claim is about. Tables
+// say what; a number that should be there and is not never leads here.
+enum class StudyOutcome {
+  kReproduced,
+  kInPart,
+  kNotReproduced,
+  kCannotBeTested
+};
 std::string_view ToString(StudyOutcome outcome);
 
 struct StudyVerdict {
   std::string claim;  // a row of CLAIMS.md, or a name of our own
   std::string says;   // the claim in our words
   StudyOutcome outcome = StudyOutcome::kNotReproduced;
-  std::string numbers;  // a sentence made from the numbers
+  std::string numbers;     // a sentence made from the numbers
+  bool repeatable = true;  // false where a time is among them
 
   // A claim that holds only in part is a finding, one that fails is an error.
   bool holds() const { return outcome != StudyOutcome::kNotReproduced; }
@@ -71,6 +81,10 @@ class StudyRun {
   // writes to its own place, and whoever adds up does so in the order of the
   // indices: results are then the same to the bit on any number of threads.
   void For(int64_t count, const std::function<void(int64_t index)>& work);
+
+  // The same, one after the other on this thread. For all that runs
+  // implementations: a Trial poisons the workspaces of the whole program.
+  void InTurn(int64_t count, const std::function<void(int64_t index)>& work);
 
  private:
   std::string study_;
@@ -111,6 +125,11 @@ StudyResult RunStudy(const Study& study, bool tiny, StudyRun& run,
 Json StudyJson(const Study& study, const StudyResult& result,
                const Json& header);
 
+// Its text, a line for each row of a table.
+std::string StudyText(Json json);
+// All verdicts of study files as a table in Markdown.
+std::string VerdictTable(const std::vector<Json>& files);
+
 struct StudyOptions {
   std::vector<std::string> names;  // or "all"
   std::filesystem::path out;
@@ -123,8 +142,8 @@ struct StudyOptions {
   std::string command;
 };
 
-// The whole command: measures, judges, writes NAME.json and draws. Returns an
-// ExitStatus.
+// The whole command: measures, judges, writes NAME.json and verdicts.md, and
+// draws. Returns an ExitStatus.
 int RunStudies(const StudyOptions& options);
 
 }  // namespace subquad

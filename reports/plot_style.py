@@ -47,6 +47,7 @@ STYLES = {
     "fft": Style(BLUE, SOLID, "o"),
     "fft_columns": Style(ORANGE, DASH_DOT, "^"),
     "fft_streamed": Style(GREEN, SHORT, "v"),
+    "fft_streamed64": Style(PURPLE, DASH_DOT_DOT, "X"),
     "fft2": Style(SKY, LONG, "h"),
     "xy": Style(GREEN, SHORT, "P"),
     "backward": Style(PURPLE, DASH_DOT_DOT, "X"),
@@ -60,6 +61,9 @@ STYLES = {
     "shift": Style(BLUE, SOLID, "h"),
     "gathered": Style(BLUE, SOLID, "P"),
     "blocked": Style(GREEN, SHORT, "d"),
+    "sine_spe": Style(BLUE, SOLID, "o"),
+    "conv_spe": Style(VERMILLION, LONG, "s"),
+    "none": Style("#8c8c8c", DOTTED, "p"),
     "compressed": Style(ORANGE, DASH_DOT, "^"),
     "projected": Style(BLUE, SOLID, "o"),
     # Names that recipes give to series that would look alike otherwise.
@@ -83,6 +87,19 @@ STYLES = {
     "scheme_multiplicative": Style(SKY, DOTTED, "P"),
     "scheme_deberta": Style(VERMILLION, DASH_DOT_DOT, "D"),
 }
+
+# Lines for values of a number (R, m, n), in the order of the values, and a second such set.
+SERIES = tuple(
+    Style(*style)
+    for style in zip((BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK), DASHES, MARKERS[: len(DASHES)])
+)
+GREYS = tuple(
+    Style(color, dashes, marker)
+    for color, dashes, marker in zip((BLACK, DARK_GREY, MID_GREY, "#8c8c8c"), DASHES, ("o", "s", "^", "D"))
+)
+# One feature map looks the same in every figure.
+FEATURE_MAPS = {"prf": SERIES[0], "orf": SERIES[2], "sphere": SERIES[3], "prf_hyperbolic": SERIES[4], "trf": SERIES[1],
+                "elu1": Style(BLACK, DASH_DOT_DOT, None)}  # fmt: skip
 
 
 def shade(style, index, count):

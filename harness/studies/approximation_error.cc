@@ -100,7 +100,7 @@ std::vector<StudyVerdict> JudgeTables(const Json& parameters,
         (std::hypot(known.Number(r, "standard_error"),
                     known.Number(r, "known_error")) +
          kPrinted);
-    worst = std::max(worst, off);
+    worst = Worst(worst, off);
   }
   StudyVerdict agrees{"nprf-fig1b-table",
                       "the mean errors for R = 1 and 2 agree with those of an "
@@ -162,7 +162,8 @@ Study ApproximationErrorStudy() {
                       {"draws", 600},
                       {"R", {1.0, 1.5, 2.0, 3.0, 4.0}},
                       {"m", {4, 8, 16, 32, 64, 128, 256, 512, 1024}}};
-  study.tiny = {{"draws", 12}, {"R", {1.0, 2.0, 4.0}}, {"m", {4, 16, 64}}};
+  study.tiny = {
+      {"draws", 12}, {"R", {1.0, 2.0, 4.0}}, {"m", {4, 16, 64, 1024}}};
   study.measure = Measure;
   study.judge = JudgeTables;
   return study;

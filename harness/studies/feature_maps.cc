@@ -152,10 +152,10 @@ std::vector<StudyVerdict> JudgeTables(const Json& parameters,
         if (table.Flag(r, "normalised") != normalised ||
             table.Flag(r, "rpe") != rpe || table.Number(r, "f") != f)
           continue;
-        low = std::min(low, table.Number(r, "median"));
-        high = std::max(high, table.Number(r, "median"));
+        low = Least(low, table.Number(r, "median"));
+        high = Worst(high, table.Number(r, "median"));
       }
-      worst = std::max(worst, high / low);
+      worst = Worst(worst, high / low);
     }
     return worst;
   };
@@ -165,7 +165,7 @@ std::vector<StudyVerdict> JudgeTables(const Json& parameters,
       if (table.Flag(r, "normalised") == normalised &&
           table.Flag(r, "rpe") == rpe &&
           table.Number(r, "f") == static_cast<double>(features.back()))
-        worst = std::max(worst, table.Number(r, "median"));
+        worst = Worst(worst, table.Number(r, "median"));
     return worst;
   };
   const double with = spread(true, true), without = spread(false, true);

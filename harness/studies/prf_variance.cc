@@ -115,6 +115,8 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
        {"draws", "1", "estimates"},
        {"mean_ratio", "1", "sample mean / exp(x y)"},
        {"mean_error", "1", "its standard error by the lemma"},
+       {"variance", "1", "sample variance of the estimate over exp(x y)"},
+       {"lemma", "1", "(exp(|x+y|^2) - 1) / m: that variance by the lemma"},
        {"variance_ratio", "1", "sample variance / variance by the lemma"},
        {"variance_error", "1", "its standard error by the lemma"},
        {"low", "1",
@@ -154,7 +156,8 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
       const bool judged = error <= kLargestRelativeError;
       table.Add({pairs[p].norm, pairs[p].cosine, s, features[f],
                  static_cast<int64_t>(draws), 1 + all.first / draws,
-                 std::sqrt(theory.variance / draws), ratio, error,
+                 std::sqrt(theory.variance / draws), ratio * theory.variance,
+                 theory.variance, ratio, error,
                  judged ? Json(ratio - 1.96 * error) : Json(),
                  judged ? Json(ratio + 1.96 * error) : Json(),
                  Quantile(batch_ratios, 0.5),
@@ -170,16 +173,15 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
   for (size_t r = 0; r < table.rows.size(); ++r) {
     if (!table.Flag(r, "judged")) {
       ++others;
-      lowest = std::min(lowest, table.Number(r, "batch_median"));
+      lowest = Least(lowest, table.Number(r, "batch_median"));
       continue;
     }
     ++judged;
-    largest_s = std::max(largest_s, table.Number(r, "sum_square"));
-    worst_mean =
-        std::max(worst_mean, std::abs(table.Number(r, "mean_ratio") - 1) /
-                                 table.Number(r, "mean_error"));
-    worst_variance = std::max(worst_variance,
-                              std::abs(table.Number(r, "variance_ratio") - 1) /
+    largest_s = Worst(largest_s, table.Number(r, "sum_square"));
+    worst_mean = Worst(worst_mean, std::abs(table.Number(r, "mean_ratio") - 1) /
+                                       table.Number(r, "mean_error"));
+    worst_variance =
+        Worst(worst_variance, std::abs(table.Number(r, "variance_ratio") - 1) /
                                   table.Number(r, "variance_error"));
   }
   StudyVerdict verdict{

@@ -13,6 +13,16 @@ using Matrix =
 using ConstMatrix = Eigen::Map<const Matrix>;
 using ConstArray = Eigen::Map<const Eigen::ArrayXd>;
 
+// Eigen's sums over memory of others start at the first aligned address, so
+// that their last bits would depend on where the allocator put it. Copies in
+// Eigen's own memory are aligned: the same bits every time.
+Matrix Aligned(const double* values, int64_t rows, int64_t columns) {
+  return ConstMatrix(values, rows, columns);
+}
+Eigen::VectorXd Aligned(const double* values, int64_t count) {
+  return Eigen::Map<const Eigen::VectorXd>(values, count);
+}
+
 double Norm(const double* row, int64_t d) {
   return std::sqrt(std::inner_product(row, row + d, row, 0.0));
 }
@@ -93,61 +103,89 @@ std::vector<double> SampleOmega(OmegaSampler sampler, const Draws& draws,
   return values;
 }
 
-Projections Project(const std::vector<double>& query,
+Projections Project(const std::vector<double>& queries,
                     const std::vector<double>& keys,
                     const std::vector<double>& omega, int64_t d) {
+  const int64_t count = static_cast<int64_t>(queries.size()) / d;
   Projections seen;
   seen.n = static_cast<int64_t>(keys.size()) / d;
   seen.p = static_cast<int64_t>(omega.size()) / d;
-  seen.query.resize(static_cast<size_t>(seen.p));
+  seen.queries.resize(static_cast<size_t>(count * seen.p));
   seen.keys.resize(static_cast<size_t>(seen.p * seen.n));
-  seen.dots.resize(static_cast<size_t>(seen.n));
-  seen.half_squares.resize(static_cast<size_t>(seen.n));
-  const ConstMatrix w(omega.data(), seen.p, d), k(keys.data(), seen.n, d);
-  const Eigen::Map<const Eigen::VectorXd> q(query.data(), d);
-  Eigen::Map<Eigen::VectorXd>(seen.query.data(), seen.p).noalias() = w * q;
+  seen.dots.resize(static_cast<size_t>(count * seen.n));
+  seen.half_squares.resize(static_cast<size_t>(count * seen.n));
+  const Matrix w = Aligned(omega.data(), seen.p, d),
+               k = Aligned(keys.data(), seen.n, d),
+               q = Aligned(queries.data(), count, d);
+  Eigen::Map<Matrix>(seen.queries.data(), count, seen.p).noalias() =
+      q * w.transpose();
   Eigen::Map<Matrix>(seen.keys.data(), seen.p, seen.n).noalias() =
       w * k.transpose();
-  Eigen::Map<Eigen::VectorXd>(seen.dots.data(), seen.n).noalias() = k * q;
-  Eigen::Map<Eigen::VectorXd>(seen.half_squares.data(), seen.n) =
-      (k.rowwise().squaredNorm().array() + q.squaredNorm()) / 2;
+  Eigen::Map<Matrix>(seen.dots.data(), count, seen.n).noalias() =
+      q * k.transpose();
+  const Eigen::VectorXd key_squares = k.rowwise().squaredNorm(),
+                        query_squares = q.rowwise().squaredNorm();
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t j = 0; j < seen.n; ++j)
+      seen.half_squares[static_cast<size_t>(i * seen.n + j)] =
+          (query_squares(i) + key_squares(j)) / 2;
   return seen;
 }
 
 std::vector<double> AttentionErrors(RandomMap map, const Projections& seen,
-                                    double radius, const double* bias,
+                                    int64_t query, int64_t count, double radius,
+                                    const double* bias,
                                     const std::vector<int64_t>& rows) {
-  const int64_t n = seen.n;
   const double square = radius * radius;
-  const ConstArray dots(seen.dots.data(), n);
-  const ConstArray half_squares(seen.half_squares.data(), n);
-  Eigen::ArrayXd weight = Eigen::ArrayXd::Ones(n);
-  if (bias)
-    weight = (ConstArray(bias, n) - ConstArray(bias, n).maxCoeff()).exp();
-  Eigen::ArrayXd exact = weight * (square * (dots - dots.maxCoeff())).exp();
+  const ConstArray dots(seen.dots.data() + query * seen.n, count);
+  const ConstArray half_squares(seen.half_squares.data() + query * seen.n,
+                                count);
+  Eigen::ArrayXd weight = Eigen::ArrayXd::Ones(count), exact = square * dots;
+  if (bias) {
+    exact += ConstArray(bias, count);
+    weight =
+        (ConstArray(bias, count) - ConstArray(bias, count).maxCoeff()).exp();
+  }
+  exact = (exact - exact.maxCoeff()).exp().eval();
   exact /= exact.sum();
-  // What a row of Omega adds: with exp(-half_squares) inside, so that no
-  // exponential is large. trf has a common factor that cancels per key only.
   const Eigen::ArrayXd shift = square * half_squares;
+  const auto key = [&](int64_t a) {
+    return ConstArray(seen.keys.data() + a * seen.n, count);
+  };
+  const auto projected = [&](int64_t a) {
+    return seen.queries[static_cast<size_t>(query * seen.p + a)];
+  };
+  // What a row of Omega adds: with exp(-half_squares) inside, and the largest
+  // of all taken out, so that no exponential is large and not all are zero.
+  // trf has a common factor that cancels per key only.
   const Eigen::ArrayXd outside =
       map == RandomMap::kTrf
           ? Eigen::ArrayXd(weight * (shift - shift.maxCoeff()).exp())
           : weight;
-  Eigen::ArrayXd sum = Eigen::ArrayXd::Zero(n), estimate(n);
+  double largest = -HUGE_VAL;
+  if (map != RandomMap::kTrf)
+    for (int64_t a = 0; a < rows.back(); ++a) {
+      const double one = projected(a);
+      largest = std::max(largest, (radius * (key(a) + one) - shift).maxCoeff());
+      if (map == RandomMap::kPrfHyperbolic)
+        largest =
+            std::max(largest, (-radius * (key(a) + one) - shift).maxCoeff());
+    }
+  const Eigen::ArrayXd lowered = shift + largest;
+  Eigen::ArrayXd sum = Eigen::ArrayXd::Zero(count), estimate(count);
   std::vector<double> errors;
   int64_t a = 0;
   for (const int64_t end : rows) {
     for (; a < end; ++a) {
-      const ConstArray key(seen.keys.data() + a * n, n);
-      const double query = seen.query[static_cast<size_t>(a)];
+      const double one = projected(a);
       if (map == RandomMap::kTrf) {
         // sin sin + cos cos
-        sum += (radius * (key - query)).cos();
+        sum += (radius * (key(a) - one)).cos();
         continue;
       }
-      sum += (radius * (key + query) - shift).exp();
+      sum += (radius * (key(a) + one) - lowered).exp();
       if (map == RandomMap::kPrfHyperbolic)
-        sum += (-radius * (key + query) - shift).exp();
+        sum += (-radius * (key(a) + one) - lowered).exp();
     }
     estimate = outside * sum;
     estimate /= estimate.sum();
@@ -158,8 +196,8 @@ std::vector<double> AttentionErrors(RandomMap map, const Projections& seen,
 
 void PrfRatios(const double* omega, int64_t count, int64_t d, const double* x,
                const double* y, double* ratio) {
-  const ConstMatrix w(omega, count, d);
-  const Eigen::Map<const Eigen::VectorXd> first(x, d), second(y, d);
+  const Matrix w = Aligned(omega, count, d);
+  const Eigen::VectorXd first = Aligned(x, d), second = Aligned(y, d);
   const Eigen::ArrayXd features_x =
       ((w * first).array() - first.squaredNorm() / 2).exp();
   const Eigen::ArrayXd features_y =

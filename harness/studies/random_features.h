@@ -39,24 +39,32 @@ std::vector<double> SampleOmega(OmegaSampler sampler, const Draws& draws,
                                 int64_t draw, int64_t rows, int64_t d);
 void NormalizeRows(std::vector<double>& rows, int64_t d);
 
-// One query and n keys, seen through Omega.
+// Queries and n keys, seen through Omega.
 struct Projections {
   int64_t n = 0, p = 0;
-  std::vector<double> query;         // [p]
+  std::vector<double> queries;       // [queries, p]
   std::vector<double> keys;          // [p, n]
-  std::vector<double> dots;          // [n] query times key
-  std::vector<double> half_squares;  // [n] (|query|^2 + |key|^2) / 2
+  std::vector<double> dots;          // [queries, n] query times key
+  std::vector<double> half_squares;  // [queries, n] (|query|^2 + |key|^2) / 2
 };
-Projections Project(const std::vector<double>& query,
+Projections Project(const std::vector<double>& queries,
                     const std::vector<double>& keys,
                     const std::vector<double>& omega, int64_t d);
 
-// |A - A^|_1 of the query's attention over the keys, both rescaled by `radius`,
-// with the first rows[t] rows of Omega, for every t (ascending). `bias` is
-// added to the logits, or null.
+// |A - A^|_1 of one query's attention over the first `count` keys, both
+// rescaled by `radius`, with the first rows[t] rows of Omega, for every t
+// (ascending). `bias` is added to the logits, or null.
 std::vector<double> AttentionErrors(RandomMap map, const Projections& seen,
-                                    double radius, const double* bias,
+                                    int64_t query, int64_t count, double radius,
+                                    const double* bias,
                                     const std::vector<int64_t>& rows);
+// The same for the first query and all keys.
+inline std::vector<double> AttentionErrors(RandomMap map,
+                                           const Projections& seen,
+                                           double radius, const double* bias,
+                                           const std::vector<int64_t>& rows) {
+  return AttentionErrors(map, seen, 0, seen.n, radius, bias, rows);
+}
 
 // phi(x) phi(y) / exp(x y) of prf for single rows of omega [count, d]: what is
 // averaged over m of them.

@@ -7,9 +7,10 @@ namespace subquad {
 
 const std::vector<Study>& Studies() {
   static const std::vector<Study> studies = {
-      PrfVarianceStudy(),
-      ApproximationErrorStudy(),
-      FeatureMapsStudy(),
+      PrfVarianceStudy(),    ApproximationErrorStudy(), SampleComplexityStudy(),
+      FeatureMapsStudy(),    ConversionStudy(),         RpeRankStudy(),
+      PrecisionStudy(),      SinusoidalStudy(),         BiasMapsStudy(),
+      SpeConvergenceStudy(),
   };
   return studies;
 }
@@ -31,6 +32,9 @@ double Quantile(std::vector<double> samples, double q) {
   const double part = place - static_cast<double>(below);
   return samples[below] * (1 - part) + samples[above] * part;
 }
+
+double Worst(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+double Least(double a, double b) { return std::isnan(a) || a < b ? a : b; }
 
 StudyOutcome Decide(bool fully, bool in_part) {
   if (fully) return StudyOutcome::kReproduced;

@@ -28,6 +28,11 @@ MeanError MeanWithError(const std::vector<double>& samples);
 // The value below which the fraction q of the samples lies, interpolated.
 double Quantile(std::vector<double> samples, double q);
 
+// The larger or smaller of two, or NaN where one is: a verdict may not overlook
+// a number that is missing.
+double Worst(double a, double b);
+double Least(double a, double b);
+
 // kReproduced, or kInPart where only the weaker rule holds.
 StudyOutcome Decide(bool fully, bool in_part = false);
 
