@@ -10,6 +10,7 @@ import matplotlib.lines
 import matplotlib.ticker
 
 import plot_style
+import study_matrices
 from plot_style import BLACK, DARK_GREY, LIGHT_GREY, LINE_HEIGHT, MID_GREY, PAGE_WIDTH, TEXT_SIZE, TITLE_SIZE
 
 LEFT, RIGHT = 0.58, 0.06  # room for a panel's own y axis; after the last panel
@@ -663,6 +664,7 @@ DRAWINGS = {
     "sinusoidal": draw_sinusoidal,
     "bias_maps": draw_bias_maps,
     "spe_convergence": draw_spe_convergence,
+    **study_matrices.DRAWINGS,
 }
 
 

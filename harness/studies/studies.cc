@@ -10,7 +10,7 @@ const std::vector<Study>& Studies() {
       PrfVarianceStudy(),    ApproximationErrorStudy(), SampleComplexityStudy(),
       FeatureMapsStudy(),    ConversionStudy(),         RpeRankStudy(),
       PrecisionStudy(),      SinusoidalStudy(),         BiasMapsStudy(),
-      SpeConvergenceStudy(),
+      SpeConvergenceStudy(), SparsePatternsStudy(),     ShiftedScoresStudy(),
   };
   return studies;
 }

@@ -18,6 +18,8 @@ Study PrecisionStudy();
 Study SinusoidalStudy();
 Study BiasMapsStudy();
 Study SpeConvergenceStudy();
+Study SparsePatternsStudy();
+Study ShiftedScoresStudy();
 
 // Mean and its standard error, by the sum of squares about the mean.
 struct MeanError {
