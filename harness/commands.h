@@ -18,6 +18,8 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
                      int& status);
 void AddStudyCommand(CLI::App& program, const std::string& command_line,
                      int& status);
+void AddClaimsCommand(CLI::App& program, const std::string& command_line,
+                      int& status);
 void AddMergeCommand(CLI::App& program, const std::string& command_line,
                      int& status);
 void AddCompareCommand(CLI::App& program, int& status);

@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
   AddVerifyCommand(program, status);
   AddSweepCommand(program, command_line, status);
   AddStudyCommand(program, command_line, status);
+  AddClaimsCommand(program, command_line, status);
   AddMergeCommand(program, command_line, status);
   AddCompareCommand(program, status);
   AddEnvCommand(program, status);

@@ -64,14 +64,21 @@ Verdict Trial::RunAndJudge(const Implementation& implementation,
   return JudgeOutputs(implementation);
 }
 
+const RowBound& Trial::NormBound(const Implementation& implementation) {
+  const std::string name =
+      std::string(ToString(implementation.backend)) + "/" + implementation.id;
+  const auto found = norm_bounds_.find(name);
+  if (found != norm_bounds_.end()) return found->second;
+  return norm_bounds_[name] = implementation.norm_bound
+                                  ? implementation.norm_bound(problem_, inputs_)
+                                  : RowBound();
+}
+
 Verdict Trial::JudgeOutputs(const Implementation& implementation) {
-  const RowBound bound = implementation.norm_bound
-                             ? implementation.norm_bound(problem_, inputs_)
-                             : RowBound();
-  const bool norm_wise = static_cast<bool>(bound);
+  const RowBound& bound = NormBound(implementation);
   return Judge(
       Compare(problem_, answer(), arrays_, implementation.bound_factor, bound),
-      norm_wise, GuardedMemory::CountBrokenGuards());
+      static_cast<bool>(bound), GuardedMemory::CountBrokenGuards());
 }
 
 std::string DoesNotFit(const Implementation& implementation,

@@ -2,6 +2,7 @@
 // scalar type, outputs between guard words, and the reference's answer.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,6 +42,10 @@ class Trial {
   // Compares what is in the outputs now.
   Verdict JudgeOutputs(const Implementation& implementation);
 
+  // The bounds that hold norm-wise for this implementation and these inputs;
+  // nothing where it has none.
+  const RowBound& NormBound(const Implementation& implementation);
+
  private:
   Problem problem_;
   Inputs inputs_;
@@ -48,6 +53,7 @@ class Trial {
   std::vector<GuardedMemory> input_memory_, output_memory_;
   Arrays arrays_;
   std::unique_ptr<Answer> answer_;
+  std::map<std::string, RowBound> norm_bounds_;  // by backend and id
 };
 
 // Why the workspace of its formula is more than the machine has free, in words.

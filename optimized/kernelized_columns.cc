@@ -4,6 +4,7 @@
 
 #include "optimized/circulant_fft.h"
 #include "optimized/kernelized_quadratic.h"
+#include "optimized/materialized.h"
 
 namespace subquad {
 namespace {
@@ -110,29 +111,62 @@ void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
 
 template <typename T>
 int64_t DirectRows<T>::WorkSize(const KernelizedShape& shape) {
-  return WholeLines<T>(2 * (kKeys + kQueries) * shape.f + kKeys +
-                       kQueries * (shape.e + 2) + shape.e +
+  return WholeLines<T>(3 * (kKeys + kQueries) * shape.f + shape.f +
+                       2 * kQueries * (kKeys + 1) + 2 * kQueries * shape.e +
                        FeatureRows<T>(shape.map).ScratchSize(kKeys));
+}
+
+// The keys of a chunk at one scale per feature, where that loses nothing: every
+// feature that is not zero within 2^-kRange of it. Says whether any is zero.
+template <typename T>
+bool DirectRows<T>::OneScale(int64_t keys, const Chunk& chunk,
+                             bool* zeros) const {
+  const int64_t f = shape_.f;
+  std::copy_n(chunk.exponent, f, chunk.scale);
+  T least = 0, none = 1;
+  for (int64_t j = 1; j < keys; ++j)
+    for (int64_t a = 0; a < f; ++a)
+      chunk.scale[a] = std::max(chunk.scale[a], chunk.exponent[j * f + a]);
+  for (int64_t j = 0; j < keys; ++j)
+    for (int64_t a = 0; a < f; ++a) {
+      const T exponent = chunk.exponent[j * f + a];
+      const T below = exponent - chunk.scale[a];
+      const bool live = exponent > kLeastExponent<T>;
+      none = live ? none : T{0};
+      least = std::min(least, live ? below : T{0});
+      chunk.values[j * f + a] =
+          chunk.mantissa[j * f + a] * PowerOfTwo(live ? below : T{0});
+    }
+  *zeros = none == 0;
+  return least >= -kRange;
 }
 
 template <typename T>
 void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
                             int64_t count, T* work) const {
+  using Stride = Eigen::OuterStride<>;
   const int64_t f = shape_.f, e = shape_.e, d = shape_.d;
-  T* k_mantissa = work;
-  T* k_exponent = k_mantissa + kKeys * f;
-  T* q_mantissa = k_exponent + kKeys * f;
-  T* q_exponent = q_mantissa + kQueries * f;
-  T* weights = q_exponent + kQueries * f;
-  T* sums = weights + kKeys;
-  T* totals = sums + kQueries * e;
-  T* tops = totals + kQueries;
-  T* part = tops + kQueries;
-  T* scratch = part + e;
+  const auto take = [&work](int64_t size) {
+    T* const taken = work;
+    work += size;
+    return taken;
+  };
+  const Chunk chunk = {take(kKeys * f), take(kKeys * f), take(kKeys * f),
+                       take(f)};
+  T* const q_mantissa = take(kQueries * f);
+  T* const q_exponent = take(kQueries * f);
+  T* const q_values = take(kQueries * f);
+  T* const weights = take(kQueries * kKeys);
+  T* const exponents = take(kQueries * kKeys);
+  T* const sums = take(kQueries * e);
+  T* const parts = take(kQueries * e);
+  T* const totals = take(kQueries);
+  T* const tops = take(kQueries);
+  T* const scratch = work;
   constexpr T kNothing = 4 * kNoExponent<T>;
-  std::fill_n(sums, kQueries * e, T{0});
-  std::fill_n(totals, kQueries, T{0});
-  std::fill_n(tops, kQueries, kNothing);
+  std::fill_n(sums, count * e, T{0});
+  std::fill_n(totals, count, T{0});
+  std::fill_n(tops, count, kNothing);
   int64_t last = 0;
   for (int64_t x = 0; x < count; ++x) {
     features_.Compute(head.q + rows[x] * d, 1, head.omega, scratch,
@@ -142,45 +176,75 @@ void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
   const T shift = BiasShift(head.bias, BiasTable<T>::Count(shape_));
   for (int64_t first = 0; first < last; first += kKeys) {
     const int64_t keys = std::min(kKeys, shape_.n_k - first);
-    features_.Compute(head.k + first * d, keys, head.omega, scratch, k_mantissa,
-                      k_exponent);
+    features_.Compute(head.k + first * d, keys, head.omega, scratch,
+                      chunk.mantissa, chunk.exponent);
+    bool zeros = false;
+    const bool one_scale = OneScale(keys, chunk, &zeros);
+    // Products of features by GEMM; those that it might lose, pair by pair.
+    T scales[kQueries];
     for (int64_t x = 0; x < count; ++x) {
-      const T* mq = q_mantissa + x * f;
       const T* eq = q_exponent + x * f;
-      const int64_t seen = std::min(keys, shape_.SeenBy(rows[x]) - first);
-      // Weights as mantissas, then exponents over them, then weights.
-      T exponents[kKeys];
+      scales[x] = LargestSum(eq, chunk.scale, f);
+      bool fits = one_scale;
+      if (zeros)
+        for (int64_t a = 0; fits && a < f; ++a) {
+          const T exponent = eq[a] + chunk.scale[a];
+          fits =
+              !(exponent > kLeastExponent<T>) || exponent >= scales[x] - kRange;
+        }
+      for (int64_t a = 0; a < f; ++a)
+        q_values[x * f + a] = q_mantissa[x * f + a] *
+                              PowerOfTwo(eq[a] + chunk.scale[a] - scales[x]);
+      if (!fits) scales[x] = kNothing;
+    }
+    if (one_scale)
+      MatrixMap<T>(weights, count, keys, Stride(kKeys)).noalias() =
+          ConstMatrixMap<T>(q_values, count, f, Stride(f)) *
+          ConstMatrixMap<T>(chunk.values, keys, f, Stride(f)).transpose();
+    for (int64_t x = 0; x < count; ++x) {
+      const int64_t seen =
+          std::clamp<int64_t>(shape_.SeenBy(rows[x]) - first, 0, keys);
+      T* const weight = weights + x * kKeys;
+      T* const exponent = exponents + x * kKeys;
+      if (scales[x] == kNothing) {
+        const T* mq = q_mantissa + x * f;
+        const T* eq = q_exponent + x * f;
+        for (int64_t j = 0; j < seen; ++j) {
+          const T* ek = chunk.exponent + j * f;
+          exponent[j] = LargestSum(eq, ek, f);
+          weight[j] =
+              PairProduct(mq, eq, chunk.mantissa + j * f, ek, exponent[j], f);
+        }
+      } else {
+        std::fill_n(exponent, seen, scales[x]);
+      }
       T top = tops[x];
       for (int64_t j = 0; j < seen; ++j) {
         const T bias = head.bias[BiasIndex(shape_, rows[x], first + j)];
-        const T pair = LargestSum(eq, k_exponent + j * f, f);
-        weights[j] = 0;
-        exponents[j] = kNothing;
-        if (!(bias >= std::numeric_limits<T>::lowest()) ||
-            !(pair > kLeastExponent<T>))
-          continue;
+        const bool live = bias >= std::numeric_limits<T>::lowest() &&
+                          exponent[j] > kLeastExponent<T>;
         T power;
-        weights[j] = SplitExpFast(bias - shift, &power) *
-                     PairProduct(mq, eq, k_mantissa + j * f, k_exponent + j * f,
-                                 pair, f);
-        exponents[j] = pair + power;
-        top = std::max(top, exponents[j]);
-      }
-      // The chunk's own sum first: rounding grows with kKeys + n / kKeys.
-      std::fill_n(part, e, T{0});
-      T total = 0;
-      for (int64_t j = 0; j < seen; ++j) {
-        const T weight = weights[j] * PowerOfTwo(exponents[j] - top);
-        const T* value = head.v + (first + j) * e;
-        total += weight;
-        for (int64_t c = 0; c < e; ++c) part[c] += weight * value[c];
+        const T c = SplitExpFast(live ? bias - shift : T{0}, &power);
+        weight[j] = live ? weight[j] * c : T{0};
+        exponent[j] = live ? exponent[j] + power : kNothing;
+        top = std::max(top, exponent[j]);
       }
       const T factor = PowerOfTwo(tops[x] - top);
       tops[x] = top;
+      T total = 0;
+      for (int64_t j = 0; j < seen; ++j) {
+        weight[j] *= PowerOfTwo(exponent[j] - top);
+        total += weight[j];
+      }
+      std::fill(weight + seen, weight + keys, T{0});
+      // The chunk's own sum first: rounding grows with kKeys + n / kKeys.
       totals[x] = totals[x] * factor + total;
-      for (int64_t c = 0; c < e; ++c)
-        sums[x * e + c] = sums[x * e + c] * factor + part[c];
+      for (int64_t c = 0; c < e; ++c) sums[x * e + c] *= factor;
     }
+    MatrixMap<T>(parts, count, e, Stride(e)).noalias() =
+        ConstMatrixMap<T>(weights, count, keys, Stride(kKeys)) *
+        ConstMatrixMap<T>(head.v + first * e, keys, e, Stride(e));
+    for (int64_t x = 0; x < count * e; ++x) sums[x] += parts[x];
   }
   for (int64_t x = 0; x < count; ++x)
     for (int64_t c = 0; c < e; ++c)

@@ -36,12 +36,13 @@ class FeatureColumns {
 // Lengths of the circulant embedding.
 std::vector<int64_t> EmbeddingLengths(const KernelizedShape& shape);
 
-// Queries straight from the definition, pair by pair, each pair at a scale of
-// its own: nothing under- or overflows that need not. For a few rows.
+// Queries straight from the definition, a chunk of keys at a time: by GEMM
+// where its features are of comparable size, else pair by pair, each pair at a
+// scale of its own, so that nothing under- or overflows that need not.
 template <typename T>
 class DirectRows {
  public:
-  static constexpr int64_t kQueries = 16;  // of one call
+  static constexpr int64_t kQueries = 64;  // of one call
 
   explicit DirectRows(const KernelizedShape& shape)
       : shape_(shape), features_(shape.map) {}
@@ -52,6 +53,12 @@ class DirectRows {
 
  private:
   static constexpr int64_t kKeys = 128;  // features at a time
+  static constexpr T kRange = 50;        // two such factors stay normal numbers
+
+  struct Chunk {
+    T *mantissa, *exponent, *values, *scale;
+  };
+  bool OneScale(int64_t keys, const Chunk& chunk, bool* zeros) const;
 
   const KernelizedShape shape_;
   const FeatureRows<T> features_;

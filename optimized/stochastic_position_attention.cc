@@ -245,7 +245,18 @@ class AttentionOnTokens : public Prepared {
 };
 
 template <OnNoise kWhich>
+std::string WhyNotOnNoise(const Problem& problem) {
+  const bool softmax = IsSoftmaxOnNoise(problem);
+  if (kWhich == OnNoise::kTiled && !softmax) return "only for softmax";
+  if (kWhich != OnNoise::kDense && kWhich != OnNoise::kTiled && softmax)
+    return "only for linear attention";
+  const auto& why_not = ProgramOf(problem, kWhich).why_not;
+  return why_not ? why_not(AttentionOnNoise(problem)) : "";
+}
+
+template <OnNoise kWhich>
 Cost OnNoiseCost(const Problem& problem, int threads) {
+  if (!WhyNotOnNoise<kWhich>(problem).empty()) return {};
   const Cost attention =
       ProgramOf(problem, kWhich).cost(AttentionOnNoise(problem), threads);
   const bool wide = problem.scalar == Scalar::kFloat64;
@@ -256,16 +267,6 @@ Cost OnNoiseCost(const Problem& problem, int threads) {
           .workspace_bytes =
               attention.workspace_bytes +
               numbers * static_cast<double>(Info(problem.scalar).bytes)};
-}
-
-template <OnNoise kWhich>
-std::string WhyNotOnNoise(const Problem& problem) {
-  const bool softmax = IsSoftmaxOnNoise(problem);
-  if (kWhich == OnNoise::kTiled && !softmax) return "only for softmax";
-  if (kWhich != OnNoise::kDense && kWhich != OnNoise::kTiled && softmax)
-    return "only for linear attention";
-  const auto& why_not = ProgramOf(problem, kWhich).why_not;
-  return why_not ? why_not(AttentionOnNoise(problem)) : "";
 }
 
 template <OnNoise kWhich>

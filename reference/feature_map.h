@@ -332,17 +332,22 @@ class FeatureMap {
     const int64_t d = spec_.d, p = spec_.projections;
     Real half_square = 0;
     for (const Real value : row) half_square += value * value / 2;
-    const double rounding = static_cast<double>(d) + 2 + 2 * scaling;
-    double largest = 0;  // sum |omega||x'| + |x'|^2 / 2 over the projections
+    // Partial sums of omega . x', in whatever order, lie between that of the
+    // negative terms and that of the positive ones. An entry of x' is rounded
+    // twice; the error of its norm is common to all, and so to the product.
+    double largest = 0;  // error of omega . x' over the projections
     for (int64_t a = 0; a < p; ++a) {
       Real product = 0;
-      double magnitude = 0;
+      double positive = 0, negative = 0;
       for (int64_t c = 0; c < d; ++c) {
         const Real term = static_cast<Real>(omega_[a * d + c]) * row[c];
         product += term;
-        magnitude += std::abs(static_cast<double>(term));
+        (term > 0 ? positive : negative) += std::abs(static_cast<double>(term));
       }
-      largest = std::max(largest, magnitude);
+      largest = std::max(
+          largest, (static_cast<double>(d) + 1) * std::max(positive, negative) +
+                       4 * (positive + negative) +
+                       scaling * std::abs(positive - negative));
       if (spec_.id == FeatureMapId::kTrf) {
         mantissa[a] = std::sin(product);
         mantissa[a + p] = std::cos(product);
@@ -353,9 +358,10 @@ class FeatureMap {
               SplitExp(Checked(-product - half_square), &exponent[a + p]);
       }
     }
-    const double square = static_cast<double>(half_square);
+    const double square = (static_cast<double>(d) + 2 + 2 * scaling) *
+                          static_cast<double>(half_square);
     if (spec_.id != FeatureMapId::kTrf) {
-      error->relative = rounding * (largest + square) + 4;
+      error->relative = largest + square + 4;
       return;
     }
     int power = 0;
@@ -364,8 +370,8 @@ class FeatureMap {
       mantissa[a] *= factor;
       exponent[a] = power;
     }
-    error->relative = rounding * square + 5;
-    error->absolute = 1.5 * (rounding * largest + 1);
+    error->relative = square + 5;
+    error->absolute = 1.5 * (largest + 1);
     error->exponent = power;
   }
 

@@ -76,6 +76,10 @@ def build(results, studies, recipes, general="rest"):
         products += made
         if not made:
             unserved.append((recipe, "; ".join(dict.fromkeys(why)) or "no result file was given"))
+    named = {recipe.get("study") for recipe in recipes}
+    for study in studies:
+        if study.name not in named and study.name in study_panels.DRAWINGS:
+            products.append(_study_product(study.name, study.name.replace("_", " "), None, study))
     warnings = []
     if results and general != "none":
         rest, warnings = _general(results, shown if general == "rest" else set())
@@ -156,12 +160,16 @@ def _study(recipe, studies):
     study = found[0]
     if study.name not in study_panels.DRAWINGS:
         raise recipe_figure.Unserved(f"nothing draws the study {recipe['study']}")
+    return _study_product(recipe.name, recipe["title"], recipe, study)
+
+
+def _study_product(name, heading, recipe, study):
     environment = study.content["environment"]
-    data = {f"{recipe.name}-{name}.csv": csv_text(table.columns, _plain_rows(table)) for name, table in study.tables.items()}
+    data = {f"{name}-{one}.csv": csv_text(table.columns, _plain_rows(table)) for one, table in study.tables.items()}
     digest = hashlib.sha256("".join(data.values()).encode()).hexdigest()[:12]
     words = ", ".join([environment["cpu"], f"commit {_commit(environment)}", environment["compiler"],
                        study.content["created"][:10], f"seed {study.content['seed']}", f"data {digest}"])  # fmt: skip
-    return Product(recipe.name, recipe["title"], recipe, words, draw=lambda: study_panels.draw(study, words), data=data)
+    return Product(name, heading, recipe, words, draw=lambda: study_panels.draw(study, words), data=data)
 
 
 def _plain_rows(table):

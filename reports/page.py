@@ -137,7 +137,7 @@ def product_part(product, claims, glyphs):
         parts.append('<dl class="facts">' + "".join(f"<dt>{key}</dt><dd>{value}</dd>" for key, value in facts) + "</dl>")
     if product.draw:
         column = product.recipe is not None and recipe_figure.width_of(product.recipe) == plot_style.COLUMN_WIDTH
-        column = column or (product.recipe is None and product.kinds[-1:] != ("time-memory",))
+        column = column or (product.recipe is None and product.kinds[-1:] in (("error",), ("error-time",)))
         kind = "column" if column else "page"
         parts.append(f'<figure class="{kind}"><div class="scroll">{inline_svg(product, glyphs)}</div></figure>')
     if product.table:
@@ -301,7 +301,7 @@ def main(arguments=None):
         claims = load_claims(options.claims) if options.claims else None
         recipes = recipe_file.load_all(options.recipes)
         made = catalogue.build(results, studies, recipes, "none")
-        if not any(product.recipe.kind not in ("fits", "crossovers") for product in made.products):
+        if not any(product.recipe and product.recipe.kind not in ("fits", "crossovers") for product in made.products):
             made = catalogue.build(results, studies, recipes)  # somebody's own sweep
         plot_style.use_style()
         text = build(results, studies, made, claims, options.title)

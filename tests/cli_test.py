@@ -20,7 +20,7 @@ GOLDEN = ROOT / "tests" / "golden"
 REAL = ROOT / "reports" / "inputs" / "mpnet-layer0"
 PROGRAM = ""  # set by main
 
-COMMANDS = ("list", "check", "verify", "sweep", "env")
+COMMANDS = ("list", "check", "verify", "sweep", "claims", "env")
 FILTERS = ("--operator", "--implementation", "--backend", "--scalar")
 OPTIONS = {
     "list": ("--json",),
@@ -29,6 +29,7 @@ OPTIONS = {
     "sweep": FILTERS
     + ("--preset", "--config", "--out", "--resume", "--threads", "--time-limit", "--memory-limit",
        "--shard", "--seed", "--n", "--d", "--e", "--f", "--heads", "--param", "--input"),
+    "claims": ("FILE", "--out"),
     "env": (),
 }
 SMALL = ("--operator", "toeplitz_1d", "--e", "4", "--no-resident", "--budget", "0.02")
@@ -87,7 +88,7 @@ class Refusals(Cli):
         self.refuse(["bogus"], "bogus")
         self.refuse(["--bogus"], "--bogus")
         for command in COMMANDS:
-            self.refuse([command, "--bogus"], "--bogus" if command not in ("check", "sweep") else "")
+            self.refuse([command, "--bogus"], "--bogus" if command not in ("check", "sweep", "claims") else "")
         self.refuse(["list", "extra"], "extra")
         self.refuse(["check"], "CASE")
         self.refuse(["sweep"], "--out")

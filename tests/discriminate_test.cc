@@ -81,10 +81,9 @@ void JudgeWrongAnswers(const Case& one, Table& table) {
       EXPECT_FALSE(verdict.passed())
           << "taken for right: " << wrong.name << ", " << implementation->id
           << " " << one.Id();
-      const double distance =
-          DistanceOf(verdict, implementation->norm_bound &&
-                                  implementation->norm_bound(
-                                      trial.problem(), trial.inputs()));
+      const bool norm_wise =
+          static_cast<bool>(trial.NormBound(*implementation));
+      const double distance = DistanceOf(verdict, norm_wise);
       // With few elements (one query, say) the worst-case bound decides alone:
       // it refuses, but it has no need to be near.
       if (verdict.comparison.elements < kTellingElements) continue;
@@ -92,6 +91,12 @@ void JudgeWrongAnswers(const Case& one, Table& table) {
       // refused, but a norm-wise bound is not ten times away from them.
       if (one.params.Has("feature_map") &&
           one.params.Text("feature_map") == "trf")
+        continue;
+      // Nor can a norm-wise bound have room to spare where the definition's own
+      // element-wise one, which the yardstick helps, has hardly any.
+      if (norm_wise && distance < kLeastDistance &&
+          Compare(problem, trial.answer(), trial.arrays(), 1, {})
+                  .max_over_bound < 2 * kLeastDistance)
         continue;
       if (distance >= nearest.distance) continue;
       nearest.distance = distance;

@@ -440,14 +440,14 @@ class Repeatable : public testing::TestWithParam<const Operator*> {};
 TEST_P(Repeatable, BitIdenticalOnAnyNumberOfThreads) {
   const Operator& op = *GetParam();
   for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
-    for (const Case& one : VerificationCases(op, {5, 97, 130}, scalar, 2)) {
+    for (const Case& one : VerificationCases(op, {5, 97}, scalar, 2)) {
       const Problem problem = ProblemOf(one);
       Trial trial(problem, GenerateInputs(one, problem), one.seed);
       for (const Implementation* implementation : ImplementationsOf(op)) {
         if (implementation->backend != Backend::kCpu) continue;
         if (!WhyNot(*implementation, problem).empty()) continue;
         const auto single = OutputBytes(*implementation, trial, 1);
-        for (int threads : {1, 2, 3})
+        for (int threads : {2, 3})
           EXPECT_TRUE(OutputBytes(*implementation, trial, threads) == single)
               << implementation->id << " on " << threads << " threads "
               << one.Id();
