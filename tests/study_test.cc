@@ -246,8 +246,8 @@ TEST(RandomFeatures, PrfIsTheDefinition) {
   std::vector<double> fx(kRows), fy(kRows);
   std::vector<int> ex(kRows), ey(kRows);
   FeatureError error;
-  ASSERT_TRUE(map.Row(x.data(), fx.data(), ex.data(), &error));
-  ASSERT_TRUE(map.Row(y.data(), fy.data(), ey.data(), &error));
+  ASSERT_TRUE(map.Row(x.data(), nullptr, fx.data(), ex.data(), &error));
+  ASSERT_TRUE(map.Row(y.data(), nullptr, fy.data(), ey.data(), &error));
   double dot = 0;
   for (size_t c = 0; c < x.size(); ++c) dot += x[c] * y[c];
   for (size_t a = 0; a < ratio.size(); ++a) {
@@ -283,7 +283,8 @@ TEST(RandomFeatures, AttentionErrorsAreThoseOfTheDefinition) {
         std::vector<double> values(static_cast<size_t>(spec.features()));
         std::vector<int> exponents(values.size());
         FeatureError error;
-        EXPECT_TRUE(map.Row(row, values.data(), exponents.data(), &error));
+        EXPECT_TRUE(
+            map.Row(row, nullptr, values.data(), exponents.data(), &error));
         for (size_t a = 0; a < values.size(); ++a)
           values[a] = std::ldexp(values[a], exponents[a]);
         return values;

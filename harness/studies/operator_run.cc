@@ -80,7 +80,7 @@ void TimeInTurns(std::vector<TimedRun>& runs, int threads, double budget) {
   }
   if (contestants.empty()) return;
   const std::vector<Sampled> sampled =
-      SampleInTurns(contestants, {.budget_seconds = budget});
+      SampleInTurns(contestants, {.min_samples = 6, .budget_seconds = budget});
   for (size_t i = 0; i < measured.size(); ++i)
     measured[i]->seconds = sampled[i].median;
 }
