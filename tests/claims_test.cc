@@ -628,6 +628,9 @@ TEST(Claims, SmallStudiesAreAHint) {
   StudyFile file = Lemma2(1.0005, 0.99);
   file.content["parameters"]["draws"] = 3;
   EXPECT_EQ(Judged({file}), kInPart);
+  file = Lemma2(1.0005, 0.99);
+  file.content["parameters"]["input"] = {"other tensors"};
+  EXPECT_EQ(Judged({file}), kReproduced);
   file = Lemma2(1.1, 0.99);
   file.content["parameters"]["draws"] = 3;
   EXPECT_EQ(Judged({file}), kCannotBeTested);

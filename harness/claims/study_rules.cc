@@ -29,9 +29,13 @@ StudyTables TablesOf(const Json& file) {
   return tables;
 }
 
-// In any order of the keys.
+// In any order of the keys. Which tensors a study looked at is no matter of how
+// thoroughly it looked.
 bool SameNumbers(const Json& a, const Json& b) {
-  return nlohmann::json(a) == nlohmann::json(b);
+  nlohmann::json one(a), other(b);
+  one.erase("input");
+  other.erase("input");
+  return one == other;
 }
 
 void Judge(const Study& study, const StudyFile& file, const std::string& claim,
