@@ -777,7 +777,7 @@ TEST_F(CaseFolderTest, HugeParametersAreRefusedOrHarmless) {
       if (!value.is_number_integer()) continue;
       for (int64_t huge : {int64_t{1} << 20, kMaxInteger}) {
         fs::remove_all(root_ / "spoilt");
-        Spoilt one = Copy(golden.filename());
+        Spoilt one = Copy(golden.string());
         one.json["params"][name] = huge;
         one.Save();
         const PeakOf peak;
@@ -798,7 +798,7 @@ TEST_F(CaseFolderTest, MinusInfinityIsTakenInABiasOnly) {
     const CaseFolder good = ReadCaseFolder(golden);
     for (const TensorRule& rule : good.problem.inputs) {
       fs::remove_all(root_ / "spoilt");
-      Spoilt one = Copy(golden.filename());
+      Spoilt one = Copy(golden.string());
       one.SetNumber(one.json["inputs"][rule.name].get<std::string>(), 0,
                     -kInfinity);
       const bool allowed = rule.name == "bias" &&
