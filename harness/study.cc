@@ -384,6 +384,11 @@ int RunStudies(const StudyOptions& options) {
   FigureScript script;
   bool all_hold = true;
   size_t done = 0;
+  const auto say_interrupted = [&](const std::string& where) {
+    fmt::print(stderr, "interrupted {}; {} finished in {}\n", where,
+               done == 1 ? "1 study is" : fmt::format("{} studies are", done),
+               options.out.string());
+  };
   for (const Study* study : chosen) {
     const Clock::time_point start = Clock::now();
     if (chosen.size() > 1)
@@ -395,9 +400,7 @@ int RunStudies(const StudyOptions& options) {
       if (!inputs.empty() && takes_inputs(study)) changes["input"] = inputs;
       result = RunStudy(*study, options.tiny, run, changes);
     } catch (const StudyInterrupted&) {
-      fmt::print(stderr, "interrupted in {}; {} finished in {}\n", study->name,
-                 done == 1 ? "1 study is" : fmt::format("{} studies are", done),
-                 options.out.string());
+      say_interrupted("in " + study->name);
       return kInterrupted;
     }
     header["created"] = CurrentTime();
@@ -418,7 +421,10 @@ int RunStudies(const StudyOptions& options) {
         fmt::print(stderr, "subquad study: {} not drawn: {}\n", study->name,
                    why_not);
     }
-    if (Interrupted()) return kInterrupted;
+    if (Interrupted()) {
+      say_interrupted("after " + study->name);
+      return kInterrupted;
+    }
   }
   return all_hold ? kFine : kCheckFailed;
 }

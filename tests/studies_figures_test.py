@@ -176,7 +176,8 @@ class Studies(unittest.TestCase):
             process.send_signal(signal.SIGINT)
             _, words = process.communicate(timeout=120)
         self.assertEqual(130, process.returncode, words)
-        self.assertIn("interrupted in approximation_error; 2 studies are finished", words)
+        # The signal may arrive before the next study has begun.
+        self.assertRegex(words, "interrupted (in approximation_error|after bias_maps); 2 studies are finished")
         self.assertEqual(["bias_maps.json", "sinusoidal.json", "verdicts.md"],
                          sorted(path.name for path in self.out.iterdir()))  # fmt: skip
         self.assertIn("| bias_maps |", (self.out / "verdicts.md").read_text())
