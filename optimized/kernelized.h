@@ -106,4 +106,23 @@ class KernelizedPrepared : public Prepared {
   Algorithm<T> algorithm_;
 };
 
+// What an Implementation's `prepare` and `cost` are for such an algorithm.
+template <template <typename> typename Algorithm>
+std::unique_ptr<Prepared> PrepareKernelized(const Problem& problem,
+                                            const Arrays& arrays,
+                                            const PrepareOptions& options) {
+  return PrepareFor<KernelizedPrepared<float, Algorithm>,
+                    KernelizedPrepared<double, Algorithm>>(problem, arrays,
+                                                           options);
+}
+template <template <typename> typename Algorithm>
+Cost KernelizedCost(const Problem& problem, int threads) {
+  const KernelizedShape shape(problem);
+  Cost cost = problem.scalar == Scalar::kFloat64
+                  ? Algorithm<double>::CostOf(shape, threads)
+                  : Algorithm<float>::CostOf(shape, threads);
+  cost.bytes = TensorBytes(problem);
+  return cost;
+}
+
 }  // namespace subquad

@@ -40,24 +40,6 @@
 namespace subquad {
 namespace {
 
-template <template <typename> typename Algorithm>
-Cost CostOf(const Problem& problem, int threads) {
-  const KernelizedShape shape(problem);
-  Cost cost = problem.scalar == Scalar::kFloat64
-                  ? Algorithm<double>::CostOf(shape, threads)
-                  : Algorithm<float>::CostOf(shape, threads);
-  cost.bytes = TensorBytes(problem);
-  return cost;
-}
-
-template <template <typename> typename Algorithm>
-std::unique_ptr<Prepared> Prepare(const Problem& problem, const Arrays& arrays,
-                                  const PrepareOptions& options) {
-  return PrepareFor<KernelizedPrepared<float, Algorithm>,
-                    KernelizedPrepared<double, Algorithm>>(problem, arrays,
-                                                           options);
-}
-
 template <typename T>
 using Streamed = StreamedFft<T, T>;
 template <typename T>
@@ -294,8 +276,8 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
        .memory = "O(n^2 + n f)",
        .time_class = "n^2",
        .memory_class = "n^2",
-       .cost = CostOf<DenseKernelized>,
-       .prepare = Prepare<DenseKernelized>},
+       .cost = KernelizedCost<DenseKernelized>,
+       .prepare = PrepareKernelized<DenseKernelized>},
       {.op = "kernelized_rpe_attention",
        .id = "tiled",
        .scalars = both,
@@ -305,8 +287,8 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
        .memory = "O(n (f + e))",
        .time_class = "n^2",
        .memory_class = "n",
-       .cost = CostOf<TiledKernelized>,
-       .prepare = Prepare<TiledKernelized>},
+       .cost = KernelizedCost<TiledKernelized>,
+       .prepare = PrepareKernelized<TiledKernelized>},
       {.op = "kernelized_rpe_attention",
        .id = "fft",
        .scalars = both,
@@ -316,9 +298,9 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
        .memory = "O(n f e)",
        .time_class = "n log n",
        .memory_class = "n",
-       .cost = CostOf<FftKernelized>,
+       .cost = KernelizedCost<FftKernelized>,
        .norm_bound = FftBound,
-       .prepare = Prepare<FftKernelized>},
+       .prepare = PrepareKernelized<FftKernelized>},
       {.op = "kernelized_rpe_attention",
        .id = "fft_streamed",
        .scalars = both,
@@ -328,9 +310,9 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
        .memory = "O(n (f + e))",
        .time_class = "n log n",
        .memory_class = "n",
-       .cost = CostOf<Streamed>,
+       .cost = KernelizedCost<Streamed>,
        .norm_bound = FftBound,
-       .prepare = Prepare<Streamed>},
+       .prepare = PrepareKernelized<Streamed>},
       {.op = "kernelized_rpe_attention",
        .id = "fft_streamed64",
        .scalars = {Scalar::kFloat32},
@@ -340,9 +322,9 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
        .memory = "O(n (f + e))",
        .time_class = "n log n",
        .memory_class = "n",
-       .cost = CostOf<Streamed64>,
+       .cost = KernelizedCost<Streamed64>,
        .norm_bound = Fft64Bound,
-       .prepare = Prepare<Streamed64>},
+       .prepare = PrepareKernelized<Streamed64>},
   };
 }
 

@@ -1,7 +1,8 @@
-// linear_attention: out_i = phi(q_i)^T sum_j phi(k_j) v_j^T / phi(q_i)^T sum_j phi(k_j)
-// (FastRPB eq. 3; blog eq. 18-20; LRPE section II)
+// linear_attention: out_i = phi(q_i)^T sum_j phi(k_j) v_j^T / phi(q_i)^T sum_j
+// phi(k_j) (FastRPB eq. 3; blog eq. 18-20; LRPE section II)
 //
-//   dense        phi(Q) phi(K)^T in memory, masked, times V by GEMM: O(n^2 (f+e)).
+//   dense        phi(Q) phi(K)^T in memory, masked, times V by GEMM: O(n^2
+//   (f+e)).
 //                The baseline that speed-ups are quoted against.
 //   associative  the other bracket first: phi(K)^T [V, 1] by GEMM, then
 //                phi(Q) times that. O(n f e) time, O(f e) state; not causal.
@@ -35,33 +36,14 @@ std::string NotCausal(const Problem& problem) {
              : "";
 }
 
-template <template <typename> typename Algorithm>
-Cost CostOf(const Problem& problem, int threads) {
-  const KernelizedShape shape(problem);
-  Cost cost = problem.scalar == Scalar::kFloat64
-                  ? Algorithm<double>::CostOf(shape, threads)
-                  : Algorithm<float>::CostOf(shape, threads);
-  cost.bytes = TensorBytes(problem);
-  return cost;
-}
-
-template <template <typename> typename Algorithm>
-std::unique_ptr<Prepared> Prepare(const Problem& problem, const Arrays& arrays,
-                                  const PrepareOptions& options) {
-  return PrepareFor<KernelizedPrepared<float, Algorithm>,
-                    KernelizedPrepared<double, Algorithm>>(problem, arrays,
-                                                           options);
-}
-
 // Signed features (trf) cancel in a weight phi(q) . phi(k), down to nothing but
 // rounding. The plain dense program makes one such weight and puts it into both
 // sums, where its error cancels again; sums in the other bracket have errors of
-// their own in numerator and denominator. So the bound of kernelized.h holds for
-// both, but the plain program is no yardstick.
+// their own in numerator and denominator. So the bound of kernelized.h holds
+// for both, but the plain program is no yardstick.
 RowBound SignedFeatureBound(const Problem& problem, const Inputs& inputs) {
   if (FeatureMapOf(problem).id != FeatureMapId::kTrf) return {};
-  const auto rows =
-      std::make_shared<KernelizedRows<double>>(problem, inputs);
+  const auto rows = std::make_shared<KernelizedRows<double>>(problem, inputs);
   return [rows](const RowId& id, std::span<double> units) {
     std::vector<double> value(units.size());
     rows->Row(id.head, id.row, value.data(), units.data());
@@ -82,8 +64,8 @@ std::vector<Implementation> LinearAttentionImplementations() {
        .memory = "O(n^2 + n f)",
        .time_class = "n^2",
        .memory_class = "n^2",
-       .cost = CostOf<DenseKernelized>,
-       .prepare = Prepare<DenseKernelized>},
+       .cost = KernelizedCost<DenseKernelized>,
+       .prepare = PrepareKernelized<DenseKernelized>},
       {.op = "linear_attention",
        .id = "associative",
        .scalars = both,
@@ -94,9 +76,9 @@ std::vector<Implementation> LinearAttentionImplementations() {
        .time_class = "n",
        .memory_class = "1",
        .why_not = NotCausal,
-       .cost = CostOf<AssociativeAttention>,
+       .cost = KernelizedCost<AssociativeAttention>,
        .norm_bound = SignedFeatureBound,
-       .prepare = Prepare<AssociativeAttention>},
+       .prepare = PrepareKernelized<AssociativeAttention>},
       {.op = "linear_attention",
        .id = "prefix_sum",
        .scalars = both,
@@ -107,9 +89,9 @@ std::vector<Implementation> LinearAttentionImplementations() {
        .time_class = "n",
        .memory_class = "n",
        .why_not = OnlyCausal,
-       .cost = CostOf<PrefixSumAttention>,
+       .cost = KernelizedCost<PrefixSumAttention>,
        .norm_bound = SignedFeatureBound,
-       .prepare = Prepare<PrefixSumAttention>},
+       .prepare = PrepareKernelized<PrefixSumAttention>},
       {.op = "linear_attention",
        .id = "recurrent",
        .scalars = both,
@@ -120,22 +102,23 @@ std::vector<Implementation> LinearAttentionImplementations() {
        .time_class = "n",
        .memory_class = "1",
        .why_not = OnlyCausal,
-       .cost = CostOf<RecurrentAttention>,
+       .cost = KernelizedCost<RecurrentAttention>,
        .norm_bound = SignedFeatureBound,
-       .prepare = Prepare<RecurrentAttention>},
+       .prepare = PrepareKernelized<RecurrentAttention>},
       {.op = "linear_attention",
        .id = "chunked",
        .scalars = both,
-       .what = "chunks of 128 tokens: their own triangle and the state, by GEMM",
+       .what =
+           "chunks of 128 tokens: their own triangle and the state, by GEMM",
        .source = "blog eq. 18-20",
        .time = "O(n f (e + chunk))",
        .memory = "O(f e + chunk^2)",
        .time_class = "n",
        .memory_class = "1",
        .why_not = OnlyCausal,
-       .cost = CostOf<ChunkedAttention>,
+       .cost = KernelizedCost<ChunkedAttention>,
        .norm_bound = SignedFeatureBound,
-       .prepare = Prepare<ChunkedAttention>},
+       .prepare = PrepareKernelized<ChunkedAttention>},
   };
 }
 

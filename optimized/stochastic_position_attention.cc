@@ -22,6 +22,7 @@
 
 #include "optimized/buffer.h"
 #include "optimized/implementations.h"
+#include "optimized/kernelized.h"
 #include "optimized/softmax_tiles.h"
 #include "optimized/thread_pool.h"
 
@@ -113,12 +114,10 @@ class NoisyTokens {
  private:
   static constexpr int64_t kLanes = 256 / static_cast<int64_t>(sizeof(T));
 
-  // Whole cache lines for each worker.
   static int64_t WorkSize(const TokenSizes& sizes) {
     const int64_t numbers =
         sizes.sine ? (2 * kBlock + 2) * sizes.d * sizes.steps : 0;
-    constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-    return (numbers + kLine - 1) / kLine * kLine;
+    return WholeLines<T>(numbers);
   }
 
   void MakeBlock(const TokenSizes& sizes, const char* name, int64_t head,

@@ -23,6 +23,14 @@ Wanted Of(const std::string& op, const std::string& implementation,
 
 // ---- FastRPB ---------------------------------------------------------------
 
+// Time and operations of an algorithm that is O(n log n).
+void AddNearLinear(Finding& finding, const Measured& measured,
+                   const std::string& id) {
+  AddGrowth(finding, TimeGrowth(measured), kNearLinear, "time of " + id);
+  AddGrowth(finding, FlopGrowth(measured), kExactNearLinear,
+            "the count of operations of " + id);
+}
+
 Finding Frpb1dTime(const Evidence& evidence) {
   return PerMachine(evidence, [](const Machine& machine) {
     Finding finding;
@@ -35,10 +43,7 @@ Finding Frpb1dTime(const Evidence& evidence) {
           finding.Add(Holds::kMissing, Missing(wanted, measured));
         continue;
       }
-      AddGrowth(finding, TimeGrowth(measured), kNearLinear,
-                std::string("time of ") + id);
-      AddGrowth(finding, FlopGrowth(measured), kExactNearLinear,
-                std::string("the count of operations of ") + id);
+      AddNearLinear(finding, measured, id);
     }
     return finding;
   });
@@ -305,10 +310,7 @@ Finding NprfTime(const Evidence& evidence) {
         finding.Add(Holds::kMissing, Missing(wanted, measured));
         continue;
       }
-      AddGrowth(finding, TimeGrowth(measured), kNearLinear,
-                std::string("time of ") + id);
-      AddGrowth(finding, FlopGrowth(measured), kExactNearLinear,
-                std::string("the count of operations of ") + id);
+      AddNearLinear(finding, measured, id);
     }
     return finding;
   });
