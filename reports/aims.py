@@ -70,7 +70,8 @@ class Measured:
         for path, content in files:
             records = content["records"]
             for record, point in zip(records, recipe_file.points_of([(path, content)]), strict=True):
-                key = record["case"], record["implementation"], record["backend"], record["threads"]
+                # Threads are compared within sweeps, so a point of theirs stays beside one of peers.py.
+                key = record["case"], record["implementation"], record["backend"], record["threads"], "ratios" in content
                 if record["backend"] != "cpu" or key in seen:
                     continue
                 seen.add(key)
@@ -82,7 +83,11 @@ class Measured:
 
     def at(self, case, threads):
         """{implementation or peer: Point} of a case."""
-        return {point.settings["implementation"]: point for point in self.points if case.fits(point.settings, threads)}
+        found = {}
+        for point in self.points:
+            if case.fits(point.settings, threads):
+                found.setdefault(point.settings["implementation"], point)
+        return found
 
     def ratio(self, point, name, peer):
         return self.ratios.get((point.row["case"], point.settings["threads"], name, peer))
