@@ -293,7 +293,7 @@ def aims_table(aims, measured):
             rows.append([aim["id"], aim["kind"], threads, aim["aim"], *numbers[:3], verdict, *numbers[3:], tried])
         blocks.append((threads_words(threads) if len(measured.thread_counts) > 1 else "", block))
     rows = [["nan" if cell is None else cell for cell in row] for row in rows]
-    columns = ["aim", "wanted", "measured", "", "by", "worst at", "what was tried, what would be next"]
+    columns = ["aim", "wanted", "measured", "verdict", "by", "worst at", "what was tried, what would be next"]
     note = ("Ratios are medians of rounds in which both were timed in turns, with their intervals; shares are of the peak or "
             "bandwidth that the program measured on this machine. The worst case decides.")  # fmt: skip
     header = ["aim", "kind", "threads", "wanted", "value", "low", "high", "verdict", "by", "at", "tried"]
