@@ -12,12 +12,13 @@
 #include <csignal>
 #include <cstring>
 #include <iostream>
-#include <iterator>
 #include <new>
 
+#include "harness/comparison.h"
 #include "harness/environment.h"
 #include "harness/generate.h"
 #include "harness/memory_counter.h"
+#include "harness/npy.h"
 #include "harness/result_file.h"
 #include "harness/trial.h"
 
@@ -67,6 +68,7 @@ class CaseRun {
     trial_ = std::make_unique<Trial>(problem_, std::move(inputs), case_.seed);
     if (job_.resident) return RunResident();
     for (const std::string& name : job_.implementations) CheckOne(Find(name));
+    if (!job_.folder.empty()) return TakeTurns();
     Measure();
   }
 
@@ -192,39 +194,103 @@ class CaseRun {
 
   void Measure() {
     if (entries_.empty()) return;
+    const std::vector<Contestant> contestants = Contestants();
+    Say({{"begin", "timing of " + contestants.front().name}});
+    const std::vector<Sampled> results =
+        SampleInTurns(contestants, job_.sampling);
+    for (size_t i = 0; i < entries_.size(); ++i)
+      SayMeasured(entries_[i], results[i]);
+  }
+
+  std::vector<Contestant> Contestants() {
     std::vector<Contestant> contestants;
     for (Entry& entry : entries_)
       contestants.push_back({JobName(*entry.implementation),
                              [&entry] { entry.prepared->Run(); },
                              entry.first_seconds});
-    Say({{"begin", "timing of " + contestants.front().name}});
-    const std::vector<Sampled> results =
-        SampleInTurns(contestants, job_.sampling);
+    return contestants;
+  }
+
+  void SayMeasured(Entry& entry, const Sampled& sampled) const {
+    Json& record = entry.record;
+    const double fastest = *std::ranges::min_element(sampled.samples);
+    const Implementation& one = *entry.implementation;
+    // Nothing is known of what a GPU could reach at most.
+    const std::string impossible =
+        one.backend == Backend::kCpu && one.cost
+            ? Impossible(one.cost(problem_, job_.threads), job_.threads,
+                         problem_.scalar, job_.floors, fastest)
+            : "";
+    if (!impossible.empty()) {
+      record["check"]["verdict"] = "failed";
+      record["check"]["reason"] = impossible;
+    } else {
+      record["seconds"] = {{"median", sampled.median.median},
+                           {"low", sampled.median.interval.low},
+                           {"high", sampled.median.interval.high},
+                           {"min", fastest},
+                           {"max", *std::ranges::max_element(sampled.samples)},
+                           {"samples", sampled.samples},
+                           {"stopped_by", sampled.stopped_by}};
+    }
+    Say({{"record", record}});
+  }
+
+  // Samples on request, so that other programs can be timed between ours, with
+  // the same numbers in their tensors. Somebody else decides when it is enough.
+  void TakeTurns() {
+    if (entries_.empty()) return;
+    WriteTensors();
+    const std::vector<Contestant> contestants = Contestants();
+    std::vector<int64_t> runs;
+    std::vector<Sampled> results(contestants.size());
+    std::vector<Json> records;
+    Json names = Json::array();
+    for (size_t i = 0; i < contestants.size(); ++i) {
+      runs.push_back(RunsPerSample(contestants[i]));
+      records.push_back(entries_[i].record);
+      names.push_back(contestants[i].name);
+    }
+    Say({{"ready", names},
+         {"records", records},
+         {"algorithms", DescribeAlgorithms(records)}});
+    std::string line;
+    while (std::getline(std::cin, line) && !line.starts_with("end ")) {
+      const auto found =
+          std::ranges::find(contestants, line, &Contestant::name);
+      if (found == contestants.end())
+        throw InvalidInput("turn", "one that is ready", "'" + line + "'");
+      const auto i = static_cast<size_t>(found - contestants.begin());
+      const double seconds = OneSample(*found, runs[i]);
+      results[i].samples.push_back(seconds);
+      Say({{"seconds", seconds}});
+    }
     for (size_t i = 0; i < entries_.size(); ++i) {
-      Json& record = entries_[i].record;
-      const Sampled& sampled = results[i];
-      const double fastest = *std::ranges::min_element(sampled.samples);
-      const Implementation& one = *entries_[i].implementation;
-      // Nothing is known of what a GPU could reach at most.
-      const std::string impossible =
-          one.backend == Backend::kCpu && one.cost
-              ? Impossible(one.cost(problem_, job_.threads), job_.threads,
-                           problem_.scalar, job_.floors, fastest)
-              : "";
-      if (!impossible.empty()) {
-        record["check"]["verdict"] = "failed";
-        record["check"]["reason"] = impossible;
-      } else {
-        record["seconds"] = {
-            {"median", sampled.median.median},
-            {"low", sampled.median.interval.low},
-            {"high", sampled.median.interval.high},
-            {"min", fastest},
-            {"max", *std::ranges::max_element(sampled.samples)},
-            {"samples", sampled.samples},
-            {"stopped_by", sampled.stopped_by}};
-      }
-      Say({{"record", record}});
+      if (results[i].samples.empty()) continue;
+      results[i].median = MedianWithInterval(results[i].samples);
+      results[i].stopped_by = line.starts_with("end ") ? line.substr(4) : "";
+      SayMeasured(entries_[i], results[i]);
+    }
+  }
+
+  // Every input as NAME.npy, every output as the first implementation that
+  // passed writes it as out_NAME.npy.
+  void WriteTensors() {
+    const bool is_float32 = problem_.scalar != Scalar::kFloat64;
+    const std::vector<Tensor>& inputs = trial_->inputs().tensors;
+    for (const Tensor& tensor : inputs)
+      WriteNpy(job_.folder / (tensor.name + ".npy"), tensor.shape,
+               tensor.values, is_float32);
+    trial_->Poison();
+    entries_.front().prepared->Run();
+    for (size_t o = 0; o < problem_.outputs.size(); ++o) {
+      const auto& output = trial_->arrays().outputs[o];
+      std::vector<double> values(static_cast<size_t>(output.count));
+      for (int64_t i = 0; i < output.count; ++i)
+        values[static_cast<size_t>(i)] =
+            ElementAt(problem_.scalar, output.data, i);
+      WriteNpy(job_.folder / ("out_" + problem_.outputs[o].name + ".npy"),
+               problem_.OutputShape(o), values, is_float32);
     }
   }
 
@@ -269,7 +335,8 @@ Json Job::ToJson() const {
           {"memory_bytes", limits.memory_bytes},
           {"flops32", floors.flops_per_second_float32},
           {"flops64", floors.flops_per_second_float64},
-          {"cached", floors.cached_bytes_per_second}};
+          {"cached", floors.cached_bytes_per_second},
+          {"folder", folder.string()}};
 }
 
 Job Job::FromJson(const Json& json) {
@@ -283,11 +350,13 @@ Job Job::FromJson(const Json& json) {
                   json.at("max_samples"), json.at("budget_seconds")};
   job.limits = {json.at("case_seconds"), json.at("memory_bytes")};
   job.floors = {json.at("flops32"), json.at("flops64"), json.at("cached")};
+  job.folder = json.value("folder", "");
   return job;
 }
 
 int RunWorker() {
-  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  std::string text;
+  std::getline(std::cin, text);
   try {
     const Job job = Job::FromJson(Json::parse(text));
     LimitMemory(job);

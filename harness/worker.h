@@ -3,6 +3,7 @@
 // the worker's standard input; the worker answers with lines of JSON.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,6 +28,9 @@ struct Job {
   Limits limits;
   Floors floors;
   bool resident = false;  // only the peak resident set of one implementation
+  // Not empty: samples are taken one by one as they are asked for, and the
+  // tensors are written here, so that other programs can be timed in turns.
+  std::filesystem::path folder;
 
   nlohmann::ordered_json ToJson() const;
   static Job FromJson(const nlohmann::ordered_json& json);
@@ -34,8 +38,11 @@ struct Job {
 
 std::string JobName(const Implementation& implementation);
 
-// The worker's side: reads a job from standard input, runs it, writes lines
-// {"begin": NAME}, {"record": {..}} and {"resident_bytes": N}.
+// The worker's side: reads a job, one line of standard input, runs it, writes
+// lines {"begin": NAME}, {"record": {..}} and {"resident_bytes": N}.
+// With a folder it writes {"ready": [NAME, ..], "algorithms": [..]} after the
+// checks, answers every line NAME with {"seconds": OF ONE RUN}, and the line
+// `end WHY`, WHY as in `stopped_by`, with the records.
 int RunWorker();
 
 // The sweep's side.
