@@ -45,7 +45,11 @@ std::string Gibibytes(double bytes) {
   return fmt::format("{:.3g} GiB", bytes / (1 << 30));
 }
 
+class CaseRun;
+
+// An implementation that passed on a case, ready to be timed.
 struct Entry {
+  const CaseRun* run;
   const Implementation* implementation;
   std::unique_ptr<Prepared> prepared;
   Json record;
@@ -54,20 +58,42 @@ struct Entry {
 
 class CaseRun {
  public:
-  CaseRun(const Job& job, const Case& one)
-      : job_(job), case_(one), problem_(ProblemOf(one)) {}
+  CaseRun(const Job& job, const JobCase& part)
+      : job_(job),
+        part_(part),
+        case_(MakeCase(ParseCaseId(part.id))),
+        problem_(ProblemOf(case_)) {}
 
-  void Run() {
+  // Checks every implementation; those that passed are entries then.
+  // `other_bytes`: what the tensors of the job's other cases take.
+  void Check(double other_bytes) {
+    other_bytes_ = other_bytes;
     if (std::string reason = TensorsDoNotFit(); !reason.empty()) {
-      for (const std::string& name : job_.implementations)
+      for (const std::string& name : part_.implementations)
         SayRecord(Find(name), Verdict::Skipped(reason));
       return;
     }
     Inputs inputs = GenerateInputs(case_, problem_);
     trial_ = std::make_unique<Trial>(problem_, std::move(inputs), case_.seed);
     if (job_.resident) return RunResident();
-    for (const std::string& name : job_.implementations) CheckOne(Find(name));
-    Measure();
+    for (const std::string& name : part_.implementations) CheckOne(Find(name));
+  }
+
+  std::vector<Entry>& entries() { return entries_; }
+  const std::string& id() const { return part_.id; }
+  const std::string& input() const { return case_.input; }
+
+  double TensorBytes() const {
+    return TensorCount() *
+           (8.0 + static_cast<double>(Info(problem_.scalar).bytes));
+  }
+
+  // Why a time that short cannot be; empty where it can.
+  std::string WhyImpossible(const Implementation& one, double seconds) const {
+    // Nothing is known of what a GPU could reach at most.
+    if (one.backend != Backend::kCpu || !one.cost) return "";
+    return Impossible(one.cost(problem_, job_.threads), job_.threads,
+                      problem_.scalar, job_.floors, seconds);
   }
 
  private:
@@ -91,11 +117,7 @@ class CaseRun {
   }
 
   // Tensors stand in memory in float64 for the reference and in their own type.
-  double TrialBytes() const {
-    return TensorCount() *
-               (8.0 + static_cast<double>(Info(problem_.scalar).bytes)) +
-           (1 << 28);
-  }
+  double TrialBytes() const { return TensorBytes() + other_bytes_ + (1 << 28); }
   double TensorCount() const {
     double count = 0;
     for (size_t i = 0; i < problem_.inputs.size(); ++i)
@@ -130,7 +152,7 @@ class CaseRun {
   }
 
   void RunResident() {
-    const Implementation& one = Find(job_.implementations.front());
+    const Implementation& one = Find(part_.implementations.front());
     Prepare(one)->Run();
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
@@ -139,11 +161,11 @@ class CaseRun {
 
   // Set-up, first call and verdict; then memory in a run of its own.
   void CheckOne(const Implementation& one) {
-    Say({{"begin", JobName(one)}});
+    Say({{"begin", JobName(one)}, {"case", part_.id}});
     std::string reason = WhyNot(one, problem_);
     if (reason.empty()) reason = WorkspaceDoesNotFit(one);
     if (!reason.empty()) return SayRecord(one, Verdict::Skipped(reason));
-    Entry entry{&one, nullptr, {}, 0};
+    Entry entry{this, &one, nullptr, {}, 0};
     Verdict verdict;
     double setup = 0;
     int64_t workspace = 0;
@@ -190,57 +212,76 @@ class CaseRun {
     entries_.push_back(std::move(entry));
   }
 
-  void Measure() {
-    if (entries_.empty()) return;
-    std::vector<Contestant> contestants;
-    for (Entry& entry : entries_)
-      contestants.push_back({JobName(*entry.implementation),
-                             [&entry] { entry.prepared->Run(); },
-                             entry.first_seconds});
-    Say({{"begin", "timing of " + contestants.front().name}});
-    const std::vector<Sampled> results =
-        SampleInTurns(contestants, job_.sampling);
-    for (size_t i = 0; i < entries_.size(); ++i) {
-      Json& record = entries_[i].record;
-      const Sampled& sampled = results[i];
-      const double fastest = *std::ranges::min_element(sampled.samples);
-      const Implementation& one = *entries_[i].implementation;
-      // Nothing is known of what a GPU could reach at most.
-      const std::string impossible =
-          one.backend == Backend::kCpu && one.cost
-              ? Impossible(one.cost(problem_, job_.threads), job_.threads,
-                           problem_.scalar, job_.floors, fastest)
-              : "";
-      if (!impossible.empty()) {
-        record["check"]["verdict"] = "failed";
-        record["check"]["reason"] = impossible;
-      } else {
-        record["seconds"] = {
-            {"median", sampled.median.median},
-            {"low", sampled.median.interval.low},
-            {"high", sampled.median.interval.high},
-            {"min", fastest},
-            {"max", *std::ranges::max_element(sampled.samples)},
-            {"samples", sampled.samples},
-            {"stopped_by", sampled.stopped_by}};
-      }
-      Say({{"record", record}});
-    }
-  }
-
   const Job& job_;
+  const JobCase& part_;
   const Case case_;
   const Problem problem_;
+  double other_bytes_ = 0;
   std::unique_ptr<Trial> trial_;
   std::vector<Entry> entries_;
 };
 
+// The other inputs with which an implementation is timed in turns.
+Json TimedWith(const Entry& entry, const std::vector<Entry*>& all) {
+  Json inputs = Json::array();
+  for (const Entry* other : all)
+    if (other->run != entry.run &&
+        other->implementation == entry.implementation)
+      inputs.push_back(other->run->input());
+  return inputs;
+}
+
+// Times whatever passed, of all cases in turns.
+void Measure(const std::vector<std::unique_ptr<CaseRun>>& runs,
+             const SamplingRule& rule) {
+  std::vector<Entry*> entries;
+  for (const auto& run : runs)
+    for (Entry& entry : run->entries()) entries.push_back(&entry);
+  if (entries.empty()) return;
+  // An implementation with one input right after itself with another.
+  std::ranges::stable_sort(
+      entries, {}, [](const Entry* entry) { return entry->implementation; });
+  std::vector<Contestant> contestants;
+  for (Entry* entry : entries)
+    contestants.push_back({JobName(*entry->implementation),
+                           [entry] { entry->prepared->Run(); },
+                           entry->first_seconds});
+  Say({{"begin", "timing of " + contestants.front().name},
+       {"case", entries.front()->run->id()}});
+  const std::vector<Sampled> results = SampleInTurns(contestants, rule);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    Entry& entry = *entries[i];
+    Json& record = entry.record;
+    const Sampled& sampled = results[i];
+    const double fastest = *std::ranges::min_element(sampled.samples);
+    const std::string impossible =
+        entry.run->WhyImpossible(*entry.implementation, fastest);
+    if (!impossible.empty()) {
+      record["check"]["verdict"] = "failed";
+      record["check"]["reason"] = impossible;
+    } else {
+      record["seconds"] = {{"median", sampled.median.median},
+                           {"low", sampled.median.interval.low},
+                           {"high", sampled.median.interval.high},
+                           {"min", fastest},
+                           {"max", *std::ranges::max_element(sampled.samples)},
+                           {"samples", sampled.samples},
+                           {"stopped_by", sampled.stopped_by}};
+      if (const Json others = TimedWith(entry, entries); !others.empty())
+        record["timed_with"] = others;
+    }
+    Say({{"record", record}});
+  }
+}
+
 volatile std::sig_atomic_t interrupted = 0;
 
 void LimitMemory(const Job& job) {
-  const bool on_gpu = std::ranges::any_of(
-      job.implementations,
-      [](const std::string& name) { return name.ends_with("@cuda"); });
+  const bool on_gpu = std::ranges::any_of(job.cases, [](const JobCase& part) {
+    return std::ranges::any_of(
+        part.implementations,
+        [](const std::string& name) { return name.ends_with("@cuda"); });
+  });
   // Address space counts what a GPU maps; there the formula alone guards.
   if (on_gpu || job.limits.memory_bytes <= 0) return;
   const auto bytes =
@@ -257,9 +298,12 @@ std::string JobName(const Implementation& implementation) {
 }
 
 Json Job::ToJson() const {
-  return {{"case", case_id},
+  Json parts = Json::array();
+  for (const JobCase& one : cases)
+    parts.push_back(
+        {{"case", one.id}, {"implementations", one.implementations}});
+  return {{"cases", parts},
           {"threads", threads},
-          {"implementations", implementations},
           {"resident", resident},
           {"relative_width", sampling.relative_width},
           {"min_samples", sampling.min_samples},
@@ -274,10 +318,11 @@ Json Job::ToJson() const {
 
 Job Job::FromJson(const Json& json) {
   Job job;
-  job.case_id = json.at("case");
+  for (const Json& part : json.at("cases"))
+    job.cases.push_back(
+        {part.at("case"),
+         part.at("implementations").get<std::vector<std::string>>()});
   job.threads = json.at("threads");
-  job.implementations =
-      json.at("implementations").get<std::vector<std::string>>();
   job.resident = json.at("resident");
   job.sampling = {json.at("relative_width"), json.at("min_samples"),
                   json.at("max_samples"), json.at("budget_seconds")};
@@ -291,7 +336,14 @@ int RunWorker() {
   try {
     const Job job = Job::FromJson(Json::parse(text));
     LimitMemory(job);
-    CaseRun(job, MakeCase(ParseCaseId(job.case_id))).Run();
+    std::vector<std::unique_ptr<CaseRun>> runs;
+    double bytes = 0;
+    for (const JobCase& part : job.cases) {
+      runs.push_back(std::make_unique<CaseRun>(job, part));
+      bytes += runs.back()->TensorBytes();
+    }
+    for (const auto& run : runs) run->Check(bytes - run->TensorBytes());
+    Measure(runs, job.sampling);
   } catch (const std::bad_alloc&) {
     Say({{"failure", "ran out of memory"}});
   } catch (const std::exception& error) {
@@ -349,7 +401,10 @@ WorkerOutcome CallWorker(const Job& job, double seconds) {
          pending.erase(0, end + 1)) {
       Json line = Json::parse(pending.substr(0, end), nullptr, false);
       if (!line.is_object()) continue;
-      if (line.contains("begin")) outcome.current = line["begin"];
+      if (line.contains("begin")) {
+        outcome.current = line["begin"];
+        outcome.current_case = line["case"];
+      }
       if (line.contains("failure")) outcome.failure = line["failure"];
       if (line.contains("resident_bytes"))
         outcome.resident_bytes = line["resident_bytes"];
