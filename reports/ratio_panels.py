@@ -9,6 +9,7 @@ from plot_style import BLACK, DARK_GREY, LIGHT_GREY, LINE_HEIGHT, MID_GREY, TITL
 NEAR = 1.05  # two times that are closer are called the same
 MOST = 1.5  # intervals that reach further from the marks are cut off
 FINE = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4)
+MIDDLE = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 1.6, 2, 2.5)
 COARSE = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.4, 2, 3, 5, 10, 20, 50, 100)
 ROW = 0.16  # inches
 KEY, RIGHT, BOTTOM = 0.2, 0.1, 0.38  # room for a mark in front of its words, and around the axes
@@ -102,7 +103,7 @@ def _draw_rows(axes, rows, inputs, looks):
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks([])
     axes.set_xlabel("time with the input / time with normal numbers")
-    every = FINE if high / low < 1.6 else COARSE
+    every = FINE if high / low < 1.6 else MIDDLE if high / low < 4 else COARSE
     ticks = [tick for tick in every if low <= tick <= high]
     axes.xaxis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
     axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}"))

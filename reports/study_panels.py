@@ -398,11 +398,11 @@ def draw_feature_maps(study, footer):
 
 
 def draw_conversion(study, footer):
-    heads = study.table("heads", "head", "real", "model")
+    heads = study.table("heads", "head", "real")
     kind = "real" if heads.rows[0]["real"] else "made-up"
     return _map_panels(
         study, footer, f"Medians over {len(heads.rows)} {kind} heads and draws; bands: where eight of ten of them lie.",
-        heads.values("model"),
+        study.table("error", "model").values("model"),
     )  # fmt: skip
 
 

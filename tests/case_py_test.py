@@ -278,7 +278,9 @@ class Guide(unittest.TestCase):
                 self.assertEqual(result.returncode, 0, command + result.stdout + result.stderr)
         for name in ("real.json", "features.json", "matter.json"):
             records = json.loads((self.folder / name).read_text(encoding="utf-8"))["records"]
-            self.assertEqual({record["check"]["verdict"] for record in records}, {"passed"}, name)
+            verdicts = {record["check"]["verdict"] for record in records}
+            self.assertIn("passed", verdicts, name)
+            self.assertLessEqual(verdicts, {"passed", "skipped"}, name)  # causal algorithms have nothing to do here
         ratios = json.loads((self.folder / "matter.json").read_text(encoding="utf-8"))["input_ratios"]
         self.assertTrue(ratios and all(ratio["in_turns"] for ratio in ratios))
         sources = json.loads((self.folder / "studies_of_my_case" / "conversion.json").read_text(encoding="utf-8"))

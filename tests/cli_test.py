@@ -378,7 +378,7 @@ class Sweeps(Cli):
             self.assertEqual({len(r["timed_with"]) for r in records}, {1})
             parts += records
         self.assertEqual(self.points(parts), self.points(whole["records"]))
-        self.refuse(["sweep", *SMALL, *axes, "--shard", "1/4", "--out", self.folder / "x.json"], "at most 3")
+        self.refuse(["sweep", *SMALL, *axes, "--shard", "4/4", "--out", self.folder / "x.json"], "at most 3")
 
     def test_a_failure_in_turns_costs_its_own_case(self):
         """One input that the operator refuses (rows of length zero to be normalised); the other is measured all the same."""
