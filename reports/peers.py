@@ -206,8 +206,8 @@ class Measurement:
     def _start_ours(self):
         """(names that passed, their records so far)"""
         floors = self.environment["measured"]
-        job = {"case": self.job.case.id(self.options.seed), "threads": self.options.threads,
-               "implementations": self.job.ours, "resident": False, "relative_width": WIDTH, "min_samples": LEAST_ROUNDS,
+        ours = {"case": self.job.case.id(self.options.seed), "implementations": self.job.ours}
+        job = {"cases": [ours], "threads": self.options.threads, "resident": False, "relative_width": WIDTH, "min_samples": LEAST_ROUNDS,
                "max_samples": MOST_ROUNDS, "budget_seconds": self.options.budget, "case_seconds": self.options.time_limit,
                "memory_bytes": available_memory(), "flops32": floors["fma_flops_per_second"]["float32"],
                "flops64": floors["fma_flops_per_second"]["float64"], "cached": floors["cached_copy_bytes_per_second"],
