@@ -281,6 +281,8 @@ def input_ratios(contents, asked):
                        if key not in ("operator", "implementation", "backend", "n_q", "n_k") and value not in (False, ""))  # fmt: skip
     percent = round(100 * (ratio_panels.NEAR - 1))
     note = (f"{common[:1].upper() + common[1:]}. Ratio: time with the input / time with normal numbers of the same shape. "
-            f"Timed in turns unless it says otherwise. Intervals hold together at 95 %. The same: within {percent} %.")  # fmt: skip
+            f"Timed in turns unless it says otherwise. Intervals hold together at 95 % within one process; "
+            "where its buffers lie in memory can matter too, so an effect is one that another run shows again. The same: within "
+            f"{percent} %.")  # fmt: skip
     inputs = sorted({entry["input"] for entry in entries})
     return Table([], columns, list(blocks.items()), note, header, rows, []), list(lines.items()), inputs
