@@ -282,6 +282,14 @@ fs::path Journal::PathFor(const fs::path& out) {
   return out.string() + ".journal";
 }
 
+Json Journal::ReadHeader(const fs::path& path) {
+  std::ifstream stream(path);
+  std::string line;
+  std::getline(stream, line);
+  Json header = Json::parse(line, nullptr, false);
+  return header.is_object() ? header : Json::object();
+}
+
 std::vector<Json> Journal::Read(const fs::path& path) {
   std::ifstream stream(path);
   std::vector<Json> lines;

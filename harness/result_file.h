@@ -61,6 +61,8 @@ class Journal {
   void Append(const Json& record);
 
   static std::filesystem::path PathFor(const std::filesystem::path& out);
+  // What stands before the records; empty where its line is not whole.
+  static Json ReadHeader(const std::filesystem::path& path);
   // The records of a journal; half a line at its end is dropped.
   static std::vector<Json> Read(const std::filesystem::path& path);
 

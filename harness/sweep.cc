@@ -111,8 +111,8 @@ class Sweep {
   int Run() {
     std::vector<PlannedCase> plan = Plan();
     const fs::path journal_path = Journal::PathFor(options_.out);
-    CollectDone(journal_path);
     Json environment = DescribeEnvironment(LargestThreads(plan));
+    CollectDone(journal_path, environment);
     ReadFloors(environment);
     const Json header = {{"format", "journal/1"},
                          {"command", options_.command},
@@ -173,7 +173,9 @@ class Sweep {
   }
 
   // What an earlier run finished, from its file and from its journal.
-  void CollectDone(const fs::path& journal) {
+  // It must have been made where and with what this one is: a file has one
+  // commit and one machine.
+  void CollectDone(const fs::path& journal, const Json& environment) {
     const bool left_over = fs::exists(journal);
     if (!options_.resume) {
       if (left_over)
@@ -185,10 +187,27 @@ class Sweep {
     if (fs::exists(options_.out)) {
       // Named, or it would be gone before the loop begins.
       Json file = ReadResultFile(options_.out);
+      RefuseOther(options_.out, file, environment);
       for (Json& record : file["records"]) Keep(std::move(record));
     }
-    if (left_over)
+    if (left_over) {
+      RefuseOther(journal, Journal::ReadHeader(journal), environment);
       for (Json& record : Journal::Read(journal)) Keep(std::move(record));
+    }
+  }
+
+  // Says no where `header` is of another build or another machine.
+  static void RefuseOther(const fs::path& path, const Json& header,
+                          const Json& environment) {
+    if (!header.contains("environment")) return;
+    const Json& other = header.at("environment");
+    for (const char* what : {"commit", "dirty", "compiler", "flags", "cpu"})
+      if (other.value(what, Json()) != environment.at(what))
+        throw InvalidInput(
+            path.string() + ": --resume: " + what,
+            environment.at(what).dump() +
+                ", as this program has it (measure into another file)",
+            other.value(what, Json()).dump());
   }
 
   bool Keep(Json record) {

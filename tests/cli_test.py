@@ -436,6 +436,22 @@ class Sweeps(Cli):
         self.sweep("--n", "4", "--resume")
         self.assertFalse(journal.exists())
 
+    def test_resume_refuses_what_another_build_or_machine_made(self):
+        out = self.folder / "out.json"
+        for what, other in (("commit", "0" * 40), ("cpu", "another"), ("flags", "-O0"), ("dirty", None)):
+            file = self.sweep("--n", "4")
+            file["environment"][what] = other
+            out.write_text(json.dumps(file), encoding="utf-8")
+            before = out.read_bytes()
+            self.refuse(["sweep", *SMALL, "--n", "4,8", "--resume", "--out", out], "--resume", what)
+            self.assertEqual(out.read_bytes(), before)
+            out.unlink()
+            journal = self.folder / "out.json.journal"
+            header = {"format": "journal/1", "environment": file["environment"]}
+            journal.write_text(json.dumps(header) + "\n", encoding="utf-8")
+            self.refuse(["sweep", *SMALL, "--n", "4,8", "--resume", "--out", out], "--resume", what, "journal")
+            journal.unlink()
+
     def test_resume_measures_only_what_is_missing(self):
         first = self.sweep("--n", "4,8")
         both = self.sweep("--n", "4,8,16", "--resume")
