@@ -9,8 +9,10 @@
 // All begin with q^ and k^ [n, R], blocks of tokens at a time:
 //   sine  rows x_a g_ac cos(..), x_a g_ac sin(..) of 2 d C numbers times the
 //         noise as one matrix [2 d C, R]: O(n d C R), and n d C cosines.
-//   conv  q^_i[r] = sum_a,p x_a filter[a,p] z_a,i+p[r], kLanes draws at a time
-//         in registers: O(n d P R). The noise of a block stays in cache.
+//   conv  q^_i[r] = sum_a x_a sum_p filter[a,p] z_a,i+p[r]: one channel a after
+//         the other, four tokens by a few vectors of draws in registers, which
+//         share the rows of noise: O(n d P R). A block's noise of one channel
+//         stays in cache.
 // The attentions are the programs of softmax_attention and linear_attention.
 #include "reference/stochastic_position_attention.h"
 
@@ -112,11 +114,19 @@ class NoisyTokens {
   }
 
  private:
-  static constexpr int64_t kLanes = 256 / static_cast<int64_t>(sizeof(T));
+  using Lanes
+      [[gnu::vector_size(64), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
+#ifdef __AVX512F__
+  static constexpr int kVectors = 4;
+#else
+  static constexpr int kVectors = 1;
+#endif
+  static constexpr int kGroup = 4;  // tokens that share rows of noise
 
   static int64_t WorkSize(const TokenSizes& sizes) {
-    const int64_t numbers =
-        sizes.sine ? (2 * kBlock + 2) * sizes.d * sizes.steps : 0;
+    const int64_t numbers = sizes.sine
+                                ? (2 * kBlock + 2) * sizes.d * sizes.steps
+                                : sizes.steps + 2 * (kGroup - 1);
     return WholeLines<T>(numbers);
   }
 
@@ -128,7 +138,7 @@ class NoisyTokens {
     if (sizes.sine)
       MakeSine(sizes, tokens, head, *name == 'q', first, count, out, work);
     else
-      MakeConv(sizes, tokens, head, *name == 'q', first, count, out);
+      MakeConv(sizes, tokens, head, *name == 'q', first, count, out, work);
     const T factor = 1 / std::sqrt(static_cast<T>(sizes.draws));
     for (int64_t x = 0; x < count * sizes.draws; ++x) out[x] *= factor;
   }
@@ -164,39 +174,75 @@ class NoisyTokens {
   }
 
   void MakeConv(const TokenSizes& sizes, const T* tokens, int64_t head,
-                bool queries, int64_t first, int64_t count, T* out) const {
+                bool queries, int64_t first, int64_t count, T* out,
+                T* work) const {
     const T* filters =
         arrays_.In<T>(queries ? "filters_q" : "filters_k").Head(head);
-    const T* noise = arrays_.In<T>("z").Head(head);
     const int64_t length = sizes.rows + sizes.steps - 1;
-    for (int64_t r = 0; r < sizes.draws; r += kLanes) {
-      const int64_t lanes = std::min(kLanes, sizes.draws - r);
-      for (int64_t i = 0; i < count; ++i) {
-        const T* z = noise + (first + i) * sizes.draws + r;
-        const T* token = tokens + i * sizes.d;
-        T* to = out + i * sizes.draws + r;
-        if (lanes == kLanes)
-          SumTaps<kLanes>(sizes, token, filters, z, length * sizes.draws, to);
-        else
-          for (int64_t l = 0; l < lanes; ++l)
-            SumTaps<1>(sizes, token, filters, z + l, length * sizes.draws,
-                       to + l);
-      }
+    const T* noise = arrays_.In<T>("z").Head(head) + first * sizes.draws;
+    // Zeros around the filter: the rows of noise that only some tokens of a
+    // group see.
+    constexpr int64_t kPad = kGroup - 1;
+    std::fill_n(work, sizes.steps + 2 * kPad, T{0});
+    std::fill_n(out, count * sizes.draws, T{0});
+    for (int64_t a = 0; a < sizes.d; ++a) {
+      std::copy_n(filters + a * sizes.steps, sizes.steps, work + kPad);
+      const Channel channel{.filter = work + kPad,
+                            .steps = sizes.steps,
+                            .noise = noise + a * length * sizes.draws,
+                            .draws = sizes.draws,
+                            .tokens = tokens + a,
+                            .d = sizes.d};
+      int64_t i = 0;
+      for (; i + kGroup <= count; i += kGroup)
+        AddChannel<kGroup>(channel, i, out);
+      for (; i < count; ++i) AddChannel<1>(channel, i, out);
     }
   }
 
-  // out[l] = sum over channels a and taps p of x_a filter[a,p] z[a][p][l].
-  template <int64_t kWidth>
-  static void SumTaps(const TokenSizes& sizes, const T* token, const T* filters,
-                      const T* z, int64_t channel_stride, T* out) {
-    T sums[kWidth] = {};
-    for (int64_t a = 0; a < sizes.d; ++a)
-      for (int64_t p = 0; p < sizes.steps; ++p) {
-        const T weight = token[a] * filters[a * sizes.steps + p];
-        const T* row = z + a * channel_stride + p * sizes.draws;
-        for (int64_t l = 0; l < kWidth; ++l) sums[l] += weight * row[l];
-      }
-    std::copy_n(sums, kWidth, out);
+  // One channel a of conv: its filter, noise [tokens + steps - 1, draws] and
+  // tokens x_a (d apart).
+  struct Channel {
+    const T* filter;  // kGroup - 1 zeros before it and behind it
+    int64_t steps;
+    const T* noise;
+    int64_t draws;
+    const T* tokens;
+    int64_t d;
+  };
+
+  // A group of tokens shares the rows of noise, as many draws at a time as fit
+  // into registers.
+  template <int kTokens>
+  static void AddChannel(const Channel& channel, int64_t first, T* out) {
+    constexpr int64_t kLanes = sizeof(Lanes) / sizeof(T);
+    const int64_t draws = channel.draws;
+    int64_t r = 0;
+    for (; r + kVectors * kLanes <= draws; r += kVectors * kLanes)
+      AddDraws<Lanes, kVectors, kTokens>(channel, first, r, out);
+    for (; r + kLanes <= draws; r += kLanes)
+      AddDraws<Lanes, 1, kTokens>(channel, first, r, out);
+    for (; r < draws; ++r) AddDraws<T, 1, kTokens>(channel, first, r, out);
+  }
+
+  // out_i += x_i sum_p filter[p] noise[i+p], tokens i = first.. first +
+  // kTokens.
+  template <typename V, int kCount, int kTokens>
+  static void AddDraws(const Channel& channel, int64_t first, int64_t r,
+                       T* out) {
+    V sums[kTokens][kCount] = {};
+    const T* noise = channel.noise + first * channel.draws + r;
+    for (int64_t m = 0; m < channel.steps + kTokens - 1; ++m) {
+      const V* row = reinterpret_cast<const V*>(noise + m * channel.draws);
+      for (int t = 0; t < kTokens; ++t)
+        for (int c = 0; c < kCount; ++c)
+          sums[t][c] += channel.filter[m - t] * row[c];
+    }
+    for (int t = 0; t < kTokens; ++t) {
+      const T x = channel.tokens[(first + t) * channel.d];
+      V* to = reinterpret_cast<V*>(out + (first + t) * channel.draws + r);
+      for (int c = 0; c < kCount; ++c) to[c] += x * sums[t][c];
+    }
   }
 
   const TokenSizes queries_, keys_;

@@ -259,7 +259,8 @@ def _line_rows(everything):
 def ratio_map(recipe, points):
     """(baseline label, {(x, y): baseline's seconds / the series' seconds}, reasons) for each baseline that is there."""
     x, y = recipe.get("x", "n"), recipe["y"]
-    asked = recipe_file.measured_for(recipe, points, (x,))
+    # Its own sizes alone, where they are there: columns of other recipes' sizes would be half empty.
+    asked = recipe_file.measured_for(recipe, points, ()) or recipe_file.measured_for(recipe, points, (x,))
     series = recipe["series"][0]
     fast = [point for point in asked if recipe_file.fits(point.settings, series["match"])]
     panels_found, used, header_rows, absent = [], [], [], []

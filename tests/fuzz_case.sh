@@ -13,7 +13,7 @@ if [ ! -x "$folder/fuzz_case" ]; then
     clang++ $flags -w -O0 -c "$source" -o "$folder/$(basename "$source").o"
   done
   clang++ $flags -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-    tests/fuzz_case.cc harness/case_folder.cc harness/npy.cc harness/registry.cc \
+    tests/fuzz_case.cc harness/case_folder.cc harness/npy.cc harness/npy_header.cc harness/registry.cc \
     reference/*.cc "$folder"/*.cc.o \
     -lfmt $(pkg-config --libs fftw3 fftw3f libhwy) -lpthread -o "$folder/fuzz_case"
 fi

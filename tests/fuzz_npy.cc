@@ -2,7 +2,7 @@
 // than they are, or be taken for an array that cannot be written again.
 //
 //   clang++ -std=c++20 -g -O1 -I. -fsanitize=fuzzer,address,undefined
-//     tests/fuzz_npy.cc harness/npy.cc -o fuzz_npy
+//     tests/fuzz_npy.cc harness/npy.cc harness/npy_header.cc -o fuzz_npy
 //   ./fuzz_npy -malloc_limit_mb=64 -rss_limit_mb=2048 CORPUS
 #include <cstddef>
 #include <cstdint>

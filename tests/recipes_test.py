@@ -276,6 +276,19 @@ class DrawingTest(figures_test.Workplace):
         cell = next(row for row in rows if (row["baseline"], row["n"], row["f"]) == ("softmax, dense", "512", "64"))
         self.assertAlmostEqual(1e-9 * 512**2 / (2e-7 * 512 * 2), float(cell["baseline_seconds_over_seconds"]))
 
+    def test_a_map_has_the_sizes_of_its_recipe(self):
+        other = synthetic_results([{"sweeps": [{**sweep, "n": 1000} for sweep in RECIPES["crossover-linear"]["sweeps"]]}])
+
+        def join(content):
+            content["records"] += other["records"]
+
+        self.assertNotIn("1000", {row["n"] for row in self.one("crossover-linear", join)})
+
+        def replace(content):
+            content["records"] = other["records"]
+
+        self.assertEqual({"1000"}, {row["n"] for row in self.one("crossover-linear", replace)})
+
     def test_two_machines_are_never_in_one_figure(self):
         here, there = synthetic_results([RECIPES["txl-time"]]), synthetic_results([RECIPES["txl-time"]])
         there["environment"]["cpu"] = "Other CPU"

@@ -513,7 +513,7 @@ Study PrecisionStudy() {
                       {"most_bytes", 600e6},
                       {"leak_n", 2048},
                       {"future", {1.0, 1e2, 1e4, 1e6}},
-                      {"cost_n", {1024, 2048, 4096}},
+                      {"cost_n", {1024, 4096, 16384}},
                       {"cost_d", 64},
                       {"budget_seconds", 2.0}};
   study.tiny = {{"n", {64, 512}}, {"range", {0.0, 16.0, 32.0}},

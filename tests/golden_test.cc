@@ -1,0 +1,81 @@
+// Golden cases, computed by an independent program: every implementation passes
+// those of its operator, and a wrong number in them is found.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "tests/case_files.h"
+
+namespace subquad {
+namespace {
+
+TEST(Golden, EveryImplementationPassesEveryCaseOfItsOperator) {
+  std::map<std::string, std::set<std::string>> missing;
+  std::map<std::pair<const Implementation*, Scalar>, int> passed;
+  for (const fs::path& path : GoldenFolders()) {
+    const std::string id = OperatorOf(path);
+    if (!IsRegistered(id)) {
+      missing[id].insert(path.filename());
+      continue;
+    }
+    const CaseFolder folder = ReadCaseFolder(path);
+    int lines = 0;
+    CheckCaseFolder(folder, [&](const CheckLine& line) {
+      ++lines;
+      const bool skipped = line.verdict.outcome == Outcome::kSkipped;
+      EXPECT_TRUE(line.verdict.passed() || skipped)
+          << folder.name << " " << line.implementation << " "
+          << Info(line.scalar).name << ": " << line.verdict.reason;
+      EXPECT_EQ(skipped, line.verdict.reason != "" && !line.verdict.passed());
+      for (const Implementation* one : ImplementationsOf(*folder.op))
+        if (one->id == line.implementation &&
+            ToString(one->backend) == line.backend && line.verdict.passed())
+          ++passed[{one, line.scalar}];
+    });
+    EXPECT_GE(lines, 2) << folder.name;
+  }
+  for (const Implementation& one : Implementations())
+    for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
+      if (one.backend == Backend::kCpu &&
+          std::ranges::count(one.scalars, scalar)) {
+        EXPECT_GT((passed[{&one, scalar}]), 0)
+            << "no golden case reaches " << one.op << " " << one.id;
+      }
+  size_t cases = 0;
+  for (const auto& [id, names] : missing) {
+    cases += names.size();
+    fmt::print("no operator {} yet: {} cases not checked: {}\n", id,
+               names.size(), fmt::join(names, " "));
+  }
+  if (cases > 0) fmt::print("{} golden cases not checked\n", cases);
+  testing::Test::RecordProperty("golden_cases_without_operator",
+                                static_cast<int>(cases));
+}
+
+TEST(Golden, EveryOperatorHasACase) {
+  std::set<std::string> covered;
+  for (const fs::path& path : GoldenFolders()) covered.insert(OperatorOf(path));
+  for (const Operator* op : Operators())
+    EXPECT_TRUE(covered.contains(std::string(op->description().id)))
+        << op->description().id;
+}
+
+// A wrong number in `expected` must be found by every implementation.
+TEST(Golden, AWrongExpectedNumberFailsEverywhere) {
+  CaseFolder folder =
+      ReadCaseFolder(fs::path(SUBQUAD_GOLDEN) / "toeplitz_1d-square");
+  folder.expected[0].values[3] *= 1.001;
+  int judged = 0;
+  CheckCaseFolder(folder, [&](const CheckLine& line) {
+    if (NoDevice(line)) return;
+    ++judged;
+    EXPECT_EQ(line.verdict.outcome, Outcome::kFailed)
+        << line.implementation << " " << Info(line.scalar).name;
+  });
+  EXPECT_GE(judged, 6);  // dense, fft and fft_columns in two scalar types
+}
+
+}  // namespace
+}  // namespace subquad
