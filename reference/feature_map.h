@@ -296,11 +296,9 @@ class FeatureMap {
         break;
       case FeatureMapId::kRelu:
         error->absolute = units;
-        error->exponent = 0;
         break;
       case FeatureMapId::kDpfp:
         error->absolute = 2 * largest * units;
-        error->exponent = 0;
         break;
       case FeatureMapId::kTrf:
         error->relative += square;
