@@ -8,6 +8,8 @@
 
 #include "harness/commands.h"
 #include "harness/generate.h"
+#include "harness/input_source.h"
+#include "harness/recipes.h"
 #include "harness/sweep.h"
 
 namespace subquad {
@@ -19,7 +21,7 @@ struct Request {
   std::string n, d, e, f, heads, threads = "1";
   std::vector<std::string> params, inputs;
   uint64_t seed = 1;
-  bool resume = false, no_resident = false;
+  bool resume = false, no_resident = false, interleave = false;
   double time_limit = 120, memory_limit = 0, budget = 2, width = 0.05;
 };
 
@@ -32,10 +34,21 @@ std::string PresetText(const std::string& name) {
   throw InvalidInput("--preset", "one of " + names, "'" + name + "'");
 }
 
-// A preset may name operators that this build has not got: they are left out,
-// and said to be. (In a user's own file such a name is an error.)
+// A preset may name operators that this build has not got, and case folders of
+// a source tree that is gone: they are left out, and said to be. (In a user's
+// own file such a name is an error.)
 void LeaveOutUnknown(std::vector<SweepAxes>& sweeps) {
   std::set<std::string> told;
+  for (SweepAxes& sweep : sweeps)
+    std::erase_if(sweep.inputs, [&](const std::string& input) {
+      if (IsRecipe(input) || InputSourceExists(input)) return false;
+      if (told.insert(input).second)
+        fmt::print(stderr, "left out: there is no case folder {} here\n",
+                   input);
+      return true;
+    });
+  std::erase_if(sweeps,
+                [](const SweepAxes& sweep) { return sweep.inputs.empty(); });
   std::erase_if(sweeps, [&](const SweepAxes& sweep) {
     for (const std::string& name : sweep.filters.operators) {
       if (std::ranges::any_of(Operators(), [&](const Operator* op) {
@@ -100,6 +113,9 @@ int Sweep(const Request& request, const std::string& command) {
                        "one of --preset, --config, or filters and axes",
                        ways == 0 ? "none of them" : "more than one");
   CheckOut(request.out);
+  if (request.interleave && request.inputs.size() < 2)
+    throw InvalidInput("--interleave", "several inputs by --input",
+                       std::to_string(request.inputs.size()));
   if (!request.preset.empty()) {
     options.sweeps = ParseSweepConfig("--preset " + request.preset,
                                       PresetText(request.preset));
@@ -110,6 +126,7 @@ int Sweep(const Request& request, const std::string& command) {
     SweepAxes sweep;
     sweep.filters = request.filters;
     if (!request.inputs.empty()) sweep.inputs = request.inputs;
+    sweep.interleave = request.interleave;
     sweep.threads.clear();
     for (int64_t threads : ParseIntegerAxis("--threads", request.threads)) {
       if (threads > 1024)
@@ -178,6 +195,8 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
       "axis of inputs: kinds of numbers (see verify), or case "
       "folders whose tensors are\ncropped or tiled to n; what "
       "is not asked for (n, widths, heads) is as in the folder");
+  command->add_flag("--interleave", request->interleave,
+                    "time cases that differ in their input alone in turns");
   command->add_option("--out", request->out, "result file (required)");
   command->add_flag("--resume", request->resume,
                     "keep what FILE and its journal hold, measure the rest");

@@ -162,6 +162,18 @@ TensorFit FitTensor(const CaseFolder& folder, const Problem& problem,
   }
 }
 
+// Where a folder is read from: seen from here or, for a relative path that is
+// not there, from the root of the source tree, whose reports/inputs are found
+// from anywhere.
+fs::path PlaceOf(const std::string& path) {
+  std::error_code error;
+  const fs::path in_tree = fs::path(SUBQUAD_SOURCE_DIR) / path;
+  return !path.empty() && !fs::exists(path, error) &&
+                 fs::is_directory(in_tree, error)
+             ? in_tree
+             : fs::path(path);
+}
+
 std::optional<size_t> IndexIn(const CaseFolder& folder,
                               const std::string& name) {
   if (!folder.problem.HasInput(name)) return {};
@@ -179,28 +191,47 @@ std::string InputSourceName(const std::string& path) {
   std::error_code error;
   fs::path name = fs::path(path).lexically_normal();
   if (!name.has_filename()) name = name.parent_path();
+  // A name from the tree that means something else here stays absolute.
+  const auto is_found_by = [&](const fs::path& inside) {
+    return fs::equivalent(PlaceOf(inside.string()), name, error);
+  };
   if (name.is_absolute()) {
     const fs::path here = fs::current_path(error);
-    const fs::path inside = name.lexically_relative(here);
-    if (!error && !inside.empty() && *inside.begin() != "..") name = inside;
+    const bool known = !error;
+    const fs::path from_here = name.lexically_relative(here),
+                   from_tree = name.lexically_relative(SUBQUAD_SOURCE_DIR);
+    const auto inside = [](const fs::path& candidate) {
+      return !candidate.empty() && *candidate.begin() != "..";
+    };
+    if (known && inside(from_here))
+      name = from_here;
+    else if (inside(from_tree) && is_found_by(from_tree))
+      name = from_tree;
   }
   const std::string text = name.string();
   return IsRecipe(text) ? "./" + text : text;
+}
+
+bool InputSourceExists(const std::string& name) {
+  std::error_code error;
+  return fs::is_directory(PlaceOf(name), error);
 }
 
 std::shared_ptr<const CaseFolder> FindInputSource(const std::string& path) {
   static std::mutex mutex;
   static std::map<std::string, std::shared_ptr<const CaseFolder>> folders;
   const std::lock_guard lock(mutex);
-  std::shared_ptr<const CaseFolder>& found = folders[path];
+  // By place: a name may mean another folder once the current one changes.
+  std::shared_ptr<const CaseFolder>& found =
+      folders[fs::absolute(PlaceOf(path)).string()];
   if (!found) {
-    if (std::error_code error; !fs::is_directory(path, error)) {
+    if (!InputSourceExists(path)) {
       std::string names;
       for (const Recipe& recipe : Recipes())
         names += std::string(recipe.name) + ", ";
       throw InvalidInput("input", names + "or a case folder", "'" + path + "'");
     }
-    found = std::make_shared<CaseFolder>(ReadCaseFolder(path));
+    found = std::make_shared<CaseFolder>(ReadCaseFolder(PlaceOf(path)));
   }
   return found;
 }

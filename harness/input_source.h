@@ -17,8 +17,12 @@
 namespace subquad {
 
 // The path as an id says it: plain, and relative where the folder lies under
-// the current one. Throws InvalidInput for a path that an id cannot hold.
+// the current one or in the source tree, from whose root it is found wherever
+// the program is run. Throws InvalidInput for a path that an id cannot hold.
 std::string InputSourceName(const std::string& path);
+
+// Whether there is a folder of that name.
+bool InputSourceExists(const std::string& name);
 
 // The folder, read once in a process. Throws InvalidInput.
 std::shared_ptr<const CaseFolder> FindInputSource(const std::string& path);

@@ -218,6 +218,8 @@ Json MakeResultFile(const Json& header, const std::vector<Json>& records) {
                {"records", records}};
   file["fits"] = ComputeFits(records);
   file["crossovers"] = ComputeCrossovers(records);
+  if (Json ratios = ComputeInputRatios(records); !ratios.empty())
+    file["input_ratios"] = std::move(ratios);
   return file;
 }
 

@@ -24,38 +24,40 @@ class Collector : public benchmark::BenchmarkReporter {
   double seconds_ = 0;
 };
 
-double OneSample(const Contestant& contestant, int64_t iterations) {
+}  // namespace
+
+double OneSample(const Contestant& contestant, int64_t runs) {
   Collector collector;
   benchmark::ClearRegisteredBenchmarks();
   benchmark::RegisterBenchmark(contestant.name.c_str(),
                                [&](benchmark::State& state) {
                                  for (auto _ : state) contestant.run();
                                })
-      ->Iterations(iterations)
+      ->Iterations(runs)
       ->UseRealTime();
   benchmark::RunSpecifiedBenchmarks(&collector);
   benchmark::ClearRegisteredBenchmarks();
   return collector.seconds();
 }
 
-}  // namespace
+int64_t RunsPerSample(const Contestant& contestant) {
+  constexpr double kSampleSeconds = 1e-3;
+  if (contestant.first_seconds >= kSampleSeconds) return 1;
+  // The first run is not typical of short ones: warm up and look again.
+  const double seconds = std::max(
+      1e-9, OneSample(contestant, contestant.first_seconds < 1e-4 ? 16 : 2));
+  return std::clamp<int64_t>(std::llround(kSampleSeconds / seconds), 1,
+                             1 << 20);
+}
 
 std::vector<Sampled> SampleInTurns(std::span<const Contestant> contestants,
                                    const SamplingRule& rule) {
-  constexpr double kSampleSeconds = 1e-3;
   const size_t count = contestants.size();
   std::vector<Sampled> results(count);
-  std::vector<int64_t> iterations(count, 1);
+  std::vector<int64_t> runs;
   std::vector<double> spent(count, 0);
-  for (size_t i = 0; i < count; ++i) {
-    if (contestants[i].first_seconds >= kSampleSeconds) continue;
-    // The first run is not typical of short ones: warm up and look again.
-    const double seconds =
-        std::max(1e-9, OneSample(contestants[i],
-                                 contestants[i].first_seconds < 1e-4 ? 16 : 2));
-    iterations[i] =
-        std::clamp<int64_t>(std::llround(kSampleSeconds / seconds), 1, 1 << 20);
-  }
+  for (const Contestant& contestant : contestants)
+    runs.push_back(RunsPerSample(contestant));
   for (size_t round = 0;; ++round) {
     bool active = false;
     for (size_t turn = 0; turn < count; ++turn) {
@@ -63,9 +65,9 @@ std::vector<Sampled> SampleInTurns(std::span<const Contestant> contestants,
       Sampled& result = results[i];
       if (!result.stopped_by.empty()) continue;
       active = true;
-      const double seconds = OneSample(contestants[i], iterations[i]);
+      const double seconds = OneSample(contestants[i], runs[i]);
       result.samples.push_back(seconds);
-      spent[i] += seconds * static_cast<double>(iterations[i]);
+      spent[i] += seconds * static_cast<double>(runs[i]);
       const int taken = static_cast<int>(result.samples.size());
       result.median = MedianWithInterval(result.samples);
       const Interval& interval = result.median.interval;

@@ -1,6 +1,7 @@
 // Times of competing runs, taken in turns on Google Benchmark's engine.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -30,8 +31,14 @@ struct Sampled {
   std::string stopped_by;  // interval, samples or budget
 };
 
+// How many runs in a row make a sample: about a millisecond of them.
+int64_t RunsPerSample(const Contestant& contestant);
+
+// Seconds per run of one sample.
+double OneSample(const Contestant& contestant, int64_t runs);
+
 // Rounds of one sample each, the order rotated, until every contestant has
-// stopped. A sample is as many runs in a row as take about a millisecond.
+// stopped.
 std::vector<Sampled> SampleInTurns(std::span<const Contestant> contestants,
                                    const SamplingRule& rule);
 

@@ -15,6 +15,7 @@
 #include "harness/environment.h"
 #include "harness/exit_status.h"
 #include "harness/input_source.h"
+#include "harness/studies/attention_heads.h"
 #include "harness/studies/studies.h"
 #include "harness/worker.h"
 
@@ -336,12 +337,13 @@ void WriteVerdicts(const fs::path& folder) {
   WriteFileAtomically(folder / "verdicts.md", VerdictTable(files));
 }
 
-// Folders that cannot be read are refused before anything is measured.
+// Folders that cannot be read or hold no heads are refused before anything is
+// measured.
 Json InputsOf(const StudyOptions& options) {
   Json inputs = Json::array();
   for (const std::string& path : options.inputs) {
     const std::string name = InputSourceName(path);
-    FindInputSource(name);
+    CheckHasHeads(*FindInputSource(name));
     inputs.push_back(name);
   }
   return inputs;

@@ -105,7 +105,57 @@ Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+// All that two records have in common whose inputs are to be compared.
+std::string AllButInput(const Json& record) {
+  std::string key;
+  for (const char* name : {"operator", "implementation", "backend", "scalar",
+                           "threads", "size", "params"})
+    key += record.at(name).dump() + "|";
+  return key;
+}
+
 }  // namespace
+
+Json ComputeInputRatios(const std::vector<Json>& records) {
+  // "normal" by all the rest; then every other input against it.
+  std::map<std::string, const Json*> normal;
+  for (const Json& record : records)
+    if (record.value("input", "") == "normal" &&
+        !record.at("seconds").is_null())
+      normal.emplace(AllButInput(record), &record);
+  std::vector<std::pair<const Json*, const Json*>> pairs;
+  for (const Json& record : records) {
+    if (record.value("input", "normal") == "normal" ||
+        record.at("seconds").is_null())
+      continue;
+    const auto found = normal.find(AllButInput(record));
+    if (found != normal.end()) pairs.emplace_back(&record, found->second);
+  }
+  const double confidence =
+      1 - 0.05 / static_cast<double>(std::max<size_t>(1, pairs.size()));
+  const auto samples = [](const Json& record) {
+    return record.at("seconds").at("samples").get<std::vector<double>>();
+  };
+  Json ratios = Json::array();
+  for (const auto& [record, base] : pairs) {
+    const Ratio ratio =
+        RatioOfMedians(samples(*base), samples(*record), confidence);
+    const Json with = record->value("timed_with", Json::array());
+    Json entry = Json::object();
+    for (const char* name : {"operator", "implementation", "backend", "scalar",
+                             "threads", "size", "params", "input"})
+      entry[name] = record->at(name);
+    entry["against"] = base->at("input");
+    entry["ratio"] = ratio.ratio;
+    entry["low"] =
+        ratio.interval_known ? Json(ratio.interval.low) : Json(nullptr);
+    entry["high"] =
+        ratio.interval_known ? Json(ratio.interval.high) : Json(nullptr);
+    entry["in_turns"] = std::ranges::count(with, base->at("input")) > 0;
+    ratios.push_back(std::move(entry));
+  }
+  return ratios;
+}
 
 Json ComputeFits(const std::vector<Json>& records) {
   Json fits = Json::array();

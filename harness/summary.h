@@ -15,4 +15,11 @@ nlohmann::ordered_json ComputeFits(
 nlohmann::ordered_json ComputeCrossovers(
     const std::vector<nlohmann::ordered_json>& records);
 
+// Times with another input over those with the input "normal", for records that
+// differ in nothing else; empty where there are none. The intervals' confidence
+// is corrected for their number (Bonferroni): all of them hold together at
+// 95 %.
+nlohmann::ordered_json ComputeInputRatios(
+    const std::vector<nlohmann::ordered_json>& records);
+
 }  // namespace subquad

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <map>
 #include <set>
+#include <span>
+#include <stdexcept>
 
 #include "harness/environment.h"
 #include "harness/exit_status.h"
@@ -120,13 +122,11 @@ class Sweep {
     CatchInterrupts();
     Journal journal(journal_path, header);
     Progress progress(plan.size());
-    for (const PlannedCase& planned : plan) {
+    for (size_t first = 0, end = 0; first < plan.size(); first = end) {
       if (Interrupted()) break;
-      const std::vector<Json> fresh = RunCase(planned, journal);
-      if (fresh.empty())
-        progress.Skip();
-      else
-        progress.Report(planned, fresh);
+      end = EndOfGroup(plan, first);
+      RunCases({plan.begin() + static_cast<std::ptrdiff_t>(first), end - first},
+               journal, progress);
     }
     SortRecords(records_);
     WriteFileAtomically(options_.out,
@@ -140,15 +140,29 @@ class Sweep {
     std::vector<PlannedCase> plan = PlanSweep(options_.sweeps, options_.seed);
     if (options_.shards == 1) return plan;
     std::vector<PlannedCase> mine;
-    for (size_t i = 0; i < plan.size(); ++i)
-      if (static_cast<int>(i) % options_.shards == options_.shard - 1)
-        mine.push_back(std::move(plan[i]));
+    int group = 0;
+    for (size_t first = 0, end = 0; first < plan.size(); first = end, ++group) {
+      end = EndOfGroup(plan, first);
+      if (group % options_.shards == options_.shard - 1)
+        for (size_t i = first; i < end; ++i) mine.push_back(std::move(plan[i]));
+    }
     if (mine.empty())
       throw InvalidInput(
           "--shard",
-          fmt::format("at most {} shards, one for each case", plan.size()),
+          fmt::format("at most {} shards, one for each case or each group of "
+                      "cases timed in turns",
+                      group),
           std::to_string(options_.shards));
     return mine;
+  }
+
+  // Past the last case that is timed in turns with the first.
+  static size_t EndOfGroup(const std::vector<PlannedCase>& plan, size_t first) {
+    size_t end = first + 1;
+    while (plan[first].group >= 0 && end < plan.size() &&
+           plan[end].group == plan[first].group)
+      ++end;
+    return end;
   }
 
   static int LargestThreads(const std::vector<PlannedCase>& plan) {
@@ -194,21 +208,26 @@ class Sweep {
         measured.at("cached_copy_bytes_per_second");
   }
 
-  // The records that are new; empty when all were there.
-  std::vector<Json> RunCase(const PlannedCase& planned, Journal& journal) {
-    const Problem problem = ProblemOf(planned.one);
-    std::vector<Json> fresh;
-    const auto keep = [&](Json record) {
-      fresh.push_back(record);
-      if (!Keep(record)) return;
-      journal.Append(record);
-    };
+  // What is still to be done of one case.
+  struct Task {
+    const PlannedCase* planned;
+    Problem problem;
     std::vector<const Implementation*> todo;
+    std::vector<Json> fresh;  // the records that are new
+  };
+
+  void Keep(Task& task, Json record, Journal& journal) {
+    task.fresh.push_back(record);
+    if (Keep(record)) journal.Append(record);
+  }
+
+  Task TaskFor(const PlannedCase& planned, Journal& journal) {
+    Task task{&planned, ProblemOf(planned.one), {}, {}};
     for (const Implementation* one : planned.implementations) {
       if (done_.contains(RecordKey(planned.one.Id(), one->id,
                                    ToString(one->backend), planned.threads)))
         continue;
-      Json record = MakeRecord(planned.one, problem, *one, planned.threads,
+      Json record = MakeRecord(planned.one, task.problem, *one, planned.threads,
                                Verdict::Skipped(""));
       const double seconds = forecast_.Seconds(record, floors_);
       // Set-up, the counted run, the checked run and three samples.
@@ -218,53 +237,104 @@ class Sweep {
             "would take about {} for each of at least 6 runs, the limit of a "
             "case is {}",
             Duration(seconds), Duration(options_.limits.case_seconds))));
-        keep(std::move(record));
+        Keep(task, std::move(record), journal);
         continue;
       }
-      todo.push_back(one);
+      task.todo.push_back(one);
     }
-    while (!todo.empty() && !Interrupted()) {
-      Job job = JobFor(planned, todo);
+    return task;
+  }
+
+  // Cases of one group in one worker.
+  void RunCases(std::span<const PlannedCase> cases, Journal& journal,
+                Progress& progress) {
+    std::vector<Task> tasks;
+    for (const PlannedCase& planned : cases)
+      tasks.push_back(TaskFor(planned, journal));
+    while (!Interrupted()) {
+      const Job job = JobFor(tasks);
+      if (job.cases.empty()) break;
+      size_t count = 0;
+      for (const JobCase& part : job.cases)
+        count += part.implementations.size();
       WorkerOutcome outcome = CallWorker(
-          job, options_.limits.case_seconds * static_cast<double>(todo.size()));
+          job, options_.limits.case_seconds * static_cast<double>(count));
       for (Json& record : outcome.records) {
-        std::erase_if(todo, [&](const Implementation* one) {
+        Task& task = TaskOf(tasks, record.at("case").get<std::string>());
+        std::erase_if(task.todo, [&](const Implementation* one) {
           return one->id == record.at("implementation") &&
                  ToString(one->backend) == record.at("backend");
         });
-        if (options_.resident && Passed(record)) AddResident(planned, record);
-        keep(std::move(record));
+        if (options_.resident && Passed(record))
+          AddResident(*task.planned, record);
+        Keep(task, std::move(record), journal);
       }
       if (outcome.interrupted) break;
-      if (todo.empty()) break;
-      // Somebody broke the worker: the one under way, or else all the rest.
-      const std::string reason = outcome.failure.empty()
-                                     ? "its worker ended without a word"
-                                     : outcome.failure;
-      const auto guilty =
-          std::ranges::find_if(todo, [&](const Implementation* one) {
-            return JobName(*one) == outcome.current ||
-                   "timing of " + JobName(*one) == outcome.current;
-          });
-      const bool known = guilty != todo.end();
-      const std::vector<const Implementation*> failed =
-          known ? std::vector{*guilty} : todo;
-      for (const Implementation* one : failed) {
-        keep(MakeRecord(planned.one, problem, *one, planned.threads,
-                        Verdict::Failed(reason)));
-        std::erase(todo, one);
-      }
+      FailTheGuilty(tasks, outcome, journal);
     }
-    return fresh;
+    for (const Task& task : tasks) {
+      if (task.fresh.empty())
+        progress.Skip();
+      else
+        progress.Report(*task.planned, task.fresh);
+    }
   }
 
-  Job JobFor(const PlannedCase& planned,
-             const std::vector<const Implementation*>& todo) const {
+  static Task& TaskOf(std::vector<Task>& tasks, const std::string& id) {
+    const auto found = std::ranges::find_if(
+        tasks, [&](const Task& task) { return task.planned->one.Id() == id; });
+    if (found == tasks.end())
+      throw std::logic_error("a worker answered for " + id);
+    return *found;
+  }
+
+  // Somebody broke the worker: the one under way, or else all the rest.
+  void FailTheGuilty(std::vector<Task>& tasks, const WorkerOutcome& outcome,
+                     Journal& journal) {
+    const std::string reason = outcome.failure.empty()
+                                   ? "its worker ended without a word"
+                                   : outcome.failure;
+    const auto is_guilty = [&](const Task& task, const Implementation* one) {
+      return task.planned->one.Id() == outcome.current_case &&
+             (JobName(*one) == outcome.current ||
+              "timing of " + JobName(*one) == outcome.current);
+    };
+    const bool known = std::ranges::any_of(tasks, [&](const Task& task) {
+      return std::ranges::any_of(task.todo, [&](const Implementation* one) {
+        return is_guilty(task, one);
+      });
+    });
+    for (Task& task : tasks)
+      for (const Implementation* one : std::vector(task.todo)) {
+        if (known && !is_guilty(task, one)) continue;
+        Keep(task,
+             MakeRecord(task.planned->one, task.problem, *one,
+                        task.planned->threads, Verdict::Failed(reason)),
+             journal);
+        std::erase(task.todo, one);
+      }
+  }
+
+  Job JobFor(const std::vector<Task>& tasks) const {
+    // An interval for a ratio that is to hold among many needs more samples
+    // than one for a median; the budget still ends them.
+    constexpr int kSamplesInTurns = 30;
+    Job job = EmptyJob(*tasks.front().planned);
+    for (const Task& task : tasks) {
+      if (task.todo.empty()) continue;
+      job.cases.push_back({task.planned->one.Id(), {}});
+      for (const Implementation* one : task.todo)
+        job.cases.back().implementations.push_back(JobName(*one));
+    }
+    if (job.cases.size() > 1)
+      job.sampling.min_samples =
+          std::max(job.sampling.min_samples, kSamplesInTurns);
+    return job;
+  }
+
+  Job EmptyJob(const PlannedCase& planned) const {
     Job job;
-    job.case_id = planned.one.Id();
     job.threads = planned.threads;
-    for (const Implementation* one : todo)
-      job.implementations.push_back(JobName(*one));
     job.sampling = options_.sampling;
     job.limits = options_.limits;
     job.floors = floors_;
@@ -276,7 +346,8 @@ class Sweep {
       if (one->id != record.at("implementation") ||
           ToString(one->backend) != record.at("backend"))
         continue;
-      Job job = JobFor(planned, {one});
+      Job job = EmptyJob(planned);
+      job.cases = {{planned.one.Id(), {JobName(*one)}}};
       job.resident = true;
       const WorkerOutcome outcome =
           CallWorker(job, options_.limits.case_seconds);

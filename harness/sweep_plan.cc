@@ -96,7 +96,11 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
         sweep.filters.scalars = Texts(subject, value);
       else if (field == "input")
         sweep.inputs = Texts(subject, value);
-      else if (field == "threads") {
+      else if (field == "interleave") {
+        if (!value.is_boolean())
+          throw InvalidInput(subject, "true or false", value.dump());
+        sweep.interleave = value;
+      } else if (field == "threads") {
         sweep.threads.clear();
         for (int64_t threads :
              ParseIntegerAxis(subject, Joined(Texts(subject, value))))
@@ -109,19 +113,34 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
   return sweeps;
 }
 
-std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
-                                   uint64_t seed) {
-  std::vector<PlannedCase> plan;
-  std::set<std::string> seen;
-  // Sweeps that share a case share its runs, so that all of its implementations
-  // are timed in turns.
-  std::map<std::string, size_t> places;
-  for (const SweepAxes& sweep : sweeps) {
+namespace {
+
+// The case as it would be with generated numbers.
+std::string IdWithoutInput(Case one) {
+  one.input = "normal";
+  return one.Id();
+}
+
+// Folders say sizes and biases that other inputs leave at their defaults: such
+// cases are no comparison of inputs.
+void CheckSameBut(const PlannedCase& first, const PlannedCase& other) {
+  const std::string wanted = IdWithoutInput(first.one),
+                    found = IdWithoutInput(other.one);
+  if (found == wanted) return;
+  throw InvalidInput(
+      "interleave: input " + other.one.input,
+      wanted + " as with " + first.one.input +
+          " (name what differs: n, heads, widths, with, per_head ..)",
+      found);
+}
+
+class Planner {
+ public:
+  explicit Planner(uint64_t seed) : seed_(seed) {}
+
+  void Add(const SweepAxes& sweep) {
     sweep.filters.Check();
-    std::vector<std::pair<std::string, Values>> inputs_and_points;
-    for (const std::string& input : sweep.inputs)
-      for (const Values& values : Cross(sweep))
-        inputs_and_points.emplace_back(input, values);
+    const std::vector<Values> points = Cross(sweep);
     for (const Operator* op : Operators()) {
       if (!sweep.filters.Takes(*op)) continue;
       for (const ScalarInfo& info : kScalars) {
@@ -129,35 +148,89 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
                                 ? info.scalar == Scalar::kFloat32
                                 : sweep.filters.Takes(info.scalar);
         if (!wanted) continue;
-        for (const auto& [input, values] : inputs_and_points)
-          for (int threads : sweep.threads) {
-            PlannedCase planned{
-                CaseOf(*op, values, info.scalar, input, seed), threads, {}};
-            for (const Implementation* one : ImplementationsOf(*op))
-              if (sweep.filters.Takes(*one) &&
-                  (!sweep.filters.backends.empty() ||
-                   IsAvailable(one->backend)) &&
-                  std::ranges::count(one->scalars, info.scalar) &&
-                  (!planned.one.backward || one->backward) &&
-                  seen.insert(planned.one.Id() + "|" + one->id + "|" +
-                              std::string(ToString(one->backend)) + "|" +
-                              std::to_string(threads))
-                      .second)
-                planned.implementations.push_back(one);
-            if (planned.implementations.empty()) continue;
-            const auto [place, fresh] = places.try_emplace(
-                planned.one.Id() + "|" + std::to_string(threads), plan.size());
-            if (fresh)
-              plan.push_back(std::move(planned));
-            else
-              plan[place->second].implementations.insert(
-                  plan[place->second].implementations.end(),
-                  planned.implementations.begin(),
-                  planned.implementations.end());
-          }
+        for (const Values& values : points)
+          for (int threads : sweep.threads)
+            AddPoint(sweep, *op, values, info.scalar, threads);
       }
     }
   }
+
+  // Groups are put together where the first of them stands.
+  std::vector<PlannedCase> Take() {
+    std::vector<PlannedCase> ordered;
+    std::set<int> done;
+    for (const PlannedCase& planned : plan_) {
+      if (planned.group < 0) {
+        ordered.push_back(planned);
+      } else if (done.insert(planned.group).second) {
+        for (const PlannedCase& other : plan_)
+          if (other.group == planned.group) ordered.push_back(other);
+      }
+    }
+    return ordered;
+  }
+
+ private:
+  // One point of the axes with every input.
+  void AddPoint(const SweepAxes& sweep, const Operator& op,
+                const Values& values, Scalar scalar, int threads) {
+    std::vector<size_t> together;
+    for (const std::string& input : sweep.inputs) {
+      PlannedCase planned{
+          CaseOf(op, values, scalar, input, seed_), threads, {}};
+      const std::string key = planned.one.Id() + "|" + std::to_string(threads);
+      for (const Implementation* one : ImplementationsOf(op))
+        if (sweep.filters.Takes(*one) &&
+            (!sweep.filters.backends.empty() || IsAvailable(one->backend)) &&
+            std::ranges::count(one->scalars, scalar) &&
+            (!planned.one.backward || one->backward) &&
+            seen_
+                .insert(key + "|" + one->id + "|" +
+                        std::string(ToString(one->backend)))
+                .second)
+          planned.implementations.push_back(one);
+      if (const auto place = places_.find(key); place != places_.end()) {
+        auto& there = plan_[place->second].implementations;
+        there.insert(there.end(), planned.implementations.begin(),
+                     planned.implementations.end());
+        together.push_back(place->second);
+      } else if (!planned.implementations.empty()) {
+        places_.emplace(key, plan_.size());
+        together.push_back(plan_.size());
+        plan_.push_back(std::move(planned));
+      }
+    }
+    if (sweep.interleave && together.size() > 1) Group(together);
+  }
+
+  // Groups that share a case become one.
+  void Group(const std::vector<size_t>& together) {
+    const int group = groups_++;
+    for (size_t place : together) {
+      CheckSameBut(plan_[together.front()], plan_[place]);
+      const int old = plan_[place].group;
+      for (PlannedCase& planned : plan_)
+        if (old >= 0 && planned.group == old) planned.group = group;
+      plan_[place].group = group;
+    }
+  }
+
+  const uint64_t seed_;
+  std::vector<PlannedCase> plan_;
+  std::set<std::string> seen_;
+  // Sweeps that share a case share its runs, so that all of its implementations
+  // are timed in turns.
+  std::map<std::string, size_t> places_;
+  int groups_ = 0;
+};
+
+}  // namespace
+
+std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
+                                   uint64_t seed) {
+  Planner planner(seed);
+  for (const SweepAxes& sweep : sweeps) planner.Add(sweep);
+  std::vector<PlannedCase> plan = planner.Take();
   if (plan.empty())
     throw InvalidInput("filters", "at least one implementation and scalar type",
                        "none that matches");

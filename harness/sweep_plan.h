@@ -25,12 +25,17 @@ struct SweepAxes {
   std::vector<int> threads = {1};
   // Recipes and case folders, an axis too.
   std::vector<std::string> inputs = {"normal"};
+  // Cases that differ in their input alone are timed in turns, so that what
+  // they show of the inputs is not the machine's changing mood.
+  bool interleave = false;
 };
 
 struct PlannedCase {
   Case one;
   int threads = 1;
   std::vector<const Implementation*> implementations;
+  // Cases of one group are timed in turns; -1: alone.
+  int group = -1;
 };
 
 // Reads {"sweeps": [{"operator": .., "n": .., ..}]}; throws InvalidInput that
@@ -38,8 +43,9 @@ struct PlannedCase {
 std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
                                         const std::string& text);
 
-// Crosses the axes. Without a scalar filter float32 alone is planned. Throws
-// InvalidInput when nothing is left or a combination is not valid.
+// Crosses the axes. Without a scalar filter float32 alone is planned. Cases of
+// one group stand one after the other. Throws InvalidInput when nothing is left
+// or a combination is not valid.
 std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
                                    uint64_t seed);
 

@@ -12,12 +12,13 @@
 #include <csignal>
 #include <cstring>
 #include <iostream>
-#include <iterator>
 #include <new>
 
+#include "harness/comparison.h"
 #include "harness/environment.h"
 #include "harness/generate.h"
 #include "harness/memory_counter.h"
+#include "harness/npy.h"
 #include "harness/result_file.h"
 #include "harness/trial.h"
 
@@ -45,7 +46,11 @@ std::string Gibibytes(double bytes) {
   return fmt::format("{:.3g} GiB", bytes / (1 << 30));
 }
 
+class CaseRun;
+
+// An implementation that passed on a case, ready to be timed.
 struct Entry {
+  const CaseRun* run;
   const Implementation* implementation;
   std::unique_ptr<Prepared> prepared;
   Json record;
@@ -54,20 +59,63 @@ struct Entry {
 
 class CaseRun {
  public:
-  CaseRun(const Job& job, const Case& one)
-      : job_(job), case_(one), problem_(ProblemOf(one)) {}
+  CaseRun(const Job& job, const JobCase& part)
+      : job_(job),
+        part_(part),
+        case_(MakeCase(ParseCaseId(part.id))),
+        problem_(ProblemOf(case_)) {}
 
-  void Run() {
+  // Checks every implementation; those that passed are entries then.
+  // `other_bytes`: what the tensors of the job's other cases take.
+  void Check(double other_bytes) {
+    other_bytes_ = other_bytes;
     if (std::string reason = TensorsDoNotFit(); !reason.empty()) {
-      for (const std::string& name : job_.implementations)
+      for (const std::string& name : part_.implementations)
         SayRecord(Find(name), Verdict::Skipped(reason));
       return;
     }
     Inputs inputs = GenerateInputs(case_, problem_);
     trial_ = std::make_unique<Trial>(problem_, std::move(inputs), case_.seed);
     if (job_.resident) return RunResident();
-    for (const std::string& name : job_.implementations) CheckOne(Find(name));
-    Measure();
+    for (const std::string& name : part_.implementations) CheckOne(Find(name));
+  }
+
+  std::vector<Entry>& entries() { return entries_; }
+  const std::string& id() const { return part_.id; }
+  const std::string& input() const { return case_.input; }
+
+  double TensorBytes() const {
+    return TensorCount() *
+           (8.0 + static_cast<double>(Info(problem_.scalar).bytes));
+  }
+
+  // Every input as NAME.npy, every output as the first implementation that
+  // passed writes it as out_NAME.npy.
+  void WriteTensors() {
+    const bool is_float32 = problem_.scalar != Scalar::kFloat64;
+    const std::vector<Tensor>& inputs = trial_->inputs().tensors;
+    for (const Tensor& tensor : inputs)
+      WriteNpy(job_.folder / (tensor.name + ".npy"), tensor.shape,
+               tensor.values, is_float32);
+    trial_->Poison();
+    entries_.front().prepared->Run();
+    for (size_t o = 0; o < problem_.outputs.size(); ++o) {
+      const auto& output = trial_->arrays().outputs[o];
+      std::vector<double> values(static_cast<size_t>(output.count));
+      for (int64_t i = 0; i < output.count; ++i)
+        values[static_cast<size_t>(i)] =
+            ElementAt(problem_.scalar, output.data, i);
+      WriteNpy(job_.folder / ("out_" + problem_.outputs[o].name + ".npy"),
+               problem_.OutputShape(o), values, is_float32);
+    }
+  }
+
+  // Why a time that short cannot be; empty where it can.
+  std::string WhyImpossible(const Implementation& one, double seconds) const {
+    // Nothing is known of what a GPU could reach at most.
+    if (one.backend != Backend::kCpu || !one.cost) return "";
+    return Impossible(one.cost(problem_, job_.threads), job_.threads,
+                      problem_.scalar, job_.floors, seconds);
   }
 
  private:
@@ -91,11 +139,7 @@ class CaseRun {
   }
 
   // Tensors stand in memory in float64 for the reference and in their own type.
-  double TrialBytes() const {
-    return TensorCount() *
-               (8.0 + static_cast<double>(Info(problem_.scalar).bytes)) +
-           (1 << 28);
-  }
+  double TrialBytes() const { return TensorBytes() + other_bytes_ + (1 << 28); }
   double TensorCount() const {
     double count = 0;
     for (size_t i = 0; i < problem_.inputs.size(); ++i)
@@ -130,7 +174,7 @@ class CaseRun {
   }
 
   void RunResident() {
-    const Implementation& one = Find(job_.implementations.front());
+    const Implementation& one = Find(part_.implementations.front());
     Prepare(one)->Run();
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
@@ -139,11 +183,11 @@ class CaseRun {
 
   // Set-up, first call and verdict; then memory in a run of its own.
   void CheckOne(const Implementation& one) {
-    Say({{"begin", JobName(one)}});
+    Say({{"begin", JobName(one)}, {"case", part_.id}});
     std::string reason = WhyNot(one, problem_);
     if (reason.empty()) reason = WorkspaceDoesNotFit(one);
     if (!reason.empty()) return SayRecord(one, Verdict::Skipped(reason));
-    Entry entry{&one, nullptr, {}, 0};
+    Entry entry{this, &one, nullptr, {}, 0};
     Verdict verdict;
     double setup = 0;
     int64_t workspace = 0;
@@ -190,57 +234,124 @@ class CaseRun {
     entries_.push_back(std::move(entry));
   }
 
-  void Measure() {
-    if (entries_.empty()) return;
-    std::vector<Contestant> contestants;
-    for (Entry& entry : entries_)
-      contestants.push_back({JobName(*entry.implementation),
-                             [&entry] { entry.prepared->Run(); },
-                             entry.first_seconds});
-    Say({{"begin", "timing of " + contestants.front().name}});
-    const std::vector<Sampled> results =
-        SampleInTurns(contestants, job_.sampling);
-    for (size_t i = 0; i < entries_.size(); ++i) {
-      Json& record = entries_[i].record;
-      const Sampled& sampled = results[i];
-      const double fastest = *std::ranges::min_element(sampled.samples);
-      const Implementation& one = *entries_[i].implementation;
-      // Nothing is known of what a GPU could reach at most.
-      const std::string impossible =
-          one.backend == Backend::kCpu && one.cost
-              ? Impossible(one.cost(problem_, job_.threads), job_.threads,
-                           problem_.scalar, job_.floors, fastest)
-              : "";
-      if (!impossible.empty()) {
-        record["check"]["verdict"] = "failed";
-        record["check"]["reason"] = impossible;
-      } else {
-        record["seconds"] = {
-            {"median", sampled.median.median},
-            {"low", sampled.median.interval.low},
-            {"high", sampled.median.interval.high},
-            {"min", fastest},
-            {"max", *std::ranges::max_element(sampled.samples)},
-            {"samples", sampled.samples},
-            {"stopped_by", sampled.stopped_by}};
-      }
-      Say({{"record", record}});
-    }
-  }
-
   const Job& job_;
+  const JobCase& part_;
   const Case case_;
   const Problem problem_;
+  double other_bytes_ = 0;
   std::unique_ptr<Trial> trial_;
   std::vector<Entry> entries_;
 };
 
+// The other inputs with which an implementation is timed in turns.
+Json TimedWith(const Entry& entry, const std::vector<Entry*>& all) {
+  Json inputs = Json::array();
+  for (const Entry* other : all)
+    if (other->run != entry.run &&
+        other->implementation == entry.implementation)
+      inputs.push_back(other->run->input());
+  return inputs;
+}
+
+// Whatever passed, of all cases: an implementation with one input right after
+// itself with another.
+std::vector<Entry*> EntriesOf(
+    const std::vector<std::unique_ptr<CaseRun>>& runs) {
+  std::vector<Entry*> entries;
+  for (const auto& run : runs)
+    for (Entry& entry : run->entries()) entries.push_back(&entry);
+  std::ranges::stable_sort(
+      entries, {}, [](const Entry* entry) { return entry->implementation; });
+  return entries;
+}
+
+std::vector<Contestant> ContestantsOf(const std::vector<Entry*>& entries) {
+  std::vector<Contestant> contestants;
+  for (Entry* entry : entries)
+    contestants.push_back({JobName(*entry->implementation),
+                           [entry] { entry->prepared->Run(); },
+                           entry->first_seconds});
+  return contestants;
+}
+
+void SayMeasured(const Entry& entry, const Sampled& sampled,
+                 const std::vector<Entry*>& all) {
+  Json record = entry.record;
+  const double fastest = *std::ranges::min_element(sampled.samples);
+  const std::string impossible =
+      entry.run->WhyImpossible(*entry.implementation, fastest);
+  if (!impossible.empty()) {
+    record["check"]["verdict"] = "failed";
+    record["check"]["reason"] = impossible;
+  } else {
+    record["seconds"] = {{"median", sampled.median.median},
+                         {"low", sampled.median.interval.low},
+                         {"high", sampled.median.interval.high},
+                         {"min", fastest},
+                         {"max", *std::ranges::max_element(sampled.samples)},
+                         {"samples", sampled.samples},
+                         {"stopped_by", sampled.stopped_by}};
+    if (const Json others = TimedWith(entry, all); !others.empty())
+      record["timed_with"] = others;
+  }
+  Say({{"record", record}});
+}
+
+void Measure(const std::vector<Entry*>& entries, const SamplingRule& rule) {
+  if (entries.empty()) return;
+  const std::vector<Contestant> contestants = ContestantsOf(entries);
+  Say({{"begin", "timing of " + contestants.front().name},
+       {"case", entries.front()->run->id()}});
+  const std::vector<Sampled> results = SampleInTurns(contestants, rule);
+  for (size_t i = 0; i < entries.size(); ++i)
+    SayMeasured(*entries[i], results[i], entries);
+}
+
+// Samples of one case on request, so that other programs can be timed between
+// ours, with the same numbers in their tensors. Somebody else decides when it
+// is enough.
+void TakeTurns(CaseRun& run, const std::vector<Entry*>& entries) {
+  if (entries.empty()) return;
+  run.WriteTensors();
+  const std::vector<Contestant> contestants = ContestantsOf(entries);
+  std::vector<int64_t> runs;
+  std::vector<Sampled> results(contestants.size());
+  std::vector<Json> records;
+  Json names = Json::array();
+  for (size_t i = 0; i < contestants.size(); ++i) {
+    runs.push_back(RunsPerSample(contestants[i]));
+    records.push_back(entries[i]->record);
+    names.push_back(contestants[i].name);
+  }
+  Say({{"ready", names},
+       {"records", records},
+       {"algorithms", DescribeAlgorithms(records)}});
+  std::string line;
+  while (std::getline(std::cin, line) && !line.starts_with("end ")) {
+    const auto found = std::ranges::find(contestants, line, &Contestant::name);
+    if (found == contestants.end())
+      throw InvalidInput("turn", "one that is ready", "'" + line + "'");
+    const auto i = static_cast<size_t>(found - contestants.begin());
+    const double seconds = OneSample(*found, runs[i]);
+    results[i].samples.push_back(seconds);
+    Say({{"seconds", seconds}});
+  }
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (results[i].samples.empty()) continue;
+    results[i].median = MedianWithInterval(results[i].samples);
+    results[i].stopped_by = line.starts_with("end ") ? line.substr(4) : "";
+    SayMeasured(*entries[i], results[i], entries);
+  }
+}
+
 volatile std::sig_atomic_t interrupted = 0;
 
 void LimitMemory(const Job& job) {
-  const bool on_gpu = std::ranges::any_of(
-      job.implementations,
-      [](const std::string& name) { return name.ends_with("@cuda"); });
+  const bool on_gpu = std::ranges::any_of(job.cases, [](const JobCase& part) {
+    return std::ranges::any_of(
+        part.implementations,
+        [](const std::string& name) { return name.ends_with("@cuda"); });
+  });
   // Address space counts what a GPU maps; there the formula alone guards.
   if (on_gpu || job.limits.memory_bytes <= 0) return;
   const auto bytes =
@@ -257,9 +368,12 @@ std::string JobName(const Implementation& implementation) {
 }
 
 Json Job::ToJson() const {
-  return {{"case", case_id},
+  Json parts = Json::array();
+  for (const JobCase& one : cases)
+    parts.push_back(
+        {{"case", one.id}, {"implementations", one.implementations}});
+  return {{"cases", parts},
           {"threads", threads},
-          {"implementations", implementations},
           {"resident", resident},
           {"relative_width", sampling.relative_width},
           {"min_samples", sampling.min_samples},
@@ -269,29 +383,46 @@ Json Job::ToJson() const {
           {"memory_bytes", limits.memory_bytes},
           {"flops32", floors.flops_per_second_float32},
           {"flops64", floors.flops_per_second_float64},
-          {"cached", floors.cached_bytes_per_second}};
+          {"cached", floors.cached_bytes_per_second},
+          {"folder", folder.string()}};
 }
 
 Job Job::FromJson(const Json& json) {
   Job job;
-  job.case_id = json.at("case");
+  for (const Json& part : json.at("cases"))
+    job.cases.push_back(
+        {part.at("case"),
+         part.at("implementations").get<std::vector<std::string>>()});
   job.threads = json.at("threads");
-  job.implementations =
-      json.at("implementations").get<std::vector<std::string>>();
   job.resident = json.at("resident");
   job.sampling = {json.at("relative_width"), json.at("min_samples"),
                   json.at("max_samples"), json.at("budget_seconds")};
   job.limits = {json.at("case_seconds"), json.at("memory_bytes")};
   job.floors = {json.at("flops32"), json.at("flops64"), json.at("cached")};
+  job.folder = json.value("folder", "");
   return job;
 }
 
 int RunWorker() {
-  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  std::string text;
+  std::getline(std::cin, text);
   try {
     const Job job = Job::FromJson(Json::parse(text));
     LimitMemory(job);
-    CaseRun(job, MakeCase(ParseCaseId(job.case_id))).Run();
+    std::vector<std::unique_ptr<CaseRun>> runs;
+    double bytes = 0;
+    for (const JobCase& part : job.cases) {
+      runs.push_back(std::make_unique<CaseRun>(job, part));
+      bytes += runs.back()->TensorBytes();
+    }
+    for (const auto& run : runs) run->Check(bytes - run->TensorBytes());
+    const std::vector<Entry*> entries = EntriesOf(runs);
+    if (job.folder.empty())
+      Measure(entries, job.sampling);
+    else if (runs.size() == 1)
+      TakeTurns(*runs.front(), entries);
+    else
+      throw InvalidInput("turns", "one case", std::to_string(runs.size()));
   } catch (const std::bad_alloc&) {
     Say({{"failure", "ran out of memory"}});
   } catch (const std::exception& error) {
@@ -349,7 +480,10 @@ WorkerOutcome CallWorker(const Job& job, double seconds) {
          pending.erase(0, end + 1)) {
       Json line = Json::parse(pending.substr(0, end), nullptr, false);
       if (!line.is_object()) continue;
-      if (line.contains("begin")) outcome.current = line["begin"];
+      if (line.contains("begin")) {
+        outcome.current = line["begin"];
+        outcome.current_case = line["case"];
+      }
       if (line.contains("failure")) outcome.failure = line["failure"];
       if (line.contains("resident_bytes"))
         outcome.resident_bytes = line["resident_bytes"];

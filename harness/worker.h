@@ -1,8 +1,10 @@
-// One case measured in a process of its own, so that a crash, an allocation too
-// large or a hang costs that case and not the sweep. The sweep writes a job to
-// the worker's standard input; the worker answers with lines of JSON.
+// One case, or a few that are timed in turns, measured in a process of its own,
+// so that a crash, an allocation too large or a hang costs that case and not
+// the sweep. The sweep writes a job to the worker's standard input; the worker
+// answers with lines of JSON.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -19,14 +21,21 @@ struct Limits {
   int64_t memory_bytes = 0;   // for a worker; 0: four fifths of what is free
 };
 
-struct Job {
-  std::string case_id;
-  int threads = 1;
+struct JobCase {
+  std::string id;
   std::vector<std::string> implementations;  // "fft", "fft@cuda"
+};
+
+struct Job {
+  std::vector<JobCase> cases;
+  int threads = 1;
   SamplingRule sampling;
   Limits limits;
   Floors floors;
   bool resident = false;  // only the peak resident set of one implementation
+  // Not empty: samples are taken one by one as they are asked for, and the
+  // tensors are written here, so that other programs can be timed in turns.
+  std::filesystem::path folder;
 
   nlohmann::ordered_json ToJson() const;
   static Job FromJson(const nlohmann::ordered_json& json);
@@ -34,14 +43,18 @@ struct Job {
 
 std::string JobName(const Implementation& implementation);
 
-// The worker's side: reads a job from standard input, runs it, writes lines
-// {"begin": NAME}, {"record": {..}} and {"resident_bytes": N}.
+// The worker's side: reads a job, one line of standard input, runs it, writes
+// lines {"begin": NAME, "case": ID}, {"record": {..}} and {"resident_bytes":
+// N}. With a folder, for one case, it writes {"ready": [NAME, ..], ..} after
+// the checks, answers every line NAME with {"seconds": OF ONE RUN}, and the
+// line `end WHY`, WHY as in `stopped_by`, with the records.
 int RunWorker();
 
 // The sweep's side.
 struct WorkerOutcome {
   std::vector<nlohmann::ordered_json> records;
-  std::string current;  // the implementation that was under way at the end
+  // The implementation that was under way at the end, and its case.
+  std::string current, current_case;
   int64_t resident_bytes = 0;
   std::string failure;  // why it ended before its time, in words
   bool interrupted = false;

@@ -5,6 +5,9 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <stdexcept>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -21,6 +24,15 @@ struct ThreadPool::Shared {
   bool stop = false;
   std::exception_ptr error;
   std::vector<std::thread> workers;
+
+  ~Shared() {
+    {
+      std::lock_guard lock(mutex);
+      stop = true;
+    }
+    start.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
 
   void Drain(int worker) {
     try {
@@ -48,20 +60,19 @@ struct ThreadPool::Shared {
 };
 
 ThreadPool::ThreadPool(int threads)
-    : threads_(std::max(1, threads)), shared_(new Shared) {
-  for (int worker = 1; worker < threads_; ++worker)
-    shared_->workers.emplace_back([this, worker] { shared_->Loop(worker); });
+    : threads_(std::max(1, threads)), shared_(std::make_unique<Shared>()) {
+  Shared* shared = shared_.get();
+  for (int worker = 1; worker < threads_; ++worker) try {
+      shared->workers.emplace_back([shared, worker] { shared->Loop(worker); });
+    } catch (const std::system_error& error) {
+      // Those that have started end with shared_.
+      throw std::runtime_error("cannot start thread " +
+                               std::to_string(worker + 1) + " of " +
+                               std::to_string(threads_) + ": " + error.what());
+    }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(shared_->mutex);
-    shared_->stop = true;
-  }
-  shared_->start.notify_all();
-  for (std::thread& worker : shared_->workers) worker.join();
-  delete shared_;
-}
+ThreadPool::~ThreadPool() = default;
 
 void ThreadPool::For(int64_t count,
                      const std::function<void(int64_t, int)>& work) {

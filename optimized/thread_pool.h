@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 namespace subquad {
 
 class ThreadPool {
  public:
+  // Throws std::runtime_error where the system starts no more threads.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -26,7 +28,7 @@ class ThreadPool {
  private:
   struct Shared;
   const int threads_;
-  Shared* shared_;
+  std::unique_ptr<Shared> shared_;
 };
 
 }  // namespace subquad

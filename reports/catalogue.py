@@ -11,6 +11,7 @@ import map_panels
 import panels
 import plot_style
 import quantities
+import ratio_panels
 import recipe_figure
 import recipe_file
 import result_file
@@ -36,6 +37,7 @@ class Product:
     data: dict = dataclasses.field(default_factory=dict)  # file name -> CSV text
     kinds: tuple = ()  # other words that choose it
     missing: list = dataclasses.field(default_factory=list)  # what the recipe shows and the files do not hold
+    about: str = ""  # the one model of a study that a figure is about
 
     def files(self, formats):
         """{file name: bytes}"""
@@ -74,12 +76,15 @@ def build(results, studies, recipes, general="rest"):
             made.append(product)
             shown.update((point.identity["machine"], point.row["case"], point.settings["implementation"]) for point in used)
         products += made
+        if made and recipe.kind == "study":
+            products += _parts(made[0], next(study for study in studies if study.name == recipe["study"]))
         if not made:
             unserved.append((recipe, "; ".join(dict.fromkeys(why)) or "no result file was given"))
     named = {recipe.get("study") for recipe in recipes}
     for study in studies:
         if study.name not in named and study.name in study_panels.DRAWINGS:
             products.append(_study_product(study.name, study.name.replace("_", " "), None, study))
+            products += _parts(products[-1], study)
     warnings = []
     if results and general != "none":
         rest, warnings = _general(results, shown if general == "rest" else set())
@@ -122,6 +127,8 @@ def _make(recipe, platform, results, points, studies):
         return Product(recipe.name, title, recipe, words, table=table, data={f"{recipe.name}.csv": table.csv()}), table.points
     if recipe.kind == "map":
         return _map(recipe, platform, own)
+    if recipe.kind == "ratios":
+        return _ratios(recipe, platform, results, own)
     picture = recipe_figure.curves(recipe, own)
     data = {f"{recipe.name}.csv": csv_text(picture.header, picture.rows)}
     if picture.lines:
@@ -149,6 +156,22 @@ def _map(recipe, platform, own):
     return Product(recipe.name, recipe["title"], recipe, words, draw=draw, data=data, missing=absent), used
 
 
+def _ratios(recipe, platform, results, own):
+    contents = [content for _, content in results if any(point.source is content for point in own)]
+    machine, backend = platform
+    contents = [content for content in contents if result_file.machine_name(backend, content["environment"]) == machine]
+    asked = lambda settings: settings["backend"] == backend and recipe_file.asks_for(recipe, settings, ("n",))  # noqa: E731
+    table, rows, inputs = tables.input_ratios(contents, asked)
+    used = recipe_file.measured_for(recipe, own, ("n",))
+    words = footer(contents, platform, _threads(used), table.csv())
+    draw = lambda: ratio_panels.draw(  # noqa: E731
+        rows, inputs, recipe_figure.width_of(recipe), recipe["title"], "", f"Grey: the same. {table.note}", words
+    )
+    return Product(
+        recipe.name, recipe["title"], recipe, words, draw=draw, table=table, data={f"{recipe.name}.csv": table.csv()}
+    ), used  # fmt: skip
+
+
 def _study(recipe, studies):
     if study_panels is None:
         raise recipe_figure.Unserved("this tree draws no studies")
@@ -170,6 +193,17 @@ def _study_product(name, heading, recipe, study):
     words = ", ".join([environment["cpu"], f"commit {_commit(environment)}", environment["compiler"],
                        study.content["created"][:10], f"seed {study.content['seed']}", f"data {digest}"])  # fmt: skip
     return Product(name, heading, recipe, words, draw=lambda: study_panels.draw(study, words), data=data)
+
+
+def _parts(product, study):
+    """The study's other figures: the same numbers, one for each model."""
+    return [
+        dataclasses.replace(
+            product, name=f"{product.name}-{suffix}", title=f"{product.title}: {words}", data={}, kinds=(study.name,), about=words,
+            draw=lambda draw_part=draw_part: draw_part(product.footer),
+        )
+        for suffix, words, draw_part in study_panels.parts(study)
+    ]  # fmt: skip
 
 
 def _plain_rows(table):

@@ -108,8 +108,9 @@ def main(arguments=None):
         for product in chosen:
             for name, content in product.files(options.format).items():
                 (options.out / name).write_bytes(content)
-            ends = ["md", "tex"] if product.table else options.format
-            print(options.out / f"{product.name}.{{{','.join([*ends, 'csv'])}}}")
+            ends = [*(options.format if product.draw else []), *(["md", "tex"] if product.table else []),
+                    *(["csv"] if product.data else [])]  # fmt: skip
+            print(options.out / f"{product.name}.{{{','.join(ends)}}}")
         if options.only is None:
             for recipe, why in made.unserved:
                 print(f"not drawn: {recipe.name}: {why}")

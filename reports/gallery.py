@@ -40,9 +40,10 @@ def agreement(product, claims, studies):
     """(verdict, numbers) pairs: of the recipe's claims, or else of its study; nothing is made up here."""
     recipe = product.recipe
     known = {claim["id"]: claim for claim in claims or []}
-    found = [known[name] for name in recipe.get("claims", []) if name in known]
+    found = [known[name] for name in recipe.get("claims", []) if name in known and not product.about]
     if not found and recipe.kind == "study":
-        found = [verdict for study in studies if study.name == recipe["study"] for verdict in study.content["verdicts"]]
+        found = [verdict for study in studies if study.name == recipe["study"] for verdict in study.content["verdicts"]
+                 if verdict["claim"].partition("/")[2] == product.about]  # fmt: skip
     return [(claim.get("id", claim.get("claim")), claim["verdict"], claim["numbers"]) for claim in found]
 
 
@@ -53,14 +54,14 @@ def entry(product, link, claims, studies):
     verdicts = ", ".join(dict.fromkeys(verdict for _, verdict, _ in answers))
     if not answers and recipe["source"] != "this project":
         verdicts = "not judged"
-    head = f"{recipe['title']} ({recipe['source']})" + (f": <b>{verdicts}</b>" if verdicts else "")
+    head = f"{product.title} ({recipe['source']})" + (f": <b>{verdicts}</b>" if verdicts else "")
     lines = ["<details>", f"<summary>{head}</summary>", "", first_sentence(recipe["shows"]), ""]
     lines += [f"- `{name}`: **{verdict}**. {' '.join(numbers.split())}" for name, verdict, numbers in answers]
     if product.missing:
         lines.append(f"- Not in these results: {', '.join(product.missing)}.")
     if lines[-1]:
         lines.append("")
-    return [*lines, f"![{recipe['title']}]({link})", "", "</details>", ""]
+    return [*lines, f"![{product.title}]({link})", "", "</details>", ""]
 
 
 def build(made, claims, studies, folder, readme):

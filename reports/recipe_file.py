@@ -122,7 +122,7 @@ def on_platform(points, platform):
 
 
 def _in_sweep(settings, sweep, free):
-    wanted = {key: value for key, value in sweep.items() if key not in ("comment", *free)}
+    wanted = {key: value for key, value in sweep.items() if key not in ("comment", "interleave", *free)}
     if not fits(settings, wanted):
         return False
     return all(
@@ -131,9 +131,14 @@ def _in_sweep(settings, sweep, free):
     )
 
 
+def asks_for(recipe, settings, free):
+    """Whether one of the recipe's sweeps measures these settings; `free` names axes on which any value will do."""
+    return any(_in_sweep(settings, sweep, free) for sweep in recipe["sweeps"])
+
+
 def measured_for(recipe, points, free):
-    """The points that one of the recipe's sweeps asks for; `free` names axes on which any value will do."""
-    return [point for point in points if any(_in_sweep(point.settings, sweep, free) for sweep in recipe["sweeps"])]
+    """The points that one of the recipe's sweeps asks for."""
+    return [point for point in points if asks_for(recipe, point.settings, free)]
 
 
 @dataclasses.dataclass

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws study files: one figure for each, and its tables as CSV.
+"""Draws study files: a figure for each, one more for each model that it looks at, and its tables as CSV.
 
     python3 reports/studies.py FILE|FOLDER... --out DIR [--format pdf,svg,png]
 
@@ -108,11 +108,16 @@ def draw(paths, out, formats):
             figure = study_panels.draw(study, footer(study))
             for file_format in formats:
                 written.append((f"{study.name}.{file_format}", plot_style.render(figure, file_format)))
+            for suffix, _, draw_part in study_panels.parts(study):
+                figure = draw_part(footer(study))
+                for file_format in formats:
+                    written.append((f"{study.name}-{suffix}.{file_format}", plot_style.render(figure, file_format)))
     out.mkdir(parents=True, exist_ok=True)
     for name, content in written:
         (out / name).write_bytes(content)
     for study in studies:
-        print(out / f"{study.name}.{{{','.join(formats)}}}")
+        for name in [study.name, *(f"{study.name}-{suffix}" for suffix, _, _ in study_panels.parts(study))]:
+            print(out / f"{name}.{{{','.join(formats)}}}")
 
 
 def main(arguments=None):

@@ -5,6 +5,7 @@ last panel it is in. Dotted lines are theory, from the file.
 """
 
 import math
+import re
 
 import matplotlib.lines
 import matplotlib.ticker
@@ -31,24 +32,29 @@ class Page:
 
     A panel is (share of the width, shares the y axis of the one before, labels). A label is (words, style, wanted place
     in data coordinates or None for a place under the others) and stands at the panel's right. `panels` is one row, or a
-    list of rows.
+    list of rows, with the room `under` each for its x axis. `about` is the model that the page is about; its verdicts are
+    those on the model, others have the rest.
     """
 
-    def __init__(self, study, footer, panels, width=PAGE_WIDTH, height=HEIGHT, notes=()):
+    def __init__(self, study, footer, panels, width=PAGE_WIDTH, height=HEIGHT, notes=(), about=None, under=None):
         rows = panels if isinstance(panels[0], list) else [panels]
         lines = [line for note in notes for line in plot_style.wrap(note, width - 0.06)]
         for verdict in study.content["verdicts"]:
+            if (about or "") != verdict["claim"].partition("/")[2]:
+                continue
             words = f"{verdict['claim']}: {verdict['verdict']}. {_capital(verdict['numbers'])}"
             lines += plot_style.wrap(_pretty(words), width - 0.06)
         heading = plot_style.wrap(f"{study.content['purpose']} ({study.content['source']})", width - 0.06)
         foot = plot_style.wrap(footer, width - 0.06)
         top = 0.05 + LINE_HEIGHT * (1 + len(heading))
-        row_height = TITLE_ROOM + height + X_AXIS
-        first = top + row_height * len(rows) + 0.08
+        under = under or [X_AXIS] * len(rows)
+        tops = [top + sum(under[:index]) + (TITLE_ROOM + height) * index for index in range(len(rows) + 1)]
+        first = tops[-1] + 0.08
         self.width, self.axes_height = width, height
         self.height = first + LINE_HEIGHT * (len(lines) + len(foot)) + 0.12
         self.figure = plot_style.new_figure(width, self.height)
-        self.text(0.03, 0.05 + LINE_HEIGHT / 2, study.name.replace("_", " "), size=TITLE_SIZE, weight="bold")
+        self.text(0.03, 0.05 + LINE_HEIGHT / 2, study.name.replace("_", " ") + (f": {about}" if about else ""),
+                  size=TITLE_SIZE, weight="bold")  # fmt: skip
         for index, line in enumerate(heading):
             self.text(0.03, 0.05 + (index + 1.5) * LINE_HEIGHT, line, DARK_GREY)
         for index, line in enumerate(lines):
@@ -56,12 +62,14 @@ class Page:
         for index, line in enumerate(foot):
             self.text(0.03, self.height - 0.03 - (len(foot) - index - 0.5) * LINE_HEIGHT, line, MID_GREY)
         self.panels, self.labels = [], []
+        rooms = [[_label_width(labels) for _, _, labels in row] for row in rows]
+        if len({len(row) for row in rows}) == 1:  # columns stand under each other
+            rooms = [[max(column) for column in zip(*rooms)]] * len(rows)
         for index, row in enumerate(rows):
-            self._place(row, top + index * row_height + TITLE_ROOM)
+            self._place(row, tops[index] + TITLE_ROOM, rooms[index])
 
-    def _place(self, panels, top):
+    def _place(self, panels, top, after):
         before = [INNER if shared else LEFT for _, shared, _ in panels]
-        after = [_label_width(labels) for _, _, labels in panels]
         free = self.width - sum(before) - sum(after) - RIGHT
         shares = sum(share for share, _, _ in panels)
         x = 0
@@ -347,19 +355,31 @@ def draw_sample_complexity(study, footer):
     return page.finish()
 
 
-def _map_panels(study, footer, note):
+SETTINGS = [(False, False, "standard"), (False, True, "standard, RPE"), (True, False, "normalised"),
+            (True, True, "normalised, RPE")]  # fmt: skip
+
+
+def _map_panels(study, footer, note, models=(None,)):
+    """The error of each feature map over f: a panel for each setting, a row of them for each model."""
     table = study.table("error", "normalised", "rpe", "map", "f", "median", "low", "high")
     kinds = table.values("map")
-    settings = [(False, False, "standard"), (False, True, "standard, RPE"), (True, False, "normalised"),
-                (True, True, "normalised, RPE")]  # fmt: skip
-    labels = [(MAP_NAMES[kind], MAPS[kind], end_of(table.where(normalised=True, rpe=True, map=kind), "f", "median"))
-              for kind in kinds]  # fmt: skip
-    page = Page(study, footer, [(1, index > 0, labels if index == 3 else []) for index in range(4)],
+
+    def rows_of(model, normalised, rpe, **wanted):
+        return table.where(normalised=normalised, rpe=rpe, **wanted, **({"model": model} if model else {}))
+
+    grid, shown = [], []
+    for model in models:
+        settings = [setting for setting in SETTINGS if rows_of(model, *setting[:2])]
+        last = settings[-1][:2]
+        labels = [(MAP_NAMES[kind], MAPS[kind], end_of(rows_of(model, *last, map=kind), "f", "median")) for kind in kinds]
+        grid.append([(1, index > 0, labels if index == len(settings) - 1 else []) for index in range(len(settings))])
+        shown += [(model, setting, index == 0) for index, setting in enumerate(settings)]
+    page = Page(study, footer, grid, height=HEIGHT if len(grid) == 1 else 1.5,
                 notes=[note + " Grey line: 2, the most that positive weights can be off."])  # fmt: skip
-    values = [row["median"] for row in table.rows]
-    for axes, (normalised, rpe, words) in zip(page.panels, settings):
+    values = [row[name] for row in table.rows for name in ("median", "low")]
+    for axes, (model, (normalised, rpe, words), first) in zip(page.panels, shown):
         for kind in kinds:
-            rows = table.where(normalised=normalised, rpe=rpe, map=kind)
+            rows = rows_of(model, normalised, rpe, map=kind)
             curve(axes, column(rows, "f"), column(rows, "median"), MAPS[kind],
                   (column(rows, "low"), column(rows, "high")))  # fmt: skip
         axes.axhline(2, color=LIGHT_GREY, linewidth=0.9, zorder=1)
@@ -367,8 +387,9 @@ def _map_panels(study, footer, note):
         powers(axes.xaxis, table.values("f"), 3)
         axes.set_xlabel("features f")
         log_y(axes, values)
-        title(axes, words)
-    page.panels[0].set_ylabel("|A − Â|₁ of a row")
+        title(axes, f"{model}: {words}" if model and first else words)
+        if first:
+            axes.set_ylabel("|A − Â|₁ of a row")
     return page.finish()
 
 
@@ -380,8 +401,128 @@ def draw_conversion(study, footer):
     heads = study.table("heads", "head", "real")
     kind = "real" if heads.rows[0]["real"] else "made-up"
     return _map_panels(
-        study, footer, f"Medians over {len(heads.rows)} {kind} heads and draws; bands: where eight of ten of them lie."
-    )
+        study, footer, f"Medians over {len(heads.rows)} {kind} heads and draws; bands: where eight of ten of them lie.",
+        study.table("error", "model").values("model"),
+    )  # fmt: skip
+
+
+LENGTHS = (("queries", "q", plot_style.GREYS[0], -0.13), ("keys", "k", plot_style.GREYS[2], 0.13))
+COLUMNS = 4  # layers side by side
+TICKS = 0.2  # room for the ticks of an x axis that says no more
+
+
+def _folder(head):
+    return head["head"].rpartition("/")[0] or head["head"]
+
+
+def _layers(heads, model):
+    """(words, heads) for each layer of a model, or for each folder where layers are not known."""
+    groups = {}
+    for head in heads.where(model=model):
+        known = math.isfinite(head["layer"])
+        groups.setdefault((head["layer"] if known else math.inf, _folder(head)), []).append(head)
+    return [(f"layer {layer:g}" if math.isfinite(layer) else folder, group)
+            for (layer, folder), group in sorted(groups.items(), key=lambda item: item[0])]  # fmt: skip
+
+
+def _median(values):
+    values = sorted(values)
+    middle = len(values) // 2
+    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+
+
+def _over_heads(rows):
+    """[(f, median over heads)] from rows of several heads."""
+    by_f = {}
+    for row in rows:
+        by_f.setdefault(row["f"], []).append(row["median"])
+    return [{"f": f, "median": _median(values)} for f, values in sorted(by_f.items())]
+
+
+def draw_model(study, footer, model, layers):
+    """One model: a column for each layer; its norms, then the errors of each setting that it has."""
+    errors = study.table("head_error", "head", "normalised", "rpe", "map", "f", "median")
+    study.table("heads", "q_norm", "q_low", "q_high", "k_norm", "k_low", "k_high")
+    kinds, names = errors.values("map"), {head["head"] for _, heads in layers for head in heads}
+    every = [row for row in errors.rows if row["head"] in names]
+
+    def rows_of(heads, normalised, rpe, kind):
+        mine = {head["head"] for head in heads}
+        return [row for row in every if row["head"] in mine and row["normalised"] is normalised
+                and row["rpe"] is rpe and row["map"] == kind]  # fmt: skip
+
+    settings = [setting for setting in SETTINGS if any(rows_of(heads, *setting[:2], kinds[0]) for _, heads in layers)]
+    last = layers[-1][1]
+    lengths = [(words, style, (len(last) - 1 + shift, last[-1][f"{name}_norm"])) for words, name, style, shift in LENGTHS]
+    grid = [[(1, index > 0, lengths if index == len(layers) - 1 else []) for index in range(len(layers))]]
+    for setting in settings:
+        labels = [(MAP_NAMES[kind], MAPS[kind], end_of(_over_heads(rows_of(last, *setting[:2], kind)), "f", "median"))
+                  for kind in kinds]  # fmt: skip
+        grid.append([(1, index > 0, labels if index == len(layers) - 1 else []) for index in range(len(layers))])
+    under = [X_AXIS, *([TICKS] * (len(settings) - 1)), X_AXIS]
+    page = Page(study, footer, grid, height=1.25, about=model, under=under, notes=[
+        "Top: lengths of queries and keys times the root of scale, means and where eight of ten of them lie. Below: error of "
+        "attention rows, standard and normalised on axes of their own; thin lines are heads (medians over draws of Ω), thick "
+        "ones their median. Grey line: 2, the most that positive weights can be off."])  # fmt: skip
+    top = page.panels[: len(layers)]
+    highest = max(head[f"{name}_high"] for _, heads in layers for head in heads for name in "qk")
+    for axes, (words, heads) in zip(top, layers):
+        _draw_lengths(axes, heads, highest)
+        title(axes, f"{words}: lengths")
+    top[0].set_ylabel("√scale · length")
+    values = {kind: [row["median"] for row in every if row["normalised"] is kind] for kind in (False, True)}
+    places = [(setting, layer) for setting in settings for layer in layers]
+    for index, (axes, ((normalised, rpe, words), (layer, heads))) in enumerate(zip(page.panels[len(layers) :], places)):
+        for kind in kinds:
+            rows = rows_of(heads, normalised, rpe, kind)
+            if not rows:  # a layer without a bias beside others that have one
+                continue
+            for head in heads:
+                own = [row for row in rows if row["head"] == head["head"]]
+                axes.plot(column(own, "f"), column(own, "median"), color=MAPS[kind].color, linewidth=0.45, alpha=0.6)
+            curve(axes, *zip(*((row["f"], row["median"]) for row in _over_heads(rows))), MAPS[kind], linewidth=1.3)
+        axes.axhline(2, color=LIGHT_GREY, linewidth=0.9, zorder=1)
+        axes.set_xscale("log")
+        powers(axes.xaxis, errors.values("f"), 5)
+        log_y(axes, values[normalised])
+        title(axes, f"{layer}: {words}")
+        if index % len(layers) == 0:
+            axes.set_ylabel("|A − Â|₁ of a row")
+        if index >= len(places) - len(layers):
+            axes.set_xlabel("features f")
+    return page.finish()
+
+
+def _draw_lengths(axes, heads, highest):
+    for _, name, style, shift in LENGTHS:
+        for place, head in enumerate(heads):
+            x, low, high = place + shift, head[f"{name}_low"], head[f"{name}_high"]
+            axes.plot([x, x], [low, high], color=style.color, linewidth=0.9)
+        axes.plot([place + shift for place in range(len(heads))], column(heads, f"{name}_norm"), linestyle="none",
+                  color=style.color, marker=style.marker, **MARKER)  # fmt: skip
+    axes.axhline(1, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
+    axes.set_xlim(-0.5, len(heads) - 0.5)
+    axes.set_ylim(0, highest * 1.08)
+    fixed(axes.xaxis, list(range(len(heads))))
+    axes.xaxis.set_major_formatter(matplotlib.ticker.FixedFormatter([f"{head['index']:g}" for head in heads]))
+    axes.set_xlabel("head of the case")
+    plain(axes.yaxis)
+
+
+def model_parts(study):
+    """(suffix, words, draw) for the figures of models: one for each, more where it has many layers."""
+    if "head_error" not in study.tables:
+        return []
+    heads = study.table("heads", "head", "model", "layer", "index")
+    parts = []
+    for model in heads.values("model"):
+        layers = _layers(heads, model)
+        for number, first in enumerate(range(0, len(layers), COLUMNS)):
+            suffix = re.sub(r"[^A-Za-z0-9.+]+", "_", model).strip("_.") or "model"
+            suffix += f"-{number + 1}" if number else ""
+            some = layers[first : first + COLUMNS]
+            parts.append((suffix, model, lambda footer, model=model, some=some: draw_model(study, footer, model, some)))
+    return parts
 
 
 def draw_rpe_rank(study, footer):
@@ -668,6 +809,15 @@ DRAWINGS = {
 }
 
 
+# More figures of a study, beside that of its name.
+PARTS = {"approximation_error": model_parts, "conversion": model_parts}
+
+
 def draw(study, footer):
     """The matplotlib figure of a study_file.StudyFile."""
     return DRAWINGS[study.name](study, footer)
+
+
+def parts(study):
+    """[(suffix of the name, words, draw(footer))] of its other figures."""
+    return PARTS[study.name](study) if study.name in PARTS else []

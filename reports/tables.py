@@ -7,6 +7,7 @@ import re
 
 import panel_notes
 import plot_style
+import ratio_panels
 import recipe_file
 from recipe_figure import Unserved, common_settings
 from result_file import InputError
@@ -222,3 +223,64 @@ def crossovers(contents):
     columns = ["", "settings", "in", "from n", ""]
     note = "Float32, one thread and d = e = 64 where nothing else is said."
     return Table([], columns, [(name, sorted(texts)) for name, texts in sorted(blocks.items())], note, header, sorted(rows, key=str), [])
+
+
+# Whether inputs matter
+
+
+def ratio_settings(entry):
+    """{name: value} of a ratio by the names that recipes have, n among them."""
+    size = dict(entry["size"])
+    height, width = size.pop("height", None), size.pop("width", None)
+    n = size["n_k"] if height is None else height * width
+    return {"with": "", **size, **entry["params"], **{key: entry[key] for key in ("operator", "implementation", "backend", "scalar",
+                                                                     "threads", "input")}, "n": n}  # fmt: skip
+
+
+def _ratio_words(entry, shared, short=False):
+    """Settings that tell this ratio from others of its table; short: without those that follow from the others."""
+    settings = ratio_settings(entry)
+    if short:
+        shared = {*shared, "per_head", "scale", *(["e"] if settings.get("e") == settings.get("d") else [])}
+    hidden = {"operator", "implementation", "backend", "input", "n_q", "n_k", "n", "L", "M", *shared}
+    return ", ".join(f"{key} = {recipe_file.text_of(value)}" for key, value in sorted(settings.items())
+                     if key not in hidden and value not in (False, ""))  # fmt: skip
+
+
+def _shared(entries):
+    settings = [ratio_settings(entry) for entry in entries]
+    return {key: value for key, value in settings[0].items()
+            if key not in ("n", "input") and all(one.get(key) == value for one in settings)}  # fmt: skip
+
+
+def input_ratios(contents, asked):
+    """(Table, rows for ratio_panels, inputs) of the ratios in whole files that `asked` says yes to."""
+    entries = [entry for content in contents for entry in content.get("input_ratios", []) if asked(ratio_settings(entry))]
+    if not entries:
+        raise Unserved("the files hold no ratios of times with different inputs")
+    shared = _shared(entries)
+    blocks, rows, lines = {}, [], {}
+    for entry in entries:
+        settings = ratio_settings(entry)
+        operator = entry["operator"]
+        own = _shared([other for other in entries if other["operator"] == operator])
+        words, few = _ratio_words(entry, shared), _ratio_words(entry, own, short=True)
+        fitted = panel_notes.fixed(entry["ratio"], 2) + panel_notes.interval(entry, 2)
+        turns = "" if entry["in_turns"] else ", one after the other"
+        n = plot_style.format_count(settings["n"])
+        texts = [entry["implementation"], few, n, ratio_panels.short(entry["input"]), fitted, ratio_panels.says(entry) + turns]
+        blocks.setdefault(operator, []).append(texts)
+        head = ", ".join(filter(None, [f"{operator} {entry['implementation']}", few, f"n = {n}"]))
+        lines.setdefault(head, []).append(entry)
+        ends = ["nan" if entry[key] is None else entry[key] for key in ("low", "high")]
+        rows.append([operator, entry["implementation"], entry["backend"], words, settings["n"], entry["input"],
+                     entry["against"], entry["ratio"], *ends, entry["in_turns"]])  # fmt: skip
+    header = ["operator", "implementation", "backend", "settings", "n", "input", "against", "ratio", "low", "high", "in_turns"]
+    columns = ["", "settings", "n", "input", "ratio", ""]
+    common = ", ".join(f"{key} = {recipe_file.text_of(value)}" for key, value in sorted(shared.items())
+                       if key not in ("operator", "implementation", "backend", "n_q", "n_k") and value not in (False, ""))  # fmt: skip
+    percent = round(100 * (ratio_panels.NEAR - 1))
+    note = (f"{common[:1].upper() + common[1:]}. Ratio: time with the input / time with normal numbers of the same shape. "
+            f"Timed in turns unless it says otherwise. Intervals hold together at 95 %. The same: within {percent} %.")  # fmt: skip
+    inputs = sorted({entry["input"] for entry in entries})
+    return Table([], columns, list(blocks.items()), note, header, rows, []), list(lines.items()), inputs

@@ -4,6 +4,7 @@
 import hashlib
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -128,6 +129,165 @@ class WriteCase(Folder):
             self.assertIn(word.lower(), result.stderr.lower())
 
 
+# Stands in for PyTorch: what the guide uses of it, and a model of four layers.
+PYTORCH = """
+import contextlib
+import sys
+import types
+
+import numpy as np
+
+
+class Tensor:
+    def __init__(self, array):
+        self.array = np.asarray(array)
+
+    def detach(self):
+        return self
+
+    def __getitem__(self, index):
+        return Tensor(self.array[index])
+
+    def unflatten(self, axis, sizes):
+        assert axis == -1
+        return Tensor(self.array.reshape(*self.array.shape[:-1], *sizes))
+
+    def transpose(self, first, second):
+        return Tensor(self.array.swapaxes(first, second))
+
+    def float(self):
+        return Tensor(self.array.astype(np.float32))
+
+    def numpy(self):
+        return self.array
+
+    @property
+    def shape(self):
+        return self.array.shape
+
+
+class Linear:
+    def __init__(self, random, d):
+        self.weight = random.standard_normal((d, d)) / d**0.5
+        self.after, self.before = [], []
+
+    def register_forward_hook(self, hook):
+        self.after.append(hook)
+
+    def register_forward_pre_hook(self, hook):
+        self.before.append(hook)
+
+    def __call__(self, x):
+        for hook in self.before:
+            hook(self, (x,))
+        y = Tensor(x.array @ self.weight)
+        for hook in self.after:
+            hook(self, (x,), y)
+        return y
+
+
+class Attention:
+    heads, d, wrong = 8, 64, WRONG
+
+    def __init__(self, random):
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (Linear(random, self.d) for _ in range(4))
+
+    def __call__(self, x):
+        q, k, v = (projection(x).array[0].reshape(-1, self.heads, self.d // self.heads).swapaxes(0, 1)
+                   for projection in (self.q_proj, self.k_proj, self.v_proj))
+        scores = self.wrong * q @ k.swapaxes(1, 2) / (self.d // self.heads) ** 0.5
+        scores[:, ~np.tri(scores.shape[1], dtype=bool)] = -np.inf
+        weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+        out = weights / weights.sum(axis=2, keepdims=True) @ v
+        return self.out_proj(Tensor(out.swapaxes(0, 1).reshape(1, -1, self.d)))
+
+
+class Model:
+    def __init__(self):
+        random = np.random.default_rng(1)
+        self.layers = [types.SimpleNamespace(attention=Attention(random)) for _ in range(4)]
+
+    def __call__(self, x):
+        for layer in self.layers:
+            x = Tensor(x.array + layer.attention(x).array)
+        return x
+
+
+sys.modules["torch"] = types.SimpleNamespace(inference_mode=contextlib.nullcontext)
+model, tokens = Model(), Tensor(np.random.default_rng(2).standard_normal((1, 30, 64)))
+"""
+
+
+class Guide(unittest.TestCase):
+    """The commands and the program of reports/inputs/README.md, as they stand there."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "build").mkdir()
+        (self.folder / "build" / "subquad").symlink_to(pathlib.Path(PROGRAM).resolve())
+        (self.folder / "reports").symlink_to(REPORTS)
+        self.text = (INPUTS / "README.md").read_text(encoding="utf-8")
+
+    def run_here(self, command):
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=self.folder)
+
+    def own_model(self, wrong):
+        program, = re.findall(r"```python\n(.*?)```", self.text, re.DOTALL)
+        script = self.folder / "script.py"
+        script.write_text(PYTORCH.replace("WRONG", str(wrong)) + program, encoding="utf-8")
+        result = self.run_here([sys.executable, str(script)])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        command, = re.findall(r"`(build/subquad check my_case)`", self.text)
+        return self.run_here(command.split())
+
+    def test_your_own_model(self):
+        result = self.own_model(1)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertRegex(result.stdout, "[4-9] passed, 0 failed")
+        shapes = {path.stem: np.load(path).shape for path in (self.folder / "my_case").glob("*.npy")}
+        self.assertEqual(shapes, {name: (8, 30, 8) for name in ("q", "k", "v", "expected_out")})
+
+    def test_a_model_that_computes_something_else_fails(self):
+        result = self.own_model(1.01)
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        self.assertIn("0 passed", result.stdout)
+
+    def test_the_program_is_short(self):
+        program, = re.findall(r"```python\n(.*?)```", self.text, re.DOTALL)
+        self.assertLessEqual(len([line for line in program.splitlines() if line.strip()]), 22)
+
+    def test_commands_work_as_typed(self):
+        self.assertEqual(self.own_model(1).returncode, 0)  # makes my_case
+        text = self.text.replace("\\\n", " ")
+        commands = re.findall(r"^    (build/subquad .*)$", text, re.MULTILINE)
+        self.assertEqual(len(commands), 7, commands)
+        for command in commands:
+            # As typed, but for less time.
+            if " sweep " in command:
+                command = command.replace("512:8192:x2", "512:1024:x2") + " --budget 0.02 --no-resident"
+            if " study " in command:
+                command += " --tiny --no-figures"
+            result = self.run_here(["bash", "-c", command])
+            if " study " in command:  # at these settings a claim may fail
+                self.assertIn(result.returncode, (0, 1), command + result.stderr)
+                folder = self.folder / re.search("--out ([a-z_]+)", command)[1]
+                self.assertTrue((folder / "verdicts.md").exists())
+            else:
+                self.assertEqual(result.returncode, 0, command + result.stdout + result.stderr)
+        for name in ("real.json", "features.json", "matter.json"):
+            records = json.loads((self.folder / name).read_text(encoding="utf-8"))["records"]
+            verdicts = {record["check"]["verdict"] for record in records}
+            self.assertIn("passed", verdicts, name)
+            self.assertLessEqual(verdicts, {"passed", "skipped"}, name)  # causal algorithms have nothing to do here
+        ratios = json.loads((self.folder / "matter.json").read_text(encoding="utf-8"))["input_ratios"]
+        self.assertTrue(ratios and all(ratio["in_turns"] for ratio in ratios))
+        sources = json.loads((self.folder / "studies_of_my_case" / "conversion.json").read_text(encoding="utf-8"))
+        self.assertEqual(["my_case"], [row[0] for row in sources["tables"]["sources"]["rows"]])
+        self.assertTrue((REPORTS / "recipes" / "real-inputs.json").exists())
+
+
 class RealInputs(Folder):
     def test_files_are_those_that_were_exported(self):
         listed = {}
@@ -191,5 +351,5 @@ class RealInputs(Folder):
 
 
 if __name__ == "__main__":
-    PROGRAM = sys.argv.pop(1)
+    PROGRAM = str(pathlib.Path(sys.argv.pop(1)).resolve())
     unittest.main()

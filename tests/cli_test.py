@@ -29,7 +29,7 @@ OPTIONS = {
     "verify": FILTERS + ("--n", "--case", "--input", "--seed", "--threads"),
     "sweep": FILTERS
     + ("--preset", "--config", "--out", "--resume", "--threads", "--time-limit", "--memory-limit",
-       "--shard", "--seed", "--n", "--d", "--e", "--f", "--heads", "--param", "--input"),
+       "--shard", "--seed", "--n", "--d", "--e", "--f", "--heads", "--param", "--input", "--interleave"),
     "claims": ("FILE", "--out"),
     "env": (),
 }
@@ -173,12 +173,20 @@ class Refusals(Cli):
         self.refuse(["verify", "--case", f"toeplitz_1d:n=4,input={REAL}"], "found q, k, v, bias")
         self.refuse(["study", "feature_maps", "--input", REAL, "--out", self.folder / "study"],
                     "--input", "takes tensors")
+        for study in ("conversion", "approximation_error"):
+            self.refuse(["study", study, "--input", REAL, REAL.parent / "photograph-blur", "--out", self.folder / "study"],
+                        "photograph-blur", "q and k")
         self.assertFalse((self.folder / "study").exists())
+        self.refuse([*good, "--interleave", "--out", out], "--interleave", "several inputs")
+        self.refuse([*good, "--interleave", "--input", "wide", "--out", out], "--interleave", "several inputs")
+        self.refuse(["sweep", "--operator", "softmax_attention", "--interleave", "--input", "normal", REAL, "--out", out],
+                    "interleave", "mpnet-layer0", "heads")
         self.assertFalse(out.exists())
         for text in ("", "[]", "{", '{"sweeps": []}', '{"sweeps": [3]}',
                      '{"sweeps": [{"operator": {"a": 1}}]}', '{"sweeps": [{"operator": "nope"}]}',
                      '{"sweeps": [{"operator": "toeplitz_1d", "n": "x"}]}',
                      '{"sweeps": [{"operator": "toeplitz_1d", "input": []}]}',
+                     '{"sweeps": [{"operator": "toeplitz_1d", "n": 4, "interleave": "yes"}]}',
                      '{"sweeps": [{"operator": "toeplitz_1d", "n": 4, "bogus": 1}]}'):
             config = self.folder / "config.json"
             config.write_text(text, encoding="utf-8")
@@ -322,6 +330,79 @@ class Sweeps(Cli):
                                                   "input": [*folders, "normal"]}]}), encoding="utf-8")
         self.fine("sweep", "--config", config, "--no-resident", "--resume", "--out", out, cwd=ROOT)
         self.assertEqual(self.read(out)["records"], more["records"])
+
+    def test_inputs_are_timed_in_turns(self):
+        real = "reports/inputs/mpnet-layer0"
+        config = self.folder / "config.json"
+        config.write_text(json.dumps({"sweeps": [{
+            "operator": "softmax_attention", "n": [20, 40], "heads": 2, "with": "bias", "per_head": True,
+            "input": ["normal", "wide", real], "interleave": True}]}), encoding="utf-8")
+        out = self.folder / "out.json"
+        # The folder is found from anywhere.
+        command = ["sweep", "--config", config, "--no-resident", "--budget", "0.02", "--out", out]
+        self.fine(*command, cwd=self.folder)
+        file = self.read(out)
+        inputs = {"normal", "wide", real}
+        for record in file["records"]:
+            self.assertEqual(record["check"]["verdict"], "passed", record["case"])
+            self.assertEqual({record["input"], *record["timed_with"]}, inputs)
+            self.assertEqual(len(record["timed_with"]), 2)
+        self.assertEqual(len(file["input_ratios"]), len(file["records"]) * 2 // 3)
+        for ratio in file["input_ratios"]:
+            own, base = (next(r for r in file["records"] if r["input"] == name and
+                              all(r[key] == ratio[key] for key in ("implementation", "size", "params")))
+                         for name in (ratio["input"], "normal"))
+            self.assertTrue(ratio["in_turns"])
+            self.assertEqual(ratio["against"], "normal")
+            # The ratio's estimator is not that of two medians, but near.
+            self.assertAlmostEqual(ratio["ratio"] / (own["seconds"]["median"] / base["seconds"]["median"]), 1, delta=0.5)
+        before = out.read_bytes()
+        again = run(*command, "--resume", cwd=self.folder)
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertEqual(json.loads(before)["records"], self.read(out)["records"])
+        # What is measured later was not measured in turns, and says so.
+        file["records"] = [r for r in file["records"] if r["input"] == "normal"]
+        out.write_text(json.dumps(file), encoding="utf-8")
+        self.fine(*command, "--resume", cwd=self.folder)
+        later = self.read(out)
+        self.assertEqual({ratio["in_turns"] for ratio in later["input_ratios"]}, {False})
+        for record in later["records"]:
+            if record["input"] == "wide":
+                self.assertEqual(record["timed_with"], [real])
+
+    def test_shards_keep_together_what_is_timed_in_turns(self):
+        axes = ["--n", "4,5,6", "--input", "normal", "wide", "--interleave"]
+        whole = self.sweep(*axes)
+        parts = []
+        for shard in ("1/2", "2/2"):
+            records = self.sweep(*axes, "--shard", shard)["records"]
+            self.assertEqual({len(r["timed_with"]) for r in records}, {1})
+            parts += records
+        self.assertEqual(self.points(parts), self.points(whole["records"]))
+        self.refuse(["sweep", *SMALL, *axes, "--shard", "4/4", "--out", self.folder / "x.json"], "at most 3")
+
+    def test_a_failure_in_turns_costs_its_own_case(self):
+        """One input that the operator refuses (rows of length zero to be normalised); the other is measured all the same."""
+        case = self.folder / "zeros"
+        sys.path.insert(0, str(ROOT / "reports"))
+        from case import write_case
+        import numpy as np
+
+        random = np.random.default_rng(1)
+        q, k, v = (random.standard_normal((6, 4)).astype(np.float32) for _ in range(3))
+        q[2] = 0
+        write_case(case, "softmax_attention", {"q": q, "k": k, "v": v}, {"out": v}, source="a test")
+        config = self.folder / "config.json"
+        config.write_text(json.dumps({"sweeps": [{
+            "operator": "kernelized_rpe_attention", "implementation": ["dense", "fft"], "feature_map": "prf", "f": 3,
+            "normalize": True, "n": 6, "d": 4, "e": 4, "input": ["normal", str(case)], "interleave": True}]}),
+            encoding="utf-8")
+        out = self.folder / "out.json"
+        result = run("sweep", "--config", config, "--no-resident", "--budget", "0.02", "--out", out)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        verdicts = {(r["input"] == "normal", r["implementation"]): r["check"]["verdict"] for r in self.read(out)["records"]}
+        self.assertEqual(verdicts, {(True, "dense"): "passed", (True, "fft"): "passed",
+                                    (False, "dense"): "failed", (False, "fft"): "failed"})
 
     def test_curves_of_different_inputs_stay_apart(self):
         file = self.sweep("--n", "8:512:x2", "--input", "normal", "equal")

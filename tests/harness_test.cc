@@ -3,6 +3,7 @@
 // caught or recovered.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -545,6 +546,25 @@ TEST(Threads, TheFirstExceptionArrivesAndThePoolGoesOn) {
     }
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(ThreadsDeathTest, AThreadThatCannotStartIsAnErrorWithItsNumber) {
+  const auto start_too_many = [] {
+    rlimit room{};  // for a few stacks
+    room.rlim_cur = room.rlim_max = rlim_t{1} << 29;
+    setrlimit(RLIMIT_AS, &room);
+    try {
+      ThreadPool pool(1000);
+    } catch (const std::runtime_error& error) {
+      std::fputs(error.what(), stderr);
+      std::_Exit(7);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(start_too_many(), testing::ExitedWithCode(7),
+              "cannot start thread [0-9]+ of 1000");
+}
+#endif
 
 std::vector<std::string> OutputBytes(const Implementation& implementation,
                                      Trial& trial, int threads) {

@@ -251,6 +251,33 @@ TEST(InputSource, Names) {
   fs::current_path(before);
 }
 
+// What lies in the source tree has one name everywhere, unless that name means
+// something else there.
+TEST(InputSource, NamesFromElsewhere) {
+  const fs::path before = fs::current_path();
+  const fs::path away = fs::path(testing::TempDir()) / "names_from_elsewhere";
+  fs::create_directories(away);
+  fs::current_path(away);
+  const std::string name = "reports/inputs/mpnet-layer0";
+  EXPECT_EQ(InputSourceName(kInputs + "mpnet-layer0/"), name);
+  EXPECT_EQ(FindInputSource(name)->name, "mpnet-layer0");
+  EXPECT_TRUE(InputSourceExists(name));
+  EXPECT_FALSE(InputSourceExists("reports/inputs/nothing"));
+  EXPECT_THROW(FindInputSource("reports/inputs/nothing"), InvalidInput);
+  const Case one = CaseFor("softmax_attention:n=5,input=" + name);
+  EXPECT_EQ(one.Id(), CaseFor(one.Id()).Id());
+  EXPECT_EQ(one.input, name);
+  fs::create_directories(away / "reports/inputs/mpnet-layer3");
+  fs::create_directories(away / "reports/inputs/minilm-layer3");
+  EXPECT_EQ(InputSourceName(kInputs + "minilm-layer3"),
+            kInputs + "minilm-layer3");
+  EXPECT_EQ(InputSourceName((away / "reports/inputs/minilm-layer3").string()),
+            "reports/inputs/minilm-layer3");
+  EXPECT_THROW(FindInputSource("reports/inputs/minilm-layer3"), InvalidInput);
+  fs::current_path(before);
+  fs::remove_all(away);
+}
+
 TEST(InputSource, RefusesWhatDoesNotFit) {
   for (const auto& [id, folder, words] :
        std::vector<std::tuple<std::string, std::string, std::string>>{

@@ -24,6 +24,7 @@ import catalogue  # noqa: E402
 import figures_test  # noqa: E402
 import plot_style  # noqa: E402
 import quantities  # noqa: E402
+import ratio_panels  # noqa: E402
 import recipe_figure  # noqa: E402
 import recipe_file  # noqa: E402
 import result_file  # noqa: E402
@@ -42,7 +43,8 @@ def synthetic_results(recipes, sizes=TINY):
     records, seen = [], set()
     for recipe in recipes:
         for sweep in recipe.get("sweeps", []):
-            axes = {key: recipe_file.axis_values(value) for key, value in sweep.items() if key != "comment"}
+            axes = {key: recipe_file.axis_values(value) for key, value in sweep.items()
+                    if key not in ("comment", "interleave")}  # fmt: skip
             axes["n"] = axes["n"][:sizes]
             axes.setdefault("implementation", ["dense"])
             for values in itertools.product(*axes.values()):
@@ -53,7 +55,18 @@ def synthetic_results(recipes, sizes=TINY):
                     records.append(synthetic_record(point))
     content = figures_test.synthetic_results()
     content.update(records=records, fits=[], crossovers=[], algorithms=[])
+    ratios = [synthetic_ratio(record, place) for place, record in enumerate(records) if record.get("input", "normal") != "normal"]
+    if ratios:
+        content["input_ratios"] = ratios
     return content
+
+
+def synthetic_ratio(record, place=0):
+    """1, 1.1, 1.2 ... with an interval of 1 %."""
+    ratio = 1 + 0.1 * (place % 5)
+    keys = ("operator", "implementation", "backend", "scalar", "threads", "size", "params", "input")
+    return {**{key: record[key] for key in keys}, "against": "normal", "ratio": ratio, "low": 0.99 * ratio,
+            "high": 1.01 * ratio, "in_turns": True}  # fmt: skip
 
 
 def synthetic_record(point):
@@ -61,7 +74,8 @@ def synthetic_record(point):
     quadratic = point["implementation"] in ("dense", "tiled")
     seconds = 1e-9 * n * n if quadratic else 2e-7 * n * (1 + int(point.get("f", 64)) / 64)
     record = figures_test.synthetic_record(point["implementation"], n, seconds, 4 * n * n if quadratic else 256 * n)
-    flags = {key: point.get(key, "0") == "1" for key in ("causal", "backward", "normalize") if key in point or key == "causal"}
+    flags = {key: point.get(key, "0") == "1" for key in ("causal", "backward", "normalize", "per_head")
+             if key in point or key == "causal"}  # fmt: skip
     size = {"n_q": n, "n_k": n, "e": 64, "d": 64, "heads": 1}
     size.update({key: int(value) for key, value in point.items() if key in SIZES})
     if "height" in point:
@@ -70,6 +84,8 @@ def synthetic_record(point):
     params = {**flags, **{key: typed(value) for key, value in point.items() if key not in known}}
     if "with" in point:
         params["with"] = [point["with"]]
+    if "input" in point:
+        record["input"] = point["input"]
     record.update(operator=point["operator"], scalar=point.get("scalar", "float32"), threads=1, size=size, params=params,
                   case=":".join(f"{key}={value}" for key, value in sorted(point.items())))  # fmt: skip
     return record
@@ -270,6 +286,55 @@ class DrawingTest(figures_test.Workplace):
         for line in latex.splitlines():
             if not line.startswith("%"):
                 self.assertNotRegex(line, r"(?<!\\)[_%#]")
+
+    def test_ratios_are_those_of_the_file(self):
+        rows = self.one("real-inputs")
+        content = synthetic_results([RECIPES["real-inputs"]])
+        self.assertEqual(len(content["input_ratios"]), len(rows))
+        entry = content["input_ratios"][3]
+        row = next(row for row in rows if (row["operator"], row["implementation"], row["n"], row["input"]) ==
+                   (entry["operator"], entry["implementation"], str(entry["size"]["n_k"]), entry["input"]))  # fmt: skip
+        for key in ("ratio", "low", "high"):
+            self.assertEqual(entry[key], float(row[key]))
+        table = (self.out / "real-inputs.md").read_text(encoding="utf-8")
+        self.assertIn("| mpnet-layer0 |", table)
+        before = (self.out / "real-inputs.svg").read_bytes()
+
+        def plant(content):
+            content["input_ratios"][0].update(ratio=7.5, low=7.25, high=7.75)
+
+        rows = self.one("real-inputs", plant)
+        self.assertIn("7.5", [row["ratio"] for row in rows])
+        self.assertIn("| 7.50 [7.25, 7.75] | slower |", (self.out / "real-inputs.md").read_text(encoding="utf-8"))
+        self.assertNotEqual(before, (self.out / "real-inputs.svg").read_bytes())
+
+    def test_what_a_ratio_says(self):
+        for low, high, words in ((0.99, 1.01, "the same"), (0.953, 1.05, "the same"), (0.9, 1.01, "not settled"),
+                                 (1.0, 1.06, "not settled"), (1.051, 1.2, "slower"), (0.5, 0.952, "faster"),
+                                 (0.5, 2, "not settled"), (None, None, "too few samples")):  # fmt: skip
+            self.assertEqual(words, ratio_panels.says({"low": low, "high": high}), (low, high))
+
+    def test_ratios_of_other_settings_and_none(self):
+        def other(content):
+            for entry in content["input_ratios"][1:]:
+                entry["scalar"] = "float64"
+
+        self.assertEqual(1, len(self.one("real-inputs", other)))
+        content = synthetic_results([RECIPES["real-inputs"]])
+        del content["input_ratios"]
+        result = self.draw(self.write(content), "--format", "svg", "--only", "real-inputs")
+        self.assertEqual(2, result.returncode)
+        self.assertIn("no ratios", result.stderr)
+
+    def test_ratios_without_intervals_or_turns_are_drawn(self):
+        def plant(content):
+            content["input_ratios"][0].update(low=None, high=None)
+            content["input_ratios"][1]["in_turns"] = False
+
+        self.one("real-inputs", plant)
+        table = (self.out / "real-inputs.md").read_text(encoding="utf-8")
+        self.assertIn("too few samples", table)
+        self.assertIn("one after the other", table)
 
     def test_map_cells(self):
         rows = self.one("crossover-linear")

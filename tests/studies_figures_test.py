@@ -96,7 +96,82 @@ class Studies(unittest.TestCase):
     def test_a_folder_stands_for_its_studies(self):
         result = self.draw(self.files[0].parent, formats="png")
         self.assertEqual(0, result.returncode, result.stderr)
-        self.assertEqual(STUDIES, len(list(self.out.glob("*.png"))))
+        # Two models have a figure of their own.
+        self.assertEqual(STUDIES + 2, len(list(self.out.glob("*.png"))))
+
+    def picture(self, content, name):
+        out = self.folder / f"picture{len(list(self.folder.iterdir()))}"
+        result = self.draw(self.write(content), out=out, formats="png")
+        self.assertEqual(0, result.returncode, result.stderr)
+        return (out / name).read_bytes()
+
+    def test_each_model_has_a_figure_of_its_own_numbers(self):
+        content = self.content("conversion")
+        before = {model: self.picture(content, f"conversion-{model}.png") for model in ("minilm", "mpnet")}
+        for table, column, factor in (("head_error", "median", 1.5), ("heads", "q_norm", 2)):
+            changed = copy.deepcopy(content)
+            place = [entry["name"] for entry in changed["tables"][table]["columns"]].index(column)
+            for row in changed["tables"][table]["rows"]:
+                if row[0].startswith("mpnet"):
+                    row[place] *= factor
+            self.assertNotEqual(before["mpnet"], self.picture(changed, "conversion-mpnet.png"), column)
+        # The sentence under a figure is that on its model.
+        changed = copy.deepcopy(content)
+        for verdict in changed["verdicts"]:
+            if verdict["claim"].endswith("/mpnet"):
+                verdict["numbers"] = "something else"
+        self.assertNotEqual(before["mpnet"], self.picture(changed, "conversion-mpnet.png"))
+        self.assertEqual(before["minilm"], self.picture(changed, "conversion-minilm.png"))
+
+    def test_models_of_any_name_and_depth(self):
+        """Somebody's own folders: no layer in the name, odd letters, more layers than fit side by side."""
+        content = self.content("conversion")
+        heads, errors = content["tables"]["heads"], content["tables"]["head_error"]
+        columns = [column["name"] for column in heads["columns"]]
+        pattern = dict(zip(columns, heads["rows"][0]))
+        some = [row for row in errors["rows"] if row[0] == pattern["head"]]
+        heads["rows"], errors["rows"] = [], []
+
+        def add(folder, model, layer, index):
+            row = {**pattern, "head": f"{folder}/{index}", "model": model, "layer": layer, "index": index}
+            heads["rows"].append([row[name] for name in columns])
+            errors["rows"].extend([row["head"], *line[1:]] for line in some)
+
+        add("my model, ünïcode", "my model, ünïcode", None, 0)
+        for layer in range(6):
+            for index in range(2):
+                add(f"deep-layer{layer}", "deep", layer, index)
+        result = self.draw(self.write(content), formats="png")
+        self.assertEqual(0, result.returncode, result.stderr)
+        names = sorted(path.name for path in self.out.glob("conversion-*.png"))
+        self.assertEqual(["conversion-deep-2.png", "conversion-deep.png", "conversion-my_model_n_code.png"], names)
+
+    def test_heads_of_an_approximation_error(self):
+        inputs = [REPORTS / "inputs" / name for name in ("minilm-layer0", "mpnet-layer0")]
+        made = self.folder / "made"
+        result = subprocess.run([SUBQUAD, "study", "approximation_error", "--tiny", "--no-figures", "--out", made, "--input",
+                                 *inputs], capture_output=True, text=True, check=False)  # fmt: skip
+        self.assertIn(result.returncode, (0, 1), result.stderr)
+        content = json.loads((made / "approximation_error.json").read_text())
+        self.assertEqual(["reports/inputs/minilm-layer0", "reports/inputs/mpnet-layer0"], content["parameters"]["input"])
+        self.assertIn("nprf-fig1b/mpnet", [verdict["claim"] for verdict in content["verdicts"]])
+        drawn = self.draw(made, formats="png")
+        self.assertEqual(0, drawn.returncode, drawn.stderr)
+        self.assertEqual(["approximation_error-minilm.png", "approximation_error-mpnet.png", "approximation_error.png"],
+                         sorted(path.name for path in self.out.glob("*.png")))  # fmt: skip
+
+    def test_figures_draws_models_under_the_recipe_s_name(self):
+        path = next(path for path in self.files if path.stem == "conversion")
+        command = [sys.executable, REPORTS / "figures.py", "--out", self.out, "--format", "png", path]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertEqual(["nprf-fig2-minilm.png", "nprf-fig2-mpnet.png", "nprf-fig2.png"],
+                         sorted(path.name for path in self.out.glob("*.png")))  # fmt: skip
+
+    def test_a_model_without_norms_is_refused(self):
+        content = self.content("conversion")
+        next(column for column in content["tables"]["heads"]["columns"] if column["name"] == "k_norm")["name"] = "other"
+        self.assert_refused(self.write(content), "no column k_norm")
 
     def test_a_folder_without_studies_is_refused(self):
         empty = self.folder / "empty"

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <vector>
 
+#include "harness/studies/attention_heads.h"
 #include "harness/studies/random_features.h"
 #include "harness/studies/studies.h"
 
@@ -87,7 +88,52 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
                      std::abs(mean.mean - one.mean) /
                          (std::hypot(mean.error, one.error) + kPrinted)});
     }
-  return {table, known};
+  StudyTables tables = {table, known};
+  const auto folders = parameters.at("input").get<std::vector<std::string>>();
+  if (!folders.empty()) {
+    const AttentionHeads all = HeadsOf(folders, parameters.at("most_heads"));
+    const HeadSettings settings{parameters.at("head_rows"),
+                                parameters.at("head_draws"), rows};
+    const std::vector<HeadResult> results =
+        MeasureHeads(run, all.heads, settings);
+    for (StudyTable& one :
+         StudyTables{SourceTable(all), HeadTable(all, results),
+                     HeadErrorTable(all, results, settings),
+                     ModelErrorTable("model_error", all, results, settings)})
+      tables.push_back(std::move(one));
+  }
+  return tables;
+}
+
+// The claim of the figure on the heads of one model: rows of length 1 in place
+// of R = 1, rows as they are in place of R > 1.
+StudyVerdict JudgeModel(const StudyTable& table, const ModelInTables& model,
+                        double first, double last) {
+  const auto error = [&](bool normalised, double m) {
+    return ModelError(table, model.name, normalised, false, "prf", m);
+  };
+  const auto kept = [&](bool normalised) {
+    return error(normalised, last) / error(normalised, first);
+  };
+  StudyVerdict verdict{"nprf-fig1b/" + model.name,
+                       "on " + model.name +
+                           ": the error falls with m for rows of length 1; for "
+                           "rows as they are it is large and nearly flat"};
+  const bool falls = kept(true) <= kFalling, flat = kept(false) >= kFlat;
+  verdict.outcome = Decide(falls && flat, falls || flat);
+  const auto words = [&](bool normalised) {
+    return fmt::format("{:.3f} to {:.3f} ({:.0f} % left)",
+                       error(normalised, first), error(normalised, last),
+                       100 * kept(normalised));
+  };
+  verdict.numbers = fmt::format(
+      "{} heads, mean lengths {:.2f} of queries and {:.2f} of keys, without "
+      "RPE: from m = {:g} to {:g} the mean |A - A^|_1 of a row by prf goes "
+      "from {} for rows of length 1, from {} for rows as they are (falls: at "
+      "most {:g} % left, flat: at least {:g} %)",
+      model.heads, model.q_norm, model.k_norm, first, last, words(true),
+      words(false), 100 * kFalling, 100 * kFlat);
+  return verdict;
 }
 
 std::vector<StudyVerdict> JudgeTables(const Json& parameters,
@@ -145,7 +191,13 @@ std::vector<StudyVerdict> JudgeTables(const Json& parameters,
                   : largest_flat ? "the largest R has and others have not"
                                  : "no R has");
   figure.outcome = Decide(one_falls && all_flat, one_falls && largest_flat);
-  return {figure, agrees};
+  std::vector<StudyVerdict> verdicts = {figure, agrees};
+  if (!parameters.value("input", Json::array()).empty())
+    for (const ModelInTables& model : ModelsIn(FindTable(tables, "heads")))
+      verdicts.push_back(JudgeModel(FindTable(tables, "model_error"), model,
+                                    static_cast<double>(rows.front()),
+                                    static_cast<double>(rows.back())));
+  return verdicts;
 }
 
 }  // namespace
@@ -155,15 +207,21 @@ Study ApproximationErrorStudy() {
   study.name = "approximation_error";
   study.purpose =
       "Error of attention by positive random features against the number of "
-      "features, for queries and keys of several norms.";
+      "features, for queries and keys of several norms, and for the heads of "
+      "case folders where any are given.";
   study.source = "NPRF figure 1b";
-  study.parameters = {{"d", 64},
+  study.parameters = {{"input", Json::array()},
+                      {"most_heads", 24},
+                      {"head_rows", 16},
+                      {"head_draws", 3},
+                      {"d", 64},
                       {"keys", 1024},
                       {"draws", 600},
                       {"R", {1.0, 1.5, 2.0, 3.0, 4.0}},
                       {"m", {4, 8, 16, 32, 64, 128, 256, 512, 1024}}};
   study.tiny = {
-      {"draws", 12}, {"R", {1.0, 2.0, 4.0}}, {"m", {4, 16, 64, 1024}}};
+      {"draws", 12},     {"R", {1.0, 2.0, 4.0}}, {"m", {4, 16, 64, 1024}},
+      {"most_heads", 2}, {"head_rows", 2},       {"head_draws", 2}};
   study.measure = Measure;
   study.judge = JudgeTables;
   return study;

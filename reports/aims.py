@@ -1,0 +1,399 @@
+#!/usr/bin/env python3
+"""Makes the tables of what is held against what: aims, ratios to peers, two threads against one.
+
+    python3 reports/aims.py FILE... --out DIR [--aims FILE]
+
+FILE: what peers.py wrote, and what `subquad sweep --preset threads` wrote, of one machine. Writes aims, peers and threads as
+Markdown, LaTeX (booktabs) and CSV, those that the files serve. Nothing is measured here; met, missed and not measured follow
+from the numbers. Exit status: 0 written, 2 a file or the request is not valid (nothing is written then).
+"""
+
+import argparse
+import dataclasses
+import math
+import pathlib
+import sys
+
+try:
+    import aims_file
+    import catalogue
+    import panel_notes
+    import peer_programs
+    import plot_style
+    import ratios
+    import recipe_file
+    import result_file
+    import tables
+    from result_file import InputError
+except ImportError as error:
+    print(
+        f"aims.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema, then run "
+        "it with /usr/bin/python3",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
+AT_LEAST = ("ratio", "peak", "copy", "threads")  # the other kinds are at most
+SHARES = ("peak", "copy")
+MEMORY = "does not fit in memory"
+
+
+@dataclasses.dataclass
+class Value:
+    """One number of an aim: at one case, or over all of them."""
+
+    value: float
+    low: float | None
+    high: float | None
+    who: str  # which of ours, and against whom
+    where: str  # the case, in words
+
+    def text(self, kind):
+        digits = 3 if kind == "memory" else 2
+        number = f"{panel_notes.fixed(self.value, digits)}"
+        if self.low is None or self.high is None:
+            return number
+        return f"{number} [{panel_notes.fixed(self.low, digits)}, {panel_notes.fixed(self.high, digits)}]"
+
+
+class Measured:
+    """Everything in the files, found by case."""
+
+    def __init__(self, files):
+        # A file with ratios comes first: its times were taken in turns with the peers'.
+        files = sorted(files, key=lambda file: "ratios" not in file[1])
+        machines = sorted({content["environment"]["cpu"] for _, content in files})
+        if len(machines) > 1:
+            raise InputError(f"files of {len(machines)} machines ({', '.join(machines)}) are not put into one table")
+        self.files = files
+        self.points, self.ratios, seen = [], {}, set()
+        for path, content in files:
+            records = content["records"]
+            for record, point in zip(records, recipe_file.points_of([(path, content)]), strict=True):
+                # Threads are compared within sweeps, so a point of theirs stays beside one of peers.py.
+                key = record["case"], record["implementation"], record["backend"], record["threads"], "ratios" in content
+                if record["backend"] != "cpu" or key in seen:
+                    continue
+                seen.add(key)
+                point.record, point.beside_peers = record, "ratios" in content
+                self.points.append(point)
+            for one in content.get("ratios", []):
+                self.ratios.setdefault((one["case"], one["threads"], one["implementation"], one["peer"]), one)
+        self.thread_counts = sorted({point.settings["threads"] for point in self.points if point.beside_peers})
+
+    def at(self, case, threads):
+        """{implementation or peer: Point} of a case."""
+        found = {}
+        for point in self.points:
+            if case.fits(point.settings, threads):
+                found.setdefault(point.settings["implementation"], point)
+        return found
+
+    def ratio(self, point, name, peer):
+        return self.ratios.get((point.row["case"], point.settings["threads"], name, peer))
+
+    def sources(self):
+        return [content for _, content in self.files]
+
+
+def passed(points, names):
+    return {name: points[name] for name in names if name in points and points[name].row["seconds"]}
+
+
+def case_words(point):
+    """The settings that are not the usual ones: n = 4096, f = 64, ..."""
+    silent = {"operator", "backend", "machine", "threads", "implementation", "n", "height", "width", "aspect"}
+    words = [f"n = {point.settings['n']}"]
+    for key, value in sorted(point.settings.items()):
+        plain = recipe_file.text_of(recipe_file.PLAIN.get(key, ""))
+        if key not in silent and recipe_file.text_of(value) != plain and value is not False:
+            words.append(key if value is True else value if key == "scalar" else f"{key} = {recipe_file.text_of(value)}")
+    return ", ".join(words)
+
+
+# What a kind of aim says of one case
+
+
+def ratio_value(aim, measured, points):
+    """Ours against the fastest peer; the best of ours."""
+    return _against(aim, measured, points, lambda one: (one["ratio"], one["low"], one["high"]), max)
+
+
+def within_value(aim, measured, points):
+    return _against(aim, measured, points, lambda one: (1 / one["ratio"], 1 / one["high"], 1 / one["low"]), min)
+
+
+def _against(aim, measured, points, number, best):
+    found = []
+    for name, point in passed(points, aim["implementations"]).items():
+        own = []
+        for peer in aim["peers"]:
+            one = measured.ratio(point, name, peer)
+            if one:
+                own.append((*number(one), peer))
+            elif peer != name and not (peer in points and MEMORY in (points[peer].row["reason"] or "")):
+                return None  # the one that is missing might be the fastest
+        if own:
+            fastest = min(own) if best is max else max(own)
+            found.append(Value(*fastest[:3], f"{name} against {fastest[3]}", case_words(point)))
+    return best(found, key=lambda one: one.value, default=None)
+
+
+def peak_value(aim, measured, points):
+    def rate(point):
+        floors = point.source["environment"]["measured"]
+        operations = point.record["flops"]
+        if aim.get("operations") == "fft":
+            size = point.record["size"]
+            operations = 5 * size["n_k"] * math.log2(size["n_k"]) * size["e"] * size.get("heads", 1)
+        peak = (floors or {}).get("fma_flops_per_second", {}).get(point.settings["scalar"])
+        return operations / peak / point.settings["threads"] if operations and peak else None
+
+    return _share(aim, points, rate)
+
+
+def copy_value(aim, measured, points):
+    def rate(point):
+        copy = (point.source["environment"]["measured"] or {}).get("copy_bytes_per_second")
+        return point.record["bytes"] / copy if point.record["bytes"] and copy else None
+
+    return _share(aim, points, rate)
+
+
+def _share(aim, points, rate):
+    """Of the fastest: the least time that its count allows, as a share of its time."""
+    own = passed(points, aim["implementations"])
+    if not own:
+        return None
+    name, point = min(own.items(), key=lambda item: item[1].row["seconds"])
+    least = rate(point)
+    if least is None:
+        return None
+    row = point.row
+    return Value(least / row["seconds"], least / row["seconds_high"], least / row["seconds_low"], name, case_words(point))
+
+
+def memory_value(aim, measured, points):
+    own = {name: point.row["workspace_bytes"] for name, point in passed(points, aim["implementations"]).items()}
+    others = {name: point.row["workspace_bytes"] for name, point in passed(points, aim["peers"]).items()}
+    if not own or None in own.values() or not others or not all(others.values()):
+        return None
+    (name, bytes_), (peer, theirs) = (min(one.items(), key=lambda item: item[1]) for one in (own, others))
+    return Value(bytes_ / theirs, None, None, f"{name} against {peer}", case_words(points[name]))
+
+
+PER_CASE = {"ratio": ratio_value, "within": within_value, "peak": peak_value, "copy": copy_value, "memory": memory_value}
+
+
+# What it says of all cases
+
+
+def spread_value(aim, found):
+    """Worst / best time per token or operation."""
+    units = []
+    for points in found:
+        own = passed(points, aim["implementations"])
+        if own:
+            name, point = min(own.items(), key=lambda item: item[1].row["seconds"])
+            unit = point.record["flops"] if aim.get("per") == "flops" else point.settings["n"]
+            row = point.row
+            units.append((row["seconds"] / unit, row["seconds_low"] / unit, row["seconds_high"] / unit, name, case_words(point)))
+    if len(units) < 2:
+        return None
+    best, worst = min(units), max(units)
+    low, high = max(1, worst[1] / best[2]), worst[2] / best[1]
+    return Value(worst[0] / best[0], low, high, worst[3], f"{worst[4]} against {best[4]}")
+
+
+def growth_value(aim, found):
+    """Largest error at the last case / at the first."""
+    own = [passed(points, aim["implementations"][:1]) for points in found]
+    ends = [one[aim["implementations"][0]] for one in own if one]
+    if len(ends) < 2 or not ends[0].row["max_error"]:
+        return None
+    value = ends[-1].row["max_error"] / ends[0].row["max_error"]
+    return Value(value, None, None, aim["implementations"][0], f"{case_words(ends[-1])} against {case_words(ends[0])}")
+
+
+OVER_CASES = {"spread": spread_value, "growth": growth_value}
+
+
+def thread_pairs(measured):
+    """[(Point on one thread, on two, (ratio, low, high))] of the sweeps: how many times faster two are."""
+    points, pairs = {}, []
+    for point in measured.points:
+        if not point.beside_peers and point.row["seconds"]:
+            points[point.row["case"], point.settings["implementation"], point.settings["threads"]] = point
+    for (case, name, threads), one in points.items():
+        two = points.get((case, name, 2))
+        if threads == 1 and two:
+            pairs.append((one, two, ratios.apart(two.record["seconds"]["samples"], one.record["seconds"]["samples"])))
+    return pairs
+
+
+def judge(aim, measured, threads):
+    """(the Value that decides or None, verdict in words)"""
+    if aim["kind"] == "threads":
+        values = [Value(*ratio, f"{one.settings['operator']}/{one.settings['implementation']}", case_words(one))
+                  for one, _, ratio in thread_pairs(measured)]  # fmt: skip
+        missing, count = 0, len(values)
+    elif aim["kind"] == "unmeasured":
+        values, missing, count = [], 1, 1
+    else:
+        found = [measured.at(case, threads) for case in aims_file.cases_of(aim)]
+        if aim["kind"] in OVER_CASES:
+            values = [OVER_CASES[aim["kind"]](aim, found)]
+            missing = sum(not passed(points, aim["implementations"]) for points in found)
+        else:
+            values = [PER_CASE[aim["kind"]](aim, measured, points) for points in found]
+            missing = sum(value is None for value in values)
+        values, count = [value for value in values if value is not None], len(found)
+    if not values:
+        return None, "not measured"
+    least = aim["kind"] in AT_LEAST
+    worst = (min if least else max)(values, key=lambda value: value.value)
+    if aim["aim"] is None:
+        return worst, tables.NOT_APPLICABLE
+
+    def reaches(wanted):
+        return worst.value >= wanted if least else worst.value <= wanted
+
+    if not reaches(aim["aim"]):
+        return worst, "missed"
+    if missing:
+        return worst, f"not measured at {missing} of {count} cases, met at the others"
+    if "stretch" in aim and reaches(aim["stretch"]):
+        return worst, "met, the stretch too"
+    return worst, "met"
+
+
+# Tables
+
+
+def wanted_words(aim):
+    if aim["aim"] is None:
+        return tables.NOT_APPLICABLE
+    return f"{'at least' if aim['kind'] in AT_LEAST else 'at most'} {aim['aim']:g}"
+
+
+def threads_words(count):
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
+def aims_table(aims, measured):
+    blocks, rows = [], []
+    for threads in measured.thread_counts or [1]:
+        block = []
+        for aim in aims:
+            value, verdict = judge(aim, measured, threads)
+            texts = [value.text(aim["kind"]), value.who, value.where] if value else [tables.NOT_APPLICABLE] * 3
+            tried = aim.get("tried", "") if verdict == "missed" else ""
+            block.append([aim["what"], wanted_words(aim), texts[0], verdict, texts[1], texts[2], tried])
+            numbers = [value.value, value.low, value.high, value.who, value.where] if value else [None, None, None, "", ""]
+            rows.append([aim["id"], aim["kind"], threads, aim["aim"], *numbers[:3], verdict, *numbers[3:], tried])
+        blocks.append((threads_words(threads) if len(measured.thread_counts) > 1 else "", block))
+    rows = [["nan" if cell is None else cell for cell in row] for row in rows]
+    columns = ["aim", "wanted", "measured", "verdict", "by", "worst at", "what was tried, what would be next"]
+    note = ("Ratios are medians of rounds in which both were timed in turns, with their intervals; shares are of the peak or "
+            "bandwidth that the program measured on this machine. The worst case decides.")  # fmt: skip
+    header = ["aim", "kind", "threads", "wanted", "value", "low", "high", "verdict", "by", "at", "tried"]
+    return tables.Table([], columns, blocks, note, header, rows, [])
+
+
+def peers_table(measured):
+    """Every measurement of ours in the files with ratios: time, fraction of floor, ratio to each peer."""
+    blocks, rows, remarks = {}, [], {}
+    for point in sorted(measured.points, key=_order):
+        name = point.settings["implementation"]
+        if not point.beside_peers or point.row["seconds"] is None or name in peer_programs.PEERS or point.record["flops"] is None:
+            continue
+        others = [one for key, one in measured.ratios.items() if key[:3] == (point.row["case"], point.settings["threads"], name)]
+        row, share = point.row, point.row["floor_share"]
+        own = [name, case_words(point), threads_words(point.settings["threads"]), plot_style.format_seconds(row["seconds"]),
+               panel_notes.fixed(share, 2) if share else tables.NOT_APPLICABLE]  # fmt: skip
+        numbers = [point.settings["operator"], name, row["case"], point.settings["threads"], row["seconds"],
+                   row["seconds_low"], row["seconds_high"], share]  # fmt: skip
+        block = blocks.setdefault(point.settings["operator"], [])
+        for one in sorted(others, key=lambda one: one["peer"]) or [None]:
+            ratio = panel_notes.fixed(one["ratio"], 2) + panel_notes.interval(one, 2) if one else tables.NOT_APPLICABLE
+            block.append([*own, one["peer"] if one else tables.NOT_APPLICABLE, ratio])
+            rows.append([*numbers, *([one[key] for key in ("peer", "ratio", "low", "high", "rounds")] if one else ["", *[None] * 4])])
+            if one and one["remark"]:
+                remarks[one["peer"]] = one["remark"]
+    rows = [["nan" if cell is None else cell for cell in row] for row in rows]
+    words = ["Floor: the least time that this machine's measured peaks allow for the implementation's own counts; its share of the "
+             "time taken. Ratio: time of the peer / time of ours, the median of rounds in which both were timed in turns, with "
+             "its interval. Peers in Python ran on a warm heap"]  # fmt: skip
+    words += [f"{peer} {remark}" for peer, remark in sorted(remarks.items())]
+    columns = ["", "case", "threads", "time", "fraction of floor", "peer", "ratio"]
+    header = ["operator", "implementation", "case", "threads", "seconds", "seconds_low", "seconds_high", "floor_share", "peer",
+              "ratio", "low", "high", "rounds"]  # fmt: skip
+    return tables.Table([], columns, list(blocks.items()), ". ".join(words) + ".", header, rows, []) if rows else None
+
+
+def threads_table(measured):
+    blocks, rows = {}, []
+    for one, two, (ratio, low, high) in sorted(thread_pairs(measured), key=lambda pair: _order(pair[0])):
+        seconds = [point.row["seconds"] for point in (one, two)]
+        name = one.settings["implementation"]
+        blocks.setdefault(one.settings["operator"], []).append(
+            [name, case_words(one), *map(plot_style.format_seconds, seconds),
+             panel_notes.fixed(ratio, 2) + panel_notes.interval({"low": low, "high": high}, 2)])  # fmt: skip
+        rows.append([one.settings["operator"], name, one.row["case"], *seconds, ratio, low, high])
+    columns = ["", "case", "1 thread", "2 threads", "times faster"]
+    header = ["operator", "implementation", "case", "seconds_1", "seconds_2", "ratio", "low", "high"]
+    note = "Median of all quotients of two samples, with the interval of the rank test."
+    return tables.Table([], columns, list(blocks.items()), note, header, rows, []) if rows else None
+
+
+def _order(point):
+    return (point.settings["operator"], point.settings["scalar"], point.settings["implementation"], point.settings["threads"],
+            point.settings["n"], point.row["case"])  # fmt: skip
+
+
+TITLES = {"aims": "Aims: met, missed, not measured", "peers": "Ours beside other programs", "threads": "Two threads against one"}
+
+
+def make(aims, files):
+    """{file name: text}"""
+    measured = Measured(files)
+    made = {"aims": aims_table(aims, measured), "peers": peers_table(measured), "threads": threads_table(measured)}
+    texts = {}
+    for name, table in made.items():
+        if table is None:
+            continue
+        text = table.csv()
+        machine = measured.files[0][1]["environment"]["cpu"]
+        words = catalogue.footer(measured.sources(), (machine, "cpu"), None, text)
+        texts[f"{name}.csv"] = text
+        texts[f"{name}.md"] = f"**{TITLES[name]}**\n\n{table.markdown()}\n{words}\n"
+        texts[f"{name}.tex"] = table.latex(TITLES[name], words)
+    return texts
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(
+        prog="aims.py", description=__doc__.split("\n\n")[0], epilog=__doc__.split("\n\n")[-1].strip(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("files", metavar="FILE", nargs="+", help="result files of peers.py and of sweeps, of one machine")
+    parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
+    parser.add_argument("--aims", metavar="FILE", type=pathlib.Path, default=aims_file.PATH, help="another list of aims")
+    options = parser.parse_args(arguments)
+    try:
+        texts = make(aims_file.load(options.aims), [(path, result_file.load(path)) for path in options.files])
+        options.out.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (options.out / name).write_text(text, encoding="utf-8")
+            print(options.out / name)
+    except InputError as error:
+        print(f"aims.py: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"aims.py: {error.filename or options.out}: cannot be written: {error.strerror}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,566 @@
+#!/usr/bin/env python3
+"""Times our implementations and other people's in turns, and writes a result file with the ratios.
+
+    python3 reports/peers.py [PEER|AIM ..] --subquad build/subquad --out peers.json [--budget S] [--threads T] [--resume]
+
+What is held against what stands in aims.json, the other programs in peer_programs.py. Every program has a process of its own,
+kept for all samples of a case; ours writes the tensors for all of them, and a peer is timed only when its answer is ours, which
+has passed its own check. Then rounds of one sample each, in rotating order; a ratio is the median of the rounds' ratios.
+
+Python's peers make their temporaries anew in every run, and the C library would hand them fresh pages every time: that is up to
+half of their time at large sizes. They run on a warm heap (MALLOC_MMAP_MAX_=0, MALLOC_TRIM_THRESHOLD_ large), so that what is
+compared is the algorithms.
+
+SciPy and PyTorch are optional: where one is missing its peers are skipped, with a line that says so.
+Exit status: 0 fine, 1 a check failed, 2 the request is not valid, 130 interrupted (what was finished is kept).
+"""
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import pathlib
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    import numpy as np
+
+    import aims_file
+    import peer_programs
+    import plot_style
+    import ratios
+    import recipe_file
+    import result_file
+    from result_file import InputError
+except ImportError as error:
+    print(
+        f"peers.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema, then run "
+        "it with /usr/bin/python3 (or an environment made with --system-site-packages)",
+        file=sys.stderr,
+    )
+    sys.exit(2)
+
+TOLERANCE = 5e-4  # largest difference of a row from ours, relative to the row: wrong by one part in a thousand is seen
+WIDTH, LEAST_ROUNDS, MOST_ROUNDS = 0.05, 9, 60
+INTERVAL_ROUNDS = 6  # fewer have no interval
+PATIENCE = 10  # times the budget for these
+WARM_HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_ARENA_MAX": "1"}
+
+
+class Gone(Exception):
+    """A process has ended, or said nothing for too long; the text says which."""
+
+
+class Unmeasured(Exception):
+    """A case that could not be measured at all, for want of an answer of ours."""
+
+
+class Child:
+    """A process that is asked by lines and answers by lines of JSON."""
+
+    def __init__(self, command, environment):
+        self.errors = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, env=environment, start_new_session=True
+        )
+        self.pending = b""
+
+    def tell(self, text):
+        try:
+            self.process.stdin.write(text.encode() + b"\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass  # its end is told by the next answer
+
+    def answer(self, seconds):
+        deadline = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self.pending:
+                if not selector.select(max(0, deadline - time.monotonic())):
+                    raise Gone(f"did not answer within {seconds:.3g} s")
+                piece = os.read(self.process.stdout.fileno(), 65536)
+                if not piece:
+                    raise Gone(self._end())
+                self.pending += piece
+        line, _, self.pending = self.pending.partition(b"\n")
+        return json.loads(line)
+
+    def sample(self, seconds):
+        line = self.answer(seconds)
+        if "seconds" not in line:
+            raise Gone(str(next(iter(line.values()))))
+        return line["seconds"]
+
+    def _end(self):
+        status = self.process.wait()
+        self.errors.seek(0)
+        said = self.errors.read().decode(errors="replace").strip().splitlines()
+        how = signal.strsignal(-status) if status < 0 else f"status {status}"
+        return f"its process ended: {how}" + (f": {said[-1][:200]}" if said else "")
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self.errors):
+            try:
+                pipe.close()
+            except OSError:
+                pass
+
+
+class Job:
+    """One case with all that is timed on it."""
+
+    def __init__(self, case):
+        self.case = case
+        self.ours, self.peers, self.pairs = [], [], []
+
+    def add(self, ours, others, paired):
+        for name in ours:
+            if name not in self.ours:
+                self.ours.append(name)
+        for name in others:
+            place = self.peers if name in peer_programs.PEERS else self.ours
+            if name not in place:
+                place.append(name)
+        if paired:
+            self.pairs += [(one, other) for one in ours for other in others if one != other and (one, other) not in self.pairs]
+
+
+def plan(aims, known, largest, say):
+    """Jobs from aims; `known`: operator -> implementation -> scalar types that the program has."""
+    jobs, told = {}, set()
+
+    def there(aim, name):
+        if aim.get("scalar", "float32") in known.get(aim["operator"], {}).get(name, ()):
+            return True
+        told.add(f"{aim['operator']}/{name}")
+        return False
+
+    for aim in aims:
+        if aim["kind"] in ("threads", "unmeasured"):
+            continue
+        ours = [name for name in aim["implementations"] if there(aim, name)]
+        others = [name for name in aim.get("peers", []) if name in peer_programs.PEERS or there(aim, name)]
+        for case in aims_file.cases_of(aim):
+            if ours and case.n <= largest:
+                jobs.setdefault(case, Job(case)).add(ours, others, aim["kind"] in aims_file.PAIRED)
+    for name in sorted(told):
+        say(f"left out: this program has no {name}")
+    return list(jobs.values())
+
+
+def difference(ours, theirs):
+    """(largest difference of a row relative to the row, largest difference): rows of nearly nothing count by the typical row."""
+    if ours.shape != theirs.shape:
+        return float("inf"), float("inf")
+    ours, theirs = (array.astype(np.float64).reshape(-1, array.shape[-1]) for array in (ours, theirs))
+    lengths = np.linalg.norm(ours, axis=1)
+    apart = np.linalg.norm(ours - theirs, axis=1)
+    if not np.isfinite(apart).all():
+        return float("inf"), float("inf")
+    scale = np.maximum(lengths, 1e-3 * np.median(lengths))
+    return float(np.max(apart / np.where(scale > 0, scale, 1))), float(np.abs(ours - theirs).max())
+
+
+def check(verdict, reason, error=None, largest=None, rows=None):
+    finite = [value if value is not None and np.isfinite(value) else None for value in (error, largest)]
+    return {"verdict": verdict, "reason": reason, "error": finite[0], "max_error": finite[1], "bound": None,
+            "error_ratio": None, "rows": rows, "gates": None}  # fmt: skip
+
+
+class Measurement:
+    """One job under way: the processes, the checks, the rounds."""
+
+    def __init__(self, job, options, environment, folder):
+        self.job, self.options, self.environment, self.folder = job, options, environment, pathlib.Path(folder)
+        self.children, self.records, self.samples = {}, [], {}
+        self.algorithms, self.ratios = [], []
+
+    def run(self):
+        try:
+            ready, facts = self._start_ours()
+            contestants = dict.fromkeys(ready, "ours")
+            model = facts[ready[0]] if ready else None
+            for name in self.job.peers:
+                if self._start_peer(name, model or self.records[0], ready[0] if ready else None):
+                    contestants[name] = name
+            if contestants:
+                why = self._rounds(contestants)
+                self._finish_ours(why)
+                self._finish_peers(why)
+            return self
+        finally:
+            for child in self.children.values():
+                child.close()
+
+    def _start_ours(self):
+        """(names that passed, their records so far)"""
+        floors = self.environment["measured"]
+        ours = {"case": self.job.case.id(self.options.seed), "implementations": self.job.ours}
+        job = {"cases": [ours], "threads": self.options.threads, "resident": False, "relative_width": WIDTH, "min_samples": LEAST_ROUNDS,
+               "max_samples": MOST_ROUNDS, "budget_seconds": self.options.budget, "case_seconds": self.options.time_limit,
+               "memory_bytes": available_memory(), "flops32": floors["fma_flops_per_second"]["float32"],
+               "flops64": floors["fma_flops_per_second"]["float64"], "cached": floors["cached_copy_bytes_per_second"],
+               "folder": str(self.folder)}  # fmt: skip
+        child = self.children["ours"] = Child([self.options.subquad, "worker"], None)
+        child.tell(json.dumps(job))
+        seconds = self.options.time_limit * len(self.job.ours)
+        failure = None
+        while True:
+            try:
+                line = child.answer(seconds)
+            except Gone as end:
+                if self.records:  # none has passed
+                    return [], {}
+                raise Unmeasured(failure or str(end)) from None
+            failure = line.get("failure", failure)
+            if "record" in line:
+                self.records.append(line["record"])
+            if "ready" in line:
+                self.algorithms = line["algorithms"]
+                return line["ready"], dict(zip(line["ready"], line["records"], strict=True))
+
+    def _start_peer(self, name, model, rival):
+        """Whether the peer can be timed; otherwise its record says why not."""
+        one = peer_programs.PEERS[name]
+        record = {key: model[key] for key in ("operator", "backend", "threads", "scalar", "size", "params", "case", "input")}
+        record = {**record, "implementation": name, "setup_seconds": None, "first_seconds": None, "seconds": None,
+                  "workspace_bytes": None, "workspace_formula_bytes": None, "resident_bytes": None, "flops": None,
+                  "bytes": None}  # fmt: skip
+        self.algorithms.append({"operator": one.operator, "implementation": name, "backend": "cpu", "time": one.time,
+                                "memory": one.memory, "time_class": one.time_class, "memory_class": one.memory_class,
+                                "source": one.what})  # fmt: skip
+
+        def refuse(verdict, reason, *numbers):
+            record["check"] = check(verdict, reason, *numbers)
+            self.records.append(record)
+            return False
+
+        module = peer_programs.missing_module(one)
+        if module:
+            return refuse("skipped", f"{module} is not installed")
+        if record["scalar"] not in one.scalars:
+            return refuse("skipped", f"computes in {' and '.join(one.scalars)} only")
+        if rival is None:
+            return refuse("skipped", "there is no answer of ours to hold its own against")
+        threads = str(self.options.threads)
+        environment = {**os.environ, **WARM_HEAP, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
+                       "OPENBLAS_NUM_THREADS": threads}  # fmt: skip
+        child = self.children[name] = Child([sys.executable, peer_programs.__file__], environment)
+        inputs = [path.stem for path in self.folder.glob("*.npy") if not path.stem.startswith(("out_", "peer_"))]
+        child.tell(json.dumps({"peer": name, "programs": self.options.programs, "folder": str(self.folder), "inputs": inputs,
+                               "threads": self.options.threads, "size": record["size"], "params": record["params"],
+                               "memory_bytes": available_memory()}))  # fmt: skip
+        try:
+            ready = child.answer(self.options.time_limit)
+        except Gone as end:
+            return refuse("skipped" if "did not answer" in str(end) else "failed", str(end))
+        for verdict in ("skipped", "failed"):
+            if verdict in ready:
+                return refuse(verdict, ready[verdict])
+        record.update({key: ready[key] for key in ("setup_seconds", "first_seconds", "workspace_bytes")})
+        ours = np.load(next(self.folder.glob("out_*.npy")))
+        error, largest = difference(ours, np.load(self.folder / f"peer_{name}.npy"))
+        (self.folder / f"peer_{name}.npy").unlink()
+        if not error <= TOLERANCE:
+            reason = f"computes something else than {rival}, which passed: a row differs by {error:.3g} of its length"
+            return refuse("failed", reason, error / TOLERANCE, largest, "all")
+        record["check"] = check("passed", None, error / TOLERANCE, largest, "all")
+        self.records.append(record)
+        return True
+
+    def _rounds(self, contestants):
+        """Samples in turns; returns what ended them."""
+        order = list(contestants)
+        self.samples = {name: [] for name in order}
+        while True:
+            turn = len(self.samples[order[0]]) % len(order)
+            for name in [*order[turn:], *order[:turn]]:
+                child = self.children[contestants[name]]
+                child.tell(name)
+                try:
+                    self.samples[name].append(child.sample(self.options.time_limit))
+                except Gone as end:
+                    if contestants[name] == "ours":
+                        raise Unmeasured(str(end)) from None
+                    self._lost(name, end)
+                if self.options.threads > 1:
+                    time.sleep(0.005)  # so that the threads of one are asleep before the other runs
+            order = [name for name in order if name in self.samples]
+            why = self._enough()
+            if why:
+                return why
+
+    def _enough(self):
+        rounds = min(map(len, self.samples.values()))
+        if rounds < 3:
+            return None
+        spent = max(map(sum, self.samples.values()))
+        if rounds >= LEAST_ROUNDS and all(high - low <= WIDTH * middle for middle, low, high in self._intervals()):
+            return "interval"
+        if rounds >= MOST_ROUNDS:
+            return "samples"
+        if spent >= self.options.budget * (1 if rounds >= INTERVAL_ROUNDS else PATIENCE):
+            return "budget"
+        return None
+
+    def _intervals(self):
+        pairs = [(one, other) for one, other in self.job.pairs if one in self.samples and other in self.samples]
+        if pairs:
+            return [ratios.paired(self.samples[one], self.samples[other]) for one, other in pairs]
+        return [ratios.median_interval(samples) for samples in self.samples.values()]
+
+    def _lost(self, name, end):
+        del self.samples[name]
+        for record in self.records:
+            if record["implementation"] == name:
+                record["check"].update(verdict="failed", reason=f"while it was timed {end}")
+
+    def _finish_ours(self, why):
+        child = self.children["ours"]
+        child.tell(f"end {why}")
+        passed = []
+        for _ in [name for name in self.samples if name not in self.children]:
+            record = child.answer(self.options.time_limit)["record"]
+            self.records.append(record)
+            if record["seconds"]:
+                passed.append(record["implementation"])
+        self.timed = passed
+
+    def _finish_peers(self, why):
+        for record in self.records:
+            name = record["implementation"]
+            if name not in self.children or name not in self.samples:
+                continue
+            samples = self.samples[name]
+            middle, low, high = ratios.median_interval(samples)
+            record["seconds"] = {"median": middle, "low": low, "high": high, "min": min(samples), "max": max(samples),
+                                 "samples": samples, "stopped_by": why}  # fmt: skip
+            self.timed.append(name)
+        first = self.records[0]
+        for one, other in self.job.pairs:
+            if one in self.timed and other in self.timed:
+                ratio, low, high = ratios.paired(self.samples[one], self.samples[other])
+                theirs = peer_programs.PEERS.get(other)
+                self.ratios.append({"operator": first["operator"], "implementation": one, "peer": other, "backend": "cpu",
+                                    "scalar": first["scalar"], "threads": first["threads"], "case": first["case"],
+                                    "ratio": ratio, "low": low, "high": high, "rounds": len(self.samples[one]),
+                                    "remark": theirs.beside if theirs else None})  # fmt: skip
+
+
+def available_memory():
+    for line in pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024 // 5 * 4
+    return 0
+
+
+# The file
+
+
+def key_of(entry):
+    return entry["case"], entry["threads"], entry["implementation"], entry.get("peer")
+
+
+class Store:
+    """What was finished: a line in OUT.journal for each case, a result file at the end."""
+
+    def __init__(self, out, resume, seed):
+        self.out, self.journal = out, out.with_name(out.name + ".journal")
+        self.records, self.ratios, self.algorithms = {}, {}, {}
+        self.earlier = None
+        if not resume:
+            if self.journal.exists():
+                raise InputError(f"{self.journal}: is left from an interrupted run; --resume goes on with it")
+        elif out.exists():
+            self.earlier = result_file.load(out)
+            if self.earlier["seed"] != seed:
+                raise InputError(f"{out}: was made with seed {self.earlier['seed']}, not {seed}")
+            self._keep(self.earlier)
+        if resume and self.journal.exists():
+            for line in self.journal.read_text(encoding="utf-8").splitlines():
+                try:
+                    self._keep(json.loads(line))
+                except ValueError:
+                    pass  # half a line, of a run that was killed
+
+    def _keep(self, part):
+        self.records.update((key_of(record), record) for record in part["records"])
+        self.ratios.update((key_of(ratio), ratio) for ratio in part.get("ratios", []))
+        self.algorithms.update(((one["operator"], one["implementation"]), one) for one in part["algorithms"])
+
+    def add(self, measurement):
+        part = {name: getattr(measurement, name) for name in ("records", "ratios", "algorithms")}
+        self._keep(part)
+        with open(self.journal, "a", encoding="utf-8") as file:
+            file.write(json.dumps(part) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def has(self, job, environment, threads):
+        """Whether all of a job is there; what was skipped for want of a module is tried again."""
+        points = recipe_file.points_of([(self.out, {"records": list(self.records.values()), "environment": environment})])
+        found = {point.settings["implementation"]: point.row for point in points if job.case.fits(point.settings, threads)}
+        reasons = [found[name]["reason"] or "" for name in (*job.ours, *job.peers) if name in found]
+        pairs = {(one["implementation"], one["peer"]) for one in self.ratios.values() if one["threads"] == threads
+                 and any(one["case"] == row["case"] for row in found.values())}  # fmt: skip
+        timed = {name for name, row in found.items() if row["verdict"] == "passed"}
+        missing = [pair for pair in job.pairs if timed.issuperset(pair) and pair not in pairs]
+        return len(reasons) == len(job.ours) + len(job.peers) and not missing and not any("not installed" in one for one in reasons)
+
+    def write(self, command, created, seed, environment):
+        content = {"format": "results/1", "command": command, "created": created, "seed": seed, "environment": environment,
+                   "algorithms": list(self.algorithms.values()), "records": list(self.records.values()), "fits": [],
+                   "crossovers": [], "ratios": list(self.ratios.values())}  # fmt: skip
+        part = self.out.with_name(self.out.name + ".part")
+        part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        part.replace(self.out)
+        self.journal.unlink(missing_ok=True)
+
+
+def ask_program(program, *arguments):
+    try:
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+    except (OSError, subprocess.CalledProcessError, ValueError) as error:
+        raise InputError(f"--subquad {program}: cannot be run: {str(error)[:200]}") from None
+
+
+def describe(program, threads):
+    environment = {**ask_program(program, "env"), "threads": threads}
+    environment["libraries"]["python"] = ".".join(map(str, sys.version_info[:3]))
+    for module in sorted({name for one in peer_programs.PEERS.values() for name in one.needs}):
+        try:
+            environment["libraries"][module] = importlib.metadata.version(module)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return environment
+
+
+def summary(measurement):
+    """One line: the times, and beside a peer how many times longer it takes than the fastest of ours that it is held against."""
+    seconds = {record["implementation"]: record["seconds"]["median"] for record in measurement.records if record["seconds"]}
+    words = []
+    for record in measurement.records:
+        name = record["implementation"]
+        text = plot_style.format_seconds(seconds[name]) if name in seconds else record["check"]["verdict"]
+        against = [one["ratio"] for one in measurement.ratios if one["peer"] == name]
+        words.append(f"{name} {text}" + (f" ({max(against):.2f} times)" if against else ""))
+    return "  ".join(words)
+
+
+def duration(seconds):
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def measure_all(jobs, options, store, environment):
+    """Whether every case could be measured."""
+    start, whole = time.monotonic(), True
+    for number, job in enumerate(jobs, 1):
+        try:
+            with tempfile.TemporaryDirectory(prefix="subquad-peers-") as folder:
+                measurement = Measurement(job, options, environment, folder).run()
+            store.add(measurement)
+            words = summary(measurement)
+        except Unmeasured as reason:
+            words, whole = f"not measured: {reason}", False
+        left = (time.monotonic() - start) / number * (len(jobs) - number)
+        later = f"  (about {duration(left)} left)" if number < len(jobs) else ""
+        print(f"[{number}/{len(jobs)}] {job.case.id(options.seed)}  {words}{later}", file=sys.stderr, flush=True)
+    return whole
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(
+        prog="peers.py", description=__doc__.split("\n\n")[0], epilog=__doc__.split("\n\n")[-1],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("names", metavar="PEER|AIM", nargs="*", help="only these: ids of aims.json, or names of peers (default: all)")
+    parser.add_argument("--subquad", default="build/subquad", help="our program (default: %(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="result file to write")
+    parser.add_argument("--budget", type=float, default=2, metavar="S", help="seconds of samples for one program (default: 2)")
+    parser.add_argument("--threads", type=int, default=1, metavar="T", help="for ours and for theirs (default: 1)")
+    parser.add_argument("--largest", type=int, default=2**62, metavar="N", help="leave out cases with larger n")
+    parser.add_argument("--time-limit", type=float, default=300, metavar="S", help="for one answer of a program (default: 300)")
+    parser.add_argument("--seed", type=int, default=1, help="of the generated numbers (default: 1)")
+    parser.add_argument("--resume", action="store_true", help="keep what OUT and its journal hold, measure the rest")
+    parser.add_argument("--aims", type=pathlib.Path, default=aims_file.PATH, metavar="FILE", help="another list of aims")
+    parser.add_argument("--programs", metavar="FILE", help="a Python file with more peers, see peer_programs.py")
+    options = parser.parse_args(arguments)
+    for name, least in (("budget", 0), ("threads", 1), ("largest", 1), ("time_limit", 0), ("seed", 0)):
+        if not getattr(options, name) >= least:
+            parser.error(f"--{name.replace('_', '-')}: expected a number of at least {least}")
+    return options
+
+
+def run(options, command):
+    if options.out.is_dir() or not options.out.absolute().parent.is_dir():
+        raise InputError(f"--out {options.out}: expected a file in a folder that exists")
+    options.subquad = shutil.which(options.subquad) or options.subquad
+    if options.programs:
+        options.programs = str(pathlib.Path(options.programs).resolve())
+        try:
+            peer_programs.load_programs(options.programs)
+        except Exception as error:  # noqa: BLE001 - it is somebody's program
+            raise InputError(f"--programs {options.programs}: {type(error).__name__}: {error}") from None
+    aims = aims_file.choose(aims_file.load(options.aims), options.names)
+    known = {one["operator"]: {each["implementation"]: each["scalars"] for each in one["implementations"] if each["backend"] == "cpu"}
+             for one in ask_program(options.subquad, "list", "--json")}  # fmt: skip
+    jobs = plan(aims, known, options.largest, lambda text: print(text, file=sys.stderr))
+    if not jobs:
+        raise InputError("nothing to measure: no case of these aims can be run")
+    store = Store(options.out, options.resume, options.seed)
+    for module in sorted({peer_programs.missing_module(peer_programs.PEERS[name]) for job in jobs for name in job.peers} - {None}):
+        print(f"{module} is not installed: its peers are skipped (python3 -m pip install {module})", file=sys.stderr)
+    created = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    environment = describe(options.subquad, options.threads)
+    if store.earlier and store.earlier["environment"]["cpu"] != environment["cpu"]:
+        raise InputError(f"{options.out}: was made on another machine ({store.earlier['environment']['cpu']})")
+    jobs = [job for job in jobs if not store.has(job, environment, options.threads)]
+    interrupted = whole = False
+    try:
+        whole = measure_all(jobs, options, store, environment)
+    except KeyboardInterrupt:
+        interrupted = True
+    if store.records:
+        store.write(command, created, options.seed, environment)
+        verdicts = [record["check"]["verdict"] for record in store.records.values()]
+        counts = ", ".join(f"{verdicts.count(one)} {one}" for one in ("passed", "failed", "mistrusted", "skipped"))
+        print(f"{options.out}: {len(verdicts)} records: {counts}; {len(store.ratios)} ratios")
+    if interrupted:
+        kept = f"what was finished is in {options.out}" if store.records else "nothing was finished"
+        print(f"interrupted; {kept}, --resume goes on", file=sys.stderr)
+        return 130
+    verdicts = {record["check"]["verdict"] for record in store.records.values()}
+    return 0 if whole and "passed" in verdicts and not verdicts & {"failed", "mistrusted"} else 1
+
+
+def _stop(*_):
+    raise KeyboardInterrupt
+
+
+def main(arguments=None):
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = parse(arguments)
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        return run(options, " ".join(["peers.py", *map(str, arguments)]))
+    except InputError as error:
+        print(f"peers.py: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
