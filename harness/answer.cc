@@ -52,6 +52,8 @@ void FillAnswer(const Problem& problem, OutputAnswer& answer,
     for (int64_t c = 0; c < width; ++c) {
       const long double value = exact[static_cast<size_t>(c)];
       answer.value[static_cast<size_t>(r * width + c)] = value;
+      // Numbers without a digit are no yardstick for the others.
+      if (std::isinf(units[c])) continue;
       const double stored = RoundTo(
           problem.scalar, static_cast<double>(rounded[static_cast<size_t>(c)]));
       double& error = plain_error[static_cast<size_t>(worker)];

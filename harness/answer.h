@@ -30,8 +30,9 @@ struct OutputAnswer {
   std::vector<long double> value;  // [rows, width]
   std::vector<double> units;       // bound of the plain program, in roundoffs
   std::vector<double> slack;       // error of `value` itself; empty: none
-  double plain_error = 0;          // the plain program's largest error
-  double largest = 0;              // of the reference, in absolute value
+  // Over the elements with a finite bound:
+  double plain_error = 0;  // the plain program's largest error
+  double largest = 0;      // of the reference, in absolute value
 };
 
 struct Answer {

@@ -13,7 +13,7 @@ void PrintLine(const CaseFolder& folder, const CheckLine& line) {
   const std::string id =
       line.implementation + (line.backend == "cuda" ? " (cuda)" : "");
   const std::string outcome(ToString(verdict.outcome));
-  if (verdict.comparison.elements == 0) {
+  if (verdict.comparison.judged() == 0) {
     fmt::print("{:<40} {:<14} {:<9} {}: {}\n", folder.name, id,
                Info(line.scalar).name, outcome, verdict.reason);
     return;

@@ -79,12 +79,14 @@ Comparison Compare(const Problem& problem, const Answer& answer,
                    const Arrays& arrays, double bound_factor,
                    const RowBound& bound) {
   Comparison total;
+  total.scalar = problem.scalar;
   const double roundoff = Info(problem.scalar).unit_roundoff;
+  bool any_judged = false;
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
     const OutputAnswer& one = answer.outputs[o];
     const Arrays::Entry& entry = arrays.outputs[o];
     const bool per_head = problem.output_per_head[o];
-    double output_error = 0;
+    double gate_two_error = 0;
     std::vector<double> units(static_cast<size_t>(one.width));
     for (size_t r = 0; r < one.selection.rows.size(); ++r) {
       const RowId& id = one.selection.rows[r];
@@ -107,35 +109,43 @@ Comparison Compare(const Problem& problem, const Answer& answer,
           continue;
         }
         const double error = static_cast<double>(std::abs(found - expected));
+        total.max_error = std::max(total.max_error, error);
         // Storing the exact answer may itself cost one rounding.
         const double allowed =
             roundoff * (units[c] + std::abs(static_cast<double>(expected))) +
             (one.slack.empty() ? 0 : one.slack[first + c]);
-        // A bound that is not a number, or is not finite, allows nothing.
-        const double ratio = error == 0 && std::isfinite(allowed) ? 0
-                             : std::isfinite(allowed) && std::isfinite(error)
+        const bool plain_has_bound = !std::isinf(one.units[first + c]);
+        if (std::isfinite(error) && !std::isfinite(allowed)) {
+          // A bound that is not a number allows nothing.
+          int64_t& count =
+              plain_has_bound ? total.lost_bounds : total.without_digits;
+          if (count++ == 0)
+            (plain_has_bound ? total.first_lost_bound
+                             : total.first_without_digits) = {one.name, id, c};
+          continue;
+        }
+        const double ratio = error == 0 ? 0
+                             : std::isfinite(error)
                                  ? error / allowed
                                  : std::numeric_limits<double>::infinity();
-        output_error = std::max(output_error, error);
-        if (!(ratio <= total.max_over_bound) || total.elements == 1) {
+        if (plain_has_bound) gate_two_error = std::max(gate_two_error, error);
+        if (!(ratio <= total.max_over_bound) || !any_judged) {
+          any_judged = true;
           total.max_over_bound = ratio;
           total.bound = allowed;
-          total.worst = id;
-          total.worst_column = c;
-          total.output = one.name;
+          total.worst = {one.name, id, c};
         }
       }
     }
     total.rows += static_cast<int64_t>(one.selection.rows.size());
     total.all_rows = total.all_rows && one.selection.all;
-    total.max_error = std::max(total.max_error, output_error);
     total.plain_error = std::max(total.plain_error, one.plain_error);
     // The plain program may be exact by luck; a few roundings of the largest
     // number are always allowed.
     const double yardstick =
         std::max(one.plain_error, 2 * roundoff * one.largest);
-    if (output_error > 0)
-      total.over_plain = std::max(total.over_plain, output_error / yardstick);
+    if (gate_two_error > 0)
+      total.over_plain = std::max(total.over_plain, gate_two_error / yardstick);
   }
   return total;
 }

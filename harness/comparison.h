@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "harness/answer.h"
@@ -10,21 +11,36 @@
 
 namespace subquad {
 
+// Where an element of an output stands.
+struct ElementPlace {
+  std::string output;
+  RowId id;
+  int64_t column = 0;
+};
+
 struct Comparison {
+  Scalar scalar = Scalar::kFloat32;
   int64_t rows = 0;      // compared
   int64_t elements = 0;  // compared
   bool all_rows = true;
   int64_t not_finite = 0;  // NaN or infinite where the reference is finite
   int64_t untouched = 0;   // still the poison of before the run
+  // Written, and no error of theirs could be too large: neither the algorithm
+  // nor the plain dense program has a finite bound there. Not judged.
+  int64_t without_digits = 0;
+  ElementPlace first_without_digits;
+  // The algorithm's own bound is not finite where the plain program's is.
+  int64_t lost_bounds = 0;
+  ElementPlace first_lost_bound;
   bool zero_reference = true;
-  double max_error = 0;       // absolute
+  double max_error = 0;       // absolute, over all elements
   double max_over_bound = 0;  // gate 1: the largest error / bound
   double bound = 0;           // at that element
   double plain_error = 0;     // of the plain dense program, absolute
   double over_plain = 0;  // gate 2: largest error / that of the plain program
-  RowId worst;            // where gate 1 was tightest
-  int64_t worst_column = 0;
-  std::string output;  // the output it stands in
+  ElementPlace worst;     // where gate 1 was tightest
+
+  int64_t judged() const { return elements - without_digits; }
 };
 
 // The poison that outputs are filled with: all bits one, a NaN.
@@ -34,7 +50,8 @@ double ElementAt(Scalar scalar, const void* data, int64_t index);
 void StoreAt(Scalar scalar, double value, void* data, size_t index);
 
 // Compares the outputs of a run with the answer. `bound` gives norm-wise units
-// or is empty: then bound_factor times the plain program's units count.
+// or is empty: then bound_factor times the plain program's units count. Gate 2
+// is taken over the elements for which the plain program has a finite bound.
 Comparison Compare(const Problem& problem, const Answer& answer,
                    const Arrays& arrays, double bound_factor,
                    const RowBound& bound);

@@ -116,10 +116,12 @@ Json CheckJson(const Verdict& verdict) {
                 {"rows", nullptr},
                 {"gates", TextOrNull(verdict.gates)}};
   if (!compared) return check;
-  check["error"] = NumberOrNull(numbers.max_over_bound);
   check["max_error"] = NumberOrNull(numbers.max_error);
-  check["bound"] = NumberOrNull(numbers.bound);
-  check["error_ratio"] = NumberOrNull(numbers.over_plain);
+  if (numbers.judged() > 0) {
+    check["error"] = NumberOrNull(numbers.max_over_bound);
+    check["bound"] = NumberOrNull(numbers.bound);
+    check["error_ratio"] = NumberOrNull(numbers.over_plain);
+  }
   check["rows"] = numbers.all_rows ? Json("all") : Json(numbers.rows);
   return check;
 }

@@ -7,10 +7,18 @@
 namespace subquad {
 namespace {
 
-std::string Place(const Comparison& comparison) {
-  return fmt::format("{} head {} row {} column {}", comparison.output,
-                     comparison.worst.head, comparison.worst.row,
-                     comparison.worst_column);
+std::string Words(const ElementPlace& place) {
+  return fmt::format("{} head {} row {} column {}", place.output, place.id.head,
+                     place.id.row, place.column);
+}
+
+// What the elements without any bound are, for a comparison that has some.
+std::string NoDigits(const Comparison& comparison) {
+  return fmt::format(
+      "theory promises no digit of {} of {} elements in {}, first at {}: even "
+      "the plain dense program's error has no finite bound there",
+      comparison.without_digits, comparison.elements,
+      Info(comparison.scalar).name, Words(comparison.first_without_digits));
 }
 
 }  // namespace
@@ -60,26 +68,36 @@ Verdict Judge(const Comparison& comparison, bool norm_wise,
                     comparison.untouched));
   if (comparison.zero_reference)
     return set(Outcome::kMistrusted, "the reference is zero everywhere");
-  const bool within_bound = comparison.max_over_bound <= 1;
-  const bool within_yardstick = comparison.over_plain <= kYardstickFactor;
-  if (!within_bound)
+  if (comparison.lost_bounds > 0)
+    return set(Outcome::kFailed,
+               fmt::format("{} for {} of {} elements, first at {}",
+                           norm_wise ? "its own bound is not finite where the "
+                                       "plain dense program's is,"
+                                     : "its bound is not a number",
+                           comparison.lost_bounds, comparison.elements,
+                           Words(comparison.first_lost_bound)));
+  if (!(comparison.max_over_bound <= 1))
     return set(Outcome::kFailed,
                fmt::format("error {:.3g} times its bound at {}",
-                           comparison.max_over_bound, Place(comparison)));
-  if (within_yardstick || comparison.elements < kYardstickElements)
-    return verdict;
-  if (norm_wise) {
+                           comparison.max_over_bound, Words(comparison.worst)));
+  if (comparison.judged() >= kYardstickElements &&
+      !(comparison.over_plain <= kYardstickFactor)) {
+    if (!norm_wise)
+      return set(
+          Outcome::kFailed,
+          fmt::format("error {:.3g} times that of the plain dense program "
+                      "({:.3g} of its bound) at {}",
+                      comparison.over_plain, comparison.max_over_bound,
+                      Words(comparison.worst)));
     verdict.gates = fmt::format(
         "within its norm-wise bound ({:.3g} of it), but {:.3g} times the error "
         "of the plain dense program",
         comparison.max_over_bound, comparison.over_plain);
-    return verdict;
   }
-  return set(Outcome::kFailed,
-             fmt::format("error {:.3g} times that of the plain dense program "
-                         "({:.3g} of its bound) at {}",
-                         comparison.over_plain, comparison.max_over_bound,
-                         Place(comparison)));
+  // All else holds, but these elements could have been anything.
+  if (comparison.without_digits > 0)
+    return set(Outcome::kMistrusted, NoDigits(comparison));
+  return verdict;
 }
 
 }  // namespace subquad

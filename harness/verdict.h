@@ -32,6 +32,8 @@ inline constexpr int64_t kYardstickElements = 16;
 // `norm_wise`: gate 1 is a bound of norms (an FFT's). Such an algorithm may
 // lose against the plain program where numbers vary widely; then gate 1 decides
 // and the disagreement is written down. Otherwise both gates must hold.
+// Elements whose error even the plain dense program cannot bound could not have
+// failed: they make a verdict mistrusted, unless the others fail.
 Verdict Judge(const Comparison& comparison, bool norm_wise,
               int64_t broken_guards);
 

@@ -79,7 +79,7 @@ inline T SplitExpFast(T y, T* exponent) {
 template <typename T>
 inline constexpr T kNoExponent = static_cast<T>(kZeroExponent);
 template <typename T>
-inline constexpr T kLeastExponent = static_cast<T>(kZeroExponent / 2);
+inline constexpr T kLeastExponent = static_cast<T>(kLeastFeatureExponent);
 
 // value = mantissa * 2^exponent with 1 <= |mantissa| < 2, or zero.
 template <typename T>
@@ -149,6 +149,24 @@ inline T LargestSum(const T* x, const T* y, int64_t count) {
   for (int64_t l = 0; a < count; ++a, ++l)
     lanes[l] = std::max(lanes[l], x[a] + y[a]);
   return *std::max_element(lanes, lanes + kLanes);
+}
+
+// sum over a of mq[a] mk[a] 2^(eq[a] + ek[a] - top), lanes spelled out.
+template <typename T>
+inline T PairProduct(const T* mq, const T* eq, const T* mk, const T* ek, T top,
+                     int64_t f) {
+  constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
+  T lanes[kLanes] = {};
+  int64_t a = 0;
+  for (; a + kLanes <= f; a += kLanes)
+    for (int64_t l = 0; l < kLanes; ++l)
+      lanes[l] +=
+          mq[a + l] * mk[a + l] * PowerOfTwo(eq[a + l] + ek[a + l] - top);
+  for (int64_t l = 0; a < f; ++a, ++l)
+    lanes[l] += mq[a] * mk[a] * PowerOfTwo(eq[a] + ek[a] - top);
+  T sum = 0;
+  for (const T lane : lanes) sum += lane;
+  return sum;
 }
 
 // The scale 2^scale[a] of the key features that a state holds. It need not be

@@ -9,24 +9,6 @@
 namespace subquad {
 namespace {
 
-// sum over a of mq[a] mk[a] 2^(eq[a] + ek[a] - top), lanes spelled out.
-template <typename T>
-T PairProduct(const T* mq, const T* eq, const T* mk, const T* ek, T top,
-              int64_t f) {
-  constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
-  T lanes[kLanes] = {};
-  int64_t a = 0;
-  for (; a + kLanes <= f; a += kLanes)
-    for (int64_t l = 0; l < kLanes; ++l)
-      lanes[l] +=
-          mq[a + l] * mk[a + l] * PowerOfTwo(eq[a + l] + ek[a + l] - top);
-  for (int64_t l = 0; a < f; ++a, ++l)
-    lanes[l] += mq[a] * mk[a] * PowerOfTwo(eq[a] + ek[a] - top);
-  T sum = 0;
-  for (const T lane : lanes) sum += lane;
-  return sum;
-}
-
 int64_t BiasIndex(const KernelizedShape& shape, int64_t i, int64_t j) {
   const int64_t width = shape.image_width;
   if (width == 0) return j - i + shape.n_q - 1;
@@ -117,7 +99,9 @@ int64_t DirectRows<T>::WorkSize(const KernelizedShape& shape) {
 }
 
 // The keys of a chunk at one scale per feature, where that loses nothing: every
-// feature that is not zero within 2^-kRange of it. Says whether any is zero.
+// feature that is not zero within 2^-kRange of it, or where some are zero, so
+// that a key may lack the query's largest feature, within half of that. Says
+// whether any is zero.
 template <typename T>
 bool DirectRows<T>::OneScale(int64_t keys, const Chunk& chunk,
                              bool* zeros) const {
@@ -138,7 +122,7 @@ bool DirectRows<T>::OneScale(int64_t keys, const Chunk& chunk,
           chunk.mantissa[j * f + a] * PowerOfTwo(live ? below : T{0});
     }
   *zeros = none == 0;
-  return least >= -kRange;
+  return least >= (*zeros ? -kRange / 2 : -kRange);
 }
 
 template <typename T>
@@ -189,8 +173,8 @@ void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
       if (zeros)
         for (int64_t a = 0; fits && a < f; ++a) {
           const T exponent = eq[a] + chunk.scale[a];
-          fits =
-              !(exponent > kLeastExponent<T>) || exponent >= scales[x] - kRange;
+          fits = !(exponent > kLeastExponent<T>) ||
+                 exponent >= scales[x] - kRange / 2;
         }
       for (int64_t a = 0; a < f; ++a)
         q_values[x * f + a] = q_mantissa[x * f + a] *

@@ -53,7 +53,8 @@ class DirectRows {
 
  private:
   static constexpr int64_t kKeys = 128;  // features at a time
-  static constexpr T kRange = 50;        // two such factors stay normal numbers
+  // The largest product of a pair is within 2^-kRange of its scale.
+  static constexpr T kRange = 40;
 
   struct Chunk {
     T *mantissa, *exponent, *values, *scale;

@@ -62,6 +62,7 @@ QuadraticFeatures<T>::QuadraticFeatures(const KernelizedShape& shape,
       scales_(3 * shape.f),
       factor_(shape.f),
       scratch_(threads * features_.ScratchSize(kBlock)),
+      direct_(threads * DirectSize(shape)),
       scale_(scales_.data(), scales_.data() + shape.f, shape.f) {}
 
 template <typename T>
@@ -72,7 +73,8 @@ double QuadraticFeatures<T>::WorkNumbers(const KernelizedShape& shape,
   return static_cast<double>(
       (2 * shape.n_k + 2 * shape.n_q + keys + 4) * shape.f +
       (shape.has_bias ? shape.n_k + 2 * BiasTable<T>::Count(shape) : 0) +
-      threads * FeatureRows<T>(shape.map).ScratchSize(kBlock));
+      threads * (FeatureRows<T>(shape.map).ScratchSize(kBlock) +
+                 DirectSize(shape)));
 }
 
 template <typename T>
@@ -122,6 +124,43 @@ void QuadraticFeatures<T>::StoreKey(int64_t j) {
         mantissa[a] * PowerOfTwo(exponent[a] - scale_.scale()[a] - top);
 }
 
+template <typename T>
+void QuadraticFeatures<T>::DirectRow(const HeadTensors<T>& head, int64_t i,
+                                     int worker) const {
+  const int64_t f = shape_.f, e = shape_.e;
+  T* const q_mantissa = direct_.data() + worker * DirectSize(shape_);
+  T* const q_exponent = q_mantissa + f;
+  features_.Compute(head.q + i * shape_.d, 1, head.omega, q_exponent + f,
+                    q_mantissa, q_exponent);
+  T* const out = head.out + i * e;
+  std::fill_n(out, e, T{0});
+  T top = 4 * kNoExponent<T>, total = 0;
+  bias_.ForRow(
+      i, 0, SeenBy(i),
+      [&](int64_t first, int64_t count, const T* mantissas, const T* powers) {
+        for (int64_t x = 0; x < count; ++x) {
+          const int64_t j = first + x;
+          const T* exponents = k_exponent_.data() + j * f;
+          T exponent = LargestSum(q_exponent, exponents, f);
+          if (mantissas[x] == 0 || !(exponent > kLeastExponent<T>)) continue;
+          const T product =
+              PairProduct(q_mantissa, q_exponent, k_mantissa_.data() + j * f,
+                          exponents, exponent, f);
+          exponent += powers[x];
+          if (exponent > top) {
+            const T factor = PowerOfTwo(top - exponent);
+            total *= factor;
+            for (int64_t c = 0; c < e; ++c) out[c] *= factor;
+            top = exponent;
+          }
+          const T weight = product * mantissas[x] * PowerOfTwo(exponent - top);
+          total += weight;
+          for (int64_t c = 0; c < e; ++c) out[c] += weight * head.v[j * e + c];
+        }
+      });
+  for (int64_t c = 0; c < e; ++c) out[c] /= total;
+}
+
 // ---- dense -------------------------------------------------------------------
 
 template <typename T>
@@ -156,7 +195,10 @@ Cost DenseKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
 template <typename T>
 void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
                                       int64_t first, int64_t last,
-                                      T* work) const {
+                                      int worker) const {
+  T* const work = work_.data() + worker * (std::min(kRows, shape_.n_q) *
+                                           (shape_.f +
+                                            ExtendedWidth<T>(shape_.e)));
   const int64_t f = shape_.f, e = shape_.e, n_k = shape_.n_k;
   const int64_t width = ExtendedWidth<T>(e);
   const int64_t row = block * kRows;
@@ -186,23 +228,25 @@ void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
   }
   MatrixMap<T>(sums, rows, width, Stride(width)).noalias() =
       weights * ConstMatrixMap<T>(values_.data(), columns, width, Stride(width));
-  for (int64_t i = first; i < last; ++i)
-    for (int64_t c = 0; c < e; ++c)
-      head.out[i * e + c] =
-          sums[(i - row) * width + c] / sums[(i - row) * width + e];
+  for (int64_t i = first; i < last; ++i) {
+    const T* sum = sums + (i - row) * width;
+    if (features_.Lost(sum[e])) {
+      features_.DirectRow(head, i, worker);
+      continue;
+    }
+    for (int64_t c = 0; c < e; ++c) head.out[i * e + c] = sum[c] / sum[e];
+  }
 }
 
 template <typename T>
 void DenseKernelized<T>::Run(ThreadPool& pool,
                              const std::vector<HeadTensors<T>>& heads) {
-  const int64_t work_size = work_.size() / pool.threads();
   for (const HeadTensors<T>& head : heads) {
     ExtendValues(head.v, shape_.n_k, shape_.e, values_.data());
     features_.ForRuns(pool, head, [&](int64_t first, int64_t last) {
       const int64_t blocks = (last - 1) / kRows - first / kRows + 1;
       pool.For(blocks, [&](int64_t block, int worker) {
-        ProcessBlock(head, first / kRows + block, first, last,
-                     work_.data() + worker * work_size);
+        ProcessBlock(head, first / kRows + block, first, last, worker);
       });
     });
   }
@@ -282,12 +326,12 @@ Cost TiledKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
 template <typename T>
 void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
                                      int64_t first, int64_t last,
-                                     T* work) const {
+                                     int worker) const {
   const int64_t f = shape_.f, e = shape_.e, width = ExtendedWidth<T>(e);
   const int64_t end = std::min(row + kRows, shape_.n_q);
   first = std::max(first, row);
   last = std::min(last, end);
-  T* sums = work;
+  T* sums = work_.data() + worker * WorkSize(shape_);
   T* scores = sums + kRows * width;
   T* queries = scores + kGroup * kTile;
   T tops[kRows];
@@ -329,6 +373,10 @@ void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
   }
   for (int64_t i = first; i < last; ++i) {
     const T* sum = sums + (i - row) * width;
+    if (features_.Lost(sum[e])) {
+      features_.DirectRow(head, i, worker);
+      continue;
+    }
     for (int64_t c = 0; c < e; ++c) head.out[i * e + c] = sum[c] / sum[e];
   }
 }
@@ -341,8 +389,7 @@ void TiledKernelized<T>::Run(ThreadPool& pool,
     features_.ForRuns(pool, head, [&](int64_t first, int64_t last) {
       const int64_t tasks = (last - 1) / kRows - first / kRows + 1;
       pool.For(tasks, [&](int64_t task, int worker) {
-        ProcessRows(head, (first / kRows + task) * kRows, first, last,
-                    work_.data() + worker * WorkSize(shape_));
+        ProcessRows(head, (first / kRows + task) * kRows, first, last, worker);
       });
     });
   }

@@ -8,6 +8,7 @@
 // arithmetic never depends on keys that it does not see, to the bit.
 #pragma once
 
+#include <cmath>
 #include <vector>
 
 #include "optimized/buffer.h"
@@ -104,6 +105,15 @@ class QuadraticFeatures {
                      w[x] *= m[x] * PowerOfTwo(k[x] + key[x] - top);
                  });
   }
+  // Has a query with this sum of weights lost terms that count? Queries are
+  // scaled by the largest key, and keys and bias by the largest of both; where
+  // the bias hides those, what is left of the sums may be too small.
+  bool Lost(T sum) const {
+    return !bias_.empty() && !(std::abs(sum) >= PowerOfTwo(T{-40}));
+  }
+  // Such a query pair by pair, each at a scale of its own.
+  void DirectRow(const HeadTensors<T>& head, int64_t i, int worker) const;
+
   T TopExponent(int64_t i) const {
     T top = 2 * kNoExponent<T>;
     bias_.ForRow(i, 0, SeenBy(i),
@@ -119,6 +129,11 @@ class QuadraticFeatures {
 
   void Compute(ThreadPool& pool, const HeadTensors<T>& head);
   void StoreKey(int64_t j);
+  static int64_t DirectSize(const KernelizedShape& shape) {
+    return shape.has_bias
+               ? 2 * shape.f + FeatureRows<T>(shape.map).ScratchSize(1)
+               : 0;
+  }
 
   const KernelizedShape shape_;
   const FeatureRows<T> features_;
@@ -127,7 +142,7 @@ class QuadraticFeatures {
   BiasTable<T> bias_;
   Buffer<T> k_mantissa_, k_exponent_, k_values_, k_row_;
   Buffer<T> q_mantissa_, q_exponent_;
-  Buffer<T> scales_, factor_, scratch_;
+  Buffer<T> scales_, factor_, scratch_, direct_;
   KeyScale<T> scale_;
 };
 
@@ -141,7 +156,7 @@ class DenseKernelized {
  private:
   static constexpr int64_t kRows = 256;
   void ProcessBlock(const HeadTensors<T>& head, int64_t block, int64_t first,
-                    int64_t last, T* work) const;
+                    int64_t last, int worker) const;
 
   const KernelizedShape shape_;
   QuadraticFeatures<T> features_;
@@ -166,7 +181,7 @@ class TiledKernelized {
             kLanes - 1) / kLanes * kLanes;
   }
   void ProcessRows(const HeadTensors<T>& head, int64_t row, int64_t first,
-                   int64_t last, T* work) const;
+                   int64_t last, int worker) const;
 
   const KernelizedShape shape_;
   QuadraticFeatures<T> features_;

@@ -51,6 +51,7 @@ struct HeadNorms {
   std::vector<int> scale;             // [f]
   std::vector<double> weights;        // c by offset, at most about 1
   double weight_norm;                 // 2-norm of c
+  std::vector<double> bias_units;     // errors of c by offset
   std::vector<double> key_norms;      // [f], of phi_a(k)
   std::vector<double> channel_norms;  // [f, e], of phi_a(k) v_c
   std::vector<double> relative;       // [n_k], errors of the key features
@@ -62,9 +63,10 @@ struct HeadNorms {
 // The query adds channels: the numerator is off by
 //   dN = F u |c|_2 sum_a |phi_a(q)| |phi_a(k) v_c|_2
 // plus (f + 10) u sum_j c_ij sum_a |phi_a(q) phi_a(k)| |v_j| for products and
-// the sum over f, the normaliser likewise with v = 1, and the quotient by
-//   (dN + |out| dD + features) / (|D| - dD),
-// where errors of the features count as in reference/kernelized.h.
+// the sum over f, the normaliser likewise with v = 1. Errors of the features, as
+// in reference/kernelized.h, come first: they make D' and out' of D and out,
+//   |D'| >= |D| - sum_j e_ij,  |out' - out| <= sum_j e_ij |v_j - out| / |D'|,
+// and then the quotient is off by (dN + |out'| dD) / |D~|, D~ as computed.
 //
 // What can be lost: where the bias decays and keys shrink along the sequence, D
 // of a late query is much smaller than |c|_2 |phi_a(k)|_2. Its relative error
@@ -72,7 +74,10 @@ struct HeadNorms {
 // dD's transform part reaches |D| / kLostFactor as computed are computed
 // directly (kernelized_fft.h), with the plain program's element-wise bound. An
 // exact |D| > 8 E never is, one < 2 E always, and between them the larger of
-// the two bounds holds. Transforms in float64 divide E by 2^29.
+// the two bounds holds. Both limits are wider where features are uncertain.
+// Where a query is not computed directly, |D~| > kLostFactor E is known, so that
+// not only |D~| >= |D'| - dD, but |D~| (1 + 1 / kLostFactor) >= |D'| less what
+// products add. Transforms in float64 divide E by 2^29.
 class RpeFftBound {
  public:
   RpeFftBound(const Problem& problem, const Inputs& inputs, double gain)
@@ -121,9 +126,11 @@ class RpeFftBound {
     const Vector weights = c.cwiseProduct(keys * q);
     Vector sizes = weights;  // features are positive, but for trf's
     Vector features;
-    const Vector relative =
+    Vector relative =
         Eigen::Map<const Vector>(head.relative.data(), n_k).array() +
         error.relative;
+    for (int64_t j = 0; j < n_k; ++j)
+      relative[j] += head.bias_units[static_cast<size_t>(Index(i, j))];
     if (shape_.map.id == FeatureMapId::kTrf) {
       sizes = c.cwiseProduct(keys.cwiseAbs() * q.cwiseAbs());
       features = relative.cwiseProduct(sizes) +
@@ -134,13 +141,13 @@ class RpeFftBound {
     }
     const double normaliser = weights.sum();
     const double products = static_cast<double>(f) + 10;
-    double d_units = products * sizes.sum();
-    const double all_units = features.sum();
+    const double product_units = products * sizes.sum();
     const Vector out = v.transpose() * weights / normaliser;
     Vector n_units = products * (v.cwiseAbs().transpose() * sizes);
+    Vector feature_units = Vector::Zero(e);
     for (int64_t j = 0; j < n_k; ++j)
       for (int64_t x = 0; x < e && features[j] > 0; ++x)
-        n_units[x] += features[j] * std::abs(v(j, x) - out[x]);
+        feature_units[x] += features[j] * std::abs(v(j, x) - out[x]);
     const double factor = transform_ * head.weight_norm;
     double transforms = 0;
     for (int64_t a = 0; a < f; ++a) {
@@ -149,24 +156,32 @@ class RpeFftBound {
       for (int64_t x = 0; x < e; ++x)
         n_units[x] += error_of * head.channel_norms[a * e + x];
     }
-    d_units += transforms;
+    const double d_units = product_units + transforms;
     // `units` as they are hold where the query is computed directly.
     const double lost = roundoff_ * transforms;
-    const bool direct = !(std::abs(normaliser) >= 2 * lost);
-    if (direct || std::abs(normaliser) <= 8 * lost)
+    const double exact = std::abs(normaliser);
+    const double least = exact - 1.02 * roundoff_ * features.sum();  // of |D'|
+    const double uncertain =
+        least > 0 ? exact / least * (1 + roundoff_ * relative.maxCoeff())
+                  : std::numeric_limits<double>::infinity();
+    const bool direct = !(exact * uncertain >= 2 * lost);
+    if (direct || exact <= 8 * lost * uncertain)
       DirectUnits(id, units);
     else
       std::ranges::fill(units, 0.0);
     if (direct) return;
     const double size =
-        std::abs(normaliser) - 1.02 * roundoff_ * (all_units + d_units);
+        std::max(least - 1.02 * roundoff_ * d_units,
+                 (least - 1.02 * roundoff_ * product_units) /
+                     (1 + 1 / kLostFactor));
     for (int64_t x = 0; x < e; ++x) {
       double& bound = units[static_cast<size_t>(x)];
-      const double quotient = std::abs(out[x]);
-      bound =
-          size > 0
-              ? std::max(bound, 1.02 * (n_units[x] + quotient * d_units) / size)
-              : std::numeric_limits<double>::infinity();
+      const double moved = 1.02 * feature_units[x] / least;
+      const double quotient = std::abs(out[x]) + roundoff_ * moved;
+      const double rest =
+          1.02 * uncertain * (n_units[x] + quotient * d_units) / size;
+      bound = size > 0 ? std::max(bound, moved + rest)
+                       : std::numeric_limits<double>::infinity();
     }
   }
 
@@ -231,8 +246,13 @@ class RpeFftBound {
     for (double& norm : head.channel_norms) norm = std::sqrt(norm);
     head.weights.resize(static_cast<size_t>(BiasTable<double>::Count(shape_)));
     BiasWeights(shape_, bias.Head(h), head.weights.data());
-    head.weight_norm =
-        Norm(head.weights.data(), static_cast<int64_t>(head.weights.size()));
+    const int64_t count = static_cast<int64_t>(head.weights.size());
+    const double shift = BiasShift(bias.Head(h), count);
+    for (int64_t t = 0; t < count; ++t) {
+      const double b = bias.Head(h)[t];
+      head.bias_units.push_back(std::isfinite(b) ? BiasUnits(b, shift) : 0);
+    }
+    head.weight_norm = Norm(head.weights.data(), count);
     return head;
   }
 

@@ -177,10 +177,12 @@ class WithPositions : public Prepared {
       for (int64_t j = 0; j < n; ++j) row[j] *= scale_;
       sums[i] = ExponentiateRow<T>(row, n, nullptr);
     }
-    auto out = View(arrays_.Out<T>("out").Head(h) + first * e, rows, e, e);
-    out.noalias() = View(static_cast<const T*>(scores), rows, n) *
-                    View(static_cast<const T*>(v_.data()), n, e);
-    for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
+    // Values whose signs alternate along the sequence cancel term by term; a
+    // GEMM that adds even and odd ones apart loses what the plain program keeps.
+    T* const out = arrays_.Out<T>("out").Head(h) + first * e;
+    MultiplyInOrder<T>(scores, n, rows, n, v_.data(), e, out);
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t c = 0; c < e; ++c) out[i * e + c] /= sums[i];
   }
 
   Buffer<T> tokens_;  // x + pos

@@ -44,9 +44,12 @@ enum class FeatureMapId {
 // float32 too, where whole numbers end at 2^24 and exp(2^20) has no digit left.
 inline constexpr double kMaxLogarithm = 1e6;
 
-// The exponent of a feature that is zero: below all others, and three of them
-// still add up exactly in float32.
-inline constexpr int kZeroExponent = -(1 << 22);
+// The exponent of a feature that is zero. Others are at least -1.45e6 (see
+// above), so that a sum of three (query, key, bias) of which none is zero is
+// above kLeastFeatureExponent, and any with a zero in it below. Sums of three
+// that count are whole numbers below 2^24, exact in float32.
+inline constexpr int kZeroExponent = -(1 << 23);
+inline constexpr int kLeastFeatureExponent = -4900000;
 
 // What an operator says about its feature map.
 struct FeatureMapSpec {
@@ -152,6 +155,13 @@ Real SplitExp(Real y, int* exponent) {
                   steps * static_cast<Real>(kLow));
 }
 
+// What a large |y| adds to the error of SplitExp(y), in units of the roundoff:
+// `steps` then has so many bits that its product with kHigh is rounded in
+// float32.
+inline double LargeExpUnits(double y) {
+  return std::abs(y) > 350 ? 1.1 * std::abs(y) : 0;
+}
+
 // Taken from a bias before its exponential, which changes nothing in a
 // normalised attention: nothing, so that nothing is rounded, unless the largest
 // entry is far off.
@@ -167,6 +177,13 @@ template <typename T>
 T ShiftedBias(T bias, T shift) {
   return std::clamp(bias - shift, static_cast<T>(-kMaxLogarithm),
                     static_cast<T>(kMaxLogarithm));
+}
+
+// What the size of a bias adds to the error of its exponential, in units of the
+// roundoff: the difference to the shift, where there is one, is rounded too.
+inline double BiasUnits(double bias, double shift) {
+  const double shifted = ShiftedBias(bias, shift);
+  return (shift == 0 ? 0 : std::abs(shifted)) + LargeExpUnits(shifted);
 }
 
 // What rounding does to the features of a row, in units of the unit roundoff:
@@ -203,9 +220,12 @@ class FeatureMap {
     const double scaling = spec_.normalize ? 0.5 * static_cast<double>(d) + 4
                                            : (spec_.root_scale == 1 ? 0 : 2);
     *error = FeatureError();
-    double largest = 0;
-    for (const Real value : row)
+    double largest = 0, lowest = 0;
+    for (const Real value : row) {
       largest = std::max(largest, std::abs(static_cast<double>(value)));
+      lowest = std::min(lowest, static_cast<double>(value));
+    }
+    lowest = std::max(lowest, -kMaxLogarithm);
     switch (spec_.id) {
       case FeatureMapId::kElu1:
         for (int64_t c = 0; c < d; ++c)
@@ -214,7 +234,8 @@ class FeatureMap {
                          : SplitExp(std::max(row[c],
                                              static_cast<Real>(-kMaxLogarithm)),
                                     &exponent[c]);
-        error->relative = scaling * std::max(1.0, largest) + 4;
+        error->relative =
+            scaling * std::max(1.0, largest) + 4 + LargeExpUnits(lowest);
         break;
       case FeatureMapId::kRelu:
         for (int64_t c = 0; c < d; ++c)
@@ -224,7 +245,7 @@ class FeatureMap {
       case FeatureMapId::kSikf:
         for (int64_t c = 0; c < d; ++c)
           mantissa[c] = SplitExp(Checked(row[c]), &exponent[c]);
-        error->relative = scaling * largest + 4;
+        error->relative = scaling * largest + 4 + LargeExpUnits(largest);
         break;
       case FeatureMapId::kDpfp:
         Dpfp(row, mantissa, exponent);

@@ -11,18 +11,24 @@
 // stored as multiples of a scale 2^K_a per feature, the running maximum over
 // the keys so far: a later key may be exp(192) times larger, and a causal query
 // must not lose its own small ones to it. So keys come in runs of one scale,
-// and a query is scaled afresh for each run that it sees. Whatever is common to
-// a query's sums cancels in the quotient.
+// and a query is scaled afresh for each run that it sees. A product that is
+// small at that scale is made again at one of its own: another key may be
+// larger by far and hidden by the bias. Whatever is common to a query's sums
+// cancels in the quotient.
 //
 // Bound. Products and sums: a weight w_ij = c_ij sum_a phi_a(q) phi_a(k) is off
 // by (f + 12) u c_ij sum_a |phi_a(q) phi_a(k)| = (f + 12) u m_ij to first
 // order, and each of the two sums over n keys adds n u times the sum of
-// magnitudes; the quotient N / D makes of this (dN + |out| dD) / |D|. Features:
-// each is computed once and serves numerator and normaliser alike, so that an
-// error e_ij of a weight, (rel_q + rel_k) u m_ij with the errors of
-// feature_map.h and their absolute ones (trf only) times the other side's
-// 1-norm, moves the quotient by e_ij (v_j - out) / D only. All together, with
-// dD the whole error of D:
+// magnitudes; the quotient N / D makes of this (dN + |out| dD) / |D|. Features
+// and c: each is computed once and serves numerator and normaliser alike, so
+// that an error e_ij of a weight moves the quotient by e_ij (v_j - out) / D
+// only. Features have (rel_q + rel_k) u m_ij with the errors of feature_map.h,
+// and their absolute ones (trf only) times the other side's 1-norm; exp(b) has
+// BiasUnits(b) u m_ij. Underflow: features and weights are held relative to the
+// largest that a query sees, at a scale that may be off by 2^42, and programs
+// may take what is not a normal number for zero; each of f products of a weight
+// may be off by 2^42 times the smallest normal number, relative to the largest.
+// All together, with dD the whole error of D:
 //   |error| <= (sum_j (f + n + 12) u m_ij (|v_j| + |out|)
 //               + sum_j e_ij |v_j - out|) / (|D| - dD).
 #pragma once
@@ -70,7 +76,9 @@ class KernelizedRows {
         f_(spec_.features()),
         causal_(problem.params.Flag("causal")),
         head_axis_(problem.head_axis),
-        roundoff_(Info(problem.scalar).unit_roundoff) {
+        bytes_(Info(problem.scalar).bytes),
+        roundoff_(Info(problem.scalar).unit_roundoff),
+        smallest_(SmallestNormal(problem.scalar)) {
     for (int64_t head = 0; head < problem.heads; ++head) {
       const double* omega =
           spec_.projects() ? inputs["omega"].Head(head) : nullptr;
@@ -86,14 +94,16 @@ class KernelizedRows {
       if (head > 0 && bias.head_stride == 0) break;
       const int64_t count = static_cast<int64_t>(bias.values.size()) /
                             (bias.head_stride == 0 ? 1 : heads);
-      Bias one{std::vector<Real>(count), std::vector<int>(count)};
+      Bias one{std::vector<Real>(count), std::vector<int>(count),
+               std::vector<double>(count)};
       const double shift = BiasShift(bias.Head(head), count);
       for (int64_t t = 0; t < count; ++t) {
         const double b = bias.Head(head)[t];
         one.exponent[t] = kZeroExponent;
-        if (std::isfinite(b))
-          one.mantissa[t] = SplitExp(static_cast<Real>(ShiftedBias(b, shift)),
-                                     &one.exponent[t]);
+        if (!std::isfinite(b)) continue;
+        one.mantissa[t] = SplitExp(static_cast<Real>(ShiftedBias(b, shift)),
+                                   &one.exponent[t]);
+        one.units[t] = BiasUnits(b, shift);
       }
       bias_.push_back(std::move(one));
     }
@@ -110,85 +120,124 @@ class KernelizedRows {
                          "a row of a length other than zero to normalise",
                          "zero");
     const int64_t seen = causal_ ? std::min(i + 1, n_k_) : n_k_;
-    size_t runs = 0;
-    while (runs < keys.runs.size() && keys.runs[runs].first < seen) ++runs;
-    // The largest product of two features of each run, and the largest factor
-    // of a key that is seen.
-    std::vector<int> tops(runs, 2 * kZeroExponent);
-    int factor_top = 8 * kZeroExponent;
-    for (size_t run = 0; run < runs; ++run) {
-      for (int64_t a = 0; a < f_; ++a)
-        tops[run] = std::max(tops[run], exponent[a] + keys.runs[run].scale[a]);
-      const int64_t last = run + 1 < runs ? keys.runs[run + 1].first : seen;
-      for (int64_t j = keys.runs[run].first; j < last; ++j)
-        if (const int b = BiasExponent(head, i, j); b != kZeroExponent)
-          factor_top = std::max(factor_top, tops[run] + keys.exponent[j] + b);
-    }
-
-    std::fill_n(value, e_, Real{0});
-    std::vector<double> numerator_units(units ? e_ : 0);
-    Real denominator = 0;
-    double denominator_units = 0, all_units = 0;
-    std::vector<double> feature_units(units ? seen : 0);
-    for (size_t run = 0; run < runs; ++run) {
+    // Weights are products[j] times c_ij times 2^exponents[j].
+    std::vector<Real> products(seen);
+    std::vector<int> exponents(seen);
+    std::vector<double> magnitudes(units ? seen : 0);
+    // Of the query's error times the key: absolutes[j] 2^absolute_powers[j].
+    std::vector<double> absolutes(units ? seen : 0);
+    std::vector<int> absolute_powers(units ? seen : 0);
+    constexpr int kNothing = std::numeric_limits<int>::min();
+    int weight_top = kNothing;
+    for (size_t run = 0; run < keys.runs.size(); ++run) {
       const int64_t first = keys.runs[run].first;
-      const int64_t last = run + 1 < runs ? keys.runs[run + 1].first : seen;
-      const int top = tops[run];
+      if (first >= seen) break;
+      const int64_t last = run + 1 < keys.runs.size()
+                               ? std::min(keys.runs[run + 1].first, seen)
+                               : seen;
+      const std::vector<int>& scale = keys.runs[run].scale;
+      int top = 2 * kZeroExponent;
+      bool spread = false;
       for (int64_t a = 0; a < f_; ++a)
-        query[a] = std::ldexp(mantissa[a],
-                              exponent[a] + keys.runs[run].scale[a] - top);
+        top = std::max(top, exponent[a] + scale[a]);
+      for (int64_t a = 0; a < f_; ++a) {
+        const int power = exponent[a] + scale[a] - top;
+        spread |=
+            mantissa[a] != 0 && scale[a] != kZeroExponent && power < -kNarrow;
+        query[a] = std::ldexp(mantissa[a], power);
+      }
       for (int64_t j = first; j < last; ++j) {
-        const int bias_exponent = BiasExponent(head, i, j);
-        if (bias_exponent == kZeroExponent) continue;
-        const Real c =
-            std::ldexp(BiasMantissa(head, i, j),
-                       top + keys.exponent[j] + bias_exponent - factor_top);
+        if (BiasExponent(head, i, j) == kZeroExponent) continue;
         const Real* k = keys.values.data() + j * f_;
-        Real product = 0;
-        for (int64_t a = 0; a < f_; ++a) product += query[a] * k[a];
-        const Real weight = c * product;
-        denominator += weight;
-        for (int64_t x = 0; x < e_; ++x)
-          value[x] += weight * static_cast<Real>(v[j * e_ + x]);
+        Pair pair = {query.data(), k, top + keys.exponent[j]};
+        Real product = Product(pair);
+        std::vector<Real> own_query, own_key;
+        if ((spread || keys.spread[j]) &&
+            !(std::abs(product) >= std::ldexp(Real{1}, -kNarrow))) {
+          pair =
+              OwnScale(head, j, mantissa, exponent, pair, own_query, own_key);
+          product = Product(pair);
+        }
+        products[j] = product;
+        exponents[j] = pair.exponent + BiasExponent(head, i, j);
+        if (product != 0)
+          weight_top = std::max(weight_top, exponents[j] + std::ilogb(product));
         if (!units) continue;
-        double magnitude = 0, absolute = 0;
         for (int64_t a = 0; a < f_; ++a)
-          magnitude += std::abs(static_cast<double>(query[a] * k[a]));
-        // |phi_a(q)| times the key's error and the other way round, scaled as
-        // the product is.
-        if (const FeatureError& error = keys.error[j]; error.absolute > 0)
-          for (int64_t a = 0; a < f_; ++a)
-            absolute += std::ldexp(
-                error.absolute * std::abs(static_cast<double>(mantissa[a])),
-                error.exponent + exponent[a] - keys.exponent[j] - top);
-        if (q_error.absolute > 0)
-          for (int64_t a = 0; a < f_; ++a)
-            absolute += std::ldexp(
-                q_error.absolute * std::abs(static_cast<double>(k[a])),
-                q_error.exponent + keys.runs[run].scale[a] - top);
-        const double weight_units = static_cast<double>(c) *
-                                    (static_cast<double>(f_ + seen) + 12) *
-                                    magnitude;
-        feature_units[j] =
-            static_cast<double>(c) *
-            ((q_error.relative + keys.error[j].relative) * magnitude +
-             absolute);
-        denominator_units += weight_units;
-        all_units += weight_units + feature_units[j];
-        for (int64_t x = 0; x < e_; ++x)
-          numerator_units[x] += weight_units * std::abs(v[j * e_ + x]);
+          magnitudes[j] +=
+              std::abs(static_cast<double>(pair.query[a] * pair.key[a]));
+        if (q_error.absolute == 0) continue;
+        const int scale_top = *std::max_element(scale.begin(), scale.end());
+        for (int64_t a = 0; a < f_; ++a)
+          absolutes[j] +=
+              std::ldexp(q_error.absolute * std::abs(static_cast<double>(k[a])),
+                         scale[a] - scale_top);
+        absolute_powers[j] = q_error.exponent + scale_top + keys.exponent[j];
       }
     }
-    if (denominator == 0)
+    if (weight_top == kNothing) weight_top = 0;
+
+    std::fill_n(value, e_, Real{0});
+    Real denominator = 0;
+    for (int64_t j = 0; j < seen; ++j) {
+      if (products[j] == 0) continue;
+      const Real weight = products[j] * std::ldexp(BiasMantissa(head, i, j),
+                                                   exponents[j] - weight_top);
+      denominator += weight;
+      for (int64_t x = 0; x < e_; ++x)
+        value[x] += weight * static_cast<Real>(v[j * e_ + x]);
+    }
+    // In the problem's own type a sum may cancel to zero that is none.
+    if (denominator == 0 && static_cast<int64_t>(sizeof(Real)) > bytes_)
       throw InvalidInput("query " + std::to_string(i) + HeadName(head),
                          "a normaliser other than zero", "zero");
     for (int64_t x = 0; x < e_; ++x) value[x] /= denominator;
     if (!units) return;
+
+    std::vector<double> numerator_units(e_);
+    double denominator_units = 0, all_units = 0, largest = 0;
+    std::vector<double> feature_units(seen);
+    const int query_top = *std::max_element(exponent.begin(), exponent.end());
+    double query_sum = 0;  // sum_a |phi_a(q)| / 2^query_top
+    for (int64_t a = 0; a < f_; ++a)
+      query_sum += std::ldexp(std::abs(static_cast<double>(mantissa[a])),
+                              exponent[a] - query_top);
     for (int64_t j = 0; j < seen; ++j) {
-      if (feature_units[j] == 0) continue;
+      const int bias_exponent = BiasExponent(head, i, j);
+      if (bias_exponent == kZeroExponent) continue;
+      const double c = static_cast<double>(BiasMantissa(head, i, j));
+      const double magnitude =
+          magnitudes[j] == 0
+              ? 0
+              : c * std::ldexp(magnitudes[j], exponents[j] - weight_top);
+      // |phi_a(q)| times the key's error and the other way round.
+      const FeatureError& k_error = keys.error[j];
+      const double absolute =
+          std::ldexp(
+              k_error.absolute * query_sum,
+              k_error.exponent + query_top + bias_exponent - weight_top) +
+          std::ldexp(absolutes[j],
+                     absolute_powers[j] + bias_exponent - weight_top);
+      const double weight_units =
+          (static_cast<double>(f_ + seen) + 12) * magnitude;
+      feature_units[j] = (q_error.relative + keys.error[j].relative +
+                          BiasErrorUnits(head, i, j)) *
+                             magnitude +
+                         c * absolute;
+      largest = std::max(largest, magnitude);
+      denominator_units += weight_units;
+      all_units += weight_units + feature_units[j];
+      for (int64_t x = 0; x < e_; ++x)
+        numerator_units[x] += weight_units * std::abs(v[j * e_ + x]);
+    }
+    const double lost =
+        static_cast<double>(f_) * largest * smallest_ * 0x1p42 / roundoff_;
+    for (int64_t j = 0; j < seen; ++j) {
+      if (BiasExponent(head, i, j) == kZeroExponent) continue;
+      all_units += lost;
       for (int64_t x = 0; x < e_; ++x)
         numerator_units[x] +=
-            feature_units[j] *
+            (feature_units[j] + lost) *
             std::abs(v[j * e_ + x] - static_cast<double>(value[x]));
     }
     const double size = std::abs(static_cast<double>(denominator)) -
@@ -214,12 +263,57 @@ class KernelizedRows {
     std::vector<Run> runs;
     std::vector<Real> values;
     std::vector<int> exponent;
+    std::vector<bool> spread;         // features more than 2^kNarrow apart
     std::vector<FeatureError> error;  // of phi(k_j), not of its mantissas
   };
   struct Bias {
     std::vector<Real> mantissa;
     std::vector<int> exponent;
+    std::vector<double> units;  // of the error of its exponential
   };
+
+  // The product of two numbers of this size is a normal number of any type.
+  static constexpr int kNarrow = 60;
+
+  // phi(q_i) . phi(k_j) = sum_a query[a] key[a] 2^exponent
+  struct Pair {
+    const Real* query;
+    const Real* key;
+    int exponent;
+  };
+
+  Real Product(const Pair& pair) const {
+    Real product = 0;
+    for (int64_t a = 0; a < f_; ++a) product += pair.query[a] * pair.key[a];
+    return product;
+  }
+
+  // The same pair at the scale of its own largest product; as it is where all
+  // are zero.
+  Pair OwnScale(int64_t head, int64_t j, const std::vector<Real>& mantissa,
+                const std::vector<int>& exponent, const Pair& pair,
+                std::vector<Real>& query, std::vector<Real>& key) const {
+    std::vector<int> key_exponent(f_);
+    key.resize(f_);
+    query.resize(f_);
+    FeatureError error;
+    FeaturesOf(k_, head, j, key.data(), key_exponent.data(), &error);
+    bool any = false;
+    int top = 0;
+    for (int64_t a = 0; a < f_; ++a) {
+      if (mantissa[a] == 0 || key[a] == 0) continue;
+      const int power = exponent[a] + key_exponent[a];
+      top = any ? std::max(top, power) : power;
+      any = true;
+    }
+    if (!any) return pair;
+    for (int64_t a = 0; a < f_; ++a)
+      query[a] =
+          mantissa[a] == 0 || key[a] == 0
+              ? Real{0}
+              : std::ldexp(mantissa[a], exponent[a] + key_exponent[a] - top);
+    return {query.data(), key.data(), top};
+  }
 
   // Where queries or keys come from.
   struct Source {
@@ -271,8 +365,11 @@ class KernelizedRows {
       const std::vector<int>& scale = keys.runs.back().scale;
       int top = 2 * kZeroExponent;
       for (int64_t a = 0; a < f_; ++a)
-        if (exponent[a] != kZeroExponent)
-          top = std::max(top, exponent[a] - scale[a]);
+        if (values[a] != 0) top = std::max(top, exponent[a] - scale[a]);
+      bool spread = false;
+      for (int64_t a = 0; a < f_; ++a)
+        spread |= values[a] != 0 && exponent[a] - scale[a] < top - kNarrow;
+      keys.spread.push_back(spread);
       for (int64_t a = 0; a < f_; ++a)
         values[a] = std::ldexp(values[a], exponent[a] - scale[a] - top);
       keys.exponent.push_back(top);
@@ -291,6 +388,10 @@ class KernelizedRows {
     if (bias_.empty()) return 0;
     return bias_[bias_.size() == 1 ? 0 : head].exponent[BiasIndex(i, j)];
   }
+  double BiasErrorUnits(int64_t head, int64_t i, int64_t j) const {
+    if (bias_.empty()) return 0;
+    return bias_[bias_.size() == 1 ? 0 : head].units[BiasIndex(i, j)];
+  }
   Real BiasMantissa(int64_t head, int64_t i, int64_t j) const {
     if (bias_.empty()) return 1;
     return bias_[bias_.size() == 1 ? 0 : head].mantissa[BiasIndex(i, j)];
@@ -301,7 +402,8 @@ class KernelizedRows {
   const Tensor& v_;
   const int64_t n_q_, n_k_, e_, f_;
   const bool causal_, head_axis_;
-  const double roundoff_;
+  const int64_t bytes_;
+  const double roundoff_, smallest_;
   int64_t image_width_ = 0;
   std::vector<FeatureMap<Real>> maps_;
   std::vector<Keys> keys_;

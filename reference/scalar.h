@@ -29,6 +29,18 @@ constexpr const ScalarInfo& Info(Scalar scalar) {
   return kScalars[static_cast<size_t>(scalar)];
 }
 
+// The smallest positive number with all digits.
+constexpr double SmallestNormal(Scalar scalar) {
+  switch (scalar) {
+    case Scalar::kFloat64:
+      return 0x1p-1022;
+    case Scalar::kFloat16:
+      return 0x1p-14;
+    default:
+      return 0x1p-126;  // bfloat16 has float32's exponents
+  }
+}
+
 inline Scalar ParseScalar(std::string_view name) {
   for (const ScalarInfo& info : kScalars)
     if (info.name == name) return info.scalar;

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import jsonschema
@@ -459,26 +460,33 @@ class Sweeps(Cli):
         for old, new in zip(first["records"], both["records"]):
             self.assertEqual(old, new)
 
-    def test_kill_at_any_moment_then_resume(self):
-        axes = ["sweep", *SMALL, "--n", "8:512:x2", "--scalar", "float32", "--scalar", "float64"]
+    def test_killed_ten_times_then_resumed(self):
+        axes = ["sweep", *SMALL, "--n", "8:1024:x2", "--scalar", "float32", "--scalar", "float64"]
         whole = self.folder / "whole.json"
         self.fine(*axes, "--out", whole)
         expected = self.points(self.read(whole)["records"])
         out = self.folder / "out.json"
+        journal = self.folder / "out.json.journal"
         draws = random.Random(1)
-        kills = 0
-        for _ in range(6):
+        kept = 0
+        for kill in range(10):
             process = subprocess.Popen([PROGRAM, *axes, "--resume", "--out", out],
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            try:
-                process.wait(timeout=draws.uniform(0.2, 1.5))
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-                kills += 1
-            if out.exists():
-                self.read(out)  # never half a file
-        self.assertGreater(kills, 0, "the sweep was too short to be killed")
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            # In turns: after one more case, somewhere in the next; and somewhere from the start on.
+            one_more = kill % 2 == 0
+            if one_more:
+                self.assertIn("[", process.stderr.readline(), "too short to be killed ten times")
+            time.sleep(draws.uniform(0, 0.05 if one_more else 0.3))
+            self.assertIsNone(process.poll(), "too short to be killed ten times")
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            process.stderr.close()
+            # Nothing that was finished is lost; what is written is whole.
+            self.assertFalse(out.exists())
+            records = len(journal.read_text(encoding="utf-8").split("\n")) - 2
+            self.assertGreaterEqual(records, kept + one_more)
+            kept = records
+        self.assertLess(kept, len(expected), "nothing was left to resume")
         self.fine(*axes, "--resume", "--out", out)
         records = self.read(out)["records"]
         self.assertEqual(self.points(records), expected)

@@ -21,6 +21,7 @@
 #include "harness/memory_counter.h"
 #include "harness/npy.h"
 #include "harness/registry.h"
+#include "harness/result_file.h"
 #include "harness/sampler.h"
 #include "harness/verification.h"
 #include "harness/wrong_answers.h"
@@ -124,17 +125,141 @@ TEST_F(Judging, ABrokenGuardFails) {
   EXPECT_TRUE(Judge().passed());
 }
 
-// A bound that is no number, or infinite, must not let anything through,
-// whichever element it belongs to.
-TEST_F(Judging, ABoundThatIsNotFiniteAllowsNothing) {
-  for (double units : {std::nan(""), kInfinity})
-    for (size_t at : {size_t{0}, size_t{50}}) {
-      Answer answer = trial_.answer();
-      answer.outputs[0].units[at] = units;
-      trial_.set_answer(answer);
-      EXPECT_EQ(Judge().outcome, Outcome::kFailed) << units << " at " << at;
-      trial_.set_answer(ComputeAnswer(problem_, trial_.inputs(), 3));
+// A bound that is no number must not let anything through, whichever element it
+// belongs to.
+TEST_F(Judging, ABoundThatIsNoNumberAllowsNothing) {
+  for (size_t at : {size_t{0}, size_t{50}}) {
+    Answer answer = trial_.answer();
+    answer.outputs[0].units[at] = std::nan("");
+    trial_.set_answer(answer);
+    EXPECT_EQ(Judge().outcome, Outcome::kFailed) << at;
+    trial_.set_answer(ComputeAnswer(problem_, trial_.inputs(), 3));
+  }
+}
+
+// Where even the plain program has no finite bound, gate 1 could not have
+// failed. That is neither passed nor failed, and the reason says where.
+TEST_F(Judging, AnElementWithoutAnyBoundIsMistrusted) {
+  for (size_t at : {size_t{0}, size_t{52}}) {
+    Answer answer = trial_.answer();
+    answer.outputs[0].units[at] = kInfinity;
+    trial_.set_answer(answer);
+    Outputs outputs = right_;
+    for (double value : {right_[0][at], right_[0][at] + 1e6}) {
+      outputs[0][at] = value;
+      const Verdict verdict = Judge(outputs);
+      EXPECT_EQ(verdict.outcome, Outcome::kMistrusted) << verdict.reason;
+      EXPECT_EQ(verdict.comparison.without_digits, 1);
+      const std::string where = fmt::format(
+          "1 of 640 elements in float32, first at out head 0 row "
+          "{} column {}",
+          at / 5, at % 5);
+      EXPECT_NE(verdict.reason.find(where), std::string::npos)
+          << verdict.reason;
+      // The numbers are those of the other elements.
+      const Json check = Json::parse(CheckJson(verdict).dump());
+      EXPECT_EQ(check["verdict"], "mistrusted");
+      EXPECT_LE(check["error"].get<double>(), 1);
+      EXPECT_TRUE(check["bound"].is_number());
     }
+    trial_.set_answer(ComputeAnswer(problem_, trial_.inputs(), 3));
+  }
+}
+
+// The other elements are judged all the same.
+TEST_F(Judging, WhatFailsBesideElementsWithoutABoundFails) {
+  Answer answer = trial_.answer();
+  answer.outputs[0].units[52] = kInfinity;
+  trial_.set_answer(answer);
+  Outputs outputs = right_;
+  outputs[0][53] *= 1.5;
+  const Verdict beyond = Judge(outputs);
+  EXPECT_EQ(beyond.outcome, Outcome::kFailed);
+  EXPECT_NE(beyond.reason.find("row 10 column 3"), std::string::npos)
+      << beyond.reason;
+  // NaN is refused where nothing is promised, too, and so is what was never
+  // written.
+  trial_.SetOutputs(right_);
+  static_cast<float*>(trial_.arrays().outputs[0].data)[52] =
+      std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(Judge().outcome, Outcome::kFailed);
+  std::ranges::fill(outputs[0], std::nan(""));
+  EXPECT_EQ(Judge(outputs).reason, "the output was not touched");
+}
+
+TEST_F(Judging, NumbersThatNobodyBoundsAreNullInAFile) {
+  Answer answer = trial_.answer();
+  std::ranges::fill(answer.outputs[0].units, kInfinity);
+  trial_.set_answer(answer);
+  const Verdict verdict = Judge();
+  EXPECT_EQ(verdict.outcome, Outcome::kMistrusted);
+  EXPECT_EQ(verdict.comparison.judged(), 0);
+  const Json check = Json::parse(CheckJson(verdict).dump());
+  for (const char* name : {"error", "bound", "error_ratio"})
+    EXPECT_TRUE(check[name].is_null()) << name;
+  EXPECT_TRUE(check["max_error"].is_number());
+}
+
+// An algorithm that bounds less than the plain program does has failed; one
+// that bounds more is held to it.
+TEST_F(Judging, AnAlgorithmsOwnBoundIsHeldAgainstThePlainOne) {
+  double own = kInfinity;
+  Implementation norm_wise;
+  norm_wise.id = "norm_wise";
+  norm_wise.norm_bound = [&](const Problem&, const Inputs&) {
+    return [&](const RowId& id, std::span<double> units) {
+      std::ranges::fill(units, 1e9);
+      if (id.head == 0 && id.row == 10) units[2] = own;
+    };
+  };
+  const Verdict lost = trial_.JudgeOutputs(norm_wise);
+  EXPECT_EQ(lost.outcome, Outcome::kFailed);
+  EXPECT_NE(
+      lost.reason.find("where the plain dense program's is, for 1 of 640"),
+      std::string::npos)
+      << lost.reason;
+  Answer answer = trial_.answer();
+  answer.outputs[0].units[52] = kInfinity;
+  trial_.set_answer(answer);
+  EXPECT_EQ(trial_.JudgeOutputs(norm_wise).outcome, Outcome::kMistrusted);
+  own = 1e9;
+  EXPECT_TRUE(trial_.JudgeOutputs(norm_wise).passed());
+  Outputs outputs = right_;
+  outputs[0][52] += 1e6;
+  trial_.SetOutputs(outputs);
+  EXPECT_EQ(trial_.JudgeOutputs(norm_wise).outcome, Outcome::kFailed);
+}
+
+// The signed features of trf cancel where rows are long. Here those of head 0
+// are short and those of head 1 long, whose errors must be no yardstick for
+// head 0.
+TEST(Verdicts, ANormaliserThatCancelsIsMistrustedAndNoYardstick) {
+  const Case one = CaseOf(
+      "linear_attention:n=48,e=5,heads=2,feature_map=trf,scale=1,"
+      "scalar=float32,seed=3");
+  const Problem problem = ProblemOf(one);
+  Inputs inputs = GenerateInputs(one, problem);
+  for (Tensor& tensor : inputs.tensors)
+    if (tensor.name == "q" || tensor.name == "k")
+      for (size_t i = 0; i < tensor.values.size(); ++i)
+        tensor.values[i] *=
+            i < static_cast<size_t>(tensor.head_stride) ? 1.0 / 64 : 64;
+  Trial trial(problem, std::move(inputs), one.seed);
+  const OutputAnswer& out = trial.answer().outputs[0];
+  EXPECT_LT(out.plain_error, 1e-4);
+  EXPECT_LT(out.largest, 10);
+  int judged = 0;
+  for (const Implementation* implementation : ImplementationsOf(*one.op)) {
+    if (!WhyNot(*implementation, problem).empty()) continue;
+    const Verdict verdict = Verify(*implementation, trial, {});
+    EXPECT_EQ(verdict.outcome, Outcome::kMistrusted)
+        << implementation->id << " " << verdict.reason;
+    EXPECT_EQ(verdict.comparison.without_digits, 48 * 5);
+    EXPECT_NE(verdict.reason.find("theory promises no digit"),
+              std::string::npos);
+    ++judged;
+  }
+  EXPECT_GE(judged, 2);
 }
 
 TEST_F(Judging, AnAnswerThatIsNotFiniteTakesNothing) {

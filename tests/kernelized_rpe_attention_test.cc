@@ -137,6 +137,33 @@ TEST(KernelizedRpe, ConstantAddedToTheBiasDoesNotMatter) {
   }
 }
 
+// A key of exp(1000) that the bias hides, from one query altogether and from
+// another all but. What is left is e^-1000 of what the key would be, in its
+// feature, and of size one in the other.
+TEST(KernelizedRpe, AHiddenKeyDoesNotDrownTheOthers) {
+  constexpr int64_t n = 40, kKey = 20, kBlind = 7, kDim = 9;
+  OperatorRun run("kernelized_rpe_attention");
+  run.Set("feature_map", std::string("sikf"))
+      .Give("q", {n, 2}, NormalNumbers(n * 2, 1))
+      .Give("k", {n, 2}, NormalNumbers(n * 2, 2))
+      .Give("v", {n, 5}, NormalNumbers(n * 5, 3))
+      .Give("bias", {2 * n - 1}, NormalNumbers(2 * n - 1, 4));
+  for (int64_t j = 0; j < n; ++j) run["k"][2 * j] = j == kKey ? 1000 : -1000;
+  run["k"][2 * kKey + 1] = -1000;
+  run["bias"][kKey - kBlind + n - 1] = -kInfinity;
+  run["bias"][kKey - kDim + n - 1] = -2500;
+  ExpectPassed(run, "a hidden key");
+  const Numbers out = run.Definition();
+  OperatorRun tame = run;
+  tame["k"][2 * kKey] = tame["k"][2 * kKey + 1] = -1000;
+  const Numbers without = tame.Definition();
+  for (const int64_t i : {kBlind, kDim})
+    for (int64_t c = 0; c < 5; ++c)
+      EXPECT_NEAR(out[i * 5 + c], without[i * 5 + c], kRounding) << i;
+  // The queries that see it see nothing else.
+  EXPECT_NEAR(out[0], run["v"][5 * kKey], kRounding);
+}
+
 TEST(KernelizedRpe, MinusInfinityHidesAndMayActAsACausalMask) {
   for (double late : {0.0, 190.0}) {
     OperatorRun causal = Attention("sikf", true);
