@@ -1,5 +1,6 @@
 """What a set of files can show: every recipe that they serve, and three general figures for whatever no recipe shows."""
 
+import copy
 import csv
 import dataclasses
 import hashlib
@@ -192,7 +193,9 @@ def _study_product(name, heading, recipe, study):
     digest = hashlib.sha256("".join(data.values()).encode()).hexdigest()[:12]
     words = ", ".join([environment["cpu"], f"commit {_commit(environment)}", environment["compiler"],
                        study.content["created"][:10], f"seed {study.content['seed']}", f"data {digest}"])  # fmt: skip
-    return Product(name, heading, recipe, words, draw=lambda: study_panels.draw(study, words), data=data)
+    named = copy.copy(study)
+    named.heading = heading
+    return Product(name, heading, recipe, words, draw=lambda: study_panels.draw(named, words), data=data)
 
 
 def _parts(product, study):

@@ -36,6 +36,7 @@ class StudyFile:
     def __init__(self, path, content):
         self.path, self.content = path, content
         self.name = content["study"]
+        self.heading = self.name.replace("_", " ")  # of its drawing, unless a recipe has another
         self.tables = {name: Table(table) for name, table in content["tables"].items()}
 
     def table(self, name, *columns):

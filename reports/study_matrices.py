@@ -6,19 +6,15 @@ import matplotlib.ticker
 
 import plot_style
 from plot_style import BLUE, DARK_GREY, LIGHT_GREY, LINE_HEIGHT, MID_GREY, PAGE_WIDTH, TITLE_SIZE
+from study_page import verdict_lines
 
 GAP, TITLE_ROOM, UNDER = 0.16, 0.2, 0.3  # between matrices; over and under one
 
 
 def _page(study, footer, columns, rows, cell, notes):
     """(figure, axes row by row) for square matrices of `cell` inches, with the study's words around them."""
-    from study_panels import _capital, _pretty
-
     width = PAGE_WIDTH
-    lines = [line for note in notes for line in plot_style.wrap(note, width - 0.06)]
-    for verdict in study.content["verdicts"]:
-        numbers = verdict["numbers"][:1].upper() + verdict["numbers"][1:]
-        lines += plot_style.wrap(f"{verdict['claim']}: {verdict['verdict']}. {numbers}", width - 0.06)
+    lines = [line for note in notes for line in plot_style.wrap(note, width - 0.06)] + verdict_lines(study, width)
     heading = plot_style.wrap(f"{study.content['purpose']} ({study.content['source']})", width - 0.06)
     foot = plot_style.wrap(footer, width - 0.06)
     top = 0.05 + LINE_HEIGHT * (1 + len(heading))
@@ -29,7 +25,7 @@ def _page(study, footer, columns, rows, cell, notes):
     def text(x, y, words, color="black", size=plot_style.TEXT_SIZE, weight="normal"):
         figure.text(x / width, 1 - y / height, words, color=color, fontsize=size, fontweight=weight, va="center_baseline")
 
-    text(0.03, 0.05 + LINE_HEIGHT / 2, study.name.replace("_", " "), size=TITLE_SIZE, weight="bold")
+    text(0.03, 0.05 + LINE_HEIGHT / 2, study.heading, size=TITLE_SIZE, weight="bold")
     for start, color, words in ((0.05 + LINE_HEIGHT, DARK_GREY, heading), (first, DARK_GREY, lines),
                                 (height - 0.03 - len(foot) * LINE_HEIGHT, MID_GREY, foot)):  # fmt: skip
         for index, line in enumerate(words):

@@ -1,229 +1,21 @@
-"""How every study is drawn: a function for each, which places panels on a page with title, verdicts and footer.
+"""How every study is drawn: a function for each, which places panels on a page (study_page.py).
 
 Distances are inches. Lines are told apart by colour, dashes and marker together; each has its label at the right of the
 last panel it is in. Dotted lines are theory, from the file.
 """
 
 import math
-import re
 
-import matplotlib.lines
 import matplotlib.ticker
 
 import plot_style
 import study_matrices
-from plot_style import BLACK, DARK_GREY, LIGHT_GREY, LINE_HEIGHT, MID_GREY, PAGE_WIDTH, TEXT_SIZE, TITLE_SIZE
-
-LEFT, RIGHT = 0.58, 0.06  # room for a panel's own y axis; after the last panel
-INNER = 0.14  # between panels that share a y axis
-KEY_GAP, KEY_WIDTH = 0.06, 0.28  # before a label, and the piece of line in front of its words
-HEIGHT = 2.0
-X_AXIS, TITLE_ROOM = 0.38, 0.24  # under and above a panel
-STYLES = plot_style.SERIES
-MAPS = plot_style.FEATURE_MAPS
-MAP_NAMES = {"prf": "PRF", "orf": "ORF", "sphere": "Sphere-PRF", "prf_hyperbolic": "hyperbolic PRF", "trf": "TRF",
-             "elu1": "elu + 1"}  # fmt: skip
-MARKER = {"markersize": 3.6, "markeredgecolor": "white", "markeredgewidth": 0.3}
-THEORY = plot_style.Style(MID_GREY, plot_style.DOTTED, None)
-
-
-class Page:
-    """Rows of panels, labels at their right, then the verdicts and the footer.
-
-    A panel is (share of the width, shares the y axis of the one before, labels). A label is (words, style, wanted place
-    in data coordinates or None for a place under the others) and stands at the panel's right. `panels` is one row, or a
-    list of rows, with the room `under` each for its x axis. `about` is the model that the page is about; its verdicts are
-    those on the model, others have the rest.
-    """
-
-    def __init__(self, study, footer, panels, width=PAGE_WIDTH, height=HEIGHT, notes=(), about=None, under=None):
-        rows = panels if isinstance(panels[0], list) else [panels]
-        lines = [line for note in notes for line in plot_style.wrap(note, width - 0.06)]
-        for verdict in study.content["verdicts"]:
-            if (about or "") != verdict["claim"].partition("/")[2]:
-                continue
-            words = f"{verdict['claim']}: {verdict['verdict']}. {_capital(verdict['numbers'])}"
-            lines += plot_style.wrap(_pretty(words), width - 0.06)
-        heading = plot_style.wrap(f"{study.content['purpose']} ({study.content['source']})", width - 0.06)
-        foot = plot_style.wrap(footer, width - 0.06)
-        top = 0.05 + LINE_HEIGHT * (1 + len(heading))
-        under = under or [X_AXIS] * len(rows)
-        tops = [top + sum(under[:index]) + (TITLE_ROOM + height) * index for index in range(len(rows) + 1)]
-        first = tops[-1] + 0.08
-        self.width, self.axes_height = width, height
-        self.height = first + LINE_HEIGHT * (len(lines) + len(foot)) + 0.12
-        self.figure = plot_style.new_figure(width, self.height)
-        self.text(0.03, 0.05 + LINE_HEIGHT / 2, study.name.replace("_", " ") + (f": {about}" if about else ""),
-                  size=TITLE_SIZE, weight="bold")  # fmt: skip
-        for index, line in enumerate(heading):
-            self.text(0.03, 0.05 + (index + 1.5) * LINE_HEIGHT, line, DARK_GREY)
-        for index, line in enumerate(lines):
-            self.text(0.03, first + (index + 0.5) * LINE_HEIGHT, line, DARK_GREY)
-        for index, line in enumerate(foot):
-            self.text(0.03, self.height - 0.03 - (len(foot) - index - 0.5) * LINE_HEIGHT, line, MID_GREY)
-        self.panels, self.labels = [], []
-        rooms = [[_label_width(labels) for _, _, labels in row] for row in rows]
-        if len({len(row) for row in rows}) == 1:  # columns stand under each other
-            rooms = [[max(column) for column in zip(*rooms)]] * len(rows)
-        for index, row in enumerate(rows):
-            self._place(row, tops[index] + TITLE_ROOM, rooms[index])
-
-    def _place(self, panels, top, after):
-        before = [INNER if shared else LEFT for _, shared, _ in panels]
-        free = self.width - sum(before) - sum(after) - RIGHT
-        shares = sum(share for share, _, _ in panels)
-        x = 0
-        for (share, shared, labels), left, label in zip(panels, before, after):
-            axes_width = free * share / shares
-            x += left
-            axes = self.figure.add_axes(
-                (x / self.width, 1 - (top + self.axes_height) / self.height, axes_width / self.width,
-                 self.axes_height / self.height)
-            )  # fmt: skip
-            axes.grid(True, which="major", color="#ebebeb", linewidth=0.4)
-            axes.set_axisbelow(True)
-            if shared:
-                axes.tick_params(labelleft=False, left=False)
-            self.panels.append(axes)
-            self.labels.append((labels, top))
-            x += axes_width + label
-
-    def text(self, x, y, text, color="black", size=TEXT_SIZE, weight="normal"):
-        self.figure.text(
-            x / self.width, 1 - y / self.height, text, color=color, fontsize=size, fontweight=weight,
-            va="center_baseline",
-        )  # fmt: skip
-
-    def line(self, xs, ys, **options):
-        self.figure.add_artist(
-            matplotlib.lines.Line2D(
-                [x / self.width for x in xs], [1 - y / self.height for y in ys], **{"linewidth": 1.1, **options}
-            )
-        )
-
-    def inches(self, axes, x, y):
-        box = axes.get_position()
-        across, up = axes.transAxes.inverted().transform(axes.transData.transform((x, y)))
-        up = min(max(up, 0), 1)
-        return (box.x0 + across * box.width) * self.width, (1 - box.y0 - up * box.height) * self.height
-
-    def finish(self):
-        """Draws the labels, once limits and scales are final."""
-        for axes, (labels, top) in zip(self.panels, self.labels):
-            bottom = top + self.axes_height
-            ends = [self.inches(axes, *place) if place else None for _, _, place in labels]
-            low = bottom - LINE_HEIGHT * ends.count(None)
-            wanted = []
-            for end in ends:
-                wanted.append(end[1] if end else low + LINE_HEIGHT / 2)
-                low += 0 if end else LINE_HEIGHT
-            centres = plot_style.spread(wanted, [LINE_HEIGHT] * len(labels), top, bottom)
-            start = axes.get_position().x1 * self.width + KEY_GAP
-            for (words, style, _), end, centre in zip(labels, ends, centres):
-                middle = start + (KEY_WIDTH - 0.05) / 2
-                if end:
-                    self.line([end[0] + 0.03, start - 0.02], [end[1], centre], color=style.color, linewidth=0.4,
-                              linestyle=(0, (1, 2)), zorder=0.5)  # fmt: skip
-                self.line([start, middle, start + KEY_WIDTH - 0.05], [centre] * 3, color=style.color,
-                          linestyle=style.dashes, marker=style.marker, markevery=[1], **_marker(style))  # fmt: skip
-                self.text(start + KEY_WIDTH, centre, words, DARK_GREY)
-        return self.figure
-
-
-def _marker(style):
-    """Crosses have no face: their edge is their colour."""
-    if style.marker in ("x", "+"):
-        return {"markersize": 4, "markeredgecolor": style.color, "markeredgewidth": 0.8}
-    return MARKER
-
-
-def _label_width(labels):
-    widths = [plot_style.text_width(words) for words, _, _ in labels]
-    return KEY_GAP + KEY_WIDTH + max(widths) + 0.04 if widths else 0
-
-
-def _capital(text):
-    return text[:1].upper() + text[1:]
-
-
-def _pretty(text):
-    for plain_text, pretty in (("|A - A^|_1", "|A − Â|₁"), ("|^2", "|²"), ("R^2", "R²"), ("R^(-1/2)", "R^(−1/2)")):
-        text = text.replace(plain_text, pretty)
-    return text
-
-
-def title(axes, text):
-    axes.set_title(text, fontsize=TEXT_SIZE, loc="left", color=DARK_GREY, pad=3)
-
-
-def plain(axis):
-    """Ticks written as plain numbers: 4, 16, 0.1."""
-    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}".replace("-", "−")))
-    axis.set_minor_formatter(matplotlib.ticker.NullFormatter())
-    axis.set_minor_locator(matplotlib.ticker.NullLocator())
-
-
-def fixed(axis, ticks):
-    axis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
-    plain(axis)
-
-
-def powers(axis, values, most=6):
-    """A logarithmic axis with ticks at some of the values themselves."""
-    values = sorted(set(values))
-    fixed(axis, values[:: max(1, math.ceil(len(values) / most))])
-
-
-def counts(axis, values):
-    """A logarithmic axis with ticks at the values: 1024 is 1Ki."""
-    powers(axis, values)
-    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: plot_style.format_count(value)))
-
-
-def _power_of_ten(value):
-    digits = str(round(math.log10(value))).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"10{digits}"
-
-
-def tens(axis, low, high, most=6):
-    """A logarithmic axis with ticks at powers of ten, or at 1, 2, 5 where there are few."""
-    ticks = plot_style.decimal_ticks(low, high, most)
-    axis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
-    short = low >= 1e-3 and high < 1e5
-    axis.set_major_formatter(
-        matplotlib.ticker.FuncFormatter(lambda value, _: f"{value:g}" if short else _power_of_ten(value))
-    )
-    axis.set_minor_locator(matplotlib.ticker.NullLocator())
-
-
-def log_y(axes, values, most=6):
-    values = [value for value in values if math.isfinite(value) and value > 0]
-    if not values:
-        return
-    low, high = min(values) / 1.3, max(values) * 1.3
-    axes.set_yscale("log")
-    axes.set_ylim(low, high)
-    tens(axes.yaxis, low, high, most)
-
-
-def curve(axes, xs, ys, style, band=None, **options):
-    axes.plot(xs, ys, color=style.color, linestyle=style.dashes, marker=style.marker, **_marker(style), **options)
-    if band:
-        axes.fill_between(xs, band[0], band[1], color=style.color, alpha=0.15, linewidth=0)
-
-
-def guide(axes, xs, ys):
-    axes.plot(xs, ys, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
-
-
-def column(rows, name):
-    return [row[name] for row in rows]
-
-
-def end_of(rows, x, y):
-    """Where the label of a line wants to be: its last point that is there."""
-    there = [row for row in rows if math.isfinite(row[y])]
-    return (there[-1][x], there[-1][y]) if there else None
+from plot_style import BLACK, DARK_GREY, LIGHT_GREY, MID_GREY, TEXT_SIZE
+from study_models import draw_conversion, draw_feature_maps, model_parts
+from study_page import (
+    Page, STYLES, THEORY, capital, column, counts, curve, end_of, fixed, guide, log_y, marker, plain, powers,
+    tens, title,
+)  # fmt: skip
 
 
 def draw_prf_variance(study, footer):
@@ -310,7 +102,7 @@ def draw_approximation_error(study, footer):
               (column(rows, "low"), column(rows, "high")))  # fmt: skip
         marks = known.where(R=radius)
         left.plot(column(marks, "m"), column(marks, "known_mean"), color=BLACK, linestyle="none", marker="x", zorder=5,
-                  **_marker(cross))  # fmt: skip
+                  **marker(cross))  # fmt: skip
         curve(right, column(rows, "m"), [row["mean"] / firsts[radius] for row in rows], styles[radius])
     for axes in page.panels:
         axes.set_xscale("log")
@@ -355,176 +147,6 @@ def draw_sample_complexity(study, footer):
     return page.finish()
 
 
-SETTINGS = [(False, False, "standard"), (False, True, "standard, RPE"), (True, False, "normalised"),
-            (True, True, "normalised, RPE")]  # fmt: skip
-
-
-def _map_panels(study, footer, note, models=(None,)):
-    """The error of each feature map over f: a panel for each setting, a row of them for each model."""
-    table = study.table("error", "normalised", "rpe", "map", "f", "median", "low", "high")
-    kinds = table.values("map")
-
-    def rows_of(model, normalised, rpe, **wanted):
-        return table.where(normalised=normalised, rpe=rpe, **wanted, **({"model": model} if model else {}))
-
-    grid, shown = [], []
-    for model in models:
-        settings = [setting for setting in SETTINGS if rows_of(model, *setting[:2])]
-        last = settings[-1][:2]
-        labels = [(MAP_NAMES[kind], MAPS[kind], end_of(rows_of(model, *last, map=kind), "f", "median")) for kind in kinds]
-        grid.append([(1, index > 0, labels if index == len(settings) - 1 else []) for index in range(len(settings))])
-        shown += [(model, setting, index == 0) for index, setting in enumerate(settings)]
-    page = Page(study, footer, grid, height=HEIGHT if len(grid) == 1 else 1.5,
-                notes=[note + " Grey line: 2, the most that positive weights can be off."])  # fmt: skip
-    values = [row[name] for row in table.rows for name in ("median", "low")]
-    for axes, (model, (normalised, rpe, words), first) in zip(page.panels, shown):
-        for kind in kinds:
-            rows = rows_of(model, normalised, rpe, map=kind)
-            curve(axes, column(rows, "f"), column(rows, "median"), MAPS[kind],
-                  (column(rows, "low"), column(rows, "high")))  # fmt: skip
-        axes.axhline(2, color=LIGHT_GREY, linewidth=0.9, zorder=1)
-        axes.set_xscale("log")
-        powers(axes.xaxis, table.values("f"), 3)
-        axes.set_xlabel("features f")
-        log_y(axes, values)
-        title(axes, f"{model}: {words}" if model and first else words)
-        if first:
-            axes.set_ylabel("|A − Â|₁ of a row")
-    return page.finish()
-
-
-def draw_feature_maps(study, footer):
-    return _map_panels(study, footer, "Medians over the draws and their 95 % intervals.")
-
-
-def draw_conversion(study, footer):
-    heads = study.table("heads", "head", "real")
-    kind = "real" if heads.rows[0]["real"] else "made-up"
-    return _map_panels(
-        study, footer, f"Medians over {len(heads.rows)} {kind} heads and draws; bands: where eight of ten of them lie.",
-        study.table("error", "model").values("model"),
-    )  # fmt: skip
-
-
-LENGTHS = (("queries", "q", plot_style.GREYS[0], -0.13), ("keys", "k", plot_style.GREYS[2], 0.13))
-COLUMNS = 4  # layers side by side
-TICKS = 0.2  # room for the ticks of an x axis that says no more
-
-
-def _folder(head):
-    return head["head"].rpartition("/")[0] or head["head"]
-
-
-def _layers(heads, model):
-    """(words, heads) for each layer of a model, or for each folder where layers are not known."""
-    groups = {}
-    for head in heads.where(model=model):
-        known = math.isfinite(head["layer"])
-        groups.setdefault((head["layer"] if known else math.inf, _folder(head)), []).append(head)
-    return [(f"layer {layer:g}" if math.isfinite(layer) else folder, group)
-            for (layer, folder), group in sorted(groups.items(), key=lambda item: item[0])]  # fmt: skip
-
-
-def _median(values):
-    values = sorted(values)
-    middle = len(values) // 2
-    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
-
-
-def _over_heads(rows):
-    """[(f, median over heads)] from rows of several heads."""
-    by_f = {}
-    for row in rows:
-        by_f.setdefault(row["f"], []).append(row["median"])
-    return [{"f": f, "median": _median(values)} for f, values in sorted(by_f.items())]
-
-
-def draw_model(study, footer, model, layers):
-    """One model: a column for each layer; its norms, then the errors of each setting that it has."""
-    errors = study.table("head_error", "head", "normalised", "rpe", "map", "f", "median")
-    study.table("heads", "q_norm", "q_low", "q_high", "k_norm", "k_low", "k_high")
-    kinds, names = errors.values("map"), {head["head"] for _, heads in layers for head in heads}
-    every = [row for row in errors.rows if row["head"] in names]
-
-    def rows_of(heads, normalised, rpe, kind):
-        mine = {head["head"] for head in heads}
-        return [row for row in every if row["head"] in mine and row["normalised"] is normalised
-                and row["rpe"] is rpe and row["map"] == kind]  # fmt: skip
-
-    settings = [setting for setting in SETTINGS if any(rows_of(heads, *setting[:2], kinds[0]) for _, heads in layers)]
-    last = layers[-1][1]
-    lengths = [(words, style, (len(last) - 1 + shift, last[-1][f"{name}_norm"])) for words, name, style, shift in LENGTHS]
-    grid = [[(1, index > 0, lengths if index == len(layers) - 1 else []) for index in range(len(layers))]]
-    for setting in settings:
-        labels = [(MAP_NAMES[kind], MAPS[kind], end_of(_over_heads(rows_of(last, *setting[:2], kind)), "f", "median"))
-                  for kind in kinds]  # fmt: skip
-        grid.append([(1, index > 0, labels if index == len(layers) - 1 else []) for index in range(len(layers))])
-    under = [X_AXIS, *([TICKS] * (len(settings) - 1)), X_AXIS]
-    page = Page(study, footer, grid, height=1.25, about=model, under=under, notes=[
-        "Top: lengths of queries and keys times the root of scale, means and where eight of ten of them lie. Below: error of "
-        "attention rows, standard and normalised on axes of their own; thin lines are heads (medians over draws of Ω), thick "
-        "ones their median. Grey line: 2, the most that positive weights can be off."])  # fmt: skip
-    top = page.panels[: len(layers)]
-    highest = max(head[f"{name}_high"] for _, heads in layers for head in heads for name in "qk")
-    for axes, (words, heads) in zip(top, layers):
-        _draw_lengths(axes, heads, highest)
-        title(axes, f"{words}: lengths")
-    top[0].set_ylabel("√scale · length")
-    values = {kind: [row["median"] for row in every if row["normalised"] is kind] for kind in (False, True)}
-    places = [(setting, layer) for setting in settings for layer in layers]
-    for index, (axes, ((normalised, rpe, words), (layer, heads))) in enumerate(zip(page.panels[len(layers) :], places)):
-        for kind in kinds:
-            rows = rows_of(heads, normalised, rpe, kind)
-            if not rows:  # a layer without a bias beside others that have one
-                continue
-            for head in heads:
-                own = [row for row in rows if row["head"] == head["head"]]
-                axes.plot(column(own, "f"), column(own, "median"), color=MAPS[kind].color, linewidth=0.45, alpha=0.6)
-            curve(axes, *zip(*((row["f"], row["median"]) for row in _over_heads(rows))), MAPS[kind], linewidth=1.3)
-        axes.axhline(2, color=LIGHT_GREY, linewidth=0.9, zorder=1)
-        axes.set_xscale("log")
-        powers(axes.xaxis, errors.values("f"), 5)
-        log_y(axes, values[normalised])
-        title(axes, f"{layer}: {words}")
-        if index % len(layers) == 0:
-            axes.set_ylabel("|A − Â|₁ of a row")
-        if index >= len(places) - len(layers):
-            axes.set_xlabel("features f")
-    return page.finish()
-
-
-def _draw_lengths(axes, heads, highest):
-    for _, name, style, shift in LENGTHS:
-        for place, head in enumerate(heads):
-            x, low, high = place + shift, head[f"{name}_low"], head[f"{name}_high"]
-            axes.plot([x, x], [low, high], color=style.color, linewidth=0.9)
-        axes.plot([place + shift for place in range(len(heads))], column(heads, f"{name}_norm"), linestyle="none",
-                  color=style.color, marker=style.marker, **MARKER)  # fmt: skip
-    axes.axhline(1, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
-    axes.set_xlim(-0.5, len(heads) - 0.5)
-    axes.set_ylim(0, highest * 1.08)
-    fixed(axes.xaxis, list(range(len(heads))))
-    axes.xaxis.set_major_formatter(matplotlib.ticker.FixedFormatter([f"{head['index']:g}" for head in heads]))
-    axes.set_xlabel("head of the case")
-    plain(axes.yaxis)
-
-
-def model_parts(study):
-    """(suffix, words, draw) for the figures of models: one for each, more where it has many layers."""
-    if "head_error" not in study.tables:
-        return []
-    heads = study.table("heads", "head", "model", "layer", "index")
-    parts = []
-    for model in heads.values("model"):
-        layers = _layers(heads, model)
-        for number, first in enumerate(range(0, len(layers), COLUMNS)):
-            suffix = re.sub(r"[^A-Za-z0-9.+]+", "_", model).strip("_.") or "model"
-            suffix += f"-{number + 1}" if number else ""
-            some = layers[first : first + COLUMNS]
-            parts.append((suffix, model, lambda footer, model=model, some=some: draw_model(study, footer, model, some)))
-    return parts
-
-
 def draw_rpe_rank(study, footer):
     spectrum = study.table("spectrum", "bias", "index", "value")
     kinds_table = study.table("kinds", "bias", "meaning", "rank")
@@ -543,7 +165,7 @@ def draw_rpe_rank(study, footer):
     fit_labels = [(kind, styles[kind], (widths[-1], above(fits.where(bias=kind), "map_error")[-1])) for kind in kinds]
     meanings = "; ".join(f"{row['bias']}: {row['meaning']}" for row in kinds_table.rows)
     page = Page(study, footer, [(1, False, []), (1, False, edge_labels), (1, False, fit_labels)],
-                notes=[f"Bias by offset j − i. {_capital(meanings)}."])  # fmt: skip
+                notes=[f"Bias by offset j − i. {capital(meanings)}."])  # fmt: skip
     left, middle, right = page.panels
     for kind in kinds:
         rows = spectrum.where(bias=kind)
