@@ -168,6 +168,10 @@ TEST(LargeToeplitz, AnImpulseInAnImage) {
 struct LargeCase {
   std::string id;   // all but the scalar type
   double loss = 0;  // beyond the rounding of the sums: of FFTs
+
+  friend void PrintTo(const LargeCase& one, std::ostream* stream) {
+    *stream << one.id;
+  }
 };
 
 // Problems whose fast programs end in seconds at these sizes.
