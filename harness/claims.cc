@@ -19,8 +19,16 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr const char* kPreset = "claims";
 
+// Three digits; large numbers as people write them: 1620, not 1.62e+03.
+std::string ThreeDigits(double value) {
+  if (std::abs(value) < 999.5 || std::abs(value) >= 1e7)
+    return fmt::format("{:.3g}", value);
+  const double unit = std::pow(10, std::floor(std::log10(std::abs(value))) - 2);
+  return fmt::format("{:.0f}", std::round(value / unit) * unit);
+}
+
 std::string Rounded(double value) {
-  return std::isinf(value) ? "infinitely much" : fmt::format("{:.3g}", value);
+  return std::isinf(value) ? "infinitely much" : ThreeDigits(value);
 }
 
 Json NumberOrNull(double value) {
@@ -189,7 +197,7 @@ std::string Finding::Number(const std::string& name, double value,
                             Interval interval) {
   quantities_.push_back({name, value, interval.low, interval.high});
   const auto end = [](double x) {
-    return std::isfinite(x) ? fmt::format("{:.3g}", x) : "unknown";
+    return std::isfinite(x) ? ThreeDigits(x) : "unknown";
   };
   return fmt::format("{} [{}, {}]", Rounded(value), end(interval.low),
                      end(interval.high));

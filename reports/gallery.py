@@ -103,7 +103,7 @@ def parse_arguments(arguments):
         epilog="Exit status: 0 done, 1 --check found a difference, 2 a file or the request is not valid.",
     )
     parser.add_argument("folder", metavar="DIR", type=pathlib.Path, help="folder of one machine's result and study files")
-    parser.add_argument("--claims", metavar="FILE", help="what `subquad claims` wrote (default: DIR/claims.json if there)")
+    parser.add_argument("--claims", metavar="FILE", help="what `subquad claims` wrote (default: DIR/claims/claims.json if there)")
     parser.add_argument("--readme", metavar="FILE", type=pathlib.Path, default=ROOT / "README.md", help="text to rewrite")
     parser.add_argument("--check", action="store_true", help="write nothing; fail when something would change")
     return parser.parse_args(arguments)
@@ -112,9 +112,9 @@ def parse_arguments(arguments):
 def main(arguments=None):
     options = parse_arguments(arguments)
     try:
-        claims_path = options.claims or options.folder / "claims.json"
+        claims_path = options.claims or options.folder / "claims" / "claims.json"
         claims = page.load_claims(claims_path) if options.claims or pathlib.Path(claims_path).exists() else None
-        paths = [path for path in sorted(options.folder.glob("*.json")) if path.name != pathlib.Path(claims_path).name]
+        paths = sorted(options.folder.glob("*.json"))
         if not paths:
             raise InputError(f"{options.folder}: holds no result files")
         results, studies = figures.load_files(paths)

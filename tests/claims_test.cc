@@ -200,6 +200,17 @@ TEST(Finding, VerdictFollowsFromItsParts) {
   EXPECT_EQ(verdict({kNo, kNo}), kNotReproduced);
 }
 
+TEST(Finding, NumbersAreWrittenAsPeopleWriteThem) {
+  Finding finding;
+  EXPECT_EQ(finding.Number("a", 0.0123456), "0.0123");
+  EXPECT_EQ(finding.Number("a", 999.4), "999");
+  EXPECT_EQ(finding.Number("a", 999.6), "1000");
+  EXPECT_EQ(finding.Number("a", 1617.0, {1598.0, 1658.0}),
+            "1620 [1600, 1660]");
+  EXPECT_EQ(finding.Number("a", -12345.0), "-12300");
+  EXPECT_EQ(finding.Number("a", 1.5e9), "1.5e+09");
+}
+
 TEST(Finding, ErrataThatAreNoneAreNotConfirmed) {
   const auto finding = [](double printed, double corrected) {
     Finding one;

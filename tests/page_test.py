@@ -139,7 +139,8 @@ class GalleryTest(figures_test.Workplace):
         self.results.mkdir()
         content = recipes_test.synthetic_results([recipes_test.RECIPES["fastrpb-toeplitz"]])
         (self.results / "run.json").write_text(json.dumps(content), encoding="utf-8")
-        (self.results / "claims.json").write_text(json.dumps(CLAIMS), encoding="utf-8")
+        (self.results / "claims").mkdir()
+        (self.results / "claims" / "claims.json").write_text(json.dumps(CLAIMS), encoding="utf-8")
         self.readme = self.folder / "README.md"
         self.readme.write_text("before\n<!-- gallery -->\nSTALE\n<!-- /gallery -->\nafter\n", encoding="utf-8")
 

@@ -67,8 +67,8 @@ void AddGrowth(Finding& finding, const Growth& growth, double limit,
                       : growth.interval.low <= limit ? Holds::kBetween
                                                      : Holds::kNo;
   finding.Add(holds,
-              fmt::format("{} grows with exponent {} for n from {:g} to "
-                          "{:g} (limit {:g})",
+              fmt::format("{} grows with exponent {} for n from {:.10g} to "
+                          "{:.10g} (limit {:.10g})",
                           what,
                           finding.Number("exponent of " + what, growth.exponent,
                                          growth.interval),
@@ -97,7 +97,7 @@ void AddRatio(Finding& finding, const Quotient& quotient, double limit,
     return;
   }
   const bool exact = quotient.interval.low == quotient.interval.high;
-  finding.Add(holds, fmt::format("{} {} times (claimed: {:g})", before,
+  finding.Add(holds, fmt::format("{} {} times (claimed: {:.10g})", before,
                                  exact ? finding.Number(name, quotient.ratio)
                                        : finding.Number(name, quotient.ratio,
                                                         quotient.interval),

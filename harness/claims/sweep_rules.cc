@@ -81,7 +81,7 @@ Finding Frpb1dMemory(const Evidence& evidence) {
     const MeasuredPoint& last = measured.points.back();
     finding.Note(fmt::format(
         "padded columns and spectra, which the text leaves out, are {} numbers "
-        "per token at n = {:g}",
+        "per token at n = {:.10g}",
         finding.Number("numbers per token", last.workspace / 4 / last.n),
         last.n));
     return finding;
@@ -100,11 +100,12 @@ Finding Frpb2dTime(const Evidence& evidence) {
   erratum.corrected = std::abs(count - pixels);
   finding.Add(
       erratum,
-      fmt::format("O(D N log N) for N x N pixels, though {:g} of the {:g} "
-                  "pixels of an image of {} x {} change the product, and no "
-                  "algorithm may leave one out; with the sums it is O(D (N^2 + "
-                  "N log N))",
-                  count, pixels, kSide, kSide));
+      fmt::format(
+          "O(D N log N) for N x N pixels, though {:.10g} of the {:.10g} "
+          "pixels of an image of {} x {} change the product, and no "
+          "algorithm may leave one out; with the sums it is O(D (N^2 + "
+          "N log N))",
+          count, pixels, kSide, kSide));
   finding.Append(
       PerMachine(
           evidence,
@@ -129,7 +130,7 @@ Finding Frpb2dTime(const Evidence& evidence) {
                                               : Holds::kBetween,
                 fmt::format(
                     "time of xy grows with exponent {} in pixels and {} "
-                    "in N, from {:g} to {:g} pixels",
+                    "in N, from {:.10g} to {:.10g} pixels",
                     timed.Number("exponent in pixels", p, growth.interval),
                     timed.Number("exponent in N", 2 * p, in_n), growth.n_min,
                     growth.n_max));
@@ -234,8 +235,8 @@ Finding FrpbTable3(const Evidence& evidence) {
       }
       if (n == 0 || mixed) most = {0, {std::nan(""), std::nan("")}};
       AddRatio(finding, most, kind == "conv" ? 30 : 3, "time of " + kind,
-               fmt::format("{}SPE takes at most (n = {:g}, {} pairs)", kind, n,
-                           pairs.size()));
+               fmt::format("{}SPE takes at most (n = {:.10g}, {} pairs)", kind,
+                           n, pairs.size()));
     });
   });
   // Hours of table 3: DPFP on AAN, the largest of their kind.
@@ -262,7 +263,7 @@ Finding FrpbMemorySpe(const Evidence& evidence) {
                   holds == Holds::kMissing
                       ? kind + "SPE: no workspace"
                       : fmt::format("{}SPE takes {} to {} times the workspace "
-                                    "(claimed: {:g}; {} pairs)",
+                                    "(claimed: {:.10g}; {} pairs)",
                                     kind,
                                     one.Number("least workspace of " + kind,
                                                range.interval.low),
@@ -354,7 +355,7 @@ Finding NprfMemory(const Evidence& evidence) {
     if (const MeasuredPoint* other = streamed.At(last.n))
       finding.Note(fmt::format(
           "the same sums a few channels at a time take {} n m d numbers at n = "
-          "{:g}, {} times less",
+          "{:.10g}, {} times less",
           finding.Number("numbers of fft_streamed over n m d", share(*other)),
           last.n,
           finding.Number("fft over fft_streamed",
@@ -390,7 +391,7 @@ Finding NprfFig1a(const Evidence& evidence) {
         const double longest =
             std::min(fast.points.back().n, slow.points.back().n);
         if (crossover.kind == CrossoverKind::kNever) {
-          where += fmt::format(" (to n = {:g})", longest);
+          where += fmt::format(" (to n = {:.10g})", longest);
           if (longest < 10000) holds = Holds::kMissing;
         }
         finding.Add(
@@ -441,7 +442,7 @@ Finding TxlLinear(const Evidence& evidence) {
         const Quotient ratio = TimeRatio(*point, *other);
         if (std::isfinite(ratio.ratio) && !shift.mixed)
           one.Note(fmt::format(
-              "at L = M = {:g} it is {} times faster than the "
+              "at L = M = {:.10g} it is {} times faster than the "
               "naive way",
               point->n,
               one.Number("naive over shift", ratio.ratio, ratio.interval)));
