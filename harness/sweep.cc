@@ -203,11 +203,11 @@ class Sweep {
     const Json& other = header.at("environment");
     for (const char* what : {"commit", "dirty", "compiler", "flags", "cpu"})
       if (other.value(what, Json()) != environment.at(what))
-        throw InvalidInput(
-            path.string() + ": --resume: " + what,
-            environment.at(what).dump() +
-                ", as this program has it (measure into another file)",
-            other.value(what, Json()).dump());
+        throw InvalidInput(path.string() + ": --resume: " + what,
+                           environment.at(what).dump() +
+                               ", as this program has it (measure into another "
+                               "file, or remove this one)",
+                           other.value(what, Json()).dump());
   }
 
   bool Keep(Json record) {

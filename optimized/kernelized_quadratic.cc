@@ -6,7 +6,7 @@
 
 namespace subquad {
 
-// ---- bias --------------------------------------------------------------------
+// ---- bias ------------------------------------------------------------------
 
 template <typename T>
 int64_t BiasTable<T>::Count(const KernelizedShape& shape) {
@@ -43,7 +43,7 @@ int64_t BiasTable<T>::Horizon() const {
   return t - (n_q_ - 1);
 }
 
-// ---- features ----------------------------------------------------------------
+// ---- features --------------------------------------------------------------
 
 template <typename T>
 QuadraticFeatures<T>::QuadraticFeatures(const KernelizedShape& shape,
@@ -68,13 +68,12 @@ QuadraticFeatures<T>::QuadraticFeatures(const KernelizedShape& shape,
 template <typename T>
 double QuadraticFeatures<T>::WorkNumbers(const KernelizedShape& shape,
                                          int threads, int64_t tile) {
-  const int64_t keys =
-      tile ? (shape.n_k + tile - 1) / tile * tile : shape.n_k;
+  const int64_t keys = tile ? (shape.n_k + tile - 1) / tile * tile : shape.n_k;
   return static_cast<double>(
       (2 * shape.n_k + 2 * shape.n_q + keys + 4) * shape.f +
       (shape.has_bias ? shape.n_k + 2 * BiasTable<T>::Count(shape) : 0) +
-      threads * (FeatureRows<T>(shape.map).ScratchSize(kBlock) +
-                 DirectSize(shape)));
+      threads *
+          (FeatureRows<T>(shape.map).ScratchSize(kBlock) + DirectSize(shape)));
 }
 
 template <typename T>
@@ -83,15 +82,15 @@ void QuadraticFeatures<T>::Compute(ThreadPool& pool,
   const int64_t k_blocks = (shape_.n_k + kBlock - 1) / kBlock;
   const int64_t q_blocks = (shape_.n_q + kBlock - 1) / kBlock;
   pool.For(k_blocks + q_blocks, [&](int64_t block, int worker) {
-    T* scratch =
-        scratch_.data() + worker * (scratch_.size() / pool.threads());
+    T* scratch = scratch_.data() + worker * (scratch_.size() / pool.threads());
     const bool key = block < k_blocks;
     const int64_t row = (key ? block : block - k_blocks) * kBlock;
-    const int64_t count = std::min(kBlock, (key ? shape_.n_k : shape_.n_q) - row);
-    features_.Compute((key ? head.k : head.q) + row * shape_.d, count,
-                      head.omega, scratch,
-                      (key ? k_mantissa_ : q_mantissa_).data() + row * shape_.f,
-                      (key ? k_exponent_ : q_exponent_).data() + row * shape_.f);
+    const int64_t count =
+        std::min(kBlock, (key ? shape_.n_k : shape_.n_q) - row);
+    features_.Compute(
+        (key ? head.k : head.q) + row * shape_.d, count, head.omega, scratch,
+        (key ? k_mantissa_ : q_mantissa_).data() + row * shape_.f,
+        (key ? k_exponent_ : q_exponent_).data() + row * shape_.f);
   });
   horizon_ = shape_.n_k - 1;
   if (!bias_.empty()) {
@@ -117,8 +116,8 @@ void QuadraticFeatures<T>::StoreKey(int64_t j) {
     k_row_[j] = top;
   }
   const int64_t stride = tile_ ? tile_ : 1;
-  T* values = k_values_.data() +
-              (tile_ ? j / tile_ * tile_ * f + j % tile_ : j * f);
+  T* values =
+      k_values_.data() + (tile_ ? j / tile_ * tile_ * f + j % tile_ : j * f);
   for (int64_t a = 0; a < f; ++a)
     values[a * stride] =
         mantissa[a] * PowerOfTwo(exponent[a] - scale_.scale()[a] - top);
@@ -161,7 +160,7 @@ void QuadraticFeatures<T>::DirectRow(const HeadTensors<T>& head, int64_t i,
   for (int64_t c = 0; c < e; ++c) out[c] /= total;
 }
 
-// ---- dense -------------------------------------------------------------------
+// ---- dense -----------------------------------------------------------------
 
 template <typename T>
 DenseKernelized<T>::DenseKernelized(const KernelizedShape& shape, int threads)
@@ -175,7 +174,8 @@ DenseKernelized<T>::DenseKernelized(const KernelizedShape& shape, int threads)
 template <typename T>
 Cost DenseKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
   const double pairs = static_cast<double>(shape.n_q) *
-                       static_cast<double>(shape.n_k) * (shape.causal ? 0.5 : 1);
+                       static_cast<double>(shape.n_k) *
+                       (shape.causal ? 0.5 : 1);
   Cost cost;
   cost.flops = static_cast<double>(shape.heads) * pairs *
                (2.0 * static_cast<double>(shape.f + shape.e) + 1);
@@ -196,9 +196,9 @@ template <typename T>
 void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
                                       int64_t first, int64_t last,
                                       int worker) const {
-  T* const work = work_.data() + worker * (std::min(kRows, shape_.n_q) *
-                                           (shape_.f +
-                                            ExtendedWidth<T>(shape_.e)));
+  T* const work =
+      work_.data() + worker * (std::min(kRows, shape_.n_q) *
+                               (shape_.f + ExtendedWidth<T>(shape_.e)));
   const int64_t f = shape_.f, e = shape_.e, n_k = shape_.n_k;
   const int64_t width = ExtendedWidth<T>(e);
   const int64_t row = block * kRows;
@@ -227,15 +227,10 @@ void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
     std::fill(weight + seen, weight + columns, T{0});
   }
   MatrixMap<T>(sums, rows, width, Stride(width)).noalias() =
-      weights * ConstMatrixMap<T>(values_.data(), columns, width, Stride(width));
-  for (int64_t i = first; i < last; ++i) {
-    const T* sum = sums + (i - row) * width;
-    if (features_.Lost(sum[e])) {
-      features_.DirectRow(head, i, worker);
-      continue;
-    }
-    for (int64_t c = 0; c < e; ++c) head.out[i * e + c] = sum[c] / sum[e];
-  }
+      weights *
+      ConstMatrixMap<T>(values_.data(), columns, width, Stride(width));
+  for (int64_t i = first; i < last; ++i)
+    features_.WriteRow(head, i, sums + (i - row) * width, worker);
 }
 
 template <typename T>
@@ -252,7 +247,7 @@ void DenseKernelized<T>::Run(ThreadPool& pool,
   }
 }
 
-// ---- tiled -------------------------------------------------------------------
+// ---- tiled -----------------------------------------------------------------
 
 namespace {
 
@@ -371,14 +366,8 @@ void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
         AddPanel<T, kGroup, kTile, 1>(scores, values + c, count, width, to + c);
     }
   }
-  for (int64_t i = first; i < last; ++i) {
-    const T* sum = sums + (i - row) * width;
-    if (features_.Lost(sum[e])) {
-      features_.DirectRow(head, i, worker);
-      continue;
-    }
-    for (int64_t c = 0; c < e; ++c) head.out[i * e + c] = sum[c] / sum[e];
-  }
+  for (int64_t i = first; i < last; ++i)
+    features_.WriteRow(head, i, sums + (i - row) * width, worker);
 }
 
 template <typename T>

@@ -31,7 +31,8 @@ class BiasTable {
   // Calls visit(j, count, mantissas, exponents) for straight runs of the keys
   // [first, last) as query i sees them.
   template <typename Visit>
-  void ForRow(int64_t i, int64_t first, int64_t last, const Visit& visit) const {
+  void ForRow(int64_t i, int64_t first, int64_t last,
+              const Visit& visit) const {
     if (width_ == 0) {
       const int64_t at = first - i + n_q_ - 1;
       visit(first, last - first, mantissa_.data() + at, exponent_.data() + at);
@@ -60,7 +61,8 @@ class QuadraticFeatures {
   // With `tile`, the keys' values are stored as [tiles][f][tile]; without, as
   // [n_k][f].
   QuadraticFeatures(const KernelizedShape& shape, int threads, int64_t tile);
-  static double WorkNumbers(const KernelizedShape& shape, int threads, int64_t tile);
+  static double WorkNumbers(const KernelizedShape& shape, int threads,
+                            int64_t tile);
 
   // Calls process(first, last) for runs of queries, all of them in order.
   template <typename Process>
@@ -105,21 +107,20 @@ class QuadraticFeatures {
                      w[x] *= m[x] * PowerOfTwo(k[x] + key[x] - top);
                  });
   }
-  // Has a query with this sum of weights lost terms that count? Queries are
-  // scaled by the largest key, and keys and bias by the largest of both; where
-  // the bias hides those, what is left of the sums may be too small.
-  bool Lost(T sum) const {
-    return !bias_.empty() && !(std::abs(sum) >= PowerOfTwo(T{-40}));
+  // Writes the output of query i from its sums: weights times values [e], then
+  // weights alone.
+  void WriteRow(const HeadTensors<T>& head, int64_t i, const T* sums,
+                int worker) const {
+    if (Lost(sums[shape_.e])) return DirectRow(head, i, worker);
+    for (int64_t c = 0; c < shape_.e; ++c)
+      head.out[i * shape_.e + c] = sums[c] / sums[shape_.e];
   }
-  // Such a query pair by pair, each at a scale of its own.
-  void DirectRow(const HeadTensors<T>& head, int64_t i, int worker) const;
 
   T TopExponent(int64_t i) const {
     T top = 2 * kNoExponent<T>;
     bias_.ForRow(i, 0, SeenBy(i),
                  [&](int64_t j, int64_t count, const T*, const T* k) {
-                   top = std::max(top,
-                                  LargestSum(k, k_row_.data() + j, count));
+                   top = std::max(top, LargestSum(k, k_row_.data() + j, count));
                  });
     return top;
   }
@@ -129,6 +130,14 @@ class QuadraticFeatures {
 
   void Compute(ThreadPool& pool, const HeadTensors<T>& head);
   void StoreKey(int64_t j);
+  // Has a query with this sum of weights lost terms that count? Queries are
+  // scaled by the largest key, and keys and bias by the largest of both; where
+  // the bias hides those, what is left of the sums may be too small.
+  bool Lost(T sum) const {
+    return !bias_.empty() && !(std::abs(sum) >= PowerOfTwo(T{-40}));
+  }
+  // Such a query pair by pair, each at a scale of its own.
+  void DirectRow(const HeadTensors<T>& head, int64_t i, int worker) const;
   static int64_t DirectSize(const KernelizedShape& shape) {
     return shape.has_bias
                ? 2 * shape.f + FeatureRows<T>(shape.map).ScratchSize(1)
@@ -178,7 +187,8 @@ class TiledKernelized {
 
   static int64_t WorkSize(const KernelizedShape& shape) {
     return (kRows * ExtendedWidth<T>(shape.e) + kGroup * (kTile + shape.f) +
-            kLanes - 1) / kLanes * kLanes;
+            kLanes - 1) /
+           kLanes * kLanes;
   }
   void ProcessRows(const HeadTensors<T>& head, int64_t row, int64_t first,
                    int64_t last, int worker) const;

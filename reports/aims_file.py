@@ -6,8 +6,6 @@ import itertools
 import json
 import pathlib
 
-import jsonschema
-
 import recipe_file
 import result_file
 from result_file import InputError
@@ -37,17 +35,11 @@ class Case:
     def fits(self, settings, threads):
         """Whether a record with these settings is of this case; what the case does not name has its default."""
         wanted = {"operator": self.operator, "scalar": self.scalar, "threads": threads, **dict(self.values)}
-        return recipe_file._in_sweep(settings, wanted, ())
+        return recipe_file.in_sweep(settings, wanted, ())
 
 
 def load(path=PATH):
-    content = result_file._parse(path)
-    if not isinstance(content, dict) or content.get("format") != "aims/1":
-        raise InputError(f'{path}: holds no aims: it does not say "format": "aims/1"')
-    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))
-    if error is not None:
-        raise InputError(f"{path}: {result_file._describe(error)}")
+    content = result_file.read_as(path, "aims/1", "holds no aims", SCHEMA_PATH)
     ids = [aim["id"] for aim in content["aims"]]
     twice = next((one for one in ids if ids.count(one) > 1), None)
     if twice:

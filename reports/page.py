@@ -86,7 +86,7 @@ def environment(results, studies):
         seen.setdefault(key, (content["environment"], []))[1].append((path, content))
     for settings, owners in seen.values():
         rows = [("files", ", ".join(pathlib.Path(path).name for path, _ in owners))]
-        rows += [("command", content["command"]) for _, content in owners]
+        rows += [("command", command) for command in dict.fromkeys(content["command"] for _, content in owners)]
         rows += [("created", ", ".join(dict.fromkeys(content["created"] for _, content in owners)))]
         rows += [("commit", catalogue._commit(settings))]
         for key, value in settings.items():

@@ -8,8 +8,6 @@ import dataclasses
 import json
 import pathlib
 
-import jsonschema
-
 import result_file
 from result_file import InputError
 
@@ -38,14 +36,7 @@ class Recipe:
 
 def load(path):
     path = pathlib.Path(path)
-    content = result_file._parse(path)
-    if not isinstance(content, dict) or content.get("format") != "recipe/1":
-        raise InputError(f'{path}: is not a recipe: it does not say "format": "recipe/1"')
-    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))
-    if error is not None:
-        raise InputError(f"{path}: {result_file._describe(error)}")
-    return Recipe(path.stem, content)
+    return Recipe(path.stem, result_file.read_as(path, "recipe/1", "is not a recipe", SCHEMA_PATH))
 
 
 def load_all(folder=FOLDER):
@@ -121,7 +112,7 @@ def on_platform(points, platform):
     return [point for point in points if (point.identity["machine"], point.identity["backend"]) == platform]
 
 
-def _in_sweep(settings, sweep, free):
+def in_sweep(settings, sweep, free):
     wanted = {key: value for key, value in sweep.items() if key not in ("comment", "interleave", *free)}
     if not fits(settings, wanted):
         return False
@@ -133,7 +124,7 @@ def _in_sweep(settings, sweep, free):
 
 def asks_for(recipe, settings, free):
     """Whether one of the recipe's sweeps measures these settings; `free` names axes on which any value will do."""
-    return any(_in_sweep(settings, sweep, free) for sweep in recipe["sweeps"])
+    return any(in_sweep(settings, sweep, free) for sweep in recipe["sweeps"])
 
 
 def measured_for(recipe, points, free):

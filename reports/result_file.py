@@ -29,13 +29,26 @@ def load(path):
     """Returns the validated content of one result file."""
     content = _parse(path)
     _check_format(path, content)
-    validator = jsonschema.Draft202012Validator(load_schema())
-    error = jsonschema.exceptions.best_match(validator.iter_errors(content))
-    if error is not None:
-        raise InputError(f"{path}: {_describe(error)}")
+    _check_schema(path, content, SCHEMA_PATH)
     if not content["records"]:
         raise InputError(f"{path}: holds no records, so there is nothing to draw")
     return content
+
+
+def read_as(path, form, words, schema):
+    """The content of a JSON file that says it is of this format and follows its schema; `words` say what it is not otherwise."""
+    content = _parse(path)
+    if not isinstance(content, dict) or content.get("format") != form:
+        raise InputError(f'{path}: {words}: it does not say "format": "{form}"')
+    _check_schema(path, content, schema)
+    return content
+
+
+def _check_schema(path, content, schema):
+    validator = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
+    error = jsonschema.exceptions.best_match(validator.iter_errors(content))
+    if error is not None:
+        raise InputError(f"{path}: {_describe(error)}")
 
 
 def _parse(path):

@@ -4,8 +4,6 @@ import json
 import math
 import pathlib
 
-import jsonschema
-
 import result_file
 from result_file import InputError
 
@@ -59,13 +57,7 @@ def is_study(path):
 
 
 def load(path):
-    content = result_file._parse(path)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise InputError(f'{path}: is not a subquad study file: it does not say "format": "{FORMAT}"')
-    schema = json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
-    error = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(content))
-    if error is not None:
-        raise InputError(f"{path}: {result_file._describe(error)}")
+    content = result_file.read_as(path, FORMAT, "is not a subquad study file", SCHEMA_PATH)
     for name, table in content["tables"].items():
         for index, row in enumerate(table["rows"]):
             if len(row) != len(table["columns"]):
