@@ -5,7 +5,7 @@
 //   dense           ((phi(Q) phi(K)^T) o C) V by GEMM, everything in memory:
 //                   O(n^2 (f+e)). The baseline that speed-ups are quoted
 //                   against.
-//   tiled           the same sums in tiles of 32 x 128 pairs, in registers, the
+//   tiled           the same sums in tiles of 12 x 128 pairs, in registers, the
 //                   bias applied in the tile: O(n^2 (f+e)) time, O(n (f+e))
 //                   memory. Beats every FFT while n is small.
 //   fft             algorithm 1 as printed: f (e+1) channels transformed at
@@ -22,6 +22,7 @@
 //                   positions, n = 2048 and keys that drop by 1e-6 half-way,
 //                   fft_streamed has 1000 times the error of the plain program,
 //                   this one less than it.
+//   auto            tiled or fft_streamed, whichever the sizes say is faster.
 //
 // The quadratic ones are as accurate as the plain program. The FFTs are not
 // always: see RpeFftBound. Where they may have lost a query altogether it is
@@ -32,6 +33,7 @@
 #include <cmath>
 #include <limits>
 
+#include "optimized/kernelized_auto.h"
 #include "optimized/kernelized_fft.h"
 #include "optimized/kernelized_quadratic.h"
 #include "optimized/materialized.h"
@@ -63,8 +65,8 @@ struct HeadNorms {
 // The query adds channels: the numerator is off by
 //   dN = F u |c|_2 sum_a |phi_a(q)| |phi_a(k) v_c|_2
 // plus (f + 10) u sum_j c_ij sum_a |phi_a(q) phi_a(k)| |v_j| for products and
-// the sum over f, the normaliser likewise with v = 1. Errors of the features, as
-// in reference/kernelized.h, come first: they make D' and out' of D and out,
+// the sum over f, the normaliser likewise with v = 1. Errors of the features,
+// as in reference/kernelized.h, come first: they make D' and out' of D and out,
 //   |D'| >= |D| - sum_j e_ij,  |out' - out| <= sum_j e_ij |v_j - out| / |D'|,
 // and then the quotient is off by (dN + |out'| dD) / |D~|, D~ as computed.
 //
@@ -75,9 +77,9 @@ struct HeadNorms {
 // directly (kernelized_fft.h), with the plain program's element-wise bound. An
 // exact |D| > 8 E never is, one < 2 E always, and between them the larger of
 // the two bounds holds. Both limits are wider where features are uncertain.
-// Where a query is not computed directly, |D~| > kLostFactor E is known, so that
-// not only |D~| >= |D'| - dD, but |D~| (1 + 1 / kLostFactor) >= |D'| less what
-// products add. Transforms in float64 divide E by 2^29.
+// Where a query is not computed directly, |D~| > kLostFactor E is known, so
+// that not only |D~| >= |D'| - dD, but |D~| (1 + 1 / kLostFactor) >= |D'| less
+// what products add. Transforms in float64 divide E by 2^29.
 class RpeFftBound {
  public:
   RpeFftBound(const Problem& problem, const Inputs& inputs, double gain)
@@ -170,10 +172,9 @@ class RpeFftBound {
     else
       std::ranges::fill(units, 0.0);
     if (direct) return;
-    const double size =
-        std::max(least - 1.02 * roundoff_ * d_units,
-                 (least - 1.02 * roundoff_ * product_units) /
-                     (1 + 1 / kLostFactor));
+    const double size = std::max(
+        least - 1.02 * roundoff_ * d_units,
+        (least - 1.02 * roundoff_ * product_units) / (1 + 1 / kLostFactor));
     for (int64_t x = 0; x < e; ++x) {
       double& bound = units[static_cast<size_t>(x)];
       const double moved = 1.02 * feature_units[x] / least;
@@ -282,6 +283,16 @@ RowBound Fft64Bound(const Problem& problem, const Inputs& inputs) {
   };
 }
 
+// Where the tiles are chosen, the plain program's bound holds.
+RowBound AutoBound(const Problem& problem, const Inputs& inputs) {
+  const KernelizedShape shape(problem);
+  const bool transforms =
+      problem.scalar == Scalar::kFloat64
+          ? KernelizedEstimate<double>(shape).UseTransforms()
+          : KernelizedEstimate<float>(shape).UseTransforms();
+  return transforms ? FftBound(problem, inputs) : RowBound();
+}
+
 }  // namespace
 
 std::vector<Implementation> KernelizedRpeAttentionImplementations() {
@@ -301,7 +312,7 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
       {.op = "kernelized_rpe_attention",
        .id = "tiled",
        .scalars = both,
-       .what = "32 x 128 weights at a time, in registers",
+       .what = "12 x 128 weights at a time, in registers",
        .source = "NPRF eq. 10",
        .time = "O(n^2 (f + e))",
        .memory = "O(n (f + e))",
@@ -345,6 +356,18 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
        .cost = KernelizedCost<Streamed64>,
        .norm_bound = Fft64Bound,
        .prepare = PrepareKernelized<Streamed64>},
+      {.op = "kernelized_rpe_attention",
+       .id = "auto",
+       .scalars = both,
+       .what = "tiled or fft_streamed, by an estimate of their times",
+       .source = "NPRF eq. 10 and algorithm 1",
+       .time = "O(min(n^2 (f + e), n f e log n))",
+       .memory = "O(n (f + e))",
+       .time_class = "n log n",
+       .memory_class = "n",
+       .cost = KernelizedCost<AutoKernelized>,
+       .norm_bound = AutoBound,
+       .prepare = PrepareKernelized<AutoKernelized>},
   };
 }
 
