@@ -3,7 +3,7 @@
 //   dense        the matrix in memory times the values by GEMM: O((HW)^2 e).
 //   fft2         two-level circulant embedding, 2-D transforms by FFTW:
 //                O(e HW log HW) time, O(HW) memory per column in flight.
-//   fft_columns  the image as one sequence (image_sequence.h), a Toeplitz
+//   fft_sequence  the image as one sequence (image_sequence.h), a Toeplitz
 //                product by our FFT with the columns in SIMD lanes: as many
 //                operations as fft2, one vector of columns in flight.
 #include <algorithm>
@@ -141,10 +141,10 @@ class Fft2 : public Prepared {
 };
 
 template <typename T>
-class FftColumns : public Prepared {
+class FftSequence : public Prepared {
  public:
-  FftColumns(const Problem& problem, const Arrays& arrays,
-             const PrepareOptions& options)
+  FftSequence(const Problem& problem, const Arrays& arrays,
+              const PrepareOptions& options)
       : sizes_(problem),
         pixels_(sizes_.height, sizes_.width),
         arrays_(arrays),
@@ -249,10 +249,10 @@ class FftColumns : public Prepared {
   Buffer<T> spectra_, scratch_;
 };
 
-Cost FftColumnsCost(const Problem& problem, int threads) {
+Cost FftSequenceCost(const Problem& problem, int threads) {
   return problem.scalar == Scalar::kFloat64
-             ? FftColumns<double>::CostOf(problem, threads)
-             : FftColumns<float>::CostOf(problem, threads);
+             ? FftSequence<double>::CostOf(problem, threads)
+             : FftSequence<float>::CostOf(problem, threads);
 }
 
 Cost Fft2Cost(const Problem& problem, int threads) {
@@ -273,7 +273,7 @@ Cost Fft2Cost(const Problem& problem, int threads) {
 }
 
 // As for toeplitz_1d/fft, with log2 of all the points; the sequence of
-// fft_columns has as many, (2H - 1)(2W - 1), before rounding up.
+// fft_sequence has as many, (2H - 1)(2W - 1), before rounding up.
 RowBound Fft2Bound(const Problem& problem, const Inputs& inputs) {
   const Sizes sizes(problem);
   const double factor =
@@ -326,7 +326,7 @@ std::vector<Implementation> Toeplitz2dImplementations() {
        .norm_bound = Fft2Bound,
        .prepare = PrepareFor<Fft2<float>, Fft2<double>>},
       {.op = "toeplitz_2d",
-       .id = "fft_columns",
+       .id = "fft_sequence",
        .scalars = both,
        .what = "the image as one sequence, our FFT with the columns in SIMD "
                "lanes",
@@ -335,9 +335,9 @@ std::vector<Implementation> Toeplitz2dImplementations() {
        .memory = "O(HW) per vector of columns in flight",
        .time_class = "n log n",
        .memory_class = "n",
-       .cost = FftColumnsCost,
+       .cost = FftSequenceCost,
        .norm_bound = Fft2Bound,
-       .prepare = PrepareFor<FftColumns<float>, FftColumns<double>>},
+       .prepare = PrepareFor<FftSequence<float>, FftSequence<double>>},
   };
 }
 
