@@ -17,13 +17,13 @@ KernelizedShape WithLength(KernelizedShape shape, int64_t n) {
   return shape;
 }
 
-// The first length, to a few percent, from which on transforms are faster.
+// The length, to a few percent, from which on transforms are faster.
 template <typename T>
 int64_t Crossover(const KernelizedShape& shape) {
-  int64_t n = int64_t{1} << 20;
-  while (n > 16 &&
-         KernelizedEstimate<T>(WithLength(shape, n * 15 / 16)).UseTransforms())
-    n = n * 15 / 16;
+  int64_t n = 16;
+  while (n < int64_t{1} << 20 &&
+         !KernelizedEstimate<T>(WithLength(shape, n)).UseTransforms())
+    n += n / 16;
   return n;
 }
 

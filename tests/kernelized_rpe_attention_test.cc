@@ -349,11 +349,11 @@ struct Chosen {
   std::string words;
   int64_t crossing = 0;
 };
-Chosen ChoiceOfAuto(int64_t n, const std::string& p) {
+Chosen ChoiceOfAuto(int64_t n, const std::string& f) {
   CaseRequest request;
   request.op = &FindOperator("kernelized_rpe_attention");
   request.n = n;
-  request.values = {{"feature_map", "prf"}, {"p", p}, {"d", "4"}, {"e", "8"}};
+  request.values = {{"feature_map", "prf"}, {"f", f}, {"d", "4"}, {"e", "8"}};
   const Case made = MakeCase(request);
   const Problem problem = ProblemOf(made);
   Trial trial(problem, GenerateInputs(made, problem), 1);
@@ -371,13 +371,13 @@ Chosen ChoiceOfAuto(int64_t n, const std::string& p) {
 
 TEST(KernelizedRpe, AutoChangesWhereItSaysThatItDoes) {
   int64_t last = 0;
-  for (const std::string p : {"8", "32"}) {
-    const int64_t crossing = ChoiceOfAuto(256, p).crossing;
+  for (const std::string f : {"8", "32"}) {
+    const int64_t crossing = ChoiceOfAuto(256, f).crossing;
     EXPECT_GT(crossing, last) << "more features cost transforms more";
-    EXPECT_TRUE(ChoiceOfAuto(crossing * 4 / 5, p).words.starts_with("tiled"))
+    EXPECT_TRUE(ChoiceOfAuto(crossing * 4 / 5, f).words.starts_with("tiled"))
         << crossing;
     EXPECT_TRUE(
-        ChoiceOfAuto(crossing * 5 / 4, p).words.starts_with("fft_streamed"))
+        ChoiceOfAuto(crossing * 5 / 4, f).words.starts_with("fft_streamed"))
         << crossing;
     last = crossing;
   }
