@@ -202,7 +202,8 @@ class KeyScale {
       // The first key of a feature must not lie far below a guessed scale.
       const T under = live_[a] > kLeastExponent<T> ? T{0} : -over;
       const T larger = over > under ? over : under;
-      outside |= (exponent[a] > kLeastExponent<T>)&(larger > kSlack);
+      const int there = exponent[a] > kLeastExponent<T>;
+      outside |= there & static_cast<int>(larger > kSlack);
     }
     return outside == 0;
   }

@@ -1,11 +1,11 @@
 // toeplitz_2d: out[(r,c)] = sum w(r'-r, c'-c) v[(r',c')]   (NPRF section 4.4)
 //
-//   dense        the matrix in memory times the values by GEMM: O((HW)^2 e).
-//   fft2         two-level circulant embedding, 2-D transforms by FFTW:
-//                O(e HW log HW) time, O(HW) memory per column in flight.
+//   dense         the matrix in memory times the values by GEMM: O((HW)^2 e).
+//   fft2          two-level circulant embedding, 2-D transforms by FFTW:
+//                 O(e HW log HW) time, O(HW) memory per column in flight.
 //   fft_sequence  the image as one sequence (image_sequence.h), a Toeplitz
-//                product by our FFT with the columns in SIMD lanes: as many
-//                operations as fft2, one vector of columns in flight.
+//                 product by our FFT with the columns in SIMD lanes: as many
+//                 operations as fft2, one vector of columns in flight.
 #include <algorithm>
 #include <cmath>
 #include <vector>
