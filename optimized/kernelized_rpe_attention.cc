@@ -54,8 +54,8 @@ struct HeadNorms {
   std::vector<double> bias_units;     // errors of c by offset
   std::vector<double> key_norms;      // [f], of phi_a(k)
   std::vector<double> channel_norms;  // [f, e], of phi_a(k) v_c
-  std::vector<double> relative;       // [n_k], errors of the key features
-  double absolute = 0;
+  // [n_k], errors of the key features, absolute ones at the scale of keys.
+  std::vector<double> relative, absolute;
 };
 
 // Each channel g = phi_a(k) v_c comes back from its transforms with an error of
@@ -63,8 +63,8 @@ struct HeadNorms {
 // The query adds channels: the numerator is off by
 //   dN = F u |c|_2 sum_a |phi_a(q)| |phi_a(k) v_c|_2
 // plus (f + 10) u sum_j c_ij sum_a |phi_a(q) phi_a(k)| |v_j| for products and
-// the sum over f, the normaliser likewise with v = 1. Errors of the features, as
-// in reference/kernelized.h, come first: they make D' and out' of D and out,
+// the sum over f, the normaliser likewise with v = 1. Errors of the features,
+// as in reference/kernelized.h, come first: they make D' and out' of D and out,
 //   |D'| >= |D| - sum_j e_ij,  |out' - out| <= sum_j e_ij |v_j - out| / |D'|,
 // and then the quotient is off by (dN + |out'| dD) / |D~|, D~ as computed.
 //
@@ -75,9 +75,9 @@ struct HeadNorms {
 // directly (kernelized_fft.h), with the plain program's element-wise bound. An
 // exact |D| > 8 E never is, one < 2 E always, and between them the larger of
 // the two bounds holds. Both limits are wider where features are uncertain.
-// Where a query is not computed directly, |D~| > kLostFactor E is known, so that
-// not only |D~| >= |D'| - dD, but |D~| (1 + 1 / kLostFactor) >= |D'| less what
-// products add. Transforms in float64 divide E by 2^29.
+// Where a query is not computed directly, |D~| > kLostFactor E is known, so
+// that not only |D~| >= |D'| - dD, but |D~| (1 + 1 / kLostFactor) >= |D'| less
+// what products add. Transforms in float64 divide E by 2^29.
 class RpeFftBound {
  public:
   RpeFftBound(const Problem& problem, const Inputs& inputs, double gain)
@@ -135,7 +135,8 @@ class RpeFftBound {
       sizes = c.cwiseProduct(keys.cwiseAbs() * q.cwiseAbs());
       features = relative.cwiseProduct(sizes) +
                  absolute * c.cwiseProduct(keys.cwiseAbs().rowwise().sum()) +
-                 head.absolute * q_sum * c;
+                 q_sum * c.cwiseProduct(Eigen::Map<const Vector>(
+                             head.absolute.data(), n_k));
     } else {
       features = relative.cwiseProduct(sizes);
     }
@@ -170,10 +171,9 @@ class RpeFftBound {
     else
       std::ranges::fill(units, 0.0);
     if (direct) return;
-    const double size =
-        std::max(least - 1.02 * roundoff_ * d_units,
-                 (least - 1.02 * roundoff_ * product_units) /
-                     (1 + 1 / kLostFactor));
+    const double size = std::max(
+        least - 1.02 * roundoff_ * d_units,
+        (least - 1.02 * roundoff_ * product_units) / (1 + 1 / kLostFactor));
     for (int64_t x = 0; x < e; ++x) {
       double& bound = units[static_cast<size_t>(x)];
       const double moved = 1.02 * feature_units[x] / least;
@@ -229,10 +229,11 @@ class RpeFftBound {
     head.channel_norms.resize(f * e);
     const double* v = v_.Head(h);
     for (int64_t j = 0; j < n_k; ++j) {
-      if (errors[j].absolute > 0)
-        head.absolute = std::max(
-            head.absolute,
-            std::ldexp(errors[j].absolute, errors[j].exponent - head.scale[0]));
+      head.absolute.push_back(
+          errors[j].absolute == 0
+              ? 0
+              : std::ldexp(errors[j].absolute,
+                           errors[j].exponent - head.scale[0]));
       for (int64_t a = 0; a < f; ++a) {
         double& key = head.keys[j * f + a];
         key = std::ldexp(key, exponents[j * f + a] - head.scale[a]);
