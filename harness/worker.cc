@@ -221,6 +221,8 @@ class CaseRun {
       verdict = Verdict::Failed(error.what());
     }
     entry.record = MakeRecord(case_, problem_, one, job_.threads, verdict);
+    if (entry.prepared && !entry.prepared->Choice().empty())
+      entry.record["choice"] = entry.prepared->Choice();
     if (verdict.comparison.elements > 0) {
       entry.record["setup_seconds"] = setup;
       entry.record["first_seconds"] = entry.first_seconds;

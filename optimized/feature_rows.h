@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "optimized/lanes.h"
 #include "reference/feature_map.h"
 
 namespace subquad {
@@ -56,8 +57,7 @@ inline T SplitExpFast(T y, T* exponent) {
   y = y < kLimit ? y : kLimit;
   constexpr long double kHigh = 0x1.62e4p-1L;
   constexpr T kLow = static_cast<T>(std::numbers::ln2_v<long double> - kHigh);
-  const T steps =
-      (y * std::numbers::log2e_v<T> + Bits::kRound) - Bits::kRound;
+  const T steps = (y * std::numbers::log2e_v<T> + Bits::kRound) - Bits::kRound;
   const T r = (y - steps * static_cast<T>(kHigh)) - steps * kLow;
   constexpr int kDegree = sizeof(T) == 4 ? 7 : 13;
   constexpr auto kCoefficients = [] {
@@ -86,12 +86,13 @@ template <typename T>
 inline T SplitValue(T value, T* exponent) {
   using Bits = FloatBits<T>;
   using Integer = typename Bits::Integer;
-  constexpr Integer kMask = (Integer{1} << (sizeof(T) * 8 - 1 - Bits::kFraction)) - 1;
+  constexpr Integer kMask =
+      (Integer{1} << (sizeof(T) * 8 - 1 - Bits::kFraction)) - 1;
   const Integer bits = std::bit_cast<Integer>(value);
   const Integer field = bits >> Bits::kFraction & kMask;
-  const T mantissa = std::bit_cast<T>(static_cast<Integer>(
-      (bits & ~(kMask << Bits::kFraction)) |
-      (Integer{Bits::kBias} << Bits::kFraction)));
+  const T mantissa = std::bit_cast<T>(
+      static_cast<Integer>((bits & ~(kMask << Bits::kFraction)) |
+                           (Integer{Bits::kBias} << Bits::kFraction)));
   const T power = static_cast<T>(static_cast<typename Bits::Signed>(field)) -
                   static_cast<T>(Bits::kBias);
   *exponent = field == 0 ? kNoExponent<T> : power;
@@ -133,22 +134,26 @@ class FeatureRows {
 extern template class FeatureRows<float>;
 extern template class FeatureRows<double>;
 
-// max over a of x[a] + y[a]. The lanes are spelled out: a compiler may not
-// reorder a maximum by itself.
+// max over a of x[a] + y[a].
 template <typename T>
 inline T LargestSum(const T* x, const T* y, int64_t count) {
-  constexpr int64_t kLanes = 64 / sizeof(T);
-  T lanes[kLanes];
-  std::fill_n(lanes, kLanes, 2 * kNoExponent<T>);
+  constexpr int64_t kCount = kLaneCount<T>;
+  const T least = 2 * kNoExponent<T>;
+  // Two of them, as each has to wait for its own last maximum.
+  Lanes<T> even = Lanes<T>{} + least, odd = even;
   int64_t a = 0;
-  for (; a + kLanes <= count; a += kLanes)
-    for (int64_t l = 0; l < kLanes; ++l) {
-      const T sum = x[a + l] + y[a + l];
-      lanes[l] = sum > lanes[l] ? sum : lanes[l];
-    }
-  for (int64_t l = 0; a < count; ++a, ++l)
-    lanes[l] = std::max(lanes[l], x[a] + y[a]);
-  return *std::max_element(lanes, lanes + kLanes);
+  for (; a + 2 * kCount <= count; a += 2 * kCount) {
+    const Lanes<T> left = LoadLanes(x + a) + LoadLanes(y + a);
+    const Lanes<T> right =
+        LoadLanes(x + a + kCount) + LoadLanes(y + a + kCount);
+    even = left > even ? left : even;
+    odd = right > odd ? right : odd;
+  }
+  even = odd > even ? odd : even;
+  T largest = least;
+  for (; a < count; ++a) largest = std::max(largest, x[a] + y[a]);
+  for (int64_t l = 0; l < kCount; ++l) largest = std::max(largest, even[l]);
+  return largest;
 }
 
 // sum over a of mq[a] mk[a] 2^(eq[a] + ek[a] - top), lanes spelled out.
@@ -197,7 +202,7 @@ class KeyScale {
       // The first key of a feature must not lie far below a guessed scale.
       const T under = live_[a] > kLeastExponent<T> ? T{0} : -over;
       const T larger = over > under ? over : under;
-      outside |= (exponent[a] > kLeastExponent<T>) & (larger > kSlack);
+      outside |= (exponent[a] > kLeastExponent<T>)&(larger > kSlack);
     }
     return outside == 0;
   }

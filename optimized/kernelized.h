@@ -100,6 +100,13 @@ class KernelizedPrepared : public Prepared {
 
   void Run() override { algorithm_.Run(pool_, heads_); }
 
+  std::string Choice() const override {
+    if constexpr (requires { algorithm_.Choice(); })
+      return algorithm_.Choice();
+    else
+      return "";
+  }
+
  private:
   const std::vector<HeadTensors<T>> heads_;
   ThreadPool pool_;

@@ -76,46 +76,41 @@ double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights) {
 // ---- products -------------------------------------------------------
 
 namespace {
-constexpr int64_t kImageGroup = 4;  // padded images in flight
+
+ImageSequence TokensOf(const KernelizedShape& shape) {
+  const int64_t width = shape.image_width;
+  return width ? ImageSequence(shape.n_q / width, width)
+               : ImageSequence(1, std::max(shape.n_q, shape.n_k));
 }
 
+}  // namespace
+
 template <typename W>
-LagProduct<W>::LagProduct(const KernelizedShape& shape) : shape_(shape) {
-  if (shape.image_width == 0) {
-    line_ = std::make_unique<ToeplitzColumns<W>>(shape.n_q, shape.n_k);
-    columns_ = line_->BlockColumns();
-  } else {
-    image_ = std::make_unique<CirculantFft<W>>(EmbeddingLengths(shape), false);
-    columns_ = kImageGroup;
-  }
-}
+LagProduct<W>::LagProduct(const KernelizedShape& shape)
+    : shape_(shape),
+      tokens_(TokensOf(shape)),
+      product_(shape.image_width ? tokens_.length() : shape.n_q,
+               shape.image_width ? tokens_.length() : shape.n_k) {}
 
 template <typename W>
 int64_t LagProduct<W>::SpectrumSize() const {
-  return line_ ? static_cast<int64_t>(line_->SpectrumSize())
-               : image_->column_size();
+  return static_cast<int64_t>(product_.SpectrumSize());
 }
 
 template <typename W>
 int64_t LagProduct<W>::ScratchSize() const {
   return WholeLines<W>(WeightCount(shape_)) +
-         WholeLines<W>(line_ ? static_cast<int64_t>(line_->ScratchSize())
-                             : kImageGroup * (image_->column_size() +
-                                              shape_.image_width));
+         WholeLines<W>(static_cast<int64_t>(product_.ScratchSize()));
 }
 
 template <typename W>
 double LagProduct<W>::PlanBytes() const {
-  return line_ ? static_cast<double>(line_->PlanBytes())
-               : static_cast<double>(sizeof(W)) *
-                     CirculantFft<W>::PlanNumbers(EmbeddingLengths(shape_));
+  return static_cast<double>(product_.PlanBytes());
 }
 
 template <typename W>
 double LagProduct<W>::BlockFlops() const {
-  return line_ ? line_->BlockFlops()
-               : 2 * kImageGroup *
-                     CirculantFft<W>::TransformFlops(EmbeddingLengths(shape_));
+  return product_.BlockFlops();
 }
 
 template <typename W>
@@ -123,15 +118,8 @@ template <typename T>
 double LagProduct<W>::Spectrum(const T* bias, W* spectrum, W* scratch) const {
   W* weights = scratch;
   const double norm = BiasWeights(shape_, bias, weights);
-  if (line_) {
-    line_->Spectrum(weights, shape_.causal, spectrum,
+  product_.Spectrum(weights, shape_.causal, spectrum,
                     scratch + WholeLines<W>(WeightCount(shape_)));
-    return norm;
-  }
-  std::fill_n(spectrum, image_->column_size(), W{0});
-  Embed(shape_, EmbeddingLengths(shape_), image_->row_stride(), weights,
-        spectrum);
-  image_->Forward(spectrum);
   return norm;
 }
 
@@ -139,41 +127,40 @@ template <typename W>
 template <typename Fill, typename Take>
 void LagProduct<W>::Run(const W* spectrum, Fill& fill, Take& take,
                         W* scratch) const {
-  scratch += WholeLines<W>(WeightCount(shape_));
-  if (line_) {
-    const RowSource<W> source = {
-        [](void* context, int64_t row, int64_t count, W* rows) {
-          (*static_cast<Fill*>(context))(row, count, rows);
-        },
-        &fill};
-    const RowSink<W> sink = {
-        [](void* context, int64_t row, int64_t count, const W* rows) {
-          (*static_cast<Take*>(context))(row, count, rows);
-        },
-        &take};
-    return line_->Apply(spectrum, source, sink, scratch);
-  }
-  const int64_t size = image_->column_size(), stride = image_->row_stride();
-  const int64_t width = shape_.image_width, height = shape_.n_q / width;
-  W* rows = scratch + kImageGroup * size;
-  std::fill_n(scratch, kImageGroup * size, W{0});
-  for (int64_t r = 0; r < height; ++r) {
-    fill(r * width, width, rows);
-    for (int64_t c = 0; c < kImageGroup; ++c)
-      for (int64_t x = 0; x < width; ++x)
-        scratch[c * size + r * stride + x] = rows[x * kImageGroup + c];
-  }
-  for (int64_t c = 0; c < kImageGroup; ++c) {
-    image_->Forward(scratch + c * size);
-    image_->Multiply(spectrum, false, scratch + c * size);
-    image_->Backward(scratch + c * size);
-  }
-  for (int64_t r = 0; r < height; ++r) {
-    for (int64_t c = 0; c < kImageGroup; ++c)
-      for (int64_t x = 0; x < width; ++x)
-        rows[x * kImageGroup + c] = scratch[c * size + r * stride + x];
-    take(r * width, width, rows);
-  }
+  struct Context {
+    const ImageSequence& tokens;
+    int64_t columns;
+    Fill& fill;
+    Take& take;
+  } context{tokens_, columns(), fill, take};
+  const RowSource<W> source = {
+      [](void* with, int64_t row, int64_t count, W* rows) {
+        const auto& [tokens, width, fill_rows, _] =
+            *static_cast<const Context*>(with);
+        tokens.ForRuns(
+            row, count,
+            [&](int64_t token, int64_t run, int64_t at) {
+              fill_rows(token, run, rows + at * width);
+            },
+            [&](int64_t run, int64_t at) {
+              std::fill_n(rows + at * width, run * width, W{0});
+            });
+      },
+      &context};
+  const RowSink<W> sink = {
+      [](void* with, int64_t row, int64_t count, const W* rows) {
+        const auto& [tokens, width, _, take_rows] =
+            *static_cast<const Context*>(with);
+        tokens.ForRuns(
+            row, count,
+            [&](int64_t token, int64_t run, int64_t at) {
+              take_rows(token, run, rows + at * width);
+            },
+            [](int64_t, int64_t) {});
+      },
+      &context};
+  product_.Apply(spectrum, source, sink,
+                 scratch + WholeLines<W>(WeightCount(shape_)));
 }
 
 // ---- algorithm 1 as printed -----------------------------------------

@@ -3,12 +3,12 @@
 // and the bias mixes each channel along the sequence.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "optimized/buffer.h"
 #include "optimized/circulant_fft.h"
 #include "optimized/column_fft.h"
+#include "optimized/image_sequence.h"
 #include "optimized/kernelized_columns.h"
 
 namespace subquad {
@@ -21,7 +21,7 @@ class LagProduct {
  public:
   explicit LagProduct(const KernelizedShape& shape);
 
-  int64_t columns() const { return columns_; }  // of a block
+  int64_t columns() const { return product_.BlockColumns(); }  // of a block
   int64_t SpectrumSize() const;
   int64_t ScratchSize() const;
   double PlanBytes() const;
@@ -31,15 +31,15 @@ class LagProduct {
   template <typename T>
   double Spectrum(const T* bias, W* spectrum, W* scratch) const;
 
-  // fill(row, count, rows) and take(row, count, rows) as in column_fft.h.
+  // fill(row, count, rows) and take(row, count, rows) as in column_fft.h, for
+  // rows of tokens.
   template <typename Fill, typename Take>
   void Run(const W* spectrum, Fill& fill, Take& take, W* scratch) const;
 
  private:
   const KernelizedShape shape_;
-  int64_t columns_;
-  std::unique_ptr<ToeplitzColumns<W>> line_;  // a sequence
-  std::unique_ptr<CirculantFft<W>> image_;
+  const ImageSequence tokens_;  // a sequence is an image of one row
+  const ToeplitzColumns<W> product_;
 };
 
 // c = exp(bias) relative to its largest entry that some query sees; zero where

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "optimized/lanes.h"
 #include "optimized/materialized.h"
 
 namespace subquad {
@@ -251,18 +252,17 @@ void DenseKernelized<T>::Run(ThreadPool& pool,
 
 namespace {
 
-template <typename T>
-using Lanes [[gnu::vector_size(64), gnu::may_alias]] = T;
-
-// scores[r][x] = sum_a queries[r][a] keys[a][x], for kGroup rows and a tile.
+// scores[r][x] = sum_a queries[r][a] keys[a][x], for kGroup rows and a tile;
+// the keys lie in panels [f][two vectors].
 template <typename T, int kGroup, int kTile>
-void ScoreTile(const T* queries, int64_t f, const T* keys, T* scores) {
+void ScoreTile(const T* queries, int64_t f, const T* keys, int64_t count,
+               T* scores) {
   using V = Lanes<T>;
-  constexpr int kLanes = 64 / sizeof(T);
-  for (int x = 0; x < kTile; x += 2 * kLanes) {
+  constexpr int kPanel = 2 * kLaneCount<T>;
+  for (int64_t x = 0; x < count; x += kPanel) {
     V sum[kGroup][2] = {};
     for (int64_t a = 0; a < f; ++a) {
-      const V* key = reinterpret_cast<const V*>(keys + a * kTile + x);
+      const V* key = reinterpret_cast<const V*>(keys + x * f + a * kPanel);
       const V left = key[0], right = key[1];
       for (int r = 0; r < kGroup; ++r) {
         const T query = queries[r * f + a];
@@ -304,7 +304,7 @@ void AddPanel(const T* scores, const T* values, int64_t count, int64_t width,
 template <typename T>
 TiledKernelized<T>::TiledKernelized(const KernelizedShape& shape, int threads)
     : shape_(shape),
-      features_(shape, threads, kTile),
+      features_(shape, threads, kPanel),
       values_(shape.n_k * ExtendedWidth<T>(shape.e)),
       work_(threads * WorkSize(shape)) {}
 
@@ -312,7 +312,7 @@ template <typename T>
 Cost TiledKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
   Cost cost = DenseKernelized<T>::CostOf(shape, threads);
   cost.workspace_bytes =
-      sizeof(T) * (QuadraticFeatures<T>::WorkNumbers(shape, threads, kTile) +
+      sizeof(T) * (QuadraticFeatures<T>::WorkNumbers(shape, threads, kPanel) +
                    static_cast<double>(shape.n_k * ExtendedWidth<T>(shape.e) +
                                        threads * WorkSize(shape)));
   return cost;
@@ -322,7 +322,7 @@ template <typename T>
 void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
                                      int64_t first, int64_t last,
                                      int worker) const {
-  const int64_t f = shape_.f, e = shape_.e, width = ExtendedWidth<T>(e);
+  const int64_t f = shape_.f, width = ExtendedWidth<T>(shape_.e);
   const int64_t end = std::min(row + kRows, shape_.n_q);
   first = std::max(first, row);
   last = std::min(last, end);
@@ -346,7 +346,8 @@ void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
         std::copy_n(q, rows * f, queries);
         q = queries;
       }
-      ScoreTile<T, kGroup, kTile>(q, f, features_.keys() + key * f, scores);
+      ScoreTile<T, kGroup, kTile>(q, f, features_.keys() + key * f, count,
+                                  scores);
       for (int64_t r = 0; r < kGroup; ++r) {
         const int64_t i = group + r;
         T* score = scores + r * kTile;

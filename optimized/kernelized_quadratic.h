@@ -13,6 +13,7 @@
 
 #include "optimized/buffer.h"
 #include "optimized/kernelized.h"
+#include "optimized/lanes.h"
 
 namespace subquad {
 
@@ -180,10 +181,11 @@ class TiledKernelized {
   static Cost CostOf(const KernelizedShape& shape, int threads);
 
  private:
-  static constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
-  static constexpr int64_t kTile = 128;  // keys
-  static constexpr int64_t kGroup = 8;   // queries in registers
-  static constexpr int64_t kRows = 32;   // queries of one task
+  static constexpr int64_t kLanes = kLaneCount<T>;
+  static constexpr int64_t kPanel = 2 * kLanes;  // keys in registers
+  static constexpr int64_t kTile = 128;          // keys in the nearest cache
+  static constexpr int64_t kGroup = 12;          // queries in registers
+  static constexpr int64_t kRows = 4 * kGroup;   // queries of one task
 
   static int64_t WorkSize(const KernelizedShape& shape) {
     return (kRows * ExtendedWidth<T>(shape.e) + kGroup * (kTile + shape.f) +

@@ -5,7 +5,7 @@
 //   dense           ((phi(Q) phi(K)^T) o C) V by GEMM, everything in memory:
 //                   O(n^2 (f+e)). The baseline that speed-ups are quoted
 //                   against.
-//   tiled           the same sums in tiles of 32 x 128 pairs, in registers, the
+//   tiled           the same sums in tiles of 12 x 128 pairs, in registers, the
 //                   bias applied in the tile: O(n^2 (f+e)) time, O(n (f+e))
 //                   memory. Beats every FFT while n is small.
 //   fft             algorithm 1 as printed: f (e+1) channels transformed at
@@ -22,6 +22,7 @@
 //                   positions, n = 2048 and keys that drop by 1e-6 half-way,
 //                   fft_streamed has 1000 times the error of the plain program,
 //                   this one less than it.
+//   auto            tiled or fft_streamed, whichever the sizes say is faster.
 //
 // The quadratic ones are as accurate as the plain program. The FFTs are not
 // always: see RpeFftBound. Where they may have lost a query altogether it is
@@ -32,6 +33,7 @@
 #include <cmath>
 #include <limits>
 
+#include "optimized/kernelized_auto.h"
 #include "optimized/kernelized_fft.h"
 #include "optimized/kernelized_quadratic.h"
 #include "optimized/materialized.h"
@@ -283,6 +285,16 @@ RowBound Fft64Bound(const Problem& problem, const Inputs& inputs) {
   };
 }
 
+// Where the tiles are chosen, the plain program's bound holds.
+RowBound AutoBound(const Problem& problem, const Inputs& inputs) {
+  const KernelizedShape shape(problem);
+  const bool transforms =
+      problem.scalar == Scalar::kFloat64
+          ? KernelizedEstimate<double>(shape).UseTransforms()
+          : KernelizedEstimate<float>(shape).UseTransforms();
+  return transforms ? FftBound(problem, inputs) : RowBound();
+}
+
 }  // namespace
 
 std::vector<Implementation> KernelizedRpeAttentionImplementations() {
@@ -302,7 +314,7 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
       {.op = "kernelized_rpe_attention",
        .id = "tiled",
        .scalars = both,
-       .what = "32 x 128 weights at a time, in registers",
+       .what = "12 x 128 weights at a time, in registers",
        .source = "NPRF eq. 10",
        .time = "O(n^2 (f + e))",
        .memory = "O(n (f + e))",
@@ -346,6 +358,18 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
        .cost = KernelizedCost<Streamed64>,
        .norm_bound = Fft64Bound,
        .prepare = PrepareKernelized<Streamed64>},
+      {.op = "kernelized_rpe_attention",
+       .id = "auto",
+       .scalars = both,
+       .what = "tiled or fft_streamed, by an estimate of their times",
+       .source = "NPRF eq. 10 and algorithm 1",
+       .time = "O(min(n^2 (f + e), n f e log n))",
+       .memory = "O(n (f + e))",
+       .time_class = "n log n",
+       .memory_class = "n",
+       .cost = KernelizedCost<AutoKernelized>,
+       .norm_bound = AutoBound,
+       .prepare = PrepareKernelized<AutoKernelized>},
   };
 }
 

@@ -233,9 +233,6 @@ int64_t CausalTokens<T>::Scale(int64_t start, T* keys, T* queries) {
 
 namespace {
 
-template <typename T>
-using Lanes [[gnu::vector_size(64), gnu::may_alias]] = T;
-
 // For tokens in their order: state += k v^T, sums = q^T state, on kVectors
 // vectors of columns. Each token's arithmetic is the same whatever the number of
 // tokens in the call.

@@ -1,13 +1,18 @@
 // toeplitz_2d: out[(r,c)] = sum w(r'-r, c'-c) v[(r',c')]   (NPRF section 4.4)
 //
-//   dense   the matrix in memory times the values by GEMM: O((HW)^2 e).
-//   fft2    two-level circulant embedding, 2-D transforms by FFTW:
-//           O(e HW log HW) time, O(HW) memory per column in flight.
+//   dense        the matrix in memory times the values by GEMM: O((HW)^2 e).
+//   fft2         two-level circulant embedding, 2-D transforms by FFTW:
+//                O(e HW log HW) time, O(HW) memory per column in flight.
+//   fft_sequence  the image as one sequence (image_sequence.h), a Toeplitz
+//                product by our FFT with the columns in SIMD lanes: as many
+//                operations as fft2, one vector of columns in flight.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "optimized/circulant_fft.h"
+#include "optimized/column_fft.h"
+#include "optimized/image_sequence.h"
 #include "optimized/implementations.h"
 #include "optimized/materialized.h"
 #include "optimized/norms.h"
@@ -135,6 +140,121 @@ class Fft2 : public Prepared {
   Buffer<T> spectra_, columns_;
 };
 
+template <typename T>
+class FftSequence : public Prepared {
+ public:
+  FftSequence(const Problem& problem, const Arrays& arrays,
+              const PrepareOptions& options)
+      : sizes_(problem),
+        pixels_(sizes_.height, sizes_.width),
+        arrays_(arrays),
+        pool_(options.threads),
+        columns_(pixels_.length(), pixels_.length()),
+        block_(columns_.BlockColumns()),
+        spectrum_size_(static_cast<int64_t>(columns_.SpectrumSize())),
+        scratch_size_(ScratchNumbers(columns_)),
+        spectra_(Fft2<T>::SpectraCount(problem) * spectrum_size_),
+        scratch_(pool_.threads() * scratch_size_) {}
+
+  void Run() override {
+    const auto weights = arrays_.In<T>("weights");
+    const int64_t spectra = spectra_.size() / spectrum_size_;
+    pool_.For(spectra, [&](int64_t h, int worker) {
+      columns_.Spectrum(weights.Head(h), false,
+                        spectra_.data() + h * spectrum_size_,
+                        scratch_.data() + worker * scratch_size_);
+    });
+    const int64_t blocks = (sizes_.e + block_ - 1) / block_;
+    pool_.For(sizes_.heads * blocks, [&](int64_t task, int worker) {
+      RunBlock(task / blocks, task % blocks * block_, spectra,
+               scratch_.data() + worker * scratch_size_);
+    });
+  }
+
+  static Cost CostOf(const Problem& problem, int threads) {
+    const Sizes sizes(problem);
+    const int64_t length = ImageSequence(sizes.height, sizes.width).length();
+    const ToeplitzColumns<T> columns(length, length);
+    const int64_t block = columns.BlockColumns();
+    const double numbers =
+        static_cast<double>(Fft2<T>::SpectraCount(problem)) *
+            static_cast<double>(columns.SpectrumSize()) +
+        threads * static_cast<double>(ScratchNumbers(columns));
+    return {.flops = static_cast<double>(sizes.heads *
+                                         ((sizes.e + block - 1) / block)) *
+                     columns.BlockFlops(),
+            .bytes = TensorBytes(problem),
+            .workspace_bytes =
+                numbers * sizeof(T) + static_cast<double>(columns.PlanBytes())};
+  }
+
+ private:
+  // Scratch is handed out in cache lines.
+  static int64_t ScratchNumbers(const ToeplitzColumns<T>& columns) {
+    const size_t line = 64 / sizeof(T);
+    return static_cast<int64_t>((columns.ScratchSize() + line - 1) / line *
+                                line);
+  }
+
+  // Columns [first, first + a block) of one head.
+  struct Block {
+    const ImageSequence& pixels;
+    const T* values;
+    T* out;
+    int64_t e, lanes, columns;
+  };
+
+  void RunBlock(int64_t h, int64_t first, int64_t spectra, T* scratch) const {
+    Block block = {pixels_,
+                   arrays_.In<T>("values").Head(h) + first,
+                   arrays_.Out<T>("out").Head(h) + first,
+                   sizes_.e,
+                   block_,
+                   std::min(block_, sizes_.e - first)};
+    columns_.Apply(spectra_.data() + (spectra == 1 ? 0 : h * spectrum_size_),
+                   {Fill, &block}, {Take, &block}, scratch);
+  }
+
+  static void Fill(void* context, int64_t row, int64_t count, T* rows) {
+    const Block& block = *static_cast<const Block*>(context);
+    std::fill_n(rows, count * block.lanes, T{0});
+    block.pixels.ForRuns(
+        row, count,
+        [&](int64_t pixel, int64_t run, int64_t at) {
+          for (int64_t x = 0; x < run; ++x)
+            std::copy_n(block.values + (pixel + x) * block.e, block.columns,
+                        rows + (at + x) * block.lanes);
+        },
+        [](int64_t, int64_t) {});
+  }
+
+  static void Take(void* context, int64_t row, int64_t count, const T* rows) {
+    const Block& block = *static_cast<const Block*>(context);
+    block.pixels.ForRuns(
+        row, count,
+        [&](int64_t pixel, int64_t run, int64_t at) {
+          for (int64_t x = 0; x < run; ++x)
+            std::copy_n(rows + (at + x) * block.lanes, block.columns,
+                        block.out + (pixel + x) * block.e);
+        },
+        [](int64_t, int64_t) {});
+  }
+
+  const Sizes sizes_;
+  const ImageSequence pixels_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  const ToeplitzColumns<T> columns_;
+  const int64_t block_, spectrum_size_, scratch_size_;
+  Buffer<T> spectra_, scratch_;
+};
+
+Cost FftSequenceCost(const Problem& problem, int threads) {
+  return problem.scalar == Scalar::kFloat64
+             ? FftSequence<double>::CostOf(problem, threads)
+             : FftSequence<float>::CostOf(problem, threads);
+}
+
 Cost Fft2Cost(const Problem& problem, int threads) {
   const Sizes sizes(problem);
   const double spectra =
@@ -152,7 +272,8 @@ Cost Fft2Cost(const Problem& problem, int threads) {
                        CirculantFft<float>::ColumnSize(sizes.lengths())))};
 }
 
-// As for toeplitz_1d/fft, with log2 of all the points.
+// As for toeplitz_1d/fft, with log2 of all the points; the sequence of
+// fft_sequence has as many, (2H - 1)(2W - 1), before rounding up.
 RowBound Fft2Bound(const Problem& problem, const Inputs& inputs) {
   const Sizes sizes(problem);
   const double factor =
@@ -204,6 +325,19 @@ std::vector<Implementation> Toeplitz2dImplementations() {
        .cost = Fft2Cost,
        .norm_bound = Fft2Bound,
        .prepare = PrepareFor<Fft2<float>, Fft2<double>>},
+      {.op = "toeplitz_2d",
+       .id = "fft_sequence",
+       .scalars = both,
+       .what = "the image as one sequence, our FFT with the columns in SIMD "
+               "lanes",
+       .source = "NPRF section 4.4; Kronecker substitution",
+       .time = "O(e HW log HW)",
+       .memory = "O(HW) per vector of columns in flight",
+       .time_class = "n log n",
+       .memory_class = "n",
+       .cost = FftSequenceCost,
+       .norm_bound = Fft2Bound,
+       .prepare = PrepareFor<FftSequence<float>, FftSequence<double>>},
   };
 }
 

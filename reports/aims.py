@@ -237,8 +237,6 @@ def judge(aim, measured, threads):
         values = [Value(*ratio, f"{one.settings['operator']}/{one.settings['implementation']}", case_words(one))
                   for one, _, ratio in thread_pairs(measured)]  # fmt: skip
         missing, count = 0, len(values)
-    elif aim["kind"] == "unmeasured":
-        values, missing, count = [], 1, 1
     else:
         found = [measured.at(case, threads) for case in aims_file.cases_of(aim)]
         if aim["kind"] in OVER_CASES:

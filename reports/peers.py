@@ -147,7 +147,7 @@ def plan(aims, known, largest, say):
         return False
 
     for aim in aims:
-        if aim["kind"] in ("threads", "unmeasured"):
+        if aim["kind"] == "threads":
             continue
         ours = [name for name in aim["implementations"] if there(aim, name)]
         others = [name for name in aim.get("peers", []) if name in peer_programs.PEERS or there(aim, name)]

@@ -49,6 +49,7 @@ STYLES = {
     "fft_streamed": Style(GREEN, SHORT, "v"),
     "fft_streamed64": Style(PURPLE, DASH_DOT_DOT, "X"),
     "fft2": Style(SKY, LONG, "h"),
+    "fft_sequence": Style(VERMILLION, DOTTED, "h"),
     "xy": Style(GREEN, SHORT, "P"),
     "backward": Style(PURPLE, DASH_DOT_DOT, "X"),
     "associative": Style(BLUE, SOLID, "o"),

@@ -343,6 +343,46 @@ TEST(KernelizedRpe, ThreadsDoNotChangeABit) {
   }
 }
 
+// What `auto` says that it chose for n tokens, and where it says that the two
+// cross.
+struct Chosen {
+  std::string words;
+  int64_t crossing = 0;
+};
+Chosen ChoiceOfAuto(int64_t n, const std::string& f) {
+  CaseRequest request;
+  request.op = &FindOperator("kernelized_rpe_attention");
+  request.n = n;
+  request.values = {{"feature_map", "prf"}, {"f", f}, {"d", "4"}, {"e", "8"}};
+  const Case made = MakeCase(request);
+  const Problem problem = ProblemOf(made);
+  Trial trial(problem, GenerateInputs(made, problem), 1);
+  for (const Implementation* one : ImplementationsOf(*request.op)) {
+    if (one->id != "auto" || one->backend != Backend::kCpu) continue;
+    const std::string words =
+        one->prepare(problem, trial.arrays(), {1})->Choice();
+    const std::string before = "they cross near n = ";
+    const size_t at = words.find(before);
+    if (at == std::string::npos) return {words};
+    return {words, std::stoll(words.substr(at + before.size()))};
+  }
+  return {};
+}
+
+TEST(KernelizedRpe, AutoChangesWhereItSaysThatItDoes) {
+  int64_t last = 0;
+  for (const std::string f : {"8", "32"}) {
+    const int64_t crossing = ChoiceOfAuto(256, f).crossing;
+    EXPECT_GT(crossing, last) << "more features cost transforms more";
+    EXPECT_TRUE(ChoiceOfAuto(crossing * 4 / 5, f).words.starts_with("tiled"))
+        << crossing;
+    EXPECT_TRUE(
+        ChoiceOfAuto(crossing * 5 / 4, f).words.starts_with("fft_streamed"))
+        << crossing;
+    last = crossing;
+  }
+}
+
 // n = 40960, f = e = 64 in float32: 64 MiB beyond inputs and output.
 TEST(KernelizedRpe, StreamedFitsWhereAllChannelsDoNot) {
   CaseRequest request;

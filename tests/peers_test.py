@@ -362,7 +362,6 @@ class TableTest(Workplace):
         self.assertEqual((None, "not measured"), self.verdict(synthetic_aim("ratio", 1, peers=["nobody"])))
         self.assertEqual((None, "not measured"), self.verdict(synthetic_aim("ratio", 1, peers=["rival", "nobody"])))
         self.assertEqual((None, "not measured"), self.verdict(synthetic_aim("peak", 1, implementations=["nobody"])))
-        self.assertEqual((None, "not measured"), self.verdict(synthetic_aim("unmeasured", 1)))
         self.assertEqual((None, "not measured"), self.verdict(synthetic_aim("threads", 1)))
         _, verdict = self.verdict(synthetic_aim("ratio", 1, cases=[{"n": [256, 1024, 4096]}]))
         self.assertEqual("not measured at 1 of 3 cases, met at the others", verdict)

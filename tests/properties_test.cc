@@ -151,7 +151,7 @@ TEST(LargeToeplitz, AnImpulseInAnImage) {
       return run == &xy ? xy["weights_rows"][at_r] + xy["weights_cols"][at_c]
                         : full["weights"][at_r * (2 * kWidth - 1) + at_c];
     };
-    ASSERT_EQ(FastPrograms(*run).size(), 1u);
+    ASSERT_FALSE(FastPrograms(*run).empty());
     for (const std::string& program : FastPrograms(*run)) {
       const Numbers out = run->Run(program, Scalar::kFloat64, 2);
       double worst = 0;
