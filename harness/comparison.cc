@@ -87,6 +87,7 @@ Comparison Compare(const Problem& problem, const Answer& answer,
     const Arrays::Entry& entry = arrays.outputs[o];
     const bool per_head = problem.output_per_head[o];
     double gate_two_error = 0;
+    double bounds = 0, largest_bound = 0;  // of rows
     std::vector<double> units(static_cast<size_t>(one.width));
     for (size_t r = 0; r < one.selection.rows.size(); ++r) {
       const RowId& id = one.selection.rows[r];
@@ -98,6 +99,7 @@ Comparison Compare(const Problem& problem, const Answer& answer,
       else
         for (int64_t c = 0; c < one.width; ++c)
           units[c] = bound_factor * one.units[first + c];
+      double row_bound = 0;  // of the plain program, in roundoffs
       for (int64_t c = 0; c < one.width; ++c) {
         ++total.elements;
         const long double expected = one.value[first + c];
@@ -128,7 +130,10 @@ Comparison Compare(const Problem& problem, const Answer& answer,
                              : std::isfinite(error)
                                  ? error / allowed
                                  : std::numeric_limits<double>::infinity();
-        if (plain_has_bound) gate_two_error = std::max(gate_two_error, error);
+        if (plain_has_bound) {
+          gate_two_error = std::max(gate_two_error, error);
+          row_bound = std::max(row_bound, one.units[first + c]);
+        }
         if (!(ratio <= total.max_over_bound) || !any_judged) {
           any_judged = true;
           total.max_over_bound = ratio;
@@ -136,6 +141,8 @@ Comparison Compare(const Problem& problem, const Answer& answer,
           total.worst = {one.name, id, c};
         }
       }
+      bounds += row_bound;
+      largest_bound = std::max(largest_bound, row_bound);
     }
     total.rows += static_cast<int64_t>(one.selection.rows.size());
     total.all_rows = total.all_rows && one.selection.all;
@@ -144,8 +151,11 @@ Comparison Compare(const Problem& problem, const Answer& answer,
     // number are always allowed.
     const double yardstick =
         std::max(one.plain_error, 2 * roundoff * one.largest);
-    if (gate_two_error > 0)
-      total.over_plain = std::max(total.over_plain, gate_two_error / yardstick);
+    const Yardstick found = {
+        gate_two_error > 0 ? gate_two_error / yardstick : 0,
+        largest_bound > 0 ? bounds / largest_bound : 0};
+    total.yardsticks.push_back(found);
+    total.over_plain = std::max(total.over_plain, found.over_plain);
   }
   return total;
 }

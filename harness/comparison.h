@@ -18,6 +18,15 @@ struct ElementPlace {
   int64_t column = 0;
 };
 
+// The plain dense program as a yardstick for one output.
+struct Yardstick {
+  double over_plain = 0;  // largest error / that of the plain program
+  // How many rows the plain program's largest error is the largest of: the sum
+  // of the rows' bounds over the largest of them. Rows with much less of a
+  // bound than others have no say in it.
+  double rows = 0;
+};
+
 struct Comparison {
   Scalar scalar = Scalar::kFloat32;
   int64_t rows = 0;      // compared
@@ -33,12 +42,13 @@ struct Comparison {
   int64_t lost_bounds = 0;
   ElementPlace first_lost_bound;
   bool zero_reference = true;
-  double max_error = 0;       // absolute, over all elements
-  double max_over_bound = 0;  // gate 1: the largest error / bound
-  double bound = 0;           // at that element
-  double plain_error = 0;     // of the plain dense program, absolute
-  double over_plain = 0;  // gate 2: largest error / that of the plain program
-  ElementPlace worst;     // where gate 1 was tightest
+  double max_error = 0;               // absolute, over all elements
+  double max_over_bound = 0;          // gate 1: the largest error / bound
+  double bound = 0;                   // at that element
+  double plain_error = 0;             // of the plain dense program, absolute
+  double over_plain = 0;              // gate 2: the largest of the yardsticks
+  std::vector<Yardstick> yardsticks;  // by output
+  ElementPlace worst;                 // where gate 1 was tightest
 
   int64_t judged() const { return elements - without_digits; }
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace subquad {
@@ -45,6 +46,17 @@ Verdict Verdict::Failed(std::string reason) {
   return {Outcome::kFailed, std::move(reason), "", {}};
 }
 
+double OverYardstick(const Comparison& comparison) {
+  double most = 0;
+  for (const Yardstick& one : comparison.yardsticks) {
+    double over = one.over_plain / kYardstickFactor;
+    if (one.rows < kYardstickRows)
+      over = std::min(over, comparison.max_over_bound / kGoodEnough);
+    most = std::max(most, over);
+  }
+  return most;
+}
+
 Verdict Judge(const Comparison& comparison, bool norm_wise,
               int64_t broken_guards) {
   Verdict verdict{Outcome::kPassed, "", "", comparison};
@@ -80,8 +92,7 @@ Verdict Judge(const Comparison& comparison, bool norm_wise,
     return set(Outcome::kFailed,
                fmt::format("error {:.3g} times its bound at {}",
                            comparison.max_over_bound, Words(comparison.worst)));
-  if (comparison.judged() >= kYardstickElements &&
-      !(comparison.over_plain <= kYardstickFactor)) {
+  if (!(OverYardstick(comparison) <= 1)) {
     if (!norm_wise)
       return set(
           Outcome::kFailed,

@@ -187,9 +187,8 @@ bool Coincides(const Problem& problem, const Outputs& right,
 double DistanceOf(const Verdict& verdict, bool norm_wise) {
   const Comparison& numbers = verdict.comparison;
   if (numbers.not_finite > 0) return std::numeric_limits<double>::infinity();
-  const bool yardstick = !norm_wise && numbers.elements >= kYardstickElements;
   return std::max(numbers.max_over_bound,
-                  yardstick ? numbers.over_plain / kYardstickFactor : 0);
+                  norm_wise ? 0 : OverYardstick(numbers));
 }
 
 }  // namespace subquad

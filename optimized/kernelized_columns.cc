@@ -205,8 +205,10 @@ void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
       T top = tops[x];
       for (int64_t j = 0; j < seen; ++j) {
         const T bias = head.bias[BiasIndex(shape_, rows[x], first + j)];
+        // A key without a feature in common must not set the scale, however
+        // large its bias.
         const bool live = bias >= std::numeric_limits<T>::lowest() &&
-                          exponent[j] > kLeastExponent<T>;
+                          exponent[j] > kLeastExponent<T> && weight[j] != 0;
         T power;
         const T c = SplitExpFast(live ? bias - shift : T{0}, &power);
         weight[j] = live ? weight[j] * c : T{0};

@@ -56,8 +56,8 @@ struct HeadNorms {
   std::vector<double> bias_units;     // errors of c by offset
   std::vector<double> key_norms;      // [f], of phi_a(k)
   std::vector<double> channel_norms;  // [f, e], of phi_a(k) v_c
-  std::vector<double> relative;       // [n_k], errors of the key features
-  double absolute = 0;
+  // [n_k], errors of the key features, absolute ones at the scale of keys.
+  std::vector<double> relative, absolute;
 };
 
 // Each channel g = phi_a(k) v_c comes back from its transforms with an error of
@@ -137,7 +137,8 @@ class RpeFftBound {
       sizes = c.cwiseProduct(keys.cwiseAbs() * q.cwiseAbs());
       features = relative.cwiseProduct(sizes) +
                  absolute * c.cwiseProduct(keys.cwiseAbs().rowwise().sum()) +
-                 head.absolute * q_sum * c;
+                 q_sum * c.cwiseProduct(Eigen::Map<const Vector>(
+                             head.absolute.data(), n_k));
     } else {
       features = relative.cwiseProduct(sizes);
     }
@@ -230,10 +231,11 @@ class RpeFftBound {
     head.channel_norms.resize(f * e);
     const double* v = v_.Head(h);
     for (int64_t j = 0; j < n_k; ++j) {
-      if (errors[j].absolute > 0)
-        head.absolute = std::max(
-            head.absolute,
-            std::ldexp(errors[j].absolute, errors[j].exponent - head.scale[0]));
+      head.absolute.push_back(
+          errors[j].absolute == 0
+              ? 0
+              : std::ldexp(errors[j].absolute,
+                           errors[j].exponent - head.scale[0]));
       for (int64_t a = 0; a < f; ++a) {
         double& key = head.keys[j * f + a];
         key = std::ldexp(key, exponents[j * f + a] - head.scale[a]);

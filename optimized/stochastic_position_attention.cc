@@ -314,6 +314,22 @@ Cost OnNoiseCost(const Problem& problem, int threads) {
               numbers * static_cast<double>(Info(problem.scalar).bytes)};
 }
 
+// As SignedFeatureBound of linear_attention.cc: the features of trf cancel in a
+// weight, and only the plain program puts one and the same weight, with its
+// error, into both sums. It is no yardstick for the other bracket, for which
+// the reference's bound holds all the same.
+RowBound SignedFeaturesOnNoise(const Problem& problem, const Inputs& inputs) {
+  if (IsSoftmaxOnNoise(problem) ||
+      FeatureMapOf(AttentionOnNoise(problem)).id != FeatureMapId::kTrf)
+    return {};
+  const auto rows =
+      std::make_shared<StochasticPositionReference<double>>(problem, inputs);
+  return [rows](const RowId& id, std::span<double> units) {
+    std::vector<double> value(units.size());
+    rows->Row(id, value.data(), units.data());
+  };
+}
+
 template <OnNoise kWhich>
 Implementation MakeOnNoise(const std::string& what, const std::string& time,
                            const std::string& memory,
@@ -329,6 +345,8 @@ Implementation MakeOnNoise(const std::string& what, const std::string& time,
   one.time_class = one.memory_class = order;
   one.why_not = WhyNotOnNoise<kWhich>;
   one.cost = OnNoiseCost<kWhich>;
+  if (kWhich != OnNoise::kDense && kWhich != OnNoise::kTiled)
+    one.norm_bound = SignedFeaturesOnNoise;
   one.prepare = PrepareFor<AttentionOnTokens<float, kWhich>,
                            AttentionOnTokens<double, kWhich>>;
   return one;

@@ -187,19 +187,32 @@ inline double BiasUnits(double bias, double shift) {
 }
 
 // What rounding does to the features of a row, in units of the unit roundoff:
-//   |computed - exact| <= u (relative |feature| + absolute 2^exponent).
+//   |computed - exact| <= u (relative |feature| + absolute 2^exponent
+//                            + moved[a].size 2^moved[a].exponent),
+// and sine and cosine of projection a are those of an angle that is off by
+// u angles[a]. The last two are what errors of x itself do, feature by feature:
+// near a kink a feature is as far off as its argument, and elsewhere not at
+// all. They are empty where x is exact, and for maps that have none.
 struct FeatureError {
+  struct Moved {
+    double size = 0;
+    int exponent = kZeroExponent;
+  };
   double relative = 0;
   double absolute = 0;
   int exponent = kZeroExponent;
+  std::vector<Moved> moved;
+  std::vector<double> angles;
 };
 
 template <typename Real>
 class FeatureMap {
  public:
-  // omega [projections, d], or null.
-  FeatureMap(const FeatureMapSpec& spec, const double* omega)
-      : spec_(spec), omega_(omega) {}
+  // omega [projections, d], or null. `roundoff` counts only for rows that are
+  // not exact.
+  FeatureMap(const FeatureMapSpec& spec, const double* omega,
+             double roundoff = 0)
+      : spec_(spec), omega_(omega), roundoff_(roundoff) {}
 
   // Features of one row x [d]. Returns false where the row must be normalised
   // and has no length.
@@ -209,8 +222,7 @@ class FeatureMap {
   // scaled. A product of d terms by (d + 1) u sum |omega||x'| beside that, and
   // |x'|^2/2 likewise. An absolute error of an exponent is a relative one of
   // its exponential, and exp itself adds 3 u. sin and cos have it absolutely.
-  // Where x itself is off by x_units u (null: it is exact), so are exponents,
-  // to first order, and the features of relu and dpfp absolutely.
+  // Where x itself is off by x_units u (null: it is exact): see Widen.
   template <typename Number>
   bool Row(const Number* x, const double* x_units, Real* mantissa,
            int* exponent, FeatureError* error) const {
@@ -254,7 +266,7 @@ class FeatureMap {
       default:
         Random(row, scaling, mantissa, exponent, error);
     }
-    if (x_units) Widen(row, largest, x_units, error);
+    if (x_units) Widen(row, x_units, error);
     return true;
   }
 
@@ -274,39 +286,99 @@ class FeatureMap {
         std::to_string(static_cast<double>(logarithm)));
   }
 
-  // What errors of x, in units of the roundoff, add to those of the features.
-  void Widen(const std::vector<Real>& row, double largest,
-             const double* x_units, FeatureError* error) const {
-    double units = 0, square = 0, product = 0;
-    for (int64_t c = 0; c < spec_.d; ++c) {
-      const double one = 1.01 * spec_.root_scale * x_units[c];
-      units = std::max(units, one);
-      square += std::abs(static_cast<double>(row[c])) * one;
+  // What errors of x add to those of the features. x'_c is off by at most u
+  // t_c, and a feature g(x') by the largest change of g over [x'_c - u t_c,
+  // x'_c + u t_c], whatever the size of t:
+  //   relu   t_c where x'_c >= 0, what of the interval lies above 0 where not:
+  //          min(t_c, max(0, t_c + x'_c / u)). Nothing where x' is firmly
+  //          negative.
+  //   elu1   t_c times the largest slope, exp(min(0, x'_c + u t_c)).
+  //   dpfp   u_i m_k + m_i u_k + u m_i m_k, m the errors of relu in u.
+  //   sikf, prf: an exponent's error y makes a relative one of expm1(u y) / u;
+  //          y is t_c, or sum_c |omega_ac| t_c plus sum_c |x'_c| t_c + u t_c^2
+  //          / 2 for |x'|^2/2. The largest of all features is taken.
+  //   trf    the same for |x'|^2/2, and angles that are off by sum_c |omega_ac|
+  //          t_c.
+  void Widen(const std::vector<Real>& row, const double* x_units,
+             FeatureError* error) const {
+    const size_t d = row.size();
+    std::vector<double> off(d);  // t
+    double largest = 0, square = 0;
+    for (size_t c = 0; c < d; ++c) {
+      off[c] = 1.01 * spec_.root_scale * x_units[c];
+      largest = std::max(largest, off[c]);
+      square += off[c] * (std::abs(static_cast<double>(row[c])) +
+                          roundoff_ * off[c] / 2);
     }
-    for (int64_t a = 0; a < spec_.projections; ++a) {
-      double sum = 0;
-      for (int64_t c = 0; c < spec_.d; ++c)
-        sum += std::abs(omega_[a * spec_.d + c]) * x_units[c];
-      product = std::max(product, 1.01 * spec_.root_scale * sum);
-    }
+    std::vector<double> angles(static_cast<size_t>(spec_.projections));
+    for (size_t a = 0; a < angles.size(); ++a)
+      for (size_t c = 0; c < d; ++c)
+        angles[a] += std::abs(omega_[a * d + c]) * off[c];
+    const auto relu = [&](size_t c, int sign) {
+      const double x = sign * static_cast<double>(row[c]);
+      return std::min(off[c], std::max(0.0, off[c] + x / roundoff_));
+    };
     switch (spec_.id) {
       case FeatureMapId::kElu1:
-      case FeatureMapId::kSikf:
-        error->relative += units;
+        for (size_t c = 0; c < d; ++c) {
+          const double nearest =
+              static_cast<double>(row[c]) + roundoff_ * off[c];
+          int power = 0;
+          const double slope =
+              SplitExp(std::clamp(nearest, -kMaxLogarithm, 0.0), &power);
+          error->moved.push_back(MovedBy(off[c] * slope, power));
+        }
         break;
       case FeatureMapId::kRelu:
-        error->absolute = units;
+        for (size_t c = 0; c < d; ++c)
+          error->moved.push_back(MovedBy(relu(c, 1), 0));
         break;
-      case FeatureMapId::kDpfp:
-        error->absolute = 2 * largest * units;
+      case FeatureMapId::kDpfp: {
+        // Products of u could leave the range of a double; 2^top is taken out.
+        double most = largest;
+        for (const Real x : row)
+          most = std::max(most, std::abs(static_cast<double>(x)));
+        const int top = most > 0 ? std::ilogb(most) : 0;
+        std::vector<double> value(2 * d), moved(2 * d);
+        for (size_t i = 0; i < 2 * d; ++i) {
+          const int sign = i < d ? 1 : -1;
+          const double x = sign * static_cast<double>(row[i % d]);
+          value[i] = std::ldexp(std::max(0.0, x), -top);
+          moved[i] = std::ldexp(relu(i % d, sign), -top);
+        }
+        for (int64_t v = 1; v <= spec_.nu; ++v)
+          for (size_t i = 0; i < 2 * d; ++i) {
+            const size_t k = (i + static_cast<size_t>(v)) % (2 * d);
+            const double size = value[i] * moved[k] + moved[i] * value[k] +
+                                roundoff_ * moved[i] * moved[k];
+            error->moved.push_back(MovedBy(size, 2 * top));
+          }
+        break;
+      }
+      case FeatureMapId::kSikf:
+        error->relative += RelativeOf(largest);
         break;
       case FeatureMapId::kTrf:
-        error->relative += square;
-        error->absolute += 1.5 * product;
+        error->relative += RelativeOf(square);
+        error->angles = std::move(angles);
         break;
       default:
-        error->relative += product + square;
+        error->relative += RelativeOf(
+            *std::max_element(angles.begin(), angles.end()) + square);
     }
+  }
+
+  double RelativeOf(double exponent_units) const {
+    return std::expm1(roundoff_ * exponent_units) / roundoff_;
+  }
+
+  // size 2^power
+  static FeatureError::Moved MovedBy(double size, int power) {
+    FeatureError::Moved moved;
+    if (size == 0) return moved;
+    moved.size = std::frexp(size, &moved.exponent);
+    moved.exponent += power;
+    return moved;
   }
 
   // The norm cannot overflow: the largest entry is taken out as a power of two.
@@ -398,6 +470,7 @@ class FeatureMap {
 
   const FeatureMapSpec spec_;
   const double* omega_;
+  const double roundoff_;
 };
 
 }  // namespace subquad

@@ -22,13 +22,20 @@
 // magnitudes; the quotient N / D makes of this (dN + |out| dD) / |D|. Features
 // and c: each is computed once and serves numerator and normaliser alike, so
 // that an error e_ij of a weight moves the quotient by e_ij (v_j - out) / D
-// only. Features have (rel_q + rel_k) u m_ij with the errors of feature_map.h,
-// and their absolute ones (trf only) times the other side's 1-norm; exp(b) has
-// BiasUnits(b) u m_ij. Underflow: features and weights are held relative to the
-// largest that a query sees, at a scale that may be off by 2^42, and programs
-// may take what is not a normal number for zero; each of f products of a weight
-// may be off by 2^42 times the smallest normal number, relative to the largest.
-// All together, with dD the whole error of D:
+// only. Features have (rel_q + rel_k + u rel_q rel_k) u m_ij with the errors of
+// feature_map.h, and their absolute ones (trf only) times the other side's
+// 1-norm; exp(b) has BiasUnits(b) u m_ij. Where q and k are computed (SPE), a
+// feature's own error m_a adds
+//   sum_a |phi_a(q)| m_a(k) + m_a(q) |phi_a(k)| + u m_a(q) m_a(k),
+// and angles y, z of trf that are off by u t and u s: sine and cosine of one
+// projection make F cos(y - z) of a pair, which moves by at most
+//   F (|sin(y - z)| (t + s) + u (t + s)^2 / 2) u,
+// and not by F (t + s) u, so that angles near each other, the heaviest weights,
+// are good to the second order. Underflow: features and weights are held
+// relative to the largest that a query sees, at a scale that may be off by
+// 2^42, and programs may take what is not a normal number for zero; each of f
+// products of a weight may be off by 2^42 times the smallest normal number,
+// relative to the largest. All together, with dD the whole error of D:
 //   |error| <= (sum_j (f + n + 12) u m_ij (|v_j| + |out|)
 //               + sum_j e_ij |v_j - out|) / (|D| - dD).
 #pragma once
@@ -82,7 +89,7 @@ class KernelizedRows {
     for (int64_t head = 0; head < problem.heads; ++head) {
       const double* omega =
           spec_.projects() ? inputs["omega"].Head(head) : nullptr;
-      maps_.emplace_back(spec_, omega);
+      maps_.emplace_back(spec_, omega, roundoff_);
       keys_.push_back(MakeKeys(head));
     }
   }
@@ -127,6 +134,8 @@ class KernelizedRows {
     // Of the query's error times the key: absolutes[j] 2^absolute_powers[j].
     std::vector<double> absolutes(units ? seen : 0);
     std::vector<int> absolute_powers(units ? seen : 0);
+    std::vector<Scaled> moved(units ? seen : 0);
+    const Flat flat_query = Flatten(mantissa.data(), exponent, q_error);
     constexpr int kNothing = std::numeric_limits<int>::min();
     int weight_top = kNothing;
     for (size_t run = 0; run < keys.runs.size(); ++run) {
@@ -166,6 +175,10 @@ class KernelizedRows {
         for (int64_t a = 0; a < f_; ++a)
           magnitudes[j] +=
               std::abs(static_cast<double>(pair.query[a] * pair.key[a]));
+        if (!q_error.angles.empty())
+          moved[j] = MovedAngles(q_error.angles, keys.error[j].angles, pair);
+        if (!q_error.moved.empty())
+          moved[j] = MovedFeatures(flat_query, keys.flat[j]);
         if (q_error.absolute == 0) continue;
         const int scale_top = *std::max_element(scale.begin(), scale.end());
         for (int64_t a = 0; a < f_; ++a)
@@ -217,10 +230,13 @@ class KernelizedRows {
               k_error.absolute * query_sum,
               k_error.exponent + query_top + bias_exponent - weight_top) +
           std::ldexp(absolutes[j],
-                     absolute_powers[j] + bias_exponent - weight_top);
+                     absolute_powers[j] + bias_exponent - weight_top) +
+          std::ldexp(moved[j].size,
+                     moved[j].exponent + bias_exponent - weight_top);
       const double weight_units =
           (static_cast<double>(f_ + seen) + 12) * magnitude;
-      feature_units[j] = (q_error.relative + keys.error[j].relative +
+      feature_units[j] = (q_error.relative + k_error.relative +
+                          roundoff_ * q_error.relative * k_error.relative +
                           BiasErrorUnits(head, i, j)) *
                              magnitude +
                          c * absolute;
@@ -258,6 +274,20 @@ class KernelizedRows {
     int64_t first;
     std::vector<int> scale;
   };
+  // What errors of q and k themselves do to phi(q) . phi(k), in units of the
+  // roundoff: size 2^exponent.
+  using Scaled = FeatureError::Moved;
+
+  // Features, without their signs, and what moved them: value[a] 2^top and
+  // moved[a] 2^top; or, where not all of them are within 2^400 of the largest,
+  // as they are.
+  struct Flat {
+    std::vector<double> value, moved;
+    int top = 0;
+    bool fits = false;
+    std::vector<Scaled> values, errors;
+  };
+
   // phi_a(k_j) = values[j, a] 2^(exponent[j] + scale[a])
   struct Keys {
     std::vector<Run> runs;
@@ -265,6 +295,7 @@ class KernelizedRows {
     std::vector<int> exponent;
     std::vector<bool> spread;         // features more than 2^kNarrow apart
     std::vector<FeatureError> error;  // of phi(k_j), not of its mantissas
+    std::vector<Flat> flat;           // where k_j is not exact
   };
   struct Bias {
     std::vector<Real> mantissa;
@@ -281,6 +312,95 @@ class KernelizedRows {
     const Real* key;
     int exponent;
   };
+
+  static Flat Flatten(const Real* mantissa, const std::vector<int>& exponent,
+                      const FeatureError& error) {
+    Flat flat;
+    const size_t f = error.moved.size();
+    if (f == 0) return flat;
+    int top = std::numeric_limits<int>::min();
+    int least = std::numeric_limits<int>::max();
+    for (size_t a = 0; a < f; ++a) {
+      flat.values.push_back(
+          {std::abs(static_cast<double>(mantissa[a])), exponent[a]});
+      for (const Scaled& one : {flat.values.back(), error.moved[a]}) {
+        if (one.size == 0) continue;
+        top = std::max(top, one.exponent);
+        least = std::min(least, one.exponent);
+      }
+    }
+    flat.top = least <= top ? top : 0;
+    flat.fits = least > top || least > top - 400;
+    if (!flat.fits) {
+      flat.errors = error.moved;
+      return flat;
+    }
+    const auto scaled = [&](const Scaled& one) {
+      return one.size == 0 ? 0 : std::ldexp(one.size, one.exponent - flat.top);
+    };
+    for (size_t a = 0; a < f; ++a) {
+      flat.value.push_back(scaled(flat.values[a]));
+      flat.moved.push_back(scaled(error.moved[a]));
+    }
+    flat.values.clear();
+    return flat;
+  }
+
+  // |phi_a(q)| m_a(k) + m_a(q) |phi_a(k)| + u m_a(q) m_a(k) over all a.
+  Scaled MovedFeatures(const Flat& q, const Flat& k) const {
+    Scaled total;
+    if (q.fits && k.fits) {
+      total.exponent = q.top + k.top;
+      for (size_t a = 0; a < q.value.size(); ++a)
+        total.size += q.value[a] * k.moved[a] +
+                      q.moved[a] * (k.value[a] + roundoff_ * k.moved[a]);
+      return total;
+    }
+    const auto value = [](const Flat& flat, size_t a) {
+      return flat.fits ? Scaled{flat.value[a], flat.top} : flat.values[a];
+    };
+    const auto moved = [](const Flat& flat, size_t a) {
+      return flat.fits ? Scaled{flat.moved[a], flat.top} : flat.errors[a];
+    };
+    // Terms may be anywhere: the sum keeps the scale of the largest so far.
+    const auto add = [&](double factor, const Scaled& x, const Scaled& y) {
+      const double size = factor * x.size * y.size;
+      if (size == 0) return;
+      const int exponent = x.exponent + y.exponent;
+      if (total.size == 0) total.exponent = exponent;
+      if (exponent > total.exponent) {
+        total.size = std::ldexp(total.size, total.exponent - exponent);
+        total.exponent = exponent;
+      }
+      total.size += std::ldexp(size, exponent - total.exponent);
+    };
+    for (int64_t a = 0; a < f_; ++a) {
+      add(1, value(q, a), moved(k, a));
+      add(1, moved(q, a), value(k, a));
+      add(roundoff_, moved(q, a), moved(k, a));
+    }
+    return total;
+  }
+
+  // The same of angles.
+  Scaled MovedAngles(const std::vector<double>& q, const std::vector<double>& k,
+                     const Pair& pair) const {
+    const size_t p = q.size();
+    const auto query = [&](size_t a) {
+      return static_cast<double>(pair.query[a]);
+    };
+    const auto key = [&](size_t a) { return static_cast<double>(pair.key[a]); };
+    const double factor =
+        std::hypot(query(0), query(p)) * std::hypot(key(0), key(p));
+    Scaled total{0, pair.exponent};
+    for (size_t a = 0; a < p; ++a) {
+      const double angle = q[a] + k[a];
+      total.size +=
+          angle * (std::abs(query(a) * key(a + p) - query(a + p) * key(a)) +
+                   factor * roundoff_ * angle / 2);
+    }
+    return total;
+  }
 
   Real Product(const Pair& pair) const {
     Real product = 0;
@@ -350,6 +470,9 @@ class KernelizedRows {
         throw InvalidInput("k: key " + std::to_string(j) + HeadName(head),
                            "a row of a length other than zero to normalise",
                            "zero");
+      if (!error.moved.empty())
+        keys.flat.push_back(Flatten(values, exponent, error));
+      error.moved = {};  // in there
       bool fits = !keys.runs.empty();
       for (int64_t a = 0; fits && a < f_; ++a)
         fits = exponent[a] <=

@@ -72,6 +72,7 @@ class SoftmaxOnNoise : public Reference<Real> {
         draws_(positions_.draws()),
         causal_(problem.params.Flag("causal")),
         scale_(SoftmaxScale<Real>(problem)),
+        roundoff_(Info(problem.scalar).unit_roundoff),
         keys_(static_cast<size_t>(problem.heads * n_k_ * draws_)),
         key_units_(keys_.size()) {
     for (int64_t h = 0; h < problem.heads; ++h)
@@ -93,7 +94,8 @@ class SoftmaxOnNoise : public Reference<Real> {
         score.units +=
             1.01 * static_cast<double>(scale_) *
             (std::abs(static_cast<double>(query[r])) * key_units_[at + r] +
-             std::abs(static_cast<double>(keys_[at + r])) * query_units[r]);
+             std::abs(static_cast<double>(keys_[at + r])) * query_units[r] +
+             roundoff_ * key_units_[at + r] * query_units[r]);
       row.See(j, score);
     }
     const double* v = v_.Head(id.head);
@@ -108,6 +110,7 @@ class SoftmaxOnNoise : public Reference<Real> {
   const int64_t n_k_, e_, draws_;
   const bool causal_;
   const Real scale_;
+  const double roundoff_;
   std::vector<Real> keys_;
   std::vector<double> key_units_;
 };

@@ -12,17 +12,25 @@
 //   sine  P_a(i,j) = sum_c g_ac^2 cos(2 pi f_ac (i-j) + t_ac)
 //   conv  P_a(i,j) = sum_p filters_q[a,p] filters_k[a,p+i-j]
 //
-// Bound of one q^_i[r], in units of the roundoff. sine: the turns f i are taken
-// modulo one before anything is rounded (Turns), so that an angle is off by at
-// most (10 + pi + |t|) u and its cosine by (24 + 2|t|) u with the function's
-// own error; the sum of 2 d C products adds (2 d C + 6) u of its magnitude.
-// conv: a sum of d P products of three.
+// Bound of one q^_i[r], in units of the roundoff. A sum of m terms, in whatever
+// order, has m - 1 partial sums between that of its negative terms, -N, and
+// that of its positive ones, P, each rounded once: (m - 1) max(P, N), which is
+// half of what (m - 1) (P + N) is. The root and the division add 3 |q^|.
+//   sine  one sum of 2 d C terms of four factors, each off by three roundings
+//         and its cosine's error: the turns f i are taken modulo one before
+//         anything is rounded (Turns), so that an angle is off by at most
+//         (10 + pi + |t|) u and its cosine by (24 + 2|t|) u with the function's
+//         own error.
+//   conv  qbar_a, a sum of P products, each rounded once, is rounded in its
+//         product with q_i[a]; then a sum of d such terms. Not one sum of d P:
+//         that is worse by the factor d P / (d + P).
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <string>
+#include <vector>
 
 #include "reference/problem.h"
 
@@ -82,25 +90,46 @@ class StochasticPositions {
   }
 
  private:
+  // Sums of the terms t of every draw: of |t|, of t, and of the errors of t.
+  // max(P, N) is half of sum |t| + |sum t|.
+  struct Sums {
+    std::vector<double> sizes, totals, units;
+
+    explicit Sums(size_t draws) : sizes(draws), totals(draws), units(draws) {}
+    bool empty() const { return sizes.empty(); }
+    void Add(int64_t r, double term, double term_units) {
+      sizes[r] += std::abs(term);
+      totals[r] += term;
+      units[r] += term_units;
+    }
+    double Units(int64_t r, int64_t terms) const {
+      return units[r] + static_cast<double>(terms - 1) *
+                            (sizes[r] + std::abs(totals[r])) / 2;
+    }
+  };
+
   void Write(const Tensor& tokens, const std::string& filters, bool phases,
              int64_t head, int64_t i, Real* row, double* units) const {
     std::fill_n(row, draws_, Real{0});
-    if (units) std::fill_n(units, draws_, 0.0);
+    Sums sums(units ? static_cast<size_t>(draws_) : 0);
     const double* x = tokens.Head(head) + i * d_;
     for (int64_t a = 0; a < d_; ++a)
       if (sine_)
-        AddSine(static_cast<Real>(x[a]), phases, head, a, i, row, units);
+        AddSine(static_cast<Real>(x[a]), phases, head, a, i, row, sums);
       else
-        AddConv(static_cast<Real>(x[a]), filters, head, a, i, row, units);
+        AddConv(static_cast<Real>(x[a]), filters, head, a, i, row, sums);
     const Real root = std::sqrt(static_cast<Real>(draws_));
     for (int64_t r = 0; r < draws_; ++r) {
       row[r] /= root;
-      if (units) units[r] /= static_cast<double>(root);
+      if (!units) continue;
+      units[r] = 1.01 * (sums.Units(r, sine_ ? 2 * d_ * steps_ : d_) /
+                             static_cast<double>(root) +
+                         3 * std::abs(static_cast<double>(row[r])));
     }
   }
 
   void AddSine(Real x, bool phases, int64_t head, int64_t a, int64_t i,
-               Real* row, double* units) const {
+               Real* row, Sums& sums) const {
     const Tensor& noise = inputs_["z"];
     for (int64_t c = 0; c < steps_; ++c) {
       const int64_t at = a * steps_ + c;
@@ -114,37 +143,47 @@ class StochasticPositions {
                          phase;
       const Real cosine = std::cos(angle), sine = std::sin(angle);
       const double* z = noise.Head(head) + 2 * at * draws_;
+      const double function = 24 + 2 * std::abs(static_cast<double>(phase));
+      const double weight = std::abs(static_cast<double>(x * gain));
+      const auto add = [&](int64_t r, Real factor, double draw) {
+        const Real term = x * gain * factor * static_cast<Real>(draw);
+        row[r] += term;
+        if (sums.empty()) return;
+        sums.Add(r, static_cast<double>(term),
+                 3 * std::abs(static_cast<double>(term)) +
+                     function * weight * std::abs(draw));
+      };
       for (int64_t r = 0; r < draws_; ++r) {
-        const Real even = static_cast<Real>(z[r]);
-        const Real odd = static_cast<Real>(z[draws_ + r]);
-        row[r] += x * gain * (cosine * even) + x * gain * (sine * odd);
-        if (!units) continue;
-        const double terms = static_cast<double>(2 * d_ * steps_ + 6);
-        const double function = 24 + 2 * std::abs(static_cast<double>(phase));
-        units[r] +=
-            1.01 * std::abs(static_cast<double>(x * gain)) *
-            ((terms * std::abs(static_cast<double>(cosine)) + function) *
-                 std::abs(z[r]) +
-             (terms * std::abs(static_cast<double>(sine)) + function) *
-                 std::abs(z[draws_ + r]));
+        add(r, cosine, z[r]);
+        add(r, sine, z[draws_ + r]);
       }
     }
   }
 
   void AddConv(Real x, const std::string& filters, int64_t head, int64_t a,
-               int64_t i, Real* row, double* units) const {
+               int64_t i, Real* row, Sums& sums) const {
     const Tensor& noise = inputs_["z"];
     const int64_t length = noise.shape[noise.shape.size() - 2];
-    const double terms = 1.01 * static_cast<double>(d_ * steps_ + 4);
-    for (int64_t p = 0; p < steps_; ++p) {
-      const Real weight =
-          x * static_cast<Real>(inputs_[filters].Head(head)[a * steps_ + p]);
-      const double* z = noise.Head(head) + (a * length + i + p) * draws_;
+    const double* filter = inputs_[filters].Head(head) + a * steps_;
+    const double* z = noise.Head(head) + (a * length + i) * draws_;
+    std::vector<Real> channel(static_cast<size_t>(draws_));  // qbar_a
+    Sums taps(sums.sizes.size());
+    for (int64_t p = 0; p < steps_; ++p)
       for (int64_t r = 0; r < draws_; ++r) {
-        row[r] += weight * static_cast<Real>(z[r]);
-        if (units)
-          units[r] += terms * std::abs(static_cast<double>(weight) * z[r]);
+        const Real term =
+            static_cast<Real>(filter[p]) * static_cast<Real>(z[p * draws_ + r]);
+        channel[r] += term;
+        if (!taps.empty())
+          taps.Add(r, static_cast<double>(term),
+                   std::abs(static_cast<double>(term)));
       }
+    for (int64_t r = 0; r < draws_; ++r) {
+      const Real term = x * channel[r];
+      row[r] += term;
+      if (sums.empty()) continue;
+      sums.Add(r, static_cast<double>(term),
+               std::abs(static_cast<double>(term)) +
+                   std::abs(static_cast<double>(x)) * taps.Units(r, steps_));
     }
   }
 

@@ -65,6 +65,12 @@ std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
 // Distances are measured where at least this many elements are compared.
 constexpr int64_t kTellingElements = 64;
 
+bool YardstickDecides(const Comparison& comparison) {
+  return std::ranges::any_of(comparison.yardsticks, [](const Yardstick& one) {
+    return one.rows >= kYardstickRows;
+  });
+}
+
 void JudgeWrongAnswers(const Case& one, Table& table) {
   const Problem problem = ProblemOf(one);
   Trial trial(problem, GenerateInputs(one, problem), one.seed);
@@ -102,9 +108,10 @@ void JudgeWrongAnswers(const Case& one, Table& table) {
       const bool norm_wise =
           static_cast<bool>(trial.NormBound(*implementation));
       const double distance = DistanceOf(verdict, norm_wise);
-      // With few elements (one query, say) the worst-case bound decides alone:
-      // it refuses, but it has no need to be near.
+      // With few elements (one query, say) or rows the worst-case bound decides
+      // alone: it refuses, but it has no need to be near.
       if (verdict.comparison.elements < kTellingElements) continue;
+      if (!norm_wise && !YardstickDecides(verdict.comparison)) continue;
       // The signed features of trf cancel in the normaliser: wrong answers are
       // refused, but a norm-wise bound is not ten times away from them.
       if (one.params.Has("feature_map") &&

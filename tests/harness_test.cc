@@ -293,6 +293,47 @@ TEST_F(Judging, GateTwoHoldsWhereNoNormDecides) {
   EXPECT_NE(verdict.gates, "");
 }
 
+// Where the plain program's error is that of a few rows it may be next to
+// nothing by luck: an error well within its bound is good enough there.
+TEST(Verdicts, AFewRowsAreAYardstickForErrorsNearTheirBoundsOnly) {
+  const auto outcome = [](double over_plain, double rows, double over_bound) {
+    Comparison comparison;
+    comparison.rows = 40;
+    comparison.elements = 400;
+    comparison.zero_reference = false;
+    comparison.max_over_bound = over_bound;
+    comparison.over_plain = over_plain;
+    comparison.yardsticks = {{1, 40}, {over_plain, rows}};
+    return Judge(comparison, false, 0).outcome;
+  };
+  EXPECT_EQ(outcome(7.9, 40, 0.9), Outcome::kPassed);
+  EXPECT_EQ(outcome(8.1, 40, 0.01), Outcome::kFailed);
+  EXPECT_EQ(outcome(8.1, 4, 0.01), Outcome::kFailed);
+  EXPECT_EQ(outcome(8.1, 3.9, 0.12), Outcome::kPassed);
+  EXPECT_EQ(outcome(8.1, 3.9, 0.13), Outcome::kFailed);
+  EXPECT_EQ(outcome(7.9, 1, 0.9), Outcome::kPassed);
+  EXPECT_EQ(outcome(1, 1, 1.1), Outcome::kFailed);
+}
+
+TEST_F(Judging, RowsCountByTheirBounds) {
+  Answer answer = trial_.answer();
+  OutputAnswer& out = answer.outputs[0];
+  const size_t width = static_cast<size_t>(out.width);
+  std::ranges::fill(out.units, 100);
+  trial_.set_answer(answer);
+  EXPECT_DOUBLE_EQ(Judge().comparison.yardsticks.at(0).rows, 2 * 64);
+  for (size_t i = 0; i < out.units.size(); ++i)
+    if (i >= 3 * width) out.units[i] = 1;
+  trial_.set_answer(answer);
+  EXPECT_DOUBLE_EQ(Judge().comparison.yardsticks.at(0).rows,
+                   3 + (2 * 64 - 3) / 100.0);
+  // Elements without any bound have no say.
+  for (size_t i = 0; i < width; ++i) out.units[i] = kInfinity;
+  trial_.set_answer(answer);
+  EXPECT_DOUBLE_EQ(Judge().comparison.yardsticks.at(0).rows,
+                   2 + (2 * 64 - 3) / 100.0);
+}
+
 // Rows beyond kAllRows are sampled; edges are always among them.
 TEST(Selection, LargeProblemsCompareEdgesAndASample) {
   for (int64_t n : {4097, 16384, 99999, 100000, 1 << 20}) {

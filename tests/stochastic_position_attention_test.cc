@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "reference/feature_map.h"
 #include "reference/stochastic_positions.h"
 #include "tests/run_operator.h"
 
@@ -188,6 +189,90 @@ TEST(StochasticPosition, EveryMapAndShapePasses) {
           }
       }
   EXPECT_GE(judged, 2 * 7 * 2 * 2 * 2);
+}
+
+// Rows that are off by their bound or less: features stay within theirs, and
+// come near it, so that it is no guess. The roundoff is made large, so that
+// kinks and second orders show.
+TEST(FeaturesOfInexactRows, StayWithinTheirErrorsAndComeNear) {
+  constexpr int64_t kWidth = 5, kProjections = 4;
+  constexpr double kRoundoff = 1.0 / 64;
+  const Numbers omega = NormalNumbers(kProjections * kWidth, 21);
+  for (const FeatureMapId id :
+       {FeatureMapId::kElu1, FeatureMapId::kRelu, FeatureMapId::kDpfp,
+        FeatureMapId::kSikf, FeatureMapId::kPrf,
+        FeatureMapId::kPrfHyperbolic}) {
+    FeatureMapSpec spec;
+    spec.id = id;
+    spec.d = kWidth;
+    spec.nu = 2;
+    spec.projections = id < FeatureMapId::kPrf ? 0 : kProjections;
+    const FeatureMap<double> map(spec, omega.data(), kRoundoff);
+    const size_t f = static_cast<size_t>(spec.features());
+    const auto features = [&](const Numbers& x, const double* units,
+                              FeatureError* error) {
+      Numbers mantissa(f);
+      std::vector<int> exponent(f);
+      EXPECT_TRUE(
+          map.Row(x.data(), units, mantissa.data(), exponent.data(), error));
+      for (size_t a = 0; a < f; ++a)
+        mantissa[a] = std::ldexp(mantissa[a], exponent[a]);
+      return mantissa;
+    };
+    double nearest = 0;
+    for (uint64_t seed = 1; seed <= 300; ++seed) {
+      const Numbers x = NormalNumbers(kWidth, 100 + seed);
+      Numbers units = NormalNumbers(kWidth, 1000 + seed);
+      for (double& one : units) one = std::abs(8 * one);
+      Numbers moved = x;
+      const Numbers toward = NormalNumbers(kWidth, 2000 + seed);
+      for (size_t c = 0; c < moved.size(); ++c)
+        moved[c] += std::copysign(kRoundoff * units[c], toward[c]);
+      FeatureError error, none;
+      const Numbers exact = features(x, units.data(), &error);
+      const Numbers other = features(moved, nullptr, &none);
+      for (size_t a = 0; a < f; ++a) {
+        double bound = error.relative * exact[a];
+        if (!error.moved.empty())
+          bound += std::ldexp(error.moved[a].size, error.moved[a].exponent);
+        const double found = std::abs(other[a] - exact[a]);
+        ASSERT_LE(found, kRoundoff * bound * (1 + 1e-12) + 1e-15)
+            << FeatureMapNames()[static_cast<size_t>(id)] << " feature " << a;
+        if (found > 0) nearest = std::max(nearest, found / (kRoundoff * bound));
+      }
+    }
+    EXPECT_GT(nearest, 0.5) << FeatureMapNames()[static_cast<size_t>(id)];
+  }
+}
+
+// The plain program's own rows in float32 against their bounds.
+TEST(StochasticPosition, RowsStayWithinTheirErrors) {
+  for (const std::string kind : {"sine", "conv"}) {
+    OperatorRun run = MakeRun(kind, "softmax", false);
+    const Problem problem = run.Resolve(Scalar::kFloat32);
+    for (const TensorRule& rule : problem.inputs)
+      for (double& x : run[rule.name]) x = static_cast<float>(x);
+    Inputs inputs;
+    for (const TensorRule& rule : problem.inputs)
+      inputs.tensors.push_back({rule.name,
+                                problem.InputShape(static_cast<size_t>(
+                                    problem.InputIndex(rule.name))),
+                                0, run[rule.name]});
+    const StochasticPositions<float> plain(problem, inputs);
+    const StochasticPositions<double> exact(problem, inputs);
+    std::vector<float> row(kR);
+    Numbers value(kR), units(kR);
+    double nearest = 0;
+    for (int64_t i = 0; i < kN; ++i) {
+      plain.Query(0, i, row.data(), nullptr);
+      exact.Query(0, i, value.data(), units.data());
+      for (size_t r = 0; r < value.size(); ++r)
+        nearest = std::max(nearest,
+                           std::abs(row[r] - value[r]) / (0x1p-24 * units[r]));
+    }
+    EXPECT_LE(nearest, 1) << kind;
+    EXPECT_GT(nearest, 0.01) << kind;
+  }
 }
 
 }  // namespace
