@@ -28,10 +28,10 @@ void FeatureRows<T>::ScaleRows(const T* x, int64_t rows, T* scaled) const {
 }
 
 template <typename T>
-void FeatureRows<T>::Project(const T* x, int64_t rows, const T* omega,
-                             T* half_squares, T* mantissa, T* exponent) const {
+void FeatureRows<T>::Products(const T* x, int64_t rows, const T* omega,
+                              T* half_squares, T* products) const {
   const int64_t d = spec_.d, p = spec_.projections;
-  MatrixMap<T>(mantissa, rows, p, Eigen::OuterStride<>(f_)).noalias() =
+  MatrixMap<T>(products, rows, p, Eigen::OuterStride<>(f_)).noalias() =
       ConstMatrixMap<T>(x, rows, d, Eigen::OuterStride<>(d)) *
       ConstMatrixMap<T>(omega, p, d, Eigen::OuterStride<>(d)).transpose();
   for (int64_t r = 0; r < rows; ++r)
@@ -40,6 +40,13 @@ void FeatureRows<T>::Project(const T* x, int64_t rows, const T* omega,
             .square()
             .sum() /
         2;
+}
+
+template <typename T>
+void FeatureRows<T>::Project(const T* x, int64_t rows, const T* omega,
+                             T* half_squares, T* mantissa, T* exponent) const {
+  const int64_t p = spec_.projections;
+  Products(x, rows, omega, half_squares, mantissa);
   for (int64_t r = 0; r < rows; ++r) {
     const T half_square = half_squares[r];
     T* m = mantissa + r * f_;
@@ -91,16 +98,22 @@ void FeatureRows<T>::Dpfp(const T* x, int64_t rows, T* scratch, T* mantissa,
   }
 }
 
+// The rows that the maps are of; where they are made, `rest` moves behind them.
+template <typename T>
+const T* FeatureRows<T>::Scaled(const T* x, int64_t rows, T** rest) const {
+  if (!spec_.normalize && spec_.root_scale == 1) return x;
+  T* scaled = *rest;
+  ScaleRows(x, rows, scaled);
+  *rest += rows * spec_.d;
+  return scaled;
+}
+
 template <typename T>
 void FeatureRows<T>::Compute(const T* x, int64_t rows, const T* omega,
                              T* scratch, T* mantissa, T* exponent) const {
   T* half_squares = scratch;
   T* rest = scratch + rows;
-  if (spec_.normalize || spec_.root_scale != 1) {
-    ScaleRows(x, rows, rest);
-    x = rest;
-    rest += rows * spec_.d;
-  }
+  x = Scaled(x, rows, &rest);
   const int64_t count = rows * spec_.d;
   switch (spec_.id) {
     case FeatureMapId::kElu1:
@@ -126,6 +139,94 @@ void FeatureRows<T>::Compute(const T* x, int64_t rows, const T* omega,
       break;
     default:
       Project(x, rows, omega, half_squares, mantissa, exponent);
+  }
+}
+
+namespace {
+
+// exp(y), bit for bit SplitExpFast's, where it is plain.
+template <typename T>
+inline T PlainExp(T y) {
+  using Bits = FloatBits<T>;
+  T exponent;
+  const T mantissa = SplitExpWithin(y, &exponent);
+  const T power = std::bit_cast<T>(static_cast<typename Bits::Integer>(
+      std::bit_cast<typename Bits::Integer>(exponent +
+                                            (Bits::kRound + Bits::kBias))
+      << Bits::kFraction));
+  return mantissa * power;
+}
+
+// Logarithms of the least and the largest plain feature.
+template <typename T>
+inline constexpr T kLeastLogarithm =
+    static_cast<T>(kPlainLow* std::numbers::ln2);
+template <typename T>
+inline constexpr T kLargestLogarithm =
+    static_cast<T>(kPlainHigh* std::numbers::ln2);
+template <typename T>
+inline constexpr T kLeastPlain = 1 / static_cast<T>(1 << -kPlainLow);
+template <typename T>
+inline constexpr T kLargestPlain = static_cast<T>(1 << kPlainHigh);
+
+// values[i] = make(x[i]), and that for any number; are all x in [low, high]?
+// Arguments are checked, not values, so that no exponential has to be held
+// within its range first.
+template <typename T, typename Make>
+inline bool FillWithin(T low, T high, const T* x, int64_t count, T* values,
+                       const Make& make) {
+  int outside = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const T y = x[i];
+    values[i] = make(y);
+    outside |= static_cast<int>(!(y >= low)) | static_cast<int>(!(y <= high));
+  }
+  return outside == 0;
+}
+
+}  // namespace
+
+template <typename T>
+bool FeatureRows<T>::Plain(const T* x, int64_t rows, const T* omega, T* scratch,
+                           T* values) const {
+  T* half_squares = scratch;
+  T* rest = scratch + rows;
+  const int64_t count = rows * spec_.d;
+  const T low = kLeastLogarithm<T>, high = kLargestLogarithm<T>;
+  switch (spec_.id) {
+    case FeatureMapId::kElu1:
+      x = Scaled(x, rows, &rest);
+      return FillWithin(low, kLargestPlain<T> - 1, x, count, values, [](T y) {
+        return (y > 0 ? y : T{0}) + PlainExp(y > 0 ? T{0} : y);
+      });
+    case FeatureMapId::kSikf:
+      x = Scaled(x, rows, &rest);
+      return FillWithin(low, high, x, count, values, PlainExp<T>);
+    case FeatureMapId::kRelu: {
+      x = Scaled(x, rows, &rest);
+      int outside = 0;
+      for (int64_t i = 0; i < count; ++i) {
+        const T y = x[i];
+        values[i] = y > 0 ? y : T{0};
+        outside |=
+            static_cast<int>(y > 0) & static_cast<int>(y < kLeastPlain<T>);
+        outside |= static_cast<int>(!(y <= kLargestPlain<T>));
+      }
+      return outside == 0;
+    }
+    case FeatureMapId::kPrf: {
+      x = Scaled(x, rows, &rest);
+      Products(x, rows, omega, half_squares, values);
+      bool plain = true;
+      for (int64_t r = 0; r < rows; ++r) {
+        T* row = values + r * f_;
+        for (int64_t a = 0; a < f_; ++a) row[a] -= half_squares[r];
+        plain &= FillWithin(low, high, row, f_, row, PlainExp<T>);
+      }
+      return plain;
+    }
+    default:
+      return false;
   }
 }
 

@@ -47,14 +47,12 @@ inline T PowerOfTwo(T t) {
       std::bit_cast<typename Bits::Integer>(shifted) << Bits::kFraction));
 }
 
-// exp(y) = mantissa * 2^exponent. The first part of ln 2 is short, so that
-// y - exponent ln 2 loses nothing; the polynomial is exp's own to under u / 10.
+// exp(y) = mantissa * 2^exponent for |y| <= kMaxLogarithm. The first part of
+// ln 2 is short, so that y - exponent ln 2 loses nothing; the polynomial is
+// exp's own to under u / 10.
 template <typename T>
-inline T SplitExpFast(T y, T* exponent) {
+inline T SplitExpWithin(T y, T* exponent) {
   using Bits = FloatBits<T>;
-  constexpr T kLimit = static_cast<T>(kMaxLogarithm);
-  y = y > -kLimit ? y : -kLimit;
-  y = y < kLimit ? y : kLimit;
   constexpr long double kHigh = 0x1.62e4p-1L;
   constexpr T kLow = static_cast<T>(std::numbers::ln2_v<long double> - kHigh);
   const T steps = (y * std::numbers::log2e_v<T> + Bits::kRound) - Bits::kRound;
@@ -73,6 +71,15 @@ inline T SplitExpFast(T y, T* exponent) {
   for (int i = kDegree - 1; i >= 0; --i) sum = sum * r + kCoefficients[i];
   *exponent = steps;
   return sum;
+}
+
+// The same for any y, taken for the nearest one in range.
+template <typename T>
+inline T SplitExpFast(T y, T* exponent) {
+  constexpr T kLimit = static_cast<T>(kMaxLogarithm);
+  y = y > -kLimit ? y : -kLimit;
+  y = y < kLimit ? y : kLimit;
+  return SplitExpWithin(y, exponent);
 }
 
 // The exponent of a feature that is zero, and what is surely above it.
@@ -99,6 +106,12 @@ inline T SplitValue(T value, T* exponent) {
   return field == 0 ? T{0} : mantissa;
 }
 
+// Features are plain where each is 0 or within 2^kPlainLow .. 2^kPlainHigh:
+// those of queries and keys can then be multiplied and added up as they are,
+// with room for 2^26 keys and for values of 2^-90 .. 2^80.
+inline constexpr int kPlainLow = -16;
+inline constexpr int kPlainHigh = 8;
+
 template <typename T>
 class FeatureRows {
  public:
@@ -120,8 +133,17 @@ class FeatureRows {
   void Compute(const T* x, int64_t rows, const T* omega, T* scratch,
                T* mantissa, T* exponent) const;
 
+  // The features themselves, mantissa 2^exponent [rows, f], in about half the
+  // time, if they are plain. Otherwise false, and `values` holds anything.
+  bool Plain(const T* x, int64_t rows, const T* omega, T* scratch,
+             T* values) const;
+
  private:
+  const T* Scaled(const T* x, int64_t rows, T** rest) const;
   void ScaleRows(const T* x, int64_t rows, T* scaled) const;
+  // omega x of all rows [rows, f], and |x|^2 / 2 of each.
+  void Products(const T* x, int64_t rows, const T* omega, T* half_squares,
+                T* products) const;
   void Project(const T* x, int64_t rows, const T* omega, T* half_squares,
                T* mantissa, T* exponent) const;
   void Dpfp(const T* x, int64_t rows, T* scratch, T* mantissa,
@@ -174,10 +196,12 @@ inline T PairProduct(const T* mq, const T* eq, const T* mk, const T* ek, T top,
   return sum;
 }
 
-// The scale 2^scale[a] of the key features that a state holds. It need not be
-// their maximum: a key may exceed it by 2^kSlack, and then the state is brought
-// to a new one. `live` is the maximum itself over the keys so far, from which
-// queries take theirs; no number of the future enters either.
+// The scale 2^scale[a] of the key features that a state holds: 1 if a feature's
+// first key is plain, else that of this key. A later key may exceed it by
+// 2^kSlack; beyond that the state is brought to a new one. `live` is the
+// maximum over the keys so far, from which queries take their scale; no number
+// of the future enters either. While keys and queries are plain they are taken
+// as they are, which changes no bit of a result: scales are powers of two.
 template <typename T>
 class KeyScale {
  public:
@@ -208,13 +232,41 @@ class KeyScale {
     return outside == 0;
   }
 
+  // May plain keys and queries be taken as they are? So they may where all keys
+  // so far were plain.
+  bool Plain() const {
+    int other = 0;
+    for (int64_t a = 0; a < f_; ++a) {
+      const int there = live_[a] > kLeastExponent<T>;
+      const int scaled = scale_[a] != 0, large = live_[a] > T{kPlainHigh};
+      other |= there & (scaled | large);
+    }
+    return other == 0;
+  }
+
+  // Takes plain keys [rows, f] as they are. `largest` [f] is for its own use.
+  void SeePlain(const T* values, int64_t rows, T* largest) {
+    std::fill_n(largest, f_, T{0});
+    for (int64_t j = 0; j < rows; ++j)
+      for (int64_t a = 0; a < f_; ++a) {
+        const T value = values[j * f_ + a];
+        largest[a] = value > largest[a] ? value : largest[a];
+      }
+    for (int64_t a = 0; a < f_; ++a) SplitValue(largest[a], largest + a);
+    See(largest);
+    std::fill_n(scale_, f_, T{0});
+  }
+
   // Makes it fit; factor[a] is what a state of the old scale is multiplied by.
   void Raise(const T* exponent, T* factor) {
     T top = kNoExponent<T>;
     for (int64_t a = 0; a < f_; ++a) {
       const bool was = live_[a] > kLeastExponent<T>;
       const T old = scale_[a];
-      scale_[a] = was ? std::max(old, exponent[a]) : exponent[a];
+      const bool plain =
+          exponent[a] >= T{kPlainLow - 1} && exponent[a] <= T{kPlainHigh};
+      const T first = plain ? T{0} : exponent[a];
+      scale_[a] = was ? std::max(old, exponent[a]) : first;
       factor[a] = was ? PowerOfTwo(old - scale_[a]) : T{1};
       top = std::max(top, scale_[a]);
     }

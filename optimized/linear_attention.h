@@ -47,9 +47,9 @@ class AssociativeAttention {
   Buffer<T> states_, work_;
 };
 
-// Causal: what the three algorithms below share. Tokens come in chunks; keys and
-// queries of a chunk are scaled run by run, where a run ends at a key that does
-// not fit the scale.
+// Causal: what the three algorithms below share. Tokens come in chunks; keys
+// and queries of a chunk are scaled run by run, where a run ends at a key that
+// does not fit the scale.
 template <typename T>
 class CausalTokens {
  public:
@@ -58,16 +58,24 @@ class CausalTokens {
   int64_t WorkSize() const;
   // Begins a head with this workspace.
   void Begin(const HeadTensors<T>& head, T* work);
-  // Makes the features of tokens [first, first + count). Where the map projects,
-  // they come from one GEMM of a shape that no key's value changes.
+  // The next chunk is tokens [first, first + count).
   void Load(int64_t first, int64_t count);
-  // Scales tokens from `start` on (within the chunk) until one needs another
-  // scale; returns the end of the run. Where the state must be brought to a
-  // new scale first, factor() says by what, otherwise it is null.
+  // Makes the features of tokens from `start` on (within the chunk) until one
+  // needs another scale; returns the end of the run, and the next one starts
+  // there; rows behind it may hold anything. Where the state must be brought to
+  // a new scale first, factor() says by what, otherwise it is null. Where the
+  // map projects, features come from one GEMM of a shape that no key's value
+  // changes.
   int64_t Scale(int64_t start, T* keys, T* queries);
   const T* factor() const { return raised_ ? factor_ : nullptr; }
 
  private:
+  bool Plain(T* keys, T* queries);
+  void Compute();
+  int64_t Keys() const {
+    return std::clamp<int64_t>(shape_.n_k - first_, 0, count_);
+  }
+
   const KernelizedShape shape_;
   const FeatureRows<T> features_;
   const int64_t chunk_;
@@ -78,8 +86,8 @@ class CausalTokens {
   T *k_mantissa_, *k_exponent_, *q_mantissa_, *q_exponent_, *factor_, *scratch_;
 };
 
-// Causal, a few tokens at a time: S += phi(k) v^T, out = phi(q)^T S / phi(q)^T z,
-// with a panel of S's columns in registers for four tokens (blog eq. 20).
+// Causal, a few tokens at a time: S += phi(k) v^T, out = phi(q)^T S / phi(q)^T
+// z, with a panel of S's columns in registers for three tokens (blog eq. 20).
 template <typename T>
 class RecurrentAttention {
  public:
@@ -88,7 +96,7 @@ class RecurrentAttention {
   static Cost CostOf(const KernelizedShape& shape, int threads);
 
  private:
-  static constexpr int64_t kChunk = 64;
+  static constexpr int64_t kChunk = 48;  // a multiple of those three
   static constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
 
   static int64_t Padded(int64_t e) {

@@ -38,7 +38,8 @@ double FeatureFlops(const KernelizedShape& shape) {
 
 }  // namespace
 
-// ---- not causal --------------------------------------------------------------
+// ---- not causal
+// --------------------------------------------------------------
 
 template <typename T>
 AssociativeAttention<T>::AssociativeAttention(const KernelizedShape& shape,
@@ -71,9 +72,17 @@ void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
   std::fill_n(state.sums, f * width, T{0});
   for (int64_t row = first; row < last; row += kChunk) {
     const int64_t count = std::min(kChunk, last - row);
-    features_.Compute(head.k + row * shape_.d, count, head.omega, factor + f,
-                      mantissa, exponent);
+    const T* keys = head.k + row * shape_.d;
     ExtendValues(head.v + row * shape_.e, count, shape_.e, extended);
+    if (scale.Plain() &&
+        features_.Plain(keys, count, head.omega, factor + f, mantissa)) {
+      scale.SeePlain(mantissa, count, factor);
+      Map<T>(state.sums, f, width).noalias() +=
+          Map<T>(mantissa, count, f).transpose() *
+          Map<T>(extended, count, width);
+      continue;
+    }
+    features_.Compute(keys, count, head.omega, factor + f, mantissa, exponent);
     for (int64_t start = 0, t = 0; start < count; start = t) {
       for (t = start; t < count; ++t) {
         if (!scale.Fits(exponent + t * f)) {
@@ -91,28 +100,35 @@ void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
   }
 }
 
-// Adds all segments to the first, at the scale of the largest keys.
+// Adds all segments to the first, at the scale of the largest keys if not all
+// are plain.
 template <typename T>
 void AssociativeAttention<T>::Merge() const {
   const int64_t f = shape_.f, width = ExtendedWidth<T>(shape_.e);
   const State all = StateOf(0);
+  bool plain = true;
+  for (int64_t s = 0; s < segments_; ++s) {
+    const State one = StateOf(s);
+    plain &= KeyScale<T>(one.scale, one.live, f).Plain();
+  }
   for (int64_t a = 0; a < f; ++a) {
     T live = kNoExponent<T>;
     for (int64_t s = 0; s < segments_; ++s)
       live = std::max(live, StateOf(s).live[a]);
+    const T scale = plain ? T{0} : live;
     T* to = all.sums + a * width;
     for (int64_t s = 0; s < segments_; ++s) {
       const State one = StateOf(s);
       const T factor = one.live[a] > kLeastExponent<T>
-                           ? PowerOfTwo(one.scale[a] - live)
+                           ? PowerOfTwo(one.scale[a] - scale)
                            : T{0};
       const T* from = one.sums + a * width;
       for (int64_t c = 0; c < width; ++c)
         to[c] = factor * from[c] + (s > 0 ? to[c] : T{0});
     }
-    all.scale[a] = live;
+    all.scale[a] = scale;
+    all.live[a] = live;
   }
-  std::copy_n(all.scale, f, all.live);
 }
 
 template <typename T>
@@ -128,16 +144,23 @@ void AssociativeAttention<T>::Run(ThreadPool& pool,
     Merge();
     const State state = StateOf(0);
     const KeyScale<T> scale(state.scale, state.live, f);
-    pool.For((shape_.n_q + kChunk - 1) / kChunk, [&](int64_t chunk, int worker) {
+    const bool plain = scale.Plain();
+    pool.For((shape_.n_q + kChunk - 1) / kChunk, [&](int64_t chunk,
+                                                     int worker) {
       const int64_t row = chunk * kChunk;
       const int64_t count = std::min(kChunk, shape_.n_q - row);
       T* sums = work_.data() + worker * WorkSize(shape_);
       T* mantissa = sums + kChunk * width;
       T* exponent = mantissa + kChunk * f;
-      features_.Compute(head.q + row * shape_.d, count, head.omega,
-                        exponent + kChunk * f + f, mantissa, exponent);
-      for (int64_t t = 0; t < count; ++t)
-        scale.QueryValues(mantissa + t * f, exponent + t * f, mantissa + t * f);
+      const T* rows = head.q + row * shape_.d;
+      T* scratch = exponent + kChunk * f + f;
+      if (!plain ||
+          !features_.Plain(rows, count, head.omega, scratch, mantissa)) {
+        features_.Compute(rows, count, head.omega, scratch, mantissa, exponent);
+        for (int64_t t = 0; t < count; ++t)
+          scale.QueryValues(mantissa + t * f, exponent + t * f,
+                            mantissa + t * f);
+      }
       const auto queries = Map<T>(mantissa, count, f);
       const auto all = Map<T>(state.sums, f, width);
       auto out = Map<T>(sums, count, width);
@@ -153,10 +176,12 @@ void AssociativeAttention<T>::Run(ThreadPool& pool,
 template <typename T>
 Cost AssociativeAttention<T>::CostOf(const KernelizedShape& shape,
                                      int threads) {
-  const double f = static_cast<double>(shape.f), e = static_cast<double>(shape.e);
+  const double f = static_cast<double>(shape.f),
+               e = static_cast<double>(shape.e);
   const double chunk = static_cast<double>(kChunk);
-  const double segments = std::min(static_cast<double>(kSegments),
-                                   std::ceil(static_cast<double>(shape.n_k) / chunk));
+  const double segments =
+      std::min(static_cast<double>(kSegments),
+               std::ceil(static_cast<double>(shape.n_k) / chunk));
   Cost cost;
   cost.flops = static_cast<double>(shape.heads) *
                (FeatureFlops(shape) +
@@ -168,7 +193,8 @@ Cost AssociativeAttention<T>::CostOf(const KernelizedShape& shape,
   return cost;
 }
 
-// ---- causal ------------------------------------------------------------------
+// ---- causal
+// ------------------------------------------------------------------
 
 template <typename T>
 CausalTokens<T>::CausalTokens(const KernelizedShape& shape, int64_t chunk)
@@ -198,11 +224,29 @@ template <typename T>
 void CausalTokens<T>::Load(int64_t first, int64_t count) {
   first_ = first;
   count_ = count;
-  const int64_t keys = std::clamp<int64_t>(shape_.n_k - first, 0, count);
-  if (keys > 0)
-    features_.Compute(head_.k + first * shape_.d, keys, head_.omega, scratch_,
-                      k_mantissa_, k_exponent_);
-  features_.Compute(head_.q + first * shape_.d, count, head_.omega, scratch_,
+}
+
+// The whole chunk as one run of plain features, if it is one.
+template <typename T>
+bool CausalTokens<T>::Plain(T* keys, T* queries) {
+  const int64_t here = Keys();
+  if (!scale_.Plain() ||
+      !features_.Plain(head_.k + first_ * shape_.d, here, head_.omega, scratch_,
+                       keys) ||
+      !features_.Plain(head_.q + first_ * shape_.d, count_, head_.omega,
+                       scratch_, queries))
+    return false;
+  scale_.SeePlain(keys, here, factor_);
+  std::fill_n(keys + here * shape_.f, (count_ - here) * shape_.f, T{0});
+  return true;
+}
+
+template <typename T>
+void CausalTokens<T>::Compute() {
+  if (Keys() > 0)
+    features_.Compute(head_.k + first_ * shape_.d, Keys(), head_.omega,
+                      scratch_, k_mantissa_, k_exponent_);
+  features_.Compute(head_.q + first_ * shape_.d, count_, head_.omega, scratch_,
                     q_mantissa_, q_exponent_);
 }
 
@@ -210,6 +254,10 @@ template <typename T>
 int64_t CausalTokens<T>::Scale(int64_t start, T* keys, T* queries) {
   const int64_t f = shape_.f;
   raised_ = false;
+  if (start == 0) {
+    if (Plain(keys, queries)) return count_;
+    Compute();
+  }
   for (int64_t t = start; t < count_; ++t) {
     if (first_ + t < shape_.n_k) {
       const T* exponent = k_exponent_ + t * f;
@@ -229,21 +277,23 @@ int64_t CausalTokens<T>::Scale(int64_t start, T* keys, T* queries) {
   return count_;
 }
 
-// ---- recurrent ---------------------------------------------------------------
+// ---- recurrent
+// ---------------------------------------------------------------
 
 namespace {
 
 // For tokens in their order: state += k v^T, sums = q^T state, on kVectors
-// vectors of columns. Each token's arithmetic is the same whatever the number of
-// tokens in the call.
+// vectors of columns. Each token's arithmetic is the same whatever the number
+// of tokens in the call.
 template <typename T, int kTokens, int kVectors>
 void StepPanel(const T* keys, const T* queries, int64_t f, const T* values,
                int64_t width, T* state, T* sums) {
+  constexpr int64_t kCount = kLaneCount<T>;
   using V = Lanes<T>;
   V value[kTokens][kVectors], sum[kTokens][kVectors];
   for (int t = 0; t < kTokens; ++t)
     for (int c = 0; c < kVectors; ++c) {
-      value[t][c] = reinterpret_cast<const V*>(values + t * width)[c];
+      value[t][c] = LoadLanes(values + t * width + c * kCount);
       sum[t][c] = V{};
     }
   for (int64_t a = 0; a < f; ++a) {
@@ -269,6 +319,9 @@ void Step(const T* keys, const T* queries, int64_t f, const T* values,
           int64_t width, T* state, T* sums) {
   constexpr int64_t kLanes = 64 / sizeof(T);
   int64_t c = 0;
+  for (; c + 4 * kLanes <= width; c += 4 * kLanes)
+    StepPanel<T, kTokens, 4>(keys, queries, f, values + c, width, state + c,
+                             sums + c);
   for (; c + 2 * kLanes <= width; c += 2 * kLanes)
     StepPanel<T, kTokens, 2>(keys, queries, f, values + c, width, state + c,
                              sums + c);
@@ -280,11 +333,11 @@ void Step(const T* keys, const T* queries, int64_t f, const T* values,
 // totals += key; returns query . totals.
 template <typename T>
 T StepTotals(const T* key, const T* query, int64_t f, T* totals) {
-  constexpr int64_t kLanes = 64 / sizeof(T);
-  T lanes[kLanes] = {};
+  constexpr int64_t kCount = kLaneCount<T>;
+  T lanes[kCount] = {};
   int64_t a = 0;
-  for (; a + kLanes <= f; a += kLanes)
-    for (int64_t l = 0; l < kLanes; ++l) {
+  for (; a + kCount <= f; a += kCount)
+    for (int64_t l = 0; l < kCount; ++l) {
       totals[a + l] += key[a + l];
       lanes[l] += query[a + l] * totals[a + l];
     }
@@ -292,9 +345,9 @@ T StepTotals(const T* key, const T* query, int64_t f, T* totals) {
     totals[a] += key[a];
     lanes[l] += query[a] * totals[a];
   }
-  T sum = 0;
-  for (const T lane : lanes) sum += lane;
-  return sum;
+  for (int64_t half = kCount / 2; half > 0; half /= 2)
+    for (int64_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+  return lanes[0];
 }
 
 }  // namespace
@@ -336,8 +389,13 @@ void RecurrentAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
   for (int64_t first = 0; first < shape_.n_q; first += kChunk) {
     const int64_t count = std::min(kChunk, shape_.n_q - first);
     tokens.Load(first, count);
-    for (int64_t t = 0; t < count && first + t < shape_.n_k; ++t)
-      std::copy_n(head.v + (first + t) * e, e, values + t * width);
+    // Rows of whole vectors serve as they are.
+    const T* rows = head.v + first * e;
+    if (e != width || first + count > shape_.n_k) {
+      for (int64_t t = 0; t < count && first + t < shape_.n_k; ++t)
+        std::copy_n(head.v + (first + t) * e, e, values + t * width);
+      rows = values;
+    }
     for (int64_t start = 0, end = 0; start < count; start = end) {
       end = tokens.Scale(start, keys, queries);
       if (tokens.factor()) {
@@ -345,11 +403,11 @@ void RecurrentAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
         Rescale(tokens.factor(), f, 1, totals);
       }
       int64_t t = start;
-      for (; t + 4 <= end; t += 4)
-        Step<T, 4>(keys + t * f, queries + t * f, f, values + t * width, width,
+      for (; t + 3 <= end; t += 3)
+        Step<T, 3>(keys + t * f, queries + t * f, f, rows + t * width, width,
                    state, sums + t * width);
       for (; t < end; ++t)
-        Step<T, 1>(keys + t * f, queries + t * f, f, values + t * width, width,
+        Step<T, 1>(keys + t * f, queries + t * f, f, rows + t * width, width,
                    state, sums + t * width);
       for (t = start; t < end; ++t) {
         const T total = StepTotals(keys + t * f, queries + t * f, f, totals);
@@ -376,7 +434,8 @@ Cost RecurrentAttention<T>::CostOf(const KernelizedShape& shape, int threads) {
   return cost;
 }
 
-// ---- chunked -----------------------------------------------------------------
+// ---- chunked
+// -----------------------------------------------------------------
 
 template <typename T>
 ChunkedAttention<T>::ChunkedAttention(const KernelizedShape& shape, int threads)
@@ -406,8 +465,7 @@ void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
   const int64_t f = shape_.f, e = shape_.e, width = ExtendedWidth<T>(e);
   const int64_t chunk = ChunkOf(shape_);
   CausalTokens<T>& tokens = tokens_[static_cast<size_t>(worker)];
-  tokens.Begin(head,
-               work_.data() + worker * WholeLines<T>(tokens.WorkSize()));
+  tokens.Begin(head, work_.data() + worker * WholeLines<T>(tokens.WorkSize()));
   T* state = state_.data() + worker * WholeLines<T>(StateSize(shape_));
   T* keys = state + f * width;
   T* queries = keys + chunk * f;
@@ -421,9 +479,11 @@ void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
     tokens.Load(first, count);
     ExtendValues(head.v + first * e, here, e, values);
     for (int64_t start = 0, end = 0; start < count; start = end) {
-      std::fill_n(keys, count * f, T{0});
-      std::fill_n(queries, count * f, T{0});
       end = tokens.Scale(start, keys, queries);
+      for (T* rows : {keys, queries}) {
+        std::fill(rows, rows + start * f, T{0});
+        std::fill(rows + end * f, rows + count * f, T{0});
+      }
       if (tokens.factor()) Rescale(tokens.factor(), f, width, state);
       const auto q = Map<T>(queries, count, f);
       auto out = Map<T>(sums, count, width);
@@ -448,7 +508,8 @@ template <typename T>
 Cost ChunkedAttention<T>::CostOf(const KernelizedShape& shape, int threads) {
   const double workers =
       static_cast<double>(std::min<int64_t>(threads, shape.heads));
-  const double f = static_cast<double>(shape.f), e = static_cast<double>(shape.e);
+  const double f = static_cast<double>(shape.f),
+               e = static_cast<double>(shape.e);
   const double chunk = static_cast<double>(ChunkOf(shape));
   Cost cost;
   cost.flops = static_cast<double>(shape.heads) *
@@ -456,13 +517,13 @@ Cost ChunkedAttention<T>::CostOf(const KernelizedShape& shape, int threads) {
                                           (4 * f * e + 2 * chunk * (f + e)));
   cost.workspace_bytes =
       sizeof(T) * workers *
-      static_cast<double>(
-          StateSize(shape) +
-          CausalTokens<T>(shape, ChunkOf(shape)).WorkSize());
+      static_cast<double>(StateSize(shape) +
+                          CausalTokens<T>(shape, ChunkOf(shape)).WorkSize());
   return cost;
 }
 
-// ---- prefix sums -------------------------------------------------------------
+// ---- prefix sums
+// -------------------------------------------------------------
 
 template <typename T>
 PrefixSumAttention<T>::PrefixSumAttention(const KernelizedShape& shape, int)
@@ -536,7 +597,8 @@ void PrefixSumAttention<T>::RunHead(ThreadPool& pool,
 
 template <typename T>
 Cost PrefixSumAttention<T>::CostOf(const KernelizedShape& shape, int) {
-  const double f = static_cast<double>(shape.f), e = static_cast<double>(shape.e);
+  const double f = static_cast<double>(shape.f),
+               e = static_cast<double>(shape.e);
   const double keys = static_cast<double>(std::min(shape.n_q, shape.n_k));
   const double queries = static_cast<double>(shape.n_q);
   Cost cost;
