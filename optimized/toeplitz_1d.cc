@@ -7,6 +7,7 @@
 //           a good one and not 2n-1, which costs up to 6.8 times as much.
 //   fft_columns  our own FFT with the columns in the SIMD lanes
 //           (column_fft.h): the same complexity, 4 to 8 times faster than fft.
+//           A few rows are multiplied directly (toeplitz_direct.h).
 //
 // All have the backward pass; there the gradient of the weights is one sum
 // over all columns of products of spectra, and one inverse transform.
@@ -19,6 +20,7 @@
 #include "optimized/materialized.h"
 #include "optimized/norms.h"
 #include "optimized/thread_pool.h"
+#include "optimized/toeplitz_direct.h"
 
 namespace subquad {
 namespace {
@@ -270,18 +272,16 @@ class FftColumns : public Prepared {
     const int64_t block = columns.BlockColumns();
     const double blocks =
         static_cast<double>(sizes.heads * ((sizes.e + block - 1) / block));
-    const double spectra =
-        static_cast<double>(Fft<T>::SpectraCount(problem));
-    const double numbers =
-        (spectra + (problem.backward ? kGradientSums : 0)) *
-            static_cast<double>(columns.SpectrumSize()) +
-        threads *
-            static_cast<double>(ScratchNumbers(columns, problem.backward));
-    return {.flops = (problem.backward ? 2.5 : 1) * blocks *
-                     columns.BlockFlops(),
-            .bytes = TensorBytes(problem),
-            .workspace_bytes = numbers * sizeof(T) +
-                               static_cast<double>(columns.PlanBytes())};
+    const double spectra = static_cast<double>(Fft<T>::SpectraCount(problem));
+    const double numbers = (spectra + (problem.backward ? kGradientSums : 0)) *
+                               static_cast<double>(columns.SpectrumSize()) +
+                           threads * static_cast<double>(ScratchNumbers(
+                                         columns, problem.backward));
+    return {
+        .flops = (problem.backward ? 2.5 : 1) * blocks * columns.BlockFlops(),
+        .bytes = TensorBytes(problem),
+        .workspace_bytes =
+            numbers * sizeof(T) + static_cast<double>(columns.PlanBytes())};
   }
 
  private:
@@ -333,8 +333,8 @@ class FftColumns : public Prepared {
               g, sizes_.e, values.Head(h) + first, sizes_.e, count,
               sums_.data() + slot * spectrum_size_, Scratch(worker));
           columns_.ApplyTransposed(Spectrum(h), g, sizes_.e, count,
-                                   grad_values.Head(h) + first, sizes_.e,
-                                   false, Scratch(worker));
+                                   grad_values.Head(h) + first, sizes_.e, false,
+                                   Scratch(worker));
         }
       });
       T* sum = sums_.data();
@@ -355,10 +355,71 @@ class FftColumns : public Prepared {
   Buffer<T> spectra_, scratch_, sums_;
 };
 
-Cost FftColumnsCost(const Problem& problem, int threads) {
-  return problem.scalar == Scalar::kFloat64
-             ? FftColumns<double>::CostOf(problem, threads)
-             : FftColumns<float>::CostOf(problem, threads);
+// What fft_columns runs on a few rows.
+template <typename T>
+class FewRows : public Prepared {
+ public:
+  FewRows(const Problem& problem, const Arrays& arrays,
+          const PrepareOptions& options)
+      : sizes_(problem),
+        arrays_(arrays),
+        pool_(options.threads),
+        product_(sizes_.n_q, sizes_.n_k, sizes_.e, sizes_.causal),
+        work_size_(WorkSize(sizes_)),
+        work_(pool_.threads() * work_size_) {}
+
+  static bool Serves(const Problem& problem) {
+    return !problem.backward &&
+           DirectToeplitz<T>::Serves(problem.Dim("n_q"), problem.Dim("n_k"));
+  }
+  static Cost CostOf(const Problem& problem, int threads) {
+    const Sizes sizes(problem);
+    const DirectToeplitz<T> product(sizes.n_q, sizes.n_k, sizes.e,
+                                    sizes.causal);
+    return {.flops = static_cast<double>(sizes.heads) * product.Flops(),
+            .bytes = TensorBytes(problem),
+            .workspace_bytes =
+                static_cast<double>(threads * WorkSize(sizes)) * sizeof(T)};
+  }
+
+  void Run() override {
+    const auto weights = arrays_.In<T>("weights");
+    const auto values = arrays_.In<T>("values");
+    const auto out = arrays_.Out<T>("out");
+    pool_.For(sizes_.heads, [&](int64_t h, int worker) {
+      product_.Apply(weights.Head(h), values.Head(h), out.Head(h),
+                     work_.data() + worker * work_size_);
+    });
+  }
+
+ private:
+  static int64_t WorkSize(const Sizes& sizes) {
+    const int64_t line = kLaneCount<T>;
+    return (DirectToeplitz<T>::WorkSize(sizes.n_q, sizes.n_k) + line - 1) /
+           line * line;
+  }
+
+  const Sizes sizes_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  const DirectToeplitz<T> product_;
+  const int64_t work_size_;
+  Buffer<T> work_;
+};
+
+template <typename T>
+std::unique_ptr<Prepared> PrepareColumns(const Problem& problem,
+                                         const Arrays& arrays,
+                                         const PrepareOptions& options) {
+  if (FewRows<T>::Serves(problem))
+    return std::make_unique<FewRows<T>>(problem, arrays, options);
+  return std::make_unique<FftColumns<T>>(problem, arrays, options);
+}
+
+template <typename T>
+Cost CostOfColumns(const Problem& problem, int threads) {
+  return FewRows<T>::Serves(problem) ? FewRows<T>::CostOf(problem, threads)
+                                     : FftColumns<T>::CostOf(problem, threads);
 }
 
 Cost FftCost(const Problem& problem, int threads) {
@@ -399,8 +460,8 @@ RowBound FftBound(const Problem& problem, const Inputs& inputs) {
   std::vector<double> weight_norms;
   for (int64_t h = 0; h < sizes.heads; ++h)
     // The mask leaves offsets of at most 0: the first n_q entries.
-    weight_norms.push_back(Norm(weights.Head(h),
-                                sizes.causal ? sizes.n_q : sizes.weights(), 1));
+    weight_norms.push_back(
+        Norm(weights.Head(h), sizes.causal ? sizes.n_q : sizes.weights(), 1));
   const auto value_norms =
       ColumnNorms(inputs["values"], sizes.heads, sizes.n_k, sizes.e);
   if (!problem.backward)
@@ -469,7 +530,7 @@ std::vector<Implementation> Toeplitz1dImplementations() {
        .id = "fft_columns",
        .scalars = both,
        .what = "right-angle convolution, our FFT with the columns in SIMD "
-               "lanes",
+               "lanes; up to 32 rows the direct product",
        .source = "FastRPB proposition 3.1; Bernstein, multidigit "
                  "multiplication",
        .time = "O(e n log n)",
@@ -477,9 +538,20 @@ std::vector<Implementation> Toeplitz1dImplementations() {
        .time_class = "n log n",
        .memory_class = "n",
        .backward = true,
-       .cost = FftColumnsCost,
+       .cost =
+           [](const Problem& problem, int threads) {
+             return problem.scalar == Scalar::kFloat64
+                        ? CostOfColumns<double>(problem, threads)
+                        : CostOfColumns<float>(problem, threads);
+           },
        .norm_bound = FftBound,
-       .prepare = PrepareFor<FftColumns<float>, FftColumns<double>>},
+       .prepare =
+           [](const Problem& problem, const Arrays& arrays,
+              const PrepareOptions& options) {
+             return problem.scalar == Scalar::kFloat64
+                        ? PrepareColumns<double>(problem, arrays, options)
+                        : PrepareColumns<float>(problem, arrays, options);
+           }},
   };
 }
 
