@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Draws result files and study files: every recipe that they serve, and general figures for whatever no recipe shows.
 
-    python3 reports/figures.py FILE... --out DIR [--format pdf,svg,png] [--only NAME] [--general rest|all|none]
+    python3 reports/figures.py FILE... --out DIR [--format pdf,svg,png] [--only NAME,..] [--general rest|all|none]
 
-Everything drawn stands in the files; nothing is measured here. A recipe is a file in reports/recipes/.
+A folder stands for the .json files in it. Everything drawn stands in the files; nothing is measured here. A recipe is a file
+in reports/recipes/.
 Exit status: 0 drawn, 2 a file or the request is not valid (nothing is written then).
 """
 
 import argparse
+import difflib
 import fnmatch
 import pathlib
 import sys
@@ -31,7 +33,7 @@ _commit = catalogue._commit
 def load_files(paths):
     """([(path, content)] of result files, [StudyFile])"""
     results, studies = [], []
-    for path in paths:
+    for path in _expanded(paths):
         content = result_file._parse(path)
         if catalogue.study_file and isinstance(content, dict) and content.get("format") == catalogue.study_file.FORMAT:
             studies.append(catalogue.study_file.load(path))
@@ -40,18 +42,39 @@ def load_files(paths):
     return results, studies
 
 
+def _expanded(paths):
+    """`paths` with the .json files of a folder in its place."""
+    expanded = []
+    for path in map(pathlib.Path, paths):
+        found = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not found:
+            raise result_file.InputError(f"{path}: holds no result or study file (.json)")
+        expanded += found
+    return expanded
+
+
 def choose(made, only):
-    """All products, or those whose name, recipe, operator or kind is `only` (which may hold * and ?)."""
+    """All products, or those whose name, recipe, operator or kind is one of `only` (which may hold * and ?)."""
     if only is None:
         return made.products
-    chosen = [product for product in made.products if any(fnmatch.fnmatchcase(name, only) for name in _names(product))]
-    if chosen:
-        return chosen
+    chosen = []
+    for pattern in only.split(","):
+        found = [product for product in made.products if any(fnmatch.fnmatchcase(name, pattern) for name in _names(product))]
+        if not found:
+            raise result_file.InputError(f"--only {pattern}: {_why_nothing(made, pattern)}")
+        chosen += [product for product in found if product not in chosen]
+    return chosen
+
+
+def _why_nothing(made, pattern):
     for recipe, why in made.unserved:
-        if fnmatch.fnmatchcase(recipe.name, only):
-            raise result_file.InputError(f"--only {only}: recipe {recipe.name} cannot be drawn from these files: {why}")
-    names = ", ".join(product.name for product in made.products)
-    raise result_file.InputError(f"--only {only}: no figure of that name; there are {names}")
+        if fnmatch.fnmatchcase(recipe.name, pattern):
+            return f"recipe {recipe.name} cannot be drawn from these files: {why}"
+    names = {name for product in made.products for name in _names(product) if name}
+    near = difflib.get_close_matches(pattern, sorted(names), 4, 0.5)
+    recipes = sorted({product.recipe.name for product in made.products if product.recipe})
+    near = near or recipes or sorted(names)[:4]
+    return f"none of the {len(made.products)} figures of these files has that name; there is {', '.join(near)}"
 
 
 def _names(product):
@@ -74,7 +97,7 @@ def parse_arguments(arguments):
         "error against n, and error against time. The data plotted lie as CSV beside each figure.",
         epilog="Exit status: 0 drawn, 2 a file or the request is not valid (nothing is written then).",
     )
-    parser.add_argument("files", metavar="FILE", nargs="+", help="result and study files; their points are drawn together")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="result and study files, or folders of them; their points are drawn together")
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
     parser.add_argument(
         "--format",
@@ -82,7 +105,7 @@ def parse_arguments(arguments):
         type=parse_formats,
         help="formats, separated by commas (default: %(default)s)",
     )
-    parser.add_argument("--only", metavar="NAME", help="only this figure, recipe, operator or kind; may hold * and ?")
+    parser.add_argument("--only", metavar="NAME", help="only these figures, recipes, operators or kinds, with commas; * and ?")
     parser.add_argument(
         "--general",
         choices=("rest", "all", "none"),

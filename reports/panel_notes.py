@@ -82,26 +82,38 @@ def _sentence(text):
     return text[:1].upper() + text[1:] + "." if text else ""
 
 
+# What is said of pairs without a crossing, by how the program's reason begins. Of pairs with too few sizes in common
+# nothing is.
+WITHOUT_CROSSING = {
+    "better at every size": (("takes", "take"), "less {what} than {dense} at every size measured"),
+    "not better at the largest size": (("does not take", "do not take"), "less {what} than {dense} at the largest size"),
+}
+
+
 def _crossover_sentences(panels, group):
-    """One sentence for each crossover, and one for each quantity in which several pairs do not cross."""
+    """One sentence for each crossover, and one for all that are ahead of the same implementation throughout."""
     quantities = {panel.quantity for panel in panels}
-    sentences, never = [], {}
+    sentences, others = [], {}
     where = f"{panels[0].title}: " if panels[0].title else ""
     for cross in group.crossovers:
         if cross["quantity"] not in quantities:
             continue
         what = {"seconds": "time", "workspace_bytes": "workspace"}[cross["quantity"]]
-        if cross["n"] is None:
-            never.setdefault(what, {}).setdefault(cross["dense"], []).append(cross["fast"])
-        else:
+        if cross["n"] is not None:
             n = crossing_text(cross)
             sentences.append(f"{where}{cross['fast']} takes less {what} than {cross['dense']} from n = {n} on.")
-    for what, pairs in never.items():
-        told = "; ".join(f"{', '.join(fast)} and {dense}" for dense, fast in pairs.items())
-        sentences.append(f"{where}no crossing in {what} within the sizes measured: {told}.")
-    sentences = [sentence[:1].upper() + sentence[1:] if not where and sentence.startswith("no ") else sentence
-                 for sentence in sentences]  # fmt: skip
+            continue
+        for start, told in WITHOUT_CROSSING.items():
+            if (cross.get("reason") or "").startswith(start):
+                others.setdefault((told, what, cross["dense"]), []).append(cross["fast"])
+    for ((verbs, rest), what, dense), fast in others.items():
+        verb = verbs[len(fast) > 1]
+        sentences.append(f"{where}{_listed(fast)} {verb} {rest.format(what=what, dense=dense)}.")
     return sentences
+
+
+def _listed(names):
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _missing_sentences(panels, group):

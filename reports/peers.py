@@ -11,6 +11,9 @@ Python's peers make their temporaries anew in every run, and the C library would
 half of their time at large sizes. They run on a warm heap (MALLOC_MMAP_MAX_=0, MALLOC_TRIM_THRESHOLD_ large), so that what is
 compared is the algorithms.
 
+Where cases are held against each other (the worst n against the best), all of them are measured in three passes and each case's
+middle one counts: what disturbs the machine for as long as one case takes would look like a slow n.
+
 SciPy and PyTorch are optional: where one is missing its peers are skipped, with a line that says so.
 Exit status: 0 fine, 1 a check failed, 2 the request is not valid, 130 interrupted (what was finished is kept).
 """
@@ -50,6 +53,7 @@ except ImportError as error:
 TOLERANCE = 5e-4  # largest difference of a row from ours, relative to the row: wrong by one part in a thousand is seen
 WIDTH, LEAST_ROUNDS, MOST_ROUNDS = 0.05, 9, 60
 INTERVAL_ROUNDS = 6  # fewer have no interval
+PASSES = 3  # over cases that are held against each other
 PATIENCE = 10  # times the budget for these
 WARM_HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_ARENA_MAX": "1"}
 
@@ -123,8 +127,14 @@ class Job:
     def __init__(self, case):
         self.case = case
         self.ours, self.peers, self.pairs = [], [], []
+        self.against_others = False
 
-    def add(self, ours, others, paired):
+    @property
+    def passes(self):
+        return PASSES if self.against_others and not self.pairs else 1
+
+    def add(self, ours, others, kind):
+        self.against_others |= kind == "spread"
         for name in ours:
             if name not in self.ours:
                 self.ours.append(name)
@@ -132,7 +142,7 @@ class Job:
             place = self.peers if name in peer_programs.PEERS else self.ours
             if name not in place:
                 place.append(name)
-        if paired:
+        if kind in aims_file.PAIRED:
             self.pairs += [(one, other) for one in ours for other in others if one != other and (one, other) not in self.pairs]
 
 
@@ -153,7 +163,7 @@ def plan(aims, known, largest, say):
         others = [name for name in aim.get("peers", []) if name in peer_programs.PEERS or there(aim, name)]
         for case in aims_file.cases_of(aim):
             if ours and case.n <= largest:
-                jobs.setdefault(case, Job(case)).add(ours, others, aim["kind"] in aims_file.PAIRED)
+                jobs.setdefault(case, Job(case)).add(ours, others, aim["kind"])
     for name in sorted(told):
         say(f"left out: this program has no {name}")
     return list(jobs.values())
@@ -463,20 +473,29 @@ def duration(seconds):
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def middle(measurements):
+    """The one of middle time among measurements of one implementation on one case."""
+    seconds = [(one.records[0]["seconds"] or {}).get("median", 0) for one in measurements]
+    return measurements[sorted(range(len(seconds)), key=seconds.__getitem__)[(len(seconds) - 1) // 2]]
+
+
 def measure_all(jobs, options, store, environment):
     """Whether every case could be measured."""
-    start, whole = time.monotonic(), True
-    for number, job in enumerate(jobs, 1):
+    start, whole, earlier = time.monotonic(), True, {}
+    turns = [(job, turn) for turn in range(1, PASSES + 1) for job in jobs if turn <= job.passes]
+    for number, (job, turn) in enumerate(turns, 1):
         try:
             with tempfile.TemporaryDirectory(prefix="subquad-peers-") as folder:
                 measurement = Measurement(job, options, environment, folder).run()
-            store.add(measurement)
+            earlier.setdefault(job.case, []).append(measurement)
+            store.add(middle(earlier[job.case]) if job.passes > 1 else measurement)
             words = summary(measurement)
         except Unmeasured as reason:
             words, whole = f"not measured: {reason}", False
-        left = (time.monotonic() - start) / number * (len(jobs) - number)
-        later = f"  (about {duration(left)} left)" if number < len(jobs) else ""
-        print(f"[{number}/{len(jobs)}] {job.case.id(options.seed)}  {words}{later}", file=sys.stderr, flush=True)
+        left = (time.monotonic() - start) / number * (len(turns) - number)
+        again = f"  (pass {turn} of {job.passes})" if job.passes > 1 else ""
+        later = f"  (about {duration(left)} left)" if number < len(turns) else ""
+        print(f"[{number}/{len(turns)}] {job.case.id(options.seed)}  {words}{again}{later}", file=sys.stderr, flush=True)
     return whole
 
 

@@ -182,9 +182,9 @@ def _curve(line, quantity):
 def crossing(fast, dense):
     """Where fast overtakes dense for good, by the rule of the program's own crossovers: the last change of sign of the
     logarithm of the ratio at the sizes in common, on a straight line between two of them; the interval is that of the
-    curves' own intervals."""
+    curves' own intervals. `reason` is in the program's words."""
     sizes = sorted(set(fast) & set(dense))
-    found = {"n": None, "low": None, "high": None, "value": None}
+    found = {"n": None, "low": None, "high": None, "value": None, "reason": "fewer than two sizes in common"}
     if len(sizes) < 2:
         return found
 
@@ -200,12 +200,14 @@ def crossing(fast, dense):
 
     middle = last_change(0, 0)
     if middle is None:
-        return found
+        behind = fast[sizes[-1]][0] >= dense[sizes[-1]][0]
+        words = f"not better at the largest size, n = {sizes[-1]}" if behind else f"better at every size from n = {sizes[0]} on"
+        return {**found, "reason": words}
     n, index, share = middle
     ends = [last_change(1, 2), last_change(2, 1)]
     low, high = (end[0] if end and end[0] != n else None for end in ends)
     left, right = fast[sizes[index]][0], fast[sizes[index + 1]][0]
-    return {"n": n, "low": low, "high": high, "value": left * (right / left) ** share}
+    return {"n": n, "low": low, "high": high, "value": left * (right / left) ** share, "reason": "the curves cross"}
 
 
 # Tables of what is plotted

@@ -254,9 +254,25 @@ class DrawingTest(Workplace):
             ["toeplitz_1d-float32-error.csv", "toeplitz_1d-float32-error.svg"],
             sorted(file.name for file in self.out.iterdir()),
         )
-        result = self.draw(path, "--only", "nothing", out=self.folder / "none")
+        result = self.draw(path, "--only", "error,nothing", out=self.folder / "none")
         self.assertEqual(2, result.returncode)
-        self.assertIn("nothing", result.stderr)
+        self.assertIn("--only nothing: none of the", result.stderr)
+        result = self.draw(path, "--only", "eror", out=self.folder / "none")
+        self.assertIn("there is error", result.stderr)
+        self.assertFalse((self.folder / "none").exists())
+
+    def test_a_folder_stands_for_its_files(self):
+        path = self.write(synthetic_results())
+        (path.parent / "notes.txt").write_text("no result")
+        options = ("--format", "svg", "--only", "error,error-time")
+        self.assertEqual(0, self.draw(path, *options).returncode)
+        self.assertEqual(0, self.draw(path.parent, *options, out=self.folder / "again").returncode)
+        for file in self.out.iterdir():
+            self.assertEqual(file.read_bytes(), (self.folder / "again" / file.name).read_bytes())
+        (self.folder / "empty").mkdir()
+        result = self.draw(self.folder / "empty", out=self.folder / "none")
+        self.assertEqual(2, result.returncode)
+        self.assertIn("empty: holds no result or study file", result.stderr)
 
     def test_groups_that_differ_get_names_that_differ(self):
         content = synthetic_results()
@@ -289,7 +305,7 @@ class RefusalTest(Workplace):
         self.assert_refused(self.folder / "missing.json", "No such file")
 
     def test_folder(self):
-        self.assert_refused(self.folder, "cannot be read")
+        self.assert_refused(self.folder, "holds no result or study file")
 
     def test_not_text(self):
         path = self.folder / "binary.json"

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -243,6 +244,25 @@ class RunTest(Workplace):
             self.assertEqual(130, process.returncode, errors)
         self.assertIn("--resume", errors)
         self.assertGreaterEqual(len(self.content()["records"]), 6)
+
+    def test_cases_against_each_other_have_three_passes(self):
+        spread = aim("spread", kind="spread", cases=[{"n": [32, 40], "e": 4}])
+        del spread["peers"]
+        result = self.run_peers([spread])
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertIn("[6/6]", result.stderr)
+        self.assertEqual([2, 2, 2], [result.stderr.count(f"(pass {turn} of 3)") for turn in (1, 2, 3)])
+        self.assertEqual({32, 40}, {one["size"]["n_k"] for one in self.content()["records"]})
+
+    def test_the_middle_pass_counts(self):
+        def measured(seconds):
+            return types.SimpleNamespace(records=[{"seconds": seconds and {"median": seconds}}])
+
+        one, two, three, none = (measured(seconds) for seconds in (0.1, 0.2, 9.0, None))
+        self.assertIs(two, peers.middle([three, one, two]))
+        self.assertIs(one, peers.middle([three, one]))
+        self.assertIs(one, peers.middle([one]))
+        self.assertIs(none, peers.middle([none]))
 
     def test_what_a_killed_run_left_is_not_lost(self):
         self.assertEqual(0, self.run_peers([aim("one")]).returncode)

@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 REPORTS = pathlib.Path(__file__).resolve().parent.parent / "reports"
@@ -22,6 +23,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import catalogue  # noqa: E402
 import figures_test  # noqa: E402
+import panel_notes  # noqa: E402
 import plot_style  # noqa: E402
 import quantities  # noqa: E402
 import ratio_panels  # noqa: E402
@@ -205,8 +207,36 @@ class CrossingTest(unittest.TestCase):
         self.assertAlmostEqual(4 * 2**0.5, found["n"])
 
     def test_no_crossing(self):
-        for fast, dense in (((1, 1), (2, 2)), ((2, 2), (1, 1)), ((1, 2), (2, 1)), ((1,), (2,))):
-            self.assertIsNone(recipe_figure.crossing(self.curve(*fast), self.curve(*dense))["n"])
+        for fast, dense, why in (
+            ((1, 1), (2, 2), "better at every size from n = 1 on"),
+            ((2, 2), (1, 1), "not better at the largest size, n = 2"),
+            ((1, 2), (2, 1), "not better at the largest size, n = 2"),
+            ((1,), (2,), "fewer than two sizes in common"),
+        ):
+            found = recipe_figure.crossing(self.curve(*fast), self.curve(*dense))
+            self.assertIsNone(found["n"])
+            self.assertEqual(why, found["reason"])
+
+    def test_words_for_pairs_that_do_not_cross(self):
+        def told(*entries):
+            crossovers = [
+                {"fast": fast, "dense": "dense", "quantity": "seconds", "n": None, "reason": reason} for fast, reason in entries
+            ]
+            panel = types.SimpleNamespace(quantity="seconds", title="causal")
+            return panel_notes._crossover_sentences([panel], types.SimpleNamespace(crossovers=crossovers))
+
+        ahead, behind = "better at every size from n = 256 on", "not better at the largest size, n = 512"
+        self.assertEqual(["causal: fft takes less time than dense at every size measured."], told(("fft", ahead)))
+        self.assertEqual(
+            ["causal: a, b and c take less time than dense at every size measured."],
+            told(("a", ahead), ("b", ahead), ("c", "better at every size from n = 1024 on")),
+        )
+        self.assertEqual(
+            ["causal: a does not take less time than dense at the largest size.",
+             "causal: b takes less time than dense at every size measured."],
+            told(("a", behind), ("b", ahead)),
+        )  # fmt: skip
+        self.assertEqual([], told(("a", "sizes in common: 1, a crossover takes at least 2")))
 
 
 class DrawingTest(figures_test.Workplace):
