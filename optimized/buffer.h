@@ -100,6 +100,14 @@ class GuardedMemory {
   bool poisonable_ = true;
 };
 
+// Whole cache lines, so that every worker's share is aligned alike: a
+// vectorised sum adds in another order from another alignment.
+template <typename T>
+inline int64_t WholeLines(int64_t count) {
+  const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
+  return (count + line - 1) / line * line;
+}
+
 // `count` numbers of workspace; their values do not survive to the next run.
 template <typename T>
 class Buffer {

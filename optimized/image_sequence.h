@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "optimized/column_fft.h"
+
 namespace subquad {
 
 class ImageSequence {
@@ -45,5 +47,13 @@ class ImageSequence {
  private:
   int64_t height_, width_;
 };
+
+// A block of columns as ToeplitzColumns::Apply, for `product` of the image's
+// length with itself. Rows of `values` and `out` are pixels, and no call of
+// theirs goes beyond a row of the image.
+template <typename T>
+void ApplyToImage(const ToeplitzColumns<T>& product, const ImageSequence& image,
+                  const T* spectrum, const RowSource<T>& values,
+                  const RowSink<T>& out, T* scratch);
 
 }  // namespace subquad

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "optimized/buffer.h"
 #include "optimized/feature_rows.h"
 #include "optimized/implementations.h"
 #include "optimized/thread_pool.h"
@@ -77,14 +78,6 @@ void ExtendValues(const T* values, int64_t rows, int64_t e, T* extended) {
     to[e] = 1;
     std::fill(to + e + 1, to + width, T{0});
   }
-}
-
-// Whole cache lines, so that every worker's share is aligned alike: a
-// vectorised sum adds in another order from another alignment.
-template <typename T>
-inline int64_t WholeLines(int64_t count) {
-  const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
-  return (count + line - 1) / line * line;
 }
 
 // An algorithm has a constructor from a KernelizedShape and a number of

@@ -77,10 +77,11 @@ double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights) {
 
 namespace {
 
-ImageSequence TokensOf(const KernelizedShape& shape) {
+// Empty for a sequence.
+std::optional<ImageSequence> ImageOf(const KernelizedShape& shape) {
   const int64_t width = shape.image_width;
-  return width ? ImageSequence(shape.n_q / width, width)
-               : ImageSequence(1, std::max(shape.n_q, shape.n_k));
+  if (width == 0) return {};
+  return ImageSequence(shape.n_q / width, width);
 }
 
 }  // namespace
@@ -88,9 +89,9 @@ ImageSequence TokensOf(const KernelizedShape& shape) {
 template <typename W>
 LagProduct<W>::LagProduct(const KernelizedShape& shape)
     : shape_(shape),
-      tokens_(TokensOf(shape)),
-      product_(shape.image_width ? tokens_.length() : shape.n_q,
-               shape.image_width ? tokens_.length() : shape.n_k) {}
+      image_(ImageOf(shape)),
+      product_(image_ ? image_->length() : shape.n_q,
+               image_ ? image_->length() : shape.n_k) {}
 
 template <typename W>
 int64_t LagProduct<W>::SpectrumSize() const {
@@ -127,40 +128,21 @@ template <typename W>
 template <typename Fill, typename Take>
 void LagProduct<W>::Run(const W* spectrum, Fill& fill, Take& take,
                         W* scratch) const {
-  struct Context {
-    const ImageSequence& tokens;
-    int64_t columns;
-    Fill& fill;
-    Take& take;
-  } context{tokens_, columns(), fill, take};
   const RowSource<W> source = {
       [](void* with, int64_t row, int64_t count, W* rows) {
-        const auto& [tokens, width, fill_rows, _] =
-            *static_cast<const Context*>(with);
-        tokens.ForRuns(
-            row, count,
-            [&](int64_t token, int64_t run, int64_t at) {
-              fill_rows(token, run, rows + at * width);
-            },
-            [&](int64_t run, int64_t at) {
-              std::fill_n(rows + at * width, run * width, W{0});
-            });
+        (*static_cast<Fill*>(with))(row, count, rows);
       },
-      &context};
+      &fill};
   const RowSink<W> sink = {
       [](void* with, int64_t row, int64_t count, const W* rows) {
-        const auto& [tokens, width, _, take_rows] =
-            *static_cast<const Context*>(with);
-        tokens.ForRuns(
-            row, count,
-            [&](int64_t token, int64_t run, int64_t at) {
-              take_rows(token, run, rows + at * width);
-            },
-            [](int64_t, int64_t) {});
+        (*static_cast<Take*>(with))(row, count, rows);
       },
-      &context};
-  product_.Apply(spectrum, source, sink,
-                 scratch + WholeLines<W>(WeightCount(shape_)));
+      &take};
+  W* rest = scratch + WholeLines<W>(WeightCount(shape_));
+  if (image_)
+    ApplyToImage(product_, *image_, spectrum, source, sink, rest);
+  else
+    product_.Apply(spectrum, source, sink, rest);
 }
 
 // ---- algorithm 1 as printed -----------------------------------------

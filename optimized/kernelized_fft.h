@@ -3,6 +3,7 @@
 // and the bias mixes each channel along the sequence.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "optimized/buffer.h"
@@ -38,7 +39,7 @@ class LagProduct {
 
  private:
   const KernelizedShape shape_;
-  const ImageSequence tokens_;  // a sequence is an image of one row
+  const std::optional<ImageSequence> image_;
   const ToeplitzColumns<W> product_;
 };
 

@@ -285,13 +285,10 @@ class FftColumns : public Prepared {
   }
 
  private:
-  // Scratch is handed out in cache lines.
   static int64_t ScratchNumbers(const ToeplitzColumns<T>& columns,
                                 bool backward) {
-    const size_t line = 64 / sizeof(T);
-    const size_t size =
-        backward ? columns.GradientScratchSize() : columns.ScratchSize();
-    return static_cast<int64_t>((size + line - 1) / line * line);
+    return WholeLines<T>(static_cast<int64_t>(
+        backward ? columns.GradientScratchSize() : columns.ScratchSize()));
   }
   T* Spectrum(int64_t head) const {
     const bool shared = spectra_.size() == spectrum_size_;
@@ -394,9 +391,7 @@ class FewRows : public Prepared {
 
  private:
   static int64_t WorkSize(const Sizes& sizes) {
-    const int64_t line = kLaneCount<T>;
-    return (DirectToeplitz<T>::WorkSize(sizes.n_q, sizes.n_k) + line - 1) /
-           line * line;
+    return WholeLines<T>(DirectToeplitz<T>::WorkSize(sizes.n_q, sizes.n_k));
   }
 
   const Sizes sizes_;

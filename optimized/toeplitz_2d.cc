@@ -152,7 +152,8 @@ class FftSequence : public Prepared {
         columns_(pixels_.length(), pixels_.length()),
         block_(columns_.BlockColumns()),
         spectrum_size_(static_cast<int64_t>(columns_.SpectrumSize())),
-        scratch_size_(ScratchNumbers(columns_)),
+        scratch_size_(
+            WholeLines<T>(static_cast<int64_t>(columns_.ScratchSize()))),
         spectra_(Fft2<T>::SpectraCount(problem) * spectrum_size_),
         scratch_(pool_.threads() * scratch_size_) {}
 
@@ -179,7 +180,8 @@ class FftSequence : public Prepared {
     const double numbers =
         static_cast<double>(Fft2<T>::SpectraCount(problem)) *
             static_cast<double>(columns.SpectrumSize()) +
-        threads * static_cast<double>(ScratchNumbers(columns));
+        threads * static_cast<double>(WholeLines<T>(
+                      static_cast<int64_t>(columns.ScratchSize())));
     return {.flops = static_cast<double>(sizes.heads *
                                          ((sizes.e + block - 1) / block)) *
                      columns.BlockFlops(),
@@ -189,55 +191,36 @@ class FftSequence : public Prepared {
   }
 
  private:
-  // Scratch is handed out in cache lines.
-  static int64_t ScratchNumbers(const ToeplitzColumns<T>& columns) {
-    const size_t line = 64 / sizeof(T);
-    return static_cast<int64_t>((columns.ScratchSize() + line - 1) / line *
-                                line);
-  }
-
   // Columns [first, first + a block) of one head.
   struct Block {
-    const ImageSequence& pixels;
     const T* values;
     T* out;
     int64_t e, lanes, columns;
   };
 
   void RunBlock(int64_t h, int64_t first, int64_t spectra, T* scratch) const {
-    Block block = {pixels_,
-                   arrays_.In<T>("values").Head(h) + first,
-                   arrays_.Out<T>("out").Head(h) + first,
-                   sizes_.e,
-                   block_,
+    Block block = {arrays_.In<T>("values").Head(h) + first,
+                   arrays_.Out<T>("out").Head(h) + first, sizes_.e, block_,
                    std::min(block_, sizes_.e - first)};
-    columns_.Apply(spectra_.data() + (spectra == 1 ? 0 : h * spectrum_size_),
-                   {Fill, &block}, {Take, &block}, scratch);
+    ApplyToImage(columns_, pixels_,
+                 spectra_.data() + (spectra == 1 ? 0 : h * spectrum_size_),
+                 {Fill, &block}, {Take, &block}, scratch);
   }
 
-  static void Fill(void* context, int64_t row, int64_t count, T* rows) {
+  static void Fill(void* context, int64_t pixel, int64_t count, T* rows) {
     const Block& block = *static_cast<const Block*>(context);
-    std::fill_n(rows, count * block.lanes, T{0});
-    block.pixels.ForRuns(
-        row, count,
-        [&](int64_t pixel, int64_t run, int64_t at) {
-          for (int64_t x = 0; x < run; ++x)
-            std::copy_n(block.values + (pixel + x) * block.e, block.columns,
-                        rows + (at + x) * block.lanes);
-        },
-        [](int64_t, int64_t) {});
+    for (int64_t x = 0; x < count; ++x) {
+      T* row = rows + x * block.lanes;
+      std::copy_n(block.values + (pixel + x) * block.e, block.columns, row);
+      std::fill(row + block.columns, row + block.lanes, T{0});
+    }
   }
 
-  static void Take(void* context, int64_t row, int64_t count, const T* rows) {
+  static void Take(void* context, int64_t pixel, int64_t count, const T* rows) {
     const Block& block = *static_cast<const Block*>(context);
-    block.pixels.ForRuns(
-        row, count,
-        [&](int64_t pixel, int64_t run, int64_t at) {
-          for (int64_t x = 0; x < run; ++x)
-            std::copy_n(rows + (at + x) * block.lanes, block.columns,
-                        block.out + (pixel + x) * block.e);
-        },
-        [](int64_t, int64_t) {});
+    for (int64_t x = 0; x < count; ++x)
+      std::copy_n(rows + x * block.lanes, block.columns,
+                  block.out + (pixel + x) * block.e);
   }
 
   const Sizes sizes_;
