@@ -14,9 +14,10 @@ using Lanes [[gnu::vector_size(64), gnu::may_alias]] = T;
 template <typename T>
 inline constexpr int64_t kLaneCount = 64 / static_cast<int64_t>(sizeof(T));
 
-// From any address.
+// From any address. Always inlined, as code for another machine has another way
+// of returning a vector.
 template <typename T>
-inline Lanes<T> LoadLanes(const T* from) {
+[[gnu::always_inline]] inline Lanes<T> LoadLanes(const T* from) {
   Lanes<T> lanes;
   std::memcpy(&lanes, from, sizeof lanes);
   return lanes;

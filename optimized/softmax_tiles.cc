@@ -10,6 +10,8 @@
 #include <cmath>
 #include <limits>
 
+#include "optimized/transpose.h"
+
 // Vectors that live in arrays need a size known to the compiler, so the
 // scalable ones are left out.
 #define HWY_DISABLED_TARGETS                                               \
@@ -424,10 +426,9 @@ void SoftmaxBlock<T>::Begin(const T* q, int64_t q_stride, int64_t rows,
                             T scale) {
   constexpr int64_t kQueries = kBlockQueries<T>;
   tile_.rows = rows;
-  for (int64_t a = 0; a < tile_.d; ++a)
-    for (int64_t i = 0; i < kQueries; ++i)
-      tile_.query[a * kQueries + i] =
-          i < rows ? scale * q[i * q_stride + a] : T{0};
+  CopyTransposed(q, q_stride, rows, tile_.d, scale, tile_.query, kQueries);
+  for (int64_t a = 0; a < tile_.d && rows < kQueries; ++a)
+    std::fill_n(tile_.query + a * kQueries + rows, kQueries - rows, T{0});
   std::fill_n(tile_.out, tile_.e * kQueries, T{0});
   std::fill_n(tile_.top, kQueries, std::numeric_limits<T>::lowest());
   std::fill_n(tile_.sum, kQueries, T{0});
@@ -469,9 +470,8 @@ void SoftmaxBlock<T>::Accumulate(const T* v, int64_t v_stride) {
 template <typename T>
 void SoftmaxBlock<T>::End(T* out, int64_t out_stride) {
   softmax_tiles::ChooseKernels(T{}).divide(tile_);
-  for (int64_t i = 0; i < tile_.rows; ++i)
-    for (int64_t c = 0; c < tile_.e; ++c)
-      out[i * out_stride + c] = tile_.out[c * kBlockQueries<T> + i];
+  CopyTransposed(tile_.out, kBlockQueries<T>, tile_.e, tile_.rows, T{1}, out,
+                 out_stride);
 }
 
 template class SoftmaxBlock<float>;
