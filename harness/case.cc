@@ -63,6 +63,8 @@ const ParamRule* FindRule(const std::vector<ParamRule>& rules,
     if (rule.name == name) return &rule;
   return nullptr;
 }
+const ParamRule* FindRule(std::vector<ParamRule>&&, const std::string&) =
+    delete;  // it points into the list
 
 // What a request leaves open and the folder with its tensors says.
 
@@ -72,13 +74,14 @@ void TakeImage(const CaseFolder& folder, const CaseRequest& request,
   if (request.n || !given.Has("height")) return;
   for (const auto& [name, text] : request.values)
     if (name == "height" || name == "width") return;
-  if (!FindRule(request.op->ParamRules(params), "height")) return;
+  const auto rules = request.op->ParamRules(params);
+  if (!FindRule(rules, "height")) return;
   params.Set("height", given.Integer("height"));
   params.Set("width", given.Integer("width"));
 }
 
 void TakeInputs(const CaseFolder& folder, const Signature& signature,
-               const CaseRequest& request, Case& one) {
+                const CaseRequest& request, Case& one) {
   const Problem& given = folder.problem;
   const auto asked = [&](std::string_view wanted) {
     return std::ranges::any_of(request.values, [&](const auto& value) {
@@ -223,7 +226,8 @@ Case MakeCase(const CaseRequest& request) {
   Params chosen;
   for (const auto& [name, text] : request.values) {
     if (name == "backward") one.backward = ParseFlag(name, text);
-    const ParamRule* rule = FindRule(one.op->ParamRules(chosen), name);
+    const auto rules = one.op->ParamRules(chosen);
+    const ParamRule* rule = FindRule(rules, name);
     if (rule && rule->type == ParamType::kText) chosen.Set(name, text);
   }
   if (folder) TakeImage(*folder, request, chosen);
