@@ -77,25 +77,35 @@ def summary(results, studies, made, claims):
     return "\n".join(parts)
 
 
+RUN_SETTINGS = ("threads", "measured")  # what differs between the files of one machine and build
+
+
 def environment(results, studies):
-    parts = []
+    """Each machine and build once, and below it the files that were made there."""
     sources = [(path, content) for path, content in results] + [(study.path, study.content) for study in studies]
     seen = {}
     for path, content in sources:
-        key = repr(sorted(content["environment"].items(), key=lambda item: item[0]))
-        seen.setdefault(key, (content["environment"], []))[1].append((path, content))
-    for settings, owners in seen.values():
-        rows = [("files", ", ".join(pathlib.Path(path).name for path, _ in owners))]
-        rows += [("command", command) for command in dict.fromkeys(content["command"] for _, content in owners)]
-        rows += [("created", ", ".join(dict.fromkeys(content["created"] for _, content in owners)))]
-        rows += [("commit", catalogue._commit(settings))]
-        for key, value in settings.items():
-            if key in ("commit", "dirty") or value is None:
-                continue
-            rows.append((key.replace("_", " "), _words(key, value)))
+        common = {key: value for key, value in content["environment"].items() if key not in RUN_SETTINGS}
+        key = repr(sorted(common.items(), key=lambda item: item[0]))
+        seen.setdefault(key, (common, []))[1].append((path, content))
+    parts = []
+    for common, owners in seen.values():
+        rows = [("commit", catalogue._commit(common))]
+        rows += [(key.replace("_", " "), _words(key, value)) for key, value in common.items()
+                 if key not in ("commit", "dirty") and value is not None]  # fmt: skip
         cells = "".join(f"<tr><th>{escape(key)}</th><td class='mono'>{escape(value)}</td></tr>" for key, value in rows)
         parts.append(f'<div class="scroll"><table class="env">{cells}</table></div>')
+        heads = "".join(f"<th>{word}</th>" for word in ("file", "created", "command", *RUN_SETTINGS))
+        files = "".join(_file_row(path, content) for path, content in owners)
+        parts.append(f'<div class="scroll"><table class="files"><thead><tr>{heads}</tr></thead><tbody>{files}</tbody></table></div>')
     return "\n".join(parts)
+
+
+def _file_row(path, content):
+    settings = content["environment"]
+    words = [_words(key, settings[key]) if settings.get(key) is not None else "" for key in RUN_SETTINGS]
+    cells = [pathlib.Path(path).name, content["created"], content["command"], *words]
+    return "<tr>" + "".join(f"<td class='mono'>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
 
 def _words(key, value):
