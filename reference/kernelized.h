@@ -329,8 +329,9 @@ class KernelizedRows {
         least = std::min(least, one.exponent);
       }
     }
-    flat.top = least <= top ? top : 0;
-    flat.fits = least > top || least > top - 400;
+    const bool any = least <= top;
+    flat.top = any ? top : 0;
+    flat.fits = !any || int64_t{top} - least < 400;
     if (!flat.fits) {
       flat.errors = error.moved;
       return flat;
