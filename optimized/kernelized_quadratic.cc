@@ -1,6 +1,7 @@
 #include "optimized/kernelized_quadratic.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "optimized/lanes.h"
 #include "optimized/materialized.h"
@@ -231,7 +232,8 @@ void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
       weights *
       ConstMatrixMap<T>(values_.data(), columns, width, Stride(width));
   for (int64_t i = first; i < last; ++i)
-    features_.WriteRow(head, i, sums + (i - row) * width, worker);
+    features_.WriteRow(head, i, sums + (i - row) * width,
+                       sums[(i - row) * width + e], worker);
 }
 
 template <typename T>
@@ -270,6 +272,7 @@ void ScoreTile(const T* queries, int64_t f, const T* keys, int64_t count,
         sum[r][1] += query * right;
       }
     }
+#pragma GCC unroll 16
     for (int r = 0; r < kGroup; ++r) {
       V* to = reinterpret_cast<V*>(scores + r * kTile + x);
       to[0] = sum[r][0];
@@ -294,9 +297,23 @@ void AddPanel(const T* scores, const T* values, int64_t count, int64_t width,
       for (int c = 0; c < kVectors; ++c) sum[r][c] += score * v[c];
     }
   }
+#pragma GCC unroll 16
   for (int r = 0; r < kGroup; ++r)
+#pragma GCC unroll 2
     for (int c = 0; c < kVectors; ++c)
       reinterpret_cast<V*>(sums + r * width)[c] += sum[r][c];
+}
+
+// totals[r] += sum of scores[r][j] over a tile, lane by lane.
+template <typename T, int kGroup, int kTile>
+void AddTotals(const T* scores, T* totals) {
+  using V = Lanes<T>;
+  for (int r = 0; r < kGroup; ++r) {
+    const V* score = reinterpret_cast<const V*>(scores + r * kTile);
+    V sum = score[0];
+    for (int c = 1; c < kTile / kLaneCount<T>; ++c) sum += score[c];
+    reinterpret_cast<V*>(totals)[r] += sum;
+  }
 }
 
 }  // namespace
@@ -305,7 +322,7 @@ template <typename T>
 TiledKernelized<T>::TiledKernelized(const KernelizedShape& shape, int threads)
     : shape_(shape),
       features_(shape, threads, kPanel),
-      values_(shape.n_k * ExtendedWidth<T>(shape.e)),
+      values_(shape.n_k * Width(shape)),
       work_(threads * WorkSize(shape)) {}
 
 template <typename T>
@@ -313,7 +330,7 @@ Cost TiledKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
   Cost cost = DenseKernelized<T>::CostOf(shape, threads);
   cost.workspace_bytes =
       sizeof(T) * (QuadraticFeatures<T>::WorkNumbers(shape, threads, kPanel) +
-                   static_cast<double>(shape.n_k * ExtendedWidth<T>(shape.e) +
+                   static_cast<double>(shape.n_k * Width(shape) +
                                        threads * WorkSize(shape)));
   return cost;
 }
@@ -322,15 +339,16 @@ template <typename T>
 void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
                                      int64_t first, int64_t last,
                                      int worker) const {
-  const int64_t f = shape_.f, width = ExtendedWidth<T>(shape_.e);
-  const int64_t end = std::min(row + kRows, shape_.n_q);
+  const int64_t f = shape_.f, width = Width(shape_), most = Rows(shape_);
+  const int64_t end = std::min(row + most, shape_.n_q);
   first = std::max(first, row);
   last = std::min(last, end);
   T* sums = work_.data() + worker * WorkSize(shape_);
-  T* scores = sums + kRows * width;
+  T* totals = sums + most * width;  // [most][a vector]
+  T* scores = totals + most * kLanes;
   T* queries = scores + kGroup * kTile;
-  T tops[kRows];
-  std::fill_n(sums, kRows * width, T{0});
+  T tops[16 * kGroup];
+  std::fill_n(sums, most * (width + kLanes), T{0});
   if (!features_.bias().empty())
     for (int64_t i = first; i < last; ++i)
       tops[i - row] = features_.TopExponent(i);
@@ -358,6 +376,7 @@ void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
           features_.ApplyBias(i, key, key + seen, tops[i - row], score);
         std::fill(score + seen, score + kTile, T{0});
       }
+      AddTotals<T, kGroup, kTile>(scores, totals + (group - row) * kLanes);
       const T* values = values_.data() + key * width;
       T* to = sums + (group - row) * width;
       int64_t c = 0;
@@ -367,19 +386,27 @@ void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
         AddPanel<T, kGroup, kTile, 1>(scores, values + c, count, width, to + c);
     }
   }
-  for (int64_t i = first; i < last; ++i)
-    features_.WriteRow(head, i, sums + (i - row) * width, worker);
+  for (int64_t i = first; i < last; ++i) {
+    const T* lanes = totals + (i - row) * kLanes;
+    features_.WriteRow(head, i, sums + (i - row) * width,
+                       std::accumulate(lanes, lanes + kLanes, T{0}), worker);
+  }
 }
 
 template <typename T>
 void TiledKernelized<T>::Run(ThreadPool& pool,
                              const std::vector<HeadTensors<T>>& heads) {
+  const int64_t rows = Rows(shape_), width = Width(shape_);
   for (const HeadTensors<T>& head : heads) {
-    ExtendValues(head.v, shape_.n_k, shape_.e, values_.data());
+    for (int64_t j = 0; j < shape_.n_k; ++j) {
+      T* value = values_.data() + j * width;
+      std::copy_n(head.v + j * shape_.e, shape_.e, value);
+      std::fill(value + shape_.e, value + width, T{0});
+    }
     features_.ForRuns(pool, head, [&](int64_t first, int64_t last) {
-      const int64_t tasks = (last - 1) / kRows - first / kRows + 1;
+      const int64_t tasks = (last - 1) / rows - first / rows + 1;
       pool.For(tasks, [&](int64_t task, int worker) {
-        ProcessRows(head, (first / kRows + task) * kRows, first, last, worker);
+        ProcessRows(head, (first / rows + task) * rows, first, last, worker);
       });
     });
   }

@@ -108,13 +108,13 @@ class QuadraticFeatures {
                      w[x] *= m[x] * PowerOfTwo(k[x] + key[x] - top);
                  });
   }
-  // Writes the output of query i from its sums: weights times values [e], then
-  // weights alone.
-  void WriteRow(const HeadTensors<T>& head, int64_t i, const T* sums,
+  // Writes the output of query i from its sums: of weights times values [e],
+  // and of weights alone.
+  void WriteRow(const HeadTensors<T>& head, int64_t i, const T* sums, T total,
                 int worker) const {
-    if (Lost(sums[shape_.e])) return DirectRow(head, i, worker);
+    if (Lost(total)) return DirectRow(head, i, worker);
     for (int64_t c = 0; c < shape_.e; ++c)
-      head.out[i * shape_.e + c] = sums[c] / sums[shape_.e];
+      head.out[i * shape_.e + c] = sums[c] / total;
   }
 
   T TopExponent(int64_t i) const {
@@ -183,14 +183,21 @@ class TiledKernelized {
  private:
   static constexpr int64_t kLanes = kLaneCount<T>;
   static constexpr int64_t kPanel = 2 * kLanes;  // keys in registers
-  static constexpr int64_t kTile = 128;          // keys in the nearest cache
+  static constexpr int64_t kTile = 64;           // keys in the nearest cache
   static constexpr int64_t kGroup = 12;          // queries in registers
-  static constexpr int64_t kRows = 4 * kGroup;   // queries of one task
 
+  // Queries of one task. Where the keys do not fit the second cache they are
+  // read from beyond it once for each task.
+  static int64_t Rows(const KernelizedShape& shape) {
+    return (shape.n_k < 4096 ? 4 : 16) * kGroup;
+  }
+  // Of a row of values and of sums.
+  static int64_t Width(const KernelizedShape& shape) {
+    return WholeLines<T>(shape.e);
+  }
   static int64_t WorkSize(const KernelizedShape& shape) {
-    return (kRows * ExtendedWidth<T>(shape.e) + kGroup * (kTile + shape.f) +
-            kLanes - 1) /
-           kLanes * kLanes;
+    return WholeLines<T>(Rows(shape) * (Width(shape) + kLanes) +
+                         kGroup * (kTile + shape.f));
   }
   void ProcessRows(const HeadTensors<T>& head, int64_t row, int64_t first,
                    int64_t last, int worker) const;

@@ -108,40 +108,59 @@ class TiledSoftmax : public Prepared {
         scale_(SoftmaxScale<T>(problem)),
         arrays_(arrays),
         pool_(options.threads) {
-    for (int worker = 0; worker < options.threads; ++worker)
+    for (int64_t block = 0; block < options.threads * kTogether; ++block)
       blocks_.emplace_back(sizes_.d, sizes_.e);
   }
 
+  static double WorkspaceBytes(const Sizes& sizes, int threads) {
+    return static_cast<double>(threads * kTogether) *
+           SoftmaxBlock<T>::WorkspaceBytes(sizes.d, sizes.e);
+  }
+
   void Run() override {
-    const int64_t blocks =
-        (sizes_.n_q + kBlockQueries<T> - 1) / kBlockQueries<T>;
+    constexpr int64_t kRows = kTogether * kBlockQueries<T>;
+    const int64_t tasks = (sizes_.n_q + kRows - 1) / kRows;
     // The longest rows of a causal problem first, for an even finish.
-    pool_.For(sizes_.heads * blocks, [&](int64_t index, int worker) {
-      RunBlock(index / blocks, (blocks - 1 - index % blocks) * kBlockQueries<T>,
-               blocks_[static_cast<size_t>(worker)]);
+    pool_.For(sizes_.heads * tasks, [&](int64_t index, int worker) {
+      RunBlocks(index / tasks, (tasks - 1 - index % tasks) * kRows,
+                blocks_.data() + worker * kTogether);
     });
   }
 
  private:
-  void RunBlock(int64_t h, int64_t first, SoftmaxBlock<T>& block) {
+  // Blocks of queries that meet a tile of keys while it is in cache.
+  static constexpr int64_t kTogether = 4;
+
+  void RunBlocks(int64_t h, int64_t first, SoftmaxBlock<T>* blocks) {
     const int64_t d = sizes_.d, e = sizes_.e;
-    const int64_t rows = std::min(kBlockQueries<T>, sizes_.n_q - first);
-    const int64_t seen = sizes_.KeysBefore(first + rows);
+    const T* q = arrays_.In<T>("q").Head(h);
     const T* k = arrays_.In<T>("k").Head(h);
     const T* v = arrays_.In<T>("v").Head(h);
-    // The bias of the block's first query and key j is bias[j].
-    const T* bias = sizes_.has_bias
-                        ? arrays_.In<T>("bias").Head(h) + sizes_.n_q - 1 - first
-                        : nullptr;
-    block.Begin(arrays_.In<T>("q").Head(h) + first * d, d, rows, scale_);
-    for (int64_t j = 0; j < seen; j += kTileKeys) {
-      const int64_t keys = std::min(kTileKeys, seen - j);
-      block.Scores(k + j * d, d, keys);
-      if (bias) block.AddBias(bias + j);
-      if (sizes_.causal) block.HideAfter(first - j);
-      block.Accumulate(v + j * e, e);
-    }
-    block.End(arrays_.Out<T>("out").Head(h) + first * e, e);
+    T* const out = arrays_.Out<T>("out").Head(h);
+    const int64_t last =
+        std::min(first + kTogether * kBlockQueries<T>, sizes_.n_q);
+    const auto for_blocks = [&](const auto& work) {
+      for (int64_t row = first; row < last; row += kBlockQueries<T>)
+        work(row, std::min(kBlockQueries<T>, last - row),
+             blocks[(row - first) / kBlockQueries<T>]);
+    };
+    for_blocks([&](int64_t row, int64_t rows, SoftmaxBlock<T>& block) {
+      block.Begin(q + row * d, d, rows, scale_);
+    });
+    for (int64_t j = 0; j < sizes_.KeysBefore(last); j += kTileKeys)
+      for_blocks([&](int64_t row, int64_t rows, SoftmaxBlock<T>& block) {
+        const int64_t seen = sizes_.KeysBefore(row + rows);
+        if (j >= seen) return;
+        block.Scores(k + j * d, d, std::min(kTileKeys, seen - j));
+        if (sizes_.has_bias)  // of query `row` and key j first
+          block.AddBias(arrays_.In<T>("bias").Head(h) + sizes_.n_q - 1 - row +
+                        j);
+        if (sizes_.causal) block.HideAfter(row - j);
+        block.Accumulate(v + j * e, e);
+      });
+    for_blocks([&](int64_t row, int64_t, SoftmaxBlock<T>& block) {
+      block.End(out + row * e, e);
+    });
   }
 
   const Sizes sizes_;
@@ -181,9 +200,8 @@ Cost TiledCost(const Problem& problem, int threads) {
                    static_cast<double>(sizes.d + sizes.e),
           .bytes = TensorBytes(problem),
           .workspace_bytes =
-              threads *
-              (wide ? SoftmaxBlock<double>::WorkspaceBytes(sizes.d, sizes.e)
-                    : SoftmaxBlock<float>::WorkspaceBytes(sizes.d, sizes.e))};
+              wide ? TiledSoftmax<double>::WorkspaceBytes(sizes, threads)
+                   : TiledSoftmax<float>::WorkspaceBytes(sizes, threads)};
 }
 
 }  // namespace

@@ -56,60 +56,70 @@ inline constexpr int64_t kLanes = HWY_LANES(T);
 inline constexpr int kRows = 6;
 inline constexpr int kVectors = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM_A64 ? 4 : 2;
 
-// 2^x for x <= 0, zero below 2^-125 and for -inf. x = n + r with n the nearest
-// integer, found by adding a number whose last bit is worth one; n goes into
-// the exponent. The polynomials interpolate (2^r - 1)/r in Chebyshev points of
-// [-1/2, 1/2]: relative errors of 5.1e-9 = 0.09 u and 8.4e-18 = 0.08 u, so that
-// with the roundings of the last two steps 2^x is off by less than 2 u.
-HWY_INLINE Vector<float> Polynomial(Vector<float> r) {
-  const Tag<float> d;
-  auto p = hn::Set(d, 1.5453162945120690e-4f);
-  p = hn::MulAdd(p, r, hn::Set(d, 1.3390863364671234e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 9.6180825572778515e-3f));
-  p = hn::MulAdd(p, r, hn::Set(d, 5.5503571142190778e-2f));
-  p = hn::MulAdd(p, r, hn::Set(d, 2.4022650760568127e-1f));
-  p = hn::MulAdd(p, r, hn::Set(d, 6.9314718802622879e-1f));
-  return hn::MulAdd(p, r, hn::Set(d, 1.0f));
-}
-HWY_INLINE Vector<double> Polynomial(Vector<double> r) {
-  const Tag<double> d;
-  auto p = hn::Set(d, 4.4549605981865183938e-10);
-  p = hn::MulAdd(p, r, hn::Set(d, 7.0725859492692236999e-9));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.0178062445845773521e-7));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.3215442587921689653e-6));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.5252733829836118394e-5));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.5403530441736050155e-4));
-  p = hn::MulAdd(p, r, hn::Set(d, 1.3333558146416935310e-3));
-  p = hn::MulAdd(p, r, hn::Set(d, 9.6181291076068885273e-3));
-  p = hn::MulAdd(p, r, hn::Set(d, 5.5504108664821594339e-2));
-  p = hn::MulAdd(p, r, hn::Set(d, 2.4022650695910098220e-1));
-  p = hn::MulAdd(p, r, hn::Set(d, 6.9314718055994530942e-1));
-  return hn::MulAdd(p, r, hn::Set(d, 1.0));
-}
-
+// Of 2^r on [-1/2, 1/2], the highest power first: polynomials that interpolate
+// (2^r - 1)/r in Chebyshev points, with relative errors of 5.1e-9 = 0.09 u and
+// 8.4e-18 = 0.08 u.
 template <typename T>
-HWY_INLINE Vector<T> Exp2(Vector<T> x) {
+inline constexpr T kPowerOfTwo[] = {};
+template <>
+inline constexpr float kPowerOfTwo<float>[] = {1.5453162945120690e-4f,
+                                               1.3390863364671234e-3f,
+                                               9.6180825572778515e-3f,
+                                               5.5503571142190778e-2f,
+                                               2.4022650760568127e-1f,
+                                               6.9314718802622879e-1f,
+                                               1.0f};
+template <>
+inline constexpr double kPowerOfTwo<double>[] = {
+    4.4549605981865183938e-10, 7.0725859492692236999e-9,
+    1.0178062445845773521e-7,  1.3215442587921689653e-6,
+    1.5252733829836118394e-5,  1.5403530441736050155e-4,
+    1.3333558146416935310e-3,  9.6181291076068885273e-3,
+    5.5504108664821594339e-2,  2.4022650695910098220e-1,
+    6.9314718055994530942e-1,  1.0};
+
+// s[v] = exp(s[v] - m[v]) for s <= m, zero below 2^-125 and for -inf. The
+// difference comes first: it is the error of s and m that counts, and m may be
+// any finite number. With x = (s - m) log2 e = n + r and n the nearest integer,
+// found by adding a number whose last bit is worth one, n goes into the
+// exponent of 2^r. With the roundings of the last two steps 2^x is off by less
+// than 2 u.
+//
+// Each step is taken for all vectors before the next: one vector after the
+// other waits for its own results.
+template <typename T, int kV>
+HWY_INLINE void ExpOfDifferences(const Vector<T> (&m)[kV], Vector<T> (&s)[kV]) {
   constexpr bool kWide = sizeof(T) == 8;
   constexpr int kFraction = kWide ? 52 : 23;
   const Tag<T> d;
   const hn::RebindToUnsigned<Tag<T>> bits;
+  const auto log2e = hn::Set(d, static_cast<T>(1.4426950408889634074));
   const auto round =
       hn::Set(d, static_cast<T>(kWide ? 6755399441055744.0 : 12582912.0));
-  const auto shifted = hn::Add(x, round);
-  const auto r = hn::Sub(x, hn::Sub(shifted, round));
-  const auto exponent = hn::ShiftLeft<kFraction>(hn::BitCast(bits, shifted));
-  const auto power =
-      hn::BitCast(d, hn::Add(hn::BitCast(bits, Polynomial(r)), exponent));
   const auto least = hn::Set(d, static_cast<T>(kWide ? -1021 : -125));
-  return hn::IfThenElseZero(hn::Ge(x, least), power);
-}
-
-// exp(s - m). The difference comes first: it is the error of s and m that
-// counts, and m may be any finite number.
-template <typename T>
-HWY_INLINE Vector<T> ExpOfDifference(Vector<T> s, Vector<T> m) {
-  const auto log2e = hn::Set(Tag<T>(), static_cast<T>(1.4426950408889634074));
-  return Exp2<T>(hn::Mul(hn::Sub(s, m), log2e));
+  constexpr int kTerms = static_cast<int>(std::size(kPowerOfTwo<T>));
+  Vector<T> shifted[kV], r[kV], power[kV];
+#pragma GCC unroll 8
+  for (int v = 0; v < kV; ++v) s[v] = hn::Mul(hn::Sub(s[v], m[v]), log2e);
+#pragma GCC unroll 8
+  for (int v = 0; v < kV; ++v) shifted[v] = hn::Add(s[v], round);
+#pragma GCC unroll 8
+  for (int v = 0; v < kV; ++v) r[v] = hn::Sub(s[v], hn::Sub(shifted[v], round));
+#pragma GCC unroll 8
+  for (int v = 0; v < kV; ++v) power[v] = hn::Set(d, kPowerOfTwo<T>[0]);
+#pragma GCC unroll 16
+  for (int term = 1; term < kTerms; ++term)
+#pragma GCC unroll 8
+    for (int v = 0; v < kV; ++v)
+      power[v] = hn::MulAdd(power[v], r[v], hn::Set(d, kPowerOfTwo<T>[term]));
+#pragma GCC unroll 8
+  for (int v = 0; v < kV; ++v) {
+    const auto exponent =
+        hn::ShiftLeft<kFraction>(hn::BitCast(bits, shifted[v]));
+    s[v] = hn::IfThenElseZero(
+        hn::Ge(s[v], least),
+        hn::BitCast(d, hn::Add(hn::BitCast(bits, power[v]), exponent)));
+  }
 }
 
 // Calls work with the number of rows or vectors as a constant.
@@ -187,14 +197,18 @@ HWY_INLINE void ForVectors(const Tile<T>& tile, const Work& work) {
                            [&](auto count) { work(first * kLanes<T>, count); });
 }
 
-// Splits [0, count) into nearly equal pieces of at most kRows.
+// Splits [0, count) into nearly equal pieces of at most kRows, the larger ones
+// first. Divides once: a division takes as long as a tenth of a piece.
 template <typename Work>
 HWY_INLINE void ForRows(int64_t count, const Work& work) {
   const int64_t pieces = (count + kRows - 1) / kRows;
+  if (pieces == 0) return;
+  const int64_t rows = count / pieces, larger = count - rows * pieces;
+  int64_t first = 0;
   for (int64_t piece = 0; piece < pieces; ++piece) {
-    const int64_t first = piece * count / pieces;
-    const int64_t rows = (piece + 1) * count / pieces - first;
-    WithConstant<kRows>(rows, [&](auto constant) { work(first, constant); });
+    const int64_t own = rows + (piece < larger ? 1 : 0);
+    WithConstant<kRows>(own, [&](auto constant) { work(first, constant); });
+    first += own;
   }
 }
 
@@ -203,12 +217,15 @@ void Scores(const Tile<T>& tile, const T* k, int64_t k_stride) {
   const Tag<T> d;
   ForVectors(tile, [&](int64_t lane, auto vectors) {
     ForRows(tile.keys, [&](int64_t key, auto rows) {
-      Vector<T> sums[rows()][vectors()];
+      constexpr int kX = rows(), kV = vectors();
+      Vector<T> sums[kX][kV];
       Product<false>(k + key * k_stride, k_stride, tile.query + lane,
                      kBlockQueries<T>, tile.d, LoadAligned<T>(), sums);
       T* score = tile.score + key * kBlockQueries<T> + lane;
-      for (int x = 0; x < rows(); ++x)
-        for (int v = 0; v < vectors(); ++v)
+#pragma GCC unroll 8
+      for (int x = 0; x < kX; ++x)
+#pragma GCC unroll 8
+        for (int v = 0; v < kV; ++v)
           hn::Store(sums[x][v], d,
                     score + x * kBlockQueries<T> + v * kLanes<T>);
     });
@@ -245,21 +262,30 @@ void Accumulate(const Tile<T>& tile, const T* v, int64_t v_stride) {
       for (int x = 0; x < kV; ++x)
         top[x] = hn::Max(
             top[x], hn::Load(d, score + j * kBlockQueries<T> + x * kLanes<T>));
+    Vector<T> factor[kV];
+#pragma GCC unroll 8
+    for (int x = 0; x < kV; ++x)
+      factor[x] = hn::Load(d, tile.top + lane + x * kLanes<T>);
+    ExpOfDifferences<T>(top, factor);
+#pragma GCC unroll 8
     for (int x = 0; x < kV; ++x) {
-      const int64_t at = lane + x * kLanes<T>;
-      hn::Store(ExpOfDifference<T>(hn::Load(d, tile.top + at), top[x]), d,
-                tile.factor + at);
-      hn::Store(top[x], d, tile.top + at);
+      hn::Store(factor[x], d, tile.factor + lane + x * kLanes<T>);
+      hn::Store(top[x], d, tile.top + lane + x * kLanes<T>);
       sum[x] = hn::Zero(d);
     }
-    for (int64_t j = 0; j < tile.keys; ++j)
+    const int64_t keys = tile.keys;
+    for (int64_t j = 0; j < keys; ++j) {
+      Vector<T> weight[kV];
+#pragma GCC unroll 8
+      for (int x = 0; x < kV; ++x)
+        weight[x] = hn::Load(d, score + j * kBlockQueries<T> + x * kLanes<T>);
+      ExpOfDifferences<T>(top, weight);
 #pragma GCC unroll 8
       for (int x = 0; x < kV; ++x) {
-        T* at = score + j * kBlockQueries<T> + x * kLanes<T>;
-        const auto weight = ExpOfDifference<T>(hn::Load(d, at), top[x]);
-        hn::Store(weight, d, at);
-        sum[x] = hn::Add(sum[x], weight);
+        hn::Store(weight[x], d, score + j * kBlockQueries<T> + x * kLanes<T>);
+        sum[x] = hn::Add(sum[x], weight[x]);
       }
+    }
     for (int x = 0; x < kV; ++x) {
       const int64_t at = lane + x * kLanes<T>;
       hn::Store(hn::MulAdd(hn::Load(d, tile.sum + at),
@@ -267,15 +293,17 @@ void Accumulate(const Tile<T>& tile, const T* v, int64_t v_stride) {
                 d, tile.sum + at);
     }
     ForRows(tile.e, [&](int64_t column, auto rows) {
-      Vector<T> sums[rows()][vectors()];
+      constexpr int kX = rows();
+      Vector<T> sums[kX][kV];
       Product<true>(v + column, v_stride, score, kBlockQueries<T>, tile.keys,
                     LoadAligned<T>(), sums);
       T* out = tile.out + column * kBlockQueries<T> + lane;
-      for (int y = 0; y < vectors(); ++y) {
-        const auto factor = hn::Load(d, tile.factor + lane + y * kLanes<T>);
-        for (int x = 0; x < rows(); ++x) {
+#pragma GCC unroll 8
+      for (int y = 0; y < kV; ++y) {
+#pragma GCC unroll 8
+        for (int x = 0; x < kX; ++x) {
           T* at = out + x * kBlockQueries<T> + y * kLanes<T>;
-          hn::Store(hn::MulAdd(hn::Load(d, at), factor, sums[x][y]), d, at);
+          hn::Store(hn::MulAdd(hn::Load(d, at), factor[y], sums[x][y]), d, at);
         }
       }
     });
@@ -291,11 +319,14 @@ void MultiplyInOrder(const T* a, int64_t a_stride, int64_t rows, int64_t terms,
     WithConstant<kVectors>(whole - vector, [&](auto vectors) {
       const int64_t column = vector * kLanes<T>;
       ForRows(rows, [&](int64_t row, auto constant) {
-        Vector<T> sums[constant()][vectors()];
+        constexpr int kX = constant(), kV = vectors();
+        Vector<T> sums[kX][kV];
         Product<false>(a + row * a_stride, a_stride, b + column, width, terms,
                        LoadAnywhere<T>(), sums);
-        for (int x = 0; x < constant(); ++x)
-          for (int v = 0; v < vectors(); ++v)
+#pragma GCC unroll 8
+        for (int x = 0; x < kX; ++x)
+#pragma GCC unroll 8
+          for (int v = 0; v < kV; ++v)
             hn::StoreU(sums[x][v], d,
                        out + (row + x) * width + column + v * kLanes<T>);
       });
@@ -303,11 +334,13 @@ void MultiplyInOrder(const T* a, int64_t a_stride, int64_t rows, int64_t terms,
   const int64_t column = whole * kLanes<T>;
   if (column == width) return;
   ForRows(rows, [&](int64_t row, auto constant) {
-    Vector<T> sums[constant()][1];
+    constexpr int kX = constant();
+    Vector<T> sums[kX][1];
     Product<false>(a + row * a_stride, a_stride, b + column, width, terms,
                    LoadFirst<T>{width - column}, sums);
     HWY_ALIGN T lanes[kLanes<T>];
-    for (int x = 0; x < constant(); ++x) {
+#pragma GCC unroll 8
+    for (int x = 0; x < kX; ++x) {
       hn::Store(sums[x][0], d, lanes);
       std::copy_n(lanes, width - column, out + (row + x) * width + column);
     }
@@ -354,15 +387,20 @@ T ExponentiateRow(T* row, int64_t count, const T* bias) {
     }
   const auto most = hn::MaxOfLanes(
       d, hn::Max(hn::Max(top[0], top[1]), hn::Max(top[2], top[3])));
-  const auto add = [&](T* at, int x) HWY_ATTR {
-    const auto weight = ExpOfDifference<T>(hn::LoadU(d, at), most);
-    hn::StoreU(weight, d, at);
-    sum[x] = hn::Add(sum[x], weight);
-  };
-  for (int64_t j = 0; j < whole; j += kStep)
+  const Vector<T> most_of[4] = {most, most, most, most};
+  const auto add = [&](T* at) HWY_ATTR {
+    Vector<T> weight[4];
 #pragma GCC unroll 4
-    for (int x = 0; x < 4; ++x) add(row + j + x * kLanes<T>, x);
-  for (int x = 0; x < 4; ++x) add(tail + x * kLanes<T>, x);
+    for (int x = 0; x < 4; ++x) weight[x] = hn::LoadU(d, at + x * kLanes<T>);
+    ExpOfDifferences<T>(most_of, weight);
+#pragma GCC unroll 4
+    for (int x = 0; x < 4; ++x) {
+      hn::StoreU(weight[x], d, at + x * kLanes<T>);
+      sum[x] = hn::Add(sum[x], weight[x]);
+    }
+  };
+  for (int64_t j = 0; j < whole; j += kStep) add(row + j);
+  add(tail);
   std::copy_n(tail, count - whole, row + whole);
   return hn::GetLane(hn::SumOfLanes(
       d, hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]))));

@@ -31,7 +31,7 @@ namespace subquad {
 // 64 in float32, 32 in float64: four AVX-512 vectors.
 template <typename T>
 inline constexpr int64_t kBlockQueries = 256 / static_cast<int64_t>(sizeof(T));
-inline constexpr int64_t kTileKeys = 128;
+inline constexpr int64_t kTileKeys = 64;
 
 namespace softmax_tiles {
 

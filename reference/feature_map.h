@@ -144,13 +144,13 @@ inline FeatureMapSpec FeatureMapOf(const Problem& problem) {
 
 // exp(y) = mantissa * 2^exponent with mantissa in [1/sqrt(2), sqrt(2)]. The
 // first part of ln 2 has so few bits that its product is exact: y - exponent ln
-// 2 loses nothing however large y is.
+// 2 loses nothing however large y is. NaN where y is not finite.
 template <typename Real>
 Real SplitExp(Real y, int* exponent) {
   constexpr long double kHigh = 0x1.62e4p-1L;
   constexpr long double kLow = std::numbers::ln2_v<long double> - kHigh;
   const Real steps = std::nearbyint(y * std::numbers::log2e_v<Real>);
-  *exponent = static_cast<int>(steps);
+  *exponent = std::isfinite(steps) ? static_cast<int>(steps) : 0;
   return std::exp((y - steps * static_cast<Real>(kHigh)) -
                   steps * static_cast<Real>(kLow));
 }
@@ -272,9 +272,9 @@ class FeatureMap {
 
  private:
   static Real Split(Real value, int* exponent) {
-    if (value != 0) return std::frexp(value, exponent);
-    *exponent = kZeroExponent;
-    return 0;
+    *exponent = value == 0 ? kZeroExponent : 0;
+    return value == 0 || !std::isfinite(value) ? value
+                                               : std::frexp(value, exponent);
   }
 
   Real Checked(Real logarithm) const {
