@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <ctime>
 #include <fstream>
+#include <initializer_list>
 #include <thread>
 
 #include "harness/build_info.h"
@@ -38,6 +39,14 @@ std::string Field(const std::string& file, const std::string& key) {
 int64_t Kilobytes(const std::string& key) {
   const std::string value = Field("/proc/meminfo", key);
   return value.empty() ? 0 : std::stoll(value) * 1024;
+}
+
+nlohmann::ordered_json CopyRates(std::initializer_list<int64_t> sizes) {
+  auto rates = nlohmann::ordered_json::array();
+  for (const int64_t bytes : sizes)
+    rates.push_back(
+        {{"bytes", bytes}, {"bytes_per_second", MeasureCopyBandwidth(bytes)}});
+  return rates;
 }
 
 }  // namespace
@@ -91,6 +100,7 @@ nlohmann::ordered_json DescribeEnvironment(int threads) {
       {"measured",
        {{"copy_bytes_per_second", MeasureCopyBandwidth(int64_t{1} << 27)},
         {"cached_copy_bytes_per_second", MeasureCopyBandwidth(1 << 13)},
+        {"copy_rates", CopyRates({1 << 18, 1 << 23})},
         {"fma_flops_per_second",
          {{"float32", MeasureFlopsPerSecond(false)},
           {"float64", MeasureFlopsPerSecond(true)}}}}}};

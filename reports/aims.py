@@ -33,8 +33,7 @@ except ImportError as error:
     )
     sys.exit(2)
 
-AT_LEAST = ("ratio", "peak", "copy", "threads")  # the other kinds are at most
-SHARES = ("peak", "copy")
+AT_LEAST = ("ratio", "peak", "copy", "trips", "threads")  # the other kinds are at most
 MEMORY = "does not fit in memory"
 
 
@@ -160,6 +159,19 @@ def copy_value(aim, measured, points):
     return _share(aim, points, rate)
 
 
+def trips_value(aim, measured, points):
+    def seconds(point):
+        floors, size = point.source["environment"]["measured"] or {}, point.record["size"]
+        rates = {str(one["bytes"]): one["bytes_per_second"] for one in floors.get("copy_rates", [])}
+        rates["memory"] = floors.get("copy_bytes_per_second")
+        if not all(rates.get(name) for name in aim["trips"]):
+            return None
+        numbers = size["n_k"] * size["e"] * size.get("heads", 1)
+        return sum(bytes_ * numbers / rates[name] for name, bytes_ in aim["trips"].items())
+
+    return _share(aim, points, seconds)
+
+
 def _share(aim, points, rate):
     """Of the fastest: the least time that its count allows, as a share of its time."""
     own = passed(points, aim["implementations"])
@@ -182,7 +194,8 @@ def memory_value(aim, measured, points):
     return Value(bytes_ / theirs, None, None, f"{name} against {peer}", case_words(points[name]))
 
 
-PER_CASE = {"ratio": ratio_value, "within": within_value, "peak": peak_value, "copy": copy_value, "memory": memory_value}
+PER_CASE = {"ratio": ratio_value, "within": within_value, "peak": peak_value, "copy": copy_value, "trips": trips_value,
+            "memory": memory_value}  # fmt: skip
 
 
 # What it says of all cases

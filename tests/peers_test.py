@@ -367,6 +367,17 @@ class TableTest(Workplace):
         self.assertAlmostEqual(5 * 8 * 64 / 1e4, found.value)
         self.assertEqual("met, the stretch too", verdict)
 
+    def test_trips_at_the_rates_of_their_sizes(self):
+        content = synthetic()
+        content["environment"]["measured"]["copy_rates"] = [{"bytes": 4096, "bytes_per_second": 2e10}]
+        aim = synthetic_aim("trips", 0.1, trips={"memory": 8, "4096": 4})
+        found, verdict = self.verdict(aim, content)
+        memory = content["environment"]["measured"]["copy_bytes_per_second"]
+        self.assertAlmostEqual((8 / memory + 4 / 2e10) * 64 / 1e-7, found.value)
+        self.assertEqual("met" if found.value >= 0.1 else "missed", verdict)
+        self.assertEqual((None, "not measured"), self.verdict(aim))  # no rate of that size
+        self.assertEqual((None, "not measured"), self.verdict({**aim, "trips": {"memory": 8, "8192": 4}}, content))
+
     def test_the_worst_case_decides(self):
         content = synthetic()
         content["ratios"][1]["ratio"] = 2.0
