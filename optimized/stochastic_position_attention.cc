@@ -16,7 +16,6 @@
 // The attentions are the programs of softmax_attention and linear_attention.
 #include "reference/stochastic_position_attention.h"
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -27,6 +26,7 @@
 #include "optimized/kernelized.h"
 #include "optimized/softmax_tiles.h"
 #include "optimized/thread_pool.h"
+#include "optimized/waves.h"
 
 namespace subquad {
 namespace {
@@ -150,24 +150,19 @@ class NoisyTokens {
     const T* gains = arrays_.In<T>("gains").Head(head);
     const T* phase = arrays_.In<T>("phases").Head(head);
     const int64_t angles = sizes.d * sizes.steps;
-    using Numbers = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
-    Numbers angle(work, angles), cosine(work + angles, angles);
+    T* angle = work;
+    T* weight = work + angles;
     T* rows = work + 2 * angles;
     for (int64_t i = 0; i < count; ++i) {
       const T position = static_cast<T>(first + i);
       for (int64_t x = 0; x < angles; ++x)
         angle[x] = 2 * std::numbers::pi_v<T> * Turns(freqs[x], position) +
                    (phases ? phase[x] : T{0});
-      cosine = angle.cos();
-      angle = angle.sin();
-      T* row = rows + i * 2 * angles;
+      const T* token = tokens + i * sizes.d;
       for (int64_t a = 0; a < sizes.d; ++a)
-        for (int64_t c = 0; c < sizes.steps; ++c) {
-          const int64_t x = a * sizes.steps + c;
-          const T weight = tokens[i * sizes.d + a] * gains[x];
-          row[2 * x] = weight * cosine[x];
-          row[2 * x + 1] = weight * angle[x];
-        }
+        for (int64_t x = a * sizes.steps; x < (a + 1) * sizes.steps; ++x)
+          weight[x] = token[a] * gains[x];
+      WriteWaves(angle, weight, angles, rows + i * 2 * angles);
     }
     MultiplyInOrder(rows, 2 * angles, count, 2 * angles,
                     arrays_.In<T>("z").Head(head), sizes.draws, out);
