@@ -231,6 +231,20 @@ void ReadExpected(const fs::path& folder,
   }
 }
 
+std::string DigestOf(const Inputs& inputs) {
+  uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&hash](const void* data, size_t count) {
+    const auto* bytes = static_cast<const unsigned char*>(data);
+    for (size_t i = 0; i < count; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3;
+  };
+  for (const Tensor& tensor : inputs.tensors) {
+    add(tensor.name.data(), tensor.name.size());
+    add(tensor.shape.data(), tensor.shape.size() * sizeof(tensor.shape[0]));
+    add(tensor.values.data(), tensor.values.size() * sizeof(double));
+  }
+  return fmt::format("{:016x}", hash);
+}
+
 }  // namespace
 
 CaseText ParseCaseText(const std::string& text) {
@@ -283,6 +297,7 @@ CaseFolder ReadCaseFolder(const fs::path& folder) {
     result.source = text.source;
     ReadInputs(folder, text, result);
     ReadExpected(folder, text.expected, result);
+    result.digest = DigestOf(result.inputs);
     return result;
   } catch (const InvalidInput& problem) {
     throw problem.In("case " + result.name);

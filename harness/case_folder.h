@@ -24,6 +24,9 @@ struct CaseFolder {
   Inputs inputs;    // as in the files, not rounded
   std::vector<ExpectedTensor> expected;
   std::string source;
+  // Of the inputs' names, shapes and numbers (FNV-1a, 16 hex digits): folders
+  // of the same name and other contents are told apart by it.
+  std::string digest;
 };
 
 // What case.json says, before any array is read.

@@ -84,9 +84,10 @@ Json SizeJson(const Case& one, const Problem& problem) {
 
 Json InputsJson(const Case& one, const Problem& problem) {
   const SourceFit fit = FitSource(*one.source, problem);
-  return {{"source", one.input},  {"rows", fit.rows},
-          {"fitted", fit.fitted}, {"offsets", TextOrNull(fit.offsets)},
-          {"taken", fit.taken},   {"generated", fit.generated}};
+  return {{"source", one.input},         {"rows", fit.rows},
+          {"fitted", fit.fitted},        {"offsets", TextOrNull(fit.offsets)},
+          {"taken", fit.taken},          {"generated", fit.generated},
+          {"digest", one.source->digest}};
 }
 
 }  // namespace

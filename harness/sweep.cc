@@ -11,6 +11,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "harness/case_folder.h"
 #include "harness/environment.h"
 #include "harness/exit_status.h"
 #include "harness/result_file.h"
@@ -112,7 +113,7 @@ class Sweep {
     std::vector<PlannedCase> plan = Plan();
     const fs::path journal_path = Journal::PathFor(options_.out);
     Json environment = DescribeEnvironment(LargestThreads(plan));
-    CollectDone(journal_path, environment);
+    CollectDone(journal_path, environment, plan);
     ReadFloors(environment);
     const Json header = {{"format", "journal/1"},
                          {"command", options_.command},
@@ -175,7 +176,8 @@ class Sweep {
   // What an earlier run finished, from its file and from its journal.
   // It must have been made where and with what this one is: a file has one
   // commit and one machine.
-  void CollectDone(const fs::path& journal, const Json& environment) {
+  void CollectDone(const fs::path& journal, const Json& environment,
+                   const std::vector<PlannedCase>& plan) {
     const bool left_over = fs::exists(journal);
     if (!options_.resume) {
       if (left_over)
@@ -188,11 +190,17 @@ class Sweep {
       // Named, or it would be gone before the loop begins.
       Json file = ReadResultFile(options_.out);
       RefuseOther(options_.out, file, environment);
-      for (Json& record : file["records"]) Keep(std::move(record));
+      for (Json& record : file["records"]) {
+        RefuseOtherTensors(options_.out, record, plan);
+        Keep(std::move(record));
+      }
     }
     if (left_over) {
       RefuseOther(journal, Journal::ReadHeader(journal), environment);
-      for (Json& record : Journal::Read(journal)) Keep(std::move(record));
+      for (Json& record : Journal::Read(journal)) {
+        RefuseOtherTensors(journal, record, plan);
+        Keep(std::move(record));
+      }
     }
   }
 
@@ -208,6 +216,21 @@ class Sweep {
                                ", as this program has it (measure into another "
                                "file, or remove this one)",
                            other.value(what, Json()).dump());
+  }
+
+  // Says no where a record's inputs came from a folder that holds others now.
+  static void RefuseOtherTensors(const fs::path& path, const Json& record,
+                                 const std::vector<PlannedCase>& plan) {
+    const Json inputs = record.value("inputs", Json::object());
+    if (!inputs.contains("digest")) return;
+    for (const PlannedCase& planned : plan)
+      if (planned.one.source && planned.one.input == inputs.at("source") &&
+          planned.one.source->digest != inputs.at("digest"))
+        throw InvalidInput(
+            path.string() + ": --resume: input " + planned.one.input,
+            "the tensors that it was measured with (digest " +
+                inputs.at("digest").get<std::string>() + ")",
+            "others (digest " + planned.one.source->digest + ")");
   }
 
   bool Keep(Json record) {

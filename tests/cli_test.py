@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 import unittest
 
 import jsonschema
+import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEMA = json.loads((ROOT / "reports" / "results.schema.json").read_text(encoding="utf-8"))
@@ -304,8 +306,10 @@ class Sweeps(Cli):
                 self.assertNotIn("inputs", record)
                 continue
             biased = "mpnet" in record["input"]
+            inputs = dict(record["inputs"])
+            self.assertRegex(inputs.pop("digest"), "^[0-9a-f]{16}$")
             self.assertEqual(record["size"]["d"], 64 if biased else 32)
-            self.assertEqual(record["inputs"], {
+            self.assertEqual(inputs, {
                 "source": record["input"], "rows": 512, "fitted": "cropped",
                 "offsets": "cropped" if biased else None,
                 "taken": ["q", "k", "v", "bias"] if biased else ["q", "k", "v"], "generated": []})
@@ -330,6 +334,21 @@ class Sweeps(Cli):
                                                   "input": [*folders, "normal"]}]}), encoding="utf-8")
         self.fine("sweep", "--config", config, "--no-resident", "--resume", "--out", out, cwd=ROOT)
         self.assertEqual(self.read(out)["records"], more["records"])
+
+    def test_resume_refuses_a_folder_that_holds_other_tensors(self):
+        folder, out = self.folder / "own", self.folder / "out.json"
+        shutil.copytree(ROOT / "tests" / "golden" / "toeplitz_1d-square", folder)
+        command = ["sweep", "--operator", "toeplitz_1d", "--implementation", "fft", "--no-resident", "--budget", "0.02",
+                   "--input", folder, "--out", out]
+        self.fine(*command, "--n", "4")
+        self.fine(*command, "--n", "4,8", "--resume")
+        before = out.read_bytes()
+        np.save(folder / "values.npy", np.load(folder / "values.npy") + 1)
+        self.refuse([*command, "--n", "4,8,16", "--resume"], "--resume", "own", "digest")
+        self.assertEqual(out.read_bytes(), before)
+        shutil.copytree(ROOT / "tests" / "golden" / "toeplitz_1d-square", folder, dirs_exist_ok=True)
+        self.fine(*command, "--n", "4,8,16", "--resume")
+        self.assertEqual(len(self.read(out)["records"]), 3)
 
     def test_inputs_are_timed_in_turns(self):
         real = "reports/inputs/mpnet-layer0"
@@ -386,7 +405,6 @@ class Sweeps(Cli):
         case = self.folder / "zeros"
         sys.path.insert(0, str(ROOT / "reports"))
         from case import write_case
-        import numpy as np
 
         random = np.random.default_rng(1)
         q, k, v = (random.standard_normal((6, 4)).astype(np.float32) for _ in range(3))

@@ -10,6 +10,7 @@
 #include "harness/claims/properties.h"
 #include "harness/claims/rules.h"
 #include "harness/claims/sweep_parts.h"
+#include "harness/fastrpb_table3.h"
 
 namespace subquad {
 namespace {
@@ -220,10 +221,8 @@ using Pairs = std::vector<std::pair<MeasuredPoint, MeasuredPoint>>;
 
 }  // namespace
 
-// Hours of table 3: DPFP on AAN, the largest of their kind.
-constexpr double kTable3Conv = 15.41 / 0.43, kTable3Sine = 2.3 / 0.36;
-
 Finding FrpbTable3(const Evidence& evidence) {
+  namespace table = fastrpb_table3;
   Finding all = PerMachine(evidence, [](const Machine& machine) {
     return AgainstSpe(machine, [](Finding& finding, const std::string& kind,
                                   const Pairs& pairs, bool mixed) {
@@ -237,19 +236,20 @@ Finding FrpbTable3(const Evidence& evidence) {
         n = slow.n;
       }
       if (n == 0 || mixed) most = {0, {std::nan(""), std::nan("")}};
-      AddRatio(finding, most, kind == "conv" ? 30 : 3, "time of " + kind,
+      AddRatio(finding, most,
+               kind == "conv" ? table::kSaidConv : table::kSaidSine,
+               "time of " + kind,
                fmt::format("{}SPE takes at most (n = {:.10g}, {} pairs)", kind,
                            n, pairs.size()));
-      // So much more is another finding: of the programs, not of the methods.
-      const double printed = kind == "conv" ? kTable3Conv : kTable3Sine;
-      if (most.ratio > 3 * printed)
+      const double printed = kind == "conv" ? table::kConv : table::kSine;
+      if (most.ratio > table::kFarBeyond * printed)
         finding.Add(Holds::kBetween,
                     fmt::format("which is {:.1f} times as much as in table 3",
                                 most.ratio / printed));
     });
   });
   all.Note(fmt::format("table 3 itself has up to {:.1f} and {:.1f} times",
-                       kTable3Conv, kTable3Sine));
+                       table::kConv, table::kSine));
   return all;
 }
 

@@ -14,6 +14,7 @@
 #include <numbers>
 #include <vector>
 
+#include "harness/fastrpb_table3.h"
 #include "harness/statistics.h"
 #include "harness/studies/operator_run.h"
 #include "harness/studies/random_features.h"
@@ -82,11 +83,7 @@ void Encode(const Positions& one, const std::string& kind, int64_t a,
 
 constexpr const char* kSpe = "stochastic_position_attention";
 constexpr const char* kFastRpb = "fastrpb_attention";
-// What the paper says of its table: up to so many times cheaper.
-constexpr double kPaperSine = 3, kPaperConv = 30;
-// And what table 3 has (hours, DPFP on AAN). More than three times as much says
-// something of the programs, not of the methods.
-constexpr double kTable3Sine = 2.3 / 0.36, kTable3Conv = 15.41 / 0.43;
+namespace table = fastrpb_table3;
 
 GivenTensor Normal(const StudyRun& run, const std::string& name,
                    std::vector<int64_t> shape) {
@@ -325,15 +322,16 @@ StudyVerdict JudgeTimes(const StudyTables& tables) {
     }
   }
   verdict.outcome =
-      Decide(!times.rows.empty() && most[0] >= kPaperSine &&
-                 most[1] >= kPaperConv && least[0] > 1 && least[1] > 1 &&
-                 most[0] <= 3 * kTable3Sine && most[1] <= 3 * kTable3Conv,
+      Decide(!times.rows.empty() && most[0] >= table::kSaidSine &&
+                 most[1] >= table::kSaidConv && least[0] > 1 && least[1] > 1 &&
+                 most[0] <= table::kFarBeyond * table::kSine &&
+                 most[1] <= table::kFarBeyond * table::kConv,
              !times.rows.empty() && least[0] > 1 && least[1] > 1);
   verdict.numbers = fmt::format(
       "{:.3g} to {:.3g} times less than sine, {:.3g} to {:.3g} times less than "
       "conv SPE, on one CPU thread and with the noise given (table 3: up to "
       "{:.1f} and {:.1f})",
-      least[0], most[0], least[1], most[1], kTable3Sine, kTable3Conv);
+      least[0], most[0], least[1], most[1], table::kSine, table::kConv);
   return verdict;
 }
 
