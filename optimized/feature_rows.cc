@@ -5,6 +5,43 @@
 #include "optimized/materialized.h"
 
 namespace subquad {
+namespace {
+
+// max over c of |x[c]|.
+template <typename T>
+T LargestSize(const T* x, int64_t count) {
+  constexpr int64_t kCount = kLaneCount<T>;
+  Lanes<T> sizes = {};
+  int64_t c = 0;
+  for (; c + kCount <= count; c += kCount) {
+    const Lanes<T> value = LoadLanes(x + c);
+    const Lanes<T> size = value < 0 ? -value : value;
+    sizes = size > sizes ? size : sizes;
+  }
+  T largest = 0;
+  for (; c < count; ++c) largest = std::max(largest, std::abs(x[c]));
+  for (int64_t l = 0; l < kCount; ++l) largest = std::max(largest, sizes[l]);
+  return largest;
+}
+
+// sum over c of (factor x[c])^2, in an order that does not depend on where x
+// lies.
+template <typename T>
+T SumOfSquares(const T* x, T factor, int64_t count) {
+  constexpr int64_t kCount = kLaneCount<T>;
+  Lanes<T> sums = {};
+  int64_t c = 0;
+  for (; c + kCount <= count; c += kCount) {
+    const Lanes<T> value = LoadLanes(x + c) * factor;
+    sums += value * value;
+  }
+  T sum = 0;
+  for (; c < count; ++c) sum += (x[c] * factor) * (x[c] * factor);
+  for (int64_t l = 0; l < kCount; ++l) sum += sums[l];
+  return sum;
+}
+
+}  // namespace
 
 template <typename T>
 void FeatureRows<T>::ScaleRows(const T* x, int64_t rows, T* scaled) const {
@@ -16,12 +53,9 @@ void FeatureRows<T>::ScaleRows(const T* x, int64_t rows, T* scaled) const {
     T factor = root, power = 1;
     if (spec_.normalize) {
       // The largest entry is taken out, so that no square over- or underflows.
-      T largest = 0, sum = 0;
-      for (int64_t c = 0; c < d; ++c)
-        largest = std::max(largest, std::abs(in[c]));
+      const T largest = LargestSize(in, d);
       power = largest > 0 ? std::ldexp(T{1}, -std::ilogb(largest)) : T{1};
-      for (int64_t c = 0; c < d; ++c) sum += (in[c] * power) * (in[c] * power);
-      factor = root / std::sqrt(sum);
+      factor = root / std::sqrt(SumOfSquares(in, power, d));
     }
     for (int64_t c = 0; c < d; ++c) out[c] = factor * (in[c] * power);
   }
