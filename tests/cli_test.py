@@ -350,6 +350,16 @@ class Sweeps(Cli):
         self.fine(*command, "--n", "4,8,16", "--resume")
         self.assertEqual(len(self.read(out)["records"]), 3)
 
+    def test_what_an_implementation_chose_is_in_its_record(self):
+        out = self.folder / "out.json"
+        for n, chosen, other in ((8, "tiled", "fft_streamed"), (3000, "fft_streamed", "tiled")):
+            self.fine("sweep", "--operator", "kernelized_rpe_attention", "--implementation", "auto", "tiled", "--n", n, "--f", "16",
+                      "--d", "4", "--e", "64", "--param", "feature_map=prf", "--no-resident", "--budget", "0.02", "--out", out)
+            records = {record["implementation"]: record for record in self.read(out)["records"]}
+            self.assertRegex(records["auto"]["choice"], rf"^{chosen}, by estimate \d+ % of the time of {other}; .* cross near n = \d+$")
+            self.assertNotIn("choice", records["tiled"])
+            out.unlink()
+
     def test_inputs_are_timed_in_turns(self):
         real = "reports/inputs/mpnet-layer0"
         config = self.folder / "config.json"
