@@ -321,9 +321,11 @@ void AddTotals(const T* scores, T* totals) {
 template <typename T>
 TiledKernelized<T>::TiledKernelized(const KernelizedShape& shape, int threads)
     : shape_(shape),
+      rows_(Rows(shape, threads)),
+      work_size_(WorkSize(shape, threads)),
       features_(shape, threads, kPanel),
       values_(shape.n_k * Width(shape)),
-      work_(threads * WorkSize(shape)) {}
+      work_(threads * work_size_) {}
 
 template <typename T>
 Cost TiledKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
@@ -331,7 +333,7 @@ Cost TiledKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
   cost.workspace_bytes =
       sizeof(T) * (QuadraticFeatures<T>::WorkNumbers(shape, threads, kPanel) +
                    static_cast<double>(shape.n_k * Width(shape) +
-                                       threads * WorkSize(shape)));
+                                       threads * WorkSize(shape, threads)));
   return cost;
 }
 
@@ -339,16 +341,16 @@ template <typename T>
 void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
                                      int64_t first, int64_t last,
                                      int worker) const {
-  const int64_t f = shape_.f, width = Width(shape_), most = Rows(shape_);
-  const int64_t end = std::min(row + most, shape_.n_q);
+  const int64_t f = shape_.f, width = Width(shape_);
+  const int64_t end = std::min(row + rows_, shape_.n_q);
   first = std::max(first, row);
   last = std::min(last, end);
-  T* sums = work_.data() + worker * WorkSize(shape_);
-  T* totals = sums + most * width;  // [most][a vector]
-  T* scores = totals + most * kLanes;
+  T* sums = work_.data() + worker * work_size_;
+  T* totals = sums + rows_ * width;  // [rows_][a vector]
+  T* scores = totals + rows_ * kLanes;
   T* queries = scores + kGroup * kTile;
-  T tops[16 * kGroup];
-  std::fill_n(sums, most * (width + kLanes), T{0});
+  T tops[kMostRows];
+  std::fill_n(sums, rows_ * (width + kLanes), T{0});
   if (!features_.bias().empty())
     for (int64_t i = first; i < last; ++i)
       tops[i - row] = features_.TopExponent(i);
@@ -396,7 +398,7 @@ void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
 template <typename T>
 void TiledKernelized<T>::Run(ThreadPool& pool,
                              const std::vector<HeadTensors<T>>& heads) {
-  const int64_t rows = Rows(shape_), width = Width(shape_);
+  const int64_t width = Width(shape_);
   for (const HeadTensors<T>& head : heads) {
     for (int64_t j = 0; j < shape_.n_k; ++j) {
       T* value = values_.data() + j * width;
@@ -404,9 +406,9 @@ void TiledKernelized<T>::Run(ThreadPool& pool,
       std::fill(value + shape_.e, value + width, T{0});
     }
     features_.ForRuns(pool, head, [&](int64_t first, int64_t last) {
-      const int64_t tasks = (last - 1) / rows - first / rows + 1;
+      const int64_t tasks = (last - 1) / rows_ - first / rows_ + 1;
       pool.For(tasks, [&](int64_t task, int worker) {
-        ProcessRows(head, (first / rows + task) * rows, first, last, worker);
+        ProcessRows(head, (first / rows_ + task) * rows_, first, last, worker);
       });
     });
   }

@@ -8,6 +8,7 @@
 // arithmetic never depends on keys that it does not see, to the bit.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -187,22 +188,27 @@ class TiledKernelized {
   static constexpr int64_t kGroup = 12;          // queries in registers
 
   // Queries of one task. Where the keys do not fit the second cache they are
-  // read from beyond it once for each task.
-  static int64_t Rows(const KernelizedShape& shape) {
-    return (shape.n_k < 4096 ? 4 : 16) * kGroup;
+  // read from beyond it once for each task: as many as leave every thread four
+  // tasks. No bit of a result depends on it.
+  static constexpr int64_t kMostRows = 16 * kGroup;
+  static int64_t Rows(const KernelizedShape& shape, int threads) {
+    if (shape.n_k < 4096) return 4 * kGroup;
+    return std::clamp<int64_t>(shape.n_q / (4 * threads) / kGroup, 4, 16) *
+           kGroup;
   }
   // Of a row of values and of sums.
   static int64_t Width(const KernelizedShape& shape) {
     return WholeLines<T>(shape.e);
   }
-  static int64_t WorkSize(const KernelizedShape& shape) {
-    return WholeLines<T>(Rows(shape) * (Width(shape) + kLanes) +
+  static int64_t WorkSize(const KernelizedShape& shape, int threads) {
+    return WholeLines<T>(Rows(shape, threads) * (Width(shape) + kLanes) +
                          kGroup * (kTile + shape.f));
   }
   void ProcessRows(const HeadTensors<T>& head, int64_t row, int64_t first,
                    int64_t last, int worker) const;
 
   const KernelizedShape shape_;
+  const int64_t rows_, work_size_;
   QuadraticFeatures<T> features_;
   Buffer<T> values_, work_;
 };

@@ -107,29 +107,36 @@ class TiledSoftmax : public Prepared {
       : sizes_(problem),
         scale_(SoftmaxScale<T>(problem)),
         arrays_(arrays),
-        pool_(options.threads) {
-    for (int64_t block = 0; block < options.threads * kTogether; ++block)
+        pool_(options.threads),
+        together_(Together(sizes_, options.threads)) {
+    for (int64_t block = 0; block < options.threads * together_; ++block)
       blocks_.emplace_back(sizes_.d, sizes_.e);
   }
 
   static double WorkspaceBytes(const Sizes& sizes, int threads) {
-    return static_cast<double>(threads * kTogether) *
+    return static_cast<double>(threads * Together(sizes, threads)) *
            SoftmaxBlock<T>::WorkspaceBytes(sizes.d, sizes.e);
   }
 
   void Run() override {
-    constexpr int64_t kRows = kTogether * kBlockQueries<T>;
-    const int64_t tasks = (sizes_.n_q + kRows - 1) / kRows;
+    const int64_t rows = together_ * kBlockQueries<T>;
+    const int64_t tasks = (sizes_.n_q + rows - 1) / rows;
     // The longest rows of a causal problem first, for an even finish.
     pool_.For(sizes_.heads * tasks, [&](int64_t index, int worker) {
-      RunBlocks(index / tasks, (tasks - 1 - index % tasks) * kRows,
-                blocks_.data() + worker * kTogether);
+      RunBlocks(index / tasks, (tasks - 1 - index % tasks) * rows,
+                blocks_.data() + worker * together_);
     });
   }
 
  private:
-  // Blocks of queries that meet a tile of keys while it is in cache.
-  static constexpr int64_t kTogether = 4;
+  // Blocks of queries that meet a tile of keys while it is in cache: up to
+  // four, as long as every thread has four tasks. No bit of a result depends on
+  // it.
+  static int64_t Together(const Sizes& sizes, int threads) {
+    const int64_t blocks =
+        sizes.heads * ((sizes.n_q - 1) / kBlockQueries<T> + 1);
+    return std::clamp<int64_t>(blocks / (4 * threads), 1, 4);
+  }
 
   void RunBlocks(int64_t h, int64_t first, SoftmaxBlock<T>* blocks) {
     const int64_t d = sizes_.d, e = sizes_.e;
@@ -138,7 +145,7 @@ class TiledSoftmax : public Prepared {
     const T* v = arrays_.In<T>("v").Head(h);
     T* const out = arrays_.Out<T>("out").Head(h);
     const int64_t last =
-        std::min(first + kTogether * kBlockQueries<T>, sizes_.n_q);
+        std::min(first + together_ * kBlockQueries<T>, sizes_.n_q);
     const auto for_blocks = [&](const auto& work) {
       for (int64_t row = first; row < last; row += kBlockQueries<T>)
         work(row, std::min(kBlockQueries<T>, last - row),
@@ -167,6 +174,7 @@ class TiledSoftmax : public Prepared {
   const T scale_;
   const Arrays arrays_;
   ThreadPool pool_;
+  const int64_t together_;
   std::vector<SoftmaxBlock<T>> blocks_;
 };
 

@@ -332,6 +332,27 @@ TEST_P(Repeatable, BitIdenticalOnAnyNumberOfThreads) {
   }
 }
 
+// Tiled programs cut larger tasks where there are few threads; the lengths
+// above are too short for that.
+TEST(Threads, LargerTasksGiveTheSameBits) {
+  for (const char* id :
+       {"softmax_attention:n=1500,d=5,e=3,with=bias",
+        "softmax_attention:n=1500,d=5,e=3,causal=1,heads=2",
+        "kernelized_rpe_attention:n=4200,d=4,e=3,f=5,feature_map=prf,"
+        "normalize=1"}) {
+    const Case one = CaseOf(id);
+    const Problem problem = ProblemOf(one);
+    Trial trial(problem, GenerateInputs(one, problem), one.seed);
+    for (const Implementation* tiled : ImplementationsOf(*one.op)) {
+      if (tiled->id != "tiled" || tiled->backend != Backend::kCpu) continue;
+      const auto single = OutputBytes(*tiled, trial, 1);
+      for (int threads : {2, 5, 40})
+        EXPECT_TRUE(OutputBytes(*tiled, trial, threads) == single)
+            << id << " on " << threads << " threads";
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Registry, Repeatable, testing::ValuesIn(Operators()),
     [](const testing::TestParamInfo<const Operator*>& one) {
