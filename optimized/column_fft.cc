@@ -10,12 +10,7 @@
 #include <string>
 #include <utility>
 
-// Vectors that live in structures need a size known to the compiler, so the
-// scalable ones are left out; SSSE3 and AVX3_DL would give the code of SSE4
-// and AVX3 again.
-#define HWY_DISABLED_TARGETS                                               \
-  (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_SSSE3 | \
-   HWY_AVX3_DL)
+#include "optimized/highway_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optimized/column_fft.cc"
 #include <hwy/foreach_target.h>

@@ -12,11 +12,7 @@
 
 #include "optimized/transpose.h"
 
-// Vectors that live in arrays need a size known to the compiler, so the
-// scalable ones are left out.
-#define HWY_DISABLED_TARGETS                                               \
-  (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_SSSE3 | \
-   HWY_AVX3_DL)
+#include "optimized/highway_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "optimized/softmax_tiles.cc"
 #include <hwy/foreach_target.h>
