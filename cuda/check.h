@@ -5,10 +5,11 @@
 #include <cuda_runtime.h>
 #include <cufft.h>
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
-namespace subquad {
+namespace subquad::device {
 
 class DeviceError : public std::runtime_error {
  public:
@@ -32,6 +33,6 @@ inline void CheckCall(cublasStatus_t status, const char* call) {
     throw DeviceError(std::string(call) + ": " + cublasGetStatusString(status));
 }
 
-}  // namespace subquad
+}  // namespace subquad::device
 
-#define SUBQUAD_CUDA_CHECK(call) ::subquad::CheckCall((call), #call)
+#define SUBQUAD_CUDA_CHECK(call) ::subquad::device::CheckCall((call), #call)

@@ -1,7 +1,10 @@
-#include "cuda/device.h"
+#include <algorithm>
 
 #include "cuda/check.h"
+#include "cuda/device.h"
 #include "cuda/implementations.h"
+#include "cuda/memory.h"
+#include "cuda/stopwatch.h"
 
 namespace subquad {
 namespace {
@@ -11,16 +14,41 @@ std::string Version(int number) {
          std::to_string(number % 1000 / 10);
 }
 
+std::string CublasVersion() {
+  int parts[3] = {};
+  const libraryPropertyType kinds[] = {MAJOR_VERSION, MINOR_VERSION,
+                                       PATCH_LEVEL};
+  for (int i = 0; i < 3; ++i)
+    SUBQUAD_CUDA_CHECK(cublasGetProperty(kinds[i], &parts[i]));
+  return std::to_string(parts[0]) + "." + std::to_string(parts[1]) + "." +
+         std::to_string(parts[2]);
+}
+
+double Attribute(cudaDeviceAttr which) {
+  int value = 0;
+  SUBQUAD_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, 0));
+  return value;
+}
+
+double Hertz(cudaDeviceAttr rate) { return 1e3 * Attribute(rate); }
+
+// Multiply-adds in float32 that a multiprocessor starts in a cycle; 0 where
+// this program does not know the architecture.
+int LanesOf(int major, int minor) {
+  if (major == 8) return minor == 0 ? 64 : 128;
+  return major == 9 || major == 10 || major == 12 ? 128 : 0;
+}
+
 DeviceInfo Ask() {
   DeviceInfo info;
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) {
     cudaGetLastError();
-    info.why_not = status == cudaSuccess || status == cudaErrorNoDevice
-                       ? "no CUDA device"
-                       : std::string("no CUDA device: ") +
-                             cudaGetErrorString(status);
+    info.why_not =
+        status == cudaSuccess || status == cudaErrorNoDevice
+            ? "no CUDA device"
+            : std::string("no CUDA device: ") + cudaGetErrorString(status);
     return info;
   }
   cudaDeviceProp properties{};
@@ -30,14 +58,25 @@ DeviceInfo Ask() {
   SUBQUAD_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
   SUBQUAD_CUDA_CHECK(cufftGetVersion(&cufft));
   info.present = true;
+#ifdef SUBQUAD_EMULATED_CUDA
+  info.emulated = true;
+#endif
   info.name = properties.name;
   info.driver = Version(driver);
   info.runtime = Version(runtime);
   info.cufft = std::to_string(cufft);
+  info.cublas = CublasVersion();
   info.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  info.cache_bytes = properties.l2CacheSize;
   info.multiprocessors = properties.multiProcessorCount;
   info.compute_major = properties.major;
   info.compute_minor = properties.minor;
+  const int lanes = LanesOf(properties.major, properties.minor);
+  info.peak_flops_per_second =
+      2.0 * lanes * info.multiprocessors * Hertz(cudaDevAttrClockRate);
+  // Two transfers in each cycle of the memory's clock.
+  info.peak_bytes_per_second = 2.0 * Hertz(cudaDevAttrMemoryClockRate) *
+                               Attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
   return info;
 }
 
@@ -50,9 +89,46 @@ const DeviceInfo& Device() {
 
 std::vector<Implementation> CudaImplementations() {
   std::vector<Implementation> all;
-  for (auto* list : {Toeplitz1dCudaImplementations})
+  for (auto* list : {
+           Toeplitz1dCudaImplementations,
+           Toeplitz2dXyCudaImplementations,
+           Toeplitz2dCudaImplementations,
+           SoftmaxAttentionCudaImplementations,
+           LinearAttentionCudaImplementations,
+           FastRpbAttentionCudaImplementations,
+           KernelizedRpeAttentionCudaImplementations,
+           ClippedRpeProductCudaImplementations,
+           KernelizedClippedRpeAttentionCudaImplementations,
+           TransformerXlAttentionCudaImplementations,
+           PositionAttentionCudaImplementations,
+           SparseAttentionCudaImplementations,
+           LinformerAttentionCudaImplementations,
+           MemoryCompressedAttentionCudaImplementations,
+           StochasticPositionAttentionCudaImplementations,
+       })
     for (Implementation& one : list()) all.push_back(std::move(one));
   return all;
+}
+
+bool DeviceIsBroken() {
+  return Device().present && cudaDeviceSynchronize() != cudaSuccess;
+}
+
+double MeasureDeviceCopyBandwidth() {
+  constexpr int64_t kBytes = int64_t{1} << 28;  // well beyond any cache
+  constexpr int kRuns = 9;
+  if (!Device().present || Device().emulated) return 0;
+  const device::DeviceMemory from(kBytes, device::DeviceUse::kTensor);
+  const device::DeviceMemory to(kBytes, device::DeviceUse::kTensor);
+  from.Poison();
+  double best = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    device::Stopwatch watch;
+    SUBQUAD_CUDA_CHECK(cudaMemcpyAsync(to.data(), from.data(), kBytes,
+                                       cudaMemcpyDeviceToDevice, nullptr));
+    best = std::max(best, 2.0 * kBytes / watch.Seconds());
+  }
+  return best;
 }
 
 }  // namespace subquad

@@ -9,5 +9,19 @@
 namespace subquad {
 
 std::vector<Implementation> Toeplitz1dCudaImplementations();
+std::vector<Implementation> Toeplitz2dXyCudaImplementations();
+std::vector<Implementation> Toeplitz2dCudaImplementations();
+std::vector<Implementation> SoftmaxAttentionCudaImplementations();
+std::vector<Implementation> LinearAttentionCudaImplementations();
+std::vector<Implementation> FastRpbAttentionCudaImplementations();
+std::vector<Implementation> KernelizedRpeAttentionCudaImplementations();
+std::vector<Implementation> ClippedRpeProductCudaImplementations();
+std::vector<Implementation> KernelizedClippedRpeAttentionCudaImplementations();
+std::vector<Implementation> TransformerXlAttentionCudaImplementations();
+std::vector<Implementation> PositionAttentionCudaImplementations();
+std::vector<Implementation> SparseAttentionCudaImplementations();
+std::vector<Implementation> LinformerAttentionCudaImplementations();
+std::vector<Implementation> MemoryCompressedAttentionCudaImplementations();
+std::vector<Implementation> StochasticPositionAttentionCudaImplementations();
 
 }  // namespace subquad

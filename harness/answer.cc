@@ -32,7 +32,7 @@ std::vector<int64_t> RowsOf(int64_t rows, uint64_t seed,
 }
 
 template <typename Exact, typename Plain>
-void FillAnswer(const Problem& problem, OutputAnswer& answer,
+void FillAnswer(OutputAnswer& answer,
                 const std::unique_ptr<Reference<Exact>>& reference,
                 const std::unique_ptr<Reference<Plain>>& plain) {
   const int64_t rows = static_cast<int64_t>(answer.selection.rows.size());
@@ -54,10 +54,10 @@ void FillAnswer(const Problem& problem, OutputAnswer& answer,
       answer.value[static_cast<size_t>(r * width + c)] = value;
       // Numbers without a digit are no yardstick for the others.
       if (std::isinf(units[c])) continue;
-      const double stored = RoundTo(
-          problem.scalar, static_cast<double>(rounded[static_cast<size_t>(c)]));
+      // Before it is stored in a type that is narrower than its arithmetic.
+      const long double found = rounded[static_cast<size_t>(c)];
       double& error = plain_error[static_cast<size_t>(worker)];
-      error = std::max(error, static_cast<double>(std::abs(stored - value)));
+      error = std::max(error, static_cast<double>(std::abs(found - value)));
       double& top = largest[static_cast<size_t>(worker)];
       top = std::max(top, static_cast<double>(std::abs(value)));
     }
@@ -104,10 +104,10 @@ Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
     one.selection = SelectRows(problem, output, seed);
     one.width = LayoutOf(problem, output).width;
     if (problem.scalar == Scalar::kFloat64)
-      FillAnswer(problem, one, problem.op->ReferenceLongDouble(problem, inputs),
+      FillAnswer(one, problem.op->ReferenceLongDouble(problem, inputs),
                  problem.op->ReferenceDouble(problem, inputs));
     else
-      FillAnswer(problem, one, problem.op->ReferenceDouble(problem, inputs),
+      FillAnswer(one, problem.op->ReferenceDouble(problem, inputs),
                  problem.op->ReferenceFloat(problem, inputs));
     answer.outputs.push_back(std::move(one));
   }

@@ -31,7 +31,7 @@ struct OutputAnswer {
   std::vector<double> units;       // bound of the plain program, in roundoffs
   std::vector<double> slack;       // error of `value` itself; empty: none
   // Over the elements with a finite bound:
-  double plain_error = 0;  // the plain program's largest error
+  double plain_error = 0;  // the plain program's largest error, in arithmetic
   double largest = 0;      // of the reference, in absolute value
 };
 

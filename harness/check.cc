@@ -70,7 +70,8 @@ Answer WithExpected(const CaseFolder& folder, const Problem& problem,
 }  // namespace
 
 void CheckCaseFolder(const CaseFolder& folder,
-                     const std::function<void(const CheckLine&)>& report) {
+                     const std::function<void(const CheckLine&)>& report,
+                     const std::function<bool(const Implementation&)>& wanted) {
   const Answer exact = ComputeAnswer(folder.problem, folder.inputs, 1);
 
   // The definition itself, as the first of the implementations.
@@ -98,7 +99,8 @@ void CheckCaseFolder(const CaseFolder& folder,
     problem.scalar = info.scalar;
     std::vector<const Implementation*> able;
     for (const Implementation* implementation : ImplementationsOf(*folder.op))
-      if (std::ranges::count(implementation->scalars, info.scalar))
+      if (std::ranges::count(implementation->scalars, info.scalar) &&
+          (!wanted || wanted(*implementation)))
         able.push_back(implementation);
     if (able.empty()) continue;
     Inputs rounded = Rounded(folder.inputs, info.scalar);

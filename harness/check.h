@@ -17,9 +17,12 @@ struct CheckLine {
   Verdict verdict;
 };
 
-// Calls `report` for the reference and for each implementation and scalar type.
-// Throws InvalidInput where the problem has no answer.
-void CheckCaseFolder(const CaseFolder& folder,
-                     const std::function<void(const CheckLine&)>& report);
+// Calls `report` for the reference and for each implementation and scalar type,
+// of those that `wanted` names where it is given. Throws InvalidInput where the
+// problem has no answer.
+void CheckCaseFolder(
+    const CaseFolder& folder,
+    const std::function<void(const CheckLine&)>& report,
+    const std::function<bool(const Implementation&)>& wanted = {});
 
 }  // namespace subquad

@@ -81,6 +81,11 @@ Comparison Compare(const Problem& problem, const Answer& answer,
   Comparison total;
   total.scalar = problem.scalar;
   const double roundoff = Info(problem.scalar).unit_roundoff;
+  const double arithmetic = ArithmeticRoundoff(problem.scalar);
+  // Storing may lose more than a roundoff of the number where the type has no
+  // more exponents to give.
+  const bool narrow = arithmetic < roundoff;
+  const double least = narrow ? roundoff * SmallestNormal(problem.scalar) : 0;
   bool any_judged = false;
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
     const OutputAnswer& one = answer.outputs[o];
@@ -113,9 +118,10 @@ Comparison Compare(const Problem& problem, const Answer& answer,
         const double error = static_cast<double>(std::abs(found - expected));
         total.max_error = std::max(total.max_error, error);
         // Storing the exact answer may itself cost one rounding.
-        const double allowed =
-            roundoff * (units[c] + std::abs(static_cast<double>(expected))) +
-            (one.slack.empty() ? 0 : one.slack[first + c]);
+        const double storing =
+            roundoff * std::abs(static_cast<double>(expected)) + least;
+        const double allowed = arithmetic * units[c] + storing +
+                               (one.slack.empty() ? 0 : one.slack[first + c]);
         const bool plain_has_bound = !std::isinf(one.units[first + c]);
         if (std::isfinite(error) && !std::isfinite(allowed)) {
           // A bound that is not a number allows nothing.
@@ -131,7 +137,8 @@ Comparison Compare(const Problem& problem, const Answer& answer,
                                  ? error / allowed
                                  : std::numeric_limits<double>::infinity();
         if (plain_has_bound) {
-          gate_two_error = std::max(gate_two_error, error);
+          gate_two_error =
+              std::max(gate_two_error, narrow ? error - storing : error);
           row_bound = std::max(row_bound, one.units[first + c]);
         }
         if (!(ratio <= total.max_over_bound) || !any_judged) {
@@ -150,7 +157,7 @@ Comparison Compare(const Problem& problem, const Answer& answer,
     // The plain program may be exact by luck; a few roundings of the largest
     // number are always allowed.
     const double yardstick =
-        std::max(one.plain_error, 2 * roundoff * one.largest);
+        std::max(one.plain_error, 2 * arithmetic * one.largest);
     const Yardstick found = {
         gate_two_error > 0 ? gate_two_error / yardstick : 0,
         largest_bound > 0 ? bounds / largest_bound : 0};

@@ -14,11 +14,9 @@
 #include <initializer_list>
 #include <thread>
 
+#include "cuda/device.h"
 #include "harness/build_info.h"
 #include "optimized/machine_peak.h"
-#ifdef SUBQUAD_CUDA
-#include "cuda/device.h"
-#endif
 
 namespace subquad {
 namespace {
@@ -47,6 +45,31 @@ nlohmann::ordered_json CopyRates(std::initializer_list<int64_t> sizes) {
     rates.push_back(
         {{"bytes", bytes}, {"bytes_per_second", MeasureCopyBandwidth(bytes)}});
   return rates;
+}
+
+nlohmann::ordered_json DescribeDevice() {
+  const DeviceInfo& device = Device();
+  nlohmann::ordered_json gpu = {
+      {"name", device.name},
+      {"driver", device.driver},
+      {"cuda", device.runtime},
+      {"cufft", device.cufft},
+      {"cublas", device.cublas},
+      {"memory_bytes", device.memory_bytes},
+      {"cache_bytes", device.cache_bytes},
+      {"multiprocessors", device.multiprocessors},
+      {"compute",
+       fmt::format("{}.{}", device.compute_major, device.compute_minor)},
+      {"emulated", device.emulated},
+      {"peak_bytes_per_second", device.peak_bytes_per_second},
+      {"peak_flops_per_second", device.peak_flops_per_second},
+      {"copy_bytes_per_second", MeasureDeviceCopyBandwidth()}};
+  if (const std::optional<DeviceState> state = AskDeviceState()) {
+    gpu["processor_mhz"] = state->processor_mhz;
+    gpu["memory_mhz"] = state->memory_mhz;
+    gpu["throttled"] = state->throttled;
+  }
+  return gpu;
 }
 
 }  // namespace
@@ -104,17 +127,7 @@ nlohmann::ordered_json DescribeEnvironment(int threads) {
         {"fma_flops_per_second",
          {{"float32", MeasureFlopsPerSecond(false)},
           {"float64", MeasureFlopsPerSecond(true)}}}}}};
-#ifdef SUBQUAD_CUDA
-  if (const DeviceInfo& device = Device(); device.present)
-    environment["gpu"] = {{"name", device.name},
-                          {"driver", device.driver},
-                          {"cuda", device.runtime},
-                          {"cufft", device.cufft},
-                          {"memory_bytes", device.memory_bytes},
-                          {"multiprocessors", device.multiprocessors},
-                          {"compute", fmt::format("{}.{}", device.compute_major,
-                                                  device.compute_minor)}};
-#endif
+  if (Device().present) environment["gpu"] = DescribeDevice();
   return environment;
 }
 

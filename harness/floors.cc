@@ -26,4 +26,25 @@ std::string Impossible(const Cost& cost, int threads, Scalar scalar,
   return "";
 }
 
+std::string ImpossibleOnDevice(const Cost& cost, double peak_flops_per_second,
+                               double peak_bytes_per_second, double cache_bytes,
+                               double seconds) {
+  constexpr double kNoise = 1.1;  // of its clock; peaks cannot be exceeded
+  if (!(seconds > 0)) return fmt::format("impossible: {:.3g} s", seconds);
+  if (peak_flops_per_second > 0 &&
+      cost.flops / (kNoise * peak_flops_per_second) > seconds)
+    return fmt::format(
+        "impossible: {:.3g} s for {:.3g} flops on a device that does {:.3g} a "
+        "second",
+        seconds, cost.flops, peak_flops_per_second);
+  const double moved = cost.bytes - cache_bytes;
+  if (peak_bytes_per_second > 0 &&
+      moved / (kNoise * peak_bytes_per_second) > seconds)
+    return fmt::format(
+        "impossible: {:.3g} s for {:.3g} bytes on a device that moves {:.3g} a "
+        "second",
+        seconds, cost.bytes, peak_bytes_per_second);
+  return "";
+}
+
 }  // namespace subquad

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "cuda/device.h"
 #include "optimized/implementations.h"
 #include "reference/clipped_rpe_product.h"
 #include "reference/fastrpb_attention.h"
@@ -19,9 +20,6 @@
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"
 #include "reference/transformer_xl_attention.h"
-#ifdef SUBQUAD_CUDA
-#include "cuda/device.h"
-#endif
 
 namespace subquad {
 namespace {
@@ -77,9 +75,7 @@ const std::vector<Implementation>& Implementations() {
     std::vector<Implementation> list;
     for (const Row& row : Rows())
       std::ranges::copy(row.implementations(), std::back_inserter(list));
-#ifdef SUBQUAD_CUDA
     std::ranges::copy(CudaImplementations(), std::back_inserter(list));
-#endif
     return list;
   }();
   return all;
@@ -104,12 +100,7 @@ std::vector<const Implementation*> ImplementationsOf(const Operator& op) {
 }
 
 bool IsAvailable(Backend backend) {
-  if (backend == Backend::kCpu) return true;
-#ifdef SUBQUAD_CUDA
-  return Device().present;
-#else
-  return false;
-#endif
+  return backend == Backend::kCpu || Device().present;
 }
 
 std::string WhyNot(const Implementation& implementation,

@@ -29,12 +29,19 @@ class Collector : public benchmark::BenchmarkReporter {
 double OneSample(const Contestant& contestant, int64_t runs) {
   Collector collector;
   benchmark::ClearRegisteredBenchmarks();
-  benchmark::RegisterBenchmark(contestant.name.c_str(),
-                               [&](benchmark::State& state) {
-                                 for (auto _ : state) contestant.run();
-                               })
-      ->Iterations(runs)
-      ->UseRealTime();
+  auto* registered = benchmark::RegisterBenchmark(
+      contestant.name.c_str(), [&](benchmark::State& state) {
+        for (auto _ : state)
+          if (contestant.timed_run)
+            state.SetIterationTime(contestant.timed_run());
+          else
+            contestant.run();
+      });
+  registered->Iterations(runs);
+  if (contestant.timed_run)
+    registered->UseManualTime();
+  else
+    registered->UseRealTime();
   benchmark::RunSpecifiedBenchmarks(&collector);
   benchmark::ClearRegisteredBenchmarks();
   return collector.seconds();

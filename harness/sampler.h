@@ -15,6 +15,8 @@ struct Contestant {
   std::string name;
   std::function<void()> run;
   double first_seconds = 0;  // about how long one run takes
+  // Where a device has a clock of its own: seconds of one run by that.
+  std::function<double()> timed_run = {};
 };
 
 // When to stop taking samples of a contestant.

@@ -312,6 +312,7 @@ class Sweep {
         Keep(task, std::move(record), journal);
       }
       if (outcome.interrupted) break;
+      if (outcome.again && !outcome.records.empty()) continue;
       FailTheGuilty(tasks, outcome, journal);
     }
     for (const Task& task : tasks) {

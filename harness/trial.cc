@@ -5,6 +5,7 @@
 #include <cmath>
 #include <new>
 
+#include "cuda/device.h"
 #include "harness/environment.h"
 #include "harness/generate.h"
 #include "harness/registry.h"
@@ -38,7 +39,10 @@ const Answer& Trial::answer() {
   return *answer_;
 }
 
-void Trial::Poison() { GuardedMemory::PoisonAllWorkspaces(); }
+void Trial::Poison() {
+  GuardedMemory::PoisonAllWorkspaces();
+  PoisonDeviceWorkspaces();
+}
 
 void Trial::SetOutputs(const std::vector<std::vector<double>>& outputs) {
   for (size_t o = 0; o < outputs.size(); ++o) {
@@ -56,6 +60,8 @@ Verdict Trial::RunAndJudge(const Implementation& implementation,
   Poison();
   try {
     prepared.Run();
+  } catch (const OutOfDeviceMemory& refused) {
+    return Verdict::Skipped(refused.what());
   } catch (const std::bad_alloc&) {
     return Verdict::Failed("ran out of memory while running");
   } catch (const std::exception& error) {
@@ -78,16 +84,25 @@ Verdict Trial::JudgeOutputs(const Implementation& implementation) {
   const RowBound& bound = NormBound(implementation);
   return Judge(
       Compare(problem_, answer(), arrays_, implementation.bound_factor, bound),
-      static_cast<bool>(bound), GuardedMemory::CountBrokenGuards());
+      static_cast<bool>(bound),
+      GuardedMemory::CountBrokenGuards() + CountBrokenDeviceGuards());
 }
 
 std::string DoesNotFit(const Implementation& implementation,
                        const Problem& problem, int threads) {
   // Looking up what is free costs more than a small problem.
   constexpr double kAlwaysThere = 1 << 28;
-  if (implementation.backend != Backend::kCpu || !implementation.cost)
-    return "";
-  const double needed = implementation.cost(problem, threads).workspace_bytes;
+  if (!implementation.cost) return "";
+  double needed = implementation.cost(problem, threads).workspace_bytes;
+  if (implementation.backend == Backend::kCuda) {
+    needed += TensorBytes(problem);
+    const auto free = static_cast<double>(AvailableDeviceBytes());
+    if (free <= 0 || needed <= free) return "";
+    return fmt::format(
+        "does not fit in the device's memory: needs {:.3g} GiB for tensors and "
+        "workspace, {:.3g} are available",
+        needed / (1 << 30), free / (1 << 30));
+  }
   if (!(needed > kAlwaysThere)) return "";
   const double free = 0.8 * static_cast<double>(AvailableMemoryBytes());
   if (free <= 0 || needed <= free) return "";  // 0: nobody knows
@@ -105,6 +120,8 @@ Verdict Verify(const Implementation& implementation, Trial& trial,
   std::unique_ptr<Prepared> prepared;
   try {
     prepared = implementation.prepare(trial.problem(), trial.arrays(), options);
+  } catch (const OutOfDeviceMemory& refused) {
+    return Verdict::Skipped(refused.what());
   } catch (const std::bad_alloc&) {
     return Verdict::Skipped("does not fit in memory");
   } catch (const std::exception& error) {

@@ -56,9 +56,9 @@ class Trial {
   std::map<std::string, RowBound> norm_bounds_;  // by backend and id
 };
 
-// Why the workspace of its formula is more than the machine has free, in words.
-// The system would often grant it all the same, and kill a program that uses
-// it.
+// Why the workspace of its formula is more than the machine has free, in words;
+// for a device, its workspace and its tensors. The system would often grant it
+// all the same, and kill a program that uses it.
 std::string DoesNotFit(const Implementation& implementation,
                        const Problem& problem, int threads);
 

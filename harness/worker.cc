@@ -14,6 +14,7 @@
 #include <iostream>
 #include <new>
 
+#include "cuda/device.h"
 #include "harness/comparison.h"
 #include "harness/environment.h"
 #include "harness/generate.h"
@@ -44,6 +45,60 @@ void Say(const Json& line) {
 
 std::string Gibibytes(double bytes) {
   return fmt::format("{:.3g} GiB", bytes / (1 << 30));
+}
+
+// Seconds that the parts of a first run took, by the host's clock; transfers
+// only where a device has memory of its own.
+struct FirstRun {
+  double run = 0, upload = 0, download = 0;
+};
+
+FirstRun RunInParts(Prepared& prepared) {
+  FirstRun first;
+  const auto timed = [](double& seconds, const auto& part) {
+    const double start = Now();
+    part();
+    seconds = Now() - start;
+  };
+  if (DeviceRun* device = prepared.OnDevice()) {
+    timed(first.upload, [&] { device->Upload(); });
+    timed(first.run, [&] {
+      device->Launch();
+      device->Wait();
+    });
+    timed(first.download, [&] { device->Download(); });
+  } else {
+    timed(first.run, [&] { prepared.Run(); });
+  }
+  return first;
+}
+
+// Ends the worker; what it has no record of is for another one.
+[[noreturn]] void LeaveToOthers() {
+  Say({{"again", true}});
+  ::_exit(0);
+}
+
+// Bytes of workspace that a function takes at most: on the device, or on the
+// heap.
+int64_t PeakBytesOf(Backend backend, const std::function<void()>& function) {
+  if (backend == Backend::kCuda) {
+    const int64_t before = DeviceWorkspaceBytes();
+    ResetDevicePeak();
+    function();
+    return DevicePeakBytes() - before;
+  }
+  const PeakOf peak;
+  function();
+  return peak.bytes();
+}
+
+Json DeviceStateJson() {
+  const std::optional<DeviceState> state = AskDeviceState();
+  if (!state) return nullptr;
+  return {{"processor_mhz", state->processor_mhz},
+          {"memory_mhz", state->memory_mhz},
+          {"throttled", state->throttled}};
 }
 
 class CaseRun;
@@ -112,10 +167,15 @@ class CaseRun {
 
   // Why a time that short cannot be; empty where it can.
   std::string WhyImpossible(const Implementation& one, double seconds) const {
-    // Nothing is known of what a GPU could reach at most.
-    if (one.backend != Backend::kCpu || !one.cost) return "";
-    return Impossible(one.cost(problem_, job_.threads), job_.threads,
-                      problem_.scalar, job_.floors, seconds);
+    if (!one.cost) return "";
+    const Cost cost = one.cost(problem_, job_.threads);
+    if (one.backend == Backend::kCpu)
+      return Impossible(cost, job_.threads, problem_.scalar, job_.floors,
+                        seconds);
+    const DeviceInfo& device = Device();
+    return ImpossibleOnDevice(cost, device.peak_flops_per_second,
+                              device.peak_bytes_per_second,
+                              static_cast<double>(device.cache_bytes), seconds);
   }
 
  private:
@@ -161,8 +221,9 @@ class CaseRun {
   std::string WorkspaceDoesNotFit(const Implementation& one) const {
     const double limit = static_cast<double>(job_.limits.memory_bytes);
     const double needed = TrialBytes() + WorkspaceBytes(one);
-    if (limit <= 0 || needed <= limit || one.backend != Backend::kCpu)
-      return "";
+    if (one.backend == Backend::kCuda)
+      return DoesNotFit(one, problem_, job_.threads);
+    if (limit <= 0 || needed <= limit) return "";
     return fmt::format(
         "does not fit in memory: needs {} of workspace beside "
         "its tensors, {} may be used",
@@ -190,27 +251,28 @@ class CaseRun {
     Entry entry{this, &one, nullptr, {}, 0};
     Verdict verdict;
     double setup = 0;
+    FirstRun first;
     int64_t workspace = 0;
+    const bool counted =
+        one.backend == Backend::kCuda || MemoryCounter::Available();
     try {
       trial_->answer();
       const double start = Now();
       entry.prepared = Prepare(one);
       setup = Now() - start;
       trial_->Poison();
-      const double first = Now();
-      entry.prepared->Run();
-      entry.first_seconds = Now() - first;
+      first = RunInParts(*entry.prepared);
+      entry.first_seconds = first.run;
       verdict = trial_->JudgeOutputs(one);
       // What a library keeps for the whole program (FFTW's planner, its
       // wisdom) is there by now and is not counted.
       entry.prepared.reset();
-      if (MemoryCounter::Available()) {
-        const PeakOf peak;
-        Prepare(one)->Run();
-        workspace = peak.bytes();
-      }
+      if (counted)
+        workspace = PeakBytesOf(one.backend, [&] { Prepare(one)->Run(); });
       entry.prepared = Prepare(one);
       entry.prepared->Run();
+    } catch (const OutOfDeviceMemory& refused) {
+      verdict = Verdict::Skipped(refused.what());
     } catch (const std::bad_alloc&) {
       verdict = Verdict::Skipped(fmt::format(
           "does not fit in memory: an allocation was refused at a limit of {}",
@@ -226,11 +288,18 @@ class CaseRun {
     if (verdict.comparison.elements > 0) {
       entry.record["setup_seconds"] = setup;
       entry.record["first_seconds"] = entry.first_seconds;
-      if (MemoryCounter::Available())
-        entry.record["workspace_bytes"] = workspace;
+      if (counted) entry.record["workspace_bytes"] = workspace;
+      if (one.backend == Backend::kCuda)
+        entry.record["device"] = {{"clock", "events"},
+                                  {"cache", "flushed"},
+                                  {"upload_seconds", first.upload},
+                                  {"download_seconds", first.download}};
     }
-    if (!verdict.passed()) {
+    const bool has_clock = one.backend == Backend::kCpu || !Device().emulated;
+    if (!verdict.passed() || !has_clock) {
       Say({{"record", entry.record}});
+      // The others start again in a process whose device still answers.
+      if (one.backend == Backend::kCuda && DeviceIsBroken()) LeaveToOthers();
       return;
     }
     entries_.push_back(std::move(entry));
@@ -269,10 +338,13 @@ std::vector<Entry*> EntriesOf(
 
 std::vector<Contestant> ContestantsOf(const std::vector<Entry*>& entries) {
   std::vector<Contestant> contestants;
-  for (Entry* entry : entries)
+  for (Entry* entry : entries) {
     contestants.push_back({JobName(*entry->implementation),
                            [entry] { entry->prepared->Run(); },
                            entry->first_seconds});
+    if (DeviceRun* device = entry->prepared->OnDevice())
+      contestants.back().timed_run = [device] { return device->Time(); };
+  }
   return contestants;
 }
 
@@ -295,6 +367,8 @@ void SayMeasured(const Entry& entry, const Sampled& sampled,
                          {"stopped_by", sampled.stopped_by}};
     if (const Json others = TimedWith(entry, all); !others.empty())
       record["timed_with"] = others;
+    if (record.contains("device"))
+      record["device"]["after"] = DeviceStateJson();
   }
   Say({{"record", record}});
 }
@@ -487,6 +561,7 @@ WorkerOutcome CallWorker(const Job& job, double seconds) {
         outcome.current_case = line["case"];
       }
       if (line.contains("failure")) outcome.failure = line["failure"];
+      if (line.contains("again")) outcome.again = true;
       if (line.contains("resident_bytes"))
         outcome.resident_bytes = line["resident_bytes"];
       if (line.contains("record"))

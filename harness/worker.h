@@ -57,6 +57,7 @@ struct WorkerOutcome {
   std::string current, current_case;
   int64_t resident_bytes = 0;
   std::string failure;  // why it ended before its time, in words
+  bool again = false;   // nobody else is to blame: run the rest again
   bool interrupted = false;
 };
 WorkerOutcome CallWorker(const Job& job, double seconds);

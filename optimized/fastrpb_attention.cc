@@ -5,7 +5,7 @@
 //   softmax_fft  tiled softmax attention, and W v by FFT. The attention stays
 //                quadratic; the positions cost next to nothing.
 //   softmax_xy   the same on an image: W v from row and column sums.
-//   linear_fft   linear attention, and W v by FFT: O(n (f e + e log n)). Causal:
+//   linear_fft   linear attention, and W v by FFT: O(n (f e + e log n)). Causal,
 //                token by token. On a causal image W is no longer a sum of rows
 //                and columns, and goes through the two-dimensional FFT.
 //   linear_xy    linear attention, and W v from row and column sums: O(n f e).
@@ -13,63 +13,19 @@
 // Nothing is computed here but the sum: the parts are the programs of
 // softmax_attention, linear_attention, toeplitz_1d, toeplitz_2d_xy and
 // toeplitz_2d.
-#include "reference/fastrpb_attention.h"
-
-#include <cmath>
-
 #include "optimized/buffer.h"
 #include "optimized/implementations.h"
 #include "optimized/thread_pool.h"
-#include "reference/toeplitz_1d.h"
-#include "reference/toeplitz_2d.h"
-#include "reference/toeplitz_2d_xy.h"
+#include "reference/fastrpb_parts.h"
 
 namespace subquad {
 namespace {
-
-bool IsImage(const Problem& problem) { return problem.params.Has("height"); }
-
-// A causal image's weights depend on both offsets together.
-bool NeedsFullImage(const Problem& problem) {
-  return IsImage(problem) && problem.params.Flag("causal");
-}
 
 const Implementation& Find(const std::vector<Implementation>& table,
                            const std::string& id) {
   for (const Implementation& one : table)
     if (one.id == id) return one;
   throw InvalidInput("implementation", "one of its operator", id);
-}
-
-// The product W v as a problem of its own operator.
-Problem ProductOf(const Problem& problem) {
-  static const Toeplitz1d kLine;
-  static const Toeplitz2dXy kRowsAndColumns;
-  static const Toeplitz2d kImage;
-  Params params;
-  std::vector<GivenShape> given;
-  const auto shape = [&](const std::string& name) {
-    return problem.InputShape(
-        static_cast<size_t>(problem.InputIndex(name)));
-  };
-  given.push_back({"values", shape("v")});
-  if (!IsImage(problem)) {
-    if (problem.params.Flag("causal")) params.Set("causal", true);
-    given.push_back({"weights", shape("weights")});
-    return ResolveProblem(kLine, params, problem.scalar, given);
-  }
-  for (const char* name : {"height", "width"})
-    params.Set(name, problem.params.Integer(name));
-  if (!NeedsFullImage(problem)) {
-    for (const char* name : {"weights_rows", "weights_cols"})
-      given.push_back({name, shape(name)});
-    return ResolveProblem(kRowsAndColumns, params, problem.scalar, given);
-  }
-  Shape weights = {2 * problem.Dim("height") - 1, 2 * problem.Dim("width") - 1};
-  if (problem.PerHead("weights_rows") || problem.PerHead("weights_cols"))
-    weights.insert(weights.begin(), problem.heads);
-  given.push_back({"weights", weights});
-  return ResolveProblem(kImage, params, problem.scalar, given);
 }
 
 const Implementation& ProductProgram(const Problem& problem, bool dense) {
@@ -86,21 +42,8 @@ const Implementation& AttentionProgram(const Problem& problem, bool dense) {
   static const auto kLinear = LinearAttentionImplementations();
   if (IsSoftmax(problem)) return Find(kSoftmax, dense ? "dense" : "tiled");
   if (dense) return Find(kLinear, "dense");
-  return Find(kLinear, problem.params.Flag("causal") ? "recurrent"
-                                                     : "associative");
-}
-
-// Weight of both offsets on a causal image: raster order decides what is seen.
-template <typename Number, typename Rows, typename Columns>
-void FillImageWeights(int64_t height, int64_t width, const Rows* rows,
-                      const Columns* columns, Number* weights) {
-  for (int64_t r = 1 - height; r < height; ++r)
-    for (int64_t c = 1 - width; c < width; ++c) {
-      const bool seen = r < 0 || (r == 0 && c <= 0);
-      *weights++ = seen ? static_cast<Number>(rows[r + height - 1] +
-                                              columns[c + width - 1])
-                        : Number{0};
-    }
+  return Find(kLinear,
+              problem.params.Flag("causal") ? "recurrent" : "associative");
 }
 
 template <typename T, bool kDense>
@@ -137,7 +80,8 @@ class SumOfTwo : public Prepared {
     }
     weights.outputs = {out};
     weights.outputs[0].data = product_out_.data();
-    product_ = ProductProgram(problem, kDense).prepare(product, weights, options);
+    product_ =
+        ProductProgram(problem, kDense).prepare(product, weights, options);
   }
 
   void Run() override {
@@ -192,67 +136,6 @@ Cost SumCost(const Problem& problem, int threads) {
               numbers * static_cast<double>(Info(problem.scalar).bytes)};
 }
 
-// The attention's bound element by element, the product's norm-wise, and the
-// rounding of their sum.
-RowBound FastBound(const Problem& problem, const Inputs& inputs) {
-  struct Parts {
-    Problem product;
-    Inputs product_inputs;
-    RowBound product_bound;
-    std::unique_ptr<FastRpbAttentionReference<double>> reference;
-    int64_t e;
-  };
-  const auto parts = std::make_shared<Parts>();
-  parts->product = ProductOf(problem);
-  parts->e = problem.Dim("e");
-  for (const TensorRule& rule : parts->product.inputs) {
-    Tensor tensor;
-    if (rule.name == "weights" && NeedsFullImage(problem)) {
-      const size_t index =
-          static_cast<size_t>(parts->product.InputIndex("weights"));
-      tensor.shape = parts->product.InputShape(index);
-      const int64_t count = ElementCount(tensor.shape);
-      const int64_t heads =
-          parts->product.PerHead("weights") ? problem.heads : 1;
-      tensor.head_stride = heads > 1 ? count / heads : 0;
-      tensor.values.resize(static_cast<size_t>(count));
-      for (int64_t h = 0; h < heads; ++h)
-        FillImageWeights(problem.Dim("height"), problem.Dim("width"),
-                         inputs["weights_rows"].Head(h),
-                         inputs["weights_cols"].Head(h),
-                         tensor.values.data() + h * (count / heads));
-    } else {
-      tensor = inputs[rule.name == "values" ? "v" : rule.name];
-    }
-    tensor.name = rule.name;
-    parts->product_inputs.tensors.push_back(std::move(tensor));
-  }
-  parts->product_bound = ProductProgram(problem, false)
-                             .norm_bound(parts->product, parts->product_inputs);
-  parts->reference = std::make_unique<FastRpbAttentionReference<double>>(
-      problem, inputs);
-  return [parts](const RowId& id, std::span<double> units) {
-    std::vector<double> value(static_cast<size_t>(parts->e));
-    std::vector<double> product(static_cast<size_t>(parts->e));
-    parts->reference->Row(id, value.data(), nullptr);
-    parts->reference->AttentionUnits(id, units);
-    parts->product_bound(id, product);
-    for (size_t c = 0; c < units.size(); ++c)
-      units[c] += product[c] + std::abs(value[c]);
-  };
-}
-
-std::string WhyNot(const Problem& problem, bool softmax, bool xy) {
-  if (IsSoftmax(problem) != softmax)
-    return softmax ? "only for softmax attention" : "only for linear attention";
-  if (xy && !IsImage(problem)) return "only for images: it needs two axes";
-  if (xy && NeedsFullImage(problem))
-    return "not causal: a raster mask is no sum of a row and a column part";
-  if (!xy && IsImage(problem) && !NeedsFullImage(problem))
-    return "the image's product is a sum of rows and columns, which is faster";
-  return "";
-}
-
 }  // namespace
 
 std::vector<Implementation> FastRpbAttentionImplementations() {
@@ -273,10 +156,12 @@ std::vector<Implementation> FastRpbAttentionImplementations() {
     one.time_class = softmax ? "n^2" : xy ? "n" : "n log n";
     one.memory_class = "n";
     one.why_not = [=](const Problem& problem) {
-      return WhyNot(problem, softmax, xy);
+      return WhyNotFastRpb(problem, softmax, xy);
     };
     one.cost = SumCost<false>;
-    one.norm_bound = FastBound;
+    one.norm_bound = [](const Problem& problem, const Inputs& inputs) {
+      return FastRpbBound(problem, inputs, ProductProgram(problem, false));
+    };
     one.prepare = PrepareFor<SumOfTwo<float, false>, SumOfTwo<double, false>>;
     return one;
   };

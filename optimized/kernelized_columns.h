@@ -6,6 +6,7 @@
 
 #include "optimized/buffer.h"
 #include "optimized/kernelized.h"
+#include "optimized/kernelized_fft_bound.h"
 
 namespace subquad {
 
@@ -72,7 +73,6 @@ class DirectRows {
 //   E = F u |c|_2 sum_a |phi_a(q)| |phi_a(k)|_2.
 // Queries with |D| <= kLostFactor E as computed are computed directly instead,
 // in O(n (f + e)) each. With ordinary numbers there are none of them.
-inline constexpr double kLostFactor = 4;
 double TransformFactor(const KernelizedShape& shape);
 
 template <typename T>

@@ -18,7 +18,7 @@
 #include "optimized/column_fft.h"
 #include "optimized/implementations.h"
 #include "optimized/materialized.h"
-#include "optimized/norms.h"
+#include "reference/norms.h"
 #include "optimized/thread_pool.h"
 #include "optimized/toeplitz_direct.h"
 

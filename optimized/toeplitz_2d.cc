@@ -15,8 +15,8 @@
 #include "optimized/image_sequence.h"
 #include "optimized/implementations.h"
 #include "optimized/materialized.h"
-#include "optimized/norms.h"
 #include "optimized/thread_pool.h"
+#include "reference/norms.h"
 
 namespace subquad {
 namespace {
@@ -261,19 +261,12 @@ RowBound Fft2Bound(const Problem& problem, const Inputs& inputs) {
   const Sizes sizes(problem);
   const double factor =
       2 * std::max(1.0, CirculantFft<float>::LogLength(sizes.lengths()));
-  std::vector<double> units;
-  for (int64_t h = 0; h < sizes.heads; ++h) {
-    const double weights =
-        Norm(inputs["weights"].Head(h),
-             (2 * sizes.height - 1) * (2 * sizes.width - 1), 1);
-    for (int64_t x = 0; x < sizes.e; ++x)
-      units.push_back(
-          factor * weights *
-          Norm(inputs["values"].Head(h) + x, sizes.pixels(), sizes.e));
-  }
-  return [units, e = sizes.e](const RowId& id, std::span<double> row) {
-    std::copy_n(units.begin() + id.head * e, e, row.begin());
-  };
+  return ColumnBound(
+      inputs["values"], sizes.heads, sizes.pixels(), sizes.e,
+      [&](int64_t head) {
+        return factor * Norm(inputs["weights"].Head(head),
+                             (2 * sizes.height - 1) * (2 * sizes.width - 1));
+      });
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 #include "optimized/circulant_fft.h"
 #include "optimized/implementations.h"
 #include "optimized/materialized.h"
-#include "optimized/norms.h"
 #include "optimized/thread_pool.h"
+#include "reference/norms.h"
 
 namespace subquad {
 namespace {
@@ -250,21 +250,15 @@ RowBound XyBound(const Problem& problem, const Inputs& inputs) {
         length <= kDirectLength ? static_cast<double>(length) : 2 * log_length;
     return weights * (terms + std::sqrt(terms) * (product + 1));
   };
-  std::vector<double> units;
-  for (int64_t h = 0; h < sizes.heads; ++h) {
-    const double rows =
-        Norm(inputs["weights_rows"].Head(h), 2 * sizes.height - 1, 1);
-    const double cols =
-        Norm(inputs["weights_cols"].Head(h), 2 * sizes.width - 1, 1);
-    const double weights = part(rows, sizes.width, sizes.height) +
-                           part(cols, sizes.height, sizes.width);
-    for (int64_t x = 0; x < sizes.e; ++x)
-      units.push_back(weights * Norm(inputs["values"].Head(h) + x,
-                                     sizes.pixels(), sizes.e));
-  }
-  return [units, e = sizes.e](const RowId& id, std::span<double> row) {
-    std::copy_n(units.begin() + id.head * e, e, row.begin());
-  };
+  return ColumnBound(inputs["values"], sizes.heads, sizes.pixels(), sizes.e,
+                     [&](int64_t head) {
+                       return part(Norm(inputs["weights_rows"].Head(head),
+                                        2 * sizes.height - 1),
+                                   sizes.width, sizes.height) +
+                              part(Norm(inputs["weights_cols"].Head(head),
+                                        2 * sizes.width - 1),
+                                   sizes.height, sizes.width);
+                     });
 }
 
 }  // namespace

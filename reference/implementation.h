@@ -64,14 +64,33 @@ struct PrepareOptions {
   bool tune = false;  // measure plans instead of guessing them
 };
 
+// The parts of a run whose work is done on a device with memory of its own, so
+// that the work is timed without the transfers.
+class DeviceRun {
+ public:
+  virtual ~DeviceRun() = default;
+  virtual void Upload() = 0;    // the inputs; outputs are filled with NaN
+  virtual void Launch() = 0;    // starts the work and does not wait for it
+  virtual void Wait() = 0;      // until the work is done
+  virtual void Download() = 0;  // waits, and takes the outputs
+
+  // Seconds of one Launch() by the device's own clock, after what its cache held
+  // was thrown out. Not on an emulated device.
+  virtual double Time() = 0;
+};
+
 // Plans and buffers for one problem. What happens here may not depend on the
 // values of the tensors.
 class Prepared {
  public:
   virtual ~Prepared() = default;
 
-  // The only timed call: reads the inputs, writes every element of the outputs.
+  // Reads the inputs, writes every element of the outputs. This is what is
+  // timed, unless the work is done on a device.
   virtual void Run() = 0;
+
+  // Where Run() uploads, launches and downloads: the parts.
+  virtual DeviceRun* OnDevice() { return nullptr; }
 
   // What was chosen, in words, where the algorithm had a choice.
   virtual std::string Choice() const { return ""; }

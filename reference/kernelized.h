@@ -83,9 +83,9 @@ class KernelizedRows {
         f_(spec_.features()),
         causal_(problem.params.Flag("causal")),
         head_axis_(problem.head_axis),
-        bytes_(Info(problem.scalar).bytes),
-        roundoff_(Info(problem.scalar).unit_roundoff),
-        smallest_(SmallestNormal(problem.scalar)) {
+        bytes_(Info(ArithmeticOf(problem.scalar)).bytes),
+        roundoff_(ArithmeticRoundoff(problem.scalar)),
+        smallest_(SmallestNormal(ArithmeticOf(problem.scalar))) {
     for (int64_t head = 0; head < problem.heads; ++head) {
       const double* omega =
           spec_.projects() ? inputs["omega"].Head(head) : nullptr;
@@ -526,7 +526,7 @@ class KernelizedRows {
   const Tensor& v_;
   const int64_t n_q_, n_k_, e_, f_;
   const bool causal_, head_axis_;
-  const int64_t bytes_;
+  const int64_t bytes_;  // of the arithmetic
   const double roundoff_, smallest_;
   int64_t image_width_ = 0;
   std::vector<FeatureMap<Real>> maps_;

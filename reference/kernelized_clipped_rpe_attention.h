@@ -89,13 +89,13 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
     }
     // In the problem's own type a sum may cancel to zero that is none.
     if (normaliser == 0 &&
-        static_cast<int64_t>(sizeof(Real)) > Info(scalar_).bytes)
+        static_cast<int64_t>(sizeof(Real)) > Info(ArithmeticOf(scalar_)).bytes)
       throw InvalidInput("normaliser", "a number other than zero",
                          "zero at query " + std::to_string(i));
     for (int64_t c = 0; c < e_; ++c) value[c] /= normaliser;
     if (!units) return;
     const double least = std::abs(static_cast<double>(normaliser)) -
-                         1.01 * Info(scalar_).unit_roundoff * normaliser_units;
+                         1.01 * ArithmeticRoundoff(scalar_) * normaliser_units;
     for (int64_t c = 0; c < e_; ++c) {
       const double out = std::abs(static_cast<double>(value[c]));
       units[c] =
@@ -131,7 +131,7 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
                      const double* rpe) const {
     const double roundings = static_cast<double>(d_ + n_k_) + 16;
     const double lost = (scalar_ == Scalar::kFloat64 ? 0x1p-1021 : 0x1p-125) /
-                        Info(scalar_).unit_roundoff;
+                        ArithmeticRoundoff(scalar_);
     double units = 0;
     for (int64_t a = 0; a < d_; ++a) {
       const double size = static_cast<double>(key[a]) + std::abs(rpe[a]);

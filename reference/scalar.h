@@ -29,6 +29,15 @@ constexpr const ScalarInfo& Info(Scalar scalar) {
   return kScalars[static_cast<size_t>(scalar)];
 }
 
+// The type of the arithmetic on tensors of this type: types of two bytes are
+// for storage, sums and products of them are in float32.
+constexpr Scalar ArithmeticOf(Scalar scalar) {
+  return scalar == Scalar::kFloat64 ? Scalar::kFloat64 : Scalar::kFloat32;
+}
+constexpr double ArithmeticRoundoff(Scalar scalar) {
+  return Info(ArithmeticOf(scalar)).unit_roundoff;
+}
+
 // The smallest positive number with all digits.
 constexpr double SmallestNormal(Scalar scalar) {
   switch (scalar) {

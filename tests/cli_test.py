@@ -141,7 +141,8 @@ class Refusals(Cli):
         self.refuse(["verify", "--case", "toeplitz_1d:n=4", "--n", "5"], "--n")
 
     def test_a_filter_that_matches_nothing(self):
-        self.refuse(["verify", "--operator", "toeplitz_1d", "--scalar", "float16"], "matches")
+        self.refuse(["verify", "--operator", "toeplitz_1d", "--scalar", "float16", "--backend", "cpu"],
+                    "matches")
         self.refuse(["verify", "--case", "toeplitz_1d:n=4", "--operator", "toeplitz_2d"], "matches")
         self.refuse(["sweep", "--operator", "toeplitz_1d", "--scalar", "bfloat16", "--out",
                      self.folder / "x.json"], "matches")
@@ -291,6 +292,18 @@ class Sweeps(Cli):
         self.assertIn("1 passed", first)
         ratio = float(re.search(r"error/bound ([0-9.e+-]+)", first).group(1))
         self.assertAlmostEqual(ratio, record["check"]["error"], delta=0.005 + 0.01 * ratio)
+
+    def test_drawn_numbers_without_an_answer(self):
+        # One key of 70 channels of which none is active for some query: 0 / 0.
+        text = self.fine("verify", "--operator", "kernelized_rpe_attention", "--implementation",
+                         "dense", "--backend", "cpu", "--scalar", "float32", "--n", "70")
+        lines = [line for line in text.splitlines() if line.startswith("skipped")]
+        self.assertEqual(len(lines), 1)
+        self.assertIn("the reference has no answer: query 36: expected a normaliser", lines[0])
+        self.assertRegex(text, r"\n[0-9]{3} passed, 0 failed, 0 mistrusted, 1 skipped\n$")
+        case = lines[0].split()[2]
+        self.refuse(["verify", "--case", case, "--implementation", "dense", "--backend", "cpu"],
+                    "normaliser")
 
     def test_inputs_from_case_folders(self):
         folders = [f"reports/inputs/{name}" for name in ("mpnet-layer0", "minilm-layer5")]

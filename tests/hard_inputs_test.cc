@@ -131,6 +131,11 @@ std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
   return cases;
 }
 
+// "fft", and "fft@cuda" for the one of the same name on a device.
+std::string NameOf(const Implementation& one) {
+  return one.id + (one.backend == Backend::kCuda ? "@cuda" : "");
+}
+
 void JudgeCase(const Case& one, std::map<Key, Tally>& tallies) {
   const Problem problem = ProblemOf(one);
   Trial trial(problem, GenerateInputs(one, problem), one.seed);
@@ -143,7 +148,7 @@ void JudgeCase(const Case& one, std::map<Key, Tally>& tallies) {
   for (const Implementation* implementation : ImplementationsOf(*one.op)) {
     if (!WhyNot(*implementation, problem).empty()) continue;
     Tally& tally =
-        tallies[{implementation->id, std::string(Info(one.scalar).name),
+        tallies[{NameOf(*implementation), std::string(Info(one.scalar).name),
                  one.input, ChoicesOf(one)}];
     if (!has_value) {
       ++tally.without_value;
@@ -233,7 +238,7 @@ TEST_P(HardInputs, EveryImplementationMeetsEveryChoice) {
     for (const Case& one : cases)
       for (const Implementation* implementation : ImplementationsOf(*one.op))
         if (WhyNot(*implementation, ProblemOf(one)).empty())
-          pairs.insert({implementation->id, ChoicesOf(one)});
+          pairs.insert({NameOf(*implementation), ChoicesOf(one)});
     return pairs;
   };
   for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})

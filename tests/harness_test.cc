@@ -59,6 +59,19 @@ TEST(Measuring, AnImplementationThatDoesNothingHasNoTime) {
     EXPECT_NE(Impossible(cost, 1, Scalar::kFloat32, floors, none), "") << none;
 }
 
+TEST(Floors, TimesThatNoDeviceCouldReachAreRefused) {
+  const Cost cost{.flops = 1e12, .bytes = 1e10};
+  constexpr double kFlops = 1e14, kBytes = 1e12, kCache = 1e9;
+  EXPECT_EQ(ImpossibleOnDevice(cost, kFlops, kBytes, kCache, 0.0102), "");
+  // 9e9 bytes beyond the cache take 9 ms, 1e12 operations 10 ms.
+  EXPECT_NE(ImpossibleOnDevice(cost, kFlops, kBytes, kCache, 0.0085), "");
+  EXPECT_NE(ImpossibleOnDevice(cost, 0, kBytes, kCache, 0.008), "");
+  EXPECT_EQ(ImpossibleOnDevice(cost, 0, kBytes, 1e10, 0.008), "");
+  EXPECT_EQ(ImpossibleOnDevice(cost, 0, 0, kCache, 1e-9), "");
+  EXPECT_NE(ImpossibleOnDevice(cost, 0, 0, 0, std::nan("")), "");
+  EXPECT_NE(ImpossibleOnDevice(cost, 0, 0, 0, 0), "");
+}
+
 TEST(Measuring, MemoryIsCountedWithinOnePercent) {
   if (!MemoryCounter::Available()) GTEST_SKIP() << "a sanitizer counts";
   for (int64_t bytes : {int64_t{1} << 16, int64_t{3000017}, int64_t{1} << 28}) {
@@ -376,9 +389,9 @@ TEST(Registry, EveryDefinitionIsRegistered) {
     ++found;
     const std::string id = entry.path().stem();
     EXPECT_NO_THROW(FindOperator(id)) << entry.path();
-    EXPECT_TRUE(
-        fs::exists(fs::path(SUBQUAD_SOURCE) / "optimized" / (id + ".cc")))
-        << id;
+    for (const std::string& file :
+         {"optimized/" + id + ".cc", "cuda/" + id + ".cu"})
+      EXPECT_TRUE(fs::exists(fs::path(SUBQUAD_SOURCE) / file)) << file;
   }
   EXPECT_EQ(found, static_cast<int>(Operators().size()));
 }

@@ -1,0 +1,185 @@
+// kernelized_clipped_rpe_attention on the GPU: out_i = sum_j A_ij v_j / sum_j
+// A_ij, A_ij = phi(q_i).phi(k_j) + phi(q_i).rpe[clip(j-i, -r, r) + r], phi =
+// elu + 1 (LRPE section IV)
+//
+//   dense   A in memory by cuBLAS, times the values
+//   linear  the content term by a (running) state, the position term by sums of
+//           the values before and behind a window, and the window in tiles
+#include "cuda/clipped_position.h"
+#include "cuda/convert.h"
+#include "cuda/implementations.h"
+#include "cuda/kernelized_dense.h"
+#include "cuda/linear_state.h"
+#include "cuda/prepared.h"
+#include "cuda/warp.h"
+
+namespace subquad::device {
+namespace {
+
+constexpr int kThreads = 256;
+
+struct BlockSums {
+  float at[kThreads / kWarp];
+};
+
+// weights[i][j] += positions[i][clip(j - i) + r], zero where key j is not seen,
+// and the sum of each row. One block for each query.
+__global__ void __launch_bounds__(kThreads)
+    AddPositions(const float* positions, int64_t r, bool causal, int64_t n_q,
+                 int64_t n_k, float* weights, float* normalisers) {
+  SUBQUAD_SHARED(BlockSums, shared);
+  const int64_t i = blockIdx.x, row = blockIdx.y * n_q + i;
+  positions += row * (2 * r + 1) + r;
+  weights += row * n_k;
+  float sum = 0.0f;
+  for (int64_t j = threadIdx.x; j < n_k; j += kThreads) {
+    const bool seen = !causal || j <= i;
+    const float weight =
+        seen ? weights[j] + positions[max(-r, min(r, j - i))] : 0.0f;
+    weights[j] = weight;
+    sum += weight;
+  }
+  sum = SumOfBlock<kThreads>(sum, shared.at);
+  if (threadIdx.x == 0) normalisers[row] = sum;
+}
+
+template <typename S>
+class Dense : public DevicePrepared {
+ public:
+  Dense(const Problem& problem, const Arrays& arrays)
+      : DevicePrepared(problem, arrays),
+        shape_(problem),
+        queries_(shape_.heads * shape_.n_q * shape_.d),
+        keys_(shape_.heads * shape_.n_k * shape_.d),
+        rpe_(shape_.embeddings * Rows() * shape_.d),
+        positions_(shape_.heads * shape_.n_q * Rows()),
+        quotient_(shape_.heads, shape_.n_q, shape_.n_k, shape_.e) {}
+
+  void Launch() override {
+    const int64_t heads = shape_.heads, n_q = shape_.n_q, d = shape_.d;
+    ClippedFeatures(shape_, In<S>("q"), In<S>("k"), queries_.data(),
+                    keys_.data());
+    const HeadArray<const float> rpe = rpe_.Run(this->template In<S>("rpe"));
+    quotient_.Scores(queries_.data(), keys_.data(), d);
+    quotient_.gemm().template Run<float>(
+        heads, 1, {queries_.data(), n_q, d, d, n_q * d},
+        {rpe.data, Rows(), d, d, rpe.head_stride, true}, 0,
+        {positions_.data(), n_q, Rows(), Rows(), n_q * Rows()});
+    SUBQUAD_LAUNCH(AddPositions, Grid(n_q, heads), kThreads, sizeof(BlockSums),
+                   positions_.data(), shape_.r, shape_.causal, n_q, shape_.n_k,
+                   quotient_.weights(), quotient_.normalisers());
+    quotient_.Run(In<S>("v"), Out<S>("out"));
+  }
+
+  static Cost CostOf(const ClippedShape& shape) {
+    const int64_t rows = 2 * shape.r + 1;
+    return {.flops = 2 * static_cast<double>(shape.heads * shape.n_q) *
+                     static_cast<double>(shape.n_k * (shape.d + shape.e) +
+                                         rows * shape.d),
+            .workspace_bytes =
+                4.0 * static_cast<double>(shape.heads *
+                                          ((shape.n_q + shape.n_k) * shape.d +
+                                           shape.n_q * rows)) +
+                Widened<S>::WorkspaceBytes(
+                    static_cast<double>(shape.embeddings * rows * shape.d),
+                    sizeof(S)) +
+                DenseQuotient<S>::WorkspaceBytes(shape.heads, shape.n_q,
+                                                 shape.n_k, shape.e)};
+  }
+
+ private:
+  int64_t Rows() const { return 2 * shape_.r + 1; }
+
+  const ClippedShape shape_;
+  DeviceBuffer<float> queries_, keys_;
+  Widened<S> rpe_;
+  DeviceBuffer<float> positions_;  // [heads, n_q, 2 r + 1]
+  DenseQuotient<S> quotient_;
+};
+
+LinearShape StateOf(const ClippedShape& shape) {
+  return {shape.n_q, shape.n_k, shape.d, shape.e, shape.heads, shape.causal};
+}
+
+template <typename S>
+class Linear : public DevicePrepared {
+ public:
+  Linear(const Problem& problem, const Arrays& arrays)
+      : DevicePrepared(problem, arrays),
+        shape_(problem),
+        queries_(shape_.heads * shape_.n_q * shape_.d),
+        keys_(shape_.heads * shape_.n_k * shape_.d),
+        sums_(shape_.heads * shape_.n_q * shape_.e),
+        normalisers_(shape_.heads * shape_.n_q),
+        content_(StateOf(shape_)),
+        position_(shape_) {}
+
+  void Launch() override {
+    ClippedFeatures(shape_, In<S>("q"), In<S>("k"), queries_.data(),
+                    keys_.data());
+    content_.Run(queries_.data(), keys_.data(), {}, In<S>("v"),
+                 HeadArray<float>{sums_.data(), shape_.n_q * shape_.e},
+                 normalisers_.data());
+    position_.Run(queries_.data(), In<S>("rpe"), In<S>("v"), sums_.data(),
+                  normalisers_.data(), Out<S>("out"));
+  }
+
+  static Cost CostOf(const ClippedShape& shape) {
+    return {.flops = LinearState::Flops(StateOf(shape)) +
+                     ClippedPosition<S>::Flops(shape),
+            .workspace_bytes =
+                4.0 * static_cast<double>(shape.heads *
+                                          ((shape.n_q + shape.n_k) * shape.d +
+                                           shape.n_q * (shape.e + 1))) +
+                LinearState::WorkspaceBytes(StateOf(shape)) +
+                ClippedPosition<S>::WorkspaceBytes(shape)};
+  }
+
+ private:
+  const ClippedShape shape_;
+  DeviceBuffer<float> queries_, keys_, sums_, normalisers_;
+  LinearState content_;
+  ClippedPosition<S> position_;
+};
+
+template <template <typename> class Run>
+Implementation Named(std::string id) {
+  Implementation one =
+      DeviceImplementation("kernelized_clipped_rpe_attention", std::move(id));
+  one.cost = [](const Problem& problem, int) {
+    return WithStorage(problem.scalar, [&]<typename S>() {
+      Cost cost = Run<S>::CostOf(ClippedShape(problem));
+      cost.bytes = TensorBytes(problem);
+      return cost;
+    });
+  };
+  one.prepare = PrepareOnDevice<Run>();
+  return one;
+}
+
+}  // namespace
+}  // namespace subquad::device
+
+namespace subquad {
+
+std::vector<Implementation> KernelizedClippedRpeAttentionCudaImplementations() {
+  using namespace device;
+  Implementation dense = Named<Dense>("dense");
+  dense.what = "scores in memory times v, by cuBLAS";
+  dense.source = "LRPE section IV";
+  dense.time = "O(n^2 (d + e))";
+  dense.memory = "O(n^2)";
+  dense.time_class = "n^2";
+  dense.memory_class = "n^2";
+
+  Implementation linear = Named<Linear>("linear");
+  linear.what = "content by a (running) state, position by tails and a window";
+  linear.source = "LRPE sections III and IV";
+  linear.time = "O(n (d e + r (d + e)))";
+  linear.memory = "O(n (d + e))";
+  linear.time_class = "n";
+  linear.memory_class = "n";
+  return {dense, linear};
+}
+
+}  // namespace subquad

@@ -1,0 +1,141 @@
+// kernelized_rpe_attention on the GPU:
+//   out_i = phi(q_i)^T sum_j c(j-i) phi(k_j) v_j^T
+//           / phi(q_i)^T sum_j c(j-i) phi(k_j),  c = exp(bias)  (NPRF eq.
+//           10-13)
+//
+//   dense         ((phi(Q) phi(K)^T) o C) V by cuBLAS, everything in memory
+//   tiled         the same sums, 64 x 64 weights at a time in registers
+//   fft_streamed  algorithm 1, as many channels at a time as the cache holds;
+//                 queries whose normaliser the transforms may have lost are
+//                 computed by `tiled`
+//
+// All three scale features by what is largest among the keys; queries that see
+// only what is lost beside that are computed pair by pair (direct_rows.h).
+#include "cuda/direct_rows.h"
+#include "cuda/implementations.h"
+#include "cuda/kernelized_dense.h"
+#include "cuda/kernelized_fft.h"
+#include "cuda/kernelized_tiled.h"
+#include "cuda/prepared.h"
+#include "optimized/kernelized_fft_bound.h"
+
+namespace subquad::device {
+namespace {
+
+template <typename S>
+class TiledKernelized {
+ public:
+  explicit TiledKernelized(const KernelizedShape& shape)
+      : shape_(shape),
+        features_(shape.features(), KeyScale::kRows),
+        bias_(shape),
+        pairs_(shape) {}
+
+  void Run(HeadArray<const S> q, HeadArray<const S> k, HeadArray<const S> v,
+           HeadArray<const S> omega, HeadArray<const S> bias,
+           HeadArray<S> out) {
+    features_.Run(q, k, omega);
+    bias_.Run(bias);
+    RunTiledKernelized<S>(shape_, features_, bias_.weights(), v, out,
+                          pairs_.marks());
+    pairs_.Run(q, k, omega, bias_.weights(), v, out);
+  }
+
+  static Cost CostOf(const KernelizedShape& shape) {
+    return {.flops =
+                Features::Flops(shape.features()) + TiledKernelizedFlops(shape),
+            .workspace_bytes =
+                Features::WorkspaceBytes(shape.features(), KeyScale::kRows) +
+                BiasTable::WorkspaceBytes(shape) +
+                DirectRows::WorkspaceBytes(shape)};
+  }
+
+ private:
+  const KernelizedShape shape_;
+  Features features_;
+  BiasTable bias_;
+  DirectRows pairs_;
+};
+
+template <template <typename> class Algorithm>
+struct Kernelized {
+  template <typename S>
+  class Run : public DevicePrepared {
+   public:
+    Run(const Problem& problem, const Arrays& arrays)
+        : DevicePrepared(problem, arrays),
+          projects_(problem.HasInput("omega")),
+          algorithm_(KernelizedShape(problem)) {}
+
+    void Launch() override {
+      algorithm_.Run(
+          this->template In<S>("q"), this->template In<S>("k"),
+          this->template In<S>("v"),
+          projects_ ? this->template In<S>("omega") : HeadArray<const S>(),
+          this->template In<S>("bias"), this->template Out<S>("out"));
+    }
+
+   private:
+    const bool projects_;
+    Algorithm<S> algorithm_;
+  };
+
+  static Cost CostOf(const Problem& problem, int) {
+    return WithStorage(problem.scalar, [&]<typename S>() {
+      Cost cost = Algorithm<S>::CostOf(KernelizedShape(problem));
+      cost.bytes = TensorBytes(problem);
+      return cost;
+    });
+  }
+};
+
+RowBound FftBound(const Problem& problem, const Inputs& inputs) {
+  const KernelizedShape shape(problem);
+  return KernelizedFftBound(
+      problem, inputs, FftKernelized<float>::TransformFactor(shape), shape.n_k);
+}
+
+template <template <typename> class Algorithm>
+Implementation Named(std::string id) {
+  Implementation one =
+      DeviceImplementation("kernelized_rpe_attention", std::move(id));
+  one.cost = Kernelized<Algorithm>::CostOf;
+  one.prepare = PrepareOnDevice<Kernelized<Algorithm>::template Run>();
+  return one;
+}
+
+}  // namespace
+}  // namespace subquad::device
+
+namespace subquad {
+
+std::vector<Implementation> KernelizedRpeAttentionCudaImplementations() {
+  using namespace device;
+  Implementation dense = Named<DenseKernelized>("dense");
+  dense.what = "all weights in memory: cuBLAS, and the bias between";
+  dense.source = "NPRF eq. 10";
+  dense.time = "O(n^2 (f + e))";
+  dense.memory = "O(n^2 + n f)";
+  dense.time_class = "n^2";
+  dense.memory_class = "n^2";
+
+  Implementation tiled = Named<TiledKernelized>("tiled");
+  tiled.what = "64 x 64 weights at a time, in registers";
+  tiled.source = "NPRF eq. 10";
+  tiled.time = "O(n^2 (f + e))";
+  tiled.memory = "O(n f)";
+  tiled.time_class = "n^2";
+  tiled.memory_class = "n";
+
+  Implementation streamed = Named<FftKernelized>("fft_streamed");
+  streamed.what = "as many channels at a time as the cache holds, by cuFFT";
+  streamed.source = "NPRF algorithm 1";
+  streamed.time = "O(n f e log n)";
+  streamed.memory = "O(n (f + e))";
+  streamed.time_class = "n log n";
+  streamed.memory_class = "n";
+  streamed.norm_bound = FftBound;
+  return {dense, tiled, streamed};
+}
+
+}  // namespace subquad

@@ -1,0 +1,101 @@
+// linformer_attention on the GPU: out = softmax(scale q (proj_k k)^T) (proj_v
+// v)
+//
+//   dense      the projections, then two products by cuBLAS with the scores
+//              [n_q, p] in memory
+//   projected  the projections, then one kernel with the scores in registers
+//              (softmax_tiles.h)
+#include "cuda/implementations.h"
+#include "cuda/prepared.h"
+#include "cuda/projection.h"
+#include "cuda/reduced_attention.h"
+#include "reference/softmax_rows.h"
+
+namespace subquad::device {
+namespace {
+
+SoftmaxShape ShapeOf(const Problem& problem) {
+  return {problem.heads, problem.Dim("n_q"), problem.Dim("p"), problem.Dim("d"),
+          problem.Dim("e")};
+}
+
+ProjectionShape ProjectionOf(const Problem& problem, const char* width) {
+  return {problem.heads, problem.Dim("p"), problem.Dim("n_k"),
+          problem.Dim(width)};
+}
+
+template <typename S, template <typename> class Attention>
+class Linformer : public DevicePrepared {
+ public:
+  Linformer(const Problem& problem, const Arrays& arrays)
+      : DevicePrepared(problem, arrays),
+        scale_(SoftmaxScale<float>(problem)),
+        keys_(ProjectionOf(problem, "d")),
+        values_(ProjectionOf(problem, "e")),
+        attention_(ShapeOf(problem)) {}
+
+  void Launch() override {
+    const auto keys = keys_.Run(In<S>("proj_k"), In<S>("k"));
+    const auto values = values_.Run(In<S>("proj_v"), In<S>("v"));
+    attention_.Run(scale_, In<S>("q"), keys, values, Out<S>("out"));
+  }
+
+ private:
+  const float scale_;
+  Projection<S> keys_, values_;
+  Attention<S> attention_;
+};
+
+template <typename S>
+using Dense = Linformer<S, DenseToReduced>;
+template <typename S>
+using Projected = Linformer<S, TiledToReduced>;
+
+template <template <typename> class Attention>
+Cost LinformerCost(const Problem& problem, int) {
+  const SoftmaxShape shape = ShapeOf(problem);
+  const ProjectionShape keys = ProjectionOf(problem, "d");
+  const ProjectionShape values = ProjectionOf(problem, "e");
+  using Sums = Projection<float>;
+  return {.flops = Sums::Flops(keys) + Sums::Flops(values) +
+                   Attention<float>::Flops(shape),
+          .bytes = TensorBytes(problem),
+          .workspace_bytes =
+              Sums::WorkspaceBytes(keys) + Sums::WorkspaceBytes(values) +
+              Attention<float>::WorkspaceBytes(
+                  shape, static_cast<double>(Info(problem.scalar).bytes))};
+}
+
+}  // namespace
+}  // namespace subquad::device
+
+namespace subquad {
+
+std::vector<Implementation> LinformerAttentionCudaImplementations() {
+  using namespace device;
+  Implementation dense = DeviceImplementation("linformer_attention", "dense");
+  dense.what = "projections, then two GEMMs (cuBLAS), scores in memory";
+  dense.source = "blog eq. 15";
+  dense.time = "O(n p (d+e))";
+  dense.memory = "O(n p)";
+  dense.time_class = "n";
+  dense.memory_class = "n";
+  dense.bound_factor = DenseToReduced<float>::kBoundFactor;
+  dense.cost = LinformerCost<DenseToReduced>;
+  dense.prepare = PrepareOnDevice<Dense>();
+
+  Implementation projected =
+      DeviceImplementation("linformer_attention", "projected");
+  projected.what = "projections, then online softmax, scores in registers";
+  projected.source = "blog eq. 15";
+  projected.time = "O(n p (d+e))";
+  projected.memory = "O(p (d+e))";
+  projected.time_class = "n";
+  projected.memory_class = "1";
+  projected.bound_factor = TiledToReduced<float>::kBoundFactor;
+  projected.cost = LinformerCost<TiledToReduced>;
+  projected.prepare = PrepareOnDevice<Projected>();
+  return {dense, projected};
+}
+
+}  // namespace subquad

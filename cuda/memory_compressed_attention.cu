@@ -1,0 +1,129 @@
+// memory_compressed_attention on the GPU: softmax attention to floor(n_k/s)
+// keys and values, each a weighted sum of s neighbours
+//
+//   dense       the sums, then two products by cuBLAS with the scores
+//               [n_q, n_k/s] in memory
+//   compressed  the sums, then one kernel with the scores in registers
+//               (softmax_tiles.h)
+#include "cuda/implementations.h"
+#include "cuda/prepared.h"
+#include "cuda/reduced_attention.h"
+#include "reference/softmax_rows.h"
+
+namespace subquad::device {
+namespace {
+
+constexpr int kThreads = 256;
+
+SoftmaxShape ShapeOf(const Problem& problem) {
+  return {problem.heads, problem.Dim("n_q"),
+          problem.Dim("n_k") / problem.params.Integer("stride"),
+          problem.Dim("d"), problem.Dim("e")};
+}
+
+// sums[h][a][x] = sum_b theta[h][b] rows[h][a stride + b][x], a sum to a thread
+template <typename S>
+__global__ void Compress(HeadArray<const S> theta, int64_t stride,
+                         HeadArray<const S> rows, int64_t heads, int64_t count,
+                         int64_t width, float* sums) {
+  const int64_t at =
+      static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (at >= heads * count * width) return;
+  const int64_t x = at % width, a = at / width % count, h = at / width / count;
+  const S* weights = theta.data + h * theta.head_stride;
+  const S* from = rows.data + h * rows.head_stride + a * stride * width + x;
+  float sum = 0;
+#pragma unroll 4
+  for (int64_t b = 0; b < stride; ++b)
+    sum += ToFloat(weights[b]) * ToFloat(from[b * width]);
+  sums[at] = sum;
+}
+
+template <typename S, template <typename> class Attention>
+class MemoryCompressed : public DevicePrepared {
+ public:
+  MemoryCompressed(const Problem& problem, const Arrays& arrays)
+      : DevicePrepared(problem, arrays),
+        shape_(ShapeOf(problem)),
+        stride_(problem.params.Integer("stride")),
+        scale_(SoftmaxScale<float>(problem)),
+        keys_(shape_.heads * shape_.n_k * shape_.d),
+        values_(shape_.heads * shape_.n_k * shape_.e),
+        attention_(shape_) {}
+
+  void Launch() override {
+    const auto keys = Sums(In<S>("theta_k"), In<S>("k"), shape_.d, keys_);
+    const auto values = Sums(In<S>("theta_v"), In<S>("v"), shape_.e, values_);
+    attention_.Run(scale_, In<S>("q"), keys, values, Out<S>("out"));
+  }
+
+ private:
+  HeadArray<const float> Sums(HeadArray<const S> theta, HeadArray<const S> rows,
+                              int64_t width,
+                              const DeviceBuffer<float>& sums) const {
+    SUBQUAD_LAUNCH(Compress<S>, Grid(PiecesOf(sums.size(), kThreads)), kThreads,
+                   0, theta, stride_, rows, shape_.heads, shape_.n_k, width,
+                   sums.data());
+    return {sums.data(), shape_.n_k * width};
+  }
+
+  const SoftmaxShape shape_;  // n_k is the number of the fewer keys
+  const int64_t stride_;
+  const float scale_;
+  DeviceBuffer<float> keys_, values_;
+  Attention<S> attention_;
+};
+
+template <typename S>
+using Dense = MemoryCompressed<S, DenseToReduced>;
+template <typename S>
+using Compressed = MemoryCompressed<S, TiledToReduced>;
+
+template <template <typename> class Attention>
+Cost MemoryCompressedCost(const Problem& problem, int) {
+  const SoftmaxShape shape = ShapeOf(problem);
+  const double reduced = static_cast<double>(shape.heads * shape.n_k) *
+                         static_cast<double>(shape.d + shape.e);
+  const auto stride = static_cast<double>(problem.params.Integer("stride"));
+  return {.flops = 2 * stride * reduced + Attention<float>::Flops(shape),
+          .bytes = TensorBytes(problem),
+          .workspace_bytes =
+              sizeof(float) * reduced +
+              Attention<float>::WorkspaceBytes(
+                  shape, static_cast<double>(Info(problem.scalar).bytes))};
+}
+
+}  // namespace
+}  // namespace subquad::device
+
+namespace subquad {
+
+std::vector<Implementation> MemoryCompressedAttentionCudaImplementations() {
+  using namespace device;
+  Implementation dense =
+      DeviceImplementation("memory_compressed_attention", "dense");
+  dense.what = "the fewer keys, then two GEMMs (cuBLAS), scores in memory";
+  dense.source = "blog eq. 14";
+  dense.time = "O(n^2/s (d+e))";
+  dense.memory = "O(n^2/s)";
+  dense.time_class = "n^2";
+  dense.memory_class = "n^2";
+  dense.bound_factor = DenseToReduced<float>::kBoundFactor;
+  dense.cost = MemoryCompressedCost<DenseToReduced>;
+  dense.prepare = PrepareOnDevice<Dense>();
+
+  Implementation compressed =
+      DeviceImplementation("memory_compressed_attention", "compressed");
+  compressed.what = "the fewer keys, then online softmax, scores in registers";
+  compressed.source = "blog eq. 14";
+  compressed.time = "O(n^2/s (d+e))";
+  compressed.memory = "O(n/s (d+e))";
+  compressed.time_class = "n^2";
+  compressed.memory_class = "n";
+  compressed.bound_factor = TiledToReduced<float>::kBoundFactor;
+  compressed.cost = MemoryCompressedCost<TiledToReduced>;
+  compressed.prepare = PrepareOnDevice<Compressed>();
+  return {dense, compressed};
+}
+
+}  // namespace subquad

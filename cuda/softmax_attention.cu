@@ -1,0 +1,143 @@
+// softmax_attention on the GPU: out_i = softmax_j(scale q_i.k_j + bias(j-i)) v
+//
+//   dense  two products by cuBLAS with the scores of all heads in memory, and a
+//          kernel that takes the softmax of their rows
+//   tiled  one kernel with the scores in registers (softmax_tiles.h)
+#include "cuda/dense_attention.h"
+#include "cuda/implementations.h"
+#include "cuda/prepared.h"
+#include "cuda/softmax_tiles.h"
+#include "reference/softmax_rows.h"
+
+namespace subquad::device {
+namespace {
+
+SoftmaxShape ShapeOf(const Problem& problem) {
+  return {problem.heads,    problem.Dim("n_q"), problem.Dim("n_k"),
+          problem.Dim("d"), problem.Dim("e"),   problem.params.Flag("causal")};
+}
+
+// The mask and the bias of a score.
+template <typename S>
+struct Biased {
+  const S* bias;  // null: none
+  int64_t head_stride;
+  int64_t n_q;
+  bool causal;
+
+  __device__ int64_t Keys(int64_t i) const {
+    return causal ? i + 1 : INT64_MAX;
+  }
+  __device__ float operator()(int64_t h, int64_t i, int64_t j,
+                              float score) const {
+    return bias ? score + ToFloat(bias[h * head_stride + j - i + n_q - 1])
+                : score;
+  }
+};
+
+template <typename S>
+class SoftmaxRun : public DevicePrepared {
+ public:
+  SoftmaxRun(const Problem& problem, const Arrays& arrays)
+      : DevicePrepared(problem, arrays),
+        shape_(ShapeOf(problem)),
+        scale_(SoftmaxScale<float>(problem)),
+        has_bias_(problem.HasInput("bias")) {}
+
+ protected:
+  HeadArray<const S> Bias() const {
+    return has_bias_ ? In<S>("bias") : HeadArray<const S>{};
+  }
+
+  const SoftmaxShape shape_;
+  const float scale_;
+
+ private:
+  const bool has_bias_;
+};
+
+template <typename S>
+class Dense : public SoftmaxRun<S> {
+ public:
+  Dense(const Problem& problem, const Arrays& arrays)
+      : SoftmaxRun<S>(problem, arrays),
+        attention_(this->shape_),
+        values_(this->shape_.heads * this->shape_.n_k * this->shape_.e) {}
+
+  void Launch() override {
+    const HeadArray<const S> bias = this->Bias();
+    attention_.Run(
+        Biased<S>{bias.data, bias.head_stride, this->shape_.n_q,
+                  this->shape_.causal},
+        this->scale_, this->template In<S>("q"), this->template In<S>("k"),
+        values_.Run(this->template In<S>("v")), this->template Out<S>("out"));
+  }
+
+ private:
+  DenseAttention<S> attention_;
+  Widened<S> values_;
+};
+
+template <typename S>
+class Tiled : public SoftmaxRun<S> {
+ public:
+  using SoftmaxRun<S>::SoftmaxRun;
+
+  void Launch() override {
+    SoftmaxTiles<S, S, S, S>(
+        this->shape_, this->scale_, this->template In<S>("q"),
+        this->template In<S>("k"), this->template In<S>("v"), this->Bias(),
+        this->template Out<S>("out"));
+  }
+};
+
+Cost DenseCost(const Problem& problem, int) {
+  const SoftmaxShape shape = ShapeOf(problem);
+  const auto bytes = static_cast<double>(Info(problem.scalar).bytes);
+  return {
+      .flops = DenseAttention<float>::Flops(shape),
+      .bytes = TensorBytes(problem),
+      .workspace_bytes =
+          DenseAttention<float>::WorkspaceBytes(shape, bytes) +
+          Widened<float>::WorkspaceBytes(
+              static_cast<double>(shape.heads * shape.n_k * shape.e), bytes)};
+}
+
+Cost TiledCost(const Problem& problem, int) {
+  return {.flops = SoftmaxTilesFlops(ShapeOf(problem)),
+          .bytes = TensorBytes(problem)};
+}
+
+}  // namespace
+}  // namespace subquad::device
+
+namespace subquad {
+
+std::vector<Implementation> SoftmaxAttentionCudaImplementations() {
+  using namespace device;
+  // Any order of the sums is within the bound of reference/softmax_rows.h, and
+  // so is one more rounding of each weight.
+  Implementation dense = DeviceImplementation("softmax_attention", "dense");
+  dense.what = "two GEMMs (cuBLAS) with the scores in memory";
+  dense.source = "FastRPB eq. 1";
+  dense.time = "O(n^2 (d+e))";
+  dense.memory = "O(n^2)";
+  dense.time_class = "n^2";
+  dense.memory_class = "n^2";
+  dense.cost = DenseCost;
+  dense.prepare = PrepareOnDevice<Dense>();
+
+  Implementation tiled = DeviceImplementation("softmax_attention", "tiled");
+  tiled.what = "online softmax over tiles of keys, scores in registers";
+  tiled.source = "Milakov and Gimelshein 2018; Dao et al. 2022";
+  tiled.time = "O(n^2 (d+e))";
+  tiled.memory = "O(1)";
+  tiled.time_class = "n^2";
+  tiled.memory_class = "1";
+  tiled.bound_factor = kSoftmaxTilesBoundFactor;
+  tiled.cost = TiledCost;
+  tiled.prepare = PrepareOnDevice<Tiled>();
+  return {dense, tiled};
+}
+
+}  // namespace subquad

@@ -1,0 +1,330 @@
+// stochastic_position_attention on the GPU: attention on q^ and k^ (SPE;
+// FastRPB eq. 8), which noisy_tokens.h makes
+//
+//   dense        the weights of the attention in memory, by cuBLAS
+//   tiled        softmax: one kernel with the scores in registers
+//   associative  linear, not causal: features, then one state
+//   chunked      linear, causal: features, then chunks of tokens
+//
+// q^ and k^ are float32 in memory for all of them.
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cuda/dense_attention.h"
+#include "cuda/implementations.h"
+#include "cuda/kernelized_dense.h"
+#include "cuda/kernelized_linear.h"
+#include "cuda/noisy_tokens.h"
+#include "cuda/prepared.h"
+#include "reference/stochastic_position_attention.h"
+
+namespace subquad::device {
+namespace {
+
+bool IsSoftmax(const Problem& problem) {
+  return problem.params.Text("attention") == "softmax";
+}
+
+SoftmaxShape SoftmaxShapeOf(const Problem& problem) {
+  const NoiseShape noise(problem);
+  return {.heads = noise.heads,
+          .n_q = noise.n_q,
+          .n_k = noise.n_k,
+          .d = noise.draws,
+          .e = problem.Dim("e"),
+          .causal = problem.params.Flag("causal")};
+}
+
+// What all share: q^ and k^ before the attention.
+template <typename S>
+class OnNoise : public DevicePrepared {
+ public:
+  OnNoise(const Problem& problem, const Arrays& arrays)
+      : DevicePrepared(problem, arrays), tokens_(NoiseShape(problem)) {
+    tensors_ = {.q = In<S>("q"), .k = In<S>("k"), .z = In<S>("z")};
+    if (IsSine(problem)) {
+      tensors_.freqs = In<S>("freqs");
+      tensors_.phases = In<S>("phases");
+      tensors_.gains = In<S>("gains");
+    } else {
+      tensors_.filters_q = In<S>("filters_q");
+      tensors_.filters_k = In<S>("filters_k");
+    }
+  }
+
+  void Launch() final {
+    tokens_.Run(tensors_);
+    Attend(tokens_.queries(), tokens_.keys());
+  }
+
+ protected:
+  virtual void Attend(HeadArray<const float> q, HeadArray<const float> k) = 0;
+
+ private:
+  NoisyTokens<S> tokens_;
+  NoiseTensors<S> tensors_;
+};
+
+Cost CostOnNoise(const Problem& problem, double flops, double workspace_bytes) {
+  const NoiseShape shape(problem);
+  return {.flops = NoisyTokensFlops(shape) + flops,
+          .bytes = TensorBytes(problem),
+          .workspace_bytes = NoisyTokensWorkspaceBytes(shape, problem.scalar) +
+                             workspace_bytes};
+}
+
+// ---- softmax
+
+struct CausalKeys : EveryKey {
+  bool causal;
+  __device__ int64_t Keys(int64_t i) const {
+    return causal ? i + 1 : EveryKey::Keys(i);
+  }
+};
+
+template <typename S>
+class DenseSoftmax : public OnNoise<S> {
+ public:
+  DenseSoftmax(const Problem& problem, const Arrays& arrays)
+      : OnNoise<S>(problem, arrays),
+        shape_(SoftmaxShapeOf(problem)),
+        scale_(SoftmaxScale<float>(problem)),
+        attention_(shape_),
+        values_(shape_.heads * shape_.n_k * shape_.e) {}
+
+ private:
+  void Attend(HeadArray<const float> q, HeadArray<const float> k) override {
+    CausalKeys keys;
+    keys.causal = shape_.causal;
+    attention_.template Run<float>(keys, scale_, q, k,
+                                   values_.Run(this->template In<S>("v")),
+                                   this->template Out<S>("out"));
+  }
+
+  const SoftmaxShape shape_;
+  const float scale_;
+  DenseAttention<S> attention_;
+  Widened<S> values_;
+};
+
+template <typename S>
+class Tiled : public OnNoise<S> {
+ public:
+  Tiled(const Problem& problem, const Arrays& arrays)
+      : OnNoise<S>(problem, arrays),
+        shape_(SoftmaxShapeOf(problem)),
+        scale_(SoftmaxScale<float>(problem)) {}
+
+ private:
+  void Attend(HeadArray<const float> q, HeadArray<const float> k) override {
+    SoftmaxTiles<float, float, S, S>(shape_, scale_, q, k,
+                                     this->template In<S>("v"), {},
+                                     this->template Out<S>("out"));
+  }
+
+  const SoftmaxShape shape_;
+  const float scale_;
+};
+
+// ---- linear
+
+KernelizedShape KernelizedShapeOf(const Problem& problem) {
+  return KernelizedShape(AttentionOnNoise(problem));
+}
+
+int64_t OmegaCount(const Problem& problem, const KernelizedShape& shape) {
+  if (!shape.map.projects()) return 0;
+  return (problem.PerHead("omega") ? shape.heads : 1) * shape.map.projections *
+         shape.map.d;
+}
+
+template <typename S>
+class DenseLinear : public OnNoise<S> {
+ public:
+  DenseLinear(const Problem& problem, const Arrays& arrays)
+      : OnNoise<S>(problem, arrays),
+        shape_(KernelizedShapeOf(problem)),
+        attention_(shape_),
+        values_(shape_.heads * NoiseShape(problem).n_k * shape_.e),
+        omega_(OmegaCount(problem, shape_)),
+        sums_(kRounds ? shape_.heads * shape_.n_q * shape_.e : 0) {}
+
+ private:
+  static constexpr bool kRounds = sizeof(S) < sizeof(float);
+
+  void Attend(HeadArray<const float> q, HeadArray<const float> k) override {
+    HeadArray<const float> omega;
+    if (shape_.map.projects())
+      omega = omega_.Run(this->template In<S>("omega"));
+    const auto values = values_.Run(this->template In<S>("v"));
+    const auto out = this->template Out<S>("out");
+    const int64_t count = shape_.n_q * shape_.e;
+    if constexpr (kRounds) {
+      attention_.Run(q, k, values, omega, {}, {sums_.data(), count});
+      Convert(sums_.data(), shape_.heads * count, out.data);
+    } else {
+      attention_.Run(q, k, values, omega, {}, out);
+    }
+  }
+
+  const KernelizedShape shape_;
+  DenseKernelized<float> attention_;
+  Widened<S> values_, omega_;
+  DeviceBuffer<float> sums_;  // where out is of a narrower type
+};
+
+template <typename S>
+class Linear : public OnNoise<S> {
+ public:
+  Linear(const Problem& problem, const Arrays& arrays)
+      : OnNoise<S>(problem, arrays),
+        projects_(problem.HasInput("omega")),
+        attention_(KernelizedShapeOf(problem)) {}
+
+ private:
+  void Attend(HeadArray<const float> q, HeadArray<const float> k) override {
+    attention_.Run(
+        q, k, this->template In<S>("v"),
+        projects_ ? this->template In<S>("omega") : HeadArray<const S>(),
+        this->template Out<S>("out"));
+  }
+
+  const bool projects_;
+  LinearKernelized<float, S, S> attention_;
+};
+
+// ---- costs
+
+Cost DenseCost(const Problem& problem, int) {
+  const auto bytes = static_cast<double>(Info(problem.scalar).bytes);
+  const auto e = static_cast<double>(problem.Dim("e"));
+  const NoiseShape noise(problem);
+  const double values = static_cast<double>(noise.heads * noise.n_k) * e;
+  if (IsSoftmax(problem)) {
+    const SoftmaxShape shape = SoftmaxShapeOf(problem);
+    return CostOnNoise(problem, DenseAttention<float>::Flops(shape),
+                       DenseAttention<float>::WorkspaceBytes(shape, bytes) +
+                           Widened<float>::WorkspaceBytes(values, bytes));
+  }
+  const KernelizedShape shape = KernelizedShapeOf(problem);
+  const Cost cost = DenseKernelized<float>::CostOf(shape);
+  const double copies = values +
+                        static_cast<double>(OmegaCount(problem, shape)) +
+                        static_cast<double>(shape.heads * shape.n_q) * e;
+  return CostOnNoise(
+      problem, cost.flops,
+      cost.workspace_bytes + Widened<float>::WorkspaceBytes(copies, bytes));
+}
+
+Cost TiledCost(const Problem& problem, int) {
+  if (!IsSoftmax(problem)) return {};
+  return CostOnNoise(problem, SoftmaxTilesFlops(SoftmaxShapeOf(problem)), 0);
+}
+
+Cost LinearCost(const Problem& problem, int) {
+  if (IsSoftmax(problem)) return {};
+  return WithStorage(problem.scalar, [&]<typename S>() {
+    const Cost cost =
+        LinearKernelized<float, S, S>::CostOf(KernelizedShapeOf(problem));
+    return CostOnNoise(problem, cost.flops, cost.workspace_bytes);
+  });
+}
+
+// ---- what they are for
+
+std::string OnlySoftmax(const Problem& problem) {
+  return IsSoftmax(problem) ? "" : "only for softmax";
+}
+
+std::string OnlyLinear(const Problem& problem) {
+  if (IsSoftmax(problem)) return "only for linear attention";
+  return problem.params.Flag("causal")
+             ? "not causal: it sums over all keys at once"
+             : "";
+}
+
+std::string OnlyCausalLinear(const Problem& problem) {
+  if (IsSoftmax(problem)) return "only for linear attention";
+  return problem.params.Flag("causal")
+             ? ""
+             : "only causal: it reads keys in the order of the queries";
+}
+
+// As in optimized/stochastic_position_attention.cc: the signed features of trf
+// cancel in a weight, and the plain program is no yardstick for sums in the
+// other bracket, for which the reference's bound holds all the same.
+RowBound SignedFeatureBound(const Problem& problem, const Inputs& inputs) {
+  if (IsSoftmax(problem) ||
+      FeatureMapOf(AttentionOnNoise(problem)).id != FeatureMapId::kTrf)
+    return {};
+  const auto rows =
+      std::make_shared<StochasticPositionReference<double>>(problem, inputs);
+  return [rows](const RowId& id, std::span<double> units) {
+    std::vector<double> value(units.size());
+    rows->Row(id, value.data(), units.data());
+  };
+}
+
+std::unique_ptr<Prepared> PrepareDense(const Problem& problem,
+                                       const Arrays& arrays,
+                                       const PrepareOptions& options) {
+  return IsSoftmax(problem)
+             ? PrepareOnDevice<DenseSoftmax>()(problem, arrays, options)
+             : PrepareOnDevice<DenseLinear>()(problem, arrays, options);
+}
+
+}  // namespace
+}  // namespace subquad::device
+
+namespace subquad {
+
+std::vector<Implementation> StochasticPositionAttentionCudaImplementations() {
+  using namespace device;
+  const std::string op = "stochastic_position_attention";
+  Implementation dense = DeviceImplementation(op, "dense");
+  dense.what = "q^ and k^, then all weights in memory, by cuBLAS";
+  dense.source = "FastRPB eq. 8";
+  dense.time = "O(n^2 (R + e))";
+  dense.memory = "O(n^2)";
+  dense.time_class = "n^2";
+  dense.memory_class = "n^2";
+  dense.cost = DenseCost;
+  dense.prepare = PrepareDense;
+
+  Implementation tiled = DeviceImplementation(op, "tiled", OnlySoftmax);
+  tiled.what = "q^ and k^, then one kernel with the scores in registers";
+  tiled.source = "FastRPB eq. 8";
+  tiled.time = "O(n^2 (R + e))";
+  tiled.memory = "O(n R)";
+  tiled.time_class = "n^2";
+  tiled.memory_class = "n";
+  // The error that q^ and k^ bring to a score is part of the reference's bound,
+  // which the attention multiplies with its own factor.
+  tiled.bound_factor = kSoftmaxTilesBoundFactor;
+  tiled.cost = TiledCost;
+  tiled.prepare = PrepareOnDevice<Tiled>();
+
+  const auto linear = [&](const char* id, const char* what,
+                          std::string (*why_not)(const Problem&)) {
+    Implementation one = DeviceImplementation(op, id, why_not);
+    one.what = what;
+    one.source = "FastRPB eq. 8";
+    one.time = "O(n R (d s + e)), s = 2 C or P";
+    one.memory = "O(n R)";
+    one.time_class = "n";
+    one.memory_class = "n";
+    one.norm_bound = SignedFeatureBound;
+    one.cost = LinearCost;
+    one.prepare = PrepareOnDevice<Linear>();
+    return one;
+  };
+  return {dense, tiled,
+          linear("associative", "q^ and k^, then one state for all queries",
+                 OnlyLinear),
+          linear("chunked", "q^ and k^, then chunks of 64 tokens",
+                 OnlyCausalLinear)};
+}
+
+}  // namespace subquad

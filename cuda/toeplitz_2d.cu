@@ -1,0 +1,222 @@
+// toeplitz_2d on the GPU: out[(r,c)] = sum w(r'-r, c'-c) v[(r',c')]
+//
+//   dense         the matrix in memory times the values, by cuBLAS
+//   fft2          two-level circulant embedding, 2-D transforms by cuFFT
+//   fft_sequence  the image as one sequence, 1-D transforms by cuFFT
+#include <cmath>
+
+#include "cuda/dense_product.h"
+#include "cuda/implementations.h"
+#include "cuda/prepared.h"
+#include "cuda/toeplitz_product.h"
+#include "reference/norms.h"
+
+namespace subquad::device {
+namespace {
+
+constexpr int kThreads = 256;
+
+struct Sizes {
+  explicit Sizes(const Problem& problem)
+      : height(problem.Dim("height")),
+        width(problem.Dim("width")),
+        e(problem.Dim("e")),
+        heads(problem.heads),
+        vectors(problem.PerHead("weights") ? problem.heads : 1) {}
+  int64_t pixels() const { return height * width; }
+  CirculantShape Circulant() const {
+    const std::vector<int64_t> lengths = {GoodFftLength(2 * height - 1),
+                                          GoodFftLength(2 * width - 1)};
+    const PaddedRows rows = {pixels(), width, FftStride(lengths[1])};
+    return {lengths, rows, rows, e, heads, vectors};
+  }
+  ToeplitzShape Sequence() const {
+    return ImageSequenceShape(height, width, e, heads, vectors);
+  }
+  int64_t height, width, e, heads, vectors;
+};
+
+// matrix[(r,c)][(r',c')] = w(r'-r, c'-c)
+template <typename S>
+__global__ void Materialize(const S* weights, int64_t head_stride,
+                            int64_t height, int64_t width, S* matrix) {
+  const int64_t pixels = height * width;
+  const int64_t at =
+      static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (at >= pixels * pixels) return;
+  const int64_t i = at / pixels, j = at % pixels;
+  const int64_t row = j / width - i / width + height - 1;
+  const int64_t col = j % width - i % width + width - 1;
+  matrix[blockIdx.y * pixels * pixels + at] =
+      weights[blockIdx.y * head_stride + row * (2 * width - 1) + col];
+}
+
+template <typename S>
+class Dense : public DevicePrepared {
+ public:
+  Dense(const Problem& problem, const Arrays& arrays)
+      : DevicePrepared(problem, arrays),
+        sizes_(problem),
+        product_(sizes_.pixels(), sizes_.pixels(), sizes_.e, sizes_.heads,
+                 sizes_.vectors) {}
+
+  void Launch() override {
+    const auto weights = In<S>("weights");
+    SUBQUAD_LAUNCH(Materialize<S>,
+                   Grid(PiecesOf(sizes_.pixels() * sizes_.pixels(), kThreads),
+                        sizes_.vectors),
+                   kThreads, 0, weights.data, weights.head_stride,
+                   sizes_.height, sizes_.width, product_.matrix());
+    product_.Run(In<S>("values"), Out<S>("out"));
+  }
+
+ private:
+  const Sizes sizes_;
+  DenseProduct<S> product_;
+};
+
+// The first column of the two-level circulant: at (m_r mod L_r, m_c mod L_c)
+// the weight of (-m_r, -m_c), in rows of `stride` numbers.
+template <typename S>
+__global__ void LoadImageWeights(const S* weights, int64_t head_stride,
+                                 int64_t height, int64_t width, int64_t rows,
+                                 int64_t cols, int64_t stride,
+                                 float* first_columns) {
+  const int64_t at =
+      static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (at >= rows * stride) return;
+  int64_t row = at / stride, col = at % stride;
+  if (row >= height) row -= rows;
+  if (col >= width) col -= cols;
+  // The padding of a row counts as an offset of 0 or more: it lies behind.
+  const bool is_offset = row > -height && col > -width && at % stride < cols;
+  first_columns[blockIdx.y * rows * stride + at] =
+      is_offset
+          ? ToFloat(
+                weights[blockIdx.y * head_stride +
+                        (height - 1 - row) * (2 * width - 1) + width - 1 - col])
+          : 0.0f;
+}
+
+template <typename S>
+class Fft2 : public DevicePrepared {
+ public:
+  Fft2(const Problem& problem, const Arrays& arrays)
+      : DevicePrepared(problem, arrays),
+        sizes_(problem),
+        product_(sizes_.Circulant()) {}
+
+  void Launch() override {
+    const auto weights = In<S>("weights");
+    const CirculantShape shape = sizes_.Circulant();
+    SUBQUAD_LAUNCH(
+        LoadImageWeights<S>,
+        Grid(PiecesOf(product_.column_size(), kThreads), sizes_.vectors),
+        kThreads, 0, weights.data, weights.head_stride, sizes_.height,
+        sizes_.width, shape.lengths[0], shape.lengths[1],
+        FftStride(shape.lengths[1]), product_.first_columns());
+    product_.Run<S, S>(In<S>("values"), Out<S>("out"), false);
+  }
+
+ private:
+  const Sizes sizes_;
+  CirculantProduct product_;
+};
+
+template <typename S>
+class FftSequence : public DevicePrepared {
+ public:
+  FftSequence(const Problem& problem, const Arrays& arrays)
+      : DevicePrepared(problem, arrays),
+        product_(Sizes(problem).Sequence(), problem.Dim("width")) {}
+
+  void Launch() override {
+    product_.Run<S, S, S>(In<S>("weights"), In<S>("values"), Out<S>("out"));
+  }
+
+ private:
+  ToeplitzProduct product_;
+};
+
+// As for toeplitz_1d/fft, with log2 of all the points; the sequence has as many
+// before rounding up.
+RowBound FftBound(const Problem& problem, const Inputs& inputs) {
+  const Sizes sizes(problem);
+  const std::vector<int64_t> lengths = sizes.Circulant().lengths;
+  const double factor =
+      2 * std::log2(static_cast<double>(lengths[0] * lengths[1]));
+  return ColumnBound(
+      inputs["values"], sizes.heads, sizes.pixels(), sizes.e,
+      [&](int64_t head) {
+        return factor * Norm(inputs["weights"].Head(head),
+                             (2 * sizes.height - 1) * (2 * sizes.width - 1));
+      });
+}
+
+Cost DenseCost(const Problem& problem, int) {
+  const Sizes sizes(problem);
+  const int64_t pixels = sizes.pixels();
+  const auto bytes = WithStorage(problem.scalar, [&]<typename S>() {
+    return DenseProduct<S>::WorkspaceBytes(pixels, pixels, sizes.e, sizes.heads,
+                                           sizes.vectors);
+  });
+  return {.flops = 2.0 * static_cast<double>(pixels) *
+                   static_cast<double>(pixels) *
+                   static_cast<double>(sizes.e * sizes.heads),
+          .bytes = TensorBytes(problem),
+          .workspace_bytes = bytes};
+}
+
+Cost Fft2Cost(const Problem& problem, int) {
+  const CirculantShape shape = Sizes(problem).Circulant();
+  return {.flops = CirculantProduct::Flops(shape),
+          .bytes = TensorBytes(problem),
+          .workspace_bytes = CirculantProduct::WorkspaceBytes(shape)};
+}
+
+Cost FftSequenceCost(const Problem& problem, int) {
+  const ToeplitzShape shape = Sizes(problem).Sequence();
+  const int64_t width = problem.Dim("width");
+  return {.flops = ToeplitzProduct::Flops(shape, width),
+          .bytes = TensorBytes(problem),
+          .workspace_bytes = ToeplitzProduct::WorkspaceBytes(shape, width)};
+}
+
+}  // namespace
+}  // namespace subquad::device
+
+namespace subquad {
+
+std::vector<Implementation> Toeplitz2dCudaImplementations() {
+  using namespace device;
+  Implementation dense = DeviceImplementation("toeplitz_2d", "dense");
+  dense.what = "materialised matrix times values by cuBLAS";
+  dense.source = "NPRF section 4.4";
+  dense.time = "O(e (HW)^2)";
+  dense.memory = "O((HW)^2)";
+  dense.time_class = "n^2";
+  dense.memory_class = "n^2";
+  dense.cost = DenseCost;
+  dense.prepare = PrepareOnDevice<Dense>();
+
+  Implementation fft2 = DeviceImplementation("toeplitz_2d", "fft2");
+  fft2.what = "two-level circulant embedding, 2-D transforms by cuFFT";
+  fft2.source = "NPRF section 4.4";
+  fft2.time = "O(e HW log HW)";
+  fft2.memory = "O(HW) per column in flight";
+  fft2.time_class = "n log n";
+  fft2.memory_class = "n";
+  fft2.norm_bound = FftBound;
+  fft2.cost = Fft2Cost;
+  fft2.prepare = PrepareOnDevice<Fft2>();
+
+  Implementation sequence = fft2;
+  sequence.id = "fft_sequence";
+  sequence.what = "the image as one sequence, 1-D transforms by cuFFT";
+  sequence.source = "NPRF section 4.4; Kronecker substitution";
+  sequence.cost = FftSequenceCost;
+  sequence.prepare = PrepareOnDevice<FftSequence>();
+  return {dense, fft2, sequence};
+}
+
+}  // namespace subquad

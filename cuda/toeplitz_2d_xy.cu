@@ -1,0 +1,163 @@
+// toeplitz_2d_xy on the GPU:
+//   out[(r,c)] = sum (w_rows(r'-r) + w_cols(c'-c)) v[(r',c')]
+//
+//   dense  the matrix in memory times the values, by cuBLAS
+//   xy     row and column sums, two 1-D products, a broadcast add
+#include "cuda/dense_product.h"
+#include "cuda/image_sums.h"
+#include "cuda/implementations.h"
+#include "cuda/prepared.h"
+#include "reference/norms.h"
+
+namespace subquad::device {
+namespace {
+
+constexpr int kThreads = 256;
+
+ImageShape ShapeOf(const Problem& problem) {
+  return {problem.Dim("height"),
+          problem.Dim("width"),
+          problem.Dim("e"),
+          problem.heads,
+          problem.PerHead("weights_rows"),
+          problem.PerHead("weights_cols")};
+}
+
+int64_t Matrices(const ImageShape& shape) {
+  return shape.rows_per_head || shape.cols_per_head ? shape.heads : 1;
+}
+
+// matrix[(r,c)][(r',c')] = w_rows(r'-r) + w_cols(c'-c): a sum that the types of
+// two bytes do not hold.
+template <typename S>
+__global__ void Materialize(const S* rows, int64_t rows_stride, const S* cols,
+                            int64_t cols_stride, int64_t height, int64_t width,
+                            float* matrix) {
+  const int64_t pixels = height * width;
+  const int64_t at =
+      static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (at >= pixels * pixels) return;
+  const int64_t i = at / pixels, j = at % pixels;
+  const S row =
+      rows[blockIdx.y * rows_stride + j / width - i / width + height - 1];
+  const S col =
+      cols[blockIdx.y * cols_stride + j % width - i % width + width - 1];
+  matrix[blockIdx.y * pixels * pixels + at] = ToFloat(row) + ToFloat(col);
+}
+
+template <typename S>
+class Dense : public DevicePrepared {
+ public:
+  Dense(const Problem& problem, const Arrays& arrays)
+      : DevicePrepared(problem, arrays),
+        shape_(ShapeOf(problem)),
+        product_(pixels(), pixels(), shape_.e, shape_.heads, Matrices(shape_)) {
+  }
+
+  void Launch() override {
+    const auto rows = In<S>("weights_rows"), cols = In<S>("weights_cols");
+    SUBQUAD_LAUNCH(
+        Materialize<S>,
+        Grid(PiecesOf(pixels() * pixels(), kThreads), Matrices(shape_)),
+        kThreads, 0, rows.data, rows.head_stride, cols.data, cols.head_stride,
+        shape_.height, shape_.width, product_.matrix());
+    product_.Run(In<S>("values"), Out<S>("out"));
+  }
+
+ private:
+  int64_t pixels() const { return shape_.height * shape_.width; }
+  const ImageShape shape_;
+  DenseProduct<S, float> product_;
+};
+
+template <typename S>
+class Xy : public DevicePrepared {
+ public:
+  Xy(const Problem& problem, const Arrays& arrays)
+      : DevicePrepared(problem, arrays), sums_(ShapeOf(problem)) {}
+
+  void Launch() override {
+    sums_.Run<S, S>(In<S>("weights_rows"), In<S>("weights_cols"),
+                    In<S>("values"), Out<S>("out"));
+  }
+
+ private:
+  ImageSums sums_;
+};
+
+// A row sum of W pixels is off by at most W u |v_row|_2 in any order, so the
+// vector of row sums by W u |v|_2, and its product with the weights by |w|_2
+// times that. The products add 2 log2(L) u |w|_2 |sums|_2 by transforms, n u of
+// it by definition, with |sums|_2 <= sqrt(W) |v|_2. Likewise columns.
+RowBound XyBound(const Problem& problem, const Inputs& inputs) {
+  const ImageShape shape = ShapeOf(problem);
+  const auto part = [&](const double* weights, int64_t summed, int64_t n) {
+    const auto terms = static_cast<double>(summed);
+    const double product =
+        n <= ImageSums::kDirect
+            ? static_cast<double>(n)
+            : 2 * std::log2(static_cast<double>(GoodFftLength(2 * n - 1)));
+    return Norm(weights, 2 * n - 1) *
+           (terms + std::sqrt(terms) * (product + 1));
+  };
+  return ColumnBound(inputs["values"], shape.heads, shape.height * shape.width,
+                     shape.e, [&](int64_t head) {
+                       return part(inputs["weights_rows"].Head(head),
+                                   shape.width, shape.height) +
+                              part(inputs["weights_cols"].Head(head),
+                                   shape.height, shape.width);
+                     });
+}
+
+Cost XyCost(const Problem& problem, int) {
+  const ImageShape shape = ShapeOf(problem);
+  return {.flops = ImageSums::Flops(shape),
+          .bytes = TensorBytes(problem),
+          .workspace_bytes = ImageSums::WorkspaceBytes(shape)};
+}
+
+Cost DenseCost(const Problem& problem, int) {
+  const ImageShape shape = ShapeOf(problem);
+  const int64_t pixels = shape.height * shape.width;
+  const auto bytes = WithStorage(problem.scalar, [&]<typename S>() {
+    return DenseProduct<S, float>::WorkspaceBytes(pixels, pixels, shape.e,
+                                                  shape.heads, Matrices(shape));
+  });
+  return {.flops = 2.0 * static_cast<double>(pixels) *
+                   static_cast<double>(pixels) *
+                   static_cast<double>(shape.e * shape.heads),
+          .bytes = TensorBytes(problem),
+          .workspace_bytes = bytes};
+}
+
+}  // namespace
+}  // namespace subquad::device
+
+namespace subquad {
+
+std::vector<Implementation> Toeplitz2dXyCudaImplementations() {
+  using namespace device;
+  Implementation dense = DeviceImplementation("toeplitz_2d_xy", "dense");
+  dense.what = "materialised matrix times values by cuBLAS";
+  dense.source = "FastRPB section 3.2.2";
+  dense.time = "O(e (HW)^2)";
+  dense.memory = "O((HW)^2)";
+  dense.time_class = "n^2";
+  dense.memory_class = "n^2";
+  dense.cost = DenseCost;
+  dense.prepare = PrepareOnDevice<Dense>();
+
+  Implementation xy = DeviceImplementation("toeplitz_2d_xy", "xy");
+  xy.what = "row and column sums, two 1-D products, a broadcast add";
+  xy.source = "FastRPB proposition 3.2, appendix B.3";
+  xy.time = "O(e (HW + H log H + W log W))";
+  xy.memory = "O(e (HW / 16 + H + W))";
+  xy.time_class = "n";
+  xy.memory_class = "n";
+  xy.norm_bound = XyBound;
+  xy.cost = XyCost;
+  xy.prepare = PrepareOnDevice<Xy>();
+  return {dense, xy};
+}
+
+}  // namespace subquad

@@ -1,0 +1,284 @@
+// Every implementation of cuda/ against the references, in every type of
+// storage. Built twice: for the device of this machine, where everything is
+// skipped if there is none, and for the emulated one of tests/emulated_cuda.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "cuda/device.h"
+#include "harness/generate.h"
+#include "harness/trial.h"
+#include "harness/verification.h"
+#include "tests/case_files.h"
+
+namespace subquad {
+namespace {
+
+bool OnDevice(const Implementation& one) {
+  return one.backend == Backend::kCuda;
+}
+
+class Cuda : public testing::TestWithParam<const Operator*> {
+ protected:
+  void SetUp() override {
+    if (!Device().present) GTEST_SKIP() << Device().why_not;
+  }
+};
+
+TEST_P(Cuda, PassesGoldenCases) {
+  const Operator& op = *GetParam();
+  std::map<std::pair<std::string, Scalar>, int> passed;
+  for (const fs::path& path : GoldenFolders()) {
+    if (OperatorOf(path) != op.description().id) continue;
+    const CaseFolder folder = ReadCaseFolder(path);
+    CheckCaseFolder(
+        folder,
+        [&](const CheckLine& line) {
+          if (line.backend != "cuda") return;
+          EXPECT_TRUE(line.verdict.passed() ||
+                      line.verdict.outcome == Outcome::kSkipped)
+              << folder.name << " " << line.implementation << " "
+              << Info(line.scalar).name << ": " << line.verdict.reason;
+          passed[{line.implementation, line.scalar}] += line.verdict.passed();
+        },
+        OnDevice);
+  }
+  for (const Implementation* one : ImplementationsOf(op))
+    for (const Scalar scalar : one->scalars)
+      if (OnDevice(*one)) {
+        EXPECT_GT((passed[{one->id, scalar}]), 0)
+            << "no golden case reaches " << one->id << " in "
+            << Info(scalar).name;
+      }
+}
+
+using Passed = std::map<std::pair<const Implementation*, Scalar>, int>;
+
+// Counts what passes, and fails for what does not.
+void VerifyOnDevice(const Operator& op, const Case& one, Passed& passed) {
+  const Problem problem = ProblemOf(one);
+  std::vector<const Implementation*> able;
+  for (const Implementation* implementation : ImplementationsOf(op))
+    if (OnDevice(*implementation) && WhyNot(*implementation, problem).empty())
+      able.push_back(implementation);
+  if (able.empty()) return;
+  Trial trial(problem, GenerateInputs(one, problem), one.seed);
+  try {
+    trial.answer();
+  } catch (const InvalidInput&) {
+    return;  // the formula has no value for these numbers
+  }
+  for (const Implementation* implementation : able) {
+    const Verdict verdict = Verify(*implementation, trial, {});
+    EXPECT_TRUE(verdict.passed())
+        << implementation->id << " " << one.Id() << ": " << verdict.reason;
+    passed[{implementation, one.scalar}] += verdict.passed();
+  }
+}
+
+constexpr Scalar kStored[] = {Scalar::kFloat32, Scalar::kBFloat16,
+                              Scalar::kFloat16};
+
+// Of operators with very many variants, some: every type of storage begins at
+// another case, and steps are prime, so that variants meet different shapes.
+std::vector<Case> SomeOf(std::vector<Case> cases, Scalar scalar,
+                         size_t enough) {
+  size_t step = 1;
+  for (const size_t prime : {2, 3, 5, 7, 11, 17, 29})
+    if (cases.size() > step * enough) step = prime;
+  std::vector<Case> some;
+  for (size_t i = static_cast<size_t>(scalar) % step; i < cases.size();
+       i += step)
+    some.push_back(std::move(cases[i]));
+  return some;
+}
+
+TEST_P(Cuda, PassesAwkwardSizes) {
+  const Operator& op = *GetParam();
+  Passed passed;
+  for (const Scalar scalar : kStored)
+    for (const Case& one :
+         SomeOf(VerificationCases(op, {1, 2, 3, 33, 64, 97, 130}, scalar, 1),
+                scalar, 36))
+      VerifyOnDevice(op, one, passed);
+  // Whoever was in none of them gets the first that is for it.
+  for (const Implementation* one : ImplementationsOf(op))
+    for (const Scalar scalar : one->scalars) {
+      if (!OnDevice(*one)) continue;
+      for (const Case& other : VerificationCases(op, {33, 97}, scalar, 1)) {
+        if (passed[{one, scalar}] > 0) break;
+        if (WhyNot(*one, ProblemOf(other)).empty())
+          VerifyOnDevice(op, other, passed);
+      }
+      EXPECT_GE((passed[{one, scalar}]), 1) << one->id;
+    }
+}
+
+// Rows that take several tiles of columns, aligned for wide loads and not.
+TEST_P(Cuda, PassesWideRows) {
+  struct Wide {
+    Scalar scalar;
+    int64_t d, e;
+  };
+  const Operator& op = *GetParam();
+  Passed passed;
+  for (const auto& [scalar, d, e] :
+       {Wide{Scalar::kFloat32, 132, 200}, Wide{Scalar::kFloat32, 67, 130},
+        Wide{Scalar::kBFloat16, 132, 72}, Wide{Scalar::kFloat16, 67, 130}})
+    for (Case one :
+         SomeOf(VerificationCases(op, {70}, scalar, 1), scalar, 10)) {
+      if (one.heads > 1) continue;  // to be quick: the cases above have them
+      if (one.sizes.contains("d")) one.sizes["d"] = d;
+      one.sizes["e"] = e;
+      VerifyOnDevice(op, one, passed);
+    }
+  EXPECT_FALSE(passed.empty());
+}
+
+// Numbers and lengths that the cases above do not have: scores far beyond the
+// range of exp, tiles of keys that are all hidden, a bias of a problem
+// that is not square, sums in several parts.
+constexpr const char* kMoreCases[] = {
+    "softmax_attention:n=200,e=19,causal=0,with=bias,input=masked",
+    "softmax_attention:n_q=90,n_k=150,e=19,causal=0,with=bias",
+    "softmax_attention:n_q=150,n_k=90,e=19,heads=2,per_head=1,causal=1,"
+    "with=bias",
+    "softmax_attention:n=200,e=19,causal=1,input=dropping",
+    "softmax_attention:n=200,e=19,causal=1,input=growing",
+    "softmax_attention:n=200,e=19,causal=0,with=bias,input=offset",
+    "softmax_attention:n=200,e=19,causal=0,input=onehot",
+    "sparse_attention:n=1100,d=9,e=6,heads=2,pattern=longformer,window=3,"
+    "dilation=2,globals=700+0+1099,causal=0",
+    "sparse_attention:n=1100,d=9,e=70,pattern=bigbird,block=20,"
+    "window_blocks=1,global_blocks=1,causal=1",
+    "sparse_attention:n=200,d=9,e=6,pattern=sliding,window=2,dilation=7",
+    "sparse_attention:n=300,d=9,e=6,pattern=local,block=100,causal=1",
+    "sparse_attention:n=300,d=9,e=6,pattern=strided,window=3,stride=50",
+    "linformer_attention:n_q=3,n_k=1100,p=70,d=70,e=130,heads=2",
+    "linformer_attention:n=1030,p=5,e=8,heads=2,per_head=1",
+};
+
+TEST(CudaMore, PassesCasesOfOnePath) {
+  if (!Device().present) GTEST_SKIP() << Device().why_not;
+  Passed passed;
+  for (const char* id : kMoreCases) {
+    CaseRequest request = ParseCaseId(id);
+    const Operator& op = *request.op;
+    for (const Scalar scalar : kStored) {
+      request.scalar = scalar;
+      VerifyOnDevice(op, MakeCase(request), passed);
+    }
+  }
+  EXPECT_GE(passed.size(), 3 * std::size(kMoreCases) / 4);
+}
+
+// ---- hard inputs
+
+// A row of device_limits in known_limits.json.
+struct DeviceLimit {
+  std::string op, implementation, input;
+  std::vector<std::string> with;  // choices of parameters, any of them
+
+  bool Covers(const Implementation& one, const Case& found) const {
+    return one.op == op && one.id == implementation && found.input == input &&
+           (with.empty() || std::ranges::any_of(with, [&](const auto& choice) {
+              return found.Id().find(choice + ",") != std::string::npos;
+            }));
+  }
+};
+
+const std::vector<DeviceLimit>& DeviceLimits() {
+  static const std::vector<DeviceLimit> limits = [] {
+    std::vector<DeviceLimit> rows;
+    const Json table = Json::parse(
+        Slurp(fs::path(SUBQUAD_SOURCE) / "tests/known_limits.json"));
+    for (const Json& row : table.at("device_limits"))
+      for (const Json& input : row.at("input"))
+        for (const Json& implementation : row.at("implementation"))
+          rows.push_back({row.at("operator"), implementation, input,
+                          row.value("with", std::vector<std::string>())});
+    return rows;
+  }();
+  return limits;
+}
+
+// What fails on these numbers; where the numbers tell nothing, nothing does.
+std::vector<std::pair<const Implementation*, std::string>> FailuresOf(
+    const Case& one) {
+  const Problem problem = ProblemOf(one);
+  Trial trial(problem, GenerateInputs(one, problem), one.seed);
+  std::vector<std::pair<const Implementation*, std::string>> failures;
+  try {
+    trial.answer();
+  } catch (const InvalidInput&) {
+    return failures;  // the formula has no value for these numbers
+  }
+  for (const Implementation* implementation : ImplementationsOf(*one.op)) {
+    if (!OnDevice(*implementation) || !WhyNot(*implementation, problem).empty())
+      continue;
+    const Verdict verdict = Verify(*implementation, trial, {});
+    if (verdict.outcome == Outcome::kFailed)
+      failures.emplace_back(implementation, verdict.reason);
+  }
+  return failures;
+}
+
+// Numbers that hardly fit into float32 are as large for every program.
+constexpr const char* kBeyondFloat32 = "huge";
+
+TEST_P(Cuda, PassesHardInputsOrSaysWhichNot) {
+  const Operator& op = *GetParam();
+  for (const Recipe& recipe : Recipes()) {
+    if (recipe.name == kBeyondFloat32) continue;
+    for (Case one : SomeOf(VerificationCases(op, {3, 48}, Scalar::kFloat32, 1),
+                           Scalar::kFloat32, 8)) {
+      if (one.Tokens() > 143) continue;
+      one.input = recipe.name;
+      for (const auto& [implementation, reason] : FailuresOf(one))
+        EXPECT_TRUE(std::ranges::any_of(DeviceLimits(),
+                                        [&](const DeviceLimit& limit) {
+                                          return limit.Covers(*implementation,
+                                                              one);
+                                        }))
+            << implementation->id << " " << one.Id() << ": " << reason;
+    }
+  }
+}
+
+// A limit that is not there any more is struck from the table.
+TEST(CudaMore, LimitsOfTheDeviceHappen) {
+  if (!Device().present) GTEST_SKIP() << Device().why_not;
+  EXPECT_FALSE(DeviceLimits().empty());
+  for (const DeviceLimit& limit : DeviceLimits()) {
+    const std::vector<Case> all =
+        VerificationCases(FindOperator(limit.op), {3, 48}, Scalar::kFloat32, 1);
+    const auto happens = [&](const std::vector<Case>& cases) {
+      for (Case one : cases) {
+        one.input = limit.input;
+        for (const auto& [implementation, reason] : FailuresOf(one))
+          if (limit.Covers(*implementation, one)) return true;
+      }
+      return false;
+    };
+    // Most are known from the sample above.
+    EXPECT_TRUE(happens(SomeOf(all, Scalar::kFloat32, 8)) || happens(all))
+        << limit.op << " " << limit.implementation << " " << limit.input;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Registry, Cuda, testing::ValuesIn(Operators()),
+    [](const testing::TestParamInfo<const Operator*>& one) {
+      return std::string(one.param->description().id);
+    });
+
+}  // namespace
+
+// Test names must not depend on where an operator lies in memory.
+void PrintTo(const Operator* const& op, std::ostream* stream) {
+  *stream << op->description().id;
+}
+
+}  // namespace subquad

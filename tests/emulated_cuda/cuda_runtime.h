@@ -1,0 +1,196 @@
+// A device emulated by the host, so that kernels are checked where there is no
+// GPU: as much of CUDA as cuda/ uses. Compiled in place of CUDA's own header.
+//
+// A block's threads are fibers that run one after another, in a shuffled order
+// that is the same on every run, each up to its next barrier: a missing barrier
+// shows as numbers that are not there yet. Shared memory begins as NaN. Device
+// memory lies against pages that nobody may touch: an index that is out of
+// bounds ends the program, and so does a pair or four of numbers that is read or
+// written where a device would not (by the compiler's check of alignment).
+// Blocks run in a shuffled order, too. Time means nothing here.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#define SUBQUAD_EMULATED_CUDA 1
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+
+struct uint3 {
+  unsigned x = 0, y = 0, z = 0;
+};
+struct dim3 {
+  constexpr dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1)
+      : x(a), y(b), z(c) {}
+  unsigned x, y, z;
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) {
+  return {x, y, z, w};
+}
+
+namespace subquad::emulated {
+
+struct Thread {
+  uint3 thread, block;
+  dim3 block_size, grid_size;
+};
+extern Thread* current;
+
+// Runs the kernel for all blocks; throws std::runtime_error where threads wait
+// at different barriers, and what the kernel throws.
+void Run(const char* name, dim3 grid, dim3 block, size_t shared_bytes,
+         const std::function<void()>& kernel);
+
+// The block's shared memory; throws where it was launched with less.
+void* Shared(size_t bytes);
+
+void BlockBarrier();
+void WarpBarrier(unsigned mask);
+// What lane `lane` of the warp put in, as bits of up to eight bytes.
+uint64_t Exchange(unsigned mask, uint64_t bits, int lane);
+int LaneIndex();
+
+template <typename T>
+T Shuffle(unsigned mask, T value, int lane) {
+  static_assert(sizeof(T) <= 8);
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  bits = Exchange(mask, bits, lane);
+  std::memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+}  // namespace subquad::emulated
+
+#define threadIdx (::subquad::emulated::current->thread)
+#define blockIdx (::subquad::emulated::current->block)
+#define blockDim (::subquad::emulated::current->block_size)
+#define gridDim (::subquad::emulated::current->grid_size)
+inline constexpr int warpSize = 32;
+
+inline void __syncthreads() { subquad::emulated::BlockBarrier(); }
+inline void __syncwarp(unsigned mask = 0xFFFFFFFF) {
+  subquad::emulated::WarpBarrier(mask);
+}
+template <typename T>
+T __shfl_sync(unsigned mask, T value, int lane, int width = 32) {
+  const int first = subquad::emulated::LaneIndex() / width * width;
+  return subquad::emulated::Shuffle(mask, value, first + lane % width);
+}
+template <typename T>
+T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32) {
+  const int me = subquad::emulated::LaneIndex(), other = me ^ lanes;
+  return subquad::emulated::Shuffle(mask, value,
+                                    other / width == me / width ? other : me);
+}
+template <typename T>
+T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = 32) {
+  const int me = subquad::emulated::LaneIndex(),
+            other = me + static_cast<int>(lanes);
+  return subquad::emulated::Shuffle(mask, value,
+                                    other / width == me / width ? other : me);
+}
+template <typename T>
+T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = 32) {
+  const int me = subquad::emulated::LaneIndex(),
+            other = me - static_cast<int>(lanes);
+  return subquad::emulated::Shuffle(
+      mask, value, other >= 0 && other / width == me / width ? other : me);
+}
+template <typename T>
+T __ldg(const T* at) {
+  return *at;
+}
+template <typename T>
+T atomicAdd(T* at, T value) {
+  const T before = *at;
+  *at += value;
+  return before;
+}
+inline float __int_as_float(int bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+inline int __float_as_int(float value) {
+  int bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+template <typename T>
+constexpr T min(T a, T b) {
+  return b < a ? b : a;
+}
+template <typename T>
+constexpr T max(T a, T b) {
+  return a < b ? b : a;
+}
+#define CUDART_INF_F __builtin_inff()
+
+// ---- the runtime
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorNoDevice = 100,
+  cudaErrorIllegalAddress = 700,  // and nothing runs any more
+};
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice
+};
+struct cudaDeviceProp {
+  char name[256];
+  size_t totalGlobalMem;
+  int multiProcessorCount, major, minor, l2CacheSize;
+};
+enum cudaDeviceAttr {
+  cudaDevAttrClockRate = 13,
+  cudaDevAttrMemoryClockRate = 36,
+  cudaDevAttrGlobalMemoryBusWidth = 37,
+};
+using cudaStream_t = void*;
+using cudaEvent_t = void*;
+
+const char* cudaGetErrorString(cudaError_t status);
+cudaError_t cudaGetLastError();
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which,
+                                   int device);
+cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device);
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaRuntimeGetVersion(int* version);
+cudaError_t cudaMalloc(void** data, size_t bytes);
+cudaError_t cudaFree(void* data);
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes,
+                       cudaMemcpyKind kind);
+cudaError_t cudaMemset(void* data, int byte, size_t bytes);
+cudaError_t cudaMemsetAsync(void* data, int byte, size_t bytes,
+                            cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemGetInfo(size_t* available, size_t* total);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaEventCreate(cudaEvent_t* event);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start,
+                                 cudaEvent_t end);

@@ -1,0 +1,367 @@
+// Blocks, barriers and warps of the emulated device, and its runtime.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/context/fiber.hpp>
+#include <boost/context/pooled_fixedsize_stack.hpp>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+namespace subquad::emulated {
+
+Thread* current = nullptr;
+bool broken = false;
+
+namespace {
+
+namespace context = boost::context;
+
+enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
+
+struct Lane {
+  Thread thread;
+  State state = State::kReady;
+  unsigned mask = 0;  // of the warp barrier it waits at
+  uint64_t bits = 0;  // put in for an exchange
+  context::fiber fiber, scheduler;
+};
+
+struct Block {
+  std::vector<Lane> lanes;
+  std::vector<unsigned char> shared;
+  size_t shared_bytes = 0;
+  std::exception_ptr thrown;
+};
+
+Block* block = nullptr;
+Lane* running = nullptr;
+std::mutex one_launch;
+
+// A kernel whose launch breaks the device, for tests: a word of its name.
+bool IsToBreak(const char* name) {
+  const char* planted = std::getenv("SUBQUAD_EMULATED_BREAK");
+  return planted && *planted && std::strstr(name, planted);
+}
+
+constexpr size_t kStackBytes = 128 << 10;
+// A launch that asks for more is refused on every device.
+constexpr size_t kMostSharedBytes = 227 << 10;
+constexpr unsigned kMostThreads = 1024;
+
+void Wait(State state) {
+  running->state = state;
+  running->scheduler = std::move(running->scheduler).resume();
+}
+
+void Resume(Lane& lane) {
+  running = &lane;
+  current = &lane.thread;
+  lane.fiber = std::move(lane.fiber).resume();
+}
+
+// All lanes of a warp that a mask names wait for each other; those that the
+// block does not have are not waited for.
+bool ReleaseWarp(Lane* lanes, size_t count) {
+  bool any = false;
+  for (size_t i = 0; i < count; ++i) {
+    if (lanes[i].state != State::kAtWarpBarrier) continue;
+    const unsigned mask = lanes[i].mask;
+    bool all = true;
+    for (size_t j = 0; j < count; ++j)
+      if (mask >> j & 1)
+        all = all && lanes[j].state == State::kAtWarpBarrier &&
+              lanes[j].mask == mask;
+    if (!all) continue;
+    any = true;
+    for (size_t j = 0; j < count; ++j)
+      if (mask >> j & 1) lanes[j].state = State::kReady;
+  }
+  return any;
+}
+
+void RunBlock(Block& one, std::mt19937& order, const char* name) {
+  std::vector<size_t> turns(one.lanes.size());
+  std::iota(turns.begin(), turns.end(), size_t{0});
+  while (true) {
+    std::shuffle(turns.begin(), turns.end(), order);
+    bool progress = false;
+    for (const size_t turn : turns) {
+      Lane& lane = one.lanes[turn];
+      if (lane.state != State::kReady) continue;
+      progress = true;
+      Resume(lane);
+      if (one.thrown) std::rethrow_exception(one.thrown);
+    }
+    for (size_t first = 0; first < one.lanes.size(); first += 32)
+      progress |= ReleaseWarp(&one.lanes[first],
+                              std::min<size_t>(32, one.lanes.size() - first));
+    size_t done = 0, waiting = 0;
+    for (const Lane& lane : one.lanes) {
+      done += lane.state == State::kDone;
+      waiting += lane.state == State::kAtBlockBarrier;
+    }
+    if (done == one.lanes.size()) return;
+    if (waiting == one.lanes.size()) {
+      for (Lane& lane : one.lanes) lane.state = State::kReady;
+      continue;
+    }
+    if (!progress)
+      throw std::runtime_error(
+          std::string(name) + ": " + std::to_string(waiting) + " of " +
+          std::to_string(one.lanes.size()) +
+          " threads wait at a barrier that the others do not reach");
+  }
+}
+
+uint3 IndexIn(dim3 size, size_t index) {
+  return {static_cast<unsigned>(index % size.x),
+          static_cast<unsigned>(index / size.x % size.y),
+          static_cast<unsigned>(index / size.x / size.y)};
+}
+
+}  // namespace
+
+void Run(const char* name, dim3 grid, dim3 size, size_t shared_bytes,
+         const std::function<void()>& kernel) {
+  std::lock_guard lock(one_launch);
+  broken = broken || IsToBreak(name);
+  if (broken) return;  // as on a device: it shows when somebody waits
+  const size_t threads = size_t{size.x} * size.y * size.z;
+  if (threads == 0 || threads > kMostThreads)
+    throw std::runtime_error(std::string(name) + ": a block of " +
+                             std::to_string(threads) + " threads");
+  if (shared_bytes > kMostSharedBytes)
+    throw std::runtime_error(std::string(name) + ": " +
+                             std::to_string(shared_bytes) +
+                             " bytes of shared memory");
+  static context::pooled_fixedsize_stack stacks(kStackBytes);
+  std::mt19937 order(1);
+  Block one;
+  one.shared_bytes = shared_bytes;
+  one.lanes.resize(threads);
+  block = &one;
+  // A block that reads what another of the same launch writes finds it there
+  // or not.
+  std::vector<size_t> turns(size_t{grid.x} * grid.y * grid.z);
+  std::iota(turns.begin(), turns.end(), size_t{0});
+  std::shuffle(turns.begin(), turns.end(), order);
+  for (const size_t turn : turns) {
+    one.shared.assign(shared_bytes, 0xFF);
+    for (size_t t = 0; t < threads; ++t) {
+      Lane& lane = one.lanes[t];
+      lane.state = State::kReady;
+      lane.thread = {IndexIn(size, t), IndexIn(grid, turn), size, grid};
+      lane.fiber =
+          context::fiber(std::allocator_arg, stacks,
+                         [&lane, &one, &kernel](context::fiber&& scheduler) {
+                           lane.scheduler = std::move(scheduler);
+                           try {
+                             kernel();
+                           } catch (const context::detail::forced_unwind&) {
+                             throw;
+                           } catch (...) {
+                             one.thrown = std::current_exception();
+                           }
+                           lane.state = State::kDone;
+                           return std::move(lane.scheduler);
+                         });
+    }
+    RunBlock(one, order, name);
+  }
+}
+
+void* Shared(size_t bytes) {
+  if (bytes > block->shared_bytes)
+    throw std::runtime_error("a kernel uses " + std::to_string(bytes) +
+                             " bytes of shared memory and was launched with " +
+                             std::to_string(block->shared_bytes));
+  return block->shared.data();
+}
+
+void BlockBarrier() { Wait(State::kAtBlockBarrier); }
+
+void WarpBarrier(unsigned mask) {
+  const size_t first =
+      static_cast<size_t>(running - block->lanes.data()) / 32 * 32;
+  const size_t count = std::min<size_t>(32, block->lanes.size() - first);
+  running->mask = count == 32 ? mask : mask & ((1u << count) - 1);
+  Wait(State::kAtWarpBarrier);
+}
+
+uint64_t Exchange(unsigned mask, uint64_t bits, int lane) {
+  const size_t first =
+      static_cast<size_t>(running - block->lanes.data()) / 32 * 32;
+  running->bits = bits;
+  WarpBarrier(mask);
+  const size_t from = first + static_cast<size_t>(lane);
+  const uint64_t got =
+      from < block->lanes.size() ? block->lanes[from].bits : ~uint64_t{0};
+  WarpBarrier(mask);  // until everybody has read
+  return got;
+}
+
+int LaneIndex() {
+  return static_cast<int>((running - block->lanes.data()) % 32);
+}
+
+}  // namespace subquad::emulated
+
+// ---- the runtime
+namespace {
+
+struct Pages {
+  unsigned char* base;
+  size_t bytes;
+};
+std::map<void*, Pages>& Allocations() {
+  static auto* live = new std::map<void*, Pages>;
+  return *live;
+}
+size_t MemoryBytes() {
+  static const size_t bytes = [] {
+    const char* text = std::getenv("SUBQUAD_EMULATED_BYTES");
+    return text ? std::strtoull(text, nullptr, 10) : size_t{2} << 30;
+  }();
+  return bytes;
+}
+size_t in_use = 0;
+cudaError_t last = cudaSuccess;
+
+cudaError_t Remember(cudaError_t status) {
+  if (status != cudaSuccess) last = status;
+  return status;
+}
+
+}  // namespace
+
+const char* cudaGetErrorString(cudaError_t status) {
+  switch (status) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorIllegalAddress:
+      return "an illegal memory access was encountered";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
+  }
+  return "unknown error";
+}
+
+cudaError_t cudaGetLastError() { return std::exchange(last, cudaSuccess); }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strcpy(properties->name, "emulated by the host");
+  properties->totalGlobalMem = MemoryBytes();
+  properties->multiProcessorCount = 4;
+  properties->l2CacheSize = 1 << 20;
+  properties->major = 8;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char*, int, int) {
+  return Remember(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = 0;
+  return cudaSuccess;
+}
+
+// The end of what was asked for is the end of a page (but for what aligns it),
+// and the pages before and after are out of reach.
+cudaError_t cudaMalloc(void** data, size_t bytes) {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t rounded = (bytes + 15) / 16 * 16;
+  const size_t pages = (rounded + page - 1) / page * page;
+  if (in_use + pages > MemoryBytes())
+    return Remember(cudaErrorMemoryAllocation);
+  void* base = ::mmap(nullptr, pages + 2 * page, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED) return Remember(cudaErrorMemoryAllocation);
+  auto* first = static_cast<unsigned char*>(base) + page;
+  ::mprotect(first, pages, PROT_READ | PROT_WRITE);
+  std::memset(first, 0xFF, pages);
+  *data = first + pages - rounded;
+  Allocations()[*data] = {static_cast<unsigned char*>(base), pages + 2 * page};
+  in_use += pages;
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void* data) {
+  if (!data) return cudaSuccess;
+  const auto found = Allocations().find(data);
+  if (found == Allocations().end()) return Remember(cudaErrorInvalidValue);
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  in_use -= found->second.bytes - 2 * page;
+  ::munmap(found->second.base, found->second.bytes);
+  Allocations().erase(found);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes,
+                       cudaMemcpyKind) {
+  if (const cudaError_t status = cudaDeviceSynchronize()) return status;
+  std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
+                            cudaMemcpyKind kind, cudaStream_t) {
+  return cudaMemcpy(to, from, bytes, kind);
+}
+cudaError_t cudaMemset(void* data, int byte, size_t bytes) {
+  std::memset(data, byte, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* data, int byte, size_t bytes, cudaStream_t) {
+  return cudaMemset(data, byte, bytes);
+}
+cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
+  *available = MemoryBytes() - in_use;
+  *total = MemoryBytes();
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  return subquad::emulated::broken ? Remember(cudaErrorIllegalAddress)
+                                   : cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  *event = nullptr;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t,
+                                 cudaEvent_t) {
+  *milliseconds = 0;
+  return cudaSuccess;
+}
