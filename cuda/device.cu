@@ -32,11 +32,19 @@ double Attribute(cudaDeviceAttr which) {
 
 double Hertz(cudaDeviceAttr rate) { return 1e3 * Attribute(rate); }
 
-// Multiply-adds in float32 that a multiprocessor starts in a cycle; 0 where
-// this program does not know the architecture.
-int LanesOf(int major, int minor) {
-  if (major == 8) return minor == 0 ? 64 : 128;
-  return major == 9 || major == 10 || major == 12 ? 128 : 0;
+// Multiply-adds that a multiprocessor starts in a cycle, at most; 0 where this
+// program does not know the architecture.
+struct MultiplyAdds {
+  int float32, matrix;  // matrix: tensor cores, factors of two bytes
+};
+MultiplyAdds MultiplyAddsOf(int major, int minor) {
+  switch (major) {
+    case 8: return minor == 0 ? MultiplyAdds{64, 1024} : MultiplyAdds{128, 512};
+    case 9: return {128, 2048};
+    case 10: return {128, 4096};
+    case 12: return {128, 512};
+  }
+  return {0, 0};
 }
 
 DeviceInfo Ask() {
@@ -60,6 +68,7 @@ DeviceInfo Ask() {
   info.present = true;
 #ifdef SUBQUAD_EMULATED_CUDA
   info.emulated = true;
+  info.has_clock = emulated::HasClock();
 #endif
   info.name = properties.name;
   info.driver = Version(driver);
@@ -71,9 +80,11 @@ DeviceInfo Ask() {
   info.multiprocessors = properties.multiProcessorCount;
   info.compute_major = properties.major;
   info.compute_minor = properties.minor;
-  const int lanes = LanesOf(properties.major, properties.minor);
-  info.peak_flops_per_second =
-      2.0 * lanes * info.multiprocessors * Hertz(cudaDevAttrClockRate);
+  const MultiplyAdds starts =
+      MultiplyAddsOf(properties.major, properties.minor);
+  const double cycles = info.multiprocessors * Hertz(cudaDevAttrClockRate);
+  info.peak_flops_per_second = 2 * starts.float32 * cycles;
+  info.peak_matrix_flops_per_second = 2 * starts.matrix * cycles;
   // Two transfers in each cycle of the memory's clock.
   info.peak_bytes_per_second = 2.0 * Hertz(cudaDevAttrMemoryClockRate) *
                                Attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
@@ -117,7 +128,7 @@ bool DeviceIsBroken() {
 double MeasureDeviceCopyBandwidth() {
   constexpr int64_t kBytes = int64_t{1} << 28;  // well beyond any cache
   constexpr int kRuns = 9;
-  if (!Device().present || Device().emulated) return 0;
+  if (!Device().present || !Device().has_clock) return 0;
   const device::DeviceMemory from(kBytes, device::DeviceUse::kTensor);
   const device::DeviceMemory to(kBytes, device::DeviceUse::kTensor);
   from.Poison();

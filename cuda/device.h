@@ -15,7 +15,8 @@ namespace subquad {
 
 struct DeviceInfo {
   bool present = false;
-  bool emulated = false;  // by the host, to check kernels: it has no times
+  bool emulated = false;  // by the host, to check kernels
+  bool has_clock = true;  // its times mean something
   std::string why_not;    // in words, when there is none
   std::string name;
   std::string driver, runtime, cufft, cublas;  // versions
@@ -26,6 +27,8 @@ struct DeviceInfo {
   // What it could do at most at its highest clocks; 0: unknown.
   double peak_bytes_per_second = 0;
   double peak_flops_per_second = 0;  // multiply-adds in float32, two each
+  // Likewise of factors of two bytes, on the tensor cores.
+  double peak_matrix_flops_per_second = 0;
 };
 
 // The first device; asked for once.
@@ -34,8 +37,7 @@ const DeviceInfo& Device();
 // All implementations of cuda/.
 std::vector<Implementation> CudaImplementations();
 
-// ---- memory
-// -------------------------------------------------------------------
+// ---- memory -----------------------------------------------------------------
 
 // Memory of the device was refused: what was asked for and what there was.
 class OutOfDeviceMemory : public std::bad_alloc {
@@ -61,15 +63,14 @@ int64_t DevicePeakBytes();
 void PoisonDeviceWorkspaces();
 int64_t CountBrokenDeviceGuards();
 
-// ---- its state
-// ---------------------------------------------------------------
+// ---- its state --------------------------------------------------------------
 
 // Whether a kernel has gone so wrong that nothing runs in this process any
 // more.
 bool DeviceIsBroken();
 
 // Bytes read and written per second by a large copy within the device, by its
-// own clock; 0 where there is no device or an emulated one.
+// own clock; 0 where there is none.
 double MeasureDeviceCopyBandwidth();
 
 // What nvidia-smi says just now.

@@ -63,6 +63,7 @@ nlohmann::ordered_json DescribeDevice() {
       {"emulated", device.emulated},
       {"peak_bytes_per_second", device.peak_bytes_per_second},
       {"peak_flops_per_second", device.peak_flops_per_second},
+      {"peak_matrix_flops_per_second", device.peak_matrix_flops_per_second},
       {"copy_bytes_per_second", MeasureDeviceCopyBandwidth()}};
   if (const std::optional<DeviceState> state = AskDeviceState()) {
     gpu["processor_mhz"] = state->processor_mhz;

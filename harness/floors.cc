@@ -26,24 +26,25 @@ std::string Impossible(const Cost& cost, int threads, Scalar scalar,
   return "";
 }
 
-std::string ImpossibleOnDevice(const Cost& cost, double peak_flops_per_second,
-                               double peak_bytes_per_second, double cache_bytes,
-                               double seconds) {
+std::string ImpossibleOnDevice(const Cost& cost, const DeviceInfo& device,
+                               Scalar scalar, double seconds) {
   constexpr double kNoise = 1.1;  // of its clock; peaks cannot be exceeded
   if (!(seconds > 0)) return fmt::format("impossible: {:.3g} s", seconds);
-  if (peak_flops_per_second > 0 &&
-      cost.flops / (kNoise * peak_flops_per_second) > seconds)
+  const double flops = Info(scalar).bytes == 2
+                           ? device.peak_matrix_flops_per_second
+                           : device.peak_flops_per_second;
+  if (flops > 0 && cost.flops / (kNoise * flops) > seconds)
     return fmt::format(
         "impossible: {:.3g} s for {:.3g} flops on a device that does {:.3g} a "
         "second",
-        seconds, cost.flops, peak_flops_per_second);
-  const double moved = cost.bytes - cache_bytes;
-  if (peak_bytes_per_second > 0 &&
-      moved / (kNoise * peak_bytes_per_second) > seconds)
+        seconds, cost.flops, flops);
+  const double moved = cost.bytes - static_cast<double>(device.cache_bytes);
+  const double bytes = device.peak_bytes_per_second;
+  if (bytes > 0 && moved / (kNoise * bytes) > seconds)
     return fmt::format(
         "impossible: {:.3g} s for {:.3g} bytes on a device that moves {:.3g} a "
         "second",
-        seconds, cost.bytes, peak_bytes_per_second);
+        seconds, cost.bytes, bytes);
   return "";
 }
 

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "cuda/device.h"
 #include "reference/implementation.h"
 
 namespace subquad {
@@ -20,10 +21,10 @@ struct Floors {
 std::string Impossible(const Cost& cost, int threads, Scalar scalar,
                        const Floors& floors, double seconds);
 
-// The same of a run on a device, whose cache (bytes) may keep some of what was
-// written: by its peaks at its highest clocks; zero: unknown.
-std::string ImpossibleOnDevice(const Cost& cost, double peak_flops_per_second,
-                               double peak_bytes_per_second, double cache_bytes,
-                               double seconds);
+// The same of a run on a device, whose cache may keep some of what was written:
+// by its peaks at its highest clocks, those of the tensor cores for types of
+// two bytes.
+std::string ImpossibleOnDevice(const Cost& cost, const DeviceInfo& device,
+                               Scalar scalar, double seconds);
 
 }  // namespace subquad

@@ -10,6 +10,7 @@
 #include <set>
 #include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "harness/case_folder.h"
 #include "harness/environment.h"
@@ -293,8 +294,9 @@ class Sweep {
     std::vector<Task> tasks;
     for (const PlannedCase& planned : cases)
       tasks.push_back(TaskFor(planned, journal));
+    bool alone = false;
     while (!Interrupted()) {
-      const Job job = JobFor(tasks);
+      const Job job = JobFor(tasks, alone);
       if (job.cases.empty()) break;
       size_t count = 0;
       for (const JobCase& part : job.cases)
@@ -312,7 +314,11 @@ class Sweep {
         Keep(task, std::move(record), journal);
       }
       if (outcome.interrupted) break;
-      if (outcome.again && !outcome.records.empty()) continue;
+      const bool went_well =
+          outcome.failure.empty() && !outcome.records.empty();
+      if (went_well && (outcome.again || alone)) continue;  // with the rest
+      // Who broke the turns shows when each is timed alone.
+      if (outcome.current == kTurns && !std::exchange(alone, true)) continue;
       FailTheGuilty(tasks, outcome, journal);
     }
     for (const Task& task : tasks) {
@@ -339,8 +345,7 @@ class Sweep {
                                    : outcome.failure;
     const auto is_guilty = [&](const Task& task, const Implementation* one) {
       return task.planned->one.Id() == outcome.current_case &&
-             (JobName(*one) == outcome.current ||
-              "timing of " + JobName(*one) == outcome.current);
+             JobName(*one) == outcome.current;
     };
     const bool known = std::ranges::any_of(tasks, [&](const Task& task) {
       return std::ranges::any_of(task.todo, [&](const Implementation* one) {
@@ -358,7 +363,8 @@ class Sweep {
       }
   }
 
-  Job JobFor(const std::vector<Task>& tasks) const {
+  // What is to be done yet; `alone`: one implementation of it.
+  Job JobFor(const std::vector<Task>& tasks, bool alone) const {
     // An interval for a ratio that is to hold among many needs more samples
     // than one for a median; the budget still ends them.
     constexpr int kSamplesInTurns = 30;
@@ -366,8 +372,10 @@ class Sweep {
     for (const Task& task : tasks) {
       if (task.todo.empty()) continue;
       job.cases.push_back({task.planned->one.Id(), {}});
-      for (const Implementation* one : task.todo)
+      for (const Implementation* one : task.todo) {
         job.cases.back().implementations.push_back(JobName(*one));
+        if (alone) return job;
+      }
     }
     if (job.cases.size() > 1)
       job.sampling.min_samples =

@@ -172,10 +172,7 @@ class CaseRun {
     if (one.backend == Backend::kCpu)
       return Impossible(cost, job_.threads, problem_.scalar, job_.floors,
                         seconds);
-    const DeviceInfo& device = Device();
-    return ImpossibleOnDevice(cost, device.peak_flops_per_second,
-                              device.peak_bytes_per_second,
-                              static_cast<double>(device.cache_bytes), seconds);
+    return ImpossibleOnDevice(cost, Device(), problem_.scalar, seconds);
   }
 
  private:
@@ -295,7 +292,7 @@ class CaseRun {
                                   {"upload_seconds", first.upload},
                                   {"download_seconds", first.download}};
     }
-    const bool has_clock = one.backend == Backend::kCpu || !Device().emulated;
+    const bool has_clock = one.backend == Backend::kCpu || Device().has_clock;
     if (!verdict.passed() || !has_clock) {
       Say({{"record", entry.record}});
       // The others start again in a process whose device still answers.
@@ -376,7 +373,8 @@ void SayMeasured(const Entry& entry, const Sampled& sampled,
 void Measure(const std::vector<Entry*>& entries, const SamplingRule& rule) {
   if (entries.empty()) return;
   const std::vector<Contestant> contestants = ContestantsOf(entries);
-  Say({{"begin", "timing of " + contestants.front().name},
+  Say({{"begin",
+        contestants.size() > 1 ? kTurns : contestants.front().name.c_str()},
        {"case", entries.front()->run->id()}});
   const std::vector<Sampled> results = SampleInTurns(contestants, rule);
   for (size_t i = 0; i < entries.size(); ++i)

@@ -43,6 +43,10 @@ struct Job {
 
 std::string JobName(const Implementation& implementation);
 
+// Stands for a name while several are timed in turns: nobody knows whose turn
+// it is.
+inline constexpr const char* kTurns = "turns";
+
 // The worker's side: reads a job, one line of standard input, runs it, writes
 // lines {"begin": NAME, "case": ID}, {"record": {..}} and {"resident_bytes":
 // N}. With a folder, for one case, it writes {"ready": [NAME, ..], ..} after
@@ -53,7 +57,7 @@ int RunWorker();
 // The sweep's side.
 struct WorkerOutcome {
   std::vector<nlohmann::ordered_json> records;
-  // The implementation that was under way at the end, and its case.
+  // The implementation that was under way at the end, or kTurns, and its case.
   std::string current, current_case;
   int64_t resident_bytes = 0;
   std::string failure;  // why it ended before its time, in words

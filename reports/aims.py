@@ -61,9 +61,8 @@ class Measured:
     def __init__(self, files):
         # A file with ratios comes first: its times were taken in turns with the peers'.
         files = sorted(files, key=lambda file: "ratios" not in file[1])
-        machines = sorted({content["environment"]["cpu"] for _, content in files})
-        if len(machines) > 1:
-            raise InputError(f"files of {len(machines)} machines ({', '.join(machines)}) are not put into one table")
+        machines = self._machines(files, "cpu")
+        self.machine = ", ".join([*machines, *self._machines(files, "cuda")])
         self.files = files
         self.points, self.ratios, seen = [], {}, set()
         for path, content in files:
@@ -71,14 +70,33 @@ class Measured:
             for record, point in zip(records, recipe_file.points_of([(path, content)]), strict=True):
                 # Threads are compared within sweeps, so a point of theirs stays beside one of peers.py.
                 key = record["case"], record["implementation"], record["backend"], record["threads"], "ratios" in content
-                if record["backend"] != "cpu" or key in seen:
+                if key in seen:
                     continue
                 seen.add(key)
                 point.record, point.beside_peers = record, "ratios" in content
                 self.points.append(point)
             for one in content.get("ratios", []):
-                self.ratios.setdefault((one["case"], one["threads"], one["implementation"], one["peer"]), one)
-        self.thread_counts = sorted({point.settings["threads"] for point in self.points if point.beside_peers})
+                self.ratios.setdefault((one["case"], one["backend"], one["threads"], one["implementation"], one["peer"]), one)
+        self.thread_counts = self._threads("cpu")
+
+    @staticmethod
+    def _machines(files, backend):
+        """The name of the machine that all records of a backend are of, in a list; empty where there are none."""
+        names = {result_file.machine_name(backend, content["environment"]) for _, content in files
+                 if backend == "cpu" or any(record["backend"] == backend for record in content["records"])}  # fmt: skip
+        if len(names) > 1:
+            raise InputError(f"files of {len(names)} machines ({', '.join(sorted(names))}) are not put into one table")
+        return list(names)
+
+    def _threads(self, backend):
+        return sorted({point.settings["threads"] for point in self.points
+                       if point.beside_peers and point.settings["backend"] == backend})  # fmt: skip
+
+    def settings(self):
+        """[(title of a block, backend, threads)]: what the aims are judged under."""
+        counts = self.thread_counts or [1]
+        gpu = self._threads("cuda") or [1]
+        return [*((threads_words(count) if len(counts) > 1 else "", "cpu", count) for count in counts), ("GPU", "cuda", gpu[0])]
 
     def at(self, case, threads):
         """{implementation or peer: Point} of a case."""
@@ -89,10 +107,14 @@ class Measured:
         return found
 
     def ratio(self, point, name, peer):
-        return self.ratios.get((point.row["case"], point.settings["threads"], name, peer))
+        return self.ratios.get((*_place(point), name, peer))
 
     def sources(self):
         return [content for _, content in self.files]
+
+
+def _place(point):
+    return point.row["case"], point.settings["backend"], point.settings["threads"]
 
 
 def passed(points, names):
@@ -140,20 +162,20 @@ def _against(aim, measured, points, number, best):
 
 def peak_value(aim, measured, points):
     def rate(point):
-        floors = point.source["environment"]["measured"]
         operations = point.record["flops"]
         if aim.get("operations") == "fft":
             size = point.record["size"]
             operations = 5 * size["n_k"] * math.log2(size["n_k"]) * size["e"] * size.get("heads", 1)
-        peak = (floors or {}).get("fma_flops_per_second", {}).get(point.settings["scalar"])
-        return operations / peak / point.settings["threads"] if operations and peak else None
+        peak, _ = result_file.peaks(point.record, point.source["environment"])
+        return operations / peak if operations and peak else None
 
     return _share(aim, points, rate)
 
 
 def copy_value(aim, measured, points):
     def rate(point):
-        copy = (point.source["environment"]["measured"] or {}).get("copy_bytes_per_second")
+        environment = point.source["environment"]
+        copy = (environment["gpu" if point.record["backend"] == "cuda" else "measured"] or {}).get("copy_bytes_per_second")
         return point.record["bytes"] / copy if point.record["bytes"] and copy else None
 
     return _share(aim, points, rate)
@@ -235,7 +257,7 @@ def thread_pairs(measured):
     """[(Point on one thread, on two, (ratio, low, high))] of the sweeps: how many times faster two are."""
     points, pairs = {}, []
     for point in measured.points:
-        if not point.beside_peers and point.row["seconds"]:
+        if not point.beside_peers and point.row["seconds"] and point.settings["backend"] == "cpu":
             points[point.row["case"], point.settings["implementation"], point.settings["threads"]] = point
     for (case, name, threads), one in points.items():
         two = points.get((case, name, 2))
@@ -293,21 +315,24 @@ def threads_words(count):
 
 def aims_table(aims, measured):
     blocks, rows = [], []
-    for threads in measured.thread_counts or [1]:
+    for title, backend, threads in measured.settings():
         block = []
         for aim in aims:
+            if aim.get("backend", "cpu") != backend:
+                continue
             value, verdict = judge(aim, measured, threads)
             texts = [value.text(aim["kind"]), value.who, value.where] if value else [tables.NOT_APPLICABLE] * 3
             tried = aim.get("tried", "") if verdict == "missed" else ""
             block.append([aim["what"], wanted_words(aim), texts[0], verdict, texts[1], texts[2], tried])
             numbers = [value.value, value.low, value.high, value.who, value.where] if value else [None, None, None, "", ""]
-            rows.append([aim["id"], aim["kind"], threads, aim["aim"], *numbers[:3], verdict, *numbers[3:], tried])
-        blocks.append((threads_words(threads) if len(measured.thread_counts) > 1 else "", block))
+            rows.append([aim["id"], aim["kind"], backend, threads, aim["aim"], *numbers[:3], verdict, *numbers[3:], tried])
+        if block:
+            blocks.append((title, block))
     rows = [["nan" if cell is None else cell for cell in row] for row in rows]
     columns = ["aim", "wanted", "measured", "verdict", "by", "worst at", "what was tried, what would be next"]
     note = ("Ratios are medians of rounds in which both were timed in turns, with their intervals; shares are of the peak or "
             "bandwidth that the program measured on this machine. The worst case decides.")  # fmt: skip
-    header = ["aim", "kind", "threads", "wanted", "value", "low", "high", "verdict", "by", "at", "tried"]
+    header = ["aim", "kind", "backend", "threads", "wanted", "value", "low", "high", "verdict", "by", "at", "tried"]
     return tables.Table([], columns, blocks, note, header, rows, [])
 
 
@@ -318,11 +343,12 @@ def peers_table(measured):
         name = point.settings["implementation"]
         if not point.beside_peers or point.row["seconds"] is None or name in peer_programs.PEERS or point.record["flops"] is None:
             continue
-        others = [one for key, one in measured.ratios.items() if key[:3] == (point.row["case"], point.settings["threads"], name)]
+        others = [one for key, one in measured.ratios.items() if key[:4] == (*_place(point), name)]
         row, share = point.row, point.row["floor_share"]
-        own = [name, case_words(point), threads_words(point.settings["threads"]), plot_style.format_seconds(row["seconds"]),
+        where = "GPU" if point.settings["backend"] == "cuda" else threads_words(point.settings["threads"])
+        own = [name, case_words(point), where, plot_style.format_seconds(row["seconds"]),
                panel_notes.fixed(share, 2) if share else tables.NOT_APPLICABLE]  # fmt: skip
-        numbers = [point.settings["operator"], name, row["case"], point.settings["threads"], row["seconds"],
+        numbers = [point.settings["operator"], name, row["case"], point.settings["backend"], point.settings["threads"], row["seconds"],
                    row["seconds_low"], row["seconds_high"], share]  # fmt: skip
         block = blocks.setdefault(point.settings["operator"], [])
         for one in sorted(others, key=lambda one: one["peer"]) or [None]:
@@ -336,8 +362,8 @@ def peers_table(measured):
              "time taken. Ratio: time of the peer / time of ours, the median of rounds in which both were timed in turns, with "
              "its interval. Peers in Python ran on a warm heap"]  # fmt: skip
     words += [f"{peer} {remark}" for peer, remark in sorted(remarks.items())]
-    columns = ["", "case", "threads", "time", "fraction of floor", "peer", "ratio"]
-    header = ["operator", "implementation", "case", "threads", "seconds", "seconds_low", "seconds_high", "floor_share", "peer",
+    columns = ["", "case", "on", "time", "fraction of floor", "peer", "ratio"]
+    header = ["operator", "implementation", "case", "backend", "threads", "seconds", "seconds_low", "seconds_high", "floor_share", "peer",
               "ratio", "low", "high", "rounds"]  # fmt: skip
     return tables.Table([], columns, list(blocks.items()), ". ".join(words) + ".", header, rows, []) if rows else None
 
@@ -374,8 +400,7 @@ def make(aims, files):
         if table is None:
             continue
         text = table.csv()
-        machine = measured.files[0][1]["environment"]["cpu"]
-        words = catalogue.footer(measured.sources(), (machine, "cpu"), None, text)
+        words = catalogue.footer(measured.sources(), (measured.machine, "cpu"), None, text)
         texts[f"{name}.csv"] = text
         texts[f"{name}.md"] = f"**{TITLES[name]}**\n\n{table.markdown()}\n{words}\n"
         texts[f"{name}.tex"] = table.latex(TITLES[name], words)

@@ -17,9 +17,10 @@ PAIRED = ("ratio", "within", "memory")  # kinds that hold ours against others
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One problem: an operator, a scalar type, and values by name (n among them) as texts."""
+    """One problem and where it is run: operator, backend, scalar type, and values by name (n among them) as texts."""
 
     operator: str
+    backend: str
     scalar: str
     values: tuple  # of (name, text)
 
@@ -34,7 +35,7 @@ class Case:
 
     def fits(self, settings, threads):
         """Whether a record with these settings is of this case; what the case does not name has its default."""
-        wanted = {"operator": self.operator, "scalar": self.scalar, "threads": threads, **dict(self.values)}
+        wanted = {"operator": self.operator, "backend": self.backend, "scalar": self.scalar, "threads": threads, **dict(self.values)}
         return recipe_file.in_sweep(settings, wanted, ())
 
 
@@ -53,7 +54,8 @@ def cases_of(aim):
     for axes in aim.get("cases", []):
         lists = [recipe_file.axis_values(value) for value in axes.values()]
         for values in itertools.product(*lists):
-            found.append(Case(aim["operator"], aim.get("scalar", "float32"), tuple(zip(axes, values, strict=True))))
+            found.append(Case(aim["operator"], aim.get("backend", "cpu"), aim.get("scalar", "float32"),
+                              tuple(zip(axes, values, strict=True))))  # fmt: skip
     return list(dict.fromkeys(found))
 
 

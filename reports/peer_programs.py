@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The programs that peers.py holds ours against, and the process that runs one of them.
+"""The programs that peers.py holds ours against; peer_runner.py runs one of them.
 
 A peer is a function that takes a Problem and returns a function without arguments: what is timed. Whatever depends on the
 numbers in the tensors belongs into that; types, layouts and masks may be made before, as ours makes its plans before.
@@ -11,17 +11,15 @@ A file of your own peers for `peers.py --programs FILE` looks like this:
     def mine(problem):
         q, k, v = (problem.inputs[name] for name in "qkv")
         return lambda: my_attention(q, k, v)
+
+One for a GPU says `devices=("cuda",)`, and how it is timed there unless PyTorch's events time it: `clock`, a function that takes
+what build returned and returns the seconds of one run, after throwing out what the GPU's cache held.
 """
 
 import dataclasses
-import gc
 import importlib
 import importlib.util
-import json
 import math
-import pathlib
-import resource
-import sys
 import time
 import typing
 
@@ -38,6 +36,9 @@ class Peer:
     time_class: str | None
     memory_class: str | None
     beside: str | None  # what a reader of its ratio has to know
+    devices: tuple  # backends of ours that it is held against
+    answer: str | None  # the input that it gives back, where it does a part of the work and not all of it
+    clock: typing.Callable | None  # on a GPU
     build: typing.Callable
 
 
@@ -47,6 +48,8 @@ class Problem:
     size: dict
     params: dict
     threads: int
+    device: str = "cpu"
+    scalar: str = "float32"
 
     def scale(self, otherwise):
         return float(self.params.get("scale", otherwise))
@@ -58,9 +61,14 @@ class Problem:
 PEERS = {}
 
 
-def peer(name, operator, what, needs=(), scalars=("float32", "float64"), time=None, memory=None, classes=(None, None), beside=None):
+def peer(name, operator, what, needs=(), scalars=("float32", "float64"), time=None, memory=None, classes=(None, None), beside=None,
+         devices=None, answer=None, clock=None):  # fmt: skip
+    if devices is None:
+        devices = ("cpu", "cuda") if "torch" in needs else ("cpu",)
+
     def add(build):
-        PEERS[name] = Peer(name, operator, what, tuple(needs), tuple(scalars), time, memory, *classes, beside, build)
+        PEERS[name] = Peer(name, operator, what, tuple(needs), tuple(scalars), time, memory, *classes, beside, tuple(devices), answer,
+                           clock, build)  # fmt: skip
         return build
 
     return add
@@ -150,6 +158,16 @@ def torch_rfft_rows(problem):
         return torch.fft.irfft(product, n=2 * n)[:, :n].T.contiguous()
 
     return run
+
+
+@peer("torch_rfft_pair", "toeplitz_1d", "torch.fft.rfft of length 2n of [e, 2n] and its inverse, alone", TORCH, answer="values",
+      beside="no product: the transforms alone, of values that lie as they want them", **FFT)  # fmt: skip
+def torch_rfft_pair(problem):
+    torch, values = _tensors(problem, "values")
+    n = len(values)
+    rows = torch.nn.functional.pad(values.T, (0, n)).contiguous()
+    # Back to [n, e] without touching the numbers again.
+    return lambda: torch.fft.irfft(torch.fft.rfft(rows), n=2 * n)[:, :n].T
 
 
 # Kernelized attention with relative positions (NPRF)
@@ -257,11 +275,11 @@ def _linear(problem):
     torch, q, k, v = _tensors(problem, "q", "k", "v")
     if problem.params.get("feature_map") != "elu1" or not problem.flag("causal"):
         raise NotImplementedError("only feature_map elu1, causal")
-    root, ones = math.sqrt(problem.scale(1)), v.new_ones(len(v), 1)
+    root, ones = math.sqrt(problem.scale(1)), torch.ones_like(v[..., :1])
 
     def prepare():
         queries, keys = (torch.nn.functional.elu(x * root) + 1 for x in (q, k))
-        return queries, keys, torch.cat([v, ones], 1)
+        return queries, keys, torch.cat([v, ones], -1)
 
     return torch, prepare
 
@@ -273,8 +291,8 @@ def torch_cumsum(problem):
 
     def run():
         queries, keys, values = prepare()
-        sums = torch.cumsum(keys[:, :, None] * values[:, None, :], 0)
-        return _quotient(torch.einsum("nf,nfe->ne", queries, sums))
+        sums = torch.cumsum(keys[..., :, None] * values[..., None, :], -3)
+        return _quotient(torch.einsum("...nf,...nfe->...ne", queries, sums))
 
     return run
 
@@ -287,25 +305,32 @@ def torch_chunked(problem):
     def with_chunks_of(chunk):
         def run():
             queries, keys, values = prepare()
-            n = len(keys)
+            n = keys.shape[-2]
             missing = -n % chunk
             parts = (torch.nn.functional.pad(x, (0, 0, 0, missing)) if missing else x for x in (queries, keys, values))
-            queries, keys, values = (x.view(-1, chunk, x.shape[-1]) for x in parts)
-            states = keys.transpose(1, 2) @ values
-            before = torch.cumsum(states, 0) - states
-            own = (queries @ keys.transpose(1, 2)).tril_() @ values
-            return _quotient(torch.baddbmm(own, queries, before).flatten(0, 1)[:n])
+            queries, keys, values = (x.unflatten(-2, (-1, chunk)) for x in parts)
+            states = keys.mT @ values
+            before = torch.cumsum(states, -3) - states
+            own = (queries @ keys.mT).tril_() @ values
+            sums = torch.baddbmm(*(x.flatten(0, -3) for x in (own, queries, before))).view_as(own)
+            return _quotient(sums.flatten(-3, -2)[..., :n, :])
 
         return run
 
-    return _fastest([with_chunks_of(chunk) for chunk in (64, 128, 256)])
+    return _fastest(torch, problem, [with_chunks_of(chunk) for chunk in (64, 128, 256)])
 
 
-def _fastest(runs):
+def _fastest(torch, problem, runs):
+    def finish():
+        if problem.device == "cuda":
+            torch.cuda.synchronize()
+
     def seconds(run):
         run()
+        finish()
         start = time.perf_counter()
         run()
+        finish()
         return time.perf_counter() - start
 
     return min(runs, key=seconds)
@@ -320,7 +345,7 @@ PAIRS = {"time": "O(n^2 (d+e))", "memory": "O(n^2)", "classes": ("n^2", "n^2")}
 def torch_softmax(problem):
     torch, q, k, v = _tensors(problem, "q", "k", "v")
     scale = problem.scale(1 / math.sqrt(q.shape[-1]))
-    mask = torch.full((len(q), len(k)), -math.inf, dtype=q.dtype).triu_(1) if problem.flag("causal") else None
+    mask = torch.full((len(q), len(k)), -math.inf, dtype=q.dtype, device=q.device).triu_(1) if problem.flag("causal") else None
 
     def run():
         scores = (q * scale) @ k.T
@@ -332,7 +357,7 @@ def torch_softmax(problem):
 
 
 @peer("torch_sdpa", "softmax_attention", "torch.nn.functional.scaled_dot_product_attention", TORCH,
-      time="O(n^2 (d+e))", memory="O(n)", classes=("n^2", "n"))  # fmt: skip
+      ("float32", "float64", "bfloat16", "float16"), time="O(n^2 (d+e))", memory="O(n)", classes=("n^2", "n"))  # fmt: skip
 def torch_sdpa(problem):
     torch, q, k, v = _tensors(problem, "q", "k", "v")
     scale = problem.scale(1 / math.sqrt(q.shape[-1]))
@@ -341,9 +366,24 @@ def torch_sdpa(problem):
     return lambda: attention(q, k, v, is_causal=causal, scale=scale)[0, 0]
 
 
-def _mask(torch, params, n):
+@peer("torch_sdpa_bias", "softmax_attention", "scaled_dot_product_attention with a bias for every pair", TORCH,
+      ("float32", "float64", "bfloat16", "float16"), **PAIRS, beside="its n^2 biases are made beforehand")  # fmt: skip
+def torch_sdpa_bias(problem):
+    torch, q, k, v, bias = _tensors(problem, "q", "k", "v", "bias")
+    scale = problem.scale(1 / math.sqrt(q.shape[-1]))
+    # Row i begins with the bias of the key at offset -i.
+    biases = bias.unfold(-1, k.shape[-2], 1).flip(-2)
+    if problem.flag("causal"):
+        biases = biases + torch.full_like(biases, -math.inf).triu_(1)
+    q, k, v, biases = (x[None] if x.dim() == 3 else x[None, None] for x in (q, k, v, biases))
+    attention = torch.nn.functional.scaled_dot_product_attention
+    return lambda: attention(q, k, v, attn_mask=biases, scale=scale).view(problem.inputs["v"].shape)
+
+
+def _mask(torch, problem, n):
     """Which keys a query sees, [n, n]."""
-    i, j = torch.arange(n)[:, None], torch.arange(n)[None, :]
+    params, tokens = problem.params, torch.arange(n, device=problem.device)
+    i, j = tokens[:, None], tokens[None, :]
     window, dilation = params.get("window", 0), params.get("dilation", 1)
     sliding = ((j - i) % dilation == 0) & ((j - i).abs() <= window * dilation)
     if params["pattern"] == "local":
@@ -353,7 +393,7 @@ def _mask(torch, params, n):
     elif params["pattern"] == "strided":
         seen = ((j - i).abs() <= window) | ((i - j) % params["stride"] == 0)
     elif params["pattern"] == "longformer":
-        marked = torch.zeros(n, dtype=torch.bool)
+        marked = torch.zeros(n, dtype=torch.bool, device=problem.device)
         marked[params["globals"]] = True
         seen = sliding | marked[:, None] | marked[None, :]
     else:
@@ -366,7 +406,7 @@ def _mask(torch, params, n):
 def torch_masked(problem):
     torch, q, k, v = _tensors(problem, "q", "k", "v")
     scale = problem.scale(1 / math.sqrt(q.shape[-1]))
-    hidden = ~_mask(torch, problem.params, len(q))
+    hidden = ~_mask(torch, problem, len(q))
     return lambda: torch.softmax(((q * scale) @ k.T).masked_fill_(hidden, -math.inf), -1) @ v
 
 
@@ -375,7 +415,7 @@ def torch_masked(problem):
 def torch_sdpa_masked(problem):
     torch, q, k, v = _tensors(problem, "q", "k", "v")
     scale = problem.scale(1 / math.sqrt(q.shape[-1]))
-    seen = _mask(torch, problem.params, len(q))
+    seen = _mask(torch, problem, len(q))
     q, k, v = (x[None, None] for x in (q, k, v))
     attention = torch.nn.functional.scaled_dot_product_attention
     return lambda: attention(q, k, v, attn_mask=seen, scale=scale)[0, 0]
@@ -386,15 +426,16 @@ def _tensors(problem, *names):
 
     torch.set_num_threads(problem.threads)
     torch.set_grad_enabled(False)
-    return torch, *(torch.from_numpy(problem.inputs[name]) for name in names)
+    torch.set_float32_matmul_precision("highest")  # no TensorFloat32
+    kind = getattr(torch, problem.scalar)  # tensors of two bytes come as float32
+    return torch, *(torch.from_numpy(problem.inputs[name]).to(problem.device, kind) for name in names)
 
 
-# The process that runs one peer: a job on standard input, then a line for each sample
+# Finding them
 
 
 def load_programs(path):
     """Adds the peers of a file."""
-    sys.modules.setdefault("peer_programs", sys.modules[__name__])
     before = set(PEERS)
     spec = importlib.util.spec_from_file_location("peers_of_a_user", path)
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
@@ -404,85 +445,3 @@ def load_programs(path):
 def missing_module(one):
     """The first module that a peer needs and that is not here, or None."""
     return next((name for name in one.needs if importlib.util.find_spec(name) is None), None)
-
-
-def _memory(key):
-    for line in pathlib.Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith(key + ":"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
-class Growth:
-    """By how many bytes the resident set grew at most: what a first run needed beside its inputs."""
-
-    def __enter__(self):
-        self.bytes = None
-        try:
-            pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak starts anew
-            self.before = _memory("VmRSS")
-        except OSError:  # another system, or a sandbox
-            self.before = None
-        return self
-
-    def __exit__(self, *_):
-        if self.before is not None:
-            self.bytes = max(0, _memory("VmHWM") - self.before)
-
-
-def _say(**line):
-    print(json.dumps(line), file=sys.__stdout__, flush=True)
-
-
-def _run_job(job):
-    import numpy
-
-    if job["memory_bytes"]:
-        limit = int(job["memory_bytes"]) + 2**32  # libraries map more than they touch
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    if job["programs"]:
-        load_programs(job["programs"])
-    folder = pathlib.Path(job["folder"])
-    inputs = {name: numpy.load(folder / f"{name}.npy") for name in job["inputs"]}
-    start = time.perf_counter()
-    run = PEERS[job["peer"]].build(Problem(inputs, job["size"], job["params"], job["threads"]))
-    setup = time.perf_counter() - start
-    with Growth() as growth:
-        start = time.perf_counter()
-        out = run()
-        first = time.perf_counter() - start
-    out = numpy.ascontiguousarray(out)
-    numpy.save(folder / f"peer_{job['peer']}.npy", out)
-    workspace = None if growth.bytes is None else max(0, growth.bytes - out.nbytes)
-    del out
-    start = time.perf_counter()
-    run()  # on a warm heap
-    second = time.perf_counter() - start
-    runs = max(1, round(1e-3 / max(second, 1e-7)))
-    gc.collect()
-    gc.disable()
-    _say(ready=True, setup_seconds=setup, first_seconds=first, workspace_bytes=workspace)
-    for _ in sys.stdin:
-        start = time.perf_counter()
-        for _ in range(runs):
-            run()
-        _say(seconds=(time.perf_counter() - start) / runs)
-
-
-def main():
-    try:
-        _run_job(json.loads(sys.stdin.readline()))
-    except NotImplementedError as error:
-        _say(skipped=f"the peer does not do this case: {error}")
-    except (MemoryError, RuntimeError) as error:
-        text = " ".join(str(error).split())
-        if isinstance(error, MemoryError) or "allocate" in text:
-            _say(skipped=f"does not fit in memory: {text[:150] or 'an allocation was refused'}")
-        else:
-            _say(failed=text[:300])
-    except Exception as error:  # noqa: BLE001 - whatever a peer does wrong costs its record and nothing else
-        _say(failed=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
-
-
-if __name__ == "__main__":
-    main()

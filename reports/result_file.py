@@ -216,17 +216,24 @@ def make_row(record, n, environment):
 
 
 def floor_seconds(record, environment):
-    """The least time that this machine's measured peaks allow for the record's own counts, or None."""
+    """The least time that the processor's measured peaks, or the GPU's by its clocks, allow for the record's own counts, or None."""
+    operations, bandwidth = peaks(record, environment)
+    limits = ((record["flops"], operations), (record["bytes"], bandwidth))
+    return max((count / rate for count, rate in limits if count and rate), default=None)
+
+
+def peaks(record, environment):
+    """(operations per second, bytes per second) that nothing there exceeds; None: not known."""
+    if record["backend"] == "cuda":
+        gpu = environment["gpu"] or {}
+        kind = "peak_matrix_flops_per_second" if record["scalar"] in ("bfloat16", "float16") else "peak_flops_per_second"
+        return gpu.get(kind) or None, gpu.get("peak_bytes_per_second") or None
     measured = environment["measured"]
-    if record["backend"] != "cpu" or not measured or not record["threads"]:
-        return None
-    scalar = "float64" if record["scalar"] == "float64" else "float32"
-    limits = (
-        (record["flops"], measured["fma_flops_per_second"][scalar]),
-        (record["bytes"], measured.get("cached_copy_bytes_per_second")),
-    )
-    times = [count / rate / record["threads"] for count, rate in limits if count and rate]
-    return max(times, default=None)
+    if not measured or not record["threads"]:
+        return None, None
+    rates = (measured["fma_flops_per_second"]["float64" if record["scalar"] == "float64" else "float32"],
+             measured.get("cached_copy_bytes_per_second"))  # fmt: skip
+    return tuple(rate * record["threads"] if rate else None for rate in rates)
 
 
 def _attach_theory(files, groups):

@@ -61,15 +61,27 @@ TEST(Measuring, AnImplementationThatDoesNothingHasNoTime) {
 
 TEST(Floors, TimesThatNoDeviceCouldReachAreRefused) {
   const Cost cost{.flops = 1e12, .bytes = 1e10};
-  constexpr double kFlops = 1e14, kBytes = 1e12, kCache = 1e9;
-  EXPECT_EQ(ImpossibleOnDevice(cost, kFlops, kBytes, kCache, 0.0102), "");
-  // 9e9 bytes beyond the cache take 9 ms, 1e12 operations 10 ms.
-  EXPECT_NE(ImpossibleOnDevice(cost, kFlops, kBytes, kCache, 0.0085), "");
-  EXPECT_NE(ImpossibleOnDevice(cost, 0, kBytes, kCache, 0.008), "");
-  EXPECT_EQ(ImpossibleOnDevice(cost, 0, kBytes, 1e10, 0.008), "");
-  EXPECT_EQ(ImpossibleOnDevice(cost, 0, 0, kCache, 1e-9), "");
-  EXPECT_NE(ImpossibleOnDevice(cost, 0, 0, 0, std::nan("")), "");
-  EXPECT_NE(ImpossibleOnDevice(cost, 0, 0, 0, 0), "");
+  DeviceInfo device;
+  device.peak_flops_per_second = 1e14;
+  device.peak_matrix_flops_per_second = 1e15;
+  device.peak_bytes_per_second = 1e12;
+  device.cache_bytes = 1'000'000'000;
+  const auto why = [&](double seconds, Scalar scalar = Scalar::kFloat32) {
+    return ImpossibleOnDevice(cost, device, scalar, seconds);
+  };
+  // 9e9 bytes beyond the cache take 9 ms, 1e12 operations 10 ms, and 1 ms on
+  // the tensor cores, which are for types of two bytes.
+  EXPECT_EQ(why(0.0102), "");
+  EXPECT_NE(why(0.009), "");
+  EXPECT_EQ(why(0.009, Scalar::kBFloat16), "");
+  EXPECT_NE(why(0.008, Scalar::kBFloat16), "");
+  device.cache_bytes = 10'000'000'000;
+  EXPECT_EQ(why(0.008, Scalar::kFloat16), "");
+  EXPECT_NE(why(0.0008, Scalar::kFloat16), "");
+  device.peak_flops_per_second = 0;
+  EXPECT_EQ(why(1e-9), "");
+  EXPECT_NE(why(std::nan("")), "");
+  EXPECT_NE(why(0), "");
 }
 
 TEST(Measuring, MemoryIsCountedWithinOnePercent) {

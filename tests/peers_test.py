@@ -288,13 +288,13 @@ class RunTest(Workplace):
                 self.assertIn(word, result.stderr)
 
     def test_every_peer_computes_the_formula(self):
-        """Those of aims.json at short lengths that fill no chunk: each passes, or its module is not installed."""
+        """Those of aims.json at short lengths that fill no chunk, on the CPU: each passes, or its module is not installed."""
         small = []
         for one in aims_file.load():
             names = [name for name in one.get("peers", []) if name in peer_programs.PEERS]
-            if one["kind"] == "ratio" and names:
+            if names and one.get("scalar", "float32") in ("float32", "float64"):
                 cases = [{**axes, "n": [130, 257], **({"block": 32} if "block" in axes else {})} for axes in one["cases"]]
-                small.append({**one, "peers": names, "cases": cases})
+                small.append({**one, "kind": "ratio", "backend": "cpu", "peers": names, "cases": cases})
         result = self.run_peers(small)
         self.assertEqual(0, result.returncode, result.stderr)
         found = set()
@@ -311,9 +311,9 @@ class DifferenceTest(unittest.TestCase):
         ours = np.ones((4, 3))
         ours[2] = 0
         theirs = ours + 1e-9
-        self.assertLess(peers.difference(ours, theirs)[0], peers.TOLERANCE)
+        self.assertLess(peers.difference(ours, theirs)[0], peers.TOLERANCE["float32"])
         theirs[2] += 1e-3
-        self.assertGreater(peers.difference(ours, theirs)[0], peers.TOLERANCE)
+        self.assertGreater(peers.difference(ours, theirs)[0], peers.TOLERANCE["float32"])
 
     def test_nan_is_different(self):
         ours = np.ones((2, 2))
@@ -361,6 +361,40 @@ class TableTest(Workplace):
                 self.assertAlmostEqual(value, found.value)
                 self.assertEqual("met", verdict)
                 self.assertEqual("missed", self.verdict(synthetic_aim(kind, missed))[1])
+
+    def on_a_gpu(self):
+        content = synthetic()
+        content["environment"]["gpu"] = {"name": "made up", "copy_bytes_per_second": 1e12, "peak_flops_per_second": 1e12,
+                                         "peak_matrix_flops_per_second": 1e13, "peak_bytes_per_second": 2e12}  # fmt: skip
+        for one in (*content["records"], *content["ratios"]):
+            one["backend"] = "cuda"
+        return content
+
+    def test_a_gpu_is_held_against_its_own_rates(self):
+        gpu = self.on_a_gpu()
+        for kind, value in (("ratio", 5), ("within", 0.2), ("copy", 0.00512), ("peak", 0.2 * 256 * 64 / 1e4), ("memory", 0.005)):
+            with self.subTest(kind):
+                aim_ = synthetic_aim(kind, 1, backend="cuda")
+                self.assertAlmostEqual(value, self.verdict(aim_, gpu)[0].value)
+                self.assertAlmostEqual(value, self.verdict(aim_, synthetic(), gpu)[0].value)
+                self.assertEqual((None, "not measured"), self.verdict(aim_, synthetic()))
+                self.assertEqual((None, "not measured"), self.verdict(synthetic_aim(kind, 1), gpu))
+        for record in gpu["records"]:
+            record["scalar"] = "bfloat16"
+        self.assertAlmostEqual(0.02 * 256 * 64 / 1e4, self.verdict(synthetic_aim("peak", 1, backend="cuda", scalar="bfloat16"), gpu)[0].value)
+
+    def test_aims_on_a_gpu_stand_apart(self):
+        aims_ = [synthetic_aim("ratio", 6), synthetic_aim("memory", 1, backend="cuda")]
+        for contents, words in (((synthetic(),), "not measured"), ((synthetic(), self.on_a_gpu()), "met")):
+            result, folder = self.make(*contents, aims_=aims_)
+            self.assertEqual(0, result.returncode, result.stderr)
+            rows = list(csv.DictReader(io.StringIO((folder / "aims.csv").read_text())))
+            self.assertEqual([("cpu", "missed"), ("cuda", words)], [(row["backend"], row["verdict"]) for row in rows])
+            self.assertEqual(1, (folder / "aims.md").read_text().count("GPU"))
+            self.assertEqual(len(contents) - 1, (folder / "aims.md").read_text().count(", made up, commit"))
+        other = self.on_a_gpu()
+        other["environment"]["gpu"]["name"] = "another"
+        self.assertEqual(2, self.make(self.on_a_gpu(), other)[0].returncode)
 
     def test_operations_of_a_transform(self):
         found, verdict = self.verdict(synthetic_aim("peak", 0.2, operations="fft", stretch=0.25))

@@ -10,6 +10,7 @@
 // Blocks run in a shuffled order, too. Time means nothing here.
 #pragma once
 
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -58,6 +59,10 @@ void Run(const char* name, dim3 grid, dim3 block, size_t shared_bytes,
 
 // The block's shared memory; throws where it was launched with less.
 void* Shared(size_t bytes);
+
+// Whether times are the host's instead of none, to test what measures:
+// SUBQUAD_EMULATED_CLOCK=1.
+bool HasClock();
 
 void BlockBarrier();
 void WarpBarrier(unsigned mask);
@@ -166,7 +171,10 @@ enum cudaDeviceAttr {
   cudaDevAttrGlobalMemoryBusWidth = 37,
 };
 using cudaStream_t = void*;
-using cudaEvent_t = void*;
+struct cudaEvent {
+  std::chrono::steady_clock::time_point time;
+};
+using cudaEvent_t = cudaEvent*;
 
 const char* cudaGetErrorString(cudaError_t status);
 cudaError_t cudaGetLastError();
