@@ -47,7 +47,9 @@ class Progress {
     ++done_;
     std::string text;
     for (const Json& record : records) {
-      const std::string name = record.at("implementation");
+      std::string name = record.at("implementation");
+      if (record.at("backend") != ToString(Backend::kCpu))
+        name += fmt::format(" ({})", record.at("backend").get<std::string>());
       const Json& seconds = record.at("seconds");
       text +=
           fmt::format("  {} {}", name,

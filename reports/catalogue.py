@@ -73,7 +73,7 @@ def build(results, studies, recipes, general="rest"):
                 why.append(str(reason))
                 continue
             if len(platforms) > 1 and platform:
-                product = _renamed(product, f"{product.name}-{_slug(platform[0])}")
+                product = _renamed(product, f"{product.name}-{_slug(platform[0])}", f"{product.title} ({platform[0]})")
             made.append(product)
             shown.update((point.identity["machine"], point.row["case"], point.settings["implementation"]) for point in used)
         products += made
@@ -102,9 +102,9 @@ def _by_source(recipe):
     return (ranks or [len(PAPERS)])[0], recipe.name
 
 
-def _renamed(product, name):
+def _renamed(product, name, title):
     data = {name + file_name[len(product.name) :]: text for file_name, text in product.data.items()}
-    return dataclasses.replace(product, name=name, data=data)
+    return dataclasses.replace(product, name=name, title=title, data=data)
 
 
 def _slug(text):
@@ -119,7 +119,7 @@ def _make(recipe, platform, results, points, studies):
     own = recipe_file.on_platform(points, platform)
     if recipe.kind in ("fits", "crossovers"):
         contents = [content for _, content in results if any(point.source is content for point in own)]
-        table = tables.exponents(contents) if recipe.kind == "fits" else tables.crossovers(contents)
+        table = (tables.exponents if recipe.kind == "fits" else tables.crossovers)(contents, platform[1])
         words = footer(contents, platform, None, table.csv())
         return Product(recipe.name, title, recipe, words, table=table, data={f"{recipe.name}.csv": table.csv()}), []
     if recipe.kind == "table":

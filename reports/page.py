@@ -78,6 +78,7 @@ def summary(results, studies, made, claims):
 
 
 RUN_SETTINGS = ("threads", "measured")  # what differs between the files of one machine and build
+GPU_RUN_SETTINGS = ("processor_mhz", "memory_mhz", "throttled", "copy_bytes_per_second")  # the same of a GPU
 
 
 def environment(results, studies):
@@ -86,6 +87,7 @@ def environment(results, studies):
     seen = {}
     for path, content in sources:
         common = {key: value for key, value in content["environment"].items() if key not in RUN_SETTINGS}
+        common["gpu"] = {key: value for key, value in (common["gpu"] or {}).items() if key not in GPU_RUN_SETTINGS} or None
         key = repr(sorted(common.items(), key=lambda item: item[0]))
         seen.setdefault(key, (common, []))[1].append((path, content))
     parts = []
@@ -104,6 +106,9 @@ def environment(results, studies):
 def _file_row(path, content):
     settings = content["environment"]
     words = [_words(key, settings[key]) if settings.get(key) is not None else "" for key in RUN_SETTINGS]
+    gpu = {key: value for key, value in (settings["gpu"] or {}).items() if key in GPU_RUN_SETTINGS}
+    if gpu:
+        words[-1] += f"; GPU: {_words('gpu', gpu)}"
     cells = [pathlib.Path(path).name, content["created"], content["command"], *words]
     return "<tr>" + "".join(f"<td class='mono'>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
@@ -116,9 +121,25 @@ def _words(key, value):
         rates = [f"{key.replace('_bytes_per_second', '').replace('_', ' ')} {value[key]:.3g} B/s"
                  for key in ("copy_bytes_per_second", "cached_copy_bytes_per_second") if value.get(key)]  # fmt: skip
         return ", ".join([*rates, flops])
+    if key == "gpu":
+        return ", ".join(filter(None, (_gpu_words(name, item) for name, item in value.items() if item)))
     if isinstance(value, dict):
         return ", ".join(f"{name} {item}" for name, item in value.items() if item is not None)
     return str(value)
+
+
+def _gpu_words(name, value):
+    if name == "name":
+        return value
+    if name == "emulated":
+        return name
+    for ending, unit in (("_flops_per_second", "flop/s"), ("_bytes_per_second", "B/s"), ("_mhz", "MHz")):
+        if name.endswith(ending):
+            number = value if unit == "MHz" else f"{value:.3g}"
+            return f"{name.removesuffix(ending).replace('_', ' ')} {number} {unit}"
+    if name.endswith("_bytes"):
+        return f"{name.removesuffix('_bytes')} {plot_style.format_bytes(value)}"
+    return f"{name} {value}"
 
 
 def claims_table(claims):

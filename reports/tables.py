@@ -173,11 +173,13 @@ def _settings(entry):
     return ", ".join(words)
 
 
-def exponents(contents):
+def exponents(contents, backend):
     entries = {}
     for content in contents:
         classes = {(one["operator"], one["implementation"], one["backend"]): one for one in content["algorithms"]}
         for fit in content["fits"]:
+            if fit["backend"] != backend:
+                continue
             key = (fit["operator"], fit["implementation"], fit["backend"], _settings(fit))
             theory = classes.get(key[:3], {})
             entries.setdefault(key, {"theory": theory})[fit["quantity"]] = fit
@@ -204,10 +206,12 @@ def exponents(contents):
     return Table(heads, columns, list(blocks.items()), note, header, rows, [])
 
 
-def crossovers(contents):
+def crossovers(contents, backend):
     blocks, rows = {}, []
     for content in contents:
         for entry in content["crossovers"]:
+            if entry["backend"] != backend:
+                continue
             what = {"seconds": "time", "workspace_bytes": "workspace"}[entry["quantity"]]
             where = NOT_APPLICABLE
             if entry["n"] is not None:

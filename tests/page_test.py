@@ -103,6 +103,23 @@ class PageTest(figures_test.Workplace):
         self.assertIn("fast &lt;b&gt;", text)
         self.assertNotIn("@BODY@", text)
 
+    def test_a_gpu_stands_once_and_its_state_at_each_file(self):
+        files = []
+        for index in range(2):
+            content = self.content()
+            content["records"] = content["records"][index::2]
+            content["environment"]["gpu"] = {
+                "name": "GPU <1>", "driver": "1.2", "memory_bytes": 2**31, "emulated": False, "peak_flops_per_second": 0,
+                "copy_bytes_per_second": (index + 1) * 1e12, "processor_mhz": 1000 + index, "throttled": "",
+            }  # fmt: skip
+            files.append(self.write(content, f"{index}.json"))
+        result = self.run_page(*files)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        text = (self.out / "index.html").read_text(encoding="utf-8")
+        self.assertEqual(1, text.count("GPU &lt;1&gt;, driver 1.2, memory 2 GiB<"))
+        for words in ("; GPU: copy 1e+12 B/s, processor 1000 MHz", "; GPU: copy 2e+12 B/s, processor 1001 MHz"):
+            self.assertEqual(1, text.count(words), words)
+
     def test_claims_stand_at_their_figures(self):
         text = self.page()
         self.assertIn('<a href="#claim-frpb-1d-time">', text)

@@ -402,10 +402,21 @@ class GeneralTest(unittest.TestCase):
         self.assertFalse(result_file.speaks_about(fit, {**identity, "e": 32}))
 
     def test_exponents_of_a_file(self):
-        table = catalogue.tables.exponents([figures_test.synthetic_results()])
+        table = catalogue.tables.exponents([figures_test.synthetic_results()], "cpu")
         rows = list(csv.DictReader(io.StringIO(table.csv())))
         self.assertEqual([("fft", "1.05", "n log n")], [(row["implementation"], row["exponent"], row["class"]) for row in rows])
         self.assertIn("1.05 [1.02, 1.08]", table.markdown())
+
+    def test_tables_of_a_file_with_both_backends_keep_them_apart(self):
+        content = figures_test.synthetic_results()
+        for kind in ("fits", "crossovers"):
+            content[kind] += [{**entry, "backend": "cuda", "operator": "on_the_gpu"} for entry in content[kind]]
+        for make in (catalogue.tables.exponents, catalogue.tables.crossovers):
+            operators = {backend: {row["operator"] for row in csv.DictReader(io.StringIO(make([content], backend).csv()))}
+                         for backend in ("cpu", "cuda")}  # fmt: skip
+            self.assertEqual({"cpu": {"toeplitz_1d"}, "cuda": {"on_the_gpu"}}, operators)
+        with self.assertRaises(catalogue.recipe_figure.Unserved):
+            catalogue.tables.crossovers([figures_test.synthetic_results()], "cuda")
 
 
 if __name__ == "__main__":
