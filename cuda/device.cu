@@ -39,10 +39,14 @@ struct MultiplyAdds {
 };
 MultiplyAdds MultiplyAddsOf(int major, int minor) {
   switch (major) {
-    case 8: return minor == 0 ? MultiplyAdds{64, 1024} : MultiplyAdds{128, 512};
-    case 9: return {128, 2048};
-    case 10: return {128, 4096};
-    case 12: return {128, 512};
+    case 8:
+      return minor == 0 ? MultiplyAdds{64, 1024} : MultiplyAdds{128, 512};
+    case 9:
+      return {128, 2048};
+    case 10:
+      return {128, 4096};
+    case 12:
+      return {128, 512};
   }
   return {0, 0};
 }

@@ -20,7 +20,8 @@ struct ElementPlace {
 
 // The plain dense program as a yardstick for one output. Where numbers are
 // stored in a narrower type than the arithmetic's, errors are those beyond what
-// storing may cost: of the arithmetic, which for the plain program is float32's.
+// storing may cost: of the arithmetic, which for the plain program is
+// float32's.
 struct Yardstick {
   double over_plain = 0;  // largest error / that of the plain program
   // How many rows the plain program's largest error is the largest of: the sum

@@ -5,9 +5,9 @@
 //   softmax_fft  tiled softmax attention, and W v by FFT. The attention stays
 //                quadratic; the positions cost next to nothing.
 //   softmax_xy   the same on an image: W v from row and column sums.
-//   linear_fft   linear attention, and W v by FFT: O(n (f e + e log n)). Causal,
-//                token by token. On a causal image W is no longer a sum of rows
-//                and columns, and goes through the two-dimensional FFT.
+//   linear_fft   linear attention, and W v by FFT: O(n (f e + e log n)).
+//                Causal, token by token. On a causal image W is no longer a sum
+//                of rows and columns, and goes through the two-dimensional FFT.
 //   linear_xy    linear attention, and W v from row and column sums: O(n f e).
 //
 // Nothing is computed here but the sum: the parts are the programs of

@@ -18,9 +18,9 @@
 #include "optimized/column_fft.h"
 #include "optimized/implementations.h"
 #include "optimized/materialized.h"
-#include "reference/norms.h"
 #include "optimized/thread_pool.h"
 #include "optimized/toeplitz_direct.h"
+#include "reference/norms.h"
 
 namespace subquad {
 namespace {

@@ -74,8 +74,8 @@ class DeviceRun {
   virtual void Wait() = 0;      // until the work is done
   virtual void Download() = 0;  // waits, and takes the outputs
 
-  // Seconds of one Launch() by the device's own clock, after what its cache held
-  // was thrown out. Not on an emulated device.
+  // Seconds of one Launch() by the device's own clock, after what its cache
+  // held was thrown out. Not on an emulated device.
   virtual double Time() = 0;
 };
 

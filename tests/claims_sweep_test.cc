@@ -17,7 +17,7 @@ TEST(Claims, WithoutRecordsSweepsCannotBeTested) {
 }
 
 // The preset measures what the rules ask for.
-TEST_F(SweepClaims, ThePresetAnswersAll) {
+TEST(SweepClaims, ThePresetAnswersAll) {
   for (const std::string& id : kSweepClaims) {
     const Finding finding = FindingOf(id, ByTheory());
     EXPECT_NE(finding.verdict(), kCannotBeTested)
@@ -29,7 +29,7 @@ TEST_F(SweepClaims, ThePresetAnswersAll) {
 }
 
 // And the command that a claim names answers that claim alone.
-TEST_F(SweepClaims, NoRecordIsSupportThatDidNotPass) {
+TEST(SweepClaims, NoRecordIsSupportThatDidNotPass) {
   for (const char* verdict : {"failed", "mistrusted", "skipped"}) {
     Records records = ByTheory();
     for (Json& record : records) {
@@ -45,7 +45,7 @@ TEST_F(SweepClaims, NoRecordIsSupportThatDidNotPass) {
   }
 }
 
-TEST_F(SweepClaims, NoNumberIsSupportThatIsMissing) {
+TEST(SweepClaims, NoNumberIsSupportThatIsMissing) {
   for (const Json& nothing : {Json(nullptr), Json(kNaN), Json("fast")}) {
     Records records = ByTheory();
     for (Json& record : records) {
@@ -66,7 +66,7 @@ TEST_F(SweepClaims, NoNumberIsSupportThatIsMissing) {
 }
 
 // Only float32 on one thread of the CPU, without any extra, counts.
-TEST_F(SweepClaims, OtherSettingsAreOtherClaims) {
+TEST(SweepClaims, OtherSettingsAreOtherClaims) {
   const std::map<std::string, std::function<void(Json&)>> changes = {
       {"backend", [](Json& record) { record["backend"] = "cuda"; }},
       {"scalar", [](Json& record) { record["scalar"] = "float64"; }},
@@ -92,7 +92,7 @@ std::function<void(Json&)> Slower(double power, double spread = 0.01) {
   };
 }
 
-TEST_F(SweepClaims, TimesThatGrowTooFastAreNotReproduced) {
+TEST(SweepClaims, TimesThatGrowTooFastAreNotReproduced) {
   const struct {
     std::string id, op;
   } rows[] = {{"frpb-1d-time", "toeplitz_1d"},
@@ -120,14 +120,14 @@ TEST_F(SweepClaims, TimesThatGrowTooFastAreNotReproduced) {
   }
 }
 
-TEST_F(SweepClaims, ThreeSizesAreNoCurve) {
+TEST(SweepClaims, ThreeSizesAreNoCurve) {
   Records records = ByTheory();
   std::erase_if(records,
                 [](const Json& record) { return Tokens(record) > 20000; });
   EXPECT_EQ(VerdictOf("frpb-1d-time", records), kCannotBeTested);
 }
 
-TEST_F(SweepClaims, WorkspaceOffItsFormula) {
+TEST(SweepClaims, WorkspaceOffItsFormula) {
   EXPECT_EQ(VerdictOf("frpb-1d-memory", ByTheory()), kReproduced)
       << FindingOf("frpb-1d-memory", ByTheory()).numbers();
   const Records more =
@@ -143,7 +143,7 @@ TEST_F(SweepClaims, WorkspaceOffItsFormula) {
   EXPECT_EQ(VerdictOf("frpb-1d-memory", square), kNotReproduced);
 }
 
-TEST_F(SweepClaims, PixelsNotSides) {
+TEST(SweepClaims, PixelsNotSides) {
   const Finding theory = FindingOf("frpb-2d-time", ByTheory());
   EXPECT_EQ(theory.verdict(), kNotReproduced) << theory.numbers();
   EXPECT_TRUE(theory.errata_confirmed());
@@ -179,7 +179,7 @@ Records Fig3(double dense_time, double tiled_time, double dense_memory,
   return records;
 }
 
-TEST_F(SweepClaims, Fig3) {
+TEST(SweepClaims, Fig3) {
   EXPECT_EQ(VerdictOf("frpb-fig3", Fig3(6, 5.5, 11, 12)), kReproduced)
       << FindingOf("frpb-fig3", Fig3(6, 5.5, 11, 12)).numbers();
   EXPECT_EQ(VerdictOf("frpb-fig3", Fig3(6, 4, 11, 1)), kInPart);
@@ -214,7 +214,7 @@ Records Spe(double sine, double conv) {
                  });
 }
 
-TEST_F(SweepClaims, Table3AndItsMemory) {
+TEST(SweepClaims, Table3AndItsMemory) {
   EXPECT_EQ(VerdictOf("frpb-table3", Spe(4, 40)), kReproduced)
       << FindingOf("frpb-table3", Spe(4, 40)).numbers();
   EXPECT_EQ(VerdictOf("frpb-table3", Spe(4, 20)), kInPart);
@@ -237,7 +237,7 @@ TEST_F(SweepClaims, Table3AndItsMemory) {
   EXPECT_EQ(VerdictOf("frpb-table3", one), kReproduced);
 }
 
-TEST_F(SweepClaims, WhatAlgorithm1Keeps) {
+TEST(SweepClaims, WhatAlgorithm1Keeps) {
   EXPECT_EQ(VerdictOf("nprf-memory", ByTheory()), kReproduced)
       << FindingOf("nprf-memory", ByTheory()).numbers();
   const Records less =
@@ -262,7 +262,7 @@ Records Fig1a(double times) {
       });
 }
 
-TEST_F(SweepClaims, Fig1a) {
+TEST(SweepClaims, Fig1a) {
   EXPECT_EQ(VerdictOf("nprf-fig1a", Fig1a(1)), kReproduced)
       << FindingOf("nprf-fig1a", Fig1a(1)).numbers();
   EXPECT_EQ(VerdictOf("nprf-fig1a", Fig1a(1000)), kReproduced);  // always
@@ -309,7 +309,7 @@ TEST(Claims, TransformerXlIsTimedWhereRecordsAre) {
 
 // ---- several machines ------------------------------------------------------
 
-TEST_F(SweepClaims, MachinesAreNotMixed) {
+TEST(SweepClaims, MachinesAreNotMixed) {
   // Softmax attention on one, FastRPB on the other: nothing to compare.
   Records one, other;
   for (const Json& record : Fig3(6, 6, 11, 11))
@@ -331,7 +331,7 @@ TEST_F(SweepClaims, MachinesAreNotMixed) {
   EXPECT_NE(finding.numbers().find("on other"), std::string::npos);
 }
 
-TEST_F(SweepClaims, ShardsOfSeveralProcessorsHaveNoTimes) {
+TEST(SweepClaims, ShardsOfSeveralProcessorsHaveNoTimes) {
   Json file = ResultFile(ByTheory(), "one");
   file["sources"] = {{{"environment", {{"cpu", "one"}}}},
                      {{"environment", {{"cpu", "other"}}}}};

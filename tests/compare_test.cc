@@ -101,7 +101,9 @@ TEST(Compare, CriesWolfInAtMostOneOfTwentyPairsOfFiles) {
     EXPECT_LE(alarms, kFiles * 0.05 + 3 * std::sqrt(kFiles * 0.05 * 0.95))
         << name;
     // Ties keep most intervals at 1.
-    if (name != "ticks") EXPECT_GT(uncorrected, kFiles * 0.5) << name;
+    if (name != "ticks") {
+      EXPECT_GT(uncorrected, kFiles * 0.5) << name;
+    }
   }
 }
 

@@ -86,8 +86,6 @@ TEST(Errata, TxlMatrix) {
 }
 
 TEST(Errata, NprfEq13) {
-  if (!HasOperator("kernelized_rpe_attention"))
-    GTEST_SKIP() << "no kernelized_rpe_attention";
   ExpectConfirmed(NprfFirstRowErratum());
   ExpectConfirmed(NprfCausalErratum());
 }

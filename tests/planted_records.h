@@ -123,23 +123,4 @@ inline const std::vector<std::string> kSweepClaims = {
     "frpb-table3",  "lrpe-linear",    "frpb-memory-spe",
     "nprf-memory",  "nprf-time",      "nprf-fig1a"};
 
-// Claims that are answered from records and nothing else need the operators.
-inline bool HasOperators() {
-  for (const char* id : {"fastrpb_attention", "kernelized_rpe_attention",
-                         "stochastic_position_attention"}) {
-    bool found = false;
-    for (const Operator* op : Operators())
-      found = found || op->description().id == id;
-    if (!found) return false;
-  }
-  return true;
-}
-
-class SweepClaims : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!HasOperators()) GTEST_SKIP() << "operators are missing";
-  }
-};
-
 }  // namespace subquad

@@ -56,11 +56,6 @@ Finding LrpePhi(const Evidence&) {
 
 Finding NprfEq13(const Evidence&) {
   Finding finding;
-  if (!HasOperator("kernelized_rpe_attention")) {
-    finding.Add(Holds::kMissing,
-                "this program has no kernelized_rpe_attention");
-    return finding;
-  }
   finding.Add(NprfFirstRowErratum());
   finding.Add(NprfCausalErratum());
   return finding;

@@ -151,11 +151,4 @@ inline double LargestDifference(const Numbers& a, const Numbers& b) {
   return largest;
 }
 
-// Whether this program has the operator.
-inline bool HasOperator(std::string_view id) {
-  for (const Operator* op : Operators())
-    if (op->description().id == id) return true;
-  return false;
-}
-
 }  // namespace subquad

@@ -5,8 +5,8 @@
 // that is the same on every run, each up to its next barrier: a missing barrier
 // shows as numbers that are not there yet. Shared memory begins as NaN. Device
 // memory lies against pages that nobody may touch: an index that is out of
-// bounds ends the program, and so does a pair or four of numbers that is read or
-// written where a device would not (by the compiler's check of alignment).
+// bounds ends the program, and so does a pair or four of numbers that is read
+// or written where a device would not (by the compiler's check of alignment).
 // Blocks run in a shuffled order, too. Time means nothing here.
 #pragma once
 
