@@ -1,8 +1,10 @@
 // The emulated device finds the faults that it is there to find: every test
 // runs a right kernel and the same with one fault.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -95,9 +97,13 @@ TEST(EmulationDeathTest, AnIndexOutOfBoundsEndsTheProgram) {
   EXPECT_DEATH(
       SUBQUAD_LAUNCH(Copy, 1, 2 * kThreads, 0, from.at, to.at, kThreads + 1),
       "");
-  EXPECT_DEATH(
-      SUBQUAD_LAUNCH(Copy, 1, kThreads, 0, from.at - 4096, to.at, kThreads),
-      "");
+  // What lies before the page that these numbers are on.
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto* before = reinterpret_cast<const float*>(
+                           reinterpret_cast<uintptr_t>(from.at) / page * page) -
+                       kThreads;
+  EXPECT_DEATH(SUBQUAD_LAUNCH(Copy, 1, kThreads, 0, before, to.at, kThreads),
+               "");
 }
 
 __global__ void CopyFours(const float* from, float* to) {
