@@ -14,6 +14,7 @@
 #include "cuda/kernelized_linear.h"
 #include "cuda/prepared.h"
 #include "reference/linear_attention.h"
+#include "reference/linear_parts.h"
 
 namespace subquad::device {
 namespace {
@@ -69,31 +70,6 @@ Cost LinearCost(const Problem& problem, int) {
       LinearKernelized<float, float, float>::CostOf(KernelizedShape(problem));
   cost.bytes = TensorBytes(problem);
   return cost;
-}
-
-std::string OnlyCausal(const Problem& problem) {
-  return problem.params.Flag("causal")
-             ? ""
-             : "only causal: it reads keys in the order of the queries";
-}
-
-std::string NotCausal(const Problem& problem) {
-  return problem.params.Flag("causal")
-             ? "not causal: it sums over all keys at once"
-             : "";
-}
-
-// As for optimized/linear_attention.cc: signed features (trf) cancel in a
-// weight, where the plain program's error enters both of its sums and cancels
-// again, and that of sums in the other bracket does not. The bound of
-// reference/kernelized.h holds for both, but the plain program is no yardstick.
-RowBound SignedFeatureBound(const Problem& problem, const Inputs& inputs) {
-  if (FeatureMapOf(problem).id != FeatureMapId::kTrf) return {};
-  const auto rows = std::make_shared<KernelizedRows<double>>(problem, inputs);
-  return [rows](const RowId& id, std::span<double> units) {
-    std::vector<double> value(units.size());
-    rows->Row(id.head, id.row, value.data(), units.data());
-  };
 }
 
 }  // namespace

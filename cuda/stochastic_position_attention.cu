@@ -18,14 +18,10 @@
 #include "cuda/kernelized_linear.h"
 #include "cuda/noisy_tokens.h"
 #include "cuda/prepared.h"
-#include "reference/stochastic_position_attention.h"
+#include "reference/stochastic_parts.h"
 
 namespace subquad::device {
 namespace {
-
-bool IsSoftmax(const Problem& problem) {
-  return problem.params.Text("attention") == "softmax";
-}
 
 SoftmaxShape SoftmaxShapeOf(const Problem& problem) {
   const NoiseShape noise(problem);
@@ -202,7 +198,7 @@ Cost DenseCost(const Problem& problem, int) {
   const auto e = static_cast<double>(problem.Dim("e"));
   const NoiseShape noise(problem);
   const double values = static_cast<double>(noise.heads * noise.n_k) * e;
-  if (IsSoftmax(problem)) {
+  if (IsSoftmaxOnNoise(problem)) {
     const SoftmaxShape shape = SoftmaxShapeOf(problem);
     return CostOnNoise(problem, DenseAttention<float>::Flops(shape),
                        DenseAttention<float>::WorkspaceBytes(shape, bytes) +
@@ -219,12 +215,12 @@ Cost DenseCost(const Problem& problem, int) {
 }
 
 Cost TiledCost(const Problem& problem, int) {
-  if (!IsSoftmax(problem)) return {};
+  if (!IsSoftmaxOnNoise(problem)) return {};
   return CostOnNoise(problem, SoftmaxTilesFlops(SoftmaxShapeOf(problem)), 0);
 }
 
 Cost LinearCost(const Problem& problem, int) {
-  if (IsSoftmax(problem)) return {};
+  if (IsSoftmaxOnNoise(problem)) return {};
   return WithStorage(problem.scalar, [&]<typename S>() {
     const Cost cost =
         LinearKernelized<float, S, S>::CostOf(KernelizedShapeOf(problem));
@@ -235,42 +231,23 @@ Cost LinearCost(const Problem& problem, int) {
 // ---- what they are for
 
 std::string OnlySoftmax(const Problem& problem) {
-  return IsSoftmax(problem) ? "" : "only for softmax";
+  return IsSoftmaxOnNoise(problem) ? "" : "only for softmax";
 }
 
 std::string OnlyLinear(const Problem& problem) {
-  if (IsSoftmax(problem)) return "only for linear attention";
-  return problem.params.Flag("causal")
-             ? "not causal: it sums over all keys at once"
-             : "";
+  return IsSoftmaxOnNoise(problem) ? "only for linear attention"
+                                   : NotCausal(problem);
 }
 
 std::string OnlyCausalLinear(const Problem& problem) {
-  if (IsSoftmax(problem)) return "only for linear attention";
-  return problem.params.Flag("causal")
-             ? ""
-             : "only causal: it reads keys in the order of the queries";
-}
-
-// As in optimized/stochastic_position_attention.cc: the signed features of trf
-// cancel in a weight, and the plain program is no yardstick for sums in the
-// other bracket, for which the reference's bound holds all the same.
-RowBound SignedFeatureBound(const Problem& problem, const Inputs& inputs) {
-  if (IsSoftmax(problem) ||
-      FeatureMapOf(AttentionOnNoise(problem)).id != FeatureMapId::kTrf)
-    return {};
-  const auto rows =
-      std::make_shared<StochasticPositionReference<double>>(problem, inputs);
-  return [rows](const RowId& id, std::span<double> units) {
-    std::vector<double> value(units.size());
-    rows->Row(id, value.data(), units.data());
-  };
+  return IsSoftmaxOnNoise(problem) ? "only for linear attention"
+                                   : OnlyCausal(problem);
 }
 
 std::unique_ptr<Prepared> PrepareDense(const Problem& problem,
                                        const Arrays& arrays,
                                        const PrepareOptions& options) {
-  return IsSoftmax(problem)
+  return IsSoftmaxOnNoise(problem)
              ? PrepareOnDevice<DenseSoftmax>()(problem, arrays, options)
              : PrepareOnDevice<DenseLinear>()(problem, arrays, options);
 }
@@ -315,7 +292,7 @@ std::vector<Implementation> StochasticPositionAttentionCudaImplementations() {
     one.memory = "O(n R)";
     one.time_class = "n";
     one.memory_class = "n";
-    one.norm_bound = SignedFeatureBound;
+    one.norm_bound = SignedFeaturesOnNoise;
     one.cost = LinearCost;
     one.prepare = PrepareOnDevice<Linear>();
     return one;

@@ -19,38 +19,9 @@
 #include "optimized/linear_attention.h"
 
 #include "optimized/kernelized_quadratic.h"
-#include "reference/kernelized.h"
+#include "reference/linear_parts.h"
 
 namespace subquad {
-namespace {
-
-std::string OnlyCausal(const Problem& problem) {
-  return problem.params.Flag("causal")
-             ? ""
-             : "only causal: it reads keys in the order of the queries";
-}
-
-std::string NotCausal(const Problem& problem) {
-  return problem.params.Flag("causal")
-             ? "not causal: it sums over all keys at once"
-             : "";
-}
-
-// Signed features (trf) cancel in a weight phi(q) . phi(k), down to nothing but
-// rounding. The plain dense program makes one such weight and puts it into both
-// sums, where its error cancels again; sums in the other bracket have errors of
-// their own in numerator and denominator. So the bound of kernelized.h holds
-// for both, but the plain program is no yardstick.
-RowBound SignedFeatureBound(const Problem& problem, const Inputs& inputs) {
-  if (FeatureMapOf(problem).id != FeatureMapId::kTrf) return {};
-  const auto rows = std::make_shared<KernelizedRows<double>>(problem, inputs);
-  return [rows](const RowId& id, std::span<double> units) {
-    std::vector<double> value(units.size());
-    rows->Row(id.head, id.row, value.data(), units.data());
-  };
-}
-
-}  // namespace
 
 std::vector<Implementation> LinearAttentionImplementations() {
   const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};

@@ -14,8 +14,6 @@
 //         share the rows of noise: O(n d P R). A block's noise of one channel
 //         stays in cache.
 // The attentions are the programs of softmax_attention and linear_attention.
-#include "reference/stochastic_position_attention.h"
-
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -27,6 +25,7 @@
 #include "optimized/softmax_tiles.h"
 #include "optimized/thread_pool.h"
 #include "optimized/waves.h"
+#include "reference/stochastic_parts.h"
 
 namespace subquad {
 namespace {
@@ -35,10 +34,6 @@ enum class OnNoise { kDense, kTiled, kAssociative, kRecurrent, kChunked };
 
 constexpr const char* kIds[] = {"dense", "tiled", "associative", "recurrent",
                                 "chunked"};
-
-bool IsSoftmaxOnNoise(const Problem& problem) {
-  return problem.params.Text("attention") == "softmax";
-}
 
 // The program of the attention itself.
 const Implementation& ProgramOf(const Problem& problem, OnNoise which) {
@@ -307,22 +302,6 @@ Cost OnNoiseCost(const Problem& problem, int threads) {
           .workspace_bytes =
               attention.workspace_bytes +
               numbers * static_cast<double>(Info(problem.scalar).bytes)};
-}
-
-// As SignedFeatureBound of linear_attention.cc: the features of trf cancel in a
-// weight, and only the plain program puts one and the same weight, with its
-// error, into both sums. It is no yardstick for the other bracket, for which
-// the reference's bound holds all the same.
-RowBound SignedFeaturesOnNoise(const Problem& problem, const Inputs& inputs) {
-  if (IsSoftmaxOnNoise(problem) ||
-      FeatureMapOf(AttentionOnNoise(problem)).id != FeatureMapId::kTrf)
-    return {};
-  const auto rows =
-      std::make_shared<StochasticPositionReference<double>>(problem, inputs);
-  return [rows](const RowId& id, std::span<double> units) {
-    std::vector<double> value(units.size());
-    rows->Row(id, value.data(), units.data());
-  };
 }
 
 template <OnNoise kWhich>
