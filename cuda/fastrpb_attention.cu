@@ -271,24 +271,6 @@ __global__ void MaterializeLine(const S* weights, int64_t head_stride,
       causal && j > i ? 0.0f : ToFloat(weight);
 }
 
-template <typename S>
-__global__ void MaterializeImage(const S* rows, int64_t rows_stride,
-                                 const S* cols, int64_t cols_stride,
-                                 int64_t height, int64_t width, bool causal,
-                                 float* matrix) {
-  const int64_t pixels = height * width;
-  const int64_t at =
-      static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (at >= pixels * pixels) return;
-  const int64_t i = at / pixels, j = at % pixels;
-  const S row =
-      rows[blockIdx.y * rows_stride + j / width - i / width + height - 1];
-  const S col =
-      cols[blockIdx.y * cols_stride + j % width - i % width + width - 1];
-  matrix[blockIdx.y * pixels * pixels + at] =
-      causal && j > i ? 0.0f : ToFloat(row) + ToFloat(col);
-}
-
 // The mask and the bias of a score.
 template <typename S>
 struct Biased {
@@ -382,12 +364,9 @@ class Dense : public SumRun<S> {
                                       : HeadArray<const float>(),
                    {}, this->Sum());
     if (shape.image) {
-      const auto rows = this->Tensor("weights_rows");
-      const auto cols = this->Tensor("weights_cols");
-      SUBQUAD_LAUNCH(MaterializeImage<S>, product_.grid(), kThreads, 0,
-                     rows.data, rows.head_stride, cols.data, cols.head_stride,
-                     shape.height, shape.width, shape.causal,
-                     product_.matrix());
+      MaterializeImage(this->Tensor("weights_rows"),
+                       this->Tensor("weights_cols"), shape.height, shape.width,
+                       shape.vectors, shape.causal, product_.matrix());
     } else {
       const auto weights = this->Tensor("weights");
       SUBQUAD_LAUNCH(MaterializeLine<S>, product_.grid(), kThreads, 0,
