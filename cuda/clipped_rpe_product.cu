@@ -11,12 +11,12 @@
 // both keep it with a factor of one; for the sums at the edges see edge_sums.h.
 #include <algorithm>
 
-#include "cuda/dense_attention.h"
-#include "cuda/dense_product.h"
-#include "cuda/edge_sums.h"
+#include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
-#include "cuda/prepared.h"
-#include "cuda/row_blocks.h"
+#include "cuda/kernelized/edge_sums.h"
+#include "cuda/softmax/dense_attention.h"
+#include "cuda/softmax/row_blocks.h"
+#include "cuda/toeplitz/dense_product.h"
 
 namespace subquad::device {
 namespace {

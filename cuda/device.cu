@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "cuda/check.h"
+#include "cuda/base/check.h"
+#include "cuda/base/memory.h"
+#include "cuda/base/stopwatch.h"
 #include "cuda/device.h"
 #include "cuda/implementations.h"
-#include "cuda/memory.h"
-#include "cuda/stopwatch.h"
 
 namespace subquad {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "reference/implementation.h"
+#include "algorithms/implementation.h"
 
 namespace subquad {
 

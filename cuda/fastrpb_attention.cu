@@ -11,17 +11,17 @@
 // sequence.
 #include <optional>
 
-#include "cuda/convert.h"
-#include "cuda/dense_attention.h"
-#include "cuda/dense_product.h"
-#include "cuda/image_sums.h"
+#include "algorithms/fastrpb_attention.h"
+#include "cuda/base/convert.h"
+#include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
-#include "cuda/kernelized_dense.h"
-#include "cuda/kernelized_linear.h"
-#include "cuda/prepared.h"
-#include "cuda/softmax_tiles.h"
-#include "reference/fastrpb_parts.h"
-#include "reference/softmax_rows.h"
+#include "cuda/kernelized/dense.h"
+#include "cuda/kernelized/linear.h"
+#include "cuda/softmax/dense_attention.h"
+#include "cuda/softmax/softmax_tiles.h"
+#include "cuda/toeplitz/dense_product.h"
+#include "cuda/toeplitz/image_sums.h"
+#include "reference/softmax/softmax_rows.h"
 
 namespace subquad::device {
 namespace {

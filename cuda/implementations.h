@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "reference/implementation.h"
+#include "algorithms/implementation.h"
 
 namespace subquad {
 

@@ -5,13 +5,13 @@
 //   dense   A in memory by cuBLAS, times the values
 //   linear  the content term by a (running) state, the position term by sums of
 //           the values before and behind a window, and the window in tiles
-#include "cuda/clipped_position.h"
-#include "cuda/convert.h"
+#include "cuda/base/convert.h"
+#include "cuda/base/prepared.h"
+#include "cuda/base/warp.h"
 #include "cuda/implementations.h"
-#include "cuda/kernelized_dense.h"
-#include "cuda/linear_state.h"
-#include "cuda/prepared.h"
-#include "cuda/warp.h"
+#include "cuda/kernelized/clipped_position.h"
+#include "cuda/kernelized/dense.h"
+#include "cuda/kernelized/linear_state.h"
 
 namespace subquad::device {
 namespace {

@@ -11,13 +11,13 @@
 //
 // All three scale features by what is largest among the keys; queries that see
 // only what is lost beside that are computed pair by pair (direct_rows.h).
-#include "cuda/direct_rows.h"
+#include "algorithms/kernelized_rpe_attention.h"
+#include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
-#include "cuda/kernelized_dense.h"
-#include "cuda/kernelized_fft.h"
-#include "cuda/kernelized_tiled.h"
-#include "cuda/prepared.h"
-#include "optimized/kernelized_fft_bound.h"
+#include "cuda/kernelized/dense.h"
+#include "cuda/kernelized/direct_rows.h"
+#include "cuda/kernelized/tiled.h"
+#include "cuda/kernelized/transforms.h"
 
 namespace subquad::device {
 namespace {

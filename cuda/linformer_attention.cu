@@ -5,11 +5,11 @@
 //              [n_q, p] in memory
 //   projected  the projections, then one kernel with the scores in registers
 //              (softmax_tiles.h)
+#include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
-#include "cuda/prepared.h"
-#include "cuda/projection.h"
-#include "cuda/reduced_attention.h"
-#include "reference/softmax_rows.h"
+#include "cuda/softmax/projection.h"
+#include "cuda/softmax/reduced_attention.h"
+#include "reference/softmax/softmax_rows.h"
 
 namespace subquad::device {
 namespace {

@@ -5,10 +5,10 @@
 //               [n_q, n_k/s] in memory
 //   compressed  the sums, then one kernel with the scores in registers
 //               (softmax_tiles.h)
+#include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
-#include "cuda/prepared.h"
-#include "cuda/reduced_attention.h"
-#include "reference/softmax_rows.h"
+#include "cuda/softmax/reduced_attention.h"
+#include "reference/softmax/softmax_rows.h"
 
 namespace subquad::device {
 namespace {

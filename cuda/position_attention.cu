@@ -19,11 +19,11 @@
 #include <algorithm>
 #include <string>
 
-#include "cuda/dense_attention.h"
+#include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
-#include "cuda/position_terms.h"
-#include "cuda/prepared.h"
-#include "cuda/score_rows.h"
+#include "cuda/softmax/dense_attention.h"
+#include "cuda/softmax/position_terms.h"
+#include "cuda/softmax/score_rows.h"
 #include "reference/position_attention.h"
 
 namespace subquad::device {

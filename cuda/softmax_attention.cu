@@ -3,11 +3,11 @@
 //   dense  two products by cuBLAS with the scores of all heads in memory, and a
 //          kernel that takes the softmax of their rows
 //   tiled  one kernel with the scores in registers (softmax_tiles.h)
-#include "cuda/dense_attention.h"
+#include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
-#include "cuda/prepared.h"
-#include "cuda/softmax_tiles.h"
-#include "reference/softmax_rows.h"
+#include "cuda/softmax/dense_attention.h"
+#include "cuda/softmax/softmax_tiles.h"
+#include "reference/softmax/softmax_rows.h"
 
 namespace subquad::device {
 namespace {
@@ -115,8 +115,9 @@ namespace subquad {
 
 std::vector<Implementation> SoftmaxAttentionCudaImplementations() {
   using namespace device;
-  // Any order of the sums is within the bound of reference/softmax_rows.h, and
-  // so is one more rounding of each weight.
+  // Any order of the sums is within the bound of
+  // reference/softmax/softmax_rows.h, and so is one more rounding of each
+  // weight.
   Implementation dense = DeviceImplementation("softmax_attention", "dense");
   dense.what = "two GEMMs (cuBLAS) with the scores in memory";
   dense.source = "FastRPB eq. 1";

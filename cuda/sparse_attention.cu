@@ -12,13 +12,13 @@
 //             their sums are put together by a second kernel.
 #include <algorithm>
 
-#include "cuda/dense_attention.h"
+#include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
-#include "cuda/prepared.h"
-#include "cuda/softmax_block.h"
-#include "cuda/sparse_mask.h"
-#include "cuda/sparse_plan.h"
-#include "reference/softmax_rows.h"
+#include "cuda/softmax/dense_attention.h"
+#include "cuda/softmax/softmax_block.h"
+#include "cuda/softmax/sparse_mask.h"
+#include "cuda/softmax/sparse_plan.h"
+#include "reference/softmax/softmax_rows.h"
 
 namespace subquad::device {
 namespace {

@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "cuda/dense_attention.h"
+#include "algorithms/stochastic_position_attention.h"
+#include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
-#include "cuda/kernelized_dense.h"
-#include "cuda/kernelized_linear.h"
-#include "cuda/noisy_tokens.h"
-#include "cuda/prepared.h"
-#include "reference/stochastic_parts.h"
+#include "cuda/kernelized/dense.h"
+#include "cuda/kernelized/linear.h"
+#include "cuda/kernelized/noisy_tokens.h"
+#include "cuda/softmax/dense_attention.h"
 
 namespace subquad::device {
 namespace {

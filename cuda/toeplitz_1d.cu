@@ -6,11 +6,11 @@
 #include <cmath>
 #include <vector>
 
-#include "cuda/dense_product.h"
+#include "algorithms/norms.h"
+#include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
-#include "cuda/prepared.h"
-#include "cuda/toeplitz_product.h"
-#include "reference/norms.h"
+#include "cuda/toeplitz/dense_product.h"
+#include "cuda/toeplitz/toeplitz_product.h"
 
 namespace subquad::device {
 namespace {

@@ -5,11 +5,11 @@
 //   fft_sequence  the image as one sequence, 1-D transforms by cuFFT
 #include <cmath>
 
-#include "cuda/dense_product.h"
+#include "algorithms/norms.h"
+#include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
-#include "cuda/prepared.h"
-#include "cuda/toeplitz_product.h"
-#include "reference/norms.h"
+#include "cuda/toeplitz/dense_product.h"
+#include "cuda/toeplitz/toeplitz_product.h"
 
 namespace subquad::device {
 namespace {

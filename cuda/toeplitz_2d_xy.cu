@@ -3,11 +3,11 @@
 //
 //   dense  the matrix in memory times the values, by cuBLAS
 //   xy     row and column sums, two 1-D products, a broadcast add
-#include "cuda/dense_product.h"
-#include "cuda/image_sums.h"
+#include "algorithms/norms.h"
+#include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
-#include "cuda/prepared.h"
-#include "reference/norms.h"
+#include "cuda/toeplitz/dense_product.h"
+#include "cuda/toeplitz/image_sums.h"
 
 namespace subquad::device {
 namespace {

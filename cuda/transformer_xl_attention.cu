@@ -17,11 +17,11 @@
 // scale, and a factor of one.
 #include <algorithm>
 
-#include "cuda/dense_attention.h"
+#include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
-#include "cuda/prepared.h"
-#include "cuda/score_rows.h"
-#include "reference/softmax_rows.h"
+#include "cuda/softmax/dense_attention.h"
+#include "cuda/softmax/score_rows.h"
+#include "reference/softmax/softmax_rows.h"
 
 namespace subquad::device {
 namespace {

@@ -5,14 +5,15 @@
 //             by GEMM: O(n (r d + n e)) time, O(n^2) memory.
 //   windowed  per block of queries one sum of values for each tail and a GEMM
 //             for the window between them: O(n r (d + e)) time, O(n) memory
-//             with a small constant; see optimized/clipped_window.h.
+//             with a small constant; see optimized/kernelized/clipped_window.h.
 #include <algorithm>
 #include <vector>
 
-#include "optimized/clipped_window.h"
+#include "optimized/base/prepare.h"
+#include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
-#include "optimized/materialized.h"
-#include "optimized/thread_pool.h"
+#include "optimized/kernelized/clipped_window.h"
+#include "optimized/toeplitz/materialized.h"
 
 namespace subquad {
 namespace {

@@ -13,10 +13,12 @@
 // Nothing is computed here but the sum: the parts are the programs of
 // softmax_attention, linear_attention, toeplitz_1d, toeplitz_2d_xy and
 // toeplitz_2d.
-#include "optimized/buffer.h"
+#include "algorithms/fastrpb_attention.h"
+
+#include "optimized/base/buffer.h"
+#include "optimized/base/prepare.h"
+#include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
-#include "optimized/thread_pool.h"
-#include "reference/fastrpb_parts.h"
 
 namespace subquad {
 namespace {

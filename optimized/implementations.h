@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "reference/implementation.h"
+#include "algorithms/implementation.h"
 
 namespace subquad {
 
@@ -23,16 +23,5 @@ std::vector<Implementation> TransformerXlAttentionImplementations();
 std::vector<Implementation> PositionAttentionImplementations();
 std::vector<Implementation> LinformerAttentionImplementations();
 std::vector<Implementation> MemoryCompressedAttentionImplementations();
-
-// Makes the float32 or the float64 version of an algorithm:
-// PrepareFor<Fft<float>, Fft<double>>.
-template <typename PreparedFloat, typename PreparedDouble>
-std::unique_ptr<Prepared> PrepareFor(const Problem& problem,
-                                     const Arrays& arrays,
-                                     const PrepareOptions& options) {
-  if (problem.scalar == Scalar::kFloat64)
-    return std::make_unique<PreparedDouble>(problem, arrays, options);
-  return std::make_unique<PreparedFloat>(problem, arrays, options);
-}
 
 }  // namespace subquad

@@ -7,8 +7,8 @@
 //   linear  the content term through its state sum_j phi(k_j) [v_j, 1]^T (with
 //           `causal` a running state, and a tile of scores within a block of
 //           queries), the position term through tails and a window
-//           (optimized/clipped_window.h): O(n d e + n r (d + e)) time, memory
-//           O(n e / B + d e).
+//           (optimized/kernelized/clipped_window.h): O(n d e + n r (d + e))
+//           time, memory O(n e / B + d e).
 //   auto    each term naive or linear, whichever needs less memory by the
 //           note's formulas. Those count a state for every position in the
 //           causal case, which the running state here does not keep: between
@@ -22,10 +22,10 @@
 #include <string>
 #include <vector>
 
-#include "optimized/clipped_window.h"
+#include "optimized/base/matrix.h"
+#include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
-#include "optimized/materialized.h"
-#include "optimized/thread_pool.h"
+#include "optimized/kernelized/clipped_window.h"
 
 namespace subquad {
 namespace {

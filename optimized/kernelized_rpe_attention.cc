@@ -31,10 +31,10 @@
 // tiled comes on top.
 #include "reference/kernelized_rpe_attention.h"
 
-#include "optimized/kernelized_auto.h"
-#include "optimized/kernelized_fft.h"
-#include "optimized/kernelized_fft_bound.h"
-#include "optimized/kernelized_quadratic.h"
+#include "algorithms/kernelized_rpe_attention.h"
+#include "optimized/kernelized/auto.h"
+#include "optimized/kernelized/quadratic.h"
+#include "optimized/kernelized/transforms.h"
 
 namespace subquad {
 namespace {

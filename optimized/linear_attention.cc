@@ -16,10 +16,10 @@
 // None overflows where the answer is finite: feature_rows.h keeps keys at a
 // scale of their own per feature and raises it when a key does not fit, which
 // multiplies the state by powers of two, exactly.
-#include "optimized/linear_attention.h"
+#include "algorithms/linear_attention.h"
 
-#include "optimized/kernelized_quadratic.h"
-#include "reference/linear_parts.h"
+#include "optimized/kernelized/linear.h"
+#include "optimized/kernelized/quadratic.h"
 
 namespace subquad {
 

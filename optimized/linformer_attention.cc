@@ -15,9 +15,10 @@
 #include <memory>
 #include <vector>
 
+#include "optimized/base/prepare.h"
 #include "optimized/implementations.h"
-#include "optimized/reduced_keys.h"
-#include "reference/softmax_rows.h"
+#include "optimized/softmax/reduced_keys.h"
+#include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
 namespace {

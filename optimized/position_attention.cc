@@ -16,10 +16,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "optimized/base/matrix.h"
+#include "optimized/base/prepare.h"
+#include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
-#include "optimized/materialized.h"
-#include "optimized/softmax_tiles.h"
-#include "optimized/thread_pool.h"
+#include "optimized/softmax/softmax_tiles.h"
 
 namespace subquad {
 namespace {
@@ -178,7 +179,8 @@ class WithPositions : public Prepared {
       sums[i] = ExponentiateRow<T>(row, n, nullptr);
     }
     // Values whose signs alternate along the sequence cancel term by term; a
-    // GEMM that adds even and odd ones apart loses what the plain program keeps.
+    // GEMM that adds even and odd ones apart loses what the plain program
+    // keeps.
     T* const out = arrays_.Out<T>("out").Head(h) + first * e;
     MultiplyInOrder<T>(scores, n, rows, n, v_.data(), e, out);
     for (int64_t i = 0; i < rows; ++i)

@@ -15,17 +15,19 @@
 //             are packed, and global queries go through all keys at the end.
 //             Strided patterns have no such groups: neighbours share their
 //             near keys and no far ones.
+#include "algorithms/sparse_attention.h"
+
 #include <algorithm>
 #include <limits>
 #include <memory>
 #include <vector>
 
+#include "optimized/base/matrix.h"
+#include "optimized/base/prepare.h"
+#include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
-#include "optimized/materialized.h"
-#include "optimized/softmax_tiles.h"
-#include "optimized/sparse_keys.h"
-#include "optimized/thread_pool.h"
-#include "reference/softmax_rows.h"
+#include "optimized/softmax/softmax_tiles.h"
+#include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
 namespace {

@@ -14,18 +14,20 @@
 //         share the rows of noise: O(n d P R). A block's noise of one channel
 //         stays in cache.
 // The attentions are the programs of softmax_attention and linear_attention.
+#include "algorithms/stochastic_position_attention.h"
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <numbers>
 
-#include "optimized/buffer.h"
+#include "optimized/base/buffer.h"
+#include "optimized/base/prepare.h"
+#include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
-#include "optimized/kernelized.h"
-#include "optimized/softmax_tiles.h"
-#include "optimized/thread_pool.h"
-#include "optimized/waves.h"
-#include "reference/stochastic_parts.h"
+#include "optimized/kernelized/shape.h"
+#include "optimized/kernelized/waves.h"
+#include "optimized/softmax/softmax_tiles.h"
 
 namespace subquad {
 namespace {

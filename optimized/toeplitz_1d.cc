@@ -14,13 +14,14 @@
 #include <cmath>
 #include <vector>
 
-#include "optimized/circulant_fft.h"
-#include "optimized/column_fft.h"
+#include "algorithms/norms.h"
+#include "optimized/base/prepare.h"
+#include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
-#include "optimized/materialized.h"
-#include "optimized/thread_pool.h"
-#include "optimized/toeplitz_direct.h"
-#include "reference/norms.h"
+#include "optimized/toeplitz/circulant_fft.h"
+#include "optimized/toeplitz/column_fft.h"
+#include "optimized/toeplitz/direct_product.h"
+#include "optimized/toeplitz/materialized.h"
 
 namespace subquad {
 namespace {

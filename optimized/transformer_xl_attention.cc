@@ -13,11 +13,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "optimized/base/matrix.h"
+#include "optimized/base/prepare.h"
+#include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
-#include "optimized/materialized.h"
-#include "optimized/softmax_tiles.h"
-#include "optimized/thread_pool.h"
-#include "reference/softmax_rows.h"
+#include "optimized/softmax/softmax_tiles.h"
+#include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
 namespace {

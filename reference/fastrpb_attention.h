@@ -1,4 +1,5 @@
-// fastrpb_attention: attention plus a relative position product (FastRPB eq. 10)
+// fastrpb_attention: attention plus a relative position product (FastRPB eq.
+// 10)
 //
 //   out = attention(q, k, v) + W v,   W_ij = w(j - i)
 //
@@ -25,7 +26,7 @@
 #include <memory>
 #include <span>
 
-#include "reference/image.h"
+#include "reference/base/image.h"
 #include "reference/linear_attention.h"
 #include "reference/softmax_attention.h"
 
@@ -143,9 +144,9 @@ class FastRpbAttention final : public OperatorWith<FastRpbAttentionReference> {
   }
 
   std::vector<ParamRule> ParamRules(const Params& given) const override {
-    std::vector<ParamRule> rules = {ParamRule::Choice(
-        "attention", "the attention that W v is added to",
-        {"softmax", "linear"})};
+    std::vector<ParamRule> rules = {
+        ParamRule::Choice("attention", "the attention that W v is added to",
+                          {"softmax", "linear"})};
     const bool linear =
         given.Has("attention") && given.Text("attention") == "linear";
     if (linear)
@@ -171,12 +172,15 @@ class FastRpbAttention final : public OperatorWith<FastRpbAttentionReference> {
     if (!image) signature.sizes = {{"n_q", 0, "queries"}, {"n_k", 0, "keys"}};
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
-    signature.inputs = {{"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
+    signature.inputs = {
+        {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
     if (linear) {
       AddOmega(params, signature);
     } else {
-      TensorRule bias{
-          "bias", {n_q + "+" + n_k + "-1"}, Role::kParameter, Draw::kLogWeights};
+      TensorRule bias{"bias",
+                      {n_q + "+" + n_k + "-1"},
+                      Role::kParameter,
+                      Draw::kLogWeights};
       bias.optional = true;
       bias.offset_axes = {0};
       signature.inputs.push_back(bias);

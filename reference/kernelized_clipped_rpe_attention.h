@@ -8,8 +8,8 @@
 //   causal          query i sees keys j <= i only
 //
 // (The note writes phi of Q and "V": it is Q and K. Where embeddings are not
-// positive the normaliser may vanish; tests/errata_test.cc shows a case. A
-// query whose normaliser is exactly zero is an error.)
+// positive the normaliser may vanish; tests/harness/errata_test.cc shows a
+// case. A query whose normaliser is exactly zero is an error.)
 //
 // What the inputs show: embeddings are drawn positive, of the size of phi(k),
 // so that both terms weigh and either one left out of the normaliser shows. For
@@ -37,7 +37,7 @@
 #include <string>
 #include <vector>
 
-#include "reference/operator.h"
+#include "reference/base/operator.h"
 
 namespace subquad {
 

@@ -27,8 +27,8 @@
 // Bound: kernelized.h. Cost of a row: n_k (f + e).
 #pragma once
 
-#include "reference/image.h"
-#include "reference/kernelized.h"
+#include "reference/base/image.h"
+#include "reference/kernelized/kernelized.h"
 
 namespace subquad {
 

@@ -20,7 +20,7 @@
 // Bound: kernelized.h. Cost of a row: n_k (f + e).
 #pragma once
 
-#include "reference/kernelized.h"
+#include "reference/kernelized/kernelized.h"
 
 namespace subquad {
 
@@ -50,8 +50,7 @@ class LinearAttention final : public OperatorWith<LinearAttentionReference> {
 
   std::vector<ParamRule> ParamRules(const Params& given) const override {
     std::vector<ParamRule> rules = FeatureMapParams(given);
-    rules.push_back(
-        ParamRule::Flag("causal", "query i sees keys j <= i only"));
+    rules.push_back(ParamRule::Flag("causal", "query i sees keys j <= i only"));
     rules.push_back(ParamRule::Scale("1"));
     return rules;
   }
@@ -62,9 +61,8 @@ class LinearAttention final : public OperatorWith<LinearAttentionReference> {
                        {"n_k", 0, "keys"},
                        {"d", 64, "width of a query and a key"},
                        {"e", 64, "width of a value"}};
-    signature.inputs = {{"q", {"n_q", "d"}},
-                        {"k", {"n_k", "d"}},
-                        {"v", {"n_k", "e"}}};
+    signature.inputs = {
+        {"q", {"n_q", "d"}}, {"k", {"n_k", "d"}}, {"v", {"n_k", "e"}}};
     AddOmega(params, signature);
     signature.outputs = {{"out", {"n_q", "e"}}};
     return signature;

@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "reference/operator.h"
-#include "reference/reduced_keys.h"
+#include "reference/base/operator.h"
+#include "reference/softmax/reduced_keys.h"
 
 namespace subquad {
 

@@ -42,8 +42,8 @@
 #include <string>
 #include <vector>
 
-#include "reference/operator.h"
-#include "reference/softmax_rows.h"
+#include "reference/base/operator.h"
+#include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
 

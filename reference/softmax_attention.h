@@ -22,8 +22,8 @@
 #include <cmath>
 #include <limits>
 
-#include "reference/operator.h"
-#include "reference/softmax_rows.h"
+#include "reference/base/operator.h"
+#include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
 

@@ -27,9 +27,9 @@
 #include <string>
 #include <vector>
 
-#include "reference/operator.h"
-#include "reference/softmax_rows.h"
-#include "reference/sparse_pattern.h"
+#include "reference/base/operator.h"
+#include "reference/softmax/softmax_rows.h"
+#include "reference/softmax/sparse_pattern.h"
 
 namespace subquad {
 

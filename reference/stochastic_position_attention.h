@@ -28,9 +28,9 @@
 #include <memory>
 #include <vector>
 
+#include "reference/kernelized/stochastic_positions.h"
 #include "reference/linear_attention.h"
 #include "reference/softmax_attention.h"
-#include "reference/stochastic_positions.h"
 
 namespace subquad {
 

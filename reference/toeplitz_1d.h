@@ -22,7 +22,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reference/operator.h"
+#include "reference/base/operator.h"
 
 namespace subquad {
 

@@ -15,8 +15,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reference/image.h"
-#include "reference/operator.h"
+#include "reference/base/image.h"
+#include "reference/base/operator.h"
 
 namespace subquad {
 

@@ -10,7 +10,7 @@
 //   scale        default 1/sqrt(d)
 //
 // The paper's B has two entries of its last row that do not follow from this;
-// tests/errata_test.cc.
+// tests/harness/errata_test.cc.
 //
 // What the inputs show: rows of r in the wrong order, a shift that is off by
 // one and the entries that a left shift brings in from outside change normal
@@ -30,8 +30,8 @@
 #include <cmath>
 #include <vector>
 
-#include "reference/operator.h"
-#include "reference/softmax_rows.h"
+#include "reference/base/operator.h"
+#include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the tables of what is held against what: aims, ratios to peers, two threads against one.
 
-    python3 reports/aims.py FILE... --out DIR [--aims FILE]
+    python3 -m reports.aims FILE... --out DIR [--aims FILE]
 
 FILE: what peers.py wrote, and what `subquad sweep --preset threads` wrote, of one machine. Writes aims, peers and threads as
 Markdown, LaTeX (booktabs) and CSV, those that the files serve. Nothing is measured here; met, missed and not measured follow
@@ -15,16 +15,16 @@ import pathlib
 import sys
 
 try:
-    import aims_file
-    import catalogue
-    import panel_notes
-    import peer_programs
-    import plot_style
-    import ratios
-    import recipe_file
-    import result_file
-    import tables
-    from result_file import InputError
+    from reports.files import aims_file
+    from reports.drawing import catalogue
+    from reports.drawing import panel_notes
+    from reports.peer import programs
+    from reports.drawing import plot_style
+    from reports.drawing import ratios
+    from reports.files import recipe_file
+    from reports.files import result_file
+    from reports.drawing import tables
+    from reports.files.result_file import InputError
 except ImportError as error:
     print(
         f"aims.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema, then run "
@@ -341,7 +341,7 @@ def peers_table(measured):
     blocks, rows, remarks = {}, [], {}
     for point in sorted(measured.points, key=_order):
         name = point.settings["implementation"]
-        if not point.beside_peers or point.row["seconds"] is None or name in peer_programs.PEERS or point.record["flops"] is None:
+        if not point.beside_peers or point.row["seconds"] is None or name in programs.PEERS or point.record["flops"] is None:
             continue
         others = [one for key, one in measured.ratios.items() if key[:4] == (*_place(point), name)]
         row, share = point.row, point.row["floor_share"]

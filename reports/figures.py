@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws result files and study files: every recipe that they serve, and general figures for whatever no recipe shows.
 
-    python3 reports/figures.py FILE... --out DIR [--format pdf,svg,png] [--only NAME,..] [--general rest|all|none]
+    python3 -m reports.figures FILE... --out DIR [--format pdf,svg,png] [--only NAME,..] [--general rest|all|none]
 
 A folder stands for the .json files in it. Everything drawn stands in the files; nothing is measured here. A recipe is a file
 in reports/recipes/.
@@ -14,11 +14,14 @@ import fnmatch
 import pathlib
 import sys
 
+if not __package__:  # run as a file
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parent.parent)
+
 try:
-    import catalogue
-    import plot_style
-    import recipe_file
-    import result_file
+    from reports.drawing import catalogue
+    from reports.drawing import plot_style
+    from reports.files import recipe_file
+    from reports.files import result_file
 except ImportError as error:
     print(
         f"figures.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema, "

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rewrites the gallery of the README from committed results: figures, what they show, whether they agree.
 
-    python3 reports/gallery.py DIR [--claims FILE] [--readme README.md] [--check]
+    python3 -m reports.gallery DIR [--claims FILE] [--readme README.md] [--check]
 
 DIR holds result and study files of one machine (reports/results/MACHINE); the figures go to DIR/figures as SVG. What stands
 between <!-- gallery --> and <!-- /gallery --> is replaced; every word of it is a recipe's or follows from a file of claims or
@@ -16,12 +16,12 @@ import re
 import sys
 
 try:
-    import catalogue
-    import figures
-    import page
-    import plot_style
-    import recipe_file
-    from result_file import InputError
+    from reports.drawing import catalogue
+    from reports import figures
+    from reports import page
+    from reports.drawing import plot_style
+    from reports.files import recipe_file
+    from reports.files.result_file import InputError
 except ImportError as error:
     print(f"gallery.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema",
           file=sys.stderr)  # fmt: skip

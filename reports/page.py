@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes one self-contained page of a run: summary, environment, claims, every figure and table, every point.
 
-    python3 reports/page.py FILE... --out DIR [--claims FILE] [--title WORDS]
+    python3 -m reports.page FILE... --out DIR [--claims FILE] [--title WORDS]
 
 FILEs are result and study files; DIR/index.html needs no network and opens from disk.
 Exit status: 0 written, 2 a file or the request is not valid (nothing is written then).
@@ -16,13 +16,13 @@ import shlex
 import sys
 
 try:
-    import catalogue
-    import figures
-    import plot_style
-    import recipe_figure
-    import recipe_file
-    import result_file
-    from result_file import InputError
+    from reports.drawing import catalogue
+    from reports import figures
+    from reports.drawing import plot_style
+    from reports.drawing import recipe_figure
+    from reports.files import recipe_file
+    from reports.files import result_file
+    from reports.files.result_file import InputError
 except ImportError as error:
     print(f"page.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema",
           file=sys.stderr)  # fmt: skip

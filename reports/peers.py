@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Times our implementations and other people's in turns, and writes a result file with the ratios.
 
-    python3 reports/peers.py [PEER|AIM ..] --subquad build/subquad --out peers.json [--budget S] [--threads T] [--resume]
+    python3 -m reports.peers [PEER|AIM ..] --subquad build/subquad --out peers.json [--budget S] [--threads T] [--resume]
 
-What is held against what stands in aims.json, the other programs in peer_programs.py. Every program has a process of its own,
+What is held against what stands in aims.json, the other programs in peer/programs.py. Every program has a process of its own,
 kept for all samples of a case; ours writes the tensors for all of them, and a peer is timed only when its answer is ours, which
 has passed its own check. Then rounds of one sample each, in rotating order; a ratio is the median of the rounds' ratios.
 
@@ -38,13 +38,13 @@ import time
 try:
     import numpy as np
 
-    import aims_file
-    import peer_programs
-    import peer_runner
-    import plot_style
-    import ratios
-    from peer_store import Store
-    from result_file import InputError
+    from reports.files import aims_file
+    from reports.peer import programs
+    from reports.peer import runner
+    from reports.drawing import plot_style
+    from reports.drawing import ratios
+    from reports.peer.store import Store
+    from reports.files.result_file import InputError
 except ImportError as error:
     print(
         f"peers.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema, then run "
@@ -144,7 +144,7 @@ class Job:
             if name not in self.ours:
                 self.ours.append(name)
         for name in others:
-            place = self.peers if name in peer_programs.PEERS else self.ours
+            place = self.peers if name in programs.PEERS else self.ours
             if name not in place:
                 place.append(name)
         if kind in aims_file.PAIRED:
@@ -166,7 +166,7 @@ def plan(aims, known, largest, say):
         if aim["kind"] == "threads":
             continue
         ours = [name for name in aim["implementations"] if there(aim, name)]
-        others = [name for name in aim.get("peers", []) if name in peer_programs.PEERS or there(aim, name)]
+        others = [name for name in aim.get("peers", []) if name in programs.PEERS or there(aim, name)]
         for case in aims_file.cases_of(aim):
             if ours and case.n <= largest:
                 jobs.setdefault(case, Job(case)).add(ours, others, aim["kind"])
@@ -253,7 +253,7 @@ class Measurement:
 
     def _start_peer(self, name, model, rival):
         """Whether the peer can be timed; otherwise its record says why not."""
-        one = peer_programs.PEERS[name]
+        one = programs.PEERS[name]
         record = {key: model[key] for key in ("operator", "backend", "threads", "scalar", "size", "params", "case", "input")}
         record = {**record, "implementation": name, "setup_seconds": None, "first_seconds": None, "seconds": None,
                   "workspace_bytes": None, "workspace_formula_bytes": None, "resident_bytes": None, "flops": None,
@@ -267,7 +267,7 @@ class Measurement:
             self.records.append(record)
             return False
 
-        module = peer_programs.missing_module(one)
+        module = programs.missing_module(one)
         if module:
             return refuse("skipped", f"{module} is not installed")
         if record["backend"] not in one.devices:
@@ -279,7 +279,7 @@ class Measurement:
         threads = str(self.options.threads)
         environment = {**os.environ, **WARM_HEAP, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
                        "OPENBLAS_NUM_THREADS": threads}  # fmt: skip
-        child = self.children[name] = Child([sys.executable, peer_runner.__file__], environment)
+        child = self.children[name] = Child([sys.executable, runner.__file__], environment)
         inputs = [path.stem for path in self.folder.glob("*.npy") if not path.stem.startswith(("out_", "peer_"))]
         child.tell(json.dumps({"peer": name, "programs": self.options.programs, "folder": str(self.folder), "inputs": inputs,
                                "threads": self.options.threads, "size": record["size"], "params": record["params"],
@@ -377,7 +377,7 @@ class Measurement:
         for one, other in self.job.pairs:
             if one in self.timed and other in self.timed:
                 ratio, low, high = ratios.paired(self.samples[one], self.samples[other])
-                theirs = peer_programs.PEERS.get(other)
+                theirs = programs.PEERS.get(other)
                 self.ratios.append({"operator": first["operator"], "implementation": one, "peer": other, "backend": first["backend"],
                                     "scalar": first["scalar"], "threads": first["threads"], "case": first["case"],
                                     "ratio": ratio, "low": low, "high": high, "rounds": len(self.samples[one]),
@@ -405,7 +405,7 @@ def ask_program(program, *arguments):
 def describe(program, threads):
     environment = {**ask_program(program, "env"), "threads": threads}
     environment["libraries"]["python"] = ".".join(map(str, sys.version_info[:3]))
-    for module in sorted({name for one in peer_programs.PEERS.values() for name in one.needs}):
+    for module in sorted({name for one in programs.PEERS.values() for name in one.needs}):
         try:
             environment["libraries"][module] = importlib.metadata.version(module)
         except importlib.metadata.PackageNotFoundError:
@@ -470,7 +470,7 @@ def parse(arguments):
     parser.add_argument("--seed", type=int, default=1, help="of the generated numbers (default: 1)")
     parser.add_argument("--resume", action="store_true", help="keep what OUT and its journal hold, measure the rest")
     parser.add_argument("--aims", type=pathlib.Path, default=aims_file.PATH, metavar="FILE", help="another list of aims")
-    parser.add_argument("--programs", metavar="FILE", help="a Python file with more peers, see peer_programs.py")
+    parser.add_argument("--programs", metavar="FILE", help="a Python file with more peers, see peer/programs.py")
     options = parser.parse_args(arguments)
     for name, least in (("budget", 0), ("threads", 1), ("largest", 1), ("time_limit", 0), ("seed", 0)):
         if not getattr(options, name) >= least:
@@ -485,7 +485,7 @@ def run(options, command):
     if options.programs:
         options.programs = str(pathlib.Path(options.programs).resolve())
         try:
-            peer_programs.load_programs(options.programs)
+            programs.load_programs(options.programs)
         except Exception as error:  # noqa: BLE001 - it is somebody's program
             raise InputError(f"--programs {options.programs}: {type(error).__name__}: {error}") from None
     aims = aims_file.choose(aims_file.load(options.aims), options.names)
@@ -498,7 +498,7 @@ def run(options, command):
     if not jobs:
         raise InputError("nothing to measure: no case of these aims can be run")
     store = Store(options.out, options.resume, options.seed)
-    for module in sorted({peer_programs.missing_module(peer_programs.PEERS[name]) for job in jobs for name in job.peers} - {None}):
+    for module in sorted({programs.missing_module(programs.PEERS[name]) for job in jobs for name in job.peers} - {None}):
         print(f"{module} is not installed: its peers are skipped (python3 -m pip install {module})", file=sys.stderr)
     created = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     if store.earlier and store.earlier["environment"]["cpu"] != environment["cpu"]:

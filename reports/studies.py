@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws study files: a figure for each, one more for each model that it looks at, and its tables as CSV.
 
-    python3 reports/studies.py FILE|FOLDER... --out DIR [--format pdf,svg,png]
+    python3 -m reports.studies FILE|FOLDER... --out DIR [--format pdf,svg,png]
 
 A folder stands for the study files in it. figures.py takes study files too and draws them by this.
 
@@ -20,11 +20,11 @@ import pathlib
 import sys
 
 try:
-    import figures
-    import plot_style
-    import study_file
-    import study_panels
-    from result_file import InputError
+    from reports import figures
+    from reports.drawing import plot_style
+    from reports.files import study_file
+    from reports.drawing import study_panels
+    from reports.files.result_file import InputError
 except ImportError as error:
     print(
         f"studies.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema, "

@@ -8,10 +8,11 @@
 #include <set>
 
 #include "cuda/device.h"
-#include "harness/generate.h"
-#include "harness/trial.h"
-#include "harness/verification.h"
-#include "tests/case_files.h"
+#include "harness/cases/generate.h"
+#include "harness/cases/hard_inputs.h"
+#include "harness/cases/verification.h"
+#include "harness/judging/trial.h"
+#include "tests/harness/case_files.h"
 
 namespace subquad {
 namespace {
@@ -193,7 +194,7 @@ const std::vector<DeviceLimit>& DeviceLimits() {
   static const std::vector<DeviceLimit> limits = [] {
     std::vector<DeviceLimit> rows;
     const Json table = Json::parse(
-        Slurp(fs::path(SUBQUAD_SOURCE) / "tests/known_limits.json"));
+        Slurp(fs::path(SUBQUAD_SOURCE) / "tests/harness/known_limits.json"));
     for (const Json& row : table.at("device_limits"))
       for (const Json& input : row.at("input"))
         for (const Json& implementation : row.at("implementation"))
@@ -230,12 +231,12 @@ constexpr const char* kBeyondFloat32 = "huge";
 
 TEST_P(Cuda, PassesHardInputsOrSaysWhichNot) {
   const Operator& op = *GetParam();
-  for (const Recipe& recipe : Recipes()) {
-    if (recipe.name == kBeyondFloat32) continue;
+  for (const HardInput& kind : HardInputs()) {
+    if (kind.name == kBeyondFloat32) continue;
     for (Case one : SomeOf(VerificationCases(op, {3, 48}, Scalar::kFloat32, 1),
                            Scalar::kFloat32, 8)) {
       if (one.Tokens() > 143) continue;
-      one.input = recipe.name;
+      one.input = kind.name;
       for (const auto& [implementation, reason] : FailuresOf(one))
         EXPECT_TRUE(std::ranges::any_of(DeviceLimits(),
                                         [&](const DeviceLimit& limit) {

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "tests/case_files.h"
+#include "tests/harness/case_files.h"
 
 namespace subquad {
 namespace {

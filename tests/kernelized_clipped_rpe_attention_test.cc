@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/memory_counter.h"
-#include "tests/run_operator.h"
+#include "harness/base/memory_counter.h"
+#include "tests/harness/run_operator.h"
 
 namespace subquad {
 namespace {

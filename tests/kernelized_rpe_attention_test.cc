@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/memory_counter.h"
-#include "tests/run_operator.h"
+#include "harness/base/memory_counter.h"
+#include "tests/harness/run_operator.h"
 
 namespace subquad {
 namespace {

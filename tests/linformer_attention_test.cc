@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "tests/run_operator.h"
+#include "tests/harness/run_operator.h"
 
 namespace subquad {
 namespace {

@@ -11,8 +11,8 @@ import sys
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "reports"))
-from case import write_case  # noqa: E402
+sys.path.insert(0, str(HERE.parent))
+from reports.case import write_case  # noqa: E402
 
 EXACT = np.longdouble
 PI = EXACT("3.14159265358979323846264338327950288")

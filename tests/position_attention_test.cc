@@ -8,7 +8,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "tests/run_operator.h"
+#include "tests/harness/run_operator.h"
 
 namespace subquad {
 namespace {

@@ -6,7 +6,8 @@
 #include <limits>
 #include <numeric>
 
-#include "tests/run_operator.h"
+#include "harness/cases/draws.h"
+#include "tests/harness/run_operator.h"
 
 namespace subquad {
 namespace {

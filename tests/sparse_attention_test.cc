@@ -7,8 +7,8 @@
 #include <cmath>
 #include <set>
 
-#include "optimized/sparse_keys.h"
-#include "tests/run_operator.h"
+#include "algorithms/sparse_attention.h"
+#include "tests/harness/run_operator.h"
 
 namespace subquad {
 namespace {

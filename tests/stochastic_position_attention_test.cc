@@ -5,9 +5,9 @@
 #include <cmath>
 #include <numbers>
 
-#include "reference/feature_map.h"
-#include "reference/stochastic_positions.h"
-#include "tests/run_operator.h"
+#include "reference/kernelized/feature_map.h"
+#include "reference/kernelized/stochastic_positions.h"
+#include "tests/harness/run_operator.h"
 
 namespace subquad {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/run_operator.h"
+#include "tests/harness/run_operator.h"
 
 namespace subquad {
 namespace {

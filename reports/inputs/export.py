@@ -23,8 +23,8 @@ os.environ.update(ATEN_CPU_CAPABILITY="avx2", MKL_CBWR="AVX2", DNNL_MAX_CPU_ISA=
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-from case import write_case  # noqa: E402
+sys.path.insert(0, str(HERE.parent.parent))
+from reports.case import write_case  # noqa: E402
 
 TOKENS = 512
 HEADS = (0, 4, 7, 11)

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "cuda/launch.h"
-#include "cuda/memory.h"
+#include "cuda/base/launch.h"
+#include "cuda/base/memory.h"
 
 namespace subquad::device {
 namespace {

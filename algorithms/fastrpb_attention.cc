@@ -1,0 +1,118 @@
+#include "algorithms/fastrpb_attention.h"
+
+#include <cmath>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "reference/toeplitz_1d.h"
+#include "reference/toeplitz_2d.h"
+#include "reference/toeplitz_2d_xy.h"
+
+namespace subquad {
+
+Problem ProductOf(const Problem& problem) {
+  static const Toeplitz1d kLine;
+  static const Toeplitz2dXy kRowsAndColumns;
+  static const Toeplitz2d kImage;
+  Params params;
+  std::vector<GivenShape> given;
+  const auto shape = [&](const std::string& name) {
+    return problem.InputShape(static_cast<size_t>(problem.InputIndex(name)));
+  };
+  given.push_back({"values", shape("v")});
+  if (!IsImage(problem)) {
+    if (problem.params.Flag("causal")) params.Set("causal", true);
+    given.push_back({"weights", shape("weights")});
+    return ResolveProblem(kLine, params, problem.scalar, given);
+  }
+  for (const char* name : {"height", "width"})
+    params.Set(name, problem.params.Integer(name));
+  if (!NeedsFullImage(problem)) {
+    for (const char* name : {"weights_rows", "weights_cols"})
+      given.push_back({name, shape(name)});
+    return ResolveProblem(kRowsAndColumns, params, problem.scalar, given);
+  }
+  Shape weights = {2 * problem.Dim("height") - 1, 2 * problem.Dim("width") - 1};
+  if (problem.PerHead("weights_rows") || problem.PerHead("weights_cols"))
+    weights.insert(weights.begin(), problem.heads);
+  given.push_back({"weights", weights});
+  return ResolveProblem(kImage, params, problem.scalar, given);
+}
+
+template <typename T>
+void FillImageWeights(int64_t height, int64_t width, const T* rows,
+                      const T* columns, T* weights) {
+  for (int64_t r = 1 - height; r < height; ++r)
+    for (int64_t c = 1 - width; c < width; ++c) {
+      const bool seen = r < 0 || (r == 0 && c <= 0);
+      *weights++ = seen ? rows[r + height - 1] + columns[c + width - 1] : T{0};
+    }
+}
+
+template void FillImageWeights(int64_t, int64_t, const float*, const float*,
+                               float*);
+template void FillImageWeights(int64_t, int64_t, const double*, const double*,
+                               double*);
+
+RowBound FastRpbBound(const Problem& problem, const Inputs& inputs,
+                      const Implementation& product) {
+  struct Parts {
+    Problem product;
+    Inputs product_inputs;
+    RowBound product_bound;
+    std::unique_ptr<FastRpbAttentionReference<double>> reference;
+    int64_t e;
+  };
+  const auto parts = std::make_shared<Parts>();
+  parts->product = ProductOf(problem);
+  parts->e = problem.Dim("e");
+  for (const TensorRule& rule : parts->product.inputs) {
+    Tensor tensor;
+    if (rule.name == "weights" && NeedsFullImage(problem)) {
+      const size_t index =
+          static_cast<size_t>(parts->product.InputIndex("weights"));
+      tensor.shape = parts->product.InputShape(index);
+      const int64_t count = ElementCount(tensor.shape);
+      const int64_t heads =
+          parts->product.PerHead("weights") ? problem.heads : 1;
+      tensor.head_stride = heads > 1 ? count / heads : 0;
+      tensor.values.resize(static_cast<size_t>(count));
+      for (int64_t h = 0; h < heads; ++h)
+        FillImageWeights(problem.Dim("height"), problem.Dim("width"),
+                         inputs["weights_rows"].Head(h),
+                         inputs["weights_cols"].Head(h),
+                         tensor.values.data() + h * (count / heads));
+    } else {
+      tensor = inputs[rule.name == "values" ? "v" : rule.name];
+    }
+    tensor.name = rule.name;
+    parts->product_inputs.tensors.push_back(std::move(tensor));
+  }
+  parts->product_bound =
+      product.norm_bound(parts->product, parts->product_inputs);
+  parts->reference =
+      std::make_unique<FastRpbAttentionReference<double>>(problem, inputs);
+  return [parts](const RowId& id, std::span<double> units) {
+    std::vector<double> value(static_cast<size_t>(parts->e));
+    std::vector<double> of_product(static_cast<size_t>(parts->e));
+    parts->reference->Row(id, value.data(), nullptr);
+    parts->reference->AttentionUnits(id, units);
+    parts->product_bound(id, of_product);
+    for (size_t c = 0; c < units.size(); ++c)
+      units[c] += of_product[c] + std::abs(value[c]);
+  };
+}
+
+std::string WhyNotFastRpb(const Problem& problem, bool softmax, bool xy) {
+  if (IsSoftmax(problem) != softmax)
+    return softmax ? "only for softmax attention" : "only for linear attention";
+  if (xy && !IsImage(problem)) return "only for images: it needs two axes";
+  if (xy && NeedsFullImage(problem))
+    return "not causal: a raster mask is no sum of a row and a column part";
+  if (!xy && IsImage(problem) && !NeedsFullImage(problem))
+    return "the image's product is a sum of rows and columns, which is faster";
+  return "";
+}
+
+}  // namespace subquad

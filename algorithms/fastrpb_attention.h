@@ -1,0 +1,39 @@
+// The two terms of fastrpb_attention as problems of their own, for programs
+// that add what others compute.
+#pragma once
+
+#include <string>
+
+#include "algorithms/implementation.h"
+#include "reference/fastrpb_attention.h"
+
+namespace subquad {
+
+inline bool IsImage(const Problem& problem) {
+  return problem.params.Has("height");
+}
+
+// A causal image's weights depend on both offsets together.
+inline bool NeedsFullImage(const Problem& problem) {
+  return IsImage(problem) && problem.params.Flag("causal");
+}
+
+// The product W v as a problem of its own operator.
+Problem ProductOf(const Problem& problem);
+
+// Weights [2H-1, 2W-1] of both offsets on a causal image, for one head: raster
+// order decides what is seen. T is float or double.
+template <typename T>
+void FillImageWeights(int64_t height, int64_t width, const T* rows,
+                      const T* columns, T* weights);
+
+// The attention's bound element by element, the product's norm-wise, and the
+// rounding of their sum. `product`: the program that computes W v.
+RowBound FastRpbBound(const Problem& problem, const Inputs& inputs,
+                      const Implementation& product);
+
+// Why the sum of that attention and that product is not for this problem, in
+// words; empty when it is.
+std::string WhyNotFastRpb(const Problem& problem, bool softmax, bool xy);
+
+}  // namespace subquad

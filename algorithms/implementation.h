@@ -1,0 +1,138 @@
+// An implementation: one algorithm for an operator on one kind of device, as
+// the harness sees it. optimized/ and cuda/ fill tables of these.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reference/base/operator.h"
+
+namespace subquad {
+
+enum class Backend { kCpu, kCuda };
+
+inline std::string_view ToString(Backend backend) {
+  return backend == Backend::kCpu ? "cpu" : "cuda";
+}
+
+// One tensor in its scalar type. Shared parameters have a head stride of 0.
+template <typename T>
+struct HeadArray {
+  T* data = nullptr;
+  int64_t head_stride = 0;
+  T* Head(int64_t head) const { return data + head * head_stride; }
+};
+
+// The tensors of one problem in host memory, by name.
+class Arrays {
+ public:
+  struct Entry {
+    std::string name;
+    Scalar scalar;
+    void* data;
+    int64_t head_stride;
+    int64_t count;
+  };
+  std::vector<Entry> inputs, outputs;
+
+  template <typename T>
+  HeadArray<const T> In(const std::string& name) const {
+    const Entry& entry = Find(inputs, name);
+    return {static_cast<const T*>(entry.data), entry.head_stride};
+  }
+  template <typename T>
+  HeadArray<T> Out(const std::string& name) const {
+    const Entry& entry = Find(outputs, name);
+    return {static_cast<T*>(entry.data), entry.head_stride};
+  }
+
+ private:
+  static const Entry& Find(const std::vector<Entry>& entries,
+                           const std::string& name) {
+    for (const Entry& entry : entries)
+      if (entry.name == name) return entry;
+    throw InvalidInput("tensor " + name, "an array", "none");
+  }
+};
+
+struct PrepareOptions {
+  int threads = 1;
+  bool tune = false;  // measure plans instead of guessing them
+};
+
+// The parts of a run whose work is done on a device with memory of its own, so
+// that the work is timed without the transfers.
+class DeviceRun {
+ public:
+  virtual ~DeviceRun() = default;
+  virtual void Upload() = 0;    // the inputs; outputs are filled with NaN
+  virtual void Launch() = 0;    // starts the work and does not wait for it
+  virtual void Wait() = 0;      // until the work is done
+  virtual void Download() = 0;  // waits, and takes the outputs
+
+  // Seconds of one Launch() by the device's own clock, after what its cache
+  // held was thrown out. Not on an emulated device.
+  virtual double Time() = 0;
+};
+
+// Plans and buffers for one problem. What happens here may not depend on the
+// values of the tensors.
+class Prepared {
+ public:
+  virtual ~Prepared() = default;
+
+  // Reads the inputs, writes every element of the outputs. This is what is
+  // timed, unless the work is done on a device.
+  virtual void Run() = 0;
+
+  // Where Run() uploads, launches and downloads: the parts.
+  virtual DeviceRun* OnDevice() { return nullptr; }
+
+  // What was chosen, in words, where the algorithm had a choice.
+  virtual std::string Choice() const { return ""; }
+};
+
+// The algorithm's own counts for one run.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;  // read and written at least once
+  double workspace_bytes = 0;
+};
+
+// Bounds of rounding errors that hold norm-wise, in units of the unit roundoff,
+// for the elements of a row. Made once per problem.
+using RowBound = std::function<void(const RowId& id, std::span<double> units)>;
+
+struct Implementation {
+  std::string op;
+  std::string id;
+  Backend backend = Backend::kCpu;
+  std::vector<Scalar> scalars;
+  std::string what;                      // one line: how it computes
+  std::string source;                    // paper, section
+  std::string time, memory;              // "O(e n log n)"
+  std::string time_class, memory_class;  // "1", "n", "n log n", "n^2"
+  bool backward = false;                 // has the backward pass too
+
+  // Why it cannot run this problem, in words; empty when it can.
+  std::function<std::string(const Problem&)> why_not;
+
+  std::function<Cost(const Problem&, int threads)> cost;
+
+  // Gate 1. Element-wise: the error is at most bound_factor * u * units, with
+  // the units of Reference::Row. Where the algorithm has no such bound,
+  // `norm_bound` gives the units instead, or nothing where this problem needs
+  // none.
+  double bound_factor = 1;
+  std::function<RowBound(const Problem&, const Inputs&)> norm_bound;
+
+  std::function<std::unique_ptr<Prepared>(const Problem&, const Arrays&,
+                                          const PrepareOptions&)>
+      prepare;
+};
+
+}  // namespace subquad

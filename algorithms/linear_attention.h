@@ -1,0 +1,47 @@
+// What programs of linear attention say of themselves, wherever they run.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "algorithms/implementation.h"
+#include "reference/kernelized/kernelized.h"
+
+namespace subquad {
+
+inline std::string OnlyCausal(const Problem& problem) {
+  return problem.params.Flag("causal")
+             ? ""
+             : "only causal: it reads keys in the order of the queries";
+}
+
+inline std::string NotCausal(const Problem& problem) {
+  return problem.params.Flag("causal")
+             ? "not causal: it sums over all keys at once"
+             : "";
+}
+
+// The reference's own bound, where the plain program is no yardstick.
+inline RowBound ReferenceBound(const Problem& problem, const Inputs& inputs) {
+  const std::shared_ptr<Reference<double>> rows =
+      problem.op->ReferenceDouble(problem, inputs);
+  return [rows](const RowId& id, std::span<double> units) {
+    std::vector<double> value(units.size());
+    rows->Row(id, value.data(), units.data());
+  };
+}
+
+// Signed features (trf) cancel in a weight phi(q) . phi(k), down to nothing but
+// rounding. The plain dense program makes one such weight and puts it into both
+// sums, where its error cancels again; sums in the other bracket have errors of
+// their own in numerator and denominator. So the bound of kernelized.h holds
+// for both, but the plain program is no yardstick.
+inline RowBound SignedFeatureBound(const Problem& problem,
+                                   const Inputs& inputs) {
+  if (FeatureMapOf(problem).id != FeatureMapId::kTrf) return {};
+  return ReferenceBound(problem, inputs);
+}
+
+}  // namespace subquad

@@ -1,0 +1,26 @@
+// What programs of stochastic_position_attention say of themselves, wherever
+// they run.
+#pragma once
+
+#include <string>
+
+#include "algorithms/linear_attention.h"
+#include "reference/stochastic_position_attention.h"
+
+namespace subquad {
+
+inline bool IsSoftmaxOnNoise(const Problem& problem) {
+  return problem.params.Text("attention") == "softmax";
+}
+
+// As SignedFeatureBound: only the plain program puts one and the same weight,
+// with its error, into both sums.
+inline RowBound SignedFeaturesOnNoise(const Problem& problem,
+                                      const Inputs& inputs) {
+  if (IsSoftmaxOnNoise(problem)) return {};
+  if (FeatureMapOf(AttentionOnNoise(problem)).id != FeatureMapId::kTrf)
+    return {};
+  return ReferenceBound(problem, inputs);
+}
+
+}  // namespace subquad

@@ -1,0 +1,42 @@
+// Tensors from one type of storage to another.
+#pragma once
+
+#include "algorithms/implementation.h"
+#include "cuda/base/launch.h"
+#include "cuda/base/memory.h"
+#include "cuda/base/storage.h"
+
+namespace subquad::device {
+
+// to[i] = from[i] in the other type: exact to float, rounded from it.
+template <typename From, typename To>
+void Convert(const From* from, int64_t count, To* to);
+
+// A tensor as float32: itself, or in a workspace of its own.
+template <typename S>
+class Widened {
+ public:
+  // `count` numbers in all.
+  explicit Widened(int64_t count)
+      : count_(count), numbers_(kWidens ? count : 0) {}
+
+  HeadArray<const float> Run(HeadArray<const S> tensor) {
+    if constexpr (kWidens) {
+      Convert(tensor.data, count_, numbers_.data());
+      return {numbers_.data(), tensor.head_stride};
+    } else {
+      return tensor;
+    }
+  }
+
+  static double WorkspaceBytes(double count, double bytes) {
+    return bytes < 4 ? 4 * count : 0;
+  }
+
+ private:
+  static constexpr bool kWidens = sizeof(S) < sizeof(float);
+  const int64_t count_;
+  DeviceBuffer<float> numbers_;
+};
+
+}  // namespace subquad::device

@@ -1,0 +1,53 @@
+// cuFFT's plans for real transforms of many padded columns, in place, and the
+// kernels that fill and empty them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cuda/base/launch.h"
+#include "cuda/base/memory.h"
+#include "cuda/base/storage.h"
+
+namespace subquad::device {
+
+// The shortest length of at least n that cuFFT is fast at: 2^a * odd with odd
+// in {1, 3, 5, 7, 9, 15}; even.
+int64_t GoodFftLength(int64_t n);
+
+enum class Transform { kForward, kBackward };
+
+// Transforms of real arrays of `lengths` (one or two extents, row-major), in
+// place: a row of the last extent L takes 2 (L/2 + 1) numbers. Backward without
+// the division by the number of points. `batch` arrays, one after another.
+class FftPlan {
+ public:
+  FftPlan(const std::vector<int64_t>& lengths, int64_t batch, Transform kind);
+  ~FftPlan();
+  FftPlan(const FftPlan&) = delete;
+  FftPlan& operator=(const FftPlan&) = delete;
+
+  // Bytes of cuFFT's own area.
+  int64_t area_bytes() const { return area_bytes_; }
+  void SetArea(void* area);
+  void Execute(float* data) const;
+
+ private:
+  cufftHandle plan_ = 0;
+  Transform kind_;
+  int64_t area_bytes_ = 0;
+};
+
+// One area for plans that never run at the same time. Counted as workspace.
+class FftArea {
+ public:
+  void Share(const std::vector<FftPlan*>& plans);
+
+ private:
+  DeviceBuffer<unsigned char> area_;
+};
+
+// Numbers in one padded row of length L.
+constexpr int64_t FftStride(int64_t length) { return 2 * (length / 2 + 1); }
+
+}  // namespace subquad::device

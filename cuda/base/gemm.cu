@@ -1,0 +1,65 @@
+#include "cuda/base/gemm.h"
+
+namespace subquad::device {
+namespace {
+
+template <typename S>
+constexpr cudaDataType_t kType = CUDA_R_32F;
+template <>
+constexpr cudaDataType_t kType<__nv_bfloat16> = CUDA_R_16BF;
+template <>
+constexpr cudaDataType_t kType<__half> = CUDA_R_16F;
+
+cublasHandle_t Handle() {
+  static cublasHandle_t handle = [] {
+    cublasHandle_t made = nullptr;
+    SUBQUAD_CUDA_CHECK(cublasCreate(&made));
+    return made;
+  }();
+  return handle;
+}
+
+int Int(int64_t value) {
+  if (value > 0x7FFFFFFF)
+    throw DeviceError("cuBLAS takes no extent of " + std::to_string(value));
+  return static_cast<int>(value);
+}
+
+}  // namespace
+
+Gemm::Gemm() : area_(kAreaBytes) {}
+
+template <typename S>
+void Gemm::Run(int64_t batch, float alpha, const DeviceMatrix<const S>& a,
+               const DeviceMatrix<const S>& b, float beta,
+               const DeviceMatrix<float>& c) {
+  const int64_t m = a.transposed ? a.columns : a.rows;
+  const int64_t k = a.transposed ? a.rows : a.columns;
+  const int64_t b_rows = b.transposed ? b.columns : b.rows;
+  const int64_t n = b.transposed ? b.rows : b.columns;
+  if (b_rows != k || c.rows != m || c.columns != n || c.transposed)
+    throw DeviceError("a product of matrices that do not fit");
+  SUBQUAD_CUDA_CHECK(cublasSetWorkspace(Handle(), area_.data(), kAreaBytes));
+  // cuBLAS reads columns first: a row-major matrix is its transpose there, and
+  // C^T = B^T A^T.
+  SUBQUAD_CUDA_CHECK(cublasGemmStridedBatchedEx(
+      Handle(), b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+      a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, Int(n), Int(m), Int(k), &alpha,
+      b.data, kType<S>, Int(b.stride), b.batch_stride, a.data, kType<S>,
+      Int(a.stride), a.batch_stride, &beta, c.data, CUDA_R_32F, Int(c.stride),
+      c.batch_stride, Int(batch), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+}
+
+template void Gemm::Run<float>(int64_t, float, const DeviceMatrix<const float>&,
+                               const DeviceMatrix<const float>&, float,
+                               const DeviceMatrix<float>&);
+template void Gemm::Run<__nv_bfloat16>(int64_t, float,
+                                       const DeviceMatrix<const __nv_bfloat16>&,
+                                       const DeviceMatrix<const __nv_bfloat16>&,
+                                       float, const DeviceMatrix<float>&);
+template void Gemm::Run<__half>(int64_t, float,
+                                const DeviceMatrix<const __half>&,
+                                const DeviceMatrix<const __half>&, float,
+                                const DeviceMatrix<float>&);
+
+}  // namespace subquad::device

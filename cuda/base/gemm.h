@@ -1,0 +1,40 @@
+// Products of matrices by cuBLAS, for all heads at once. Row-major, float32
+// arithmetic throughout: TensorFloat32 is never used.
+#pragma once
+
+#include "cuda/base/memory.h"
+#include "cuda/base/storage.h"
+
+namespace subquad::device {
+
+// A batch of matrices in device memory: `rows` x `columns` as it stands in
+// memory, rows `stride` numbers apart, matrices `batch_stride` apart (0: the
+// same one for all). With `transposed` its transpose is meant.
+template <typename S>
+struct DeviceMatrix {
+  S* data;
+  int64_t rows, columns;
+  int64_t stride, batch_stride;
+  bool transposed = false;
+};
+
+// cuBLAS with a work area of its own, counted as workspace. One for each
+// prepared run.
+class Gemm {
+ public:
+  static constexpr int64_t kAreaBytes = 4 << 20;
+
+  Gemm();
+
+  // C = alpha A B + beta C for each of `batch` matrices. S is the type of A and
+  // B: of storage; products of storage types are exact in float32.
+  template <typename S>
+  void Run(int64_t batch, float alpha, const DeviceMatrix<const S>& a,
+           const DeviceMatrix<const S>& b, float beta,
+           const DeviceMatrix<float>& c);
+
+ private:
+  DeviceBuffer<unsigned char> area_;
+};
+
+}  // namespace subquad::device

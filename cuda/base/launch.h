@@ -1,0 +1,87 @@
+// Launches of kernels. Every launch is checked, and the error names the kernel.
+#pragma once
+
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "cuda/base/check.h"
+
+namespace subquad::device {
+
+// On an emulated device thresholds between two ways to do a thing are so low
+// that tests of small problems take both.
+#ifdef SUBQUAD_EMULATED_CUDA
+inline constexpr bool kEmulated = true;
+#else
+inline constexpr bool kEmulated = false;
+#endif
+
+// Most blocks in the second and third direction of a grid.
+inline constexpr int64_t kMostBlocksAcross = 65535;
+
+// How many pieces of `size` cover `count`.
+inline int64_t PiecesOf(int64_t count, int64_t size) {
+  return (count + size - 1) / size;
+}
+
+// A grid of blocks; throws DeviceError where a device has no such grid.
+inline dim3 Grid(int64_t x, int64_t y = 1, int64_t z = 1) {
+  if (x < 1 || y < 1 || z < 1 || x > 0x7FFFFFFF || y > kMostBlocksAcross ||
+      z > kMostBlocksAcross)
+    throw DeviceError("a grid of " + std::to_string(x) + " x " +
+                      std::to_string(y) + " x " + std::to_string(z) +
+                      " blocks is not possible");
+  return dim3(static_cast<unsigned>(x), static_cast<unsigned>(y),
+              static_cast<unsigned>(z));
+}
+
+// Use SUBQUAD_LAUNCH. Blocks get `shared_bytes` of shared memory; a kernel
+// finds it by SUBQUAD_SHARED.
+template <typename... Parameters, typename... Arguments>
+void LaunchKernel(const char* name, void (*kernel)(Parameters...), dim3 grid,
+                  dim3 block, size_t shared_bytes, Arguments&&... arguments) {
+  static_assert(sizeof...(Parameters) == sizeof...(Arguments));
+  std::tuple<std::remove_cv_t<Parameters>...> values(
+      static_cast<Parameters>(arguments)...);
+#ifdef SUBQUAD_EMULATED_CUDA
+  emulated::Run(name, grid, block, shared_bytes,
+                [&] { std::apply(kernel, values); });
+#else
+  constexpr size_t kWithoutAsking = 48 << 10;
+  if (shared_bytes > kWithoutAsking)
+    CheckCall(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(shared_bytes)),
+              name);
+  std::apply(
+      [&](auto&... value) {
+        void* pointers[] = {static_cast<void*>(&value)...};
+        CheckCall(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), grid,
+                                   block, pointers, shared_bytes, nullptr),
+                  name);
+      },
+      values);
+#endif
+}
+
+}  // namespace subquad::device
+
+// SUBQUAD_LAUNCH((Kernel<float>), grid, block, shared_bytes, arguments...):
+// parentheses where the kernel's name has a comma.
+#define SUBQUAD_LAUNCH(kernel, grid, block, shared_bytes, ...)               \
+  ::subquad::device::LaunchKernel("launch of " #kernel, kernel, grid, block, \
+                                  shared_bytes __VA_OPT__(, ) __VA_ARGS__)
+
+// In a kernel: a reference `name` to the block's shared memory as a Type (one
+// word; an alias where it is a template). Launch with sizeof(Type) bytes or
+// more. One for each kernel.
+#ifdef SUBQUAD_EMULATED_CUDA
+#define SUBQUAD_SHARED(Type, name) \
+  Type& name = *static_cast<Type*>(::subquad::emulated::Shared(sizeof(Type)))
+#else
+#define SUBQUAD_SHARED(Type, name)                                      \
+  extern __shared__ __align__(16) unsigned char subquad_shared_bytes[]; \
+  Type& name = *reinterpret_cast<Type*>(subquad_shared_bytes)
+#endif

@@ -1,0 +1,66 @@
+// Device memory that frees itself: ringed with guard words, poisoned with NaN
+// before a checked run, and counted.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "cuda/base/check.h"
+
+namespace subquad::device {
+
+enum class DeviceUse {
+  kTensor,     // inputs and outputs: not counted as workspace
+  kWorkspace,  // its values do not survive to the next run
+  kTable,      // made in set-up and kept
+};
+
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  // Throws OutOfDeviceMemory.
+  DeviceMemory(int64_t bytes, DeviceUse use);
+  DeviceMemory(DeviceMemory&& other) noexcept { *this = std::move(other); }
+  DeviceMemory& operator=(DeviceMemory&& other) noexcept;
+  ~DeviceMemory() { Release(); }
+
+  void* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  DeviceUse use() const { return use_; }
+
+  void Poison() const;
+  bool GuardsIntact() const;
+
+ private:
+  void Release();
+
+  unsigned char* data_ = nullptr;
+  int64_t bytes_ = 0;
+  DeviceUse use_ = DeviceUse::kWorkspace;
+};
+
+// `count` numbers.
+template <typename T>
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  explicit DeviceBuffer(int64_t count, DeviceUse use = DeviceUse::kWorkspace)
+      : memory_(count * static_cast<int64_t>(sizeof(T)), use) {}
+
+  T* data() const { return static_cast<T*>(memory_.data()); }
+  int64_t size() const {
+    return memory_.bytes() / static_cast<int64_t>(sizeof(T));
+  }
+
+  // Waits for the device. For tables: tensors are the run's affair.
+  void Upload(const T* host) const {
+    SUBQUAD_CUDA_CHECK(cudaMemcpy(memory_.data(), host,
+                                  static_cast<size_t>(memory_.bytes()),
+                                  cudaMemcpyHostToDevice));
+  }
+
+ private:
+  DeviceMemory memory_;
+};
+
+}  // namespace subquad::device

@@ -1,0 +1,66 @@
+#include "cuda/base/prepared.h"
+#include "cuda/base/stopwatch.h"
+#include "cuda/device.h"
+
+namespace subquad::device {
+DevicePrepared::DevicePrepared(const Problem& problem, const Arrays& arrays)
+    : host_(arrays), device_(arrays) {
+  const int64_t bytes = Info(problem.scalar).bytes;
+  for (auto* list : {&device_.inputs, &device_.outputs})
+    for (Arrays::Entry& entry : *list) {
+      memory_.emplace_back(entry.count * bytes, DeviceUse::kTensor);
+      entry.data = memory_.back().data();
+    }
+}
+
+void DevicePrepared::Upload() {
+  for (size_t i = 0; i < host_.inputs.size(); ++i)
+    SUBQUAD_CUDA_CHECK(cudaMemcpy(memory_[i].data(), host_.inputs[i].data,
+                                  static_cast<size_t>(memory_[i].bytes()),
+                                  cudaMemcpyHostToDevice));
+  for (size_t o = host_.inputs.size(); o < memory_.size(); ++o)
+    memory_[o].Poison();
+}
+
+// Says what went wrong in a kernel.
+void DevicePrepared::Wait() { SUBQUAD_CUDA_CHECK(cudaDeviceSynchronize()); }
+
+void DevicePrepared::Download() {
+  Wait();
+  for (size_t o = 0; o < host_.outputs.size(); ++o) {
+    const DeviceMemory& memory = memory_[host_.inputs.size() + o];
+    SUBQUAD_CUDA_CHECK(cudaMemcpy(host_.outputs[o].data, memory.data(),
+                                  static_cast<size_t>(memory.bytes()),
+                                  cudaMemcpyDeviceToHost));
+  }
+}
+
+double DevicePrepared::Time() {
+  if (!Device().has_clock)
+    throw DeviceError("times of an emulated device mean nothing");
+  if (!cache_filler_.data())
+    cache_filler_ = DeviceMemory(2 * Device().cache_bytes, DeviceUse::kTensor);
+  // Twice the cache: what a run left there is gone.
+  cache_filler_.Poison();
+  const Stopwatch watch;
+  Launch();
+  return watch.Seconds();
+}
+
+Implementation DeviceImplementation(
+    std::string op, std::string id,
+    std::function<std::string(const Problem&)> why_not) {
+  Implementation one;
+  one.op = std::move(op);
+  one.id = std::move(id);
+  one.backend = Backend::kCuda;
+  one.scalars = kDeviceScalars;
+  one.why_not = [why_not](const Problem& problem) -> std::string {
+    if (problem.backward) return "the backward pass runs on the CPU only";
+    std::string reason = why_not ? why_not(problem) : "";
+    return reason.empty() ? Device().why_not : reason;
+  };
+  return one;
+}
+
+}  // namespace subquad::device

@@ -1,0 +1,71 @@
+// What all runs on a device have in common: the tensors there, transfers, and
+// the device's clock.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "algorithms/implementation.h"
+#include "cuda/base/memory.h"
+#include "cuda/base/storage.h"
+
+namespace subquad::device {
+
+class DevicePrepared : public Prepared, public DeviceRun {
+ public:
+  // Allocates the tensors on the device; `arrays` are read and written by the
+  // transfers.
+  DevicePrepared(const Problem& problem, const Arrays& arrays);
+
+  void Run() final {
+    Upload();
+    Launch();
+    Download();
+  }
+  DeviceRun* OnDevice() final { return this; }
+
+  void Upload() final;
+  void Wait() final;
+  void Download() final;
+  double Time() final;
+
+ protected:
+  // Tensors in device memory.
+  template <typename S>
+  HeadArray<const S> In(const std::string& name) const {
+    return device_.In<S>(name);
+  }
+  template <typename S>
+  HeadArray<S> Out(const std::string& name) const {
+    return device_.Out<S>(name);
+  }
+
+ private:
+  Arrays host_, device_;
+  std::vector<DeviceMemory> memory_;  // inputs, then outputs
+  DeviceMemory cache_filler_;
+};
+
+// Rows of the tables: what all implementations on a device share. `why_not`
+// may be empty; no device and the backward pass are taken care of.
+Implementation DeviceImplementation(
+    std::string op, std::string id,
+    std::function<std::string(const Problem&)> why_not = {});
+
+// prepare for a class template over the storage type, constructed from
+// (problem, arrays). Static, because GCC takes what is made from a template of
+// an unnamed namespace for visible everywhere: two files with a `Dense` each
+// would share one.
+template <template <typename> class Run>
+static auto PrepareOnDevice() {
+  return [](const Problem& problem, const Arrays& arrays,
+            const PrepareOptions&) -> std::unique_ptr<Prepared> {
+    return WithStorage(problem.scalar,
+                       [&]<typename S>() -> std::unique_ptr<Prepared> {
+                         return std::make_unique<Run<S>>(problem, arrays);
+                       });
+  };
+}
+
+}  // namespace subquad::device

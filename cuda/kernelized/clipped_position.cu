@@ -1,0 +1,315 @@
+#include <algorithm>
+
+#include "cuda/base/register_tile.h"
+#include "cuda/base/warp.h"
+#include "cuda/kernelized/clipped_position.h"
+#include "cuda/kernelized/scaled.h"
+
+namespace subquad::device {
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ inline float Elu1(float x) { return x > 0 ? x + 1 : expf(x); }
+
+template <typename S>
+__global__ void KeyFeatures(const S* k, int64_t head_stride, int64_t count,
+                            float* features) {
+  const int64_t at =
+      static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (at < count)
+    features[blockIdx.y * count + at] =
+        Elu1(ToFloat(k[blockIdx.y * head_stride + at]));
+}
+
+// One warp for each query. Where all of it is negative its largest entry is
+// taken out before the exponential.
+template <typename S>
+__global__ void QueryFeatures(const S* q, int64_t head_stride, int64_t n,
+                              int64_t d, float* features) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * (kThreads / kWarp) +
+                    threadIdx.x / kWarp;
+  if (i >= n) return;
+  const int lane = threadIdx.x % kWarp;
+  q += blockIdx.y * head_stride + i * d;
+  features += (blockIdx.y * n + i) * d;
+  float top = -INFINITY;
+  for (int64_t a = lane; a < d; a += kWarp) top = fmaxf(top, ToFloat(q[a]));
+  top = LargestOfLanes(top);
+  const float factor =
+      top > 0 ? PowerOfTwo(-ScaledValue(top + 1).exponent) : 1.0f;
+  for (int64_t a = lane; a < d; a += kWarp) {
+    const float x = ToFloat(q[a]);
+    features[a] = top > 0 ? Elu1(x) * factor : expf(x - top);
+  }
+}
+
+constexpr int kQuarters = kTileThreads / kTile;
+
+struct QuarterSums {
+  float at[kQuarters][kTile];
+};
+
+// sums[head][chunk][x]: of the values of a chunk of 64 keys.
+template <typename S>
+__global__ void __launch_bounds__(kTileThreads)
+    SumChunks(const S* values, int64_t head_stride, int64_t n_k, int64_t e,
+              float* sums) {
+  SUBQUAD_SHARED(QuarterSums, shared);
+  const int column = static_cast<int>(threadIdx.x) % kTile;
+  const int quarter = static_cast<int>(threadIdx.x) / kTile;
+  const int64_t x = static_cast<int64_t>(blockIdx.y) * kTile + column;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t last = min(first + kTile, n_k);
+  values += blockIdx.z * head_stride;
+  float sum = 0.0f;
+  if (x < e) {
+#pragma unroll 4
+    for (int64_t j = first + quarter; j < last; j += kQuarters)
+      sum += ToFloat(values[j * e + x]);
+  }
+  shared.at[quarter][column] = sum;
+  __syncthreads();
+  if (quarter > 0 || x >= e) return;
+  for (int other = 1; other < kQuarters; ++other)
+    sum += shared.at[other][column];
+  sums[(blockIdx.z * (gridDim.x + 1) + blockIdx.x) * e + x] = sum;
+}
+
+// From the sums of the chunks to those before each, in place, and those from
+// each on: a difference of two sums would lose digits of the smaller tail.
+__global__ void SumTails(int64_t chunks, int64_t e, float* before,
+                         float* after) {
+  const int64_t x = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (x >= e) return;
+  before += blockIdx.y * (chunks + 1) * e + x;
+  after += blockIdx.y * (chunks + 1) * e + x;
+  float sum = 0.0f;
+  after[chunks * e] = sum;
+#pragma unroll 8
+  for (int64_t c = chunks - 1; c >= 0; --c) after[c * e] = sum += before[c * e];
+  sum = 0.0f;
+#pragma unroll 8
+  for (int64_t c = 0; c < chunks; ++c) {
+    const float own = before[c * e];
+    before[c * e] = sum;
+    sum += own;
+  }
+  before[chunks * e] = sum;
+}
+
+// Offsets from a tile of queries to a tile of keys.
+constexpr int kOffsets = 2 * kTile;
+
+struct PositionTiles {
+  union {
+    struct {
+      TileRow queries[kSlab], embeddings[kSlab];
+    };
+    TileRow weights[kTile];
+  };
+  TileRow values[kTile];
+  TileRow by_offset[kOffsets];  // queries . rpe for every offset of a tile
+};
+
+// What a block knows of the problem.
+template <typename S>
+struct PositionArguments {
+  const float* queries;
+  const S* rpe;
+  int64_t rpe_stride;
+  const S* values;
+  int64_t value_stride;
+  const float *before, *after;
+  int64_t n_q, n_k, d, e, r, chunks;
+  bool causal;
+};
+
+// out of 64 queries and 64 columns.
+template <typename S>
+__global__ void __launch_bounds__(kTileThreads)
+    AddPositions(PositionArguments<S> given, const float* content,
+                 const float* normalisers, S* out, int64_t out_stride) {
+  SUBQUAD_SHARED(PositionTiles, tiles);
+  const int64_t n_q = given.n_q, n_k = given.n_k, d = given.d, e = given.e;
+  const int64_t r = given.r;
+  const int64_t i0 = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t x0 = static_cast<int64_t>(blockIdx.y) * kTile;
+  const int64_t head = blockIdx.z;
+  const float* queries = given.queries + (head * n_q + i0) * d;
+  const S* rpe = given.rpe + head * given.rpe_stride;
+  const S* values = given.values + head * given.value_stride + x0;
+  const int row = TileRowOfThread(), column = TileColumnOfThread();
+  const int lane = static_cast<int>(threadIdx.x) % kTileLanes;
+  // Chunks whose keys are not all r before, or all r behind, all 64 queries.
+  const int64_t begin = min(max(i0 - r + 1, int64_t{0}) / kTile, given.chunks);
+  const int64_t end = min((i0 + 2 * kTile - 2 + r) / kTile, given.chunks);
+
+  // The tails, with one weight each.
+  float sums[4][4] = {}, ones[4] = {};
+  const float* before = given.before + (head * (given.chunks + 1) + begin) * e;
+  const float* after = given.after + (head * (given.chunks + 1) + end) * e;
+  const auto keys_before = static_cast<float>(min(begin * kTile, n_k));
+  const auto keys_after =
+      given.causal ? 0.0f
+                   : static_cast<float>(max(n_k - end * kTile, int64_t{0}));
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    float left = 0.0f, right = 0.0f;
+    if (i0 + row + k < n_q)
+      for (int64_t a = lane; a < d; a += kTileLanes) {
+        const float query = queries[(row + k) * d + a];
+        left = fmaf(query, ToFloat(rpe[a]), left);
+        right = fmaf(query, ToFloat(rpe[2 * r * d + a]), right);
+      }
+    left = SumOfLanes<kTileLanes>(left);
+    right = given.causal ? 0.0f : SumOfLanes<kTileLanes>(right);
+    if (lane == 0) ones[k] = left * keys_before + right * keys_after;
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      if (x0 + column + c < e)
+        sums[k][c] =
+            left * before[x0 + column + c] + right * after[x0 + column + c];
+  }
+
+  const int64_t last =
+      min(end * kTile, given.causal ? min(i0 + kTile, n_k) : n_k);
+  for (int64_t j0 = begin * kTile; j0 < last; j0 += kTile) {
+    LoadTile<kTile>(values + j0 * e, e, n_k - j0, e - x0, tiles.values);
+    const int64_t least = max(-r, min(r, j0 - i0 - (kTile - 1)));
+    const int64_t most = max(-r, min(r, j0 - i0 + (kTile - 1)));
+    for (int half = 0; half < 2 && least + half * kTile <= most; ++half) {
+      const int64_t t0 = least + r + half * kTile;
+      float products[4][4] = {};
+      for (int64_t a = 0; a < d; a += kSlab) {
+        LoadTransposed(queries + a, d, n_q - i0, d - a, tiles.queries);
+        LoadTransposed(rpe + t0 * d + a, d, 2 * r + 1 - t0, d - a,
+                       tiles.embeddings);
+        __syncthreads();
+        AddProduct<kSlab>(tiles.queries, tiles.embeddings, products);
+        __syncthreads();
+      }
+      StoreTransposed(products, tiles.by_offset + half * kTile);
+    }
+    __syncthreads();
+    float weights[4][4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        const int64_t i = i0 + row + k, j = j0 + column + c;
+        const int64_t offset = max(-r, min(r, j - i));
+        const bool seen = j < n_k && (!given.causal || j <= i);
+        weights[k][c] = seen ? tiles.by_offset[offset - least][row + k] : 0.0f;
+        ones[k] += weights[k][c];
+      }
+    StoreTransposed(weights, tiles.weights);
+    __syncthreads();
+    AddProduct<kTile>(tiles.weights, tiles.values, sums);
+    __syncthreads();
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const float position = SumOfLanes<kTileLanes>(ones[k]);
+    const int64_t i = i0 + row + k;
+    if (i >= n_q) continue;
+    const float normaliser = normalisers[head * n_q + i] + position;
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const int64_t x = x0 + column + c;
+      if (x < e)
+        Store((content[(head * n_q + i) * e + x] + sums[k][c]) / normaliser,
+              out + head * out_stride + i * e + x);
+    }
+  }
+}
+
+}  // namespace
+
+ClippedShape::ClippedShape(const Problem& problem)
+    : n_q(problem.Dim("n_q")),
+      n_k(problem.Dim("n_k")),
+      d(problem.Dim("d")),
+      e(problem.Dim("e")),
+      r(problem.Dim("r")),
+      heads(problem.heads),
+      embeddings(problem.PerHead("rpe") ? problem.heads : 1),
+      causal(problem.params.Flag("causal")) {
+  if (causal) n_k = std::min(n_k, n_q);
+}
+
+template <typename S>
+void ClippedFeatures(const ClippedShape& shape, HeadArray<const S> q,
+                     HeadArray<const S> k, float* queries, float* keys) {
+  const auto& [n_q, n_k, d, e, r, heads, embeddings, causal] = shape;
+  SUBQUAD_LAUNCH(QueryFeatures<S>, Grid(PiecesOf(n_q, kThreads / kWarp), heads),
+                 kThreads, 0, q.data, q.head_stride, n_q, d, queries);
+  SUBQUAD_LAUNCH(KeyFeatures<S>, Grid(PiecesOf(n_k * d, kThreads), heads),
+                 kThreads, 0, k.data, k.head_stride, n_k * d, keys);
+}
+
+template <typename S>
+ClippedPosition<S>::ClippedPosition(const ClippedShape& shape)
+    : shape_(shape),
+      before_(shape.heads * (PiecesOf(shape.n_k, kTile) + 1) * shape.e),
+      after_(before_.size()) {}
+
+template <typename S>
+double ClippedPosition<S>::WorkspaceBytes(const ClippedShape& shape) {
+  return 8.0 * static_cast<double>(shape.heads *
+                                   (PiecesOf(shape.n_k, kTile) + 1) * shape.e);
+}
+
+// Of a window of 2 r + 64 keys, of whose weights tiles make two halves.
+template <typename S>
+double ClippedPosition<S>::Flops(const ClippedShape& shape) {
+  const auto n_q = static_cast<double>(shape.n_q);
+  const auto d = static_cast<double>(shape.d), e = static_cast<double>(shape.e);
+  const double keys =
+      static_cast<double>(std::min(2 * shape.r + kTile, shape.n_k)) /
+      (shape.causal ? 2 : 1);
+  return static_cast<double>(shape.heads) *
+         (2 * n_q * keys * (2 * d + e) + 4 * n_q * (d + e) +
+          2 * static_cast<double>(shape.n_k) * e);
+}
+
+template <typename S>
+void ClippedPosition<S>::Run(const float* queries, HeadArray<const S> rpe,
+                             HeadArray<const S> v, const float* sums,
+                             const float* normalisers, HeadArray<S> out) {
+  const auto& [n_q, n_k, d, e, r, heads, embeddings, causal] = shape_;
+  const int64_t chunks = PiecesOf(n_k, kTile), across = PiecesOf(e, kTile);
+  SUBQUAD_LAUNCH(SumChunks<S>, Grid(chunks, across, heads), kTileThreads,
+                 sizeof(QuarterSums), v.data, v.head_stride, n_k, e,
+                 before_.data());
+  SUBQUAD_LAUNCH(SumTails, Grid(PiecesOf(e, kWarp), heads), kWarp, 0, chunks, e,
+                 before_.data(), after_.data());
+  const PositionArguments<S> arguments = {queries,
+                                          rpe.data,
+                                          rpe.head_stride,
+                                          v.data,
+                                          v.head_stride,
+                                          before_.data(),
+                                          after_.data(),
+                                          n_q,
+                                          n_k,
+                                          d,
+                                          e,
+                                          r,
+                                          chunks,
+                                          causal};
+  SUBQUAD_LAUNCH(AddPositions<S>, Grid(PiecesOf(n_q, kTile), across, heads),
+                 kTileThreads, sizeof(PositionTiles), arguments, sums,
+                 normalisers, out.data, out.head_stride);
+}
+
+#define SUBQUAD_CLIPPED(S)                                               \
+  template void ClippedFeatures(const ClippedShape&, HeadArray<const S>, \
+                                HeadArray<const S>, float*, float*);     \
+  template class ClippedPosition<S>;
+SUBQUAD_CLIPPED(float)
+SUBQUAD_CLIPPED(__nv_bfloat16)
+SUBQUAD_CLIPPED(__half)
+#undef SUBQUAD_CLIPPED
+
+}  // namespace subquad::device

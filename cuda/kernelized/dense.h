@@ -1,0 +1,59 @@
+// The quadratic baselines of kernelized attention: all weights in device
+// memory, times the values.
+#pragma once
+
+#include <optional>
+
+#include "cuda/kernelized/direct_rows.h"
+#include "cuda/kernelized/shape.h"
+
+namespace subquad::device {
+
+// out = weights values / normalisers, where somebody fills the weights [heads,
+// n_q, n_k] and the normalisers [heads, n_q].
+template <typename S>
+class DenseQuotient {
+ public:
+  DenseQuotient(int64_t heads, int64_t n_q, int64_t n_k, int64_t e);
+
+  float* weights() const { return weights_.data(); }
+  float* normalisers() const { return normalisers_.data(); }
+  // weights[h] = queries[h] keys[h]^T, of rows of f numbers.
+  void Scores(const float* queries, const float* keys, int64_t f);
+  void Run(HeadArray<const S> v, HeadArray<S> out);
+
+  Gemm& gemm() { return gemm_; }
+
+  static double WorkspaceBytes(int64_t heads, int64_t n_q, int64_t n_k,
+                               int64_t e);
+
+ private:
+  static constexpr bool kRounds = sizeof(S) < sizeof(float);
+
+  const int64_t heads_, n_q_, n_k_, e_;
+  DeviceBuffer<float> weights_, normalisers_;
+  DeviceBuffer<float> values_, sums_;  // where tensors are of a narrower type
+  Gemm gemm_;
+};
+
+// The weights (phi(Q) phi(K)^T) o C (NPRF eq. 10; FastRPB eq. 2).
+template <typename S>
+class DenseKernelized {
+ public:
+  explicit DenseKernelized(const KernelizedShape& shape);
+
+  // `omega` {} where the map does not project, `bias` {} where there is none.
+  void Run(HeadArray<const S> q, HeadArray<const S> k, HeadArray<const S> v,
+           HeadArray<const S> omega, HeadArray<const S> bias, HeadArray<S> out);
+
+  static Cost CostOf(const KernelizedShape& shape);
+
+ private:
+  const KernelizedShape shape_;
+  Features features_;
+  std::optional<BiasTable> bias_;
+  DenseQuotient<S> quotient_;
+  DirectRows pairs_;
+};
+
+}  // namespace subquad::device

@@ -1,0 +1,43 @@
+// Kernelized attention of single queries, pair by pair:
+//   out_i = sum_j w_ij v_j / sum_j w_ij,  w_ij = phi(q_i) . phi(k_j) c(j - i),
+// where every feature, weight and sum has an exponent of its own, so that what
+// a query sees is never lost beside what it does not see. The fast programs
+// scale features by the largest of many keys; they mark the queries, mostly
+// none, for which that was too much, and these rows of their output are written
+// again.
+#pragma once
+
+#include "cuda/kernelized/row_mark.h"
+#include "cuda/kernelized/shape.h"
+
+namespace subquad::device {
+
+class DirectRows {
+ public:
+  explicit DirectRows(const KernelizedShape& shape);
+
+  // [heads, n_q], for others to fill.
+  RowMark* marks() const { return marks_.data(); }
+
+  // Writes the rows of out that are marked kForPairs. q [n_q, d], k [n_k, d],
+  // omega as the map has it or {}, bias.at null where there is none, values
+  // [n_k, e], out [n_q, e]. O(n_k (f d + e)) for each such row, with d only
+  // where the map projects.
+  template <typename X, typename O, typename S, typename Out>
+  void Run(HeadArray<const X> q, HeadArray<const X> k, HeadArray<const O> omega,
+           const BiasWeights& bias, HeadArray<const S> values,
+           HeadArray<Out> out);
+
+  // Exactly what is allocated.
+  static double WorkspaceBytes(const KernelizedShape& shape);
+
+ private:
+  static int64_t Blocks(const KernelizedShape& shape);
+
+  const KernelizedShape shape_;
+  DeviceBuffer<RowMark> marks_;
+  DeviceBuffer<Scaled> features_;  // [blocks, f] of a block's query
+  DeviceBuffer<float> sums_;       // [blocks, e]
+};
+
+}  // namespace subquad::device

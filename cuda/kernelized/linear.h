@@ -1,0 +1,62 @@
+// Linear attention of queries and keys under a feature map: features, then the
+// state (linear_state.h); and causal queries that see only what the scale of
+// their chunk has lost, pair by pair.
+#pragma once
+
+#include <optional>
+#include <type_traits>
+
+#include "cuda/kernelized/direct_rows.h"
+#include "cuda/kernelized/linear_state.h"
+
+namespace subquad::device {
+
+// X: of q and k; S: of omega and values; Out: S, or float where S is narrower
+// and others go on with the sums.
+template <typename X, typename S, typename Out>
+class LinearKernelized {
+ public:
+  explicit LinearKernelized(const KernelizedShape& shape)
+      : features_(shape.features(), Scale(shape), CopiesOmega(shape)),
+        state_(StateOf(shape)) {
+    if (shape.causal) pairs_.emplace(shape);
+  }
+
+  // `omega` {} where the map does not project.
+  void Run(HeadArray<const X> q, HeadArray<const X> k, HeadArray<const S> v,
+           HeadArray<const S> omega, HeadArray<Out> out) {
+    features_.Run(q, k, omega);
+    state_.Run(features_.queries(), features_.keys(), features_.exponents(), v,
+               out, nullptr, pairs_ ? pairs_->marks() : nullptr);
+    if (pairs_) pairs_->Run(q, k, omega, BiasWeights(), v, out);
+  }
+
+  static Cost CostOf(const KernelizedShape& shape) {
+    Cost cost;
+    cost.flops =
+        Features::Flops(shape.features()) + LinearState::Flops(StateOf(shape));
+    cost.workspace_bytes =
+        Features::WorkspaceBytes(shape.features(), Scale(shape),
+                                 CopiesOmega(shape)) +
+        LinearState::WorkspaceBytes(StateOf(shape)) +
+        (shape.causal ? DirectRows::WorkspaceBytes(shape) : 0);
+    return cost;
+  }
+
+ private:
+  static KeyScale Scale(const KernelizedShape& shape) {
+    return shape.causal ? KeyScale::kChunks : KeyScale::kShared;
+  }
+  static bool CopiesOmega(const KernelizedShape& shape) {
+    return shape.map.projects() && !std::is_same_v<X, S>;
+  }
+  static LinearShape StateOf(const KernelizedShape& shape) {
+    return {shape.n_q, shape.n_k, shape.f, shape.e, shape.heads, shape.causal};
+  }
+
+  Features features_;
+  LinearState state_;
+  std::optional<DirectRows> pairs_;  // causal
+};
+
+}  // namespace subquad::device

@@ -1,0 +1,59 @@
+// Numbers as mantissas and powers of two on a device (see
+// reference/kernelized/feature_map.h): features and weights leave float32's
+// range where the attention that they make does not.
+#pragma once
+
+#include "cuda/base/storage.h"
+#include "reference/kernelized/feature_map.h"
+
+namespace subquad::device {
+
+// mantissa 2^exponent, |mantissa| < 2. Exponents add and compare as integers,
+// and scaling by powers of two is exact.
+struct alignas(8) Scaled {
+  float mantissa;
+  int exponent;
+};
+
+// 2^t for t <= 127; zero below the normal numbers.
+__device__ inline float PowerOfTwo(int t) {
+  return __int_as_float((max(t, -127) + 127) << 23);
+}
+
+// value 2^t, less than 2, or zero: then t may be anything.
+__device__ inline float TimesPowerOfTwo(float value, int t) {
+  return value * PowerOfTwo(min(t, 127));
+}
+
+// exp(y). The first part of ln 2 is short, so that y - exponent ln 2 loses
+// nothing; the polynomial is exp's own to under u / 10.
+__device__ inline Scaled ScaledExp(float y) {
+  constexpr float kLimit = static_cast<float>(kMaxLogarithm);
+  constexpr float kHigh = 0x1.62e4p-1f;
+  constexpr float kLow = static_cast<float>(std::numbers::ln2 - 0x1.62e4p-1);
+  // Comparisons that let NaN through: it must not pass for a small number.
+  y = y < -kLimit ? -kLimit : y;
+  y = y > kLimit ? kLimit : y;
+  const float steps = rintf(y * std::numbers::log2e_v<float>);
+  const float r = fmaf(steps, -kLow, fmaf(steps, -kHigh, y));
+  float sum = 1.0f / 5040;
+  sum = fmaf(sum, r, 1.0f / 720);
+  sum = fmaf(sum, r, 1.0f / 120);
+  sum = fmaf(sum, r, 1.0f / 24);
+  sum = fmaf(sum, r, 1.0f / 6);
+  sum = fmaf(sum, r, 0.5f);
+  sum = fmaf(sum, r, 1.0f);
+  sum = fmaf(sum, r, 1.0f);
+  return {sum, static_cast<int>(steps)};
+}
+
+// A number that is there already; what is below the normal ones is zero.
+__device__ inline Scaled ScaledValue(float value) {
+  constexpr int kField = 0xFF << 23;
+  const int bits = __float_as_int(value);
+  if ((bits & kField) == 0) return {0.0f, kZeroExponent};
+  return {__int_as_float((bits & ~kField) | 127 << 23),
+          ((bits & kField) >> 23) - 127};
+}
+
+}  // namespace subquad::device

@@ -1,0 +1,86 @@
+#include <cmath>
+
+#include "cuda/base/warp.h"
+#include "cuda/kernelized/shape.h"
+
+namespace subquad::device {
+namespace {
+
+constexpr int kThreads = 1024;
+
+struct BlockResults {
+  float numbers[kThreads / kWarp];
+  int exponents[kThreads / kWarp];
+};
+
+// One block for each vector. The largest entry is taken out first where it is
+// so large that exponents would lose digits (BiasShift in
+// reference/kernelized/feature_map.h). Entries from `seen` on count for no
+// query.
+template <typename S>
+__global__ void __launch_bounds__(kThreads)
+    SplitBias(const S* bias, int64_t head_stride, int64_t count, int64_t seen,
+              Scaled* table, int* tops, float* norms) {
+  SUBQUAD_SHARED(BlockResults, shared);
+  bias += blockIdx.x * head_stride;
+  table += blockIdx.x * count;
+  float largest = -INFINITY;
+  for (int64_t t = threadIdx.x; t < count; t += kThreads)
+    largest = fmaxf(largest, ToFloat(bias[t]));
+  largest = LargestOfBlock<kThreads>(largest, shared.numbers);
+  const float shift =
+      fabsf(largest) > 1e5f && largest > -INFINITY ? largest : 0.0f;
+  int top = 2 * kZeroExponent;
+  for (int64_t t = threadIdx.x; t < count; t += kThreads) {
+    const float b = ToFloat(bias[t]);
+    const bool live = b > -INFINITY;
+    const Scaled weight =
+        live ? ScaledExp(b - shift) : Scaled{0.0f, kZeroExponent};
+    table[t] = weight;
+    if (live && t < seen) top = max(top, weight.exponent);
+  }
+  top = LargestOfBlock<kThreads>(top, shared.exponents);
+  float squares = 0.0f;
+  for (int64_t t = threadIdx.x; t < seen; t += kThreads) {
+    // Its own entry: every thread reads what it wrote.
+    const float c = table[t].mantissa * PowerOfTwo(table[t].exponent - top);
+    squares = fmaf(c, c, squares);
+  }
+  squares = SumOfBlock<kThreads>(squares, shared.numbers);
+  if (threadIdx.x != 0) return;
+  tops[blockIdx.x] = top;
+  norms[blockIdx.x] = sqrtf(squares);
+}
+
+}  // namespace
+
+BiasTable::BiasTable(const KernelizedShape& shape)
+    : shape_(shape),
+      table_(shape.bias_vectors * shape.bias_count),
+      tops_(shape.bias_vectors),
+      norms_(shape.bias_vectors) {}
+
+int64_t BiasTable::Middle() const {
+  return Positions{shape_.image_width}.Of(shape_.n_q - 1);
+}
+
+BiasWeights BiasTable::weights() const {
+  return {table_.data() + Middle(),
+          shape_.bias_vectors > 1 ? shape_.bias_count : 0,
+          {shape_.image_width}};
+}
+
+template <typename S>
+void BiasTable::Run(HeadArray<const S> bias) {
+  SUBQUAD_LAUNCH(SplitBias<S>, Grid(shape_.bias_vectors), kThreads,
+                 sizeof(BlockResults), bias.data, bias.head_stride,
+                 shape_.bias_count,
+                 shape_.causal ? Middle() + 1 : shape_.bias_count,
+                 table_.data(), tops_.data(), norms_.data());
+}
+
+template void BiasTable::Run(HeadArray<const float>);
+template void BiasTable::Run(HeadArray<const __nv_bfloat16>);
+template void BiasTable::Run(HeadArray<const __half>);
+
+}  // namespace subquad::device

@@ -1,0 +1,50 @@
+// Kernelized attention with a relative bias by Toeplitz products (NPRF
+// algorithm 1): every product of a key feature and a value column is a channel,
+// phi_a(k_j) v_jx and phi_a(k_j) itself, and the bias mixes each channel along
+// the sequence. As many channels at a time as the device's cache holds.
+#pragma once
+
+#include "cuda/base/fft.h"
+#include "cuda/kernelized/direct_rows.h"
+#include "cuda/kernelized/shape.h"
+
+namespace subquad::device {
+
+template <typename S>
+class FftKernelized {
+ public:
+  explicit FftKernelized(const KernelizedShape& shape);
+
+  // `omega` {} where the map does not project.
+  void Run(HeadArray<const S> q, HeadArray<const S> k, HeadArray<const S> v,
+           HeadArray<const S> omega, HeadArray<const S> bias, HeadArray<S> out);
+
+  static Cost CostOf(const KernelizedShape& shape);
+
+  // What element-wise errors of a channel are multiples of: of at most this,
+  // the roundoff, |c|_2 and the channel's 2-norm.
+  static double TransformFactor(const KernelizedShape& shape);
+
+ private:
+  static int64_t Length(const KernelizedShape& shape);
+  // Features of all heads whose channels are transformed together.
+  static int64_t FeaturesAtOnce(const KernelizedShape& shape);
+
+  void TransformWeights();
+  void AddChannels(int64_t first, int64_t count, HeadArray<const S> v);
+  void FindLost();
+
+  const KernelizedShape shape_;
+  const int64_t length_, stride_, features_at_once_;
+  Features features_;
+  BiasTable bias_;
+  DeviceBuffer<float> spectra_;          // [vectors, stride]
+  DeviceBuffer<float> channels_;         // [features at once, e + 1, stride]
+  DeviceBuffer<float> sums_;             // [heads, e + 1, n_q]
+  DeviceBuffer<float> squares_, norms_;  // [heads, pieces, f], [heads, f]
+  DirectRows pairs_;
+  FftPlan weight_plan_, forward_, backward_;
+  FftArea area_;
+};
+
+}  // namespace subquad::device

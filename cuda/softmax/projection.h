@@ -1,0 +1,43 @@
+// Sums over a long sequence that leave few rows, as a part of operators on a
+// device.
+#pragma once
+
+#include "algorithms/implementation.h"
+#include "cuda/base/memory.h"
+#include "cuda/base/storage.h"
+
+namespace subquad::device {
+
+struct ProjectionShape {
+  int64_t heads;
+  int64_t p, n;   // rows of sums, and of what is summed
+  int64_t width;  // columns of both
+};
+
+// sums[h] = matrix[h] rows[h], matrix [p, n] and rows [n, width] row-major and
+// without gaps.
+//
+// One product has too few elements to fill a device, so that the n terms are
+// split into parts; those are added in order, whatever the device is.
+template <typename S>
+class Projection {
+ public:
+  explicit Projection(const ProjectionShape& shape);
+
+  // The sums [heads, p, width], which are kept until the next run.
+  HeadArray<const float> Run(HeadArray<const S> matrix,
+                             HeadArray<const S> rows);
+
+  static double WorkspaceBytes(const ProjectionShape& shape);
+  static double Flops(const ProjectionShape& shape) {
+    return 2 * static_cast<double>(shape.heads * shape.p) *
+           static_cast<double>(shape.n) * static_cast<double>(shape.width);
+  }
+
+ private:
+  const ProjectionShape shape_;
+  DeviceBuffer<float>
+      parts_;  // [parts, heads, p, width]; the sums in the first
+};
+
+}  // namespace subquad::device

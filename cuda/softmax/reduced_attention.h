@@ -1,0 +1,65 @@
+// Attention of all queries to keys and values that were made fewer, in two
+// ways; shared by linformer_attention and memory_compressed_attention. The
+// fewer keys and values are float32: a sum is not rounded to a type of storage
+// on its way.
+#pragma once
+
+#include "cuda/softmax/dense_attention.h"
+#include "cuda/softmax/softmax_tiles.h"
+
+namespace subquad::device {
+
+// Two products by cuBLAS with the scores in memory.
+template <typename S>
+class DenseToReduced {
+ public:
+  // Any order of the sums is within the bound of
+  // reference/softmax/reduced_keys.h.
+  static constexpr double kBoundFactor = 1;
+
+  explicit DenseToReduced(const SoftmaxShape& shape)
+      : attention_(shape), queries_(shape.heads * shape.n_q * shape.d) {}
+
+  void Run(float scale, HeadArray<const S> q, HeadArray<const float> k,
+           HeadArray<const float> v, HeadArray<S> out) {
+    attention_.template Run<float>(EveryKey(), scale, queries_.Run(q), k, v,
+                                   out);
+  }
+
+  static double Flops(const SoftmaxShape& shape) {
+    return DenseAttention<S>::Flops(shape);
+  }
+  static double WorkspaceBytes(const SoftmaxShape& shape, double bytes) {
+    return DenseAttention<S>::WorkspaceBytes(shape, bytes) +
+           Widened<S>::WorkspaceBytes(
+               static_cast<double>(shape.heads * shape.n_q * shape.d), bytes);
+  }
+
+ private:
+  DenseAttention<S> attention_;
+  Widened<S> queries_;
+};
+
+// Scores in registers only.
+template <typename S>
+class TiledToReduced {
+ public:
+  static constexpr double kBoundFactor = kSoftmaxTilesBoundFactor;
+
+  explicit TiledToReduced(const SoftmaxShape& shape) : shape_(shape) {}
+
+  void Run(float scale, HeadArray<const S> q, HeadArray<const float> k,
+           HeadArray<const float> v, HeadArray<S> out) {
+    SoftmaxTiles<S, float, float, S>(shape_, scale, q, k, v, {}, out);
+  }
+
+  static double Flops(const SoftmaxShape& shape) {
+    return SoftmaxTilesFlops(shape);
+  }
+  static double WorkspaceBytes(const SoftmaxShape&, double) { return 0; }
+
+ private:
+  const SoftmaxShape shape_;
+};
+
+}  // namespace subquad::device

@@ -1,0 +1,185 @@
+// Softmax attention by rows of scores in memory, a block of rows after another:
+// whoever uses it puts scores there, or what scores are made of, and gets
+// softmax(scores) values.
+//
+// The product with the values adds up many keys for few numbers, so that where
+// a block is of one head it is formed for pieces of the keys at once, and the
+// pieces are added up by whoever divides by the sums of the weights.
+#pragma once
+
+#include "algorithms/implementation.h"
+#include "cuda/base/gemm.h"
+#include "cuda/base/launch.h"
+#include "cuda/softmax/row_blocks.h"
+
+namespace subquad::device {
+
+// What follows from sizes alone.
+class ScorePlan {
+ public:
+  static constexpr int64_t kPiece = kEmulated ? 32 : 512;
+
+  ScorePlan(int64_t n_k, int64_t e, int64_t heads, const RowBlocks& blocks)
+      : n_k_(n_k), e_(e), heads_(heads), blocks_(blocks) {
+    pieces_ = blocks.heads() == 1 ? PiecesOf(n_k, kPiece) : 1;
+    piece_ = pieces_ == 1 ? n_k : Aligned(PiecesOf(n_k, pieces_));
+  }
+
+  int64_t e() const { return e_; }
+  int64_t heads() const { return heads_; }
+  const RowBlocks& blocks() const { return blocks_; }
+
+  // From one row of scores to the next.
+  int64_t stride() const { return Aligned(pieces_ * piece_); }
+  // Numbers in the rows of scores of a block.
+  int64_t scores() const { return blocks_.heads() * blocks_.rows() * stride(); }
+
+  // Rows of a head's values; those from n_k on are zero.
+  int64_t value_rows() const { return pieces_ * piece_; }
+  int64_t values() const { return heads_ * value_rows() * e_; }
+
+  int64_t pieces() const { return pieces_; }
+  int64_t piece() const { return piece_; }
+  // Numbers of products of pieces, and sums of weights.
+  int64_t products() const {
+    return blocks_.heads() * blocks_.rows() * pieces_ * e_;
+  }
+  int64_t sums() const { return blocks_.heads() * blocks_.rows(); }
+
+  // What ScoreRows takes.
+  double WorkspaceBytes() const {
+    return static_cast<double>(scores() + values() + products() + sums()) *
+               sizeof(float) +
+           Gemm::kAreaBytes;
+  }
+
+ private:
+  // Rows begin where cuBLAS can read and write four numbers at once.
+  static int64_t Aligned(int64_t numbers) { return PiecesOf(numbers, 4) * 4; }
+
+  const int64_t n_k_, e_, heads_;
+  const RowBlocks blocks_;
+  int64_t pieces_, piece_;
+};
+
+// A warp's or a block's threads put in a number each and get Combine of all,
+// in an order that is always the same. `scratch` is for blocks: one number for
+// each warp, used once.
+template <int kThreads, typename Combine>
+__device__ float OfAllThreads(float value, float* scratch, Combine combine) {
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2)
+    value = combine(value, __shfl_xor_sync(0xFFFFFFFF, value, lanes));
+  if constexpr (kThreads > 32) {
+    if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
+    __syncthreads();
+    value = scratch[0];
+#pragma unroll
+    for (int warp = 1; warp < kThreads / 32; ++warp)
+      value = combine(value, scratch[warp]);
+  }
+  return value;
+}
+
+inline constexpr int kSoftmaxThreads = 256;
+
+struct SoftmaxScratch {
+  float largest[kSoftmaxThreads / 32], sums[kSoftmaxThreads / 32];
+};
+
+// weights[h][i][j] = exp(score(h, i, j) - m), m the largest of the row, and
+// zero for the keys from score.Seen(i) up to `columns`; sums[h][i] are the
+// rows' sums. Seen(i) is one or more. A score is asked for twice, the second
+// time by the thread that then puts the weight there, so that weights may stand
+// where scores are made from. kThreads threads for each row.
+template <int kThreads, typename Score>
+__global__ void __launch_bounds__(kSoftmaxThreads)
+    ExponentiateRows(Score score, int64_t rows, int64_t columns, int64_t stride,
+                     float* weights, float* sums) {
+  SUBQUAD_SHARED(SoftmaxScratch, scratch);
+  const int64_t head = blockIdx.y;
+  const int64_t i =
+      static_cast<int64_t>(blockIdx.x) * (kSoftmaxThreads / kThreads) +
+      threadIdx.x / kThreads;
+  if (i >= rows) return;  // all threads of a row, and of a block of one row
+  const int64_t seen = score.Seen(i);
+  float largest = -INFINITY;
+#pragma unroll 4
+  for (int64_t j = threadIdx.x % kThreads; j < seen; j += kThreads)
+    largest = fmaxf(largest, score(head, i, j));
+  largest = OfAllThreads<kThreads>(
+      largest, scratch.largest, [](float a, float b) { return fmaxf(a, b); });
+  float* const row = weights + (head * rows + i) * stride;
+  float sum = 0;
+#pragma unroll 4
+  for (int64_t j = threadIdx.x % kThreads; j < columns; j += kThreads) {
+    const float weight = j < seen ? expf(score(head, i, j) - largest) : 0.0f;
+    row[j] = weight;
+    sum += weight;
+  }
+  sum = OfAllThreads<kThreads>(sum, scratch.sums,
+                               [](float a, float b) { return a + b; });
+  if (threadIdx.x % kThreads == 0) sums[head * rows + i] = sum;
+}
+
+class ScoreRows {
+ public:
+  explicit ScoreRows(const ScorePlan& plan)
+      : plan_(plan),
+        scores_(plan.scores()),
+        values_(plan.values()),
+        products_(plan.products()),
+        sums_(plan.sums()) {}
+
+  const ScorePlan& plan() const { return plan_; }
+  Gemm& gemm() { return gemm_; }
+
+  // Row i - first of head h of a block begins at (h - first_head) rows + i -
+  // first times the stride.
+  float* scores() const { return scores_.data(); }
+
+  // [heads, value_rows, e], to be filled in every run.
+  float* values() const { return values_.data(); }
+
+  // From a tensor [heads, n_k, e].
+  template <typename S>
+  void LoadValues(HeadArray<const S> values, int64_t n_k);
+
+  // scores = queries keys^T for the rows of the block and the first `count`
+  // keys, [.., width] each.
+  void MultiplyKeys(const RowBlock& block, HeadArray<const float> queries,
+                    HeadArray<const float> keys, int64_t width, int64_t count,
+                    float* scores);
+
+  // Scores become weights; see ExponentiateRows for `score`. No row of the
+  // block sees keys from `keys` on.
+  template <typename Score>
+  void Exponentiate(const RowBlock& block, int64_t keys, const Score& score) {
+    constexpr int64_t kWarpsColumns = kEmulated ? 48 : 1024;
+    const int64_t columns = plan_.pieces() > 1
+                                ? PiecesOf(keys, plan_.piece()) * plan_.piece()
+                                : keys;
+    if (columns <= kWarpsColumns)
+      SUBQUAD_LAUNCH(
+          (ExponentiateRows<32, Score>),
+          Grid(PiecesOf(block.rows, kSoftmaxThreads / 32), block.heads),
+          kSoftmaxThreads, sizeof(SoftmaxScratch), score, block.rows, columns,
+          plan_.stride(), scores_.data(), sums_.data());
+    else
+      SUBQUAD_LAUNCH((ExponentiateRows<kSoftmaxThreads, Score>),
+                     Grid(block.rows, block.heads), kSoftmaxThreads,
+                     sizeof(SoftmaxScratch), score, block.rows, columns,
+                     plan_.stride(), scores_.data(), sums_.data());
+  }
+
+  // out = weights values / sums, for the rows of the block.
+  template <typename S>
+  void MultiplyValues(const RowBlock& block, int64_t keys, HeadArray<S> out);
+
+ private:
+  const ScorePlan plan_;
+  DeviceBuffer<float> scores_, values_, products_, sums_;
+  Gemm gemm_;
+};
+
+}  // namespace subquad::device

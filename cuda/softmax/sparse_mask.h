@@ -1,0 +1,92 @@
+// Which pairs a sparse pattern shows, for kernels: what
+// reference/softmax/sparse_pattern.h says pair by pair.
+#pragma once
+
+#include "algorithms/sparse_attention.h"
+#include "cuda/base/memory.h"
+#include "reference/base/problem.h"
+
+namespace subquad::device {
+
+enum class SparsePatternId {
+  kLocal,
+  kSliding,
+  kStrided,
+  kLongformer,
+  kBigBird
+};
+
+// To be copied into kernels.
+struct SparseMask {
+  static constexpr int kGlobal = -1;
+
+  SparsePatternId pattern;
+  bool causal;
+  int unit;   // positions of a block, or of a step
+  int reach;  // positions that a window shows to each side
+  int window_blocks, global_blocks;
+  const unsigned char* global;  // [n]: not zero where a position is global
+  const int* random_begin;      // [blocks + 1], into `random`
+  const int* random;
+
+  // All that the pattern says of a position alone: its block, or its residue,
+  // or kGlobal.
+  __device__ int Kind(int position) const {
+    if (pattern == SparsePatternId::kLocal ||
+        pattern == SparsePatternId::kBigBird)
+      return position / unit;
+    if (pattern == SparsePatternId::kLongformer && global[position])
+      return kGlobal;
+    return position % unit;
+  }
+
+  // Query i sees key j.
+  __device__ bool Sees(int i, int kind_i, int j, int kind_j) const {
+    if (causal && j > i) return false;
+    const bool near = max(j - i, i - j) <= reach;
+    switch (pattern) {
+      case SparsePatternId::kLocal:
+        return kind_i == kind_j;
+      case SparsePatternId::kSliding:
+        return near && kind_i == kind_j;
+      case SparsePatternId::kStrided:
+        return near || kind_i == kind_j;
+      case SparsePatternId::kLongformer:
+        return (near && kind_i == kind_j) || kind_i == kGlobal ||
+               kind_j == kGlobal;
+      case SparsePatternId::kBigBird:
+        break;
+    }
+    if (max(kind_j - kind_i, kind_i - kind_j) <= window_blocks ||
+        kind_i < global_blocks || kind_j < global_blocks)
+      return true;
+    for (int r = random_begin[kind_i]; r < random_begin[kind_i + 1]; ++r)
+      if (random[r] == kind_j) return true;
+    return false;
+  }
+};
+
+// Its lists in device memory, made from the parameters.
+class SparseMaskTables {
+ public:
+  explicit SparseMaskTables(const Problem& problem);
+
+  const SparseMask& mask() const { return mask_; }
+
+  static double Bytes(const Problem& problem);
+
+ private:
+  SparseMask mask_;
+  DeviceBuffer<unsigned char> global_;
+  DeviceBuffer<int> random_begin_, random_;
+};
+
+// A table of what a vector holds; nothing where it is empty.
+template <typename T>
+DeviceBuffer<T> TableOf(const std::vector<T>& host) {
+  DeviceBuffer<T> table(static_cast<int64_t>(host.size()), DeviceUse::kTable);
+  if (!host.empty()) table.Upload(host.data());
+  return table;
+}
+
+}  // namespace subquad::device

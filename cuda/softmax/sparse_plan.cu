@@ -1,0 +1,114 @@
+#include <algorithm>
+#include <functional>
+
+#include "cuda/softmax/softmax_block.h"
+#include "cuda/softmax/sparse_plan.h"
+
+namespace subquad::device {
+namespace {
+
+// Keys that a job goes through at most: enough to be worth the sums that it
+// leaves, few enough to end with the others.
+constexpr int64_t kMostKeys = 1024;
+
+bool InBlocks(const SparseKeys& seen) {
+  return seen.name() == "local" || seen.name() == "bigbird";
+}
+
+// Queries in an order in which neighbours see nearly the same keys: residue by
+// residue, and those that see all at the end.
+std::vector<int> OrderOfQueries(const SparseKeys& seen) {
+  std::vector<int> order;
+  const int64_t step = InBlocks(seen) ? 1 : std::min(seen.dilation(), seen.n());
+  for (int64_t residue = 0; residue < step; ++residue)
+    for (int64_t i = residue; i < seen.n(); i += step)
+      if (!std::ranges::binary_search(seen.globals(), i))
+        order.push_back(static_cast<int>(i));
+  for (const int64_t i : seen.globals()) order.push_back(static_cast<int>(i));
+  return order;
+}
+
+// One after the last of the group that begins at `first` of the order: whole
+// blocks, or a piece of one.
+int64_t EndOfGroup(const SparseKeys& seen, int64_t first) {
+  int64_t end = first + kSoftmaxQueries;
+  if (InBlocks(seen))
+    end = seen.block() > kSoftmaxQueries
+              ? std::min(end, (first / seen.block() + 1) * seen.block())
+              : first + kSoftmaxQueries / seen.block() * seen.block();
+  else if (const auto locals =
+               seen.n() - static_cast<int64_t>(seen.globals().size());
+           first < locals)
+    end = std::min(end, locals);
+  return std::min(end, seen.n());
+}
+
+}  // namespace
+
+SparsePlan::SparsePlan(const SparseKeys& seen) : queries(OrderOfQueries(seen)) {
+  std::vector<KeyRun> runs;
+  std::vector<int64_t> last_group(static_cast<size_t>(seen.n()), -1);
+  int64_t end = 0;
+  for (int64_t first = 0; first < seen.n(); first = end) {
+    end = EndOfGroup(seen, first);
+    const auto first_key = static_cast<int64_t>(keys.size());
+    for (int64_t x = first; x < end; ++x) {
+      seen.Runs(queries[static_cast<size_t>(x)], runs);
+      for (const KeyRun& run : runs)
+        for (int64_t y = 0; y < run.count; ++y) {
+          const int64_t key = run.first + y * run.step;
+          int64_t& last = last_group[static_cast<size_t>(key)];
+          if (last != first) keys.push_back(static_cast<int>(key));
+          last = first;
+        }
+    }
+    std::sort(keys.begin() + first_key, keys.end());
+    const int64_t count = static_cast<int64_t>(keys.size()) - first_key;
+    const auto pieces = static_cast<int>(PiecesOf(count, kMostKeys));
+    const auto query = static_cast<int>(first);
+    const auto rows = static_cast<int>(end - first);
+    if (pieces > 1) splits.push_back({query, rows, parts, pieces});
+    for (int piece = 0; piece < pieces; ++piece)
+      jobs.push_back(
+          {query, rows, static_cast<int>(first_key + piece * kMostKeys),
+           static_cast<int>(std::min(kMostKeys, count - piece * kMostKeys)),
+           pieces > 1 ? parts++ : -1});
+  }
+  std::ranges::stable_sort(jobs, std::greater(), &SparseJob::keys);
+}
+
+double SparsePlan::Bytes() const {
+  return static_cast<double>((queries.size() + keys.size()) * sizeof(int) +
+                             jobs.size() * sizeof(SparseJob) +
+                             splits.size() * sizeof(SparseSplit));
+}
+
+double SparsePlan::Pairs() const {
+  double pairs = 0;
+  for (const SparseJob& job : jobs)
+    pairs += static_cast<double>(job.queries) * static_cast<double>(job.keys);
+  return pairs;
+}
+
+SparseRuns::SparseRuns(const SparseKeys& seen) {
+  std::vector<KeyRun> of_query;
+  for (int64_t i = 0; i < seen.n(); ++i) {
+    begin.push_back(static_cast<int>(runs.size()));
+    seen.Runs(i, of_query);
+    int count = 0;
+    for (const KeyRun& run : of_query) {
+      const int before = count;
+      count += static_cast<int>(run.count);
+      runs.push_back({static_cast<int>(run.first), static_cast<int>(run.step),
+                      before, count});
+    }
+  }
+  begin.push_back(static_cast<int>(runs.size()));
+}
+
+double SparseRuns::Bytes() const {
+  return static_cast<double>(begin.size() * sizeof(int) +
+                             runs.size() * sizeof(SparseRun));
+}
+
+}  // namespace subquad::device

@@ -1,0 +1,56 @@
+// The work of sparse attention in blocks, planned from the parameters.
+#pragma once
+
+#include <vector>
+
+#include "algorithms/sparse_attention.h"
+
+namespace subquad::device {
+
+// Some of the keys of up to 64 queries that go through their keys together.
+struct SparseJob {
+  int first_query, queries;  // in SparsePlan::queries
+  int first_key, keys;       // in SparsePlan::keys
+  int part;                  // where its sums wait for others; -1: nowhere
+};
+
+// Queries whose keys were given to several jobs.
+struct SparseSplit {
+  int first_query, queries;
+  int first_part, parts;
+};
+
+// Groups of queries that see nearly the same keys, each with all keys that one
+// of its queries sees: the pairs that are not to be seen are masked by whoever
+// works through them. Queries that see much are split, so that none of them is
+// alone at the end.
+struct SparsePlan {
+  explicit SparsePlan(const SparseKeys& seen);
+
+  std::vector<int> queries;     // positions, group after group
+  std::vector<int> keys;        // positions, ascending in each group
+  std::vector<SparseJob> jobs;  // the longest first
+  std::vector<SparseSplit> splits;
+  int parts = 0;
+
+  double Bytes() const;  // of all lists
+  double Pairs() const;  // of queries and keys, masked ones too
+};
+
+// Keys first, first + step, .. of a query: those numbered begin to end.
+struct alignas(16) SparseRun {
+  int first, step, begin, end;
+};
+
+// The keys of each query for itself: query i has the runs from begin[i] on and
+// before begin[i + 1].
+struct SparseRuns {
+  explicit SparseRuns(const SparseKeys& seen);
+
+  std::vector<int> begin;
+  std::vector<SparseRun> runs;
+
+  double Bytes() const;
+};
+
+}  // namespace subquad::device

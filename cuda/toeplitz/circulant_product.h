@@ -1,0 +1,57 @@
+// Products with circulant matrices of one or two levels by cuFFT, for columns
+// of row-major tensors: transposed and padded on the way in, cut and transposed
+// on the way out, so many at a time that the device's cache holds them.
+#pragma once
+
+#include <vector>
+
+#include "algorithms/implementation.h"
+#include "cuda/base/fft.h"
+
+namespace subquad::device {
+
+// Where rows of a tensor stand among the elements of a padded column: row j at
+// element j / width * pitch + j % width, of `rows` rows; zeros elsewhere. A
+// sequence has width = rows; an image is laid out with a pitch.
+struct PaddedRows {
+  int64_t rows, width, pitch;
+};
+
+struct CirculantShape {
+  std::vector<int64_t> lengths;  // of the transforms: one or two extents
+  PaddedRows in, out;
+  int64_t e;  // columns of a head
+  int64_t heads;
+  int64_t vectors;  // first columns of circulants: 1, or one for each head
+};
+
+class CirculantProduct {
+ public:
+  explicit CirculantProduct(const CirculantShape& shape);
+
+  // [vectors, column_size()]: where the caller writes the first columns of the
+  // circulants, rows of the last length padded for an in-place transform.
+  float* first_columns() const { return spectra_.data(); }
+  int64_t column_size() const { return size_; }
+
+  // out[h][i][c] = element i of circulant(h) values[h][.][c]; with `add`, +=
+  // that (where Out is float: a sum is rounded to a type of storage once, by
+  // whoever ends it). Replaces the first columns by their spectra.
+  template <typename S, typename Out>
+  void Run(HeadArray<const S> values, HeadArray<Out> out, bool add);
+
+  // Spectra and columns, and once more for cuFFT's area at most.
+  static double WorkspaceBytes(const CirculantShape& shape);
+  // Two transforms of each column and one of each vector, 2.5 L log2 L
+  // operations each.
+  static double Flops(const CirculantShape& shape);
+
+ private:
+  const CirculantShape shape_;
+  const int64_t size_, columns_at_once_;
+  DeviceBuffer<float> spectra_, columns_;
+  FftPlan vector_plan_, forward_, backward_;
+  FftArea area_;
+};
+
+}  // namespace subquad::device

@@ -1,0 +1,67 @@
+// The product with a row bias and a column bias on an image (FastRPB
+// proposition 3.2, appendix B.3), as a part of operators on a device.
+#pragma once
+
+#include <optional>
+
+#include "cuda/toeplitz/toeplitz_product.h"
+
+namespace subquad::device {
+
+struct ImageShape {
+  int64_t height, width;
+  int64_t e, heads;
+  bool rows_per_head, cols_per_head;  // whether each head has own weights
+};
+
+// The product's matrix, for each of `matrices` heads: matrix[(r,c)][(r',c')] =
+// rows(r'-r) + cols(c'-c), a sum that the types of two bytes do not hold; zero
+// for later pixels in raster order where `causal`.
+template <typename S>
+void MaterializeImage(HeadArray<const S> rows, HeadArray<const S> cols,
+                      int64_t height, int64_t width, int64_t matrices,
+                      bool causal, float* matrix);
+
+class ImageSums {
+ public:
+  explicit ImageSums(const ImageShape& shape);
+
+  // out[h][(r,c)] = sum (rows(r'-r) + cols(c'-c)) values[h][(r',c')]; with
+  // `add`, += that, in float alone. A row of the image counts through its sum
+  // alone, and so does a column: the values are read once.
+  template <typename S, typename Out>
+  void Run(HeadArray<const S> rows, HeadArray<const S> cols,
+           HeadArray<const S> values, HeadArray<Out> out, bool add = false);
+
+  static double WorkspaceBytes(const ImageShape& shape);
+  static double Flops(const ImageShape& shape);
+  // Up to this many sums are multiplied by definition: a launch or two less
+  // than transforms, and no more time.
+  static constexpr int64_t kDirect = 512;
+
+ private:
+  // The sums along one axis, [heads, n, e], times its weights.
+  class Line {
+   public:
+    Line(int64_t n, int64_t e, int64_t heads, bool per_head);
+    template <typename S>
+    void Run(HeadArray<const S> weights);
+
+    float* sums() const { return sums_.data(); }
+    const float* products() const { return products_.data(); }
+    static double WorkspaceBytes(int64_t n, int64_t e, int64_t heads,
+                                 bool per_head);
+    static double Flops(int64_t n, int64_t e, int64_t heads, bool per_head);
+
+   private:
+    const int64_t n_, e_, heads_;
+    DeviceBuffer<float> sums_, products_;
+    std::optional<ToeplitzProduct> transforms_;  // of long lines
+  };
+
+  const ImageShape shape_;
+  DeviceBuffer<float> row_parts_, col_parts_;  // sums over a tile of the image
+  Line rows_, cols_;
+};
+
+}  // namespace subquad::device

@@ -1,0 +1,118 @@
+#include "harness/base/filters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+namespace subquad {
+namespace {
+
+int64_t Integer(const std::string& option, const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0)
+    throw InvalidInput(option,
+                       "a list like 1024,4096 or a range like "
+                       "1024:1048576:x2",
+                       "'" + text + "'");
+  return value;
+}
+
+std::vector<std::string> Split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);)
+    parts.push_back(part);
+  return parts;
+}
+
+bool Contains(const std::vector<std::string>& names, std::string_view name) {
+  return names.empty() || std::ranges::find(names, name) != names.end();
+}
+
+}  // namespace
+
+void Filters::Check() const {
+  for (const std::string& name : operators) FindOperator(name);
+  for (const std::string& name : scalars) ParseScalar(name);
+  for (const std::string& name : backends)
+    if (name != "cpu" && name != "cuda")
+      throw InvalidInput("--backend", "cpu or cuda", "'" + name + "'");
+  for (const std::string& name : implementations) {
+    std::vector<std::string> known;
+    for (const Implementation& implementation : Implementations())
+      if (Contains(operators, implementation.op) &&
+          std::ranges::find(known, implementation.id) == known.end())
+        known.push_back(implementation.id);
+    if (std::ranges::find(known, name) == known.end())
+      throw InvalidInput("--implementation",
+                         fmt::format("one of {}", fmt::join(known, ", ")),
+                         "'" + name + "'");
+  }
+}
+
+bool Filters::Takes(const Implementation& implementation) const {
+  return Contains(operators, implementation.op) &&
+         Contains(implementations, implementation.id) &&
+         Contains(backends, ToString(implementation.backend));
+}
+
+bool Filters::Takes(Scalar scalar) const {
+  return Contains(scalars, Info(scalar).name);
+}
+
+bool Filters::Takes(const Operator& op) const {
+  return Contains(operators, op.description().id);
+}
+
+std::vector<std::string> ParseAxis(const std::string& option,
+                                   const std::string& text) {
+  std::vector<std::string> values;
+  // A value that is missing at the end would not be noticed below.
+  if (text.ends_with(','))
+    throw InvalidInput(option, "a value after each comma", "'" + text + "'");
+  for (const std::string& part : Split(text, ',')) {
+    const auto range = Split(part, ':');
+    if (range.size() == 1) {
+      values.push_back(part);
+      continue;
+    }
+    const auto wrong = InvalidInput(
+        option, "a list like 1024,4096 or a range like 1024:1048576:x2",
+        "'" + text + "'");
+    if (range.size() != 3 || range[2].size() < 2) throw wrong;
+    const bool times = range[2][0] == 'x';
+    if (!times && range[2][0] != '+') throw wrong;
+    const int64_t step = Integer(option, range[2].substr(1));
+    const int64_t last = Integer(option, range[1]);
+    if (step < (times ? 2 : 1)) throw wrong;
+    int64_t value = Integer(option, range[0]);
+    if (times && value == 0) throw wrong;
+    for (; value <= last; value = times ? value * step : value + step) {
+      if (values.size() >= 10000)
+        throw InvalidInput(option, "at most 10000 values", "more");
+      values.push_back(std::to_string(value));
+      if (times && value > last / step) break;
+    }
+  }
+  if (values.empty())
+    throw InvalidInput(option, "at least one value", "'" + text + "'");
+  return values;
+}
+
+std::vector<int64_t> ParseIntegerAxis(const std::string& option,
+                                      const std::string& text) {
+  std::vector<int64_t> values;
+  for (const std::string& value : ParseAxis(option, text)) {
+    const int64_t number = Integer(option, value);
+    if (number < 1 || number > kMaxInteger)
+      throw InvalidInput(option, "numbers from 1 to 2147483647", value);
+    values.push_back(number);
+  }
+  return values;
+}
+
+}  // namespace subquad

@@ -1,0 +1,30 @@
+// What the options of a command choose: implementations and axes of sizes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/base/registry.h"
+
+namespace subquad {
+
+// --operator, --implementation, --backend, --scalar: each repeatable.
+struct Filters {
+  std::vector<std::string> operators, implementations, backends, scalars;
+
+  // Throws InvalidInput for a name that does not exist.
+  void Check() const;
+  bool Takes(const Implementation& implementation) const;
+  bool Takes(Scalar scalar) const;
+  bool Takes(const Operator& op) const;
+};
+
+// "1024,4096" or "1024:1048576:x2" (also "1:9:+2"). Throws InvalidInput that
+// names the option.
+std::vector<std::string> ParseAxis(const std::string& option,
+                                   const std::string& text);
+std::vector<int64_t> ParseIntegerAxis(const std::string& option,
+                                      const std::string& text);
+
+}  // namespace subquad

@@ -1,0 +1,116 @@
+#include "harness/base/registry.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "cuda/device.h"
+#include "optimized/implementations.h"
+#include "reference/clipped_rpe_product.h"
+#include "reference/fastrpb_attention.h"
+#include "reference/kernelized_clipped_rpe_attention.h"
+#include "reference/kernelized_rpe_attention.h"
+#include "reference/linear_attention.h"
+#include "reference/linformer_attention.h"
+#include "reference/memory_compressed_attention.h"
+#include "reference/position_attention.h"
+#include "reference/softmax_attention.h"
+#include "reference/sparse_attention.h"
+#include "reference/stochastic_position_attention.h"
+#include "reference/toeplitz_1d.h"
+#include "reference/toeplitz_2d.h"
+#include "reference/toeplitz_2d_xy.h"
+#include "reference/transformer_xl_attention.h"
+
+namespace subquad {
+namespace {
+
+template <typename OperatorType>
+const Operator* One() {
+  static const OperatorType op;
+  return &op;
+}
+
+struct Row {
+  const Operator* op;
+  std::vector<Implementation> (*implementations)();
+};
+
+const std::vector<Row>& Rows() {
+  static const std::vector<Row> rows = {
+      {One<Toeplitz1d>(), Toeplitz1dImplementations},
+      {One<Toeplitz2dXy>(), Toeplitz2dXyImplementations},
+      {One<Toeplitz2d>(), Toeplitz2dImplementations},
+      {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
+      {One<LinearAttention>(), LinearAttentionImplementations},
+      {One<FastRpbAttention>(), FastRpbAttentionImplementations},
+      {One<KernelizedRpeAttention>(), KernelizedRpeAttentionImplementations},
+      {One<ClippedRpeProduct>(), ClippedRpeProductImplementations},
+      {One<KernelizedClippedRpeAttention>(),
+       KernelizedClippedRpeAttentionImplementations},
+      {One<TransformerXlAttention>(), TransformerXlAttentionImplementations},
+      {One<PositionAttention>(), PositionAttentionImplementations},
+      {One<SparseAttention>(), SparseAttentionImplementations},
+      {One<LinformerAttention>(), LinformerAttentionImplementations},
+      {One<MemoryCompressedAttention>(),
+       MemoryCompressedAttentionImplementations},
+      {One<StochasticPositionAttention>(),
+       StochasticPositionAttentionImplementations},
+  };
+  return rows;
+}
+
+}  // namespace
+
+const std::vector<const Operator*>& Operators() {
+  static const std::vector<const Operator*> operators = [] {
+    std::vector<const Operator*> list;
+    for (const Row& row : Rows()) list.push_back(row.op);
+    return list;
+  }();
+  return operators;
+}
+
+const std::vector<Implementation>& Implementations() {
+  static const std::vector<Implementation> all = [] {
+    std::vector<Implementation> list;
+    for (const Row& row : Rows())
+      std::ranges::copy(row.implementations(), std::back_inserter(list));
+    std::ranges::copy(CudaImplementations(), std::back_inserter(list));
+    return list;
+  }();
+  return all;
+}
+
+const Operator& FindOperator(std::string_view id) {
+  std::string names;
+  for (const Operator* op : Operators()) {
+    if (op->description().id == id) return *op;
+    names += (names.empty() ? "" : ", ") + std::string(op->description().id);
+  }
+  throw InvalidInput("operator", "one of " + names,
+                     "'" + std::string(id) + "'");
+}
+
+std::vector<const Implementation*> ImplementationsOf(const Operator& op) {
+  std::vector<const Implementation*> list;
+  for (const Implementation& implementation : Implementations())
+    if (implementation.op == op.description().id)
+      list.push_back(&implementation);
+  return list;
+}
+
+bool IsAvailable(Backend backend) {
+  return backend == Backend::kCpu || Device().present;
+}
+
+std::string WhyNot(const Implementation& implementation,
+                   const Problem& problem) {
+  const auto& scalars = implementation.scalars;
+  if (std::find(scalars.begin(), scalars.end(), problem.scalar) ==
+      scalars.end())
+    return "no " + std::string(Info(problem.scalar).name) + " version";
+  if (problem.backward && !implementation.backward) return "no backward pass";
+  return implementation.why_not ? implementation.why_not(problem) : "";
+}
+
+}  // namespace subquad

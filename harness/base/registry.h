@@ -1,0 +1,28 @@
+// All operators and all implementations: a plain list, one line per operator.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "algorithms/implementation.h"
+
+namespace subquad {
+
+const std::vector<const Operator*>& Operators();
+const std::vector<Implementation>& Implementations();
+
+// Throws InvalidInput that lists the operators there are.
+const Operator& FindOperator(std::string_view id);
+
+// The implementations of one operator, in the order of the registry.
+std::vector<const Implementation*> ImplementationsOf(const Operator& op);
+
+// Whether there is a device of this kind here. Sweeps leave out backends that
+// are not there unless they are asked for by name.
+bool IsAvailable(Backend backend);
+
+// Why this implementation cannot run this problem, in words; empty when it can.
+std::string WhyNot(const Implementation& implementation,
+                   const Problem& problem);
+
+}  // namespace subquad

@@ -1,0 +1,332 @@
+#include "harness/cases/case.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "harness/base/registry.h"
+#include "harness/cases/hard_inputs.h"
+#include "harness/cases/input_source.h"
+#include "harness/cases/omega.h"
+
+namespace subquad {
+namespace {
+
+int64_t ParseInteger(const std::string& subject, const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw InvalidInput(subject, "an integer", "'" + text + "'");
+  return value;
+}
+
+bool ParseFlag(const std::string& subject, const std::string& text) {
+  if (text == "1" || text == "true") return true;
+  if (text == "0" || text == "false") return false;
+  throw InvalidInput(subject, "0 or 1", "'" + text + "'");
+}
+
+std::vector<std::string> Split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);)
+    parts.push_back(part);
+  return parts;
+}
+
+std::string PrintList(const IntegerList& list) {
+  std::string text;
+  for (int64_t value : list)
+    text += (text.empty() ? "" : "+") + std::to_string(value);
+  return text;
+}
+
+// Parameters as they stand in an id.
+std::string PrintParam(const ParamValue& value) {
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "1" : "0";
+  if (const auto* list = std::get_if<IntegerList>(&value))
+    return PrintList(*list);
+  if (const auto* table = std::get_if<IntegerTable>(&value)) {
+    std::string text;
+    for (const IntegerList& list : *table)
+      text += (text.empty() ? "" : ";") + PrintList(list);
+    return text;
+  }
+  return ToString(value);
+}
+
+const ParamRule* FindRule(const std::vector<ParamRule>& rules,
+                          const std::string& name) {
+  for (const ParamRule& rule : rules)
+    if (rule.name == name) return &rule;
+  return nullptr;
+}
+const ParamRule* FindRule(std::vector<ParamRule>&&, const std::string&) =
+    delete;  // it points into the list
+
+// What a request leaves open and the folder with its tensors says.
+
+void TakeImage(const CaseFolder& folder, const CaseRequest& request,
+               Params& params) {
+  const Params& given = folder.problem.params;
+  if (request.n || !given.Has("height")) return;
+  for (const auto& [name, text] : request.values)
+    if (name == "height" || name == "width") return;
+  const auto rules = request.op->ParamRules(params);
+  if (!FindRule(rules, "height")) return;
+  params.Set("height", given.Integer("height"));
+  params.Set("width", given.Integer("width"));
+}
+
+void TakeInputs(const CaseFolder& folder, const Signature& signature,
+                const CaseRequest& request, Case& one) {
+  const Problem& given = folder.problem;
+  const auto asked = [&](std::string_view wanted) {
+    return std::ranges::any_of(request.values, [&](const auto& value) {
+      return value.first == wanted;
+    });
+  };
+  if (!asked("with"))
+    for (const TensorRule& rule : signature.inputs)
+      if (rule.optional && given.HasInput(rule.name))
+        one.with.push_back(rule.name);
+  if (given.head_axis && asked("heads") && one.heads == 0)
+    throw InvalidInput("heads", "at least 1 of those of " + folder.name, "0");
+  if (given.head_axis && !asked("heads")) one.heads = given.heads;
+  const bool per_head =
+      std::ranges::any_of(signature.inputs, [&](const TensorRule& rule) {
+        return rule.role == Role::kParameter && given.HasInput(rule.name) &&
+               given.PerHead(rule.name);
+      });
+  if (per_head && asked("per_head") && !one.per_head)
+    throw InvalidInput("per_head", "1 as " + folder.name + " has it", "0");
+  one.per_head = one.per_head || per_head;
+  for (const TensorRule& rule : signature.inputs)
+    if (rule.draw == Draw::kProjection && one.omega != "gaussian" &&
+        given.HasInput(rule.name))
+      throw InvalidInput("omega", "none beside that of " + folder.name,
+                         one.omega);
+}
+
+int64_t SizeOf(const SizeRule& rule, const CaseRequest& request, int64_t n,
+               const CaseFolder* folder) {
+  const bool follows_n = rule.default_value == 0;
+  if (folder && !(follows_n && request.n))
+    if (const auto found = folder->problem.dims.find(rule.name);
+        found != folder->problem.dims.end())
+      return found->second;
+  return follows_n ? n : rule.default_value;
+}
+
+std::string Sizes(const Case& one) {
+  const Signature signature = one.op->SignatureFor(one.params, one.backward);
+  std::string text;
+  auto add = [&](const std::string& name, const std::string& value) {
+    text += (text.empty() ? "" : ",") + name + "=" + value;
+  };
+  const auto n_q = one.sizes.find("n_q"), n_k = one.sizes.find("n_k");
+  const bool square = n_q != one.sizes.end() && n_k != one.sizes.end() &&
+                      n_q->second == n_k->second;
+  if (square) add("n", std::to_string(n_q->second));
+  for (const SizeRule& rule : signature.sizes) {
+    if (square && (rule.name == "n_q" || rule.name == "n_k")) continue;
+    add(rule.name, std::to_string(one.sizes.at(rule.name)));
+  }
+  if (one.heads > 0) add("heads", std::to_string(one.heads));
+  if (one.per_head) add("per_head", "1");
+  return text;
+}
+
+}  // namespace
+
+std::string Case::DrawId() const {
+  std::string text = std::string(op->description().id) + ":" + Sizes(*this);
+  if (text.back() != ':') text += ",";
+  for (const ParamRule& rule : op->ParamRules(params))
+    if (params.Has(rule.name))
+      text += rule.name + "=" + PrintParam(params.values().at(rule.name)) + ",";
+  if (backward) text += "backward=1,";
+  if (!with.empty()) {
+    text += "with=";
+    for (size_t i = 0; i < with.size(); ++i) text += (i ? "+" : "") + with[i];
+    text += ",";
+  }
+  if (input != "normal") text += "input=" + input + ",";
+  if (omega != "gaussian") text += "omega=" + omega + ",";
+  text.pop_back();
+  return text;
+}
+
+std::string Case::Id() const {
+  return DrawId() + ",scalar=" + std::string(Info(scalar).name) +
+         ",seed=" + std::to_string(seed);
+}
+
+int64_t Case::Tokens() const {
+  for (const char* name : {"n_q", "n", "L"})
+    if (auto found = sizes.find(name); found != sizes.end())
+      return found->second;
+  if (params.Has("height"))
+    return params.Integer("height") * params.Integer("width");
+  return 0;
+}
+
+ParamValue ParseParam(const ParamRule& rule, const std::string& text) {
+  const std::string subject = "parameter " + rule.name;
+  switch (rule.type) {
+    case ParamType::kFlag:
+      return ParseFlag(subject, text);
+    case ParamType::kInteger:
+      return ParseInteger(subject, text);
+    case ParamType::kNumber: {
+      double value = 0;
+      const auto [end, error] =
+          std::from_chars(text.data(), text.data() + text.size(), value);
+      if (error != std::errc() || end != text.data() + text.size())
+        throw InvalidInput(subject, "a number", "'" + text + "'");
+      return value;
+    }
+    case ParamType::kText:
+      return text;
+    case ParamType::kList: {
+      IntegerList list;
+      for (const std::string& part : Split(text, '+'))
+        list.push_back(ParseInteger(subject, part));
+      return list;
+    }
+    case ParamType::kTable: {
+      IntegerTable table;
+      for (const std::string& row : Split(text, ';')) {
+        table.emplace_back();
+        for (const std::string& part : Split(row, '+'))
+          table.back().push_back(ParseInteger(subject, part));
+      }
+      return table;
+    }
+  }
+  return false;
+}
+
+Case MakeCase(const CaseRequest& request) {
+  Case one;
+  one.op = request.op;
+  one.input = request.input;
+  if (!IsHardInput(one.input)) {
+    one.input = InputSourceName(one.input);
+    one.source = FindInputSource(one.input);
+  }
+  const CaseFolder* folder = one.source.get();
+  const int64_t n = request.n.value_or(folder ? RowsOf(folder->problem) : 1024);
+  one.scalar = request.scalar;
+  one.seed = request.seed;
+
+  // Texts first: they decide which other parameters there are.
+  Params chosen;
+  for (const auto& [name, text] : request.values) {
+    if (name == "backward") one.backward = ParseFlag(name, text);
+    const auto rules = one.op->ParamRules(chosen);
+    const ParamRule* rule = FindRule(rules, name);
+    if (rule && rule->type == ParamType::kText) chosen.Set(name, text);
+  }
+  if (folder) TakeImage(*folder, request, chosen);
+  one.op->CompleteParams(n, one.seed, chosen);
+  const auto rules = one.op->ParamRules(chosen);
+  Params params;
+  std::vector<std::pair<std::string, std::string>> rest;
+  for (const auto& [name, text] : request.values) {
+    if (name == "backward") continue;
+    if (name == "heads")
+      one.heads = ParseInteger(name, text);
+    else if (name == "per_head")
+      one.per_head = ParseFlag(name, text);
+    else if (name == "with")
+      one.with = Split(text, '+');
+    else if (name == "omega")
+      one.omega = text;
+    else if (const ParamRule* rule = FindRule(rules, name))
+      params.Set(name, ParseParam(*rule, text));
+    else
+      rest.emplace_back(name, text);
+  }
+  if (one.heads < 0)
+    throw InvalidInput("heads", "at least 0", std::to_string(one.heads));
+  const Params given = params;
+  if (folder) TakeImage(*folder, request, params);
+  one.op->CompleteParams(n, one.seed, params);
+  for (const ParamRule& rule : rules)
+    if (rule.type == ParamType::kFlag && !params.Has(rule.name))
+      params.Set(rule.name, false);
+  CheckParams(one.op->ParamRules(params), params);
+  if (one.backward && !one.op->HasBackward())
+    throw InvalidInput("backward", "an operator that has a backward pass",
+                       std::string(one.op->description().id));
+
+  const Signature signature = one.op->SignatureFor(params, one.backward);
+  CheckOmegaSampler(one.omega);
+  if (one.omega != "gaussian" &&
+      !std::ranges::count(signature.inputs, Draw::kProjection,
+                          &TensorRule::draw))
+    throw InvalidInput("omega", "a feature map that projects",
+                       "none in this case");
+  if (folder) TakeInputs(*folder, signature, request, one);
+  for (const SizeRule& rule : signature.sizes)
+    one.sizes[rule.name] = SizeOf(rule, request, n, folder);
+  for (const auto& [name, text] : rest) {
+    if (!one.sizes.contains(name)) {
+      std::string names = "heads, per_head, with, omega, backward";
+      for (const SizeRule& rule : signature.sizes) names += ", " + rule.name;
+      for (const ParamRule& rule : rules) names += ", " + rule.name;
+      throw InvalidInput(std::string(one.op->description().id) + ": " + name,
+                         "one of " + names, "a name that is not taken here");
+    }
+    one.sizes[name] = ParseInteger("size " + name, text);
+  }
+  // Lists that were filled in follow from the sizes and the seed.
+  for (const ParamRule& rule : rules)
+    if ((rule.type == ParamType::kList || rule.type == ParamType::kTable) &&
+        !given.Has(rule.name))
+      params.Erase(rule.name);
+  one.params = std::move(params);
+  // Both throw where something does not fit.
+  const Problem problem = ProblemOf(one);
+  if (folder) FitSource(*folder, problem);
+  return one;
+}
+
+CaseRequest ParseCaseId(const std::string& id) {
+  const size_t colon = id.find(':');
+  if (colon == std::string::npos)
+    throw InvalidInput("case id", "OPERATOR:NAME=VALUE,..", "'" + id + "'");
+  CaseRequest request;
+  request.op = &FindOperator(id.substr(0, colon));
+  for (const std::string& part : Split(id.substr(colon + 1), ',')) {
+    const size_t equals = part.find('=');
+    if (equals == std::string::npos)
+      throw InvalidInput("case id", "NAME=VALUE", "'" + part + "'");
+    const std::string name = part.substr(0, equals);
+    const std::string text = part.substr(equals + 1);
+    if (name == "n")
+      request.n = ParseInteger("size n", text);
+    else if (name == "scalar")
+      request.scalar = ParseScalar(text);
+    else if (name == "seed") {
+      const int64_t seed = ParseInteger("seed", text);
+      if (seed < 0) throw InvalidInput("seed", "at least 0", text);
+      request.seed = static_cast<uint64_t>(seed);
+    } else if (name == "input")
+      request.input = text;
+    else
+      request.values.emplace_back(name, text);
+  }
+  return request;
+}
+
+Problem ProblemOf(const Case& one) {
+  Params params = one.params;
+  one.op->CompleteParams(one.Tokens(), one.seed, params);
+  return MakeProblem(*one.op, std::move(params), one.backward, one.scalar,
+                     one.sizes, one.heads, one.per_head, one.with);
+}
+
+}  // namespace subquad

@@ -1,0 +1,68 @@
+// A generated case: the integers and names that fix one problem, numbers
+// included. Its id is text that repeats it anywhere:
+//   toeplitz_1d:n_q=4096,n_k=4096,e=64,causal=0,scalar=float32,seed=7
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reference/base/operator.h"
+
+namespace subquad {
+
+struct CaseFolder;
+
+struct Case {
+  const Operator* op = nullptr;
+  Dims sizes;
+  Params params;
+  int64_t heads = 0;      // 0: no head axis
+  bool per_head = false;  // parameter tensors have the head axis too
+  bool backward = false;
+  std::vector<std::string> with;  // optional inputs that are there
+  // The kind of its numbers (hard_inputs.h), or the folder that some come from.
+  std::string input = "normal";
+  std::shared_ptr<const CaseFolder> source;  // that folder
+  std::string omega = "gaussian";  // the sampler of projections (omega.h)
+  Scalar scalar = Scalar::kFloat32;
+  uint64_t seed = 1;
+
+  // n_q = n_k is printed as n.
+  std::string Id() const;
+
+  // What the numbers depend on: the id without scalar type and seed, so that
+  // all types round the same draws.
+  std::string DrawId() const;
+
+  // Queries (rows of the output).
+  int64_t Tokens() const;
+};
+
+// What a case is made from: values by name, as on a command line or in an id.
+struct CaseRequest {
+  const Operator* op = nullptr;
+  std::optional<int64_t> n;  // every size that follows n
+  std::vector<std::pair<std::string, std::string>> values;  // name, text
+  std::string input = "normal";
+  Scalar scalar = Scalar::kFloat32;
+  uint64_t seed = 1;
+};
+
+// Sorts the values into sizes and parameters, fills in defaults and checks all.
+// With a folder for an input, sizes, heads and optional inputs that the request
+// leaves open are the folder's. Throws InvalidInput that names the value.
+Case MakeCase(const CaseRequest& request);
+
+// Reads an id. MakeCase(ParseCaseId(id)).Id() == id for every printed id.
+CaseRequest ParseCaseId(const std::string& id);
+
+// The problem that a case stands for, sizes and parameters checked.
+Problem ProblemOf(const Case& one);
+
+// "0.25" -> number, "elu1" -> text, "0+5+36" -> list: by the parameter's type.
+ParamValue ParseParam(const ParamRule& rule, const std::string& text);
+
+}  // namespace subquad

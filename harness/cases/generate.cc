@@ -1,0 +1,103 @@
+#include "harness/cases/generate.h"
+
+#include <cmath>
+#include <thread>
+
+#include "harness/cases/draws.h"
+#include "harness/cases/hard_inputs.h"
+#include "harness/cases/input_source.h"
+#include "harness/cases/omega.h"
+#include "optimized/base/thread_pool.h"
+
+namespace subquad {
+namespace {
+
+void ScaleRows(double norm, int64_t width, std::vector<double>& values) {
+  for (size_t first = 0; first < values.size();
+       first += static_cast<size_t>(width)) {
+    double squares = 0;
+    for (int64_t c = 0; c < width; ++c)
+      squares += values[first + c] * values[first + c];
+    if (squares == 0) continue;
+    const double factor = norm / std::sqrt(squares);
+    for (int64_t c = 0; c < width; ++c) values[first + c] *= factor;
+  }
+}
+
+void RoundAll(const Case& one, Tensor& tensor) {
+  for (double& value : tensor.values) {
+    const double rounded = RoundTo(one.scalar, value);
+    if (std::isfinite(value) && !std::isfinite(rounded))
+      throw InvalidInput(
+          one.input + ": " + tensor.name,
+          "numbers that fit into " + std::string(Info(one.scalar).name),
+          std::to_string(value));
+    value = rounded;
+  }
+}
+
+}  // namespace
+
+Inputs GenerateInputs(const Case& one, const Problem& problem) {
+  Inputs inputs;
+  const std::string id = one.DrawId();
+  // What the folder does not have is drawn as ever.
+  const HardInput& kind = FindHardInput(one.source ? "normal" : one.input);
+  ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
+  for (size_t t = 0; t < problem.inputs.size(); ++t) {
+    const TensorRule& rule = problem.inputs[t];
+    if (one.source) {
+      if (auto tensor = TensorFromSource(*one.source, problem, t)) {
+        RoundAll(one, *tensor);
+        inputs.tensors.push_back(std::move(*tensor));
+        continue;
+      }
+    }
+    Tensor tensor;
+    tensor.name = rule.name;
+    tensor.shape = problem.InputShape(t);
+    const int64_t count = ElementCount(tensor.shape);
+    const int64_t head_count =
+        problem.input_per_head[t] ? count / problem.heads : count;
+    tensor.head_stride = problem.input_per_head[t] ? head_count : 0;
+    tensor.values.resize(static_cast<size_t>(count));
+    const int64_t rows = tensor.shape[problem.input_per_head[t] ? 1 : 0];
+    const int64_t row_size = head_count / rows;
+    const Draws draws(one.seed, id + "/" + rule.name);
+    constexpr int64_t kChunk = 1 << 14;
+    pool.For((count + kChunk - 1) / kChunk, [&](int64_t chunk, int) {
+      const int64_t end = std::min(count, (chunk + 1) * kChunk);
+      for (int64_t i = chunk * kChunk; i < end; ++i) {
+        const Place place{rule,     i % head_count / row_size,
+                          rows,     i % row_size,
+                          row_size, static_cast<uint64_t>(i)};
+        // Random projections have a distribution of their own.
+        double value = rule.draw == Draw::kPositive ? draws.Uniform(place.index)
+                       : rule.draw == Draw::kProjection
+                           ? draws.Normal(place.index)
+                           : kind.value(place, draws);
+        if (rule.draw == Draw::kMixing)
+          value /= std::sqrt(static_cast<double>(tensor.shape.back()));
+        tensor.values[static_cast<size_t>(i)] = value;
+      }
+    });
+    if (kind.row_norm > 0 && rule.role == Role::kData)
+      ScaleRows(kind.row_norm, tensor.shape.back(), tensor.values);
+    // The gaussian one is what stands there.
+    if (rule.draw == Draw::kProjection && one.omega != "gaussian") {
+      const Draws lengths(one.seed, id + "/" + rule.name + "/lengths");
+      for (int64_t start = 0; start < count; start += head_count) {
+        const auto omega = SampleOmega(one.omega, rows, row_size, draws,
+                                       lengths, static_cast<uint64_t>(start));
+        for (int64_t i = 0; i < head_count; ++i)
+          tensor.values[static_cast<size_t>(start + i)] =
+              omega[static_cast<size_t>(i)];
+      }
+    }
+    for (double& value : tensor.values) value = RoundTo(one.scalar, value);
+    inputs.tensors.push_back(std::move(tensor));
+  }
+  return inputs;
+}
+
+}  // namespace subquad

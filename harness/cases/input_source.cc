@@ -1,0 +1,312 @@
+#include "harness/cases/input_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <mutex>
+
+#include "harness/cases/hard_inputs.h"
+#include "reference/base/operator.h"
+
+namespace subquad {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPixels = "height*width";
+
+// Where the elements along one axis come from.
+struct AxisFit {
+  enum class Kind { kWidth, kRows, kOffsets } kind = Kind::kWidth;
+  std::vector<int64_t> from;
+  int64_t source_extent = 1;
+  bool cropped = false, repeated = false;
+};
+
+int64_t ExtentOf(const std::string& expression, const Problem& problem) {
+  return Extent(expression).Evaluate(problem.dims).value();
+}
+
+// "n_q+n_k-1" -> n_q, n_k, 1
+std::vector<std::string> Words(const std::string& expression) {
+  std::vector<std::string> words(1);
+  for (char c : expression) {
+    if (c == '+' || c == '-' || c == '*')
+      words.emplace_back();
+    else
+      words.back() += c;
+  }
+  return words;
+}
+
+// Whether an extent counts tokens or pixels, so that any other number will do.
+bool CountsRows(const std::string& expression, const Problem& problem) {
+  if (expression == kPixels) return true;
+  const Signature signature =
+      problem.op->SignatureFor(problem.params, problem.backward);
+  return std::ranges::all_of(Words(expression), [&](const std::string& word) {
+    const auto rule = std::ranges::find(signature.sizes, word, &SizeRule::name);
+    return rule != signature.sizes.end() && rule->default_value == 0;
+  });
+}
+
+// The entry of offset 0, where the extent says it.
+std::optional<int64_t> CentreOf(const std::string& expression,
+                                const Problem& problem) {
+  if (expression == "n_q+n_k-1") return problem.Dim("n_q") - 1;
+  if (expression.starts_with("2*"))
+    return (ExtentOf(expression, problem) - 1) / 2;
+  return {};
+}
+
+AxisFit FitOffsets(const TensorRule& rule, size_t axis, const Problem& problem,
+                   const TensorRule& source_rule, const Problem& source) {
+  const std::string &own = rule.shape[axis], &theirs = source_rule.shape[axis];
+  const int64_t extent = ExtentOf(own, problem);
+  const int64_t source_extent = ExtentOf(theirs, source);
+  AxisFit fit{AxisFit::Kind::kOffsets, {}, source_extent};
+  const auto centre = CentreOf(own, problem);
+  const auto source_centre = CentreOf(theirs, source);
+  const bool known = centre && source_centre;
+  if (!known && (own != theirs || extent != source_extent))
+    throw InvalidInput(rule.name, own + " = " + std::to_string(extent),
+                       theirs + " = " + std::to_string(source_extent));
+  const int64_t shift = known ? *source_centre - *centre : 0;
+  for (int64_t t = 0; t < extent; ++t) {
+    fit.from.push_back(std::clamp<int64_t>(t + shift, 0, source_extent - 1));
+    fit.repeated = fit.repeated || fit.from.back() != t + shift;
+  }
+  fit.cropped = shift > 0 || shift + extent < source_extent;
+  return fit;
+}
+
+// Pixels keep their neighbours: the image itself is cropped or tiled.
+AxisFit FitPixels(const Problem& problem, const Problem& source) {
+  const int64_t height = problem.Dim("height"), width = problem.Dim("width");
+  const int64_t own_height = source.Dim("height");
+  const int64_t own_width = source.Dim("width");
+  AxisFit fit{AxisFit::Kind::kRows, {}, own_height * own_width};
+  for (int64_t r = 0; r < height; ++r)
+    for (int64_t c = 0; c < width; ++c)
+      fit.from.push_back(r % own_height * own_width + c % own_width);
+  fit.cropped = height < own_height || width < own_width;
+  fit.repeated = height > own_height || width > own_width;
+  return fit;
+}
+
+AxisFit FitAxis(const TensorRule& rule, size_t axis, const Problem& problem,
+                const TensorRule& source_rule, const Problem& source) {
+  const std::string &own = rule.shape[axis], &theirs = source_rule.shape[axis];
+  if (std::ranges::count(rule.offset_axes, static_cast<int>(axis)))
+    return FitOffsets(rule, axis, problem, source_rule, source);
+  const int64_t extent = ExtentOf(own, problem);
+  const int64_t source_extent = ExtentOf(theirs, source);
+  const bool rows = CountsRows(own, problem);
+  if (rows && own == kPixels && theirs == kPixels)
+    return FitPixels(problem, source);
+  if (!rows && extent != source_extent)
+    throw InvalidInput(rule.name, own + " = " + std::to_string(extent),
+                       theirs + " = " + std::to_string(source_extent));
+  AxisFit fit{rows ? AxisFit::Kind::kRows : AxisFit::Kind::kWidth,
+              {},
+              source_extent,
+              extent<source_extent, extent>
+                  source_extent};
+  for (int64_t i = 0; i < extent; ++i) fit.from.push_back(i % source_extent);
+  return fit;
+}
+
+struct TensorFit {
+  std::vector<AxisFit> axes;
+  std::vector<int64_t> heads;  // of the folder's tensor, one for each of ours
+};
+
+TensorFit FitHeads(const Problem& problem, size_t index, const Problem& source,
+                   size_t source_index) {
+  const TensorRule& rule = problem.inputs[index];
+  const int64_t heads = problem.input_per_head[index] ? problem.heads : 1;
+  const bool theirs = source.input_per_head[source_index];
+  // One tensor for all heads stands for each of them only if it is a parameter.
+  const bool shared = !theirs && rule.role == Role::kParameter;
+  const int64_t there = theirs ? source.heads : 1;
+  if (!shared && heads > there)
+    throw InvalidInput(rule.name, fmt::format("{} heads", heads),
+                       fmt::format("{}", there));
+  if (theirs && !problem.input_per_head[index] && problem.heads > 1)
+    throw InvalidInput(rule.name, "one for all heads", "one for each head");
+  TensorFit fit;
+  for (int64_t h = 0; h < heads; ++h) fit.heads.push_back(shared ? 0 : h);
+  return fit;
+}
+
+TensorFit FitTensor(const CaseFolder& folder, const Problem& problem,
+                    size_t index, size_t source_index) {
+  const TensorRule& rule = problem.inputs[index];
+  const TensorRule& source_rule = folder.problem.inputs[source_index];
+  try {
+    if (rule.shape.size() != source_rule.shape.size())
+      throw InvalidInput(rule.name,
+                         fmt::format("{} dimensions", rule.shape.size()),
+                         fmt::format("{}", source_rule.shape.size()));
+    TensorFit fit = FitHeads(problem, index, folder.problem, source_index);
+    for (size_t axis = 0; axis < rule.shape.size(); ++axis)
+      fit.axes.push_back(
+          FitAxis(rule, axis, problem, source_rule, folder.problem));
+    CheckFinite(rule, folder.inputs.tensors[source_index]);
+    return fit;
+  } catch (const InvalidInput& error) {
+    throw error.In("input " + folder.name);
+  }
+}
+
+// Where a folder is read from: seen from here or, for a relative path that is
+// not there, from the root of the source tree, whose reports/inputs are found
+// from anywhere.
+fs::path PlaceOf(const std::string& path) {
+  std::error_code error;
+  const fs::path in_tree = fs::path(SUBQUAD_SOURCE_DIR) / path;
+  return !path.empty() && !fs::exists(path, error) &&
+                 fs::is_directory(in_tree, error)
+             ? in_tree
+             : fs::path(path);
+}
+
+std::optional<size_t> IndexIn(const CaseFolder& folder,
+                              const std::string& name) {
+  if (!folder.problem.HasInput(name)) return {};
+  return static_cast<size_t>(folder.problem.InputIndex(name));
+}
+
+}  // namespace
+
+std::string InputSourceName(const std::string& path) {
+  const bool plain = std::ranges::all_of(path, [](char c) {
+    return static_cast<unsigned char>(c) >= ' ' && c != ',';
+  });
+  if (path.empty() || !plain)
+    throw InvalidInput("input", "a path without commas", "'" + path + "'");
+  std::error_code error;
+  fs::path name = fs::path(path).lexically_normal();
+  if (!name.has_filename()) name = name.parent_path();
+  // A name from the tree that means something else here stays absolute.
+  const auto is_found_by = [&](const fs::path& inside) {
+    return fs::equivalent(PlaceOf(inside.string()), name, error);
+  };
+  if (name.is_absolute()) {
+    const fs::path here = fs::current_path(error);
+    const bool known = !error;
+    const fs::path from_here = name.lexically_relative(here),
+                   from_tree = name.lexically_relative(SUBQUAD_SOURCE_DIR);
+    const auto inside = [](const fs::path& candidate) {
+      return !candidate.empty() && *candidate.begin() != "..";
+    };
+    if (known && inside(from_here))
+      name = from_here;
+    else if (inside(from_tree) && is_found_by(from_tree))
+      name = from_tree;
+  }
+  const std::string text = name.string();
+  return IsHardInput(text) ? "./" + text : text;
+}
+
+bool InputSourceExists(const std::string& name) {
+  std::error_code error;
+  return fs::is_directory(PlaceOf(name), error);
+}
+
+std::shared_ptr<const CaseFolder> FindInputSource(const std::string& path) {
+  static std::mutex mutex;
+  static std::map<std::string, std::shared_ptr<const CaseFolder>> folders;
+  const std::lock_guard lock(mutex);
+  // By place: a name may mean another folder once the current one changes.
+  std::shared_ptr<const CaseFolder>& found =
+      folders[fs::absolute(PlaceOf(path)).string()];
+  if (!found) {
+    if (!InputSourceExists(path)) {
+      std::string names;
+      for (const HardInput& kind : HardInputs())
+        names += std::string(kind.name) + ", ";
+      throw InvalidInput("input", names + "or a case folder", "'" + path + "'");
+    }
+    found = std::make_shared<CaseFolder>(ReadCaseFolder(PlaceOf(path)));
+  }
+  return found;
+}
+
+int64_t RowsOf(const Problem& problem) {
+  for (const char* name : {"n_q", "n", "L"})
+    if (const auto found = problem.dims.find(name); found != problem.dims.end())
+      return found->second;
+  return problem.Dim("height") * problem.Dim("width");
+}
+
+SourceFit FitSource(const CaseFolder& folder, const Problem& problem) {
+  SourceFit result;
+  result.rows = RowsOf(folder.problem);
+  bool cropped = false, tiled = false, by_offset = false;
+  bool narrower = false, wider = false;
+  for (size_t i = 0; i < problem.inputs.size(); ++i) {
+    const std::string& name = problem.inputs[i].name;
+    const auto source_index = IndexIn(folder, name);
+    (source_index ? result.taken : result.generated).push_back(name);
+    if (!source_index) continue;
+    for (const AxisFit& axis :
+         FitTensor(folder, problem, i, *source_index).axes) {
+      const bool rows = axis.kind == AxisFit::Kind::kRows;
+      const bool offsets = axis.kind == AxisFit::Kind::kOffsets;
+      cropped = cropped || (rows && axis.cropped);
+      tiled = tiled || (rows && axis.repeated);
+      by_offset = by_offset || offsets;
+      narrower = narrower || (offsets && axis.cropped);
+      wider = wider || (offsets && axis.repeated);
+    }
+  }
+  if (result.taken.empty()) {
+    std::string own, theirs;
+    for (const TensorRule& rule : problem.inputs)
+      own += (own.empty() ? "" : ", ") + rule.name;
+    for (const TensorRule& rule : folder.problem.inputs)
+      theirs += (theirs.empty() ? "" : ", ") + rule.name;
+    throw InvalidInput("input " + folder.name,
+                       fmt::format("at least one of the tensors {} of {}", own,
+                                   problem.op->description().id),
+                       theirs);
+  }
+  result.fitted = cropped && tiled ? "cropped and tiled"
+                  : cropped        ? "cropped"
+                  : tiled          ? "tiled"
+                                   : "as is";
+  if (by_offset)
+    result.offsets = wider ? "extended" : narrower ? "cropped" : "as is";
+  return result;
+}
+
+std::optional<Tensor> TensorFromSource(const CaseFolder& folder,
+                                       const Problem& problem, size_t index) {
+  const auto source_index = IndexIn(folder, problem.inputs[index].name);
+  if (!source_index) return {};
+  const Tensor& source = folder.inputs.tensors[*source_index];
+  TensorFit fit = FitTensor(folder, problem, index, *source_index);
+  fit.axes.resize(3, {AxisFit::Kind::kWidth, {0}, 1});
+  const auto& [first, second, third] =
+      std::tie(fit.axes[0], fit.axes[1], fit.axes[2]);
+  Tensor tensor;
+  tensor.name = source.name;
+  tensor.shape = problem.InputShape(index);
+  for (int64_t head : fit.heads) {
+    const double* values = source.Head(head);
+    for (int64_t i : first.from)
+      for (int64_t j : second.from)
+        for (int64_t k : third.from)
+          tensor.values.push_back(
+              values[(i * second.source_extent + j) * third.source_extent + k]);
+  }
+  if (problem.input_per_head[index])
+    tensor.head_stride = ElementCount(tensor.shape) / problem.heads;
+  return tensor;
+}
+
+}  // namespace subquad

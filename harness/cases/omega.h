@@ -1,0 +1,29 @@
+// Projections of random features, [rows, d] (NPRF section 2; Choromanski 2021).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/cases/draws.h"
+
+namespace subquad {
+
+// gaussian: rows independent N(0, I).
+// orthogonal: blocks of d rows are a random orthogonal basis, each row as long
+//   as an independent N(0, I) vector (ORF).
+// sphere: rows uniform on the sphere of radius sqrt(d).
+const std::vector<std::string_view>& OmegaSamplers();
+
+// Throws InvalidInput naming those there are.
+void CheckOmegaSampler(std::string_view name);
+
+// `first` is the index of the first draw: heads take consecutive ones. The
+// gaussian numbers are draws.Normal(first + row * d + column), from which the
+// others start; `lengths` draws the rows' lengths.
+std::vector<double> SampleOmega(std::string_view sampler, int64_t rows,
+                                int64_t d, const Draws& draws,
+                                const Draws& lengths, uint64_t first);
+
+}  // namespace subquad

@@ -1,0 +1,132 @@
+#include "harness/cases/verification.h"
+
+#include <algorithm>
+
+namespace subquad {
+namespace {
+
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+// Every combination of the flags and choices that the operator takes; a choice
+// may bring others with it.
+void AddVariants(const Operator& op, const Params& chosen, Values values,
+                 std::vector<Values>& variants) {
+  Params known = chosen;
+  op.CompleteParams(64, 1, known);
+  for (const ParamRule& rule : op.ParamRules(chosen)) {
+    if (chosen.Has(rule.name)) continue;
+    std::vector<std::string> texts = rule.choices;
+    if (rule.type == ParamType::kFlag) texts = {"0", "1"};
+    if (texts.empty()) continue;
+    for (const std::string& text : texts) {
+      Params next = chosen;
+      next.Set(rule.name, ParseParam(rule, text));
+      Values more = values;
+      more.emplace_back(rule.name, text);
+      AddVariants(op, next, std::move(more), variants);
+    }
+    return;
+  }
+  variants.push_back(std::move(values));
+}
+
+// Images that lengths alone do not lead to: higher than wide and wider than
+// high, neither a multiple of a block, one axis too long for a short-cut.
+struct Image {
+  const char *height, *width;
+  int64_t pixels;
+};
+constexpr Image kImages[] = {
+    {"13", "11", 143}, {"11", "13", 143}, {"67", "3", 201}, {"3", "67", 201}};
+
+bool HasImage(const Operator& op, const Params& params) {
+  const auto rules = op.ParamRules(params);
+  return std::ranges::count(rules, "height", &ParamRule::name) > 0 &&
+         std::ranges::count(rules, "width", &ParamRule::name) > 0;
+}
+
+bool HasSize(const Signature& signature, const std::string& name) {
+  return std::ranges::count(signature.sizes, name, &SizeRule::name) > 0;
+}
+
+}  // namespace
+
+const std::vector<int64_t>& AwkwardSizes() {
+  static const std::vector<int64_t> sizes = {1,  2,  3,  5,   16,  31,
+                                             33, 64, 97, 128, 211, 257};
+  return sizes;
+}
+
+std::vector<Case> VerificationCases(const Operator& op,
+                                    const std::vector<int64_t>& sizes,
+                                    Scalar scalar, uint64_t seed) {
+  std::vector<Values> variants;
+  AddVariants(op, {}, {}, variants);
+  std::vector<Case> cases;
+  for (Values& variant : variants) {
+    CaseRequest request;
+    request.op = &op;
+    request.scalar = scalar;
+    request.seed = seed;
+    const auto add = [&](int64_t n, Values more) {
+      request.n = n;
+      request.values = variant;
+      request.values.insert(request.values.end(), more.begin(), more.end());
+      cases.push_back(MakeCase(request));
+    };
+    request.n = 16;
+    request.values = variant;
+    const Case probe = MakeCase(request);
+    const Signature signature = op.SignatureFor(probe.params, false);
+    Values
+        narrow;  // an awkward width keeps small cases cheap and blocks ragged
+    if (HasSize(signature, "e")) narrow.emplace_back("e", "19");
+    for (int64_t n : sizes) add(n, narrow);
+    const int64_t middle = sizes[sizes.size() / 2];
+    const auto with = [&](Values more) {
+      more.insert(more.end(), narrow.begin(), narrow.end());
+      return more;
+    };
+    add(middle, with({{"heads", "3"}}));
+    add(middle, with({{"heads", "2"}, {"per_head", "1"}}));
+    if (HasSize(signature, "n_q") && HasSize(signature, "n_k")) {
+      const std::string more = std::to_string(middle + middle / 3 + 1);
+      add(middle, with({{"n_q", more}}));
+      add(middle, with({{"n_k", more}}));
+      add(middle, with({{"n_q", "1"}}));
+      try {
+        add(middle, with({{"n_k", "1"}}));
+      } catch (const InvalidInput&) {
+        // One key is fewer than this operator takes (a stride of several).
+      }
+    }
+    for (const TensorRule& rule : signature.inputs)
+      if (rule.optional)
+        for (int64_t n : {int64_t{1}, middle})
+          add(n, with({{"with", rule.name}}));
+    if (HasImage(op, probe.params)) {
+      for (const Image& image : kImages) {
+        const Values shape = {{"height", image.height}, {"width", image.width}};
+        add(image.pixels, with(shape));
+      }
+      const Image& image = kImages[0];
+      add(image.pixels, with({{"height", image.height},
+                              {"width", image.width},
+                              {"heads", "2"},
+                              {"per_head", "1"}}));
+    }
+    if (op.HasBackward()) {
+      const std::string more = std::to_string(middle + 5);
+      for (int64_t n : sizes) add(n, with({{"backward", "1"}}));
+      add(middle, with({{"backward", "1"}, {"heads", "2"}}));
+      add(middle, with({{"backward", "1"}, {"heads", "3"}, {"per_head", "1"}}));
+      if (HasSize(signature, "n_k"))
+        add(middle, with({{"backward", "1"}, {"n_k", more}}));
+      if (HasSize(signature, "n_q"))
+        add(middle, with({{"backward", "1"}, {"n_q", more}}));
+    }
+  }
+  return cases;
+}
+
+}  // namespace subquad

@@ -1,0 +1,21 @@
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "harness/base/environment.h"
+#include "harness/commands/commands.h"
+
+namespace subquad {
+
+void AddEnvCommand(CLI::App& program, int&) {
+  auto* command = program.add_subcommand(
+      "env", "what a result file records of this machine, as JSON");
+  command->callback([] {
+    fmt::print("{}\n",
+               DescribeEnvironment(
+                   static_cast<int>(std::thread::hardware_concurrency()))
+                   .dump(2));
+  });
+}
+
+}  // namespace subquad

@@ -1,0 +1,53 @@
+// Options that several commands have.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "harness/commands/commands.h"
+
+namespace subquad {
+
+void AddFilterOptions(CLI::App& command, Filters& filters) {
+  command.add_option("--operator", filters.operators,
+                     "only this operator (repeatable)");
+  command.add_option("--implementation", filters.implementations,
+                     "only this implementation (repeatable)");
+  command.add_option("--backend", filters.backends, "cpu or cuda (repeatable)");
+  command.add_option("--scalar", filters.scalars,
+                     "float32, float64, bfloat16 or float16 (repeatable)");
+}
+
+CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed) {
+  const auto parse = [&seed](const std::string& text) {
+    int64_t value = 0;
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size() || value < 0)
+      throw InvalidInput("--seed", "an integer from 0 to 9223372036854775807",
+                         "'" + text + "'");
+    seed = static_cast<uint64_t>(value);
+  };
+  return command.add_option_function<std::string>("--seed", parse,
+                                                  "of the generated numbers");
+}
+
+CLI::Validator PositiveUpTo(double most) {
+  return CLI::Validator(
+      [most](std::string& text) {
+        double value = 0;
+        const auto [end, error] =
+            std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool number =
+            error == std::errc() && end == text.data() + text.size();
+        // NaN fails both comparisons.
+        if (number && value > 0 && value <= most) return std::string();
+        return fmt::format(
+            "expected a number above 0 and up to {:g}, found "
+            "'{}'",
+            most, text);
+      },
+      "");
+}
+
+}  // namespace subquad

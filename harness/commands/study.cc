@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "harness/commands/commands.h"
+#include "harness/papers/studies/run_studies.h"
+#include "harness/papers/studies/studies.h"
+
+namespace subquad {
+
+void AddStudyCommand(CLI::App& program, const std::string& command_line,
+                     int& status) {
+  auto* command = program.add_subcommand(
+      "study", "what the papers say about variance, rank, error and precision");
+  auto options = std::make_shared<StudyOptions>();
+  options->threads =
+      std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  options->command = command_line;
+  command->add_option("NAME", options->names, "studies by name, or all")
+      ->required();
+  command
+      ->add_option("--out", options->out,
+                   "folder for NAME.json and verdicts.md")
+      ->required();
+  command->add_option("--seed", options->seed, "of the random numbers")
+      ->capture_default_str();
+  command
+      ->add_option("--threads", options->threads,
+                   "results are the same to the bit on any number")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--input", options->inputs,
+                      "case folders in place of made-up tensors, for studies "
+                      "with a parameter input");
+  command->add_flag("--tiny", options->tiny,
+                    "small settings: seconds, and verdicts that are uncertain");
+  std::string list = "Studies:\n";
+  for (const Study& study : Studies())
+    list += fmt::format("  {:<20} {}\n", study.name, study.purpose);
+  command->footer(list +
+                  "Exit status: 0 every verdict holds (so do claims reproduced "
+                  "in part and\n"
+                  "those that cannot be tested here), 1 one does not, 2 the "
+                  "request is not\n"
+                  "valid, 130 interrupted (finished studies are kept).");
+  command->callback([options, &status] { status = RunStudies(*options); });
+}
+
+}  // namespace subquad

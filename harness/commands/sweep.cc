@@ -1,0 +1,241 @@
+#include "harness/sweeps/sweep.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "harness/cases/generate.h"
+#include "harness/cases/hard_inputs.h"
+#include "harness/cases/input_source.h"
+#include "harness/commands/commands.h"
+
+namespace subquad {
+namespace {
+
+struct Request {
+  Filters filters;
+  std::string preset, config, out, shard;
+  std::string n, d, e, f, heads, threads = "1";
+  std::vector<std::string> params, inputs;
+  uint64_t seed = 1;
+  bool resume = false, no_resident = false, interleave = false;
+  double time_limit = 120, memory_limit = 0, budget = 2, width = 0.05;
+};
+
+std::string PresetText(const std::string& name) {
+  std::string names;
+  for (const Preset& preset : Presets()) {
+    if (preset.name == name) return preset.text;
+    names += (names.empty() ? "" : ", ") + preset.name;
+  }
+  throw InvalidInput("--preset", "one of " + names, "'" + name + "'");
+}
+
+// A preset may name operators that this build has not got, and case folders of
+// a source tree that is gone: they are left out, and said to be. (In a user's
+// own file such a name is an error.)
+void LeaveOutUnknown(std::vector<SweepAxes>& sweeps) {
+  std::set<std::string> told;
+  for (SweepAxes& sweep : sweeps)
+    std::erase_if(sweep.inputs, [&](const std::string& input) {
+      if (IsHardInput(input) || InputSourceExists(input)) return false;
+      if (told.insert(input).second)
+        fmt::print(stderr, "left out: there is no case folder {} here\n",
+                   input);
+      return true;
+    });
+  std::erase_if(sweeps,
+                [](const SweepAxes& sweep) { return sweep.inputs.empty(); });
+  std::erase_if(sweeps, [&](const SweepAxes& sweep) {
+    for (const std::string& name : sweep.filters.operators) {
+      if (std::ranges::any_of(Operators(), [&](const Operator* op) {
+            return op->description().id == name;
+          }))
+        continue;
+      if (told.insert(name).second)
+        fmt::print(stderr, "left out: there is no operator {} in this build\n",
+                   name);
+      return true;
+    }
+    return false;
+  });
+}
+
+std::string FileText(const std::string& path) {
+  std::ifstream stream(path);
+  std::error_code error;
+  if (!stream || std::filesystem::is_directory(path, error))
+    throw InvalidInput("--config", "a file that can be read", "'" + path + "'");
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+// Where the results will go has to be known to work before hours of measuring.
+void CheckOut(const std::filesystem::path& out) {
+  std::error_code error;
+  const auto folder =
+      out.has_parent_path() ? out.parent_path() : std::filesystem::path(".");
+  if (std::filesystem::is_directory(out, error))
+    throw InvalidInput("--out", "a file", "the folder " + out.string());
+  if (!std::filesystem::is_directory(folder, error))
+    throw InvalidInput("--out", "a file in a folder that exists", out.string());
+  if (::access(folder.c_str(), W_OK) != 0)
+    throw InvalidInput("--out", "a folder that can be written",
+                       folder.string());
+}
+
+void ParseShard(const std::string& text, SweepOptions& options) {
+  if (text.empty()) return;
+  const size_t slash = text.find('/');
+  const auto wrong =
+      InvalidInput("--shard", "I/K with 1 <= I <= K", "'" + text + "'");
+  if (slash == std::string::npos) throw wrong;
+  const auto first = ParseIntegerAxis("--shard", text.substr(0, slash));
+  const auto second = ParseIntegerAxis("--shard", text.substr(slash + 1));
+  if (first.size() != 1 || second.size() != 1 || first[0] > second[0])
+    throw wrong;
+  options.shard = static_cast<int>(first[0]);
+  options.shards = static_cast<int>(second[0]);
+}
+
+int Sweep(const Request& request, const std::string& command) {
+  SweepOptions options;
+  if (request.out.empty())
+    throw InvalidInput("--out", "a result file to write", "none");
+  const bool axes = !request.n.empty() || !request.filters.operators.empty() ||
+                    !request.params.empty() || !request.inputs.empty();
+  const int ways = (request.preset.empty() ? 0 : 1) +
+                   (request.config.empty() ? 0 : 1) + (axes ? 1 : 0);
+  if (ways != 1)
+    throw InvalidInput("sweep",
+                       "one of --preset, --config, or filters and axes",
+                       ways == 0 ? "none of them" : "more than one");
+  CheckOut(request.out);
+  if (request.interleave && request.inputs.size() < 2)
+    throw InvalidInput("--interleave", "several inputs by --input",
+                       std::to_string(request.inputs.size()));
+  if (!request.preset.empty()) {
+    options.sweeps = ParseSweepConfig("--preset " + request.preset,
+                                      PresetText(request.preset));
+    LeaveOutUnknown(options.sweeps);
+  } else if (!request.config.empty()) {
+    options.sweeps = ParseSweepConfig(request.config, FileText(request.config));
+  } else {
+    SweepAxes sweep;
+    sweep.filters = request.filters;
+    if (!request.inputs.empty()) sweep.inputs = request.inputs;
+    sweep.interleave = request.interleave;
+    sweep.threads.clear();
+    for (int64_t threads : ParseIntegerAxis("--threads", request.threads)) {
+      if (threads > 1024)
+        throw InvalidInput("--threads", "numbers from 1 to 1024",
+                           std::to_string(threads));
+      sweep.threads.push_back(static_cast<int>(threads));
+    }
+    const auto add = [&](const char* name, const std::string& text) {
+      if (!text.empty()) sweep.axes.emplace_back(name, text);
+    };
+    add("n", request.n);
+    add("d", request.d);
+    add("e", request.e);
+    add("f", request.f);
+    add("heads", request.heads);
+    for (const std::string& param : request.params) {
+      const size_t equals = param.find('=');
+      if (equals == std::string::npos || equals == 0)
+        throw InvalidInput("--param", "NAME=VALUE", "'" + param + "'");
+      sweep.axes.emplace_back(param.substr(0, equals),
+                              param.substr(equals + 1));
+    }
+    options.sweeps = {sweep};
+  }
+  options.out = request.out;
+  options.command = command;
+  options.seed = request.seed;
+  options.resume = request.resume;
+  options.resident = !request.no_resident;
+  ParseShard(request.shard, options);
+  options.sampling.budget_seconds = request.budget;
+  options.sampling.relative_width = request.width;
+  options.limits.case_seconds = request.time_limit;
+  options.limits.memory_bytes =
+      static_cast<int64_t>(request.memory_limit * (1 << 30));
+  return RunSweep(options);
+}
+
+}  // namespace
+
+void AddSweepCommand(CLI::App& program, const std::string& command_line,
+                     int& status) {
+  auto* command = program.add_subcommand(
+      "sweep", "time and memory curves: checked first, then measured");
+  auto request = std::make_shared<Request>();
+  std::string presets;
+  for (const Preset& preset : Presets())
+    presets += (presets.empty() ? "" : " or ") + preset.name;
+  command->add_option("--preset", request->preset, presets);
+  command->add_option("--config", request->config,
+                      "JSON file: {\"sweeps\": [{\"operator\": .., \"n\": "
+                      "\"256:65536:x4\", ..}]}");
+  AddFilterOptions(*command, request->filters);
+  command->add_option("--n", request->n,
+                      "axis of lengths (pixels for images): 1024,4096 or "
+                      "1024:1048576:x2");
+  command->add_option("--d", request->d, "axis of query widths");
+  command->add_option("--e", request->e, "axis of value widths");
+  command->add_option("--f", request->f, "axis of feature counts");
+  command->add_option("--heads", request->heads, "axis of head counts");
+  command->add_option("--param", request->params,
+                      "axis of a parameter or size: NAME=VALUE[,VALUE..] "
+                      "(repeatable)");
+  command->add_option(
+      "--input", request->inputs,
+      "axis of inputs: kinds of numbers (see verify), or case "
+      "folders whose tensors are\ncropped or tiled to n; what "
+      "is not asked for (n, widths, heads) is as in the folder");
+  command->add_flag("--interleave", request->interleave,
+                    "time cases that differ in their input alone in turns");
+  command->add_option("--out", request->out, "result file (required)");
+  command->add_flag("--resume", request->resume,
+                    "keep what FILE and its journal hold, measure the rest");
+  command->add_option("--threads", request->threads, "axis of thread counts");
+  command
+      ->add_option("--time-limit", request->time_limit,
+                   "seconds for one implementation of one case")
+      ->check(PositiveUpTo(1e7));
+  command
+      ->add_option("--memory-limit", request->memory_limit,
+                   "GiB for a case; default four fifths of what is free")
+      ->check(PositiveUpTo(1e6));
+  command
+      ->add_option("--budget", request->budget,
+                   "seconds of samples for one implementation of one case")
+      ->check(PositiveUpTo(1e7));
+  command
+      ->add_option("--width", request->width,
+                   "stop when the median's interval is this narrow, as a "
+                   "fraction of it")
+      ->check(PositiveUpTo(100));
+  command->add_flag("--no-resident", request->no_resident,
+                    "skip the fresh process for the peak resident set");
+  command->add_option("--shard", request->shard,
+                      "I/K: the I-th of K parts of the cases");
+  AddSeedOption(*command, request->seed);
+  command->footer(
+      "Each record is on disk (FILE.journal) before the next case begins.\n"
+      "Ctrl-C keeps what is finished (exit status 130); --resume goes on.\n"
+      "Draw with: python3 -m reports.figures FILE --out DIR");
+  command->callback([request, command_line, &status] {
+    status = Sweep(*request, command_line);
+  });
+
+  // The other end of a sweep's pipe; not for people.
+  auto* worker = program.add_subcommand("worker", "");
+  worker->group("");
+  worker->callback([&status] { status = RunWorker(); });
+}
+
+}  // namespace subquad

@@ -1,0 +1,118 @@
+#include "harness/judging/answer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <thread>
+
+#include "harness/cases/draws.h"
+#include "harness/cases/generate.h"
+#include "optimized/base/thread_pool.h"
+
+namespace subquad {
+namespace {
+
+std::vector<int64_t> RowsOf(int64_t rows, uint64_t seed,
+                            const std::string& name) {
+  std::set<int64_t> chosen;
+  const auto add = [&](int64_t row) {
+    if (row >= 0 && row < rows) chosen.insert(row);
+  };
+  for (int64_t edge : {int64_t{0}, rows / 2, rows - 1})
+    for (int64_t row = edge - 2; row <= edge + 2; ++row) add(row);
+  // Blocks are powers of two: the first and last row of some of each size.
+  for (int64_t block = 16; block < rows; block *= 2)
+    for (int64_t edge :
+         {block - 1, block, rows / block * block - 1, rows / block * block})
+      add(edge);
+  const Draws draws(seed, "rows/" + name);
+  for (uint64_t i = 0; chosen.size() < kSampledRows && i < 4 * kSampledRows;
+       ++i)
+    add(static_cast<int64_t>(draws.Uniform(i) * static_cast<double>(rows)));
+  return {chosen.begin(), chosen.end()};
+}
+
+template <typename Exact, typename Plain>
+void FillAnswer(OutputAnswer& answer,
+                const std::unique_ptr<Reference<Exact>>& reference,
+                const std::unique_ptr<Reference<Plain>>& plain) {
+  const int64_t rows = static_cast<int64_t>(answer.selection.rows.size());
+  const int64_t width = answer.width;
+  answer.value.resize(static_cast<size_t>(rows * width));
+  answer.units.resize(static_cast<size_t>(rows * width));
+  ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
+  std::vector<double> plain_error(static_cast<size_t>(pool.threads()));
+  std::vector<double> largest(static_cast<size_t>(pool.threads()));
+  pool.For(rows, [&](int64_t r, int worker) {
+    const RowId& id = answer.selection.rows[static_cast<size_t>(r)];
+    std::vector<Exact> exact(static_cast<size_t>(width));
+    std::vector<Plain> rounded(static_cast<size_t>(width));
+    double* units = answer.units.data() + r * width;
+    reference->Row(id, exact.data(), units);
+    plain->Row(id, rounded.data(), nullptr);
+    for (int64_t c = 0; c < width; ++c) {
+      const long double value = exact[static_cast<size_t>(c)];
+      answer.value[static_cast<size_t>(r * width + c)] = value;
+      // Numbers without a digit are no yardstick for the others.
+      if (std::isinf(units[c])) continue;
+      // Before it is stored in a type that is narrower than its arithmetic.
+      const long double found = rounded[static_cast<size_t>(c)];
+      double& error = plain_error[static_cast<size_t>(worker)];
+      error = std::max(error, static_cast<double>(std::abs(found - value)));
+      double& top = largest[static_cast<size_t>(worker)];
+      top = std::max(top, static_cast<double>(std::abs(value)));
+    }
+  });
+  answer.plain_error = *std::ranges::max_element(plain_error);
+  answer.largest = *std::ranges::max_element(largest);
+}
+
+}  // namespace
+
+OutputLayout LayoutOf(const Problem& problem, int output) {
+  const Shape shape = problem.OutputShape(static_cast<size_t>(output));
+  const bool per_head = problem.output_per_head[static_cast<size_t>(output)];
+  const size_t first = per_head ? 1 : 0;
+  OutputLayout layout{per_head ? shape[0] : 1, shape[first], 1};
+  for (size_t axis = first + 1; axis < shape.size(); ++axis)
+    layout.width *= shape[axis];
+  return layout;
+}
+
+RowSelection SelectRows(const Problem& problem, int output, uint64_t seed) {
+  const OutputLayout layout = LayoutOf(problem, output);
+  RowSelection selection;
+  // A gradient of 2n-1 offsets counts as n rows.
+  selection.all = layout.rows <= (layout.width == 1 ? 2 : 1) * kAllRows;
+  std::vector<int64_t> rows;
+  if (selection.all)
+    for (int64_t row = 0; row < layout.rows; ++row) rows.push_back(row);
+  else
+    rows = RowsOf(layout.rows, seed,
+                  problem.outputs[static_cast<size_t>(output)].name);
+  for (int64_t head = 0; head < layout.heads; ++head)
+    for (int64_t row : rows) selection.rows.push_back({output, head, row});
+  return selection;
+}
+
+Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
+                     uint64_t seed) {
+  Answer answer;
+  for (size_t i = 0; i < problem.outputs.size(); ++i) {
+    const int output = static_cast<int>(i);
+    OutputAnswer one;
+    one.name = problem.outputs[i].name;
+    one.selection = SelectRows(problem, output, seed);
+    one.width = LayoutOf(problem, output).width;
+    if (problem.scalar == Scalar::kFloat64)
+      FillAnswer(one, problem.op->ReferenceLongDouble(problem, inputs),
+                 problem.op->ReferenceDouble(problem, inputs));
+    else
+      FillAnswer(one, problem.op->ReferenceDouble(problem, inputs),
+                 problem.op->ReferenceFloat(problem, inputs));
+    answer.outputs.push_back(std::move(one));
+  }
+  return answer;
+}
+
+}  // namespace subquad

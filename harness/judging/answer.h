@@ -1,0 +1,54 @@
+// The reference's answers for a problem: all rows of every output, or enough of
+// them, with the errors that the plain dense program makes on the same rows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reference/base/operator.h"
+
+namespace subquad {
+
+// Up to this many rows of a head are compared in full; above, the first, the
+// last, those at block edges and a random sample.
+inline constexpr int64_t kAllRows = 4096;
+inline constexpr int64_t kSampledRows = 192;
+
+struct RowSelection {
+  std::vector<RowId> rows;
+  bool all = true;
+};
+
+// The rows of one output that are compared. The sample depends on the seed.
+RowSelection SelectRows(const Problem& problem, int output, uint64_t seed);
+
+struct OutputAnswer {
+  std::string name;
+  RowSelection selection;
+  int64_t width = 1;               // numbers in a row
+  std::vector<long double> value;  // [rows, width]
+  std::vector<double> units;       // bound of the plain program, in roundoffs
+  std::vector<double> slack;       // error of `value` itself; empty: none
+  // Over the elements with a finite bound:
+  double plain_error = 0;  // the plain program's largest error, in arithmetic
+  double largest = 0;      // of the reference, in absolute value
+};
+
+struct Answer {
+  std::vector<OutputAnswer> outputs;  // in the order of Problem::outputs
+};
+
+// Evaluates the definition: in float64 for narrower scalars, in long double for
+// float64, so that the error of the plain dense program in the problem's own
+// scalar type can be told. Throws InvalidInput where the formula has no value.
+Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
+                     uint64_t seed);
+
+// Where the rows of an output stand: numbers per head and per row.
+struct OutputLayout {
+  int64_t heads, rows, width;
+};
+OutputLayout LayoutOf(const Problem& problem, int output);
+
+}  // namespace subquad

@@ -1,0 +1,72 @@
+// How far an output is from the reference: numbers without policy.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "algorithms/implementation.h"
+#include "harness/judging/answer.h"
+
+namespace subquad {
+
+// Where an element of an output stands.
+struct ElementPlace {
+  std::string output;
+  RowId id;
+  int64_t column = 0;
+};
+
+// The plain dense program as a yardstick for one output. Where numbers are
+// stored in a narrower type than the arithmetic's, errors are those beyond what
+// storing may cost: of the arithmetic, which for the plain program is
+// float32's.
+struct Yardstick {
+  double over_plain = 0;  // largest error / that of the plain program
+  // How many rows the plain program's largest error is the largest of: the sum
+  // of the rows' bounds over the largest of them. Rows with much less of a
+  // bound than others have no say in it.
+  double rows = 0;
+};
+
+struct Comparison {
+  Scalar scalar = Scalar::kFloat32;
+  int64_t rows = 0;      // compared
+  int64_t elements = 0;  // compared
+  bool all_rows = true;
+  int64_t not_finite = 0;  // NaN or infinite where the reference is finite
+  int64_t untouched = 0;   // still the poison of before the run
+  // Written, and no error of theirs could be too large: neither the algorithm
+  // nor the plain dense program has a finite bound there. Not judged.
+  int64_t without_digits = 0;
+  ElementPlace first_without_digits;
+  // The algorithm's own bound is not finite where the plain program's is.
+  int64_t lost_bounds = 0;
+  ElementPlace first_lost_bound;
+  bool zero_reference = true;
+  double max_error = 0;               // absolute, over all elements
+  double max_over_bound = 0;          // gate 1: the largest error / bound
+  double bound = 0;                   // at that element
+  double plain_error = 0;             // of the plain dense program, absolute
+  double over_plain = 0;              // gate 2: the largest of the yardsticks
+  std::vector<Yardstick> yardsticks;  // by output
+  ElementPlace worst;                 // where gate 1 was tightest
+
+  int64_t judged() const { return elements - without_digits; }
+};
+
+// The poison that outputs are filled with: all bits one, a NaN.
+bool IsPoison(Scalar scalar, const void* data, int64_t index);
+double ElementAt(Scalar scalar, const void* data, int64_t index);
+// `value` is already rounded to the type.
+void StoreAt(Scalar scalar, double value, void* data, size_t index);
+
+// Compares the outputs of a run with the answer. `bound` gives norm-wise units
+// or is empty: then bound_factor times the plain program's units count. Gate 2
+// is taken over the elements for which the plain program has a finite bound.
+Comparison Compare(const Problem& problem, const Answer& answer,
+                   const Arrays& arrays, double bound_factor,
+                   const RowBound& bound);
+
+}  // namespace subquad

@@ -1,0 +1,134 @@
+#include "harness/judging/trial.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <new>
+
+#include "cuda/device.h"
+#include "harness/base/environment.h"
+#include "harness/base/registry.h"
+#include "harness/cases/draws.h"
+#include "harness/cases/generate.h"
+
+namespace subquad {
+Trial::Trial(Problem problem, Inputs inputs, uint64_t seed)
+    : problem_(std::move(problem)), inputs_(std::move(inputs)), seed_(seed) {
+  const int64_t bytes = Info(problem_.scalar).bytes;
+  for (const Tensor& tensor : inputs_.tensors) {
+    const int64_t count = static_cast<int64_t>(tensor.values.size());
+    GuardedMemory memory(count * bytes, false);
+    for (size_t i = 0; i < tensor.values.size(); ++i)
+      StoreAt(problem_.scalar, tensor.values[i], memory.data(), i);
+    arrays_.inputs.push_back({tensor.name, problem_.scalar, memory.data(),
+                              tensor.head_stride, count});
+    input_memory_.push_back(std::move(memory));
+  }
+  for (size_t i = 0; i < problem_.outputs.size(); ++i) {
+    const int64_t count = ElementCount(problem_.OutputShape(i));
+    GuardedMemory memory(count * bytes, true);
+    arrays_.outputs.push_back(
+        {problem_.outputs[i].name, problem_.scalar, memory.data(),
+         problem_.output_per_head[i] ? count / problem_.heads : 0, count});
+    output_memory_.push_back(std::move(memory));
+  }
+}
+
+const Answer& Trial::answer() {
+  if (!answer_)
+    answer_ = std::make_unique<Answer>(ComputeAnswer(problem_, inputs_, seed_));
+  return *answer_;
+}
+
+void Trial::Poison() {
+  GuardedMemory::PoisonAllWorkspaces();
+  PoisonDeviceWorkspaces();
+}
+
+void Trial::SetOutputs(const std::vector<std::vector<double>>& outputs) {
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    output_memory_[o].Poison();
+    for (size_t i = 0; i < outputs[o].size(); ++i)
+      if (!std::isnan(outputs[o][i]))
+        StoreAt(problem_.scalar, RoundTo(problem_.scalar, outputs[o][i]),
+                output_memory_[o].data(), i);
+  }
+}
+
+Verdict Trial::RunAndJudge(const Implementation& implementation,
+                           Prepared& prepared) {
+  answer();
+  Poison();
+  try {
+    prepared.Run();
+  } catch (const OutOfDeviceMemory& refused) {
+    return Verdict::Skipped(refused.what());
+  } catch (const std::bad_alloc&) {
+    return Verdict::Failed("ran out of memory while running");
+  } catch (const std::exception& error) {
+    return Verdict::Failed(error.what());
+  }
+  return JudgeOutputs(implementation);
+}
+
+const RowBound& Trial::NormBound(const Implementation& implementation) {
+  const std::string name =
+      std::string(ToString(implementation.backend)) + "/" + implementation.id;
+  const auto found = norm_bounds_.find(name);
+  if (found != norm_bounds_.end()) return found->second;
+  return norm_bounds_[name] = implementation.norm_bound
+                                  ? implementation.norm_bound(problem_, inputs_)
+                                  : RowBound();
+}
+
+Verdict Trial::JudgeOutputs(const Implementation& implementation) {
+  const RowBound& bound = NormBound(implementation);
+  return Judge(
+      Compare(problem_, answer(), arrays_, implementation.bound_factor, bound),
+      static_cast<bool>(bound),
+      GuardedMemory::CountBrokenGuards() + CountBrokenDeviceGuards());
+}
+
+std::string DoesNotFit(const Implementation& implementation,
+                       const Problem& problem, int threads) {
+  // Looking up what is free costs more than a small problem.
+  constexpr double kAlwaysThere = 1 << 28;
+  if (!implementation.cost) return "";
+  double needed = implementation.cost(problem, threads).workspace_bytes;
+  if (implementation.backend == Backend::kCuda) {
+    needed += TensorBytes(problem);
+    const auto free = static_cast<double>(AvailableDeviceBytes());
+    if (free <= 0 || needed <= free) return "";
+    return fmt::format(
+        "does not fit in the device's memory: needs {:.3g} GiB for tensors and "
+        "workspace, {:.3g} are available",
+        needed / (1 << 30), free / (1 << 30));
+  }
+  if (!(needed > kAlwaysThere)) return "";
+  const double free = 0.8 * static_cast<double>(AvailableMemoryBytes());
+  if (free <= 0 || needed <= free) return "";  // 0: nobody knows
+  return fmt::format(
+      "does not fit in memory: needs {:.3g} GiB of workspace, {:.3g} are free",
+      needed / (1 << 30), free / (1 << 30));
+}
+
+Verdict Verify(const Implementation& implementation, Trial& trial,
+               const PrepareOptions& options) {
+  std::string reason = WhyNot(implementation, trial.problem());
+  if (reason.empty())
+    reason = DoesNotFit(implementation, trial.problem(), options.threads);
+  if (!reason.empty()) return Verdict::Skipped(reason);
+  std::unique_ptr<Prepared> prepared;
+  try {
+    prepared = implementation.prepare(trial.problem(), trial.arrays(), options);
+  } catch (const OutOfDeviceMemory& refused) {
+    return Verdict::Skipped(refused.what());
+  } catch (const std::bad_alloc&) {
+    return Verdict::Skipped("does not fit in memory");
+  } catch (const std::exception& error) {
+    return Verdict::Failed(error.what());
+  }
+  return trial.RunAndJudge(implementation, *prepared);
+}
+
+}  // namespace subquad

@@ -1,0 +1,69 @@
+// A problem made ready to be run by implementations: its tensors in their
+// scalar type, outputs between guard words, and the reference's answer.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "algorithms/implementation.h"
+#include "harness/judging/answer.h"
+#include "harness/judging/verdict.h"
+#include "optimized/base/buffer.h"
+
+namespace subquad {
+
+class Trial {
+ public:
+  // Takes the problem and its inputs; the answer is computed when first asked
+  // for.
+  Trial(Problem problem, Inputs inputs, uint64_t seed);
+
+  const Problem& problem() const { return problem_; }
+  const Inputs& inputs() const { return inputs_; }
+  const Arrays& arrays() const { return arrays_; }
+  const Answer& answer();
+  void set_answer(Answer answer) {
+    answer_ = std::make_unique<Answer>(std::move(answer));
+  }
+
+  // Fills outputs and workspaces with NaN.
+  void Poison();
+
+  // Writes whole outputs, in the order of Problem::outputs, after poisoning
+  // them; NaN leaves an element as it is, never written.
+  void SetOutputs(const std::vector<std::vector<double>>& outputs);
+
+  // Poisons, runs once and compares. Exceptions of the implementation become a
+  // failed verdict; those of the reference (InvalidInput) are thrown.
+  Verdict RunAndJudge(const Implementation& implementation, Prepared& prepared);
+
+  // Compares what is in the outputs now.
+  Verdict JudgeOutputs(const Implementation& implementation);
+
+  // The bounds that hold norm-wise for this implementation and these inputs;
+  // nothing where it has none.
+  const RowBound& NormBound(const Implementation& implementation);
+
+ private:
+  Problem problem_;
+  Inputs inputs_;
+  uint64_t seed_;
+  std::vector<GuardedMemory> input_memory_, output_memory_;
+  Arrays arrays_;
+  std::unique_ptr<Answer> answer_;
+  std::map<std::string, RowBound> norm_bounds_;  // by backend and id
+};
+
+// Why the workspace of its formula is more than the machine has free, in words;
+// for a device, its workspace and its tensors. The system would often grant it
+// all the same, and kill a program that uses it.
+std::string DoesNotFit(const Implementation& implementation,
+                       const Problem& problem, int threads);
+
+// The whole way for one implementation: can it run, prepare, run, judge.
+Verdict Verify(const Implementation& implementation, Trial& trial,
+               const PrepareOptions& options);
+
+}  // namespace subquad

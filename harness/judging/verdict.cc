@@ -1,0 +1,114 @@
+#include "harness/judging/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace subquad {
+namespace {
+
+std::string Words(const ElementPlace& place) {
+  return fmt::format("{} head {} row {} column {}", place.output, place.id.head,
+                     place.id.row, place.column);
+}
+
+// What the elements without any bound are, for a comparison that has some.
+std::string NoDigits(const Comparison& comparison) {
+  return fmt::format(
+      "theory promises no digit of {} of {} elements in {}, first at {}: even "
+      "the plain dense program's error has no finite bound there",
+      comparison.without_digits, comparison.elements,
+      Info(comparison.scalar).name, Words(comparison.first_without_digits));
+}
+
+}  // namespace
+
+std::string_view ToString(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kPassed:
+      return "passed";
+    case Outcome::kFailed:
+      return "failed";
+    case Outcome::kMistrusted:
+      return "mistrusted";
+    case Outcome::kSkipped:
+      return "skipped";
+  }
+  return "";
+}
+
+Verdict Verdict::Skipped(std::string reason) {
+  return {Outcome::kSkipped, std::move(reason), "", {}};
+}
+
+Verdict Verdict::Failed(std::string reason) {
+  return {Outcome::kFailed, std::move(reason), "", {}};
+}
+
+double OverYardstick(const Comparison& comparison) {
+  double most = 0;
+  for (const Yardstick& one : comparison.yardsticks) {
+    double over = one.over_plain / kYardstickFactor;
+    if (one.rows < kYardstickRows)
+      over = std::min(over, comparison.max_over_bound / kGoodEnough);
+    most = std::max(most, over);
+  }
+  return most;
+}
+
+Verdict Judge(const Comparison& comparison, bool norm_wise,
+              int64_t broken_guards) {
+  Verdict verdict{Outcome::kPassed, "", "", comparison};
+  const auto set = [&](Outcome outcome, std::string reason) {
+    verdict.outcome = outcome;
+    verdict.reason = std::move(reason);
+    return verdict;
+  };
+  if (broken_guards > 0)
+    return set(Outcome::kFailed,
+               fmt::format("wrote outside of {} of its arrays", broken_guards));
+  if (comparison.elements == 0)
+    return set(Outcome::kMistrusted, "nothing was compared");
+  if (comparison.untouched == comparison.elements)
+    return set(Outcome::kMistrusted, "the output was not touched");
+  if (comparison.not_finite > 0)
+    return set(
+        Outcome::kFailed,
+        fmt::format("{} of {} elements are NaN or infinite ({} not written)",
+                    comparison.not_finite, comparison.elements,
+                    comparison.untouched));
+  if (comparison.zero_reference)
+    return set(Outcome::kMistrusted, "the reference is zero everywhere");
+  if (comparison.lost_bounds > 0)
+    return set(Outcome::kFailed,
+               fmt::format("{} for {} of {} elements, first at {}",
+                           norm_wise ? "its own bound is not finite where the "
+                                       "plain dense program's is,"
+                                     : "its bound is not a number",
+                           comparison.lost_bounds, comparison.elements,
+                           Words(comparison.first_lost_bound)));
+  if (!(comparison.max_over_bound <= 1))
+    return set(Outcome::kFailed,
+               fmt::format("error {:.3g} times its bound at {}",
+                           comparison.max_over_bound, Words(comparison.worst)));
+  if (!(OverYardstick(comparison) <= 1)) {
+    if (!norm_wise)
+      return set(
+          Outcome::kFailed,
+          fmt::format("error {:.3g} times that of the plain dense program "
+                      "({:.3g} of its bound) at {}",
+                      comparison.over_plain, comparison.max_over_bound,
+                      Words(comparison.worst)));
+    verdict.gates = fmt::format(
+        "within its norm-wise bound ({:.3g} of it), but {:.3g} times the error "
+        "of the plain dense program",
+        comparison.max_over_bound, comparison.over_plain);
+  }
+  // All else holds, but these elements could have been anything.
+  if (comparison.without_digits > 0)
+    return set(Outcome::kMistrusted, NoDigits(comparison));
+  return verdict;
+}
+
+}  // namespace subquad

@@ -1,0 +1,61 @@
+// What the papers claim, against what was measured. Every claim has a rule in
+// code that answers it from result files, from study files, or from what it
+// computes itself; nobody types a verdict.
+//
+// No support ever comes from a number that is missing or NaN, from a record
+// that did not pass its check, or from a study whose tables do not say it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/papers/claims/evidence.h"
+#include "harness/papers/claims/finding.h"
+
+namespace subquad {
+
+enum class ClaimKind { kErratum, kProperty, kSweep, kStudy };
+std::string_view ToString(ClaimKind kind);
+
+struct Claim {
+  std::string id;
+  std::string says;    // in our words
+  std::string source;  // paper and place
+  ClaimKind kind;
+  std::string study;  // for kStudy
+  Finding (*rule)(const Evidence& evidence);
+};
+
+// All of them, in the order of the papers.
+const std::vector<Claim>& Claims();
+
+// The command that makes the records or the study which the claim needs; empty
+// where it needs none.
+std::string NeedsOf(const Claim& claim);
+
+struct AnsweredClaim {
+  const Claim* claim;
+  Finding finding;
+};
+std::vector<AnsweredClaim> AnswerClaims(const Evidence& evidence);
+
+// Format claims/1 (reports/files/claims.schema.json). `header` has command,
+// created and environment.
+Json ClaimsJson(const std::vector<AnsweredClaim>& answers,
+                const Evidence& evidence, const Json& header);
+std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers);
+
+struct ClaimsOptions {
+  std::vector<std::string> files;  // or folders of them
+  std::filesystem::path out;
+  std::string command;
+};
+
+// The whole command. Returns an ExitStatus: kCheckFailed where an erratum is
+// not one.
+int RunClaims(const ClaimsOptions& options);
+
+}  // namespace subquad

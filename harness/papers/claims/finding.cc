@@ -1,0 +1,120 @@
+#include "harness/papers/claims/finding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace subquad {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Three digits; large numbers as people write them: 1620, not 1.62e+03.
+std::string ThreeDigits(double value) {
+  if (std::abs(value) < 999.5 || std::abs(value) >= 1e7)
+    return fmt::format("{:.3g}", value);
+  const double unit = std::pow(10, std::floor(std::log10(std::abs(value))) - 2);
+  return fmt::format("{:.0f}", std::round(value / unit) * unit);
+}
+
+std::string Rounded(double value) {
+  return std::isinf(value) ? "infinitely much" : ThreeDigits(value);
+}
+
+}  // namespace
+
+std::string_view ToString(ClaimVerdict verdict) {
+  switch (verdict) {
+    case ClaimVerdict::kReproduced:
+      return "reproduced";
+    case ClaimVerdict::kInPart:
+      return "in part";
+    case ClaimVerdict::kNotReproduced:
+      return "not reproduced";
+    case ClaimVerdict::kCannotBeTested:
+      return "cannot be tested here";
+  }
+  return "";
+}
+
+void Finding::Add(Holds holds, std::string text) {
+  parts_.push_back(holds);
+  texts_.push_back(std::move(text));
+}
+
+void Finding::Note(std::string text) { texts_.push_back(std::move(text)); }
+
+void Finding::Add(const Erratum& erratum, std::string text) {
+  ++errata_;
+  confirmed_ += erratum.Confirmed();
+  if (text.empty()) {
+    const std::string shape =
+        std::isinf(erratum.printed)
+            ? "as printed it has another shape"
+            : "as printed off by " +
+                  Number("difference as printed", erratum.printed);
+    text = fmt::format("{} ({}, corrected by {})", erratum.what, shape,
+                       Number("difference corrected", erratum.corrected));
+  }
+  if (!erratum.Confirmed())
+    text += erratum.printed > erratum.least
+                ? "; NOT CONFIRMED, the correction is wrong too"
+                : "; NOT CONFIRMED, it holds as printed";
+  Add(erratum.printed > erratum.least ? Holds::kNo
+      : std::isnan(erratum.printed)   ? Holds::kMissing
+                                      : Holds::kYes,
+      std::move(text));
+}
+
+std::string Finding::Number(const std::string& name, double value) {
+  quantities_.push_back({name, value, kNaN, kNaN});
+  return Rounded(value);
+}
+
+std::string Finding::Number(const std::string& name, double value,
+                            Interval interval) {
+  quantities_.push_back({name, value, interval.low, interval.high});
+  const auto end = [](double x) {
+    return std::isfinite(x) ? ThreeDigits(x) : "unknown";
+  };
+  return fmt::format("{} [{}, {}]", Rounded(value), end(interval.low),
+                     end(interval.high));
+}
+
+ClaimVerdict Finding::verdict() const {
+  const auto count = [&](Holds holds) {
+    return std::ranges::count(parts_, holds);
+  };
+  const auto all = static_cast<int64_t>(parts_.size());
+  if (all == count(Holds::kMissing)) return ClaimVerdict::kCannotBeTested;
+  if (all == count(Holds::kYes)) return ClaimVerdict::kReproduced;
+  if (count(Holds::kYes) == 0 && count(Holds::kBetween) == 0)
+    return ClaimVerdict::kNotReproduced;
+  return ClaimVerdict::kInPart;
+}
+
+std::string Finding::numbers() const {
+  std::string text;
+  for (size_t i = 0; i < texts_.size(); ++i)
+    // What is missing may be missing for several parts.
+    if (std::find(texts_.begin(), texts_.begin() + static_cast<int64_t>(i),
+                  texts_[i]) == texts_.begin() + static_cast<int64_t>(i))
+      text += (text.empty() ? "" : "; ") + texts_[i];
+  return text;
+}
+
+void Finding::Append(const Finding& other, const std::string& before) {
+  parts_.insert(parts_.end(), other.parts_.begin(), other.parts_.end());
+  for (size_t i = 0; i < other.texts_.size(); ++i)
+    texts_.push_back((i == 0 ? before : "") + other.texts_[i]);
+  quantities_.insert(quantities_.end(), other.quantities_.begin(),
+                     other.quantities_.end());
+  errata_ += other.errata_;
+  confirmed_ += other.confirmed_;
+}
+
+// ---- the list --------------------------------------------------------------
+
+}  // namespace subquad

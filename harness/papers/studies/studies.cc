@@ -1,0 +1,54 @@
+#include "harness/papers/studies/studies.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace subquad {
+
+const std::vector<Study>& Studies() {
+  static const std::vector<Study> studies = {
+      PrfVarianceStudy(),    ApproximationErrorStudy(), SampleComplexityStudy(),
+      FeatureMapsStudy(),    ConversionStudy(),         RpeRankStudy(),
+      PrecisionStudy(),      SinusoidalStudy(),         BiasMapsStudy(),
+      SpeConvergenceStudy(), SparsePatternsStudy(),     ShiftedScoresStudy(),
+  };
+  return studies;
+}
+
+const Study& FindStudy(std::string_view name) {
+  std::string names;
+  for (const Study& study : Studies()) {
+    if (study.name == name) return study;
+    names += (names.empty() ? "" : ", ") + study.name;
+  }
+  throw InvalidInput("study", "one of " + names + ", or all",
+                     "'" + std::string(name) + "'");
+}
+
+MeanError MeanWithError(const std::vector<double>& samples) {
+  const double count = static_cast<double>(samples.size());
+  double sum = 0, squares = 0;
+  for (double value : samples) sum += value;
+  const double mean = sum / count;
+  for (double value : samples) squares += (value - mean) * (value - mean);
+  return {mean, std::sqrt(squares / (count - 1) / count)};
+}
+
+double Quantile(std::vector<double> samples, double q) {
+  std::sort(samples.begin(), samples.end());
+  const double place = q * static_cast<double>(samples.size() - 1);
+  const size_t below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, samples.size() - 1);
+  const double part = place - static_cast<double>(below);
+  return samples[below] * (1 - part) + samples[above] * part;
+}
+
+double Worst(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+double Least(double a, double b) { return std::isnan(a) || a < b ? a : b; }
+
+StudyOutcome Decide(bool fully, bool in_part) {
+  if (fully) return StudyOutcome::kReproduced;
+  return in_part ? StudyOutcome::kInPart : StudyOutcome::kNotReproduced;
+}
+
+}  // namespace subquad

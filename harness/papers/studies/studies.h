@@ -1,0 +1,46 @@
+// The studies there are, one function each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/papers/studies/study.h"
+
+namespace subquad {
+
+// A plain list, in the order of their papers.
+const std::vector<Study>& Studies();
+// Throws InvalidInput that lists the studies there are.
+const Study& FindStudy(std::string_view name);
+
+Study PrfVarianceStudy();
+Study ApproximationErrorStudy();
+Study SampleComplexityStudy();
+Study FeatureMapsStudy();
+Study ConversionStudy();
+Study RpeRankStudy();
+Study PrecisionStudy();
+Study SinusoidalStudy();
+Study BiasMapsStudy();
+Study SpeConvergenceStudy();
+Study SparsePatternsStudy();
+Study ShiftedScoresStudy();
+
+// Mean and its standard error, by the sum of squares about the mean.
+struct MeanError {
+  double mean = 0, error = 0;
+};
+MeanError MeanWithError(const std::vector<double>& samples);
+
+// The value below which the fraction q of the samples lies, interpolated.
+double Quantile(std::vector<double> samples, double q);
+
+// The larger or smaller of two, or NaN where one is: a verdict may not overlook
+// a number that is missing.
+double Worst(double a, double b);
+double Least(double a, double b);
+
+// kReproduced, or kInPart where only the weaker rule holds.
+StudyOutcome Decide(bool fully, bool in_part = false);
+
+}  // namespace subquad

@@ -1,0 +1,127 @@
+// Studies: what the papers say about approximation, rank, variance and
+// precision, measured with the program's own parts (SPEC section 2).
+//
+// A study measures tables of numbers and then judges them. The judgement sees
+// nothing but the tables and the parameters, so that it can be tested with
+// planted wrong numbers, and so that nobody types a verdict.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/cases/draws.h"
+#include "harness/results/result_file.h"
+#include "optimized/base/thread_pool.h"
+
+namespace subquad {
+
+struct StudyColumn {
+  std::string name, unit, meaning;  // unit "1" for a plain number
+};
+
+struct StudyTable {
+  std::string name;
+  std::vector<StudyColumn> columns;
+  std::vector<std::vector<Json>> rows;
+  // False for times, which no seed repeats.
+  bool repeatable = true;
+
+  void Add(std::vector<Json> row);
+  size_t Index(std::string_view column) const;
+  // NaN where the cell is null.
+  double Number(size_t row, std::string_view column) const;
+  std::string Text(size_t row, std::string_view column) const;
+  bool Flag(size_t row, std::string_view column) const;
+  std::vector<double> Numbers(std::string_view column) const;
+};
+
+using StudyTables = std::vector<StudyTable>;
+const StudyTable& FindTable(const StudyTables& tables, std::string_view name);
+
+// kCannotBeTested: this program lacks something that the claim is about. Tables
+// say what; a number that should be there and is not never leads here.
+enum class StudyOutcome {
+  kReproduced,
+  kInPart,
+  kNotReproduced,
+  kCannotBeTested
+};
+std::string_view ToString(StudyOutcome outcome);
+
+struct StudyVerdict {
+  std::string claim;  // a row of CLAIMS.md, or a name of our own
+  std::string says;   // the claim in our words
+  StudyOutcome outcome = StudyOutcome::kNotReproduced;
+  std::string numbers;     // a sentence made from the numbers
+  bool repeatable = true;  // false where a time is among them
+
+  // A claim that holds only in part is a finding, one that fails is an error.
+  bool holds() const { return outcome != StudyOutcome::kNotReproduced; }
+};
+
+// Thrown out of StudyRun::For after Ctrl-C.
+struct StudyInterrupted {};
+
+// What a study runs with: random numbers, threads, progress.
+class StudyRun {
+ public:
+  StudyRun(std::string study, uint64_t seed, int threads, bool show_progress);
+
+  uint64_t seed() const { return seed_; }
+  int threads() const { return pool_.threads(); }
+  // A stream of its own for every purpose within a study.
+  Draws DrawsOf(const std::string& purpose) const;
+
+  // Calls work(index) for every index in [0, count) on all threads. Each index
+  // writes to its own place, and whoever adds up does so in the order of the
+  // indices: results are then the same to the bit on any number of threads.
+  void For(int64_t count, const std::function<void(int64_t index)>& work);
+
+  // The same, one after the other on this thread. For all that runs
+  // implementations: a Trial poisons the workspaces of the whole program.
+  void InTurn(int64_t count, const std::function<void(int64_t index)>& work);
+
+ private:
+  std::string study_;
+  uint64_t seed_;
+  ThreadPool pool_;
+  bool show_progress_;
+};
+
+struct Study {
+  std::string name;
+  std::string purpose;  // one sentence
+  std::string source;   // paper and place
+  Json parameters;      // all numbers that it depends on, seed apart
+  Json tiny;            // replaces some of them: seconds instead of minutes
+  StudyTables (*measure)(StudyRun& run, const Json& parameters);
+  std::vector<StudyVerdict> (*judge)(const Json& parameters,
+                                     const StudyTables& tables);
+};
+
+struct StudyResult {
+  Json parameters;
+  StudyTables tables;
+  std::vector<StudyVerdict> verdicts;
+  bool holds() const;
+};
+
+// `changes` replaces parameters.
+StudyResult RunStudy(const Study& study, bool tiny, StudyRun& run,
+                     const Json& changes = Json::object());
+
+// Format study/1 (reports/files/study.schema.json). `header` has command,
+// created, seed and environment.
+Json StudyJson(const Study& study, const StudyResult& result,
+               const Json& header);
+
+// Its text, a line for each row of a table.
+std::string StudyText(Json json);
+// All verdicts of study files as a table in Markdown.
+std::string VerdictTable(const std::vector<Json>& files);
+
+}  // namespace subquad

@@ -1,0 +1,308 @@
+#include "harness/results/result_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <tuple>
+
+#include "harness/base/registry.h"
+#include "harness/cases/input_source.h"
+#include "harness/results/summary.h"
+
+namespace subquad {
+namespace {
+
+namespace fs = std::filesystem;
+
+Json NumberOrNull(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+Json TextOrNull(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+std::runtime_error SystemError(const std::string& what, const fs::path& path) {
+  return std::runtime_error(
+      fmt::format("{} {}: {}", what, path.string(), std::strerror(errno)));
+}
+
+void WriteAll(int file, const std::string& text, const fs::path& path) {
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count = ::write(file, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw SystemError("cannot write", path);
+    done += static_cast<size_t>(count);
+  }
+  if (::fsync(file) != 0) throw SystemError("cannot write", path);
+}
+
+// Parameters of a record: those that a reader would set, lists left out.
+Json ParamsJson(const Case& one) {
+  Json params = Json::object();
+  for (const auto& [name, value] : one.params.values()) {
+    if (name == "height" || name == "width") continue;
+    if (const bool* flag = std::get_if<bool>(&value))
+      params[name] = *flag;
+    else if (const int64_t* integer = std::get_if<int64_t>(&value))
+      params[name] = *integer;
+    else if (const double* number = std::get_if<double>(&value))
+      params[name] = *number;
+    else if (const std::string* text = std::get_if<std::string>(&value))
+      params[name] = *text;
+    else if (const auto* list = std::get_if<IntegerList>(&value))
+      params[name] = *list;
+  }
+  if (one.backward) params["backward"] = true;
+  if (!one.with.empty()) params["with"] = one.with;
+  if (one.per_head) params["per_head"] = true;
+  if (one.omega != "gaussian") params["omega"] = one.omega;
+  return params;
+}
+
+Json SizeJson(const Case& one, const Problem& problem) {
+  Json size = Json::object();
+  const int64_t tokens = one.Tokens();
+  size["n_q"] = tokens;
+  size["n_k"] = tokens;
+  for (const auto& [name, value] : problem.dims)
+    if (!one.params.Has(name) || name == "height" || name == "width")
+      size[name] = value;
+  size["heads"] = problem.heads;
+  return size;
+}
+
+Json InputsJson(const Case& one, const Problem& problem) {
+  const SourceFit fit = FitSource(*one.source, problem);
+  return {{"source", one.input},         {"rows", fit.rows},
+          {"fitted", fit.fitted},        {"offsets", TextOrNull(fit.offsets)},
+          {"taken", fit.taken},          {"generated", fit.generated},
+          {"digest", one.source->digest}};
+}
+
+}  // namespace
+
+std::string RecordKey(const std::string& case_id,
+                      const std::string& implementation,
+                      std::string_view backend, int threads) {
+  return fmt::format("{}|{}|{}|{}", case_id, implementation, backend, threads);
+}
+
+std::string RecordKey(const Json& record) {
+  return RecordKey(record.at("case").get<std::string>(),
+                   record.at("implementation").get<std::string>(),
+                   record.at("backend").get<std::string>(),
+                   record.at("threads").get<int>());
+}
+
+Json CheckJson(const Verdict& verdict) {
+  const Comparison& numbers = verdict.comparison;
+  const bool compared = numbers.elements > 0;
+  Json check = {{"verdict", std::string(ToString(verdict.outcome))},
+                {"reason", TextOrNull(verdict.reason)},
+                {"error", nullptr},
+                {"max_error", nullptr},
+                {"bound", nullptr},
+                {"error_ratio", nullptr},
+                {"rows", nullptr},
+                {"gates", TextOrNull(verdict.gates)}};
+  if (!compared) return check;
+  check["max_error"] = NumberOrNull(numbers.max_error);
+  if (numbers.judged() > 0) {
+    check["error"] = NumberOrNull(numbers.max_over_bound);
+    check["bound"] = NumberOrNull(numbers.bound);
+    check["error_ratio"] = NumberOrNull(numbers.over_plain);
+  }
+  check["rows"] = numbers.all_rows ? Json("all") : Json(numbers.rows);
+  return check;
+}
+
+Json MakeRecord(const Case& one, const Problem& problem,
+                const Implementation& implementation, int threads,
+                const Verdict& verdict) {
+  Cost cost;
+  if (implementation.cost) cost = implementation.cost(problem, threads);
+  Json record = {
+      {"operator", implementation.op},
+      {"implementation", implementation.id},
+      {"backend", std::string(ToString(implementation.backend))},
+      {"scalar", std::string(Info(one.scalar).name)},
+      {"threads", threads},
+      {"size", SizeJson(one, problem)},
+      {"params", ParamsJson(one)},
+      {"case", one.Id()},
+      {"input", one.input},
+      {"setup_seconds", nullptr},
+      {"first_seconds", nullptr},
+      {"seconds", nullptr},
+      {"workspace_bytes", nullptr},
+      {"workspace_formula_bytes", NumberOrNull(cost.workspace_bytes)},
+      {"resident_bytes", nullptr},
+      {"flops", NumberOrNull(cost.flops)},
+      {"bytes", NumberOrNull(cost.bytes)},
+      {"check", CheckJson(verdict)}};
+  if (one.source) record["inputs"] = InputsJson(one, problem);
+  return record;
+}
+
+Json DescribeAlgorithms(const std::vector<Json>& records) {
+  std::set<std::string> used;
+  for (const Json& record : records)
+    used.insert(record.at("operator").get<std::string>() + "/" +
+                record.at("implementation").get<std::string>() + "/" +
+                record.at("backend").get<std::string>());
+  Json list = Json::array();
+  for (const Implementation& one : Implementations()) {
+    const std::string backend(ToString(one.backend));
+    if (!used.contains(one.op + "/" + one.id + "/" + backend)) continue;
+    list.push_back({{"operator", one.op},
+                    {"implementation", one.id},
+                    {"backend", backend},
+                    {"time", one.time},
+                    {"memory", one.memory},
+                    {"time_class", TextOrNull(one.time_class)},
+                    {"memory_class", TextOrNull(one.memory_class)},
+                    {"source", TextOrNull(one.source)}});
+  }
+  return list;
+}
+
+void SortRecords(std::vector<Json>& records) {
+  std::map<std::string, size_t> position;
+  for (const Implementation& one : Implementations())
+    position.try_emplace(
+        one.op + "/" + one.id + "/" + std::string(ToString(one.backend)),
+        position.size());
+  std::map<std::string, size_t> operators;
+  for (const Operator* op : Operators())
+    operators.try_emplace(std::string(op->description().id), operators.size());
+  struct Entry {
+    std::tuple<size_t, std::string, std::string, int64_t, std::string, int,
+               size_t>
+        order;
+    Json record;
+  };
+  std::vector<Entry> entries;
+  for (Json& record : records) {
+    const std::string op = record.at("operator");
+    const std::string name = op + "/" +
+                             record.at("implementation").get<std::string>() +
+                             "/" + record.at("backend").get<std::string>();
+    entries.push_back(
+        {{operators[op], record.at("scalar"), record.at("params").dump(),
+          record.at("size").at("n_k").get<int64_t>(), record.at("case"),
+          record.at("threads").get<int>(), position[name]},
+         std::move(record)});
+  }
+  std::ranges::stable_sort(entries, {}, &Entry::order);
+  for (size_t i = 0; i < entries.size(); ++i)
+    records[i] = std::move(entries[i].record);
+}
+
+Json MakeResultFile(const Json& header, const std::vector<Json>& records) {
+  Json file = {{"format", "results/1"},
+               {"command", header.at("command")},
+               {"created", header.at("created")},
+               {"seed", header.at("seed")},
+               {"environment", header.at("environment")},
+               {"algorithms", DescribeAlgorithms(records)},
+               {"records", records}};
+  file["fits"] = ComputeFits(records);
+  file["crossovers"] = ComputeCrossovers(records);
+  if (Json ratios = ComputeInputRatios(records); !ratios.empty())
+    file["input_ratios"] = std::move(ratios);
+  return file;
+}
+
+void WriteFileAtomically(const fs::path& path, const std::string& text) {
+  const fs::path temporary = path.string() + ".part";
+  const int file =
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (file < 0) throw SystemError("cannot write", temporary);
+  try {
+    WriteAll(file, text, temporary);
+  } catch (...) {
+    ::close(file);
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  ::close(file);
+  if (::rename(temporary.c_str(), path.c_str()) != 0)
+    throw SystemError("cannot write", path);
+}
+
+Json ReadResultFile(const fs::path& path) {
+  std::ifstream stream(path);
+  std::error_code error;
+  if (!stream || fs::is_directory(path, error))
+    throw InvalidInput(path.string(), "a result file", "none that can be read");
+  Json file = Json::parse(stream, nullptr, false);
+  if (file.is_discarded() || !file.is_object() ||
+      file.value("format", "") != "results/1" || !file.contains("records") ||
+      !file["records"].is_array() || !file.contains("environment"))
+    throw InvalidInput(path.string(), "a result file of format results/1",
+                       "something else");
+  return file;
+}
+
+Journal::Journal(const fs::path& path, const Json& header) : path_(path) {
+  std::error_code error;
+  const bool there = fs::exists(path, error);
+  if (there) {
+    // Cut off half a line, so that the next record begins on its own.
+    std::ifstream stream(path, std::ios::binary);
+    std::stringstream text;
+    text << stream.rdbuf();
+    const size_t end = text.str().rfind('\n');
+    fs::resize_file(path, end == std::string::npos ? 0 : end + 1);
+  }
+  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+  if (file_ < 0) throw SystemError("cannot write", path);
+  if (!there || fs::file_size(path, error) == 0) WriteLine(header.dump());
+}
+
+Journal::~Journal() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void Journal::Append(const Json& record) { WriteLine(record.dump()); }
+
+void Journal::WriteLine(const std::string& line) {
+  WriteAll(file_, line + "\n", path_);
+}
+
+fs::path Journal::PathFor(const fs::path& out) {
+  return out.string() + ".journal";
+}
+
+Json Journal::ReadHeader(const fs::path& path) {
+  std::ifstream stream(path);
+  std::string line;
+  std::getline(stream, line);
+  Json header = Json::parse(line, nullptr, false);
+  return header.is_object() ? header : Json::object();
+}
+
+std::vector<Json> Journal::Read(const fs::path& path) {
+  std::ifstream stream(path);
+  std::vector<Json> lines;
+  for (std::string line; std::getline(stream, line);) {
+    if (stream.eof()) break;  // no newline: half a record
+    Json record = Json::parse(line, nullptr, false);
+    if (record.is_object() && record.contains("case"))
+      lines.push_back(std::move(record));
+  }
+  return lines;
+}
+
+}  // namespace subquad

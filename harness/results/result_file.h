@@ -1,0 +1,76 @@
+// Result files, format results/1 (SPEC section 6,
+// reports/files/results.schema.json).
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "algorithms/implementation.h"
+#include "harness/cases/case.h"
+#include "harness/judging/verdict.h"
+
+namespace subquad {
+
+using Json = nlohmann::ordered_json;
+
+// What makes a record the same point of a sweep as another.
+std::string RecordKey(const Json& record);
+std::string RecordKey(const std::string& case_id,
+                      const std::string& implementation,
+                      std::string_view backend, int threads);
+
+// A record of one implementation on one case, without numbers measured yet.
+Json MakeRecord(const Case& one, const Problem& problem,
+                const Implementation& implementation, int threads,
+                const Verdict& verdict);
+
+// {"verdict": ..}: the record's own part about correctness.
+Json CheckJson(const Verdict& verdict);
+
+// The algorithms that the records speak of, as the registry describes them.
+Json DescribeAlgorithms(const std::vector<Json>& records);
+
+// Puts records in the order of the registry, then by scalar type, settings and
+// size: shards that were merged stand as one run would have left them.
+void SortRecords(std::vector<Json>& records);
+
+// Puts a whole result file together: fits and crossovers are computed here.
+Json MakeResultFile(const Json& header, const std::vector<Json>& records);
+
+// Writes through a temporary name in the same folder, so that the file is
+// either the old one or the whole new one. Throws std::runtime_error with the
+// system's words (a full disk, say).
+void WriteFileAtomically(const std::filesystem::path& path,
+                         const std::string& text);
+
+// Reads a result file; throws InvalidInput naming the file.
+Json ReadResultFile(const std::filesystem::path& path);
+
+// Records as they are made: one line each, on disk before the next begins.
+class Journal {
+ public:
+  // Creates it, or goes on after the last whole line of one that is there.
+  Journal(const std::filesystem::path& path, const Json& header);
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  // Throws std::runtime_error where the disk is full; what was written before
+  // still reads.
+  void Append(const Json& record);
+
+  static std::filesystem::path PathFor(const std::filesystem::path& out);
+  // What stands before the records; empty where its line is not whole.
+  static Json ReadHeader(const std::filesystem::path& path);
+  // The records of a journal; half a line at its end is dropped.
+  static std::vector<Json> Read(const std::filesystem::path& path);
+
+ private:
+  void WriteLine(const std::string& line);
+  std::filesystem::path path_;
+  int file_ = -1;
+};
+
+}  // namespace subquad

@@ -1,0 +1,240 @@
+#include "harness/sweeps/sweep_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace subquad {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> Texts(const std::string& subject, const Json& json) {
+  std::vector<std::string> texts;
+  const Json list = json.is_array() ? json : Json::array({json});
+  for (const Json& entry : list) {
+    if (entry.is_string())
+      texts.push_back(entry.get<std::string>());
+    else if (entry.is_boolean())
+      texts.push_back(entry.get<bool>() ? "1" : "0");
+    else if (entry.is_number())
+      texts.push_back(entry.dump());
+    else
+      throw InvalidInput(subject, "texts or numbers", entry.dump());
+  }
+  if (texts.empty()) throw InvalidInput(subject, "at least one value", "none");
+  return texts;
+}
+
+std::string Joined(const std::vector<std::string>& texts) {
+  std::string joined;
+  for (const std::string& text : texts)
+    joined += (joined.empty() ? "" : ",") + text;
+  return joined;
+}
+
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+// Every combination of the axes' values.
+std::vector<Values> Cross(const SweepAxes& sweep) {
+  std::vector<Values> points = {{}};
+  for (const auto& [name, text] : sweep.axes) {
+    std::vector<Values> more;
+    for (const Values& point : points)
+      for (const std::string& value : ParseAxis("--" + name, text)) {
+        more.push_back(point);
+        more.back().emplace_back(name, value);
+      }
+    points = std::move(more);
+    if (points.size() > 100000)
+      throw InvalidInput("axes", "at most 100000 cases", "more");
+  }
+  return points;
+}
+
+Case CaseOf(const Operator& op, const Values& values, Scalar scalar,
+            const std::string& input, uint64_t seed) {
+  CaseRequest request;
+  request.op = &op;
+  request.scalar = scalar;
+  request.seed = seed;
+  request.input = input;
+  for (const auto& [name, text] : values) {
+    if (name == "n")
+      request.n = ParseIntegerAxis("--n", text).front();
+    else
+      request.values.emplace_back(name, text);
+  }
+  return MakeCase(request);
+}
+
+}  // namespace
+
+std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
+                                        const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded() || !json.is_object() || !json.contains("sweeps") ||
+      !json["sweeps"].is_array() || json["sweeps"].empty())
+    throw InvalidInput(name,
+                       "JSON like {\"sweeps\": [{\"operator\": .., "
+                       "\"n\": ..}]}",
+                       "something else");
+  std::vector<SweepAxes> sweeps;
+  for (const Json& entry : json["sweeps"]) {
+    if (!entry.is_object())
+      throw InvalidInput(name + ": sweeps", "objects", entry.dump());
+    SweepAxes sweep;
+    for (const auto& [field, value] : entry.items()) {
+      const std::string subject = name + ": " + field;
+      if (field == "operator")
+        sweep.filters.operators = Texts(subject, value);
+      else if (field == "implementation")
+        sweep.filters.implementations = Texts(subject, value);
+      else if (field == "backend")
+        sweep.filters.backends = Texts(subject, value);
+      else if (field == "scalar")
+        sweep.filters.scalars = Texts(subject, value);
+      else if (field == "input")
+        sweep.inputs = Texts(subject, value);
+      else if (field == "interleave") {
+        if (!value.is_boolean())
+          throw InvalidInput(subject, "true or false", value.dump());
+        sweep.interleave = value;
+      } else if (field == "threads") {
+        sweep.threads.clear();
+        for (int64_t threads :
+             ParseIntegerAxis(subject, Joined(Texts(subject, value))))
+          sweep.threads.push_back(static_cast<int>(threads));
+      } else if (field != "comment" && field != "claims")
+        sweep.axes.emplace_back(field, Joined(Texts(subject, value)));
+    }
+    sweeps.push_back(std::move(sweep));
+  }
+  return sweeps;
+}
+
+namespace {
+
+// The case as it would be with generated numbers.
+std::string IdWithoutInput(Case one) {
+  one.input = "normal";
+  return one.Id();
+}
+
+// Folders say sizes and biases that other inputs leave at their defaults: such
+// cases are no comparison of inputs.
+void CheckSameBut(const PlannedCase& first, const PlannedCase& other) {
+  const std::string wanted = IdWithoutInput(first.one),
+                    found = IdWithoutInput(other.one);
+  if (found == wanted) return;
+  throw InvalidInput(
+      "interleave: input " + other.one.input,
+      wanted + " as with " + first.one.input +
+          " (name what differs: n, heads, widths, with, per_head ..)",
+      found);
+}
+
+class Planner {
+ public:
+  explicit Planner(uint64_t seed) : seed_(seed) {}
+
+  void Add(const SweepAxes& sweep) {
+    sweep.filters.Check();
+    const std::vector<Values> points = Cross(sweep);
+    for (const Operator* op : Operators()) {
+      if (!sweep.filters.Takes(*op)) continue;
+      for (const ScalarInfo& info : kScalars) {
+        const bool wanted = sweep.filters.scalars.empty()
+                                ? info.scalar == Scalar::kFloat32
+                                : sweep.filters.Takes(info.scalar);
+        if (!wanted) continue;
+        for (const Values& values : points)
+          for (int threads : sweep.threads)
+            AddPoint(sweep, *op, values, info.scalar, threads);
+      }
+    }
+  }
+
+  // Groups are put together where the first of them stands.
+  std::vector<PlannedCase> Take() {
+    std::vector<PlannedCase> ordered;
+    std::set<int> done;
+    for (const PlannedCase& planned : plan_) {
+      if (planned.group < 0) {
+        ordered.push_back(planned);
+      } else if (done.insert(planned.group).second) {
+        for (const PlannedCase& other : plan_)
+          if (other.group == planned.group) ordered.push_back(other);
+      }
+    }
+    return ordered;
+  }
+
+ private:
+  // One point of the axes with every input.
+  void AddPoint(const SweepAxes& sweep, const Operator& op,
+                const Values& values, Scalar scalar, int threads) {
+    std::vector<size_t> together;
+    for (const std::string& input : sweep.inputs) {
+      PlannedCase planned{
+          CaseOf(op, values, scalar, input, seed_), threads, {}};
+      const std::string key = planned.one.Id() + "|" + std::to_string(threads);
+      for (const Implementation* one : ImplementationsOf(op))
+        if (sweep.filters.Takes(*one) &&
+            (!sweep.filters.backends.empty() || IsAvailable(one->backend)) &&
+            std::ranges::count(one->scalars, scalar) &&
+            (!planned.one.backward || one->backward) &&
+            seen_
+                .insert(key + "|" + one->id + "|" +
+                        std::string(ToString(one->backend)))
+                .second)
+          planned.implementations.push_back(one);
+      if (const auto place = places_.find(key); place != places_.end()) {
+        auto& there = plan_[place->second].implementations;
+        there.insert(there.end(), planned.implementations.begin(),
+                     planned.implementations.end());
+        together.push_back(place->second);
+      } else if (!planned.implementations.empty()) {
+        places_.emplace(key, plan_.size());
+        together.push_back(plan_.size());
+        plan_.push_back(std::move(planned));
+      }
+    }
+    if (sweep.interleave && together.size() > 1) Group(together);
+  }
+
+  // Groups that share a case become one.
+  void Group(const std::vector<size_t>& together) {
+    const int group = groups_++;
+    for (size_t place : together) {
+      CheckSameBut(plan_[together.front()], plan_[place]);
+      const int old = plan_[place].group;
+      for (PlannedCase& planned : plan_)
+        if (old >= 0 && planned.group == old) planned.group = group;
+      plan_[place].group = group;
+    }
+  }
+
+  const uint64_t seed_;
+  std::vector<PlannedCase> plan_;
+  std::set<std::string> seen_;
+  // Sweeps that share a case share its runs, so that all of its implementations
+  // are timed in turns.
+  std::map<std::string, size_t> places_;
+  int groups_ = 0;
+};
+
+}  // namespace
+
+std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
+                                   uint64_t seed) {
+  Planner planner(seed);
+  for (const SweepAxes& sweep : sweeps) planner.Add(sweep);
+  std::vector<PlannedCase> plan = planner.Take();
+  if (plan.empty())
+    throw InvalidInput("filters", "at least one implementation and scalar type",
+                       "none that matches");
+  return plan;
+}
+
+}  // namespace subquad

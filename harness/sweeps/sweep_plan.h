@@ -1,0 +1,52 @@
+// What a sweep runs: axes crossed into cases. A sweep is data (a preset, a
+// configuration file or options), never nested loops in an operator.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "harness/base/filters.h"
+#include "harness/cases/case.h"
+
+namespace subquad {
+
+// The presets by name, as JSON text: harness/presets/.
+struct Preset {
+  std::string name, text;
+};
+const std::vector<Preset>& Presets();
+
+// One crossing of axes. Axis texts are as on the command line: "1024,4096" or
+// "1024:1048576:x2"; choices are lists "elu1,prf".
+struct SweepAxes {
+  Filters filters;
+  std::vector<std::pair<std::string, std::string>> axes;  // name, values
+  std::vector<int> threads = {1};
+  // Hard inputs and case folders, an axis too.
+  std::vector<std::string> inputs = {"normal"};
+  // Cases that differ in their input alone are timed in turns, so that what
+  // they show of the inputs is not the machine's changing mood.
+  bool interleave = false;
+};
+
+struct PlannedCase {
+  Case one;
+  int threads = 1;
+  std::vector<const Implementation*> implementations;
+  // Cases of one group are timed in turns; -1: alone.
+  int group = -1;
+};
+
+// Reads {"sweeps": [{"operator": .., "n": .., ..}]}; throws InvalidInput that
+// names the field.
+std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
+                                        const std::string& text);
+
+// Crosses the axes. Without a scalar filter float32 alone is planned. Cases of
+// one group stand one after the other. Throws InvalidInput when nothing is left
+// or a combination is not valid.
+std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
+                                   uint64_t seed);
+
+}  // namespace subquad

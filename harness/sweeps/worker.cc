@@ -1,0 +1,583 @@
+#include "harness/sweeps/worker.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <iostream>
+#include <new>
+
+#include "cuda/device.h"
+#include "harness/base/environment.h"
+#include "harness/base/interrupts.h"
+#include "harness/base/memory_counter.h"
+#include "harness/base/npy.h"
+#include "harness/cases/generate.h"
+#include "harness/judging/comparison.h"
+#include "harness/judging/trial.h"
+#include "harness/results/result_file.h"
+
+namespace subquad {
+namespace {
+
+double Now() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void Say(const Json& line) {
+  const std::string text = line.dump() + "\n";
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count =
+        ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
+    if (count <= 0) return;  // the sweep is gone
+    done += static_cast<size_t>(count);
+  }
+}
+
+std::string Gibibytes(double bytes) {
+  return fmt::format("{:.3g} GiB", bytes / (1 << 30));
+}
+
+// Seconds that the parts of a first run took, by the host's clock; transfers
+// only where a device has memory of its own.
+struct FirstRun {
+  double run = 0, upload = 0, download = 0;
+};
+
+FirstRun RunInParts(Prepared& prepared) {
+  FirstRun first;
+  const auto timed = [](double& seconds, const auto& part) {
+    const double start = Now();
+    part();
+    seconds = Now() - start;
+  };
+  if (DeviceRun* device = prepared.OnDevice()) {
+    timed(first.upload, [&] { device->Upload(); });
+    timed(first.run, [&] {
+      device->Launch();
+      device->Wait();
+    });
+    timed(first.download, [&] { device->Download(); });
+  } else {
+    timed(first.run, [&] { prepared.Run(); });
+  }
+  return first;
+}
+
+// Ends the worker; what it has no record of is for another one.
+[[noreturn]] void LeaveToOthers() {
+  Say({{"again", true}});
+  ::_exit(0);
+}
+
+// Bytes of workspace that a function takes at most: on the device, or on the
+// heap.
+int64_t PeakBytesOf(Backend backend, const std::function<void()>& function) {
+  if (backend == Backend::kCuda) {
+    const int64_t before = DeviceWorkspaceBytes();
+    ResetDevicePeak();
+    function();
+    return DevicePeakBytes() - before;
+  }
+  const PeakOf peak;
+  function();
+  return peak.bytes();
+}
+
+Json DeviceStateJson() {
+  const std::optional<DeviceState> state = AskDeviceState();
+  if (!state) return nullptr;
+  return {{"processor_mhz", state->processor_mhz},
+          {"memory_mhz", state->memory_mhz},
+          {"throttled", state->throttled}};
+}
+
+class CaseRun;
+
+// An implementation that passed on a case, ready to be timed.
+struct Entry {
+  const CaseRun* run;
+  const Implementation* implementation;
+  std::unique_ptr<Prepared> prepared;
+  Json record;
+  double first_seconds = 0;
+};
+
+class CaseRun {
+ public:
+  CaseRun(const Job& job, const JobCase& part)
+      : job_(job),
+        part_(part),
+        case_(MakeCase(ParseCaseId(part.id))),
+        problem_(ProblemOf(case_)) {}
+
+  // Checks every implementation; those that passed are entries then.
+  // `other_bytes`: what the tensors of the job's other cases take.
+  void Check(double other_bytes) {
+    other_bytes_ = other_bytes;
+    if (std::string reason = TensorsDoNotFit(); !reason.empty()) {
+      for (const std::string& name : part_.implementations)
+        SayRecord(Find(name), Verdict::Skipped(reason));
+      return;
+    }
+    Inputs inputs = GenerateInputs(case_, problem_);
+    trial_ = std::make_unique<Trial>(problem_, std::move(inputs), case_.seed);
+    if (job_.resident) return RunResident();
+    for (const std::string& name : part_.implementations) CheckOne(Find(name));
+  }
+
+  std::vector<Entry>& entries() { return entries_; }
+  const std::string& id() const { return part_.id; }
+  const std::string& input() const { return case_.input; }
+
+  double TensorBytes() const {
+    return TensorCount() *
+           (8.0 + static_cast<double>(Info(problem_.scalar).bytes));
+  }
+
+  // Every input as NAME.npy, every output as the first implementation that
+  // passed writes it as out_NAME.npy.
+  void WriteTensors() {
+    const bool is_float32 = problem_.scalar != Scalar::kFloat64;
+    const std::vector<Tensor>& inputs = trial_->inputs().tensors;
+    for (const Tensor& tensor : inputs)
+      WriteNpy(job_.folder / (tensor.name + ".npy"), tensor.shape,
+               tensor.values, is_float32);
+    trial_->Poison();
+    entries_.front().prepared->Run();
+    for (size_t o = 0; o < problem_.outputs.size(); ++o) {
+      const auto& output = trial_->arrays().outputs[o];
+      std::vector<double> values(static_cast<size_t>(output.count));
+      for (int64_t i = 0; i < output.count; ++i)
+        values[static_cast<size_t>(i)] =
+            ElementAt(problem_.scalar, output.data, i);
+      WriteNpy(job_.folder / ("out_" + problem_.outputs[o].name + ".npy"),
+               problem_.OutputShape(o), values, is_float32);
+    }
+  }
+
+  // Why a time that short cannot be; empty where it can.
+  std::string WhyImpossible(const Implementation& one, double seconds) const {
+    if (!one.cost) return "";
+    const Cost cost = one.cost(problem_, job_.threads);
+    if (one.backend == Backend::kCpu)
+      return Impossible(cost, job_.threads, problem_.scalar, job_.floors,
+                        seconds);
+    return ImpossibleOnDevice(cost, Device(), problem_.scalar, seconds);
+  }
+
+ private:
+  const Implementation& Find(const std::string& name) const {
+    for (const Implementation* one : ImplementationsOf(*case_.op))
+      if (JobName(*one) == name) return *one;
+    throw InvalidInput("implementation", "one of this operator", name);
+  }
+
+  PrepareOptions Options() const {
+    // A resident set says the same with plans that were not measured.
+    return {.threads = job_.threads, .tune = !job_.resident};
+  }
+
+  std::unique_ptr<Prepared> Prepare(const Implementation& one) const {
+    return one.prepare(problem_, trial_->arrays(), Options());
+  }
+
+  double WorkspaceBytes(const Implementation& one) const {
+    return one.cost ? one.cost(problem_, job_.threads).workspace_bytes : 0;
+  }
+
+  // Tensors stand in memory in float64 for the reference and in their own type.
+  double TrialBytes() const { return TensorBytes() + other_bytes_ + (1 << 28); }
+  double TensorCount() const {
+    double count = 0;
+    for (size_t i = 0; i < problem_.inputs.size(); ++i)
+      count += static_cast<double>(ElementCount(problem_.InputShape(i)));
+    for (size_t i = 0; i < problem_.outputs.size(); ++i)
+      count += static_cast<double>(ElementCount(problem_.OutputShape(i)));
+    return count;
+  }
+
+  std::string TensorsDoNotFit() const {
+    const double limit = static_cast<double>(job_.limits.memory_bytes);
+    if (limit <= 0 || TrialBytes() <= limit) return "";
+    return fmt::format(
+        "does not fit in memory: the tensors need {}, {} may "
+        "be used",
+        Gibibytes(TrialBytes()), Gibibytes(limit));
+  }
+
+  std::string WorkspaceDoesNotFit(const Implementation& one) const {
+    const double limit = static_cast<double>(job_.limits.memory_bytes);
+    const double needed = TrialBytes() + WorkspaceBytes(one);
+    if (one.backend == Backend::kCuda)
+      return DoesNotFit(one, problem_, job_.threads);
+    if (limit <= 0 || needed <= limit) return "";
+    return fmt::format(
+        "does not fit in memory: needs {} of workspace beside "
+        "its tensors, {} may be used",
+        Gibibytes(WorkspaceBytes(one)), Gibibytes(limit));
+  }
+
+  void SayRecord(const Implementation& one, const Verdict& verdict) {
+    Say({{"record", MakeRecord(case_, problem_, one, job_.threads, verdict)}});
+  }
+
+  void RunResident() {
+    const Implementation& one = Find(part_.implementations.front());
+    Prepare(one)->Run();
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    Say({{"resident_bytes", int64_t{usage.ru_maxrss} * 1024}});
+  }
+
+  // Set-up, first call and verdict; then memory in a run of its own.
+  void CheckOne(const Implementation& one) {
+    Say({{"begin", JobName(one)}, {"case", part_.id}});
+    std::string reason = WhyNot(one, problem_);
+    if (reason.empty()) reason = WorkspaceDoesNotFit(one);
+    if (!reason.empty()) return SayRecord(one, Verdict::Skipped(reason));
+    Entry entry{this, &one, nullptr, {}, 0};
+    Verdict verdict;
+    double setup = 0;
+    FirstRun first;
+    int64_t workspace = 0;
+    const bool counted =
+        one.backend == Backend::kCuda || MemoryCounter::Available();
+    try {
+      trial_->answer();
+      const double start = Now();
+      entry.prepared = Prepare(one);
+      setup = Now() - start;
+      trial_->Poison();
+      first = RunInParts(*entry.prepared);
+      entry.first_seconds = first.run;
+      verdict = trial_->JudgeOutputs(one);
+      // What a library keeps for the whole program (FFTW's planner, its
+      // wisdom) is there by now and is not counted.
+      entry.prepared.reset();
+      if (counted)
+        workspace = PeakBytesOf(one.backend, [&] { Prepare(one)->Run(); });
+      entry.prepared = Prepare(one);
+      entry.prepared->Run();
+    } catch (const OutOfDeviceMemory& refused) {
+      verdict = Verdict::Skipped(refused.what());
+    } catch (const std::bad_alloc&) {
+      verdict = Verdict::Skipped(fmt::format(
+          "does not fit in memory: an allocation was refused at a limit of {}",
+          Gibibytes(static_cast<double>(job_.limits.memory_bytes))));
+    } catch (const InvalidInput&) {
+      throw;
+    } catch (const std::exception& error) {
+      verdict = Verdict::Failed(error.what());
+    }
+    entry.record = MakeRecord(case_, problem_, one, job_.threads, verdict);
+    if (entry.prepared && !entry.prepared->Choice().empty())
+      entry.record["choice"] = entry.prepared->Choice();
+    if (verdict.comparison.elements > 0) {
+      entry.record["setup_seconds"] = setup;
+      entry.record["first_seconds"] = entry.first_seconds;
+      if (counted) entry.record["workspace_bytes"] = workspace;
+      if (one.backend == Backend::kCuda)
+        entry.record["device"] = {{"clock", "events"},
+                                  {"cache", "flushed"},
+                                  {"upload_seconds", first.upload},
+                                  {"download_seconds", first.download}};
+    }
+    const bool has_clock = one.backend == Backend::kCpu || Device().has_clock;
+    if (!verdict.passed() || !has_clock) {
+      Say({{"record", entry.record}});
+      // The others start again in a process whose device still answers.
+      if (one.backend == Backend::kCuda && DeviceIsBroken()) LeaveToOthers();
+      return;
+    }
+    entries_.push_back(std::move(entry));
+  }
+
+  const Job& job_;
+  const JobCase& part_;
+  const Case case_;
+  const Problem problem_;
+  double other_bytes_ = 0;
+  std::unique_ptr<Trial> trial_;
+  std::vector<Entry> entries_;
+};
+
+// The other inputs with which an implementation is timed in turns.
+Json TimedWith(const Entry& entry, const std::vector<Entry*>& all) {
+  Json inputs = Json::array();
+  for (const Entry* other : all)
+    if (other->run != entry.run &&
+        other->implementation == entry.implementation)
+      inputs.push_back(other->run->input());
+  return inputs;
+}
+
+// Whatever passed, of all cases: an implementation with one input right after
+// itself with another.
+std::vector<Entry*> EntriesOf(
+    const std::vector<std::unique_ptr<CaseRun>>& runs) {
+  std::vector<Entry*> entries;
+  for (const auto& run : runs)
+    for (Entry& entry : run->entries()) entries.push_back(&entry);
+  std::ranges::stable_sort(
+      entries, {}, [](const Entry* entry) { return entry->implementation; });
+  return entries;
+}
+
+std::vector<Contestant> ContestantsOf(const std::vector<Entry*>& entries) {
+  std::vector<Contestant> contestants;
+  for (Entry* entry : entries) {
+    contestants.push_back({JobName(*entry->implementation),
+                           [entry] { entry->prepared->Run(); },
+                           entry->first_seconds});
+    if (DeviceRun* device = entry->prepared->OnDevice())
+      contestants.back().timed_run = [device] { return device->Time(); };
+  }
+  return contestants;
+}
+
+void SayMeasured(const Entry& entry, const Sampled& sampled,
+                 const std::vector<Entry*>& all) {
+  Json record = entry.record;
+  const double fastest = *std::ranges::min_element(sampled.samples);
+  const std::string impossible =
+      entry.run->WhyImpossible(*entry.implementation, fastest);
+  if (!impossible.empty()) {
+    record["check"]["verdict"] = "failed";
+    record["check"]["reason"] = impossible;
+  } else {
+    record["seconds"] = {{"median", sampled.median.median},
+                         {"low", sampled.median.interval.low},
+                         {"high", sampled.median.interval.high},
+                         {"min", fastest},
+                         {"max", *std::ranges::max_element(sampled.samples)},
+                         {"samples", sampled.samples},
+                         {"stopped_by", sampled.stopped_by}};
+    if (const Json others = TimedWith(entry, all); !others.empty())
+      record["timed_with"] = others;
+    if (record.contains("device"))
+      record["device"]["after"] = DeviceStateJson();
+  }
+  Say({{"record", record}});
+}
+
+void Measure(const std::vector<Entry*>& entries, const SamplingRule& rule) {
+  if (entries.empty()) return;
+  const std::vector<Contestant> contestants = ContestantsOf(entries);
+  Say({{"begin",
+        contestants.size() > 1 ? kTurns : contestants.front().name.c_str()},
+       {"case", entries.front()->run->id()}});
+  const std::vector<Sampled> results = SampleInTurns(contestants, rule);
+  for (size_t i = 0; i < entries.size(); ++i)
+    SayMeasured(*entries[i], results[i], entries);
+}
+
+// Samples of one case on request, so that other programs can be timed between
+// ours, with the same numbers in their tensors. Somebody else decides when it
+// is enough.
+void TakeTurns(CaseRun& run, const std::vector<Entry*>& entries) {
+  if (entries.empty()) return;
+  run.WriteTensors();
+  const std::vector<Contestant> contestants = ContestantsOf(entries);
+  std::vector<int64_t> runs;
+  std::vector<Sampled> results(contestants.size());
+  std::vector<Json> records;
+  Json names = Json::array();
+  for (size_t i = 0; i < contestants.size(); ++i) {
+    runs.push_back(RunsPerSample(contestants[i]));
+    records.push_back(entries[i]->record);
+    names.push_back(contestants[i].name);
+  }
+  Say({{"ready", names},
+       {"records", records},
+       {"algorithms", DescribeAlgorithms(records)}});
+  std::string line;
+  while (std::getline(std::cin, line) && !line.starts_with("end ")) {
+    const auto found = std::ranges::find(contestants, line, &Contestant::name);
+    if (found == contestants.end())
+      throw InvalidInput("turn", "one that is ready", "'" + line + "'");
+    const auto i = static_cast<size_t>(found - contestants.begin());
+    const double seconds = OneSample(*found, runs[i]);
+    results[i].samples.push_back(seconds);
+    Say({{"seconds", seconds}});
+  }
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (results[i].samples.empty()) continue;
+    results[i].median = MedianWithInterval(results[i].samples);
+    results[i].stopped_by = line.starts_with("end ") ? line.substr(4) : "";
+    SayMeasured(*entries[i], results[i], entries);
+  }
+}
+
+void LimitMemory(const Job& job) {
+  const bool on_gpu = std::ranges::any_of(job.cases, [](const JobCase& part) {
+    return std::ranges::any_of(
+        part.implementations,
+        [](const std::string& name) { return name.ends_with("@cuda"); });
+  });
+  // Address space counts what a GPU maps; there the formula alone guards.
+  if (on_gpu || job.limits.memory_bytes <= 0) return;
+  const auto bytes =
+      static_cast<rlim_t>(job.limits.memory_bytes + (int64_t{1} << 30));
+  const rlimit limit{bytes, bytes};
+  setrlimit(RLIMIT_AS, &limit);
+}
+
+}  // namespace
+
+std::string JobName(const Implementation& implementation) {
+  return implementation.id +
+         (implementation.backend == Backend::kCuda ? "@cuda" : "");
+}
+
+Json Job::ToJson() const {
+  Json parts = Json::array();
+  for (const JobCase& one : cases)
+    parts.push_back(
+        {{"case", one.id}, {"implementations", one.implementations}});
+  return {{"cases", parts},
+          {"threads", threads},
+          {"resident", resident},
+          {"relative_width", sampling.relative_width},
+          {"min_samples", sampling.min_samples},
+          {"max_samples", sampling.max_samples},
+          {"budget_seconds", sampling.budget_seconds},
+          {"case_seconds", limits.case_seconds},
+          {"memory_bytes", limits.memory_bytes},
+          {"flops32", floors.flops_per_second_float32},
+          {"flops64", floors.flops_per_second_float64},
+          {"cached", floors.cached_bytes_per_second},
+          {"folder", folder.string()}};
+}
+
+Job Job::FromJson(const Json& json) {
+  Job job;
+  for (const Json& part : json.at("cases"))
+    job.cases.push_back(
+        {part.at("case"),
+         part.at("implementations").get<std::vector<std::string>>()});
+  job.threads = json.at("threads");
+  job.resident = json.at("resident");
+  job.sampling = {json.at("relative_width"), json.at("min_samples"),
+                  json.at("max_samples"), json.at("budget_seconds")};
+  job.limits = {json.at("case_seconds"), json.at("memory_bytes")};
+  job.floors = {json.at("flops32"), json.at("flops64"), json.at("cached")};
+  job.folder = json.value("folder", "");
+  return job;
+}
+
+int RunWorker() {
+  std::string text;
+  std::getline(std::cin, text);
+  try {
+    const Job job = Job::FromJson(Json::parse(text));
+    LimitMemory(job);
+    std::vector<std::unique_ptr<CaseRun>> runs;
+    double bytes = 0;
+    for (const JobCase& part : job.cases) {
+      runs.push_back(std::make_unique<CaseRun>(job, part));
+      bytes += runs.back()->TensorBytes();
+    }
+    for (const auto& run : runs) run->Check(bytes - run->TensorBytes());
+    const std::vector<Entry*> entries = EntriesOf(runs);
+    if (job.folder.empty())
+      Measure(entries, job.sampling);
+    else if (runs.size() == 1)
+      TakeTurns(*runs.front(), entries);
+    else
+      throw InvalidInput("turns", "one case", std::to_string(runs.size()));
+  } catch (const std::bad_alloc&) {
+    Say({{"failure", "ran out of memory"}});
+  } catch (const std::exception& error) {
+    Say({{"failure", error.what()}});
+  }
+  return 0;
+}
+
+WorkerOutcome CallWorker(const Job& job, double seconds) {
+  WorkerOutcome outcome;
+  int to_worker[2], from_worker[2];
+  if (::pipe2(to_worker, O_CLOEXEC) != 0 ||
+      ::pipe2(from_worker, O_CLOEXEC) != 0)
+    throw std::runtime_error("cannot start a worker: no pipes left");
+  std::cout.flush();
+  const pid_t child = ::fork();
+  if (child < 0) throw std::runtime_error("cannot start a worker: fork failed");
+  if (child == 0) {
+    ::dup2(to_worker[0], STDIN_FILENO);
+    ::dup2(from_worker[1], STDOUT_FILENO);
+    ::setpgid(0, 0);  // Ctrl-C reaches the sweep alone
+    const char* arguments[] = {"subquad", "worker", nullptr};
+    ::execv("/proc/self/exe", const_cast<char**>(arguments));
+    ::_exit(127);
+  }
+  ::close(to_worker[0]);
+  ::close(from_worker[1]);
+  const std::string text = job.ToJson().dump();
+  const bool sent = ::write(to_worker[1], text.data(), text.size()) ==
+                    static_cast<ssize_t>(text.size());
+  ::close(to_worker[1]);
+
+  const double deadline = Now() + seconds;
+  std::string pending;
+  bool killed = false, open = sent;
+  while (open) {
+    const double left = deadline - Now();
+    if (Interrupted() || left <= 0) {
+      outcome.interrupted = Interrupted();
+      killed = true;
+      ::kill(-child, SIGKILL);
+      ::kill(child, SIGKILL);
+      break;
+    }
+    pollfd waiting{from_worker[0], POLLIN, 0};
+    if (::poll(&waiting, 1, static_cast<int>(std::min(left, 0.2) * 1000) + 1) <=
+        0)
+      continue;
+    char buffer[65536];
+    const ssize_t count = ::read(from_worker[0], buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    pending.append(buffer, static_cast<size_t>(count));
+    for (size_t end; (end = pending.find('\n')) != std::string::npos;
+         pending.erase(0, end + 1)) {
+      Json line = Json::parse(pending.substr(0, end), nullptr, false);
+      if (!line.is_object()) continue;
+      if (line.contains("begin")) {
+        outcome.current = line["begin"];
+        outcome.current_case = line["case"];
+      }
+      if (line.contains("failure")) outcome.failure = line["failure"];
+      if (line.contains("again")) outcome.again = true;
+      if (line.contains("resident_bytes"))
+        outcome.resident_bytes = line["resident_bytes"];
+      if (line.contains("record"))
+        outcome.records.push_back(std::move(line["record"]));
+    }
+  }
+  ::close(from_worker[0]);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (outcome.interrupted) return outcome;
+  if (killed)
+    outcome.failure = fmt::format("did not finish within {:.3g} s", seconds);
+  else if (WIFSIGNALED(status))
+    outcome.failure = fmt::format("crashed: {}", strsignal(WTERMSIG(status)));
+  else if (WEXITSTATUS(status) != 0)
+    outcome.failure =
+        fmt::format("its worker ended with status {}", WEXITSTATUS(status));
+  return outcome;
+}
+
+}  // namespace subquad

@@ -1,0 +1,89 @@
+#include "optimized/kernelized/auto.h"
+
+#include <cmath>
+
+namespace subquad {
+namespace {
+
+// What an operation of the transforms costs, in operations of the tile, where
+// the two cross: from times taken in turns at n = 512..8192, f = 16, 64, 256
+// and e = 64 on one machine. It grows with n, from 1.5 to 2.8 in float32 and
+// from 1.3 to 2.5 in float64.
+template <typename T>
+constexpr double kTransformCost = sizeof(T) == 4 ? 2.4 : 2.3;
+
+// The same attention on a sequence of another length.
+KernelizedShape WithLength(KernelizedShape shape, int64_t n) {
+  shape.n_q = shape.n_k = n;
+  return shape;
+}
+
+// The length, to a few percent, from which on transforms are faster.
+template <typename T>
+int64_t Crossover(const KernelizedShape& shape) {
+  int64_t n = 16;
+  while (n < int64_t{1} << 20 &&
+         !KernelizedEstimate<T>(WithLength(shape, n)).UseTransforms())
+    n += n / 16;
+  return n;
+}
+
+}  // namespace
+
+template <typename T>
+KernelizedEstimate<T>::KernelizedEstimate(const KernelizedShape& shape) {
+  const double pairs =
+      static_cast<double>(shape.heads) * static_cast<double>(shape.n_q) *
+      static_cast<double>(shape.n_k) * (shape.causal ? 0.5 : 1);
+  tiled = pairs * 2 * static_cast<double>(shape.f + WholeLines<T>(shape.e));
+  streamed = kTransformCost<T> * StreamedFft<T, T>::CostOf(shape, 1).flops;
+}
+
+template <typename T>
+AutoKernelized<T>::AutoKernelized(const KernelizedShape& shape, int threads)
+    : shape_(shape) {
+  if (KernelizedEstimate<T>(shape).UseTransforms())
+    streamed_ = std::make_unique<StreamedFft<T, T>>(shape, threads);
+  else
+    tiled_ = std::make_unique<TiledKernelized<T>>(shape, threads);
+}
+
+template <typename T>
+void AutoKernelized<T>::Run(ThreadPool& pool,
+                            const std::vector<HeadTensors<T>>& heads) {
+  if (streamed_)
+    streamed_->Run(pool, heads);
+  else
+    tiled_->Run(pool, heads);
+}
+
+template <typename T>
+Cost AutoKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
+  return KernelizedEstimate<T>(shape).UseTransforms()
+             ? StreamedFft<T, T>::CostOf(shape, threads)
+             : TiledKernelized<T>::CostOf(shape, threads);
+}
+
+template <typename T>
+std::string AutoKernelized<T>::Choice() const {
+  const KernelizedEstimate<T> estimate(shape_);
+  const bool transforms = estimate.UseTransforms();
+  const double ratio = transforms ? estimate.streamed / estimate.tiled
+                                  : estimate.tiled / estimate.streamed;
+  const std::string names[] = {"tiled", "fft_streamed"};
+  std::string choice = names[transforms] + ", by estimate " +
+                       std::to_string(std::lround(100 * ratio)) +
+                       " % of the time of " + names[!transforms];
+  if (shape_.image_width == 0)
+    choice += "; for f = " + std::to_string(shape_.f) +
+              " and e = " + std::to_string(shape_.e) +
+              " they cross near n = " + std::to_string(Crossover<T>(shape_));
+  return choice;
+}
+
+template struct KernelizedEstimate<float>;
+template struct KernelizedEstimate<double>;
+template class AutoKernelized<float>;
+template class AutoKernelized<double>;
+
+}  // namespace subquad

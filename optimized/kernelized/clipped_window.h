@@ -1,0 +1,162 @@
+// What the linear algorithms for clipped relative scores share (LRPE section
+// III). With clip(j - i, -r, r), all keys at or before i - r have one weight,
+// all at or after i + r another, and only the window between them has its own.
+// For a block of B queries
+//
+//   keys    0 .. begin-1 | begin ........ end-1 | end .. n_k-1
+//           one sum      | tile [B, B+2r-2]     | one sum
+//
+// the keys of the tile meet a real GEMM; every key before it has the weight of
+// offset -r for all queries of the block, every key after it that of r, so that
+// sums of values at block edges are all that is needed of them. (The note keeps
+// a cumulative sum for every key; this needs one for every B of them.)
+//
+// Accuracy: an edge sum adds B values and then the sums of at most n_k/B
+// blocks, so that a value passes through B + n_k/B roundings instead of the n_k
+// of a running sum, or of the plain program. Tails are added up from their own
+// ends and never as a difference of two sums, which would lose the small one.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "optimized/base/buffer.h"
+#include "optimized/base/thread_pool.h"
+#include "reference/base/problem.h"
+
+namespace subquad {
+
+struct ClippedWindow {
+  ClippedWindow(const Problem& problem, int64_t block_size)
+      : n_q(problem.Dim("n_q")),
+        n_k(problem.Dim("n_k")),
+        r(problem.Dim("r")),
+        causal(problem.params.Flag("causal")),
+        block(block_size),
+        reach(std::max<int64_t>(r, 1)),
+        first(std::max(-r, 1 - n_q)),
+        last(std::min(r, causal ? 0 : n_k - 1)) {}
+
+  // A tile that is about a third longer than its window.
+  static int64_t BlockFor(const Problem& problem) {
+    const int64_t r = std::min(
+        problem.Dim("r"), std::max(problem.Dim("n_q"), problem.Dim("n_k")));
+    return std::clamp<int64_t>((r + 15) / 16 * 16, 32, 128);
+  }
+
+  int64_t blocks() const { return (n_q + block - 1) / block; }
+
+  // Offsets that occur, clipped, are first .. last: these rows of rpe.
+  int64_t columns() const { return last - first + 1; }
+  int64_t first_row() const { return first + r; }
+
+  // Keys of the tile of a block. Its last query is taken as if the block were
+  // full. For r = 0 the key at i itself is in the tile.
+  int64_t Begin(int64_t b) const {
+    return std::clamp<int64_t>(b * block - reach + 1, 0, n_k);
+  }
+  int64_t End(int64_t b) const {
+    return std::clamp<int64_t>((b + 1) * block + (causal ? 0 : reach - 1),
+                               Begin(b), n_k);
+  }
+  int64_t widest() const {
+    return std::min(n_k, block + (causal ? 1 : 2) * (reach - 1));
+  }
+
+  // Weights [columns()] of query i to its scores for keys begin .. end-1.
+  template <typename T>
+  void FillRow(const T* weights, int64_t i, int64_t begin, int64_t end,
+               T* row) const {
+    const int64_t seen = std::max(begin, causal ? std::min(end, i + 1) : end);
+    const int64_t before = std::clamp(i - r, begin, seen);
+    const int64_t inside = std::clamp(i + r + 1, before, seen);
+    std::fill_n(row, before - begin, weights[0]);
+    if (inside > before)
+      std::copy_n(weights + (before - i - first), inside - before,
+                  row + (before - begin));
+    std::fill_n(row + (inside - begin), seen - inside, weights[columns() - 1]);
+    std::fill_n(row + (seen - begin), end - seen, T{0});
+  }
+
+  int64_t n_q, n_k, r;
+  bool causal;
+  int64_t block, reach;
+  int64_t first, last;
+};
+
+// Sums of the values [n_k, e] before and after the tile of every block.
+template <typename T>
+class TailSums {
+ public:
+  static constexpr int64_t kRun = 64;
+
+  TailSums(const ClippedWindow& window, int64_t e)
+      : window_(window),
+        e_(e),
+        after_count_(AfterCount(window)),
+        before_(window.blocks() * e),
+        after_(after_count_ * e) {}
+
+  static double WorkspaceNumbers(const ClippedWindow& window, int64_t e) {
+    return static_cast<double>((window.blocks() + AfterCount(window)) * e);
+  }
+
+  void Run(ThreadPool& pool, const T* v) {
+    const int64_t blocks = window_.blocks();
+    pool.For(blocks + after_count_, [&](int64_t piece, int) {
+      if (piece < blocks)
+        Sum(v, piece ? window_.Begin(piece - 1) : 0, window_.Begin(piece),
+            before_.data() + piece * e_);
+      else
+        Sum(v, End(piece - blocks), End(piece - blocks + 1),
+            after_.data() + (piece - blocks) * e_);
+    });
+    AddUp(before_.data(), e_, blocks);
+    AddUp(after_.data() + (after_count_ - 1) * e_, -e_, after_count_);
+  }
+
+  // The sums beside the tile of block b; null where there are no keys.
+  const T* Before(int64_t b) const {
+    return window_.Begin(b) > 0 ? before_.data() + b * e_ : nullptr;
+  }
+  const T* After(int64_t b) const {
+    return b < after_count_ ? after_.data() + b * e_ : nullptr;
+  }
+
+ private:
+  // Blocks, also such as would follow the last one, with keys after their tile.
+  static int64_t AfterCount(const ClippedWindow& window) {
+    if (window.causal) return 0;
+    const int64_t keys = window.n_k - window.reach + 1;
+    return std::max<int64_t>(0, (keys + window.block - 1) / window.block - 1);
+  }
+  int64_t End(int64_t b) const {
+    return std::min(window_.n_k, (b + 1) * window_.block + window_.reach - 1);
+  }
+
+  // sums[b] += sums[b-1] + .. + sums[0], rows of e_ numbers `step` apart.
+  void AddUp(T* sums, int64_t step, int64_t count) const {
+    for (int64_t run = 0; run < count; run += kRun) {
+      const int64_t end = std::min(run + kRun, count);
+      for (int64_t b = run + 1; b < end; ++b)
+        Add(sums + (b - 1) * step, sums + b * step);
+      if (run == 0) continue;
+      for (int64_t b = run; b < end; ++b)
+        Add(sums + (run - 1) * step, sums + b * step);
+    }
+  }
+  void Add(const T* row, T* sum) const {
+    for (int64_t x = 0; x < e_; ++x) sum[x] += row[x];
+  }
+
+  void Sum(const T* v, int64_t begin, int64_t end, T* sum) const {
+    std::fill_n(sum, e_, T{0});
+    for (int64_t j = begin; j < end; ++j) Add(v + j * e_, sum);
+  }
+
+  const ClippedWindow window_;
+  const int64_t e_, after_count_;
+  Buffer<T> before_, after_;
+};
+
+}  // namespace subquad

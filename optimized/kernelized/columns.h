@@ -1,0 +1,99 @@
+// What surrounds the Toeplitz products of kernelized attention: features by
+// columns before them, and after them the queries that transforms cannot serve.
+#pragma once
+
+#include <vector>
+
+#include "algorithms/kernelized_rpe_attention.h"
+#include "optimized/base/buffer.h"
+#include "optimized/kernelized/shape.h"
+
+namespace subquad {
+
+// Features of all keys and of all queries, feature by feature: [f, n_k] and
+// [f, n_q], keys at the scale of the largest, each query at one of its own.
+template <typename T>
+class FeatureColumns {
+ public:
+  FeatureColumns(const KernelizedShape& shape, int threads);
+  static double WorkNumbers(const KernelizedShape& shape, int threads);
+  void Compute(ThreadPool& pool, const HeadTensors<T>& head);
+
+  const T* Key(int64_t a) const { return keys_.data() + a * shape_.n_k; }
+  const T* Query(int64_t a) const { return queries_.data() + a * shape_.n_q; }
+
+ private:
+  static constexpr int64_t kChunk = 128;
+  static int64_t WorkSize(const KernelizedShape& shape) {
+    return (2 * kChunk + 1) * shape.f +
+           FeatureRows<T>(shape.map).ScratchSize(kChunk);
+  }
+
+  const KernelizedShape shape_;
+  const FeatureRows<T> features_;
+  Buffer<T> keys_, queries_, live_, work_;
+};
+
+// Lengths of the circulant embedding.
+std::vector<int64_t> EmbeddingLengths(const KernelizedShape& shape);
+
+// Queries straight from the definition, a chunk of keys at a time: by GEMM
+// where its features are of comparable size, else pair by pair, each pair at a
+// scale of its own, so that nothing under- or overflows that need not.
+template <typename T>
+class DirectRows {
+ public:
+  static constexpr int64_t kQueries = 64;  // of one call
+
+  explicit DirectRows(const KernelizedShape& shape)
+      : shape_(shape), features_(shape.map) {}
+  static int64_t WorkSize(const KernelizedShape& shape);
+  // Writes out[rows[x]] for x < count <= kQueries.
+  void Compute(const HeadTensors<T>& head, const int64_t* rows, int64_t count,
+               T* work) const;
+
+ private:
+  static constexpr int64_t kKeys = 128;  // features at a time
+  // The largest product of a pair is within 2^-kRange of its scale.
+  static constexpr T kRange = 40;
+
+  struct Chunk {
+    T *mantissa, *exponent, *values, *scale;
+  };
+  bool OneScale(int64_t keys, const Chunk& chunk, bool* zeros) const;
+
+  const KernelizedShape shape_;
+  const FeatureRows<T> features_;
+};
+
+// What to do about queries whose normaliser the transforms may have lost. Every
+// element of a channel comes back with an error of at most
+//   F u |c|_2 |phi_a(k)|_2,   F = TransformFactor(shape),
+// so that a query's normaliser D is off by at most
+//   E = F u |c|_2 sum_a |phi_a(q)| |phi_a(k)|_2.
+// Queries with |D| <= kLostFactor E as computed are computed directly instead,
+// in O(n (f + e)) each. With ordinary numbers there are none of them.
+double TransformFactor(const KernelizedShape& shape);
+
+template <typename T>
+class LostRows {
+ public:
+  LostRows(const KernelizedShape& shape, int threads);
+  static double WorkBytes(const KernelizedShape& shape, int threads);
+  // roundoff: of the transforms.
+  template <typename N>
+  void Repair(ThreadPool& pool, const HeadTensors<T>& head,
+              const FeatureColumns<T>& features, double weight_norm,
+              double roundoff, const N* normalisers);
+
+ private:
+  const KernelizedShape shape_;
+  const DirectRows<T> direct_;
+  Buffer<T> errors_, norms_, work_;
+  Buffer<int64_t> rows_;
+};
+
+extern template class FeatureColumns<float>;
+extern template class FeatureColumns<double>;
+
+}  // namespace subquad

@@ -1,0 +1,171 @@
+// The linear-time algorithms of linear_attention, as pieces for other
+// operators. Each works on one head after another or on one per thread, and
+// none makes the features of more than a chunk of rows at a time.
+#pragma once
+
+#include <vector>
+
+#include "optimized/base/buffer.h"
+#include "optimized/kernelized/shape.h"
+
+namespace subquad {
+
+// Not causal: S = phi(K)^T V and z = phi(K)^T 1 once, then phi(Q) S / phi(Q) z.
+// Keys are split into a fixed number of segments with partial sums of their
+// own, so that threads do not change the order of additions.
+template <typename T>
+class AssociativeAttention {
+ public:
+  AssociativeAttention(const KernelizedShape& shape, int threads);
+  void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
+  static Cost CostOf(const KernelizedShape& shape, int threads);
+
+ private:
+  static constexpr int64_t kChunk = 256;
+  static constexpr int64_t kSegments = 8;
+
+  struct State {
+    T* sums;  // [f, e] and a column of normalisers
+    T* scale;
+    T* live;
+  };
+  static int64_t StateSize(const KernelizedShape& shape) {
+    return shape.f * (ExtendedWidth<T>(shape.e) + 2);
+  }
+  static int64_t WorkSize(const KernelizedShape& shape) {
+    return kChunk * (2 * shape.f + ExtendedWidth<T>(shape.e)) + shape.f +
+           FeatureRows<T>(shape.map).ScratchSize(kChunk);
+  }
+  State StateOf(int64_t segment) const;
+  void AddKeys(const HeadTensors<T>& head, int64_t first, int64_t last,
+               const State& state, T* work) const;
+  void Merge() const;
+
+  const KernelizedShape shape_;
+  const FeatureRows<T> features_;
+  const int64_t segments_;
+  Buffer<T> states_, work_;
+};
+
+// Causal: what the three algorithms below share. Tokens come in chunks; keys
+// and queries of a chunk are scaled run by run, where a run ends at a key that
+// does not fit the scale.
+template <typename T>
+class CausalTokens {
+ public:
+  CausalTokens(const KernelizedShape& shape, int64_t chunk);
+  // Numbers of workspace.
+  int64_t WorkSize() const;
+  // Begins a head with this workspace.
+  void Begin(const HeadTensors<T>& head, T* work);
+  // The next chunk is tokens [first, first + count).
+  void Load(int64_t first, int64_t count);
+  // Makes the features of tokens from `start` on (within the chunk) until one
+  // needs another scale; returns the end of the run, and the next one starts
+  // there; rows behind it may hold anything. Where the state must be brought to
+  // a new scale first, factor() says by what, otherwise it is null. Where the
+  // map projects, features come from one GEMM of a shape that no key's value
+  // changes.
+  int64_t Scale(int64_t start, T* keys, T* queries);
+  const T* factor() const { return raised_ ? factor_ : nullptr; }
+
+ private:
+  bool Plain(T* keys, T* queries);
+  void Compute();
+  int64_t Keys() const {
+    return std::clamp<int64_t>(shape_.n_k - first_, 0, count_);
+  }
+
+  const KernelizedShape shape_;
+  const FeatureRows<T> features_;
+  const int64_t chunk_;
+  HeadTensors<T> head_;
+  KeyScale<T> scale_{nullptr, nullptr, 0};
+  int64_t first_ = 0, count_ = 0;
+  bool raised_ = false;
+  T *k_mantissa_, *k_exponent_, *q_mantissa_, *q_exponent_, *factor_, *scratch_;
+};
+
+// Causal, a few tokens at a time: S += phi(k) v^T, out = phi(q)^T S / phi(q)^T
+// z, with a panel of S's columns in registers for three tokens (blog eq. 20).
+template <typename T>
+class RecurrentAttention {
+ public:
+  RecurrentAttention(const KernelizedShape& shape, int threads);
+  void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
+  static Cost CostOf(const KernelizedShape& shape, int threads);
+
+ private:
+  static constexpr int64_t kChunk = 48;  // a multiple of those three
+  static constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
+
+  static int64_t Padded(int64_t e) {
+    return (e + kLanes - 1) / kLanes * kLanes;
+  }
+  static int64_t StateSize(const KernelizedShape& shape) {
+    return (shape.f + 2 * kChunk) * Padded(shape.e) +
+           (2 * kChunk + 1) * ((shape.f + kLanes - 1) / kLanes * kLanes);
+  }
+  void RunHead(const HeadTensors<T>& head, int worker);
+
+  const KernelizedShape shape_;
+  std::vector<CausalTokens<T>> tokens_;
+  Buffer<T> state_, work_;
+};
+
+// Causal, chunks of tokens as GEMMs: the chunk's own triangle and the state.
+template <typename T>
+class ChunkedAttention {
+ public:
+  ChunkedAttention(const KernelizedShape& shape, int threads);
+  void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
+  static Cost CostOf(const KernelizedShape& shape, int threads);
+
+ private:
+  static constexpr int64_t kChunk = 128;
+
+  static int64_t ChunkOf(const KernelizedShape& shape) {
+    return std::min(kChunk, shape.n_q);
+  }
+  static int64_t StateSize(const KernelizedShape& shape) {
+    const int64_t chunk = ChunkOf(shape);
+    const int64_t width = ExtendedWidth<T>(shape.e);
+    return shape.f * width + chunk * (2 * shape.f + 2 * width + chunk);
+  }
+  void RunHead(const HeadTensors<T>& head, int worker);
+
+  const KernelizedShape shape_;
+  std::vector<CausalTokens<T>> tokens_;
+  Buffer<T> state_, work_;
+};
+
+// Causal, all running sums S_1 .. S_n in memory at once (LRPE section II): kept
+// for comparison, it needs n f e numbers.
+template <typename T>
+class PrefixSumAttention {
+ public:
+  PrefixSumAttention(const KernelizedShape& shape, int threads);
+  void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
+  static Cost CostOf(const KernelizedShape& shape, int threads);
+
+ private:
+  static constexpr int64_t kChunk = 64;
+
+  void RunHead(ThreadPool& pool, const HeadTensors<T>& head);
+
+  const KernelizedShape shape_;
+  const int64_t keys_;  // that some query sees
+  CausalTokens<T> tokens_;
+  Buffer<T> sums_, totals_, queries_, work_;
+};
+
+extern template class AssociativeAttention<float>;
+extern template class AssociativeAttention<double>;
+extern template class RecurrentAttention<float>;
+extern template class RecurrentAttention<double>;
+extern template class ChunkedAttention<float>;
+extern template class ChunkedAttention<double>;
+extern template class PrefixSumAttention<float>;
+extern template class PrefixSumAttention<double>;
+
+}  // namespace subquad

@@ -1,0 +1,162 @@
+#include <cmath>
+
+#include "optimized/kernelized/linear_parts.h"
+
+namespace subquad {
+
+template <typename T>
+AssociativeAttention<T>::AssociativeAttention(const KernelizedShape& shape,
+                                              int threads)
+    : shape_(shape),
+      features_(shape.map),
+      segments_(std::min(kSegments, (shape.n_k + kChunk - 1) / kChunk)),
+      states_(segments_ * StateSize(shape)),
+      work_(threads * WorkSize(shape)) {}
+
+template <typename T>
+typename AssociativeAttention<T>::State AssociativeAttention<T>::StateOf(
+    int64_t segment) const {
+  const int64_t f = shape_.f, width = ExtendedWidth<T>(shape_.e);
+  T* sums = states_.data() + segment * StateSize(shape_);
+  return {sums, sums + f * width, sums + f * (width + 1)};
+}
+
+template <typename T>
+void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
+                                      int64_t last, const State& state,
+                                      T* work) const {
+  const int64_t f = shape_.f, width = ExtendedWidth<T>(shape_.e);
+  T* extended = work;
+  T* mantissa = extended + kChunk * width;
+  T* exponent = mantissa + kChunk * f;
+  T* factor = exponent + kChunk * f;
+  KeyScale<T> scale(state.scale, state.live, f);
+  scale.Clear();
+  std::fill_n(state.sums, f * width, T{0});
+  for (int64_t row = first; row < last; row += kChunk) {
+    const int64_t count = std::min(kChunk, last - row);
+    const T* keys = head.k + row * shape_.d;
+    ExtendValues(head.v + row * shape_.e, count, shape_.e, extended);
+    if (scale.Plain() &&
+        features_.Plain(keys, count, head.omega, factor + f, mantissa)) {
+      scale.SeePlain(mantissa, count, factor);
+      Map<T>(state.sums, f, width).noalias() +=
+          Map<T>(mantissa, count, f).transpose() *
+          Map<T>(extended, count, width);
+      continue;
+    }
+    features_.Compute(keys, count, head.omega, factor + f, mantissa, exponent);
+    for (int64_t start = 0, t = 0; start < count; start = t) {
+      for (t = start; t < count; ++t) {
+        if (!scale.Fits(exponent + t * f)) {
+          if (t > start) break;
+          scale.Raise(exponent + t * f, factor);
+          Rescale(factor, f, width, state.sums);
+        }
+        scale.See(exponent + t * f);
+        scale.KeyValues(mantissa + t * f, exponent + t * f, mantissa + t * f);
+      }
+      Map<T>(state.sums, f, width).noalias() +=
+          Map<T>(mantissa + start * f, t - start, f).transpose() *
+          Map<T>(extended + start * width, t - start, width);
+    }
+  }
+}
+
+// Adds all segments to the first, at the scale of the largest keys if not all
+// are plain.
+template <typename T>
+void AssociativeAttention<T>::Merge() const {
+  const int64_t f = shape_.f, width = ExtendedWidth<T>(shape_.e);
+  const State all = StateOf(0);
+  bool plain = true;
+  for (int64_t s = 0; s < segments_; ++s) {
+    const State one = StateOf(s);
+    plain &= KeyScale<T>(one.scale, one.live, f).Plain();
+  }
+  for (int64_t a = 0; a < f; ++a) {
+    T live = kNoExponent<T>;
+    for (int64_t s = 0; s < segments_; ++s)
+      live = std::max(live, StateOf(s).live[a]);
+    const T scale = plain ? T{0} : live;
+    T* to = all.sums + a * width;
+    for (int64_t s = 0; s < segments_; ++s) {
+      const State one = StateOf(s);
+      const T factor = one.live[a] > kLeastExponent<T>
+                           ? PowerOfTwo(one.scale[a] - scale)
+                           : T{0};
+      const T* from = one.sums + a * width;
+      for (int64_t c = 0; c < width; ++c)
+        to[c] = factor * from[c] + (s > 0 ? to[c] : T{0});
+    }
+    all.scale[a] = scale;
+    all.live[a] = live;
+  }
+}
+
+template <typename T>
+void AssociativeAttention<T>::Run(ThreadPool& pool,
+                                  const std::vector<HeadTensors<T>>& heads) {
+  const int64_t f = shape_.f, e = shape_.e, width = ExtendedWidth<T>(e);
+  for (const HeadTensors<T>& head : heads) {
+    pool.For(segments_, [&](int64_t segment, int worker) {
+      AddKeys(head, segment * shape_.n_k / segments_,
+              (segment + 1) * shape_.n_k / segments_, StateOf(segment),
+              work_.data() + worker * WorkSize(shape_));
+    });
+    Merge();
+    const State state = StateOf(0);
+    const KeyScale<T> scale(state.scale, state.live, f);
+    const bool plain = scale.Plain();
+    pool.For((shape_.n_q + kChunk - 1) / kChunk, [&](int64_t chunk,
+                                                     int worker) {
+      const int64_t row = chunk * kChunk;
+      const int64_t count = std::min(kChunk, shape_.n_q - row);
+      T* sums = work_.data() + worker * WorkSize(shape_);
+      T* mantissa = sums + kChunk * width;
+      T* exponent = mantissa + kChunk * f;
+      const T* rows = head.q + row * shape_.d;
+      T* scratch = exponent + kChunk * f + f;
+      if (!plain ||
+          !features_.Plain(rows, count, head.omega, scratch, mantissa)) {
+        features_.Compute(rows, count, head.omega, scratch, mantissa, exponent);
+        for (int64_t t = 0; t < count; ++t)
+          scale.QueryValues(mantissa + t * f, exponent + t * f,
+                            mantissa + t * f);
+      }
+      const auto queries = Map<T>(mantissa, count, f);
+      const auto all = Map<T>(state.sums, f, width);
+      auto out = Map<T>(sums, count, width);
+      // Two sums of f / 2 terms round less than one of f.
+      out.noalias() = queries.leftCols(f / 2) * all.topRows(f / 2);
+      out.noalias() += queries.rightCols(f - f / 2) * all.bottomRows(f - f / 2);
+      for (int64_t t = 0; t < count; ++t)
+        Quotient(sums + t * width, e, head.out + (row + t) * e);
+    });
+  }
+}
+
+template <typename T>
+Cost AssociativeAttention<T>::CostOf(const KernelizedShape& shape,
+                                     int threads) {
+  const double f = static_cast<double>(shape.f),
+               e = static_cast<double>(shape.e);
+  const double chunk = static_cast<double>(kChunk);
+  const double segments =
+      std::min(static_cast<double>(kSegments),
+               std::ceil(static_cast<double>(shape.n_k) / chunk));
+  Cost cost;
+  cost.flops = static_cast<double>(shape.heads) *
+               (FeatureFlops(shape) +
+                2 * f * (e + 1) * static_cast<double>(shape.n_q + shape.n_k));
+  cost.workspace_bytes =
+      sizeof(T) *
+      (segments * static_cast<double>(StateSize(shape)) +
+       static_cast<double>(threads) * static_cast<double>(WorkSize(shape)));
+  return cost;
+}
+
+template class AssociativeAttention<float>;
+template class AssociativeAttention<double>;
+
+}  // namespace subquad

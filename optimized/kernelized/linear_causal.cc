@@ -1,0 +1,427 @@
+#include "optimized/kernelized/linear_parts.h"
+
+namespace subquad {
+
+template <typename T>
+CausalTokens<T>::CausalTokens(const KernelizedShape& shape, int64_t chunk)
+    : shape_(shape), features_(shape.map), chunk_(chunk) {}
+
+template <typename T>
+int64_t CausalTokens<T>::WorkSize() const {
+  return (4 * chunk_ + 3) * shape_.f + features_.ScratchSize(chunk_);
+}
+
+template <typename T>
+void CausalTokens<T>::Begin(const HeadTensors<T>& head, T* work) {
+  const int64_t f = shape_.f, block = chunk_ * f;
+  head_ = head;
+  k_mantissa_ = work;
+  k_exponent_ = work + block;
+  q_mantissa_ = work + 2 * block;
+  q_exponent_ = work + 3 * block;
+  T* rest = work + 4 * block;
+  scale_ = KeyScale<T>(rest, rest + f, f);
+  factor_ = rest + 2 * f;
+  scratch_ = rest + 3 * f;
+  scale_.Clear();
+}
+
+template <typename T>
+void CausalTokens<T>::Load(int64_t first, int64_t count) {
+  first_ = first;
+  count_ = count;
+}
+
+// The whole chunk as one run of plain features, if it is one.
+template <typename T>
+bool CausalTokens<T>::Plain(T* keys, T* queries) {
+  const int64_t here = Keys();
+  if (!scale_.Plain() ||
+      !features_.Plain(head_.k + first_ * shape_.d, here, head_.omega, scratch_,
+                       keys) ||
+      !features_.Plain(head_.q + first_ * shape_.d, count_, head_.omega,
+                       scratch_, queries))
+    return false;
+  scale_.SeePlain(keys, here, factor_);
+  std::fill_n(keys + here * shape_.f, (count_ - here) * shape_.f, T{0});
+  return true;
+}
+
+template <typename T>
+void CausalTokens<T>::Compute() {
+  if (Keys() > 0)
+    features_.Compute(head_.k + first_ * shape_.d, Keys(), head_.omega,
+                      scratch_, k_mantissa_, k_exponent_);
+  features_.Compute(head_.q + first_ * shape_.d, count_, head_.omega, scratch_,
+                    q_mantissa_, q_exponent_);
+}
+
+template <typename T>
+int64_t CausalTokens<T>::Scale(int64_t start, T* keys, T* queries) {
+  const int64_t f = shape_.f;
+  raised_ = false;
+  if (start == 0) {
+    if (Plain(keys, queries)) return count_;
+    Compute();
+  }
+  for (int64_t t = start; t < count_; ++t) {
+    if (first_ + t < shape_.n_k) {
+      const T* exponent = k_exponent_ + t * f;
+      if (!scale_.Fits(exponent)) {
+        if (t > start) return t;
+        scale_.Raise(exponent, factor_);
+        raised_ = true;
+      }
+      scale_.See(exponent);
+      scale_.KeyValues(k_mantissa_ + t * f, exponent, keys + t * f);
+    } else {
+      std::fill_n(keys + t * f, f, T{0});
+    }
+    scale_.QueryValues(q_mantissa_ + t * f, q_exponent_ + t * f,
+                       queries + t * f);
+  }
+  return count_;
+}
+
+// ---- recurrent ------------------------------------------------------
+
+namespace {
+
+// For tokens in their order: state += k v^T, sums = q^T state, on kVectors
+// vectors of columns. Each token's arithmetic is the same whatever the number
+// of tokens in the call.
+template <typename T, int kTokens, int kVectors>
+void StepPanel(const T* keys, const T* queries, int64_t f, const T* values,
+               int64_t width, T* state, T* sums) {
+  constexpr int64_t kCount = kLaneCount<T>;
+  using V = Lanes<T>;
+  V value[kTokens][kVectors], sum[kTokens][kVectors];
+  for (int t = 0; t < kTokens; ++t)
+    for (int c = 0; c < kVectors; ++c) {
+      value[t][c] = LoadLanes(values + t * width + c * kCount);
+      sum[t][c] = V{};
+    }
+  for (int64_t a = 0; a < f; ++a) {
+    V* row = reinterpret_cast<V*>(state + a * width);
+    V s[kVectors];
+    for (int c = 0; c < kVectors; ++c) s[c] = row[c];
+    for (int t = 0; t < kTokens; ++t) {
+      const T key = keys[t * f + a], query = queries[t * f + a];
+      for (int c = 0; c < kVectors; ++c) {
+        s[c] += key * value[t][c];
+        sum[t][c] += query * s[c];
+      }
+    }
+    for (int c = 0; c < kVectors; ++c) row[c] = s[c];
+  }
+  for (int t = 0; t < kTokens; ++t)
+    for (int c = 0; c < kVectors; ++c)
+      reinterpret_cast<V*>(sums + t * width)[c] = sum[t][c];
+}
+
+template <typename T, int kTokens>
+void Step(const T* keys, const T* queries, int64_t f, const T* values,
+          int64_t width, T* state, T* sums) {
+  constexpr int64_t kLanes = 64 / sizeof(T);
+  int64_t c = 0;
+  for (; c + 4 * kLanes <= width; c += 4 * kLanes)
+    StepPanel<T, kTokens, 4>(keys, queries, f, values + c, width, state + c,
+                             sums + c);
+  for (; c + 2 * kLanes <= width; c += 2 * kLanes)
+    StepPanel<T, kTokens, 2>(keys, queries, f, values + c, width, state + c,
+                             sums + c);
+  for (; c < width; c += kLanes)
+    StepPanel<T, kTokens, 1>(keys, queries, f, values + c, width, state + c,
+                             sums + c);
+}
+
+// totals += key; returns query . totals.
+template <typename T>
+T StepTotals(const T* key, const T* query, int64_t f, T* totals) {
+  constexpr int64_t kCount = kLaneCount<T>;
+  T lanes[kCount] = {};
+  int64_t a = 0;
+  for (; a + kCount <= f; a += kCount)
+    for (int64_t l = 0; l < kCount; ++l) {
+      totals[a + l] += key[a + l];
+      lanes[l] += query[a + l] * totals[a + l];
+    }
+  for (int64_t l = 0; a < f; ++a, ++l) {
+    totals[a] += key[a];
+    lanes[l] += query[a] * totals[a];
+  }
+  for (int64_t half = kCount / 2; half > 0; half /= 2)
+    for (int64_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
+  return lanes[0];
+}
+
+}  // namespace
+
+template <typename T>
+RecurrentAttention<T>::RecurrentAttention(const KernelizedShape& shape,
+                                          int threads)
+    : shape_(shape) {
+  const int64_t workers = std::min<int64_t>(threads, shape.heads);
+  for (int64_t w = 0; w < threads; ++w) tokens_.emplace_back(shape, kChunk);
+  state_ = Buffer<T>(workers * StateSize(shape));
+  work_ = Buffer<T>(workers * tokens_[0].WorkSize());
+}
+
+template <typename T>
+void RecurrentAttention<T>::Run(ThreadPool& pool,
+                                const std::vector<HeadTensors<T>>& heads) {
+  const int64_t tasks = state_.size() / StateSize(shape_);
+  pool.For(tasks, [&](int64_t task, int) {
+    for (int64_t h = task; h < shape_.heads; h += tasks)
+      RunHead(heads[static_cast<size_t>(h)], static_cast<int>(task));
+  });
+}
+
+template <typename T>
+void RecurrentAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
+  const int64_t f = shape_.f, e = shape_.e, width = Padded(e);
+  CausalTokens<T>& tokens = tokens_[static_cast<size_t>(worker)];
+  tokens.Begin(head, work_.data() + worker * tokens.WorkSize());
+  T* state = state_.data() + worker * StateSize(shape_);
+  T* values = state + f * width;
+  T* sums = values + kChunk * width;
+  T* totals = sums + kChunk * width;
+  T* keys = totals + f;
+  T* queries = keys + kChunk * f;
+  std::fill_n(state, f * width, T{0});
+  std::fill_n(totals, f, T{0});
+  std::fill_n(values, kChunk * width, T{0});
+  for (int64_t first = 0; first < shape_.n_q; first += kChunk) {
+    const int64_t count = std::min(kChunk, shape_.n_q - first);
+    tokens.Load(first, count);
+    // Rows of whole vectors serve as they are.
+    const T* rows = head.v + first * e;
+    if (e != width || first + count > shape_.n_k) {
+      for (int64_t t = 0; t < count && first + t < shape_.n_k; ++t)
+        std::copy_n(head.v + (first + t) * e, e, values + t * width);
+      rows = values;
+    }
+    for (int64_t start = 0, end = 0; start < count; start = end) {
+      end = tokens.Scale(start, keys, queries);
+      if (tokens.factor()) {
+        Rescale(tokens.factor(), f, width, state);
+        Rescale(tokens.factor(), f, 1, totals);
+      }
+      int64_t t = start;
+      for (; t + 3 <= end; t += 3)
+        Step<T, 3>(keys + t * f, queries + t * f, f, rows + t * width, width,
+                   state, sums + t * width);
+      for (; t < end; ++t)
+        Step<T, 1>(keys + t * f, queries + t * f, f, rows + t * width, width,
+                   state, sums + t * width);
+      for (t = start; t < end; ++t) {
+        const T total = StepTotals(keys + t * f, queries + t * f, f, totals);
+        T* out = head.out + (first + t) * e;
+        for (int64_t c = 0; c < e; ++c) out[c] = sums[t * width + c] / total;
+      }
+    }
+  }
+}
+
+template <typename T>
+Cost RecurrentAttention<T>::CostOf(const KernelizedShape& shape, int threads) {
+  const double workers =
+      static_cast<double>(std::min<int64_t>(threads, shape.heads));
+  Cost cost;
+  cost.flops = static_cast<double>(shape.heads) *
+               (FeatureFlops(shape) + 4.0 * static_cast<double>(shape.n_q) *
+                                          static_cast<double>(shape.f) *
+                                          static_cast<double>(shape.e + 1));
+  cost.workspace_bytes =
+      sizeof(T) * workers *
+      static_cast<double>(StateSize(shape) +
+                          CausalTokens<T>(shape, kChunk).WorkSize());
+  return cost;
+}
+
+// ---- chunked --------------------------------------------------------
+
+template <typename T>
+ChunkedAttention<T>::ChunkedAttention(const KernelizedShape& shape, int threads)
+    : shape_(shape) {
+  const int64_t workers = std::min<int64_t>(threads, shape.heads);
+  for (int64_t w = 0; w < threads; ++w)
+    tokens_.emplace_back(shape, ChunkOf(shape));
+  state_ = Buffer<T>(workers * WholeLines<T>(StateSize(shape)));
+  work_ = Buffer<T>(workers * WholeLines<T>(tokens_[0].WorkSize()));
+}
+
+template <typename T>
+void ChunkedAttention<T>::Run(ThreadPool& pool,
+                              const std::vector<HeadTensors<T>>& heads) {
+  const int64_t tasks = state_.size() / WholeLines<T>(StateSize(shape_));
+  pool.For(tasks, [&](int64_t task, int) {
+    for (int64_t h = task; h < shape_.heads; h += tasks)
+      RunHead(heads[static_cast<size_t>(h)], static_cast<int>(task));
+  });
+}
+
+// The GEMMs of a run have the shape of the whole chunk, with rows of zeros for
+// tokens outside: a library may add in another order for another shape, and
+// where the runs end depends on later tokens.
+template <typename T>
+void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
+  const int64_t f = shape_.f, e = shape_.e, width = ExtendedWidth<T>(e);
+  const int64_t chunk = ChunkOf(shape_);
+  CausalTokens<T>& tokens = tokens_[static_cast<size_t>(worker)];
+  tokens.Begin(head, work_.data() + worker * WholeLines<T>(tokens.WorkSize()));
+  T* state = state_.data() + worker * WholeLines<T>(StateSize(shape_));
+  T* keys = state + f * width;
+  T* queries = keys + chunk * f;
+  T* scores = queries + chunk * f;
+  T* sums = scores + chunk * chunk;
+  T* values = sums + chunk * width;
+  std::fill_n(state, f * width, T{0});
+  for (int64_t first = 0; first < shape_.n_q; first += chunk) {
+    const int64_t count = std::min(chunk, shape_.n_q - first);
+    const int64_t here = std::clamp<int64_t>(shape_.n_k - first, 0, count);
+    tokens.Load(first, count);
+    ExtendValues(head.v + first * e, here, e, values);
+    for (int64_t start = 0, end = 0; start < count; start = end) {
+      end = tokens.Scale(start, keys, queries);
+      for (T* rows : {keys, queries}) {
+        std::fill(rows, rows + start * f, T{0});
+        std::fill(rows + end * f, rows + count * f, T{0});
+      }
+      if (tokens.factor()) Rescale(tokens.factor(), f, width, state);
+      const auto q = Map<T>(queries, count, f);
+      auto out = Map<T>(sums, count, width);
+      out.noalias() = q * Map<T>(state, f, width);
+      if (here > 0) {
+        const auto k = Map<T>(keys, here, f);
+        const auto v = Map<T>(values, here, width);
+        auto p = Map<T>(scores, count, here);
+        p.noalias() = q * k.transpose();
+        for (int64_t t = 0; t < std::min(count, here); ++t)
+          std::fill(scores + t * here + t + 1, scores + (t + 1) * here, T{0});
+        out.noalias() += p * v;
+        Map<T>(state, f, width).noalias() += k.transpose() * v;
+      }
+      for (int64_t t = start; t < end; ++t)
+        Quotient(sums + t * width, e, head.out + (first + t) * e);
+    }
+  }
+}
+
+template <typename T>
+Cost ChunkedAttention<T>::CostOf(const KernelizedShape& shape, int threads) {
+  const double workers =
+      static_cast<double>(std::min<int64_t>(threads, shape.heads));
+  const double f = static_cast<double>(shape.f),
+               e = static_cast<double>(shape.e);
+  const double chunk = static_cast<double>(ChunkOf(shape));
+  Cost cost;
+  cost.flops = static_cast<double>(shape.heads) *
+               (FeatureFlops(shape) + static_cast<double>(shape.n_q) *
+                                          (4 * f * e + 2 * chunk * (f + e)));
+  cost.workspace_bytes =
+      sizeof(T) * workers *
+      static_cast<double>(StateSize(shape) +
+                          CausalTokens<T>(shape, ChunkOf(shape)).WorkSize());
+  return cost;
+}
+
+// ---- prefix sums ----------------------------------------------------
+
+template <typename T>
+PrefixSumAttention<T>::PrefixSumAttention(const KernelizedShape& shape, int)
+    : shape_(shape),
+      keys_(std::min(shape.n_q, shape.n_k)),
+      tokens_(shape, kChunk),
+      sums_(keys_ * shape.f * shape.e),
+      totals_(keys_ * shape.f),
+      queries_(shape.n_q * shape.f),
+      work_(tokens_.WorkSize() + kChunk * shape.f) {}
+
+template <typename T>
+void PrefixSumAttention<T>::Run(ThreadPool& pool,
+                                const std::vector<HeadTensors<T>>& heads) {
+  for (const HeadTensors<T>& head : heads) RunHead(pool, head);
+}
+
+template <typename T>
+void PrefixSumAttention<T>::RunHead(ThreadPool& pool,
+                                    const HeadTensors<T>& head) {
+  const int64_t f = shape_.f, e = shape_.e;
+  tokens_.Begin(head, work_.data());
+  T* keys = work_.data() + tokens_.WorkSize();
+  for (int64_t first = 0; first < shape_.n_q; first += kChunk) {
+    const int64_t count = std::min(kChunk, shape_.n_q - first);
+    tokens_.Load(first, count);
+    for (int64_t start = 0, end = 0; start < count; start = end) {
+      end = tokens_.Scale(start, keys, queries_.data() + first * f);
+      for (int64_t t = start; t < end && first + t < shape_.n_k; ++t) {
+        const int64_t j = first + t;
+        const T* key = keys + t * f;
+        const T* value = head.v + j * e;
+        const T* before = sums_.data() + (j - 1) * f * e;
+        T* sums = sums_.data() + j * f * e;
+        T* totals = totals_.data() + j * f;
+        const T* factor = t == start ? tokens_.factor() : nullptr;
+        for (int64_t a = 0; a < f; ++a) {
+          const T old = j == 0 ? T{0} : (factor ? factor[a] : T{1});
+          const T k = key[a];
+          if (j == 0) {
+            totals[a] = k;
+            for (int64_t c = 0; c < e; ++c) sums[a * e + c] = k * value[c];
+            continue;
+          }
+          totals[a] = old * totals[a - f] + k;
+          for (int64_t c = 0; c < e; ++c)
+            sums[a * e + c] = old * before[a * e + c] + k * value[c];
+        }
+      }
+    }
+  }
+  constexpr int64_t kRows = 64;
+  pool.For((shape_.n_q + kRows - 1) / kRows, [&](int64_t block, int) {
+    const int64_t last = std::min((block + 1) * kRows, shape_.n_q);
+    for (int64_t i = block * kRows; i < last; ++i) {
+      const int64_t j = std::min(i, keys_ - 1);
+      const T* query = queries_.data() + i * f;
+      const T* sums = sums_.data() + j * f * e;
+      const T* totals = totals_.data() + j * f;
+      T* out = head.out + i * e;
+      std::fill_n(out, e, T{0});
+      T total = 0;
+      for (int64_t a = 0; a < f; ++a) {
+        total += query[a] * totals[a];
+        for (int64_t c = 0; c < e; ++c) out[c] += query[a] * sums[a * e + c];
+      }
+      for (int64_t c = 0; c < e; ++c) out[c] /= total;
+    }
+  });
+}
+
+template <typename T>
+Cost PrefixSumAttention<T>::CostOf(const KernelizedShape& shape, int) {
+  const double f = static_cast<double>(shape.f),
+               e = static_cast<double>(shape.e);
+  const double keys = static_cast<double>(std::min(shape.n_q, shape.n_k));
+  const double queries = static_cast<double>(shape.n_q);
+  Cost cost;
+  cost.flops = static_cast<double>(shape.heads) *
+               (FeatureFlops(shape) + 2 * f * (e + 1) * (keys + queries));
+  cost.workspace_bytes =
+      sizeof(T) *
+      (keys * f * (e + 1) + queries * f +
+       static_cast<double>(CausalTokens<T>(shape, kChunk).WorkSize() +
+                           kChunk * shape.f));
+  return cost;
+}
+
+template class CausalTokens<float>;
+template class CausalTokens<double>;
+template class RecurrentAttention<float>;
+template class RecurrentAttention<double>;
+template class ChunkedAttention<float>;
+template class ChunkedAttention<double>;
+template class PrefixSumAttention<float>;
+template class PrefixSumAttention<double>;
+
+}  // namespace subquad

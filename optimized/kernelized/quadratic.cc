@@ -1,0 +1,419 @@
+#include "optimized/kernelized/quadratic.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "optimized/base/lanes.h"
+#include "optimized/base/matrix.h"
+
+namespace subquad {
+
+// ---- bias ------------------------------------------------------------------
+
+template <typename T>
+BiasTable<T>::BiasTable(const KernelizedShape& shape)
+    : n_q_(shape.n_q), n_k_(shape.n_k), width_(shape.image_width) {
+  if (!shape.has_bias) return;
+  mantissa_ = Buffer<T>(shape.BiasCount());
+  exponent_ = Buffer<T>(shape.BiasCount());
+}
+
+template <typename T>
+void BiasTable<T>::Split(const T* bias) const {
+  const T shift = BiasShift(bias, mantissa_.size());
+  for (int64_t t = 0; t < mantissa_.size(); ++t) {
+    const bool seen = bias[t] >= std::numeric_limits<T>::lowest();
+    T power;
+    const T mantissa = SplitExpFast(seen ? bias[t] - shift : T{0}, &power);
+    mantissa_[t] = seen ? mantissa : T{0};
+    exponent_[t] = seen ? power : kNoExponent<T>;
+  }
+}
+
+template <typename T>
+int64_t BiasTable<T>::Horizon() const {
+  if (empty() || width_ > 0) return n_k_ - 1;
+  int64_t t = mantissa_.size() - 1;
+  while (t > 0 && mantissa_[t] == 0) --t;
+  return t - (n_q_ - 1);
+}
+
+// ---- features --------------------------------------------------------------
+
+template <typename T>
+QuadraticFeatures<T>::QuadraticFeatures(const KernelizedShape& shape,
+                                        int threads, int64_t tile)
+    : shape_(shape),
+      features_(shape.map),
+      tile_(tile),
+      bias_(shape),
+      k_mantissa_(shape.n_k * shape.f),
+      k_exponent_(shape.n_k * shape.f),
+      k_values_((tile ? (shape.n_k + tile - 1) / tile * tile : shape.n_k) *
+                shape.f),
+      k_row_(shape.has_bias ? shape.n_k : 0),
+      q_mantissa_(shape.n_q * shape.f),
+      q_exponent_(shape.n_q * shape.f),
+      scales_(3 * shape.f),
+      factor_(shape.f),
+      scratch_(threads * features_.ScratchSize(kBlock)),
+      direct_(threads * DirectSize(shape)),
+      scale_(scales_.data(), scales_.data() + shape.f, shape.f) {}
+
+template <typename T>
+double QuadraticFeatures<T>::WorkNumbers(const KernelizedShape& shape,
+                                         int threads, int64_t tile) {
+  const int64_t keys = tile ? (shape.n_k + tile - 1) / tile * tile : shape.n_k;
+  return static_cast<double>(
+      (2 * shape.n_k + 2 * shape.n_q + keys + 4) * shape.f +
+      (shape.has_bias ? shape.n_k + 2 * shape.BiasCount() : 0) +
+      threads *
+          (FeatureRows<T>(shape.map).ScratchSize(kBlock) + DirectSize(shape)));
+}
+
+template <typename T>
+void QuadraticFeatures<T>::Compute(ThreadPool& pool,
+                                   const HeadTensors<T>& head) {
+  const int64_t k_blocks = (shape_.n_k + kBlock - 1) / kBlock;
+  const int64_t q_blocks = (shape_.n_q + kBlock - 1) / kBlock;
+  pool.For(k_blocks + q_blocks, [&](int64_t block, int worker) {
+    T* scratch = scratch_.data() + worker * (scratch_.size() / pool.threads());
+    const bool key = block < k_blocks;
+    const int64_t row = (key ? block : block - k_blocks) * kBlock;
+    const int64_t count =
+        std::min(kBlock, (key ? shape_.n_k : shape_.n_q) - row);
+    features_.Compute(
+        (key ? head.k : head.q) + row * shape_.d, count, head.omega, scratch,
+        (key ? k_mantissa_ : q_mantissa_).data() + row * shape_.f,
+        (key ? k_exponent_ : q_exponent_).data() + row * shape_.f);
+  });
+  horizon_ = shape_.n_k - 1;
+  if (!bias_.empty()) {
+    bias_.Split(head.bias);
+    horizon_ = bias_.Horizon();
+  }
+  if (shape_.causal) horizon_ = std::min<int64_t>(horizon_, 0);
+  scale_.Clear();
+}
+
+// With a bias, each key is brought to about 1 by itself: a small key may be all
+// that the bias lets a query see.
+template <typename T>
+void QuadraticFeatures<T>::StoreKey(int64_t j) {
+  const int64_t f = shape_.f;
+  const T* mantissa = k_mantissa_.data() + j * f;
+  const T* exponent = k_exponent_.data() + j * f;
+  T top = 0;
+  if (!bias_.empty()) {
+    T* negative = scales_.data() + 2 * f;
+    for (int64_t a = 0; a < f; ++a) negative[a] = -scale_.scale()[a];
+    top = std::max(LargestSum(exponent, negative, f), kNoExponent<T>);
+    k_row_[j] = top;
+  }
+  const int64_t stride = tile_ ? tile_ : 1;
+  T* values =
+      k_values_.data() + (tile_ ? j / tile_ * tile_ * f + j % tile_ : j * f);
+  for (int64_t a = 0; a < f; ++a)
+    values[a * stride] =
+        mantissa[a] * PowerOfTwo(exponent[a] - scale_.scale()[a] - top);
+}
+
+template <typename T>
+void QuadraticFeatures<T>::DirectRow(const HeadTensors<T>& head, int64_t i,
+                                     int worker) const {
+  const int64_t f = shape_.f, e = shape_.e;
+  T* const q_mantissa = direct_.data() + worker * DirectSize(shape_);
+  T* const q_exponent = q_mantissa + f;
+  features_.Compute(head.q + i * shape_.d, 1, head.omega, q_exponent + f,
+                    q_mantissa, q_exponent);
+  T* const out = head.out + i * e;
+  std::fill_n(out, e, T{0});
+  T top = 4 * kNoExponent<T>, total = 0;
+  bias_.ForRow(
+      i, 0, SeenBy(i),
+      [&](int64_t first, int64_t count, const T* mantissas, const T* powers) {
+        for (int64_t x = 0; x < count; ++x) {
+          const int64_t j = first + x;
+          const T* exponents = k_exponent_.data() + j * f;
+          T exponent = LargestSum(q_exponent, exponents, f);
+          if (mantissas[x] == 0 || !(exponent > kLeastExponent<T>)) continue;
+          const T product =
+              PairProduct(q_mantissa, q_exponent, k_mantissa_.data() + j * f,
+                          exponents, exponent, f);
+          exponent += powers[x];
+          if (exponent > top) {
+            const T factor = PowerOfTwo(top - exponent);
+            total *= factor;
+            for (int64_t c = 0; c < e; ++c) out[c] *= factor;
+            top = exponent;
+          }
+          const T weight = product * mantissas[x] * PowerOfTwo(exponent - top);
+          total += weight;
+          for (int64_t c = 0; c < e; ++c) out[c] += weight * head.v[j * e + c];
+        }
+      });
+  for (int64_t c = 0; c < e; ++c) out[c] /= total;
+}
+
+// ---- dense -----------------------------------------------------------------
+
+template <typename T>
+DenseKernelized<T>::DenseKernelized(const KernelizedShape& shape, int threads)
+    : shape_(shape),
+      features_(shape, threads, 0),
+      weights_(shape.n_q * shape.n_k),
+      values_(shape.n_k * ExtendedWidth<T>(shape.e)),
+      work_(threads * std::min(kRows, shape.n_q) *
+            (shape.f + ExtendedWidth<T>(shape.e))) {}
+
+template <typename T>
+Cost DenseKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
+  const double pairs = static_cast<double>(shape.n_q) *
+                       static_cast<double>(shape.n_k) *
+                       (shape.causal ? 0.5 : 1);
+  Cost cost;
+  cost.flops = static_cast<double>(shape.heads) * pairs *
+               (2.0 * static_cast<double>(shape.f + shape.e) + 1);
+  cost.workspace_bytes =
+      sizeof(T) *
+      (static_cast<double>(shape.n_q) * static_cast<double>(shape.n_k) +
+       QuadraticFeatures<T>::WorkNumbers(shape, threads, 0) +
+       static_cast<double>(shape.n_k * ExtendedWidth<T>(shape.e) +
+                           threads * std::min(kRows, shape.n_q) *
+                               (shape.f + ExtendedWidth<T>(shape.e))));
+  return cost;
+}
+
+// Queries of one block that lie in [first, last). The GEMMs have the shape of
+// the whole block, with rows of zeros, whatever the run: a library may add in
+// another order for another shape, and where runs end depends on later keys.
+template <typename T>
+void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
+                                      int64_t first, int64_t last,
+                                      int worker) const {
+  T* const work =
+      work_.data() + worker * (std::min(kRows, shape_.n_q) *
+                               (shape_.f + ExtendedWidth<T>(shape_.e)));
+  const int64_t f = shape_.f, e = shape_.e, n_k = shape_.n_k;
+  const int64_t width = ExtendedWidth<T>(e);
+  const int64_t row = block * kRows;
+  const int64_t rows = std::min(kRows, shape_.n_q - row);
+  first = std::max(first, row);
+  last = std::min(last, row + rows);
+  const int64_t columns = shape_.causal ? shape_.SeenBy(row + rows - 1) : n_k;
+  using Stride = Eigen::OuterStride<>;
+  const T* queries = features_.queries() + row * f;
+  T* sums = work + std::min(kRows, shape_.n_q) * f;
+  if (first > row || last < row + rows) {
+    std::fill_n(work, rows * f, T{0});
+    std::copy(queries + (first - row) * f, queries + (last - row) * f,
+              work + (first - row) * f);
+    queries = work;
+  }
+  MatrixMap<T> weights(weights_.data() + row * n_k, rows, columns, Stride(n_k));
+  weights.noalias() =
+      ConstMatrixMap<T>(queries, rows, f, Stride(f)) *
+      ConstMatrixMap<T>(features_.keys(), columns, f, Stride(f)).transpose();
+  for (int64_t i = first; i < last; ++i) {
+    T* weight = weights_.data() + i * n_k;
+    const int64_t seen = features_.SeenBy(i);
+    if (!features_.bias().empty())
+      features_.ApplyBias(i, 0, seen, features_.TopExponent(i), weight);
+    std::fill(weight + seen, weight + columns, T{0});
+  }
+  MatrixMap<T>(sums, rows, width, Stride(width)).noalias() =
+      weights *
+      ConstMatrixMap<T>(values_.data(), columns, width, Stride(width));
+  for (int64_t i = first; i < last; ++i)
+    features_.WriteRow(head, i, sums + (i - row) * width,
+                       sums[(i - row) * width + e], worker);
+}
+
+template <typename T>
+void DenseKernelized<T>::Run(ThreadPool& pool,
+                             const std::vector<HeadTensors<T>>& heads) {
+  for (const HeadTensors<T>& head : heads) {
+    ExtendValues(head.v, shape_.n_k, shape_.e, values_.data());
+    features_.ForRuns(pool, head, [&](int64_t first, int64_t last) {
+      const int64_t blocks = (last - 1) / kRows - first / kRows + 1;
+      pool.For(blocks, [&](int64_t block, int worker) {
+        ProcessBlock(head, first / kRows + block, first, last, worker);
+      });
+    });
+  }
+}
+
+// ---- tiled -----------------------------------------------------------------
+
+namespace {
+
+// scores[r][x] = sum_a queries[r][a] keys[a][x], for kGroup rows and a tile;
+// the keys lie in panels [f][two vectors].
+template <typename T, int kGroup, int kTile>
+void ScoreTile(const T* queries, int64_t f, const T* keys, int64_t count,
+               T* scores) {
+  using V = Lanes<T>;
+  constexpr int kPanel = 2 * kLaneCount<T>;
+  for (int64_t x = 0; x < count; x += kPanel) {
+    V sum[kGroup][2] = {};
+    for (int64_t a = 0; a < f; ++a) {
+      const V* key = reinterpret_cast<const V*>(keys + x * f + a * kPanel);
+      const V left = key[0], right = key[1];
+      for (int r = 0; r < kGroup; ++r) {
+        const T query = queries[r * f + a];
+        sum[r][0] += query * left;
+        sum[r][1] += query * right;
+      }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < kGroup; ++r) {
+      V* to = reinterpret_cast<V*>(scores + r * kTile + x);
+      to[0] = sum[r][0];
+      to[1] = sum[r][1];
+    }
+  }
+}
+
+// sums[r] += sum over j < count of scores[r][j] values[j]: the tile's own sum
+// first, so that rounding grows with kTile + n / kTile terms and not with n.
+template <typename T, int kGroup, int kTile, int kVectors>
+void AddPanel(const T* scores, const T* values, int64_t count, int64_t width,
+              T* sums) {
+  using V = Lanes<T>;
+  V sum[kGroup][kVectors] = {};
+  for (int64_t j = 0; j < count; ++j) {
+    const V* value = reinterpret_cast<const V*>(values + j * width);
+    V v[kVectors];
+    for (int c = 0; c < kVectors; ++c) v[c] = value[c];
+    for (int r = 0; r < kGroup; ++r) {
+      const T score = scores[r * kTile + j];
+      for (int c = 0; c < kVectors; ++c) sum[r][c] += score * v[c];
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kGroup; ++r)
+#pragma GCC unroll 2
+    for (int c = 0; c < kVectors; ++c)
+      reinterpret_cast<V*>(sums + r * width)[c] += sum[r][c];
+}
+
+// totals[r] += sum of scores[r][j] over a tile, lane by lane.
+template <typename T, int kGroup, int kTile>
+void AddTotals(const T* scores, T* totals) {
+  using V = Lanes<T>;
+  for (int r = 0; r < kGroup; ++r) {
+    const V* score = reinterpret_cast<const V*>(scores + r * kTile);
+    V sum = score[0];
+    for (int c = 1; c < kTile / kLaneCount<T>; ++c) sum += score[c];
+    reinterpret_cast<V*>(totals)[r] += sum;
+  }
+}
+
+}  // namespace
+
+template <typename T>
+TiledKernelized<T>::TiledKernelized(const KernelizedShape& shape, int threads)
+    : shape_(shape),
+      rows_(Rows(shape, threads)),
+      work_size_(WorkSize(shape, threads)),
+      features_(shape, threads, kPanel),
+      values_(shape.n_k * Width(shape)),
+      work_(threads * work_size_) {}
+
+template <typename T>
+Cost TiledKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
+  Cost cost = DenseKernelized<T>::CostOf(shape, threads);
+  cost.workspace_bytes =
+      sizeof(T) * (QuadraticFeatures<T>::WorkNumbers(shape, threads, kPanel) +
+                   static_cast<double>(shape.n_k * Width(shape) +
+                                       threads * WorkSize(shape, threads)));
+  return cost;
+}
+
+template <typename T>
+void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
+                                     int64_t first, int64_t last,
+                                     int worker) const {
+  const int64_t f = shape_.f, width = Width(shape_);
+  const int64_t end = std::min(row + rows_, shape_.n_q);
+  first = std::max(first, row);
+  last = std::min(last, end);
+  T* sums = work_.data() + worker * work_size_;
+  T* totals = sums + rows_ * width;  // [rows_][a vector]
+  T* scores = totals + rows_ * kLanes;
+  T* queries = scores + kGroup * kTile;
+  T tops[kMostRows];
+  std::fill_n(sums, rows_ * (width + kLanes), T{0});
+  if (!features_.bias().empty())
+    for (int64_t i = first; i < last; ++i)
+      tops[i - row] = features_.TopExponent(i);
+  const int64_t seen_by_last = features_.SeenBy(last - 1);
+  for (int64_t key = 0; key < seen_by_last; key += kTile) {
+    const int64_t count = std::min(kTile, shape_.n_k - key);
+    for (int64_t group = row; group < end; group += kGroup) {
+      if (group + kGroup <= first || group >= last) continue;
+      const int64_t rows = std::min(kGroup, end - group);
+      const T* q = features_.queries() + group * f;
+      if (rows < kGroup) {  // the last queries of all
+        std::fill_n(queries, kGroup * f, T{0});
+        std::copy_n(q, rows * f, queries);
+        q = queries;
+      }
+      ScoreTile<T, kGroup, kTile>(q, f, features_.keys() + key * f, count,
+                                  scores);
+      for (int64_t r = 0; r < kGroup; ++r) {
+        const int64_t i = group + r;
+        T* score = scores + r * kTile;
+        const bool mine = i >= first && i < last;
+        const int64_t seen =
+            mine ? std::clamp<int64_t>(features_.SeenBy(i) - key, 0, count) : 0;
+        if (seen > 0 && !features_.bias().empty())
+          features_.ApplyBias(i, key, key + seen, tops[i - row], score);
+        std::fill(score + seen, score + kTile, T{0});
+      }
+      AddTotals<T, kGroup, kTile>(scores, totals + (group - row) * kLanes);
+      const T* values = values_.data() + key * width;
+      T* to = sums + (group - row) * width;
+      int64_t c = 0;
+      for (; c + 2 * kLanes <= width; c += 2 * kLanes)
+        AddPanel<T, kGroup, kTile, 2>(scores, values + c, count, width, to + c);
+      for (; c < width; c += kLanes)
+        AddPanel<T, kGroup, kTile, 1>(scores, values + c, count, width, to + c);
+    }
+  }
+  for (int64_t i = first; i < last; ++i) {
+    const T* lanes = totals + (i - row) * kLanes;
+    features_.WriteRow(head, i, sums + (i - row) * width,
+                       std::accumulate(lanes, lanes + kLanes, T{0}), worker);
+  }
+}
+
+template <typename T>
+void TiledKernelized<T>::Run(ThreadPool& pool,
+                             const std::vector<HeadTensors<T>>& heads) {
+  const int64_t width = Width(shape_);
+  for (const HeadTensors<T>& head : heads) {
+    for (int64_t j = 0; j < shape_.n_k; ++j) {
+      T* value = values_.data() + j * width;
+      std::copy_n(head.v + j * shape_.e, shape_.e, value);
+      std::fill(value + shape_.e, value + width, T{0});
+    }
+    features_.ForRuns(pool, head, [&](int64_t first, int64_t last) {
+      const int64_t tasks = (last - 1) / rows_ - first / rows_ + 1;
+      pool.For(tasks, [&](int64_t task, int worker) {
+        ProcessRows(head, (first / rows_ + task) * rows_, first, last, worker);
+      });
+    });
+  }
+}
+
+template class BiasTable<float>;
+template class BiasTable<double>;
+template class QuadraticFeatures<float>;
+template class QuadraticFeatures<double>;
+template class DenseKernelized<float>;
+template class DenseKernelized<double>;
+template class TiledKernelized<float>;
+template class TiledKernelized<double>;
+
+}  // namespace subquad

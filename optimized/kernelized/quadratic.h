@@ -1,0 +1,224 @@
+// The quadratic algorithms of kernelized attention, with or without a bias:
+// `dense`, the baseline with the weights in memory, and `tiled`, the same sums
+// without any array of n^2 numbers.
+//
+// Both make the features of all keys and queries first (O(n f) memory) and then
+// go through the queries in runs: as long as the keys that they may see fit one
+// scale (feature_rows.h) a run goes on, and mostly there is one run. A query's
+// arithmetic never depends on keys that it does not see, to the bit.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "optimized/base/buffer.h"
+#include "optimized/base/lanes.h"
+#include "optimized/kernelized/shape.h"
+
+namespace subquad {
+
+// exp(bias) as mantissas and exponents, by pairs of positions.
+template <typename T>
+class BiasTable {
+ public:
+  explicit BiasTable(const KernelizedShape& shape);
+
+  bool empty() const { return mantissa_.size() == 0; }
+  void Split(const T* bias) const;
+  // How far ahead of itself a query sees anything.
+  int64_t Horizon() const;
+
+  // Calls visit(j, count, mantissas, exponents) for straight runs of the keys
+  // [first, last) as query i sees them.
+  template <typename Visit>
+  void ForRow(int64_t i, int64_t first, int64_t last,
+              const Visit& visit) const {
+    if (width_ == 0) {
+      const int64_t at = first - i + n_q_ - 1;
+      visit(first, last - first, mantissa_.data() + at, exponent_.data() + at);
+      return;
+    }
+    const int64_t r = i / width_, c = i % width_;
+    for (int64_t j = first; j < last;) {
+      const int64_t row = j / width_;
+      const int64_t end = std::min(last, (row + 1) * width_);
+      const int64_t at = (row - r + n_q_ / width_ - 1) * (2 * width_ - 1) +
+                         j % width_ - c + width_ - 1;
+      visit(j, end - j, mantissa_.data() + at, exponent_.data() + at);
+      j = end;
+    }
+  }
+
+ private:
+  int64_t n_q_, n_k_, width_;
+  Buffer<T> mantissa_, exponent_;
+};
+
+// Features of all keys and queries, and the runs of queries.
+template <typename T>
+class QuadraticFeatures {
+ public:
+  // With `tile`, the keys' values are stored as [tiles][f][tile]; without, as
+  // [n_k][f].
+  QuadraticFeatures(const KernelizedShape& shape, int threads, int64_t tile);
+  static double WorkNumbers(const KernelizedShape& shape, int threads,
+                            int64_t tile);
+
+  // Calls process(first, last) for runs of queries, all of them in order.
+  template <typename Process>
+  void ForRuns(ThreadPool& pool, const HeadTensors<T>& head,
+               const Process& process) {
+    Compute(pool, head);
+    int64_t begin = 0, next_key = 0;
+    for (int64_t i = 0; i < shape_.n_q; ++i) {
+      for (; next_key < SeenBy(i); ++next_key) {
+        const T* exponent = k_exponent_.data() + next_key * shape_.f;
+        if (!scale_.Fits(exponent)) {
+          if (i > begin) process(begin, i);
+          begin = i;
+          scale_.Raise(exponent, factor_.data());
+          for (int64_t j = 0; j < next_key; ++j) StoreKey(j);
+        }
+        scale_.See(exponent);
+        StoreKey(next_key);
+      }
+      T* query = q_mantissa_.data() + i * shape_.f;
+      scale_.QueryValues(query, q_exponent_.data() + i * shape_.f, query);
+    }
+    process(begin, shape_.n_q);
+  }
+
+  int64_t SeenBy(int64_t i) const {
+    return std::clamp<int64_t>(i + horizon_ + 1, 0, shape_.n_k);
+  }
+  const T* queries() const { return q_mantissa_.data(); }  // [n_q, f]
+  const T* keys() const { return k_values_.data(); }
+  const BiasTable<T>& bias() const { return bias_; }
+
+  // weights[0, last - first) of query i for keys [first, last) are multiplied
+  // by what scaling and bias left out; `top` is TopExponent(i).
+  void ApplyBias(int64_t i, int64_t first, int64_t last, T top,
+                 T* weights) const {
+    bias_.ForRow(i, first, last,
+                 [&](int64_t j, int64_t count, const T* m, const T* k) {
+                   const T* key = k_row_.data() + j;
+                   T* w = weights + (j - first);
+                   for (int64_t x = 0; x < count; ++x)
+                     w[x] *= m[x] * PowerOfTwo(k[x] + key[x] - top);
+                 });
+  }
+  // Writes the output of query i from its sums: of weights times values [e],
+  // and of weights alone.
+  void WriteRow(const HeadTensors<T>& head, int64_t i, const T* sums, T total,
+                int worker) const {
+    if (Lost(total)) return DirectRow(head, i, worker);
+    for (int64_t c = 0; c < shape_.e; ++c)
+      head.out[i * shape_.e + c] = sums[c] / total;
+  }
+
+  T TopExponent(int64_t i) const {
+    T top = 2 * kNoExponent<T>;
+    bias_.ForRow(i, 0, SeenBy(i),
+                 [&](int64_t j, int64_t count, const T*, const T* k) {
+                   top = std::max(top, LargestSum(k, k_row_.data() + j, count));
+                 });
+    return top;
+  }
+
+ private:
+  static constexpr int64_t kBlock = 256;
+
+  void Compute(ThreadPool& pool, const HeadTensors<T>& head);
+  void StoreKey(int64_t j);
+  // Has a query with this sum of weights lost terms that count? Queries are
+  // scaled by the largest key, and keys and bias by the largest of both; where
+  // the bias hides those, what is left of the sums may be too small.
+  bool Lost(T sum) const {
+    return !bias_.empty() && !(std::abs(sum) >= PowerOfTwo(T{-40}));
+  }
+  // Such a query pair by pair, each at a scale of its own.
+  void DirectRow(const HeadTensors<T>& head, int64_t i, int worker) const;
+  static int64_t DirectSize(const KernelizedShape& shape) {
+    return shape.has_bias
+               ? 2 * shape.f + FeatureRows<T>(shape.map).ScratchSize(1)
+               : 0;
+  }
+
+  const KernelizedShape shape_;
+  const FeatureRows<T> features_;
+  const int64_t tile_;
+  int64_t horizon_ = 0;
+  BiasTable<T> bias_;
+  Buffer<T> k_mantissa_, k_exponent_, k_values_, k_row_;
+  Buffer<T> q_mantissa_, q_exponent_;
+  Buffer<T> scales_, factor_, scratch_, direct_;
+  KeyScale<T> scale_;
+};
+
+template <typename T>
+class DenseKernelized {
+ public:
+  DenseKernelized(const KernelizedShape& shape, int threads);
+  void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
+  static Cost CostOf(const KernelizedShape& shape, int threads);
+
+ private:
+  static constexpr int64_t kRows = 256;
+  void ProcessBlock(const HeadTensors<T>& head, int64_t block, int64_t first,
+                    int64_t last, int worker) const;
+
+  const KernelizedShape shape_;
+  QuadraticFeatures<T> features_;
+  Buffer<T> weights_, values_, work_;
+};
+
+template <typename T>
+class TiledKernelized {
+ public:
+  TiledKernelized(const KernelizedShape& shape, int threads);
+  void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
+  static Cost CostOf(const KernelizedShape& shape, int threads);
+
+ private:
+  static constexpr int64_t kLanes = kLaneCount<T>;
+  static constexpr int64_t kPanel = 2 * kLanes;  // keys in registers
+  static constexpr int64_t kTile = 64;           // keys in the nearest cache
+  static constexpr int64_t kGroup = 12;          // queries in registers
+
+  // Queries of one task. Where the keys do not fit the second cache they are
+  // read from beyond it once for each task: as many as leave every thread four
+  // tasks. No bit of a result depends on it.
+  static constexpr int64_t kMostRows = 16 * kGroup;
+  static int64_t Rows(const KernelizedShape& shape, int threads) {
+    if (shape.n_k < 4096) return 4 * kGroup;
+    return std::clamp<int64_t>(shape.n_q / (4 * threads) / kGroup, 4, 16) *
+           kGroup;
+  }
+  // Of a row of values and of sums.
+  static int64_t Width(const KernelizedShape& shape) {
+    return WholeLines<T>(shape.e);
+  }
+  static int64_t WorkSize(const KernelizedShape& shape, int threads) {
+    return WholeLines<T>(Rows(shape, threads) * (Width(shape) + kLanes) +
+                         kGroup * (kTile + shape.f));
+  }
+  void ProcessRows(const HeadTensors<T>& head, int64_t row, int64_t first,
+                   int64_t last, int worker) const;
+
+  const KernelizedShape shape_;
+  const int64_t rows_, work_size_;
+  QuadraticFeatures<T> features_;
+  Buffer<T> values_, work_;
+};
+
+extern template class BiasTable<float>;
+extern template class BiasTable<double>;
+extern template class QuadraticFeatures<float>;
+extern template class QuadraticFeatures<double>;
+extern template class DenseKernelized<float>;
+extern template class DenseKernelized<double>;
+extern template class TiledKernelized<float>;
+extern template class TiledKernelized<double>;
+
+}  // namespace subquad

@@ -1,0 +1,374 @@
+#include "optimized/kernelized/transforms.h"
+
+#include <cmath>
+#include <stdexcept>
+#include <type_traits>
+
+#include "optimized/kernelized/quadratic.h"
+
+namespace subquad {
+namespace {
+
+// First column of the circulant matrix, in place for its transform.
+template <typename W>
+void Embed(const KernelizedShape& shape, const std::vector<int64_t>& lengths,
+           int64_t row_stride, const W* weights, W* column) {
+  const int64_t width = shape.image_width ? shape.image_width : 1;
+  if (shape.image_width == 0) {
+    for (int64_t m = 0; m < shape.n_q; ++m)
+      column[m] = weights[shape.n_q - 1 - m];
+    for (int64_t offset = 1; offset < shape.n_k; ++offset)
+      column[lengths[0] - offset] = weights[shape.n_q - 1 + offset];
+    return;
+  }
+  const int64_t height = shape.n_q / width;
+  for (int64_t row = 1 - height; row < height; ++row) {
+    W* to = column + (row < 0 ? row + lengths[0] : row) * row_stride;
+    const W* from = weights + (height - 1 - row) * (2 * width - 1) + width - 1;
+    for (int64_t c = 0; c < width; ++c) to[c] = from[-c];
+    for (int64_t c = 1; c < width; ++c) to[lengths[1] - c] = from[c];
+  }
+}
+
+}  // namespace
+
+template <typename T, typename W>
+double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights) {
+  const int64_t count = shape.BiasCount();
+  const auto seen = [&](int64_t t) {
+    return shape.MayBeSeen(t) && bias[t] >= std::numeric_limits<T>::lowest();
+  };
+  const W shift = static_cast<W>(BiasShift(bias, count));
+  W top = 2 * kNoExponent<W>;
+  double squares = 0;
+  for (int64_t t = 0; t < count; ++t) {
+    if (!seen(t)) continue;
+    W exponent;
+    SplitExpFast(static_cast<W>(bias[t]) - shift, &exponent);
+    top = std::max(top, exponent);
+  }
+  for (int64_t t = 0; t < count; ++t) {
+    W exponent;
+    const bool counts = seen(t);
+    const W mantissa = SplitExpFast(
+        counts ? static_cast<W>(bias[t]) - shift : W{0}, &exponent);
+    weights[t] = counts ? mantissa * PowerOfTwo(exponent - top) : W{0};
+    squares +=
+        static_cast<double>(weights[t]) * static_cast<double>(weights[t]);
+  }
+  return std::sqrt(squares);
+}
+
+// ---- products -------------------------------------------------------
+
+namespace {
+
+// Empty for a sequence.
+std::optional<ImageSequence> ImageOf(const KernelizedShape& shape) {
+  const int64_t width = shape.image_width;
+  if (width == 0) return {};
+  return ImageSequence(shape.n_q / width, width);
+}
+
+}  // namespace
+
+template <typename W>
+LagProduct<W>::LagProduct(const KernelizedShape& shape)
+    : shape_(shape),
+      image_(ImageOf(shape)),
+      product_(image_ ? image_->length() : shape.n_q,
+               image_ ? image_->length() : shape.n_k) {}
+
+template <typename W>
+int64_t LagProduct<W>::SpectrumSize() const {
+  return static_cast<int64_t>(product_.SpectrumSize());
+}
+
+template <typename W>
+int64_t LagProduct<W>::ScratchSize() const {
+  return WholeLines<W>(shape_.BiasCount()) +
+         WholeLines<W>(static_cast<int64_t>(product_.ScratchSize()));
+}
+
+template <typename W>
+double LagProduct<W>::PlanBytes() const {
+  return static_cast<double>(product_.PlanBytes());
+}
+
+template <typename W>
+double LagProduct<W>::BlockFlops() const {
+  return product_.BlockFlops();
+}
+
+template <typename W>
+template <typename T>
+double LagProduct<W>::Spectrum(const T* bias, W* spectrum, W* scratch) const {
+  W* weights = scratch;
+  const double norm = BiasWeights(shape_, bias, weights);
+  product_.Spectrum(weights, shape_.causal, spectrum,
+                    scratch + WholeLines<W>(shape_.BiasCount()));
+  return norm;
+}
+
+template <typename W>
+template <typename Fill, typename Take>
+void LagProduct<W>::Run(const W* spectrum, Fill& fill, Take& take,
+                        W* scratch) const {
+  const RowSource<W> source = {
+      [](void* with, int64_t row, int64_t count, W* rows) {
+        (*static_cast<Fill*>(with))(row, count, rows);
+      },
+      &fill};
+  const RowSink<W> sink = {
+      [](void* with, int64_t row, int64_t count, const W* rows) {
+        (*static_cast<Take*>(with))(row, count, rows);
+      },
+      &take};
+  W* rest = scratch + WholeLines<W>(shape_.BiasCount());
+  if (image_)
+    ApplyToImage(product_, *image_, spectrum, source, sink, rest);
+  else
+    product_.Apply(spectrum, source, sink, rest);
+}
+
+// ---- algorithm 1 as printed -----------------------------------------
+
+template <typename T>
+FftKernelized<T>::FftKernelized(const KernelizedShape& shape, int threads)
+    : shape_(shape),
+      lengths_(EmbeddingLengths(shape)),
+      fft_(lengths_, false),
+      features_(shape, threads),
+      lost_(shape, threads),
+      weights_(shape.BiasCount()),
+      spectrum_(fft_.column_size()),
+      channels_(shape.f * (shape.e + 1) * fft_.column_size()),
+      normalisers_(shape.n_q) {}
+
+template <typename T>
+Cost FftKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
+  const auto lengths = EmbeddingLengths(shape);
+  const double channels = static_cast<double>(shape.f * (shape.e + 1));
+  Cost cost;
+  cost.flops = static_cast<double>(shape.heads) * (2 * channels + 1) *
+               CirculantFft<T>::TransformFlops(lengths);
+  cost.workspace_bytes =
+      sizeof(T) * (FeatureColumns<T>::WorkNumbers(shape, threads) +
+                   CirculantFft<T>::PlanNumbers(lengths) +
+                   static_cast<double>(shape.BiasCount() + shape.n_q) +
+                   (channels + 1) * static_cast<double>(
+                                        CirculantFft<T>::ColumnSize(lengths))) +
+      LostRows<T>::WorkBytes(shape, threads);
+  return cost;
+}
+
+template <typename T>
+void FftKernelized<T>::Run(ThreadPool& pool,
+                           const std::vector<HeadTensors<T>>& heads) {
+  const int64_t e = shape_.e, size = fft_.column_size();
+  const int64_t k_width = shape_.image_width ? shape_.image_width : shape_.n_k;
+  const int64_t q_width = shape_.image_width ? shape_.image_width : shape_.n_q;
+  for (const HeadTensors<T>& head : heads) {
+    features_.Compute(pool, head);
+    const double norm = BiasWeights(shape_, head.bias, weights_.data());
+    std::fill_n(spectrum_.data(), size, T{0});
+    Embed(shape_, lengths_, fft_.row_stride(), weights_.data(),
+          spectrum_.data());
+    fft_.Forward(spectrum_.data());
+    pool.For(shape_.f * (e + 1), [&](int64_t channel, int) {
+      const int64_t a = channel / (e + 1), c = channel % (e + 1);
+      const T* key = features_.Key(a);
+      T* column = channels_.data() + channel * size;
+      std::fill_n(column, size, T{0});
+      for (int64_t j = 0; j < shape_.n_k; ++j)
+        column[j / k_width * fft_.row_stride() + j % k_width] =
+            c < e ? key[j] * head.v[j * e + c] : key[j];
+      fft_.Forward(column);
+      fft_.Multiply(spectrum_.data(), false, column);
+      fft_.Backward(column);
+    });
+    // out = sum over features; the normalisers are the last column.
+    pool.For(e + 1, [&](int64_t c, int) {
+      T* to = c < e ? head.out + c : normalisers_.data();
+      const int64_t stride = c < e ? e : 1;
+      for (int64_t i = 0; i < shape_.n_q; ++i) to[i * stride] = 0;
+      for (int64_t a = 0; a < shape_.f; ++a) {
+        const T* query = features_.Query(a);
+        const T* column = channels_.data() + (a * (e + 1) + c) * size;
+        for (int64_t i = 0; i < shape_.n_q; ++i)
+          to[i * stride] +=
+              query[i] * column[i / q_width * fft_.row_stride() + i % q_width];
+      }
+    });
+    for (int64_t i = 0; i < shape_.n_q; ++i)
+      for (int64_t c = 0; c < e; ++c) head.out[i * e + c] /= normalisers_[i];
+    lost_.Repair(pool, head, features_, norm,
+                 std::numeric_limits<T>::epsilon() / 2, normalisers_.data());
+  }
+}
+
+// ---- streamed -------------------------------------------------------
+
+namespace {
+
+// Rows of a block, its width known to the compiler.
+template <int kBlock, typename T, typename W>
+void Weigh(const T* key, const W* values, int64_t rows, W* to) {
+  for (int64_t j = 0; j < rows; ++j)
+    for (int l = 0; l < kBlock; ++l)
+      to[j * kBlock + l] = static_cast<W>(key[j]) * values[j * kBlock + l];
+}
+template <int kBlock, typename T, typename W>
+void AddWeighed(const T* query, const W* from, int64_t rows, W* sums) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int l = 0; l < kBlock; ++l)
+      sums[i * kBlock + l] += static_cast<W>(query[i]) * from[i * kBlock + l];
+}
+
+// Calls work(std::integral_constant<int, block>()).
+template <typename Work>
+void WithBlock(int64_t block, const Work& work) {
+  switch (block) {
+    case 2:
+      return work(std::integral_constant<int, 2>());
+    case 4:
+      return work(std::integral_constant<int, 4>());
+    case 8:
+      return work(std::integral_constant<int, 8>());
+    case 16:
+      return work(std::integral_constant<int, 16>());
+    default:
+      throw std::logic_error("a vector of another width");
+  }
+}
+
+}  // namespace
+
+template <typename T, typename W>
+StreamedFft<T, W>::StreamedFft(const KernelizedShape& shape, int threads)
+    : shape_(shape),
+      product_(shape),
+      features_(shape, threads),
+      lost_(shape, threads),
+      normalisers_(shape.n_q),
+      spectrum_(product_.SpectrumSize()),
+      scratch_(threads * WorkSize(shape, product_)) {}
+
+template <typename T, typename W>
+int64_t StreamedFft<T, W>::WorkSize(const KernelizedShape& shape,
+                                    const LagProduct<W>& product) {
+  return product.ScratchSize() +
+         WholeLines<W>((shape.n_k + shape.n_q) * product.columns());
+}
+
+template <typename T, typename W>
+Cost StreamedFft<T, W>::CostOf(const KernelizedShape& shape, int threads) {
+  const LagProduct<W> product(shape);
+  const int64_t block = product.columns();
+  const double blocks =
+      static_cast<double>(shape.f * ((shape.e + block - 1) / block) +
+                          (shape.f + block - 1) / block);
+  Cost cost;
+  cost.flops = static_cast<double>(shape.heads) * blocks * product.BlockFlops();
+  cost.workspace_bytes =
+      sizeof(T) * FeatureColumns<T>::WorkNumbers(shape, threads) +
+      LostRows<T>::WorkBytes(shape, threads) +
+      sizeof(W) * static_cast<double>(shape.n_q + product.SpectrumSize() +
+                                      threads * WorkSize(shape, product)) +
+      product.PlanBytes();
+  return cost;
+}
+
+// The columns of a block are features.
+template <typename T, typename W>
+void StreamedFft<T, W>::Normalisers(W* work) const {
+  const int64_t block = product_.columns();
+  W* scratch = work + WholeLines<W>((shape_.n_k + shape_.n_q) * block);
+  std::fill_n(normalisers_.data(), shape_.n_q, W{0});
+  for (int64_t first = 0; first < shape_.f; first += block) {
+    const int64_t count = std::min(block, shape_.f - first);
+    auto fill = [&](int64_t row, int64_t rows, W* to) {
+      for (int64_t l = 0; l < block; ++l) {
+        const T* key = l < count ? features_.Key(first + l) : nullptr;
+        for (int64_t j = 0; j < rows; ++j)
+          to[j * block + l] = key ? static_cast<W>(key[row + j]) : W{0};
+      }
+    };
+    auto take = [&](int64_t row, int64_t rows, const W* from) {
+      for (int64_t l = 0; l < count; ++l) {
+        const T* query = features_.Query(first + l);
+        for (int64_t i = 0; i < rows; ++i)
+          normalisers_[row + i] +=
+              static_cast<W>(query[row + i]) * from[i * block + l];
+      }
+    };
+    product_.Run(spectrum_.data(), fill, take, scratch);
+  }
+}
+
+// A block of value columns, one feature after another: v in rows of a block's
+// width, and the sums likewise, both read and written once for every feature.
+template <typename T, typename W>
+void StreamedFft<T, W>::Numerators(const HeadTensors<T>& head, int64_t first,
+                                   W* work) const {
+  const int64_t e = shape_.e, block = product_.columns();
+  const int64_t count = std::min(block, e - first);
+  W* values = work;
+  W* sums = values + shape_.n_k * block;
+  W* scratch = work + WholeLines<W>((shape_.n_k + shape_.n_q) * block);
+  std::fill_n(values, shape_.n_k * block, W{0});
+  for (int64_t j = 0; j < shape_.n_k; ++j)
+    std::copy_n(head.v + j * e + first, count, values + j * block);
+  std::fill_n(sums, shape_.n_q * block, W{0});
+  WithBlock(block, [&](auto width) {
+    constexpr int kBlock = decltype(width)::value;
+    for (int64_t a = 0; a < shape_.f; ++a) {
+      const T* key = features_.Key(a);
+      const T* query = features_.Query(a);
+      auto fill = [&](int64_t row, int64_t rows, W* to) {
+        Weigh<kBlock>(key + row, values + row * kBlock, rows, to);
+      };
+      auto take = [&](int64_t row, int64_t rows, const W* from) {
+        AddWeighed<kBlock>(query + row, from, rows, sums + row * kBlock);
+      };
+      product_.Run(spectrum_.data(), fill, take, scratch);
+    }
+  });
+  for (int64_t i = 0; i < shape_.n_q; ++i)
+    for (int64_t l = 0; l < count; ++l)
+      head.out[i * e + first + l] = static_cast<T>(sums[i * block + l]);
+}
+
+template <typename T, typename W>
+void StreamedFft<T, W>::Run(ThreadPool& pool,
+                            const std::vector<HeadTensors<T>>& heads) {
+  const int64_t e = shape_.e, block = product_.columns();
+  const int64_t tasks = (e + block - 1) / block + 1;
+  for (const HeadTensors<T>& head : heads) {
+    features_.Compute(pool, head);
+    const double norm =
+        product_.Spectrum(head.bias, spectrum_.data(), scratch_.data());
+    pool.For(tasks, [&](int64_t task, int worker) {
+      W* work = scratch_.data() + worker * WorkSize(shape_, product_);
+      if (task == tasks - 1)
+        Normalisers(work);
+      else
+        Numerators(head, task * block, work);
+    });
+    for (int64_t i = 0; i < shape_.n_q; ++i)
+      for (int64_t c = 0; c < e; ++c)
+        head.out[i * e + c] = static_cast<T>(
+            static_cast<W>(head.out[i * e + c]) / normalisers_[i]);
+    lost_.Repair(pool, head, features_, norm,
+                 std::numeric_limits<W>::epsilon() / 2, normalisers_.data());
+  }
+}
+
+template double BiasWeights(const KernelizedShape&, const double*, double*);
+template class FftKernelized<float>;
+template class FftKernelized<double>;
+template class StreamedFft<float, float>;
+template class StreamedFft<double, double>;
+template class StreamedFft<float, double>;
+
+}  // namespace subquad

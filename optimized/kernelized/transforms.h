@@ -1,0 +1,89 @@
+// Kernelized attention with a relative bias by Toeplitz products (NPRF
+// algorithm 1): every product of a key feature and a value column is a channel,
+// and the bias mixes each channel along the sequence.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "optimized/base/buffer.h"
+#include "optimized/kernelized/columns.h"
+#include "optimized/toeplitz/circulant_fft.h"
+#include "optimized/toeplitz/column_fft.h"
+#include "optimized/toeplitz/image_sequence.h"
+
+namespace subquad {
+
+// out[i, :] = sum_j c(j - i) in[j, :] for blocks of columns, c = exp(bias)
+// relative to its largest seen entry, zero where nothing is seen. W is the type
+// of the transforms.
+template <typename W>
+class LagProduct {
+ public:
+  explicit LagProduct(const KernelizedShape& shape);
+
+  int64_t columns() const { return product_.BlockColumns(); }  // of a block
+  int64_t SpectrumSize() const;
+  int64_t ScratchSize() const;
+  double PlanBytes() const;
+  double BlockFlops() const;
+
+  // Returns the 2-norm of c.
+  template <typename T>
+  double Spectrum(const T* bias, W* spectrum, W* scratch) const;
+
+  // fill(row, count, rows) and take(row, count, rows) as in column_fft.h, for
+  // rows of tokens.
+  template <typename Fill, typename Take>
+  void Run(const W* spectrum, Fill& fill, Take& take, W* scratch) const;
+
+ private:
+  const KernelizedShape shape_;
+  const std::optional<ImageSequence> image_;
+  const ToeplitzColumns<W> product_;
+};
+
+// c = exp(bias) relative to its largest entry that some query sees; zero where
+// causality hides it. Returns the 2-norm.
+template <typename T, typename W>
+double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights);
+
+// Algorithm 1 as printed: all f (e + 1) channels at once.
+template <typename T>
+class FftKernelized {
+ public:
+  FftKernelized(const KernelizedShape& shape, int threads);
+  void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
+  static Cost CostOf(const KernelizedShape& shape, int threads);
+
+ private:
+  const KernelizedShape shape_;
+  const std::vector<int64_t> lengths_;
+  const CirculantFft<T> fft_;
+  FeatureColumns<T> features_;
+  LostRows<T> lost_;
+  Buffer<T> weights_, spectrum_, channels_, normalisers_;
+};
+
+// The same sums, a block of channels at a time.
+template <typename T, typename W>
+class StreamedFft {
+ public:
+  StreamedFft(const KernelizedShape& shape, int threads);
+  void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
+  static Cost CostOf(const KernelizedShape& shape, int threads);
+
+ private:
+  static int64_t WorkSize(const KernelizedShape& shape,
+                          const LagProduct<W>& product);
+  void Normalisers(W* work) const;
+  void Numerators(const HeadTensors<T>& head, int64_t first, W* work) const;
+
+  const KernelizedShape shape_;
+  const LagProduct<W> product_;
+  FeatureColumns<T> features_;
+  LostRows<T> lost_;
+  Buffer<W> normalisers_, spectrum_, scratch_;
+};
+
+}  // namespace subquad

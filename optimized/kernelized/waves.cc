@@ -1,0 +1,95 @@
+#include "optimized/kernelized/waves.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "optimized/base/highway_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "optimized/kernelized/waves.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// After highway.h, which it needs.
+#include <hwy/contrib/math/math-inl.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace subquad::waves::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <typename T>
+inline constexpr int64_t kLanes = HWY_LANES(T);
+
+// As far as highway's functions go.
+constexpr double kLargest = 39000;
+
+template <typename T>
+HWY_INLINE void WriteVector(const T* angles, const T* weights, T* waves) {
+  const hn::ScalableTag<T> d;
+  const auto x = hn::LoadU(d, angles), w = hn::LoadU(d, weights);
+  const auto limit = hn::Set(d, static_cast<T>(kLargest));
+  if (hn::AllTrue(d, hn::Le(hn::Abs(x), limit))) {
+    hn::StoreInterleaved2(hn::Mul(w, hn::Cos(d, x)), hn::Mul(w, hn::Sin(d, x)),
+                          d, waves);
+    return;
+  }
+  for (int64_t lane = 0; lane < kLanes<T>; ++lane) {
+    waves[2 * lane] = weights[lane] * std::cos(angles[lane]);
+    waves[2 * lane + 1] = weights[lane] * std::sin(angles[lane]);
+  }
+}
+
+template <typename T>
+void Write(const T* angles, const T* weights, int64_t count, T* waves) {
+  int64_t x = 0;
+  for (; x + kLanes<T> <= count; x += kLanes<T>)
+    WriteVector(angles + x, weights + x, waves + 2 * x);
+  if (x == count) return;
+  HWY_ALIGN T last[4 * kLanes<T>] = {};  // angles, weights, waves
+  std::copy_n(angles + x, count - x, last);
+  std::copy_n(weights + x, count - x, last + kLanes<T>);
+  WriteVector(last, last + kLanes<T>, last + 2 * kLanes<T>);
+  std::copy_n(last + 2 * kLanes<T>, 2 * (count - x), waves + 2 * x);
+}
+
+void WriteFloat(const float* angles, const float* weights, int64_t count,
+                float* waves) {
+  Write(angles, weights, count, waves);
+}
+void WriteDouble(const double* angles, const double* weights, int64_t count,
+                 double* waves) {
+  Write(angles, weights, count, waves);
+}
+
+}  // namespace subquad::waves::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace subquad {
+namespace waves {
+
+HWY_EXPORT(WriteFloat);
+HWY_EXPORT(WriteDouble);
+
+void Write(const float* angles, const float* weights, int64_t count,
+           float* waves) {
+  HWY_DYNAMIC_DISPATCH(WriteFloat)(angles, weights, count, waves);
+}
+void Write(const double* angles, const double* weights, int64_t count,
+           double* waves) {
+  HWY_DYNAMIC_DISPATCH(WriteDouble)(angles, weights, count, waves);
+}
+
+}  // namespace waves
+
+template <typename T>
+void WriteWaves(const T* angles, const T* weights, int64_t count, T* waves) {
+  waves::Write(angles, weights, count, waves);
+}
+
+template void WriteWaves(const float*, const float*, int64_t, float*);
+template void WriteWaves(const double*, const double*, int64_t, double*);
+
+}  // namespace subquad
+
+#endif  // HWY_ONCE

@@ -1,0 +1,97 @@
+// Attention of all queries to keys and values that were made fewer, in two
+// ways; shared by linformer_attention and memory_compressed_attention.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "optimized/base/matrix.h"
+#include "optimized/base/thread_pool.h"
+#include "optimized/softmax/softmax_tiles.h"
+
+namespace subquad {
+
+struct AttentionSizes {
+  int64_t n_q, keys, d, e;
+};
+
+// Two GEMMs with the scores [n_q, keys] in memory.
+template <typename T>
+class DenseToReduced {
+ public:
+  static constexpr int64_t kRowBlock = 256;
+
+  DenseToReduced(const AttentionSizes& sizes, int /*threads*/)
+      : sizes_(sizes), scores_(sizes.n_q * sizes.keys) {}
+
+  static double WorkspaceBytes(const AttentionSizes& sizes, int) {
+    return static_cast<double>(sizeof(T)) * static_cast<double>(sizes.n_q) *
+           static_cast<double>(sizes.keys);
+  }
+
+  void Run(ThreadPool& pool, T scale, const T* queries, const T* keys,
+           const T* values, T* outs) {
+    const auto [n_q, count, d, e] = sizes_;
+    const ConstMatrixMap<T> k(keys, count, d, Eigen::OuterStride<>(d));
+    const ConstMatrixMap<T> v(values, count, e, Eigen::OuterStride<>(e));
+    pool.For((n_q + kRowBlock - 1) / kRowBlock, [&](int64_t block, int) {
+      const int64_t first = block * kRowBlock;
+      const int64_t rows = std::min(kRowBlock, sizes_.n_q - first);
+      const ConstMatrixMap<T> q(queries + first * k.cols(), rows, k.cols(),
+                                Eigen::OuterStride<>(k.cols()));
+      MatrixMap<T> scores(scores_.data() + first * k.rows(), rows, k.rows(),
+                          Eigen::OuterStride<>(k.rows()));
+      MatrixMap<T> out(outs + first * v.cols(), rows, v.cols(),
+                       Eigen::OuterStride<>(v.cols()));
+      scores.noalias() = scale * q * k.transpose();
+      T sums[kRowBlock];
+      for (int64_t i = 0; i < rows; ++i)
+        sums[i] = ExponentiateRow<T>(scores.row(i).data(), k.rows(), nullptr);
+      out.noalias() = scores * v;
+      for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
+    });
+  }
+
+ private:
+  const AttentionSizes sizes_;
+  Buffer<T> scores_;
+};
+
+// Blocks of queries against tiles of keys, no scores kept.
+template <typename T>
+class TiledToReduced {
+ public:
+  TiledToReduced(const AttentionSizes& sizes, int threads) : sizes_(sizes) {
+    for (int worker = 0; worker < threads; ++worker)
+      blocks_.emplace_back(sizes.d, sizes.e);
+  }
+
+  static double WorkspaceBytes(const AttentionSizes& sizes, int threads) {
+    return threads * SoftmaxBlock<T>::WorkspaceBytes(sizes.d, sizes.e);
+  }
+
+  void Run(ThreadPool& pool, T scale, const T* queries, const T* keys,
+           const T* values, T* outs) {
+    const int64_t count =
+        (sizes_.n_q + kBlockQueries<T> - 1) / kBlockQueries<T>;
+    pool.For(count, [&](int64_t index, int worker) {
+      SoftmaxBlock<T>& block = blocks_[static_cast<size_t>(worker)];
+      const int64_t d = sizes_.d, e = sizes_.e;
+      const int64_t first = index * kBlockQueries<T>;
+      block.Begin(queries + first * d, d,
+                  std::min(kBlockQueries<T>, sizes_.n_q - first), scale);
+      for (int64_t j = 0; j < sizes_.keys; j += kTileKeys) {
+        block.Scores(keys + j * d, d, std::min(kTileKeys, sizes_.keys - j));
+        block.Accumulate(values + j * e, e);
+      }
+      block.End(outs + first * e, e);
+    });
+  }
+
+ private:
+  const AttentionSizes sizes_;
+  std::vector<SoftmaxBlock<T>> blocks_;
+};
+
+}  // namespace subquad

@@ -1,0 +1,533 @@
+// The kernels of softmax_tiles.h, compiled once per instruction set.
+//
+// Both products are the same register tile: up to 6 rows x 4 vectors of sums
+// in registers, and for each term one broadcast per row against vectors of
+// queries. A row is a key (terms: the d features, read along the key) or a
+// column of the values (terms: the keys, read across).
+#include "optimized/softmax/softmax_tiles.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "optimized/base/highway_targets.h"
+#include "optimized/base/transpose.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "optimized/softmax/softmax_tiles.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#ifndef SUBQUAD_SOFTMAX_TILES_ONCE
+#define SUBQUAD_SOFTMAX_TILES_ONCE
+namespace subquad::softmax_tiles {
+
+template <typename T>
+struct Kernels {
+  void (*scores)(const Tile<T>&, const T* k, int64_t k_stride);
+  void (*add_bias)(const Tile<T>&, const T* bias);
+  void (*accumulate)(const Tile<T>&, const T* v, int64_t v_stride);
+  void (*divide)(const Tile<T>&);
+  T (*exponentiate_row)(T* row, int64_t count, const T* bias);
+  void (*multiply_in_order)(const T* a, int64_t a_stride, int64_t rows,
+                            int64_t terms, const T* b, int64_t width, T* out);
+};
+
+}  // namespace subquad::softmax_tiles
+#endif  // SUBQUAD_SOFTMAX_TILES_ONCE
+
+HWY_BEFORE_NAMESPACE();
+namespace subquad::softmax_tiles::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <typename T>
+using Tag = hn::ScalableTag<T>;
+template <typename T>
+using Vector = hn::Vec<Tag<T>>;
+template <typename T>
+inline constexpr int64_t kLanes = HWY_LANES(T);
+
+// Sums of a register tile: 24 of 32 registers, or 12 of 16.
+inline constexpr int kRows = 6;
+inline constexpr int kVectors = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM_A64 ? 4 : 2;
+
+// Of 2^r on [-1/2, 1/2], the highest power first: polynomials that interpolate
+// (2^r - 1)/r in Chebyshev points, with relative errors of 5.1e-9 = 0.09 u and
+// 8.4e-18 = 0.08 u.
+template <typename T>
+inline constexpr T kPowerOfTwo[] = {};
+template <>
+inline constexpr float kPowerOfTwo<float>[] = {1.5453162945120690e-4f,
+                                               1.3390863364671234e-3f,
+                                               9.6180825572778515e-3f,
+                                               5.5503571142190778e-2f,
+                                               2.4022650760568127e-1f,
+                                               6.9314718802622879e-1f,
+                                               1.0f};
+template <>
+inline constexpr double kPowerOfTwo<double>[] = {
+    4.4549605981865183938e-10, 7.0725859492692236999e-9,
+    1.0178062445845773521e-7,  1.3215442587921689653e-6,
+    1.5252733829836118394e-5,  1.5403530441736050155e-4,
+    1.3333558146416935310e-3,  9.6181291076068885273e-3,
+    5.5504108664821594339e-2,  2.4022650695910098220e-1,
+    6.9314718055994530942e-1,  1.0};
+
+// s[v] = exp(s[v] - m[v]) for s <= m, zero below 2^-125 and for -inf. The
+// difference comes first: it is the error of s and m that counts, and m may be
+// any finite number. With x = (s - m) log2 e = n + r and n the nearest integer,
+// found by adding a number whose last bit is worth one, n goes into the
+// exponent of 2^r. With the roundings of the last two steps 2^x is off by less
+// than 2 u.
+//
+// Each step is taken for all vectors before the next: one vector after the
+// other waits for its own results.
+template <typename T, int kV>
+HWY_INLINE void ExpOfDifferences(const Vector<T> (&m)[kV], Vector<T> (&s)[kV]) {
+  constexpr bool kWide = sizeof(T) == 8;
+  constexpr int kFraction = kWide ? 52 : 23;
+  const Tag<T> d;
+  const hn::RebindToUnsigned<Tag<T>> bits;
+  const auto log2e = hn::Set(d, static_cast<T>(1.4426950408889634074));
+  const auto round =
+      hn::Set(d, static_cast<T>(kWide ? 6755399441055744.0 : 12582912.0));
+  const auto least = hn::Set(d, static_cast<T>(kWide ? -1021 : -125));
+  constexpr int kTerms = static_cast<int>(std::size(kPowerOfTwo<T>));
+  Vector<T> shifted[kV], r[kV], power[kV];
+#pragma GCC unroll 8
+  for (int v = 0; v < kV; ++v) s[v] = hn::Mul(hn::Sub(s[v], m[v]), log2e);
+#pragma GCC unroll 8
+  for (int v = 0; v < kV; ++v) shifted[v] = hn::Add(s[v], round);
+#pragma GCC unroll 8
+  for (int v = 0; v < kV; ++v) r[v] = hn::Sub(s[v], hn::Sub(shifted[v], round));
+#pragma GCC unroll 8
+  for (int v = 0; v < kV; ++v) power[v] = hn::Set(d, kPowerOfTwo<T>[0]);
+#pragma GCC unroll 16
+  for (int term = 1; term < kTerms; ++term)
+#pragma GCC unroll 8
+    for (int v = 0; v < kV; ++v)
+      power[v] = hn::MulAdd(power[v], r[v], hn::Set(d, kPowerOfTwo<T>[term]));
+#pragma GCC unroll 8
+  for (int v = 0; v < kV; ++v) {
+    const auto exponent =
+        hn::ShiftLeft<kFraction>(hn::BitCast(bits, shifted[v]));
+    s[v] = hn::IfThenElseZero(
+        hn::Ge(s[v], least),
+        hn::BitCast(d, hn::Add(hn::BitCast(bits, power[v]), exponent)));
+  }
+}
+
+// Calls work with the number of rows or vectors as a constant.
+template <int kMost, typename Work>
+HWY_INLINE void WithConstant(int64_t count, const Work& work) {
+  if constexpr (kMost > 1) {
+    if (count < kMost) return WithConstant<kMost - 1>(count, work);
+  }
+  work(std::integral_constant<int, kMost>());
+}
+
+// sums[x][v] = sum_t a(x, t) b(t, vector v), t < terms, in the order of t,
+// where a(x, t) is a[x*stride + t], or with kAcross a[t*stride + x]; row t of b
+// is at b + t*b_stride.
+template <bool kAcross, int kX, int kV, typename T, typename Load>
+HWY_INLINE void Product(const T* HWY_RESTRICT a, int64_t stride,
+                        const T* HWY_RESTRICT b, int64_t b_stride,
+                        int64_t terms, const Load& load,
+                        Vector<T> (&sums)[kX][kV]) {
+  const Tag<T> d;
+#pragma GCC unroll 8
+  for (int x = 0; x < kX; ++x)
+#pragma GCC unroll 8
+    for (int v = 0; v < kV; ++v) sums[x][v] = hn::Zero(d);
+  for (int64_t t = 0; t < terms; ++t) {
+    Vector<T> row[kV];
+#pragma GCC unroll 8
+    for (int v = 0; v < kV; ++v)
+      row[v] = load(b + t * b_stride + v * kLanes<T>);
+#pragma GCC unroll 8
+    for (int x = 0; x < kX; ++x) {
+      const auto factor =
+          hn::Set(d, kAcross ? a[t * stride + x] : a[x * stride + t]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kV; ++v)
+        sums[x][v] = hn::MulAdd(factor, row[v], sums[x][v]);
+    }
+  }
+}
+
+template <typename T>
+struct LoadAligned {
+  HWY_INLINE Vector<T> operator()(const T* at) const {
+    return hn::Load(Tag<T>(), at);
+  }
+};
+template <typename T>
+struct LoadAnywhere {
+  HWY_INLINE Vector<T> operator()(const T* at) const {
+    return hn::LoadU(Tag<T>(), at);
+  }
+};
+template <typename T>
+struct LoadFirst {
+  int64_t count;
+  HWY_INLINE Vector<T> operator()(const T* at) const {
+    const Tag<T> d;
+#if HWY_MEM_OPS_MIGHT_FAULT  // a masked load is a whole one there
+    HWY_ALIGN T lanes[kLanes<T>] = {};
+    std::copy_n(at, count, lanes);
+    return hn::Load(d, lanes);
+#else
+    return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, at);
+#endif
+  }
+};
+
+// Calls work(first vector's offset, constant number of vectors) for the
+// vectors that hold queries.
+template <typename T, typename Work>
+HWY_INLINE void ForVectors(const Tile<T>& tile, const Work& work) {
+  const int64_t vectors = (tile.rows + kLanes<T> - 1) / kLanes<T>;
+  for (int64_t first = 0; first < vectors; first += kVectors)
+    WithConstant<kVectors>(vectors - first,
+                           [&](auto count) { work(first * kLanes<T>, count); });
+}
+
+// Splits [0, count) into nearly equal pieces of at most kRows, the larger ones
+// first. Divides once: a division takes as long as a tenth of a piece.
+template <typename Work>
+HWY_INLINE void ForRows(int64_t count, const Work& work) {
+  const int64_t pieces = (count + kRows - 1) / kRows;
+  if (pieces == 0) return;
+  const int64_t rows = count / pieces, larger = count - rows * pieces;
+  int64_t first = 0;
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    const int64_t own = rows + (piece < larger ? 1 : 0);
+    WithConstant<kRows>(own, [&](auto constant) { work(first, constant); });
+    first += own;
+  }
+}
+
+template <typename T>
+void Scores(const Tile<T>& tile, const T* k, int64_t k_stride) {
+  const Tag<T> d;
+  ForVectors(tile, [&](int64_t lane, auto vectors) {
+    ForRows(tile.keys, [&](int64_t key, auto rows) {
+      constexpr int kX = rows(), kV = vectors();
+      Vector<T> sums[kX][kV];
+      Product<false>(k + key * k_stride, k_stride, tile.query + lane,
+                     kBlockQueries<T>, tile.d, LoadAligned<T>(), sums);
+      T* score = tile.score + key * kBlockQueries<T> + lane;
+#pragma GCC unroll 8
+      for (int x = 0; x < kX; ++x)
+#pragma GCC unroll 8
+        for (int v = 0; v < kV; ++v)
+          hn::Store(sums[x][v], d,
+                    score + x * kBlockQueries<T> + v * kLanes<T>);
+    });
+  });
+}
+
+template <typename T>
+void AddBias(const Tile<T>& tile, const T* bias) {
+  const Tag<T> d;
+  const int64_t whole = tile.rows / kLanes<T> * kLanes<T>;
+  for (int64_t j = 0; j < tile.keys; ++j) {
+    T* score = tile.score + j * kBlockQueries<T>;
+    for (int64_t i = 0; i < whole; i += kLanes<T>) {
+      const auto reversed =
+          hn::Reverse(d, hn::LoadU(d, bias + j - i - (kLanes<T> - 1)));
+      hn::Store(hn::Add(hn::Load(d, score + i), reversed), d, score + i);
+    }
+    for (int64_t i = whole; i < tile.rows; ++i) score[i] += bias[j - i];
+  }
+}
+
+template <typename T>
+void Accumulate(const Tile<T>& tile, const T* v, int64_t v_stride) {
+  const Tag<T> d;
+  ForVectors(tile, [&](int64_t lane, auto vectors) {
+    constexpr int kV = vectors();
+    Vector<T> top[kV], sum[kV];
+    T* const score = tile.score + lane;
+#pragma GCC unroll 8
+    for (int x = 0; x < kV; ++x)
+      top[x] = hn::Load(d, tile.top + lane + x * kLanes<T>);
+    for (int64_t j = 0; j < tile.keys; ++j)
+#pragma GCC unroll 8
+      for (int x = 0; x < kV; ++x)
+        top[x] = hn::Max(
+            top[x], hn::Load(d, score + j * kBlockQueries<T> + x * kLanes<T>));
+    Vector<T> factor[kV];
+#pragma GCC unroll 8
+    for (int x = 0; x < kV; ++x)
+      factor[x] = hn::Load(d, tile.top + lane + x * kLanes<T>);
+    ExpOfDifferences<T>(top, factor);
+#pragma GCC unroll 8
+    for (int x = 0; x < kV; ++x) {
+      hn::Store(factor[x], d, tile.factor + lane + x * kLanes<T>);
+      hn::Store(top[x], d, tile.top + lane + x * kLanes<T>);
+      sum[x] = hn::Zero(d);
+    }
+    const int64_t keys = tile.keys;
+    for (int64_t j = 0; j < keys; ++j) {
+      Vector<T> weight[kV];
+#pragma GCC unroll 8
+      for (int x = 0; x < kV; ++x)
+        weight[x] = hn::Load(d, score + j * kBlockQueries<T> + x * kLanes<T>);
+      ExpOfDifferences<T>(top, weight);
+#pragma GCC unroll 8
+      for (int x = 0; x < kV; ++x) {
+        hn::Store(weight[x], d, score + j * kBlockQueries<T> + x * kLanes<T>);
+        sum[x] = hn::Add(sum[x], weight[x]);
+      }
+    }
+    for (int x = 0; x < kV; ++x) {
+      const int64_t at = lane + x * kLanes<T>;
+      hn::Store(hn::MulAdd(hn::Load(d, tile.sum + at),
+                           hn::Load(d, tile.factor + at), sum[x]),
+                d, tile.sum + at);
+    }
+    ForRows(tile.e, [&](int64_t column, auto rows) {
+      constexpr int kX = rows();
+      Vector<T> sums[kX][kV];
+      Product<true>(v + column, v_stride, score, kBlockQueries<T>, tile.keys,
+                    LoadAligned<T>(), sums);
+      T* out = tile.out + column * kBlockQueries<T> + lane;
+#pragma GCC unroll 8
+      for (int y = 0; y < kV; ++y) {
+#pragma GCC unroll 8
+        for (int x = 0; x < kX; ++x) {
+          T* at = out + x * kBlockQueries<T> + y * kLanes<T>;
+          hn::Store(hn::MulAdd(hn::Load(d, at), factor[y], sums[x][y]), d, at);
+        }
+      }
+    });
+  });
+}
+
+template <typename T>
+void MultiplyInOrder(const T* a, int64_t a_stride, int64_t rows, int64_t terms,
+                     const T* b, int64_t width, T* out) {
+  const Tag<T> d;
+  const int64_t whole = width / kLanes<T>;
+  for (int64_t vector = 0; vector < whole; vector += kVectors)
+    WithConstant<kVectors>(whole - vector, [&](auto vectors) {
+      const int64_t column = vector * kLanes<T>;
+      ForRows(rows, [&](int64_t row, auto constant) {
+        constexpr int kX = constant(), kV = vectors();
+        Vector<T> sums[kX][kV];
+        Product<false>(a + row * a_stride, a_stride, b + column, width, terms,
+                       LoadAnywhere<T>(), sums);
+#pragma GCC unroll 8
+        for (int x = 0; x < kX; ++x)
+#pragma GCC unroll 8
+          for (int v = 0; v < kV; ++v)
+            hn::StoreU(sums[x][v], d,
+                       out + (row + x) * width + column + v * kLanes<T>);
+      });
+    });
+  const int64_t column = whole * kLanes<T>;
+  if (column == width) return;
+  ForRows(rows, [&](int64_t row, auto constant) {
+    constexpr int kX = constant();
+    Vector<T> sums[kX][1];
+    Product<false>(a + row * a_stride, a_stride, b + column, width, terms,
+                   LoadFirst<T>{width - column}, sums);
+    HWY_ALIGN T lanes[kLanes<T>];
+#pragma GCC unroll 8
+    for (int x = 0; x < kX; ++x) {
+      hn::Store(sums[x][0], d, lanes);
+      std::copy_n(lanes, width - column, out + (row + x) * width + column);
+    }
+  });
+}
+
+template <typename T>
+void Divide(const Tile<T>& tile) {
+  const Tag<T> d;
+  for (int64_t c = 0; c < tile.e; ++c)
+    for (int64_t i = 0; i < tile.rows; i += kLanes<T>) {
+      T* at = tile.out + c * kBlockQueries<T> + i;
+      hn::Store(hn::Div(hn::Load(d, at), hn::Load(d, tile.sum + i)), d, at);
+    }
+}
+
+// Keys in the lanes, four vectors at a time to hide latencies.
+template <typename T>
+T ExponentiateRow(T* row, int64_t count, const T* bias) {
+  constexpr int64_t kStep = 4 * kLanes<T>;
+  const Tag<T> d;
+  const auto lowest = hn::Set(d, std::numeric_limits<T>::lowest());
+  HWY_ALIGN T tail[kStep];
+  const int64_t whole = count / kStep * kStep;
+  std::fill_n(tail, kStep, -std::numeric_limits<T>::infinity());
+  for (int64_t j = whole; j < count; ++j)
+    tail[j - whole] = bias ? row[j] + bias[j] : row[j];
+  Vector<T> top[4], sum[4];
+#pragma GCC unroll 4
+  for (int x = 0; x < 4; ++x) {
+    top[x] = hn::Max(lowest, hn::Load(d, tail + x * kLanes<T>));
+    sum[x] = hn::Zero(d);
+  }
+  for (int64_t j = 0; j < whole; j += kStep)
+#pragma GCC unroll 4
+    for (int x = 0; x < 4; ++x) {
+      T* at = row + j + x * kLanes<T>;
+      auto score = hn::LoadU(d, at);
+      if (bias) {
+        score = hn::Add(score, hn::LoadU(d, bias + j + x * kLanes<T>));
+        hn::StoreU(score, d, at);
+      }
+      top[x] = hn::Max(top[x], score);
+    }
+  const auto most = hn::MaxOfLanes(
+      d, hn::Max(hn::Max(top[0], top[1]), hn::Max(top[2], top[3])));
+  const Vector<T> most_of[4] = {most, most, most, most};
+  const auto add = [&](T* at) HWY_ATTR {
+    Vector<T> weight[4];
+#pragma GCC unroll 4
+    for (int x = 0; x < 4; ++x) weight[x] = hn::LoadU(d, at + x * kLanes<T>);
+    ExpOfDifferences<T>(most_of, weight);
+#pragma GCC unroll 4
+    for (int x = 0; x < 4; ++x) {
+      hn::StoreU(weight[x], d, at + x * kLanes<T>);
+      sum[x] = hn::Add(sum[x], weight[x]);
+    }
+  };
+  for (int64_t j = 0; j < whole; j += kStep) add(row + j);
+  add(tail);
+  std::copy_n(tail, count - whole, row + whole);
+  return hn::GetLane(hn::SumOfLanes(
+      d, hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]))));
+}
+
+template <typename T>
+const Kernels<T>* KernelTable() {
+  static const Kernels<T> table = {&Scores<T>,          &AddBias<T>,
+                                   &Accumulate<T>,      &Divide<T>,
+                                   &ExponentiateRow<T>, &MultiplyInOrder<T>};
+  return &table;
+}
+
+const Kernels<float>* KernelsFloat() { return KernelTable<float>(); }
+const Kernels<double>* KernelsDouble() { return KernelTable<double>(); }
+
+}  // namespace subquad::softmax_tiles::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace subquad {
+namespace softmax_tiles {
+
+HWY_EXPORT(KernelsFloat);
+HWY_EXPORT(KernelsDouble);
+
+const Kernels<float>& ChooseKernels(float) {
+  static const Kernels<float>* kernels = HWY_DYNAMIC_DISPATCH(KernelsFloat)();
+  return *kernels;
+}
+const Kernels<double>& ChooseKernels(double) {
+  static const Kernels<double>* kernels = HWY_DYNAMIC_DISPATCH(KernelsDouble)();
+  return *kernels;
+}
+
+}  // namespace softmax_tiles
+
+template <typename T>
+SoftmaxBlock<T>::SoftmaxBlock(int64_t d, int64_t e) : memory_(Numbers(d, e)) {
+  constexpr int64_t kQueries = kBlockQueries<T>;
+  T* at = memory_.data();
+  const auto take = [&](int64_t rows) {
+    T* taken = at;
+    at += rows * kQueries;
+    return taken;
+  };
+  tile_ = {};
+  tile_.d = d;
+  tile_.e = e;
+  tile_.query = take(d);
+  tile_.score = take(kTileKeys);
+  tile_.out = take(e);
+  tile_.top = take(1);
+  tile_.sum = take(1);
+  tile_.factor = take(1);
+}
+
+template <typename T>
+void SoftmaxBlock<T>::Begin(const T* q, int64_t q_stride, int64_t rows,
+                            T scale) {
+  constexpr int64_t kQueries = kBlockQueries<T>;
+  tile_.rows = rows;
+  CopyTransposed(q, q_stride, rows, tile_.d, scale, tile_.query, kQueries);
+  for (int64_t a = 0; a < tile_.d && rows < kQueries; ++a)
+    std::fill_n(tile_.query + a * kQueries + rows, kQueries - rows, T{0});
+  std::fill_n(tile_.out, tile_.e * kQueries, T{0});
+  std::fill_n(tile_.top, kQueries, std::numeric_limits<T>::lowest());
+  std::fill_n(tile_.sum, kQueries, T{0});
+}
+
+template <typename T>
+void SoftmaxBlock<T>::Scores(const T* k, int64_t k_stride, int64_t keys) {
+  tile_.keys = keys;
+  softmax_tiles::ChooseKernels(T{}).scores(tile_, k, k_stride);
+}
+
+template <typename T>
+void SoftmaxBlock<T>::AddBias(const T* bias) {
+  softmax_tiles::ChooseKernels(T{}).add_bias(tile_, bias);
+}
+
+template <typename T>
+void SoftmaxBlock<T>::HideAfter(int64_t last) {
+  for (int64_t j = std::max<int64_t>(0, last + 1); j < tile_.keys; ++j)
+    std::fill_n(&Score(0, j), std::min(j - last, tile_.rows),
+                -std::numeric_limits<T>::infinity());
+}
+
+template <typename T>
+void SoftmaxBlock<T>::HideBefore(int64_t first) {
+  for (int64_t j = 0; j < tile_.keys; ++j) {
+    const int64_t i = std::max<int64_t>(0, j - first + 1);
+    if (i < tile_.rows)
+      std::fill_n(&Score(i, j), tile_.rows - i,
+                  -std::numeric_limits<T>::infinity());
+  }
+}
+
+template <typename T>
+void SoftmaxBlock<T>::Accumulate(const T* v, int64_t v_stride) {
+  softmax_tiles::ChooseKernels(T{}).accumulate(tile_, v, v_stride);
+}
+
+template <typename T>
+void SoftmaxBlock<T>::End(T* out, int64_t out_stride) {
+  softmax_tiles::ChooseKernels(T{}).divide(tile_);
+  CopyTransposed(tile_.out, kBlockQueries<T>, tile_.e, tile_.rows, T{1}, out,
+                 out_stride);
+}
+
+template class SoftmaxBlock<float>;
+template class SoftmaxBlock<double>;
+
+template <typename T>
+T ExponentiateRow(T* row, int64_t count, const T* bias) {
+  return softmax_tiles::ChooseKernels(T{}).exponentiate_row(row, count, bias);
+}
+template float ExponentiateRow(float*, int64_t, const float*);
+template double ExponentiateRow(double*, int64_t, const double*);
+
+template <typename T>
+void MultiplyInOrder(const T* a, int64_t a_stride, int64_t rows, int64_t terms,
+                     const T* b, int64_t width, T* out) {
+  softmax_tiles::ChooseKernels(T{}).multiply_in_order(a, a_stride, rows, terms,
+                                                      b, width, out);
+}
+template void MultiplyInOrder(const float*, int64_t, int64_t, int64_t,
+                              const float*, int64_t, float*);
+template void MultiplyInOrder(const double*, int64_t, int64_t, int64_t,
+                              const double*, int64_t, double*);
+
+}  // namespace subquad
+
+#endif  // HWY_ONCE

@@ -1,0 +1,108 @@
+// Exact softmax attention of a block of queries, tile by tile of keys, in
+// memory that does not depend on the number of keys; and the softmax of a row
+// of scores for programs that have them in memory.
+//
+// The queries of a block stand in the SIMD lanes, so that maxima, exponentials
+// and sums over keys need no work across lanes, keys and values are read where
+// they are (a broadcast each), and nothing is packed but the queries, once.
+// The largest score so far, m, is kept for each query; when a tile raises it,
+// earlier sums are multiplied by exp(m_old - m_new) (Milakov and Gimelshein
+// 2018; FlashAttention, Dao et al. 2022).
+//
+//   SoftmaxBlock<T> block(d, e);           // one for each worker
+//   block.Begin(q, d, rows, scale);        // rows <= kBlockQueries<T>
+//   for each tile of at most kTileKeys keys:
+//     block.Scores(k, d, keys);            // scale q.k
+//     block.AddBias(..), block.HideAfter(..), or edits of block.Score(i, j)
+//     block.Accumulate(v, e);
+//   block.End(out, e);
+//
+// Rows are given with strides, so that every s-th query and key are a problem
+// of their own. A score of -inf hides a key; a query that saw no key at all
+// gets NaN (0/0).
+#pragma once
+
+#include <cstdint>
+
+#include "optimized/base/buffer.h"
+
+namespace subquad {
+
+// 64 in float32, 32 in float64: four AVX-512 vectors.
+template <typename T>
+inline constexpr int64_t kBlockQueries = 256 / static_cast<int64_t>(sizeof(T));
+inline constexpr int64_t kTileKeys = 64;
+
+namespace softmax_tiles {
+
+// Row r of all arrays here holds one number for each query of the block:
+// number i is at r * kBlockQueries + i.
+template <typename T>
+struct Tile {
+  int64_t d, e;
+  int64_t rows, keys;
+  T* query;   // [d]: scale * q, transposed
+  T* score;   // [kTileKeys]
+  T* out;     // [e]: sum of weight * value
+  T* top;     // [1]: largest score so far
+  T* sum;     // [1]: sum of weights
+  T* factor;  // [1]: of earlier sums
+};
+
+}  // namespace softmax_tiles
+
+template <typename T>
+class SoftmaxBlock {
+ public:
+  SoftmaxBlock(int64_t d, int64_t e);
+
+  // Bytes of workspace of one object.
+  static double WorkspaceBytes(int64_t d, int64_t e) {
+    return static_cast<double>(Numbers(d, e)) * sizeof(T);
+  }
+
+  void Begin(const T* q, int64_t q_stride, int64_t rows, T scale);
+
+  void Scores(const T* k, int64_t k_stride, int64_t keys);
+
+  // Query i and key j of the block and the tile.
+  T& Score(int64_t i, int64_t j) {
+    return tile_.score[j * kBlockQueries<T> + i];
+  }
+  // Score(i, j) += bias[j - i], read for the block's own queries only.
+  void AddBias(const T* bias);
+  // Hides key j from query i where j > i + last.
+  void HideAfter(int64_t last);
+  // Hides key j from query i where j < i + first.
+  void HideBefore(int64_t first);
+
+  void Accumulate(const T* v, int64_t v_stride);
+
+  void End(T* out, int64_t out_stride);
+
+ private:
+  static int64_t Numbers(int64_t d, int64_t e) {
+    return kBlockQueries<T> * (d + e + kTileKeys + 3);
+  }
+
+  Buffer<T> memory_;
+  softmax_tiles::Tile<T> tile_;
+};
+
+extern template class SoftmaxBlock<float>;
+extern template class SoftmaxBlock<double>;
+
+// row[j] = exp(s_j - max s) where s_j = row[j] + bias[j] (bias may be null, and
+// -inf in it hides the key); returns their sum, zero when nothing is seen.
+template <typename T>
+T ExponentiateRow(T* row, int64_t count, const T* bias);
+
+// out [rows, width] = a [rows, terms] b [terms, width], with `a_stride` from
+// row to row of a, every sum in the order of its terms. A GEMM that adds even
+// and odd terms apart loses digits where signs alternate from key to key, as
+// the plain program does not.
+template <typename T>
+void MultiplyInOrder(const T* a, int64_t a_stride, int64_t rows, int64_t terms,
+                     const T* b, int64_t width, T* out);
+
+}  // namespace subquad

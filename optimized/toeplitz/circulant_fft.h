@@ -1,0 +1,122 @@
+// Circular convolution of real columns by FFTW, in one or two dimensions.
+//
+// A Toeplitz matrix is a corner of a circulant one, which the Fourier transform
+// makes diagonal (FastRPB eq. 13-18). With c[m mod L] the weight of m = i - j,
+//   out = IDFT( DFT(c) * DFT(v) )       the product
+//   out = IDFT( conj(DFT(c)) * DFT(g) ) the transposed product
+//   gc  = IDFT( DFT(g) * conj(DFT(v)) ) the gradient of c
+// and nothing wraps around as long as L >= n_q + n_k - 1 in each dimension.
+//
+// Transforms run in place on contiguous columns: strided ones on [n, e] are 4
+// to 7 times slower than transposing first.
+#pragma once
+
+#include <fftw3.h>
+
+#include <complex>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "optimized/base/buffer.h"
+
+namespace subquad {
+
+// FFTW in either precision under one name.
+template <typename T>
+struct Fftw;
+template <>
+struct Fftw<float> {
+  using Plan = fftwf_plan;
+  using Complex = fftwf_complex;
+  static constexpr auto kPlanForward = fftwf_plan_dft_r2c;
+  static constexpr auto kPlanBackward = fftwf_plan_dft_c2r;
+  static constexpr auto kForward = fftwf_execute_dft_r2c;
+  static constexpr auto kBackward = fftwf_execute_dft_c2r;
+  static constexpr auto kDestroy = fftwf_destroy_plan;
+  static constexpr auto kSetTimeLimit = fftwf_set_timelimit;
+};
+template <>
+struct Fftw<double> {
+  using Plan = fftw_plan;
+  using Complex = fftw_complex;
+  static constexpr auto kPlanForward = fftw_plan_dft_r2c;
+  static constexpr auto kPlanBackward = fftw_plan_dft_c2r;
+  static constexpr auto kForward = fftw_execute_dft_r2c;
+  static constexpr auto kBackward = fftw_execute_dft_c2r;
+  static constexpr auto kDestroy = fftw_destroy_plan;
+  static constexpr auto kSetTimeLimit = fftw_set_timelimit;
+};
+
+// The smallest length >= n of the form 2^a 3^b 5^c with b, c <= 1 each, even
+// where n > 1: FFTW's fast sizes.
+int64_t GoodFftLength(int64_t n);
+
+inline constexpr double kTuningSeconds = 1;
+
+template <typename T>
+class CirculantFft {
+ public:
+  using Complex = std::complex<T>;
+
+  // Plans for columns of these lengths (one or two of them). `tune` measures
+  // plans, for at most kTuningSeconds each.
+  CirculantFft(const std::vector<int64_t>& lengths, bool tune);
+  ~CirculantFft();
+  CirculantFft(const CirculantFft&) = delete;
+  CirculantFft& operator=(const CirculantFft&) = delete;
+
+  // A column in place: `row_stride` numbers per row of the last dimension, of
+  // which the last length count; `column_size` in all. In one dimension there
+  // is one such row.
+  int64_t row_stride() const { return row_stride_; }
+  int64_t column_size() const { return column_size_; }
+  int64_t spectrum_size() const { return column_size_ / 2; }
+
+  // Columns must be aligned to 64 bytes (Buffer, and column_size() is a
+  // multiple of 64 bytes).
+  void Forward(T* column) const {
+    Fftw<T>::kForward(forward_, column,
+                      reinterpret_cast<typename Fftw<T>::Complex*>(column));
+  }
+  // Includes the division by the length.
+  void Backward(T* column) const;
+
+  // column *= spectrum, or *= conj(spectrum), both transformed.
+  void Multiply(const T* spectrum, bool conjugate, T* column) const;
+  // sum += a * conj(b), all transformed.
+  void AddProduct(const T* a, const T* b, T* sum) const;
+
+  // For error bounds: log2 of the number of points.
+  static double LogLength(const std::vector<int64_t>& lengths);
+  // Flops of one real transform of these lengths, by the usual count.
+  static double TransformFlops(const std::vector<int64_t>& lengths);
+  // What the plans keep, in numbers: twiddle factors, about 2.5 to a point.
+  static double PlanNumbers(const std::vector<int64_t>& lengths);
+  static int64_t ColumnSize(const std::vector<int64_t>& lengths);
+
+ private:
+  int64_t points_, row_stride_, column_size_;
+  typename Fftw<T>::Plan forward_, backward_;
+};
+
+extern template class CirculantFft<float>;
+extern template class CirculantFft<double>;
+
+// Columns per trip through memory: 16 floats fill a cache line of a row.
+inline constexpr int64_t kColumnGroup = 16;
+
+// column[c * column_size + (r / width) * row_stride + r % width]
+//   = rows[r * row_width + c], for r < n, c < columns; the rest is set to zero.
+template <typename T>
+void GatherColumns(const T* rows, int64_t n, int64_t row_width, int64_t columns,
+                   int64_t image_width, int64_t row_stride, int64_t column_size,
+                   T* column);
+
+// The way back: rows[..] = column[..].
+template <typename T>
+void ScatterColumns(const T* column, int64_t n, int64_t row_width,
+                    int64_t columns, int64_t image_width, int64_t row_stride,
+                    int64_t column_size, T* rows);
+
+}  // namespace subquad

@@ -1,0 +1,66 @@
+#include "optimized/toeplitz/direct_product.h"
+
+#include <cstring>
+
+namespace subquad {
+namespace {
+
+// kTile rows of the result; the weights are those of the first.
+template <typename T, int kTile, int kVectors>
+void Tile(const T* weights, int64_t seen, const T* values, int64_t stride,
+          T* out, int64_t out_stride) {
+  Lanes<T> sum[kTile][kVectors] = {};
+  for (int64_t j = 0; j < seen; ++j) {
+    Lanes<T> value[kVectors];
+    for (int c = 0; c < kVectors; ++c)
+      value[c] = LoadLanes(values + j * stride + c * kLaneCount<T>);
+    for (int r = 0; r < kTile; ++r)
+      for (int c = 0; c < kVectors; ++c) sum[r][c] += weights[j - r] * value[c];
+  }
+  for (int r = 0; r < kTile; ++r)
+    for (int c = 0; c < kVectors; ++c)
+      std::memcpy(out + r * out_stride + c * kLaneCount<T>, &sum[r][c],
+                  sizeof sum[r][c]);
+}
+
+}  // namespace
+
+template <typename T>
+template <int kVectors>
+void DirectToeplitz<T>::Panel(const T* weights, const T* values, int64_t stride,
+                              T* out, int64_t out_stride) const {
+  int64_t i = 0;
+  for (; i + 4 <= n_q_; i += 4)
+    Tile<T, 4, kVectors>(weights + n_q_ - 1 - i, Seen(i + 3), values, stride,
+                         out + i * out_stride, out_stride);
+  for (; i < n_q_; ++i)
+    Tile<T, 1, kVectors>(weights + n_q_ - 1 - i, Seen(i), values, stride,
+                         out + i * out_stride, out_stride);
+}
+
+template <typename T>
+void DirectToeplitz<T>::Apply(const T* weights, const T* values, T* out,
+                              T* work) const {
+  T* own = work;  // what causality leaves
+  std::copy_n(weights, n_q_ + n_k_ - 1, own);
+  if (causal_) std::fill_n(own + n_q_, n_k_ - 1, T{0});
+  int64_t c = 0;
+  for (; c + 4 * kCount <= e_; c += 4 * kCount)
+    Panel<4>(own, values + c, e_, out + c, e_);
+  for (; c + kCount <= e_; c += kCount)
+    Panel<1>(own, values + c, e_, out + c, e_);
+  if (c == e_) return;
+  T* padded = own + n_q_ + n_k_ - 1;
+  T* result = padded + n_k_ * kCount;
+  std::fill_n(padded, n_k_ * kCount, T{0});
+  for (int64_t j = 0; j < n_k_; ++j)
+    std::copy_n(values + j * e_ + c, e_ - c, padded + j * kCount);
+  Panel<1>(own, padded, kCount, result, kCount);
+  for (int64_t i = 0; i < n_q_; ++i)
+    std::copy_n(result + i * kCount, e_ - c, out + i * e_ + c);
+}
+
+template class DirectToeplitz<float>;
+template class DirectToeplitz<double>;
+
+}  // namespace subquad

@@ -1,0 +1,55 @@
+// The Toeplitz product of a few rows by its definition, with the columns in
+// vector registers: what an FFT has to beat.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "optimized/base/lanes.h"
+
+namespace subquad {
+
+// out[i, c] = sum_j w(j - i) v[j, c], v [n_k, e], out [n_q, e], row-major.
+template <typename T>
+class DirectToeplitz {
+ public:
+  // Measured against ToeplitzColumns in float32 with 64 columns: 0.4 of its
+  // time at 16 rows, three quarters at 32, as much near 52.
+  static constexpr int64_t kRows = 32;
+  static bool Serves(int64_t n_q, int64_t n_k) {
+    return std::max(n_q, n_k) <= kRows;
+  }
+
+  DirectToeplitz(int64_t n_q, int64_t n_k, int64_t e, bool causal)
+      : n_q_(n_q), n_k_(n_k), e_(e), causal_(causal) {}
+
+  double Flops() const {
+    return 2.0 * static_cast<double>(n_q_) * static_cast<double>(n_k_) *
+           static_cast<double>(e_);
+  }
+  // Numbers of workspace.
+  static int64_t WorkSize(int64_t n_q, int64_t n_k) {
+    return n_q + n_k - 1 + (n_q + n_k) * kCount;
+  }
+
+  // weights [n_q + n_k - 1] as in ToeplitzColumns.
+  void Apply(const T* weights, const T* values, T* out, T* work) const;
+
+ private:
+  static constexpr int64_t kCount = kLaneCount<T>;
+
+  template <int kVectors>
+  void Panel(const T* weights, const T* values, int64_t stride, T* out,
+             int64_t out_stride) const;
+  int64_t Seen(int64_t i) const {
+    return causal_ ? std::min(i + 1, n_k_) : n_k_;
+  }
+
+  const int64_t n_q_, n_k_, e_;
+  const bool causal_;
+};
+
+extern template class DirectToeplitz<float>;
+extern template class DirectToeplitz<double>;
+
+}  // namespace subquad

@@ -1,0 +1,90 @@
+// The strong quadratic baseline of the Toeplitz family: the matrix in memory,
+// times the values by a real GEMM.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "optimized/base/buffer.h"
+#include "optimized/base/matrix.h"
+#include "optimized/base/prepare.h"
+#include "optimized/base/thread_pool.h"
+
+namespace subquad {
+
+template <typename T>
+class MaterializedProduct {
+ public:
+  // Rows of the matrix that one task fills and multiplies.
+  static constexpr int64_t kRowBlock = 256;
+
+  MaterializedProduct(int64_t n_q, int64_t n_k, int64_t e)
+      : n_q_(n_q), n_k_(n_k), e_(e), matrix_(n_q * n_k) {}
+
+  // out = M values, where fill_row(i, row) writes row i of M.
+  template <typename FillRow>
+  void Run(ThreadPool& pool, const FillRow& fill_row, const T* values, T* out) {
+    const ConstMatrixMap<T> v(values, n_k_, e_, Eigen::OuterStride<>(e_));
+    pool.For((n_q_ + kRowBlock - 1) / kRowBlock, [&](int64_t block, int) {
+      const int64_t first = block * kRowBlock;
+      const int64_t rows = std::min(kRowBlock, n_q_ - first);
+      T* m = matrix_.data() + first * n_k_;
+      for (int64_t i = 0; i < rows; ++i) fill_row(first + i, m + i * n_k_);
+      MatrixMap<T>(out + first * e_, rows, e_, Eigen::OuterStride<>(e_))
+          .noalias() =
+          ConstMatrixMap<T>(m, rows, n_k_, Eigen::OuterStride<>(n_k_)) * v;
+    });
+  }
+
+  // values = M^T out, on the matrix that Run or Fill left.
+  template <typename FillRow>
+  void RunTransposed(ThreadPool& pool, const FillRow& fill_row, const T* grad,
+                     T* values) {
+    pool.For((n_q_ + kRowBlock - 1) / kRowBlock, [&](int64_t block, int) {
+      const int64_t first = block * kRowBlock;
+      for (int64_t i = first; i < std::min(first + kRowBlock, n_q_); ++i)
+        fill_row(i, matrix_.data() + i * n_k_);
+    });
+    const ConstMatrixMap<T> g(grad, n_q_, e_, Eigen::OuterStride<>(e_));
+    const ConstMatrixMap<T> m(matrix_.data(), n_q_, n_k_,
+                              Eigen::OuterStride<>(n_k_));
+    pool.For((n_k_ + kRowBlock - 1) / kRowBlock, [&](int64_t block, int) {
+      const int64_t first = block * kRowBlock;
+      const int64_t columns = std::min(kRowBlock, n_k_ - first);
+      MatrixMap<T>(values + first * e_, columns, e_, Eigen::OuterStride<>(e_))
+          .noalias() = m.middleCols(first, columns).transpose() * g;
+    });
+  }
+
+  // M = grad values^T; the caller then sums along its diagonals.
+  const T* RunOuter(ThreadPool& pool, const T* grad, const T* values) {
+    const ConstMatrixMap<T> v(values, n_k_, e_, Eigen::OuterStride<>(e_));
+    pool.For((n_q_ + kRowBlock - 1) / kRowBlock, [&](int64_t block, int) {
+      const int64_t first = block * kRowBlock;
+      const int64_t rows = std::min(kRowBlock, n_q_ - first);
+      const ConstMatrixMap<T> g(grad + first * e_, rows, e_,
+                                Eigen::OuterStride<>(e_));
+      MatrixMap<T>(matrix_.data() + first * n_k_, rows, n_k_,
+                   Eigen::OuterStride<>(n_k_))
+          .noalias() = g * v.transpose();
+    });
+    return matrix_.data();
+  }
+
+ private:
+  const int64_t n_q_, n_k_, e_;
+  Buffer<T> matrix_;
+};
+
+// What a run of it costs beside the tensors, for every head.
+inline Cost MaterializedCost(const Problem& problem, double n_q, double n_k) {
+  const double bytes = static_cast<double>(Info(problem.scalar).bytes);
+  const double heads = static_cast<double>(problem.heads);
+  const double e = static_cast<double>(problem.Dim("e"));
+  const double passes = problem.backward ? 2 : 1;
+  return {.flops = passes * 2 * heads * n_q * n_k * e,
+          .bytes = TensorBytes(problem),
+          .workspace_bytes = n_q * n_k * bytes};
+}
+
+}  // namespace subquad

@@ -1,0 +1,121 @@
+// An operator: a mathematical function with one answer, and the naive program
+// that computes any row of it straight from the definition.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reference/base/problem.h"
+
+namespace subquad {
+
+struct Description {
+  std::string_view id;
+  std::string_view formula;
+  std::string_view source;
+};
+
+// One row of one output: out[head, row, :], or one entry of a vector.
+struct RowId {
+  int output = 0;
+  int64_t head = 0;
+  int64_t row = 0;
+};
+
+// The definition, computed in the type Real. In float64 it is the reference of
+// narrower types; in long double that of float64; in the problem's own type it
+// is the plain dense program whose error is the yardstick for fast ones.
+template <typename Real>
+class Reference {
+ public:
+  virtual ~Reference() = default;
+
+  // Writes the row to `value`. Where `units` is not null, also writes for every
+  // element the bound of its rounding error in the plain dense program, in
+  // units of the unit roundoff: |computed - exact| <= u * units.
+  // Throws InvalidInput where the formula has no value (a normaliser of zero),
+  // naming the query.
+  virtual void Row(const RowId& id, Real* value, double* units) = 0;
+};
+
+class Operator {
+ public:
+  virtual ~Operator() = default;
+
+  virtual const Description& description() const = 0;
+
+  // The parameters that are taken, given those that decide about others.
+  virtual std::vector<ParamRule> ParamRules(const Params& given) const = 0;
+
+  // Sizes, inputs and outputs with these (checked) parameters. With `backward`
+  // there is an input `grad` shaped like `out`, and the outputs are gradients.
+  virtual Signature SignatureFor(const Params& params, bool backward) const = 0;
+
+  virtual bool HasBackward() const { return false; }
+
+  // What ties sizes and parameters beyond shapes; throws InvalidInput.
+  virtual void CheckSizes(const Problem&) const {}
+
+  // Fills in parameters of a generated case that follow from others (lists of
+  // positions, an image's height and width from its pixels).
+  virtual void CompleteParams(int64_t /*n*/, uint64_t /*seed*/, Params&) const {
+  }
+
+  // Multiply-adds of the reference for one row of an output, to decide how many
+  // rows are compared.
+  virtual double RowWork(const Problem& problem, int output) const = 0;
+
+  virtual std::unique_ptr<Reference<float>> ReferenceFloat(
+      const Problem& problem, const Inputs& inputs) const = 0;
+  virtual std::unique_ptr<Reference<double>> ReferenceDouble(
+      const Problem& problem, const Inputs& inputs) const = 0;
+  virtual std::unique_ptr<Reference<long double>> ReferenceLongDouble(
+      const Problem& problem, const Inputs& inputs) const = 0;
+};
+
+// A tensor that was given, before anything is known to fit.
+struct GivenShape {
+  std::string name;
+  Shape shape;
+};
+
+// The one place where shapes are checked: parameters, names and shapes of the
+// given tensors against the operator's declaration. Throws InvalidInput that
+// names the tensor or parameter, what was expected and what was found.
+Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
+                       const std::vector<GivenShape>& given);
+
+// The part of it that needs no tensors: throws InvalidInput where parameters
+// are not valid, where an input is missing, given twice or not taken with them.
+void CheckInputNames(const Operator& op, Params params,
+                     const std::vector<std::string>& names);
+
+// The same from sizes: the problem that a generated case stands for. `heads`
+// of 0 means no head axis; `optional_inputs` names those to include;
+// `per_head_parameters` gives every parameter tensor a head axis.
+Problem MakeProblem(const Operator& op, Params params, bool backward,
+                    Scalar scalar, const Dims& sizes, int64_t heads,
+                    bool per_head_parameters,
+                    const std::vector<std::string>& optional_inputs);
+
+// Gives an operator its three references from one template.
+template <template <typename> class ReferenceOf>
+class OperatorWith : public Operator {
+ public:
+  std::unique_ptr<Reference<float>> ReferenceFloat(
+      const Problem& problem, const Inputs& inputs) const final {
+    return std::make_unique<ReferenceOf<float>>(problem, inputs);
+  }
+  std::unique_ptr<Reference<double>> ReferenceDouble(
+      const Problem& problem, const Inputs& inputs) const final {
+    return std::make_unique<ReferenceOf<double>>(problem, inputs);
+  }
+  std::unique_ptr<Reference<long double>> ReferenceLongDouble(
+      const Problem& problem, const Inputs& inputs) const final {
+    return std::make_unique<ReferenceOf<long double>>(problem, inputs);
+  }
+};
+
+}  // namespace subquad

@@ -1,0 +1,147 @@
+#include "reference/base/params.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace subquad {
+namespace {
+
+std::string NumberToString(double value) {
+  char text[32];
+  auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  return std::string(text, end);
+}
+
+struct Printer {
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(int64_t value) const { return std::to_string(value); }
+  std::string operator()(double value) const { return NumberToString(value); }
+  std::string operator()(const std::string& value) const { return value; }
+  template <typename T>
+  std::string operator()(const std::vector<T>& values) const {
+    std::string text = "[";
+    for (const T& value : values)
+      text += (text.size() > 1 ? ", " : "") + (*this)(value);
+    return text + "]";
+  }
+};
+
+std::string TypeName(ParamType type) {
+  switch (type) {
+    case ParamType::kFlag:
+      return "true or false";
+    case ParamType::kInteger:
+      return "an integer";
+    case ParamType::kNumber:
+      return "a finite number greater than 0";
+    case ParamType::kText:
+      return "a string";
+    case ParamType::kList:
+      return "a list of integers";
+    case ParamType::kTable:
+      return "a list of lists of integers";
+  }
+  return "";
+}
+
+std::string Range(const ParamRule& rule) {
+  const bool bounded = rule.max != kMaxInteger;
+  if (bounded)
+    return std::to_string(rule.min) + ".." + std::to_string(rule.max);
+  return "at least " + std::to_string(rule.min);
+}
+
+void CheckRange(const ParamRule& rule, int64_t value) {
+  if (value < rule.min || value > rule.max)
+    throw InvalidInput("parameter " + rule.name, Range(rule),
+                       std::to_string(value));
+}
+
+void CheckValue(const ParamRule& rule, ParamValue& value) {
+  const std::string subject = "parameter " + rule.name;
+  auto wrong_type = [&] {
+    return InvalidInput(subject, TypeName(rule.type), ToString(value));
+  };
+  switch (rule.type) {
+    case ParamType::kFlag:
+      if (!std::holds_alternative<bool>(value)) throw wrong_type();
+      break;
+    case ParamType::kInteger:
+      if (!std::holds_alternative<int64_t>(value)) throw wrong_type();
+      CheckRange(rule, std::get<int64_t>(value));
+      break;
+    case ParamType::kNumber: {
+      if (const int64_t* integer = std::get_if<int64_t>(&value))
+        value = static_cast<double>(*integer);
+      const double* number = std::get_if<double>(&value);
+      if (!number || !std::isfinite(*number) || !(*number > 0))
+        throw wrong_type();
+      break;
+    }
+    case ParamType::kText: {
+      const std::string* text = std::get_if<std::string>(&value);
+      if (!text) throw wrong_type();
+      if (std::find(rule.choices.begin(), rule.choices.end(), *text) ==
+          rule.choices.end()) {
+        std::string choices;
+        for (const std::string& choice : rule.choices)
+          choices += (choices.empty() ? "" : ", ") + choice;
+        throw InvalidInput(subject, "one of " + choices, "'" + *text + "'");
+      }
+      break;
+    }
+    case ParamType::kList: {
+      const IntegerList* list = std::get_if<IntegerList>(&value);
+      if (!list) throw wrong_type();
+      for (int64_t entry : *list) CheckRange(rule, entry);
+      break;
+    }
+    case ParamType::kTable: {
+      // An empty list has no entries to tell a list from a list of lists.
+      if (const IntegerList* list = std::get_if<IntegerList>(&value);
+          list && list->empty())
+        value = IntegerTable{};
+      const IntegerTable* table = std::get_if<IntegerTable>(&value);
+      if (!table) throw wrong_type();
+      for (const IntegerList& list : *table)
+        for (int64_t entry : list) CheckRange(rule, entry);
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+std::string ToString(const ParamValue& value) {
+  return std::visit(Printer{}, value);
+}
+
+void CheckParams(const std::vector<ParamRule>& rules, Params& params) {
+  for (const auto& entry : params.values()) {
+    const std::string& name = entry.first;
+    const bool known =
+        std::any_of(rules.begin(), rules.end(),
+                    [&](const ParamRule& rule) { return rule.name == name; });
+    if (known) continue;
+    std::string names;
+    for (const ParamRule& rule : rules)
+      names += (names.empty() ? "" : ", ") + rule.name;
+    throw InvalidInput("parameter " + name,
+                       names.empty() ? "no parameters" : "one of " + names,
+                       "a name that is not taken here");
+  }
+  for (const ParamRule& rule : rules) {
+    if (!params.Has(rule.name)) {
+      if (rule.required)
+        throw InvalidInput("parameter " + rule.name, TypeName(rule.type),
+                           "none");
+      continue;
+    }
+    ParamValue value = params.values().at(rule.name);
+    CheckValue(rule, value);
+    params.Set(rule.name, std::move(value));
+  }
+}
+
+}  // namespace subquad

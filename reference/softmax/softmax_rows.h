@@ -1,0 +1,173 @@
+// What every operator that takes a softmax over some scores shares: the scaled
+// dot product and the softmax-weighted sum of a row, each with its bound.
+//
+// Bound of the plain dense program, u the unit roundoff. A score that is a sum
+// of d products times the scale is off by at most (d+2) u scale sum|q||k|: d
+// roundings of the sum (Higham 2002, eq. 3.5), one of the scale and one of the
+// product with it. Let a score be off by E_j u in all, and m the largest one.
+// m itself stands in every weight of a row and cancels, whatever its error.
+// exp(s_j - m) then has the relative error
+//   eta_j u,  eta_j = E_j + 3 |m - s_j| + 4:
+// the difference (times log2(e) where the exponential is one of base two, and
+// in several steps where m grows as keys come in: the steps add up to m - s_j)
+// and the exponential's own error. With weights w_j(1+x_j), |x_j| <= exp(eta_j
+// u) - 1, the quotient moves by sum w_j x_j (v_j - out) / sum w_j (1+x_j), and
+// so by at most
+//   sum w_j (exp(eta_j u) - 1) (|v_j| + |out|) / sum w_j exp(-eta_j u).
+// Nothing is linearised, so that scores of 1e6, where the exponent alone has an
+// error of order one, are still bounded; so is the whole by the largest |v_j|,
+// as every computed answer lies between the values. The sums over n keys and
+// the division add (n + 16) u (sum w_j |v_j| + |out|); 16 are for the rescaling
+// of partial sums, once per tile of keys. A weight below the smallest normal
+// number may be lost.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "reference/base/problem.h"
+
+namespace subquad {
+
+// The default of operators with a softmax: 1/sqrt(d).
+template <typename Real>
+Real SoftmaxScale(const Problem& problem) {
+  if (problem.params.Has("scale"))
+    return static_cast<Real>(problem.params.Number("scale"));
+  return 1 / std::sqrt(static_cast<Real>(problem.Dim("d")));
+}
+
+// A score and the bound of its error, in units of the roundoff.
+template <typename Real>
+struct Score {
+  Real value = 0;
+  double units = 0;
+
+  // Adds a term that is exact.
+  Score Plus(Real term) const {
+    const Real sum = value + term;
+    return {sum, units + std::abs(static_cast<double>(sum))};
+  }
+};
+
+// scale * sum_a q[a] k[a], over numbers of any type.
+template <typename Real, typename Query, typename Key>
+Score<Real> ScaledDot(const Query* q, const Key* k, int64_t d, Real scale) {
+  Real sum = 0;
+  double magnitude = 0;
+  for (int64_t a = 0; a < d; ++a) {
+    const Real product = static_cast<Real>(q[a]) * static_cast<Real>(k[a]);
+    sum += product;
+    magnitude += std::abs(static_cast<double>(product));
+  }
+  return {scale * sum, 1.01 * static_cast<double>(d + 2) *
+                           static_cast<double>(scale) * magnitude};
+}
+
+[[noreturn]] inline void ThrowSeesNothing(const Problem& problem, int64_t head,
+                                          int64_t query) {
+  throw InvalidInput(
+      "query " + std::to_string(query) +
+          (problem.head_axis ? " of head " + std::to_string(head) : ""),
+      "a key that it sees", "none, so its normaliser is zero");
+}
+
+// The keys that one query sees. Made for each row anew.
+template <typename Real>
+class SoftmaxRow {
+ public:
+  SoftmaxRow(const Problem& problem, int64_t head, int64_t query)
+      : problem_(problem), head_(head), query_(query) {}
+
+  void See(int64_t key, Score<Real> score) { seen_.push_back({key, score}); }
+
+  // value = softmax(scores) V, where values(j) points to row j of V and
+  // value_units(j) to bounds of the errors of its e numbers, or to nothing.
+  template <typename Values, typename ValueUnits>
+  void Write(int64_t e, const Values& values, const ValueUnits& value_units,
+             Real* value, double* units) const {
+    if (seen_.empty()) ThrowSeesNothing(problem_, head_, query_);
+    Real largest = seen_[0].score.value;
+    for (const Seen& seen : seen_)
+      largest = std::max(largest, seen.score.value);
+    std::vector<Real> weights;
+    Real sum = 0;
+    std::fill_n(value, e, Real{0});
+    for (const Seen& seen : seen_) {
+      const Real weight = std::exp(seen.score.value - largest);
+      weights.push_back(weight);
+      sum += weight;
+      const auto* v = values(seen.key);
+      for (int64_t c = 0; c < e; ++c)
+        value[c] += weight * static_cast<Real>(v[c]);
+    }
+    for (int64_t c = 0; c < e; ++c) value[c] /= sum;
+    if (units)
+      WriteUnits(e, largest, sum, weights, values, value_units, value, units);
+  }
+
+  template <typename Values>
+  void Write(int64_t e, const Values& values, Real* value,
+             double* units) const {
+    Write(
+        e, values, [](int64_t) -> const double* { return nullptr; }, value,
+        units);
+  }
+
+ private:
+  struct Seen {
+    int64_t key;
+    Score<Real> score;
+  };
+
+  template <typename Values, typename ValueUnits>
+  void WriteUnits(int64_t e, Real largest, Real sum,
+                  const std::vector<Real>& weights, const Values& values,
+                  const ValueUnits& value_units, const Real* value,
+                  double* units) const {
+    const double u = Info(problem_.scalar).unit_roundoff;
+    const bool wide = problem_.scalar == Scalar::kFloat64;
+    const double lost = wide ? 0x1p-1021 : 0x1p-125;
+    const double terms = static_cast<double>(seen_.size()) + 16;
+    double moved = 0;     // sum w (exp(eta u) - 1) / u
+    double smallest = 0;  // sum w exp(-eta u)
+    std::vector<double> moved_values(e), sizes(e), tops(e), inherited(e);
+    for (size_t s = 0; s < seen_.size(); ++s) {
+      const double weight = static_cast<double>(weights[s] / sum);
+      const double gap = static_cast<double>(largest - seen_[s].score.value);
+      const double eta = seen_[s].score.units + 3 * gap + 4;
+      const bool small = eta * u < 1e-3;
+      double change = small ? eta * (1 + eta * u) : std::expm1(eta * u) / u;
+      change = weight > 0 ? weight * change : 0;
+      if (gap > -std::log(lost) - 3) change += 20 * lost / u;
+      moved += change;
+      smallest += weight * (small ? 1 - eta * u : std::exp(-eta * u));
+      const auto* v = values(seen_[s].key);
+      const double* v_units = value_units(seen_[s].key);
+      for (int64_t c = 0; c < e; ++c) {
+        const double size = std::abs(static_cast<double>(v[c]));
+        moved_values[c] += change * size;
+        sizes[c] += weight * size;
+        tops[c] = std::max(tops[c], size + (v_units ? u * v_units[c] : 0));
+        if (v_units) inherited[c] += weight * v_units[c];
+      }
+    }
+    for (int64_t c = 0; c < e; ++c) {
+      const double out = std::abs(static_cast<double>(value[c]));
+      const double bound =
+          (moved_values[c] + out * moved) / smallest + terms * (sizes[c] + out);
+      // Both may be infinite where scores have no digit left.
+      const double own = inherited[c] == 0 ? 0 : inherited[c] * (1 + moved * u);
+      const double most = 2.1 * tops[c] / u;
+      units[c] = own + bound < most ? own + 1.01 * bound : most;
+    }
+  }
+
+  const Problem& problem_;
+  const int64_t head_, query_;
+  std::vector<Seen> seen_;
+};
+
+}  // namespace subquad

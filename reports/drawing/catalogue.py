@@ -1,0 +1,351 @@
+"""What a set of files can show: every recipe that they serve, and three general figures for whatever no recipe shows."""
+
+import copy
+import csv
+import dataclasses
+import hashlib
+import io
+import re
+import typing
+
+from reports.drawing import map_panels
+from reports.drawing import panels
+from reports.drawing import plot_style
+from reports.drawing import quantities
+from reports.drawing import ratio_panels
+from reports.drawing import recipe_figure
+from reports.files import recipe_file
+from reports.files import result_file
+from reports.drawing import tables
+
+try:
+    from reports.files import study_file
+    from reports.drawing import study_panels
+except ImportError:  # a tree without studies
+    study_file = study_panels = None
+
+
+@dataclasses.dataclass
+class Product:
+    """One figure or table: what it is, and how to get its bytes."""
+
+    name: str  # of its files
+    title: str
+    recipe: recipe_file.Recipe | None  # None: a general figure
+    footer: str
+    draw: typing.Callable | None = None  # -> matplotlib figure
+    table: tables.Table | None = None
+    data: dict = dataclasses.field(default_factory=dict)  # file name -> CSV text
+    kinds: tuple = ()  # other words that choose it
+    missing: list = dataclasses.field(default_factory=list)  # what the recipe shows and the files do not hold
+    about: str = ""  # the one model of a study that a figure is about
+
+    def files(self, formats):
+        """{file name: bytes}"""
+        made = {}
+        if self.draw:
+            figure = self.draw()
+            made = {f"{self.name}.{one}": plot_style.render(figure, one) for one in formats}
+        if self.table:
+            made[f"{self.name}.md"] = f"**{self.title}**\n\n{self.table.markdown()}\n{self.footer}\n".encode()
+            made[f"{self.name}.tex"] = self.table.latex(self.title, self.footer).encode()
+        return {**made, **{name: text.encode() for name, text in self.data.items()}}
+
+
+@dataclasses.dataclass
+class Catalogue:
+    products: list
+    unserved: list  # (recipe, why)
+    warnings: list
+
+
+def build(results, studies, recipes, general="rest"):
+    """results: (path, content) pairs; studies: StudyFiles; general: `rest`, `all` or `none` of the groups."""
+    points = recipe_file.points_of(results)
+    platforms = recipe_file.platforms(points)
+    products, unserved, shown = [], [], set()
+    for recipe in sorted(recipes, key=_by_source):
+        made, why = [], []
+        for platform in [None] if recipe.kind == "study" else platforms:
+            try:
+                product, used = _make(recipe, platform, results, points, studies)
+            except recipe_figure.Unserved as reason:
+                why.append(str(reason))
+                continue
+            if len(platforms) > 1 and platform:
+                product = _renamed(product, f"{product.name}-{_slug(platform[0])}", f"{product.title} ({platform[0]})")
+            made.append(product)
+            shown.update((point.identity["machine"], point.row["case"], point.settings["implementation"]) for point in used)
+        products += made
+        if made and recipe.kind == "study":
+            products += _parts(made[0], next(study for study in studies if study.name == recipe["study"]))
+        if not made:
+            unserved.append((recipe, "; ".join(dict.fromkeys(why)) or "no result file was given"))
+    named = {recipe.get("study") for recipe in recipes}
+    for study in studies:
+        if study.name not in named and study.name in study_panels.DRAWINGS:
+            products.append(_study_product(study.name, study.name.replace("_", " "), None, study))
+            products += _parts(products[-1], study)
+    warnings = []
+    if results and general != "none":
+        rest, warnings = _general(results, shown if general == "rest" else set())
+        products += rest
+    return Catalogue(products, unserved, warnings)
+
+
+PAPERS = ("NPRF", "FastRPB", "LRPE", "Transformer-XL", "blog", "this project")
+
+
+def _by_source(recipe):
+    """Papers one after the other, ours last."""
+    ranks = [rank for rank, paper in enumerate(PAPERS) if recipe["source"].startswith(paper)]
+    return (ranks or [len(PAPERS)])[0], recipe.name
+
+
+def _renamed(product, name, title):
+    data = {name + file_name[len(product.name) :]: text for file_name, text in product.data.items()}
+    return dataclasses.replace(product, name=name, title=title, data=data)
+
+
+def _slug(text):
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _make(recipe, platform, results, points, studies):
+    """(Product, the points that it shows)"""
+    title = recipe["title"]
+    if recipe.kind == "study":
+        return _study(recipe, studies), []
+    own = recipe_file.on_platform(points, platform)
+    if recipe.kind in ("fits", "crossovers"):
+        contents = [content for _, content in results if any(point.source is content for point in own)]
+        table = (tables.exponents if recipe.kind == "fits" else tables.crossovers)(contents, platform[1])
+        words = footer(contents, platform, None, table.csv())
+        return Product(recipe.name, title, recipe, words, table=table, data={f"{recipe.name}.csv": table.csv()}), []
+    if recipe.kind == "table":
+        table = tables.picked(recipe, own)
+        words = _footer_of(table.points, platform, table.csv())
+        return Product(recipe.name, title, recipe, words, table=table, data={f"{recipe.name}.csv": table.csv()}), table.points
+    if recipe.kind == "map":
+        return _map(recipe, platform, own)
+    if recipe.kind == "ratios":
+        return _ratios(recipe, platform, results, own)
+    picture = recipe_figure.curves(recipe, own)
+    data = {f"{recipe.name}.csv": csv_text(picture.header, picture.rows)}
+    if picture.lines:
+        data[f"{recipe.name}-lines.csv"] = csv_text(recipe_figure.LINE_HEADER, picture.lines)
+    words = _footer_of(picture.points, platform, "".join(data.values()))
+    return Product(
+        recipe.name, title, recipe, words, draw=lambda: picture.draw(title, words), data=data, missing=picture.missing
+    ), picture.points  # fmt: skip
+
+
+def _map(recipe, platform, own):
+    maps, used, header, rows, absent = recipe_figure.ratio_map(recipe, own)
+    data = {f"{recipe.name}.csv": csv_text(header, rows)}
+    words = _footer_of(used, platform, data[f"{recipe.name}.csv"])
+    legend = (
+        f"Number: time of the baseline / time of {recipe['series'][0]['label']}. Blue, above 1: {recipe['series'][0]['label']} "
+        "is faster; the black line is the border. –: not measured, or it did not pass."
+    )
+    if absent:
+        legend += f" Not in these files: {', '.join(absent)}."
+    setting = recipe_figure.setting(recipe, used, {recipe.get("x", "n"), recipe["y"]})
+    names = (recipe.get("x", "n"), recipe["y"])
+    width = recipe_figure.width_of(recipe)
+    draw = lambda: map_panels.draw(maps, names, width, recipe["title"], setting, legend, words)  # noqa: E731
+    return Product(recipe.name, recipe["title"], recipe, words, draw=draw, data=data, missing=absent), used
+
+
+def _ratios(recipe, platform, results, own):
+    contents = [content for _, content in results if any(point.source is content for point in own)]
+    machine, backend = platform
+    contents = [content for content in contents if result_file.machine_name(backend, content["environment"]) == machine]
+    asked = lambda settings: settings["backend"] == backend and recipe_file.asks_for(recipe, settings, ("n",))  # noqa: E731
+    table, rows, inputs = tables.input_ratios(contents, asked)
+    used = recipe_file.measured_for(recipe, own, ("n",))
+    words = footer(contents, platform, _threads(used), table.csv())
+    draw = lambda: ratio_panels.draw(  # noqa: E731
+        rows, inputs, recipe_figure.width_of(recipe), recipe["title"], "", f"Grey: the same. {table.note}", words
+    )
+    return Product(
+        recipe.name, recipe["title"], recipe, words, draw=draw, table=table, data={f"{recipe.name}.csv": table.csv()}
+    ), used  # fmt: skip
+
+
+def _study(recipe, studies):
+    if study_panels is None:
+        raise recipe_figure.Unserved("this tree draws no studies")
+    found = [study for study in studies if study.name == recipe["study"]]
+    if not found:
+        raise recipe_figure.Unserved(f"no file of the study {recipe['study']}")
+    if len(found) > 1:
+        raise result_file.InputError(f"study {recipe['study']} is in two of the files")
+    study = found[0]
+    if study.name not in study_panels.DRAWINGS:
+        raise recipe_figure.Unserved(f"nothing draws the study {recipe['study']}")
+    return _study_product(recipe.name, recipe["title"], recipe, study)
+
+
+def _study_product(name, heading, recipe, study):
+    environment = study.content["environment"]
+    data = {f"{name}-{one}.csv": csv_text(table.columns, _plain_rows(table)) for one, table in study.tables.items()}
+    digest = hashlib.sha256("".join(data.values()).encode()).hexdigest()[:12]
+    words = ", ".join([environment["cpu"], f"commit {_commit(environment)}", environment["compiler"],
+                       study.content["created"][:10], f"seed {study.content['seed']}", f"data {digest}"])  # fmt: skip
+    named = copy.copy(study)
+    named.heading = heading
+    return Product(name, heading, recipe, words, draw=lambda: study_panels.draw(named, words), data=data)
+
+
+def _parts(product, study):
+    """The study's other figures: the same numbers, one for each model."""
+    return [
+        dataclasses.replace(
+            product, name=f"{product.name}-{suffix}", title=f"{product.title}: {words}", data={}, kinds=(study.name,), about=words,
+            draw=lambda draw_part=draw_part: draw_part(product.footer),
+        )
+        for suffix, words, draw_part in study_panels.parts(study)
+    ]  # fmt: skip
+
+
+def _plain_rows(table):
+    return [["nan" if cell != cell else cell for cell in row.values()] for row in table.rows]
+
+
+# The general figures
+
+
+@dataclasses.dataclass
+class General:
+    """One of the general figures for one group of records."""
+
+    name: str
+    kind: str
+    width: float
+    panels: tuple
+    group: result_file.Group
+
+    def columns(self):
+        shown = [column for panel in self.panels for column in panel.columns()]
+        return list(dict.fromkeys(["implementation", "n", "verdict", *shown, "reason"]))
+
+    def points_csv(self):
+        """What is plotted, a row for each point; a missing number is nan, as pgfplots wants it."""
+        numbers = set(self.columns()) - {"implementation", "verdict", "reason"}
+        empty = {column: "nan" if column in numbers else "" for column in self.columns()}
+        return csv_text(
+            self.columns(),
+            [[empty[column] if row[column] is None else row[column] for column in empty] for row in self.group.rows],
+        )
+
+    def lines_csv(self):
+        """Fits and crossovers of the quantities shown, or None if there are none."""
+        header = ["kind", "quantity", "implementation", "dense", "value", "low", "high", "n_min", "n_max"]
+        entries = [{**fit, "kind": "fit", "dense": "", "value": fit["exponent"]} for fit in self.group.fits]
+        entries += [
+            {**crossover, "kind": "crossover", "implementation": crossover["fast"], "value": crossover["n"]}
+            for crossover in self.group.crossovers
+        ]
+        wanted = {panel.quantity for panel in self.panels}
+        shown = [entry for entry in entries if entry["quantity"] in wanted]
+        if not shown:
+            return None
+        return csv_text(header, [["nan" if entry.get(key) is None else entry[key] for key in header] for entry in shown])
+
+    def product(self):
+        data = {f"{self.name}.csv": self.points_csv()}
+        lines = self.lines_csv()
+        if lines is not None:
+            data[f"{self.name}-lines.csv"] = lines
+        identity = self.group.identity
+        platform = (identity["machine"], identity["backend"])
+        words = footer(self.group.sources, platform, identity["threads"], "".join(data.values()))
+        heading = title(self.group)
+        content = [(panel, self.group) for panel in self.panels]
+        return Product(
+            self.name, ", ".join(part for part in heading if part), None, words,
+            draw=lambda: panels.draw(content, self.width, heading, words), data=data,
+            kinds=(identity["operator"], self.kind),
+        )  # fmt: skip
+
+
+def _general(results, shown):
+    groups, warnings = result_file.group_records(results)
+    names = result_file.figure_names(groups)
+    made = []
+    for name, group in zip(names, groups):
+        machine = group.identity["machine"]
+        if any((machine, row["case"], row["implementation"]) in shown for row in group.rows):
+            continue
+        made += [General(f"{name}-{kind}", kind, width, shapes, group).product() for kind, (width, shapes) in quantities.GENERAL.items()]
+    return made, warnings
+
+
+def title(group):
+    """What every point of the figure has in common, as (words in bold, the rest)."""
+    identity = dict(group.identity)
+    identity.pop("machine")
+    heading = identity.pop("operator")
+    scalar, backend, threads = (identity.pop(key) for key in ("scalar", "backend", "threads"))
+    words = [scalar]
+    if backend != "cpu":
+        words.append(backend)
+    if threads is not None and backend == "cpu":
+        words.append("1 thread" if threads == 1 else f"{threads} threads")
+    words += [f"{key} = {_value(value)}" for key, value in sorted(identity.items())]
+    return heading, ", ".join(words)
+
+
+def _value(value):
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        shown = ", ".join(str(item) for item in value[:3])
+        return f"[{shown}]" if len(value) <= 3 else f"[{shown}, … {len(value)} in all]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+# Where points come from
+
+
+def _footer_of(points, platform, data):
+    sources = recipe_figure.sources_of(points)
+    return footer(sources, platform, _threads(points), data)
+
+
+def _threads(points):
+    counts = {point.settings.get("threads") for point in points}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def footer(sources, platform, threads, data):
+    """Machine, commit, compiler, date, and a fingerprint of the data plotted."""
+    environments = [source["environment"] for source in sources]
+    machine, backend = platform
+    parts = [machine]
+    if backend == "cpu" and threads is not None:
+        parts.append("1 thread" if threads == 1 else f"{threads} threads")
+    parts += [
+        _all("commit", [_commit(environment) for environment in environments]),
+        _all("", [environment["compiler"] for environment in environments]),
+        _all("", [source["created"][:10] for source in sources]),
+        "data " + hashlib.sha256(data.encode()).hexdigest()[:12],
+    ]
+    return ", ".join(parts)
+
+
+def _all(word, values):
+    return f"{word} {' and '.join(dict.fromkeys(values))}".strip()
+
+
+def _commit(environment):
+    return (environment["commit"] or "unknown")[:10] + ("+changes" if environment["dirty"] else "")
+
+
+def csv_text(header, rows):
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,91 @@
+"""What can be drawn: each quantity of a record as a Panel with its label, unit, band and thin line."""
+
+from reports.drawing import plot_style
+from reports.drawing.panels import Panel
+
+QUANTITIES = {
+    "seconds": Panel(
+        y="seconds",
+        label="seconds per run",
+        low="seconds_low",
+        high="seconds_high",
+        tick_format=plot_style.format_seconds,
+        quantity="seconds",
+        theory="time",
+    ),
+    "setup_seconds": Panel(y="setup_seconds", label="seconds of set-up", tick_format=plot_style.format_seconds),
+    "first_seconds": Panel(y="first_seconds", label="seconds of the first run", tick_format=plot_style.format_seconds),
+    "workspace_bytes": Panel(
+        y="workspace_bytes",
+        label="bytes beyond inputs and output",
+        thin="workspace_formula_bytes",
+        thin_meaning="thin line: the implementation's own formula",
+        tick_format=plot_style.format_bytes,
+        ticks=plot_style.binary_ticks,
+        quantity="workspace_bytes",
+        theory="memory",
+    ),
+    "resident_bytes": Panel(
+        y="resident_bytes",
+        label="peak resident set",
+        tick_format=plot_style.format_bytes,
+        ticks=plot_style.binary_ticks,
+    ),
+    "workspace_share": Panel(
+        y="workspace_share",
+        label="workspace, measured / formula",
+        tick_format=plot_style.format_plain,
+        ticks=plot_style.small_ticks,
+        level=1.0,
+        least_factor=4,
+    ),
+    "max_error": Panel(
+        y="max_error",
+        label="largest absolute error",
+        thin="bound",
+        thin_meaning="thin line: bound from theory",
+        thin_in_limits=True,
+        tick_format=plot_style.format_error,
+    ),
+    "error": Panel(y="error", label="largest error / its bound", tick_format=plot_style.format_error, level=1.0),
+    "error_ratio": Panel(
+        y="error_ratio",
+        label="error / error of plain dense",
+        tick_format=plot_style.format_plain,
+        ticks=plot_style.small_ticks,
+        level=1.0,
+    ),
+    "floor_share": Panel(
+        y="floor_share",
+        label="least time possible here / time",
+        tick_format=plot_style.format_plain,
+        ticks=plot_style.small_ticks,
+        level=1.0,
+    ),
+    "error_against_time": Panel(
+        x="seconds",
+        x_label="seconds per run",
+        x_format=plot_style.format_seconds,
+        y="max_error",
+        label="largest absolute error",
+        tick_format=plot_style.format_error,
+        frontier=True,
+    ),
+    "memory_against_time": Panel(
+        x="seconds",
+        x_label="seconds per run",
+        x_format=plot_style.format_seconds,
+        y="workspace_bytes",
+        label="bytes beyond inputs and output",
+        tick_format=plot_style.format_bytes,
+        ticks=plot_style.binary_ticks,
+        frontier=True,
+    ),
+}
+
+# The three figures that every operator gets.
+GENERAL = {
+    "time-memory": (plot_style.PAGE_WIDTH, (QUANTITIES["seconds"], QUANTITIES["workspace_bytes"])),
+    "error": (plot_style.COLUMN_WIDTH, (QUANTITIES["max_error"],)),
+    "error-time": (plot_style.COLUMN_WIDTH, (QUANTITIES["error_against_time"],)),
+}

@@ -1,0 +1,182 @@
+"""Draws studies of feature maps: errors over the number of features, of all heads together and of one model's layers."""
+
+import math
+import re
+
+import matplotlib.ticker
+
+from reports.drawing import plot_style
+from reports.drawing.plot_style import LIGHT_GREY, MID_GREY
+from reports.drawing.study_page import (
+    HEIGHT, MAPS, MAP_NAMES, MARKER, Page, X_AXIS, column, curve, end_of, fixed, log_y, plain, powers, title,
+)  # fmt: skip
+
+
+SETTINGS = [(False, False, "standard"), (False, True, "standard, RPE"), (True, False, "normalised"),
+            (True, True, "normalised, RPE")]  # fmt: skip
+
+
+def _map_panels(study, footer, note, models=(None,)):
+    """The error of each feature map over f: a panel for each setting, a row of them for each model."""
+    table = study.table("error", "normalised", "rpe", "map", "f", "median", "low", "high")
+    kinds = table.values("map")
+
+    def rows_of(model, normalised, rpe, **wanted):
+        return table.where(normalised=normalised, rpe=rpe, **wanted, **({"model": model} if model else {}))
+
+    grid, shown = [], []
+    for model in models:
+        settings = [setting for setting in SETTINGS if rows_of(model, *setting[:2])]
+        last = settings[-1][:2]
+        labels = [(MAP_NAMES[kind], MAPS[kind], end_of(rows_of(model, *last, map=kind), "f", "median")) for kind in kinds]
+        grid.append([(1, index > 0, labels if index == len(settings) - 1 else []) for index in range(len(settings))])
+        shown += [(model, setting, index == 0) for index, setting in enumerate(settings)]
+    page = Page(study, footer, grid, height=HEIGHT if len(grid) == 1 else 1.5,
+                notes=[note + " Grey line: 2, the most that positive weights can be off."])  # fmt: skip
+    values = [row[name] for row in table.rows for name in ("median", "low")]
+    for axes, (model, (normalised, rpe, words), first) in zip(page.panels, shown):
+        for kind in kinds:
+            rows = rows_of(model, normalised, rpe, map=kind)
+            curve(axes, column(rows, "f"), column(rows, "median"), MAPS[kind],
+                  (column(rows, "low"), column(rows, "high")))  # fmt: skip
+        axes.axhline(2, color=LIGHT_GREY, linewidth=0.9, zorder=1)
+        axes.set_xscale("log")
+        powers(axes.xaxis, table.values("f"), 3)
+        axes.set_xlabel("features f")
+        log_y(axes, values)
+        title(axes, f"{model}: {words}" if model and first else words)
+        if first:
+            axes.set_ylabel("|A − Â|₁ of a row")
+    return page.finish()
+
+
+def draw_feature_maps(study, footer):
+    return _map_panels(study, footer, "Medians over the draws and their 95 % intervals.")
+
+
+def draw_conversion(study, footer):
+    heads = study.table("heads", "head", "real")
+    kind = "real" if heads.rows[0]["real"] else "made-up"
+    return _map_panels(
+        study, footer, f"Medians over {len(heads.rows)} {kind} heads and draws; bands: where eight of ten of them lie.",
+        study.table("error", "model").values("model"),
+    )  # fmt: skip
+
+
+LENGTHS = (("queries", "q", plot_style.GREYS[0], -0.13), ("keys", "k", plot_style.GREYS[2], 0.13))
+COLUMNS = 4  # layers side by side
+TICKS = 0.2  # room for the ticks of an x axis that says no more
+
+
+def _folder(head):
+    return head["head"].rpartition("/")[0] or head["head"]
+
+
+def _layers(heads, model):
+    """(words, heads) for each layer of a model, or for each folder where layers are not known."""
+    groups = {}
+    for head in heads.where(model=model):
+        known = math.isfinite(head["layer"])
+        groups.setdefault((head["layer"] if known else math.inf, _folder(head)), []).append(head)
+    return [(f"layer {layer:g}" if math.isfinite(layer) else folder, group)
+            for (layer, folder), group in sorted(groups.items(), key=lambda item: item[0])]  # fmt: skip
+
+
+def _median(values):
+    values = sorted(values)
+    middle = len(values) // 2
+    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
+
+
+def _over_heads(rows):
+    """[(f, median over heads)] from rows of several heads."""
+    by_f = {}
+    for row in rows:
+        by_f.setdefault(row["f"], []).append(row["median"])
+    return [{"f": f, "median": _median(values)} for f, values in sorted(by_f.items())]
+
+
+def draw_model(study, footer, model, layers):
+    """One model: a column for each layer; its norms, then the errors of each setting that it has."""
+    errors = study.table("head_error", "head", "normalised", "rpe", "map", "f", "median")
+    study.table("heads", "q_norm", "q_low", "q_high", "k_norm", "k_low", "k_high")
+    kinds, names = errors.values("map"), {head["head"] for _, heads in layers for head in heads}
+    every = [row for row in errors.rows if row["head"] in names]
+
+    def rows_of(heads, normalised, rpe, kind):
+        mine = {head["head"] for head in heads}
+        return [row for row in every if row["head"] in mine and row["normalised"] is normalised
+                and row["rpe"] is rpe and row["map"] == kind]  # fmt: skip
+
+    settings = [setting for setting in SETTINGS if any(rows_of(heads, *setting[:2], kinds[0]) for _, heads in layers)]
+    last = layers[-1][1]
+    lengths = [(words, style, (len(last) - 1 + shift, last[-1][f"{name}_norm"])) for words, name, style, shift in LENGTHS]
+    grid = [[(1, index > 0, lengths if index == len(layers) - 1 else []) for index in range(len(layers))]]
+    for setting in settings:
+        labels = [(MAP_NAMES[kind], MAPS[kind], end_of(_over_heads(rows_of(last, *setting[:2], kind)), "f", "median"))
+                  for kind in kinds]  # fmt: skip
+        grid.append([(1, index > 0, labels if index == len(layers) - 1 else []) for index in range(len(layers))])
+    under = [X_AXIS, *([TICKS] * (len(settings) - 1)), X_AXIS]
+    page = Page(study, footer, grid, height=1.25, about=model, under=under, notes=[
+        "Top: lengths of queries and keys times the root of scale, means and where eight of ten of them lie. Below: error of "
+        "attention rows, standard and normalised on axes of their own; thin lines are heads (medians over draws of Ω), thick "
+        "ones their median. Grey line: 2, the most that positive weights can be off."])  # fmt: skip
+    top = page.panels[: len(layers)]
+    highest = max(head[f"{name}_high"] for _, heads in layers for head in heads for name in "qk")
+    for axes, (words, heads) in zip(top, layers):
+        _draw_lengths(axes, heads, highest)
+        title(axes, f"{words}: lengths")
+    top[0].set_ylabel("√scale · length")
+    values = {kind: [row["median"] for row in every if row["normalised"] is kind] for kind in (False, True)}
+    places = [(setting, layer) for setting in settings for layer in layers]
+    for index, (axes, ((normalised, rpe, words), (layer, heads))) in enumerate(zip(page.panels[len(layers) :], places)):
+        for kind in kinds:
+            rows = rows_of(heads, normalised, rpe, kind)
+            if not rows:  # a layer without a bias beside others that have one
+                continue
+            for head in heads:
+                own = [row for row in rows if row["head"] == head["head"]]
+                axes.plot(column(own, "f"), column(own, "median"), color=MAPS[kind].color, linewidth=0.45, alpha=0.6)
+            curve(axes, *zip(*((row["f"], row["median"]) for row in _over_heads(rows))), MAPS[kind], linewidth=1.3)
+        axes.axhline(2, color=LIGHT_GREY, linewidth=0.9, zorder=1)
+        axes.set_xscale("log")
+        powers(axes.xaxis, errors.values("f"), 5)
+        log_y(axes, values[normalised])
+        title(axes, f"{layer}: {words}")
+        if index % len(layers) == 0:
+            axes.set_ylabel("|A − Â|₁ of a row")
+        if index >= len(places) - len(layers):
+            axes.set_xlabel("features f")
+    return page.finish()
+
+
+def _draw_lengths(axes, heads, highest):
+    for _, name, style, shift in LENGTHS:
+        for place, head in enumerate(heads):
+            x, low, high = place + shift, head[f"{name}_low"], head[f"{name}_high"]
+            axes.plot([x, x], [low, high], color=style.color, linewidth=0.9)
+        axes.plot([place + shift for place in range(len(heads))], column(heads, f"{name}_norm"), linestyle="none",
+                  color=style.color, marker=style.marker, **MARKER)  # fmt: skip
+    axes.axhline(1, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
+    axes.set_xlim(-0.5, len(heads) - 0.5)
+    axes.set_ylim(0, highest * 1.08)
+    fixed(axes.xaxis, list(range(len(heads))))
+    axes.xaxis.set_major_formatter(matplotlib.ticker.FixedFormatter([f"{head['index']:g}" for head in heads]))
+    axes.set_xlabel("head of the case")
+    plain(axes.yaxis)
+
+
+def model_parts(study):
+    """(suffix, words, draw) for the figures of models: one for each, more where it has many layers."""
+    if "head_error" not in study.tables:
+        return []
+    heads = study.table("heads", "head", "model", "layer", "index")
+    parts = []
+    for model in heads.values("model"):
+        layers = _layers(heads, model)
+        for number, first in enumerate(range(0, len(layers), COLUMNS)):
+            suffix = re.sub(r"[^A-Za-z0-9.+]+", "_", model).strip("_.") or "model"
+            suffix += f"-{number + 1}" if number else ""
+            some = layers[first : first + COLUMNS]
+            parts.append((suffix, model, lambda footer, model=model, some=some: draw_model(study, footer, model, some)))
+    return parts

@@ -1,0 +1,445 @@
+"""How every study is drawn: a function for each, which places panels on a page (study_page.py).
+
+Distances are inches. Lines are told apart by colour, dashes and marker together; each has its label at the right of the
+last panel it is in. Dotted lines are theory, from the file.
+"""
+
+import math
+
+import matplotlib.ticker
+
+from reports.drawing import plot_style
+from reports.drawing import study_matrices
+from reports.drawing.plot_style import BLACK, DARK_GREY, LIGHT_GREY, MID_GREY, TEXT_SIZE
+from reports.drawing.study_models import draw_conversion, draw_feature_maps, model_parts
+from reports.drawing.study_page import (
+    Page, STYLES, THEORY, capital, column, counts, curve, end_of, fixed, guide, log_y, marker, plain, powers,
+    tens, title,
+)  # fmt: skip
+
+
+def draw_prf_variance(study, footer):
+    table = study.table("variance", "sum_square", "m", "variance", "lemma", "variance_ratio", "judged", "low", "high",
+                        "mean_ratio", "mean_error")  # fmt: skip
+    features = table.values("m")
+    styles = dict(zip(features, STYLES))
+    byx = sorted(table.rows, key=lambda row: row["sum_square"])
+    labels = []
+    for m in features:
+        last = [row for row in byx if row["m"] == m][-1]
+        labels.append((f"m = {m:g}", styles[m], (last["sum_square"], last["lemma"])))
+    labels.append(("lemma 2", THEORY, None))
+    notes = ["Points: sampled; lines: the lemma. Open points and those left out at the right: too few draws for the "
+             "variance to be judged."]  # fmt: skip
+    page = Page(study, footer, [(1, False, labels), (1.25, False, []), (1.25, False, [])],
+                notes=notes)  # fmt: skip
+    left, middle, right = page.panels
+    low, high = byx[0]["sum_square"], byx[-1]["sum_square"]
+    for index, m in enumerate(features):
+        style = styles[m]
+        rows = [row for row in byx if row["m"] == m]
+        guide(left, column(rows, "sum_square"), column(rows, "lemma"))
+        for judged in (True, False):
+            shown = [row for row in rows if row["judged"] is judged]
+            left.plot(
+                column(shown, "sum_square"), column(shown, "variance"), style.marker,
+                color=style.color if judged else "white", markeredgecolor=style.color, markeredgewidth=0.7,
+                markersize=2.8,
+            )  # fmt: skip
+        shown = [row for row in rows if row["judged"]]
+        spread = 1.035 ** (index - (len(features) - 1) / 2)
+        xs = [row["sum_square"] * spread for row in shown]
+        ratios = column(shown, "variance_ratio")
+        middle.errorbar(
+            xs, ratios, yerr=[[row["variance_ratio"] - row["low"] for row in shown],
+                              [row["high"] - row["variance_ratio"] for row in shown]],
+            fmt=style.marker, color=style.color, markersize=2.6, linewidth=0.7, capsize=0,
+        )  # fmt: skip
+        right.plot(xs, [(row["mean_ratio"] - 1) / row["mean_error"] for row in shown], style.marker, color=style.color,
+                   markersize=2.8)  # fmt: skip
+    for axes in page.panels:
+        axes.set_xscale("log")
+        axes.set_xlabel("|x + y|²")
+    tens(left.xaxis, low / 1.2, high * 1.2)
+    judged = [row["sum_square"] for row in byx if row["judged"]]
+    for axes in (middle, right):
+        tens(axes.xaxis, min(judged) / 1.2, max(judged) * 1.2)
+    values = column(byx, "variance") + column(byx, "lemma")
+    log_y(left, values)
+    left.set_ylabel("variance / exp(x·y)²")
+    title(left, "variance of the estimate")
+    middle.axhline(1, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
+    middle.set_ylabel("sample variance / lemma 2")
+    title(middle, "with 95 % intervals")
+    right.axhspan(-1.96, 1.96, color=MID_GREY, alpha=0.15, linewidth=0)
+    right.axhline(0, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
+    right.set_ylim(-5.2, 5.2)
+    plain(right.yaxis)
+    right.set_ylabel("standard errors")
+    title(right, "mean off exp(x·y); band: 95 %")
+    return page.finish()
+
+
+def draw_approximation_error(study, footer):
+    table = study.table("error", "R", "m", "mean", "low", "high")
+    known = study.table("known", "R", "m", "known_mean", "deviation")
+    radii, features = table.values("R"), table.values("m")
+    styles = dict(zip(radii, STYLES))
+    firsts = {radius: table.where(R=radius)[0]["mean"] for radius in radii}
+    cross = plot_style.Style(BLACK, "none", "x")
+    labels = [(f"R = {radius:g}", styles[radius], end_of(table.where(R=radius), "m", "mean")) for radius in radii]
+    kept = [(f"R = {radius:g}", styles[radius], (features[-1], table.where(R=radius)[-1]["mean"] / firsts[radius]))
+            for radius in radii]  # fmt: skip
+    root = [(m / features[0]) ** -0.5 for m in features]
+    kept.append(("m^(−1/2)", THEORY, (features[-1], root[-1])))
+    page = Page(study, footer, [(1.2, False, labels), (1, False, kept)],
+                notes=["Left: mean over the draws, and where eight of ten of them lie; crosses: the means of an "
+                       "independent program. Right: what is left of the error at the smallest m."])  # fmt: skip
+    left, right = page.panels
+    for radius in radii:
+        rows = table.where(R=radius)
+        curve(left, column(rows, "m"), column(rows, "mean"), styles[radius],
+              (column(rows, "low"), column(rows, "high")))  # fmt: skip
+        marks = known.where(R=radius)
+        left.plot(column(marks, "m"), column(marks, "known_mean"), color=BLACK, linestyle="none", marker="x", zorder=5,
+                  **marker(cross))  # fmt: skip
+        curve(right, column(rows, "m"), [row["mean"] / firsts[radius] for row in rows], styles[radius])
+    for axes in page.panels:
+        axes.set_xscale("log")
+        powers(axes.xaxis, features)
+        axes.set_xlabel("features m")
+    left.set_ylabel("|A − Â|₁")
+    left.set_ylim(0, 2.05)
+    title(left, "error of an attention row (at most 2)")
+    guide(right, features, root)
+    log_y(right, [row["mean"] / firsts[row["R"]] for row in table.rows] + root)
+    right.set_ylabel("mean / mean at the smallest m")
+    title(right, "what more features leave")
+    return page.finish()
+
+
+def draw_sample_complexity(study, footer):
+    table = study.table("smallest", "R", "n", "epsilon", "m", "low", "high", "bound", "delta")
+    epsilons, sizes = table.values("epsilon"), table.values("n")
+    styles = dict(zip(sizes, STYLES))
+    labels = []
+    for n in sizes:
+        rows = table.where(epsilon=epsilons[-1], n=n)
+        style = styles[n]
+        labels.append((f"bound, n = {n:g}", plot_style.Style(style.color, plot_style.DOTTED, None),
+                       (rows[-1]["R"] ** 2, rows[-1]["bound"])))  # fmt: skip
+        end = end_of(rows, "R", "m")
+        labels.append((f"needed, n = {n:g}", style, (end[0] ** 2, end[1]) if end else None))
+    panels = [(1, index > 0, labels if index == len(epsilons) - 1 else []) for index in range(len(epsilons))]
+    page = Page(study, footer, panels, notes=["Bound of theorem 3: 16 n exp(4R²) / (ε²δ); bands: 95 % intervals."])
+    every = [row[name] for row in table.rows for name in ("m", "bound")]
+    for axes, epsilon in zip(page.panels, epsilons):
+        for n in sizes:
+            rows = table.where(epsilon=epsilon, n=n)
+            xs = [row["R"] ** 2 for row in rows]
+            curve(axes, xs, column(rows, "m"), styles[n], (column(rows, "low"), column(rows, "high")))
+            axes.plot(xs, column(rows, "bound"), color=styles[n].color, linestyle=plot_style.DOTTED, linewidth=0.9)
+        axes.set_xlabel("R²")
+        log_y(axes, every, 8)
+        plain(axes.xaxis)
+        title(axes, f"ε = {epsilon:g}, δ = {table.rows[0]['delta']:g}")
+    page.panels[0].set_ylabel("features m")
+    return page.finish()
+
+
+def draw_rpe_rank(study, footer):
+    spectrum = study.table("spectrum", "bias", "index", "value")
+    kinds_table = study.table("kinds", "bias", "meaning", "rank")
+    edge = study.table("edge", "d", "n", "residual")
+    fits = study.table("fits", "bias", "d", "map_error")
+    kinds, widths = spectrum.values("bias"), edge.values("d")
+    styles = dict(zip(kinds, STYLES))
+    greys = dict(zip(widths, plot_style.GREYS))
+    floor = 1e-17
+
+    def above(rows, name):
+        return [max(row[name], floor) for row in rows]
+
+    edge_labels = [(f"d = {d:g}", greys[d], (edge.where(d=d)[-1]["n"] - d, edge.where(d=d)[-1]["residual"]))
+                   for d in widths]  # fmt: skip
+    fit_labels = [(kind, styles[kind], (widths[-1], above(fits.where(bias=kind), "map_error")[-1])) for kind in kinds]
+    meanings = "; ".join(f"{row['bias']}: {row['meaning']}" for row in kinds_table.rows)
+    page = Page(study, footer, [(1, False, []), (1, False, edge_labels), (1, False, fit_labels)],
+                notes=[f"Bias by offset j − i. {capital(meanings)}."])  # fmt: skip
+    left, middle, right = page.panels
+    for kind in kinds:
+        rows = spectrum.where(bias=kind)
+        left.plot(column(rows, "index"), above(rows, "value"), color=styles[kind].color, linestyle=styles[kind].dashes)
+        rows = fits.where(bias=kind)
+        curve(right, column(rows, "d"), above(rows, "map_error"), styles[kind])
+    left.set_xlabel("index")
+    log_y(left, above(spectrum.rows, "value"), 7)
+    left.set_ylabel("singular value / largest")
+    title(left, f"spectrum of the bias, n = {len(spectrum.where(bias=kinds[0])):g}")
+    for d in widths:
+        rows = edge.where(d=d)
+        curve(middle, [row["n"] - row["d"] for row in rows], above(rows, "residual"), greys[d])
+    middle.axvline(1.5, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9)
+    log_y(middle, above(edge.rows, "residual"), 7)
+    fixed(middle.xaxis, [0, 2, 4, 6, 8])
+    middle.set_xlabel("n − d")
+    middle.set_ylabel("left of the bias by the best logits")
+    title(middle, "edge at n = d + 1, random bias")
+    right.set_xscale("log")
+    powers(right.xaxis, fits.values("d"))
+    right.set_xlabel("width d")
+    log_y(right, above(fits.rows, "map_error"), 7)
+    right.set_ylabel("mean |A − Â|₁")
+    title(right, "best fitted attention")
+    return page.finish()
+
+
+OPERATOR_NAMES = {"toeplitz_1d": "Toeplitz", "kernelized_rpe_attention": "kernelized"}
+
+
+def _leak_groups(leaks):
+    """(operator, implementation, scalar, rows) of all that leak."""
+    groups = {}
+    for row in leaks.rows:
+        if row["leak"] > 0:
+            groups.setdefault((row["operator"], row["implementation"], row["scalar"]), []).append(row)
+    return [(*key, rows) for key, rows in groups.items()]
+
+
+def draw_precision(study, footer):
+    table = study.table("error", "operator", "implementation", "class", "case", "n", "range", "relative_error")
+    leaks = study.table("leak", "operator", "implementation", "class", "scalar", "future", "leak")
+    cost = study.table("cost", "implementation", "n", "seconds", "low", "high")
+    names = list(dict.fromkeys((row["operator"], row["implementation"]) for row in table.rows))
+    operators = table.values("operator")
+    largest = max(table.values("n"))
+    widest = max(table.values("range"))
+    styles = {name: plot_style.style_of(name[1]) for name in names}
+    cases = (("random", "random bias"), ("decaying", "decaying bias"), ("dropping", "decaying, tokens drop"))
+    values = column(table.rows, "relative_error")
+
+    def error_panels(operator):
+        """Against the range at the largest n, then against n at the widest range."""
+        mine = [name for name in names if name[0] == operator]
+        labels = []
+        for name in mine:
+            rows = table.where(operator=operator, implementation=name[1], case="dropping", range=widest)
+            labels.append((name[1], styles[name], end_of(rows, "n", "relative_error")))
+        return mine, labels
+
+    rows_of_panels = [(operator, *error_panels(operator)) for operator in operators]
+    groups = _leak_groups(leaks)
+    leak_labels = [(f"{OPERATOR_NAMES[op]} {name}, {scalar}", plot_style.style_of(name), end_of(rows, "future", "leak"))
+                   for op, name, scalar, rows in groups]  # fmt: skip
+    cost_labels = [(name, plot_style.style_of(name), end_of(cost.where(implementation=name), "n", "seconds"))
+                   for name in cost.values("implementation")]  # fmt: skip
+    page = Page(
+        study, footer,
+        [[(1, False, []), (1, True, []), (1, True, []), (1, True, labels)] for _, _, labels in rows_of_panels]
+        + [[(1, False, leak_labels), (1, False, cost_labels)]],
+        height=1.5,
+        notes=[f"Largest error of a row over its largest element, float32. Range: exp(bias) goes from 1 down to "
+               f"exp(−range); left three panels of a row at n = {largest:g} or the largest that runs, the fourth at range "
+               f"{widest:g}."],
+    )  # fmt: skip
+    for (operator, mine, _), panels in zip(rows_of_panels, (page.panels[4 * i : 4 * i + 4] for i in range(len(operators)))):
+        for axes, (case, words) in zip(panels, cases):
+            for name in mine:
+                rows = table.where(operator=operator, implementation=name[1], case=case)
+                rows = [row for row in rows if row["n"] == max(column(rows, "n"))]
+                curve(axes, column(rows, "range"), column(rows, "relative_error"), styles[name])
+            axes.set_xlabel("range of the bias")
+            fixed(axes.xaxis, table.values("range")[::2] if len(table.values("range")) > 4 else table.values("range"))
+            title(axes, words)
+        axes = panels[3]
+        for name in mine:
+            rows = table.where(operator=operator, implementation=name[1], case="dropping", range=widest)
+            curve(axes, column(rows, "n"), column(rows, "relative_error"), styles[name])
+        axes.set_xscale("log")
+        counts(axes.xaxis, table.values("n"))
+        axes.set_xlabel("tokens n")
+        title(axes, f"tokens drop, range {widest:g}")
+        for axes in panels:
+            log_y(axes, values, 8)
+        panels[0].set_ylabel(f"{OPERATOR_NAMES[operator]}: error / row")
+    left, right = page.panels[-2:]
+    for _, name, _, rows in groups:
+        curve(left, column(rows, "future"), column(rows, "leak"), plot_style.style_of(name))
+    left.set_xscale("log")
+    tens(left.xaxis, min(leaks.values("future")), max(leaks.values("future")), 4)
+    log_y(left, [row["leak"] for row in leaks.rows if row["leak"] > 0], 7)
+    left.set_xlabel("scale of the future")
+    left.set_ylabel("change of the past / past")
+    title(left, "causal leak of the FFTs (direct sums: none)")
+    for name in cost.values("implementation"):
+        rows = cost.where(implementation=name)
+        curve(right, column(rows, "n"), column(rows, "seconds"), plot_style.style_of(name),
+              (column(rows, "low"), column(rows, "high")))  # fmt: skip
+    seconds_by_n(right, cost)
+    title(right, f"cost, kernelized, f = e = {study.content['parameters']['cost_d']:g}")
+    return page.finish()
+
+
+def draw_sinusoidal(study, footer):
+    matrix = study.table("matrix", "position", "dimension", "value")
+    dots = study.table("dots", "D", "offset", "dot")
+    falling = study.table("falling", "D", "entries")
+    widths = dots.values("D")
+    styles = {width: plot_style.Style(style.color, style.dashes, None) for width, style in zip(widths, STYLES)}
+    labels = [(f"D = {width:g}", styles[width], end_of(dots.where(D=width), "offset", "dot")) for width in widths]
+    page = Page(study, footer, [(1, False, []), (1.15, False, labels), (1, False, [])],
+                notes=["Position matrix: dark is −1, bright is 1. Right: over how many offsets from 0 on the products "
+                       "fall without a rise, for every even D."])  # fmt: skip
+    left, middle, right = page.panels
+    _image(left, [(row["position"], row["dimension"], row["value"]) for row in matrix.rows], page)
+    left.set_xlabel("dimension")
+    left.set_ylabel("position")
+    title(left, f"position matrix, D = {len(matrix.values('dimension'))}")
+    for width in widths:
+        rows = dots.where(D=width)
+        middle.plot(column(rows, "offset"), column(rows, "dot"), color=styles[width].color,
+                    linestyle=styles[width].dashes, linewidth=0.9)  # fmt: skip
+    middle.set_xlabel("offset")
+    middle.set_ylabel("dot product / that at offset 0")
+    middle.axvline(50, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
+    middle.annotate("51st", (50, 1), xytext=(2, -4), textcoords="offset points", color=MID_GREY, fontsize=TEXT_SIZE)
+    title(middle, "products by offset")
+    right.plot(column(falling.rows, "D"), column(falling.rows, "entries"), ".", color=BLACK, markersize=1.5)
+    right.axhline(51, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
+    right.annotate("51", (0, 51), textcoords="offset points", xytext=(2, 2), color=MID_GREY, fontsize=TEXT_SIZE)
+    right.set_xlabel("width D")
+    right.set_ylabel("offsets over which they fall")
+    right.set_ylim(0, None)
+    title(right, "monotone part")
+    return page.finish()
+
+
+def _image(axes, cells, page, bar=None):
+    """cells: (row, column, value) of a whole rectangle, in colours that are as dark in print. `bar`: its label."""
+    rows, columns = 1 + max(cell[0] for cell in cells), 1 + max(cell[1] for cell in cells)
+    values = [[0.0] * columns for _ in range(rows)]
+    for row, place, value in cells:
+        values[row][place] = value
+    axes.grid(False)
+    image = axes.imshow(values, cmap="cividis", aspect="auto", interpolation="nearest")
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(True)
+    if bar:
+        box = axes.get_position()
+        place = page.figure.add_axes((box.x1 + 0.05 / page.width, box.y0, 0.07 / page.width, box.height))
+        page.figure.colorbar(image, cax=place).outline.set_linewidth(0.5)
+        place.tick_params(labelsize=TEXT_SIZE, width=0.5, length=2)
+        place.set_title(bar, fontsize=TEXT_SIZE, loc="left", color=DARK_GREY, pad=3)
+
+
+def draw_bias_maps(study, footer):
+    offsets = study.table("offsets", "offset", "weight")
+    pixels = study.table("pixels", "operator", "row", "column", "weight")
+    room = [("−10", plot_style.Style("white", "none", None), None)]  # the colour bar stands where labels do
+    page = Page(study, footer, [(1.25, False, []), (1, False, room), (1, False, room)],
+                notes=["Cross: the pixel that looks."])  # fmt: skip
+    page.labels = [([], top) for _, top in page.labels]
+    left = page.panels[0]
+    left.plot(column(offsets.rows, "offset"), column(offsets.rows, "weight"), color=plot_style.BLUE, linewidth=0.8)
+    left.axhline(0, color=LIGHT_GREY, linewidth=0.7, zorder=0)
+    left.set_xlabel("offset, key minus query (tokens)")
+    left.set_ylabel("weight")
+    plain(left.xaxis)
+    title(left, "1-D: by offset")
+    parameters = study.content["parameters"]
+    words = {"toeplitz_2d_xy": "2-D: rows + columns", "toeplitz_2d": "2-D: full"}
+    for axes, operator in zip(page.panels[1:], pixels.values("operator")):
+        rows = pixels.where(operator=operator)
+        _image(axes, [(row["row"], row["column"], row["weight"]) for row in rows], page, bar="weight")
+        axes.plot([parameters["column"]], [parameters["row"]], "+", color=BLACK, markersize=6)
+        axes.set_xlabel("column (pixels)")
+        axes.set_ylabel("row (pixels)")
+        title(axes, words.get(operator, operator))
+    return page.finish()
+
+
+METHOD_NAMES = {"none": "none", "fastrpb_linear": "FastRPB", "sine_spe": "sine SPE", "conv_spe": "conv SPE"}
+
+
+def draw_spe_convergence(study, footer):
+    table = study.table("error", "kind", "R", "median", "low", "high")
+    slopes = study.table("slope", "kind", "slope", "low", "high")
+    times = study.table("time", "method", "n", "seconds", "low", "high")
+    kinds, methods = table.values("kind"), times.values("method")
+    styles = {kind: plot_style.style_of(f"{kind}_spe") for kind in kinds}
+    xs = table.values("R")
+    labels = []
+    for kind in kinds:
+        slope = slopes.where(kind=kind)
+        words = f"{kind}: R^{slope[0]['slope']:.3f}".replace("-", "−") if slope else kind
+        labels.append((words, styles[kind], end_of(table.where(kind=kind), "R", "median")))
+    first = min(table.where(R=xs[0]), key=lambda row: row["median"])["median"]
+    root = [0.75 * first * (x / xs[0]) ** -0.5 for x in xs]
+    labels.append(("R^(−1/2)", THEORY, (xs[-1], root[-1])))
+    time_labels = [(METHOD_NAMES[method], plot_style.style_of(method), end_of(times.where(method=method), "n", "seconds"))
+                   for method in methods]  # fmt: skip
+    parameters = study.content["parameters"]
+    page = Page(study, footer, [(1, False, labels), (1, False, time_labels)],
+                notes=["Left: medians over independent sets of draws, and their 95 % intervals. Right: the fastest "
+                       "algorithm of each on one thread, float32, noise given; "
+                       f"R = {parameters['time_R']}, d = e = {parameters['time_d']}."])  # fmt: skip
+    axes, right = page.panels
+    for kind in kinds:
+        rows = table.where(kind=kind)
+        curve(axes, column(rows, "R"), column(rows, "median"), styles[kind], (column(rows, "low"), column(rows, "high")))
+    guide(axes, xs, root)
+    axes.set_xscale("log")
+    powers(axes.xaxis, xs, 4)
+    log_y(axes, column(table.rows, "median") + root)
+    axes.set_xlabel("draws R")
+    axes.set_ylabel("error of the scores / scores")
+    title(axes, "error by the number of draws")
+    for method in methods:
+        rows = times.where(method=method)
+        curve(right, column(rows, "n"), column(rows, "seconds"), plot_style.style_of(method),
+              (column(rows, "low"), column(rows, "high")))  # fmt: skip
+    seconds_by_n(right, times)
+    title(right, "linear attention with positions")
+    return page.finish()
+
+
+def seconds_by_n(axes, table):
+    axes.set_xlabel("tokens n")
+    axes.set_ylabel("time of a run, 1 thread")
+    shown = [row["seconds"] for row in table.rows if math.isfinite(row["seconds"])]
+    if not shown:
+        axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color=MID_GREY)
+        return
+    axes.set_xscale("log")
+    counts(axes.xaxis, table.values("n"))
+    log_y(axes, shown)
+    axes.yaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: plot_style.format_seconds(value)))
+
+
+DRAWINGS = {
+    "prf_variance": draw_prf_variance,
+    "approximation_error": draw_approximation_error,
+    "sample_complexity": draw_sample_complexity,
+    "feature_maps": draw_feature_maps,
+    "conversion": draw_conversion,
+    "rpe_rank": draw_rpe_rank,
+    "precision": draw_precision,
+    "sinusoidal": draw_sinusoidal,
+    "bias_maps": draw_bias_maps,
+    "spe_convergence": draw_spe_convergence,
+    **study_matrices.DRAWINGS,
+}
+
+
+# More figures of a study, beside that of its name.
+PARTS = {"approximation_error": model_parts, "conversion": model_parts}
+
+
+def draw(study, footer):
+    """The matplotlib figure of a study_file.StudyFile."""
+    return DRAWINGS[study.name](study, footer)
+
+
+def parts(study):
+    """[(suffix of the name, words, draw(footer))] of its other figures."""
+    return PARTS[study.name](study) if study.name in PARTS else []

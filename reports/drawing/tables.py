@@ -1,0 +1,292 @@
+"""Tables from recipes: cells picked by hand, or every exponent and crossover; as Markdown, LaTeX (booktabs) and CSV."""
+
+import csv
+import dataclasses
+import io
+import re
+
+from reports.drawing import panel_notes
+from reports.drawing import plot_style
+from reports.drawing import ratio_panels
+from reports.files import recipe_file
+from reports.drawing.recipe_figure import Unserved, common_settings
+from reports.files.result_file import InputError
+
+FORMATS = {
+    "seconds": plot_style.format_seconds,
+    "setup_seconds": plot_style.format_seconds,
+    "workspace_bytes": plot_style.format_bytes,
+    "resident_bytes": plot_style.format_bytes,
+    "max_error": plot_style.format_error,
+    "error": plot_style.format_error,
+    "error_ratio": plot_style.format_plain,
+}
+HEADS = {"seconds": "time of a run", "workspace_bytes": "workspace", "max_error": "largest error", "error_ratio":
+         "error / plain dense", "resident_bytes": "peak resident set"}  # fmt: skip
+NOT_APPLICABLE, NOT_THERE = "–", "?"
+SPECIAL = {"–": "--", "±": r"$\pm$", "²": "$^2$", "µ": r"$\mu$", "_": r"\_", "&": r"\&", "%": r"\%", "#": r"\#", "^": r"\^{}"}
+
+
+@dataclasses.dataclass
+class Table:
+    heads: list  # (words, columns that they span): the upper line, or empty
+    columns: list
+    blocks: list  # (label or "", rows of texts)
+    note: str
+    header: list  # of the CSV file
+    rows: list
+    points: list  # used; empty where the table is made from whole files
+
+    def markdown(self):
+        lines = []
+        names = self.columns
+        if self.heads:
+            names, place = [], 0
+            for words, span in self.heads:
+                for column in self.columns[place : place + span]:
+                    names.append(f"{words}: {column}" if words else column)
+                place += span
+        lines.append("| " + " | ".join(map(_markdown, names)) + " |")
+        lines.append("|" + " --- |" * len(names))
+        for label, rows in self.blocks:
+            if label:
+                lines.append("| " + " | ".join([f"**{_markdown(label)}**", *[""] * (len(names) - 1)]) + " |")
+            lines += ["| " + " | ".join(map(_markdown, row)) + " |" for row in rows]
+        return "\n".join([*lines, "", self.note, ""])
+
+    def latex(self, title, footer):
+        count = len(self.columns)
+        lines = [f"% {title}", f"% {footer}", "% needs \\usepackage{booktabs}",
+                 "\\begin{tabular}{l" + "r" * (count - 1) + "}", "\\toprule"]  # fmt: skip
+        if self.heads:
+            lines.append(" & ".join(f"\\multicolumn{{{span}}}{{c}}{{{_latex(words)}}}" for words, span in self.heads) + r" \\")
+            place, rules = 1, []
+            for words, span in self.heads:
+                if words:
+                    rules.append(f"\\cmidrule(lr){{{place}-{place + span - 1}}}")
+                place += span
+            lines.append("".join(rules))
+        lines.append(" & ".join(map(_latex, self.columns)) + r" \\")
+        for label, rows in self.blocks:
+            lines.append("\\midrule")
+            if label:
+                lines.append(f"\\multicolumn{{{count}}}{{l}}{{\\emph{{{_latex(label)}}}}}" + r" \\")
+            lines += [" & ".join(map(_latex, row)) + r" \\" for row in rows]
+        return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", f"% {self.note}", ""])
+
+    def csv(self):
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.header)
+        writer.writerows(self.rows)
+        return text.getvalue()
+
+
+def _markdown(text):
+    return text.replace("|", "\\|")
+
+
+def _latex(text):
+    text = re.sub(r"[–±²µ_&%#^]", lambda found: SPECIAL[found[0]], text)
+    return text
+
+
+# Cells picked by hand
+
+
+def picked(recipe, points):
+    asked = recipe_file.measured_for(recipe, points, ("n",))
+    quantities = recipe["quantities"]
+    count = len(recipe["columns"])
+    for quantity in quantities:
+        if quantity not in FORMATS:
+            raise InputError(f"recipe {recipe.name}: {quantity} is none of {', '.join(FORMATS)}")
+    used, blocks, rows, absent = [], [], [], 0
+    wanted = 0
+    for block in recipe["blocks"]:
+        texts = []
+        for row in recipe["rows"]:
+            if len(row["cells"]) != count:
+                raise InputError(f"recipe {recipe.name}: row {row['label']} has {len(row['cells'])} cells for {count} columns")
+            found = [_cell(recipe, asked, {**block["match"], **cell} if cell is not None else None) for cell in row["cells"]]
+            wanted += sum(cell is not None for cell in row["cells"])
+            absent += sum(point is None for point in found if point is not NOT_APPLICABLE)
+            used += [point for point in found if point not in (None, NOT_APPLICABLE)]
+            text = [row["label"]]
+            for quantity in quantities:
+                for column, point in zip(recipe["columns"], found):
+                    text.append(_text(point, quantity))
+                    rows.append([block["label"], row["label"], column, quantity, *_numbers(point, quantity)])
+            texts.append(text)
+        blocks.append((block["label"], texts))
+    if not used or 2 * absent > wanted:
+        raise Unserved(f"{absent} of {wanted} cells have no measurement")
+    signs = [f"{NOT_APPLICABLE}: there is no such thing"] if any(None in row["cells"] for row in recipe["rows"]) else []
+    signs += [f"{NOT_THERE}: not in the files, or it did not pass"] if any(_text(None, "") in row for _, texts in blocks
+                                                                       for row in texts) else []  # fmt: skip
+    note = ". ".join(part[:1].upper() + part[1:] for part in [common_settings(used, {"n", "f"}), "; ".join(signs)] if part) + "."
+    heads = [("", 1), *((HEADS.get(quantity, quantity), count) for quantity in quantities)]
+    columns = ["", *(recipe["columns"] * len(quantities))]
+    header = ["block", "row", "column", "quantity", "value", "low", "high", "verdict", "case"]
+    return Table(heads, columns, blocks, note, header, rows, used)
+
+
+def _cell(recipe, asked, match):
+    if match is None:
+        return NOT_APPLICABLE
+    found = [point for point in asked if recipe_file.fits(point.settings, match)]
+    if len(found) > 1:
+        raise InputError(f"{found[1].place}: recipe {recipe.name} finds two measurements for one cell")
+    return found[0] if found else None
+
+
+def _text(point, quantity):
+    if point is NOT_APPLICABLE:
+        return NOT_APPLICABLE
+    if point is None or point.row["verdict"] != "passed" or point.row[quantity] is None:
+        return NOT_THERE
+    return FORMATS[quantity](point.row[quantity])
+
+
+def _numbers(point, quantity):
+    if point in (None, NOT_APPLICABLE):
+        return ["nan", "nan", "nan", "", ""]
+    row = point.row
+    ends = [row["seconds_low"], row["seconds_high"]] if quantity == "seconds" else [None, None]
+    values = ["nan" if value is None else value for value in (row[quantity], *ends)]
+    return [*values, row["verdict"], row["case"]]
+
+
+# Every exponent, every crossover
+
+
+def _settings(entry):
+    """The settings of a fit or crossover that are not the usual ones, in words."""
+    settings = {**entry.get("size", {}), **entry.get("params", {})}
+    words = [] if entry["scalar"] == "float32" else [entry["scalar"]]
+    if entry["backend"] != "cpu":
+        words.append(entry["backend"])
+    if (entry.get("threads") or 1) != 1:
+        words.append(f"{entry['threads']} threads")
+    words += [f"{key} = {recipe_file.text_of(value)}" for key, value in sorted(settings.items())
+              if recipe_file.text_of(value) != recipe_file.text_of(recipe_file.PLAIN.get(key, "")) and value is not False]  # fmt: skip
+    return ", ".join(words)
+
+
+def exponents(contents, backend):
+    entries = {}
+    for content in contents:
+        classes = {(one["operator"], one["implementation"], one["backend"]): one for one in content["algorithms"]}
+        for fit in content["fits"]:
+            if fit["backend"] != backend:
+                continue
+            key = (fit["operator"], fit["implementation"], fit["backend"], _settings(fit))
+            theory = classes.get(key[:3], {})
+            entries.setdefault(key, {"theory": theory})[fit["quantity"]] = fit
+    if not entries:
+        raise Unserved("the files hold no fitted exponents")
+    blocks, rows = {}, []
+    for key in sorted(entries):
+        operator, implementation, _, settings = key
+        entry = entries[key]
+        texts = [implementation, settings]
+        for quantity, theory in (("seconds", "time_class"), ("workspace_bytes", "memory_class")):
+            fit = entry.get(quantity)
+            known = entry["theory"].get(theory) or NOT_APPLICABLE
+            exponent = NOT_THERE
+            if fit and fit["exponent"] is not None:
+                exponent = panel_notes.fixed(fit["exponent"], 2) + panel_notes.interval(fit, 2)
+                rows.append([*key, quantity, fit["exponent"], fit["low"], fit["high"], fit["n_min"], fit["n_max"], known])
+            texts += [known.replace("^2", "²"), exponent]
+        blocks.setdefault(operator, []).append(texts)
+    header = ["operator", "implementation", "backend", "settings", "quantity", "exponent", "low", "high", "n_min", "n_max", "class"]
+    columns = ["", "settings", "theory", "n to the", "theory", "n to the"]
+    heads = [("", 2), ("time", 2), ("workspace", 2)]
+    note = "Float32, one thread and d = e = 64 where nothing else is said. Intervals are those of the fits in the file."
+    return Table(heads, columns, list(blocks.items()), note, header, rows, [])
+
+
+def crossovers(contents, backend):
+    blocks, rows = {}, []
+    for content in contents:
+        for entry in content["crossovers"]:
+            if entry["backend"] != backend:
+                continue
+            what = {"seconds": "time", "workspace_bytes": "workspace"}[entry["quantity"]]
+            where = NOT_APPLICABLE
+            if entry["n"] is not None:
+                where = panel_notes.crossing_text(entry)
+            texts = [f"{entry['fast']} against {entry['dense']}", _settings(entry), what, where, entry.get("reason", "")]
+            blocks.setdefault(entry["operator"], []).append(texts)
+            numbers = ["nan" if entry[key] is None else entry[key] for key in ("n", "low", "high")]
+            rows.append([entry["operator"], entry["fast"], entry["dense"], entry["backend"], _settings(entry),
+                         entry["quantity"], *numbers, entry.get("reason", "")])  # fmt: skip
+    if not rows:
+        raise Unserved("the files hold no crossovers")
+    header = ["operator", "fast", "dense", "backend", "settings", "quantity", "n", "low", "high", "reason"]
+    columns = ["", "settings", "in", "from n", ""]
+    note = "Float32, one thread and d = e = 64 where nothing else is said."
+    return Table([], columns, [(name, sorted(texts)) for name, texts in sorted(blocks.items())], note, header, sorted(rows, key=str), [])
+
+
+# Whether inputs matter
+
+
+def ratio_settings(entry):
+    """{name: value} of a ratio by the names that recipes have, n among them."""
+    size = dict(entry["size"])
+    height, width = size.pop("height", None), size.pop("width", None)
+    n = size["n_k"] if height is None else height * width
+    return {"with": "", **size, **entry["params"], **{key: entry[key] for key in ("operator", "implementation", "backend", "scalar",
+                                                                     "threads", "input")}, "n": n}  # fmt: skip
+
+
+def _ratio_words(entry, shared, short=False):
+    """Settings that tell this ratio from others of its table; short: without those that follow from the others."""
+    settings = ratio_settings(entry)
+    if short:
+        shared = {*shared, "per_head", "scale", *(["e"] if settings.get("e") == settings.get("d") else [])}
+    hidden = {"operator", "implementation", "backend", "input", "n_q", "n_k", "n", "L", "M", *shared}
+    return ", ".join(f"{key} = {recipe_file.text_of(value)}" for key, value in sorted(settings.items())
+                     if key not in hidden and value not in (False, ""))  # fmt: skip
+
+
+def _shared(entries):
+    settings = [ratio_settings(entry) for entry in entries]
+    return {key: value for key, value in settings[0].items()
+            if key not in ("n", "input") and all(one.get(key) == value for one in settings)}  # fmt: skip
+
+
+def input_ratios(contents, asked):
+    """(Table, rows for ratio_panels, inputs) of the ratios in whole files that `asked` says yes to."""
+    entries = [entry for content in contents for entry in content.get("input_ratios", []) if asked(ratio_settings(entry))]
+    if not entries:
+        raise Unserved("the files hold no ratios of times with different inputs")
+    shared = _shared(entries)
+    blocks, rows, lines = {}, [], {}
+    for entry in entries:
+        settings = ratio_settings(entry)
+        operator = entry["operator"]
+        own = _shared([other for other in entries if other["operator"] == operator])
+        words, few = _ratio_words(entry, shared), _ratio_words(entry, own, short=True)
+        fitted = panel_notes.fixed(entry["ratio"], 2) + panel_notes.interval(entry, 2)
+        turns = "" if entry["in_turns"] else ", one after the other"
+        n = plot_style.format_count(settings["n"])
+        texts = [entry["implementation"], few, n, ratio_panels.short(entry["input"]), fitted, ratio_panels.says(entry) + turns]
+        blocks.setdefault(operator, []).append(texts)
+        head = ", ".join(filter(None, [f"{operator} {entry['implementation']}", few, f"n = {n}"]))
+        lines.setdefault(head, []).append(entry)
+        ends = ["nan" if entry[key] is None else entry[key] for key in ("low", "high")]
+        rows.append([operator, entry["implementation"], entry["backend"], words, settings["n"], entry["input"],
+                     entry["against"], entry["ratio"], *ends, entry["in_turns"]])  # fmt: skip
+    header = ["operator", "implementation", "backend", "settings", "n", "input", "against", "ratio", "low", "high", "in_turns"]
+    columns = ["", "settings", "n", "input", "ratio", ""]
+    common = ", ".join(f"{key} = {recipe_file.text_of(value)}" for key, value in sorted(shared.items())
+                       if key not in ("operator", "implementation", "backend", "n_q", "n_k") and value not in (False, ""))  # fmt: skip
+    percent = round(100 * (ratio_panels.NEAR - 1))
+    note = (f"{common[:1].upper() + common[1:]}. Ratio: time with the input / time with normal numbers of the same shape. "
+            f"Timed in turns unless it says otherwise. Intervals hold together at 95 % within one process; "
+            "where its buffers lie in memory can matter too, so an effect is one that another run shows again. The same: within "
+            f"{percent} %.")  # fmt: skip
+    inputs = sorted({entry["input"] for entry in entries})
+    return Table([], columns, list(blocks.items()), note, header, rows, []), list(lines.items()), inputs

@@ -1,0 +1,77 @@
+"""Reads the aims (format aims/1): what is held against what, at which cases, and how far ahead it is to be."""
+
+import copy
+import dataclasses
+import itertools
+import json
+import pathlib
+
+from reports.files import recipe_file
+from reports.files import result_file
+from reports.files.result_file import InputError
+
+PATH = pathlib.Path(__file__).parent.parent / "aims.json"
+SCHEMA_PATH = pathlib.Path(__file__).with_name("aims.schema.json")
+PAIRED = ("ratio", "within", "memory")  # kinds that hold ours against others
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One problem and where it is run: operator, backend, scalar type, and values by name (n among them) as texts."""
+
+    operator: str
+    backend: str
+    scalar: str
+    values: tuple  # of (name, text)
+
+    def id(self, seed):
+        """What `subquad verify --case` takes."""
+        words = [f"{name}={text}" for name, text in self.values]
+        return f"{self.operator}:{','.join([*words, f'scalar={self.scalar}', f'seed={seed}'])}"
+
+    @property
+    def n(self):
+        return int(dict(self.values)["n"])
+
+    def fits(self, settings, threads):
+        """Whether a record with these settings is of this case; what the case does not name has its default."""
+        wanted = {"operator": self.operator, "backend": self.backend, "scalar": self.scalar, "threads": threads, **dict(self.values)}
+        return recipe_file.in_sweep(settings, wanted, ())
+
+
+def load(path=PATH):
+    content = result_file.read_as(path, "aims/1", "holds no aims", SCHEMA_PATH)
+    ids = [aim["id"] for aim in content["aims"]]
+    twice = next((one for one in ids if ids.count(one) > 1), None)
+    if twice:
+        raise InputError(f"{path}: the aim {twice} is there twice")
+    return content["aims"]
+
+
+def cases_of(aim):
+    """The aim's Cases, each once."""
+    found = []
+    for axes in aim.get("cases", []):
+        lists = [recipe_file.axis_values(value) for value in axes.values()]
+        for values in itertools.product(*lists):
+            found.append(Case(aim["operator"], aim.get("backend", "cpu"), aim.get("scalar", "float32"),
+                              tuple(zip(axes, values, strict=True))))  # fmt: skip
+    return list(dict.fromkeys(found))
+
+
+def choose(aims, names):
+    """The aims called by these names, or by the names of peers, with that peer alone; all where there are no names."""
+    if not names:
+        return aims
+    chosen = []
+    for name in names:
+        found = [aim for aim in aims if aim["id"] == name]
+        if not found:
+            for aim in aims:
+                if name in aim.get("peers", []):
+                    found.append({**copy.deepcopy(aim), "peers": [name]})
+        if not found:
+            peers = sorted({peer for aim in aims for peer in aim.get("peers", [])})
+            raise InputError(f"{name}: neither an aim ({', '.join(aim['id'] for aim in aims)}) nor a peer ({', '.join(peers)})")
+        chosen += found
+    return chosen

@@ -1,0 +1,194 @@
+"""Reads recipes (format recipe/1) and finds the measurements that one of them shows.
+
+A recipe says under which settings it was measured in the words of a sweep; what a sweep does not say has its default
+(PLAIN). Any n is taken, so that a short run draws the same figures as a long one, with fewer points.
+"""
+
+import dataclasses
+import json
+import pathlib
+
+from reports.files import result_file
+from reports.files.result_file import InputError
+
+FOLDER = pathlib.Path(__file__).parent.parent / "recipes"
+SCHEMA_PATH = pathlib.Path(__file__).with_name("recipe.schema.json")
+
+# What the settings are where a sweep does not name them; others (block, stride ...) may be anything, but only one.
+PLAIN = {"scalar": "float32", "threads": 1, "input": "normal", "d": 64, "e": 64, "heads": 1, "causal": False,
+         "backward": False, "normalize": False, "per_head": False, "with": ""}  # fmt: skip
+
+
+class Recipe:
+    def __init__(self, name, content):
+        self.name, self.content = name, content
+
+    def __getitem__(self, key):
+        return self.content[key]
+
+    def get(self, key, default=None):
+        return self.content.get(key, default)
+
+    @property
+    def kind(self):
+        return self.content["kind"]
+
+
+def load(path):
+    path = pathlib.Path(path)
+    return Recipe(path.stem, result_file.read_as(path, "recipe/1", "is not a recipe", SCHEMA_PATH))
+
+
+def load_all(folder=FOLDER):
+    return [load(path) for path in sorted(pathlib.Path(folder).glob("*.json"))]
+
+
+def text_of(value):
+    """One spelling for a setting, wherever it comes from: 1 for true, 64 for 64.0."""
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, list):
+        return "+".join(map(text_of, value))
+    return str(value)
+
+
+def axis_values(value):
+    """The values of an axis of a sweep, as texts: 4, [1, 2], "1,2", "256:4096:x4", "1:9:+2"."""
+    if isinstance(value, list):
+        return [text for item in value for text in axis_values(item)]
+    if not isinstance(value, str):
+        return [text_of(value)]
+    texts = []
+    for part in value.split(","):
+        pieces = part.split(":")
+        if len(pieces) != 3 or pieces[2][:1] not in ("x", "+"):
+            texts.append({"true": "1", "false": "0"}.get(part, part))
+            continue
+        number, last, step = int(pieces[0]), int(pieces[1]), int(pieces[2][1:])
+        while number <= last:
+            texts.append(str(number))
+            number = number * step if pieces[2][0] == "x" else number + step
+    return texts
+
+
+def fits(settings, match):
+    """Whether settings (a dict) are those of a match: equal, or one of a list."""
+    return all(key in settings and text_of(settings[key]) in axis_values(value) for key, value in match.items())
+
+
+@dataclasses.dataclass
+class Point:
+    """A record with its settings by name (n among them), and as a row of numbers."""
+
+    settings: dict
+    row: dict
+    identity: dict
+    axis: str
+    source: dict
+    place: str
+
+
+def points_of(files):
+    """Every record of (path, content) pairs as a Point."""
+    points = []
+    for path, content in files:
+        for index, record in enumerate(content["records"]):
+            identity, axis, n = result_file.identify(record, content["environment"])
+            row = result_file.make_row(record, n, content["environment"])
+            image = {name: record["size"][name] for name in ("height", "width") if name in record["size"]}
+            settings = {"with": "", **identity, **image, "implementation": record["implementation"], "n": n}
+            points.append(Point(settings, row, identity, axis, content, f"{path}: records[{index}]"))
+    return points
+
+
+def platforms(points):
+    """(machine, backend) pairs, each once: a figure never mixes them."""
+    return list(dict.fromkeys((point.identity["machine"], point.identity["backend"]) for point in points))
+
+
+def on_platform(points, platform):
+    return [point for point in points if (point.identity["machine"], point.identity["backend"]) == platform]
+
+
+def in_sweep(settings, sweep, free):
+    wanted = {key: value for key, value in sweep.items() if key not in ("comment", "interleave", *free)}
+    if not fits(settings, wanted):
+        return False
+    return all(
+        key in sweep or key in free or key not in settings or text_of(settings[key]) == text_of(plain)
+        for key, plain in PLAIN.items()
+    )
+
+
+def asks_for(recipe, settings, free):
+    """Whether one of the recipe's sweeps measures these settings; `free` names axes on which any value will do."""
+    return any(in_sweep(settings, sweep, free) for sweep in recipe["sweeps"])
+
+
+def measured_for(recipe, points, free):
+    """The points that one of the recipe's sweeps asks for."""
+    return [point for point in points if asks_for(recipe, point.settings, free)]
+
+
+@dataclasses.dataclass
+class Line:
+    """One line of a figure: the points of a series, or of one value of its `by`."""
+
+    label: str
+    series: dict
+    value: object  # of the setting in `by`
+    index: int  # among the values
+    count: int
+    points: list
+
+    @property
+    def id(self):
+        return self.series.get("id", self.series["label"])
+
+
+def lines_of(series, points, free):
+    """A series' Lines from points that are its recipe's. Raises InputError where a line would hold two things."""
+    chosen = [point for point in points if fits(point.settings, series["match"])]
+    by = series.get("by")
+    values = sorted({point.settings.get(by) for point in chosen}, key=lambda value: (str(type(value)), value)) if by else [None]
+    lines = []
+    for index, value in enumerate(values):
+        own = [point for point in chosen if by is None or point.settings.get(by) == value]
+        _check_one_thing(series, own, free)
+        label = series["label"].replace("{" + str(by) + "}", text_of(value)) if by else series["label"]
+        lines.append(Line(label, series, value, index, len(values), own))
+    return [line for line in lines if line.points]
+
+
+def _check_one_thing(series, points, free):
+    ignored = {*free, "aspect", "height", "width"}
+    seen, places = {}, {}
+    for point in points:
+        for key, value in point.settings.items():
+            if key not in ignored and seen.setdefault(key, value) != value:
+                raise InputError(
+                    f"{point.place}: the line '{series['label']}' would hold {key} = {seen[key]} and {value}; "
+                    "its recipe must say which"
+                )
+        place = tuple(text_of(point.settings.get(name)) for name in free)
+        if place in places:
+            raise InputError(
+                f"{point.place}: {point.settings['implementation']} at {point.row['case']} is there twice in the files "
+                "given; draw the runs separately"
+            )
+        places[place] = point
+
+
+def missing_words(recipe, series_list, lines):
+    """What the recipe shows and the files do not hold, in words; empty when nothing is missing."""
+    present = {id(line.series) for line in lines}
+    return [_series_words(series) for series in series_list if id(series) not in present]
+
+
+def _series_words(series):
+    match = series["match"]
+    values = {key: "/".join(map(text_of, value if isinstance(value, list) else [value])) for key, value in match.items()}
+    words = [values.pop(key) for key in ("operator", "implementation") if key in values]
+    return " ".join([*words, *(f"{key} = {value}" for key, value in values.items())]) or series["label"]

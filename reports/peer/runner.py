@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""The process that runs one peer for peers.py: a job on standard input, then a line for each sample.
+
+On a GPU a run's time is the device's own (CUDA events), after its cache was thrown out, as that of ours is.
+"""
+
+import contextlib
+import gc
+import json
+import pathlib
+import resource
+import sys
+import time
+import types
+
+from reports.peer import programs
+
+
+def _memory(key):
+    for line in pathlib.Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(key + ":"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+class Growth:
+    """By how many bytes the resident set grew at most: what a first run needed beside its inputs."""
+
+    def __enter__(self):
+        self.bytes = None
+        try:
+            pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak starts anew
+            self.before = _memory("VmRSS")
+        except OSError:  # another system, or a sandbox
+            self.before = None
+        return self
+
+    def __exit__(self, *_):
+        if self.before is not None:
+            self.bytes = max(0, _memory("VmHWM") - self.before)
+
+
+class DeviceGrowth:
+    """Likewise of what PyTorch has allocated on the GPU."""
+
+    def __enter__(self):
+        import torch
+
+        self.memory = torch.cuda
+        self.memory.synchronize()
+        self.memory.reset_peak_memory_stats()
+        self.before = self.memory.memory_allocated()
+        return self
+
+    def __exit__(self, *_):
+        self.memory.synchronize()
+        self.bytes = self.memory.max_memory_allocated() - self.before
+
+
+class Host:
+    """Times by the host's clock, about a millisecond of runs in a row."""
+
+    growth = Growth
+    finish = staticmethod(lambda: None)
+
+    def __init__(self, run):
+        self.run = run
+        start = time.perf_counter()
+        run()  # on a warm heap
+        self.runs = max(1, round(1e-3 / max(time.perf_counter() - start, 1e-7)))
+
+    def seconds(self):
+        start = time.perf_counter()
+        for _ in range(self.runs):
+            self.run()
+        return (time.perf_counter() - start) / self.runs
+
+
+class Events:
+    """Times by CUDA events, each run after twice the size of the GPU's cache was written."""
+
+    growth = DeviceGrowth
+
+    @staticmethod
+    def finish():
+        import torch
+
+        torch.cuda.synchronize()
+
+    def __init__(self, run):
+        import torch
+
+        self.torch, self.run = torch, run
+        cache = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0) or 2**27
+        self.filler = torch.empty(2 * cache, dtype=torch.uint8, device="cuda")
+        self.runs = max(1, round(1e-3 / max(self._once(), 1e-6)))
+
+    def _once(self):
+        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.filler.zero_()
+        start.record()
+        self.run()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) * 1e-3
+
+    def seconds(self):
+        return sum(self._once() for _ in range(self.runs)) / self.runs
+
+
+def _own_clock(clock):
+    """One that a peer brought with it; nothing is known of its memory."""
+
+    class Own(Host):
+        growth = staticmethod(lambda: contextlib.nullcontext(types.SimpleNamespace(bytes=None)))
+
+        def __init__(self, run):
+            self.run = run
+
+        def seconds(self):
+            return float(clock(self.run))
+
+    return Own
+
+
+def _clock_of(one, device):
+    if device == "cpu":
+        return Host
+    if one.clock:
+        return _own_clock(one.clock)
+    import torch
+
+    if not torch.cuda.is_available():
+        raise NotImplementedError("PyTorch finds no GPU")
+    return Events
+
+
+def _array(out):
+    import numpy
+
+    if hasattr(out, "detach"):  # PyTorch's; NumPy has no bfloat16
+        out = out.detach().cpu()
+        out = (out.float() if out.element_size() == 2 else out).numpy()
+    return numpy.ascontiguousarray(out)
+
+
+def _say(**line):
+    print(json.dumps(line), file=sys.__stdout__, flush=True)
+
+
+def _run_job(job):
+    import numpy
+
+    if job["memory_bytes"] and job["device"] == "cpu":
+        limit = int(job["memory_bytes"]) + 2**32  # libraries map more than they touch
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    if job["programs"]:
+        programs.load_programs(job["programs"])
+    folder = pathlib.Path(job["folder"])
+    inputs = {name: numpy.load(folder / f"{name}.npy") for name in job["inputs"]}
+    one = programs.PEERS[job["peer"]]
+    clock = _clock_of(one, job["device"])
+    start = time.perf_counter()
+    run = one.build(programs.Problem(inputs, job["size"], job["params"], job["threads"], job["device"], job["scalar"]))
+    clock.finish()
+    setup = time.perf_counter() - start
+    with clock.growth() as growth:
+        start = time.perf_counter()
+        out = run()
+        clock.finish()
+        first = time.perf_counter() - start
+    out_bytes = out.nbytes
+    numpy.save(folder / f"peer_{job['peer']}.npy", _array(out))
+    workspace = None if growth.bytes is None else max(0, growth.bytes - out_bytes)
+    del out
+    timed = clock(run)
+    gc.collect()
+    gc.disable()
+    _say(ready=True, setup_seconds=setup, first_seconds=first, workspace_bytes=workspace)
+    for _ in sys.stdin:
+        _say(seconds=timed.seconds())
+
+
+def main():
+    try:
+        _run_job(json.loads(sys.stdin.readline()))
+    except NotImplementedError as error:
+        _say(skipped=f"the peer does not do this case: {error}")
+    except (MemoryError, RuntimeError) as error:
+        text = " ".join(str(error).split())
+        if isinstance(error, MemoryError) or "allocate" in text:  # PyTorch's text, on a GPU too
+            _say(skipped=f"does not fit in memory: {text[:150] or 'an allocation was refused'}")
+        else:
+            _say(failed=text[:300])
+    except Exception as error:  # noqa: BLE001 - whatever a peer does wrong costs its record and nothing else
+        _say(failed=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+
+
+if __name__ == "__main__":
+    main()

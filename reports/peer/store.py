@@ -1,0 +1,68 @@
+"""What peers.py has finished: kept case by case, so that nothing is lost, and written as a result file."""
+
+import json
+import os
+
+from reports.files import recipe_file
+from reports.files import result_file
+from reports.files.result_file import InputError
+
+
+def key_of(entry):
+    return entry["case"], entry["backend"], entry["threads"], entry["implementation"], entry.get("peer")
+
+
+class Store:
+    """What was finished: a line in OUT.journal for each case, a result file at the end."""
+
+    def __init__(self, out, resume, seed):
+        self.out, self.journal = out, out.with_name(out.name + ".journal")
+        self.records, self.ratios, self.algorithms = {}, {}, {}
+        self.earlier = None
+        if not resume:
+            if self.journal.exists():
+                raise InputError(f"{self.journal}: is left from an interrupted run; --resume goes on with it")
+        elif out.exists():
+            self.earlier = result_file.load(out)
+            if self.earlier["seed"] != seed:
+                raise InputError(f"{out}: was made with seed {self.earlier['seed']}, not {seed}")
+            self._keep(self.earlier)
+        if resume and self.journal.exists():
+            for line in self.journal.read_text(encoding="utf-8").splitlines():
+                try:
+                    self._keep(json.loads(line))
+                except ValueError:
+                    pass  # half a line, of a run that was killed
+
+    def _keep(self, part):
+        self.records.update((key_of(record), record) for record in part["records"])
+        self.ratios.update((key_of(ratio), ratio) for ratio in part.get("ratios", []))
+        self.algorithms.update(((one["operator"], one["implementation"]), one) for one in part["algorithms"])
+
+    def add(self, measurement):
+        part = {name: getattr(measurement, name) for name in ("records", "ratios", "algorithms")}
+        self._keep(part)
+        with open(self.journal, "a", encoding="utf-8") as file:
+            file.write(json.dumps(part) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def has(self, job, environment, threads):
+        """Whether all of a job is there; what was skipped for want of a module is tried again."""
+        points = recipe_file.points_of([(self.out, {"records": list(self.records.values()), "environment": environment})])
+        found = {point.settings["implementation"]: point.row for point in points if job.case.fits(point.settings, threads)}
+        reasons = [found[name]["reason"] or "" for name in (*job.ours, *job.peers) if name in found]
+        pairs = {(one["implementation"], one["peer"]) for one in self.ratios.values() if one["threads"] == threads
+                 and one["backend"] == job.case.backend and any(one["case"] == row["case"] for row in found.values())}  # fmt: skip
+        timed = {name for name, row in found.items() if row["verdict"] == "passed"}
+        missing = [pair for pair in job.pairs if timed.issuperset(pair) and pair not in pairs]
+        return len(reasons) == len(job.ours) + len(job.peers) and not missing and not any("not installed" in one for one in reasons)
+
+    def write(self, command, created, seed, environment):
+        content = {"format": "results/1", "command": command, "created": created, "seed": seed, "environment": environment,
+                   "algorithms": list(self.algorithms.values()), "records": list(self.records.values()), "fits": [],
+                   "crossovers": [], "ratios": list(self.ratios.values())}  # fmt: skip
+        part = self.out.with_name(self.out.name + ".part")
+        part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        part.replace(self.out)
+        self.journal.unlink(missing_ok=True)

@@ -1,0 +1,312 @@
+// Heads of trained models in studies: found from anywhere, every number that of
+// the definitions, and verdicts on each model that wrong numbers turn.
+#include "harness/papers/studies/attention_heads.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "harness/papers/studies/studies.h"
+#include "harness/papers/studies/study.h"
+
+namespace subquad {
+namespace {
+
+StudyResult RunTiny(const Study& study, const Json& changes = Json::object(),
+                    int threads = 1) {
+  StudyRun run(study.name, 1, threads, false);
+  return RunStudy(study, true, run, changes);
+}
+
+const StudyVerdict& VerdictOn(const std::vector<StudyVerdict>& verdicts,
+                              const std::string& claim) {
+  for (const StudyVerdict& verdict : verdicts)
+    if (verdict.claim == claim) return verdict;
+  throw std::logic_error("no verdict on " + claim);
+}
+
+const Json kHeader = {{"command", "test"},
+                      {"created", "2000-01-01T00:00:00Z"},
+                      {"seed", 1},
+                      {"environment", Json::object()}};
+
+const std::string kInputs = std::string(SUBQUAD_SOURCE) + "/reports/inputs/";
+
+const StudyTable& TableOf(const StudyResult& result, const std::string& name) {
+  return FindTable(result.tables, name);
+}
+
+TEST(Heads, NamesTellModelAndLayer) {
+  const auto check = [](const std::string& folder, const std::string& model,
+                        int64_t layer) {
+    EXPECT_EQ(ModelAndLayer(folder), std::pair(model, layer)) << folder;
+  };
+  check("mpnet-layer11", "mpnet", 11);
+  check("a-layer2-layer0", "a-layer2", 0);
+  check("my_case", "my_case", -1);
+  check("x-layer", "x-layer", -1);
+  check("x-layer1b", "x-layer1b", -1);
+  check("-layer3", "-layer3", -1);
+  check("x-layer99999999999999999999", "x-layer99999999999999999999", -1);
+}
+
+TEST(Heads, AreSpreadOverTheFolders) {
+  const std::vector<std::string> folders = {kInputs + "minilm-layer0",
+                                            kInputs + "mpnet-layer0",
+                                            kInputs + "mpnet-layer11"};
+  const auto names = [&](int64_t most) {
+    std::vector<std::string> found;
+    for (const AttentionHead& head : HeadsOf(folders, most).heads)
+      found.push_back(head.name);
+    return found;
+  };
+  EXPECT_EQ(names(3),
+            (std::vector<std::string>{"minilm-layer0/0", "mpnet-layer0/0",
+                                      "mpnet-layer11/0"}));
+  EXPECT_EQ(names(99).size(), 12u);
+  const AttentionHeads all = HeadsOf(folders, 4);
+  EXPECT_EQ(all.sources[1].heads, 4);
+  EXPECT_EQ(all.sources[0].used + all.sources[1].used + all.sources[2].used, 4);
+  EXPECT_NE(all.sources[0].origin.find("all-MiniLM-L6-v2"), std::string::npos);
+  // Only what a model learned is its bias.
+  for (const AttentionHead& head : all.heads)
+    EXPECT_EQ(head.bias.empty(), head.model == "minilm") << head.name;
+  // One folder twice is two names.
+  std::set<std::string> unique;
+  for (const AttentionHead& head : HeadsOf({folders[0], folders[0]}, 99).heads)
+    unique.insert(head.name);
+  EXPECT_EQ(unique.size(), 8u);
+}
+
+TEST(Heads, FoldersWithoutQueriesAndKeysAreRefused) {
+  try {
+    HeadsOf({kInputs + "photograph-blur"}, 9);
+    FAIL();
+  } catch (const InvalidInput& error) {
+    const std::string words = error.what();
+    EXPECT_NE(words.find("q and k"), std::string::npos) << words;
+    EXPECT_NE(words.find("photograph-blur"), std::string::npos) << words;
+  }
+}
+
+// Softmax attention of row i by its definition, over all keys.
+std::vector<double> Softmax(const AttentionHead& head, int64_t i,
+                            bool normalised, bool rpe) {
+  const auto length = [&](const double* row) {
+    double sum = 0;
+    for (int64_t c = 0; c < head.d; ++c) sum += row[c] * row[c];
+    return normalised ? std::sqrt(sum) : 1;
+  };
+  const double* q = head.queries.data() + i * head.d;
+  std::vector<double> row;
+  double sum = 0;
+  for (int64_t j = 0; j < head.n; ++j) {
+    const double* k = head.keys.data() + j * head.d;
+    double dot = 0;
+    for (int64_t c = 0; c < head.d; ++c) dot += q[c] * k[c];
+    dot *= (normalised ? 1 : head.scale) / length(q) / length(k);
+    if (rpe) dot += head.bias[static_cast<size_t>(j - i + head.n - 1)];
+    row.push_back(std::exp(dot));
+    sum += row.back();
+  }
+  for (double& value : row) value /= sum;
+  return row;
+}
+
+// Every number of one head that needs no Omega, from the definitions.
+TEST(Heads, NumbersAreThoseOfTheDefinitions) {
+  const AttentionHeads all = HeadsOf({kInputs + "mpnet-layer6"}, 1);
+  const AttentionHead& head = all.heads.front();
+  StudyRun run("test", 1, 1, false);
+  const HeadSettings settings{2, 1, {4, 8}};
+  const std::vector<HeadResult> results =
+      MeasureHeads(run, all.heads, settings);
+  const std::vector<int64_t> positions = {128, 384};
+  double moved = 0, peak[2] = {0, 0};
+  for (int64_t i : positions) {
+    const auto own = Softmax(head, i, false, true),
+               other = Softmax(head, i, true, true);
+    for (size_t j = 0; j < own.size(); ++j)
+      moved += std::abs(own[j] - other[j]) / 2;
+    peak[0] += 256 * *std::max_element(own.begin(), own.end());
+    peak[1] += 256 * *std::max_element(other.begin(), other.end());
+  }
+  EXPECT_NEAR(results[0].moved, moved, 1e-12);
+  EXPECT_NEAR(results[0].peak[0], peak[0], 1e-9);
+  EXPECT_NEAR(results[0].peak[1], peak[1], 1e-9);
+
+  const auto elu1 = [](double x) { return x > 0 ? x + 1 : std::exp(x); };
+  for (const bool normalised : {false, true})
+    for (const bool rpe : {false, true}) {
+      double wanted = 0;
+      for (int64_t i : positions) {
+        const auto length = [&](const double* row) {
+          double sum = 0;
+          for (int64_t c = 0; c < head.d; ++c) sum += row[c] * row[c];
+          return std::sqrt(sum);
+        };
+        const auto feature = [&](const double* row, int64_t c) {
+          return elu1(normalised ? row[c] / length(row)
+                                 : row[c] * std::sqrt(head.scale));
+        };
+        const double* q = head.queries.data() + i * head.d;
+        std::vector<double> row;
+        double sum = 0;
+        for (int64_t j = 0; j < head.n; ++j) {
+          double dot = 0;
+          for (int64_t c = 0; c < head.d; ++c)
+            dot += feature(q, c) * feature(head.keys.data() + j * head.d, c);
+          if (rpe)
+            dot *= std::exp(head.bias[static_cast<size_t>(j - i + head.n - 1)]);
+          row.push_back(dot);
+          sum += dot;
+        }
+        const auto exact = Softmax(head, i, normalised, rpe);
+        for (size_t j = 0; j < row.size(); ++j)
+          wanted += std::abs(exact[j] - row[j] / sum) / 2;
+      }
+      const auto& found =
+          results[0].errors[0][static_cast<size_t>(normalised * 2 + rpe)];
+      EXPECT_NEAR(found.back()[0], wanted, 1e-12) << normalised << rpe;
+      EXPECT_EQ(found.back()[0], found.back()[1]);
+      // Of the random ones that they are there, and errors.
+      for (size_t k = 0; k + 1 < found.size(); ++k)
+        EXPECT_GT(found[k][0], 0) << HeadMaps()[k];
+    }
+
+  const StudyTable table = HeadTable(all, results);
+  double q_norm = 0;
+  for (int64_t i = 0; i < head.n; ++i) {
+    double sum = 0;
+    for (int64_t c = 0; c < head.d; ++c)
+      sum += std::pow(head.queries[static_cast<size_t>(i * head.d + c)], 2);
+    q_norm += std::sqrt(head.scale * sum) / static_cast<double>(head.n);
+  }
+  EXPECT_NEAR(table.Number(0, "q_norm"), q_norm, 1e-12);
+  EXPECT_LT(table.Number(0, "q_low"), q_norm);
+  EXPECT_GT(table.Number(0, "q_high"), q_norm);
+  EXPECT_NE(table.Number(0, "q_norm"), table.Number(0, "k_norm"));
+  EXPECT_EQ(table.Number(0, "layer"), 6);
+}
+
+// A table of heads is complete: every map, setting and f, RPE where it was
+// learned.
+void ExpectComplete(const StudyResult& result, const std::string& features) {
+  const StudyTable &heads = TableOf(result, "heads"),
+                   &errors = TableOf(result, "head_error");
+  const size_t each = HeadMaps().size() * result.parameters.at(features).size();
+  size_t wanted = 0;
+  for (size_t h = 0; h < heads.rows.size(); ++h) {
+    EXPECT_EQ(heads.Flag(h, "own_bias"), heads.Text(h, "model") == "mpnet");
+    EXPECT_TRUE(heads.Flag(h, "real"));
+    wanted += each * (heads.Flag(h, "own_bias") ? 4 : 2);
+  }
+  EXPECT_EQ(errors.rows.size(), wanted);
+  std::set<std::string> keys;
+  for (size_t r = 0; r < errors.rows.size(); ++r) {
+    EXPECT_GT(errors.Number(r, "median"), 0);
+    EXPECT_LE(errors.Number(r, "low"), errors.Number(r, "median"));
+    EXPECT_GE(errors.Number(r, "high"), errors.Number(r, "median"));
+    std::string key;
+    for (const char* column : {"head", "normalised", "rpe", "map", "f"})
+      key += errors.rows[r][errors.Index(column)].dump() + "|";
+    keys.insert(key);
+  }
+  EXPECT_EQ(keys.size(), wanted);
+}
+
+TEST(Heads, OfTheTreeAreFoundFromAnyFolder) {
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(testing::TempDir());
+  const StudyResult result = RunTiny(FindStudy("conversion"));
+  std::filesystem::current_path(before);
+  const StudyTable& sources = TableOf(result, "sources");
+  std::vector<std::string> names;
+  for (size_t r = 0; r < sources.rows.size(); ++r)
+    names.push_back(sources.Text(r, "source"));
+  EXPECT_EQ(names, (std::vector<std::string>{"minilm-layer0", "minilm-layer3",
+                                             "minilm-layer5", "mpnet-layer0",
+                                             "mpnet-layer11", "mpnet-layer6"}));
+  ExpectComplete(result, "f");
+  const StudyVerdict& one = VerdictOn(result.verdicts, "nprf-convert/minilm");
+  EXPECT_NE(one.numbers.find("no RPE"), std::string::npos) << one.numbers;
+  EXPECT_EQ(one.outcome, StudyOutcome::kInPart) << one.numbers;
+}
+
+TEST(Heads, MadeUpOnesSayThatTheyAre) {
+  const Study& study = FindStudy("conversion");
+  const StudyResult result = RunTiny(study, {{"tree", false}});
+  EXPECT_EQ(TableOf(result, "sources").Text(0, "source"), "made up");
+  const StudyTable& heads = TableOf(result, "heads");
+  for (size_t h = 0; h < heads.rows.size(); ++h)
+    EXPECT_FALSE(heads.Flag(h, "real"));
+  const StudyVerdict& one = VerdictOn(result.verdicts, "nprf-convert/made up");
+  EXPECT_NE(one.numbers.find("made-up"), std::string::npos) << one.numbers;
+}
+
+// RPE that does not help leaves a part of the claim; that there is none too.
+TEST(Heads, RpeDecidesBetweenReproducedAndInPart) {
+  const Study& study = FindStudy("conversion");
+  StudyResult result = RunTiny(study);
+  StudyTable* errors = nullptr;
+  for (StudyTable& table : result.tables)
+    if (table.name == "error") errors = &table;
+  const auto judge = [&](double with_rpe) {
+    for (size_t r = 0; r < errors->rows.size(); ++r) {
+      Json& cell = errors->rows[r][errors->Index("median")];
+      const bool normalised = errors->Flag(r, "normalised");
+      const double plain = normalised ? 0.1 : 1;
+      cell = errors->Flag(r, "rpe") ? plain * with_rpe : plain;
+    }
+    return study.judge(result.parameters, result.tables);
+  };
+  const auto outcome = [&](const std::vector<StudyVerdict>& verdicts,
+                           const std::string& claim) {
+    return VerdictOn(verdicts, claim).outcome;
+  };
+  const auto helps = judge(0.9), harms = judge(1.1);
+  EXPECT_EQ(outcome(helps, "nprf-convert/mpnet"), StudyOutcome::kReproduced);
+  EXPECT_EQ(outcome(helps, "nprf-convert/minilm"), StudyOutcome::kInPart);
+  EXPECT_EQ(outcome(helps, "nprf-convert"), StudyOutcome::kReproduced);
+  EXPECT_EQ(outcome(harms, "nprf-convert/mpnet"), StudyOutcome::kInPart);
+  EXPECT_EQ(outcome(harms, "nprf-convert"), StudyOutcome::kInPart);
+  EXPECT_NE(VerdictOn(harms, "nprf-convert/mpnet").numbers.find("not lower"),
+            std::string::npos);
+}
+
+TEST(Heads, ApproximationErrorTakesThemToo) {
+  const Study& study = FindStudy("approximation_error");
+  const Json input = {
+      {"input", {kInputs + "minilm-layer3", kInputs + "mpnet-layer6"}}};
+  StudyResult result = RunTiny(study, input);
+  ExpectComplete(result, "m");
+  EXPECT_EQ(StudyJson(study, result, kHeader).dump(),
+            StudyJson(study, RunTiny(study, input, 3), kHeader).dump());
+  EXPECT_EQ(result.verdicts.size(), RunTiny(study).verdicts.size() + 2);
+  StudyTable* errors = nullptr;
+  for (StudyTable& table : result.tables)
+    if (table.name == "model_error") errors = &table;
+  // kept: what is left of the error at the largest m.
+  const auto judge = [&](const Json& normalised, const Json& standard) {
+    for (size_t r = 0; r < errors->rows.size(); ++r)
+      errors->rows[r][errors->Index("median")] =
+          errors->Number(r, "f") == 4     ? Json(1.0)
+          : errors->Flag(r, "normalised") ? normalised
+                                          : standard;
+    return VerdictOn(study.judge(result.parameters, result.tables),
+                     "nprf-fig1b/mpnet")
+        .outcome;
+  };
+  EXPECT_EQ(judge(0.1, 0.9), StudyOutcome::kReproduced);
+  EXPECT_EQ(judge(0.1, 0.5), StudyOutcome::kInPart);
+  EXPECT_EQ(judge(0.5, 0.9), StudyOutcome::kInPart);
+  EXPECT_EQ(judge(0.5, 0.5), StudyOutcome::kNotReproduced);
+  EXPECT_EQ(judge(nullptr, nullptr), StudyOutcome::kNotReproduced);
+}
+
+}  // namespace
+}  // namespace subquad

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""`subquad claims` from outside: python3 tests/harness/claims_cli_test.py BUILD/subquad"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import jsonschema
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCHEMA = json.loads((ROOT / "reports/files/claims.schema.json").read_text(encoding="utf-8"))
+PROGRAM = ""  # set by main
+
+
+def run(*arguments):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True,
+                          timeout=300, check=False)
+
+
+class Claims(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.made = pathlib.Path(cls.temporary.name)
+        sweep = run("sweep", "--operator", "toeplitz_1d", "--implementation", "fft", "--n",
+                    "64:4096:x4", "--e", "4", "--no-resident", "--budget", "0.05", "--out",
+                    cls.made / "sweep.json")
+        assert sweep.returncode == 0, sweep.stderr
+        study = run("study", "prf_variance", "--tiny", "--out", cls.made)
+        assert study.returncode in (0, 1), study.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.out = self.folder / "claims.json"
+
+    def answers(self, *files):
+        result = run("claims", *files, "--out", self.out)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        content = json.loads(self.out.read_text(encoding="utf-8"))
+        jsonschema.validate(content, SCHEMA)
+        return content, result.stdout
+
+    def test_every_claim_is_answered(self):
+        content, text = self.answers(self.made)
+        claims = {claim["id"]: claim for claim in content["claims"]}
+        self.assertEqual(len(claims), 33)
+        self.assertEqual(sum(content["counts"].values()), 33)
+        self.assertEqual({file["file"] for file in content["files"]},
+                         {"sweep.json", "prf_variance.json"})
+        # A folder's files are there by name alone: no path of this machine.
+        self.assertNotIn(str(self.made), json.dumps(content["files"]))
+        table = self.out.with_suffix(".md").read_text(encoding="utf-8")
+        for name, claim in claims.items():
+            self.assertIn(f"| {name} |", table)
+            self.assertIn(name, text)
+            if claim["kind"] == "erratum" and claim["verdict"] != "cannot be tested here":
+                self.assertEqual(claim["erratum"], "confirmed", claim)
+            if claim["verdict"] == "cannot be tested here" and claim["kind"] in ("sweep", "study"):
+                self.assertIn("subquad s", claim["needs"])
+                self.assertIn("needs: " + claim["needs"], text)
+        # From the sweep and from the study, and from nothing.
+        self.assertNotEqual(claims["frpb-1d-time"]["verdict"], "cannot be tested here")
+        self.assertNotEqual(claims["frpb-1d-memory"]["verdict"], "cannot be tested here")
+        self.assertNotEqual(claims["nprf-lemma2"]["verdict"], "reproduced")  # tiny
+        self.assertEqual(claims["blog-decay"]["verdict"], "cannot be tested here")
+        self.assertEqual(claims["blog-rotation"]["verdict"], "reproduced")
+        rows = [line for line in table.splitlines() if line.startswith("| ")]
+        self.assertEqual({len(re.findall(r"(?<!\\)\|", row)) for row in rows}, {7})
+
+    def test_the_same_files_give_the_same_answers(self):
+        first, _ = self.answers(self.made)
+        second, _ = self.answers(self.made / "prf_variance.json", self.made / "sweep.json")
+        # Bytes on the heap differ by the odd block from run to run.
+        kept = [[(claim["id"], claim["verdict"], claim["erratum"], claim["kind"] == "property" or claim["numbers"])
+                 for claim in content["claims"]] for content in (first, second)]
+        self.assertEqual(*kept)
+
+    def test_the_schema_refuses(self):
+        content, _ = self.answers(self.made / "sweep.json")
+        for change in (
+                lambda c: c.update(format="claims/2"),
+                lambda c: c.update(extra=1),
+                lambda c: c["claims"][0].update(verdict="perhaps"),
+                lambda c: c["claims"][0].update(numbers=""),
+                lambda c: c["claims"][0].pop("needs"),
+                lambda c: c["claims"].clear()):
+            broken = json.loads(json.dumps(content))
+            change(broken)
+            with self.assertRaises(jsonschema.ValidationError):
+                jsonschema.validate(broken, SCHEMA)
+
+    def refuse(self, arguments, *words):
+        result = run("claims", *arguments)
+        self.assertEqual(result.returncode, 2, (arguments, result.stderr, result.stdout))
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        for word in words:
+            self.assertIn(word, result.stderr)
+        self.assertFalse(self.out.exists())
+
+    def test_files_that_are_not_valid(self):
+        sweep = json.loads((self.made / "sweep.json").read_text(encoding="utf-8"))
+        study = json.loads((self.made / "prf_variance.json").read_text(encoding="utf-8"))
+
+        def changed(content, change):
+            copy = json.loads(json.dumps(content))
+            change(copy)
+            return json.dumps(copy)
+
+        empty = self.folder / "empty"
+        empty.mkdir()
+        self.refuse([empty, "--out", self.out], "empty")
+        self.refuse([self.folder / "none.json", "--out", self.out], "none.json")
+        self.refuse(["--out", self.out], "FILE")
+        self.refuse([self.made], "--out")
+        self.refuse([self.made, "--out", self.folder / "claims.md"], "--out", ".json")
+        for text in (
+                "{", "[]", '{"format": "other/1"}', '{"format": 1}', "NaN",
+                '{"format": "results/1"}',
+                '{"format": "study/1"}',
+                changed(sweep, lambda c: c.update(records=[1])),
+                changed(sweep, lambda c: c["records"][0].pop("size")),
+                changed(sweep, lambda c: c["records"][0].pop("check")),
+                changed(sweep, lambda c: c["records"][0].update(operator=3)),
+                changed(sweep, lambda c: c["records"][0]["size"].pop("n_k")),
+                changed(sweep, lambda c: c["records"][0].update(threads="one")),
+                changed(study, lambda c: c.update(tables=[])),
+                changed(study, lambda c: c["tables"].pop("variance")),
+                changed(study, lambda c: c["tables"]["variance"]["rows"][0].pop()),
+                changed(study, lambda c: c["tables"]["variance"].pop("columns"))):
+            bad = self.folder / "bad.json"
+            bad.write_text(text, encoding="utf-8")
+            self.refuse([bad, "--out", self.out], "bad.json")
+        # Broken JSON in a folder is noticed, other files in it are not ours.
+        self.refuse([self.folder, "--out", self.out], "bad.json")
+        bad.write_text('{"format": "other/1"}', encoding="utf-8")
+        (self.folder / "sweep.json").write_text(json.dumps(sweep), encoding="utf-8")
+        self.answers(self.folder)
+
+    def test_times_that_are_no_numbers_support_nothing(self):
+        sweep = json.loads((self.made / "sweep.json").read_text(encoding="utf-8"))
+        for record in sweep["records"]:
+            record["seconds"] = None
+            record["workspace_bytes"] = None
+            record["flops"] = None
+        file = self.folder / "planted.json"
+        file.write_text(json.dumps(sweep), encoding="utf-8")
+        content, _ = self.answers(file)
+        claims = {claim["id"]: claim for claim in content["claims"]}
+        for name in ("frpb-1d-time", "frpb-1d-memory"):
+            self.assertEqual(claims[name]["verdict"], "cannot be tested here", claims[name])
+
+    def test_output_that_cannot_be_written(self):
+        result = run("claims", self.made, "--out", self.folder / "none" / "claims.json")
+        self.assertEqual(result.returncode, 2)
+        result = run("claims", self.made / "sweep.json", "--out", self.made / "sweep.json")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--out", result.stderr)
+
+    def test_help(self):
+        result = run("claims", "--help")
+        self.assertEqual(result.returncode, 0)
+        for word in ("FILE", "--out", "lrpe-tail", "cannot be tested here", "--preset claims",
+                     "subquad study rpe_rank", "130"):
+            self.assertIn(word, result.stdout)
+
+
+if __name__ == "__main__":
+    PROGRAM = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

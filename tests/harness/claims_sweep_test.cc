@@ -1,0 +1,347 @@
+// Claims that records of sweeps answer, on planted records: right numbers are
+// reproduced, wrong ones are not, missing ones cannot be tested, and neither
+// NaN nor a record that did not pass is ever support.
+#include <cmath>
+
+#include "tests/harness/planted_records.h"
+
+namespace subquad {
+namespace {
+
+TEST(Claims, WithoutRecordsSweepsCannotBeTested) {
+  for (const std::string& id : kSweepClaims) {
+    EXPECT_EQ(FindClaim(id).rule({}).verdict(), kCannotBeTested) << id;
+    EXPECT_EQ(VerdictOf(id, {}), kCannotBeTested) << id;
+    EXPECT_FALSE(FindClaim(id).rule({}).numbers().empty()) << id;
+  }
+}
+
+// The preset measures what the rules ask for.
+TEST(SweepClaims, ThePresetAnswersAll) {
+  for (const std::string& id : kSweepClaims) {
+    const Finding finding = FindingOf(id, ByTheory());
+    EXPECT_NE(finding.verdict(), kCannotBeTested)
+        << id << ": " << finding.numbers();
+    EXPECT_EQ(finding.numbers().find("no records"), std::string::npos)
+        << id << ": " << finding.numbers();
+    EXPECT_FALSE(finding.quantities().empty()) << id;
+  }
+}
+
+// And the command that a claim names answers that claim alone.
+TEST(SweepClaims, NoRecordIsSupportThatDidNotPass) {
+  for (const char* verdict : {"failed", "mistrusted", "skipped"}) {
+    Records records = ByTheory();
+    for (Json& record : records) {
+      record["check"]["verdict"] = verdict;
+      record["check"]["reason"] = "planted";
+    }
+    for (const std::string& id : kSweepClaims) {
+      const Finding finding = FindingOf(id, records);
+      EXPECT_EQ(finding.verdict(), kCannotBeTested) << id << " " << verdict;
+      EXPECT_NE(finding.numbers().find("planted"), std::string::npos)
+          << id << ": " << finding.numbers();
+    }
+  }
+}
+
+TEST(SweepClaims, NoNumberIsSupportThatIsMissing) {
+  for (const Json& nothing : {Json(nullptr), Json(kNaN), Json("fast")}) {
+    Records records = ByTheory();
+    for (Json& record : records) {
+      for (const char* end : {"median", "low", "high"})
+        record["seconds"][end] = nothing;
+      for (const char* name : {"workspace_bytes", "flops", "bytes"})
+        record[name] = nothing;
+    }
+    for (const std::string& id : kSweepClaims)
+      EXPECT_EQ(VerdictOf(id, records), kCannotBeTested) << id << nothing;
+  }
+  // Ends that are not in order say nothing either.
+  Records records = ByTheory();
+  for (Json& record : records)
+    record["seconds"]["low"] = 2 * record["seconds"]["high"].get<double>();
+  for (const char* id : {"nprf-fig1a", "frpb-table3"})
+    EXPECT_EQ(VerdictOf(id, records), kCannotBeTested) << id;
+}
+
+// Only float32 on one thread of the CPU, without any extra, counts.
+TEST(SweepClaims, OtherSettingsAreOtherClaims) {
+  const std::map<std::string, std::function<void(Json&)>> changes = {
+      {"backend", [](Json& record) { record["backend"] = "cuda"; }},
+      {"scalar", [](Json& record) { record["scalar"] = "float64"; }},
+      {"threads", [](Json& record) { record["threads"] = 2; }},
+      {"input", [](Json& record) { record["input"] = "integers"; }},
+      {"backward", [](Json& record) { record["params"]["backward"] = true; }},
+      {"per_head", [](Json& record) { record["params"]["per_head"] = true; }}};
+  for (const auto& [name, change] : changes) {
+    Records records = ByTheory();
+    for (Json& record : records) change(record);
+    for (const std::string& id : kSweepClaims)
+      EXPECT_EQ(VerdictOf(id, records), kCannotBeTested) << id << " " << name;
+  }
+}
+
+// Multiplies times by (n / 1024)^power.
+std::function<void(Json&)> Slower(double power, double spread = 0.01) {
+  return [=](Json& record) {
+    SetTime(record,
+            record["seconds"]["median"].get<double>() *
+                std::pow(Tokens(record) / 1024, power),
+            spread);
+  };
+}
+
+TEST(SweepClaims, TimesThatGrowTooFastAreNotReproduced) {
+  const struct {
+    std::string id, op;
+  } rows[] = {{"frpb-1d-time", "toeplitz_1d"},
+              {"nprf-time", "kernelized_rpe_attention"},
+              {"lrpe-linear", "clipped_rpe_product"}};
+  for (const auto& [id, op] : rows) {
+    EXPECT_EQ(VerdictOf(id, ByTheory()), kReproduced)
+        << FindingOf(id, ByTheory()).numbers();
+    // Counts and bytes are still as claimed.
+    const Records slow = Changed(ByTheory(), {op, ""}, Slower(1));
+    EXPECT_EQ(VerdictOf(id, slow), kInPart) << FindingOf(id, slow).numbers();
+    const Records both = Changed(slow, {op, ""}, [](Json& record) {
+      for (const char* name : {"flops", "workspace_bytes"})
+        record[name] = record[name].get<double>() * Tokens(record);
+    });
+    EXPECT_EQ(VerdictOf(id, both), kNotReproduced)
+        << FindingOf(id, both).numbers();
+    // Every other point far off: an interval that contains the limit.
+    const Records noisy = Changed(ByTheory(), {op, ""}, [](Json& record) {
+      const bool odd = std::fmod(std::log2(Tokens(record)), 4) < 2;
+      SetTime(record, record["seconds"]["median"].get<double>() * (odd ? 9 : 1),
+              0.5);
+    });
+    EXPECT_EQ(VerdictOf(id, noisy), kInPart) << FindingOf(id, noisy).numbers();
+  }
+}
+
+TEST(SweepClaims, ThreeSizesAreNoCurve) {
+  Records records = ByTheory();
+  std::erase_if(records,
+                [](const Json& record) { return Tokens(record) > 20000; });
+  EXPECT_EQ(VerdictOf("frpb-1d-time", records), kCannotBeTested);
+}
+
+TEST(SweepClaims, WorkspaceOffItsFormula) {
+  EXPECT_EQ(VerdictOf("frpb-1d-memory", ByTheory()), kReproduced)
+      << FindingOf("frpb-1d-memory", ByTheory()).numbers();
+  const Records more =
+      Changed(ByTheory(), {"toeplitz_1d", "fft"}, [](Json& record) {
+        record["workspace_bytes"] =
+            1.5 * record["workspace_formula_bytes"].get<double>();
+      });
+  EXPECT_EQ(VerdictOf("frpb-1d-memory", more), kInPart);
+  const Records square =
+      Changed(ByTheory(), {"toeplitz_1d", "fft"}, [](Json& record) {
+        record["workspace_bytes"] = 4 * Tokens(record) * Tokens(record);
+      });
+  EXPECT_EQ(VerdictOf("frpb-1d-memory", square), kNotReproduced);
+}
+
+TEST(SweepClaims, PixelsNotSides) {
+  const Finding theory = FindingOf("frpb-2d-time", ByTheory());
+  EXPECT_EQ(theory.verdict(), kNotReproduced) << theory.numbers();
+  EXPECT_TRUE(theory.errata_confirmed());
+  const auto exponent =
+      std::ranges::find(theory.quantities(), "exponent in N", &Quantity::name);
+  ASSERT_NE(exponent, theory.quantities().end());
+  EXPECT_NEAR(exponent->value, 2, 0.2);
+  // A time that really follows the side would be in favour of the claim.
+  const Records fast = Changed(
+      ByTheory(), {"toeplitz_2d_xy", "xy"},
+      [](Json& record) { SetTime(record, 1e-6 * std::sqrt(Tokens(record))); });
+  EXPECT_EQ(VerdictOf("frpb-2d-time", fast), kInPart);
+}
+
+// Times of fastrpb's linear attention at one nth of softmax attention's.
+Records Fig3(double dense_time, double tiled_time, double dense_memory,
+             double tiled_memory) {
+  Records records =
+      Changed(ByTheory(), {"fastrpb_attention", "linear_xy"}, [](Json& record) {
+        SetTime(record, 1e-6 * Tokens(record));
+        record["workspace_bytes"] = 1000 * Tokens(record);
+      });
+  const auto softmax = [&](const char* id, double time, double memory) {
+    records = Changed(
+        std::move(records), {"softmax_attention", id}, [=](Json& record) {
+          const double growth = Tokens(record) / 2500;
+          SetTime(record, 1e-6 * Tokens(record) * time * growth);
+          record["workspace_bytes"] = 1000 * Tokens(record) * memory * growth;
+        });
+  };
+  softmax("dense", dense_time, dense_memory);
+  softmax("tiled", tiled_time, tiled_memory);
+  return records;
+}
+
+TEST(SweepClaims, Fig3) {
+  EXPECT_EQ(VerdictOf("frpb-fig3", Fig3(6, 5.5, 11, 12)), kReproduced)
+      << FindingOf("frpb-fig3", Fig3(6, 5.5, 11, 12)).numbers();
+  EXPECT_EQ(VerdictOf("frpb-fig3", Fig3(6, 4, 11, 1)), kInPart);
+  EXPECT_EQ(VerdictOf("frpb-fig3", Fig3(4, 3, 9, 1)), kNotReproduced);
+  // 5 lies in the interval of 5 [4.9, 5.1].
+  EXPECT_EQ(VerdictOf("frpb-fig3", Fig3(5, 5, 1, 1)), kInPart);
+  Records without = Fig3(6, 6, 11, 11);
+  std::erase_if(without,
+                [](const Json& record) { return Tokens(record) == 2500; });
+  EXPECT_EQ(VerdictOf("frpb-fig3", without), kCannotBeTested);
+  const Finding crosses = FindingOf("frpb-fig3", Fig3(5, 5, 10, 10));
+  const auto crossover = std::ranges::find(
+      crosses.quantities(), "crossover with dense softmax", &Quantity::name);
+  ASSERT_NE(crossover, crosses.quantities().end());
+  EXPECT_NEAR(crossover->value, 500, 5);
+  EXPECT_LT(crossover->low, 500);
+  EXPECT_GT(crossover->high, 500);
+}
+
+Records Spe(double sine, double conv) {
+  Records records = Changed(ByTheory(), {"fastrpb_attention", "linear_fft"},
+                            [](Json& record) {
+                              SetTime(record, 1e-6 * Tokens(record));
+                              record["workspace_bytes"] = 1000 * Tokens(record);
+                            });
+  return Changed(std::move(records), {"stochastic_position_attention", ""},
+                 [=](Json& record) {
+                   const double times =
+                       record["params"]["kind"] == "conv" ? conv : sine;
+                   SetTime(record, times * 1e-6 * Tokens(record));
+                   record["workspace_bytes"] = times * 1000 * Tokens(record);
+                 });
+}
+
+TEST(SweepClaims, Table3AndItsMemory) {
+  EXPECT_EQ(VerdictOf("frpb-table3", Spe(4, 40)), kReproduced)
+      << FindingOf("frpb-table3", Spe(4, 40)).numbers();
+  EXPECT_EQ(VerdictOf("frpb-table3", Spe(4, 20)), kInPart);
+  EXPECT_EQ(VerdictOf("frpb-table3", Spe(2, 20)), kNotReproduced);
+  EXPECT_EQ(VerdictOf("frpb-table3", Spe(3, 30)), kInPart);  // the interval
+  // More than three times what the table has.
+  EXPECT_EQ(VerdictOf("frpb-table3", Spe(19, 107)), kReproduced);
+  EXPECT_EQ(VerdictOf("frpb-table3", Spe(20, 107)), kInPart);
+  EXPECT_EQ(VerdictOf("frpb-table3", Spe(19, 110)), kInPart);
+  EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1.6, 2)), kReproduced);
+  EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1.4, 2)), kInPart);
+  EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1.4, 1)), kNotReproduced);
+  // "Up to": one pair is enough.
+  Records one = Spe(2, 20);
+  for (Json& record : one)
+    if (record["operator"] == "stochastic_position_attention" &&
+        Tokens(record) == 4096 && record["params"]["feature_map"] == "sikf")
+      SetTime(record, (record["params"]["kind"] == "conv" ? 50 : 10) * 1e-6 *
+                          Tokens(record));
+  EXPECT_EQ(VerdictOf("frpb-table3", one), kReproduced);
+}
+
+TEST(SweepClaims, WhatAlgorithm1Keeps) {
+  EXPECT_EQ(VerdictOf("nprf-memory", ByTheory()), kReproduced)
+      << FindingOf("nprf-memory", ByTheory()).numbers();
+  const Records less =
+      Changed(ByTheory(), {"kernelized_rpe_attention", "fft"},
+              [](Json& record) { record["workspace_bytes"] = 1 << 20; });
+  EXPECT_EQ(VerdictOf("nprf-memory", less), kInPart);  // grows even less
+  const Records more = Changed(
+      ByTheory(), {"kernelized_rpe_attention", "fft"}, [](Json& record) {
+        record["workspace_bytes"] = Tokens(record) * Tokens(record);
+      });
+  EXPECT_EQ(VerdictOf("nprf-memory", more), kNotReproduced);
+}
+
+// m = 16 .. 128 against softmax that is `times` slower at n = 4000.
+Records Fig1a(double times) {
+  Records records =
+      Changed(ByTheory(), {"kernelized_rpe_attention", "fft_streamed"},
+              [](Json& record) { SetTime(record, 1e-6 * Tokens(record)); });
+  return Changed(
+      std::move(records), {"softmax_attention", ""}, [=](Json& record) {
+        SetTime(record, times * 1e-6 * Tokens(record) * Tokens(record) / 4000);
+      });
+}
+
+TEST(SweepClaims, Fig1a) {
+  EXPECT_EQ(VerdictOf("nprf-fig1a", Fig1a(1)), kReproduced)
+      << FindingOf("nprf-fig1a", Fig1a(1)).numbers();
+  EXPECT_EQ(VerdictOf("nprf-fig1a", Fig1a(1000)), kReproduced);  // always
+  EXPECT_EQ(VerdictOf("nprf-fig1a", Fig1a(0.01)), kNotReproduced);
+  // One m of four that is too slow.
+  Records one = Fig1a(1);
+  for (Json& record : one)
+    if (record["operator"] == "kernelized_rpe_attention" &&
+        record["size"].value("f", 0) == 128)
+      SetTime(record, 1e-3 * Tokens(record));
+  EXPECT_EQ(VerdictOf("nprf-fig1a", one), kInPart);
+  // Short sequences say nothing about long ones.
+  Records brief = Fig1a(0.01);
+  std::erase_if(brief,
+                [](const Json& record) { return Tokens(record) > 5000; });
+  EXPECT_EQ(VerdictOf("nprf-fig1a", brief), kCannotBeTested);
+}
+
+TEST(Claims, TransformerXlIsTimedWhereRecordsAre) {
+  EXPECT_EQ(FindClaim("txl-linear").rule({}).numbers().find("time of shift"),
+            std::string::npos);
+  Records records;
+  const Operator& op = FindOperator("transformer_xl_attention");
+  for (const int64_t n : {64, 128, 256, 512, 1024})
+    for (const Implementation* one : ImplementationsOf(op)) {
+      if (one->backend != Backend::kCpu) continue;
+      CaseRequest request;
+      request.op = &op;
+      request.n = n;
+      const Case planned = MakeCase(request);
+      Verdict verdict;
+      verdict.outcome = Outcome::kPassed;
+      records.push_back(
+          MakeRecord(planned, ProblemOf(planned), *one, 1, verdict));
+      SetTime(records.back(), 1e-10 * records.back()["flops"].get<double>());
+    }
+  const Finding finding = FindingOf("txl-linear", records);
+  EXPECT_EQ(finding.verdict(), kInPart);
+  EXPECT_NE(finding.numbers().find("time of shift"), std::string::npos)
+      << finding.numbers();
+  EXPECT_NE(finding.numbers().find("than the naive way"), std::string::npos)
+      << finding.numbers();
+}
+
+// ---- several machines ------------------------------------------------------
+
+TEST(SweepClaims, MachinesAreNotMixed) {
+  // Softmax attention on one, FastRPB on the other: nothing to compare.
+  Records one, other;
+  for (const Json& record : Fig3(6, 6, 11, 11))
+    (record["operator"] == "softmax_attention" ? one : other).push_back(record);
+  Evidence apart;
+  AddResults(ResultFile(one, "one"), "one", apart);
+  AddResults(ResultFile(other, "other"), "other", apart);
+  EXPECT_EQ(FindClaim("frpb-fig3").rule(apart).verdict(), kCannotBeTested);
+  Evidence together;
+  AddResults(ResultFile(one, "one"), "one", together);
+  AddResults(ResultFile(other, "one"), "other", together);
+  EXPECT_EQ(FindClaim("frpb-fig3").rule(together).verdict(), kReproduced);
+  // Two machines that do not agree.
+  Evidence both;
+  AddResults(ResultFile(Fig3(6, 6, 11, 11), "one"), "one", both);
+  AddResults(ResultFile(Fig3(2, 2, 1, 1), "other"), "other", both);
+  const Finding finding = FindClaim("frpb-fig3").rule(both);
+  EXPECT_EQ(finding.verdict(), kInPart);
+  EXPECT_NE(finding.numbers().find("on other"), std::string::npos);
+}
+
+TEST(SweepClaims, ShardsOfSeveralProcessorsHaveNoTimes) {
+  Json file = ResultFile(ByTheory(), "one");
+  file["sources"] = {{{"environment", {{"cpu", "one"}}}},
+                     {{"environment", {{"cpu", "other"}}}}};
+  Evidence evidence;
+  AddResults(file, "merged", evidence);
+  for (const char* id : {"nprf-fig1a", "frpb-table3"})
+    EXPECT_EQ(FindClaim(id).rule(evidence).verdict(), kCannotBeTested) << id;
+  EXPECT_EQ(FindClaim("frpb-1d-memory").rule(evidence).verdict(), kReproduced);
+  EXPECT_EQ(FindClaim("frpb-1d-time").rule(evidence).verdict(), kInPart);
+}
+
+}  // namespace
+}  // namespace subquad

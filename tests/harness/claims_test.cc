@@ -1,0 +1,216 @@
+// The rules of claims on planted studies, and what is computed on the spot:
+// right numbers are reproduced, wrong ones are not, missing ones cannot be
+// tested, and NaN is never support.
+#include "harness/papers/claims/claims.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "harness/papers/studies/studies.h"
+#include "harness/papers/studies/study.h"
+#include "tests/harness/planted_records.h"
+
+namespace subquad {
+namespace {
+
+// ---- the list --------------------------------------------------------------
+
+TEST(Claims, AreTheList) {
+  const std::vector<std::string> list = {
+      "frpb-1d-time",  "frpb-1d-memory",  "frpb-2d-time", "frpb-fig3",
+      "frpb-table3",   "frpb-memory-spe", "sikf-shift",   "frpb-slices",
+      "frpb-pad",      "lrpe-linear",     "lrpe-auto",    "lrpe-sign",
+      "lrpe-tail",     "lrpe-phi",        "nprf-time",    "nprf-memory",
+      "nprf-fig1a",    "nprf-lemma2",     "nprf-thm3",    "nprf-fig1b",
+      "nprf-prop1",    "nprf-convert",    "nprf-maps",    "nprf-footnote3",
+      "nprf-eq13",     "txl-linear",      "txl-matrix",   "blog-equivariance",
+      "blog-rotation", "blog-decay",      "blog-rnn",     "blog-convolution",
+      "blog-hopfield"};
+  std::vector<std::string> ids;
+  for (const Claim& claim : Claims()) ids.push_back(claim.id);
+  EXPECT_EQ(ids, list);
+}
+
+TEST(Claims, SayWhatTheyNeed) {
+  for (const Claim& claim : Claims()) {
+    EXPECT_FALSE(claim.says.empty()) << claim.id;
+    EXPECT_FALSE(claim.source.empty()) << claim.id;
+    if (claim.kind == ClaimKind::kSweep || claim.kind == ClaimKind::kStudy) {
+      EXPECT_FALSE(NeedsOf(claim).empty()) << claim.id;
+    }
+  }
+  EXPECT_EQ(NeedsOf(FindClaim("frpb-2d-time")),
+            "subquad sweep --operator toeplitz_2d_xy --implementation xy --n "
+            "4096:1048576:x4 --e 64 --out FILE");
+  EXPECT_EQ(NeedsOf(FindClaim("nprf-lemma2")),
+            "subquad study prf_variance --out DIR");
+  EXPECT_EQ(NeedsOf(FindClaim("sikf-shift")), "");
+}
+
+// ---- findings --------------------------------------------------------------
+
+TEST(Finding, VerdictFollowsFromItsParts) {
+  const auto verdict = [](std::vector<Holds> parts) {
+    Finding finding;
+    for (Holds part : parts) finding.Add(part, "text");
+    finding.Note("not judged");
+    return finding.verdict();
+  };
+  using enum Holds;
+  EXPECT_EQ(verdict({}), kCannotBeTested);
+  EXPECT_EQ(verdict({kMissing, kMissing}), kCannotBeTested);
+  EXPECT_EQ(verdict({kYes, kYes}), kReproduced);
+  EXPECT_EQ(verdict({kYes, kMissing}), kInPart);
+  EXPECT_EQ(verdict({kYes, kNo}), kInPart);
+  EXPECT_EQ(verdict({kBetween}), kInPart);
+  EXPECT_EQ(verdict({kNo, kMissing}), kNotReproduced);
+  EXPECT_EQ(verdict({kNo, kNo}), kNotReproduced);
+}
+
+TEST(Finding, NumbersAreWrittenAsPeopleWriteThem) {
+  Finding finding;
+  EXPECT_EQ(finding.Number("a", 0.0123456), "0.0123");
+  EXPECT_EQ(finding.Number("a", 999.4), "999");
+  EXPECT_EQ(finding.Number("a", 999.6), "1000");
+  EXPECT_EQ(finding.Number("a", 1617.0, {1598.0, 1658.0}), "1620 [1600, 1660]");
+  EXPECT_EQ(finding.Number("a", -12345.0), "-12300");
+  EXPECT_EQ(finding.Number("a", 1.5e9), "1.5e+09");
+}
+
+TEST(Finding, ErrataThatAreNoneAreNotConfirmed) {
+  const auto finding = [](double printed, double corrected) {
+    Finding one;
+    one.Add(Erratum{"a formula", printed, corrected, 0.1});
+    return one;
+  };
+  EXPECT_TRUE(finding(1, 0).errata_confirmed());
+  EXPECT_EQ(finding(1, 0).verdict(), kNotReproduced);
+  EXPECT_FALSE(finding(0, 0).errata_confirmed());
+  EXPECT_EQ(finding(0, 0).verdict(), kReproduced);
+  EXPECT_FALSE(finding(1, 1).errata_confirmed());
+  EXPECT_FALSE(finding(kNaN, 0).errata_confirmed());
+  EXPECT_EQ(finding(kNaN, 0).verdict(), kCannotBeTested);
+  EXPECT_FALSE(finding(1, kNaN).errata_confirmed());
+  EXPECT_NE(finding(0, 0).numbers().find("NOT CONFIRMED"), std::string::npos);
+}
+
+// ---- what is computed on the spot ------------------------------------------
+
+TEST(Claims, ErrataAreConfirmed) {
+  for (const Claim& claim : Claims()) {
+    if (claim.kind != ClaimKind::kErratum) continue;
+    const Finding finding = claim.rule({});
+    if (finding.verdict() == kCannotBeTested) continue;  // no operator
+    EXPECT_TRUE(finding.about_errata()) << claim.id;
+    EXPECT_TRUE(finding.errata_confirmed())
+        << claim.id << ": " << finding.numbers();
+    EXPECT_NE(finding.verdict(), kReproduced) << claim.id;
+  }
+}
+
+TEST(Claims, PropertiesNeedNoFile) {
+  const std::map<std::string, ClaimVerdict> expected = {
+      {"sikf-shift", kReproduced},    {"frpb-pad", kReproduced},
+      {"nprf-footnote3", kInPart},    {"blog-equivariance", kReproduced},
+      {"blog-rotation", kReproduced}, {"blog-convolution", kReproduced},
+      {"blog-hopfield", kReproduced}, {"txl-linear", kInPart}};
+  for (const auto& [id, verdict] : expected) {
+    const Finding finding = FindClaim(id).rule({});
+    EXPECT_EQ(finding.verdict(), verdict) << id << ": " << finding.numbers();
+    EXPECT_FALSE(finding.about_errata()) << id;
+  }
+  const ClaimVerdict chosen = FindClaim("lrpe-auto").rule({}).verdict();
+  EXPECT_TRUE(chosen == kInPart || chosen == kCannotBeTested);  // sanitizers
+}
+
+// ---- studies ---------------------------------------------------------------
+
+// Two pairs of vectors: the mean and the variance in units of theory.
+StudyFile Lemma2(const Json& mean, const Json& variance) {
+  const std::vector<std::string> names = {
+      "judged",         "mean_ratio", "mean_error",  "variance_ratio",
+      "variance_error", "sum_square", "batch_median"};
+  Json columns = Json::array(), rows = Json::array();
+  for (const std::string& name : names)
+    columns.push_back({{"name", name}, {"unit", "1"}, {"meaning", "planted"}});
+  for (int row = 0; row < 2; ++row)
+    rows.push_back({true, mean, 0.001, variance, 0.01, 1.0, 1.0});
+  return {
+      "planted.json",
+      {{"format", "study/1"},
+       {"study", "prf_variance"},
+       {"parameters", FindStudy("prf_variance").parameters},
+       {"tables", {{"variance", {{"columns", columns}, {"rows", rows}}}}},
+       // What the file says itself counts for nothing.
+       {"verdicts", {{{"claim", "nprf-lemma2"}, {"verdict", "reproduced"}}}}}};
+}
+
+ClaimVerdict Judged(const std::vector<StudyFile>& files) {
+  Evidence evidence;
+  evidence.studies = files;
+  return FindClaim("nprf-lemma2").rule(evidence).verdict();
+}
+
+TEST(Claims, StudiesAreJudgedAgain) {
+  EXPECT_EQ(Judged({}), kCannotBeTested);
+  EXPECT_EQ(Judged({Lemma2(1.0005, 0.99)}), kReproduced);
+  EXPECT_EQ(Judged({Lemma2(1.1, 0.99)}), kNotReproduced);
+  EXPECT_EQ(Judged({Lemma2(1.0005, 0.5)}), kNotReproduced);
+  EXPECT_EQ(Judged({Lemma2(1.0005, 0.99), Lemma2(1.1, 0.99)}), kInPart);
+}
+
+TEST(Claims, StudiesDoNotRestOnNaN) {
+  EXPECT_EQ(Judged({Lemma2(nullptr, 1.0)}), kNotReproduced);
+  EXPECT_EQ(Judged({Lemma2(1.0, nullptr)}), kNotReproduced);
+}
+
+TEST(Claims, SmallStudiesAreAHint) {
+  StudyFile file = Lemma2(1.0005, 0.99);
+  file.content["parameters"]["draws"] = 3;
+  EXPECT_EQ(Judged({file}), kInPart);
+  file = Lemma2(1.0005, 0.99);
+  file.content["parameters"]["input"] = {"other tensors"};
+  EXPECT_EQ(Judged({file}), kReproduced);
+  file = Lemma2(1.1, 0.99);
+  file.content["parameters"]["draws"] = 3;
+  EXPECT_EQ(Judged({file}), kCannotBeTested);
+}
+
+TEST(Claims, StudiesWithOtherTablesAreRefused) {
+  StudyFile file = Lemma2(1, 1);
+  file.content["tables"].erase("variance");
+  EXPECT_THROW(Judged({file}), InvalidInput);
+  file = Lemma2(1, 1);
+  file.content["tables"]["variance"]["columns"][0]["name"] = "other";
+  EXPECT_THROW(Judged({file}), InvalidInput);
+  file = Lemma2(1, 1);
+  file.content["tables"]["variance"]["rows"][0][1] = "text";
+  EXPECT_THROW(Judged({file}), InvalidInput);
+}
+
+// ---- the file --------------------------------------------------------------
+
+TEST(Claims, MarkdownEscapesBars) {
+  Finding finding;
+  finding.Add(Holds::kYes, "|x| <= 1");
+  const std::string text = ClaimsMarkdown({{&Claims().front(), finding}});
+  EXPECT_NE(text.find("\\|x\\| <= 1"), std::string::npos);
+  EXPECT_NE(text.find("**reproduced**"), std::string::npos);
+}
+
+TEST(Claims, JsonHasNoNumberThatIsNone) {
+  Finding finding;
+  finding.Add(Holds::kMissing, finding.Number("a", kNaN, {kNaN, 2}));
+  const Json json = ClaimsJson({{&Claims().front(), finding}}, {},
+                               {{"command", ""}, {"created", ""}});
+  const Json& one = json["claims"][0]["quantities"][0];
+  EXPECT_TRUE(one["value"].is_null());
+  EXPECT_TRUE(one["low"].is_null());
+  EXPECT_EQ(one["high"], 2);
+  EXPECT_EQ(json["counts"]["cannot be tested here"], 1);
+}
+
+}  // namespace
+}  // namespace subquad

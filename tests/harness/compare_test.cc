@@ -1,0 +1,147 @@
+// `compare` on result files: how often it cries wolf over two runs of one
+// build, and whether it finds a slowdown that is there.
+#include "harness/results/compare.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <random>
+
+namespace subquad {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Random = std::mt19937_64;
+
+constexpr int kPoints = 30;   // records of a file
+constexpr int kSamples = 25;  // of each
+constexpr int kFiles = 400;   // pairs of files; standard error of 5 %: 1.1 %
+
+// Times of one run, relative to the median: symmetric, skewed as a busy
+// machine's are, and on a clock of coarse ticks.
+const std::vector<std::pair<std::string, std::function<double(Random&)>>>&
+Noises() {
+  static const std::vector<
+      std::pair<std::string, std::function<double(Random&)>>>
+      noises = {
+          {"lognormal",
+           [](Random& random) {
+             return std::lognormal_distribution<double>(0, 0.02)(random);
+           }},
+          {"skewed",
+           [](Random& random) {
+             return 1 + std::exponential_distribution<double>(40)(random);
+           }},
+          {"ticks",
+           [](Random& random) {
+             return std::round(50 * std::lognormal_distribution<double>(
+                                        0, 0.03)(random)) /
+                    50;
+           }},
+      };
+  return noises;
+}
+
+Json FileWith(const std::function<double(Random&)>& noise, Random& random,
+              int slow_point = -1, double factor = 1) {
+  Json records = Json::array();
+  for (int point = 0; point < kPoints; ++point) {
+    const double median =
+        1e-3 * (point + 1) * (point == slow_point ? factor : 1);
+    std::vector<double> samples;
+    for (int i = 0; i < kSamples; ++i)
+      samples.push_back(median * noise(random));
+    records.push_back(
+        {{"case", fmt::format("toeplitz_1d:n={}", point + 1)},
+         {"implementation", "fft"},
+         {"backend", "cpu"},
+         {"threads", 1},
+         {"seconds", {{"samples", samples}}},
+         {"check", {{"verdict", "passed"}, {"reason", nullptr}}}});
+  }
+  return {{"records", records}};
+}
+
+int64_t Count(const FileComparison& comparison, Change change) {
+  return std::ranges::count(comparison.points, change, &PointChange::change);
+}
+
+// With no threshold at all, so that the intervals alone decide: at most one
+// pair of files in twenty has any point called slower or faster. Without the
+// correction for the number of points nearly every pair would, and the test
+// would not be worth its name.
+TEST(Compare, CriesWolfInAtMostOneOfTwentyPairsOfFiles) {
+  Random random(41);
+  for (const auto& [name, noise] : Noises()) {
+    int alarms = 0, uncorrected = 0;
+    for (int pair = 0; pair < kFiles; ++pair) {
+      const Json before = FileWith(noise, random);
+      const Json after = FileWith(noise, random);
+      const FileComparison comparison = CompareFiles(before, after, 0);
+      ASSERT_EQ(comparison.points.size(), size_t{kPoints});
+      alarms += Count(comparison, Change::kRegression) +
+                    Count(comparison, Change::kFaster) >
+                0;
+      bool any = false;
+      for (int point = 0; point < kPoints; ++point) {
+        const auto samples = [&](const Json& file) {
+          return file["records"][static_cast<size_t>(point)]["seconds"]
+                     ["samples"]
+                         .get<std::vector<double>>();
+        };
+        const Interval interval =
+            RatioOfMedians(samples(before), samples(after)).interval;
+        any |= interval.low > 1 || interval.high < 1;
+      }
+      uncorrected += any;
+    }
+    EXPECT_LE(alarms, kFiles * 0.05 + 3 * std::sqrt(kFiles * 0.05 * 0.95))
+        << name;
+    // Ties keep most intervals at 1.
+    if (name != "ticks") {
+      EXPECT_GT(uncorrected, kFiles * 0.5) << name;
+    }
+  }
+}
+
+// One point of thirty is 10 % slower: that one is found and no other, with the
+// threshold that is the default. Two equal files are the same everywhere.
+TEST(Compare, FindsAPlantedSlowdownOfATenth) {
+  Random random(43);
+  for (const auto& [name, noise] : Noises()) {
+    int found = 0;
+    for (int pair = 0; pair < 100; ++pair) {
+      const int slow = pair % kPoints;
+      const Json before = FileWith(noise, random);
+      const Json after = FileWith(noise, random, slow, 1.1);
+      for (const PointChange& point : CompareFiles(before, after, 0.05).points)
+        if (point.change == Change::kRegression) {
+          EXPECT_TRUE(
+              point.key.starts_with(fmt::format("toeplitz_1d:n={}|", slow + 1)))
+              << point.key;
+          ++found;
+        }
+      EXPECT_EQ(Count(CompareFiles(before, before, 0.05), Change::kSame),
+                kPoints);
+    }
+    EXPECT_GE(found, 95) << name;
+  }
+}
+
+TEST(Compare, WhatNoLongerPassesIsARegression) {
+  Random random(47);
+  const Json before = FileWith(Noises()[0].second, random);
+  for (const char* verdict : {"failed", "mistrusted"}) {
+    Json after = before;
+    after["records"][3]["check"] = {{"verdict", verdict}, {"reason", "why"}};
+    after["records"][3]["seconds"] = nullptr;
+    const FileComparison comparison = CompareFiles(before, after, 0.05);
+    EXPECT_EQ(Count(comparison, Change::kRegression), 1);
+  }
+}
+
+}  // namespace
+}  // namespace subquad

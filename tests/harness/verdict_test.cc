@@ -1,0 +1,344 @@
+// Comparison and verdict: what is right passes, and everything else does not,
+// however it hides.
+#include "harness/judging/verdict.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "harness/base/registry.h"
+#include "harness/cases/generate.h"
+#include "harness/cases/verification.h"
+#include "harness/judging/wrong_answers.h"
+#include "harness/results/result_file.h"
+
+namespace subquad {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Case CaseOf(const std::string& id) { return MakeCase(ParseCaseId(id)); }
+
+// One problem with its right answer in place, to be spoilt.
+class Judging : public testing::Test {
+ protected:
+  Judging()
+      : one_(CaseOf("toeplitz_1d:n=64,e=5,heads=2,scalar=float32,seed=3")),
+        problem_(ProblemOf(one_)),
+        trial_(problem_, GenerateInputs(one_, problem_), one_.seed) {
+    right_ = RightAnswer(problem_, trial_.answer());
+    trial_.SetOutputs(right_);
+  }
+  Verdict Judge() { return trial_.JudgeOutputs(definition_); }
+  Verdict Judge(const Outputs& outputs) {
+    trial_.SetOutputs(outputs);
+    return Judge();
+  }
+
+  const Implementation definition_;  // no bound of its own
+  const Case one_;
+  const Problem problem_;
+  Trial trial_;
+  Outputs right_;
+};
+
+TEST_F(Judging, TheRightAnswerPasses) {
+  const Verdict verdict = Judge();
+  EXPECT_TRUE(verdict.passed()) << verdict.reason;
+  EXPECT_EQ(verdict.comparison.elements, 2 * 64 * 5);
+  EXPECT_TRUE(verdict.comparison.all_rows);
+}
+
+TEST_F(Judging, NanAndInfinityFailWhereverTheyAre) {
+  for (double value : {std::nan(""), kInfinity, -kInfinity})
+    for (size_t at : {size_t{0}, size_t{100}, right_[0].size() - 1}) {
+      trial_.SetOutputs(right_);
+      // SetOutputs leaves a NaN untouched, so it is written by hand.
+      static_cast<float*>(trial_.arrays().outputs[0].data)[at] =
+          static_cast<float>(value);
+      const Verdict verdict = Judge();
+      EXPECT_EQ(verdict.outcome, Outcome::kFailed) << value << " at " << at;
+      EXPECT_EQ(verdict.comparison.not_finite, 1);
+      EXPECT_EQ(verdict.comparison.untouched, 0);
+    }
+}
+
+TEST_F(Judging, OneUntouchedElementFailsAndAllAreMistrusted) {
+  Outputs outputs = right_;
+  outputs[0][77] = std::nan("");
+  const Verdict one = Judge(outputs);
+  EXPECT_EQ(one.outcome, Outcome::kFailed);
+  EXPECT_EQ(one.comparison.untouched, 1);
+  std::ranges::fill(outputs[0], std::nan(""));
+  EXPECT_EQ(Judge(outputs).outcome, Outcome::kMistrusted);
+}
+
+TEST_F(Judging, AZeroReferenceIsMistrusted) {
+  Answer zero = trial_.answer();
+  std::ranges::fill(zero.outputs[0].value, 0.0L);
+  trial_.set_answer(zero);
+  Outputs outputs = right_;
+  std::ranges::fill(outputs[0], 0);
+  EXPECT_EQ(Judge(outputs).outcome, Outcome::kMistrusted);
+  EXPECT_FALSE(Judge(right_).passed());
+}
+
+TEST_F(Judging, AnEmptySelectionIsMistrusted) {
+  Answer none = trial_.answer();
+  none.outputs[0].selection.rows.clear();
+  none.outputs[0].value.clear();
+  none.outputs[0].units.clear();
+  trial_.set_answer(none);
+  EXPECT_EQ(Judge().outcome, Outcome::kMistrusted);
+  none.outputs.clear();
+  trial_.set_answer(none);
+  EXPECT_EQ(Judge().outcome, Outcome::kMistrusted);
+}
+
+TEST_F(Judging, ABrokenGuardFails) {
+  const GuardedMemory memory(40, true);
+  EXPECT_TRUE(Judge().passed());
+  auto* bytes = static_cast<unsigned char*>(memory.data());
+  for (int64_t at : {int64_t{-1}, int64_t{40}, int64_t{-64}, int64_t{103}}) {
+    const unsigned char before = bytes[at];
+    bytes[at] ^= 1;
+    EXPECT_EQ(Judge().outcome, Outcome::kFailed) << at;
+    bytes[at] = before;
+  }
+  EXPECT_TRUE(Judge().passed());
+}
+
+// A bound that is no number must not let anything through, whichever element it
+// belongs to.
+TEST_F(Judging, ABoundThatIsNoNumberAllowsNothing) {
+  for (size_t at : {size_t{0}, size_t{50}}) {
+    Answer answer = trial_.answer();
+    answer.outputs[0].units[at] = std::nan("");
+    trial_.set_answer(answer);
+    EXPECT_EQ(Judge().outcome, Outcome::kFailed) << at;
+    trial_.set_answer(ComputeAnswer(problem_, trial_.inputs(), 3));
+  }
+}
+
+// Where even the plain program has no finite bound, gate 1 could not have
+// failed. That is neither passed nor failed, and the reason says where.
+TEST_F(Judging, AnElementWithoutAnyBoundIsMistrusted) {
+  for (size_t at : {size_t{0}, size_t{52}}) {
+    Answer answer = trial_.answer();
+    answer.outputs[0].units[at] = kInfinity;
+    trial_.set_answer(answer);
+    Outputs outputs = right_;
+    for (double value : {right_[0][at], right_[0][at] + 1e6}) {
+      outputs[0][at] = value;
+      const Verdict verdict = Judge(outputs);
+      EXPECT_EQ(verdict.outcome, Outcome::kMistrusted) << verdict.reason;
+      EXPECT_EQ(verdict.comparison.without_digits, 1);
+      const std::string where = fmt::format(
+          "1 of 640 elements in float32, first at out head 0 row "
+          "{} column {}",
+          at / 5, at % 5);
+      EXPECT_NE(verdict.reason.find(where), std::string::npos)
+          << verdict.reason;
+      // The numbers are those of the other elements.
+      const Json check = Json::parse(CheckJson(verdict).dump());
+      EXPECT_EQ(check["verdict"], "mistrusted");
+      EXPECT_LE(check["error"].get<double>(), 1);
+      EXPECT_TRUE(check["bound"].is_number());
+    }
+    trial_.set_answer(ComputeAnswer(problem_, trial_.inputs(), 3));
+  }
+}
+
+// The other elements are judged all the same.
+TEST_F(Judging, WhatFailsBesideElementsWithoutABoundFails) {
+  Answer answer = trial_.answer();
+  answer.outputs[0].units[52] = kInfinity;
+  trial_.set_answer(answer);
+  Outputs outputs = right_;
+  outputs[0][53] *= 1.5;
+  const Verdict beyond = Judge(outputs);
+  EXPECT_EQ(beyond.outcome, Outcome::kFailed);
+  EXPECT_NE(beyond.reason.find("row 10 column 3"), std::string::npos)
+      << beyond.reason;
+  // NaN is refused where nothing is promised, too, and so is what was never
+  // written.
+  trial_.SetOutputs(right_);
+  static_cast<float*>(trial_.arrays().outputs[0].data)[52] =
+      std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(Judge().outcome, Outcome::kFailed);
+  std::ranges::fill(outputs[0], std::nan(""));
+  EXPECT_EQ(Judge(outputs).reason, "the output was not touched");
+}
+
+TEST_F(Judging, NumbersThatNobodyBoundsAreNullInAFile) {
+  Answer answer = trial_.answer();
+  std::ranges::fill(answer.outputs[0].units, kInfinity);
+  trial_.set_answer(answer);
+  const Verdict verdict = Judge();
+  EXPECT_EQ(verdict.outcome, Outcome::kMistrusted);
+  EXPECT_EQ(verdict.comparison.judged(), 0);
+  const Json check = Json::parse(CheckJson(verdict).dump());
+  for (const char* name : {"error", "bound", "error_ratio"})
+    EXPECT_TRUE(check[name].is_null()) << name;
+  EXPECT_TRUE(check["max_error"].is_number());
+}
+
+// An algorithm that bounds less than the plain program does has failed; one
+// that bounds more is held to it.
+TEST_F(Judging, AnAlgorithmsOwnBoundIsHeldAgainstThePlainOne) {
+  double own = kInfinity;
+  Implementation norm_wise;
+  norm_wise.id = "norm_wise";
+  norm_wise.norm_bound = [&](const Problem&, const Inputs&) {
+    return [&](const RowId& id, std::span<double> units) {
+      std::ranges::fill(units, 1e9);
+      if (id.head == 0 && id.row == 10) units[2] = own;
+    };
+  };
+  const Verdict lost = trial_.JudgeOutputs(norm_wise);
+  EXPECT_EQ(lost.outcome, Outcome::kFailed);
+  EXPECT_NE(
+      lost.reason.find("where the plain dense program's is, for 1 of 640"),
+      std::string::npos)
+      << lost.reason;
+  Answer answer = trial_.answer();
+  answer.outputs[0].units[52] = kInfinity;
+  trial_.set_answer(answer);
+  EXPECT_EQ(trial_.JudgeOutputs(norm_wise).outcome, Outcome::kMistrusted);
+  own = 1e9;
+  EXPECT_TRUE(trial_.JudgeOutputs(norm_wise).passed());
+  Outputs outputs = right_;
+  outputs[0][52] += 1e6;
+  trial_.SetOutputs(outputs);
+  EXPECT_EQ(trial_.JudgeOutputs(norm_wise).outcome, Outcome::kFailed);
+}
+
+// The signed features of trf cancel where rows are long. Here those of head 0
+// are short and those of head 1 long, whose errors must be no yardstick for
+// head 0.
+TEST(Verdicts, ANormaliserThatCancelsIsMistrustedAndNoYardstick) {
+  const Case one = CaseOf(
+      "linear_attention:n=48,e=5,heads=2,feature_map=trf,scale=1,"
+      "scalar=float32,seed=3");
+  const Problem problem = ProblemOf(one);
+  Inputs inputs = GenerateInputs(one, problem);
+  for (Tensor& tensor : inputs.tensors)
+    if (tensor.name == "q" || tensor.name == "k")
+      for (size_t i = 0; i < tensor.values.size(); ++i)
+        tensor.values[i] *=
+            i < static_cast<size_t>(tensor.head_stride) ? 1.0 / 64 : 64;
+  Trial trial(problem, std::move(inputs), one.seed);
+  const OutputAnswer& out = trial.answer().outputs[0];
+  EXPECT_LT(out.plain_error, 1e-4);
+  EXPECT_LT(out.largest, 10);
+  int judged = 0;
+  for (const Implementation* implementation : ImplementationsOf(*one.op)) {
+    if (!WhyNot(*implementation, problem).empty()) continue;
+    const Verdict verdict = Verify(*implementation, trial, {});
+    EXPECT_EQ(verdict.outcome, Outcome::kMistrusted)
+        << implementation->id << " " << verdict.reason;
+    EXPECT_EQ(verdict.comparison.without_digits, 48 * 5);
+    EXPECT_NE(verdict.reason.find("theory promises no digit"),
+              std::string::npos);
+    ++judged;
+  }
+  EXPECT_GE(judged, 2);
+}
+
+TEST_F(Judging, AnAnswerThatIsNotFiniteTakesNothing) {
+  for (long double value : {static_cast<long double>(std::nan("")),
+                            static_cast<long double>(kInfinity)}) {
+    Answer answer = trial_.answer();
+    answer.outputs[0].value[7] = value;
+    trial_.set_answer(answer);
+    EXPECT_EQ(Judge().outcome, Outcome::kFailed);
+  }
+}
+
+// The yardstick alone: an error within the worst-case bound that is many times
+// that of the plain program fails, unless the bound is one of norms.
+TEST_F(Judging, GateTwoHoldsWhereNoNormDecides) {
+  Answer loose = trial_.answer();
+  for (double& units : loose.outputs[0].units) units *= 1e6;
+  trial_.set_answer(loose);
+  Outputs outputs = right_;
+  outputs[0][9] *= 1.001;
+  EXPECT_EQ(Judge(outputs).outcome, Outcome::kFailed);
+  Implementation norm_wise;
+  norm_wise.id = "norm_wise";
+  norm_wise.norm_bound = [&](const Problem&, const Inputs&) {
+    return [](const RowId&, std::span<double> units) {
+      std::ranges::fill(units, 1e9);
+    };
+  };
+  const Verdict verdict = trial_.JudgeOutputs(norm_wise);
+  EXPECT_TRUE(verdict.passed());
+  EXPECT_NE(verdict.gates, "");
+}
+
+// Where the plain program's error is that of a few rows it may be next to
+// nothing by luck: an error well within its bound is good enough there.
+TEST(Verdicts, AFewRowsAreAYardstickForErrorsNearTheirBoundsOnly) {
+  const auto outcome = [](double over_plain, double rows, double over_bound) {
+    Comparison comparison;
+    comparison.rows = 40;
+    comparison.elements = 400;
+    comparison.zero_reference = false;
+    comparison.max_over_bound = over_bound;
+    comparison.over_plain = over_plain;
+    comparison.yardsticks = {{1, 40}, {over_plain, rows}};
+    return Judge(comparison, false, 0).outcome;
+  };
+  EXPECT_EQ(outcome(7.9, 40, 0.9), Outcome::kPassed);
+  EXPECT_EQ(outcome(8.1, 40, 0.01), Outcome::kFailed);
+  EXPECT_EQ(outcome(8.1, 4, 0.01), Outcome::kFailed);
+  EXPECT_EQ(outcome(8.1, 3.9, 0.12), Outcome::kPassed);
+  EXPECT_EQ(outcome(8.1, 3.9, 0.13), Outcome::kFailed);
+  EXPECT_EQ(outcome(7.9, 1, 0.9), Outcome::kPassed);
+  EXPECT_EQ(outcome(1, 1, 1.1), Outcome::kFailed);
+}
+
+TEST_F(Judging, RowsCountByTheirBounds) {
+  Answer answer = trial_.answer();
+  OutputAnswer& out = answer.outputs[0];
+  const size_t width = static_cast<size_t>(out.width);
+  std::ranges::fill(out.units, 100);
+  trial_.set_answer(answer);
+  EXPECT_DOUBLE_EQ(Judge().comparison.yardsticks.at(0).rows, 2 * 64);
+  for (size_t i = 0; i < out.units.size(); ++i)
+    if (i >= 3 * width) out.units[i] = 1;
+  trial_.set_answer(answer);
+  EXPECT_DOUBLE_EQ(Judge().comparison.yardsticks.at(0).rows,
+                   3 + (2 * 64 - 3) / 100.0);
+  // Elements without any bound have no say.
+  for (size_t i = 0; i < width; ++i) out.units[i] = kInfinity;
+  trial_.set_answer(answer);
+  EXPECT_DOUBLE_EQ(Judge().comparison.yardsticks.at(0).rows,
+                   2 + (2 * 64 - 3) / 100.0);
+}
+
+// Rows beyond kAllRows are sampled; edges are always among them.
+TEST(Selection, LargeProblemsCompareEdgesAndASample) {
+  for (int64_t n : {4097, 16384, 99999, 100000, 1 << 20}) {
+    const Problem problem =
+        ProblemOf(CaseOf(fmt::format("toeplitz_1d:n={},e=2", n)));
+    const RowSelection selection = SelectRows(problem, 0, 1);
+    EXPECT_FALSE(selection.all);
+    EXPECT_GE(selection.rows.size(), static_cast<size_t>(kSampledRows)) << n;
+    std::set<int64_t> rows;
+    for (const RowId& id : selection.rows) {
+      EXPECT_TRUE(id.row >= 0 && id.row < n) << id.row << " of " << n;
+      EXPECT_TRUE(rows.insert(id.row).second) << id.row << " twice";
+    }
+    for (int64_t row : {int64_t{0}, int64_t{1}, int64_t{63}, int64_t{64},
+                        int64_t{2047}, int64_t{2048}, n / 2, n - 2, n - 1})
+      EXPECT_TRUE(rows.contains(row)) << row << " of " << n;
+  }
+}
+
+}  // namespace
+}  // namespace subquad

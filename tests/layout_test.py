@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Holds the layout: which folder may use which. Run: python3 tests/layout_test.py
+
+LAYERS is the whole rule. A file may include or import files of its own folder
+and of the folders that its own is allowed to use. Inside a folder there is no
+circle.
+"""
+
+import pathlib
+import re
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# Folder -> the folders it may use, beside itself; what those may use, it may
+# use too.
+LAYERS = {
+    "reference/base": [],
+    "reference/softmax": ["reference/base"],
+    "reference/kernelized": ["reference/base"],
+    "reference": ["reference/softmax", "reference/kernelized"],
+    "algorithms": ["reference"],
+    "optimized/base": ["algorithms"],
+    "optimized/toeplitz": ["optimized/base"],
+    "optimized/softmax": ["optimized/base"],
+    "optimized/kernelized": ["optimized/softmax", "optimized/toeplitz"],
+    "optimized": ["optimized/kernelized"],
+    "cuda/base": ["algorithms"],
+    "cuda/toeplitz": ["cuda/base"],
+    "cuda/softmax": ["cuda/base"],
+    "cuda/kernelized": ["cuda/softmax", "cuda/toeplitz"],
+    "cuda": ["cuda/kernelized"],
+    "harness/base": ["optimized"],
+    "harness/cases": ["harness/base"],
+    "harness/judging": ["harness/cases"],
+    "harness/results": ["harness/judging"],
+    "harness/sweeps": ["harness/results"],
+    "harness/papers/studies": ["harness/sweeps"],
+    "harness/papers/claims": ["harness/papers/studies"],
+    "harness/commands": ["harness/papers/claims"],
+    "reports/files": [],
+    "reports/drawing": ["reports/files"],
+    "reports/peer": ["reports/files"],
+    "reports": ["reports/drawing", "reports/peer"],
+}
+# The device is reached through its interface alone.
+INTERFACES = {"cuda/device.h": ("harness/", "cuda/")}
+# Libraries, by the start of a header's path, and the only folders that use them.
+LIBRARIES = {
+    "Eigen/": ["optimized", "harness/papers/studies", "harness/base"],
+    "fftw3": ["optimized", "harness/base"],
+    "hwy/": ["optimized"],
+    "cuda": ["cuda"],
+    "cufft": ["cuda"],
+    "cublas": ["cuda"],
+    "nlohmann/": ["harness"],
+    "CLI/": ["harness"],
+    "fmt/": ["harness"],
+    "benchmark/": ["harness"],
+    "Random123/": ["harness"],
+}
+SOURCES = {".h", ".cc", ".cu"}
+
+
+def folder_of(path):
+    folder = path.rsplit("/", 1)[0]
+    return folder if folder in LAYERS else None
+
+
+def may_use(folder):
+    """`folder` and all below it."""
+    found, todo = {folder}, [folder]
+    while todo:
+        for lower in LAYERS[todo.pop()]:
+            if lower not in found:
+                found.add(lower)
+                todo.append(lower)
+    return found
+
+
+def used_by(root, path):
+    """(project files, headers of libraries) that a file includes or imports."""
+    text = (root / path).read_text(encoding="utf-8")
+    if path.endswith(".py"):
+        modules = []
+        for package, names in re.findall(r"^\s*from (reports[\w.]*) import ([^\n]+)", text, re.M):
+            for name in re.split(r"[,\s()]+", names.split("#")[0]):
+                modules += [f"{package}.{name}", package]
+        files = []
+        for module in modules:
+            file = module.replace(".", "/") + ".py"
+            if (root / file).exists():
+                files.append(file)
+        return sorted(set(files)), []
+    return re.findall(r'^#include "([^"]+)"', text, re.M), re.findall(r"^#include <([^>]+)>", text, re.M)
+
+
+def violations(root):
+    """What breaks a rule, a line each."""
+    found, edges = [], {}
+    for top in sorted({folder.split("/")[0] for folder in LAYERS}):
+        for file in sorted((root / top).rglob("*")):
+            path = file.relative_to(root).as_posix()
+            if file.suffix not in SOURCES | {".py"} or "/inputs/" in path:
+                continue
+            folder = folder_of(path)
+            if folder is None:
+                found.append(f"{path}: its folder is not in LAYERS")
+                continue
+            allowed = may_use(folder)
+            files, headers = used_by(root, path)
+            for used in files:
+                if not (root / used).exists():
+                    found.append(f"{path}: {used} does not exist")
+                elif used in INTERFACES and path.startswith(INTERFACES[used]):
+                    continue
+                elif folder_of(used) not in allowed:
+                    found.append(f"{path}: may not use {used}")
+                else:
+                    edges.setdefault(stem(path), set()).add(stem(used))
+            for header in headers:
+                for library, folders in LIBRARIES.items():
+                    if header.startswith(library) and not any(
+                        folder == one or folder.startswith(one + "/") for one in folders
+                    ):
+                        found.append(f"{path}: may not use <{header}>")
+    return found + [f"circle: {' -> '.join(circle)}" for circle in circles(edges)]
+
+
+def stem(path):
+    """A header, its source and what only that includes (X_*-inl.h) are one place."""
+    path = re.sub(r"\.\w+$", "", path)
+    return re.sub(r"_[a-z]+-inl$", "", path)
+
+
+def circles(edges):
+    found, state, trail = [], {}, []
+
+    def visit(node):
+        state[node] = "open"
+        trail.append(node)
+        for to in sorted(edges.get(node, ())):
+            if to == node:
+                continue
+            if state.get(to) == "open":
+                found.append(trail[trail.index(to) :] + [to])
+            elif to not in state:
+                visit(to)
+        trail.pop()
+        state[node] = "done"
+
+    for node in sorted(edges):
+        if node not in state:
+            visit(node)
+    return found
+
+
+class Layout(unittest.TestCase):
+    def test_the_tree(self):
+        self.assertEqual([], violations(ROOT))
+
+    def test_layers_have_no_circle(self):
+        for folder in LAYERS:
+            for lower in LAYERS[folder]:
+                self.assertNotIn(folder, may_use(lower))
+
+    def test_what_breaks_a_rule_is_found(self):
+        planted = {
+            "reference/toeplitz.h": ('#include "optimized/base/a.h"\n', "may not use optimized/base/a.h"),
+            "reference/matrix.h": ("#include <Eigen/Core>\n", "may not use <Eigen/Core>"),
+            "cuda/a.cu": ('#include "optimized/base/a.h"\n', "may not use optimized/base/a.h"),
+            "optimized/base/b.h": ('#include "harness/base/a.h"\n', "may not use harness/base/a.h"),
+            "harness/cases/a.cc": ('#include "cuda/base/a.h"\n', "may not use cuda/base/a.h"),
+            "harness/new/a.cc": ("", "not in LAYERS"),
+            "harness/base/c.h": ('#include "harness/base/d.h"\n', "circle"),
+            "harness/base/d.h": ('#include "harness/base/c.h"\n', "circle"),
+            "reports/files/a.py": ("from reports.drawing import b\n", "may not use reports/drawing/b.py"),
+            "optimized/c.cc": ('#include "optimized/gone.h"\n', "does not exist"),
+        }
+        for path, (text, expected) in planted.items():
+            with tempfile.TemporaryDirectory() as folder:
+                root = pathlib.Path(folder)
+                files = dict.fromkeys(
+                    ["optimized/base/a.h", "harness/base/a.h", "cuda/base/a.h", "reports/drawing/b.py"], ""
+                )
+                if expected == "circle":
+                    files.update({one: planted[one][0] for one in planted if planted[one][1] == "circle"})
+                files[path] = text
+                for file, content in files.items():
+                    (root / file).parent.mkdir(parents=True, exist_ok=True)
+                    (root / file).write_text(content)
+                found = violations(root)
+                self.assertEqual(1, len(found), (path, found))
+                self.assertIn(expected, found[0])
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

@@ -1,0 +1,355 @@
+#!/usr/bin/env python3
+"""Tests of reports/case.py and of the cases in reports/inputs: python3 tests/reports/case_py_test.py BUILD/subquad"""
+
+import hashlib
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+REPORTS = pathlib.Path(__file__).resolve().parents[2] / "reports"
+INPUTS = REPORTS / "inputs"
+PROGRAM = ""  # set by main
+sys.path.insert(0, str(REPORTS.parent))
+
+from reports.case import write_case  # noqa: E402
+
+
+def check(*folders):
+    return subprocess.run([PROGRAM, "check", *map(str, folders)], capture_output=True, text=True, timeout=600, check=False)
+
+
+def attention(q, k, v, bias, scale):
+    """softmax_attention straight from its definition, one head, in float64."""
+    n = len(q)
+    offsets = np.arange(n)[None, :] - np.arange(n)[:, None]
+    scores = scale * q.astype(float) @ k.astype(float).T + bias.astype(float)[offsets + n - 1]
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ v.astype(float)
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name) / "case"
+
+
+class WriteCase(Folder):
+    def setUp(self):
+        super().setUp()
+        random = np.random.default_rng(1)
+        self.inputs = {name: random.standard_normal((9, width)).astype(np.float32)
+                       for name, width in (("q", 4), ("k", 4), ("v", 3))}
+        self.inputs["bias"] = random.standard_normal(17).astype(np.float32)
+        self.params = {"causal": False, "scale": 0.5}
+        self.out = attention(**self.inputs, scale=0.5)
+
+    def write(self, inputs=None, expected=None, **options):
+        options = {"params": self.params, "source": "a test", **options}
+        write_case(self.folder, "softmax_attention", self.inputs if inputs is None else inputs,
+                   {"out": self.out} if expected is None else expected, **options)
+
+    def test_what_it_writes_passes(self):
+        for out in (self.out, self.out.astype(np.float32), np.asfortranarray(self.out)):
+            self.write(expected={"out": out})
+            result = check(self.folder)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertRegex(result.stdout, "[4-9] passed, 0 failed")
+
+    def test_layout_in_memory_does_not_matter(self):
+        # As tensors come out of a model: a view of [n, heads, d] seen as [heads, n, d].
+        together = np.stack([self.inputs["q"], self.inputs["q"]], axis=1)
+        q = together.transpose(1, 0, 2)
+        self.assertFalse(q.flags.c_contiguous)
+        twice = {name: np.stack([self.inputs[name]] * 2) for name in ("k", "v")}
+        self.write({"q": q, **twice, "bias": self.inputs["bias"]}, {"out": np.stack([self.out] * 2)})
+        self.assertEqual(check(self.folder).returncode, 0)
+
+    def test_a_wrong_answer_fails(self):
+        wrong = self.out.copy()
+        wrong[5, 1] += 1e-3
+        self.write(expected={"out": wrong})
+        self.assertEqual(check(self.folder).returncode, 1)
+
+    def test_minus_infinity_is_for_biases_alone(self):
+        bias = self.inputs["bias"].copy()
+        bias[0] = -np.inf
+        inputs = {**self.inputs, "bias": bias}
+        self.write(inputs, {"out": attention(**inputs, scale=0.5)})
+        self.assertEqual(check(self.folder).returncode, 0)
+        with self.assertRaisesRegex(ValueError, "inputs: q: expected finite"):
+            self.write({**self.inputs, "q": np.full((9, 4), -np.inf, np.float32)})
+
+    def test_what_would_not_be_read_is_not_written(self):
+        q, v = self.inputs["q"], self.inputs["v"]
+        nan = v.copy()
+        nan[2, 1] = np.nan
+        for name, array, words in (
+            ("q", q.astype(np.float16), "q: .*float16"),
+            ("q", q.astype(">f4"), "q: .*>f4"),
+            ("q", np.ones((9, 4), int), "q: .*int64"),
+            ("q", q.astype(complex), "q: .*complex"),
+            ("q", q.tolist(), "q: .*list"),
+            ("q", q[None, None], r"q: .*\(1, 1, 9, 4\)"),
+            ("q", np.float32(1) * np.ones((), np.float32), "q: .*found"),
+            ("q", q[:0], r"q: .*\(0, 4\)"),
+            ("v", nan, r"v: .*nan at \[2, 1\]"),
+            ("../v", v, "a word"),
+        ):
+            with self.assertRaisesRegex(ValueError, words):
+                self.write({**self.inputs, name: array})
+            with self.assertRaisesRegex(ValueError, words):
+                self.write(expected={name: array})
+        with self.assertRaisesRegex(ValueError, "expected"):
+            self.write(expected={})
+        with self.assertRaises(ValueError):
+            self.write(params={"scale": float("nan")})
+        with self.assertRaises(ValueError):
+            self.write(params={"stride": np.int64(3)})
+        with self.assertRaises(ValueError):
+            self.write(source=None)
+        self.assertFalse(self.folder.exists())
+
+    def test_the_program_refuses_the_same(self):
+        nan = self.inputs["v"].copy()
+        nan[2, 1] = np.nan
+        for array, word in ((self.inputs["v"].astype(np.float16), "f2"), (self.inputs["v"].astype(">f4"), ">f4"),
+                            (np.asfortranarray(self.inputs["v"]), "ortran"), (nan, "nan"),
+                            (self.inputs["v"][None, None], "dimensions")):
+            self.write()
+            np.save(self.folder / "v.npy", array)
+            result = check(self.folder)
+            self.assertEqual(result.returncode, 2, word)
+            self.assertIn(word.lower(), result.stderr.lower())
+
+
+# Stands in for PyTorch: what the guide uses of it, and a model of four layers.
+PYTORCH = """
+import contextlib
+import sys
+import types
+
+import numpy as np
+
+
+class Tensor:
+    def __init__(self, array):
+        self.array = np.asarray(array)
+
+    def detach(self):
+        return self
+
+    def __getitem__(self, index):
+        return Tensor(self.array[index])
+
+    def unflatten(self, axis, sizes):
+        assert axis == -1
+        return Tensor(self.array.reshape(*self.array.shape[:-1], *sizes))
+
+    def transpose(self, first, second):
+        return Tensor(self.array.swapaxes(first, second))
+
+    def float(self):
+        return Tensor(self.array.astype(np.float32))
+
+    def numpy(self):
+        return self.array
+
+    @property
+    def shape(self):
+        return self.array.shape
+
+
+class Linear:
+    def __init__(self, random, d):
+        self.weight = random.standard_normal((d, d)) / d**0.5
+        self.after, self.before = [], []
+
+    def register_forward_hook(self, hook):
+        self.after.append(hook)
+
+    def register_forward_pre_hook(self, hook):
+        self.before.append(hook)
+
+    def __call__(self, x):
+        for hook in self.before:
+            hook(self, (x,))
+        y = Tensor(x.array @ self.weight)
+        for hook in self.after:
+            hook(self, (x,), y)
+        return y
+
+
+class Attention:
+    heads, d, wrong = 8, 64, WRONG
+
+    def __init__(self, random):
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (Linear(random, self.d) for _ in range(4))
+
+    def __call__(self, x):
+        q, k, v = (projection(x).array[0].reshape(-1, self.heads, self.d // self.heads).swapaxes(0, 1)
+                   for projection in (self.q_proj, self.k_proj, self.v_proj))
+        scores = self.wrong * q @ k.swapaxes(1, 2) / (self.d // self.heads) ** 0.5
+        scores[:, ~np.tri(scores.shape[1], dtype=bool)] = -np.inf
+        weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+        out = weights / weights.sum(axis=2, keepdims=True) @ v
+        return self.out_proj(Tensor(out.swapaxes(0, 1).reshape(1, -1, self.d)))
+
+
+class Model:
+    def __init__(self):
+        random = np.random.default_rng(1)
+        self.layers = [types.SimpleNamespace(attention=Attention(random)) for _ in range(4)]
+
+    def __call__(self, x):
+        for layer in self.layers:
+            x = Tensor(x.array + layer.attention(x).array)
+        return x
+
+
+sys.modules["torch"] = types.SimpleNamespace(inference_mode=contextlib.nullcontext)
+model, tokens = Model(), Tensor(np.random.default_rng(2).standard_normal((1, 30, 64)))
+"""
+
+
+class Guide(unittest.TestCase):
+    """The commands and the program of reports/inputs/README.md, as they stand there."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        (self.folder / "build").mkdir()
+        (self.folder / "build" / "subquad").symlink_to(pathlib.Path(PROGRAM).resolve())
+        (self.folder / "reports").symlink_to(REPORTS)
+        self.text = (INPUTS / "README.md").read_text(encoding="utf-8")
+
+    def run_here(self, command):
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=self.folder)
+
+    def own_model(self, wrong):
+        program, = re.findall(r"```python\n(.*?)```", self.text, re.DOTALL)
+        script = self.folder / "script.py"
+        script.write_text(PYTORCH.replace("WRONG", str(wrong)) + program, encoding="utf-8")
+        result = self.run_here([sys.executable, str(script)])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        command, = re.findall(r"`(build/subquad check my_case)`", self.text)
+        return self.run_here(command.split())
+
+    def test_your_own_model(self):
+        result = self.own_model(1)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertRegex(result.stdout, "[4-9] passed, 0 failed")
+        shapes = {path.stem: np.load(path).shape for path in (self.folder / "my_case").glob("*.npy")}
+        self.assertEqual(shapes, {name: (8, 30, 8) for name in ("q", "k", "v", "expected_out")})
+
+    def test_a_model_that_computes_something_else_fails(self):
+        result = self.own_model(1.01)
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        self.assertIn("0 passed", result.stdout)
+
+    def test_the_program_is_short(self):
+        program, = re.findall(r"```python\n(.*?)```", self.text, re.DOTALL)
+        self.assertLessEqual(len([line for line in program.splitlines() if line.strip()]), 22)
+
+    def test_commands_work_as_typed(self):
+        self.assertEqual(self.own_model(1).returncode, 0)  # makes my_case
+        text = self.text.replace("\\\n", " ")
+        commands = re.findall(r"^    (build/subquad .*)$", text, re.MULTILINE)
+        self.assertEqual(len(commands), 7, commands)
+        for command in commands:
+            # As typed, but for less time.
+            if " sweep " in command:
+                command = command.replace("512:8192:x2", "512:1024:x2") + " --budget 0.02 --no-resident"
+            if " study " in command:
+                command += " --tiny"
+            result = self.run_here(["bash", "-c", command])
+            if " study " in command:  # at these settings a claim may fail
+                self.assertIn(result.returncode, (0, 1), command + result.stderr)
+                folder = self.folder / re.search("--out ([a-z_]+)", command)[1]
+                self.assertTrue((folder / "verdicts.md").exists())
+            else:
+                self.assertEqual(result.returncode, 0, command + result.stdout + result.stderr)
+        for name in ("real.json", "features.json", "matter.json"):
+            records = json.loads((self.folder / name).read_text(encoding="utf-8"))["records"]
+            verdicts = {record["check"]["verdict"] for record in records}
+            self.assertIn("passed", verdicts, name)
+            self.assertLessEqual(verdicts, {"passed", "skipped"}, name)  # causal algorithms have nothing to do here
+        ratios = json.loads((self.folder / "matter.json").read_text(encoding="utf-8"))["input_ratios"]
+        self.assertTrue(ratios and all(ratio["in_turns"] for ratio in ratios))
+        sources = json.loads((self.folder / "studies_of_my_case" / "conversion.json").read_text(encoding="utf-8"))
+        self.assertEqual(["my_case"], [row[0] for row in sources["tables"]["sources"]["rows"]])
+        self.assertTrue((REPORTS / "recipes" / "real-inputs.json").exists())
+
+
+class RealInputs(Folder):
+    def test_files_are_those_that_were_exported(self):
+        listed = {}
+        for line in (INPUTS / "SHA256SUMS").read_text(encoding="ascii").splitlines():
+            digest, name = line.split("  ")
+            listed[name] = digest
+        there = {path.relative_to(INPUTS).as_posix(): path for path in INPUTS.rglob("*") if path.is_file()}
+        self.assertEqual(sorted(listed), sorted(name for name in there if name.endswith((".npy", "case.json")) or
+                                                name == "declaration.txt"))
+        for name, digest in listed.items():
+            self.assertEqual(hashlib.sha256(there[name].read_bytes()).hexdigest(), digest, name)
+        self.assertLess(sum(path.stat().st_size for path in there.values()), 20 << 20)
+
+    def test_buckets_give_the_biases(self):
+        """T5's ranges of distances: 0, 1, .., 7 alone, then from these on to the next; rows 16.. are keys after the query."""
+        begins = [*range(8), 8, 12, 16, 23, 32, 46, 64, 91]
+        offsets = np.arange(-511, 512)
+        rows = np.searchsorted(begins, np.abs(offsets), side="right") - 1 + 16 * (offsets > 0)
+        table = np.load(INPUTS / "mpnet_buckets.npy")
+        self.assertEqual((table.shape, table.dtype.str), ((32, 12), "<f4"))
+        # All of them are seen but row 16, distance 0 after the query.
+        self.assertEqual(sorted(set(rows)), [row for row in range(32) if row != 16])
+        for layer in (0, 6, 11):
+            bias = np.load(INPUTS / f"mpnet-layer{layer}" / "bias.npy")
+            np.testing.assert_array_equal(bias, table[rows][:, [0, 4, 7, 11]].T)
+
+    def test_every_case_passes(self):
+        cases = sorted(path.parent for path in INPUTS.glob("*/case.json"))
+        self.assertEqual(len(cases), 8)
+        result = check(*cases)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        for case in cases:
+            for scalar in ("float32", "float64"):
+                self.assertRegex(result.stdout, f"{case.name} .*{scalar} .*pass")
+
+    def test_other_conventions_fail(self):
+        """The tolerances are tight enough to tell this operator from one that is almost it."""
+        for name in ("mpnet-layer0", "mpnet-layer11"):
+            source = INPUTS / name
+            case = json.loads((source / "case.json").read_text(encoding="utf-8"))
+            # Two heads are enough.
+            inputs = {key: np.load(source / file)[:2] for key, file in case["inputs"].items()}
+            out = np.load(source / case["expected"]["out"])[:2]
+            forgotten = {key: array for key, array in inputs.items() if key != "bias"}
+            reversed_bias = {**inputs, "bias": inputs["bias"][:, ::-1].copy()}
+            shifted = {**inputs, "bias": np.roll(inputs["bias"], 1, axis=1)}
+            wrong_heads = {**inputs, "bias": inputs["bias"][::-1].copy()}
+            shared = {**inputs, "bias": inputs["bias"][0].copy()}
+            scaled = {**inputs, "bias": inputs["bias"] / np.float32(8)}
+            for wrong, params in ((forgotten, {}), (reversed_bias, {}), (shifted, {}), (wrong_heads, {}), (shared, {}),
+                                  (scaled, {}), (inputs, {"causal": True}), (inputs, {"scale": 0.126})):
+                write_case(self.folder, case["operator"], wrong, {"out": out}, {**case["params"], **params}, "wrong")
+                result = check(self.folder)
+                self.assertEqual(result.returncode, 1, (name, params, result.stdout))
+                self.assertIn("0 passed", result.stdout)
+
+    def test_sources_name_no_machine(self):
+        for path in INPUTS.glob("*/case.json"):
+            case = json.loads(path.read_text(encoding="utf-8"))
+            self.assertNotRegex(case["source"], r"(^|\s)/|https?:")
+
+
+if __name__ == "__main__":
+    PROGRAM = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

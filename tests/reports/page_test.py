@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""Tests of reports/page.py and reports/gallery.py on made-up result files. Run: python3 tests/reports/page_test.py"""
+
+import html.parser
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+TESTS = pathlib.Path(__file__).resolve().parent
+REPORTS = TESTS.parent.parent / "reports"
+os.environ["PYTHONPATH"] = str(REPORTS.parent)  # for python3 -m reports.figures and the like
+sys.path[:0] = [str(REPORTS.parent), str(TESTS)]
+
+import figures_test  # noqa: E402
+import recipes_test  # noqa: E402
+
+VOID = {"meta", "br", "input", "path", "use", "rect", "image"}
+CLAIMS = {
+    "format": "claims/1",
+    "claims": [
+        {"id": "frpb-1d-time", "says": "fast <b>", "source": "FastRPB", "verdict": "not reproduced", "numbers": "made up"},
+        {"id": "other", "says": "x", "source": "y", "verdict": "reproduced", "numbers": "made up"},
+    ],
+}
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects ids, links and texts, and sees to it that every element ends."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.remote, self.open, self.commands = [], [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        if "id" in attributes:
+            self.ids.append(attributes["id"])
+        if "data-command" in attributes:
+            self.commands.append(attributes["data-command"])
+        for key in ("href", "src", "xlink:href"):
+            if key in attributes:
+                (self.links if attributes[key].startswith("#") else self.remote).append(attributes[key])
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if tag in VOID:
+            return
+        assert self.open and self.open.pop() == tag, f"</{tag}> ends nothing"
+
+
+class PageTest(figures_test.Workplace):
+    def run_page(self, *arguments, out=None):
+        command = [sys.executable, "-m", "reports.page", *map(str, arguments), "--out", str(out or self.out)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def content(self):
+        recipes = [recipes_test.RECIPES[name] for name in ("fastrpb-toeplitz", "crossover-linear", "fastrpb-table3")]
+        content = recipes_test.synthetic_results(recipes)
+        content["records"][3]["check"].update(verdict="failed", reason="row <7> is wrong")
+        content["records"][3]["seconds"] = None
+        content["records"][4]["case"] = "toeplitz_1d:random=1+2;3,it's"
+        return content
+
+    def page(self):
+        claims = self.write(CLAIMS, "claims.json")
+        result = self.run_page(self.write(self.content()), "--claims", claims)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        return (self.out / "index.html").read_text(encoding="utf-8")
+
+    def test_one_file_that_needs_nothing(self):
+        text = self.page()
+        reader = Reader(text)
+        self.assertEqual([], reader.open)
+        self.assertEqual([], reader.remote)
+        self.assertNotRegex(re.sub(r'xmlns(:xlink)?="[^"]*"', "", text), r"https?://")
+        self.assertEqual(["index.html"], [file.name for file in self.out.iterdir()])
+
+    def test_ids_are_unique_and_links_lead_somewhere(self):
+        reader = Reader(self.page())
+        self.assertEqual(len(reader.ids), len(set(reader.ids)))
+        self.assertEqual(set(), {link[1:] for link in reader.links} - set(reader.ids))
+
+    def test_every_point_has_its_command(self):
+        content = self.content()
+        reader = Reader(self.page())
+        self.assertEqual(len(content["records"]), len(reader.commands))
+        first = content["records"][0]
+        self.assertIn(f"--case {first['case']}", reader.commands[0].replace("'", ""))
+        self.assertIn("""'toeplitz_1d:random=1+2;3,it'"'"'s'""", reader.commands[4])
+
+    def test_words_of_files_are_no_markup(self):
+        text = self.page()
+        self.assertIn("row &lt;7&gt; is wrong", text)
+        self.assertIn("fast &lt;b&gt;", text)
+        self.assertNotIn("@BODY@", text)
+
+    def test_a_gpu_stands_once_and_its_state_at_each_file(self):
+        files = []
+        for index in range(2):
+            content = self.content()
+            content["records"] = content["records"][index::2]
+            content["environment"]["gpu"] = {
+                "name": "GPU <1>", "driver": "1.2", "memory_bytes": 2**31, "emulated": False, "peak_flops_per_second": 0,
+                "copy_bytes_per_second": (index + 1) * 1e12, "processor_mhz": 1000 + index, "throttled": "",
+            }  # fmt: skip
+            files.append(self.write(content, f"{index}.json"))
+        result = self.run_page(*files)
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        text = (self.out / "index.html").read_text(encoding="utf-8")
+        self.assertEqual(1, text.count("GPU &lt;1&gt;, driver 1.2, memory 2 GiB<"))
+        for words in ("; GPU: copy 1e+12 B/s, processor 1000 MHz", "; GPU: copy 2e+12 B/s, processor 1001 MHz"):
+            self.assertEqual(1, text.count(words), words)
+
+    def test_claims_stand_at_their_figures(self):
+        text = self.page()
+        self.assertIn('<a href="#claim-frpb-1d-time">', text)
+        self.assertIn('<span class="bad">not reproduced</span>', text)
+
+    def test_twice_the_same(self):
+        path = self.write(self.content())
+        texts = []
+        for name in ("first", "second"):
+            self.assertEqual(0, self.run_page(path, out=self.folder / name).returncode)
+            texts.append((self.folder / name / "index.html").read_bytes())
+        self.assertEqual(*texts)
+
+    def test_refusals(self):
+        good = self.write(self.content())
+        for arguments, word in (
+            ([self.folder / "missing.json"], "No such file"),
+            ([self.write({"benchmarks": []}, "foreign.json")], "not a subquad result file"),
+            ([good, "--claims", self.write({"claims": []}, "claims.json")], "not a file of claims"),
+            ([good, "--claims", self.write({"format": "claims/1", "claims": [{"id": 3}]}, "wrong.json")], "claims[0]"),
+        ):
+            with self.subTest(word):
+                result = self.run_page(*arguments)
+                self.assertEqual(2, result.returncode, result.stderr)
+                self.assertEqual(1, len(result.stderr.splitlines()))
+                self.assertIn(word, result.stderr)
+                self.assertFalse(self.out.exists())
+
+
+class GalleryTest(figures_test.Workplace):
+    def setUp(self):
+        super().setUp()
+        self.results = self.folder / "results"
+        self.results.mkdir()
+        content = recipes_test.synthetic_results([recipes_test.RECIPES["fastrpb-toeplitz"]])
+        (self.results / "run.json").write_text(json.dumps(content), encoding="utf-8")
+        (self.results / "claims").mkdir()
+        (self.results / "claims" / "claims.json").write_text(json.dumps(CLAIMS), encoding="utf-8")
+        self.readme = self.folder / "README.md"
+        self.readme.write_text("before\n<!-- gallery -->\nSTALE\n<!-- /gallery -->\nafter\n", encoding="utf-8")
+
+    def gallery(self, *arguments):
+        command = [sys.executable, "-m", "reports.gallery", str(self.results), "--readme", str(self.readme), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def test_rewrites_its_part_and_nothing_else(self):
+        self.assertEqual(1, self.gallery("--check").returncode)
+        self.assertIn("STALE", self.readme.read_text(encoding="utf-8"))
+        result = self.gallery()
+        self.assertEqual(0, result.returncode, result.stderr)
+        text = self.readme.read_text(encoding="utf-8")
+        self.assertTrue(text.startswith("before\n<!-- gallery -->\n") and text.endswith("<!-- /gallery -->\nafter\n"), text)
+        self.assertNotIn("STALE", text)
+        self.assertIn("**not reproduced**. made up", text)
+        for link in re.findall(r"\]\(([^)]+)\)", text):
+            self.assertTrue((self.folder / link).exists(), link)
+        self.assertEqual(0, self.gallery("--check").returncode)
+
+    def test_refusals(self):
+        self.readme.write_text("no place for it\n", encoding="utf-8")
+        result = self.gallery()
+        self.assertEqual(2, result.returncode)
+        self.assertIn("<!-- gallery -->", result.stderr)
+        (self.results / "run.json").unlink()
+        result = self.gallery()
+        self.assertEqual(2, result.returncode)
+        self.assertIn("holds no result files", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,534 @@
+#!/usr/bin/env python3
+"""Tests of reports/peers.py and reports/aims.py: python3 tests/reports/peers_test.py BUILD/subquad
+
+The tables are made from synthetic numbers, made up to exercise them; none was measured.
+"""
+
+import csv
+import io
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import types
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+REPORTS = ROOT / "reports"
+os.environ["PYTHONPATH"] = str(ROOT)  # for python3 -m reports.figures and the like
+sys.path.insert(0, str(REPORTS.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from reports import aims  # noqa: E402
+from reports.files import aims_file  # noqa: E402
+import figures_test  # noqa: E402
+import jsonschema  # noqa: E402
+import numpy as np  # noqa: E402
+from reports.peer import programs  # noqa: E402
+from reports import peers  # noqa: E402
+from reports.drawing import ratios  # noqa: E402
+from reports.files import result_file  # noqa: E402
+
+PROGRAM = ""  # set by main
+
+PROGRAMS = '''
+import os
+import numpy
+from reports.peer.programs import peer
+
+def product(problem, factor):
+    weights, values = problem.inputs["weights"], problem.inputs["values"]
+    n = len(values)
+    rows = numpy.arange(n)
+    matrix = weights[rows[None, :] - rows[:, None] + n - 1] * weights.dtype.type(factor)
+    return lambda: matrix @ values
+
+@peer("right", "toeplitz_1d", "a matrix times values", ("numpy",), time="O(e n^2)", beside="looks at all pairs")
+def right(problem):
+    return product(problem, 1)
+
+@peer("wrong", "toeplitz_1d", "wrong by one part in a thousand", ("numpy",))
+def wrong(problem):
+    return product(problem, 1.001)
+
+@peer("shifted", "toeplitz_1d", "the last row is that before it", ("numpy",))
+def shifted(problem):
+    run = product(problem, 1)
+    return lambda: numpy.concatenate([run()[:-1], run()[-2:-1]])
+
+@peer("short", "toeplitz_1d", "a row is missing", ("numpy",))
+def short(problem):
+    run = product(problem, 1)
+    return lambda: run()[1:]
+
+@peer("nothing", "toeplitz_1d", "not a number", ("numpy",))
+def nothing(problem):
+    run = product(problem, numpy.nan)
+    return run
+
+@peer("absent", "toeplitz_1d", "needs what nobody has", ("no_such_module_anywhere",))
+def absent(problem):
+    raise AssertionError("never built")
+
+@peer("choosy", "toeplitz_1d", "does not do this", ("numpy",))
+def choosy(problem):
+    raise NotImplementedError("only on Sundays")
+
+@peer("double", "toeplitz_1d", "float64 alone", ("numpy",), ("float64",))
+def double(problem):
+    return product(problem, 1)
+
+@peer("raises", "toeplitz_1d", "raises", ("numpy",))
+def raises(problem):
+    raise ValueError("a message")
+
+@peer("dies", "toeplitz_1d", "ends its process", ("numpy",))
+def dies(problem):
+    os._exit(3)
+
+@peer("dies_late", "toeplitz_1d", "ends its process while it is timed", ("numpy",))
+def dies_late(problem):
+    run, calls = product(problem, 1), []
+    def counted():
+        calls.append(1)
+        return run() if len(calls) < 3 else os._exit(4)
+    return counted
+
+@peer("greedy", "toeplitz_1d", "wants more memory than there is", ("numpy",))
+def greedy(problem):
+    return lambda: numpy.ones(1 << 50)
+'''
+
+
+def aim(id_, kind="ratio", **changes):
+    return {"id": id_, "what": f"made up: {id_}", "kind": kind, "operator": "toeplitz_1d", "implementations": ["dense", "fft"],
+            "peers": ["right"], "cases": [{"n": [32, 48], "e": 4, "causal": False}], "aim": 1e-9, **changes}  # fmt: skip
+
+
+class Workplace(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.out = self.folder / "peers.json"
+        (self.folder / "programs.py").write_text(PROGRAMS, encoding="utf-8")
+
+    def command(self, list_of_aims, *arguments, budget="0.01"):
+        path = self.folder / "aims.json"
+        path.write_text(json.dumps({"format": "aims/1", "aims": list_of_aims}), encoding="utf-8")
+        return [sys.executable, "-m", "reports.peers", "--subquad", PROGRAM, "--out", str(self.out), "--aims", str(path),
+                "--programs", str(self.folder / "programs.py"), "--budget", budget, *arguments]  # fmt: skip
+
+    def run_peers(self, list_of_aims, *arguments, **options):
+        return subprocess.run(self.command(list_of_aims, *arguments, **options), capture_output=True, text=True, timeout=600,
+                              check=False)  # fmt: skip
+
+    def content(self):
+        content = json.loads(self.out.read_text(encoding="utf-8"))
+        jsonschema.Draft202012Validator(result_file.load_schema()).validate(content)
+        self.assertFalse(self.out.with_name("peers.json.journal").exists())
+        return content
+
+    def records(self):
+        return {(one["implementation"], one["size"]["n_k"]): one for one in self.content()["records"]}
+
+
+class StatisticsTest(Workplace):
+    def test_intervals_are_those_of_the_program(self):
+        out = self.folder / "sweep.json"
+        subprocess.run([PROGRAM, "sweep", "--operator", "toeplitz_1d", "--n", "16,64", "--e", "4", "--no-resident", "--budget",
+                        "0.05", "--width", "0.001", "--out", str(out)], check=True, capture_output=True)  # fmt: skip
+        for record in json.loads(out.read_text(encoding="utf-8"))["records"]:
+            seconds = record["seconds"]
+            for found, wanted in zip(ratios.median_interval(seconds["samples"]), (seconds[key] for key in ("median", "low", "high"))):
+                self.assertAlmostEqual(1, found / wanted, 12)
+
+    def test_few_samples(self):
+        self.assertEqual((2, 1, 3), ratios.median_interval([3, 1, 2]))
+        self.assertEqual((1, 1, 1), ratios.median_interval([1]))
+
+    def test_ratio_of_rounds(self):
+        ours = [1.0, 2, 4, 8, 16, 32, 64]  # the machine grows slower and slower, both by the same factor
+        ratio, low, high = ratios.paired(ours, [3 * one for one in ours])
+        for value in (ratio, low, high):
+            self.assertAlmostEqual(3, value)
+
+    def test_ratio_of_samples_apart(self):
+        # By hand: of 6 + 6 samples the test leaves out 5 of 36 pairs at each end (critical value of the rank sum test).
+        a, b = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], [2.0, 2.1, 2.2, 2.3, 2.4, 2.5]
+        quotients = sorted(y / x for x in a for y in b)
+        ratio, low, high = ratios.apart(a, b)
+        self.assertAlmostEqual((quotients[17] * quotients[18]) ** 0.5, ratio)
+        self.assertAlmostEqual(quotients[5], low)
+        self.assertAlmostEqual(quotients[30], high)
+
+
+class RunTest(Workplace):
+    def test_a_run(self):
+        result = self.run_peers([aim("one"), aim("two", "within", implementations=["fft"], peers=["dense"])])
+        self.assertEqual(0, result.returncode, result.stderr)
+        content = self.content()
+        self.assertEqual({"dense", "fft", "right"}, {one["implementation"] for one in content["records"]})
+        self.assertEqual({("dense", "right"), ("fft", "right"), ("fft", "dense")},
+                         {(one["implementation"], one["peer"]) for one in content["ratios"]})  # fmt: skip
+        self.assertEqual({"dense", "fft", "right"}, {one["implementation"] for one in content["algorithms"]})
+        by_name = self.records()
+        for one in content["ratios"]:
+            n = next(record["size"]["n_k"] for record in content["records"] if record["case"] == one["case"])
+            ours, theirs = (by_name[one[key], n]["seconds"]["samples"] for key in ("implementation", "peer"))
+            self.assertEqual((one["ratio"], one["low"], one["high"]), ratios.paired(ours, theirs))
+            self.assertEqual(one["rounds"], len(ours))
+            self.assertEqual("looks at all pairs" if one["peer"] == "right" else None, one["remark"])
+        self.assertEqual("passed", by_name["right", 32]["check"]["verdict"])
+        self.assertEqual("all", by_name["right", 32]["check"]["rows"])
+        self.assertIn("[1/2]", result.stderr)
+        self.assertIn("left)", result.stderr)
+
+    def test_wrong_peers_fail(self):
+        names = ["wrong", "shifted", "short", "nothing", "raises", "dies", "dies_late"]
+        result = self.run_peers([aim("one", peers=["right", *names], cases=[{"n": 32, "e": 4}])])
+        self.assertEqual(1, result.returncode, result.stderr)
+        records = self.records()
+        for name in names:
+            record = records[name, 32]
+            self.assertEqual("failed", record["check"]["verdict"], name)
+            self.assertIsNone(record["seconds"])
+        for name in names[:4]:
+            self.assertIn("computes something else", records[name, 32]["check"]["reason"])
+        self.assertIn("a message", records["raises", 32]["check"]["reason"])
+        self.assertIn("status 3", records["dies", 32]["check"]["reason"])
+        self.assertIn("status 4", records["dies_late", 32]["check"]["reason"])
+        self.assertEqual({"right"}, {one["peer"] for one in self.content()["ratios"]})
+
+    def test_peers_that_cannot_run_are_skipped(self):
+        names = ["absent", "choosy", "double", "greedy"]
+        result = self.run_peers([aim("one", peers=["right", *names], cases=[{"n": 32, "e": 4}])])
+        self.assertEqual(0, result.returncode, result.stderr)
+        line = [line for line in result.stderr.splitlines() if "no_such_module_anywhere" in line]
+        self.assertEqual(1, len(line), result.stderr)
+        self.assertIn("not installed", line[0])
+        records = self.records()
+        for name, words in zip(names, ("no_such_module_anywhere is not installed", "only on Sundays", "float64", "memory")):
+            self.assertEqual("skipped", records[name, 32]["check"]["verdict"], name)
+            self.assertIn(words, records[name, 32]["check"]["reason"])
+
+    def test_what_this_program_lacks_is_left_out(self):
+        result = self.run_peers([aim("one", implementations=["fft", "tomorrow"])])
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertIn("no toeplitz_1d/tomorrow", result.stderr)
+
+    def test_resume_measures_only_the_rest(self):
+        both = [aim("one"), aim("other", cases=[{"n": 64, "e": 4}])]
+        self.assertEqual(0, self.run_peers(both, "one").returncode)
+        before = self.content()["records"]
+        result = self.run_peers(both, "--resume")
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertIn("[1/1]", result.stderr)
+        after = self.content()["records"]
+        self.assertEqual(before, after[: len(before)])
+        self.assertEqual({32, 48, 64}, {one["size"]["n_k"] for one in after})
+        result = self.run_peers(both, "--resume", "--threads", "2")  # other points
+        self.assertEqual({1, 2}, {one["threads"] for one in self.content()["records"]}, result.stderr)
+        self.assertEqual(2 * len(after), len(self.content()["records"]))
+
+    def test_an_interrupt_keeps_what_is_finished(self):
+        many = [aim("one", cases=[{"n": "32:400:+1", "e": 4}])]
+        with subprocess.Popen(self.command(many), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            for line in process.stderr:
+                if line.startswith("[2/"):
+                    break
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+            self.assertEqual(130, process.returncode, errors)
+        self.assertIn("--resume", errors)
+        self.assertGreaterEqual(len(self.content()["records"]), 6)
+
+    def test_cases_against_each_other_have_three_passes(self):
+        spread = aim("spread", kind="spread", cases=[{"n": [32, 40], "e": 4}])
+        del spread["peers"]
+        result = self.run_peers([spread])
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertIn("[6/6]", result.stderr)
+        self.assertEqual([2, 2, 2], [result.stderr.count(f"(pass {turn} of 3)") for turn in (1, 2, 3)])
+        self.assertEqual({32, 40}, {one["size"]["n_k"] for one in self.content()["records"]})
+
+    def test_the_middle_pass_counts(self):
+        def measured(seconds):
+            return types.SimpleNamespace(records=[{"seconds": seconds and {"median": seconds}}])
+
+        one, two, three, none = (measured(seconds) for seconds in (0.1, 0.2, 9.0, None))
+        self.assertIs(two, peers.middle([three, one, two]))
+        self.assertIs(one, peers.middle([three, one]))
+        self.assertIs(one, peers.middle([one]))
+        self.assertIs(none, peers.middle([none]))
+
+    def test_what_a_killed_run_left_is_not_lost(self):
+        self.assertEqual(0, self.run_peers([aim("one")]).returncode)
+        content = self.content()
+        journal = self.out.with_name("peers.json.journal")
+        journal.write_text(json.dumps({key: content[key] for key in ("records", "ratios", "algorithms")}) + '\n{"rec', encoding="utf-8")
+        self.out.unlink()
+        result = self.run_peers([aim("one")])
+        self.assertEqual(2, result.returncode)
+        self.assertIn("--resume", result.stderr)
+        result = self.run_peers([aim("one")], "--resume")
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertEqual(content["records"], self.content()["records"])
+
+    def test_refusals_are_one_line(self):
+        for arguments, word in ((["nobody"], "nobody"), (["--largest", "8"], "nothing to measure"),
+                                (["--subquad", str(self.folder)], "--subquad"), (["--programs", "nowhere.py"], "nowhere.py"),
+                                (["--aims", "nowhere.json"], "nowhere.json"), (["--out", str(self.folder)], "--out")):  # fmt: skip
+            with self.subTest(word):
+                result = self.run_peers([aim("one")], *arguments)
+                self.assertEqual(2, result.returncode, result.stderr)
+                self.assertEqual(1, result.stderr.strip().count("\n") + 1, result.stderr)
+                self.assertIn(word, result.stderr)
+
+    def test_every_peer_computes_the_formula(self):
+        """Those of aims.json at short lengths that fill no chunk, on the CPU: each passes, or its module is not installed."""
+        small = []
+        for one in aims_file.load():
+            names = [name for name in one.get("peers", []) if name in programs.PEERS]
+            if names and one.get("scalar", "float32") in ("float32", "float64"):
+                cases = [{**axes, "n": [130, 257], **({"block": 32} if "block" in axes else {})} for axes in one["cases"]]
+                small.append({**one, "kind": "ratio", "backend": "cpu", "peers": names, "cases": cases})
+        result = self.run_peers(small)
+        self.assertEqual(0, result.returncode, result.stderr)
+        found = set()
+        for record in self.content()["records"]:
+            if record["implementation"] in programs.PEERS:
+                found.add(record["implementation"])
+                verdict, reason = record["check"]["verdict"], record["check"]["reason"]
+                self.assertTrue(verdict == "passed" or "not installed" in reason, (record["case"], record["implementation"], reason))
+        self.assertEqual(set(programs.PEERS), found)
+
+
+class DifferenceTest(unittest.TestCase):
+    def test_rows_of_nearly_nothing_count_by_the_typical_row(self):
+        ours = np.ones((4, 3))
+        ours[2] = 0
+        theirs = ours + 1e-9
+        self.assertLess(peers.difference(ours, theirs)[0], peers.TOLERANCE["float32"])
+        theirs[2] += 1e-3
+        self.assertGreater(peers.difference(ours, theirs)[0], peers.TOLERANCE["float32"])
+
+    def test_nan_is_different(self):
+        ours = np.ones((2, 2))
+        theirs = ours.copy()
+        theirs[1, 1] = np.nan
+        self.assertEqual(float("inf"), peers.difference(ours, theirs)[0])
+
+
+def synthetic(threads=1, ratios_of=None, seconds=None):
+    """A file as peers.py writes it: fft and dense against `rival`, at n = 256 and 1024, times proportional to n."""
+    content = figures_test.synthetic_results()
+    content.update(fits=[], crossovers=[], records=[], ratios=[])
+    for n in (256, 1024):
+        for name, unit in (seconds or {"fft": 1e-7, "dense": 2e-7, "rival": 5e-7}).items():
+            record = figures_test.synthetic_record(name, n, unit * n, 400 * n if name == "fft" else 80000 * n)
+            record["threads"] = threads
+            content["records"].append(record)
+    for record in content["records"]:
+        for peer_, ratio in (ratios_of or {"rival": 5.0}).items():
+            if record["implementation"] == "fft":
+                content["ratios"].append({"operator": "toeplitz_1d", "implementation": "fft", "peer": peer_, "backend": "cpu",
+                                          "scalar": "float32", "threads": threads, "case": record["case"], "ratio": ratio,
+                                          "low": ratio * 0.9, "high": ratio * 1.1, "rounds": 9, "remark": "is made up"})  # fmt: skip
+    return content
+
+
+def synthetic_aim(kind, wanted, **changes):
+    return {"id": kind, "what": f"made up_{kind}: 100 % & more", "kind": kind, "operator": "toeplitz_1d",
+            "implementations": ["fft"], "peers": ["rival"], "cases": [{"n": [256, 1024]}], "aim": wanted, **changes}  # fmt: skip
+
+
+class TableTest(Workplace):
+    def verdict(self, one, *contents):
+        jsonschema.Draft202012Validator(json.loads(aims_file.SCHEMA_PATH.read_text())).validate({"format": "aims/1", "aims": [one]})
+        measured = aims.Measured([("made.json", content) for content in contents or [synthetic()]])
+        return aims.judge(one, measured, 1)
+
+    def test_every_kind_by_hand(self):
+        # 5e-7 / 1e-7; its inverse; 2 n² e / t / 1e11; 512 n / t / 1e10; per token 1; errors 1e-7 n; 400 / 80000.
+        for kind, value, met, missed in (("ratio", 5, 5, 5.1), ("within", 0.2, 0.2, 0.19), ("copy", 0.512, 0.5, 0.6),
+                                         ("peak", 2 * 256 * 64 / 1e4, 3, 4), ("spread", 1, 1.01, 0.9), ("growth", 4, 4.01, 3.9),
+                                         ("memory", 0.005, 0.01, 0.001)):  # fmt: skip
+            with self.subTest(kind):
+                found, verdict = self.verdict(synthetic_aim(kind, met))
+                self.assertAlmostEqual(value, found.value)
+                self.assertEqual("met", verdict)
+                self.assertEqual("missed", self.verdict(synthetic_aim(kind, missed))[1])
+
+    def on_a_gpu(self):
+        content = synthetic()
+        content["environment"]["gpu"] = {"name": "made up", "copy_bytes_per_second": 1e12, "peak_flops_per_second": 1e12,
+                                         "peak_matrix_flops_per_second": 1e13, "peak_bytes_per_second": 2e12}  # fmt: skip
+        for one in (*content["records"], *content["ratios"]):
+            one["backend"] = "cuda"
+        return content
+
+    def test_a_gpu_is_held_against_its_own_rates(self):
+        gpu = self.on_a_gpu()
+        for kind, value in (("ratio", 5), ("within", 0.2), ("copy", 0.00512), ("peak", 0.2 * 256 * 64 / 1e4), ("memory", 0.005)):
+            with self.subTest(kind):
+                aim_ = synthetic_aim(kind, 1, backend="cuda")
+                self.assertAlmostEqual(value, self.verdict(aim_, gpu)[0].value)
+                self.assertAlmostEqual(value, self.verdict(aim_, synthetic(), gpu)[0].value)
+                self.assertEqual((None, "not measured"), self.verdict(aim_, synthetic()))
+                self.assertEqual((None, "not measured"), self.verdict(synthetic_aim(kind, 1), gpu))
+        for record in gpu["records"]:
+            record["scalar"] = "bfloat16"
+        self.assertAlmostEqual(0.02 * 256 * 64 / 1e4, self.verdict(synthetic_aim("peak", 1, backend="cuda", scalar="bfloat16"), gpu)[0].value)
+
+    def test_aims_on_a_gpu_stand_apart(self):
+        aims_ = [synthetic_aim("ratio", 6), synthetic_aim("memory", 1, backend="cuda")]
+        for contents, words in (((synthetic(),), "not measured"), ((synthetic(), self.on_a_gpu()), "met")):
+            result, folder = self.make(*contents, aims_=aims_)
+            self.assertEqual(0, result.returncode, result.stderr)
+            rows = list(csv.DictReader(io.StringIO((folder / "aims.csv").read_text())))
+            self.assertEqual([("cpu", "missed"), ("cuda", words)], [(row["backend"], row["verdict"]) for row in rows])
+            self.assertEqual(1, (folder / "aims.md").read_text().count("GPU"))
+            self.assertEqual(len(contents) - 1, (folder / "aims.md").read_text().count(", made up, commit"))
+        other = self.on_a_gpu()
+        other["environment"]["gpu"]["name"] = "another"
+        self.assertEqual(2, self.make(self.on_a_gpu(), other)[0].returncode)
+
+    def test_operations_of_a_transform(self):
+        found, verdict = self.verdict(synthetic_aim("peak", 0.2, operations="fft", stretch=0.25))
+        self.assertAlmostEqual(5 * 8 * 64 / 1e4, found.value)
+        self.assertEqual("met, the stretch too", verdict)
+
+    def test_trips_at_the_rates_of_their_sizes(self):
+        content = synthetic()
+        content["environment"]["measured"]["copy_rates"] = [{"bytes": 4096, "bytes_per_second": 2e10}]
+        aim = synthetic_aim("trips", 0.1, trips={"memory": 8, "4096": 4})
+        found, verdict = self.verdict(aim, content)
+        memory = content["environment"]["measured"]["copy_bytes_per_second"]
+        self.assertAlmostEqual((8 / memory + 4 / 2e10) * 64 / 1e-7, found.value)
+        self.assertEqual("met" if found.value >= 0.1 else "missed", verdict)
+        self.assertEqual((None, "not measured"), self.verdict(aim))  # no rate of that size
+        self.assertEqual((None, "not measured"), self.verdict({**aim, "trips": {"memory": 8, "8192": 4}}, content))
+
+    def test_the_worst_case_decides(self):
+        content = synthetic()
+        content["ratios"][1]["ratio"] = 2.0
+        found, verdict = self.verdict(synthetic_aim("ratio", 3), content)
+        self.assertEqual((2.0, "missed", "n = 1024"), (found.value, verdict, found.where))
+
+    def test_the_fastest_of_both_sides_counts(self):
+        content = synthetic(ratios_of={"rival": 5.0, "other": 3.0}, seconds={"fft": 1e-7, "rival": 5e-7, "other": 3e-7})
+        found, _ = self.verdict(synthetic_aim("ratio", 1, peers=["rival", "other"]), content)
+        self.assertEqual((3.0, "fft against other"), (found.value, found.who))
+
+    def test_what_was_not_measured_is_not_met(self):
+        self.assertEqual((None, "not measured"), self.verdict(synthetic_aim("ratio", 1, peers=["nobody"])))
+        self.assertEqual((None, "not measured"), self.verdict(synthetic_aim("ratio", 1, peers=["rival", "nobody"])))
+        self.assertEqual((None, "not measured"), self.verdict(synthetic_aim("peak", 1, implementations=["nobody"])))
+        self.assertEqual((None, "not measured"), self.verdict(synthetic_aim("threads", 1)))
+        _, verdict = self.verdict(synthetic_aim("ratio", 1, cases=[{"n": [256, 1024, 4096]}]))
+        self.assertEqual("not measured at 1 of 3 cases, met at the others", verdict)
+        _, verdict = self.verdict(synthetic_aim("ratio", 9, cases=[{"n": [256, 1024, 4096]}]))
+        self.assertEqual("missed", verdict)
+
+    def test_a_failed_record_counts_as_not_measured(self):
+        content = synthetic()
+        for record in content["records"]:
+            if record["implementation"] == "fft":
+                record["check"].update(verdict="failed", reason="made up")
+                record["seconds"] = None
+        self.assertEqual((None, "not measured"), self.verdict(synthetic_aim("peak", 1), content))
+
+    def test_an_aim_that_only_tells(self):
+        found, verdict = self.verdict(synthetic_aim("ratio", None))
+        self.assertEqual((5.0, "–"), (found.value, verdict))
+
+    def sweep_on_threads(self, faster):
+        content = synthetic()
+        del content["ratios"]
+        two = [{**record, "threads": 2, "seconds": {**record["seconds"]}} for record in content["records"]]
+        for record in two:
+            record["seconds"]["samples"] = [one / faster for one in record["seconds"]["samples"]]
+        content["records"] += two
+        return content
+
+    def test_threads(self):
+        for faster, wanted in ((1.8, "met"), (1.5, "missed")):
+            found, verdict = self.verdict(synthetic_aim("threads", 1.7), synthetic(), self.sweep_on_threads(faster))
+            self.assertEqual(wanted, verdict)
+            self.assertAlmostEqual(faster, found.value)
+
+    def make(self, *contents, out="out", aims_=None):
+        path = self.folder / "aims.json"
+        path.write_text(json.dumps({"format": "aims/1", "aims": aims_ or [synthetic_aim("ratio", 6, tried="made_up"),
+                                                                          synthetic_aim("peak", 1)]}), encoding="utf-8")  # fmt: skip
+        files = []
+        for index, content in enumerate(contents):
+            files.append(self.folder / f"{index}.json")
+            files[-1].write_text(json.dumps(content), encoding="utf-8")
+        result = subprocess.run([sys.executable, "-m", "reports.aims", *map(str, files), "--out", str(self.folder / out),
+                                 "--aims", str(path)], capture_output=True, text=True, check=False)  # fmt: skip
+        return result, self.folder / out
+
+    def test_files_and_twice_the_same_bytes(self):
+        contents = [synthetic(), self.sweep_on_threads(1.8)]
+        made = [self.make(*contents, out=name) for name in ("first", "second")]
+        names = {f"{name}.{end}" for name in ("aims", "peers", "threads") for end in ("md", "tex", "csv")}
+        for result, folder in made:
+            self.assertEqual(0, result.returncode, result.stderr)
+            self.assertEqual(names, {file.name for file in folder.iterdir()})
+        for name in names:
+            self.assertEqual((made[0][1] / name).read_bytes(), (made[1][1] / name).read_bytes(), name)
+        aims_md, peers_md, threads_md = ((made[0][1] / f"{name}.md").read_text() for name in ("aims", "peers", "threads"))
+        self.assertIn("| at least 6 | 5.00 [4.50, 5.50] | missed | fft against rival | n = 256 | made_up |", aims_md)
+        self.assertIn("| fft | n = 1024 | 1 thread | 102 µs |", peers_md)
+        self.assertIn("| rival | 5.00 [4.50, 5.50] |", peers_md)
+        self.assertIn("rival is made up", peers_md)
+        self.assertIn("1.80", threads_md)
+        for name in ("aims", "peers", "threads"):
+            latex = (made[0][1] / f"{name}.tex").read_text()
+            for line in latex.splitlines():
+                if not line.startswith("%"):
+                    self.assertNotRegex(line, r"(?<!\\)[_%#]")
+            body = [line for line in latex.splitlines() if line.endswith("\\\\") and "multicolumn" not in line]
+            self.assertEqual(1, len({line.replace("\\&", "").count("&") for line in body}), latex)
+        rows = list(csv.DictReader(io.StringIO((made[0][1] / "aims.csv").read_text())))
+        self.assertEqual(["missed", "met"], [row["verdict"] for row in rows])
+
+    def test_the_column_of_what_was_tried_is_for_aims_that_are_missed(self):
+        _, folder = self.make(synthetic(), aims_=[synthetic_aim("ratio", 5, tried="something")])
+        self.assertNotIn("something", (folder / "aims.md").read_text())
+
+    def test_only_what_the_files_serve(self):
+        result, folder = self.make(self.sweep_on_threads(1.8))
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertFalse((folder / "peers.md").exists())
+        self.assertIn("not measured", (folder / "aims.md").read_text())
+
+    def test_refusals(self):
+        other = synthetic()
+        other["environment"]["cpu"] = "Other CPU"
+        result, folder = self.make(synthetic(), other)
+        self.assertEqual(2, result.returncode)
+        self.assertIn("Other CPU", result.stderr)
+        self.assertFalse(folder.exists())
+        result, _ = self.make(synthetic(), aims_=[synthetic_aim("ratio", 1), synthetic_aim("ratio", 2)])
+        self.assertEqual(2, result.returncode)
+        result, _ = self.make(synthetic(), aims_=[synthetic_aim("pie", 1)])
+        self.assertEqual((2, 1), (result.returncode, result.stderr.strip().count("\n") + 1))
+
+    def test_the_list_of_aims(self):
+        for one in aims_file.load():
+            for name in one.get("peers", []):
+                if name in programs.PEERS:
+                    self.assertEqual(one["operator"], programs.PEERS[name].operator)
+            for case in aims_file.cases_of(one):
+                self.assertGreater(case.n, 0)
+
+
+if __name__ == "__main__":
+    PROGRAM = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()

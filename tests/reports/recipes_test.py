@@ -1,0 +1,423 @@
+#!/usr/bin/env python3
+"""Tests of the recipes: their files, what they take from result files, and a drawing of each.
+
+Run: python3 tests/reports/recipes_test.py. Every number in here is made up to exercise the drawing; none was measured.
+"""
+
+import csv
+import io
+import itertools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+
+REPORTS = pathlib.Path(__file__).resolve().parents[2] / "reports"
+RESULTS = pathlib.Path(__file__).resolve().parents[2] / "reports/results"
+sys.path.insert(0, str(REPORTS.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from reports.drawing import catalogue  # noqa: E402
+import figures_test  # noqa: E402
+from reports.drawing import panel_notes  # noqa: E402
+from reports.drawing import plot_style  # noqa: E402
+from reports.drawing import quantities  # noqa: E402
+from reports.drawing import ratio_panels  # noqa: E402
+from reports.drawing import recipe_figure  # noqa: E402
+from reports.files import recipe_file  # noqa: E402
+from reports.files import result_file  # noqa: E402
+
+RECIPES = {recipe.name: recipe for recipe in recipe_file.load_all()}
+SIZES = {"d", "e", "f", "p", "r", "heads", "components", "taps", "draws"}
+TINY = 3  # sizes of each sweep
+
+
+def typed(text):
+    return int(text) if re.fullmatch("-?[0-9]+", text) else text
+
+
+def synthetic_results(recipes, sizes=TINY):
+    """A result file that serves the recipes: each point of their sweeps, at the first few sizes."""
+    records, seen = [], set()
+    for recipe in recipes:
+        for sweep in recipe.get("sweeps", []):
+            axes = {key: recipe_file.axis_values(value) for key, value in sweep.items()
+                    if key not in ("comment", "interleave")}  # fmt: skip
+            axes["n"] = axes["n"][:sizes]
+            axes.setdefault("implementation", ["dense"])
+            for values in itertools.product(*axes.values()):
+                point = {"causal": "0", "scalar": "float32", **dict(zip(axes, values, strict=True))}
+                key = json.dumps(point, sort_keys=True)
+                if key not in seen:
+                    seen.add(key)
+                    records.append(synthetic_record(point))
+    content = figures_test.synthetic_results()
+    content.update(records=records, fits=[], crossovers=[], algorithms=[])
+    ratios = [synthetic_ratio(record, place) for place, record in enumerate(records) if record.get("input", "normal") != "normal"]
+    if ratios:
+        content["input_ratios"] = ratios
+    return content
+
+
+def synthetic_ratio(record, place=0):
+    """1, 1.1, 1.2 ... with an interval of 1 %."""
+    ratio = 1 + 0.1 * (place % 5)
+    keys = ("operator", "implementation", "backend", "scalar", "threads", "size", "params", "input")
+    return {**{key: record[key] for key in keys}, "against": "normal", "ratio": ratio, "low": 0.99 * ratio,
+            "high": 1.01 * ratio, "in_turns": True}  # fmt: skip
+
+
+def synthetic_record(point):
+    n = int(point["n"])
+    quadratic = point["implementation"] in ("dense", "tiled")
+    seconds = 1e-9 * n * n if quadratic else 2e-7 * n * (1 + int(point.get("f", 64)) / 64)
+    record = figures_test.synthetic_record(point["implementation"], n, seconds, 4 * n * n if quadratic else 256 * n)
+    flags = {key: point.get(key, "0") == "1" for key in ("causal", "backward", "normalize", "per_head")
+             if key in point or key == "causal"}  # fmt: skip
+    size = {"n_q": n, "n_k": n, "e": 64, "d": 64, "heads": 1}
+    size.update({key: int(value) for key, value in point.items() if key in SIZES})
+    if "height" in point:
+        size.update(height=int(point["height"]), width=n // int(point["height"]))
+    known = {"operator", "implementation", "n", "scalar", "height", "with", "threads", "input", *SIZES, *flags}
+    params = {**flags, **{key: typed(value) for key, value in point.items() if key not in known}}
+    if "with" in point:
+        params["with"] = [point["with"]]
+    if "input" in point:
+        record["input"] = point["input"]
+    record.update(operator=point["operator"], scalar=point.get("scalar", "float32"), threads=1, size=size, params=params,
+                  case=":".join(f"{key}={value}" for key, value in sorted(point.items())))  # fmt: skip
+    return record
+
+
+class FilesTest(unittest.TestCase):
+    def test_names_are_file_names(self):
+        for name in RECIPES:
+            self.assertRegex(name, "^[a-z0-9][a-z0-9-]*$")
+
+    def test_a_wrong_recipe_is_refused_in_one_line(self):
+        good = json.loads((recipe_file.FOLDER / "nprf-fig1a.json").read_text(encoding="utf-8"))
+        wrong = {
+            "not a recipe": {"title": "x"},
+            "kind": {**good, "kind": "pie"},
+            "series": {key: value for key, value in good.items() if key != "series"},
+            "panels": {**good, "panels": []},
+            "unknown": {**good, "unknown": 1},
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            for word, content in wrong.items():
+                with self.subTest(word):
+                    path = pathlib.Path(folder) / "wrong.json"
+                    path.write_text(json.dumps(content), encoding="utf-8")
+                    with self.assertRaises(result_file.InputError) as caught:
+                        recipe_file.load(path)
+                    self.assertIn(str(path), str(caught.exception))
+                    self.assertNotIn("\n", str(caught.exception))
+
+    def test_words_and_names_hold(self):
+        for name, recipe in RECIPES.items():
+            with self.subTest(name):
+                for panel in recipe.get("panels", []):
+                    self.assertIn(panel["y"], quantities.QUANTITIES)
+                series = recipe.get("series", [])
+                ids = {one.get("id", one["label"]) for one in series}
+                for pair in recipe.get("crossovers", []):
+                    self.assertLessEqual(set(pair), ids)
+                for one in [*series, *recipe.get("baselines", [])]:
+                    if "style" in one:
+                        self.assertIn(one["style"], plot_style.STYLES)
+                for key in ("shows", "here", "title"):
+                    self.assertEqual(recipe[key], recipe[key].strip())
+
+    def test_claims_exist(self):
+        answers = json.loads(next(RESULTS.glob("*/claims/claims.json")).read_text(encoding="utf-8"))
+        known = {claim["id"] for claim in answers["claims"]}
+        for name, recipe in RECIPES.items():
+            self.assertLessEqual(set(recipe.get("claims", [])), known, name)
+
+    def test_axis_values(self):
+        self.assertEqual(["256", "1024", "4096"], recipe_file.axis_values("256:4096:x4"))
+        self.assertEqual(["1", "3", "5", "9"], recipe_file.axis_values(["1:5:+2", 9]))
+        self.assertEqual(["0", "1", "1"], recipe_file.axis_values([False, True, "true"]))
+
+
+class SelectionTest(unittest.TestCase):
+    def setUp(self):
+        self.recipe = RECIPES["nprf-fig1a"]
+        self.content = synthetic_results([self.recipe])
+
+    def points(self):
+        return recipe_file.points_of([("made.json", self.content)])
+
+    def lines(self, label):
+        asked = recipe_file.measured_for(self.recipe, self.points(), ("n",))
+        return [line for series in self.recipe["series"] for line in recipe_file.lines_of(series, asked, ("n",))
+                if line.label.startswith(label)]  # fmt: skip
+
+    def test_one_line_for_each_value(self):
+        self.assertEqual([f"kernelized, m = {m}" for m in (16, 32, 64, 128)], [line.label for line in self.lines("kern")])
+
+    def test_other_settings_are_left_out(self):
+        before = len(self.lines("softmax, dense")[0].points)
+        for change in ({"scalar": "float64"}, {"threads": 2}, {"params": {"causal": True}}, {"input": "wide"},
+                       {"size": {"n_q": 7, "n_k": 7, "d": 32, "e": 64, "heads": 1}},
+                       {"params": {"causal": False, "with": ["bias"]}}):  # fmt: skip
+            record = synthetic_record({"operator": "softmax_attention", "implementation": "dense", "n": "512"})
+            record.update(change)
+            self.content["records"].append(record)
+        self.assertEqual(before, len(self.lines("softmax, dense")[0].points))
+
+    def test_a_short_run_serves_too(self):
+        for record in self.content["records"]:
+            record["size"].update(n_q=record["size"]["n_q"] + 24, n_k=record["size"]["n_k"] + 24)
+        self.assertEqual(TINY, len(self.lines("softmax, dense")[0].points))
+
+    def test_a_line_never_holds_two_things(self):
+        extra = synthetic_record({"operator": "softmax_attention", "implementation": "dense", "n": "512"})
+        extra["params"]["novelty"] = 3
+        other = synthetic_record({"operator": "softmax_attention", "implementation": "dense", "n": "1024"})
+        other["params"]["novelty"] = 4
+        self.content["records"] += [extra, other]
+        with self.assertRaisesRegex(result_file.InputError, "novelty = 3 and 4"):
+            self.lines("softmax, dense")
+
+    def test_the_same_point_twice(self):
+        self.content["records"].append(dict(self.content["records"][0]))
+        with self.assertRaisesRegex(result_file.InputError, "twice"):
+            self.lines("softmax, dense")
+
+
+class CrossingTest(unittest.TestCase):
+    def curve(self, *values):
+        return {2**index: (value, value / 1.1, value * 1.1) for index, value in enumerate(values)}
+
+    def test_crossing_by_hand(self):
+        # Ratio 2 at n = 1, 1/2 at n = 2: equal half way on the logarithmic axis.
+        found = recipe_figure.crossing(self.curve(2, 1), self.curve(1, 2))
+        self.assertAlmostEqual(2**0.5, found["n"])
+        self.assertLess(found["low"], found["n"])
+        self.assertGreater(found["high"], found["n"])
+        self.assertAlmostEqual(2**0.5, found["value"])
+
+    def test_the_last_crossing_counts(self):
+        found = recipe_figure.crossing(self.curve(1, 2, 2, 1), self.curve(2, 1, 1, 2))
+        self.assertAlmostEqual(4 * 2**0.5, found["n"])
+
+    def test_no_crossing(self):
+        for fast, dense, why in (
+            ((1, 1), (2, 2), "better at every size from n = 1 on"),
+            ((2, 2), (1, 1), "not better at the largest size, n = 2"),
+            ((1, 2), (2, 1), "not better at the largest size, n = 2"),
+            ((1,), (2,), "fewer than two sizes in common"),
+        ):
+            found = recipe_figure.crossing(self.curve(*fast), self.curve(*dense))
+            self.assertIsNone(found["n"])
+            self.assertEqual(why, found["reason"])
+
+    def test_words_for_pairs_that_do_not_cross(self):
+        def told(*entries):
+            crossovers = [
+                {"fast": fast, "dense": "dense", "quantity": "seconds", "n": None, "reason": reason} for fast, reason in entries
+            ]
+            panel = types.SimpleNamespace(quantity="seconds", title="causal")
+            return panel_notes._crossover_sentences([panel], types.SimpleNamespace(crossovers=crossovers))
+
+        ahead, behind = "better at every size from n = 256 on", "not better at the largest size, n = 512"
+        self.assertEqual(["causal: fft takes less time than dense at every size measured."], told(("fft", ahead)))
+        self.assertEqual(
+            ["causal: a, b and c take less time than dense at every size measured."],
+            told(("a", ahead), ("b", ahead), ("c", "better at every size from n = 1024 on")),
+        )
+        self.assertEqual(
+            ["causal: a does not take less time than dense at the largest size.",
+             "causal: b takes less time than dense at every size measured."],
+            told(("a", behind), ("b", ahead)),
+        )  # fmt: skip
+        self.assertEqual([], told(("a", "sizes in common: 1, a crossover takes at least 2")))
+
+
+class DrawingTest(figures_test.Workplace):
+    def test_every_recipe_is_drawn_and_twice_the_same(self):
+        path = self.write(synthetic_results(RECIPES.values(), 4))
+        first, second = self.folder / "first", self.folder / "second"
+        for out in (first, second):
+            result = self.draw(path, "--format", "svg", "--general", "none", out=out)
+            self.assertEqual(0, result.returncode, result.stderr)
+        for name, recipe in RECIPES.items():
+            if recipe.kind == "study" or name in ("exponents", "crossovers", "error-f"):
+                continue
+            end = "md" if recipe.kind == "table" else "svg"
+            self.assertTrue((first / f"{name}.{end}").exists(), f"{name}\n{result.stdout}")
+        for file in first.iterdir():
+            self.assertEqual(file.read_bytes(), (second / file.name).read_bytes(), file.name)
+
+    def test_error_f(self):
+        self.one("error-f")
+
+    def one(self, name, change=lambda content: None):
+        content = synthetic_results([RECIPES[name]])
+        change(content)
+        result = self.draw(self.write(content), "--format", "svg", "--only", name)
+        self.assertEqual(0, result.returncode, result.stderr)
+        with open(self.out / f"{name}.csv", encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def test_csv_holds_every_point(self):
+        rows = self.one("nprf-fig1a")
+        self.assertEqual(6 * TINY, len(rows))
+        row = next(row for row in rows if row["series"] == "kernelized, m = 128" and row["n"] == "1000")
+        self.assertEqual(2e-7 * 1000 * 3, float(row["seconds"]))
+
+    def test_lines_look_different(self):
+        files = [("made.json", synthetic_results(RECIPES.values()))]
+        points = recipe_file.points_of(files)
+        for name, recipe in RECIPES.items():
+            if recipe.kind != "curves" or name == "error-f":
+                continue
+            with self.subTest(name):
+                for _, group in recipe_figure.curves(recipe, points).content:
+                    looks = [(style.color, style.dashes) for style in group.styles.values()]
+                    self.assertEqual(len(looks), len(set(looks)), group.styles)
+
+    def test_a_missing_operator_is_said(self):
+        def drop(content):
+            content["records"] = [one for one in content["records"] if one["operator"] != "fastrpb_attention"]
+
+        self.one("fastrpb-fig3a", drop)
+        files = [("made.json", synthetic_results([RECIPES["fastrpb-fig3a"]]))]
+        drop(files[0][1])
+        picture = recipe_figure.curves(RECIPES["fastrpb-fig3a"], recipe_file.points_of(files))
+        self.assertEqual(["fastrpb_attention softmax_xy", "fastrpb_attention linear_xy"], picture.missing)
+        self.assertIn("Not in these files", picture.content[0][1].remarks[0])
+
+    def test_a_recipe_that_cannot_be_drawn_says_why(self):
+        content = synthetic_results([RECIPES["fastrpb-toeplitz"]])
+        path = self.write(content)
+        result = self.draw(path, "--format", "svg", "--general", "none")
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertIn("nprf-fig1a", result.stdout)
+        result = self.draw(path, "--only", "nprf-fig1a", out=self.folder / "none")
+        self.assertEqual(2, result.returncode)
+        self.assertIn("no measurements of softmax_attention dense", result.stderr)
+
+    def test_table_cells(self):
+        rows = self.one("fastrpb-table3")
+        cell = next(row for row in rows if (row["row"], row["column"], row["quantity"], row["block"])
+                    == ("softmax", "none", "seconds", "n = 1024 (as CIFAR10)"))  # fmt: skip
+        self.assertEqual(1e-9 * 1024**2, float(cell["value"]))
+        latex = (self.out / "fastrpb-table3.tex").read_text(encoding="utf-8")
+        for word in ("\\toprule", "\\midrule", "\\bottomrule"):
+            self.assertIn(word, latex)
+        body = [line for line in latex.splitlines() if line.endswith("\\\\") and "multicolumn" not in line]
+        self.assertEqual({10}, {line.count("&") for line in body})
+        for line in latex.splitlines():
+            if not line.startswith("%"):
+                self.assertNotRegex(line, r"(?<!\\)[_%#]")
+
+    def test_ratios_are_those_of_the_file(self):
+        rows = self.one("real-inputs")
+        content = synthetic_results([RECIPES["real-inputs"]])
+        self.assertEqual(len(content["input_ratios"]), len(rows))
+        entry = content["input_ratios"][3]
+        row = next(row for row in rows if (row["operator"], row["implementation"], row["n"], row["input"]) ==
+                   (entry["operator"], entry["implementation"], str(entry["size"]["n_k"]), entry["input"]))  # fmt: skip
+        for key in ("ratio", "low", "high"):
+            self.assertEqual(entry[key], float(row[key]))
+        table = (self.out / "real-inputs.md").read_text(encoding="utf-8")
+        self.assertIn("| mpnet-layer0 |", table)
+        before = (self.out / "real-inputs.svg").read_bytes()
+
+        def plant(content):
+            content["input_ratios"][0].update(ratio=7.5, low=7.25, high=7.75)
+
+        rows = self.one("real-inputs", plant)
+        self.assertIn("7.5", [row["ratio"] for row in rows])
+        self.assertIn("| 7.50 [7.25, 7.75] | slower |", (self.out / "real-inputs.md").read_text(encoding="utf-8"))
+        self.assertNotEqual(before, (self.out / "real-inputs.svg").read_bytes())
+
+    def test_what_a_ratio_says(self):
+        for low, high, words in ((0.99, 1.01, "the same"), (0.953, 1.05, "the same"), (0.9, 1.01, "not settled"),
+                                 (1.0, 1.06, "not settled"), (1.051, 1.2, "slower"), (0.5, 0.952, "faster"),
+                                 (0.5, 2, "not settled"), (None, None, "too few samples")):  # fmt: skip
+            self.assertEqual(words, ratio_panels.says({"low": low, "high": high}), (low, high))
+
+    def test_ratios_of_other_settings_and_none(self):
+        def other(content):
+            for entry in content["input_ratios"][1:]:
+                entry["scalar"] = "float64"
+
+        self.assertEqual(1, len(self.one("real-inputs", other)))
+        content = synthetic_results([RECIPES["real-inputs"]])
+        del content["input_ratios"]
+        result = self.draw(self.write(content), "--format", "svg", "--only", "real-inputs")
+        self.assertEqual(2, result.returncode)
+        self.assertIn("no ratios", result.stderr)
+
+    def test_ratios_without_intervals_or_turns_are_drawn(self):
+        def plant(content):
+            content["input_ratios"][0].update(low=None, high=None)
+            content["input_ratios"][1]["in_turns"] = False
+
+        self.one("real-inputs", plant)
+        table = (self.out / "real-inputs.md").read_text(encoding="utf-8")
+        self.assertIn("too few samples", table)
+        self.assertIn("one after the other", table)
+
+    def test_map_cells(self):
+        rows = self.one("crossover-linear")
+        cell = next(row for row in rows if (row["baseline"], row["n"], row["f"]) == ("softmax, dense", "512", "64"))
+        self.assertAlmostEqual(1e-9 * 512**2 / (2e-7 * 512 * 2), float(cell["baseline_seconds_over_seconds"]))
+
+    def test_a_map_has_the_sizes_of_its_recipe(self):
+        other = synthetic_results([{"sweeps": [{**sweep, "n": 1000} for sweep in RECIPES["crossover-linear"]["sweeps"]]}])
+
+        def join(content):
+            content["records"] += other["records"]
+
+        self.assertNotIn("1000", {row["n"] for row in self.one("crossover-linear", join)})
+
+        def replace(content):
+            content["records"] = other["records"]
+
+        self.assertEqual({"1000"}, {row["n"] for row in self.one("crossover-linear", replace)})
+
+    def test_two_machines_are_never_in_one_figure(self):
+        here, there = synthetic_results([RECIPES["txl-time"]]), synthetic_results([RECIPES["txl-time"]])
+        there["environment"]["cpu"] = "Other CPU"
+        result = self.draw(self.write(here), self.write(there, "there.json"), "--format", "svg", "--only", "txl-time")
+        self.assertEqual(0, result.returncode, result.stderr)
+        names = {file.name for file in self.out.iterdir() if file.suffix == ".svg"}
+        self.assertEqual({"txl-time-synthetic-cpu.svg", "txl-time-other-cpu.svg"}, names)
+
+
+class GeneralTest(unittest.TestCase):
+    def test_fits_of_other_settings_are_not_taken(self):
+        fit = {"operator": "a", "backend": "cpu", "scalar": "float32", "threads": 1, "size": {"e": 64}, "params": {}}
+        identity = {"operator": "a", "backend": "cpu", "scalar": "float32", "threads": 1, "machine": "m", "e": 64}
+        self.assertTrue(result_file.speaks_about(fit, identity))
+        self.assertFalse(result_file.speaks_about(fit, {**identity, "with": ["bias"]}))
+        self.assertFalse(result_file.speaks_about(fit, {**identity, "e": 32}))
+
+    def test_exponents_of_a_file(self):
+        table = catalogue.tables.exponents([figures_test.synthetic_results()], "cpu")
+        rows = list(csv.DictReader(io.StringIO(table.csv())))
+        self.assertEqual([("fft", "1.05", "n log n")], [(row["implementation"], row["exponent"], row["class"]) for row in rows])
+        self.assertIn("1.05 [1.02, 1.08]", table.markdown())
+
+    def test_tables_of_a_file_with_both_backends_keep_them_apart(self):
+        content = figures_test.synthetic_results()
+        for kind in ("fits", "crossovers"):
+            content[kind] += [{**entry, "backend": "cuda", "operator": "on_the_gpu"} for entry in content[kind]]
+        for make in (catalogue.tables.exponents, catalogue.tables.crossovers):
+            operators = {backend: {row["operator"] for row in csv.DictReader(io.StringIO(make([content], backend).csv()))}
+                         for backend in ("cpu", "cuda")}  # fmt: skip
+            self.assertEqual({"cpu": {"toeplitz_1d"}, "cuda": {"on_the_gpu"}}, operators)
+        with self.assertRaises(catalogue.recipe_figure.Unserved):
+            catalogue.tables.crossovers([figures_test.synthetic_results()], "cuda")
+
+
+if __name__ == "__main__":
+    unittest.main()
