@@ -45,7 +45,8 @@ struct Key {
 };
 
 std::vector<Json> KnownLimits(const std::string& op) {
-  std::ifstream file(std::string(SUBQUAD_SOURCE) + "/tests/harness/known_limits.json");
+  std::ifstream file(std::string(SUBQUAD_SOURCE) +
+                     "/tests/harness/known_limits.json");
   const Json table = Json::parse(file);
   std::vector<Json> rows;
   for (const Json& row : table["limits"])
@@ -194,7 +195,7 @@ TEST_P(HardInputs, PassOrStandInTheTable) {
   const std::vector<Json> limits =
       KnownLimits(std::string(op.description().id));
   std::map<Key, Tally> tallies;
-  for (const HardInput& kind : HardInputs())
+  for (const HardInput& kind : subquad::HardInputs())
     for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
       for (Case& one : CasesOf(op, scalar)) {
         one.input = kind.name;
@@ -248,7 +249,9 @@ TEST_P(HardInputs, EveryImplementationMeetsEveryChoice) {
               met(EveryCaseOf(*GetParam(), scalar)));
 }
 
-TEST(HardInputs, ThereAreAtLeastTwenty) { EXPECT_GE(HardInputs().size(), 20u); }
+TEST(HardInputs, ThereAreAtLeastTwenty) {
+  EXPECT_GE(subquad::HardInputs().size(), 20u);
+}
 
 INSTANTIATE_TEST_SUITE_P(
     Registry, HardInputs, testing::ValuesIn(Operators()),

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "harness/base/registry.h"
+#include "harness/cases/case.h"
 #include "harness/cases/draws.h"
 
 namespace subquad {
