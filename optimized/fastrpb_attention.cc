@@ -15,6 +15,7 @@
 // toeplitz_2d.
 #include "algorithms/fastrpb_attention.h"
 
+#include "algorithms/find_implementation.h"
 #include "optimized/base/buffer.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/thread_pool.h"
@@ -23,29 +24,25 @@
 namespace subquad {
 namespace {
 
-const Implementation& Find(const std::vector<Implementation>& table,
-                           const std::string& id) {
-  for (const Implementation& one : table)
-    if (one.id == id) return one;
-  throw InvalidInput("implementation", "one of its operator", id);
-}
-
 const Implementation& ProductProgram(const Problem& problem, bool dense) {
   static const auto kLine = Toeplitz1dImplementations();
   static const auto kRowsAndColumns = Toeplitz2dXyImplementations();
   static const auto kImage = Toeplitz2dImplementations();
-  if (!IsImage(problem)) return Find(kLine, dense ? "dense" : "fft_columns");
-  if (NeedsFullImage(problem)) return Find(kImage, dense ? "dense" : "fft2");
-  return Find(kRowsAndColumns, dense ? "dense" : "xy");
+  if (!IsImage(problem))
+    return FindImplementation(kLine, dense ? "dense" : "fft_columns");
+  if (NeedsFullImage(problem))
+    return FindImplementation(kImage, dense ? "dense" : "fft2");
+  return FindImplementation(kRowsAndColumns, dense ? "dense" : "xy");
 }
 
 const Implementation& AttentionProgram(const Problem& problem, bool dense) {
   static const auto kSoftmax = SoftmaxAttentionImplementations();
   static const auto kLinear = LinearAttentionImplementations();
-  if (IsSoftmax(problem)) return Find(kSoftmax, dense ? "dense" : "tiled");
-  if (dense) return Find(kLinear, "dense");
-  return Find(kLinear,
-              problem.params.Flag("causal") ? "recurrent" : "associative");
+  if (IsSoftmax(problem))
+    return FindImplementation(kSoftmax, dense ? "dense" : "tiled");
+  if (dense) return FindImplementation(kLinear, "dense");
+  return FindImplementation(
+      kLinear, problem.params.Flag("causal") ? "recurrent" : "associative");
 }
 
 template <typename T, bool kDense>

@@ -21,6 +21,7 @@
 #include <memory>
 #include <numbers>
 
+#include "algorithms/find_implementation.h"
 #include "optimized/base/buffer.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/thread_pool.h"
@@ -41,11 +42,8 @@ constexpr const char* kIds[] = {"dense", "tiled", "associative", "recurrent",
 const Implementation& ProgramOf(const Problem& problem, OnNoise which) {
   static const auto kSoftmax = SoftmaxAttentionImplementations();
   static const auto kLinear = LinearAttentionImplementations();
-  for (const Implementation& one :
-       IsSoftmaxOnNoise(problem) ? kSoftmax : kLinear)
-    if (one.id == kIds[static_cast<int>(which)]) return one;
-  throw InvalidInput("implementation", "one of the attention",
-                     kIds[static_cast<int>(which)]);
+  return FindImplementation(IsSoftmaxOnNoise(problem) ? kSoftmax : kLinear,
+                            kIds[static_cast<int>(which)]);
 }
 
 // Tokens of one kind: q with its phases or filters, or k.

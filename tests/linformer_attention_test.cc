@@ -112,10 +112,9 @@ TEST(LinformerAttention, WorkspaceIsNotQuadratic) {
     CaseRequest request;
     request.op = &FindOperator("linformer_attention");
     request.n = n;
-    for (const Implementation* one : ImplementationsOf(*request.op))
-      if (one->id == id)
-        return one->cost(ProblemOf(MakeCase(request)), 1).workspace_bytes;
-    return 0.0;
+    return FindImplementation("linformer_attention", id)
+        .cost(ProblemOf(MakeCase(request)), 1)
+        .workspace_bytes;
   };
   EXPECT_LT(bytes("dense", 131072), 2.1 * bytes("dense", 65536));
   EXPECT_GT(bytes("dense", 131072), 1.9 * bytes("dense", 65536));

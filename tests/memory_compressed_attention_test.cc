@@ -125,10 +125,9 @@ TEST(MemoryCompressedAttention, OnlyTheBaselineKeepsScores) {
     CaseRequest request;
     request.op = &FindOperator("memory_compressed_attention");
     request.n = n;
-    for (const Implementation* one : ImplementationsOf(*request.op))
-      if (one->id == id)
-        return one->cost(ProblemOf(MakeCase(request)), 1).workspace_bytes;
-    return 0.0;
+    return FindImplementation("memory_compressed_attention", id)
+        .cost(ProblemOf(MakeCase(request)), 1)
+        .workspace_bytes;
   };
   EXPECT_GT(bytes("dense", 131072), 3.9 * bytes("dense", 65536));
   EXPECT_GT(bytes("compressed", 65536), 0);

@@ -170,9 +170,9 @@ TEST(TransformerXl, ShiftProjectsEveryDistanceOnce) {
     for (int64_t more : {0, 1}) {
       const Problem problem =
           Attention(kL, kM, kP + more).Resolve(Scalar::kFloat32);
-      for (const Implementation* one : ImplementationsOf(*problem.op))
-        if (one->id == program && one->backend == Backend::kCpu)
-          flops[more] = one->cost(problem, 1).flops;
+      flops[more] = FindImplementation("transformer_xl_attention", program)
+                        .cost(problem, 1)
+                        .flops;
     }
     return (flops[1] - flops[0]) / (2 * kD);
   };

@@ -3,30 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <sstream>
+
+#include "harness/base/text.h"
 
 namespace subquad {
 namespace {
 
-int64_t Integer(const std::string& option, const std::string& text) {
-  int64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    throw InvalidInput(option,
-                       "a list like 1024,4096 or a range like "
-                       "1024:1048576:x2",
-                       "'" + text + "'");
-  return value;
-}
+constexpr const char* kAxis =
+    "a list like 1024,4096 or a range like 1024:1048576:x2";
 
-std::vector<std::string> Split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);)
-    parts.push_back(part);
-  return parts;
+int64_t Integer(const std::string& option, const std::string& text) {
+  return ParseInteger(option, text, 0, kAxis);
 }
 
 bool Contains(const std::vector<std::string>& names, std::string_view name) {
@@ -80,9 +67,7 @@ std::vector<std::string> ParseAxis(const std::string& option,
       values.push_back(part);
       continue;
     }
-    const auto wrong = InvalidInput(
-        option, "a list like 1024,4096 or a range like 1024:1048576:x2",
-        "'" + text + "'");
+    const auto wrong = InvalidInput(option, kAxis, "'" + text + "'");
     if (range.size() != 3 || range[2].size() < 2) throw wrong;
     const bool times = range[2][0] == 'x';
     if (!times && range[2][0] != '+') throw wrong;

@@ -99,6 +99,18 @@ std::vector<const Implementation*> ImplementationsOf(const Operator& op) {
   return list;
 }
 
+const Implementation& FindImplementation(std::string_view op,
+                                         std::string_view id, Backend backend) {
+  std::string ids;
+  for (const Implementation* one : ImplementationsOf(FindOperator(op))) {
+    if (one->backend != backend) continue;
+    if (one->id == id) return *one;
+    ids += (ids.empty() ? "" : ", ") + one->id;
+  }
+  throw InvalidInput(std::string(op) + ": implementation", "one of " + ids,
+                     "'" + std::string(id) + "'");
+}
+
 bool IsAvailable(Backend backend) {
   return backend == Backend::kCpu || Device().present;
 }

@@ -1,10 +1,9 @@
 #include "harness/cases/case.h"
 
 #include <algorithm>
-#include <charconv>
-#include <sstream>
 
 #include "harness/base/registry.h"
+#include "harness/base/text.h"
 #include "harness/cases/hard_inputs.h"
 #include "harness/cases/input_source.h"
 #include "harness/cases/omega.h"
@@ -12,27 +11,10 @@
 namespace subquad {
 namespace {
 
-int64_t ParseInteger(const std::string& subject, const std::string& text) {
-  int64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw InvalidInput(subject, "an integer", "'" + text + "'");
-  return value;
-}
-
 bool ParseFlag(const std::string& subject, const std::string& text) {
   if (text == "1" || text == "true") return true;
   if (text == "0" || text == "false") return false;
   throw InvalidInput(subject, "0 or 1", "'" + text + "'");
-}
-
-std::vector<std::string> Split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);)
-    parts.push_back(part);
-  return parts;
 }
 
 std::string PrintList(const IntegerList& list) {
@@ -180,12 +162,9 @@ ParamValue ParseParam(const ParamRule& rule, const std::string& text) {
     case ParamType::kInteger:
       return ParseInteger(subject, text);
     case ParamType::kNumber: {
-      double value = 0;
-      const auto [end, error] =
-          std::from_chars(text.data(), text.data() + text.size(), value);
-      if (error != std::errc() || end != text.data() + text.size())
-        throw InvalidInput(subject, "a number", "'" + text + "'");
-      return value;
+      const auto value = ParseNumber<double>(text);
+      if (!value) throw InvalidInput(subject, "a number", "'" + text + "'");
+      return *value;
     }
     case ParamType::kText:
       return text;
@@ -310,11 +289,10 @@ CaseRequest ParseCaseId(const std::string& id) {
       request.n = ParseInteger("size n", text);
     else if (name == "scalar")
       request.scalar = ParseScalar(text);
-    else if (name == "seed") {
-      const int64_t seed = ParseInteger("seed", text);
-      if (seed < 0) throw InvalidInput("seed", "at least 0", text);
-      request.seed = static_cast<uint64_t>(seed);
-    } else if (name == "input")
+    else if (name == "seed")
+      request.seed = static_cast<uint64_t>(
+          ParseInteger("seed", text, 0, "an integer of at least 0"));
+    else if (name == "input")
       request.input = text;
     else
       request.values.emplace_back(name, text);

@@ -1,9 +1,9 @@
 // Options that several commands have.
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 
+#include "harness/base/text.h"
 #include "harness/commands/commands.h"
 
 namespace subquad {
@@ -20,13 +20,8 @@ void AddFilterOptions(CLI::App& command, Filters& filters) {
 
 CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed) {
   const auto parse = [&seed](const std::string& text) {
-    int64_t value = 0;
-    const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < 0)
-      throw InvalidInput("--seed", "an integer from 0 to 9223372036854775807",
-                         "'" + text + "'");
-    seed = static_cast<uint64_t>(value);
+    seed = static_cast<uint64_t>(ParseInteger(
+        "--seed", text, 0, "an integer from 0 to 9223372036854775807"));
   };
   return command.add_option_function<std::string>("--seed", parse,
                                                   "of the generated numbers");
@@ -35,13 +30,9 @@ CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed) {
 CLI::Validator PositiveUpTo(double most) {
   return CLI::Validator(
       [most](std::string& text) {
-        double value = 0;
-        const auto [end, error] =
-            std::from_chars(text.data(), text.data() + text.size(), value);
-        const bool number =
-            error == std::errc() && end == text.data() + text.size();
+        const auto value = ParseNumber<double>(text);
         // NaN fails both comparisons.
-        if (number && value > 0 && value <= most) return std::string();
+        if (value && *value > 0 && *value <= most) return std::string();
         return fmt::format(
             "expected a number above 0 and up to {:g}, found "
             "'{}'",

@@ -12,14 +12,6 @@
 namespace subquad {
 namespace {
 
-const Implementation& FindImplementation(const std::string& op,
-                                         const std::string& id) {
-  for (const Implementation& one : Implementations())
-    if (one.op == op && one.id == id && one.backend == Backend::kCpu)
-      return one;
-  throw InvalidInput("implementation", "one of " + op, id);
-}
-
 Numbers Identity(int64_t n) {
   Numbers x(n * n);
   for (int64_t i = 0; i < n; ++i) x[i * n + i] = 1;

@@ -1,0 +1,22 @@
+// The rows of a table of implementations by their ids.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "algorithms/implementation.h"
+
+namespace subquad {
+
+// Throws InvalidInput that lists the table's ids.
+inline const Implementation& FindImplementation(
+    const std::vector<Implementation>& table, const std::string& id) {
+  std::string ids;
+  for (const Implementation& one : table) {
+    if (one.id == id) return one;
+    ids += (ids.empty() ? "" : ", ") + one.id;
+  }
+  throw InvalidInput("implementation", "one of " + ids, "'" + id + "'");
+}
+
+}  // namespace subquad
