@@ -8,6 +8,7 @@
 #include "harness/base/registry.h"
 #include "harness/cases/case.h"
 #include "harness/cases/draws.h"
+#include "harness/cases/generate.h"
 
 namespace subquad {
 namespace {
