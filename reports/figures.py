@@ -30,8 +30,6 @@ except ImportError as error:
     )
     sys.exit(2)
 
-_commit = catalogue._commit
-
 
 def load_files(paths):
     """([(path, content)] of result files, [StudyFile])"""

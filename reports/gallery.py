@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""Rewrites the gallery of the README from committed results: figures, what they show, whether they agree.
+"""Writes the gallery of one machine's committed results: figures, what they show, whether they agree with the paper.
 
-    python3 -m reports.gallery DIR [--claims FILE] [--readme README.md] [--check]
+    python3 -m reports.gallery DIR [--claims FILE] [--check]
 
-DIR holds result and study files of one machine (reports/results/MACHINE); the figures go to DIR/figures as SVG. What stands
-between <!-- gallery --> and <!-- /gallery --> is replaced; every word of it is a recipe's or follows from a file of claims or
-of a study. --check writes nothing and fails when something would change.
-Exit status: 0 done, 1 --check found a difference, 2 a file or the request is not valid.
+DIR holds result and study files of one machine (reports/results/MACHINE). DIR/README.md and everything in DIR/figures are
+written from them; every word comes from a recipe, a file of claims or a study. --check writes nothing and fails if
+something would change. A figure that another version of matplotlib drew is not compared.
+Exit status: 0 done, 1 --check found a difference, 2 invalid arguments or files.
 """
 
 import argparse
-import os
 import pathlib
 import re
 import sys
@@ -27,17 +26,12 @@ except ImportError as error:
           file=sys.stderr)  # fmt: skip
     sys.exit(2)
 
-BEGIN, END = "<!-- gallery -->", "<!-- /gallery -->"
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-
-
-def first_sentence(text):
-    """Up to the first full stop that ends a sentence; a colon does not."""
-    return re.split(r"(?<=[.]) (?=[A-Z])", text, maxsplit=1)[0]
+THUMBNAILS = 4  # in a row of the index
+VERSION = re.compile(rb"<dc:title>(Matplotlib v[0-9.]+)")
 
 
 def agreement(product, claims, studies):
-    """(verdict, numbers) pairs: of the recipe's claims, or else of its study; nothing is made up here."""
+    """(name, verdict, numbers) of the recipe's claims, or else of its study's verdicts."""
     recipe = product.recipe
     known = {claim["id"]: claim for claim in claims or []}
     found = [known[name] for name in recipe.get("claims", []) if name in known and not product.about]
@@ -47,65 +41,109 @@ def agreement(product, claims, studies):
     return [(claim.get("id", claim.get("claim")), claim["verdict"], claim["numbers"]) for claim in found]
 
 
-def entry(product, link, claims, studies):
-    """One line that unfolds to the figure."""
+def verdicts(product, claims, studies):
+    """`reproduced, in part`, `not judged` of a paper's figure without a claim, or nothing."""
+    words = ", ".join(dict.fromkeys(verdict for _, verdict, _ in agreement(product, claims, studies)))
+    return words or ("" if product.recipe["source"] == "this project" else "not judged")
+
+
+def paper_of(product):
+    return re.split(r"[,(]", product.recipe["source"])[0].strip()
+
+
+def made_by(sources):
+    """A row for each commit: where the numbers come from."""
+    files = {}
+    for path, content in sources:
+        environment = content["environment"]
+        key = f"`{catalogue.commit(environment)}` | {catalogue.compiler(environment)} | {content['created'][:10]}"
+        name = pathlib.Path(path).name
+        files.setdefault(key, []).append(f"[{name}]({name})")
+    rows = [f"| {key} | {', '.join(names)} |" for key, names in files.items()]
+    return ["| measured at commit | compiler | date | files |", "| --- | --- | --- | --- |", *rows]
+
+
+def thumbnails(products, claims, studies):
+    cells = []
+    for product in products:
+        words = verdicts(product, claims, studies)
+        label = f"{product.title}" + (f": **{words}**" if words else "")
+        cells.append(f'<a href="#{product.name}"><img src="figures/{product.name}.svg" width="200" alt=""></a><br>{label}')
+    cells += [""] * (-len(cells) % THUMBNAILS)
+    rows = [cells[start : start + THUMBNAILS] for start in range(0, len(cells), THUMBNAILS)]
+    return ["|" + " |" * THUMBNAILS, "|" + " --- |" * THUMBNAILS, *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def entry(product, claims, studies):
     recipe = product.recipe
-    answers = agreement(product, claims, studies)
-    verdicts = ", ".join(dict.fromkeys(verdict for _, verdict, _ in answers))
-    if not answers and recipe["source"] != "this project":
-        verdicts = "not judged"
-    head = f"{product.title} ({recipe['source']})" + (f": <b>{verdicts}</b>" if verdicts else "")
-    lines = ["<details>", f"<summary>{head}</summary>", "", first_sentence(recipe["shows"]), ""]
-    lines += [f"- `{name}`: **{verdict}**. {' '.join(numbers.split())}" for name, verdict, numbers in answers]
+    shows = "Question" if recipe["source"] == "this project" else "The paper"
+    lines = [f'### <a id="{product.name}"></a>{product.title}', "", f"Source: {recipe['source']}."]
+    lines += ["", f"- **{shows}**: {recipe['shows']}", f"- **Here**: {recipe['here']}"]
+    lines += [f"- `{name}`: **{verdict}**. {' '.join(numbers.split())}"
+              for name, verdict, numbers in agreement(product, claims, studies)]  # fmt: skip
     if product.missing:
-        lines.append(f"- Not in these results: {', '.join(product.missing)}.")
-    if lines[-1]:
-        lines.append("")
-    return [*lines, f"![{product.title}]({link})", "", "</details>", ""]
+        lines.append(f"- Not in these results: {'; '.join(product.missing)}.")
+    return [*lines, "", f"![{product.title}](figures/{product.name}.svg)", ""]
 
 
-def build(made, claims, studies, folder, readme):
-    """(text of the gallery, {path: bytes} of its figures)"""
-    written, lines = {}, []
-    for product in made.products:
-        if product.recipe is None or not product.draw:
-            continue
-        path = folder / "figures" / f"{product.name}.svg"
-        written[path] = product.files(["svg"])[f"{product.name}.svg"]
-        link = os.path.relpath(path, readme.parent).replace(os.sep, "/")
-        lines += entry(product, link, claims, studies)
-    for product in made.products:
-        if product.recipe is not None and product.table:
-            path = folder / "figures" / f"{product.name}.md"
-            written[path] = product.files([])[f"{product.name}.md"]
-            link = os.path.relpath(path, readme.parent).replace(os.sep, "/")
-            lines += [f"Table: [{product.title}]({link}) ({product.recipe['source']}).", ""]
+def build(made, sources, claims, studies, folder):
+    """{path: bytes} of the gallery's text and its figures and tables."""
+    shown = [product for product in made.products if product.recipe is not None]
+    drawn = [product for product in shown if product.draw]
+    tables = [product for product in shown if product.table]
+    machine = sources[0][1]["environment"]["cpu"]
+    lines = [f"# Results: {folder.name}", "",
+             f"Measured on {machine}. `python3 -m reports.gallery {place(folder)}` writes this page from the files beside it; "
+             "nothing is typed in.", "", *made_by(sources), ""]  # fmt: skip
+    if claims:
+        lines += ["The verdict on every claim: [claims.md](claims/claims.md).", ""]
+    lines += ["## Index", "", *thumbnails(drawn, claims, studies), ""]
+    if tables:
+        lines += ["Tables: " + "; ".join(f"[{product.title}](figures/{product.name}.md)" for product in tables) + ".", ""]
+    paper = None
+    for product in drawn:
+        if paper_of(product) != paper:
+            paper = paper_of(product)
+            lines += [f"## {paper[:1].upper() + paper[1:]}", ""]
+        lines += entry(product, claims, studies)
     if made.unserved:
-        words = ", ".join(f"`{recipe.name}`" for recipe, _ in made.unserved)
+        words = "; ".join(f"`{recipe.name}` ({why})" for recipe, why in made.unserved)
         lines += [f"Not drawn from these results: {words}.", ""]
-    return "\n".join(lines).rstrip() + "\n", written
+    written = {folder / "README.md": ("\n".join(lines).rstrip() + "\n").encode()}
+    for product in drawn:
+        written[folder / "figures" / f"{product.name}.svg"] = product.files(["svg"])[f"{product.name}.svg"]
+    for product in tables:
+        written[folder / "figures" / f"{product.name}.md"] = product.files([])[f"{product.name}.md"]
+    return written
 
 
-def replaced(text, gallery, readme):
-    if text.count(BEGIN) != 1 or text.count(END) > 1:
-        raise InputError(f"{readme}: must hold {BEGIN} once and {END} at most once")
-    before, after = text.split(BEGIN)
-    if END in after:
-        after = after.split(END)[1]
-    return f"{before}{BEGIN}\n{gallery}{END}{after}"
+def place(folder):
+    """The folder as the command names it: relative to the repository where it is in it."""
+    root = pathlib.Path(__file__).resolve().parent.parent
+    resolved = folder.resolve()
+    return resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else folder.as_posix()
+
+
+def differs(path, content):
+    """Whether the file is not what would be written."""
+    if not path.exists():
+        return True
+    found = path.read_bytes()
+    drawn = [VERSION.search(one) for one in (found, content)]
+    if path.suffix == ".svg" and all(drawn) and drawn[0][1] != drawn[1][1]:
+        return False
+    return found != content
 
 
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(
         prog="gallery.py",
-        description="Rewrites the gallery between <!-- gallery --> and <!-- /gallery --> of the README from the result "
-        "and study files in DIR, and the figures in DIR/figures.",
-        epilog="Exit status: 0 done, 1 --check found a difference, 2 a file or the request is not valid.",
+        description="Writes DIR/README.md and DIR/figures from the result and study files in DIR.",
+        epilog="Exit status: 0 done, 1 --check found a difference, 2 invalid arguments or files.",
     )
     parser.add_argument("folder", metavar="DIR", type=pathlib.Path, help="folder of one machine's result and study files")
-    parser.add_argument("--claims", metavar="FILE", help="what `subquad claims` wrote (default: DIR/claims/claims.json if there)")
-    parser.add_argument("--readme", metavar="FILE", type=pathlib.Path, default=ROOT / "README.md", help="text to rewrite")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when something would change")
+    parser.add_argument("--claims", metavar="FILE", help="output of `subquad claims` (default: DIR/claims/claims.json if it exists)")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
     return parser.parse_args(arguments)
 
 
@@ -120,18 +158,24 @@ def main(arguments=None):
         results, studies = figures.load_files(paths)
         made = catalogue.build(results, studies, recipe_file.load_all(), "none")
         plot_style.use_style()
-        gallery, written = build(made, claims, studies, options.folder, options.readme)
-        text = options.readme.read_text(encoding="utf-8")
-        written[options.readme] = replaced(text, gallery, options.readme).encode()
-        changed = [path for path, content in written.items() if not path.exists() or path.read_bytes() != content]
+        sources = sorted([*results, *((study.path, study.content) for study in studies)], key=lambda source: str(source[0]))
+        written = build(made, sources, claims, studies, options.folder)
+        changed = [path for path, content in written.items() if differs(path, content)]
+        stale = sorted(path for path in (options.folder / "figures").glob("*") if path not in written)
         for path in changed:
             if options.check:
                 print(f"would change: {path}")
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(written[path])
-        print(f"{len(written) - 1} figures and tables, {len(changed)} files {'differ' if options.check else 'written'}")
-        return 1 if options.check and changed else 0
+        for path in stale:
+            if options.check:
+                print(f"would be removed: {path}")
+            else:
+                path.unlink()
+        count = len(changed) + len(stale)
+        print(f"{len(written) - 1} figures and tables, {count} files {'differ' if options.check else 'written or removed'}")
+        return 1 if options.check and count else 0
     except InputError as error:
         print(f"gallery.py: {error}", file=sys.stderr)
         return 2

@@ -92,7 +92,7 @@ def environment(results, studies):
         seen.setdefault(key, (common, []))[1].append((path, content))
     parts = []
     for common, owners in seen.values():
-        rows = [("commit", catalogue._commit(common))]
+        rows = [("commit", catalogue.commit(common))]
         rows += [(key.replace("_", " "), _words(key, value)) for key, value in common.items()
                  if key not in ("commit", "dirty") and value is not None]  # fmt: skip
         cells = "".join(f"<tr><th>{escape(key)}</th><td class='mono'>{escape(value)}</td></tr>" for key, value in rows)

@@ -21,6 +21,7 @@ import sys
 
 try:
     from reports import figures
+    from reports.drawing import catalogue
     from reports.drawing import plot_style
     from reports.files import study_file
     from reports.drawing import study_panels
@@ -52,8 +53,8 @@ def footer(study):
     return ", ".join(
         [
             environment["cpu"],
-            f"commit {figures._commit(environment)}",
-            environment["compiler"],
+            f"commit {catalogue.commit(environment)}",
+            catalogue.compiler(environment),
             content["created"][:10],
             f"seed {content['seed']}",
             "data " + hashlib.sha256(data).hexdigest()[:12],

@@ -93,7 +93,7 @@ def build(results, studies, recipes, general="rest"):
     return Catalogue(products, unserved, warnings)
 
 
-PAPERS = ("NPRF", "FastRPB", "LRPE", "Transformer-XL", "blog", "this project")
+PAPERS = ("NPRF", "FastRPB", "LRPE", "Transformer-XL", "Transformers II", "this project")
 
 
 def _by_source(recipe):
@@ -191,7 +191,7 @@ def _study_product(name, heading, recipe, study):
     environment = study.content["environment"]
     data = {f"{name}-{one}.csv": csv_text(table.columns, _plain_rows(table)) for one, table in study.tables.items()}
     digest = hashlib.sha256("".join(data.values()).encode()).hexdigest()[:12]
-    words = ", ".join([environment["cpu"], f"commit {_commit(environment)}", environment["compiler"],
+    words = ", ".join([environment["cpu"], f"commit {commit(environment)}", compiler(environment),
                        study.content["created"][:10], f"seed {study.content['seed']}", f"data {digest}"])  # fmt: skip
     named = copy.copy(study)
     named.heading = heading
@@ -327,8 +327,8 @@ def footer(sources, platform, threads, data):
     if backend == "cpu" and threads is not None:
         parts.append("1 thread" if threads == 1 else f"{threads} threads")
     parts += [
-        _all("commit", [_commit(environment) for environment in environments]),
-        _all("", [environment["compiler"] for environment in environments]),
+        _all("commit", [commit(environment) for environment in environments]),
+        _all("", [compiler(environment) for environment in environments]),
         _all("", [source["created"][:10] for source in sources]),
         "data " + hashlib.sha256(data.encode()).hexdigest()[:12],
     ]
@@ -339,8 +339,13 @@ def _all(word, values):
     return f"{word} {' and '.join(dict.fromkeys(values))}".strip()
 
 
-def _commit(environment):
+def commit(environment):
     return (environment["commit"] or "unknown")[:10] + ("+changes" if environment["dirty"] else "")
+
+
+def compiler(environment):
+    """CMake's names of compilers, as their users know them."""
+    return re.sub(r"^GNU\b", "GCC", environment["compiler"])
 
 
 def csv_text(header, rows):

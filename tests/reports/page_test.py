@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of reports/page.py and reports/gallery.py on made-up result files. Run: python3 tests/reports/page_test.py"""
+"""Tests of reports/page.py, reports/gallery.py and reports/readme.py. Run: python3 tests/reports/page_test.py"""
 
 import html.parser
 import json
@@ -157,38 +157,120 @@ class GalleryTest(figures_test.Workplace):
         self.results = self.folder / "results"
         self.results.mkdir()
         content = recipes_test.synthetic_results([recipes_test.RECIPES["fastrpb-toeplitz"]])
+        content["environment"]["compiler"] = "GNU 1.2"
         (self.results / "run.json").write_text(json.dumps(content), encoding="utf-8")
         (self.results / "claims").mkdir()
         (self.results / "claims" / "claims.json").write_text(json.dumps(CLAIMS), encoding="utf-8")
-        self.readme = self.folder / "README.md"
-        self.readme.write_text("before\n<!-- gallery -->\nSTALE\n<!-- /gallery -->\nafter\n", encoding="utf-8")
+        (self.results / "claims" / "claims.md").write_text("", encoding="utf-8")
 
     def gallery(self, *arguments):
-        command = [sys.executable, "-m", "reports.gallery", str(self.results), "--readme", str(self.readme), *arguments]
+        command = [sys.executable, "-m", "reports.gallery", str(self.results), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    def test_rewrites_its_part_and_nothing_else(self):
+    def test_writes_text_and_figures(self):
         self.assertEqual(1, self.gallery("--check").returncode)
-        self.assertIn("STALE", self.readme.read_text(encoding="utf-8"))
+        self.assertFalse((self.results / "README.md").exists())
         result = self.gallery()
         self.assertEqual(0, result.returncode, result.stderr)
-        text = self.readme.read_text(encoding="utf-8")
-        self.assertTrue(text.startswith("before\n<!-- gallery -->\n") and text.endswith("<!-- /gallery -->\nafter\n"), text)
-        self.assertNotIn("STALE", text)
-        self.assertIn("**not reproduced**. made up", text)
-        for link in re.findall(r"\]\(([^)]+)\)", text):
-            self.assertTrue((self.folder / link).exists(), link)
+        text = (self.results / "README.md").read_text(encoding="utf-8")
+        self.assertIn("- `frpb-1d-time`: **not reproduced**. made up", text)
+        self.assertIn(f"- **Here**: {recipes_test.RECIPES['fastrpb-toeplitz']['here']}", text)
+        self.assertIn("GCC 1.2", text)
+        links = re.findall(r"\]\(([^)]+)\)|src=\"([^\"]+)\"", text)
+        self.assertIn(("", "figures/fastrpb-toeplitz.svg"), links)
+        for link in links:
+            self.assertTrue((self.results / "".join(link)).exists(), link)
+        for name in re.findall(r'href="#([^"]+)"', text):
+            self.assertIn(f'<a id="{name}">', text)
         self.assertEqual(0, self.gallery("--check").returncode)
 
+    def test_check_finds_what_changed(self):
+        self.assertEqual(0, self.gallery().returncode)
+        figure = self.results / "figures" / "fastrpb-toeplitz.svg"
+        drawn = figure.read_bytes()
+        faults = {
+            "would change": lambda: figure.write_bytes(drawn.replace(b"stroke: #", b"stroke: #0", 1)),
+            "would be removed": lambda: (self.results / "figures" / "gone.svg").write_bytes(drawn),
+        }
+        for words, plant in faults.items():
+            plant()
+            result = self.gallery("--check")
+            self.assertEqual((1, True), (result.returncode, words in result.stdout), result.stdout)
+            self.assertEqual(0, self.gallery().returncode)
+        self.assertFalse((self.results / "figures" / "gone.svg").exists())
+        figure.write_bytes(re.sub(rb"Matplotlib v[0-9.]+", b"Matplotlib v0.1", drawn).replace(b"stroke: #", b"stroke: #0", 1))
+        self.assertEqual(0, self.gallery("--check").returncode)  # drawn by another version: not compared
+
     def test_refusals(self):
-        self.readme.write_text("no place for it\n", encoding="utf-8")
-        result = self.gallery()
-        self.assertEqual(2, result.returncode)
-        self.assertIn("<!-- gallery -->", result.stderr)
         (self.results / "run.json").unlink()
         result = self.gallery()
         self.assertEqual(2, result.returncode)
         self.assertIn("holds no result files", result.stderr)
+
+
+class ReadmeTest(figures_test.Workplace):
+    """The generated tables of the README, on the committed results."""
+
+    RESULTS = REPORTS / "results" / "xeon-2.5ghz-2-cores"
+    LIST = [
+        {"operator": "toeplitz_1d", "implementations": [
+            {"implementation": "dense", "backend": "cpu", "scalars": ["float32", "float64"], "backward": True},
+            {"implementation": "fft", "backend": "cuda", "scalars": ["float32"], "backward": False}]},
+    ]  # fmt: skip
+
+    def setUp(self):
+        super().setUp()
+        self.folder.mkdir(exist_ok=True)
+        self.readme = self.folder / "README.md"
+        parts = [f"<!-- {name} -->\nSTALE\n<!-- /{name} -->\n" for name in ("headline", "verified")]
+        self.readme.write_text("before\n" + "".join(parts) + "after\n", encoding="utf-8")
+
+    def run_readme(self, *arguments, operators=None):
+        program = self.folder / "program"
+        program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(operators or self.LIST)}\nEND\n")
+        program.chmod(0o755)
+        command = [sys.executable, "-m", "reports.readme", "--readme", str(self.readme), "--program", str(program), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def test_writes_both_tables_and_nothing_else(self):
+        self.assertEqual(1, self.run_readme("--check").returncode)
+        result = self.run_readme()
+        self.assertEqual((0, ""), (result.returncode, result.stderr))
+        text = self.readme.read_text(encoding="utf-8")
+        self.assertTrue(text.startswith("before\n<!-- headline -->\n|") and text.endswith("<!-- /verified -->\nafter\n"), text)
+        self.assertNotIn("STALE", text)
+        self.assertIn("| `toeplitz_1d` | `dense`; backward pass | `fft` |", text)
+        self.assertEqual(0, self.run_readme("--check").returncode)
+        self.readme.write_text(text.replace("× /", "9× /", 1), encoding="utf-8")
+        self.assertEqual(1, self.run_readme("--check").returncode)
+
+    def test_cells_are_ratios_of_the_records(self):
+        self.assertEqual(0, self.run_readme().returncode)
+        text = self.readme.read_text(encoding="utf-8")
+        records = json.loads((self.RESULTS / "paper.json").read_text(encoding="utf-8"))["records"]
+        at = {
+            name: next(record for record in records
+                       if record["case"] == "toeplitz_1d:n=16384,e=64,causal=0,scalar=float32,seed=1"
+                       and record["implementation"] == name)
+            for name in ("dense", "fft_columns")
+        }  # fmt: skip
+        ratios = [at["dense"]["seconds"]["median"] / at["fft_columns"]["seconds"]["median"],
+                  at["dense"]["workspace_bytes"] / at["fft_columns"]["workspace_bytes"]]  # fmt: skip
+        row = next(line for line in text.splitlines() if line.startswith("| `toeplitz_1d`"))
+        shown = [float(word.strip(" ×")) for word in row.split("|")[5].split("/")]
+        for expected, found in zip(ratios, shown):
+            self.assertLess(abs(found / expected - 1), 0.05)
+
+    def test_refusals(self):
+        cpu = [{**self.LIST[0], "implementations": self.LIST[0]["implementations"][:1]}]
+        self.assertIn("lists no GPU implementation", self.run_readme(operators=cpu).stderr)
+        self.readme.write_text("no place for it\n", encoding="utf-8")
+        result = self.run_readme()
+        self.assertEqual(2, result.returncode)
+        self.assertIn("expected <!-- headline --> and <!-- /headline --> once each", result.stderr)
+
+    def test_the_readme_is_short(self):
+        self.assertLess((REPORTS.parent / "README.md").stat().st_size, 12500)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""Writes the generated tables of the README: headline results, and what is verified where.
+
+    python3 -m reports.readme [--results DIR] [--program build/tests/subquad_emulated] [--readme FILE] [--check]
+
+The headline table, between <!-- headline --> and <!-- /headline -->, comes from the result files and claims of one
+machine. The table between <!-- verified --> and <!-- /verified --> comes from `list --json` of a program with the GPU's
+table (the one with the emulated device needs no GPU); without --program it is left as it is.
+--check writes nothing and fails if something would change.
+Exit status: 0 done, 1 --check found a difference, 2 invalid arguments or files.
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import pathlib
+import subprocess
+import sys
+
+try:
+    from reports import figures
+    from reports import page
+    from reports.drawing import panel_notes
+    from reports.drawing import plot_style
+    from reports.drawing import recipe_figure
+    from reports.files import recipe_file
+    from reports.files.result_file import InputError
+except ImportError as error:
+    print(f"readme.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema",
+          file=sys.stderr)  # fmt: skip
+    sys.exit(2)
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SIZES = {"1k": 1024, "16k": 16384, "256k": 262144}
+NEAR = 4  # a size up to this factor away may stand in for one of SIZES; the cell names it
+
+
+@dataclasses.dataclass
+class Headline:
+    """One row: two lines of a recipe's figure, and the claims on the fast one."""
+
+    operator: str
+    program: str
+    recipe: str
+    fast: str  # labels in the recipe
+    baseline: str
+    claims: tuple = ()
+    panel: str = ""
+    words: str = ""  # setting, beside the program's name
+
+
+HEADLINES = (
+    Headline("toeplitz_1d", "fft_columns", "fastrpb-toeplitz", "fft_columns", "dense", ("frpb-1d-time", "frpb-1d-memory"), "every key"),
+    Headline("toeplitz_2d_xy", "xy", "fastrpb-toeplitz-2d", "rows + columns: xy", "dense", ("frpb-2d-time",)),
+    Headline("toeplitz_2d", "fft_sequence", "fastrpb-toeplitz-2d", "full: fft_sequence", "dense"),
+    Headline("linear_attention", "associative", "lrpe-runtimes-ka", "associative", "dense", (), "bidirectional"),
+    Headline("linear_attention", "chunked", "lrpe-runtimes-ka", "chunked", "dense", (), "masked", "causal"),
+    Headline("kernelized_rpe_attention", "fft_streamed", "nprf-fig1a", "kernelized, m = 64", "softmax, dense",
+             ("nprf-fig1a", "nprf-time"), "", "64 features"),
+    Headline("fastrpb_attention", "linear_xy", "fastrpb-fig3a", "linear + FastRPB", "softmax, dense", ("frpb-fig3",)),
+    Headline("clipped_rpe_product", "windowed", "lrpe-runtimes-rpe", "windowed", "dense", ("lrpe-linear",), "bidirectional"),
+    Headline("kernelized_clipped_rpe_attention", "linear", "lrpe-runtimes-mha", "linear", "dense", ("lrpe-auto",), "bidirectional"),
+    Headline("transformer_xl_attention", "shift", "txl-time", "once, then shift", "for every pair", ("txl-linear",)),
+    Headline("sparse_attention", "blocked", "blog-sparse-time", "local", "dense with a mask", (), "", "local blocks of 64"),
+    Headline("linformer_attention", "projected", "blog-fewer-keys", "Linformer, 64 keys", "all keys, tiled", (), "", "64 keys"),
+    Headline("memory_compressed_attention", "compressed", "blog-fewer-keys", "stride 4", "all keys, tiled", (), "", "stride 4"),
+)  # fmt: skip
+
+
+def times(ratio):
+    """Two digits: 3.4×, 120×."""
+    digits = max(0, 1 - math.floor(math.log10(ratio)))
+    return f"{round(ratio, digits) if digits else float(f'{ratio:.2g}'):.{digits}f}×"
+
+
+def cell(curves, size):
+    """What two curves {n: row} say near one size."""
+    fast, dense = curves
+    common = [n for n in set(fast) & set(dense) if max(n / size, size / n) <= NEAR]
+    if not common:
+        alone = fast.get(size)
+        if not alone:
+            return "not measured"
+        return f"{plot_style.format_seconds(alone['seconds'])}, {plot_style.format_bytes(alone['workspace_bytes'])}; baseline not measured"
+    n = min(common, key=lambda n: abs(math.log(n / size)))
+    speed = times(dense[n]["seconds"] / fast[n]["seconds"])
+    taken = fast[n]["workspace_bytes"]
+    memory = times(dense[n]["workspace_bytes"] / taken) if taken else "no workspace"
+    return f"{speed} / {memory}" + ("" if n == size else f" (n = {n})")
+
+
+def crossover(curves, group, row):
+    """From which n the fast program takes less time, as the figure has it."""
+    found = [one for one in group.crossovers if (one["fast"], one["dense"], one["quantity"]) == (row.fast, row.baseline, "seconds")]
+    if found and found[0]["n"] is not None:
+        return panel_notes.crossing_text(found[0])
+    fast, dense = curves
+    sizes = sorted(set(fast) & set(dense))
+    ahead = [fast[n]["seconds"] < dense[n]["seconds"] for n in sizes]
+    if not sizes:
+        return "not measured"
+    if all(ahead):
+        return f"every size (from {sizes[0]})"
+    return "not computed" if ahead[-1] else f"not up to n = {sizes[-1]}"
+
+
+def headline_table(results, claims):
+    """Lines of the table; the README defines the link [claims]."""
+    plot_style.use_style()
+    points = recipe_file.points_of(results)
+    recipes = {recipe.name: recipe for recipe in recipe_file.load_all()}
+    known = {claim["id"]: claim["verdict"] for claim in claims}
+    lines = ["| operator | fast program | baseline | " + " | ".join(SIZES) + " | faster from | paper's claim |",
+             "|" + " --- |" * (5 + len(SIZES))]  # fmt: skip
+    for row in HEADLINES:
+        picture = recipe_figure.curves(recipes[row.recipe], points)
+        group = next(group for panel, group in picture.content if panel.title == row.panel)
+        curves = [
+            {one["n"]: one for one in group.rows if one["implementation"] == label and one["verdict"] == "passed"}
+            for label in (row.fast, row.baseline)
+        ]
+        if not all(curves):
+            raise InputError(f"headline of {row.operator}: no points of '{row.fast}' or '{row.baseline}' in recipe {row.recipe}")
+        verdicts = {}
+        for name in row.claims:
+            verdicts.setdefault(known.get(name, "not judged"), []).append(f"`{name}`")
+        judged = "; ".join(f"[{verdict}][claims]: {', '.join(names)}" for verdict, names in verdicts.items())
+        cells = [f"`{row.operator}`", f"`{row.program}`" + (f", {row.words}" if row.words else ""), row.baseline]
+        cells += [cell(curves, size) for size in SIZES.values()]
+        lines.append("| " + " | ".join([*cells, crossover(curves, group, row), judged or "–"]) + " |")
+    return lines
+
+
+def verified_table(operators):
+    """Lines of the table, from `subquad list --json`."""
+    scalars = {"cpu": [], "cuda": []}
+    for operator in operators:
+        for one in operator["implementations"]:
+            scalars[one["backend"]] += [scalar for scalar in one["scalars"] if scalar not in scalars[one["backend"]]]
+    if not scalars["cuda"]:
+        raise InputError("the program lists no GPU implementation: expected one built with nvcc or with the emulated device")
+    heads = [f"CPU ({', '.join(scalars['cpu'])})", f"GPU ({', '.join(scalars['cuda'])}): emulated device only"]
+    lines = [f"| operator | {heads[0]} | {heads[1]} | golden cases |", "| --- | --- | --- | --- |"]
+    for operator in operators:
+        name = operator["operator"]
+        cells = []
+        for backend in ("cpu", "cuda"):
+            own = [one for one in operator["implementations"] if one["backend"] == backend]
+            words = " ".join(f"`{one['implementation']}`" for one in own)
+            cells.append(words + ("; backward pass" if any(one["backward"] for one in own) else ""))
+        golden = [case for case in (ROOT / "tests" / "golden").glob("*/case.json") if json.loads(case.read_text())["operator"] == name]
+        lines.append(f"| `{name}` | {' | '.join(cells)} | {len(golden)} |")
+    return lines
+
+
+def replaced(text, marker, lines, readme):
+    begin, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise InputError(f"{readme}: expected {begin} and {end} once each, found {text.count(begin)} and {text.count(end)}")
+    before, after = text.split(begin)
+    return f"{before}{begin}\n" + "\n".join(lines) + f"\n{end}{after.split(end)[1]}"
+
+
+def parse_arguments(arguments):
+    parser = argparse.ArgumentParser(
+        prog="readme.py",
+        description="Writes the generated tables of the README.",
+        epilog="Exit status: 0 done, 1 --check found a difference, 2 invalid arguments or files.",
+    )
+    parser.add_argument("--results", metavar="DIR", type=pathlib.Path, default=ROOT / "reports/results/xeon-2.5ghz-2-cores",
+                        help="folder of one machine's result files (default: reports/results/xeon-2.5ghz-2-cores)")  # fmt: skip
+    parser.add_argument("--program", metavar="FILE", help="subquad with a GPU's table, for what is verified where")
+    parser.add_argument("--readme", metavar="FILE", type=pathlib.Path, default=ROOT / "README.md", help="text to rewrite")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    options = parse_arguments(arguments)
+    try:
+        results, _ = figures.load_files(sorted(options.results.glob("*.json")))
+        claims_path = options.results / "claims" / "claims.json"
+        found = options.readme.read_text(encoding="utf-8")
+        text = replaced(found, "headline", headline_table(results, page.load_claims(claims_path)), options.readme)
+        if options.program:
+            run = subprocess.run([options.program, "list", "--json"], capture_output=True, text=True, check=False)
+            if run.returncode:
+                raise InputError(f"{options.program} list --json: exit status {run.returncode}: {run.stderr.strip()}")
+            text = replaced(text, "verified", verified_table(json.loads(run.stdout)), options.readme)
+        if text != found and not options.check:
+            options.readme.write_text(text, encoding="utf-8")
+        print(f"{options.readme.name}: {'as it was' if text == found else 'would change' if options.check else 'written'}")
+        return 1 if options.check and text != found else 0
+    except (InputError, recipe_figure.Unserved) as error:
+        print(f"readme.py: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"readme.py: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
