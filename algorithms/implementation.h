@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/layout.h"
 #include "reference/base/operator.h"
 
 namespace subquad {
@@ -20,11 +21,14 @@ inline std::string_view ToString(Backend backend) {
 }
 
 // One tensor in its scalar type. Shared parameters have a head stride of 0.
+// Null while a layout counts.
 template <typename T>
 struct HeadArray {
   T* data = nullptr;
   int64_t head_stride = 0;
-  T* Head(int64_t head) const { return data + head * head_stride; }
+  T* Head(int64_t head) const {
+    return data ? data + head * head_stride : nullptr;
+  }
 };
 
 // The tensors of one problem in host memory, by name.
@@ -59,11 +63,6 @@ class Arrays {
   }
 };
 
-struct PrepareOptions {
-  int threads = 1;
-  bool tune = false;  // measure plans instead of guessing them
-};
-
 // The parts of a run whose work is done on a device with memory of its own, so
 // that the work is timed without the transfers.
 class DeviceRun {
@@ -89,6 +88,9 @@ class Prepared {
   // timed, unless the work is done on a device.
   virtual void Run() = 0;
 
+  // Floating-point operations of one run, by the algorithm's own count.
+  virtual double Flops() const { return 0; }
+
   // Where Run() uploads, launches and downloads: the parts.
   virtual DeviceRun* OnDevice() { return nullptr; }
 
@@ -96,10 +98,10 @@ class Prepared {
   virtual std::string Choice() const { return ""; }
 };
 
-// The algorithm's own counts for one run.
+// What one run costs.
 struct Cost {
   double flops = 0;
-  double bytes = 0;  // read and written at least once
+  double bytes = 0;  // of the tensors: read and written at least once
   double workspace_bytes = 0;
 };
 
@@ -121,6 +123,7 @@ struct Implementation {
   // Why it cannot run this problem, in words; empty when it can.
   std::function<std::string(const Problem&)> why_not;
 
+  // Only where `prepare` cannot count yet.
   std::function<Cost(const Problem&, int threads)> cost;
 
   // Gate 1. Element-wise: the error is at most bound_factor * u * units, with
@@ -130,9 +133,20 @@ struct Implementation {
   double bound_factor = 1;
   std::function<RowBound(const Problem&, const Inputs&)> norm_bound;
 
+  // Plans and buffers, every one from the layout.
   std::function<std::unique_ptr<Prepared>(const Problem&, const Arrays&,
-                                          const PrepareOptions&)>
+                                          Layout&)>
       prepare;
+
+  std::unique_ptr<Prepared> Prepare(const Problem& problem,
+                                    const Arrays& arrays,
+                                    const PrepareOptions& options) const {
+    Layout layout(options);
+    return prepare(problem, arrays, layout);
+  }
+
+  // What a run costs, from a layout that counts: nothing is allocated.
+  Cost CostOf(const Problem& problem, int threads) const;
 };
 
 }  // namespace subquad

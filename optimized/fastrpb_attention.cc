@@ -58,7 +58,7 @@ class SumOfTwo : public Prepared {
       inner.inputs.push_back(Entry(rule.name));
     inner.outputs = {out};
     attention_ =
-        AttentionProgram(problem, kDense).prepare(attention, inner, options);
+        AttentionProgram(problem, kDense).Prepare(attention, inner, options);
 
     const Problem product = ProductOf(problem);
     product_out_ = Buffer<T>(out.count);
@@ -80,7 +80,7 @@ class SumOfTwo : public Prepared {
     weights.outputs = {out};
     weights.outputs[0].data = product_out_.data();
     product_ =
-        ProductProgram(problem, kDense).prepare(product, weights, options);
+        ProductProgram(problem, kDense).Prepare(product, weights, options);
   }
 
   void Run() override {
@@ -121,9 +121,9 @@ class SumOfTwo : public Prepared {
 template <bool kDense>
 Cost SumCost(const Problem& problem, int threads) {
   const Cost attention =
-      AttentionProgram(problem, kDense).cost(AttentionOf(problem), threads);
+      AttentionProgram(problem, kDense).CostOf(AttentionOf(problem), threads);
   const Problem product = ProductOf(problem);
-  const Cost toeplitz = ProductProgram(problem, kDense).cost(product, threads);
+  const Cost toeplitz = ProductProgram(problem, kDense).CostOf(product, threads);
   double numbers = static_cast<double>(ElementCount(problem.OutputShape(0)));
   if (NeedsFullImage(problem))
     numbers += static_cast<double>(ElementCount(product.InputShape(

@@ -379,7 +379,8 @@ class ByTerms : public Prepared {
 template <Terms (*Choose)(const Problem&)>
 std::unique_ptr<Prepared> PrepareTerms(const Problem& problem,
                                        const Arrays& arrays,
-                                       const PrepareOptions& options) {
+                                       Layout& layout) {
+  const PrepareOptions& options = layout.options();
   if (problem.scalar == Scalar::kFloat64)
     return std::make_unique<ByTerms<double>>(problem, arrays, options,
                                              Choose(problem));

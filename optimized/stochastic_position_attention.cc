@@ -264,7 +264,7 @@ class AttentionOnTokens : public Prepared {
         if (entry.name == name) inner.inputs.push_back(entry);
     }
     inner.outputs = arrays.outputs;
-    attention_ = ProgramOf(problem, kWhich).prepare(inner_, inner, options);
+    attention_ = ProgramOf(problem, kWhich).Prepare(inner_, inner, options);
   }
 
   void Run() override {
@@ -293,7 +293,7 @@ template <OnNoise kWhich>
 Cost OnNoiseCost(const Problem& problem, int threads) {
   if (!WhyNotOnNoise<kWhich>(problem).empty()) return {};
   const Cost attention =
-      ProgramOf(problem, kWhich).cost(AttentionOnNoise(problem), threads);
+      ProgramOf(problem, kWhich).CostOf(AttentionOnNoise(problem), threads);
   const bool wide = problem.scalar == Scalar::kFloat64;
   const double numbers = wide ? NoisyTokens<double>::Numbers(problem, threads)
                               : NoisyTokens<float>::Numbers(problem, threads);

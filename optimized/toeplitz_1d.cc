@@ -406,7 +406,8 @@ class FewRows : public Prepared {
 template <typename T>
 std::unique_ptr<Prepared> PrepareColumns(const Problem& problem,
                                          const Arrays& arrays,
-                                         const PrepareOptions& options) {
+                                         Layout& layout) {
+  const PrepareOptions& options = layout.options();
   if (FewRows<T>::Serves(problem))
     return std::make_unique<FewRows<T>>(problem, arrays, options);
   return std::make_unique<FftColumns<T>>(problem, arrays, options);
@@ -543,10 +544,10 @@ std::vector<Implementation> Toeplitz1dImplementations() {
        .norm_bound = FftBound,
        .prepare =
            [](const Problem& problem, const Arrays& arrays,
-              const PrepareOptions& options) {
+              Layout& layout) {
              return problem.scalar == Scalar::kFloat64
-                        ? PrepareColumns<double>(problem, arrays, options)
-                        : PrepareColumns<float>(problem, arrays, options);
+                        ? PrepareColumns<double>(problem, arrays, layout)
+                        : PrepareColumns<float>(problem, arrays, layout);
            }},
   };
 }

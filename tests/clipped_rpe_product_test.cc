@@ -215,7 +215,7 @@ TEST(ClippedRpeProduct, WindowedNeedsNoMemoryForScores) {
         Product(n, n, 64, false, 64, 64).Resolve(Scalar::kFloat32);
     for (const Implementation* one : ImplementationsOf(*problem.op)) {
       if (one->id != "windowed" || one->backend != Backend::kCpu) continue;
-      const double bytes = one->cost(problem, 1).workspace_bytes;
+      const double bytes = one->CostOf(problem, 1).workspace_bytes;
       if (before > 0) {
         EXPECT_LT(bytes, 2.1 * before);
       }

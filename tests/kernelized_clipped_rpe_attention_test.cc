@@ -218,7 +218,7 @@ Measured Measure(const std::string& program, int64_t n, int64_t d, int64_t r,
     if (implementation->id != program) continue;
     const PeakOf peak;
     const auto prepared =
-        implementation->prepare(trial.problem(), trial.arrays(), {1});
+        implementation->Prepare(trial.problem(), trial.arrays(), {1});
     prepared->Run();
     return {static_cast<double>(peak.bytes()), prepared->Choice()};
   }

@@ -360,7 +360,7 @@ Chosen ChoiceOfAuto(int64_t n, const std::string& f) {
   for (const Implementation* one : ImplementationsOf(*request.op)) {
     if (one->id != "auto" || one->backend != Backend::kCpu) continue;
     const std::string words =
-        one->prepare(problem, trial.arrays(), {1})->Choice();
+        one->Prepare(problem, trial.arrays(), {1})->Choice();
     const std::string before = "they cross near n = ";
     const size_t at = words.find(before);
     if (at == std::string::npos) return {words};
@@ -392,7 +392,7 @@ TEST(KernelizedRpe, StreamedFitsWhereAllChannelsDoNot) {
   const Problem problem = ProblemOf(MakeCase(request));
   for (const Implementation* one : ImplementationsOf(*request.op)) {
     if (one->backend != Backend::kCpu) continue;
-    const double bytes = one->cost(problem, 1).workspace_bytes;
+    const double bytes = one->CostOf(problem, 1).workspace_bytes;
     if (one->id == "fft_streamed") {
       EXPECT_LT(bytes, 64 << 20);
     }
@@ -409,9 +409,9 @@ TEST(KernelizedRpe, StreamedFitsWhereAllChannelsDoNot) {
   for (const Implementation* one : ImplementationsOf(*request.op)) {
     if (one->backend != Backend::kCpu) continue;
     const PeakOf peak;
-    const auto prepared = one->prepare(small, trial.arrays(), {1});
+    const auto prepared = one->Prepare(small, trial.arrays(), {1});
     prepared->Run();
-    const double formula = one->cost(small, 1).workspace_bytes;
+    const double formula = one->CostOf(small, 1).workspace_bytes;
     const double measured = static_cast<double>(peak.bytes());
     // Eigen packs blocks of its operands for itself.
     EXPECT_LT(measured, 1.1 * formula + (1 << 20)) << one->id;

@@ -263,7 +263,7 @@ TEST(LinearAttention, MemoryDoesNotGrowWithTheSequence) {
       Problem problem = ProblemOf(made);
       Trial trial(problem, GenerateInputs(made, problem), 1);
       const PeakOf peak;
-      const auto prepared = one->prepare(problem, trial.arrays(), {1});
+      const auto prepared = one->Prepare(problem, trial.arrays(), {1});
       prepared->Run();
       return static_cast<double>(peak.bytes());
     };

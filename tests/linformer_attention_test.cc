@@ -113,7 +113,7 @@ TEST(LinformerAttention, WorkspaceIsNotQuadratic) {
     request.op = &FindOperator("linformer_attention");
     request.n = n;
     return FindImplementation("linformer_attention", id)
-        .cost(ProblemOf(MakeCase(request)), 1)
+        .CostOf(ProblemOf(MakeCase(request)), 1)
         .workspace_bytes;
   };
   EXPECT_LT(bytes("dense", 131072), 2.1 * bytes("dense", 65536));

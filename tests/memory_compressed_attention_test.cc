@@ -126,7 +126,7 @@ TEST(MemoryCompressedAttention, OnlyTheBaselineKeepsScores) {
     request.op = &FindOperator("memory_compressed_attention");
     request.n = n;
     return FindImplementation("memory_compressed_attention", id)
-        .cost(ProblemOf(MakeCase(request)), 1)
+        .CostOf(ProblemOf(MakeCase(request)), 1)
         .workspace_bytes;
   };
   EXPECT_GT(bytes("dense", 131072), 3.9 * bytes("dense", 65536));

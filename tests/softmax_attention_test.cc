@@ -315,7 +315,7 @@ TEST(SoftmaxAttention, TiledNeedsNoMemoryForScores) {
   const Problem problem = run.Resolve(Scalar::kFloat32);
   const auto bytes = [&](const char* id) {
     return FindImplementation("softmax_attention", id)
-        .cost(problem, 1)
+        .CostOf(problem, 1)
         .workspace_bytes;
   };
   EXPECT_GT(bytes("tiled"), 0);

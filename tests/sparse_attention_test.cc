@@ -295,7 +295,7 @@ TEST(SparseAttention, WorkspaceIsNotQuadratic) {
         request.n = 32768 << doubled;
         request.values = {{"pattern", pattern}};
         bytes[doubled] =
-            one->cost(ProblemOf(MakeCase(request)), 1).workspace_bytes;
+            one->CostOf(ProblemOf(MakeCase(request)), 1).workspace_bytes;
       }
       if (one->id == "dense")
         EXPECT_GT(bytes[1], 3.9 * bytes[0]) << pattern;

@@ -171,7 +171,7 @@ TEST(TransformerXl, ShiftProjectsEveryDistanceOnce) {
       const Problem problem =
           Attention(kL, kM, kP + more).Resolve(Scalar::kFloat32);
       flops[more] = FindImplementation("transformer_xl_attention", program)
-                        .cost(problem, 1)
+                        .CostOf(problem, 1)
                         .flops;
     }
     return (flops[1] - flops[0]) / (2 * kD);

@@ -60,7 +60,7 @@ Implementation DeviceImplementation(
 template <template <typename> class Run>
 static auto PrepareOnDevice() {
   return [](const Problem& problem, const Arrays& arrays,
-            const PrepareOptions&) -> std::unique_ptr<Prepared> {
+            Layout&) -> std::unique_ptr<Prepared> {
     return WithStorage(problem.scalar,
                        [&]<typename S>() -> std::unique_ptr<Prepared> {
                          return std::make_unique<Run<S>>(problem, arrays);

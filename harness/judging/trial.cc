@@ -93,8 +93,7 @@ std::string DoesNotFit(const Implementation& implementation,
                        const Problem& problem, int threads) {
   // Looking up what is free costs more than a small problem.
   constexpr double kAlwaysThere = 1 << 28;
-  if (!implementation.cost) return "";
-  double needed = implementation.cost(problem, threads).workspace_bytes;
+  double needed = implementation.CostOf(problem, threads).workspace_bytes;
   if (implementation.backend == Backend::kCuda) {
     needed += TensorBytes(problem);
     const auto free = static_cast<double>(AvailableDeviceBytes());
@@ -120,7 +119,7 @@ Verdict Verify(const Implementation& implementation, Trial& trial,
   if (!reason.empty()) return Verdict::Skipped(reason);
   std::unique_ptr<Prepared> prepared;
   try {
-    prepared = implementation.prepare(trial.problem(), trial.arrays(), options);
+    prepared = implementation.Prepare(trial.problem(), trial.arrays(), options);
   } catch (const OutOfDeviceMemory& refused) {
     return Verdict::Skipped(refused.what());
   } catch (const std::bad_alloc&) {

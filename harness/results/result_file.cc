@@ -130,8 +130,7 @@ Json CheckJson(const Verdict& verdict) {
 Json MakeRecord(const Case& one, const Problem& problem,
                 const Implementation& implementation, int threads,
                 const Verdict& verdict) {
-  Cost cost;
-  if (implementation.cost) cost = implementation.cost(problem, threads);
+  const Cost cost = implementation.CostOf(problem, threads);
   Json record = {
       {"operator", implementation.op},
       {"implementation", implementation.id},

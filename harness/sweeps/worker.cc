@@ -168,8 +168,7 @@ class CaseRun {
 
   // Why a time that short cannot be; empty where it can.
   std::string WhyImpossible(const Implementation& one, double seconds) const {
-    if (!one.cost) return "";
-    const Cost cost = one.cost(problem_, job_.threads);
+    const Cost cost = one.CostOf(problem_, job_.threads);
     if (one.backend == Backend::kCpu)
       return Impossible(cost, job_.threads, problem_.scalar, job_.floors,
                         seconds);
@@ -189,11 +188,11 @@ class CaseRun {
   }
 
   std::unique_ptr<Prepared> Prepare(const Implementation& one) const {
-    return one.prepare(problem_, trial_->arrays(), Options());
+    return one.Prepare(problem_, trial_->arrays(), Options());
   }
 
   double WorkspaceBytes(const Implementation& one) const {
-    return one.cost ? one.cost(problem_, job_.threads).workspace_bytes : 0;
+    return one.CostOf(problem_, job_.threads).workspace_bytes;
   }
 
   // Tensors stand in memory in float64 for the reference and in their own type.

@@ -14,6 +14,9 @@
 #include <new>
 #include <set>
 #include <utility>
+#include <vector>
+
+#include "algorithms/layout.h"
 
 namespace subquad {
 
@@ -125,38 +128,58 @@ inline int64_t WholeLines(int64_t count) {
   return (count + line - 1) / line * line;
 }
 
-// `count` numbers of workspace; their values do not survive to the next run.
-template <typename T>
-class Buffer {
+// `count` numbers from a layout. Workspace is poisoned before a checked run:
+// its values do not survive to the next one. What a plan computes once and
+// keeps is not.
+template <typename T, bool kPoisoned>
+class GuardedArray {
  public:
-  Buffer() = default;
-  explicit Buffer(int64_t count)
-      : memory_(count * static_cast<int64_t>(sizeof(T)), true) {}
-  T* data() const { return static_cast<T*>(memory_.data()); }
-  int64_t size() const {
-    return memory_.bytes() / static_cast<int64_t>(sizeof(T));
+  GuardedArray() = default;
+  GuardedArray(Layout& layout, int64_t count) : size_(count) {
+    layout.Add(static_cast<double>(count) * sizeof(T));
+    if (!layout.counting()) *this = GuardedArray(count);
   }
+  // For what is no part of a run.
+  explicit GuardedArray(int64_t count)
+      : size_(count),
+        memory_(count * static_cast<int64_t>(sizeof(T)), kPoisoned) {}
+
+  T* data() const { return static_cast<T*>(memory_.data()); }
+  int64_t size() const { return size_; }
   T& operator[](int64_t i) const { return data()[i]; }
 
  private:
+  int64_t size_ = 0;
   GuardedMemory memory_;
 };
 
-// `count` numbers that are computed in set-up and kept.
 template <typename T>
-class PlanTable {
+using Buffer = GuardedArray<T, true>;
+template <typename T>
+using PlanTable = GuardedArray<T, false>;
+
+// `count` numbers of workspace for each thread.
+template <typename T>
+class PerThread {
  public:
-  PlanTable() = default;
-  explicit PlanTable(int64_t count)
-      : memory_(count * static_cast<int64_t>(sizeof(T)), false) {}
-  T* data() const { return static_cast<T*>(memory_.data()); }
-  int64_t size() const {
-    return memory_.bytes() / static_cast<int64_t>(sizeof(T));
-  }
-  T& operator[](int64_t i) const { return data()[i]; }
+  PerThread() = default;
+  PerThread(Layout& layout, int64_t count)
+      : count_(count), memory_(layout, layout.threads() * count) {}
+
+  T* operator[](int worker) const { return memory_.data() + worker * count_; }
 
  private:
-  GuardedMemory memory_;
+  int64_t count_ = 0;
+  Buffer<T> memory_;
 };
+
+// A part for each thread: Part(layout, sizes...).
+template <typename Part, typename... Sizes>
+std::vector<Part> PartPerThread(Layout& layout, const Sizes&... sizes) {
+  std::vector<Part> parts;
+  for (int worker = 0; worker < layout.threads(); ++worker)
+    parts.emplace_back(layout, sizes...);
+  return parts;
+}
 
 }  // namespace subquad

@@ -6,15 +6,26 @@
 
 namespace subquad {
 
-// Makes the float32 or the float64 version of an algorithm:
-// PrepareFor<Fft<float>, Fft<double>>.
+// `prepare` of a class template over the scalar type, constructed from
+// (problem, arrays, layout): PrepareFor<Fft>. Static, because GCC takes what is
+// made from a template of an unnamed namespace for visible everywhere: two
+// files with a `Dense` each would share one.
+template <template <typename> class Algorithm>
+static std::unique_ptr<Prepared> PrepareFor(const Problem& problem,
+                                            const Arrays& arrays,
+                                            Layout& layout) {
+  if (problem.scalar == Scalar::kFloat64)
+    return std::make_unique<Algorithm<double>>(problem, arrays, layout);
+  return std::make_unique<Algorithm<float>>(problem, arrays, layout);
+}
+
+// For classes that do not take a layout yet.
 template <typename PreparedFloat, typename PreparedDouble>
 std::unique_ptr<Prepared> PrepareFor(const Problem& problem,
-                                     const Arrays& arrays,
-                                     const PrepareOptions& options) {
+                                     const Arrays& arrays, Layout& layout) {
   if (problem.scalar == Scalar::kFloat64)
-    return std::make_unique<PreparedDouble>(problem, arrays, options);
-  return std::make_unique<PreparedFloat>(problem, arrays, options);
+    return std::make_unique<PreparedDouble>(problem, arrays, layout.options());
+  return std::make_unique<PreparedFloat>(problem, arrays, layout.options());
 }
 
 }  // namespace subquad

@@ -61,6 +61,15 @@ struct ThreadPool::Shared {
 
 ThreadPool::ThreadPool(int threads)
     : threads_(std::max(1, threads)), shared_(std::make_unique<Shared>()) {
+  Start();
+}
+
+ThreadPool::ThreadPool(const Layout& layout)
+    : threads_(layout.threads()), shared_(std::make_unique<Shared>()) {
+  if (!layout.counting()) Start();
+}
+
+void ThreadPool::Start() {
   Shared* shared = shared_.get();
   for (int worker = 1; worker < threads_; ++worker) try {
       shared->workers.emplace_back([shared, worker] { shared->Loop(worker); });

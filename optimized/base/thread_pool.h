@@ -1,11 +1,13 @@
 // Threads that wait for work. Work is split by index into pieces that do not
-// depend on the number of threads, so that results are the same to the bit on
-// any number of them.
+// depend on the number of threads, so that results are bit-identical on any
+// number of them.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+
+#include "algorithms/layout.h"
 
 namespace subquad {
 
@@ -13,6 +15,8 @@ class ThreadPool {
  public:
   // Throws std::runtime_error where the system starts no more threads.
   explicit ThreadPool(int threads);
+  // Of a layout that counts: none are started.
+  explicit ThreadPool(const Layout& layout);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -27,6 +31,8 @@ class ThreadPool {
 
  private:
   struct Shared;
+  void Start();
+
   const int threads_;
   std::unique_ptr<Shared> shared_;
 };

@@ -87,10 +87,10 @@ class KernelizedPrepared : public Prepared {
 template <template <typename> typename Algorithm>
 std::unique_ptr<Prepared> PrepareKernelized(const Problem& problem,
                                             const Arrays& arrays,
-                                            const PrepareOptions& options) {
+                                            Layout& layout) {
   return PrepareFor<KernelizedPrepared<float, Algorithm>,
                     KernelizedPrepared<double, Algorithm>>(problem, arrays,
-                                                           options);
+                                                           layout);
 }
 template <template <typename> typename Algorithm>
 Cost KernelizedCost(const Problem& problem, int threads) {

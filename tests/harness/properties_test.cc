@@ -219,9 +219,9 @@ TEST_P(LargeAttention, ConstantValuesStayConstant) {
   for (const Implementation* program : ImplementationsOf(*found.op)) {
     if (!WhyNot(*program, problem).empty()) continue;
     if (!DoesNotFit(*program, problem, 2).empty()) continue;
-    const double flops = program->cost(problem, 2).flops;
+    const double flops = program->CostOf(problem, 2).flops;
     if (flops > 2e11) continue;  // minutes
-    const auto prepared = program->prepare(problem, trial.arrays(), {2});
+    const auto prepared = program->Prepare(problem, trial.arrays(), {2});
     trial.Poison();
     prepared->Run();
     const Arrays::Entry& out = trial.arrays().outputs[0];

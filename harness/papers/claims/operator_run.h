@@ -67,7 +67,7 @@ class OperatorRun {
               int threads = 1) const {
     Trial trial = MakeTrial(scalar);
     const auto prepared =
-        Find(program).prepare(trial.problem(), trial.arrays(), {threads});
+        Find(program).Prepare(trial.problem(), trial.arrays(), {threads});
     trial.Poison();
     prepared->Run();
     const Arrays::Entry& out = trial.arrays().outputs[0];

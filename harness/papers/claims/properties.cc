@@ -89,7 +89,7 @@ Padding PadToSquare(int64_t height, int64_t width) {
   const Numbers definition = two.Definition();
   const auto bytes = [](const OperatorRun& run) {
     return FindImplementation("toeplitz_2d_xy", "xy")
-        .cost(run.Resolve(Scalar::kFloat32), 1)
+        .CostOf(run.Resolve(Scalar::kFloat32), 1)
         .bytes;
   };
   return {.gap = LargestDifference(cropped, definition),
@@ -277,7 +277,7 @@ double XlFlops(const std::string& implementation, int64_t segment,
        {"u", {kD}},
        {"t", {kD}}});
   return FindImplementation("transformer_xl_attention", implementation)
-      .cost(problem, 1)
+      .CostOf(problem, 1)
       .flops;
 }
 
@@ -361,7 +361,7 @@ std::vector<ChosenMemory> MeasureChoices() {
             const PeakOf peak;
             const auto prepared =
                 FindImplementation("kernelized_clipped_rpe_attention", id)
-                    .prepare(trial.problem(), trial.arrays(), {1});
+                    .Prepare(trial.problem(), trial.arrays(), {1});
             prepared->Run();
             if (std::string(id) == "auto") chosen.choice = prepared->Choice();
             return static_cast<double>(peak.bytes());

@@ -43,7 +43,7 @@ std::vector<const Implementation*> CpuImplementations(const Operator& op,
 
 std::vector<double> RunOnce(const Implementation& implementation, Trial& trial,
                             int threads) {
-  const auto prepared = implementation.prepare(trial.problem(), trial.arrays(),
+  const auto prepared = implementation.Prepare(trial.problem(), trial.arrays(),
                                                {.threads = threads});
   trial.Poison();
   prepared->Run();
@@ -70,7 +70,7 @@ void TimeInTurns(std::vector<TimedRun>& runs, int threads, double budget) {
     run.seconds = {NAN, {NAN, NAN}, false};
     run.verdict = Verify(*run.implementation, *run.trial, options);
     if (run.verdict.outcome != Outcome::kPassed) continue;
-    prepared.push_back(run.implementation->prepare(
+    prepared.push_back(run.implementation->Prepare(
         run.trial->problem(), run.trial->arrays(), options));
     const auto start = Clock::now();
     prepared.back()->Run();

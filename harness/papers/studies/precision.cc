@@ -129,7 +129,7 @@ std::vector<const Implementation*> Able(const Operator& op,
   std::vector<const Implementation*> able;
   for (const Implementation* one : CpuImplementations(op, problem.scalar))
     if ((!one->why_not || one->why_not(problem).empty()) &&
-        one->cost(problem, 1).workspace_bytes <= most_bytes)
+        one->CostOf(problem, 1).workspace_bytes <= most_bytes)
       able.push_back(one);
   return able;
 }
@@ -293,7 +293,7 @@ StudyTable Costs(StudyRun& run, const Json& parameters) {
     for (size_t i = 0; i < runs.size(); ++i) {
       const Median& time = runs[i].seconds;
       costs.Add({able[i]->id, ClassOf(*able[i]), n, errors[i],
-                 able[i]->cost(trial.problem(), 1).workspace_bytes, time.median,
+                 able[i]->CostOf(trial.problem(), 1).workspace_bytes, time.median,
                  time.interval.low, time.interval.high});
     }
   });

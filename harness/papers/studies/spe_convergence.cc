@@ -167,7 +167,7 @@ StudyTable Times(StudyRun& run, const Json& parameters) {
         continue;
       }
       times.Add({method.name, method.op, best->implementation->id, n,
-                 best->implementation->cost(best->trial->problem(), 1)
+                 best->implementation->CostOf(best->trial->problem(), 1)
                      .workspace_bytes,
                  best->seconds.median, best->seconds.interval.low,
                  best->seconds.interval.high});

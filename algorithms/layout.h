@@ -1,0 +1,106 @@
+// The memory of an algorithm, written down once. Every array is a member that
+// its constructor takes from a Layout. One layout allocates; another one counts
+// the bytes and hands out nothing, and `cost` asks that one. So no formula can
+// differ from what a constructor allocates: there is no formula.
+//
+//   template <typename T>
+//   class Fft : public Prepared {
+//    public:
+//     Fft(const Problem& problem, const Arrays& arrays, Layout& layout)
+//         : arrays_(arrays), pool_(layout), fft_(layout, Length(problem)),
+//           spectra_(layout, problem.heads * fft_.column_size()),
+//           columns_(layout, 16 * fft_.column_size()) {}
+//     void Run() override;
+//     double Flops() const override;
+//
+//    private:
+//     const Arrays arrays_;
+//     ThreadPool pool_;
+//     CirculantFft<T> fft_;   // a part takes its arrays from the same layout
+//     Buffer<T> spectra_;     // workspace; PlanTable<T> for a table of the
+//     plan PerThread<T> columns_;  // columns_[worker]: as many for each thread
+//   };
+//
+// and its row says `.prepare = PrepareFor<Fft>`. What a library allocates by
+// itself is announced by Add. While a layout counts, a constructor does not
+// plan, fill tables or start threads; the tensors' pointers are null.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace subquad {
+
+struct PrepareOptions {
+  int threads = 1;
+  bool tune = false;  // measure plans instead of guessing them
+};
+
+class Layout {
+ public:
+  // Allocates.
+  explicit Layout(const PrepareOptions& options) : options_(options) {}
+  // Counts.
+  static Layout Counting(int threads) {
+    Layout layout({.threads = threads});
+    layout.counting_ = true;
+    return layout;
+  }
+
+  bool counting() const { return counting_; }
+  int threads() const { return std::max(1, options_.threads); }
+  bool tune() const { return options_.tune; }
+  // For classes that do not take a layout yet.
+  const PrepareOptions& options() const { return options_; }
+
+  // Bytes so far, without guard words and padding.
+  double bytes() const { return bytes_; }
+  void Add(double bytes) { bytes_ += bytes; }
+
+ private:
+  PrepareOptions options_;
+  bool counting_ = false;
+  double bytes_ = 0;
+};
+
+// Cuts arrays from one block, one after another. Without a block it hands out
+// null pointers, so that the struct of pointers that a block is cut into also
+// says how large the block must be:
+//
+//   struct Tile {
+//     Tile(Cut<T>& cut, int64_t d) : query(cut(64 * d)), sums(cut(64)) {}
+//     T *query, *sums;
+//   };
+//   PerThread<T> work_(layout, Cut<T>::Size<Tile>(d));
+//   Tile tile = Cut<T>::template Make<Tile>(work_[worker], d);
+template <typename T>
+class Cut {
+ public:
+  explicit Cut(T* block = nullptr) : block_(block) {}
+
+  T* operator()(int64_t count) {
+    T* const array = block_ ? block_ + used_ : nullptr;
+    used_ += count;
+    return array;
+  }
+  int64_t used() const { return used_; }
+
+  template <typename Arrays, typename... Sizes>
+  static Arrays Make(T* block, const Sizes&... sizes) {
+    Cut cut(block);
+    return Arrays(cut, sizes...);
+  }
+  // Elements of T that Make needs.
+  template <typename Arrays, typename... Sizes>
+  static int64_t Size(const Sizes&... sizes) {
+    Cut cut;
+    Arrays(cut, sizes...);
+    return cut.used();
+  }
+
+ private:
+  T* block_;
+  int64_t used_ = 0;
+};
+
+}  // namespace subquad
