@@ -3,8 +3,8 @@
     write_case("my_case", "softmax_attention", {"q": q, "k": k, "v": v}, {"out": out},
                params={"scale": 0.125}, source="layer 3 of my model")
 
-What only the program knows (operators, parameters, shapes that fit) is left to `subquad check`. reports/inputs/README.md
-shows how to get the arrays out of a PyTorch model.
+`subquad check` validates what only the program knows: operators, parameters, matching shapes. reports/inputs/README.md shows
+how to get the arrays out of a PyTorch model.
 """
 
 import json
@@ -15,13 +15,13 @@ import numpy as np
 
 
 def write_case(folder, operator, inputs, expected, params=None, source=""):
-    """Writes case.json and one .npy file for each tensor into `folder`, which is made if need be.
+    """Writes case.json and one .npy file for each tensor into `folder`, which is created if needed.
 
     inputs, expected: dictionaries from the tensor's name to an array of float32 or float64 with 1 to 3 dimensions. Other
         types are refused, because the type means something: an `expected` array in float32 is taken as the answer of a
         program that computes in float32, one in float64 as exact. The layout in memory does not matter.
     params: parameters of the operator; what is left out has its default.
-    source: where the numbers come from, for whoever meets a failure.
+    source: where the numbers come from, shown when a check fails.
 
     Raises ValueError for what the program would refuse to read. No file is written then.
     """
@@ -63,8 +63,8 @@ def _checked(kind, name, array):
         raise ValueError(f"{what}: expected a NumPy array of little-endian float32 or float64, found {found}")
     if not 1 <= array.ndim <= 3 or array.size == 0:
         raise ValueError(f"{what}: expected 1 to 3 dimensions and no empty one, found shape {array.shape}")
-    unseen = (array == -math.inf) & (kind == "inputs" and name == "bias")  # a bias may say "not seen"
-    if not (np.isfinite(array) | unseen).all():
-        first = np.argwhere(~(np.isfinite(array) | unseen))[0].tolist()
+    masked = (array == -math.inf) & (kind == "inputs" and name == "bias")  # a bias may mask keys
+    if not (np.isfinite(array) | masked).all():
+        first = np.argwhere(~(np.isfinite(array) | masked))[0].tolist()
         raise ValueError(f"{what}: expected finite numbers, found {array[tuple(first)]} at {first}")
     return np.ascontiguousarray(array)

@@ -100,7 +100,7 @@ def path_faults(tree, path, text):
             one = one.rstrip("/")
             if not (placeholder(one) or tree.exists(one) or tree.exists(f"{own}/{one}") or one.startswith("tests/subquad_")):
                 faults.append(f"{one} does not exist")
-    for found in re.finditer(r"(?<![\w./*{}<\"-])(\w+(?:-inl)?\.(?:h|cc|cu|py))\b(?!\()", text):
+    for found in re.finditer(r"(?<![\w./*{}<>\"-])(\w+(?:-inl)?\.(?:h|cc|cu|py))\b(?!\()", text):
         if found[1] not in tree.basenames | GENERATED and not placeholder(found[1]):
             faults.append(f"{found[1]} does not exist")
     return faults
@@ -163,7 +163,9 @@ def subquad_faults(tree, tail):
 
 def table_faults(tree, path, text):
     """A table of files names every source of its folder, and nothing else."""
-    folder = path.rsplit("/", 1)[0]
+    folder, _, _ = path.rpartition("/")
+    if not folder:
+        return []
     faults = []
     for table in re.findall(r"^\| files? \|.*\n\|[-| ]+\n((?:\|.*\n?)+)", text, re.M):
         names = [name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[1])]

@@ -219,7 +219,7 @@ model, tokens = Model(), Tensor(np.random.default_rng(2).standard_normal((1, 30,
 
 
 class Guide(unittest.TestCase):
-    """The commands and the program of reports/inputs/README.md, as they stand there."""
+    """The commands and the program of reports/inputs/README.md and of README.md, as typed there."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -286,6 +286,19 @@ class Guide(unittest.TestCase):
         sources = json.loads((self.folder / "studies_of_my_case" / "conversion.json").read_text(encoding="utf-8"))
         self.assertEqual(["my_case"], [row[0] for row in sources["tables"]["sources"]["rows"]])
         self.assertTrue((REPORTS / "recipes" / "real-inputs.json").exists())
+
+
+    def test_the_example_of_the_readme(self):
+        text = (REPORTS.parent / "README.md").read_text(encoding="utf-8")
+        program, = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        command, = re.findall(r"`(build/subquad check my-case)`", text)
+        for factor, status in ((1, 0), (1.01, 1)):
+            script = self.folder / "script.py"
+            script.write_text(program.replace("write_case(", f"out *= np.float32({factor})\nwrite_case("), encoding="utf-8")
+            result = self.run_here([sys.executable, str(script)])
+            self.assertEqual(result.returncode, 0, result.stderr)
+            result = self.run_here(command.split())
+            self.assertEqual(result.returncode, status, result.stdout + result.stderr)
 
 
 class RealInputs(Folder):
