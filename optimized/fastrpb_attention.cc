@@ -123,7 +123,8 @@ Cost SumCost(const Problem& problem, int threads) {
   const Cost attention =
       AttentionProgram(problem, kDense).CostOf(AttentionOf(problem), threads);
   const Problem product = ProductOf(problem);
-  const Cost toeplitz = ProductProgram(problem, kDense).CostOf(product, threads);
+  const Cost toeplitz =
+      ProductProgram(problem, kDense).CostOf(product, threads);
   double numbers = static_cast<double>(ElementCount(problem.OutputShape(0)));
   if (NeedsFullImage(problem))
     numbers += static_cast<double>(ElementCount(product.InputShape(

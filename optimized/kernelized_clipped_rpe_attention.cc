@@ -378,8 +378,7 @@ class ByTerms : public Prepared {
 
 template <Terms (*Choose)(const Problem&)>
 std::unique_ptr<Prepared> PrepareTerms(const Problem& problem,
-                                       const Arrays& arrays,
-                                       Layout& layout) {
+                                       const Arrays& arrays, Layout& layout) {
   const PrepareOptions& options = layout.options();
   if (problem.scalar == Scalar::kFloat64)
     return std::make_unique<ByTerms<double>>(problem, arrays, options,

@@ -405,8 +405,7 @@ class FewRows : public Prepared {
 
 template <typename T>
 std::unique_ptr<Prepared> PrepareColumns(const Problem& problem,
-                                         const Arrays& arrays,
-                                         Layout& layout) {
+                                         const Arrays& arrays, Layout& layout) {
   const PrepareOptions& options = layout.options();
   if (FewRows<T>::Serves(problem))
     return std::make_unique<FewRows<T>>(problem, arrays, options);
@@ -543,8 +542,7 @@ std::vector<Implementation> Toeplitz1dImplementations() {
            },
        .norm_bound = FftBound,
        .prepare =
-           [](const Problem& problem, const Arrays& arrays,
-              Layout& layout) {
+           [](const Problem& problem, const Arrays& arrays, Layout& layout) {
              return problem.scalar == Scalar::kFloat64
                         ? PrepareColumns<double>(problem, arrays, layout)
                         : PrepareColumns<float>(problem, arrays, layout);

@@ -159,9 +159,8 @@ const std::vector<HardInput>& HardInputs() {
 }
 
 bool IsHardInput(std::string_view name) {
-  return std::ranges::any_of(HardInputs(), [&](const HardInput& input) {
-    return input.name == name;
-  });
+  return std::ranges::any_of(
+      HardInputs(), [&](const HardInput& input) { return input.name == name; });
 }
 
 const HardInput& FindHardInput(std::string_view name) {

@@ -293,8 +293,8 @@ StudyTable Costs(StudyRun& run, const Json& parameters) {
     for (size_t i = 0; i < runs.size(); ++i) {
       const Median& time = runs[i].seconds;
       costs.Add({able[i]->id, ClassOf(*able[i]), n, errors[i],
-                 able[i]->CostOf(trial.problem(), 1).workspace_bytes, time.median,
-                 time.interval.low, time.interval.high});
+                 able[i]->CostOf(trial.problem(), 1).workspace_bytes,
+                 time.median, time.interval.low, time.interval.high});
     }
   });
   return costs;
