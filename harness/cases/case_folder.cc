@@ -23,11 +23,13 @@ constexpr uintmax_t kLargestJson = 16 << 20;
 constexpr int kDeepestJson = 8;
 
 // What a message can hold.
-std::string Cut(const std::string& text) {
+std::string Shortened(const std::string& text) {
   constexpr size_t kLongest = 100;
   return text.size() <= kLongest ? text : text.substr(0, kLongest) + "..";
 }
-std::string Quoted(const std::string& text) { return "'" + Cut(text) + "'"; }
+std::string Quoted(const std::string& text) {
+  return "'" + Shortened(text) + "'";
+}
 
 std::string TypeOf(const Json& json) {
   if (json.is_string()) return "the string " + Quoted(json.get<std::string>());
@@ -80,7 +82,7 @@ Json ParseJson(const std::string& text) {
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key &&
         !keys.back().insert(parsed.get<std::string>()).second)
-      throw InvalidInput("case.json: " + Cut(parsed.get<std::string>()),
+      throw InvalidInput("case.json: " + Shortened(parsed.get<std::string>()),
                          "one value", "two");
     return true;
   };
@@ -144,7 +146,7 @@ std::map<std::string, std::string> FilesOf(const Json& json,
       Field(json, field, Json::value_t::object, "an object of file names");
   for (const auto& [name, file] : object.items()) {
     if (!file.is_string())
-      throw InvalidInput("case.json: " + field + ": " + Cut(name),
+      throw InvalidInput("case.json: " + field + ": " + Shortened(name),
                          "a file name", TypeOf(file));
     files[name] = file.get<std::string>();
   }
@@ -212,7 +214,8 @@ void ReadExpected(const fs::path& folder,
                        "none");
   for (const auto& [name, file] : files)
     if (std::ranges::find(outputs, name, &TensorRule::name) == outputs.end())
-      throw InvalidInput("case.json: expected: " + Cut(name), "one of " + names,
+      throw InvalidInput("case.json: expected: " + Shortened(name),
+                         "one of " + names,
                          "a tensor that is not an output here");
   for (const auto& [name, file] : files) {
     const size_t index = static_cast<size_t>(result.problem.OutputIndex(name));
@@ -255,7 +258,7 @@ CaseText ParseCaseText(const std::string& text) {
                                                 "inputs", "expected", "source"};
   for (const auto& [name, value] : json.items())
     if (!kFields.contains(name))
-      throw InvalidInput("case.json: " + Cut(name),
+      throw InvalidInput("case.json: " + Shortened(name),
                          "format, operator, params, inputs, expected or source",
                          "an unknown field");
   const auto text_of = [&](const char* name, const char* expected) {
@@ -268,14 +271,14 @@ CaseText ParseCaseText(const std::string& text) {
   CaseText result;
   result.source = text_of("source", "a string");
   try {
-    result.op =
-        &FindOperator(Cut(text_of("operator", "the name of an operator")));
+    result.op = &FindOperator(
+        Shortened(text_of("operator", "the name of an operator")));
   } catch (const InvalidInput& problem) {
     throw problem.In("case.json");
   }
   for (const auto& [name, value] :
        Field(json, "params", Json::value_t::object, "an object").items())
-    result.params.Set(name, ParamOf(Cut(name), value));
+    result.params.Set(name, ParamOf(Shortened(name), value));
   result.inputs = FilesOf(json, "inputs");
   result.expected = FilesOf(json, "expected");
   return result;
