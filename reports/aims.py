@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes the tables of what is held against what: aims, ratios to peers, two threads against one.
+"""Writes tables of comparisons: aims, ratios to peers, two threads against one.
 
     python3 -m reports.aims FILE... --out DIR [--aims FILE]
 
-FILE: what peers.py wrote, and what `subquad sweep --preset threads` wrote, of one machine. Writes aims, peers and threads as
-Markdown, LaTeX (booktabs) and CSV, those that the files serve. Nothing is measured here; met, missed and not measured follow
-from the numbers. Exit status: 0 written, 2 a file or the request is not valid (nothing is written then).
+FILE: output of `reports.peers` and of `subquad sweep --preset threads`, from one machine. Writes aims, peers and threads as
+Markdown, LaTeX (booktabs) and CSV, as far as the files serve them. Nothing is measured here; met, missed and not measured follow
+from the numbers. Exit status: 0 written, 2 invalid arguments or files (nothing is written then).
 """
 
 import argparse
@@ -33,7 +33,7 @@ except ImportError as error:
     )
     sys.exit(2)
 
-AT_LEAST = ("ratio", "peak", "copy", "trips", "threads")  # the other kinds are at most
+AT_LEAST = ("ratio", "peak", "copy", "trips", "threads")  # other kinds: at most
 MEMORY = "does not fit in memory"
 
 
@@ -85,7 +85,7 @@ class Measured:
         names = {result_file.machine_name(backend, content["environment"]) for _, content in files
                  if backend == "cpu" or any(record["backend"] == backend for record in content["records"])}  # fmt: skip
         if len(names) > 1:
-            raise InputError(f"files of {len(names)} machines ({', '.join(sorted(names))}) are not put into one table")
+            raise InputError(f"files of {len(names)} machines ({', '.join(sorted(names))}) cannot be put into one table")
         return list(names)
 
     def _threads(self, backend):
@@ -195,7 +195,7 @@ def trips_value(aim, measured, points):
 
 
 def _share(aim, points, rate):
-    """Of the fastest: the least time that its count allows, as a share of its time."""
+    """Of the fastest: the shortest time that its counts allow, as a share of its time."""
     own = passed(points, aim["implementations"])
     if not own:
         return None
@@ -296,7 +296,7 @@ def judge(aim, measured, threads):
     if missing:
         return worst, f"not measured at {missing} of {count} cases, met at the others"
     if "stretch" in aim and reaches(aim["stretch"]):
-        return worst, "met, the stretch too"
+        return worst, "met, and the stretch aim"
     return worst, "met"
 
 
@@ -329,15 +329,15 @@ def aims_table(aims, measured):
         if block:
             blocks.append((title, block))
     rows = [["nan" if cell is None else cell for cell in row] for row in rows]
-    columns = ["aim", "wanted", "measured", "verdict", "by", "worst at", "what was tried, what would be next"]
-    note = ("Ratios are medians of rounds in which both were timed in turns, with their intervals; shares are of the peak or "
+    columns = ["aim", "wanted", "measured", "verdict", "by", "worst at", "what was tried, what is next"]
+    note = ("Ratios are medians over rounds in which both were timed in turns, with intervals; shares are of the peak or "
             "bandwidth that the program measured on this machine. The worst case decides.")  # fmt: skip
     header = ["aim", "kind", "backend", "threads", "wanted", "value", "low", "high", "verdict", "by", "at", "tried"]
     return tables.Table([], columns, blocks, note, header, rows, [])
 
 
 def peers_table(measured):
-    """Every measurement of ours in the files with ratios: time, fraction of floor, ratio to each peer."""
+    """Every measurement of ours in the files with ratios: time, fraction of roofline, ratio to each peer."""
     blocks, rows, remarks = {}, [], {}
     for point in sorted(measured.points, key=_order):
         name = point.settings["implementation"]
@@ -358,11 +358,11 @@ def peers_table(measured):
             if one and one["remark"]:
                 remarks[one["peer"]] = one["remark"]
     rows = [["nan" if cell is None else cell for cell in row] for row in rows]
-    words = ["Floor: the least time that this machine's measured peaks allow for the implementation's own counts; its share of the "
-             "time taken. Ratio: time of the peer / time of ours, the median of rounds in which both were timed in turns, with "
-             "its interval. Peers in Python ran on a warm heap"]  # fmt: skip
+    words = ["Fraction of roofline: shortest time that this machine's measured peaks allow for the implementation's own counts / "
+             "time taken. Ratio: time of the peer / time of ours, median over rounds in which both were timed in turns, with "
+             "interval. Peers in Python ran on a warm heap"]  # fmt: skip
     words += [f"{peer} {remark}" for peer, remark in sorted(remarks.items())]
-    columns = ["", "case", "on", "time", "fraction of floor", "peer", "ratio"]
+    columns = ["", "case", "on", "time", "fraction of roofline", "peer", "ratio"]
     header = ["operator", "implementation", "case", "backend", "threads", "seconds", "seconds_low", "seconds_high", "floor_share", "peer",
               "ratio", "low", "high", "rounds"]  # fmt: skip
     return tables.Table([], columns, list(blocks.items()), ". ".join(words) + ".", header, rows, []) if rows else None
@@ -379,7 +379,7 @@ def threads_table(measured):
         rows.append([one.settings["operator"], name, one.row["case"], *seconds, ratio, low, high])
     columns = ["", "case", "1 thread", "2 threads", "times faster"]
     header = ["operator", "implementation", "case", "seconds_1", "seconds_2", "ratio", "low", "high"]
-    note = "Median of all quotients of two samples, with the interval of the rank test."
+    note = "Median of all ratios of two samples, with the interval of the rank test."
     return tables.Table([], columns, list(blocks.items()), note, header, rows, []) if rows else None
 
 

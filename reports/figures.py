@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Draws result files and study files: every recipe that they serve, and general figures for whatever no recipe shows.
+"""Draws result files and study files: every recipe that they serve, and general figures for the rest.
 
     python3 -m reports.figures FILE... --out DIR [--format pdf,svg,png] [--only NAME,..] [--general rest|all|none]
 
-A folder stands for the .json files in it. Everything drawn stands in the files; nothing is measured here. A recipe is a file
-in reports/recipes/.
-Exit status: 0 drawn, 2 a file or the request is not valid (nothing is written then).
+A folder means the .json files in it. Everything drawn is in the files; nothing is measured here. A recipe is a file in
+reports/recipes/.
+Exit status: 0 drawn, 2 invalid arguments or files (nothing is written then).
 """
 
 import argparse
@@ -36,7 +36,7 @@ def load_files(paths):
     results, studies = [], []
     for path in _expanded(paths):
         content = result_file._parse(path)
-        if catalogue.study_file and isinstance(content, dict) and content.get("format") == catalogue.study_file.FORMAT:
+        if isinstance(content, dict) and content.get("format") == catalogue.study_file.FORMAT:
             studies.append(catalogue.study_file.load(path))
         else:
             results.append((path, result_file.load(path)))
@@ -75,7 +75,7 @@ def _why_nothing(made, pattern):
     near = difflib.get_close_matches(pattern, sorted(names), 4, 0.5)
     recipes = sorted({product.recipe.name for product in made.products if product.recipe})
     near = near or recipes or sorted(names)[:4]
-    return f"none of the {len(made.products)} figures of these files has that name; there is {', '.join(near)}"
+    return f"expected one of the {len(made.products)} figures of these files, for example {', '.join(near)}"
 
 
 def _names(product):
@@ -86,7 +86,7 @@ def parse_formats(text):
     formats = text.split(",")
     for name in formats:
         if name not in plot_style.FORMATS:
-            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(plot_style.FORMATS)}")
+            raise argparse.ArgumentTypeError(f"expected {', '.join(plot_style.FORMATS)}, found {name!r}")
     return formats
 
 
@@ -95,8 +95,8 @@ def parse_arguments(arguments):
         prog="figures.py",
         description="Draws result files (format results/1) and study files (study/1): every figure and table of "
         "reports/recipes that they serve, and for measurements that no recipe shows time and workspace against n, "
-        "error against n, and error against time. The data plotted lie as CSV beside each figure.",
-        epilog="Exit status: 0 drawn, 2 a file or the request is not valid (nothing is written then).",
+        "error against n, and error against time. The data plotted are written as CSV beside each figure.",
+        epilog="Exit status: 0 drawn, 2 invalid arguments or files (nothing is written then).",
     )
     parser.add_argument("files", metavar="FILE", nargs="+", help="result and study files, or folders of them; their points are drawn together")
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
@@ -106,7 +106,7 @@ def parse_arguments(arguments):
         type=parse_formats,
         help="formats, separated by commas (default: %(default)s)",
     )
-    parser.add_argument("--only", metavar="NAME", help="only these figures, recipes, operators or kinds, with commas; * and ?")
+    parser.add_argument("--only", metavar="NAME", help="only these figures, recipes, operators or kinds, separated by commas; wildcards * and ?")
     parser.add_argument(
         "--general",
         choices=("rest", "all", "none"),

@@ -4,7 +4,7 @@
     python3 -m reports.page FILE... --out DIR [--claims FILE] [--title WORDS]
 
 FILEs are result and study files; DIR/index.html needs no network and opens from disk.
-Exit status: 0 written, 2 a file or the request is not valid (nothing is written then).
+Exit status: 0 written, 2 invalid arguments or files (nothing is written then).
 """
 
 import argparse
@@ -40,11 +40,11 @@ def load_claims(path):
     """The rows of what `subquad claims` wrote."""
     content = result_file._parse(path)
     if not isinstance(content, dict) or content.get("format") != "claims/1" or not isinstance(content.get("claims"), list):
-        raise InputError(f'{path}: is not a file of claims: it does not say "format": "claims/1"')
+        raise InputError(f'{path}: expected "format": "claims/1", as `subquad claims` writes it')
     for index, claim in enumerate(content["claims"]):
         for key in ("id", "says", "source", "verdict", "numbers"):
             if not isinstance(claim, dict) or not isinstance(claim.get(key), str):
-                raise InputError(f"{path}: claims[{index}]: {key} must be a text")
+                raise InputError(f"{path}: claims[{index}]: expected {key} as text")
     return content["claims"]
 
 
@@ -69,11 +69,11 @@ def summary(results, studies, made, claims):
     parts = ['<div class="tiles">', *(f'<div class="tile"><b>{number}</b>{escape(words)}</div>' for number, words in tiles), "</div>"]
     bad = [record for record in records if record["check"]["verdict"] in ("failed", "mistrusted")]
     if bad:
-        parts.append(f"<p>Not to be relied on ({len(bad)}):</p><ul>")
+        parts.append(f"<p>Failed or mistrusted ({len(bad)}):</p><ul>")
         for record in bad[:12]:
             parts.append(f'<li><code>{escape(record["implementation"])} {escape(record["case"])}</code>: '
                          f'{classed(record["check"]["verdict"])}, {escape(record["check"]["reason"])}</li>')  # fmt: skip
-        parts.append(f"<li>and {len(bad) - 12} more, in the table of points</li></ul>" if len(bad) > 12 else "</ul>")
+        parts.append(f"<li>{len(bad) - 12} more in the table of points</li></ul>" if len(bad) > 12 else "</ul>")
     return "\n".join(parts)
 
 
@@ -82,7 +82,7 @@ GPU_RUN_SETTINGS = ("processor_mhz", "memory_mhz", "throttled", "copy_bytes_per_
 
 
 def environment(results, studies):
-    """Each machine and build once, and below it the files that were made there."""
+    """Each machine and build once, with the files from it."""
     sources = [(path, content) for path, content in results] + [(study.path, study.content) for study in studies]
     seen = {}
     for path, content in sources:
@@ -164,7 +164,7 @@ def product_part(product, claims, glyphs):
                 facts.append(("claim", f'<a href="#claim-{escape(name)}">{escape(name)}</a>: {classed(claim["verdict"])}. '
                               f'{escape(claim["numbers"])}'))  # fmt: skip
         if product.missing:
-            facts.append(("not there", escape(", ".join(product.missing))))
+            facts.append(("missing", escape(", ".join(product.missing))))
         parts.append('<dl class="facts">' + "".join(f"<dt>{key}</dt><dd>{value}</dd>" for key, value in facts) + "</dl>")
     if product.draw:
         column = product.recipe is not None and recipe_figure.width_of(product.recipe) == plot_style.COLUMN_WIDTH
@@ -178,7 +178,7 @@ def product_part(product, claims, glyphs):
 
 
 def _glyph(found, glyphs):
-    """A letter's shape, once on the page: figures share them by id."""
+    """The shape of a letter, once on the page: figures share them by id."""
     if found[1] in glyphs:
         return ""
     glyphs.add(found[1])
@@ -186,7 +186,7 @@ def _glyph(found, glyphs):
 
 
 def inline_svg(product, glyphs):
-    """The figure as an element: ids but those of letters are made its own, and readers without eyes get its title."""
+    """The figure as an element with ids of its own (letters are shared), and its title for screen readers."""
     text = plot_style.render(product.draw(), "svg").decode()
     text = text[text.index("<svg") :]
     prefix = re.sub(r"[^A-Za-z0-9]", "_", product.name) + "-"
@@ -228,8 +228,8 @@ def records_part(results):
         return "".join(f"<option>{escape(word)}</option>" for word in words)
 
     tools = (
-        '<div class="tools"><input type="search" data-filter="any" placeholder="words that a row must hold" '
-        'aria-label="words that a row must hold">'
+        '<div class="tools"><input type="search" data-filter="any" placeholder="filter by words" '
+        'aria-label="filter by words">'
         f'<select data-filter="0" aria-label="operator"><option value="">every operator</option>{options(operators)}</select>'
         f'<select data-filter="4" aria-label="verdict"><option value="">every verdict</option>{options(verdicts)}</select>'
         '<span id="count" class="soft"></span></div>'
@@ -240,8 +240,8 @@ def records_part(results):
     )
     rows = "\n".join(_record_row(point) for point in points)
     return (
-        "<p>Every point of the files, those that failed or did not run too. <b>repeat</b> copies the command that checks the "
-        "point again.</p>" + tools + f'<div class="scroll"><table id="records"><thead><tr>{heads}</tr></thead><tbody>\n{rows}\n'
+        "<p>Every point of the files, including those that failed or did not run. <b>repeat</b> copies the command that "
+        "checks the point again.</p>" + tools + f'<div class="scroll"><table id="records"><thead><tr>{heads}</tr></thead><tbody>\n{rows}\n'
         '</tbody></table></div><p><button id="more" hidden></button></p>'
     )
 
@@ -315,7 +315,7 @@ def parse_arguments(arguments):
         prog="page.py",
         description="Writes DIR/index.html: summary, environment, claims, every figure and table, and a table of every "
         "point that sorts and filters. One file that needs no network.",
-        epilog="Exit status: 0 written, 2 a file or the request is not valid (nothing is written then).",
+        epilog="Exit status: 0 written, 2 invalid arguments or files (nothing is written then).",
     )
     parser.add_argument("files", metavar="FILE", nargs="+", help="result and study files")
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")

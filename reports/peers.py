@@ -3,22 +3,22 @@
 
     python3 -m reports.peers [PEER|AIM ..] --subquad build/subquad --out peers.json [--budget S] [--threads T] [--resume]
 
-What is held against what stands in aims.json, the other programs in peer/programs.py. Every program has a process of its own,
-kept for all samples of a case; ours writes the tensors for all of them, and a peer is timed only when its answer is ours, which
-has passed its own check. Then rounds of one sample each, in rotating order; a ratio is the median of the rounds' ratios.
+Comparisons are listed in aims.json, the other programs in peer/programs.py. Every program has a process of its own, kept for
+all samples of a case. Ours writes the tensors for all of them; a peer is timed only if its answer equals ours, which has passed
+its own check. Then come rounds of one sample each, in rotating order; a ratio is the median of the rounds' ratios.
 
-Python's peers make their temporaries anew in every run, and the C library would hand them fresh pages every time: that is up to
-half of their time at large sizes. They run on a warm heap (MALLOC_MMAP_MAX_=0, MALLOC_TRIM_THRESHOLD_ large), so that what is
-compared is the algorithms.
+Peers in Python allocate their temporaries in every run, and the C library would give them fresh pages each time: up to half of
+their time at large sizes. They run on a warm heap (MALLOC_MMAP_MAX_=0, MALLOC_TRIM_THRESHOLD_ large), so that algorithms are
+compared.
 
-Where cases are held against each other (the worst n against the best), all of them are measured in three passes and each case's
-middle one counts: what disturbs the machine for as long as one case takes would look like a slow n.
+Where cases are compared with each other (the worst n with the best), all are measured in three passes, and the middle one of
+each case counts: a disturbance as long as one case would look like a slow n.
 
-On a GPU (aims that say so, measured where there is one) both sides are timed by CUDA events, the GPU's cache thrown out before
-every run, and memory is what was allocated there.
+On a GPU (aims with that backend, if there is one) both sides are timed by CUDA events, the GPU's cache is flushed before every
+run, and memory is what was allocated on it.
 
 SciPy and PyTorch are optional: where one is missing its peers are skipped, with a line that says so.
-Exit status: 0 fine, 1 a check failed, 2 the request is not valid, 130 interrupted (what was finished is kept).
+Exit status: 0 success, 1 a check failed, 2 invalid arguments, 130 interrupted (what was finished is kept).
 """
 
 import argparse
@@ -53,8 +53,8 @@ except ImportError as error:
     )
     sys.exit(2)
 
-# Largest difference of a row from ours, relative to the row: wrong by one part in a thousand is seen, but for types of two bytes,
-# in which peers round weights too.
+# Largest difference of a row from ours, relative to the row: an error of one part in a thousand is detected, except in types of two bytes,
+# where peers round weights too.
 TOLERANCE = {"float32": 5e-4, "float64": 5e-4, "float16": 4e-3, "bfloat16": 3e-2}
 WIDTH, LEAST_ROUNDS, MOST_ROUNDS = 0.05, 9, 60
 INTERVAL_ROUNDS = 6  # fewer have no interval
@@ -64,11 +64,11 @@ WARM_HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MAL
 
 
 class Gone(Exception):
-    """A process has ended, or said nothing for too long; the text says which."""
+    """A process has ended, or has not answered in time; the text says which."""
 
 
 class Unmeasured(Exception):
-    """A case that could not be measured at all, for want of an answer of ours."""
+    """A case that could not be measured at all: we have no answer of our own."""
 
 
 class Child:
@@ -171,7 +171,7 @@ def plan(aims, known, largest, say):
             if ours and case.n <= largest:
                 jobs.setdefault(case, Job(case)).add(ours, others, aim["kind"])
     for name in sorted(told):
-        say(f"left out: this program has no {name}")
+        say(f"skipped: this program has no {name}")
     return list(jobs.values())
 
 
@@ -275,7 +275,7 @@ class Measurement:
         if record["scalar"] not in one.scalars:
             return refuse("skipped", f"computes in {' and '.join(one.scalars)} only")
         if rival is None:
-            return refuse("skipped", "there is no answer of ours to hold its own against")
+            return refuse("skipped", "we have no answer to compare it with")
         threads = str(self.options.threads)
         environment = {**os.environ, **WARM_HEAP, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
                        "OPENBLAS_NUM_THREADS": threads}  # fmt: skip
@@ -299,7 +299,7 @@ class Measurement:
         over = error / TOLERANCE[record["scalar"]]
         if not over <= 1:
             wanted = f"its input {one.answer}" if one.answer else f"{rival}, which passed"
-            reason = f"computes something else than {wanted}: a row differs by {error:.3g} of its length"
+            reason = f"its answer is not that of {wanted}: a row differs by {error:.3g} of its length"
             return refuse("failed", reason, over, largest, "all")
         record["check"] = check("passed", None, over, largest, "all")
         self.records.append(record)
@@ -414,7 +414,7 @@ def describe(program, threads):
 
 
 def summary(measurement):
-    """One line: the times, and beside a peer how many times longer it takes than the fastest of ours that it is held against."""
+    """One line: the times, and for a peer how many times longer it takes than the fastest of ours in its comparison."""
     seconds = {record["implementation"]: record["seconds"]["median"] for record in measurement.records if record["seconds"]}
     words = []
     for record in measurement.records:
@@ -464,10 +464,10 @@ def parse(arguments):
     parser.add_argument("--subquad", default="build/subquad", help="our program (default: %(default)s)")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="result file to write")
     parser.add_argument("--budget", type=float, default=2, metavar="S", help="seconds of samples for one program (default: 2)")
-    parser.add_argument("--threads", type=int, default=1, metavar="T", help="for ours and for theirs (default: 1)")
+    parser.add_argument("--threads", type=int, default=1, metavar="T", help="threads of every program (default: 1)")
     parser.add_argument("--largest", type=int, default=2**62, metavar="N", help="leave out cases with larger n")
-    parser.add_argument("--time-limit", type=float, default=300, metavar="S", help="for one answer of a program (default: 300)")
-    parser.add_argument("--seed", type=int, default=1, help="of the generated numbers (default: 1)")
+    parser.add_argument("--time-limit", type=float, default=300, metavar="S", help="seconds for one answer of a program (default: 300)")
+    parser.add_argument("--seed", type=int, default=1, help="seed for generated inputs (default: 1)")
     parser.add_argument("--resume", action="store_true", help="keep what OUT and its journal hold, measure the rest")
     parser.add_argument("--aims", type=pathlib.Path, default=aims_file.PATH, metavar="FILE", help="another list of aims")
     parser.add_argument("--programs", metavar="FILE", help="a Python file with more peers, see peer/programs.py")
@@ -480,7 +480,7 @@ def parse(arguments):
 
 def run(options, command):
     if options.out.is_dir() or not options.out.absolute().parent.is_dir():
-        raise InputError(f"--out {options.out}: expected a file in a folder that exists")
+        raise InputError(f"--out {options.out}: expected a file in an existing folder")
     options.subquad = shutil.which(options.subquad) or options.subquad
     if options.programs:
         options.programs = str(pathlib.Path(options.programs).resolve())
@@ -516,7 +516,7 @@ def run(options, command):
         print(f"{options.out}: {len(verdicts)} records: {counts}; {len(store.ratios)} ratios")
     if interrupted:
         kept = f"what was finished is in {options.out}" if store.records else "nothing was finished"
-        print(f"interrupted; {kept}, --resume goes on", file=sys.stderr)
+        print(f"interrupted; {kept}; --resume continues", file=sys.stderr)
         return 130
     verdicts = {record["check"]["verdict"] for record in store.records.values()}
     return 0 if whole and "passed" in verdicts and not verdicts & {"failed", "mistrusted"} else 1

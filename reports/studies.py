@@ -1,13 +1,11 @@
 #!/usr/bin/env python3
-"""Draws study files: a figure for each, one more for each model that it looks at, and its tables as CSV.
+"""Draws study files: a figure for each, one more for each model in it, and its tables as CSV.
 
     python3 -m reports.studies FILE|FOLDER... --out DIR [--format pdf,svg,png]
 
-A folder stands for the study files in it. figures.py takes study files too and draws them by this.
-
-Everything drawn stands in the files, lines of theory too where the study computes them. How one study looks is a
-function in study_panels.py; a study without one gets its tables as CSV and no figure.
-Exit status: 0 drawn, 2 a file or the request is not valid (nothing is written then).
+A folder means the study files in it. Everything drawn is in the files, lines of theory too where the study computes
+them. How a study looks is a function in study_panels.py; a study without one gets its tables as CSV and no figure.
+Exit status: 0 drawn, 2 invalid arguments or files (nothing is written then).
 """
 
 import argparse
@@ -66,7 +64,7 @@ def parse_arguments(arguments):
     parser = argparse.ArgumentParser(
         prog="studies.py",
         description="Draws study files (format study/1): a figure for each, and its tables as CSV beside it.",
-        epilog="Exit status: 0 drawn, 2 a file or the request is not valid (nothing is written then).",
+        epilog="Exit status: 0 drawn, 2 invalid arguments or files (nothing is written then).",
     )
     parser.add_argument("files", metavar="FILE", nargs="+", type=pathlib.Path, help="study files, or folders of them")
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
@@ -94,7 +92,7 @@ def expand(paths):
 
 
 def draw(paths, out, formats):
-    """Draws study files and says what it wrote. All are drawn before anything is written."""
+    """Draws study files and prints what it wrote. All are drawn before anything is written."""
     studies = [study_file.load(path) for path in paths]
     names = [study.name for study in studies]
     for name in names:

@@ -1,4 +1,4 @@
-"""What a set of files can show: every recipe that they serve, and three general figures for whatever no recipe shows."""
+"""What a set of files can show: every recipe that they serve, and three general figures for the measurements that no recipe shows."""
 
 import copy
 import csv
@@ -16,13 +16,9 @@ from reports.drawing import ratio_panels
 from reports.drawing import recipe_figure
 from reports.files import recipe_file
 from reports.files import result_file
+from reports.files import study_file
+from reports.drawing import study_panels
 from reports.drawing import tables
-
-try:
-    from reports.files import study_file
-    from reports.drawing import study_panels
-except ImportError:  # a tree without studies
-    study_file = study_panels = None
 
 
 @dataclasses.dataclass
@@ -146,7 +142,7 @@ def _map(recipe, platform, own):
     words = _footer_of(used, platform, data[f"{recipe.name}.csv"])
     legend = (
         f"Number: time of the baseline / time of {recipe['series'][0]['label']}. Blue, above 1: {recipe['series'][0]['label']} "
-        "is faster; the black line is the border. –: not measured, or it did not pass."
+        "is faster; the black line is the border. –: not measured, or not passed."
     )
     if absent:
         legend += f" Not in these files: {', '.join(absent)}."
@@ -166,7 +162,7 @@ def _ratios(recipe, platform, results, own):
     used = recipe_file.measured_for(recipe, own, ("n",))
     words = footer(contents, platform, _threads(used), table.csv())
     draw = lambda: ratio_panels.draw(  # noqa: E731
-        rows, inputs, recipe_figure.width_of(recipe), recipe["title"], "", f"Grey: the same. {table.note}", words
+        rows, inputs, recipe_figure.width_of(recipe), recipe["title"], "", f"Grey band: within {round(100 * (ratio_panels.NEAR - 1))} %. {table.note}", words
     )
     return Product(
         recipe.name, recipe["title"], recipe, words, draw=draw, table=table, data={f"{recipe.name}.csv": table.csv()}
@@ -174,8 +170,6 @@ def _ratios(recipe, platform, results, own):
 
 
 def _study(recipe, studies):
-    if study_panels is None:
-        raise recipe_figure.Unserved("this tree draws no studies")
     found = [study for study in studies if study.name == recipe["study"]]
     if not found:
         raise recipe_figure.Unserved(f"no file of the study {recipe['study']}")
@@ -283,7 +277,7 @@ def _general(results, shown):
 
 
 def title(group):
-    """What every point of the figure has in common, as (words in bold, the rest)."""
+    """What all points of the figure share, as (words in bold, the rest)."""
     identity = dict(group.identity)
     identity.pop("machine")
     heading = identity.pop("operator")
@@ -306,7 +300,7 @@ def _value(value):
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-# Where points come from
+# Footers: where points come from
 
 
 def _footer_of(points, platform, data):

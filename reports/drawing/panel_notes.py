@@ -46,7 +46,7 @@ def lines(content, width):
             told.add(sentence)
             wrapped += plot_style.wrap(sentence, width - 0.05)
     if len(wrapped) > MOST_NOTES:
-        wrapped = wrapped[: MOST_NOTES - 1] + ["… the rest stands in the CSV files"]
+        wrapped = wrapped[: MOST_NOTES - 1] + ["… more in the CSV files"]
     return wrapped
 
 
@@ -70,10 +70,10 @@ def _legend(content):
            for algorithm in group.algorithms.values()):  # fmt: skip
         parts.append("grey: growth by theory through the largest n")
     if any(panel.frontier for panel in panels):
-        parts.append("thick grey: what no other implementation beats at that n; lines run from small to large n")
+        parts.append("thick grey: implementations that no other beats at that n; lines run from small to large n")
     verdicts = {row["verdict"] for _, group in content for row in group.rows}
     if any(panel.x == "n" for panel in panels):
-        signs = {"skipped": "▽ not run", "mistrusted": "◇ not to be trusted", "failed": "× failed"}
+        signs = {"skipped": "▽ not run", "mistrusted": "◇ mistrusted", "failed": "× failed"}
         parts += [sign for verdict, sign in signs.items() if verdict in verdicts]
     return _sentence("; ".join(dict.fromkeys(parts)))
 
@@ -113,7 +113,7 @@ def _crossover_sentences(panels, group):
 
 
 def _listed(names):
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return "; ".join(names)  # labels may contain commas
 
 
 def _missing_sentences(panels, group):

@@ -26,11 +26,11 @@ def says(entry):
         return "faster"
     if low >= 1 / NEAR and high <= NEAR:
         return "the same"
-    return "not settled"
+    return "undecided"
 
 
 def short(name):
-    """An input in few words: a case folder by its own name."""
+    """A short name of an input: a case folder by its last part."""
     return name.rstrip("/").rsplit("/", 1)[-1]
 
 

@@ -44,7 +44,7 @@ def curves(recipe, points):
     content, everything, missing = [], [], []
     for entry in recipe["panels"]:
         if entry["y"] not in QUANTITIES:
-            raise InputError(f"recipe {recipe.name}: {entry['y']} is none of {', '.join(QUANTITIES)}")
+            raise InputError(f"recipe {recipe.name}: expected one of {', '.join(QUANTITIES)}, found {entry['y']}")
         panel = dataclasses.replace(QUANTITIES[entry["y"]], title=entry.get("title", ""))
         if panel.x == "n":
             panel = dataclasses.replace(panel, x_label=recipe.get("x_label", ""))
@@ -84,7 +84,7 @@ def _own_sizes(recipe, points):
 
 
 def setting(recipe, points, without):
-    """The line under the title: whom the figure follows, and what all of its points share."""
+    """The line under the title: the source of the figure, and what all of its points share."""
     words = [] if recipe["source"] == "this project" else [f"after {recipe['source']}"]
     return "; ".join([*words, common_settings(points, without)])
 
@@ -144,7 +144,7 @@ def _group(recipe, lines, x):
 
 
 def _attach_theory(group, line):
-    """What the file that a line comes from says of it."""
+    """Complexity and fits of a line, from its own file."""
     identity = line.points[0].identity
     if any(point.source is not line.points[0].source for point in line.points):
         return
@@ -261,7 +261,7 @@ def _line_rows(everything):
 def ratio_map(recipe, points):
     """(baseline label, {(x, y): baseline's seconds / the series' seconds}, reasons) for each baseline that is there."""
     x, y = recipe.get("x", "n"), recipe["y"]
-    # Its own sizes alone, where they are there: columns of other recipes' sizes would be half empty.
+    # Only its own sizes, if measured: columns of other recipes' sizes would be half empty.
     asked = recipe_file.measured_for(recipe, points, ()) or recipe_file.measured_for(recipe, points, (x,))
     series = recipe["series"][0]
     fast = [point for point in asked if recipe_file.fits(point.settings, series["match"])]

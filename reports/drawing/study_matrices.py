@@ -65,7 +65,7 @@ def draw_sparse_patterns(study, footer):
     side = (PAGE_WIDTH - 0.42 - 0.08 - GAP * (columns - 1)) / columns
     figure, axes = _page(study, footer, columns, rows, (side, side),
                          [f"Filled: the query (row) sees the key (column), of {n}. "
-                          "Behind each name stands the share of all pairs that are seen."])  # fmt: skip
+                          "After each name: the share of all pairs that are seen."])  # fmt: skip
     for index, one in enumerate(axes):
         if index >= len(names):
             one.set_visible(False)
@@ -87,13 +87,13 @@ def draw_shifted_scores(study, footer):
     length, width = parameters["L"], parameters["L"] + parameters["M"]
     across = (PAGE_WIDTH - 0.42 - 0.08 - GAP) / 2
     figure, axes = _page(study, footer, 2, 1, (across, across * length / width),
-                         ["Left: every query with every distance, longest first; what B takes of it lies right of the stairs. Right: each row "
-                          "moved left by as many places as its query is before the last, and cut where the future begins. "
+                         ["Left: every query with every distance, longest first; B takes what is right of the stairs. Right: each row is "
+                          "shifted left by its query's distance from the last query, and cut where the future begins. "
                           f"L = {length} queries, a memory of M = {parameters['M']}; colours from blue (negative) to red, "
                           "the same in both."])  # fmt: skip
     values = [row["value"] for row in cells.rows if row["value"] == row["value"]]
     most = max(abs(value) for value in values)
-    titles = {"B~": "B̃ = q Qᵀ", "B": "B: rows of B̃ moved left"}
+    titles = {"B~": "B̃ = q Qᵀ", "B": "B: rows of B̃ shifted left"}
     for one, name in zip(axes, names):
         image = [[math.nan] * width for _ in range(length)]
         for row in cells.where(matrix=name):

@@ -32,7 +32,7 @@ def _map_panels(study, footer, note, models=(None,)):
         grid.append([(1, index > 0, labels if index == len(settings) - 1 else []) for index in range(len(settings))])
         shown += [(model, setting, index == 0) for index, setting in enumerate(settings)]
     page = Page(study, footer, grid, height=HEIGHT if len(grid) == 1 else 1.5,
-                notes=[note + " Grey line: 2, the most that positive weights can be off."])  # fmt: skip
+                notes=[note + " Grey line: 2, the largest possible error of positive weights."])  # fmt: skip
     values = [row[name] for row in table.rows for name in ("median", "low")]
     for axes, (model, (normalised, rpe, words), first) in zip(page.panels, shown):
         for kind in kinds:
@@ -51,14 +51,14 @@ def _map_panels(study, footer, note, models=(None,)):
 
 
 def draw_feature_maps(study, footer):
-    return _map_panels(study, footer, "Medians over the draws and their 95 % intervals.")
+    return _map_panels(study, footer, "Medians over the draws, with 95 % intervals.")
 
 
 def draw_conversion(study, footer):
     heads = study.table("heads", "head", "real")
     kind = "real" if heads.rows[0]["real"] else "made-up"
     return _map_panels(
-        study, footer, f"Medians over {len(heads.rows)} {kind} heads and draws; bands: where eight of ten of them lie.",
+        study, footer, f"Medians over {len(heads.rows)} {kind} heads and draws; bands: the middle 80 %.",
         study.table("error", "model").values("model"),
     )  # fmt: skip
 
@@ -118,9 +118,9 @@ def draw_model(study, footer, model, layers):
         grid.append([(1, index > 0, labels if index == len(layers) - 1 else []) for index in range(len(layers))])
     under = [X_AXIS, *([TICKS] * (len(settings) - 1)), X_AXIS]
     page = Page(study, footer, grid, height=1.25, about=model, under=under, notes=[
-        "Top: lengths of queries and keys times the root of scale, means and where eight of ten of them lie. Below: error of "
-        "attention rows, standard and normalised on axes of their own; thin lines are heads (medians over draws of Ω), thick "
-        "ones their median. Grey line: 2, the most that positive weights can be off."])  # fmt: skip
+        "Top: lengths of queries and keys times the root of scale: means and the middle 80 %. Below: error of attention "
+        "rows, standard and normalised on separate axes; thin lines are heads (medians over draws of Ω), thick lines their "
+        "median. Grey line: 2, the largest possible error of positive weights."])  # fmt: skip
     top = page.panels[: len(layers)]
     highest = max(head[f"{name}_high"] for _, heads in layers for head in heads for name in "qk")
     for axes, (words, heads) in zip(top, layers):

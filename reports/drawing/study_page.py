@@ -29,7 +29,7 @@ def verdict_lines(study, width, about=""):
     lines = []
     for verdict in study.content["verdicts"]:
         if verdict["claim"].partition("/")[2] == about:
-            words = f"{verdict['claim']}: {verdict['verdict']}. {capital(verdict['numbers'])}"
+            words = f"{verdict['claim']}, {verdict['verdict']}: {verdict['numbers']}"
             lines += plot_style.wrap(pretty(words), width - 0.06)
     return lines
 
@@ -38,9 +38,9 @@ class Page:
     """Rows of panels, labels at their right, then the verdicts and the footer.
 
     A panel is (share of the width, shares the y axis of the one before, labels). A label is (words, style, wanted place
-    in data coordinates or None for a place under the others) and stands at the panel's right. `panels` is one row, or a
+    in data coordinates or None for a place under the others), at the panel's right. `panels` is one row, or a
     list of rows, with the room `under` each for its x axis. `about` is the model that the page is about; its verdicts are
-    those on the model, others have the rest.
+    those on the model, a page about no model has the rest.
     """
 
     def __init__(self, study, footer, panels, width=PAGE_WIDTH, height=HEIGHT, notes=(), about=None, under=None):
@@ -66,7 +66,7 @@ class Page:
             self.text(0.03, self.height - 0.03 - (len(foot) - index - 0.5) * LINE_HEIGHT, line, MID_GREY)
         self.panels, self.labels = [], []
         rooms = [[_label_width(labels) for _, _, labels in row] for row in rows]
-        if len({len(row) for row in rows}) == 1:  # columns stand under each other
+        if len({len(row) for row in rows}) == 1:  # columns are aligned
             rooms = [[max(column) for column in zip(*rooms)]] * len(rows)
         for index, row in enumerate(rows):
             self._place(row, tops[index] + TITLE_ROOM, rooms[index])
@@ -143,10 +143,6 @@ def marker(style):
 def _label_width(labels):
     widths = [plot_style.text_width(words) for words, _, _ in labels]
     return KEY_GAP + KEY_WIDTH + max(widths) + 0.04 if widths else 0
-
-
-def capital(text):
-    return text[:1].upper() + text[1:]
 
 
 def pretty(text):

@@ -13,7 +13,7 @@ from reports.drawing import study_matrices
 from reports.drawing.plot_style import BLACK, DARK_GREY, LIGHT_GREY, MID_GREY, TEXT_SIZE
 from reports.drawing.study_models import draw_conversion, draw_feature_maps, model_parts
 from reports.drawing.study_page import (
-    Page, STYLES, THEORY, capital, column, counts, curve, end_of, fixed, guide, log_y, marker, plain, powers,
+    Page, STYLES, THEORY, column, counts, curve, end_of, fixed, guide, log_y, marker, plain, powers,
     tens, title,
 )  # fmt: skip
 
@@ -29,8 +29,8 @@ def draw_prf_variance(study, footer):
         last = [row for row in byx if row["m"] == m][-1]
         labels.append((f"m = {m:g}", styles[m], (last["sum_square"], last["lemma"])))
     labels.append(("lemma 2", THEORY, None))
-    notes = ["Points: sampled; lines: the lemma. Open points and those left out at the right: too few draws for the "
-             "variance to be judged."]  # fmt: skip
+    notes = ["Points: sampled; lines: the lemma. Open points, and points missing on the right: too few draws to judge the "
+             "variance."]  # fmt: skip
     page = Page(study, footer, [(1, False, labels), (1.25, False, []), (1.25, False, [])],
                 notes=notes)  # fmt: skip
     left, middle, right = page.panels
@@ -93,8 +93,8 @@ def draw_approximation_error(study, footer):
     root = [(m / features[0]) ** -0.5 for m in features]
     kept.append(("m^(−1/2)", THEORY, (features[-1], root[-1])))
     page = Page(study, footer, [(1.2, False, labels), (1, False, kept)],
-                notes=["Left: mean over the draws, and where eight of ten of them lie; crosses: the means of an "
-                       "independent program. Right: what is left of the error at the smallest m."])  # fmt: skip
+                notes=["Left: mean over the draws and their middle 80 %; crosses: the means of an independent program. "
+                       "Right: the error relative to that at the smallest m."])  # fmt: skip
     left, right = page.panels
     for radius in radii:
         rows = table.where(R=radius)
@@ -114,7 +114,7 @@ def draw_approximation_error(study, footer):
     guide(right, features, root)
     log_y(right, [row["mean"] / firsts[row["R"]] for row in table.rows] + root)
     right.set_ylabel("mean / mean at the smallest m")
-    title(right, "what more features leave")
+    title(right, "error left with more features")
     return page.finish()
 
 
@@ -165,7 +165,7 @@ def draw_rpe_rank(study, footer):
     fit_labels = [(kind, styles[kind], (widths[-1], above(fits.where(bias=kind), "map_error")[-1])) for kind in kinds]
     meanings = "; ".join(f"{row['bias']}: {row['meaning']}" for row in kinds_table.rows)
     page = Page(study, footer, [(1, False, []), (1, False, edge_labels), (1, False, fit_labels)],
-                notes=[f"Bias by offset j − i. {capital(meanings)}."])  # fmt: skip
+                notes=[f"Bias by offset j − i: {meanings}."])  # fmt: skip
     left, middle, right = page.panels
     for kind in kinds:
         rows = spectrum.where(bias=kind)
@@ -183,7 +183,7 @@ def draw_rpe_rank(study, footer):
     log_y(middle, above(edge.rows, "residual"), 7)
     fixed(middle.xaxis, [0, 2, 4, 6, 8])
     middle.set_xlabel("n − d")
-    middle.set_ylabel("left of the bias by the best logits")
+    middle.set_ylabel("residual of the best logits")
     title(middle, "edge at n = d + 1, random bias")
     right.set_xscale("log")
     powers(right.xaxis, fits.values("d"))
@@ -270,7 +270,7 @@ def draw_precision(study, footer):
     log_y(left, [row["leak"] for row in leaks.rows if row["leak"] > 0], 7)
     left.set_xlabel("scale of the future")
     left.set_ylabel("change of the past / past")
-    title(left, "causal leak of the FFTs (direct sums: none)")
+    title(left, "causal leak: algorithms that leak")
     for name in cost.values("implementation"):
         rows = cost.where(implementation=name)
         curve(right, column(rows, "n"), column(rows, "seconds"), plot_style.style_of(name),
@@ -288,8 +288,8 @@ def draw_sinusoidal(study, footer):
     styles = {width: plot_style.Style(style.color, style.dashes, None) for width, style in zip(widths, STYLES)}
     labels = [(f"D = {width:g}", styles[width], end_of(dots.where(D=width), "offset", "dot")) for width in widths]
     page = Page(study, footer, [(1, False, []), (1.15, False, labels), (1, False, [])],
-                notes=["Position matrix: dark is −1, bright is 1. Right: over how many offsets from 0 on the products "
-                       "fall without a rise, for every even D."])  # fmt: skip
+                notes=["Position matrix: dark is −1, bright is 1. Right: number of offsets, from 0, over which the products "
+                       "decrease, for every even D."])  # fmt: skip
     left, middle, right = page.panels
     _image(left, [(row["position"], row["dimension"], row["value"]) for row in matrix.rows], page)
     left.set_xlabel("dimension")
@@ -300,7 +300,7 @@ def draw_sinusoidal(study, footer):
         middle.plot(column(rows, "offset"), column(rows, "dot"), color=styles[width].color,
                     linestyle=styles[width].dashes, linewidth=0.9)  # fmt: skip
     middle.set_xlabel("offset")
-    middle.set_ylabel("dot product / that at offset 0")
+    middle.set_ylabel("dot product / its value at offset 0")
     middle.axvline(50, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
     middle.annotate("51st", (50, 1), xytext=(2, -4), textcoords="offset points", color=MID_GREY, fontsize=TEXT_SIZE)
     title(middle, "products by offset")
@@ -308,14 +308,14 @@ def draw_sinusoidal(study, footer):
     right.axhline(51, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
     right.annotate("51", (0, 51), textcoords="offset points", xytext=(2, 2), color=MID_GREY, fontsize=TEXT_SIZE)
     right.set_xlabel("width D")
-    right.set_ylabel("offsets over which they fall")
+    right.set_ylabel("offsets over which they decrease")
     right.set_ylim(0, None)
     title(right, "monotone part")
     return page.finish()
 
 
 def _image(axes, cells, page, bar=None):
-    """cells: (row, column, value) of a whole rectangle, in colours that are as dark in print. `bar`: its label."""
+    """cells: (row, column, value) of a whole rectangle, in colours that print well in grey. `bar`: label of the colour bar."""
     rows, columns = 1 + max(cell[0] for cell in cells), 1 + max(cell[1] for cell in cells)
     values = [[0.0] * columns for _ in range(rows)]
     for row, place, value in cells:
@@ -335,9 +335,9 @@ def _image(axes, cells, page, bar=None):
 def draw_bias_maps(study, footer):
     offsets = study.table("offsets", "offset", "weight")
     pixels = study.table("pixels", "operator", "row", "column", "weight")
-    room = [("−10", plot_style.Style("white", "none", None), None)]  # the colour bar stands where labels do
+    room = [("−10", plot_style.Style("white", "none", None), None)]  # the colour bar is where labels are
     page = Page(study, footer, [(1.25, False, []), (1, False, room), (1, False, room)],
-                notes=["Cross: the pixel that looks."])  # fmt: skip
+                notes=["Cross: the query pixel."])  # fmt: skip
     page.labels = [([], top) for _, top in page.labels]
     left = page.panels[0]
     left.plot(column(offsets.rows, "offset"), column(offsets.rows, "weight"), color=plot_style.BLUE, linewidth=0.8)
@@ -380,8 +380,8 @@ def draw_spe_convergence(study, footer):
                    for method in methods]  # fmt: skip
     parameters = study.content["parameters"]
     page = Page(study, footer, [(1, False, labels), (1, False, time_labels)],
-                notes=["Left: medians over independent sets of draws, and their 95 % intervals. Right: the fastest "
-                       "algorithm of each on one thread, float32, noise given; "
+                notes=["Left: medians over independent sets of draws, with 95 % intervals. Right: the fastest "
+                       "algorithm of each on one thread, float32, noise drawn beforehand; "
                        f"R = {parameters['time_R']}, d = e = {parameters['time_d']}."])  # fmt: skip
     axes, right = page.panels
     for kind in kinds:
@@ -393,7 +393,7 @@ def draw_spe_convergence(study, footer):
     log_y(axes, column(table.rows, "median") + root)
     axes.set_xlabel("draws R")
     axes.set_ylabel("error of the scores / scores")
-    title(axes, "error by the number of draws")
+    title(axes, "error against draws")
     for method in methods:
         rows = times.where(method=method)
         curve(right, column(rows, "n"), column(rows, "seconds"), plot_style.style_of(method),
@@ -405,7 +405,7 @@ def draw_spe_convergence(study, footer):
 
 def seconds_by_n(axes, table):
     axes.set_xlabel("tokens n")
-    axes.set_ylabel("time of a run, 1 thread")
+    axes.set_ylabel("time per run, 1 thread")
     shown = [row["seconds"] for row in table.rows if math.isfinite(row["seconds"])]
     if not shown:
         axes.text(0.5, 0.5, "not measured", transform=axes.transAxes, ha="center", color=MID_GREY)

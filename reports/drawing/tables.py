@@ -21,7 +21,7 @@ FORMATS = {
     "error": plot_style.format_error,
     "error_ratio": plot_style.format_plain,
 }
-HEADS = {"seconds": "time of a run", "workspace_bytes": "workspace", "max_error": "largest error", "error_ratio":
+HEADS = {"seconds": "time per run", "workspace_bytes": "workspace", "max_error": "largest error", "error_ratio":
          "error / plain dense", "resident_bytes": "peak resident set"}  # fmt: skip
 NOT_APPLICABLE, NOT_THERE = "–", "?"
 SPECIAL = {"–": "--", "±": r"$\pm$", "²": "$^2$", "µ": r"$\mu$", "_": r"\_", "&": r"\&", "%": r"\%", "#": r"\#", "^": r"\^{}"}
@@ -100,7 +100,7 @@ def picked(recipe, points):
     count = len(recipe["columns"])
     for quantity in quantities:
         if quantity not in FORMATS:
-            raise InputError(f"recipe {recipe.name}: {quantity} is none of {', '.join(FORMATS)}")
+            raise InputError(f"recipe {recipe.name}: expected one of {', '.join(FORMATS)}, found {quantity}")
     used, blocks, rows, absent = [], [], [], 0
     wanted = 0
     for block in recipe["blocks"]:
@@ -121,10 +121,10 @@ def picked(recipe, points):
         blocks.append((block["label"], texts))
     if not used or 2 * absent > wanted:
         raise Unserved(f"{absent} of {wanted} cells have no measurement")
-    signs = [f"{NOT_APPLICABLE}: there is no such thing"] if any(None in row["cells"] for row in recipe["rows"]) else []
-    signs += [f"{NOT_THERE}: not in the files, or it did not pass"] if any(_text(None, "") in row for _, texts in blocks
+    signs = [f"{NOT_APPLICABLE}: does not exist"] if any(None in row["cells"] for row in recipe["rows"]) else []
+    signs += [f"{NOT_THERE}: not in the files, or not passed"] if any(_text(None, "") in row for _, texts in blocks
                                                                        for row in texts) else []  # fmt: skip
-    note = ". ".join(part[:1].upper() + part[1:] for part in [common_settings(used, {"n", "f"}), "; ".join(signs)] if part) + "."
+    note = ". ".join(part for part in [common_settings(used, {"n", "f"}), "; ".join(signs)] if part) + "."
     heads = [("", 1), *((HEADS.get(quantity, quantity), count) for quantity in quantities)]
     columns = ["", *(recipe["columns"] * len(quantities))]
     header = ["block", "row", "column", "quantity", "value", "low", "high", "verdict", "case"]
@@ -202,7 +202,7 @@ def exponents(contents, backend):
     header = ["operator", "implementation", "backend", "settings", "quantity", "exponent", "low", "high", "n_min", "n_max", "class"]
     columns = ["", "settings", "theory", "n to the", "theory", "n to the"]
     heads = [("", 2), ("time", 2), ("workspace", 2)]
-    note = "Float32, one thread and d = e = 64 where nothing else is said. Intervals are those of the fits in the file."
+    note = "Unless stated otherwise: float32, one thread, d = e = 64. Intervals are those of the fits in the file."
     return Table(heads, columns, list(blocks.items()), note, header, rows, [])
 
 
@@ -225,7 +225,7 @@ def crossovers(contents, backend):
         raise Unserved("the files hold no crossovers")
     header = ["operator", "fast", "dense", "backend", "settings", "quantity", "n", "low", "high", "reason"]
     columns = ["", "settings", "in", "from n", ""]
-    note = "Float32, one thread and d = e = 64 where nothing else is said."
+    note = "Unless stated otherwise: float32, one thread, d = e = 64."
     return Table([], columns, [(name, sorted(texts)) for name, texts in sorted(blocks.items())], note, header, sorted(rows, key=str), [])
 
 
@@ -284,9 +284,9 @@ def input_ratios(contents, asked):
     common = ", ".join(f"{key} = {recipe_file.text_of(value)}" for key, value in sorted(shared.items())
                        if key not in ("operator", "implementation", "backend", "n_q", "n_k") and value not in (False, ""))  # fmt: skip
     percent = round(100 * (ratio_panels.NEAR - 1))
-    note = (f"{common[:1].upper() + common[1:]}. Ratio: time with the input / time with normal numbers of the same shape. "
-            f"Timed in turns unless it says otherwise. Intervals hold together at 95 % within one process; "
-            "where its buffers lie in memory can matter too, so an effect is one that another run shows again. The same: within "
+    note = (f"{common}. Ratio: time with the input / time with normal numbers of the same shape. "
+            f"Timed in turns unless stated otherwise. Simultaneous 95 % intervals, within one process; the placement of buffers "
+            "in memory can matter too, so treat a difference as real only if a second run repeats it. The same: within "
             f"{percent} %.")  # fmt: skip
     inputs = sorted({entry["input"] for entry in entries})
     return Table([], columns, list(blocks.items()), note, header, rows, []), list(lines.items()), inputs

@@ -1,4 +1,4 @@
-"""Reads the aims (format aims/1): what is held against what, at which cases, and how far ahead it is to be."""
+"""Reads the aims (format aims/1): what is compared with what, at which cases, and the ratio aimed for."""
 
 import copy
 import dataclasses
@@ -12,7 +12,7 @@ from reports.files.result_file import InputError
 
 PATH = pathlib.Path(__file__).parent.parent / "aims.json"
 SCHEMA_PATH = pathlib.Path(__file__).with_name("aims.schema.json")
-PAIRED = ("ratio", "within", "memory")  # kinds that hold ours against others
+PAIRED = ("ratio", "within", "memory")  # kinds that compare ours with others
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Case:
         return int(dict(self.values)["n"])
 
     def fits(self, settings, threads):
-        """Whether a record with these settings is of this case; what the case does not name has its default."""
+        """Whether a record with these settings is of this case; settings that the case does not name have their defaults."""
         wanted = {"operator": self.operator, "backend": self.backend, "scalar": self.scalar, "threads": threads, **dict(self.values)}
         return recipe_file.in_sweep(settings, wanted, ())
 
@@ -44,7 +44,7 @@ def load(path=PATH):
     ids = [aim["id"] for aim in content["aims"]]
     twice = next((one for one in ids if ids.count(one) > 1), None)
     if twice:
-        raise InputError(f"{path}: the aim {twice} is there twice")
+        raise InputError(f"{path}: duplicate aim {twice}")
     return content["aims"]
 
 
@@ -72,6 +72,6 @@ def choose(aims, names):
                     found.append({**copy.deepcopy(aim), "peers": [name]})
         if not found:
             peers = sorted({peer for aim in aims for peer in aim.get("peers", [])})
-            raise InputError(f"{name}: neither an aim ({', '.join(aim['id'] for aim in aims)}) nor a peer ({', '.join(peers)})")
+            raise InputError(f"{name}: expected an aim ({', '.join(aim['id'] for aim in aims)}) or a peer ({', '.join(peers)})")
         chosen += found
     return chosen

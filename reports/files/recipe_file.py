@@ -14,7 +14,7 @@ from reports.files.result_file import InputError
 FOLDER = pathlib.Path(__file__).parent.parent / "recipes"
 SCHEMA_PATH = pathlib.Path(__file__).with_name("recipe.schema.json")
 
-# What the settings are where a sweep does not name them; others (block, stride ...) may be anything, but only one.
+# Defaults of settings that a sweep does not name; others (block, stride ...) may have any value, but only one.
 PLAIN = {"scalar": "float32", "threads": 1, "input": "normal", "d": 64, "e": 64, "heads": 1, "causal": False,
          "backward": False, "normalize": False, "per_head": False, "with": ""}  # fmt: skip
 
@@ -149,7 +149,7 @@ class Line:
 
 
 def lines_of(series, points, free):
-    """A series' Lines from points that are its recipe's. Raises InputError where a line would hold two things."""
+    """A series' Lines from points that are its recipe's. Raises InputError if a line would mix two settings."""
     chosen = [point for point in points if fits(point.settings, series["match"])]
     by = series.get("by")
     values = sorted({point.settings.get(by) for point in chosen}, key=lambda value: (str(type(value)), value)) if by else [None]
@@ -169,20 +169,20 @@ def _check_one_thing(series, points, free):
         for key, value in point.settings.items():
             if key not in ignored and seen.setdefault(key, value) != value:
                 raise InputError(
-                    f"{point.place}: the line '{series['label']}' would hold {key} = {seen[key]} and {value}; "
+                    f"{point.place}: the line '{series['label']}' would mix {key} = {seen[key]} and {value}; "
                     "its recipe must say which"
                 )
         place = tuple(text_of(point.settings.get(name)) for name in free)
         if place in places:
             raise InputError(
-                f"{point.place}: {point.settings['implementation']} at {point.row['case']} is there twice in the files "
+                f"{point.place}: {point.settings['implementation']} at {point.row['case']} occurs twice in the files "
                 "given; draw the runs separately"
             )
         places[place] = point
 
 
 def missing_words(recipe, series_list, lines):
-    """What the recipe shows and the files do not hold, in words; empty when nothing is missing."""
+    """What the recipe shows and the files lack, in words; empty if nothing is missing."""
     present = {id(line.series) for line in lines}
     return [_series_words(series) for series in series_list if id(series) not in present]
 

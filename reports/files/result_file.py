@@ -18,7 +18,7 @@ SCHEMA_PATH = pathlib.Path(__file__).with_name("results.schema.json")
 
 
 class InputError(Exception):
-    """A request or a file that cannot be used; the text is one line for the user."""
+    """Invalid arguments or an invalid file; the text is one line for the user."""
 
 
 def load_schema():
@@ -36,7 +36,7 @@ def load(path):
 
 
 def read_as(path, form, words, schema):
-    """The content of a JSON file that says it is of this format and follows its schema; `words` say what it is not otherwise."""
+    """The content of a JSON file of this format, validated by its schema; `words` name the format in errors."""
     content = _parse(path)
     if not isinstance(content, dict) or content.get("format") != form:
         raise InputError(f'{path}: {words}: it does not say "format": "{form}"')
@@ -75,7 +75,7 @@ def _check_format(path, content):
 
 
 def _describe(error):
-    """One line for a schema error. A $comment in the schema, where there is one, says it better than the validator."""
+    """One line for a schema error. A $comment in the schema replaces the validator's message."""
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path).lstrip(".")
     message = error.schema.get("$comment") if isinstance(error.schema, dict) else None
     return _one_line(f"{place or 'top level'}: {message or error.message}")
@@ -125,7 +125,7 @@ class Group:
 def group_records(files):
     """(path, content) pairs -> (groups in a fixed order, warnings).
 
-    Raises InputError when a point is there twice, because then a figure would have to choose one.
+    Raises InputError for duplicate points: a figure would have to choose one.
     """
     groups, points = {}, set()
     for path, content in files:
@@ -139,7 +139,7 @@ def group_records(files):
             point = (key, row["implementation"], n)
             if point in points:
                 raise InputError(
-                    f"{path}: records[{index}]: {row['implementation']} at {record['case']} is there twice in the "
+                    f"{path}: records[{index}]: {row['implementation']} at {record['case']} occurs twice in the "
                     "files given; draw the runs separately"
                 )
             points.add(point)
@@ -153,7 +153,7 @@ def group_records(files):
 
 
 def identify(record, environment):
-    """Splits a record's settings into what a figure holds fixed, the name of its n axis, and n."""
+    """Splits a record's settings into those fixed in a figure, the name of its n axis, and n."""
     settings = {**record["size"], **record["params"]}
     height, width = settings.pop("height", None), settings.pop("width", None)
     n_q, n_k = settings.pop("n_q", None), settings.pop("n_k", None)
@@ -216,7 +216,7 @@ def make_row(record, n, environment):
 
 
 def floor_seconds(record, environment):
-    """The least time that the processor's measured peaks, or the GPU's by its clocks, allow for the record's own counts, or None."""
+    """The shortest time that the processor's measured peaks, or the GPU's by its clocks, allow for the record's own counts, or None."""
     operations, bandwidth = peaks(record, environment)
     limits = ((record["flops"], operations), (record["bytes"], bandwidth))
     return max((count / rate for count, rate in limits if count and rate), default=None)
@@ -250,7 +250,7 @@ def _attach_theory(files, groups):
                 matching = [group for group in own_groups if speaks_about(entry, group.identity)]
                 if len(matching) > 1:
                     warnings.append(
-                        f"{path}: {kind}[{index}] is not drawn: it speaks about {len(matching)} figures; "
+                        f"{path}: {kind}[{index}] is not drawn: it belongs to {len(matching)} figures; "
                         "its threads, size and params would say which"
                     )
                 for group in matching if len(matching) == 1 else []:
@@ -283,7 +283,7 @@ def speaks_about(entry, identity):
 
 
 def figure_names(groups):
-    """A short file name for each group: operator, scalar, and what else tells it from others of its operator."""
+    """A short file name for each group: operator, scalar, and what else distinguishes it from others of its operator."""
     names = []
     for group in groups:
         siblings = [other for other in groups if other.identity["operator"] == group.identity["operator"]]

@@ -1,4 +1,4 @@
-"""Reads study files (format study/1). A file follows study.schema.json and is handed on, or is refused in one line."""
+"""Reads study files (format study/1). A file that does not follow study.schema.json is refused in one line."""
 
 import json
 import math

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The programs that peers.py holds ours against; peer/runner.py runs one of them.
+"""The programs that `reports.peers` compares with ours; peer/runner.py runs one of them.
 
-A peer is a function that takes a Problem and returns a function without arguments: what is timed. Whatever depends on the
-numbers in the tensors belongs into that; types, layouts and masks may be made before, as ours makes its plans before.
-A file of your own peers for `peers.py --programs FILE` looks like this:
+A peer is a function that takes a Problem and returns a function without arguments, which is timed. Whatever depends on the
+numbers in the tensors belongs in that function; types, layouts and masks may be prepared before, as our plans are.
+A file of your own peers, for `python3 -m reports.peers --programs FILE`, looks like this:
 
     from reports.peer.programs import peer
 
@@ -12,8 +12,8 @@ A file of your own peers for `peers.py --programs FILE` looks like this:
         q, k, v = (problem.inputs[name] for name in "qkv")
         return lambda: my_attention(q, k, v)
 
-One for a GPU says `devices=("cuda",)`, and how it is timed there unless PyTorch's events time it: `clock`, a function that takes
-what build returned and returns the seconds of one run, after throwing out what the GPU's cache held.
+A peer for a GPU has `devices=("cuda",)` and, unless PyTorch's events time it, a `clock`: a function that takes what the peer
+returned and returns the seconds of one run with a flushed GPU cache.
 """
 
 import dataclasses
@@ -35,9 +35,9 @@ class Peer:
     memory: str | None
     time_class: str | None
     memory_class: str | None
-    beside: str | None  # what a reader of its ratio has to know
-    devices: tuple  # backends of ours that it is held against
-    answer: str | None  # the input that it gives back, where it does a part of the work and not all of it
+    beside: str | None  # what a reader of its ratio must know
+    devices: tuple  # backends of ours that it is compared with
+    answer: str | None  # the input that it returns, if it does only a part of the work
     clock: typing.Callable | None  # on a GPU
     build: typing.Callable
 
@@ -161,7 +161,7 @@ def torch_rfft_rows(problem):
 
 
 @peer("torch_rfft_pair", "toeplitz_1d", "torch.fft.rfft of length 2n of [e, 2n] and its inverse, alone", TORCH, answer="values",
-      beside="no product: the transforms alone, of values that lie as they want them", **FFT)  # fmt: skip
+      beside="computes only the transforms, no product, of values already in their layout", **FFT)  # fmt: skip
 def torch_rfft_pair(problem):
     torch, values = _tensors(problem, "values")
     n = len(values)
@@ -176,7 +176,7 @@ NPRF_N2 = {"time": "O(n^2 (f + e))", "memory": "O(n^2)", "classes": ("n^2", "n^2
 
 
 def _features(torch, problem, x, omega):
-    """Positive random features; a maximum leaves numerator and normaliser alike, by row for queries and over all for keys."""
+    """Positive random features; subtracting a maximum cancels in the quotient: by row for queries, over all for keys."""
     if problem.flag("normalize"):
         x = x / x.norm(dim=-1, keepdim=True)
     x = x * math.sqrt(problem.scale(1))
@@ -367,7 +367,7 @@ def torch_sdpa(problem):
 
 
 @peer("torch_sdpa_bias", "softmax_attention", "scaled_dot_product_attention with a bias for every pair", TORCH,
-      ("float32", "float64", "bfloat16", "float16"), **PAIRS, beside="its n^2 biases are made beforehand")  # fmt: skip
+      ("float32", "float64", "bfloat16", "float16"), **PAIRS, beside="its n^2 biases are prepared beforehand")  # fmt: skip
 def torch_sdpa_bias(problem):
     torch, q, k, v, bias = _tensors(problem, "q", "k", "v", "bias")
     scale = problem.scale(1 / math.sqrt(q.shape[-1]))
@@ -402,7 +402,7 @@ def _mask(torch, problem, n):
 
 
 @peer("torch_masked", "sparse_attention", "softmax over all pairs in PyTorch, those not seen masked with -inf", TORCH, **PAIRS,
-      beside="looks at all pairs")  # fmt: skip
+      beside="computes all pairs")  # fmt: skip
 def torch_masked(problem):
     torch, q, k, v = _tensors(problem, "q", "k", "v")
     scale = problem.scale(1 / math.sqrt(q.shape[-1]))
@@ -411,7 +411,7 @@ def torch_masked(problem):
 
 
 @peer("torch_sdpa_masked", "sparse_attention", "scaled_dot_product_attention with a mask of pairs", TORCH, **PAIRS,
-      beside="looks at all pairs")  # fmt: skip
+      beside="computes all pairs")  # fmt: skip
 def torch_sdpa_masked(problem):
     torch, q, k, v = _tensors(problem, "q", "k", "v")
     scale = problem.scale(1 / math.sqrt(q.shape[-1]))

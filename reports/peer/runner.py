@@ -24,12 +24,12 @@ def _memory(key):
 
 
 class Growth:
-    """By how many bytes the resident set grew at most: what a first run needed beside its inputs."""
+    """Largest growth of the resident set in bytes: what a first run needs beside its inputs."""
 
     def __enter__(self):
         self.bytes = None
         try:
-            pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak starts anew
+            pathlib.Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
             self.before = _memory("VmRSS")
         except OSError:  # another system, or a sandbox
             self.before = None
@@ -109,7 +109,7 @@ class Events:
 
 
 def _own_clock(clock):
-    """One that a peer brought with it; nothing is known of its memory."""
+    """A clock of the peer's own; its memory is unknown."""
 
     class Own(Host):
         growth = staticmethod(lambda: contextlib.nullcontext(types.SimpleNamespace(bytes=None)))
@@ -185,7 +185,7 @@ def main():
     try:
         _run_job(json.loads(sys.stdin.readline()))
     except NotImplementedError as error:
-        _say(skipped=f"the peer does not do this case: {error}")
+        _say(skipped=f"the peer does not support this case: {error}")
     except (MemoryError, RuntimeError) as error:
         text = " ".join(str(error).split())
         if isinstance(error, MemoryError) or "allocate" in text:  # PyTorch's text, on a GPU too

@@ -21,7 +21,7 @@ class Store:
         self.earlier = None
         if not resume:
             if self.journal.exists():
-                raise InputError(f"{self.journal}: is left from an interrupted run; --resume goes on with it")
+                raise InputError(f"{self.journal}: left from an interrupted run; --resume continues it")
         elif out.exists():
             self.earlier = result_file.load(out)
             if self.earlier["seed"] != seed:
@@ -48,7 +48,7 @@ class Store:
             os.fsync(file.fileno())
 
     def has(self, job, environment, threads):
-        """Whether all of a job is there; what was skipped for want of a module is tried again."""
+        """Whether all of a job is there; what was skipped because a module is missing is retried."""
         points = recipe_file.points_of([(self.out, {"records": list(self.records.values()), "environment": environment})])
         found = {point.settings["implementation"]: point.row for point in points if job.case.fits(point.settings, threads)}
         reasons = [found[name]["reason"] or "" for name in (*job.ours, *job.peers) if name in found]

@@ -140,7 +140,7 @@ class PageTest(figures_test.Workplace):
         for arguments, word in (
             ([self.folder / "missing.json"], "No such file"),
             ([self.write({"benchmarks": []}, "foreign.json")], "not a subquad result file"),
-            ([good, "--claims", self.write({"claims": []}, "claims.json")], "not a file of claims"),
+            ([good, "--claims", self.write({"claims": []}, "claims.json")], "expected \"format\": \"claims/1\""),
             ([good, "--claims", self.write({"format": "claims/1", "claims": [{"id": 3}]}, "wrong.json")], "claims[0]"),
         ):
             with self.subTest(word):
