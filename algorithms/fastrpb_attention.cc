@@ -104,15 +104,4 @@ RowBound FastRpbBound(const Problem& problem, const Inputs& inputs,
   };
 }
 
-std::string WhyNotFastRpb(const Problem& problem, bool softmax, bool xy) {
-  if (IsSoftmax(problem) != softmax)
-    return softmax ? "only for softmax attention" : "only for linear attention";
-  if (xy && !IsImage(problem)) return "only for images: it needs two axes";
-  if (xy && NeedsFullImage(problem))
-    return "not causal: a raster mask is no sum of a row and a column part";
-  if (!xy && IsImage(problem) && !NeedsFullImage(problem))
-    return "the image's product is a sum of rows and columns, which is faster";
-  return "";
-}
-
 }  // namespace subquad

@@ -34,6 +34,17 @@ RowBound FastRpbBound(const Problem& problem, const Inputs& inputs,
 
 // Why the sum of that attention and that product is not for this problem, in
 // words; empty when it is.
-std::string WhyNotFastRpb(const Problem& problem, bool softmax, bool xy);
+template <bool kSoftmax, bool kXy>
+std::string WhyNotFastRpb(const Problem& problem) {
+  if (IsSoftmax(problem) != kSoftmax)
+    return kSoftmax ? "only for softmax attention"
+                    : "only for linear attention";
+  if (kXy && !IsImage(problem)) return "only for images: it needs two axes";
+  if (kXy && NeedsFullImage(problem))
+    return "not causal: a raster mask is no sum of a row and a column part";
+  if (!kXy && IsImage(problem) && !NeedsFullImage(problem))
+    return "the image's product is a sum of rows and columns, which is faster";
+  return "";
+}
 
 }  // namespace subquad

@@ -109,16 +109,23 @@ struct Cost {
 // for the elements of a row. Made once per problem.
 using RowBound = std::function<void(const RowId& id, std::span<double> units)>;
 
+// How time or memory grows.
+struct Complexity {
+  std::string text;   // "O(e n log n)"
+  std::string order;  // in the tokens: "1", "n", "n log n", "n^2"
+};
+
+// A row of a table (table.h), which fills in `op`, `backend` and what a row
+// shares with others.
 struct Implementation {
   std::string op;
   std::string id;
   Backend backend = Backend::kCpu;
   std::vector<Scalar> scalars;
-  std::string what;                      // one line: how it computes
-  std::string source;                    // paper, section
-  std::string time, memory;              // "O(e n log n)"
-  std::string time_class, memory_class;  // "1", "n", "n log n", "n^2"
-  bool backward = false;                 // has the backward pass too
+  std::string what;    // one line: how it computes
+  std::string source;  // paper, section
+  Complexity time, memory;
+  bool backward = false;  // has the backward pass too
 
   // Why it cannot run this problem, in words; empty when it can.
   std::function<std::string(const Problem&)> why_not;

@@ -174,4 +174,10 @@ class SparseKeys {
   IntegerTable random_;
 };
 
+inline std::string WhyNotBlocked(const Problem& problem) {
+  if (problem.params.Text("pattern") != "strided") return "";
+  return "neighbouring queries of a strided pattern share no far keys, so "
+         "there are no blocks of pairs";
+}
+
 }  // namespace subquad

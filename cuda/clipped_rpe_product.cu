@@ -313,27 +313,17 @@ namespace subquad {
 
 std::vector<Implementation> ClippedRpeProductCudaImplementations() {
   using namespace device;
-  Implementation dense = DeviceImplementation("clipped_rpe_product", "dense");
-  dense.what = "scores of all offsets, spread to a matrix, times v (cuBLAS)";
-  dense.source = "LRPE section III; Shaw 2018";
-  dense.time = "O(n (r d + n e))";
-  dense.memory = "O(n^2)";
-  dense.time_class = "n^2";
-  dense.memory_class = "n^2";
-  dense.cost = DenseCost;
-  dense.prepare = PrepareOnDevice<Dense>();
-
-  Implementation windowed =
-      DeviceImplementation("clipped_rpe_product", "windowed");
-  windowed.what = "a sum for each tail, a kernel for the window between them";
-  windowed.source = "LRPE section III";
-  windowed.time = "O(n r (d + e))";
-  windowed.memory = "O(n e / 32), and weights of the queries in flight";
-  windowed.time_class = "n";
-  windowed.memory_class = "n";
-  windowed.cost = WindowedCost;
-  windowed.prepare = PrepareOnDevice<Windowed>();
-  return {dense, windowed};
+  return DeviceTable(
+      "clipped_rpe_product",
+      {{.id = "dense",
+        .what = "scores of all offsets, spread to a matrix, times v (cuBLAS)",
+        .cost = DenseCost,
+        .prepare = PrepareOnDevice<Dense>()},
+       {.id = "windowed",
+        .what = "a sum for each tail, a kernel for the window between them",
+        .memory = {"O(n e / 32), and weights of the queries in flight", "n"},
+        .cost = WindowedCost,
+        .prepare = PrepareOnDevice<Windowed>()}});
 }
 
 }  // namespace subquad

@@ -449,6 +449,19 @@ const Implementation& ProductProgram(const Problem& problem) {
                                  : find(kRowsAndColumns, "xy");
 }
 
+RowBound SumBound(const Problem& problem, const Inputs& inputs) {
+  return FastRpbBound(problem, inputs, ProductProgram(problem));
+}
+
+template <template <typename> class Run, bool kSoftmax>
+Implementation Fast(const char* id, const char* what) {
+  return {.id = id,
+          .what = what,
+          .cost = FastCost<kSoftmax>,
+          .norm_bound = SumBound,
+          .prepare = PrepareOnDevice<Run>()};
+}
+
 }  // namespace
 }  // namespace subquad::device
 
@@ -456,49 +469,21 @@ namespace subquad {
 
 std::vector<Implementation> FastRpbAttentionCudaImplementations() {
   using namespace device;
-  const auto fast = [](const std::string& id, bool softmax, bool xy) {
-    Implementation one = DeviceImplementation(
-        "fastrpb_attention", id, [=](const Problem& problem) {
-          return WhyNotFastRpb(problem, softmax, xy);
-        });
-    one.what = std::string(softmax ? "tiled softmax" : "linear") +
-               " attention, and W v " +
-               (xy ? "from row and column sums" : "by FFT");
-    one.source = xy ? "FastRPB eq. 10, section 3.2.2" : "FastRPB eq. 10, 3.2.1";
-    one.time = softmax ? "O(n^2 (d + e))"
-               : xy    ? "O(n f e)"
-                       : "O(n (f e + e log n))";
-    one.memory = "O(n e)";
-    one.time_class = softmax ? "n^2" : xy ? "n" : "n log n";
-    one.memory_class = "n";
-    one.norm_bound = [](const Problem& problem, const Inputs& inputs) {
-      return FastRpbBound(problem, inputs, ProductProgram(problem));
-    };
-    if (softmax) {
-      one.cost = FastCost<true>;
-      one.prepare = PrepareOnDevice<SoftmaxFast>();
-    } else {
-      one.cost = FastCost<false>;
-      one.prepare = PrepareOnDevice<LinearFast>();
-    }
-    return one;
-  };
-  Implementation dense = DeviceImplementation("fastrpb_attention", "dense");
-  dense.what = "attention weights and W in memory, both by cuBLAS";
-  dense.source = "FastRPB eq. 10";
-  dense.time = "O(n^2 (d + e))";
-  dense.memory = "O(n^2)";
-  dense.time_class = "n^2";
-  dense.memory_class = "n^2";
-  dense.cost = DenseCost;
-  dense.prepare = PrepareOnDevice<Dense>();
-  return {
-      dense,
-      fast("softmax_fft", true, false),
-      fast("softmax_xy", true, true),
-      fast("linear_fft", false, false),
-      fast("linear_xy", false, true),
-  };
+  return DeviceTable(
+      "fastrpb_attention",
+      {{.id = "dense",
+        .what = "attention weights and W in memory, both by cuBLAS",
+        .cost = DenseCost,
+        .prepare = PrepareOnDevice<Dense>()},
+       Fast<SoftmaxFast, true>("softmax_fft",
+                               "tiled softmax attention, and W v by FFT"),
+       Fast<SoftmaxFast, true>(
+           "softmax_xy",
+           "tiled softmax attention, and W v from row and column sums"),
+       Fast<LinearFast, false>("linear_fft",
+                               "linear attention, and W v by FFT"),
+       Fast<LinearFast, false>(
+           "linear_xy", "linear attention, and W v from row and column sums")});
 }
 
 }  // namespace subquad

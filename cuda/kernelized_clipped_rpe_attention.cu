@@ -143,18 +143,12 @@ class Linear : public DevicePrepared {
 };
 
 template <template <typename> class Run>
-Implementation Named(std::string id) {
-  Implementation one =
-      DeviceImplementation("kernelized_clipped_rpe_attention", std::move(id));
-  one.cost = [](const Problem& problem, int) {
-    return WithStorage(problem.scalar, [&]<typename S>() {
-      Cost cost = Run<S>::CostOf(ClippedShape(problem));
-      cost.bytes = TensorBytes(problem);
-      return cost;
-    });
-  };
-  one.prepare = PrepareOnDevice<Run>();
-  return one;
+Cost CostOf(const Problem& problem, int) {
+  return WithStorage(problem.scalar, [&]<typename S>() {
+    Cost cost = Run<S>::CostOf(ClippedShape(problem));
+    cost.bytes = TensorBytes(problem);
+    return cost;
+  });
 }
 
 }  // namespace
@@ -164,22 +158,17 @@ namespace subquad {
 
 std::vector<Implementation> KernelizedClippedRpeAttentionCudaImplementations() {
   using namespace device;
-  Implementation dense = Named<Dense>("dense");
-  dense.what = "scores in memory times v, by cuBLAS";
-  dense.source = "LRPE section IV";
-  dense.time = "O(n^2 (d + e))";
-  dense.memory = "O(n^2)";
-  dense.time_class = "n^2";
-  dense.memory_class = "n^2";
-
-  Implementation linear = Named<Linear>("linear");
-  linear.what = "content by a (running) state, position by tails and a window";
-  linear.source = "LRPE sections III and IV";
-  linear.time = "O(n (d e + r (d + e)))";
-  linear.memory = "O(n (d + e))";
-  linear.time_class = "n";
-  linear.memory_class = "n";
-  return {dense, linear};
+  return DeviceTable(
+      "kernelized_clipped_rpe_attention",
+      {{.id = "dense",
+        .what = "scores in memory times v, by cuBLAS",
+        .cost = CostOf<Dense>,
+        .prepare = PrepareOnDevice<Dense>()},
+       {.id = "linear",
+        .what = "content by a (running) state, position by tails and a window",
+        .memory = {"O(n (d + e))", "n"},
+        .cost = CostOf<Linear>,
+        .prepare = PrepareOnDevice<Linear>()}});
 }
 
 }  // namespace subquad

@@ -95,15 +95,6 @@ RowBound FftBound(const Problem& problem, const Inputs& inputs) {
       problem, inputs, FftKernelized<float>::TransformFactor(shape), shape.n_k);
 }
 
-template <template <typename> class Algorithm>
-Implementation Named(std::string id) {
-  Implementation one =
-      DeviceImplementation("kernelized_rpe_attention", std::move(id));
-  one.cost = Kernelized<Algorithm>::CostOf;
-  one.prepare = PrepareOnDevice<Kernelized<Algorithm>::template Run>();
-  return one;
-}
-
 }  // namespace
 }  // namespace subquad::device
 
@@ -111,31 +102,22 @@ namespace subquad {
 
 std::vector<Implementation> KernelizedRpeAttentionCudaImplementations() {
   using namespace device;
-  Implementation dense = Named<DenseKernelized>("dense");
-  dense.what = "all weights in memory: cuBLAS, and the bias between";
-  dense.source = "NPRF eq. 10";
-  dense.time = "O(n^2 (f + e))";
-  dense.memory = "O(n^2 + n f)";
-  dense.time_class = "n^2";
-  dense.memory_class = "n^2";
-
-  Implementation tiled = Named<TiledKernelized>("tiled");
-  tiled.what = "64 x 64 weights at a time, in registers";
-  tiled.source = "NPRF eq. 10";
-  tiled.time = "O(n^2 (f + e))";
-  tiled.memory = "O(n f)";
-  tiled.time_class = "n^2";
-  tiled.memory_class = "n";
-
-  Implementation streamed = Named<FftKernelized>("fft_streamed");
-  streamed.what = "as many channels at a time as the cache holds, by cuFFT";
-  streamed.source = "NPRF algorithm 1";
-  streamed.time = "O(n f e log n)";
-  streamed.memory = "O(n (f + e))";
-  streamed.time_class = "n log n";
-  streamed.memory_class = "n";
-  streamed.norm_bound = FftBound;
-  return {dense, tiled, streamed};
+  return DeviceTable(
+      "kernelized_rpe_attention",
+      {{.id = "dense",
+        .what = "all weights in memory: cuBLAS, and the bias between",
+        .cost = Kernelized<DenseKernelized>::CostOf,
+        .prepare = PrepareOnDevice<Kernelized<DenseKernelized>::Run>()},
+       {.id = "tiled",
+        .what = "64 x 64 weights at a time, in registers",
+        .memory = {"O(n f)", "n"},
+        .cost = Kernelized<TiledKernelized>::CostOf,
+        .prepare = PrepareOnDevice<Kernelized<TiledKernelized>::Run>()},
+       {.id = "fft_streamed",
+        .what = "as many channels at a time as the cache holds, by cuFFT",
+        .cost = Kernelized<FftKernelized>::CostOf,
+        .norm_bound = FftBound,
+        .prepare = PrepareOnDevice<Kernelized<FftKernelized>::Run>()}});
 }
 
 }  // namespace subquad

@@ -79,40 +79,22 @@ namespace subquad {
 
 std::vector<Implementation> LinearAttentionCudaImplementations() {
   using namespace device;
-  Implementation dense = DeviceImplementation("linear_attention", "dense");
-  dense.what = "features times features by cuBLAS, masked, times values";
-  dense.source = "FastRPB eq. 2";
-  dense.time = "O(n^2 (f + e))";
-  dense.memory = "O(n^2 + n f)";
-  dense.time_class = "n^2";
-  dense.memory_class = "n^2";
-  dense.cost = DenseCost;
-  dense.prepare = PrepareOnDevice<Dense>();
-
-  Implementation associative =
-      DeviceImplementation("linear_attention", "associative", NotCausal);
-  associative.what = "key features times values first, tiles in registers";
-  associative.source = "FastRPB eq. 3; Katharopoulos 2020";
-  associative.time = "O(n f e)";
-  associative.memory = "O(n f + f e)";
-  associative.time_class = "n";
-  associative.memory_class = "n";
-  associative.norm_bound = SignedFeatureBound;
-  associative.cost = LinearCost;
-  associative.prepare = PrepareOnDevice<Linear>();
-
-  Implementation chunked =
-      DeviceImplementation("linear_attention", "chunked", OnlyCausal);
-  chunked.what = "chunks of 64 tokens: their own triangle and the state before";
-  chunked.source = "blog eq. 18-20";
-  chunked.time = "O(n f (e + chunk))";
-  chunked.memory = "O(n f (1 + e / chunk))";
-  chunked.time_class = "n";
-  chunked.memory_class = "n";
-  chunked.norm_bound = SignedFeatureBound;
-  chunked.cost = LinearCost;
-  chunked.prepare = PrepareOnDevice<Linear>();
-  return {dense, associative, chunked};
+  return DeviceTable(
+      "linear_attention",
+      {{.id = "dense",
+        .what = "features times features by cuBLAS, masked, times values",
+        .cost = DenseCost,
+        .prepare = PrepareOnDevice<Dense>()},
+       {.id = "associative",
+        .what = "key features times values first, tiles in registers",
+        .memory = {"O(n f + f e)", "n"},
+        .cost = LinearCost,
+        .prepare = PrepareOnDevice<Linear>()},
+       {.id = "chunked",
+        .what = "chunks of 64 tokens: their own triangle and the state before",
+        .memory = {"O(n f (1 + e / chunk))", "n"},
+        .cost = LinearCost,
+        .prepare = PrepareOnDevice<Linear>()}});
 }
 
 }  // namespace subquad

@@ -73,29 +73,18 @@ namespace subquad {
 
 std::vector<Implementation> LinformerAttentionCudaImplementations() {
   using namespace device;
-  Implementation dense = DeviceImplementation("linformer_attention", "dense");
-  dense.what = "projections, then two GEMMs (cuBLAS), scores in memory";
-  dense.source = "blog eq. 15";
-  dense.time = "O(n p (d+e))";
-  dense.memory = "O(n p)";
-  dense.time_class = "n";
-  dense.memory_class = "n";
-  dense.bound_factor = DenseToReduced<float>::kBoundFactor;
-  dense.cost = LinformerCost<DenseToReduced>;
-  dense.prepare = PrepareOnDevice<Dense>();
-
-  Implementation projected =
-      DeviceImplementation("linformer_attention", "projected");
-  projected.what = "projections, then online softmax, scores in registers";
-  projected.source = "blog eq. 15";
-  projected.time = "O(n p (d+e))";
-  projected.memory = "O(p (d+e))";
-  projected.time_class = "n";
-  projected.memory_class = "1";
-  projected.bound_factor = TiledToReduced<float>::kBoundFactor;
-  projected.cost = LinformerCost<TiledToReduced>;
-  projected.prepare = PrepareOnDevice<Projected>();
-  return {dense, projected};
+  return DeviceTable(
+      "linformer_attention",
+      {{.id = "dense",
+        .what = "projections, then two GEMMs (cuBLAS), scores in memory",
+        .cost = LinformerCost<DenseToReduced>,
+        .bound_factor = DenseToReduced<float>::kBoundFactor,
+        .prepare = PrepareOnDevice<Dense>()},
+       {.id = "projected",
+        .what = "projections, then online softmax, scores in registers",
+        .cost = LinformerCost<TiledToReduced>,
+        .bound_factor = TiledToReduced<float>::kBoundFactor,
+        .prepare = PrepareOnDevice<Projected>()}});
 }
 
 }  // namespace subquad

@@ -100,30 +100,18 @@ namespace subquad {
 
 std::vector<Implementation> MemoryCompressedAttentionCudaImplementations() {
   using namespace device;
-  Implementation dense =
-      DeviceImplementation("memory_compressed_attention", "dense");
-  dense.what = "the fewer keys, then two GEMMs (cuBLAS), scores in memory";
-  dense.source = "blog eq. 14";
-  dense.time = "O(n^2/s (d+e))";
-  dense.memory = "O(n^2/s)";
-  dense.time_class = "n^2";
-  dense.memory_class = "n^2";
-  dense.bound_factor = DenseToReduced<float>::kBoundFactor;
-  dense.cost = MemoryCompressedCost<DenseToReduced>;
-  dense.prepare = PrepareOnDevice<Dense>();
-
-  Implementation compressed =
-      DeviceImplementation("memory_compressed_attention", "compressed");
-  compressed.what = "the fewer keys, then online softmax, scores in registers";
-  compressed.source = "blog eq. 14";
-  compressed.time = "O(n^2/s (d+e))";
-  compressed.memory = "O(n/s (d+e))";
-  compressed.time_class = "n^2";
-  compressed.memory_class = "n";
-  compressed.bound_factor = TiledToReduced<float>::kBoundFactor;
-  compressed.cost = MemoryCompressedCost<TiledToReduced>;
-  compressed.prepare = PrepareOnDevice<Compressed>();
-  return {dense, compressed};
+  return DeviceTable(
+      "memory_compressed_attention",
+      {{.id = "dense",
+        .what = "the fewer keys, then two GEMMs (cuBLAS), scores in memory",
+        .cost = MemoryCompressedCost<DenseToReduced>,
+        .bound_factor = DenseToReduced<float>::kBoundFactor,
+        .prepare = PrepareOnDevice<Dense>()},
+       {.id = "compressed",
+        .what = "the fewer keys, then online softmax, scores in registers",
+        .cost = MemoryCompressedCost<TiledToReduced>,
+        .bound_factor = TiledToReduced<float>::kBoundFactor,
+        .prepare = PrepareOnDevice<Compressed>()}});
 }
 
 }  // namespace subquad

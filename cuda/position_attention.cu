@@ -497,26 +497,17 @@ namespace subquad {
 
 std::vector<Implementation> PositionAttentionCudaImplementations() {
   using namespace device;
-  Implementation dense = DeviceImplementation("position_attention", "dense");
-  dense.what = "scores in memory, offsets of each query taken anew (cuBLAS)";
-  dense.source = "blog eq. 5-13";
-  dense.time = "O(n^2 d), deberta O(n^2 D d)";
-  dense.memory = "O(n^2)";
-  dense.time_class = "n^2";
-  dense.memory_class = "n^2";
-  dense.cost = DenseCost;
-  dense.prepare = PrepareOnDevice<PositionDense>();
-
-  Implementation shift = DeviceImplementation("position_attention", "shift");
-  shift.what = "positions projected once, GEMMs and shifts by blocks";
-  shift.source = "blog eq. 5-13; Transformer-XL appendix B";
-  shift.time = "O(n^2 d)";
-  shift.memory = "O(n (d + e)), and scores that fit the cache";
-  shift.time_class = "n^2";
-  shift.memory_class = "n";
-  shift.cost = ShiftCost;
-  shift.prepare = PrepareOnDevice<PositionShift>();
-  return {dense, shift};
+  return DeviceTable(
+      "position_attention",
+      {{.id = "dense",
+        .what = "scores in memory, offsets of each query taken anew (cuBLAS)",
+        .cost = DenseCost,
+        .prepare = PrepareOnDevice<PositionDense>()},
+       {.id = "shift",
+        .what = "positions projected once, GEMMs and shifts by blocks",
+        .memory = {"O(n (d + e)), and scores that fit the cache", "n"},
+        .cost = ShiftCost,
+        .prepare = PrepareOnDevice<PositionShift>()}});
 }
 
 }  // namespace subquad

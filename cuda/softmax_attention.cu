@@ -115,30 +115,21 @@ namespace subquad {
 
 std::vector<Implementation> SoftmaxAttentionCudaImplementations() {
   using namespace device;
-  // Any order of the sums is within the bound of
-  // reference/softmax/softmax_rows.h, and so is one more rounding of each
-  // weight.
-  Implementation dense = DeviceImplementation("softmax_attention", "dense");
-  dense.what = "two GEMMs (cuBLAS) with the scores in memory";
-  dense.source = "FastRPB eq. 1";
-  dense.time = "O(n^2 (d+e))";
-  dense.memory = "O(n^2)";
-  dense.time_class = "n^2";
-  dense.memory_class = "n^2";
-  dense.cost = DenseCost;
-  dense.prepare = PrepareOnDevice<Dense>();
-
-  Implementation tiled = DeviceImplementation("softmax_attention", "tiled");
-  tiled.what = "online softmax over tiles of keys, scores in registers";
-  tiled.source = "Milakov and Gimelshein 2018; Dao et al. 2022";
-  tiled.time = "O(n^2 (d+e))";
-  tiled.memory = "O(1)";
-  tiled.time_class = "n^2";
-  tiled.memory_class = "1";
-  tiled.bound_factor = kSoftmaxTilesBoundFactor;
-  tiled.cost = TiledCost;
-  tiled.prepare = PrepareOnDevice<Tiled>();
-  return {dense, tiled};
+  return DeviceTable(
+      "softmax_attention",
+      {{// Any order of the sums is within the bound of
+        // reference/softmax/softmax_rows.h, and so is one more rounding of each
+        // weight.
+        .id = "dense",
+        .what = "two GEMMs (cuBLAS) with the scores in memory",
+        .cost = DenseCost,
+        .prepare = PrepareOnDevice<Dense>()},
+       {.id = "tiled",
+        .what = "online softmax over tiles of keys, scores in registers",
+        .memory = {"O(1)", "1"},
+        .cost = TiledCost,
+        .bound_factor = kSoftmaxTilesBoundFactor,
+        .prepare = PrepareOnDevice<Tiled>()}});
 }
 
 }  // namespace subquad

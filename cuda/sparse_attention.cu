@@ -435,12 +435,6 @@ Cost BlockedCost(const Problem& problem, int) {
                                   shape, plan.parts))};
 }
 
-std::string NoBlocks(const Problem& problem) {
-  if (problem.params.Text("pattern") != "strided") return "";
-  return "neighbouring queries of a strided pattern share no far keys, so "
-         "there are no blocks of pairs";
-}
-
 }  // namespace
 }  // namespace subquad::device
 
@@ -448,46 +442,30 @@ namespace subquad {
 
 std::vector<Implementation> SparseAttentionCudaImplementations() {
   using namespace device;
-  const char* source = "blog, \"Making the attention matrix sparse\"";
-  Implementation dense = DeviceImplementation("sparse_attention", "dense");
-  dense.what = "two GEMMs (cuBLAS) over all pairs, hidden scores left out";
-  dense.source = source;
-  dense.time = "O(n^2 (d+e))";
-  dense.memory = "O(n^2)";
-  dense.time_class = "n^2";
-  dense.memory_class = "n^2";
-  // The weights that are zero add nothing, and no rounding.
-  dense.cost = DenseCost;
-  dense.prepare = PrepareOnDevice<Dense>();
-
-  Implementation gathered =
-      DeviceImplementation("sparse_attention", "gathered");
-  gathered.what = "a warp for each query, over its own keys";
-  gathered.source = source;
-  gathered.time = "O(pairs (d+e))";
-  gathered.memory = "O(n)";
-  gathered.time_class = "n";
-  gathered.memory_class = "n";
-  // As for kSoftmaxTilesBoundFactor: each sum is rescaled once per 32 keys.
-  gathered.bound_factor = 1 + 3.0 / kLanes;
-  gathered.cost = GatheredCost;
-  gathered.prepare = PrepareOnDevice<Gathered>();
-
-  Implementation blocked =
-      DeviceImplementation("sparse_attention", "blocked", NoBlocks);
-  blocked.what = "groups of queries against tiles of the keys they share";
-  blocked.source = source;
-  blocked.time = "O(pairs (d+e))";
-  blocked.memory = "O(n)";
-  blocked.time_class = "n";
-  blocked.memory_class = "n";
-  // A tile may hold a single key of a query, and each tile rescales: three
-  // roundings beside the one of adding the key. A part that is added costs a
-  // key no more than a further tile of its own would have.
-  blocked.bound_factor = 4;
-  blocked.cost = BlockedCost;
-  blocked.prepare = PrepareOnDevice<Blocked>();
-  return {dense, gathered, blocked};
+  return DeviceTable(
+      "sparse_attention",
+      {{.id = "dense",
+        .what = "two GEMMs (cuBLAS) over all pairs, hidden scores left out",
+        // The weights that are zero add nothing, and no rounding.
+        .cost = DenseCost,
+        .prepare = PrepareOnDevice<Dense>()},
+       {.id = "gathered",
+        .what = "a warp for each query, over its own keys",
+        .memory = {"O(n)", "n"},
+        .cost = GatheredCost,
+        // As for kSoftmaxTilesBoundFactor: each sum is rescaled once per 32
+        // keys.
+        .bound_factor = 1 + 3.0 / kLanes,
+        .prepare = PrepareOnDevice<Gathered>()},
+       {.id = "blocked",
+        .what = "groups of queries against tiles of the keys they share",
+        .memory = {"O(n)", "n"},
+        .cost = BlockedCost,
+        // A tile may hold a single key of a query, and each tile rescales:
+        // three roundings beside the one of adding the key. A part that is
+        // added costs a key no more than a further tile of its own would have.
+        .bound_factor = 4,
+        .prepare = PrepareOnDevice<Blocked>()}});
 }
 
 }  // namespace subquad

@@ -230,20 +230,6 @@ Cost LinearCost(const Problem& problem, int) {
 
 // ---- what they are for
 
-std::string OnlySoftmax(const Problem& problem) {
-  return IsSoftmaxOnNoise(problem) ? "" : "only for softmax";
-}
-
-std::string OnlyLinear(const Problem& problem) {
-  return IsSoftmaxOnNoise(problem) ? "only for linear attention"
-                                   : NotCausal(problem);
-}
-
-std::string OnlyCausalLinear(const Problem& problem) {
-  return IsSoftmaxOnNoise(problem) ? "only for linear attention"
-                                   : OnlyCausal(problem);
-}
-
 std::unique_ptr<Prepared> PrepareDense(const Problem& problem,
                                        const Arrays& arrays,
                                        const PrepareOptions& options) {
@@ -259,49 +245,27 @@ namespace subquad {
 
 std::vector<Implementation> StochasticPositionAttentionCudaImplementations() {
   using namespace device;
-  const std::string op = "stochastic_position_attention";
-  Implementation dense = DeviceImplementation(op, "dense");
-  dense.what = "q^ and k^, then all weights in memory, by cuBLAS";
-  dense.source = "FastRPB eq. 8";
-  dense.time = "O(n^2 (R + e))";
-  dense.memory = "O(n^2)";
-  dense.time_class = "n^2";
-  dense.memory_class = "n^2";
-  dense.cost = DenseCost;
-  dense.prepare = PrepareDense;
-
-  Implementation tiled = DeviceImplementation(op, "tiled", OnlySoftmax);
-  tiled.what = "q^ and k^, then one kernel with the scores in registers";
-  tiled.source = "FastRPB eq. 8";
-  tiled.time = "O(n^2 (R + e))";
-  tiled.memory = "O(n R)";
-  tiled.time_class = "n^2";
-  tiled.memory_class = "n";
-  // The error that q^ and k^ bring to a score is part of the reference's bound,
-  // which the attention multiplies with its own factor.
-  tiled.bound_factor = kSoftmaxTilesBoundFactor;
-  tiled.cost = TiledCost;
-  tiled.prepare = PrepareOnDevice<Tiled>();
-
-  const auto linear = [&](const char* id, const char* what,
-                          std::string (*why_not)(const Problem&)) {
-    Implementation one = DeviceImplementation(op, id, why_not);
-    one.what = what;
-    one.source = "FastRPB eq. 8";
-    one.time = "O(n R (d s + e)), s = 2 C or P";
-    one.memory = "O(n R)";
-    one.time_class = "n";
-    one.memory_class = "n";
-    one.norm_bound = SignedFeaturesOnNoise;
-    one.cost = LinearCost;
-    one.prepare = PrepareOnDevice<Linear>();
-    return one;
-  };
-  return {dense, tiled,
-          linear("associative", "q^ and k^, then one state for all queries",
-                 OnlyLinear),
-          linear("chunked", "q^ and k^, then chunks of 64 tokens",
-                 OnlyCausalLinear)};
+  return DeviceTable(
+      "stochastic_position_attention",
+      {{.id = "dense",
+        .what = "q^ and k^, then all weights in memory, by cuBLAS",
+        .cost = DenseCost,
+        .prepare = PrepareDense},
+       {.id = "tiled",
+        .what = "q^ and k^, then one kernel with the scores in registers",
+        .cost = TiledCost,
+        // The error that q^ and k^ bring to a score is part of the reference's
+        // bound, which the attention multiplies by its own factor.
+        .bound_factor = kSoftmaxTilesBoundFactor,
+        .prepare = PrepareOnDevice<Tiled>()},
+       {.id = "associative",
+        .what = "q^ and k^, then one state for all queries",
+        .cost = LinearCost,
+        .prepare = PrepareOnDevice<Linear>()},
+       {.id = "chunked",
+        .what = "q^ and k^, then chunks of 64 tokens",
+        .cost = LinearCost,
+        .prepare = PrepareOnDevice<Linear>()}});
 }
 
 }  // namespace subquad

@@ -115,27 +115,18 @@ namespace subquad {
 
 std::vector<Implementation> Toeplitz1dCudaImplementations() {
   using namespace device;
-  Implementation dense = DeviceImplementation("toeplitz_1d", "dense");
-  dense.what = "materialised matrix times values by cuBLAS";
-  dense.source = "FastRPB eq. 11-12";
-  dense.time = "O(e n^2)";
-  dense.memory = "O(n^2)";
-  dense.time_class = "n^2";
-  dense.memory_class = "n^2";
-  dense.cost = DenseCost;
-  dense.prepare = PrepareOnDevice<Dense>();
-
-  Implementation fft = DeviceImplementation("toeplitz_1d", "fft");
-  fft.what = "circulant embedding, cuFFT on as many columns as the cache holds";
-  fft.source = "FastRPB eq. 13-18, proposition 3.1";
-  fft.time = "O(e n log n)";
-  fft.memory = "O(n) per column in flight";
-  fft.time_class = "n log n";
-  fft.memory_class = "n";
-  fft.norm_bound = FftBound;
-  fft.cost = FftCost;
-  fft.prepare = PrepareOnDevice<Fft>();
-  return {dense, fft};
+  return DeviceTable(
+      "toeplitz_1d",
+      {{.id = "dense",
+        .what = "materialised matrix times values by cuBLAS",
+        .cost = DenseCost,
+        .prepare = PrepareOnDevice<Dense>()},
+       {.id = "fft",
+        .what =
+            "circulant embedding, cuFFT on as many columns as the cache holds",
+        .cost = FftCost,
+        .norm_bound = FftBound,
+        .prepare = PrepareOnDevice<Fft>()}});
 }
 
 }  // namespace subquad

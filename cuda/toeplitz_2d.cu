@@ -189,34 +189,23 @@ namespace subquad {
 
 std::vector<Implementation> Toeplitz2dCudaImplementations() {
   using namespace device;
-  Implementation dense = DeviceImplementation("toeplitz_2d", "dense");
-  dense.what = "materialised matrix times values by cuBLAS";
-  dense.source = "NPRF section 4.4";
-  dense.time = "O(e (HW)^2)";
-  dense.memory = "O((HW)^2)";
-  dense.time_class = "n^2";
-  dense.memory_class = "n^2";
-  dense.cost = DenseCost;
-  dense.prepare = PrepareOnDevice<Dense>();
-
-  Implementation fft2 = DeviceImplementation("toeplitz_2d", "fft2");
-  fft2.what = "two-level circulant embedding, 2-D transforms by cuFFT";
-  fft2.source = "NPRF section 4.4";
-  fft2.time = "O(e HW log HW)";
-  fft2.memory = "O(HW) per column in flight";
-  fft2.time_class = "n log n";
-  fft2.memory_class = "n";
-  fft2.norm_bound = FftBound;
-  fft2.cost = Fft2Cost;
-  fft2.prepare = PrepareOnDevice<Fft2>();
-
-  Implementation sequence = fft2;
-  sequence.id = "fft_sequence";
-  sequence.what = "the image as one sequence, 1-D transforms by cuFFT";
-  sequence.source = "NPRF section 4.4; Kronecker substitution";
-  sequence.cost = FftSequenceCost;
-  sequence.prepare = PrepareOnDevice<FftSequence>();
-  return {dense, fft2, sequence};
+  return DeviceTable(
+      "toeplitz_2d",
+      {{.id = "dense",
+        .what = "materialised matrix times values by cuBLAS",
+        .cost = DenseCost,
+        .prepare = PrepareOnDevice<Dense>()},
+       {.id = "fft2",
+        .what = "two-level circulant embedding, 2-D transforms by cuFFT",
+        .cost = Fft2Cost,
+        .norm_bound = FftBound,
+        .prepare = PrepareOnDevice<Fft2>()},
+       {.id = "fft_sequence",
+        .what = "the image as one sequence, 1-D transforms by cuFFT",
+        .memory = {"O(HW) per column in flight", "n"},
+        .cost = FftSequenceCost,
+        .norm_bound = FftBound,
+        .prepare = PrepareOnDevice<FftSequence>()}});
 }
 
 }  // namespace subquad

@@ -114,27 +114,18 @@ namespace subquad {
 
 std::vector<Implementation> Toeplitz2dXyCudaImplementations() {
   using namespace device;
-  Implementation dense = DeviceImplementation("toeplitz_2d_xy", "dense");
-  dense.what = "materialised matrix times values by cuBLAS";
-  dense.source = "FastRPB section 3.2.2";
-  dense.time = "O(e (HW)^2)";
-  dense.memory = "O((HW)^2)";
-  dense.time_class = "n^2";
-  dense.memory_class = "n^2";
-  dense.cost = DenseCost;
-  dense.prepare = PrepareOnDevice<Dense>();
-
-  Implementation xy = DeviceImplementation("toeplitz_2d_xy", "xy");
-  xy.what = "row and column sums, two 1-D products, a broadcast add";
-  xy.source = "FastRPB proposition 3.2, appendix B.3";
-  xy.time = "O(e (HW + H log H + W log W))";
-  xy.memory = "O(e (HW / 16 + H + W))";
-  xy.time_class = "n";
-  xy.memory_class = "n";
-  xy.norm_bound = XyBound;
-  xy.cost = XyCost;
-  xy.prepare = PrepareOnDevice<Xy>();
-  return {dense, xy};
+  return DeviceTable(
+      "toeplitz_2d_xy",
+      {{.id = "dense",
+        .what = "materialised matrix times values by cuBLAS",
+        .cost = DenseCost,
+        .prepare = PrepareOnDevice<Dense>()},
+       {.id = "xy",
+        .what = "row and column sums, two 1-D products, a broadcast add",
+        .memory = {"O(e (HW / 16 + H + W))", "n"},
+        .cost = XyCost,
+        .norm_bound = XyBound,
+        .prepare = PrepareOnDevice<Xy>()}});
 }
 
 }  // namespace subquad

@@ -285,28 +285,17 @@ namespace subquad {
 
 std::vector<Implementation> TransformerXlAttentionCudaImplementations() {
   using namespace device;
-  Implementation dense =
-      DeviceImplementation("transformer_xl_attention", "dense");
-  dense.what = "w_kr r for every pair (a batch of GEMMs), scores in memory";
-  dense.source = "Transformer-XL appendix B, the naive way";
-  dense.time = "O(L (M+L) d p)";
-  dense.memory = "O(L (M+L))";
-  dense.time_class = "n^2";
-  dense.memory_class = "n^2";
-  dense.cost = DenseCost;
-  dense.prepare = PrepareOnDevice<XlDense>();
-
-  Implementation shift =
-      DeviceImplementation("transformer_xl_attention", "shift");
-  shift.what = "w_kr r once per distance, GEMMs and left shifts by blocks";
-  shift.source = "Transformer-XL appendix B";
-  shift.time = "O((M+L) d p + L (M+L) (d+e))";
-  shift.memory = "O((M+L) (d+e)), and scores that fit the cache";
-  shift.time_class = "n^2";
-  shift.memory_class = "n";
-  shift.cost = ShiftCost;
-  shift.prepare = PrepareOnDevice<XlShift>();
-  return {dense, shift};
+  return DeviceTable(
+      "transformer_xl_attention",
+      {{.id = "dense",
+        .what = "w_kr r for every pair (a batch of GEMMs), scores in memory",
+        .cost = DenseCost,
+        .prepare = PrepareOnDevice<XlDense>()},
+       {.id = "shift",
+        .what = "w_kr r once per distance, GEMMs and left shifts by blocks",
+        .memory = {"O((M+L) (d+e)), and scores that fit the cache", "n"},
+        .cost = ShiftCost,
+        .prepare = PrepareOnDevice<XlShift>()}});
 }
 
 }  // namespace subquad

@@ -171,31 +171,17 @@ Cost WindowedCost(const Problem& problem, int threads) {
 }  // namespace
 
 std::vector<Implementation> ClippedRpeProductImplementations() {
-  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
-  return {
-      {.op = "clipped_rpe_product",
-       .id = "dense",
-       .scalars = both,
-       .what = "scores of all offsets, spread to a matrix, times v (GEMMs)",
-       .source = "LRPE section III; Shaw 2018",
-       .time = "O(n (r d + n e))",
-       .memory = "O(n^2)",
-       .time_class = "n^2",
-       .memory_class = "n^2",
-       .cost = DenseCost,
-       .prepare = PrepareFor<DenseClipped<float>, DenseClipped<double>>},
-      {.op = "clipped_rpe_product",
-       .id = "windowed",
-       .scalars = both,
-       .what = "a sum for each tail, a GEMM for the window, by query blocks",
-       .source = "LRPE section III",
-       .time = "O(n r (d + e))",
-       .memory = "O(n e / B + B r), B = 32..128",
-       .time_class = "n",
-       .memory_class = "n",
-       .cost = WindowedCost,
-       .prepare = PrepareFor<Windowed<float>, Windowed<double>>},
-  };
+  return CpuTable(
+      "clipped_rpe_product",
+      {{.id = "dense",
+        .what = "scores of all offsets, spread to a matrix, times v (GEMMs)",
+        .cost = DenseCost,
+        .prepare = PrepareFor<DenseClipped<float>, DenseClipped<double>>},
+       {.id = "windowed",
+        .what = "a sum for each tail, a GEMM for the window, by query blocks",
+        .memory = {"O(n e / B + B r), B = 32..128", "n"},
+        .cost = WindowedCost,
+        .prepare = PrepareFor<Windowed<float>, Windowed<double>>}});
 }
 
 }  // namespace subquad

@@ -136,52 +136,34 @@ Cost SumCost(const Problem& problem, int threads) {
               numbers * static_cast<double>(Info(problem.scalar).bytes)};
 }
 
+RowBound SumBound(const Problem& problem, const Inputs& inputs) {
+  return FastRpbBound(problem, inputs, ProductProgram(problem, false));
+}
+
+Implementation Fast(const char* id, const char* what) {
+  return {
+      .id = id,
+      .what = what,
+      .cost = SumCost<false>,
+      .norm_bound = SumBound,
+      .prepare = PrepareFor<SumOfTwo<float, false>, SumOfTwo<double, false>>};
+}
+
 }  // namespace
 
 std::vector<Implementation> FastRpbAttentionImplementations() {
-  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
-  const auto fast = [&](const std::string& id, bool softmax, bool xy) {
-    Implementation one;
-    one.op = "fastrpb_attention";
-    one.id = id;
-    one.scalars = both;
-    one.what = std::string(softmax ? "tiled softmax" : "linear") +
-               " attention, and W v " +
-               (xy ? "from row and column sums" : "by FFT");
-    one.source = xy ? "FastRPB eq. 10, section 3.2.2" : "FastRPB eq. 10, 3.2.1";
-    one.time = softmax ? "O(n^2 (d + e))"
-               : xy    ? "O(n f e)"
-                       : "O(n (f e + e log n))";
-    one.memory = "O(n e)";
-    one.time_class = softmax ? "n^2" : xy ? "n" : "n log n";
-    one.memory_class = "n";
-    one.why_not = [=](const Problem& problem) {
-      return WhyNotFastRpb(problem, softmax, xy);
-    };
-    one.cost = SumCost<false>;
-    one.norm_bound = [](const Problem& problem, const Inputs& inputs) {
-      return FastRpbBound(problem, inputs, ProductProgram(problem, false));
-    };
-    one.prepare = PrepareFor<SumOfTwo<float, false>, SumOfTwo<double, false>>;
-    return one;
-  };
-  return {
-      {.op = "fastrpb_attention",
-       .id = "dense",
-       .scalars = both,
-       .what = "attention weights and W in memory, both by GEMM",
-       .source = "FastRPB eq. 10",
-       .time = "O(n^2 (d + e))",
-       .memory = "O(n^2)",
-       .time_class = "n^2",
-       .memory_class = "n^2",
-       .cost = SumCost<true>,
-       .prepare = PrepareFor<SumOfTwo<float, true>, SumOfTwo<double, true>>},
-      fast("softmax_fft", true, false),
-      fast("softmax_xy", true, true),
-      fast("linear_fft", false, false),
-      fast("linear_xy", false, true),
-  };
+  return CpuTable(
+      "fastrpb_attention",
+      {{.id = "dense",
+        .what = "attention weights and W in memory, both by GEMM",
+        .cost = SumCost<true>,
+        .prepare = PrepareFor<SumOfTwo<float, true>, SumOfTwo<double, true>>},
+       Fast("softmax_fft", "tiled softmax attention, and W v by FFT"),
+       Fast("softmax_xy",
+            "tiled softmax attention, and W v from row and column sums"),
+       Fast("linear_fft", "linear attention, and W v by FFT"),
+       Fast("linear_xy",
+            "linear attention, and W v from row and column sums")});
 }
 
 }  // namespace subquad

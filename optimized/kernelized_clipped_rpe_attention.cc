@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "optimized/base/matrix.h"
+#include "optimized/base/prepare.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
 #include "optimized/kernelized/clipped_window.h"
@@ -423,42 +424,24 @@ Cost TermsCost(const Problem& problem, int threads) {
 }  // namespace
 
 std::vector<Implementation> KernelizedClippedRpeAttentionImplementations() {
-  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
-  return {
-      {.op = "kernelized_clipped_rpe_attention",
-       .id = "dense",
-       .scalars = both,
-       .what = "scores in memory times v (GEMMs)",
-       .source = "LRPE section IV",
-       .time = "O(n^2 (d + e))",
-       .memory = "O(n^2)",
-       .time_class = "n^2",
-       .memory_class = "n^2",
-       .cost = TermsCost<DenseTerms>,
-       .prepare = PrepareTerms<DenseTerms>},
-      {.op = "kernelized_clipped_rpe_attention",
-       .id = "linear",
-       .scalars = both,
-       .what = "content by a (running) state, position by tails and a window",
-       .source = "LRPE sections III and IV",
-       .time = "O(n (d e + r (d + e)))",
-       .memory = "O(n e / B + d e + B r)",
-       .time_class = "n",
-       .memory_class = "n",
-       .cost = TermsCost<LinearTerms>,
-       .prepare = PrepareTerms<LinearTerms>},
-      {.op = "kernelized_clipped_rpe_attention",
-       .id = "auto",
-       .scalars = both,
-       .what = "each term naive or linear, by the note's memory formulas",
-       .source = "LRPE section IV",
-       .time = "O(n (d e + r (d + e))), long n",
-       .memory = "O(n e / B + d e), long n",
-       .time_class = "n",
-       .memory_class = "n",
-       .cost = TermsCost<AutoTerms>,
-       .prepare = PrepareTerms<AutoTerms>},
-  };
+  return CpuTable(
+      "kernelized_clipped_rpe_attention",
+      {{.id = "dense",
+        .what = "scores in memory times v (GEMMs)",
+        .cost = TermsCost<DenseTerms>,
+        .prepare = PrepareTerms<DenseTerms>},
+       {.id = "linear",
+        .what = "content by a (running) state, position by tails and a window",
+        .memory = {"O(n e / B + d e + B r)", "n"},
+        .cost = TermsCost<LinearTerms>,
+        .prepare = PrepareTerms<LinearTerms>},
+       {.id = "auto",
+        .what = "each term naive or linear, by the note's memory formulas",
+        .source = "LRPE section IV",
+        .time = {"O(n (d e + r (d + e))), long n", "n"},
+        .memory = {"O(n e / B + d e), long n", "n"},
+        .cost = TermsCost<AutoTerms>,
+        .prepare = PrepareTerms<AutoTerms>}});
 }
 
 }  // namespace subquad

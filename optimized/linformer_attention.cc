@@ -114,33 +114,18 @@ Cost LinformerCost(const Problem& problem, int threads) {
 }  // namespace
 
 std::vector<Implementation> LinformerAttentionImplementations() {
-  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
-  return {
-      {.op = "linformer_attention",
-       .id = "dense",
-       .scalars = both,
-       .what = "projections, then two GEMMs (Eigen), scores in memory",
-       .source = "blog eq. 15",
-       .time = "O(n p (d+e))",
-       .memory = "O(n p)",
-       .time_class = "n",
-       .memory_class = "n",
-       .cost = LinformerCost<DenseToReduced>,
-       .prepare = PrepareFor<Linformer<float, DenseToReduced>,
-                             Linformer<double, DenseToReduced>>},
-      {.op = "linformer_attention",
-       .id = "projected",
-       .scalars = both,
-       .what = "projections, then online softmax without scores",
-       .source = "blog eq. 15",
-       .time = "O(n p (d+e))",
-       .memory = "O(p (d+e))",
-       .time_class = "n",
-       .memory_class = "1",
-       .cost = LinformerCost<TiledToReduced>,
-       .prepare = PrepareFor<Linformer<float, TiledToReduced>,
-                             Linformer<double, TiledToReduced>>},
-  };
+  return CpuTable(
+      "linformer_attention",
+      {{.id = "dense",
+        .what = "projections, then two GEMMs (Eigen), scores in memory",
+        .cost = LinformerCost<DenseToReduced>,
+        .prepare = PrepareFor<Linformer<float, DenseToReduced>,
+                              Linformer<double, DenseToReduced>>},
+       {.id = "projected",
+        .what = "projections, then online softmax without scores",
+        .cost = LinformerCost<TiledToReduced>,
+        .prepare = PrepareFor<Linformer<float, TiledToReduced>,
+                              Linformer<double, TiledToReduced>>}});
 }
 
 }  // namespace subquad

@@ -101,33 +101,18 @@ Cost MemoryCompressedCost(const Problem& problem, int threads) {
 }  // namespace
 
 std::vector<Implementation> MemoryCompressedAttentionImplementations() {
-  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
-  return {
-      {.op = "memory_compressed_attention",
-       .id = "dense",
-       .scalars = both,
-       .what = "the fewer keys, then two GEMMs (Eigen), scores in memory",
-       .source = "blog eq. 14",
-       .time = "O(n^2/s (d+e))",
-       .memory = "O(n^2/s)",
-       .time_class = "n^2",
-       .memory_class = "n^2",
-       .cost = MemoryCompressedCost<DenseToReduced>,
-       .prepare = PrepareFor<MemoryCompressed<float, DenseToReduced>,
-                             MemoryCompressed<double, DenseToReduced>>},
-      {.op = "memory_compressed_attention",
-       .id = "compressed",
-       .scalars = both,
-       .what = "the fewer keys, then online softmax without scores",
-       .source = "blog eq. 14",
-       .time = "O(n^2/s (d+e))",
-       .memory = "O(n/s (d+e))",
-       .time_class = "n^2",
-       .memory_class = "n",
-       .cost = MemoryCompressedCost<TiledToReduced>,
-       .prepare = PrepareFor<MemoryCompressed<float, TiledToReduced>,
-                             MemoryCompressed<double, TiledToReduced>>},
-  };
+  return CpuTable(
+      "memory_compressed_attention",
+      {{.id = "dense",
+        .what = "the fewer keys, then two GEMMs (Eigen), scores in memory",
+        .cost = MemoryCompressedCost<DenseToReduced>,
+        .prepare = PrepareFor<MemoryCompressed<float, DenseToReduced>,
+                              MemoryCompressed<double, DenseToReduced>>},
+       {.id = "compressed",
+        .what = "the fewer keys, then online softmax without scores",
+        .cost = MemoryCompressedCost<TiledToReduced>,
+        .prepare = PrepareFor<MemoryCompressed<float, TiledToReduced>,
+                              MemoryCompressed<double, TiledToReduced>>}});
 }
 
 }  // namespace subquad

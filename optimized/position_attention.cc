@@ -367,31 +367,17 @@ Cost ShiftPositionCost(const Problem& problem, int threads) {
 }  // namespace
 
 std::vector<Implementation> PositionAttentionImplementations() {
-  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
-  return {
-      {.op = "position_attention",
-       .id = "dense",
-       .scalars = both,
-       .what = "scores in memory, offsets of each query taken anew (GEMMs)",
-       .source = "blog eq. 5-13",
-       .time = "O(n^2 d), deberta O(n^2 D d)",
-       .memory = "O(n^2)",
-       .time_class = "n^2",
-       .memory_class = "n^2",
-       .cost = DensePositionCost,
-       .prepare = PrepareFor<DensePositions<float>, DensePositions<double>>},
-      {.op = "position_attention",
-       .id = "shift",
-       .scalars = both,
-       .what = "positions projected once, GEMMs and shifts by blocks",
-       .source = "blog eq. 5-13; Transformer-XL appendix B",
-       .time = "O(n^2 d)",
-       .memory = "O(n (d + e + B)), B = 64",
-       .time_class = "n^2",
-       .memory_class = "n",
-       .cost = ShiftPositionCost,
-       .prepare = PrepareFor<ShiftPositions<float>, ShiftPositions<double>>},
-  };
+  return CpuTable(
+      "position_attention",
+      {{.id = "dense",
+        .what = "scores in memory, offsets of each query taken anew (GEMMs)",
+        .cost = DensePositionCost,
+        .prepare = PrepareFor<DensePositions<float>, DensePositions<double>>},
+       {.id = "shift",
+        .what = "positions projected once, GEMMs and shifts by blocks",
+        .memory = {"O(n (d + e + B)), B = 64", "n"},
+        .cost = ShiftPositionCost,
+        .prepare = PrepareFor<ShiftPositions<float>, ShiftPositions<double>>}});
 }
 
 }  // namespace subquad

@@ -216,31 +216,17 @@ Cost TiledCost(const Problem& problem, int threads) {
 }  // namespace
 
 std::vector<Implementation> SoftmaxAttentionImplementations() {
-  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
-  return {
-      {.op = "softmax_attention",
-       .id = "dense",
-       .scalars = both,
-       .what = "two GEMMs (Eigen) with the scores in memory",
-       .source = "FastRPB eq. 1",
-       .time = "O(n^2 (d+e))",
-       .memory = "O(n^2)",
-       .time_class = "n^2",
-       .memory_class = "n^2",
-       .cost = DenseCost,
-       .prepare = PrepareFor<DenseSoftmax<float>, DenseSoftmax<double>>},
-      {.op = "softmax_attention",
-       .id = "tiled",
-       .scalars = both,
-       .what = "online softmax over tiles of keys, queries in the SIMD lanes",
-       .source = "Milakov and Gimelshein 2018; Dao et al. 2022",
-       .time = "O(n^2 (d+e))",
-       .memory = "O(d+e) per thread",
-       .time_class = "n^2",
-       .memory_class = "1",
-       .cost = TiledCost,
-       .prepare = PrepareFor<TiledSoftmax<float>, TiledSoftmax<double>>},
-  };
+  return CpuTable(
+      "softmax_attention",
+      {{.id = "dense",
+        .what = "two GEMMs (Eigen) with the scores in memory",
+        .cost = DenseCost,
+        .prepare = PrepareFor<DenseSoftmax<float>, DenseSoftmax<double>>},
+       {.id = "tiled",
+        .what = "online softmax over tiles of keys, queries in the SIMD lanes",
+        .memory = {"O(d+e) per thread", "1"},
+        .cost = TiledCost,
+        .prepare = PrepareFor<TiledSoftmax<float>, TiledSoftmax<double>>}});
 }
 
 }  // namespace subquad

@@ -475,45 +475,22 @@ Cost BlockedCost(const Problem& problem, int threads) {
 }  // namespace
 
 std::vector<Implementation> SparseAttentionImplementations() {
-  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
-  const auto row = [&](Implementation one) {
-    one.op = "sparse_attention";
-    one.scalars = both;
-    one.source = "blog, \"Making the attention matrix sparse\"";
-    return one;
-  };
-  return {
-      row({.id = "dense",
-           .what = "two GEMMs (Eigen) over all pairs, hidden scores left out",
-           .time = "O(n^2 (d+e))",
-           .memory = "O(n^2)",
-           .time_class = "n^2",
-           .memory_class = "n^2",
-           .cost = MaskedCost,
-           .prepare = PrepareFor<MaskedSparse<float>, MaskedSparse<double>>}),
-      row({.id = "gathered",
-           .what = "each query over its own keys, as progressions of rows",
-           .time = "O(pairs (d+e))",
-           .memory = "O(n) per thread",
-           .time_class = "n",
-           .memory_class = "n",
-           .cost = GatheredCost,
-           .prepare =
-               PrepareFor<GatheredSparse<float>, GatheredSparse<double>>}),
-      row({.id = "blocked",
-           .what = "groups of queries against tiles of the keys they share",
-           .time = "O(pairs (d+e))",
-           .memory = "O(d+e) per thread, O(n) for the groups",
-           .time_class = "n",
-           .memory_class = "n",
-           .why_not = [](const Problem& problem) -> std::string {
-             if (problem.params.Text("pattern") != "strided") return "";
-             return "neighbouring queries of a strided pattern share no far "
-                    "keys, so there are no blocks of pairs";
-           },
-           .cost = BlockedCost,
-           .prepare = PrepareFor<BlockedSparse<float>, BlockedSparse<double>>}),
-  };
+  return CpuTable(
+      "sparse_attention",
+      {{.id = "dense",
+        .what = "two GEMMs (Eigen) over all pairs, hidden scores left out",
+        .cost = MaskedCost,
+        .prepare = PrepareFor<MaskedSparse<float>, MaskedSparse<double>>},
+       {.id = "gathered",
+        .what = "each query over its own keys, as progressions of rows",
+        .memory = {"O(n) per thread", "n"},
+        .cost = GatheredCost,
+        .prepare = PrepareFor<GatheredSparse<float>, GatheredSparse<double>>},
+       {.id = "blocked",
+        .what = "groups of queries against tiles of the keys they share",
+        .memory = {"O(d+e) per thread, O(n) for the groups", "n"},
+        .cost = BlockedCost,
+        .prepare = PrepareFor<BlockedSparse<float>, BlockedSparse<double>>}});
 }
 
 }  // namespace subquad

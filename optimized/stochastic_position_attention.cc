@@ -281,12 +281,9 @@ class AttentionOnTokens : public Prepared {
 
 template <OnNoise kWhich>
 std::string WhyNotOnNoise(const Problem& problem) {
-  const bool softmax = IsSoftmaxOnNoise(problem);
-  if (kWhich == OnNoise::kTiled && !softmax) return "only for softmax";
-  if (kWhich != OnNoise::kDense && kWhich != OnNoise::kTiled && softmax)
-    return "only for linear attention";
-  const auto& why_not = ProgramOf(problem, kWhich).why_not;
-  return why_not ? why_not(AttentionOnNoise(problem)) : "";
+  if (kWhich == OnNoise::kDense) return "";
+  if (kWhich == OnNoise::kTiled) return OnlySoftmaxOnNoise(problem);
+  return OnlyLinearOnNoise<kWhich != OnNoise::kAssociative>(problem);
 }
 
 template <OnNoise kWhich>
@@ -305,44 +302,26 @@ Cost OnNoiseCost(const Problem& problem, int threads) {
 }
 
 template <OnNoise kWhich>
-Implementation MakeOnNoise(const std::string& what, const std::string& time,
-                           const std::string& memory,
-                           const std::string& order) {
-  Implementation one;
-  one.op = "stochastic_position_attention";
-  one.id = kIds[static_cast<int>(kWhich)];
-  one.scalars = {Scalar::kFloat32, Scalar::kFloat64};
-  one.what = "q^ and k^, then " + what;
-  one.source = "FastRPB eq. 8";
-  one.time = time;
-  one.memory = memory;
-  one.time_class = one.memory_class = order;
-  one.why_not = WhyNotOnNoise<kWhich>;
-  one.cost = OnNoiseCost<kWhich>;
-  if (kWhich != OnNoise::kDense && kWhich != OnNoise::kTiled)
-    one.norm_bound = SignedFeaturesOnNoise;
-  one.prepare = PrepareFor<AttentionOnTokens<float, kWhich>,
-                           AttentionOnTokens<double, kWhich>>;
-  return one;
+Implementation RowOf(const char* what) {
+  return {.id = kIds[static_cast<int>(kWhich)],
+          .what = what,
+          .cost = OnNoiseCost<kWhich>,
+          .prepare = PrepareFor<AttentionOnTokens<float, kWhich>,
+                                AttentionOnTokens<double, kWhich>>};
 }
 
 }  // namespace
 
 std::vector<Implementation> StochasticPositionAttentionImplementations() {
-  const std::string linear = "O(n R (d s + e)), s = 2 C or P";
-  const std::string state = "O(n R)";
-  Implementation tiled = MakeOnNoise<OnNoise::kTiled>(
-      "online softmax without scores", "O(n^2 (R + e))", state, "n");
-  tiled.time_class = "n^2";
-  return {
-      MakeOnNoise<OnNoise::kDense>("all weights in memory, by GEMMs",
-                                   "O(n^2 (R + e))", "O(n^2)", "n^2"),
-      std::move(tiled),
-      MakeOnNoise<OnNoise::kAssociative>("one state for all queries", linear,
-                                         state, "n"),
-      MakeOnNoise<OnNoise::kRecurrent>("token by token", linear, state, "n"),
-      MakeOnNoise<OnNoise::kChunked>("chunks of tokens as GEMMs", linear, state,
-                                     "n")};
+  return CpuTable(
+      "stochastic_position_attention",
+      {RowOf<OnNoise::kDense>(
+           "q^ and k^, then all weights in memory, by GEMMs"),
+       RowOf<OnNoise::kTiled>("q^ and k^, then online softmax without scores"),
+       RowOf<OnNoise::kAssociative>(
+           "q^ and k^, then one state for all queries"),
+       RowOf<OnNoise::kRecurrent>("q^ and k^, then token by token"),
+       RowOf<OnNoise::kChunked>("q^ and k^, then chunks of tokens as GEMMs")});
 }
 
 }  // namespace subquad

@@ -490,64 +490,45 @@ RowBound FftBound(const Problem& problem, const Inputs& inputs) {
 }  // namespace
 
 std::vector<Implementation> Toeplitz1dImplementations() {
-  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
-  return {
-      {.op = "toeplitz_1d",
-       .id = "dense",
-       .scalars = both,
-       .what = "materialised matrix times values by GEMM (Eigen)",
-       .source = "FastRPB eq. 12",
-       .time = "O(e n^2)",
-       .memory = "O(n^2)",
-       .time_class = "n^2",
-       .memory_class = "n^2",
-       .backward = true,
-       .cost =
-           [](const Problem& problem, int) {
-             const Sizes sizes(problem);
-             return MaterializedCost(problem, static_cast<double>(sizes.n_q),
-                                     static_cast<double>(sizes.n_k));
-           },
-       .prepare = PrepareFor<Dense<float>, Dense<double>>},
-      {.op = "toeplitz_1d",
-       .id = "fft",
-       .scalars = both,
-       .what = "circulant embedding, FFTW on 16 contiguous columns at a time",
-       .source = "FastRPB eq. 13-18, proposition 3.1",
-       .time = "O(e n log n)",
-       .memory = "O(n) per column in flight",
-       .time_class = "n log n",
-       .memory_class = "n",
-       .backward = true,
-       .cost = FftCost,
-       .norm_bound = FftBound,
-       .prepare = PrepareFor<Fft<float>, Fft<double>>},
-      {.op = "toeplitz_1d",
-       .id = "fft_columns",
-       .scalars = both,
-       .what = "right-angle convolution, our FFT with the columns in SIMD "
-               "lanes; up to 32 rows the direct product",
-       .source = "FastRPB proposition 3.1; Bernstein, multidigit "
-                 "multiplication",
-       .time = "O(e n log n)",
-       .memory = "O(n) per block of columns",
-       .time_class = "n log n",
-       .memory_class = "n",
-       .backward = true,
-       .cost =
-           [](const Problem& problem, int threads) {
-             return problem.scalar == Scalar::kFloat64
-                        ? CostOfColumns<double>(problem, threads)
-                        : CostOfColumns<float>(problem, threads);
-           },
-       .norm_bound = FftBound,
-       .prepare =
-           [](const Problem& problem, const Arrays& arrays, Layout& layout) {
-             return problem.scalar == Scalar::kFloat64
-                        ? PrepareColumns<double>(problem, arrays, layout)
-                        : PrepareColumns<float>(problem, arrays, layout);
-           }},
-  };
+  return CpuTable(
+      "toeplitz_1d",
+      {{.id = "dense",
+        .what = "materialised matrix times values by GEMM (Eigen)",
+        .backward = true,
+        .cost =
+            [](const Problem& problem, int) {
+              const Sizes sizes(problem);
+              return MaterializedCost(problem, static_cast<double>(sizes.n_q),
+                                      static_cast<double>(sizes.n_k));
+            },
+        .prepare = PrepareFor<Dense<float>, Dense<double>>},
+       {.id = "fft",
+        .what = "circulant embedding, FFTW on 16 contiguous columns at a time",
+        .backward = true,
+        .cost = FftCost,
+        .norm_bound = FftBound,
+        .prepare = PrepareFor<Fft<float>, Fft<double>>},
+       {.id = "fft_columns",
+        .what = "right-angle convolution, our FFT with the columns in SIMD "
+                "lanes; up to 32 rows the direct product",
+        .source = "FastRPB proposition 3.1; Bernstein, multidigit "
+                  "multiplication",
+        .time = {"O(e n log n)", "n log n"},
+        .memory = {"O(n) per block of columns", "n"},
+        .backward = true,
+        .cost =
+            [](const Problem& problem, int threads) {
+              return problem.scalar == Scalar::kFloat64
+                         ? CostOfColumns<double>(problem, threads)
+                         : CostOfColumns<float>(problem, threads);
+            },
+        .norm_bound = FftBound,
+        .prepare =
+            [](const Problem& problem, const Arrays& arrays, Layout& layout) {
+              return problem.scalar == Scalar::kFloat64
+                         ? PrepareColumns<double>(problem, arrays, layout)
+                         : PrepareColumns<float>(problem, arrays, layout);
+            }}});
 }
 
 }  // namespace subquad

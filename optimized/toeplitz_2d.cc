@@ -273,49 +273,29 @@ RowBound Fft2Bound(const Problem& problem, const Inputs& inputs) {
 }  // namespace
 
 std::vector<Implementation> Toeplitz2dImplementations() {
-  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
-  return {
-      {.op = "toeplitz_2d",
-       .id = "dense",
-       .scalars = both,
-       .what = "materialised matrix times values by GEMM (Eigen)",
-       .source = "NPRF section 4.4",
-       .time = "O(e (HW)^2)",
-       .memory = "O((HW)^2)",
-       .time_class = "n^2",
-       .memory_class = "n^2",
-       .cost =
-           [](const Problem& problem, int) {
-             const double pixels = static_cast<double>(Sizes(problem).pixels());
-             return MaterializedCost(problem, pixels, pixels);
-           },
-       .prepare = PrepareFor<Dense<float>, Dense<double>>},
-      {.op = "toeplitz_2d",
-       .id = "fft2",
-       .scalars = both,
-       .what = "two-level circulant embedding, 2-D transforms by FFTW",
-       .source = "NPRF section 4.4",
-       .time = "O(e HW log HW)",
-       .memory = "O(HW) per column in flight",
-       .time_class = "n log n",
-       .memory_class = "n",
-       .cost = Fft2Cost,
-       .norm_bound = Fft2Bound,
-       .prepare = PrepareFor<Fft2<float>, Fft2<double>>},
-      {.op = "toeplitz_2d",
-       .id = "fft_sequence",
-       .scalars = both,
-       .what = "the image as one sequence, our FFT with the columns in SIMD "
-               "lanes",
-       .source = "NPRF section 4.4; Kronecker substitution",
-       .time = "O(e HW log HW)",
-       .memory = "O(HW) per vector of columns in flight",
-       .time_class = "n log n",
-       .memory_class = "n",
-       .cost = FftSequenceCost,
-       .norm_bound = Fft2Bound,
-       .prepare = PrepareFor<FftSequence<float>, FftSequence<double>>},
-  };
+  return CpuTable(
+      "toeplitz_2d",
+      {{.id = "dense",
+        .what = "materialised matrix times values by GEMM (Eigen)",
+        .cost =
+            [](const Problem& problem, int) {
+              const double pixels =
+                  static_cast<double>(Sizes(problem).pixels());
+              return MaterializedCost(problem, pixels, pixels);
+            },
+        .prepare = PrepareFor<Dense<float>, Dense<double>>},
+       {.id = "fft2",
+        .what = "two-level circulant embedding, 2-D transforms by FFTW",
+        .cost = Fft2Cost,
+        .norm_bound = Fft2Bound,
+        .prepare = PrepareFor<Fft2<float>, Fft2<double>>},
+       {.id = "fft_sequence",
+        .what = "the image as one sequence, our FFT with the columns in SIMD "
+                "lanes",
+        .memory = {"O(HW) per vector of columns in flight", "n"},
+        .cost = FftSequenceCost,
+        .norm_bound = Fft2Bound,
+        .prepare = PrepareFor<FftSequence<float>, FftSequence<double>>}});
 }
 
 }  // namespace subquad

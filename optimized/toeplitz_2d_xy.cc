@@ -265,36 +265,23 @@ RowBound XyBound(const Problem& problem, const Inputs& inputs) {
 }  // namespace
 
 std::vector<Implementation> Toeplitz2dXyImplementations() {
-  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
-  return {
-      {.op = "toeplitz_2d_xy",
-       .id = "dense",
-       .scalars = both,
-       .what = "materialised matrix times values by GEMM (Eigen)",
-       .source = "FastRPB section 3.2.2",
-       .time = "O(e (HW)^2)",
-       .memory = "O((HW)^2)",
-       .time_class = "n^2",
-       .memory_class = "n^2",
-       .cost =
-           [](const Problem& problem, int) {
-             const double pixels = static_cast<double>(Sizes(problem).pixels());
-             return MaterializedCost(problem, pixels, pixels);
-           },
-       .prepare = PrepareFor<Dense<float>, Dense<double>>},
-      {.op = "toeplitz_2d_xy",
-       .id = "xy",
-       .scalars = both,
-       .what = "row and column sums, two 1-D products, a broadcast add",
-       .source = "FastRPB proposition 3.2, appendix B.3",
-       .time = "O(e (HW + H log H + W log W))",
-       .memory = "O(e (H + W))",
-       .time_class = "n",
-       .memory_class = "n",
-       .cost = XyCost,
-       .norm_bound = XyBound,
-       .prepare = PrepareFor<Xy<float>, Xy<double>>},
-  };
+  return CpuTable(
+      "toeplitz_2d_xy",
+      {{.id = "dense",
+        .what = "materialised matrix times values by GEMM (Eigen)",
+        .cost =
+            [](const Problem& problem, int) {
+              const double pixels =
+                  static_cast<double>(Sizes(problem).pixels());
+              return MaterializedCost(problem, pixels, pixels);
+            },
+        .prepare = PrepareFor<Dense<float>, Dense<double>>},
+       {.id = "xy",
+        .what = "row and column sums, two 1-D products, a broadcast add",
+        .memory = {"O(e (H + W))", "n"},
+        .cost = XyCost,
+        .norm_bound = XyBound,
+        .prepare = PrepareFor<Xy<float>, Xy<double>>}});
 }
 
 }  // namespace subquad

@@ -265,31 +265,17 @@ Cost ShiftXlCost(const Problem& problem, int threads) {
 }  // namespace
 
 std::vector<Implementation> TransformerXlAttentionImplementations() {
-  const std::vector<Scalar> both = {Scalar::kFloat32, Scalar::kFloat64};
-  return {
-      {.op = "transformer_xl_attention",
-       .id = "dense",
-       .scalars = both,
-       .what = "w_kr r for every pair (a GEMM per query), scores in memory",
-       .source = "Transformer-XL appendix B, the naive way",
-       .time = "O(L (M+L) d p)",
-       .memory = "O(L (M+L))",
-       .time_class = "n^2",
-       .memory_class = "n^2",
-       .cost = DenseXlCost,
-       .prepare = PrepareFor<DenseXl<float>, DenseXl<double>>},
-      {.op = "transformer_xl_attention",
-       .id = "shift",
-       .scalars = both,
-       .what = "w_kr r once per distance, GEMMs and left shifts by blocks",
-       .source = "Transformer-XL appendix B",
-       .time = "O((M+L) d p + L (M+L) (d+e))",
-       .memory = "O((M+L) (d+B)), B = 64",
-       .time_class = "n^2",
-       .memory_class = "n",
-       .cost = ShiftXlCost,
-       .prepare = PrepareFor<ShiftXl<float>, ShiftXl<double>>},
-  };
+  return CpuTable(
+      "transformer_xl_attention",
+      {{.id = "dense",
+        .what = "w_kr r for every pair (a GEMM per query), scores in memory",
+        .cost = DenseXlCost,
+        .prepare = PrepareFor<DenseXl<float>, DenseXl<double>>},
+       {.id = "shift",
+        .what = "w_kr r once per distance, GEMMs and left shifts by blocks",
+        .memory = {"O((M+L) (d+B)), B = 64", "n"},
+        .cost = ShiftXlCost,
+        .prepare = PrepareFor<ShiftXl<float>, ShiftXl<double>>}});
 }
 
 }  // namespace subquad

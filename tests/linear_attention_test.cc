@@ -268,7 +268,7 @@ TEST(LinearAttention, MemoryDoesNotGrowWithTheSequence) {
       return static_cast<double>(peak.bytes());
     };
     const double small = workspace(2048), large = workspace(8192);
-    if (one->memory_class == "1")
+    if (one->memory.order == "1")
       EXPECT_LT(large, 1.02 * small + 4096) << one->id;
     else
       EXPECT_GT(large, 3.5 * small) << one->id;

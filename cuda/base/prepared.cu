@@ -47,20 +47,16 @@ double DevicePrepared::Time() {
   return watch.Seconds();
 }
 
-Implementation DeviceImplementation(
-    std::string op, std::string id,
-    std::function<std::string(const Problem&)> why_not) {
-  Implementation one;
-  one.op = std::move(op);
-  one.id = std::move(id);
-  one.backend = Backend::kCuda;
-  one.scalars = kDeviceScalars;
-  one.why_not = [why_not](const Problem& problem) -> std::string {
-    if (problem.backward) return "the backward pass runs on the CPU only";
-    std::string reason = why_not ? why_not(problem) : "";
-    return reason.empty() ? Device().why_not : reason;
-  };
-  return one;
+std::vector<Implementation> DeviceTable(std::string_view op,
+                                        std::vector<Implementation> rows) {
+  rows = CompleteTable(op, Backend::kCuda, kDeviceScalars, std::move(rows));
+  for (Implementation& row : rows)
+    row.why_not = [own = row.why_not](const Problem& problem) -> std::string {
+      if (problem.backward) return "the backward pass runs on the CPU only";
+      const std::string reason = own ? own(problem) : "";
+      return reason.empty() ? Device().why_not : reason;
+    };
+  return rows;
 }
 
 }  // namespace subquad::device

@@ -4,9 +4,10 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "algorithms/implementation.h"
+#include "algorithms/table.h"
 #include "cuda/base/memory.h"
 #include "cuda/base/storage.h"
 
@@ -47,11 +48,10 @@ class DevicePrepared : public Prepared, public DeviceRun {
   DeviceMemory cache_filler_;
 };
 
-// Rows of the tables: what all implementations on a device share. `why_not`
-// may be empty; no device and the backward pass are taken care of.
-Implementation DeviceImplementation(
-    std::string op, std::string id,
-    std::function<std::string(const Problem&)> why_not = {});
+// The table of an operator's programs on a device. Rows need not say that there
+// is no device, nor that the backward pass is not for them.
+std::vector<Implementation> DeviceTable(std::string_view op,
+                                        std::vector<Implementation> rows);
 
 // prepare for a class template over the storage type, constructed from
 // (problem, arrays). Static, because GCC takes what is made from a template of

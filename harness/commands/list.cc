@@ -21,8 +21,9 @@ void PrintText() {
                description.source);
     for (const Implementation* one : ImplementationsOf(*op))
       fmt::print("    {:<14} {:<5} {:<17} time {:<28} memory {:<24} {}{}\n",
-                 one->id, ToString(one->backend), ScalarNames(*one), one->time,
-                 one->memory, one->what, one->backward ? "; backward too" : "");
+                 one->id, ToString(one->backend), ScalarNames(*one),
+                 one->time.text, one->memory.text, one->what,
+                 one->backward ? "; backward too" : "");
     fmt::print("\n");
   }
 }
@@ -41,8 +42,8 @@ void PrintJson() {
           {"implementation", one->id},
           {"backend", std::string(ToString(one->backend))},
           {"scalars", nlohmann::ordered_json::array()},
-          {"time", one->time},
-          {"memory", one->memory},
+          {"time", one->time.text},
+          {"memory", one->memory.text},
           {"backward", one->backward},
           {"what", one->what},
           {"source", one->source}};

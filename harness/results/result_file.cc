@@ -167,10 +167,10 @@ Json DescribeAlgorithms(const std::vector<Json>& records) {
     list.push_back({{"operator", one.op},
                     {"implementation", one.id},
                     {"backend", backend},
-                    {"time", one.time},
-                    {"memory", one.memory},
-                    {"time_class", TextOrNull(one.time_class)},
-                    {"memory_class", TextOrNull(one.memory_class)},
+                    {"time", one.time.text},
+                    {"memory", one.memory.text},
+                    {"time_class", TextOrNull(one.time.order)},
+                    {"memory_class", TextOrNull(one.memory.order)},
                     {"source", TextOrNull(one.source)}});
   }
   return list;

@@ -90,7 +90,7 @@ bool IsQuadratic(const Series& series) {
   for (const Implementation& one : Implementations())
     if (one.op == series.op && one.id == series.implementation &&
         ToString(one.backend) == series.backend)
-      return one.time_class == "n^2";
+      return one.time.order == "n^2";
   return false;
 }
 

@@ -1,10 +1,20 @@
+// What rows of the tables of CPU programs share.
 #pragma once
 
 #include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
 
-#include "algorithms/implementation.h"
+#include "algorithms/table.h"
 
 namespace subquad {
+
+inline std::vector<Implementation> CpuTable(std::string_view op,
+                                            std::vector<Implementation> rows) {
+  return CompleteTable(op, Backend::kCpu, {Scalar::kFloat32, Scalar::kFloat64},
+                       std::move(rows));
+}
 
 // `prepare` of a class template over the scalar type, constructed from
 // (problem, arrays, layout): PrepareFor<Fft>. Static, because GCC takes what is

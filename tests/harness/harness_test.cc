@@ -415,10 +415,10 @@ TEST(Registry, NamesAreUniqueAndNothingIsLeftBlank) {
     ids.push_back(one.op + "/" + one.id + "/" +
                   std::string(ToString(one.backend)));
     EXPECT_NO_THROW(FindOperator(one.op)) << ids.back();
-    EXPECT_FALSE(one.what.empty() || one.source.empty() || one.time.empty() ||
-                 one.memory.empty())
+    EXPECT_FALSE(one.what.empty() || one.source.empty() ||
+                 one.time.text.empty() || one.memory.text.empty())
         << ids.back();
-    for (const std::string& name : {one.time_class, one.memory_class})
+    for (const std::string& name : {one.time.order, one.memory.order})
       EXPECT_TRUE(name.empty() || name == "1" || name == "n" ||
                   name == "n log n" || name == "n^2")
           << ids.back() << " " << name;

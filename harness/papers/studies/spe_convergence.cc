@@ -149,7 +149,7 @@ StudyTable Times(StudyRun& run, const Json& parameters) {
       trials.push_back(std::make_unique<Trial>(MakeTrial(
           op, params, Scalar::kFloat32, std::move(tensors), run.seed())));
       for (const Implementation* one : CpuImplementations(op, Scalar::kFloat32))
-        if (one->time_class != "n^2") {
+        if (one->time.order != "n^2") {
           runs.push_back({one, trials.back().get(), {}, {}});
           of_run.push_back(&method);
         }
