@@ -1,5 +1,6 @@
 #include "algorithms/fastrpb_attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <span>
@@ -38,6 +39,26 @@ Problem ProductOf(const Problem& problem) {
     weights.insert(weights.begin(), problem.heads);
   given.push_back({"weights", weights});
   return ResolveProblem(kImage, params, problem.scalar, given);
+}
+
+Arrays PartOf(const Problem& term, const Arrays& whole) {
+  Arrays part = whole;
+  part.inputs.clear();
+  for (size_t i = 0; i < term.inputs.size(); ++i) {
+    const std::string& name = term.inputs[i].name;
+    const std::string source = name == "values" ? "v" : name;
+    const auto entry =
+        std::ranges::find(whole.inputs, source, &Arrays::Entry::name);
+    if (entry != whole.inputs.end()) {
+      part.inputs.push_back(*entry);
+      part.inputs.back().name = name;
+      continue;
+    }
+    const int64_t count = ElementCount(term.InputShape(i));
+    part.inputs.push_back({name, whole.outputs[0].scalar, nullptr,
+                           term.PerHead(name) ? count / term.heads : 0, count});
+  }
+  return part;
 }
 
 template <typename T>

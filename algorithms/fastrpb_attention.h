@@ -21,6 +21,11 @@ inline bool NeedsFullImage(const Problem& problem) {
 // The product W v as a problem of its own operator.
 Problem ProductOf(const Problem& problem);
 
+// The tensors of one of the two terms, of those of the sum: its inputs, where
+// the values of W v are v, and the sum's output. The weights of a full image
+// have no data yet.
+Arrays PartOf(const Problem& term, const Arrays& whole);
+
 // Weights [2H-1, 2W-1] of both offsets on a causal image, for one head: raster
 // order decides what is seen. T is float or double.
 template <typename T>

@@ -31,7 +31,8 @@ struct HeadArray {
   }
 };
 
-// The tensors of one problem in host memory, by name.
+// The tensors of one problem, by name. In host memory; of a program that is a
+// part of another one on a device, in device memory.
 class Arrays {
  public:
   struct Entry {
@@ -42,6 +43,8 @@ class Arrays {
     int64_t count;
   };
   std::vector<Entry> inputs, outputs;
+  bool on_device = false;
+  bool add = false;  // on a device: outputs += the result
 
   template <typename T>
   HeadArray<const T> In(const std::string& name) const {

@@ -38,7 +38,7 @@ class Dense : public DevicePrepared {
   DenseKernelized<S> product_;
 };
 
-template <typename S>
+template <typename S, typename Sum>
 class Linear : public DevicePrepared {
  public:
   Linear(const Problem& problem, const Arrays& arrays)
@@ -49,12 +49,12 @@ class Linear : public DevicePrepared {
   void Launch() override {
     attention_.Run(In<S>("q"), In<S>("k"), In<S>("v"),
                    projects_ ? In<S>("omega") : HeadArray<const S>(),
-                   Out<S>("out"));
+                   Out<Sum>("out"));
   }
 
  private:
   const bool projects_;
-  LinearKernelized<S, S, S> attention_;
+  LinearKernelized<S, S, Sum> attention_;
 };
 
 Cost DenseCost(const Problem& problem, int) {

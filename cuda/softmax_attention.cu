@@ -78,16 +78,16 @@ class Dense : public SoftmaxRun<S> {
   Widened<S> values_;
 };
 
-template <typename S>
+template <typename S, typename Sum>
 class Tiled : public SoftmaxRun<S> {
  public:
   using SoftmaxRun<S>::SoftmaxRun;
 
   void Launch() override {
-    SoftmaxTiles<S, S, S, S>(
+    SoftmaxTiles<S, S, S, Sum>(
         this->shape_, this->scale_, this->template In<S>("q"),
         this->template In<S>("k"), this->template In<S>("v"), this->Bias(),
-        this->template Out<S>("out"));
+        this->template Out<Sum>("out"));
   }
 };
 

@@ -231,11 +231,10 @@ Cost LinearCost(const Problem& problem, int) {
 // ---- what they are for
 
 std::unique_ptr<Prepared> PrepareDense(const Problem& problem,
-                                       const Arrays& arrays,
-                                       const PrepareOptions& options) {
+                                       const Arrays& arrays, Layout& layout) {
   return IsSoftmaxOnNoise(problem)
-             ? PrepareOnDevice<DenseSoftmax>()(problem, arrays, options)
-             : PrepareOnDevice<DenseLinear>()(problem, arrays, options);
+             ? PrepareOnDevice<DenseSoftmax>()(problem, arrays, layout)
+             : PrepareOnDevice<DenseLinear>()(problem, arrays, layout);
 }
 
 }  // namespace

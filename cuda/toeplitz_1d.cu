@@ -55,7 +55,7 @@ class Dense : public DevicePrepared {
         Grid(PiecesOf(shape_.n_q * shape_.n_k, kThreads), shape_.vectors),
         kThreads, 0, weights.data, weights.head_stride, shape_.n_q, shape_.n_k,
         shape_.causal, product_.matrix());
-    product_.Run(In<S>("values"), Out<S>("out"));
+    product_.Run(In<S>("values"), Out<S>("out"), adds());
   }
 
  private:
@@ -63,14 +63,15 @@ class Dense : public DevicePrepared {
   DenseProduct<S> product_;
 };
 
-template <typename S>
+template <typename S, typename Sum>
 class Fft : public DevicePrepared {
  public:
   Fft(const Problem& problem, const Arrays& arrays)
       : DevicePrepared(problem, arrays), product_(ShapeOf(problem)) {}
 
   void Launch() override {
-    product_.Run<S, S, S>(In<S>("weights"), In<S>("values"), Out<S>("out"));
+    product_.Run<S, S, Sum>(In<S>("weights"), In<S>("values"), Out<Sum>("out"),
+                            adds());
   }
 
  private:

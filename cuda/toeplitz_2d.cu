@@ -67,7 +67,7 @@ class Dense : public DevicePrepared {
                         sizes_.vectors),
                    kThreads, 0, weights.data, weights.head_stride,
                    sizes_.height, sizes_.width, product_.matrix());
-    product_.Run(In<S>("values"), Out<S>("out"));
+    product_.Run(In<S>("values"), Out<S>("out"), adds());
   }
 
  private:
@@ -123,7 +123,8 @@ class Fft2 : public DevicePrepared {
   CirculantProduct product_;
 };
 
-template <typename S>
+// As a part of a sum it takes weights in float32 too: they are sums as well.
+template <typename S, typename Sum>
 class FftSequence : public DevicePrepared {
  public:
   FftSequence(const Problem& problem, const Arrays& arrays)
@@ -131,7 +132,8 @@ class FftSequence : public DevicePrepared {
         product_(Sizes(problem).Sequence(), problem.Dim("width")) {}
 
   void Launch() override {
-    product_.Run<S, S, S>(In<S>("weights"), In<S>("values"), Out<S>("out"));
+    product_.Run<Sum, S, Sum>(In<Sum>("weights"), In<S>("values"),
+                              Out<Sum>("out"), adds());
   }
 
  private:

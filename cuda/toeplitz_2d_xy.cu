@@ -12,6 +12,8 @@
 namespace subquad::device {
 namespace {
 
+constexpr int kThreads = 256;
+
 ImageShape ShapeOf(const Problem& problem) {
   return {problem.Dim("height"),
           problem.Dim("width"),
@@ -25,6 +27,24 @@ int64_t Matrices(const ImageShape& shape) {
   return shape.rows_per_head || shape.cols_per_head ? shape.heads : 1;
 }
 
+// matrix[(r,c)][(r',c')] = rows(r'-r) + cols(c'-c), a sum that the types of two
+// bytes do not hold.
+template <typename S>
+__global__ void Materialize(const S* rows, int64_t rows_stride, const S* cols,
+                            int64_t cols_stride, int64_t height, int64_t width,
+                            float* matrix) {
+  const int64_t pixels = height * width;
+  const int64_t at =
+      static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (at >= pixels * pixels) return;
+  const int64_t i = at / pixels, j = at % pixels;
+  const S row =
+      rows[blockIdx.y * rows_stride + j / width - i / width + height - 1];
+  const S col =
+      cols[blockIdx.y * cols_stride + j % width - i % width + width - 1];
+  matrix[blockIdx.y * pixels * pixels + at] = ToFloat(row) + ToFloat(col);
+}
+
 template <typename S>
 class Dense : public DevicePrepared {
  public:
@@ -35,10 +55,13 @@ class Dense : public DevicePrepared {
   }
 
   void Launch() override {
-    MaterializeImage(In<S>("weights_rows"), In<S>("weights_cols"),
-                     shape_.height, shape_.width, Matrices(shape_), false,
-                     product_.matrix());
-    product_.Run(In<S>("values"), Out<S>("out"));
+    const auto rows = In<S>("weights_rows"), cols = In<S>("weights_cols");
+    SUBQUAD_LAUNCH(
+        Materialize<S>,
+        Grid(PiecesOf(pixels() * pixels(), kThreads), Matrices(shape_)),
+        kThreads, 0, rows.data, rows.head_stride, cols.data, cols.head_stride,
+        shape_.height, shape_.width, product_.matrix());
+    product_.Run(In<S>("values"), Out<S>("out"), adds());
   }
 
  private:
@@ -47,15 +70,15 @@ class Dense : public DevicePrepared {
   DenseProduct<S, float> product_;
 };
 
-template <typename S>
+template <typename S, typename Sum>
 class Xy : public DevicePrepared {
  public:
   Xy(const Problem& problem, const Arrays& arrays)
       : DevicePrepared(problem, arrays), sums_(ShapeOf(problem)) {}
 
   void Launch() override {
-    sums_.Run<S, S>(In<S>("weights_rows"), In<S>("weights_cols"),
-                    In<S>("values"), Out<S>("out"));
+    sums_.Run<S, Sum>(In<S>("weights_rows"), In<S>("weights_cols"),
+                      In<S>("values"), Out<Sum>("out"), adds());
   }
 
  private:

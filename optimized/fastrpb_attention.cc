@@ -51,36 +51,23 @@ class SumOfTwo : public Prepared {
   SumOfTwo(const Problem& problem, const Arrays& arrays,
            const PrepareOptions& options)
       : problem_(problem), arrays_(arrays), pool_(options.threads) {
-    const Arrays::Entry& out = arrays.outputs[0];
     const Problem attention = AttentionOf(problem);
-    Arrays inner;
-    for (const TensorRule& rule : attention.inputs)
-      inner.inputs.push_back(Entry(rule.name));
-    inner.outputs = {out};
-    attention_ =
-        AttentionProgram(problem, kDense).Prepare(attention, inner, options);
+    attention_ = AttentionProgram(problem, kDense)
+                     .Prepare(attention, PartOf(attention, arrays), options);
 
     const Problem product = ProductOf(problem);
-    product_out_ = Buffer<T>(out.count);
-    Arrays weights;
-    for (const TensorRule& rule : product.inputs) {
-      if (rule.name == "weights" && NeedsFullImage(problem)) {
-        const int64_t count = ElementCount(product.InputShape(
-            static_cast<size_t>(product.InputIndex("weights"))));
-        weight_heads_ = product.PerHead("weights") ? product.heads : 1;
-        image_weights_ = Buffer<T>(count);
-        weights.inputs.push_back(
-            {"weights", problem.scalar, image_weights_.data(),
-             weight_heads_ > 1 ? count / weight_heads_ : 0, count});
-        continue;
-      }
-      weights.inputs.push_back(Entry(rule.name == "values" ? "v" : rule.name));
-      weights.inputs.back().name = rule.name;
+    Arrays factors = PartOf(product, arrays);
+    product_out_ = Buffer<T>(arrays.outputs[0].count);
+    factors.outputs[0].data = product_out_.data();
+    if (NeedsFullImage(problem)) {
+      Arrays::Entry& weights =
+          factors.inputs[static_cast<size_t>(product.InputIndex("weights"))];
+      weight_heads_ = product.PerHead("weights") ? product.heads : 1;
+      image_weights_ = Buffer<T>(weights.count);
+      weights.data = image_weights_.data();
     }
-    weights.outputs = {out};
-    weights.outputs[0].data = product_out_.data();
     product_ =
-        ProductProgram(problem, kDense).Prepare(product, weights, options);
+        ProductProgram(problem, kDense).Prepare(product, factors, options);
   }
 
   void Run() override {
@@ -104,12 +91,6 @@ class SumOfTwo : public Prepared {
   }
 
  private:
-  Arrays::Entry Entry(const std::string& name) const {
-    for (const Arrays::Entry& entry : arrays_.inputs)
-      if (entry.name == name) return entry;
-    throw InvalidInput("input " + name, "an array", "none");
-  }
-
   const Problem problem_;
   const Arrays arrays_;
   ThreadPool pool_;

@@ -4,7 +4,9 @@
 
 namespace subquad::device {
 DevicePrepared::DevicePrepared(const Problem& problem, const Arrays& arrays)
-    : host_(arrays), device_(arrays) {
+    : device_(arrays) {
+  if (arrays.on_device) return;
+  host_ = arrays;
   const int64_t bytes = Info(problem.scalar).bytes;
   for (auto* list : {&device_.inputs, &device_.outputs})
     for (Arrays::Entry& entry : *list) {

@@ -16,7 +16,8 @@ namespace subquad::device {
 class DevicePrepared : public Prepared, public DeviceRun {
  public:
   // Allocates the tensors on the device; `arrays` are read and written by the
-  // transfers.
+  // transfers. Those of a part of another program are that program's, and there
+  // are no transfers.
   DevicePrepared(const Problem& problem, const Arrays& arrays);
 
   void Run() final {
@@ -33,6 +34,7 @@ class DevicePrepared : public Prepared, public DeviceRun {
 
  protected:
   // Tensors in device memory.
+  const Arrays& tensors() const { return device_; }
   template <typename S>
   HeadArray<const S> In(const std::string& name) const {
     return device_.In<S>(name);
@@ -41,6 +43,7 @@ class DevicePrepared : public Prepared, public DeviceRun {
   HeadArray<S> Out(const std::string& name) const {
     return device_.Out<S>(name);
   }
+  bool adds() const { return device_.add; }
 
  private:
   Arrays host_, device_;
@@ -65,6 +68,21 @@ static auto PrepareOnDevice() {
                        [&]<typename S>() -> std::unique_ptr<Prepared> {
                          return std::make_unique<Run<S>>(problem, arrays);
                        });
+  };
+}
+
+// The same for programs that may be a part of a sum: over the types of inputs
+// and output, which is float32 there, since a sum is rounded once.
+template <template <typename, typename> class Run>
+static auto PrepareOnDevice() {
+  return [](const Problem& problem, const Arrays& arrays,
+            Layout&) -> std::unique_ptr<Prepared> {
+    return WithStorage(
+        problem.scalar, [&]<typename S>() -> std::unique_ptr<Prepared> {
+          if (arrays.outputs[0].scalar == Scalar::kFloat32)
+            return std::make_unique<Run<S, float>>(problem, arrays);
+          return std::make_unique<Run<S, S>>(problem, arrays);
+        });
   };
 }
 

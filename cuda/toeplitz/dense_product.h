@@ -9,9 +9,9 @@
 
 namespace subquad::device {
 
-// out[h] = matrix[h] values[h], where somebody fills `matrix()`: [matrices,
-// n_q, n_k] in Weight, the tensors' own type S where its numbers are exact in
-// it, else float.
+// out[h] = matrix[h] values[h], or += that, where somebody fills `matrix()`:
+// [matrices, n_q, n_k] in Weight, the tensors' own type S where its numbers are
+// exact in it, else float.
 template <typename S, typename Weight = S>
 class DenseProduct {
  public:
@@ -28,7 +28,8 @@ class DenseProduct {
 
   Weight* matrix() const { return matrix_.data(); }
 
-  void Run(HeadArray<const S> values, HeadArray<S> out) {
+  // `add` where S is float.
+  void Run(HeadArray<const S> values, HeadArray<S> out, bool add = false) {
     HeadArray<const Weight> right;
     if constexpr (kSame)
       right = values;
@@ -39,7 +40,7 @@ class DenseProduct {
     gemm_.Run<Weight>(
         heads_, 1,
         {matrix_.data(), n_q_, n_k_, n_k_, matrices_ > 1 ? n_q_ * n_k_ : 0},
-        {right.data, n_k_, e_, e_, right.head_stride}, 0,
+        {right.data, n_k_, e_, e_, right.head_stride}, add ? 1 : 0,
         {sums, n_q_, e_, e_, n_q_ * e_});
     if constexpr (kRounds) Convert(sums, heads_ * n_q_ * e_, out.data);
   }

@@ -105,39 +105,11 @@ __global__ void Broadcast(const float* rows, const float* cols,
 
 int64_t Tiles(int64_t n) { return PiecesOf(n, kTile); }
 
-template <typename S>
-__global__ void Materialize(const S* rows, int64_t rows_stride, const S* cols,
-                            int64_t cols_stride, int64_t height, int64_t width,
-                            bool causal, float* matrix) {
-  const int64_t pixels = height * width;
-  const int64_t at =
-      static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (at >= pixels * pixels) return;
-  const int64_t i = at / pixels, j = at % pixels;
-  const S row =
-      rows[blockIdx.y * rows_stride + j / width - i / width + height - 1];
-  const S col =
-      cols[blockIdx.y * cols_stride + j % width - i % width + width - 1];
-  matrix[blockIdx.y * pixels * pixels + at] =
-      causal && j > i ? 0.0f : ToFloat(row) + ToFloat(col);
-}
-
 ToeplitzShape LineShape(int64_t n, int64_t e, int64_t heads, bool per_head) {
   return {n, n, e, heads, per_head ? heads : 1};
 }
 
 }  // namespace
-
-template <typename S>
-void MaterializeImage(HeadArray<const S> rows, HeadArray<const S> cols,
-                      int64_t height, int64_t width, int64_t matrices,
-                      bool causal, float* matrix) {
-  const int64_t pixels = height * width;
-  SUBQUAD_LAUNCH(Materialize<S>,
-                 Grid(PiecesOf(pixels * pixels, kThreads), matrices), kThreads,
-                 0, rows.data, rows.head_stride, cols.data, cols.head_stride,
-                 height, width, causal, matrix);
-}
 
 ImageSums::Line::Line(int64_t n, int64_t e, int64_t heads, bool per_head)
     : n_(n),
@@ -237,13 +209,5 @@ SUBQUAD_IMAGE_SUMS(__nv_bfloat16, float)
 SUBQUAD_IMAGE_SUMS(__half, __half)
 SUBQUAD_IMAGE_SUMS(__half, float)
 #undef SUBQUAD_IMAGE_SUMS
-
-#define SUBQUAD_MATERIALIZE_IMAGE(S)                                        \
-  template void MaterializeImage<S>(HeadArray<const S>, HeadArray<const S>, \
-                                    int64_t, int64_t, int64_t, bool, float*);
-SUBQUAD_MATERIALIZE_IMAGE(float)
-SUBQUAD_MATERIALIZE_IMAGE(__nv_bfloat16)
-SUBQUAD_MATERIALIZE_IMAGE(__half)
-#undef SUBQUAD_MATERIALIZE_IMAGE
 
 }  // namespace subquad::device

@@ -14,14 +14,6 @@ struct ImageShape {
   bool rows_per_head, cols_per_head;  // whether each head has own weights
 };
 
-// The product's matrix, for each of `matrices` heads: matrix[(r,c)][(r',c')] =
-// rows(r'-r) + cols(c'-c), a sum that the types of two bytes do not hold; zero
-// for later pixels in raster order where `causal`.
-template <typename S>
-void MaterializeImage(HeadArray<const S> rows, HeadArray<const S> cols,
-                      int64_t height, int64_t width, int64_t matrices,
-                      bool causal, float* matrix);
-
 class ImageSums {
  public:
   explicit ImageSums(const ImageShape& shape);
