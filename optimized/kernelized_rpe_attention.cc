@@ -25,10 +25,10 @@
 //   auto            tiled or fft_streamed, whichever the sizes say is faster.
 //
 // The quadratic ones are as accurate as the plain program. The FFTs are not
-// always: see kernelized_fft_bound.h. Where they may have lost a query
-// altogether it is computed directly (kernelized_columns.h), so that no answer
-// is without digits and the time depends on the numbers: at worst, that of
-// tiled comes on top.
+// always: see algorithms/kernelized_rpe_attention.h. Where they may have lost a
+// query altogether it is computed directly (kernelized/columns.h), so that no
+// answer is without digits and the time depends on the numbers: at worst, that
+// of tiled comes on top.
 #include "reference/kernelized_rpe_attention.h"
 
 #include "algorithms/kernelized_rpe_attention.h"

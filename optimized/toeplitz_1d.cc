@@ -7,7 +7,7 @@
 //           a good one and not 2n-1, which costs up to 6.8 times as much.
 //   fft_columns  our own FFT with the columns in the SIMD lanes
 //           (column_fft.h): the same complexity, 4 to 8 times faster than fft.
-//           A few rows are multiplied directly (toeplitz_direct.h).
+//           A few rows are multiplied directly (toeplitz/direct_product.h).
 //
 // All have the backward pass; there the gradient of the weights is one sum
 // over all columns of products of spectra, and one inverse transform.
@@ -444,7 +444,7 @@ Cost FftCost(const Problem& problem, int threads) {
 // O(log2 L) u (Higham 2002, section 24.1), and by Cauchy-Schwarz an entry of
 // the product of two spectra, transformed back, is at most |w|_2 |v|_2 times
 // that. The errors of the stages are independent enough for their sum to stay
-// under 2 log2(L) u; see tests/toeplitz_1d_test.cc for the measured distance.
+// under 2 log2(L) u.
 constexpr double kFftConstant = 2;
 
 RowBound FftBound(const Problem& problem, const Inputs& inputs) {

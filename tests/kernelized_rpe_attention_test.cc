@@ -233,7 +233,7 @@ TEST(KernelizedRpe, NormalizedRowsHaveNoLength) {
   }
 }
 
-// To the bit where no transform mixes rows; an FFT leaks its rounding.
+// Bit for bit where no transform mixes rows; an FFT leaks its rounding.
 TEST(KernelizedRpe, CausalPrefixDoesNotSeeItsFuture) {
   for (const std::string map : {"elu1", "sikf", "prf"})
     for (double future : {-2.0, 40.0})

@@ -118,7 +118,7 @@ TEST(LinearAttention, AllProgramsAgree) {
       }
 }
 
-// To the bit, and also where the future is so large that the scale of the state
+// Bit for bit, and also where the future is so large that the scale of the state
 // must grow.
 TEST(LinearAttention, CausalPrefixDoesNotSeeItsFuture) {
   for (const std::string& map : Maps())
@@ -146,7 +146,7 @@ TEST(LinearAttention, CausalPrefixDoesNotSeeItsFuture) {
     }
 }
 
-// phi is applied to sqrt(scale) x: with scale 1/4 to x/2, to the bit.
+// phi is applied to sqrt(scale) x: with scale 1/4 to x/2, bit for bit.
 TEST(LinearAttention, ScaleIsTheSquareOfTheFactor) {
   for (const std::string& map : Maps()) {
     OperatorRun run = Attention(map, false);

@@ -113,7 +113,7 @@ TEST(SoftmaxAttention, ConstantAddedToTheBiasDoesNotMatter) {
   }
 }
 
-// To the bit: a hidden key has the weight zero, not a small one.
+// Bit for bit: a masked key has weight zero, not a small one.
 TEST(SoftmaxAttention, CausalPrefixDoesNotSeeItsFuture) {
   for (const Sizes& s : {Sizes{150, 150, 12, 7}, Sizes{150, 301, 12, 7},
                          Sizes{301, 150, 12, 7}}) {
@@ -309,7 +309,7 @@ TEST(SoftmaxAttention, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-// Less than a hundredth of the memory of dense at n = 8192, d = 64 (SPEC).
+// Less than a hundredth of the memory of dense at n = 8192, d = 64.
 TEST(SoftmaxAttention, TiledNeedsNoMemoryForScores) {
   OperatorRun run = Attention({8192, 8192, 64, 64});
   const Problem problem = run.Resolve(Scalar::kFloat32);

@@ -136,7 +136,7 @@ def command_faults(tree, text):
                 faults.append(f"there is no python3 -m {module}")
                 continue
             faults += [f"{module} has no option {one}" for one in re.findall(r" (--[a-z-]+)", tail) if one not in known]
-        for tail in re.findall(r"\./run-sweeps((?: [\w-]+)+)", line):
+        for tail in re.findall(r"(?:^[ #]*|`)\./run-sweeps((?: [\w-]+)+)", line):
             for name in tail.split()[:1]:
                 if not name.startswith("--") and name not in tree.recipes | {"quick", "paper"} and not placeholder(name):
                     faults.append(f"there is no recipe {name}")

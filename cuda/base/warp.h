@@ -1,6 +1,6 @@
 // Sums and maxima over the lanes of a warp and over the threads of a block: in
-// an order that is the same on every run, and the same to the bit in every
-// thread.
+// an order that is the same on every run, so that every thread has the same
+// bits.
 #pragma once
 
 #include <cuda_runtime.h>

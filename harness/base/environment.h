@@ -6,7 +6,7 @@
 
 namespace subquad {
 
-// What a result file records of this machine (SPEC section 6). Measures the
+// What a result file records of this machine. Measures the
 // machine's floors (copy bandwidth, multiply-adds), which takes a second.
 nlohmann::ordered_json DescribeEnvironment(int threads);
 

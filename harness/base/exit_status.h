@@ -1,4 +1,4 @@
-// How the program ends (SPEC section 5).
+// How the program ends.
 #pragma once
 
 namespace subquad {

@@ -1,4 +1,4 @@
-// NumPy .npy files: the arrays of a case folder (SPEC.md section 3).
+// NumPy .npy files: the arrays of a case folder.
 //
 // The format is numpy.lib.format, versions 1.0 and 2.0: a magic, two version
 // bytes, the length of a header, the header (a Python dict literal with the

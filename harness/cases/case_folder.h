@@ -1,4 +1,4 @@
-// Case folders: problems and answers that come from outside (SPEC section 3).
+// Case folders: problems and answers that come from outside.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What a comparison means: policy without arithmetic (SPEC: verdicts).
+// What a comparison means: policy without arithmetic.
 #pragma once
 
 #include <cstdint>

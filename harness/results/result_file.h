@@ -1,5 +1,4 @@
-// Result files, format results/1 (SPEC section 6,
-// reports/files/results.schema.json).
+// Result files, format results/1 (reports/files/results.schema.json).
 #pragma once
 
 #include <filesystem>

@@ -11,7 +11,7 @@
 
 namespace subquad {
 
-// The presets by name, as JSON text: harness/presets/.
+// The presets by name, as JSON text: harness/sweeps/presets/.
 struct Preset {
   std::string name, text;
 };

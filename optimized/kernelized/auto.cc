@@ -18,7 +18,7 @@ KernelizedShape WithLength(KernelizedShape shape, int64_t n) {
   return shape;
 }
 
-// The length, to a few percent, from which on transforms are faster.
+// The length above which transforms are faster, to a few percent.
 template <typename T>
 int64_t Crossover(const KernelizedShape& shape) {
   int64_t n = 16;

@@ -14,7 +14,7 @@ namespace subquad {
 
 // Times in units of one floating-point operation of `tiled`, by counting the
 // operations of both. What an operation of the transforms costs beside one of
-// the tile is measured (kernelized_auto.cc), so the choice is right where the
+// the tile is measured (auto.cc), so the choice is right where the
 // two differ by more than that varies from machine to machine.
 template <typename T>
 struct KernelizedEstimate {

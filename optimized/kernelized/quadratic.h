@@ -5,7 +5,7 @@
 // Both make the features of all keys and queries first (O(n f) memory) and then
 // go through the queries in runs: as long as the keys that they may see fit one
 // scale (feature_rows.h) a run goes on, and mostly there is one run. A query's
-// arithmetic never depends on keys that it does not see, to the bit.
+// arithmetic never depends on keys masked from it, bit for bit.
 #pragma once
 
 #include <algorithm>

@@ -95,7 +95,7 @@ class Roots {
  private:
   using Pair = std::pair<long double, long double>;
 
-  // Reduced to the first octant, so that symmetric roots agree to the bit.
+  // Reduced to the first octant, so that symmetric roots agree bit for bit.
   Pair Exact(int64_t p) const {
     const int64_t octant = 8 * p / order_;
     const auto angle = [this](int64_t eighths) {

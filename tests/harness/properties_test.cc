@@ -246,7 +246,7 @@ INSTANTIATE_TEST_SUITE_P(Properties, LargeAttention,
                            return name;
                          });
 
-// A causal prefix of 2^17 tokens and what follows it: to the bit.
+// A causal prefix of 2^17 tokens and what follows it: bit for bit.
 TEST(LargeAttention, ACausalPrefixDoesNotSeeItsFuture) {
   constexpr int64_t kN = 1 << 17, kSeen = 70001, kD = 4, kE = 2;
   OperatorRun run("linear_attention");

@@ -337,7 +337,7 @@ TYPED_TEST(ColumnFftTest, AccumulateAddsAndLeavesOtherColumnsAlone) {
   }
 }
 
-// A caller's rows in and out give what the strided call gives, to the bit, and
+// A caller's rows in and out give what the strided call gives, bit for bit, and
 // every row passes once.
 template <typename T>
 struct Rows {
