@@ -118,8 +118,8 @@ TEST(LinearAttention, AllProgramsAgree) {
       }
 }
 
-// Bit for bit, and also where the future is so large that the scale of the state
-// must grow.
+// Bit for bit, and also where the future is so large that the scale of the
+// state must grow.
 TEST(LinearAttention, CausalPrefixDoesNotSeeItsFuture) {
   for (const std::string& map : Maps())
     for (double future : {-2.0, 40.0, 1e6}) {
