@@ -102,8 +102,8 @@ class ClippedRpeProduct final
 
   Signature SignatureFor(const Params&, bool) const override {
     Signature signature;
-    signature.sizes = {{"n_q", 0, "queries"},
-                       {"n_k", 0, "keys"},
+    signature.sizes = {SizeRule::Length("n_q", "queries"),
+                       SizeRule::Length("n_k", "keys"),
                        {"d", 64, "width of a query"},
                        {"e", 64, "width of a value"},
                        {"r", 16, "offsets beyond it are clipped to it", 0}};

@@ -166,10 +166,12 @@ class FastRpbAttention final : public OperatorWith<FastRpbAttentionReference> {
   Signature SignatureFor(const Params& params, bool) const override {
     const bool image = params.Has("height");
     const bool linear = params.Text("attention") == "linear";
-    const std::string n_q = image ? "height*width" : "n_q";
-    const std::string n_k = image ? "height*width" : "n_k";
+    const std::string n_q = image ? kPixels : "n_q";
+    const std::string n_k = image ? kPixels : "n_k";
     Signature signature;
-    if (!image) signature.sizes = {{"n_q", 0, "queries"}, {"n_k", 0, "keys"}};
+    if (!image)
+      signature.sizes = {SizeRule::Length("n_q", "queries"),
+                         SizeRule::Length("n_k", "keys")};
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
     signature.inputs = {
@@ -177,10 +179,7 @@ class FastRpbAttention final : public OperatorWith<FastRpbAttentionReference> {
     if (linear) {
       AddOmega(params, signature);
     } else {
-      TensorRule bias{"bias",
-                      {n_q + "+" + n_k + "-1"},
-                      Role::kParameter,
-                      Draw::kLogWeights};
+      TensorRule bias{"bias", {n_q + "+" + n_k + "-1"}, Role::kParameter};
       bias.optional = true;
       bias.offset_axes = {0};
       signature.inputs.push_back(bias);
@@ -196,6 +195,8 @@ class FastRpbAttention final : public OperatorWith<FastRpbAttentionReference> {
     }
     signature.inputs.push_back(weights);
     signature.outputs = {{"out", {n_q, "e"}}};
+    signature.queries = n_q;
+    signature.keys = n_k;
     return signature;
   }
 

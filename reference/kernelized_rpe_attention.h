@@ -78,16 +78,18 @@ class KernelizedRpeAttention final
 
   Signature SignatureFor(const Params& params, bool) const override {
     const bool image = params.Has("height");
-    const std::string n_q = image ? "height*width" : "n_q";
-    const std::string n_k = image ? "height*width" : "n_k";
+    const std::string n_q = image ? kPixels : "n_q";
+    const std::string n_k = image ? kPixels : "n_k";
     Signature signature;
-    if (!image) signature.sizes = {{"n_q", 0, "queries"}, {"n_k", 0, "keys"}};
+    if (!image)
+      signature.sizes = {SizeRule::Length("n_q", "queries"),
+                         SizeRule::Length("n_k", "keys")};
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
     signature.inputs = {
         {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
     AddOmega(params, signature);
-    TensorRule bias{"bias", {"n_q+n_k-1"}, Role::kParameter, Draw::kLogWeights};
+    TensorRule bias{"bias", {"n_q+n_k-1"}, Role::kParameter};
     bias.offset_axes = {0};
     if (image) {
       bias.shape = {"2*height-1", "2*width-1"};
@@ -96,6 +98,8 @@ class KernelizedRpeAttention final
     bias.may_be_minus_infinity = true;
     signature.inputs.push_back(bias);
     signature.outputs = {{"out", {n_q, "e"}}};
+    signature.queries = n_q;
+    signature.keys = n_k;
     return signature;
   }
 

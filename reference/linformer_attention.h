@@ -78,8 +78,8 @@ class LinformerAttention final
 
   Signature SignatureFor(const Params&, bool) const override {
     Signature signature;
-    signature.sizes = {{"n_q", 0, "queries"},
-                       {"n_k", 0, "keys"},
+    signature.sizes = {SizeRule::Length("n_q", "queries"),
+                       SizeRule::Length("n_k", "keys"),
                        {"d", 64, "width of a query and a key"},
                        {"e", 64, "width of a value"},
                        {"p", 64, "keys after the projection"}};

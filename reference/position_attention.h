@@ -236,7 +236,7 @@ class PositionAttention final
 
   Signature SignatureFor(const Params& params, bool) const override {
     Signature signature;
-    signature.sizes = {{"n", 0, "tokens"},
+    signature.sizes = {SizeRule::Length("n", "tokens"),
                        {"D", 64, "width of a token"},
                        {"d", 64, "width of a query and a key"},
                        {"e", 64, "width of a value"}};
@@ -269,6 +269,7 @@ class PositionAttention final
       inputs.push_back(projection("u_k", "d"));
     }
     signature.outputs = {{"out", {"n", "e"}}};
+    signature.queries = signature.keys = "n";
     return signature;
   }
 

@@ -107,11 +107,11 @@ class SoftmaxAttention final : public OperatorWith<SoftmaxAttentionReference> {
 
   Signature SignatureFor(const Params&, bool) const override {
     Signature signature;
-    signature.sizes = {{"n_q", 0, "queries"},
-                       {"n_k", 0, "keys"},
+    signature.sizes = {SizeRule::Length("n_q", "queries"),
+                       SizeRule::Length("n_k", "keys"),
                        {"d", 64, "width of a query and a key"},
                        {"e", 64, "width of a value"}};
-    TensorRule bias{"bias", {"n_q+n_k-1"}, Role::kParameter, Draw::kLogWeights};
+    TensorRule bias{"bias", {"n_q+n_k-1"}, Role::kParameter};
     bias.optional = true;
     bias.may_be_minus_infinity = true;
     bias.offset_axes = {0};

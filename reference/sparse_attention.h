@@ -121,12 +121,13 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
 
   Signature SignatureFor(const Params&, bool) const override {
     Signature signature;
-    signature.sizes = {{"n", 0, "positions"},
+    signature.sizes = {SizeRule::Length("n", "positions"),
                        {"d", 64, "width of a query and a key"},
                        {"e", 64, "width of a value"}};
     signature.inputs = {
         {"q", {"n", "d"}}, {"k", {"n", "d"}}, {"v", {"n", "e"}}};
     signature.outputs = {{"out", {"n", "e"}}};
+    signature.queries = signature.keys = "n";
     return signature;
   }
 

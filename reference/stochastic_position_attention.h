@@ -193,9 +193,10 @@ class StochasticPositionAttention final
     const std::string n_q = sine ? "n_q" : "n", n_k = sine ? "n_k" : "n";
     Signature signature;
     if (sine)
-      signature.sizes = {{"n_q", 0, "queries"}, {"n_k", 0, "keys"}};
+      signature.sizes = {SizeRule::Length("n_q", "queries"),
+                         SizeRule::Length("n_k", "keys")};
     else
-      signature.sizes = {{"n", 0, "positions"}};
+      signature.sizes = {SizeRule::Length("n", "positions")};
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
     signature.sizes.push_back({"draws", 64, "draws of the noise, R"});
@@ -226,6 +227,8 @@ class StochasticPositionAttention final
         signature.inputs.back().shape.back() = "draws";
     }
     signature.outputs = {{"out", {n_q, "e"}}};
+    signature.queries = n_q;
+    signature.keys = n_k;
     return signature;
   }
 

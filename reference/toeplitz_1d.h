@@ -129,8 +129,8 @@ class Toeplitz1d final : public OperatorWith<Toeplitz1dReference> {
 
   Signature SignatureFor(const Params&, bool backward) const override {
     Signature signature;
-    signature.sizes = {{"n_q", 0, "queries"},
-                       {"n_k", 0, "keys"},
+    signature.sizes = {SizeRule::Length("n_q", "queries"),
+                       SizeRule::Length("n_k", "keys"),
                        {"e", 64, "width of a value"}};
     TensorRule weights{"weights", {"n_q+n_k-1"}, Role::kParameter};
     weights.offset_axes = {0};

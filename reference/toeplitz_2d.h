@@ -76,8 +76,9 @@ class Toeplitz2d final : public OperatorWith<Toeplitz2dReference> {
     TensorRule weights{
         "weights", {"2*height-1", "2*width-1"}, Role::kParameter};
     weights.offset_axes = {0, 1};
-    signature.inputs = {weights, {"values", {"height*width", "e"}}};
-    signature.outputs = {{"out", {"height*width", "e"}}};
+    signature.inputs = {weights, {"values", {kPixels, "e"}}};
+    signature.outputs = {{"out", {kPixels, "e"}}};
+    signature.queries = signature.keys = kPixels;
     return signature;
   }
 

@@ -82,8 +82,9 @@ class Toeplitz2dXy final : public OperatorWith<Toeplitz2dXyReference> {
     TensorRule rows{"weights_rows", {"2*height-1"}, Role::kParameter};
     TensorRule cols{"weights_cols", {"2*width-1"}, Role::kParameter};
     rows.offset_axes = cols.offset_axes = {0};
-    signature.inputs = {rows, cols, {"values", {"height*width", "e"}}};
-    signature.outputs = {{"out", {"height*width", "e"}}};
+    signature.inputs = {rows, cols, {"values", {kPixels, "e"}}};
+    signature.outputs = {{"out", {kPixels, "e"}}};
+    signature.queries = signature.keys = kPixels;
     return signature;
   }
 

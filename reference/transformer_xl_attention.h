@@ -133,11 +133,12 @@ class TransformerXlAttention final
 
   Signature SignatureFor(const Params&, bool) const override {
     Signature signature;
-    signature.sizes = {{"L", 0, "queries"},
-                       {"M", 0, "positions of the memory before them", 0},
-                       {"d", 64, "width of a query and a key"},
-                       {"e", 64, "width of a value"},
-                       {"p", 64, "width of a distance's embedding"}};
+    signature.sizes = {
+        SizeRule::Length("L", "queries"),
+        SizeRule::Length("M", "positions of the memory before them", 0),
+        {"d", 64, "width of a query and a key"},
+        {"e", 64, "width of a value"},
+        {"p", 64, "width of a distance's embedding"}};
     TensorRule r{"r", {"M+L", "p"}, Role::kParameter};
     r.offset_axes = {0};
     signature.inputs = {{"q", {"L", "d"}},
@@ -148,6 +149,8 @@ class TransformerXlAttention final
                         {"u", {"d"}, Role::kParameter},
                         {"t", {"d"}, Role::kParameter}};
     signature.outputs = {{"out", {"L", "e"}}};
+    signature.queries = "L";
+    signature.keys = "M+L";
     return signature;
   }
 

@@ -254,7 +254,8 @@ class Measurement:
     def _start_peer(self, name, model, rival):
         """Whether the peer can be timed; otherwise its record says why not."""
         one = programs.PEERS[name]
-        record = {key: model[key] for key in ("operator", "backend", "threads", "scalar", "size", "params", "case", "input")}
+        record = {key: model[key] for key in ("operator", "backend", "threads", "scalar", "size", "tokens", "length_axes",
+                                            "params", "case", "input")}  # fmt: skip
         record = {**record, "implementation": name, "setup_seconds": None, "first_seconds": None, "seconds": None,
                   "workspace_bytes": None, "workspace_formula_bytes": None, "resident_bytes": None, "flops": None,
                   "bytes": None}  # fmt: skip

@@ -24,7 +24,7 @@ std::string PrintList(const IntegerList& list) {
   return text;
 }
 
-// Parameters as they stand in an id.
+// Parameters as an id has them.
 std::string PrintParam(const ParamValue& value) {
   if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "1" : "0";
   if (const auto* list = std::get_if<IntegerList>(&value))
@@ -47,34 +47,38 @@ const ParamRule* FindRule(const std::vector<ParamRule>& rules,
 const ParamRule* FindRule(std::vector<ParamRule>&&, const std::string&) =
     delete;  // it points into the list
 
-// What a request leaves open and the folder with its tensors says.
+bool Names(const CaseRequest& request, std::string_view wanted) {
+  return std::ranges::any_of(
+      request.values, [&](const auto& value) { return value.first == wanted; });
+}
+
+// What a request leaves open, from the folder with its tensors.
 
 void TakeImage(const CaseFolder& folder, const CaseRequest& request,
                Params& params) {
+  if (request.n) return;
+  auto rules = request.op->ParamRules(params);
+  std::erase_if(rules, [](const ParamRule& rule) { return !rule.follows_n; });
   const Params& given = folder.problem.params;
-  if (request.n || !given.Has("height")) return;
-  for (const auto& [name, text] : request.values)
-    if (name == "height" || name == "width") return;
-  const auto rules = request.op->ParamRules(params);
-  if (!FindRule(rules, "height")) return;
-  params.Set("height", given.Integer("height"));
-  params.Set("width", given.Integer("width"));
+  for (const ParamRule& rule : rules)
+    if (Names(request, rule.name) || !given.Has(rule.name)) return;
+  for (const ParamRule& rule : rules)
+    params.Set(rule.name, given.Integer(rule.name));
 }
 
 void TakeInputs(const CaseFolder& folder, const Signature& signature,
                 const CaseRequest& request, Case& one) {
   const Problem& given = folder.problem;
   const auto asked = [&](std::string_view wanted) {
-    return std::ranges::any_of(request.values, [&](const auto& value) {
-      return value.first == wanted;
-    });
+    return Names(request, wanted);
   };
   if (!asked("with"))
     for (const TensorRule& rule : signature.inputs)
       if (rule.optional && given.HasInput(rule.name))
         one.with.push_back(rule.name);
   if (given.head_axis && asked("heads") && one.heads == 0)
-    throw InvalidInput("heads", "at least 1 of those of " + folder.name, "0");
+    throw InvalidInput("heads", "at least 1, as " + folder.name + " has heads",
+                       "0");
   if (given.head_axis && !asked("heads")) one.heads = given.heads;
   const bool per_head =
       std::ranges::any_of(signature.inputs, [&](const TensorRule& rule) {
@@ -82,23 +86,100 @@ void TakeInputs(const CaseFolder& folder, const Signature& signature,
                given.PerHead(rule.name);
       });
   if (per_head && asked("per_head") && !one.per_head)
-    throw InvalidInput("per_head", "1 as " + folder.name + " has it", "0");
+    throw InvalidInput("per_head", "1, as " + folder.name + " has it", "0");
   one.per_head = one.per_head || per_head;
   for (const TensorRule& rule : signature.inputs)
-    if (rule.draw == Draw::kProjection && one.omega != "gaussian" &&
+    if (rule.draw.projection && one.omega != "gaussian" &&
         given.HasInput(rule.name))
-      throw InvalidInput("omega", "none beside that of " + folder.name,
+      throw InvalidInput("omega", "no sampler, as " + folder.name + " has it",
                          one.omega);
 }
 
 int64_t SizeOf(const SizeRule& rule, const CaseRequest& request, int64_t n,
                const CaseFolder* folder) {
-  const bool follows_n = rule.default_value == 0;
-  if (folder && !(follows_n && request.n))
+  if (folder && !(rule.follows_n && request.n))
     if (const auto found = folder->problem.dims.find(rule.name);
         found != folder->problem.dims.end())
       return found->second;
-  return follows_n ? n : rule.default_value;
+  return rule.follows_n ? n : rule.default_value;
+}
+
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+// The parameters that this request may set. A text (a choice) decides which
+// others there are, so texts are looked at first.
+std::vector<ParamRule> RulesOf(const CaseRequest& request,
+                               const CaseFolder* folder, int64_t n) {
+  Params chosen;
+  for (const auto& [name, text] : request.values) {
+    const auto rules = request.op->ParamRules(chosen);
+    const ParamRule* rule = FindRule(rules, name);
+    if (rule && rule->type == ParamType::kText) chosen.Set(name, text);
+  }
+  if (folder) TakeImage(*folder, request, chosen);
+  request.op->CompleteParams(n, request.seed, chosen);
+  return request.op->ParamRules(chosen);
+}
+
+// Parameters and the settings that all operators have. Returns what is left:
+// sizes, or unknown.
+Values ResolveTexts(const CaseRequest& request,
+                    const std::vector<ParamRule>& rules, Case& one) {
+  Values rest;
+  for (const auto& [name, text] : request.values) {
+    if (name == "backward")
+      one.backward = ParseFlag(name, text);
+    else if (name == "heads")
+      one.heads = ParseInteger(name, text);
+    else if (name == "per_head")
+      one.per_head = ParseFlag(name, text);
+    else if (name == "with")
+      one.with = Split(text, '+');
+    else if (name == "omega")
+      one.omega = text;
+    else if (const ParamRule* rule = FindRule(rules, name))
+      one.params.Set(name, ParseParam(*rule, text));
+    else
+      rest.emplace_back(name, text);
+  }
+  if (one.heads < 0)
+    throw InvalidInput("heads", "at least 0", std::to_string(one.heads));
+  if (one.backward && !one.op->HasBackward())
+    throw InvalidInput("backward", "an operator that has a backward pass",
+                       std::string(one.op->description().id));
+  CheckOmegaSampler(one.omega);
+  return rest;
+}
+
+// Sizes, and what only the signature tells: optional inputs and projections.
+void ResolveSizes(const CaseRequest& request,
+                  const std::vector<ParamRule>& rules, int64_t n,
+                  const Values& values, Case& one) {
+  const CaseFolder* folder = one.source.get();
+  const Signature signature = one.op->SignatureFor(one.params, one.backward);
+  if (one.omega != "gaussian" &&
+      std::ranges::none_of(signature.inputs, [](const TensorRule& rule) {
+        return rule.draw.projection;
+      }))
+    throw InvalidInput("omega", "a feature map with projections",
+                       "none in this case");
+  if (folder) TakeInputs(*folder, signature, request, one);
+  for (const SizeRule& rule : signature.sizes)
+    one.sizes[rule.name] = SizeOf(rule, request, n, folder);
+  for (const auto& [name, text] : values) {
+    if (!one.sizes.contains(name)) {
+      std::vector<std::string> known = {"n"};
+      for (const SizeRule& rule : signature.sizes)
+        if (rule.name != "n") known.push_back(rule.name);
+      for (const ParamRule& rule : rules) known.push_back(rule.name);
+      for (const char* setting :
+           {"heads", "per_head", "with", "omega", "backward"})
+        known.push_back(setting);
+      throw UnknownParameter(name, known)
+          .In(std::string(one.op->description().id));
+    }
+    one.sizes[name] = ParseInteger("size " + name, text);
+  }
 }
 
 std::string Sizes(const Case& one) {
@@ -107,12 +188,15 @@ std::string Sizes(const Case& one) {
   auto add = [&](const std::string& name, const std::string& value) {
     text += (text.empty() ? "" : ",") + name + "=" + value;
   };
-  const auto n_q = one.sizes.find("n_q"), n_k = one.sizes.find("n_k");
-  const bool square = n_q != one.sizes.end() && n_k != one.sizes.end() &&
-                      n_q->second == n_k->second;
-  if (square) add("n", std::to_string(n_q->second));
+  const auto queries = one.sizes.find(signature.queries);
+  const auto keys = one.sizes.find(signature.keys);
+  const bool square = queries != one.sizes.end() && keys != one.sizes.end() &&
+                      queries != keys && queries->second == keys->second;
+  if (square) add("n", std::to_string(queries->second));
   for (const SizeRule& rule : signature.sizes) {
-    if (square && (rule.name == "n_q" || rule.name == "n_k")) continue;
+    if (square &&
+        (rule.name == signature.queries || rule.name == signature.keys))
+      continue;
     add(rule.name, std::to_string(one.sizes.at(rule.name)));
   }
   if (one.heads > 0) add("heads", std::to_string(one.heads));
@@ -146,12 +230,9 @@ std::string Case::Id() const {
 }
 
 int64_t Case::Tokens() const {
-  for (const char* name : {"n_q", "n", "L"})
-    if (auto found = sizes.find(name); found != sizes.end())
-      return found->second;
-  if (params.Has("height"))
-    return params.Integer("height") * params.Integer("width");
-  return 0;
+  Dims dims = sizes;
+  AddParamsToDims(params, dims);
+  return CountOf(op->SignatureFor(params, backward).queries, dims);
 }
 
 ParamValue ParseParam(const ParamRule& rule, const std::string& text) {
@@ -195,78 +276,25 @@ Case MakeCase(const CaseRequest& request) {
     one.input = InputSourceName(one.input);
     one.source = FindInputSource(one.input);
   }
-  const CaseFolder* folder = one.source.get();
-  const int64_t n = request.n.value_or(folder ? RowsOf(folder->problem) : 1024);
   one.scalar = request.scalar;
   one.seed = request.seed;
-
-  // Texts first: they decide which other parameters there are.
-  Params chosen;
-  for (const auto& [name, text] : request.values) {
-    if (name == "backward") one.backward = ParseFlag(name, text);
-    const auto rules = one.op->ParamRules(chosen);
-    const ParamRule* rule = FindRule(rules, name);
-    if (rule && rule->type == ParamType::kText) chosen.Set(name, text);
-  }
-  if (folder) TakeImage(*folder, request, chosen);
-  one.op->CompleteParams(n, one.seed, chosen);
-  const auto rules = one.op->ParamRules(chosen);
-  Params params;
-  std::vector<std::pair<std::string, std::string>> rest;
-  for (const auto& [name, text] : request.values) {
-    if (name == "backward") continue;
-    if (name == "heads")
-      one.heads = ParseInteger(name, text);
-    else if (name == "per_head")
-      one.per_head = ParseFlag(name, text);
-    else if (name == "with")
-      one.with = Split(text, '+');
-    else if (name == "omega")
-      one.omega = text;
-    else if (const ParamRule* rule = FindRule(rules, name))
-      params.Set(name, ParseParam(*rule, text));
-    else
-      rest.emplace_back(name, text);
-  }
-  if (one.heads < 0)
-    throw InvalidInput("heads", "at least 0", std::to_string(one.heads));
-  const Params given = params;
-  if (folder) TakeImage(*folder, request, params);
-  one.op->CompleteParams(n, one.seed, params);
+  const CaseFolder* folder = one.source.get();
+  const int64_t n = request.n.value_or(folder ? folder->problem.queries : 1024);
+  const std::vector<ParamRule> rules = RulesOf(request, folder, n);
+  const Values rest = ResolveTexts(request, rules, one);
+  const Params given = one.params;
+  if (folder) TakeImage(*folder, request, one.params);
+  one.op->CompleteParams(n, one.seed, one.params);
   for (const ParamRule& rule : rules)
-    if (rule.type == ParamType::kFlag && !params.Has(rule.name))
-      params.Set(rule.name, false);
-  CheckParams(one.op->ParamRules(params), params);
-  if (one.backward && !one.op->HasBackward())
-    throw InvalidInput("backward", "an operator that has a backward pass",
-                       std::string(one.op->description().id));
-
-  const Signature signature = one.op->SignatureFor(params, one.backward);
-  CheckOmegaSampler(one.omega);
-  if (one.omega != "gaussian" &&
-      !std::ranges::count(signature.inputs, Draw::kProjection,
-                          &TensorRule::draw))
-    throw InvalidInput("omega", "a feature map that projects",
-                       "none in this case");
-  if (folder) TakeInputs(*folder, signature, request, one);
-  for (const SizeRule& rule : signature.sizes)
-    one.sizes[rule.name] = SizeOf(rule, request, n, folder);
-  for (const auto& [name, text] : rest) {
-    if (!one.sizes.contains(name)) {
-      std::string names = "heads, per_head, with, omega, backward";
-      for (const SizeRule& rule : signature.sizes) names += ", " + rule.name;
-      for (const ParamRule& rule : rules) names += ", " + rule.name;
-      throw InvalidInput(std::string(one.op->description().id) + ": " + name,
-                         "one of " + names, "a name that is not taken here");
-    }
-    one.sizes[name] = ParseInteger("size " + name, text);
-  }
+    if (rule.type == ParamType::kFlag && !one.params.Has(rule.name))
+      one.params.Set(rule.name, false);
+  CheckParams(one.op->ParamRules(one.params), one.params);
+  ResolveSizes(request, rules, n, rest, one);
   // Lists that were filled in follow from the sizes and the seed.
   for (const ParamRule& rule : rules)
     if ((rule.type == ParamType::kList || rule.type == ParamType::kTable) &&
         !given.Has(rule.name))
-      params.Erase(rule.name);
-  one.params = std::move(params);
+      one.params.Erase(rule.name);
   // Both throw where something does not fit.
   const Problem problem = ProblemOf(one);
   if (folder) FitSource(*folder, problem);

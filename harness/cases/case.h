@@ -1,5 +1,5 @@
-// A generated case: the integers and names that fix one problem, numbers
-// included. Its id is text that repeats it anywhere:
+// A generated case: the integers and names that determine one problem and all
+// its numbers. Its id is text from which it can be repeated anywhere:
 //   toeplitz_1d:n_q=4096,n_k=4096,e=64,causal=0,scalar=float32,seed=7
 #pragma once
 
@@ -22,8 +22,8 @@ struct Case {
   int64_t heads = 0;      // 0: no head axis
   bool per_head = false;  // parameter tensors have the head axis too
   bool backward = false;
-  std::vector<std::string> with;  // optional inputs that are there
-  // The kind of its numbers (hard_inputs.h), or the folder that some come from.
+  std::vector<std::string> with;  // optional inputs that it has
+  // The kind of its numbers (hard_inputs.h), or a folder with some of them.
   std::string input = "normal";
   std::shared_ptr<const CaseFolder> source;  // that folder
   std::string omega = "gaussian";  // the sampler of projections (omega.h)
@@ -33,15 +33,15 @@ struct Case {
   // n_q = n_k is printed as n.
   std::string Id() const;
 
-  // What the numbers depend on: the id without scalar type and seed, so that
-  // all types round the same draws.
+  // What the numbers depend on besides the seed. Without the scalar type, so
+  // that all types round the same draws.
   std::string DrawId() const;
 
   // Queries (rows of the output).
   int64_t Tokens() const;
 };
 
-// What a case is made from: values by name, as on a command line or in an id.
+// What a case is made from: values by name, as in an id or on a command line.
 struct CaseRequest {
   const Operator* op = nullptr;
   std::optional<int64_t> n;  // every size that follows n
@@ -51,18 +51,19 @@ struct CaseRequest {
   uint64_t seed = 1;
 };
 
-// Sorts the values into sizes and parameters, fills in defaults and checks all.
-// With a folder for an input, sizes, heads and optional inputs that the request
-// leaves open are the folder's. Throws InvalidInput that names the value.
+// Sorts the values into sizes and parameters, fills in defaults and checks all
+// of them. With a folder as input, sizes, heads and optional inputs that the
+// request leaves open are those of the folder. Throws InvalidInput that names
+// the value.
 Case MakeCase(const CaseRequest& request);
 
 // Reads an id. MakeCase(ParseCaseId(id)).Id() == id for every printed id.
 CaseRequest ParseCaseId(const std::string& id);
 
-// The problem that a case stands for, sizes and parameters checked.
+// The problem of a case, with its sizes and parameters checked.
 Problem ProblemOf(const Case& one);
 
-// "0.25" -> number, "elu1" -> text, "0+5+36" -> list: by the parameter's type.
+// By the parameter's type: "0.25" is a number, "elu1" a text, "0+5+36" a list.
 ParamValue ParseParam(const ParamRule& rule, const std::string& text);
 
 }  // namespace subquad

@@ -1,4 +1,4 @@
-// Case folders: problems and answers that come from outside.
+// Case folders, format case/1: problems and answers from outside.
 #pragma once
 
 #include <filesystem>

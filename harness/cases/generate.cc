@@ -30,7 +30,7 @@ void RoundAll(const Case& one, Tensor& tensor) {
     if (std::isfinite(value) && !std::isfinite(rounded))
       throw InvalidInput(
           one.input + ": " + tensor.name,
-          "numbers that fit into " + std::string(Info(one.scalar).name),
+          "numbers in the range of " + std::string(Info(one.scalar).name),
           std::to_string(value));
     value = rounded;
   }
@@ -41,7 +41,7 @@ void RoundAll(const Case& one, Tensor& tensor) {
 Inputs GenerateInputs(const Case& one, const Problem& problem) {
   Inputs inputs;
   const std::string id = one.DrawId();
-  // What the folder does not have is drawn as ever.
+  // Tensors that the folder lacks are drawn as if there were no folder.
   const HardInput& kind = FindHardInput(one.source ? "normal" : one.input);
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
   for (size_t t = 0; t < problem.inputs.size(); ++t) {
@@ -63,6 +63,8 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
     tensor.values.resize(static_cast<size_t>(count));
     const int64_t rows = tensor.shape[problem.input_per_head[t] ? 1 : 0];
     const int64_t row_size = head_count / rows;
+    const Shape head_shape(tensor.shape.begin() + problem.input_per_head[t],
+                           tensor.shape.end());
     const Draws draws(one.seed, id + "/" + rule.name);
     constexpr int64_t kChunk = 1 << 14;
     pool.For((count + kChunk - 1) / kChunk, [&](int64_t chunk, int) {
@@ -71,20 +73,21 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
         const Place place{rule,     i % head_count / row_size,
                           rows,     i % row_size,
                           row_size, static_cast<uint64_t>(i)};
-        // Random projections have a distribution of their own.
-        double value = rule.draw == Draw::kPositive ? draws.Uniform(place.index)
-                       : rule.draw == Draw::kProjection
-                           ? draws.Normal(place.index)
-                           : kind.value(place, draws);
-        if (rule.draw == Draw::kMixing)
-          value /= std::sqrt(static_cast<double>(tensor.shape.back()));
-        tensor.values[static_cast<size_t>(i)] = value;
+        const double drawn = rule.draw.from == Draw::From::kInput
+                                 ? kind.value(place, draws)
+                             : rule.draw.from == Draw::From::kNormal
+                                 ? draws.Normal(place.index)
+                                 : draws.Uniform(place.index);
+        tensor.values[static_cast<size_t>(i)] =
+            rule.draw.number
+                ? rule.draw.number(drawn, {head_shape, i % head_count})
+                : drawn;
       }
     });
     if (kind.row_norm > 0 && rule.role == Role::kData)
       ScaleRows(kind.row_norm, tensor.shape.back(), tensor.values);
-    // The gaussian one is what stands there.
-    if (rule.draw == Draw::kProjection && one.omega != "gaussian") {
+    // Gaussian rows are already filled in.
+    if (rule.draw.projection && one.omega != "gaussian") {
       const Draws lengths(one.seed, id + "/" + rule.name + "/lengths");
       for (int64_t start = 0; start < count; start += head_count) {
         const auto omega = SampleOmega(one.omega, rows, row_size, draws,

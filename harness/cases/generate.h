@@ -6,9 +6,9 @@
 
 namespace subquad {
 
-// All inputs of a case, rounded to its scalar type: those of its folder, if it
-// has one, and generated numbers for the rest. Throws InvalidInput where a
-// number of the folder does not fit into the type.
+// All inputs of a case, rounded to its scalar type: from its folder, if it has
+// one, and generated for the rest. Throws InvalidInput where a number of the
+// folder overflows the type.
 Inputs GenerateInputs(const Case& one, const Problem& problem);
 
 }  // namespace subquad

@@ -132,7 +132,7 @@ const std::vector<HardInput>& HardInputs() {
       {"offset", "N(100, 1): a large mean that a transform mixes in", Offset},
       {"onehot", "rows of one 16 and zeros: one key takes all the weight",
        OneHot},
-      {"repeated", "four rows in turn: the largest score is not alone",
+      {"repeated", "four rows in turn: several scores are the largest",
        Repeated},
       {"sparse", "nine of ten numbers are zero", Sparse},
       {"spike", "one number is a million times larger", Spike},

@@ -1,5 +1,5 @@
-// The library of hard inputs: kinds of numbers, by name, each for a fault that
-// independent normal draws would not show.
+// Hard inputs: kinds of numbers, by name, each for a fault that independent
+// normal draws would not show.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace subquad {
 
 class Draws;
 
-// Where an element of a tensor stands.
+// The place of an element in its tensor.
 struct Place {
   const TensorRule& rule;
   int64_t row, rows;        // along the first axis of one head
@@ -23,7 +23,7 @@ struct Place {
 
 struct HardInput {
   std::string_view name;
-  std::string_view what;  // what they are, and which fault they would show
+  std::string_view what;  // the numbers, and which fault they would show
   double (*value)(const Place& place, const Draws& draws);
   double row_norm = 0;  // of every row of queries, keys and values; 0: as drawn
 };

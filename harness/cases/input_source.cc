@@ -9,14 +9,13 @@
 #include <mutex>
 
 #include "harness/cases/hard_inputs.h"
+#include "reference/base/image.h"
 #include "reference/base/operator.h"
 
 namespace subquad {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kPixels = "height*width";
 
 // Where the elements along one axis come from.
 struct AxisFit {
@@ -30,33 +29,22 @@ int64_t ExtentOf(const std::string& expression, const Problem& problem) {
   return Extent(expression).Evaluate(problem.dims).value();
 }
 
-// "n_q+n_k-1" -> n_q, n_k, 1
-std::vector<std::string> Words(const std::string& expression) {
-  std::vector<std::string> words(1);
-  for (char c : expression) {
-    if (c == '+' || c == '-' || c == '*')
-      words.emplace_back();
-    else
-      words.back() += c;
-  }
-  return words;
-}
-
 // Whether an extent counts tokens or pixels, so that any other number will do.
 bool CountsRows(const std::string& expression, const Problem& problem) {
-  if (expression == kPixels) return true;
-  const Signature signature =
-      problem.op->SignatureFor(problem.params, problem.backward);
-  return std::ranges::all_of(Words(expression), [&](const std::string& word) {
-    const auto rule = std::ranges::find(signature.sizes, word, &SizeRule::name);
-    return rule != signature.sizes.end() && rule->default_value == 0;
-  });
+  const std::vector<std::string> symbols = Extent(expression).Symbols();
+  return !symbols.empty() &&
+         std::ranges::all_of(symbols, [&](const std::string& symbol) {
+           return std::ranges::count(problem.length_axes, symbol) > 0;
+         });
 }
 
-// The entry of offset 0, where the extent says it.
+// The entry of offset 0, where the extent tells it.
 std::optional<int64_t> CentreOf(const std::string& expression,
                                 const Problem& problem) {
-  if (expression == "n_q+n_k-1") return problem.Dim("n_q") - 1;
+  const Signature signature =
+      problem.op->SignatureFor(problem.params, problem.backward);
+  if (expression == signature.queries + "+" + signature.keys + "-1")
+    return problem.queries - 1;
   if (expression.starts_with("2*"))
     return (ExtentOf(expression, problem) - 1) / 2;
   return {};
@@ -129,7 +117,7 @@ TensorFit FitHeads(const Problem& problem, size_t index, const Problem& source,
   const TensorRule& rule = problem.inputs[index];
   const int64_t heads = problem.input_per_head[index] ? problem.heads : 1;
   const bool theirs = source.input_per_head[source_index];
-  // One tensor for all heads stands for each of them only if it is a parameter.
+  // Only a parameter may be shared by all heads.
   const bool shared = !theirs && rule.role == Role::kParameter;
   const int64_t there = theirs ? source.heads : 1;
   if (!shared && heads > there)
@@ -162,9 +150,8 @@ TensorFit FitTensor(const CaseFolder& folder, const Problem& problem,
   }
 }
 
-// Where a folder is read from: seen from here or, for a relative path that is
-// not there, from the root of the source tree, whose reports/inputs are found
-// from anywhere.
+// Where a folder is read from: the current folder or, for a relative path that
+// does not exist there, the root of the source tree.
 fs::path PlaceOf(const std::string& path) {
   std::error_code error;
   const fs::path in_tree = fs::path(SUBQUAD_SOURCE_DIR) / path;
@@ -191,7 +178,7 @@ std::string InputSourceName(const std::string& path) {
   std::error_code error;
   fs::path name = fs::path(path).lexically_normal();
   if (!name.has_filename()) name = name.parent_path();
-  // A name from the tree that means something else here stays absolute.
+  // A path in the tree that names another folder from here stays absolute.
   const auto is_found_by = [&](const fs::path& inside) {
     return fs::equivalent(PlaceOf(inside.string()), name, error);
   };
@@ -221,7 +208,7 @@ std::shared_ptr<const CaseFolder> FindInputSource(const std::string& path) {
   static std::mutex mutex;
   static std::map<std::string, std::shared_ptr<const CaseFolder>> folders;
   const std::lock_guard lock(mutex);
-  // By place: a name may mean another folder once the current one changes.
+  // By absolute path: the current folder may change.
   std::shared_ptr<const CaseFolder>& found =
       folders[fs::absolute(PlaceOf(path)).string()];
   if (!found) {
@@ -236,16 +223,9 @@ std::shared_ptr<const CaseFolder> FindInputSource(const std::string& path) {
   return found;
 }
 
-int64_t RowsOf(const Problem& problem) {
-  for (const char* name : {"n_q", "n", "L"})
-    if (const auto found = problem.dims.find(name); found != problem.dims.end())
-      return found->second;
-  return problem.Dim("height") * problem.Dim("width");
-}
-
 SourceFit FitSource(const CaseFolder& folder, const Problem& problem) {
   SourceFit result;
-  result.rows = RowsOf(folder.problem);
+  result.rows = folder.problem.queries;
   bool cropped = false, tiled = false, by_offset = false;
   bool narrower = false, wider = false;
   for (size_t i = 0; i < problem.inputs.size(); ++i) {

@@ -39,10 +39,12 @@ struct Image {
 constexpr Image kImages[] = {
     {"13", "11", 143}, {"11", "13", 143}, {"67", "3", 201}, {"3", "67", 201}};
 
-bool HasImage(const Operator& op, const Params& params) {
-  const auto rules = op.ParamRules(params);
-  return std::ranges::count(rules, "height", &ParamRule::name) > 0 &&
-         std::ranges::count(rules, "width", &ParamRule::name) > 0;
+// Height and width, by the names that the operator gives them.
+std::vector<std::string> ImageAxes(const Operator& op, const Params& params) {
+  std::vector<std::string> axes;
+  for (const ParamRule& rule : op.ParamRules(params))
+    if (rule.follows_n) axes.push_back(rule.name);
+  return axes;
 }
 
 bool HasSize(const Signature& signature, const std::string& name) {
@@ -89,13 +91,15 @@ std::vector<Case> VerificationCases(const Operator& op,
     };
     add(middle, with({{"heads", "3"}}));
     add(middle, with({{"heads", "2"}, {"per_head", "1"}}));
-    if (HasSize(signature, "n_q") && HasSize(signature, "n_k")) {
+    const std::string &queries = signature.queries, &keys = signature.keys;
+    if (queries != keys && HasSize(signature, queries) &&
+        HasSize(signature, keys)) {
       const std::string more = std::to_string(middle + middle / 3 + 1);
-      add(middle, with({{"n_q", more}}));
-      add(middle, with({{"n_k", more}}));
-      add(middle, with({{"n_q", "1"}}));
+      add(middle, with({{queries, more}}));
+      add(middle, with({{keys, more}}));
+      add(middle, with({{queries, "1"}}));
       try {
-        add(middle, with({{"n_k", "1"}}));
+        add(middle, with({{keys, "1"}}));
       } catch (const InvalidInput&) {
         // One key is fewer than this operator takes (a stride of several).
       }
@@ -104,14 +108,14 @@ std::vector<Case> VerificationCases(const Operator& op,
       if (rule.optional)
         for (int64_t n : {int64_t{1}, middle})
           add(n, with({{"with", rule.name}}));
-    if (HasImage(op, probe.params)) {
+    if (const auto axes = ImageAxes(op, probe.params); axes.size() == 2) {
       for (const Image& image : kImages) {
-        const Values shape = {{"height", image.height}, {"width", image.width}};
+        const Values shape = {{axes[0], image.height}, {axes[1], image.width}};
         add(image.pixels, with(shape));
       }
       const Image& image = kImages[0];
-      add(image.pixels, with({{"height", image.height},
-                              {"width", image.width},
+      add(image.pixels, with({{axes[0], image.height},
+                              {axes[1], image.width},
                               {"heads", "2"},
                               {"per_head", "1"}}));
     }
@@ -120,10 +124,9 @@ std::vector<Case> VerificationCases(const Operator& op,
       for (int64_t n : sizes) add(n, with({{"backward", "1"}}));
       add(middle, with({{"backward", "1"}, {"heads", "2"}}));
       add(middle, with({{"backward", "1"}, {"heads", "3"}, {"per_head", "1"}}));
-      if (HasSize(signature, "n_k"))
-        add(middle, with({{"backward", "1"}, {"n_k", more}}));
-      if (HasSize(signature, "n_q"))
-        add(middle, with({{"backward", "1"}, {"n_q", more}}));
+      for (const std::string& name : {keys, queries})
+        if (HasSize(signature, name))
+          add(middle, with({{"backward", "1"}, {name, more}}));
     }
   }
   return cases;

@@ -47,11 +47,15 @@ void WriteAll(int file, const std::string& text, const fs::path& path) {
   if (::fsync(file) != 0) throw SystemError("cannot write", path);
 }
 
-// Parameters of a record: those that a reader would set, lists left out.
-Json ParamsJson(const Case& one) {
+bool IsLength(const Problem& problem, const std::string& name) {
+  return std::ranges::count(problem.length_axes, name) > 0;
+}
+
+// Parameters of a record: those that a reader would set, tables left out.
+Json ParamsJson(const Case& one, const Problem& problem) {
   Json params = Json::object();
   for (const auto& [name, value] : one.params.values()) {
-    if (name == "height" || name == "width") continue;
+    if (IsLength(problem, name)) continue;
     if (const bool* flag = std::get_if<bool>(&value))
       params[name] = *flag;
     else if (const int64_t* integer = std::get_if<int64_t>(&value))
@@ -71,13 +75,9 @@ Json ParamsJson(const Case& one) {
 }
 
 Json SizeJson(const Case& one, const Problem& problem) {
-  Json size = Json::object();
-  const int64_t tokens = one.Tokens();
-  size["n_q"] = tokens;
-  size["n_k"] = tokens;
+  Json size = {{"n_q", problem.queries}, {"n_k", problem.keys}};
   for (const auto& [name, value] : problem.dims)
-    if (!one.params.Has(name) || name == "height" || name == "width")
-      size[name] = value;
+    if (!one.params.Has(name) || IsLength(problem, name)) size[name] = value;
   size["heads"] = problem.heads;
   return size;
 }
@@ -138,7 +138,9 @@ Json MakeRecord(const Case& one, const Problem& problem,
       {"scalar", std::string(Info(one.scalar).name)},
       {"threads", threads},
       {"size", SizeJson(one, problem)},
-      {"params", ParamsJson(one)},
+      {"tokens", problem.queries},
+      {"length_axes", problem.length_axes},
+      {"params", ParamsJson(one, problem)},
       {"case", one.Id()},
       {"input", one.input},
       {"setup_seconds", nullptr},
@@ -244,7 +246,7 @@ Json ReadResultFile(const fs::path& path) {
   std::ifstream stream(path);
   std::error_code error;
   if (!stream || fs::is_directory(path, error))
-    throw InvalidInput(path.string(), "a result file", "none that can be read");
+    throw InvalidInput(path.string(), "a readable file", "none");
   Json file = Json::parse(stream, nullptr, false);
   if (file.is_discarded() || !file.is_object() ||
       file.value("format", "") != "results/1" || !file.contains("records") ||
@@ -256,9 +258,9 @@ Json ReadResultFile(const fs::path& path) {
 
 Journal::Journal(const fs::path& path, const Json& header) : path_(path) {
   std::error_code error;
-  const bool there = fs::exists(path, error);
-  if (there) {
-    // Cut off half a line, so that the next record begins on its own.
+  const bool exists = fs::exists(path, error);
+  if (exists) {
+    // Cut off an incomplete line, so that the next record begins a new one.
     std::ifstream stream(path, std::ios::binary);
     std::stringstream text;
     text << stream.rdbuf();
@@ -267,7 +269,7 @@ Journal::Journal(const fs::path& path, const Json& header) : path_(path) {
   }
   file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
   if (file_ < 0) throw SystemError("cannot write", path);
-  if (!there || fs::file_size(path, error) == 0) WriteLine(header.dump());
+  if (!exists || fs::file_size(path, error) == 0) WriteLine(header.dump());
 }
 
 Journal::~Journal() {

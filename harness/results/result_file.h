@@ -25,17 +25,17 @@ Json MakeRecord(const Case& one, const Problem& problem,
                 const Implementation& implementation, int threads,
                 const Verdict& verdict);
 
-// {"verdict": ..}: the record's own part about correctness.
+// The record's part about correctness.
 Json CheckJson(const Verdict& verdict);
 
-// The algorithms that the records speak of, as the registry describes them.
+// The algorithms of these records, as the registry describes them.
 Json DescribeAlgorithms(const std::vector<Json>& records);
 
-// Puts records in the order of the registry, then by scalar type, settings and
-// size: shards that were merged stand as one run would have left them.
+// Sorts records in the order of the registry, then by scalar type, settings and
+// size: merged shards are in the order of a single run.
 void SortRecords(std::vector<Json>& records);
 
-// Puts a whole result file together: fits and crossovers are computed here.
+// A whole result file: fits and crossovers are computed here.
 Json MakeResultFile(const Json& header, const std::vector<Json>& records);
 
 // Writes through a temporary name in the same folder, so that the file is
@@ -47,23 +47,23 @@ void WriteFileAtomically(const std::filesystem::path& path,
 // Reads a result file; throws InvalidInput naming the file.
 Json ReadResultFile(const std::filesystem::path& path);
 
-// Records as they are made: one line each, on disk before the next begins.
+// Records as they are made: a line each, on disk before the next case begins.
 class Journal {
  public:
-  // Creates it, or goes on after the last whole line of one that is there.
+  // Creates the file, or continues an existing one after its last whole line.
   Journal(const std::filesystem::path& path, const Json& header);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // Throws std::runtime_error where the disk is full; what was written before
-  // still reads.
+  // Throws std::runtime_error where the disk is full; earlier records remain
+  // readable.
   void Append(const Json& record);
 
   static std::filesystem::path PathFor(const std::filesystem::path& out);
-  // What stands before the records; empty where its line is not whole.
+  // The line before the records; empty where it is not whole.
   static Json ReadHeader(const std::filesystem::path& path);
-  // The records of a journal; half a line at its end is dropped.
+  // The records of a journal, without an incomplete last line.
   static std::vector<Json> Read(const std::filesystem::path& path);
 
  private:

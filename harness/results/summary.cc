@@ -6,6 +6,7 @@
 
 #include "harness/base/registry.h"
 #include "harness/base/statistics.h"
+#include "harness/results/lengths.h"
 
 namespace subquad {
 namespace {
@@ -18,32 +19,16 @@ struct Point {
 
 // One curve: an implementation under fixed settings.
 struct Series {
-  Json settings;  // threads, size without lengths, params
+  Json settings;  // CurveSettings
   std::string op, implementation, backend, scalar, input;
   std::vector<Point> seconds, workspace;
 };
-
-double Length(const Json& record) {
-  return record.at("size").at("n_k").get<double>();
-}
-
-Json Settings(const Json& record) {
-  Json size = record.at("size");
-  // A rectangle keeps its n_q where only n_k is the axis.
-  const bool square = size.at("n_q") == size.at("n_k");
-  for (const char* name : {"n_k", "height", "width", "n", "L", "M"})
-    size.erase(name);
-  if (square) size.erase("n_q");
-  return {{"threads", record.at("threads")},
-          {"size", size},
-          {"params", record.at("params")}};
-}
 
 std::vector<Series> Group(const std::vector<Json>& records) {
   std::vector<Series> all;
   std::map<std::string, size_t> index;
   for (const Json& record : records) {
-    const Json settings = Settings(record);
+    const Json settings = CurveSettings(record);
     const std::string op = record.at("operator");
     const std::string implementation = record.at("implementation");
     const std::string backend = record.at("backend");
@@ -56,7 +41,7 @@ std::vector<Series> Group(const std::vector<Json>& records) {
       all.push_back(
           {settings, op, implementation, backend, scalar, input, {}, {}});
     Series& series = all[found->second];
-    const double n = Length(record);
+    const double n = LengthOf(record);
     if (const Json& seconds = record.at("seconds"); !seconds.is_null())
       series.seconds.push_back(
           {n, seconds.at("median"), seconds.at("low"), seconds.at("high")});
@@ -145,6 +130,8 @@ Json ComputeInputRatios(const std::vector<Json>& records) {
     for (const char* name : {"operator", "implementation", "backend", "scalar",
                              "threads", "size", "params", "input"})
       entry[name] = record->at(name);
+    for (const char* name : {"tokens", "length_axes"})
+      if (record->contains(name)) entry[name] = record->at(name);
     entry["against"] = base->at("input");
     entry["ratio"] = ratio.ratio;
     entry["low"] =

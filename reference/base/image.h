@@ -9,9 +9,15 @@
 
 namespace subquad {
 
+// The pixels of an image, in the symbols of shapes.
+inline constexpr char kPixels[] = "height*width";
+
 inline std::vector<ParamRule> ImageParams() {
-  return {ParamRule::Integer("height", "rows of the image", 1),
-          ParamRule::Integer("width", "columns of the image", 1)};
+  std::vector<ParamRule> rules = {
+      ParamRule::Integer("height", "rows of the image", 1),
+      ParamRule::Integer("width", "columns of the image", 1)};
+  for (ParamRule& rule : rules) rule.follows_n = true;
+  return rules;
 }
 
 // The most nearly square image of n pixels, wider than high, where the

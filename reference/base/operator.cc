@@ -14,12 +14,6 @@ std::string Symbols(const TensorRule& rule, bool head_axis) {
   return text + "]";
 }
 
-void AddParamsToDims(const Params& params, Dims& dims) {
-  for (const auto& [name, value] : params.values())
-    if (const int64_t* integer = std::get_if<int64_t>(&value))
-      dims[name] = *integer;
-}
-
 // Gradients of parameters have the head axis that the parameter has.
 void DecideOutputAxes(Problem& problem) {
   for (const TensorRule& rule : problem.outputs) {
@@ -150,6 +144,28 @@ void CheckNames(const Signature& signature,
 
 }  // namespace
 
+void AddParamsToDims(const Params& params, Dims& dims) {
+  for (const auto& [name, value] : params.values())
+    if (const int64_t* integer = std::get_if<int64_t>(&value))
+      dims[name] = *integer;
+}
+
+int64_t CountOf(const std::string& extent, const Dims& dims) {
+  const auto count = Extent(extent).Evaluate(dims);
+  if (!count) throw InvalidInput("size " + extent, "a number", "none");
+  return *count;
+}
+
+std::vector<std::string> LengthAxes(const Operator& op, const Params& params,
+                                    const Signature& signature) {
+  std::vector<std::string> axes;
+  for (const SizeRule& rule : signature.sizes)
+    if (rule.follows_n) axes.push_back(rule.name);
+  for (const ParamRule& rule : op.ParamRules(params))
+    if (rule.follows_n && params.Has(rule.name)) axes.push_back(rule.name);
+  return axes;
+}
+
 void CheckInputNames(const Operator& op, Params params,
                      const std::vector<std::string>& names) {
   CheckParams(op.ParamRules(params), params);
@@ -181,6 +197,9 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
   AddParamsToDims(problem.params, problem.dims);
   ResolveHeads(ordered, problem);
   ResolveDims(signature.sizes, ordered, problem);
+  problem.length_axes = LengthAxes(op, problem.params, signature);
+  problem.queries = CountOf(signature.queries, problem.dims);
+  problem.keys = CountOf(signature.keys, problem.dims);
   DecideOutputAxes(problem);
   op.CheckSizes(problem);
   return problem;

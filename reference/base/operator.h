@@ -75,6 +75,17 @@ class Operator {
       const Problem& problem, const Inputs& inputs) const = 0;
 };
 
+// Sizes and parameters that follow n: the axes along which the problem grows.
+std::vector<std::string> LengthAxes(const Operator& op, const Params& params,
+                                    const Signature& signature);
+
+// Integer parameters are extents too: "height" of an image.
+void AddParamsToDims(const Params& params, Dims& dims);
+
+// The value of an extent ("height*width"). Throws InvalidInput where one of its
+// symbols has none.
+int64_t CountOf(const std::string& extent, const Dims& dims);
+
 // A tensor that was given, before anything is known to fit.
 struct GivenShape {
   std::string name;

@@ -117,6 +117,15 @@ std::string ToString(const ParamValue& value) {
   return std::visit(Printer{}, value);
 }
 
+InvalidInput UnknownParameter(const std::string& name,
+                              const std::vector<std::string>& known) {
+  std::string names;
+  for (const std::string& one : known)
+    names += (names.empty() ? "" : ", ") + one;
+  return InvalidInput("unknown parameter '" + name +
+                      "'; known: " + (names.empty() ? "none" : names));
+}
+
 void CheckParams(const std::vector<ParamRule>& rules, Params& params) {
   for (const auto& entry : params.values()) {
     const std::string& name = entry.first;
@@ -124,12 +133,9 @@ void CheckParams(const std::vector<ParamRule>& rules, Params& params) {
         std::any_of(rules.begin(), rules.end(),
                     [&](const ParamRule& rule) { return rule.name == name; });
     if (known) continue;
-    std::string names;
-    for (const ParamRule& rule : rules)
-      names += (names.empty() ? "" : ", ") + rule.name;
-    throw InvalidInput("parameter " + name,
-                       names.empty() ? "no parameters" : "one of " + names,
-                       "a name that is not taken here");
+    std::vector<std::string> names;
+    for (const ParamRule& rule : rules) names.push_back(rule.name);
+    throw UnknownParameter(name, names);
   }
   for (const ParamRule& rule : rules) {
     if (!params.Has(rule.name)) {

@@ -79,6 +79,7 @@ struct ParamRule {
   int64_t min = std::numeric_limits<int64_t>::min();
   int64_t max = kMaxInteger;
   std::vector<std::string> choices = {};
+  bool follows_n = false;  // an extent that grows with the problem's length
 
   static ParamRule Flag(std::string name, std::string meaning) {
     return {std::move(name), ParamType::kFlag, std::move(meaning), false};
@@ -99,6 +100,10 @@ struct ParamRule {
     return rule;
   }
 };
+
+// "unknown parameter 'x'; known: causal, scale"
+InvalidInput UnknownParameter(const std::string& name,
+                              const std::vector<std::string>& known);
 
 // Throws InvalidInput naming the parameter that is missing, unknown, of the
 // wrong type or out of its range. An integer is taken for a number.

@@ -1,6 +1,7 @@
 // One problem: an operator with its parameters, sizes and tensors.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,21 +19,49 @@ class Operator;
 // shared by the heads ([..]) or given for each ([h, ..]).
 enum class Role { kData, kParameter };
 
-// How generated tensors are drawn before a hard input alters them.
-enum class Draw {
-  kNormal,      // independent N(0, 1)
-  kPositive,    // independent uniform on (0, 1)
-  kProjection,  // [m, d] rows for random features; see harness/cases/omega.h
-  kLogWeights,  // logarithms of weights: N(0, 1)
-  kMixing,      // N(0, 1/c), c the last extent: c numbers mix into one of
-                // their own size
+// A number of a generated tensor: where it is in one head, row-major.
+struct Element {
+  const Shape& shape;  // without the head axis
+  int64_t index;
 };
+
+// How the numbers of a generated tensor are drawn: a random number, and what
+// becomes of it. An operator with a distribution of its own writes it here:
+//   Draw{Draw::From::kUniform,
+//        [](double u, const Element&) { return 0.9 + 0.1 * u; }}
+struct Draw {
+  enum class From {
+    kInput,    // what the case's kind of input gives; N(0, 1) unless it says so
+    kNormal,   // N(0, 1), whatever the kind of input
+    kUniform,  // uniform on (0, 1), whatever the kind of input
+  };
+  From from = From::kInput;
+  double (*number)(double drawn, const Element&) = nullptr;  // null: as drawn
+  // The tensor is [m, d] rows of random features: a case may name another
+  // sampler for them (harness/cases/omega.h).
+  bool projection = false;
+
+  static const Draw kInput;       // the kind of input alone
+  static const Draw kPositive;    // uniform on (0, 1)
+  static const Draw kProjection;  // random features
+  static const Draw kMixing;      // the kind of input / sqrt(c), c the last
+                                  // extent: c numbers mix into one of their
+                                  // own size
+};
+
+inline constexpr Draw Draw::kInput = {};
+inline constexpr Draw Draw::kPositive = {Draw::From::kUniform};
+inline constexpr Draw Draw::kProjection = {Draw::From::kNormal, nullptr, true};
+inline constexpr Draw Draw::kMixing = {
+    Draw::From::kInput, [](double drawn, const Element& element) {
+      return drawn / std::sqrt(static_cast<double>(element.shape.back()));
+    }};
 
 struct TensorRule {
   std::string name;
   std::vector<std::string> shape;  // extents in symbols, without the head axis
   Role role = Role::kData;
-  Draw draw = Draw::kNormal;
+  Draw draw = Draw::kInput;
   bool optional = false;
   bool may_be_minus_infinity = false;
   // The axes that run over offsets j - i: reversing them is the mistake of
@@ -43,15 +72,25 @@ struct TensorRule {
 // A size of generated problems.
 struct SizeRule {
   std::string name;
-  int64_t default_value;  // 0: as many as there are tokens (n)
+  int64_t default_value;
   std::string meaning;
   int64_t min = 1;
+  bool follows_n = false;  // is n where a case does not name it
+
+  // A size that grows with the problem's length n.
+  static SizeRule Length(std::string name, std::string meaning,
+                         int64_t min = 1) {
+    return {std::move(name), 0, std::move(meaning), min, true};
+  }
 };
 
 struct Signature {
   std::vector<SizeRule> sizes;  // those that no parameter gives
   std::vector<TensorRule> inputs;
   std::vector<TensorRule> outputs;
+  // How many queries there are (rows of the output) and keys, in the symbols
+  // of shapes.
+  std::string queries = "n_q", keys = "n_k";
 };
 
 // Everything about a problem but the numbers in its tensors. Implementations
@@ -62,6 +101,8 @@ struct Problem {
   bool backward = false;
   Scalar scalar = Scalar::kFloat32;
   Dims dims;
+  int64_t queries = 0, keys = 0;
+  std::vector<std::string> length_axes;  // dims that follow n
   int64_t heads = 1;
   bool head_axis = false;                   // data tensors are [heads, ..]
   std::vector<TensorRule> inputs, outputs;  // those that are there

@@ -39,7 +39,7 @@ std::string ToString(const Shape& shape) {
   return text + "]";
 }
 
-Extent::Extent(const std::string& expression) : expression_(expression) {
+Extent::Extent(const std::string& expression) {
   size_t at = 0;
   int64_t sign = 1;
   while (at < expression.size()) {
@@ -70,6 +70,13 @@ Extent::Extent(const std::string& expression) : expression_(expression) {
       ++at;
     }
   }
+}
+
+std::vector<std::string> Extent::Symbols() const {
+  std::vector<std::string> symbols;
+  for (const Term& term : terms_)
+    symbols.insert(symbols.end(), term.symbols.begin(), term.symbols.end());
+  return symbols;
 }
 
 std::optional<int64_t> Extent::Evaluate(const Dims& dims) const {

@@ -34,14 +34,14 @@ class Extent {
   };
   Solution Solve(const Dims& dims, int64_t size) const;
 
-  const std::string& expression() const { return expression_; }
+  // Every symbol, as often as it occurs: n_q and n_k of "n_q+n_k-1".
+  std::vector<std::string> Symbols() const;
 
  private:
   struct Term {
     int64_t factor;
     std::vector<std::string> symbols;
   };
-  std::string expression_;
   std::vector<Term> terms_;
 };
 

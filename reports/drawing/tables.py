@@ -10,7 +10,7 @@ from reports.drawing import plot_style
 from reports.drawing import ratio_panels
 from reports.files import recipe_file
 from reports.drawing.recipe_figure import Unserved, common_settings
-from reports.files.result_file import InputError
+from reports.files.result_file import InputError, length_axes, tokens
 
 FORMATS = {
     "seconds": plot_style.format_seconds,
@@ -234,11 +234,10 @@ def crossovers(contents, backend):
 
 def ratio_settings(entry):
     """{name: value} of a ratio by the names that recipes have, n among them."""
-    size = dict(entry["size"])
-    height, width = size.pop("height", None), size.pop("width", None)
-    n = size["n_k"] if height is None else height * width
+    lengths = {*length_axes(entry), "n_q", "n_k"}
+    size = {key: value for key, value in entry["size"].items() if key not in lengths}
     return {"with": "", **size, **entry["params"], **{key: entry[key] for key in ("operator", "implementation", "backend", "scalar",
-                                                                     "threads", "input")}, "n": n}  # fmt: skip
+                                                                     "threads", "input")}, "n": tokens(entry)}  # fmt: skip
 
 
 def _ratio_words(entry, shared, short=False):
@@ -246,7 +245,7 @@ def _ratio_words(entry, shared, short=False):
     settings = ratio_settings(entry)
     if short:
         shared = {*shared, "per_head", "scale", *(["e"] if settings.get("e") == settings.get("d") else [])}
-    hidden = {"operator", "implementation", "backend", "input", "n_q", "n_k", "n", "L", "M", *shared}
+    hidden = {"operator", "implementation", "backend", "input", "n", *shared}
     return ", ".join(f"{key} = {recipe_file.text_of(value)}" for key, value in sorted(settings.items())
                      if key not in hidden and value not in (False, ""))  # fmt: skip
 
@@ -282,7 +281,7 @@ def input_ratios(contents, asked):
     header = ["operator", "implementation", "backend", "settings", "n", "input", "against", "ratio", "low", "high", "in_turns"]
     columns = ["", "settings", "n", "input", "ratio", ""]
     common = ", ".join(f"{key} = {recipe_file.text_of(value)}" for key, value in sorted(shared.items())
-                       if key not in ("operator", "implementation", "backend", "n_q", "n_k") and value not in (False, ""))  # fmt: skip
+                       if key not in ("operator", "implementation", "backend") and value not in (False, ""))  # fmt: skip
     percent = round(100 * (ratio_panels.NEAR - 1))
     note = (f"{common}. Ratio: time with the input / time with normal numbers of the same shape. "
             f"Timed in turns unless stated otherwise. Simultaneous 95 % intervals, within one process; the placement of buffers "

@@ -5,9 +5,9 @@ refused with an InputError whose text is one line that names the file.
 """
 
 import dataclasses
-import fractions
 import hashlib
 import json
+import math
 import pathlib
 import re
 
@@ -91,6 +91,7 @@ class Group:
     """Records that differ only in implementation and n: what one figure shows.
 
     identity: every setting the records share, in words (operator, scalar, backend, threads, e, causal ...)
+    axis: what n counts: tokens, pixels or keys
     rows: one flat dict per record, ordered by implementation and n; the columns are those of `_row`
     algorithms: implementation -> entry of `algorithms`
     fits, crossovers: those of the files that speak about this group and nothing else
@@ -154,12 +155,11 @@ def group_records(files):
 
 def identify(record, environment):
     """Splits a record's settings into those fixed in a figure, the name of its n axis, and n."""
-    settings = {**record["size"], **record["params"]}
-    height, width = settings.pop("height", None), settings.pop("width", None)
-    n_q, n_k = settings.pop("n_q", None), settings.pop("n_k", None)
-    settings.pop("n", None)
-    if settings.get("L") == settings.get("M"):  # a memory as long as the segment grows with it
-        settings.pop("L", None), settings.pop("M", None)
+    size = record["size"]
+    axes = length_axes(record)
+    settings = {**size, **record["params"]}
+    for name in {*axes, "n_q", "n_k"}:
+        settings.pop(name, None)
     identity = {
         "operator": record["operator"],
         "scalar": record["scalar"],
@@ -170,14 +170,25 @@ def identify(record, environment):
     }
     if "input" in record:
         identity["input"] = record["input"]
-    if height is not None and width is not None:
-        if height != width:
-            aspect = fractions.Fraction(height) / fractions.Fraction(width)
-            identity["aspect"] = f"{aspect.numerator}:{aspect.denominator}"
-        return identity, "pixels", height * width
-    if n_q == n_k:
-        return identity, "tokens", n_q
-    return {**identity, "n_q": n_q}, "keys", n_k
+    lengths = [size[axis] for axis in axes]
+    if len(set(lengths)) > 1:
+        if size.get("n_q") != size.get("n_k"):
+            return {**identity, "n_q": size["n_q"]}, "keys", size["n_k"]
+        common = math.gcd(*lengths)
+        identity["aspect"] = ":".join(str(length // common) for length in lengths)
+    return identity, "pixels" if "height" in axes else "tokens", tokens(record)
+
+
+def length_axes(record):
+    """Names of the sizes that grow with the problem. Records written before they named them have one of the sets here."""
+    before = (axes for axes in (("height", "width"), ("L", "M"), ("n",)) if all(axis in record["size"] for axis in axes))
+    return tuple(record.get("length_axes") or next(before, ("n_q", "n_k")))
+
+
+def tokens(record):
+    """Queries: rows of the output."""
+    size = record["size"]
+    return record.get("tokens") or (size["height"] * size["width"] if "height" in size else size["n_q"])
 
 
 def machine_name(backend, environment):
@@ -270,16 +281,12 @@ def speaks_about(entry, identity):
     if any(entry[key] != identity[key] for key in ("operator", "backend", "scalar")):
         return False
     settings = {**entry.get("size", {}), **entry.get("params", {})}
-    if entry.get("threads") is not None:
-        settings["threads"] = entry["threads"]
-    if entry.get("input") is not None:
-        settings["input"] = entry["input"]
-    swept = {"n", "n_q", "n_k", "height", "width", "L", "M"} - set(identity)
+    settings.update({key: entry[key] for key in ("threads", "input", "aspect") if entry.get(key) is not None})
     if "size" in entry and "params" in entry:  # then they are all that the records were told
-        silent = {"operator", "backend", "scalar", "threads", "machine", "input", "aspect"}
-        if set(identity) - set(settings) - swept - silent:
+        silent = {"operator", "backend", "scalar", "threads", "machine", "input"}
+        if set(identity) - set(settings) - silent:
             return False
-    return all(identity.get(key) == value for key, value in settings.items() if key not in swept)
+    return all(identity.get(key) == value for key, value in settings.items())
 
 
 def figure_names(groups):

@@ -175,6 +175,29 @@ TEST(Generator, InputsDoNotDependOnThreads) {
               static_cast<float>(inputs["values"].values[i]));
 }
 
+// An operator's own distribution: of a random number, or of the place alone.
+TEST(Generator, ARuleMayDrawItsOwnNumbers) {
+  const Case one =
+      CaseOf("toeplitz_1d:n=40,e=3,heads=2,per_head=1,scalar=float64");
+  Problem problem = ProblemOf(one);
+  problem.inputs[0].draw = {Draw::From::kUniform, [](double u, const Element&) {
+                              return 0.9 + 0.1 * u;
+                            }};
+  problem.inputs[1].draw = {
+      Draw::From::kInput, [](double, const Element& element) {
+        return static_cast<double>(100 * element.index + element.shape.back());
+      }};
+  const Inputs inputs = GenerateInputs(one, problem);
+  const Draws draws(one.seed, one.DrawId() + "/weights");
+  const std::vector<double>& weights = inputs["weights"].values;
+  ASSERT_EQ(weights.size(), 2u * 79u);
+  for (size_t i = 0; i < weights.size(); ++i)
+    EXPECT_EQ(weights[i], 0.9 + 0.1 * draws.Uniform(i));
+  const std::vector<double>& values = inputs["values"].values;
+  for (size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(values[i], static_cast<double>(100 * (i % 120) + 3));
+}
+
 TEST(Generator, RoundingToNarrowTypes) {
   struct Row {
     double value, bfloat16, float16;

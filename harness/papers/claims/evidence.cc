@@ -8,6 +8,8 @@
 #include <limits>
 #include <map>
 
+#include "harness/results/lengths.h"
+
 namespace subquad {
 namespace {
 
@@ -25,7 +27,7 @@ double NumberOr(const Json& record, const char* name) {
 void CheckRecord(const Json& record, const std::string& where) {
   const auto wrong = [&](const char* field, const char* expected) {
     return InvalidInput(where, fmt::format("{} {}", field, expected),
-                        "none or another");
+                        "none or another type");
   };
   if (!record.is_object())
     throw InvalidInput(where, "an object", std::string(record.type_name()));
@@ -39,6 +41,16 @@ void CheckRecord(const Json& record, const std::string& where) {
   for (const char* name : {"n_q", "n_k"})
     if (!record["size"].contains(name) || !record["size"][name].is_number())
       throw wrong(name, "as a number");
+  if (record.contains("tokens") && !record["tokens"].is_number())
+    throw wrong("tokens", "as a number");
+  if (record.contains("length_axes")) {
+    const Json& axes = record["length_axes"];
+    const auto is_size = [&](const Json& axis) {
+      return axis.is_string() && record["size"].value(axis, Json()).is_number();
+    };
+    if (!axes.is_array() || axes.empty() || !std::ranges::all_of(axes, is_size))
+      throw wrong("length_axes", "as names of sizes");
+  }
   if (!record.contains("threads") || !record["threads"].is_number_integer())
     throw wrong("threads", "as a number");
   if (!record["check"].contains("verdict") ||
@@ -82,7 +94,7 @@ bool AddFile(const fs::path& path, Evidence& evidence) {
   const Json file = stream ? Json::parse(stream, nullptr, false) : Json();
   if (!stream || file.is_discarded())
     throw InvalidInput(path.string(), "JSON that can be read",
-                       stream ? "something else" : "none that can be read");
+                       stream ? "something else" : "no readable file");
   const std::string format =
       file.is_object() && file.contains("format") && file["format"].is_string()
           ? file["format"].get<std::string>()
@@ -106,18 +118,6 @@ bool AddFile(const fs::path& path, Evidence& evidence) {
     return true;
   }
   return false;
-}
-
-// What a curve has in common: threads, sizes that do not follow n, parameters.
-Json SettingsOf(const Json& record) {
-  Json size = record.at("size");
-  const bool square = size.at("n_q") == size.at("n_k");
-  for (const char* name : {"n_k", "height", "width", "n", "L", "M"})
-    size.erase(name);
-  if (square) size.erase("n_q");
-  return {{"threads", record.at("threads")},
-          {"size", size},
-          {"params", record.at("params")}};
 }
 
 bool Contains(const Json& object, const Json& part) {
@@ -147,7 +147,7 @@ bool IsWanted(const Json& record, const Wanted& wanted) {
 }
 
 MeasuredPoint PointOf(const Json& record) {
-  MeasuredPoint point = {record.at("size").at("n_k").get<double>(),
+  MeasuredPoint point = {LengthOf(record),
                          kNaN,
                          kNaN,
                          kNaN,
@@ -307,7 +307,7 @@ Measured Find(const Machine& machine, const Wanted& wanted) {
   std::map<std::string, size_t> index;
   for (const Json& record : machine.records) {
     if (!IsWanted(record, wanted)) continue;
-    const Json settings = SettingsOf(record);
+    const Json settings = CurveSettings(record);
     const auto [found, added] =
         index.try_emplace(settings.dump(), groups.size());
     if (added) groups.push_back({settings, {}, 0, "", machine.mixed});
@@ -317,7 +317,7 @@ Measured Find(const Machine& machine, const Wanted& wanted) {
       ++group.refused;
       if (group.reason.empty())
         group.reason =
-            fmt::format("n = {} {}: {}", record.at("size").at("n_k").dump(),
+            fmt::format("n = {} {}: {}", LengthOf(record),
                         check.at("verdict").get<std::string>(),
                         check.contains("reason") && check["reason"].is_string()
                             ? check["reason"].get<std::string>()

@@ -47,7 +47,7 @@ struct MeasuredPoint {
 };
 
 struct Measured {
-  Json settings = Json::object();     // threads, size without lengths, params
+  Json settings = Json::object();     // CurveSettings
   std::vector<MeasuredPoint> points;  // that passed, by n
   int64_t refused = 0;  // records that failed, are mistrusted or were skipped
   std::string reason;   // of the first of them
