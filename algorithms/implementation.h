@@ -118,6 +118,24 @@ struct Complexity {
   std::string order;  // in the tokens: "1", "n", "n log n", "n^2"
 };
 
+// What an algorithm's rounding errors reach.
+enum class Sums {
+  // Every output adds up its own terms: a term that a mask hides, or a small
+  // output's large neighbour, leaves no trace in it.
+  kDirect,
+  // Terms of several outputs are mixed and separated again (a transform,
+  // Karatsuba's differences, blocks): errors are relative to the largest of
+  // them, and rounding of the future reaches the past.
+  kMixed,
+  // The same in a wider type, whose errors are too small to matter.
+  kMixedWide,
+};
+
+// For rows that are of one kind whatever the problem.
+inline Sums DirectSums(const Problem&) { return Sums::kDirect; }
+inline Sums MixedSums(const Problem&) { return Sums::kMixed; }
+inline Sums MixedWideSums(const Problem&) { return Sums::kMixedWide; }
+
 // A row of a table (table.h), which fills in `op`, `backend` and what a row
 // shares with others.
 struct Implementation {
@@ -128,6 +146,9 @@ struct Implementation {
   std::string what;    // one line: how it computes
   std::string source;  // paper, section
   Complexity time, memory;
+  // How it forms its sums for this problem. Every row sets it: studies of
+  // precision and tests of causality ask it.
+  std::function<Sums(const Problem&)> sums;
   bool backward = false;  // has the backward pass too
 
   // Why it cannot run this problem, in words; empty when it can.

@@ -317,11 +317,13 @@ std::vector<Implementation> ClippedRpeProductCudaImplementations() {
       "clipped_rpe_product",
       {{.id = "dense",
         .what = "scores of all offsets, spread to a matrix, times v (cuBLAS)",
+        .sums = DirectSums,
         .cost = DenseCost,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "windowed",
         .what = "a sum for each tail, a kernel for the window between them",
         .memory = {"O(n e / 32), and weights of the queries in flight", "n"},
+        .sums = DirectSums,
         .cost = WindowedCost,
         .prepare = PrepareOnDevice<Windowed>()}});
 }

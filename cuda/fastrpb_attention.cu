@@ -162,6 +162,11 @@ Cost SumCost(const Problem& problem, int threads) {
                              static_cast<double>(numbers) * sizeof(float)};
 }
 
+// Attention by itself sums directly.
+Sums ProductSums(const Problem& problem) {
+  return ProductProgram(problem, false).sums(ProductOf(problem));
+}
+
 RowBound SumBound(const Problem& problem, const Inputs& inputs) {
   return FastRpbBound(problem, inputs, ProductProgram(problem, false));
 }
@@ -169,6 +174,7 @@ RowBound SumBound(const Problem& problem, const Inputs& inputs) {
 Implementation FastRow(const char* id, const char* what) {
   return {.id = id,
           .what = what,
+          .sums = ProductSums,
           .cost = SumCost<false>,
           .norm_bound = SumBound,
           .prepare = PrepareOnDevice<Fast>()};
@@ -185,6 +191,7 @@ std::vector<Implementation> FastRpbAttentionCudaImplementations() {
       "fastrpb_attention",
       {{.id = "dense",
         .what = "attention weights and W in memory, both by cuBLAS",
+        .sums = DirectSums,
         .cost = SumCost<true>,
         .prepare = PrepareOnDevice<Dense>()},
        FastRow("softmax_fft", "tiled softmax attention, and W v by FFT"),

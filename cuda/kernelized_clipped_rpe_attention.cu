@@ -162,11 +162,13 @@ std::vector<Implementation> KernelizedClippedRpeAttentionCudaImplementations() {
       "kernelized_clipped_rpe_attention",
       {{.id = "dense",
         .what = "scores in memory times v, by cuBLAS",
+        .sums = DirectSums,
         .cost = CostOf<Dense>,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "linear",
         .what = "content by a (running) state, position by tails and a window",
         .memory = {"O(n (d + e))", "n"},
+        .sums = DirectSums,
         .cost = CostOf<Linear>,
         .prepare = PrepareOnDevice<Linear>()}});
 }

@@ -77,11 +77,13 @@ std::vector<Implementation> LinformerAttentionCudaImplementations() {
       "linformer_attention",
       {{.id = "dense",
         .what = "projections, then two GEMMs (cuBLAS), scores in memory",
+        .sums = DirectSums,
         .cost = LinformerCost<DenseToReduced>,
         .bound_factor = DenseToReduced<float>::kBoundFactor,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "projected",
         .what = "projections, then online softmax, scores in registers",
+        .sums = DirectSums,
         .cost = LinformerCost<TiledToReduced>,
         .bound_factor = TiledToReduced<float>::kBoundFactor,
         .prepare = PrepareOnDevice<Projected>()}});

@@ -104,11 +104,13 @@ std::vector<Implementation> MemoryCompressedAttentionCudaImplementations() {
       "memory_compressed_attention",
       {{.id = "dense",
         .what = "the fewer keys, then two GEMMs (cuBLAS), scores in memory",
+        .sums = DirectSums,
         .cost = MemoryCompressedCost<DenseToReduced>,
         .bound_factor = DenseToReduced<float>::kBoundFactor,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "compressed",
         .what = "the fewer keys, then online softmax, scores in registers",
+        .sums = DirectSums,
         .cost = MemoryCompressedCost<TiledToReduced>,
         .bound_factor = TiledToReduced<float>::kBoundFactor,
         .prepare = PrepareOnDevice<Compressed>()}});

@@ -501,11 +501,13 @@ std::vector<Implementation> PositionAttentionCudaImplementations() {
       "position_attention",
       {{.id = "dense",
         .what = "scores in memory, offsets of each query taken anew (cuBLAS)",
+        .sums = DirectSums,
         .cost = DenseCost,
         .prepare = PrepareOnDevice<PositionDense>()},
        {.id = "shift",
         .what = "positions projected once, GEMMs and shifts by blocks",
         .memory = {"O(n (d + e)), and scores that fit the cache", "n"},
+        .sums = DirectSums,
         .cost = ShiftCost,
         .prepare = PrepareOnDevice<PositionShift>()}});
 }

@@ -122,11 +122,13 @@ std::vector<Implementation> SoftmaxAttentionCudaImplementations() {
         // weight.
         .id = "dense",
         .what = "two GEMMs (cuBLAS) with the scores in memory",
+        .sums = DirectSums,
         .cost = DenseCost,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "tiled",
         .what = "online softmax over tiles of keys, scores in registers",
         .memory = {"O(1)", "1"},
+        .sums = DirectSums,
         .cost = TiledCost,
         .bound_factor = kSoftmaxTilesBoundFactor,
         .prepare = PrepareOnDevice<Tiled>()}});

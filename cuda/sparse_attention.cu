@@ -447,11 +447,13 @@ std::vector<Implementation> SparseAttentionCudaImplementations() {
       {{.id = "dense",
         .what = "two GEMMs (cuBLAS) over all pairs, hidden scores left out",
         // The weights that are zero add nothing, and no rounding.
+        .sums = DirectSums,
         .cost = DenseCost,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "gathered",
         .what = "a warp for each query, over its own keys",
         .memory = {"O(n)", "n"},
+        .sums = DirectSums,
         .cost = GatheredCost,
         // As for kSoftmaxTilesBoundFactor: each sum is rescaled once per 32
         // keys.
@@ -460,6 +462,7 @@ std::vector<Implementation> SparseAttentionCudaImplementations() {
        {.id = "blocked",
         .what = "groups of queries against tiles of the keys they share",
         .memory = {"O(n)", "n"},
+        .sums = DirectSums,
         .cost = BlockedCost,
         // A tile may hold a single key of a query, and each tile rescales:
         // three roundings beside the one of adding the key. A part that is

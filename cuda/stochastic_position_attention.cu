@@ -248,10 +248,12 @@ std::vector<Implementation> StochasticPositionAttentionCudaImplementations() {
       "stochastic_position_attention",
       {{.id = "dense",
         .what = "q^ and k^, then all weights in memory, by cuBLAS",
+        .sums = DirectSums,
         .cost = DenseCost,
         .prepare = PrepareDense},
        {.id = "tiled",
         .what = "q^ and k^, then one kernel with the scores in registers",
+        .sums = DirectSums,
         .cost = TiledCost,
         // The error that q^ and k^ bring to a score is part of the reference's
         // bound, which the attention multiplies by its own factor.
@@ -259,10 +261,12 @@ std::vector<Implementation> StochasticPositionAttentionCudaImplementations() {
         .prepare = PrepareOnDevice<Tiled>()},
        {.id = "associative",
         .what = "q^ and k^, then one state for all queries",
+        .sums = DirectSums,
         .cost = LinearCost,
         .prepare = PrepareOnDevice<Linear>()},
        {.id = "chunked",
         .what = "q^ and k^, then chunks of 64 tokens",
+        .sums = DirectSums,
         .cost = LinearCost,
         .prepare = PrepareOnDevice<Linear>()}});
 }

@@ -120,11 +120,13 @@ std::vector<Implementation> Toeplitz1dCudaImplementations() {
       "toeplitz_1d",
       {{.id = "dense",
         .what = "materialised matrix times values by cuBLAS",
+        .sums = DirectSums,
         .cost = DenseCost,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "fft",
         .what =
             "circulant embedding, cuFFT on as many columns as the cache holds",
+        .sums = MixedSums,
         .cost = FftCost,
         .norm_bound = FftBound,
         .prepare = PrepareOnDevice<Fft>()}});

@@ -3,6 +3,8 @@
 //
 //   dense  the matrix in memory times the values, by cuBLAS
 //   xy     row and column sums, two 1-D products, a broadcast add
+#include <algorithm>
+
 #include "algorithms/norms.h"
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
@@ -109,6 +111,13 @@ RowBound XyBound(const Problem& problem, const Inputs& inputs) {
                      });
 }
 
+Sums XySums(const Problem& problem) {
+  const ImageShape shape = ShapeOf(problem);
+  return std::max(shape.height, shape.width) <= ImageSums::kDirect
+             ? Sums::kDirect
+             : Sums::kMixed;
+}
+
 Cost XyCost(const Problem& problem, int) {
   const ImageShape shape = ShapeOf(problem);
   return {.flops = ImageSums::Flops(shape),
@@ -141,11 +150,13 @@ std::vector<Implementation> Toeplitz2dXyCudaImplementations() {
       "toeplitz_2d_xy",
       {{.id = "dense",
         .what = "materialised matrix times values by cuBLAS",
+        .sums = DirectSums,
         .cost = DenseCost,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "xy",
         .what = "row and column sums, two 1-D products, a broadcast add",
         .memory = {"O(e (HW / 16 + H + W))", "n"},
+        .sums = XySums,
         .cost = XyCost,
         .norm_bound = XyBound,
         .prepare = PrepareOnDevice<Xy>()}});

@@ -289,11 +289,13 @@ std::vector<Implementation> TransformerXlAttentionCudaImplementations() {
       "transformer_xl_attention",
       {{.id = "dense",
         .what = "w_kr r for every pair (a batch of GEMMs), scores in memory",
+        .sums = DirectSums,
         .cost = DenseCost,
         .prepare = PrepareOnDevice<XlDense>()},
        {.id = "shift",
         .what = "w_kr r once per distance, GEMMs and left shifts by blocks",
         .memory = {"O((M+L) (d+e)), and scores that fit the cache", "n"},
+        .sums = DirectSums,
         .cost = ShiftCost,
         .prepare = PrepareOnDevice<XlShift>()}});
 }

@@ -175,11 +175,13 @@ std::vector<Implementation> ClippedRpeProductImplementations() {
       "clipped_rpe_product",
       {{.id = "dense",
         .what = "scores of all offsets, spread to a matrix, times v (GEMMs)",
+        .sums = DirectSums,
         .cost = DenseCost,
         .prepare = PrepareFor<DenseClipped<float>, DenseClipped<double>>},
        {.id = "windowed",
         .what = "a sum for each tail, a GEMM for the window, by query blocks",
         .memory = {"O(n e / B + B r), B = 32..128", "n"},
+        .sums = DirectSums,
         .cost = WindowedCost,
         .prepare = PrepareFor<Windowed<float>, Windowed<double>>}});
 }

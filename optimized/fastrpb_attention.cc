@@ -117,6 +117,11 @@ Cost SumCost(const Problem& problem, int threads) {
               numbers * static_cast<double>(Info(problem.scalar).bytes)};
 }
 
+// Attention by itself sums directly.
+Sums ProductSums(const Problem& problem) {
+  return ProductProgram(problem, false).sums(ProductOf(problem));
+}
+
 RowBound SumBound(const Problem& problem, const Inputs& inputs) {
   return FastRpbBound(problem, inputs, ProductProgram(problem, false));
 }
@@ -125,6 +130,7 @@ Implementation Fast(const char* id, const char* what) {
   return {
       .id = id,
       .what = what,
+      .sums = ProductSums,
       .cost = SumCost<false>,
       .norm_bound = SumBound,
       .prepare = PrepareFor<SumOfTwo<float, false>, SumOfTwo<double, false>>};
@@ -137,6 +143,7 @@ std::vector<Implementation> FastRpbAttentionImplementations() {
       "fastrpb_attention",
       {{.id = "dense",
         .what = "attention weights and W in memory, both by GEMM",
+        .sums = DirectSums,
         .cost = SumCost<true>,
         .prepare = PrepareFor<SumOfTwo<float, true>, SumOfTwo<double, true>>},
        Fast("softmax_fft", "tiled softmax attention, and W v by FFT"),

@@ -428,11 +428,13 @@ std::vector<Implementation> KernelizedClippedRpeAttentionImplementations() {
       "kernelized_clipped_rpe_attention",
       {{.id = "dense",
         .what = "scores in memory times v (GEMMs)",
+        .sums = DirectSums,
         .cost = TermsCost<DenseTerms>,
         .prepare = PrepareTerms<DenseTerms>},
        {.id = "linear",
         .what = "content by a (running) state, position by tails and a window",
         .memory = {"O(n e / B + d e + B r)", "n"},
+        .sums = DirectSums,
         .cost = TermsCost<LinearTerms>,
         .prepare = PrepareTerms<LinearTerms>},
        {.id = "auto",
@@ -440,6 +442,7 @@ std::vector<Implementation> KernelizedClippedRpeAttentionImplementations() {
         .source = "LRPE section IV",
         .time = {"O(n (d e + r (d + e))), long n", "n"},
         .memory = {"O(n e / B + d e), long n", "n"},
+        .sums = DirectSums,
         .cost = TermsCost<AutoTerms>,
         .prepare = PrepareTerms<AutoTerms>}});
 }

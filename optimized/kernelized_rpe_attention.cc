@@ -57,14 +57,19 @@ RowBound Fft64Bound(const Problem& problem, const Inputs& inputs) {
                             shape.n_k);
 }
 
-// Where the tiles are chosen, the plain program's bound holds.
-RowBound AutoBound(const Problem& problem, const Inputs& inputs) {
+Sums AutoSums(const Problem& problem) {
   const KernelizedShape shape(problem);
   const bool transforms =
       problem.scalar == Scalar::kFloat64
           ? KernelizedEstimate<double>(shape).UseTransforms()
           : KernelizedEstimate<float>(shape).UseTransforms();
-  return transforms ? FftBound(problem, inputs) : RowBound();
+  return transforms ? Sums::kMixed : Sums::kDirect;
+}
+
+// Where the tiles are chosen, the plain program's bound holds.
+RowBound AutoBound(const Problem& problem, const Inputs& inputs) {
+  return AutoSums(problem) == Sums::kMixed ? FftBound(problem, inputs)
+                                           : RowBound();
 }
 
 }  // namespace
@@ -74,11 +79,13 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
       "kernelized_rpe_attention",
       {{.id = "dense",
         .what = "all weights in memory: two GEMMs and the bias between them",
+        .sums = DirectSums,
         .cost = KernelizedCost<DenseKernelized>,
         .prepare = PrepareKernelized<DenseKernelized>},
        {.id = "tiled",
         .what = "12 x 128 weights at a time, in registers",
         .memory = {"O(n (f + e))", "n"},
+        .sums = DirectSums,
         .cost = KernelizedCost<TiledKernelized>,
         .prepare = PrepareKernelized<TiledKernelized>},
        {.id = "fft",
@@ -86,11 +93,13 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
         .source = "NPRF algorithm 1",
         .time = {"O(n f e log n)", "n log n"},
         .memory = {"O(n f e)", "n"},
+        .sums = MixedSums,
         .cost = KernelizedCost<FftKernelized>,
         .norm_bound = FftBound,
         .prepare = PrepareKernelized<FftKernelized>},
        {.id = "fft_streamed",
         .what = "a block of channels at a time, made and summed on the fly",
+        .sums = MixedSums,
         .cost = KernelizedCost<Streamed>,
         .norm_bound = FftBound,
         .prepare = PrepareKernelized<Streamed>},
@@ -100,6 +109,7 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
         .source = "NPRF algorithm 1; for small normalisers",
         .time = {"O(n f e log n)", "n log n"},
         .memory = {"O(n (f + e))", "n"},
+        .sums = MixedWideSums,
         .cost = KernelizedCost<Streamed64>,
         .norm_bound = Fft64Bound,
         .prepare = PrepareKernelized<Streamed64>},
@@ -108,6 +118,7 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
         .source = "NPRF eq. 10 and algorithm 1",
         .time = {"O(min(n^2 (f + e), n f e log n))", "n log n"},
         .memory = {"O(n (f + e))", "n"},
+        .sums = AutoSums,
         .cost = KernelizedCost<AutoKernelized>,
         .norm_bound = AutoBound,
         .prepare = PrepareKernelized<AutoKernelized>}});

@@ -29,11 +29,13 @@ std::vector<Implementation> LinearAttentionImplementations() {
       "linear_attention",
       {{.id = "dense",
         .what = "features times features by GEMM, masked, times values by GEMM",
+        .sums = DirectSums,
         .cost = KernelizedCost<DenseKernelized>,
         .prepare = PrepareKernelized<DenseKernelized>},
        {.id = "associative",
         .what = "key features times values by GEMM first (not causal)",
         .memory = {"O(f e)", "1"},
+        .sums = DirectSums,
         .cost = KernelizedCost<AssociativeAttention>,
         .prepare = PrepareKernelized<AssociativeAttention>},
        {.id = "prefix_sum",
@@ -41,6 +43,7 @@ std::vector<Implementation> LinearAttentionImplementations() {
         .source = "LRPE section II",
         .time = {"O(n f e)", "n"},
         .memory = {"O(n f e)", "n"},
+        .sums = DirectSums,
         .why_not = OnlyCausal,
         .cost = KernelizedCost<PrefixSumAttention>,
         .norm_bound = SignedFeatureBound,
@@ -50,6 +53,7 @@ std::vector<Implementation> LinearAttentionImplementations() {
         .source = "blog eq. 18-20; Katharopoulos 2020",
         .time = {"O(n f e)", "n"},
         .memory = {"O(f e)", "1"},
+        .sums = DirectSums,
         .why_not = OnlyCausal,
         .cost = KernelizedCost<RecurrentAttention>,
         .norm_bound = SignedFeatureBound,
@@ -58,6 +62,7 @@ std::vector<Implementation> LinearAttentionImplementations() {
         .what =
             "chunks of 128 tokens: their own triangle and the state, by GEMM",
         .memory = {"O(f e + chunk^2)", "1"},
+        .sums = DirectSums,
         .cost = KernelizedCost<ChunkedAttention>,
         .prepare = PrepareKernelized<ChunkedAttention>}});
 }

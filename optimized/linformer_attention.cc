@@ -118,11 +118,13 @@ std::vector<Implementation> LinformerAttentionImplementations() {
       "linformer_attention",
       {{.id = "dense",
         .what = "projections, then two GEMMs (Eigen), scores in memory",
+        .sums = DirectSums,
         .cost = LinformerCost<DenseToReduced>,
         .prepare = PrepareFor<Linformer<float, DenseToReduced>,
                               Linformer<double, DenseToReduced>>},
        {.id = "projected",
         .what = "projections, then online softmax without scores",
+        .sums = DirectSums,
         .cost = LinformerCost<TiledToReduced>,
         .prepare = PrepareFor<Linformer<float, TiledToReduced>,
                               Linformer<double, TiledToReduced>>}});

@@ -105,11 +105,13 @@ std::vector<Implementation> MemoryCompressedAttentionImplementations() {
       "memory_compressed_attention",
       {{.id = "dense",
         .what = "the fewer keys, then two GEMMs (Eigen), scores in memory",
+        .sums = DirectSums,
         .cost = MemoryCompressedCost<DenseToReduced>,
         .prepare = PrepareFor<MemoryCompressed<float, DenseToReduced>,
                               MemoryCompressed<double, DenseToReduced>>},
        {.id = "compressed",
         .what = "the fewer keys, then online softmax without scores",
+        .sums = DirectSums,
         .cost = MemoryCompressedCost<TiledToReduced>,
         .prepare = PrepareFor<MemoryCompressed<float, TiledToReduced>,
                               MemoryCompressed<double, TiledToReduced>>}});

@@ -371,11 +371,13 @@ std::vector<Implementation> PositionAttentionImplementations() {
       "position_attention",
       {{.id = "dense",
         .what = "scores in memory, offsets of each query taken anew (GEMMs)",
+        .sums = DirectSums,
         .cost = DensePositionCost,
         .prepare = PrepareFor<DensePositions<float>, DensePositions<double>>},
        {.id = "shift",
         .what = "positions projected once, GEMMs and shifts by blocks",
         .memory = {"O(n (d + e + B)), B = 64", "n"},
+        .sums = DirectSums,
         .cost = ShiftPositionCost,
         .prepare = PrepareFor<ShiftPositions<float>, ShiftPositions<double>>}});
 }

@@ -220,11 +220,13 @@ std::vector<Implementation> SoftmaxAttentionImplementations() {
       "softmax_attention",
       {{.id = "dense",
         .what = "two GEMMs (Eigen) with the scores in memory",
+        .sums = DirectSums,
         .cost = DenseCost,
         .prepare = PrepareFor<DenseSoftmax<float>, DenseSoftmax<double>>},
        {.id = "tiled",
         .what = "online softmax over tiles of keys, queries in the SIMD lanes",
         .memory = {"O(d+e) per thread", "1"},
+        .sums = DirectSums,
         .cost = TiledCost,
         .prepare = PrepareFor<TiledSoftmax<float>, TiledSoftmax<double>>}});
 }

@@ -305,6 +305,7 @@ template <OnNoise kWhich>
 Implementation RowOf(const char* what) {
   return {.id = kIds[static_cast<int>(kWhich)],
           .what = what,
+          .sums = DirectSums,
           .cost = OnNoiseCost<kWhich>,
           .prepare = PrepareFor<AttentionOnTokens<float, kWhich>,
                                 AttentionOnTokens<double, kWhich>>};

@@ -487,6 +487,13 @@ RowBound FftBound(const Problem& problem, const Inputs& inputs) {
   };
 }
 
+Sums SumsOfColumns(const Problem& problem) {
+  const bool few_rows = problem.scalar == Scalar::kFloat64
+                            ? FewRows<double>::Serves(problem)
+                            : FewRows<float>::Serves(problem);
+  return few_rows ? Sums::kDirect : Sums::kMixed;
+}
+
 }  // namespace
 
 std::vector<Implementation> Toeplitz1dImplementations() {
@@ -494,6 +501,7 @@ std::vector<Implementation> Toeplitz1dImplementations() {
       "toeplitz_1d",
       {{.id = "dense",
         .what = "materialised matrix times values by GEMM (Eigen)",
+        .sums = DirectSums,
         .backward = true,
         .cost =
             [](const Problem& problem, int) {
@@ -504,6 +512,7 @@ std::vector<Implementation> Toeplitz1dImplementations() {
         .prepare = PrepareFor<Dense<float>, Dense<double>>},
        {.id = "fft",
         .what = "circulant embedding, FFTW on 16 contiguous columns at a time",
+        .sums = MixedSums,
         .backward = true,
         .cost = FftCost,
         .norm_bound = FftBound,
@@ -515,6 +524,7 @@ std::vector<Implementation> Toeplitz1dImplementations() {
                   "multiplication",
         .time = {"O(e n log n)", "n log n"},
         .memory = {"O(n) per block of columns", "n"},
+        .sums = SumsOfColumns,
         .backward = true,
         .cost =
             [](const Problem& problem, int threads) {

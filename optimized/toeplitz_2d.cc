@@ -277,6 +277,7 @@ std::vector<Implementation> Toeplitz2dImplementations() {
       "toeplitz_2d",
       {{.id = "dense",
         .what = "materialised matrix times values by GEMM (Eigen)",
+        .sums = DirectSums,
         .cost =
             [](const Problem& problem, int) {
               const double pixels =
@@ -286,6 +287,7 @@ std::vector<Implementation> Toeplitz2dImplementations() {
         .prepare = PrepareFor<Dense<float>, Dense<double>>},
        {.id = "fft2",
         .what = "two-level circulant embedding, 2-D transforms by FFTW",
+        .sums = MixedSums,
         .cost = Fft2Cost,
         .norm_bound = Fft2Bound,
         .prepare = PrepareFor<Fft2<float>, Fft2<double>>},
@@ -293,6 +295,7 @@ std::vector<Implementation> Toeplitz2dImplementations() {
         .what = "the image as one sequence, our FFT with the columns in SIMD "
                 "lanes",
         .memory = {"O(HW) per vector of columns in flight", "n"},
+        .sums = MixedSums,
         .cost = FftSequenceCost,
         .norm_bound = Fft2Bound,
         .prepare = PrepareFor<FftSequence<float>, FftSequence<double>>}});

@@ -236,6 +236,12 @@ Cost XyCost(const Problem& problem, int) {
                    Line::WorkspaceNumbers(sizes.width, sizes.e))};
 }
 
+Sums XySums(const Problem& problem) {
+  const Sizes sizes(problem);
+  return std::max(sizes.height, sizes.width) <= kDirectLength ? Sums::kDirect
+                                                              : Sums::kMixed;
+}
+
 // A row sum of W pixels is off by at most W u |v_row|_2 (each partial sum is at
 // most sqrt(W) |v_row|_2, and there are W of them; constant pixels come within
 // a factor of two of it), so the vector of row sums by W u |v|_2, and its
@@ -269,6 +275,7 @@ std::vector<Implementation> Toeplitz2dXyImplementations() {
       "toeplitz_2d_xy",
       {{.id = "dense",
         .what = "materialised matrix times values by GEMM (Eigen)",
+        .sums = DirectSums,
         .cost =
             [](const Problem& problem, int) {
               const double pixels =
@@ -279,6 +286,7 @@ std::vector<Implementation> Toeplitz2dXyImplementations() {
        {.id = "xy",
         .what = "row and column sums, two 1-D products, a broadcast add",
         .memory = {"O(e (H + W))", "n"},
+        .sums = XySums,
         .cost = XyCost,
         .norm_bound = XyBound,
         .prepare = PrepareFor<Xy<float>, Xy<double>>}});

@@ -269,11 +269,13 @@ std::vector<Implementation> TransformerXlAttentionImplementations() {
       "transformer_xl_attention",
       {{.id = "dense",
         .what = "w_kr r for every pair (a GEMM per query), scores in memory",
+        .sums = DirectSums,
         .cost = DenseXlCost,
         .prepare = PrepareFor<DenseXl<float>, DenseXl<double>>},
        {.id = "shift",
         .what = "w_kr r once per distance, GEMMs and left shifts by blocks",
         .memory = {"O((M+L) (d+B)), B = 64", "n"},
+        .sums = DirectSums,
         .cost = ShiftXlCost,
         .prepare = PrepareFor<ShiftXl<float>, ShiftXl<double>>}});
 }

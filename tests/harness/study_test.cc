@@ -232,7 +232,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"DenseLeaks", "precision", "precision-leak", "leak", "leak", 1,
                 1e-12, "class", "direct"},
         Planted{"LeaksMore", "precision", "precision-leak", "leak", "roundings",
-                1000, 1000, "class", "fft"},
+                1000, 1000, "class", "mixed"},
         Planted{"RemedyLoses", "precision", "precision-remedy", "error",
                 "relative_error", 0, 1e-2, "class", "remedy"},
         Planted{"NotARotation", "sinusoidal", "blog-rotation", "rotation",

@@ -152,6 +152,7 @@ std::vector<StudyVerdict> JudgeTables(const Json& parameters,
   StudyVerdict agrees{"nprf-fig1b-table",
                       "the mean errors for R = 1 and 2 agree with those of an "
                       "independent program"};
+  agrees.ours = true;
   agrees.outcome = Decide(!known.rows.empty() && worst <= kLargestDeviation);
   agrees.numbers = fmt::format(
       "{} means differ by at most {:.2f} standard errors (limit {:g})",

@@ -172,6 +172,7 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
   }
   StudyVerdict verdict{"bias-maps",
                        "impulses give the weights back, by every algorithm"};
+  verdict.ours = true;
   verdict.outcome = Decide(within);
   verdict.numbers = fmt::format(
       "{} algorithms of Toeplitz products: largest error {:.2f} of the limit "

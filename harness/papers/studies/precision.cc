@@ -1,20 +1,20 @@
 // What float32 costs the fast algorithms: error against float64 as n and the
-// range of exp(bias) grow. An FFT's error is relative to the largest numbers it
-// mixes, so outputs much smaller than the largest lose digits. A bias that
-// falls off symmetrically together with tokens whose scale drops is the known
-// bad case: late outputs are sums of small terms, and the rounding of the early
-// ones reaches them. And a causal FFT leaks: rounding of future tokens reaches
-// the past.
+// range of exp(bias) grow. The error of an FFT is relative to the largest
+// numbers that it mixes, so outputs much smaller than the largest lose digits.
+// A bias that falls off symmetrically together with tokens whose scale drops is
+// the known bad case: late outputs are sums of small terms, and the rounding of
+// the early ones reaches them. And a causal FFT leaks: rounding of future
+// tokens reaches the past.
 //
-// kernelized_rpe_attention has, beside the algorithm that one takes by default,
-// an option that keeps the digits of a small normaliser; what it gains and what
-// it costs in time stands in the table `cost`.
+// For kernelized_rpe_attention there is a remedy, transforms in float64; the
+// table `cost` has its gain and its time.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "harness/base/registry.h"
 #include "harness/cases/draws.h"
 #include "harness/papers/studies/operator_run.h"
 #include "harness/papers/studies/studies.h"
@@ -22,21 +22,29 @@
 namespace subquad {
 namespace {
 
-// FFTs have lost digits where their error is more than this many times the
-// largest of a direct sum; and leak no more than this many roundings.
+// FFTs have lost digits where their error exceeds this many times the largest
+// of a direct sum; and they leak at most this many roundings.
 constexpr double kHarmless = 32;
-// An option is worth its name when it takes at least this much off the error.
+// A remedy has to divide the error by at least this.
 constexpr double kGain = 10;
 constexpr const char* kToeplitz = "toeplitz_1d";
 constexpr const char* kKernelized = "kernelized_rpe_attention";
+// What the remedy's cost is compared with.
+constexpr const char* kDirectRival = "tiled";
+constexpr const char* kWithout = "fft_streamed";
 
-// How an algorithm forms its sums over offsets.
-std::string ClassOf(const Implementation& implementation) {
-  if (implementation.id.find("fft") == std::string::npos) return "direct";
-  if (implementation.op == kKernelized && implementation.id != "fft" &&
-      implementation.id != "fft_streamed")
-    return "remedy";
-  return "fft";
+// How the algorithm forms its sums over offsets in this problem.
+std::string ClassOf(const Implementation& implementation,
+                    const Problem& problem) {
+  switch (implementation.sums(problem)) {
+    case Sums::kDirect:
+      return "direct";
+    case Sums::kMixed:
+      return "mixed";
+    case Sums::kMixedWide:
+      return "remedy";
+  }
+  return "";
 }
 
 std::vector<double> Positive(const Draws& draws, int64_t count) {
@@ -140,8 +148,8 @@ StudyTable Errors(StudyRun& run, const Json& parameters) {
       {{"operator", "name", "operator"},
        {"implementation", "name", "algorithm, in float32"},
        {"class", "name",
-        "how it sums over offsets: direct, fft, or remedy: an FFT with an "
-        "option against the loss"},
+        "how it sums over offsets: direct; mixed: by transforms; or remedy: "
+        "by transforms in a wider type"},
        {"case", "name",
         "random: bias uniform on [-range, 0]; decaying: falls by range from "
         "offset 0 to n, both ways; dropping: decaying, and tokens of the "
@@ -157,14 +165,13 @@ StudyTable Errors(StudyRun& run, const Json& parameters) {
       {}};
   std::vector<Setting> settings;
   for (const char* op : {kToeplitz, kKernelized})
-    if (OperatorOrNull(op))
-      for (const char* kind : {"random", "decaying", "dropping"})
-        for (int64_t n : parameters.at("n").get<std::vector<int64_t>>())
-          for (double range : parameters.at("range").get<std::vector<double>>())
-            settings.push_back({op, kind, n, range});
+    for (const char* kind : {"random", "decaying", "dropping"})
+      for (int64_t n : parameters.at("n").get<std::vector<int64_t>>())
+        for (double range : parameters.at("range").get<std::vector<double>>())
+          settings.push_back({op, kind, n, range});
   run.InTurn(static_cast<int64_t>(settings.size()), [&](int64_t index) {
     const Setting& setting = settings[static_cast<size_t>(index)];
-    const Operator& op = *OperatorOrNull(setting.op);
+    const Operator& op = FindOperator(setting.op);
     Trial trial = MakeTrial(
         op, ParamsFor(setting.op, false), Scalar::kFloat32,
         TensorsFor(run, setting, parameters.at("d"), parameters.at("e"),
@@ -179,9 +186,10 @@ StudyTable Errors(StudyRun& run, const Json& parameters) {
       const std::vector<double> out =
           RunOnce(*implementation, trial, run.threads());
       const Verdict verdict = trial.JudgeOutputs(*implementation);
-      errors.Add({setting.op, implementation->id, ClassOf(*implementation),
-                  setting.kind, setting.n, setting.range,
-                  RelativeError(trial, out), verdict.comparison.over_plain,
+      errors.Add({setting.op, implementation->id,
+                  ClassOf(*implementation, trial.problem()), setting.kind,
+                  setting.n, setting.range, RelativeError(trial, out),
+                  verdict.comparison.over_plain,
                   verdict.comparison.max_over_bound,
                   std::string(ToString(verdict.outcome))});
     }
@@ -206,16 +214,15 @@ StudyTable Leaks(StudyRun& run, const Json& parameters) {
        {"roundings", "1", "leak over (unit roundoff times log2 n)"}},
       {}};
   for (const char* id : {kToeplitz, kKernelized}) {
-    const Operator* op = OperatorOrNull(id);
-    if (!op) continue;
+    const Operator& op = FindOperator(id);
     for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
       for (const Implementation* implementation :
-           CpuImplementations(*op, scalar)) {
+           CpuImplementations(op, scalar)) {
         std::vector<double> quiet;
         run.InTurn(static_cast<int64_t>(scales.size()) + 1, [&](int64_t s) {
           const double future = s == 0 ? 0 : scales[static_cast<size_t>(s - 1)];
           Trial trial = MakeTrial(
-              *op, ParamsFor(id, true), scalar,
+              op, ParamsFor(id, true), scalar,
               TensorsFor(run, {id, "decaying", n, 8}, d, e, 1, future),
               run.seed());
           if (implementation->why_not &&
@@ -237,7 +244,8 @@ StudyTable Leaks(StudyRun& run, const Json& parameters) {
           const double roundoff =
               scalar == Scalar::kFloat32 ? 0x1p-24 : 0x1p-53;
           leaks.Add(
-              {id, implementation->id, ClassOf(*implementation),
+              {id, implementation->id,
+               ClassOf(*implementation, trial.problem()),
                std::string(Info(scalar).name), n, future, change / size,
                change / size / (roundoff * std::log2(static_cast<double>(n)))});
         });
@@ -247,7 +255,7 @@ StudyTable Leaks(StudyRun& run, const Json& parameters) {
 }
 
 // Time of the FFTs of kernelized_rpe_attention in the bad case, in turns on one
-// thread. No time without a passed check.
+// thread, against the best direct sum. No time without a passed check.
 StudyTable Costs(StudyRun& run, const Json& parameters) {
   StudyTable costs{
       "cost",
@@ -263,24 +271,23 @@ StudyTable Costs(StudyRun& run, const Json& parameters) {
        {"high", "s", "95 % interval of the median"}},
       {}};
   costs.repeatable = false;
-  const Operator* op = OperatorOrNull(kKernelized);
+  const Operator& op = FindOperator(kKernelized);
   const auto sizes = parameters.at("cost_n").get<std::vector<int64_t>>();
-  if (!op) return costs;
   run.InTurn(static_cast<int64_t>(sizes.size()), [&](int64_t index) {
     const int64_t n = sizes[static_cast<size_t>(index)];
     const double range = parameters.at("range").back();
     Trial trial =
-        MakeTrial(*op, ParamsFor(kKernelized, false), Scalar::kFloat32,
+        MakeTrial(op, ParamsFor(kKernelized, false), Scalar::kFloat32,
                   TensorsFor(run, {kKernelized, "dropping", n, range},
                              parameters.at("cost_d"), parameters.at("cost_d"),
                              parameters.at("drop"), 1),
                   run.seed());
     trial.answer();
     std::vector<const Implementation*> able =
-        Able(*op, trial.problem(), parameters.at("most_bytes"));
-    std::erase_if(able, [](const Implementation* implementation) {
-      return ClassOf(*implementation) == "direct" &&
-             implementation->id != "tiled";
+        Able(op, trial.problem(), parameters.at("most_bytes"));
+    std::erase_if(able, [&](const Implementation* implementation) {
+      return implementation->sums(trial.problem()) == Sums::kDirect &&
+             implementation->id != kDirectRival;
     });
     std::vector<TimedRun> runs;
     std::vector<double> errors;
@@ -292,7 +299,7 @@ StudyTable Costs(StudyRun& run, const Json& parameters) {
     TimeInTurns(runs, 1, parameters.at("budget_seconds"));
     for (size_t i = 0; i < runs.size(); ++i) {
       const Median& time = runs[i].seconds;
-      costs.Add({able[i]->id, ClassOf(*able[i]), n, errors[i],
+      costs.Add({able[i]->id, ClassOf(*able[i], trial.problem()), n, errors[i],
                  able[i]->CostOf(trial.problem(), 1).workspace_bytes,
                  time.median, time.interval.low, time.interval.high});
     }
@@ -301,22 +308,7 @@ StudyTable Costs(StudyRun& run, const Json& parameters) {
 }
 
 StudyTables Measure(StudyRun& run, const Json& parameters) {
-  StudyTable there{
-      "operators",
-      {{"operator", "name", "operator that is studied"},
-       {"there", "flag", "this program has it"},
-       {"remedies", "1", "its algorithms with an option against the loss"}},
-      {}};
-  for (const char* id : {kToeplitz, kKernelized}) {
-    const Operator* op = OperatorOrNull(id);
-    int64_t remedies = 0;
-    if (op)
-      for (const Implementation* one :
-           CpuImplementations(*op, Scalar::kFloat32))
-        remedies += ClassOf(*one) == "remedy";
-    there.Add({id, op != nullptr, remedies});
-  }
-  return {there, Errors(run, parameters), Leaks(run, parameters),
+  return {Errors(run, parameters), Leaks(run, parameters),
           Costs(run, parameters)};
 }
 
@@ -365,10 +357,10 @@ StudyVerdict JudgeDropping(const StudyTable& errors) {
       "a symmetric decaying bias with tokens that drop costs the FFT its "
       "digits in small outputs; a direct sum keeps them, and so do both "
       "without the drop"};
-  const Largest bad = LargestOf(errors, "fft", true);
+  const Largest bad = LargestOf(errors, "mixed", true);
   const double direct = Worst(LargestOf(errors, "direct", true).error,
                               LargestOf(errors, "direct", false).error);
-  const double wide = LargestOf(errors, "fft", false).error;
+  const double wide = LargestOf(errors, "mixed", false).error;
   verdict.outcome = Decide(direct > 0 && bad.error >= kHarmless * direct &&
                                wide <= kHarmless * direct,
                            direct > 0 && bad.error >= kHarmless * direct);
@@ -386,14 +378,15 @@ StudyVerdict JudgeLeak(const StudyTable& leaks) {
       "a causal FFT leaks rounding of the future into the past, in proportion "
       "to its scale; direct sums leak nothing"};
   double direct = 0, most = 0, rounds = 0;
-  int ffts = 0, leaking = 0;
+  int sums = 0, ffts = 0, leaking = 0;
   for (size_t r = 0; r < leaks.rows.size(); ++r) {
     const double leak = leaks.Number(r, "leak");
     if (leaks.Text(r, "class") == "direct") {
+      ++sums;
       direct = Worst(direct, leak);
       continue;
     }
-    if (leaks.Text(r, "class") != "fft") continue;
+    if (leaks.Text(r, "class") != "mixed") continue;
     ++ffts;
     leaking += leak > 0;
     if (leaks.Text(r, "scalar") == "float32") most = Worst(most, leak);
@@ -401,53 +394,41 @@ StudyVerdict JudgeLeak(const StudyTable& leaks) {
     rounds = Worst(rounds, leaks.Number(r, "roundings") /
                                std::max(1.0, leaks.Number(r, "future")));
   }
-  verdict.outcome =
-      Decide(ffts > 0 && leaking == ffts && direct == 0 && rounds <= kHarmless);
+  verdict.outcome = Decide(sums > 0 && direct == 0 && ffts > 0 &&
+                           leaking == ffts && rounds <= kHarmless);
   verdict.numbers = fmt::format(
-      "direct sums: {:g}; FFTs: {} of {} runs leak, at most {:.2f} unit "
-      "roundoffs times log2 n times the scale of the future, {:.1e} of the "
-      "past's size in float32 at the largest scale",
-      direct, leaking, ffts, rounds, most);
+      "{} runs of direct sums leak at most {:g}; {} of {} runs of FFTs leak, "
+      "at "
+      "most {:.2f} unit roundoffs times log2 n times the scale of the future, "
+      "which in float32 at the largest scale is {:.2g} times the past's size",
+      sums, direct, leaking, ffts, rounds, most);
   return verdict;
 }
 
-StudyVerdict JudgeRemedy(const StudyTable& errors, bool there) {
+StudyVerdict JudgeRemedy(const StudyTable& errors) {
   StudyVerdict verdict{
       "precision-remedy",
-      "with its option against it, the FFT of kernelized_rpe_attention keeps "
-      "the digits that the default loses"};
-  if (!there) {
-    verdict.outcome = StudyOutcome::kCannotBeTested;
-    verdict.numbers =
-        "this program has no algorithm of kernelized_rpe_attention with such "
-        "an option";
-    return verdict;
-  }
+      "with transforms in float64, the FFT of kernelized_rpe_attention keeps "
+      "the digits that float32 loses"};
   const Largest with = LargestOf(errors, "remedy", true, kKernelized),
-                without = LargestOf(errors, "fft", true, kKernelized),
+                without = LargestOf(errors, "mixed", true, kKernelized),
                 direct = LargestOf(errors, "direct", true, kKernelized);
   const bool known = with.error > 0 && without.error > 0 && direct.error > 0;
   verdict.outcome = Decide(known && with.error <= kHarmless * direct.error,
                            known && with.error <= without.error / kGain);
   verdict.numbers = fmt::format(
-      "largest relative error of a row in the bad case: {:.1e} with it ({}), "
-      "{:.1e} without, {:.1e} by direct sums",
+      "largest relative error of a row in the bad case: {:.1e} in float64 "
+      "({}), {:.1e} in float32, {:.1e} by direct sums",
       with.error, with.where, without.error, direct.error);
   return verdict;
 }
 
-StudyVerdict JudgeCost(const StudyTable& costs, bool there) {
+StudyVerdict JudgeCost(const StudyTable& costs) {
   StudyVerdict verdict{
       "precision-remedy-cost",
-      "the option costs less than the direct sum does at the largest size"};
+      "with transforms in float64, the FFT takes less time than the direct sum "
+      "at the largest size"};
   verdict.repeatable = false;
-  if (!there) {
-    verdict.outcome = StudyOutcome::kCannotBeTested;
-    verdict.numbers =
-        "this program has no algorithm of kernelized_rpe_attention with such "
-        "an option";
-    return verdict;
-  }
   double largest_n = 0;
   for (double n : costs.Numbers("n")) largest_n = Worst(largest_n, n);
   const auto value = [&](double n, const std::string& name,
@@ -462,14 +443,14 @@ StudyVerdict JudgeCost(const StudyTable& costs, bool there) {
     if (costs.Text(r, "class") != "remedy") continue;
     const double n = costs.Number(r, "n"), time = costs.Number(r, "seconds");
     verdict.numbers += fmt::format(
-        "{}{} at n = {:g}: {:.3g} times fft_streamed's time, {:.3g} times its "
-        "workspace, {:.3g} times tiled's time",
+        "{}{} at n = {:g}: {:.3g} times the time of {}, {:.3g} times its "
+        "workspace, {:.3g} times the time of {}",
         verdict.numbers.empty() ? "" : "; ", costs.Text(r, "implementation"), n,
-        time / value(n, "fft_streamed", "seconds"),
-        costs.Number(r, "workspace") / value(n, "fft_streamed", "workspace"),
-        time / value(n, "tiled", "seconds"));
+        time / value(n, kWithout, "seconds"), kWithout,
+        costs.Number(r, "workspace") / value(n, kWithout, "workspace"),
+        time / value(n, kDirectRival, "seconds"), kDirectRival);
     if (n == largest_n)
-      cheaper = cheaper && time < value(n, "tiled", "seconds");
+      cheaper = cheaper && time < value(n, kDirectRival, "seconds");
   }
   cheaper = cheaper && !verdict.numbers.empty();
   if (verdict.numbers.empty()) verdict.numbers = "nothing was measured";
@@ -479,21 +460,11 @@ StudyVerdict JudgeCost(const StudyTable& costs, bool there) {
 
 std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
   const StudyTable& errors = FindTable(tables, "error");
-  const StudyTable& there = FindTable(tables, "operators");
-  double remedies = 0;
-  std::string missing;
-  for (size_t r = 0; r < there.rows.size(); ++r) {
-    remedies += there.Number(r, "remedies");
-    if (!there.Flag(r, "there")) missing += " " + there.Text(r, "operator");
-  }
   std::vector<StudyVerdict> verdicts = {
       JudgeBounds(errors), JudgeDropping(errors),
-      JudgeLeak(FindTable(tables, "leak")), JudgeRemedy(errors, remedies > 0),
-      JudgeCost(FindTable(tables, "cost"), remedies > 0)};
-  if (!missing.empty())
-    for (StudyVerdict& verdict : verdicts)
-      if (verdict.outcome != StudyOutcome::kCannotBeTested)
-        verdict.numbers += "; this program does not have" + missing;
+      JudgeLeak(FindTable(tables, "leak")), JudgeRemedy(errors),
+      JudgeCost(FindTable(tables, "cost"))};
+  for (StudyVerdict& verdict : verdicts) verdict.ours = true;
   return verdicts;
 }
 

@@ -109,6 +109,7 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
   StudyVerdict verdict{"sparse-patterns",
                        "every algorithm shows each query the keys that the "
                        "pattern's rule names, and no others"};
+  verdict.ours = true;
   verdict.outcome = Decide(!checks.rows.empty() && wrong == 0 && fewest > 0);
   verdict.numbers =
       fmt::format("{} runs of algorithms on patterns: {:g} wrong pairs",

@@ -341,6 +341,7 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
   StudyVerdict verdict{"spe-convergence",
                        "scores of sine and conv SPE approach those of their "
                        "covariance like R^(-1/2)"};
+  verdict.ours = true;
   bool all = slopes.rows.size() == 2;
   for (size_t r = 0; r < slopes.rows.size(); ++r) {
     const double slope = slopes.Number(r, "slope");

@@ -53,11 +53,14 @@ enum class StudyOutcome {
 std::string_view ToString(StudyOutcome outcome);
 
 struct StudyVerdict {
-  std::string claim;  // a row of CLAIMS.md, or a name of our own
+  std::string claim;
   std::string says;   // the claim in our words
   StudyOutcome outcome = StudyOutcome::kNotReproduced;
   std::string numbers;     // a sentence made from the numbers
   bool repeatable = true;  // false where a time is among them
+  // This project's own claim, not a paper's: committed results have to
+  // reproduce it.
+  bool ours = false;
 
   // A claim that holds only in part is a finding, one that fails is an error.
   bool holds() const { return outcome != StudyOutcome::kNotReproduced; }

@@ -1,0 +1,167 @@
+// What each algorithm says about its sums, against what the future does to the
+// past: no sum that claims to be direct may leak.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "harness/base/registry.h"
+#include "harness/cases/generate.h"
+#include "harness/cases/verification.h"
+#include "harness/judging/trial.h"
+
+namespace subquad {
+namespace {
+
+constexpr uint64_t kSeed = 5;
+
+// The same inputs with half as much again in every row of queries, keys and
+// values that belongs to the last `rows` of them.
+Inputs WithOtherFuture(const Problem& problem, Inputs inputs, int64_t rows) {
+  for (size_t t = 0; t < inputs.tensors.size(); ++t) {
+    if (problem.inputs[t].role != Role::kData) continue;
+    Tensor& tensor = inputs.tensors[t];
+    const int64_t heads = problem.input_per_head[t] ? problem.heads : 1;
+    const Shape shape = problem.InputShape(t);
+    const int64_t extent = shape[problem.input_per_head[t] ? 1 : 0];
+    const auto count = static_cast<int64_t>(tensor.values.size()) / heads;
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t i = count / extent * (extent - rows); i < count; ++i)
+        tensor.values[static_cast<size_t>(h * count + i)] *= 1.5;
+  }
+  return inputs;
+}
+
+// The first `rows` rows of every head, by the definition or by an algorithm.
+std::vector<double> PastByDefinition(const Problem& problem,
+                                     const Inputs& inputs, int64_t rows) {
+  const auto reference = problem.op->ReferenceDouble(problem, inputs);
+  const int64_t width = problem.OutputShape(0).back();
+  std::vector<double> past(static_cast<size_t>(problem.heads * rows * width));
+  double* row = past.data();
+  for (int64_t h = 0; h < problem.heads; ++h)
+    for (int64_t i = 0; i < rows; ++i, row += width)
+      reference->Row({0, h, i}, row, nullptr);
+  return past;
+}
+
+std::vector<float> PastBy(const Implementation& implementation, Trial& trial,
+                          int64_t rows) {
+  const Problem& problem = trial.problem();
+  const auto prepared =
+      implementation.Prepare(problem, trial.arrays(), {.threads = 1});
+  trial.Poison();
+  prepared->Run();
+  const Arrays::Entry& out = trial.arrays().outputs[0];
+  const int64_t head = out.count / problem.heads;
+  const int64_t width = problem.OutputShape(0).back();
+  std::vector<float> past;
+  for (int64_t h = 0; h < problem.heads; ++h) {
+    const float* values = static_cast<const float*>(out.data) + h * head;
+    past.insert(past.end(), values, values + rows * width);
+  }
+  return past;
+}
+
+struct Leaks {
+  std::set<std::string> direct;  // that claim to be direct and leak
+  std::set<std::string> mixed;   // that claim to mix and leak
+  std::set<std::string> silent;  // that claim to mix and never did
+  int compared = 0;
+};
+
+void Measure(const Case& one, const std::vector<const Implementation*>& rows,
+             Leaks& leaks) {
+  const Problem problem = ProblemOf(one);
+  const int64_t past = problem.queries / 2;
+  if (past == 0 || problem.backward) return;
+  const Inputs inputs = GenerateInputs(one, problem);
+  const Inputs other = WithOtherFuture(problem, inputs, problem.queries - past);
+  if (PastByDefinition(problem, inputs, past) !=
+      PastByDefinition(problem, other, past))
+    return;  // the past may see this future
+  Trial trial(problem, inputs, kSeed), changed(problem, other, kSeed);
+  for (const Implementation* implementation : rows) {
+    if (!WhyNot(*implementation, problem).empty()) continue;
+    const auto before = PastBy(*implementation, trial, past);
+    const auto after = PastBy(*implementation, changed, past);
+    const bool leaks_here = std::memcmp(before.data(), after.data(),
+                                        before.size() * sizeof(float)) != 0;
+    const std::string name =
+        implementation->op + "/" + implementation->id +
+        (implementation->backend == Backend::kCuda ? "@cuda" : "");
+    ++leaks.compared;
+    switch (implementation->sums(problem)) {
+      case Sums::kDirect:
+        if (leaks_here) leaks.direct.insert(name + " at " + one.Id());
+        break;
+      case Sums::kMixed:
+        (leaks_here ? leaks.mixed : leaks.silent).insert(name);
+        break;
+      case Sums::kMixedWide:
+        break;  // rounds its leak away, or not
+    }
+  }
+}
+
+TEST(Sums, EveryImplementationSaysHowItFormsThem) {
+  for (const Implementation& one : Implementations())
+    EXPECT_TRUE(one.sums != nullptr)
+        << one.op << "/" << one.id << " on " << ToString(one.backend);
+}
+
+class SumsOf : public testing::TestWithParam<std::string> {};
+
+TEST_P(SumsOf, NoDirectSumLeaksTheFuture) {
+  const Operator& op = FindOperator(GetParam());
+  Leaks leaks;
+  for (const Case& one :
+       VerificationCases(op, {33, 130}, Scalar::kFloat32, kSeed))
+    Measure(one, ImplementationsOf(op), leaks);
+  for (const std::string& name : leaks.direct) ADD_FAILURE() << name;
+  for (const std::string& name : leaks.silent)
+    EXPECT_TRUE(leaks.mixed.contains(name)) << name << " never leaks";
+}
+
+std::vector<std::string> Ids() {
+  std::vector<std::string> ids;
+  for (const Operator* op : Operators()) ids.emplace_back(op->description().id);
+  return ids;
+}
+INSTANTIATE_TEST_SUITE_P(Operators, SumsOf, testing::ValuesIn(Ids()),
+                         [](const auto& test) { return test.param; });
+
+TEST(Sums, AnAlgorithmThatChoosesIsWhatItChose) {
+  const Case large = MakeCase(ParseCaseId(
+      "kernelized_rpe_attention:n=4096,d=8,e=2,causal=1,feature_map=relu"));
+  const Case small = MakeCase(ParseCaseId(
+      "kernelized_rpe_attention:n=16,d=8,e=2,causal=1,feature_map=relu"));
+  for (const Implementation* one : ImplementationsOf(*large.op))
+    if (one->id == "auto") {
+      EXPECT_EQ(one->sums(ProblemOf(large)), Sums::kMixed);
+      EXPECT_EQ(one->sums(ProblemOf(small)), Sums::kDirect);
+      Leaks leaks;
+      Measure(large, {one}, leaks);
+      EXPECT_EQ(leaks.mixed.size(), 1u);
+    }
+}
+
+// The check itself: a transform that claims to be a direct sum is found.
+TEST(Sums, AFalseClaimIsFound) {
+  const Case one =
+      MakeCase(ParseCaseId("toeplitz_1d:n=130,e=19,causal=1,scalar=float32"));
+  for (const Implementation* fft : ImplementationsOf(*one.op)) {
+    if (fft->id != "fft" || fft->backend != Backend::kCpu) continue;
+    Implementation liar = *fft;
+    liar.sums = DirectSums;
+    Leaks leaks;
+    Measure(one, {&liar}, leaks);
+    EXPECT_EQ(leaks.compared, 1);
+    EXPECT_EQ(leaks.direct.size(), 1u);
+  }
+}
+
+}  // namespace
+}  // namespace subquad
