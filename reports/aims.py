@@ -81,7 +81,7 @@ class Measured:
 
     @staticmethod
     def _machines(files, backend):
-        """The name of the machine that all records of a backend are of, in a list; empty where there are none."""
+        """The name of the machine that all records of a backend are of, in a list; empty if there are none."""
         names = {result_file.machine_name(backend, content["environment"]) for _, content in files
                  if backend == "cpu" or any(record["backend"] == backend for record in content["records"])}  # fmt: skip
         if len(names) > 1:
@@ -132,7 +132,7 @@ def case_words(point):
     return ", ".join(words)
 
 
-# What a kind of aim says of one case
+# Values of one case, by kind of aim
 
 
 def ratio_value(aim, measured, points):
@@ -220,7 +220,7 @@ PER_CASE = {"ratio": ratio_value, "within": within_value, "peak": peak_value, "c
             "memory": memory_value}  # fmt: skip
 
 
-# What it says of all cases
+# Values over all cases
 
 
 def spread_value(aim, found):

@@ -31,7 +31,7 @@ def write_case(folder, operator, inputs, expected, params=None, source=""):
             file = f"{name}.npy" if kind == "inputs" else f"expected_{name}.npy"
             files[file] = _checked(kind, name, array)
     if not expected:
-        raise ValueError("expected: at least one array is needed, there is nothing to check otherwise")
+        raise ValueError("expected: at least one array is needed to check against")
     if not isinstance(operator, str) or not isinstance(source, str):
         raise ValueError("operator and source are texts")
     content = {

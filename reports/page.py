@@ -333,7 +333,7 @@ def main(arguments=None):
         recipes = recipe_file.load_all(options.recipes)
         made = catalogue.build(results, studies, recipes, "none")
         if not any(product.recipe and product.recipe.kind not in ("fits", "crossovers") for product in made.products):
-            made = catalogue.build(results, studies, recipes)  # somebody's own sweep
+            made = catalogue.build(results, studies, recipes)  # a sweep that no recipe covers
         plot_style.use_style()
         text = build(results, studies, made, claims, options.title)
         options.out.mkdir(parents=True, exist_ok=True)

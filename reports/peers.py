@@ -58,7 +58,7 @@ except ImportError as error:
 TOLERANCE = {"float32": 5e-4, "float64": 5e-4, "float16": 4e-3, "bfloat16": 3e-2}
 WIDTH, LEAST_ROUNDS, MOST_ROUNDS = 0.05, 9, 60
 INTERVAL_ROUNDS = 6  # fewer have no interval
-PASSES = 3  # over cases that are held against each other
+PASSES = 3  # over cases that are compared with each other
 PATIENCE = 10  # times the budget for these
 WARM_HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_ARENA_MAX": "1"}
 
@@ -68,7 +68,7 @@ class Gone(Exception):
 
 
 class Unmeasured(Exception):
-    """A case that could not be measured at all: we have no answer of our own."""
+    """A case that could not be measured at all: none of ours has an answer."""
 
 
 class Child:
@@ -205,13 +205,13 @@ class Measurement:
     def run(self):
         try:
             ready, facts = self._start_ours()
-            contestants = dict.fromkeys(ready, "ours")
+            candidates = dict.fromkeys(ready, "ours")
             model = facts[ready[0]] if ready else None
             for name in self.job.peers:
                 if self._start_peer(name, model or self.records[0], ready[0] if ready else None):
-                    contestants[name] = name
-            if contestants:
-                why = self._rounds(contestants)
+                    candidates[name] = name
+            if candidates:
+                why = self._rounds(candidates)
                 self._finish_ours(why)
                 self._finish_peers(why)
             return self
@@ -306,19 +306,19 @@ class Measurement:
         self.records.append(record)
         return True
 
-    def _rounds(self, contestants):
+    def _rounds(self, candidates):
         """Samples in turns; returns what ended them."""
-        order = list(contestants)
+        order = list(candidates)
         self.samples = {name: [] for name in order}
         while True:
             turn = len(self.samples[order[0]]) % len(order)
             for name in [*order[turn:], *order[:turn]]:
-                child = self.children[contestants[name]]
-                child.tell(self._turn(name) if contestants[name] == "ours" else name)
+                child = self.children[candidates[name]]
+                child.tell(self._turn(name) if candidates[name] == "ours" else name)
                 try:
                     self.samples[name].append(child.sample(self.options.time_limit))
                 except Gone as end:
-                    if contestants[name] == "ours":
+                    if candidates[name] == "ours":
                         raise Unmeasured(str(end)) from None
                     self._lost(name, end)
                 if self.options.threads > 1:

@@ -152,7 +152,7 @@ class Page:
         self.figure.add_artist(matplotlib.lines.Line2D(*zip(*fractions), **options))
 
     def inches(self, axes, x, y):
-        """Where a point of the data lies on the page."""
+        """The place of a data point on the page."""
         pixel_x, pixel_y = axes.transData.transform((x, y))
         return pixel_x / self.figure.dpi, self.height - pixel_y / self.figure.dpi
 

@@ -259,7 +259,7 @@ def _line_rows(everything):
 
 
 def ratio_map(recipe, points):
-    """(baseline label, {(x, y): baseline's seconds / the series' seconds}, reasons) for each baseline that is there."""
+    """(baseline label, {(x, y): baseline's seconds / the series' seconds}, reasons) for each baseline measured."""
     x, y = recipe.get("x", "n"), recipe["y"]
     # Only its own sizes, if measured: columns of other recipes' sizes would be half empty.
     asked = recipe_file.measured_for(recipe, points, ()) or recipe_file.measured_for(recipe, points, (x,))

@@ -220,6 +220,6 @@ def column(rows, name):
 
 
 def end_of(rows, x, y):
-    """Where the label of a line wants to be: its last point that is there."""
+    """Where the label of a line belongs: its last finite point."""
     there = [row for row in rows if math.isfinite(row[y])]
     return (there[-1][x], there[-1][y]) if there else None

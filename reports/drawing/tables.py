@@ -241,7 +241,7 @@ def ratio_settings(entry):
 
 
 def _ratio_words(entry, shared, short=False):
-    """Settings that tell this ratio from others of its table; short: without those that follow from the others."""
+    """Settings that distinguish this ratio in its table; short: without those that follow from others."""
     settings = ratio_settings(entry)
     if short:
         shared = {*shared, "per_head", "scale", *(["e"] if settings.get("e") == settings.get("d") else [])}

@@ -1,6 +1,6 @@
 """Reads result files (format results/1) and groups their records into comparable series.
 
-Nothing here draws, times or computes: a file either follows results.schema.json and is handed on as it stands, or is
+Nothing here draws, times or computes: a file either follows results.schema.json and is passed on unchanged, or is
 refused with an InputError whose text is one line that names the file.
 """
 

@@ -401,7 +401,7 @@ def _mask(torch, problem, n):
     return seen & (j <= i) if params.get("causal") else seen
 
 
-@peer("torch_masked", "sparse_attention", "softmax over all pairs in PyTorch, those not seen masked with -inf", TORCH, **PAIRS,
+@peer("torch_masked", "sparse_attention", "softmax over all pairs in PyTorch, masked with -inf", TORCH, **PAIRS,
       beside="computes all pairs")  # fmt: skip
 def torch_masked(problem):
     torch, q, k, v = _tensors(problem, "q", "k", "v")
