@@ -1,5 +1,6 @@
 // linear_attention on the GPU: out_i = phi(q_i)^T sum_j phi(k_j) v_j^T /
-// phi(q_i)^T sum_j phi(k_j) (FastRPB eq. 3; blog eq. 18-20; LRPE section II)
+// phi(q_i)^T sum_j phi(k_j)
+// (FastRPB eq. 3; Transformers II eq. 18-20; LRPE section II)
 //
 //   dense        phi(Q) phi(K)^T in memory, masked, times V, by cuBLAS
 //   associative  phi(K)^T [V, 1] first, in segments; not causal

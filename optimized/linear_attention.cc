@@ -1,5 +1,5 @@
 // linear_attention: out_i = phi(q_i)^T sum_j phi(k_j) v_j^T / phi(q_i)^T sum_j
-// phi(k_j) (FastRPB eq. 3; blog eq. 18-20; LRPE section II)
+// phi(k_j) (FastRPB eq. 3; Transformers II eq. 18-20; LRPE section II)
 //
 //   dense        phi(Q) phi(K)^T in memory, masked, times V by GEMM: O(n^2
 //   (f+e)).
@@ -50,7 +50,7 @@ std::vector<Implementation> LinearAttentionImplementations() {
         .prepare = PrepareKernelized<PrefixSumAttention>},
        {.id = "recurrent",
         .what = "one state, four tokens at a time in registers",
-        .source = "blog eq. 18-20; Katharopoulos 2020",
+        .source = "Transformers II eq. 18-20; Katharopoulos 2020",
         .time = {"O(n f e)", "n"},
         .memory = {"O(f e)", "1"},
         .sums = DirectSums,

@@ -1,5 +1,5 @@
 // linformer_attention: out = softmax(scale q (proj_k k)^T) (proj_v v)
-// (blog eq. 15; Wang et al. 2020)
+// (Transformers II eq. 15; Wang et al. 2020)
 //
 //   dense      the projections, then two GEMMs with the scores [n_q, p] in
 //              memory.

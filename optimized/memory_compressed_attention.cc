@@ -1,5 +1,6 @@
 // memory_compressed_attention: softmax attention to floor(n_k/s) keys and
-// values, each a weighted sum of s neighbours (blog eq. 14; Liu et al. 2018)
+// values, each a weighted sum of s neighbours
+// (Transformers II eq. 14; Liu et al. 2018)
 //
 //   dense       the sums, then two GEMMs with the scores [n_q, n_k/s] in
 //               memory.

@@ -1,5 +1,5 @@
 // position_attention: softmax attention that knows positions by one of seven
-// schemes (blog eq. 5-13; the list is in the reference)
+// schemes (Transformers II eq. 5-13; the list is in the reference)
 //
 //   dense   all scores in memory by GEMMs; relative embeddings in the naive
 //           order, those of a query's offsets taken (deberta: projected) for

@@ -1,5 +1,5 @@
 // softmax_attention: out_i = softmax_j(scale q_i.k_j + bias(j-i)) v
-// (FastRPB eq. 1; NPRF eq. 1 and 6; blog eq. 1 and 11)
+// (FastRPB eq. 1; NPRF eq. 1 and 6; Transformers II eq. 1 and 11)
 //
 //   dense   two GEMMs with the scores in memory, 256 queries at a time, and a
 //           vectorised softmax of the rows between them: O(n^2 (d+e)) time,

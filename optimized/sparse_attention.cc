@@ -1,5 +1,5 @@
 // sparse_attention: softmax over the keys that a pattern shows to a query
-// (blog, "Making the attention matrix sparse")
+// (Transformers II, "Making the attention matrix sparse")
 //
 //   dense     two GEMMs with all scores in memory and the hidden ones left out
 //             of the softmax: O(n^2 (d+e)). What a framework without sparse

@@ -1,5 +1,5 @@
 // linear_attention: softmax's exp(q . k) replaced by a product of features
-// (FastRPB eq. 3; blog eq. 18-20; LRPE section II)
+// (FastRPB eq. 3; Transformers II eq. 18-20; LRPE section II)
 //
 //   out_i = phi(q_i)^T sum_j phi(k_j) v_j^T / phi(q_i)^T sum_j phi(k_j)
 //
@@ -44,7 +44,7 @@ class LinearAttention final : public OperatorWith<LinearAttentionReference> {
     static const Description kDescription = {
         "linear_attention",
         "out_i = phi(q_i)^T sum_j phi(k_j) v_j^T / phi(q_i)^T sum_j phi(k_j)",
-        "FastRPB eq. 3; blog eq. 18-20; LRPE section II"};
+        "FastRPB eq. 3; Transformers II eq. 18-20; LRPE section II"};
     return kDescription;
   }
 

@@ -1,5 +1,5 @@
 // linformer_attention: out = softmax(scale q (proj_k k)^T) (proj_v v)
-// (blog eq. 15; Wang et al. 2020)
+// (Transformers II eq. 15; Wang et al. 2020)
 //
 //   q [n_q, d], k [n_k, d], v [n_k, e]
 //   proj_k, proj_v [p, n_k]  shared by the heads or one for each
@@ -68,7 +68,7 @@ class LinformerAttention final
   const Description& description() const override {
     static const Description kDescription = {
         "linformer_attention", "out = softmax(scale q (proj_k k)^T) (proj_v v)",
-        "blog eq. 15"};
+        "Transformers II eq. 15"};
     return kDescription;
   }
 

@@ -1,6 +1,6 @@
 // memory_compressed_attention: softmax attention to keys and values that a
 // convolution with as many steps as weights has made fewer
-// (blog eq. 14; Liu et al. 2018)
+// (Transformers II eq. 14; Liu et al. 2018)
 //
 //   q [n_q, d], k [n_k, d], v [n_k, e]
 //   theta_k, theta_v [s]  shared by the heads or one for each; s = `stride`
@@ -75,7 +75,7 @@ class MemoryCompressedAttention final
     static const Description kDescription = {
         "memory_compressed_attention",
         "out = softmax(scale q k'^T) v', k'[a] = sum_b theta_k[b] k[a s + b]",
-        "blog eq. 14"};
+        "Transformers II eq. 14"};
     return kDescription;
   }
 

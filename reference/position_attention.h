@@ -1,8 +1,8 @@
-// position_attention (blog eq. 5-13; FastRPB eq. 7): self-attention that knows
-// positions by one of seven schemes. q = x w_q, k = x w_k, v = x w_v, and
-// out = softmax(scale s) v with the scores of the scheme:
+// position_attention (Transformers II eq. 5-13; FastRPB eq. 7): self-attention
+// that knows positions by one of seven schemes. q = x w_q, k = x w_k, v = x
+// w_v, and out = softmax(scale s) v with the scores of the scheme:
 //
-//   absolute         x + pos for x in q, k and v              (blog eq. 5)
+//   absolute         x + pos for x in q, k and v              (eq. 5)
 //   absolute_scores  x + pos for x in q and k only            (eq. 6)
 //   untied           q_i.k_j + (pos_i u_q).(pos_j u_k)        (eq. 9)
 //   shaw             q_i.k_j + q_i.rel(j-i)                   (eq. 10)
@@ -18,8 +18,8 @@
 //   bias [2n-1]                       bias, multiplicative
 //   scale                             default 1/sqrt(d)
 //
-// The blog counts offsets as i - j in eq. 10, 11 and 13 and takes their size in
-// eq. 12; offsets here are signed and j - i throughout.
+// Transformers II counts offsets as i - j in eq. 10, 11 and 13 and takes their
+// size in eq. 12; offsets here are signed and j - i throughout.
 //
 // What the inputs show: projections are drawn so that scores are of order one
 // and every key counts. An offset of the wrong sign changes all rows but those
@@ -224,7 +224,7 @@ class PositionAttention final
     static const Description kDescription = {
         "position_attention",
         "out = softmax(scale s) x w_v, s_ij = q_i.k_j with positions by scheme",
-        "blog eq. 5-13; FastRPB eq. 7"};
+        "Transformers II eq. 5-13; FastRPB eq. 7"};
     return kDescription;
   }
 

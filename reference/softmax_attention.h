@@ -1,5 +1,5 @@
 // softmax_attention: out_i = softmax_j( scale q_i.k_j + bias(j - i) ) v
-// (FastRPB eq. 1; NPRF eq. 1 and 6; blog eq. 1 and 11)
+// (FastRPB eq. 1; NPRF eq. 1 and 6; Transformers II eq. 1 and 11)
 //
 //   q [n_q, d], k [n_k, d], v [n_k, e]
 //   bias [n_q+n_k-1]  optional, by increasing offset: entry t is the bias of
@@ -96,7 +96,7 @@ class SoftmaxAttention final : public OperatorWith<SoftmaxAttentionReference> {
   const Description& description() const override {
     static const Description kDescription = {
         "softmax_attention", "out_i = softmax_j(scale q_i.k_j + bias(j-i)) v",
-        "FastRPB eq. 1; NPRF eq. 1, 6; blog eq. 1, 11"};
+        "FastRPB eq. 1; NPRF eq. 1, 6; Transformers II eq. 1, 11"};
     return kDescription;
   }
 

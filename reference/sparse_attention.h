@@ -1,6 +1,6 @@
 // sparse_attention: out_i = softmax over the keys j that the pattern shows to
-// query i of (scale q_i.k_j), times v   (blog, "Making the attention matrix
-// sparse")
+// query i of (scale q_i.k_j), times v   (Transformers II, "Making the
+// attention matrix sparse")
 //
 //   q, k [n, d], v [n, e], out [n, e]
 //   pattern  key j is seen by query i when
@@ -75,7 +75,7 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
     static const Description kDescription = {
         "sparse_attention",
         "out_i = softmax over the keys seen by i of (scale q_i.k_j), times v",
-        "blog, \"Making the attention matrix sparse\""};
+        "Transformers II, \"Making the attention matrix sparse\""};
     return kDescription;
   }
 

@@ -1,5 +1,6 @@
-// transformer_xl_attention (Transformer-XL appendix B; blog eq. 8): L queries
-// after a memory of M positions. Query i stands at M+i and sees keys j <= M+i:
+// transformer_xl_attention (Transformer-XL appendix B; Transformers II eq. 8):
+// L queries after a memory of M positions. Query i is at M+i and sees the keys
+// j <= M+i:
 //   s_ij = (q_i + u).k_j + (q_i + t).(w_kr r[M+i-j]),  out = softmax(scale s) v
 //
 //   q [L, d], k [M+L, d], v [M+L, e]
@@ -123,7 +124,7 @@ class TransformerXlAttention final
         "transformer_xl_attention",
         "s_ij = (q_i+u).k_j + (q_i+t).(w_kr r[M+i-j]), j <= M+i; "
         "out = softmax(scale s) v",
-        "Transformer-XL appendix B; blog eq. 8"};
+        "Transformer-XL appendix B; Transformers II eq. 8"};
     return kDescription;
   }
 

@@ -1,5 +1,6 @@
 // What the position schemes must do: tokens are a set without them and a
-// sequence with them (blog eq. 2), and each is the other in a special case.
+// sequence with them (Transformers II eq. 2), and each is the other in a
+// special case.
 #include "reference/position_attention.h"
 
 #include <gtest/gtest.h>
@@ -247,7 +248,8 @@ TEST(PositionAttention, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-// Sinusoidal positions (blog eq. 3): sin and cos of i times 10000^(-2a/D).
+// Sinusoidal positions (Transformers II eq. 3): sin and cos of i times
+// 10000^(-2a/D).
 double Frequency(int64_t pair, int64_t width) {
   return std::pow(
       1e4, -2.0 * static_cast<double>(pair) / static_cast<double>(width));
@@ -263,7 +265,8 @@ Numbers Sinusoids(int64_t n, int64_t width) {
 }
 
 // A shift is a rotation of each pair by its frequency times the shift, the same
-// one for all positions (blog eq. 4). The control rotates the other way.
+// one for all positions (Transformers II eq. 4). The control rotates the other
+// way.
 TEST(PositionAttention, ShiftOfSinusoidsIsARotation) {
   constexpr int64_t kWidth = 16;
   const Numbers pos = Sinusoids(kN, kWidth);

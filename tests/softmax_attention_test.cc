@@ -59,7 +59,7 @@ TEST(SoftmaxAttention, WeightsSumToOne) {
   }
 }
 
-// Without positions, keys and values are a set (blog eq. 2).
+// Without positions, keys and values are a set (Transformers II eq. 2).
 TEST(SoftmaxAttention, OrderOfKeysDoesNotMatterWithoutPositions) {
   const auto order = Shuffled(kSizes.n_k);
   for (bool with_bias : {false, true}) {
@@ -138,8 +138,8 @@ TEST(SoftmaxAttention, CausalPrefixDoesNotSeeItsFuture) {
 }
 
 // With queries and keys of zero only the bias speaks. A sharp one is a shift,
-// and heads that shift, mixed by a matrix each, are a convolution (blog eq. 22
-// and 23).
+// and heads that shift, mixed by a matrix each, are a convolution (Transformers
+// II eq. 22 and 23).
 TEST(SoftmaxAttention, HeadsWithSharpBiasesAreAConvolution) {
   constexpr int64_t kN = 100, kD = 5, kE = 6, kHeads = 3;
   OperatorRun run("softmax_attention");
@@ -182,9 +182,9 @@ TEST(SoftmaxAttention, HeadsWithSharpBiasesAreAConvolution) {
 
 // One update of a modern Hopfield network, xi - grad E(xi) with
 //   E = -log(sum_j exp(beta x_j.xi))/beta + |xi|^2/2
-// (Ramsauer et al. 2020; blog, last section), is attention with the stored
-// patterns as keys and values. The gradient here is a central difference of E
-// in long double: errors h^2 and 1e-19/h.
+// (Ramsauer et al. 2020; Transformers II, last section), is attention with the
+// stored patterns as keys and values. The gradient here is a central difference
+// of E in long double: errors h^2 and 1e-19/h.
 TEST(SoftmaxAttention, IsOneUpdateOfAHopfieldNetwork) {
   constexpr int64_t kStates = 70, kPatterns = 40, kD = 8;
   constexpr double kBeta = 0.7;

@@ -1,5 +1,5 @@
-// Linear attention from features: sums over keys first (FastRPB eq. 3; blog eq.
-// 18-20), in float32 throughout.
+// Linear attention from features: sums over keys first (FastRPB eq. 3;
+// Transformers II eq. 18-20), in float32 throughout.
 //
 //   S = sum_j keys[j] values[j]^T  [f, e],   z = sum_j keys[j]  [f]
 //   out[i] = queries[i]^T S / queries[i]^T z

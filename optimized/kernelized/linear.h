@@ -87,7 +87,8 @@ class CausalTokens {
 };
 
 // Causal, a few tokens at a time: S += phi(k) v^T, out = phi(q)^T S / phi(q)^T
-// z, with a panel of S's columns in registers for three tokens (blog eq. 20).
+// z, with a panel of S's columns in registers for three tokens (Transformers II
+// eq. 20).
 template <typename T>
 class RecurrentAttention {
  public:

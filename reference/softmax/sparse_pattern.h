@@ -1,5 +1,5 @@
-// Which keys a query sees under the sparse patterns (blog, "Making the
-// attention matrix sparse"): the rule of each, pair by pair.
+// Which keys a query sees under the sparse patterns (Transformers II, "Making
+// the attention matrix sparse"): the rule of each, pair by pair.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The blog's sinusoidal positions, eq. 3 and 4, figures 1 and 2:
+// Transformers II's sinusoidal positions, eq. 3 and 4, figures 1 and 2:
 // Pi[i, 2f] = sin(w_f i), Pi[i, 2f+1] = cos(w_f i), w_f = 10000^(-2f/D).
 // The dot product of two rows depends on their offset alone: the sum of
 // cos(w_f delta). The figure's D is not told, so the question is for which D
@@ -201,7 +201,7 @@ Study SinusoidalStudy() {
   study.purpose =
       "Sinusoidal positions: their matrix, their dot products by offset, and "
       "the rotation that shifts them.";
-  study.source = "blog figures 1 and 2, eq. 3 and 4";
+  study.source = "Transformers II figures 1 and 2, eq. 3 and 4";
   study.parameters = {{"shown_D", 64},
                       {"positions", 128},
                       {"D", {64, 128, 256, 512, 1024}},

@@ -125,7 +125,7 @@ Study SparsePatternsStudy() {
   study.purpose =
       "Which keys each query sees under the sparse patterns, read back from "
       "the operator by impulses.";
-  study.source = "blog figures 6 to 9";
+  study.source = "Transformers II figures 6 to 9";
   study.parameters = {{"n", 32}};
   study.tiny = {{"n", 16}};
   study.measure = Measure;
