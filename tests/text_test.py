@@ -198,6 +198,12 @@ def faults_of(tree, path):
     return [f"{path}: {one}" for one in dict.fromkeys(found)]
 
 
+def undescribed(paths):
+    """Folders with code and without a README."""
+    folders = {path.rpartition("/")[0] for path in paths if re.match(rf"(?:{ROOMS})/", path) and pathlib.Path(path).suffix in CODE}
+    return sorted(folder for folder in folders if f"{folder}/README.md" not in paths)
+
+
 def readable(path):
     ignored = path.startswith(("reports/results/", "reports/inputs/declaration")) and not path.endswith("README.md")
     return pathlib.Path(path).suffix in TEXT and path not in MADE_UP and not ignored and not path.startswith("LICENSE")
@@ -212,13 +218,9 @@ class Text(unittest.TestCase):
         self.assertEqual([], [fault for path in self.tree.paths if readable(path) for fault in faults_of(self.tree, path)])
 
     def test_every_folder_says_what_it_is(self):
-        lacking = []
-        for room in ROOMS.split("|"):
-            for folder in sorted(one for one in self.tree.folders if one == room or one.startswith(f"{room}/")):
-                own = [path for path in self.tree.paths if path.rsplit("/", 1)[0] == folder]
-                if any(pathlib.Path(path).suffix in CODE for path in own) and f"{folder}/README.md" not in own:
-                    lacking.append(folder)
-        self.assertEqual([], lacking)
+        self.assertEqual([], undescribed(self.tree.paths))
+        lacking = [path for path in self.tree.paths if path != "harness/cases/README.md"]
+        self.assertEqual(["harness/cases"], undescribed(lacking))
 
     def test_planted_faults_are_found(self):
         planted = {
