@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "reference/kernelized/kernelized.h"
+#include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad {
 

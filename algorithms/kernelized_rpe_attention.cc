@@ -14,15 +14,36 @@ namespace {
 
 // One head's features in float64, and what the transforms mix.
 struct HeadNorms {
-  std::vector<double> keys;           // [f, keys], scaled by feature
+  std::vector<double> keys;           // [f, keys], phi_a(k_j) 2^-scale[a]
   std::vector<int> scale;             // [f]
-  std::vector<double> weights;        // c by offset, at most about 1
-  double weight_norm;                 // 2-norm of c
-  std::vector<double> bias_units;     // errors of c by offset
-  std::vector<double> key_norms;      // [f], of phi_a(k)
-  std::vector<double> channel_norms;  // [f, e], of phi_a(k) v_c
+  std::vector<double> c;              // by offset, at most about 1
+  double c_norm;                      // |c|_2
+  std::vector<double> c_units;        // errors of c by offset
+  std::vector<double> key_norms;      // [f], |phi_a(k)|_2
+  std::vector<double> channel_norms;  // [f, e], |phi_a(k) v_c|_2
   // [keys], errors of the key features, absolute ones at the scale of keys.
   std::vector<double> relative, absolute;
+};
+
+// phi(q_i) against keys at those scales, and its errors.
+struct QueryFeatures {
+  std::vector<double> values;  // [f]
+  double sum = 0;              // |phi(q)|_1
+  double relative, absolute;
+};
+
+// The sums of a query, with the symbols of kernelized_rpe_attention.h; errors
+// in units of the roundoff.
+struct QuerySums {
+  explicit QuerySums(size_t e) : out(e), moved(e), dN(e) {}
+
+  double D = 0;             // sum_j w_ij
+  std::vector<double> out;  // [e]
+  double e_sum = 0;         // sum_j e_ij
+  double largest_relative = 0;
+  std::vector<double> moved;  // [e], sum_j e_ij |v_j - out|
+  std::vector<double> dN;     // [e], of products, then of transforms too
+  double dD_products = 0, dD_transforms = 0;
 };
 
 class RpeFftBound {
@@ -35,120 +56,131 @@ class RpeFftBound {
         q_(inputs["q"]),
         v_(inputs["v"]),
         roundoff_(ArithmeticRoundoff(problem.scalar)),
-        transform_(transform_factor),
+        F_(transform_factor),
         keys_(keys) {}
 
   void Row(const RowId& id, std::span<double> units) {
     if (heads_.empty()) ReadHeads();
     const HeadNorms& head = heads_[static_cast<size_t>(id.head)];
-    const int64_t f = shape_.f, e = shape_.e, i = id.row;
-    std::vector<double> query(f);
-    std::vector<int> exponent(f);
-    FeatureError error;
-    maps_[static_cast<size_t>(id.head)].Row(q_.Head(id.head) + i * shape_.d,
-                                            nullptr, query.data(),
-                                            exponent.data(), &error);
-    int top = 2 * kZeroExponent;
-    for (int64_t a = 0; a < f; ++a)
-      top = std::max(top, exponent[a] + head.scale[a]);
-    double q_sum = 0;
-    for (int64_t a = 0; a < f; ++a) {
-      query[a] = std::ldexp(query[a], exponent[a] + head.scale[a] - top);
-      q_sum += std::abs(query[a]);
-    }
-    const double absolute =
-        error.absolute == 0
-            ? 0
-            : std::ldexp(error.absolute, error.exponent + head.scale[0] - top);
-    const double* v = v_.Head(id.head);
-    // w_ij, m_ij and e_ij of reference/kernelized/kernelized.h. Features are
-    // positive, but for those of trf.
-    const bool has_signs = shape_.map.id == FeatureMapId::kTrf;
-    std::vector<double> weights(keys_), sizes(keys_), features(keys_);
-    std::vector<double> magnitudes(has_signs ? keys_ : 0);  // sum_a |phi_a(k)|
-    for (int64_t a = 0; a < f; ++a) {
-      const double* key = head.keys.data() + a * keys_;
-      for (int64_t j = 0; j < keys_; ++j) weights[j] += query[a] * key[j];
-      if (!has_signs) continue;
-      for (int64_t j = 0; j < keys_; ++j) {
-        sizes[j] += std::abs(query[a] * key[j]);
-        magnitudes[j] += std::abs(key[j]);
-      }
-    }
-    double normaliser = 0, size_sum = 0, feature_sum = 0, largest_relative = 0;
-    std::vector<double> out(e), n_units(e), feature_units(e);
-    const double products = static_cast<double>(f) + 10;
-    for (int64_t j = 0; j < keys_; ++j) {
-      const int64_t t = shape_.BiasIndex(i, j);
-      const double c = head.weights[t];
-      weights[j] *= c;
-      sizes[j] = has_signs ? c * sizes[j] : weights[j];
-      const double relative =
-          head.relative[j] + error.relative + head.bias_units[t];
-      features[j] = relative * sizes[j];
-      if (has_signs)
-        features[j] +=
-            c * (absolute * magnitudes[j] + q_sum * head.absolute[j]);
-      largest_relative = std::max(largest_relative, relative);
-      normaliser += weights[j];
-      size_sum += sizes[j];
-      feature_sum += features[j];
-      for (int64_t x = 0; x < e; ++x) {
-        out[x] += weights[j] * v[j * e + x];
-        n_units[x] += products * sizes[j] * std::abs(v[j * e + x]);
-      }
-    }
-    for (double& value : out) value /= normaliser;
-    for (int64_t j = 0; j < keys_; ++j)
-      for (int64_t x = 0; x < e && features[j] > 0; ++x)
-        feature_units[x] += features[j] * std::abs(v[j * e + x] - out[x]);
-    const double product_units = products * size_sum;
-    const double factor = transform_ * head.weight_norm;
-    double transforms = 0;
-    for (int64_t a = 0; a < f; ++a) {
-      const double error_of = factor * std::abs(query[a]);
-      transforms += error_of * head.key_norms[a];
-      for (int64_t x = 0; x < e; ++x)
-        n_units[x] += error_of * head.channel_norms[a * e + x];
-    }
-    const double d_units = product_units + transforms;
-    // `units` as they are hold where the query is computed directly.
-    const double lost = roundoff_ * transforms;
-    const double exact = std::abs(normaliser);
-    const double least = exact - 1.02 * roundoff_ * feature_sum;  // of |D'|
+    const QueryFeatures q = QueryOf(head, id);
+    QuerySums sums = SumsOf(head, q, id);
+    AddTransforms(head, q, sums);
+
+    // What the transforms may have done to D as computed.
+    const double E = roundoff_ * sums.dD_transforms;
+    const double D = std::abs(sums.D);
+    // |D'| is at least this.
+    const double D_moved = D - 1.02 * roundoff_ * sums.e_sum;
+    // Uncertain features widen both limits.
     const double uncertain =
-        least > 0 ? exact / least * (1 + roundoff_ * largest_relative)
-                  : std::numeric_limits<double>::infinity();
-    const bool direct = !(exact * uncertain >= 2 * lost);
-    if (direct || exact <= 8 * lost * uncertain)
+        D_moved > 0 ? D / D_moved * (1 + roundoff_ * sums.largest_relative)
+                    : std::numeric_limits<double>::infinity();
+    // |D| < 2 E is always computed directly, |D| > 8 E never.
+    const bool always = !(D * uncertain >= 2 * E);
+    if (always || D <= 8 * E * uncertain)
       DirectUnits(id, units);
     else
       std::ranges::fill(units, 0.0);
-    if (direct) return;
-    const double size = std::max(
-        least - 1.02 * roundoff_ * d_units,
-        (least - 1.02 * roundoff_ * product_units) / (1 + 1 / kLostFactor));
-    for (int64_t x = 0; x < e; ++x) {
-      double& bound = units[static_cast<size_t>(x)];
-      const double moved = 1.02 * feature_units[x] / least;
-      const double quotient = std::abs(out[x]) + roundoff_ * moved;
-      const double rest =
-          1.02 * uncertain * (n_units[x] + quotient * d_units) / size;
-      bound = size > 0 ? std::max(bound, moved + rest)
-                       : std::numeric_limits<double>::infinity();
+    if (always) return;
+    const double dD = sums.dD_products + sums.dD_transforms;
+    // |D~| is at least either of these where D is not computed directly.
+    const double D_computed =
+        std::max(D_moved - 1.02 * roundoff_ * dD,
+                 (D_moved - 1.02 * roundoff_ * sums.dD_products) /
+                     (1 + 1 / kLostFactor));
+    for (size_t x = 0; x < units.size(); ++x) {
+      // |out' - out|, and |out'| by it.
+      const double moved = 1.02 * sums.moved[x] / D_moved;
+      const double out = std::abs(sums.out[x]) + roundoff_ * moved;
+      // (dN + |out'| dD) / |D~|
+      const double quotient =
+          1.02 * uncertain * (sums.dN[x] + out * dD) / D_computed;
+      units[x] = D_computed > 0 ? std::max(units[x], moved + quotient)
+                                : std::numeric_limits<double>::infinity();
     }
   }
 
  private:
-  void ReadHeads() {
-    for (int64_t h = 0; h < shape_.heads; ++h) {
-      maps_.emplace_back(shape_.map, problem_.HasInput("omega")
-                                         ? inputs_["omega"].Head(h)
-                                         : nullptr);
-      heads_.push_back(NormsOf(h, inputs_["k"], inputs_["bias"]));
+  QueryFeatures QueryOf(const HeadNorms& head, const RowId& id) const {
+    const size_t h = static_cast<size_t>(id.head);
+    const double* row = q_.Head(id.head) + id.row * shape_.d;
+    std::vector<Scaled<double>> phi;
+    maps_[h].Row(row, phi);
+    int top = 2 * kZeroExponent;
+    for (size_t a = 0; a < phi.size(); ++a)
+      top = std::max(top, phi[a].exponent + head.scale[a]);
+    QueryFeatures q;
+    for (size_t a = 0; a < phi.size(); ++a) {
+      q.values.push_back(
+          std::ldexp(phi[a].mantissa, phi[a].exponent + head.scale[a] - top));
+      q.sum += std::abs(q.values.back());
+    }
+    const FeatureError error = errors_[h].Row(row, nullptr);
+    q.relative = error.relative;
+    q.absolute = std::ldexp(error.absolute.mantissa,
+                            error.absolute.exponent + head.scale[0] - top);
+    return q;
+  }
+
+  // w_ij, m_ij and e_ij as in reference/kernelized/bound.h, and their sums.
+  QuerySums SumsOf(const HeadNorms& head, const QueryFeatures& q,
+                   const RowId& id) const {
+    const int64_t e = shape_.e;
+    // Features are positive, but for those of trf: m_ij is w_ij.
+    const bool has_signs = shape_.map.id == FeatureMapId::kTrf;
+    std::vector<double> w(keys_), m(keys_), moved(keys_);  // moved: e_ij
+    std::vector<double> key_sums(has_signs ? keys_ : 0);   // |phi(k_j)|_1
+    for (int64_t a = 0; a < shape_.f; ++a) {
+      const double* key = head.keys.data() + a * keys_;
+      const double query = q.values[a];
+      for (int64_t j = 0; j < keys_; ++j) w[j] += query * key[j];
+      if (!has_signs) continue;
+      for (int64_t j = 0; j < keys_; ++j) {
+        m[j] += std::abs(query * key[j]);
+        key_sums[j] += std::abs(key[j]);
+      }
+    }
+    QuerySums sums(static_cast<size_t>(e));
+    const double* v = v_.Head(id.head);
+    const double products = static_cast<double>(shape_.f) + 10;
+    for (int64_t j = 0; j < keys_; ++j) {
+      const int64_t t = shape_.BiasIndex(id.row, j);
+      const double c = head.c[t];
+      w[j] *= c;
+      m[j] = has_signs ? c * m[j] : w[j];
+      const double relative = head.relative[j] + q.relative + head.c_units[t];
+      moved[j] = relative * m[j];
+      if (has_signs)
+        moved[j] += c * (q.absolute * key_sums[j] + q.sum * head.absolute[j]);
+      sums.largest_relative = std::max(sums.largest_relative, relative);
+      sums.D += w[j];
+      sums.e_sum += moved[j];
+      sums.dD_products += products * m[j];
+      for (int64_t x = 0; x < e; ++x) {
+        sums.out[x] += w[j] * v[j * e + x];
+        sums.dN[x] += products * m[j] * std::abs(v[j * e + x]);
+      }
+    }
+    for (double& out : sums.out) out /= sums.D;
+    for (int64_t j = 0; j < keys_; ++j)
+      for (int64_t x = 0; x < e && moved[j] > 0; ++x)
+        sums.moved[x] += moved[j] * std::abs(v[j * e + x] - sums.out[x]);
+    return sums;
+  }
+
+  // F |c|_2 sum_a |phi_a(q)| |g|_2 of the channels g.
+  void AddTransforms(const HeadNorms& head, const QueryFeatures& q,
+                     QuerySums& sums) const {
+    const int64_t e = shape_.e;
+    for (int64_t a = 0; a < shape_.f; ++a) {
+      const double factor = F_ * head.c_norm * std::abs(q.values[a]);
+      sums.dD_transforms += factor * head.key_norms[a];
+      for (int64_t x = 0; x < e; ++x)
+        sums.dN[x] += factor * head.channel_norms[a * e + x];
     }
   }
 
+  // The bound of the plain dense program, which a direct query has.
   void DirectUnits(const RowId& id, std::span<double> units) {
     if (!definition_)
       definition_ = std::make_unique<KernelizedRpeAttentionReference<double>>(
@@ -157,35 +189,42 @@ class RpeFftBound {
     definition_->Row(id, value.data(), units.data());
   }
 
-  HeadNorms NormsOf(int64_t h, const Tensor& k, const Tensor& bias) const {
-    const int64_t f = shape_.f, e = shape_.e, n_k = keys_;
-    HeadNorms head;
-    head.keys.resize(n_k * f);
-    std::vector<double> key_rows(n_k * f);
-    std::vector<int> exponents(n_k * f);
-    std::vector<FeatureError> errors(n_k);
-    head.scale.assign(f, kZeroExponent);
-    for (int64_t j = 0; j < n_k; ++j) {
-      maps_.back().Row(k.Head(h) + j * shape_.d, nullptr,
-                       key_rows.data() + j * f, exponents.data() + j * f,
-                       &errors[j]);
-      for (int64_t a = 0; a < f; ++a)
-        head.scale[a] = std::max(head.scale[a], exponents[j * f + a]);
-      head.relative.push_back(errors[j].relative);
+  void ReadHeads() {
+    for (int64_t h = 0; h < shape_.heads; ++h) {
+      const double* omega =
+          problem_.HasInput("omega") ? inputs_["omega"].Head(h) : nullptr;
+      maps_.emplace_back(shape_.map, omega);
+      errors_.emplace_back(shape_.map, omega);
+      HeadNorms head;
+      ReadKeys(h, head);
+      ReadBias(h, head);
+      heads_.push_back(std::move(head));
     }
+  }
+
+  void ReadKeys(int64_t h, HeadNorms& head) const {
+    const int64_t f = shape_.f, e = shape_.e;
+    const double* k = inputs_["k"].Head(h);
+    const double* v = v_.Head(h);
+    std::vector<std::vector<Scaled<double>>> phi(keys_);
+    head.scale.assign(f, kZeroExponent);
+    for (int64_t j = 0; j < keys_; ++j) {
+      maps_[h].Row(k + j * shape_.d, phi[j]);
+      for (int64_t a = 0; a < f; ++a)
+        head.scale[a] = std::max(head.scale[a], phi[j][a].exponent);
+    }
+    head.keys.resize(keys_ * f);
     head.key_norms.resize(f);
     head.channel_norms.resize(f * e);
-    const double* v = v_.Head(h);
-    for (int64_t j = 0; j < n_k; ++j) {
-      head.absolute.push_back(
-          errors[j].absolute == 0
-              ? 0
-              : std::ldexp(errors[j].absolute,
-                           errors[j].exponent - head.scale[0]));
+    for (int64_t j = 0; j < keys_; ++j) {
+      const FeatureError error = errors_[h].Row(k + j * shape_.d, nullptr);
+      head.relative.push_back(error.relative);
+      head.absolute.push_back(std::ldexp(
+          error.absolute.mantissa, error.absolute.exponent - head.scale[0]));
       for (int64_t a = 0; a < f; ++a) {
-        const double key = std::ldexp(key_rows[j * f + a],
-                                      exponents[j * f + a] - head.scale[a]);
-        head.keys[a * n_k + j] = key;
+        const double key =
+            std::ldexp(phi[j][a].mantissa, phi[j][a].exponent - head.scale[a]);
+        head.keys[a * keys_ + j] = key;
         head.key_norms[a] += key * key;
         for (int64_t x = 0; x < e; ++x)
           head.channel_norms[a * e + x] +=
@@ -194,22 +233,24 @@ class RpeFftBound {
     }
     for (double& norm : head.key_norms) norm = std::sqrt(norm);
     for (double& norm : head.channel_norms) norm = std::sqrt(norm);
+  }
+
+  void ReadBias(int64_t h, HeadNorms& head) const {
     const int64_t count = shape_.BiasCount();
-    const double* b = bias.Head(h);
+    const double* b = inputs_["bias"].Head(h);
     const double shift = BiasShift(b, count);
+    const auto counts = [&](int64_t t) {
+      return std::isfinite(b[t]) && shape_.MayBeSeen(t);
+    };
     double top = -std::numeric_limits<double>::infinity();
-    for (int64_t t = 0; t < count; ++t) {
-      head.bias_units.push_back(std::isfinite(b[t]) ? BiasUnits(b[t], shift)
-                                                    : 0);
-      if (std::isfinite(b[t]) && shape_.MayBeSeen(t))
-        top = std::max(top, ShiftedBias(b[t], shift));
-    }
     for (int64_t t = 0; t < count; ++t)
-      head.weights.push_back(std::isfinite(b[t]) && shape_.MayBeSeen(t)
-                                 ? std::exp(ShiftedBias(b[t], shift) - top)
+      if (counts(t)) top = std::max(top, ShiftedBias(b[t], shift));
+    for (int64_t t = 0; t < count; ++t) {
+      head.c_units.push_back(std::isfinite(b[t]) ? BiasUnits(b[t], shift) : 0);
+      head.c.push_back(counts(t) ? std::exp(ShiftedBias(b[t], shift) - top)
                                  : 0);
-    head.weight_norm = Norm(head.weights.data(), count);
-    return head;
+    }
+    head.c_norm = Norm(head.c.data(), count);
   }
 
   const Problem& problem_;
@@ -218,10 +259,11 @@ class RpeFftBound {
   const Tensor& q_;
   const Tensor& v_;
   const double roundoff_;
-  const double transform_;
+  const double F_;  // of the transforms
   const int64_t keys_;
   std::unique_ptr<Reference<double>> definition_;
   std::vector<FeatureMap<double>> maps_;
+  std::vector<FeatureErrors<double>> errors_;
   std::vector<HeadNorms> heads_;
 };
 

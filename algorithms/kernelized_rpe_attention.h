@@ -12,7 +12,7 @@ namespace subquad {
 //   dN = F u |c|_2 sum_a |phi_a(q)| |phi_a(k) v_c|_2
 // plus (f + 10) u sum_j c_ij sum_a |phi_a(q) phi_a(k)| |v_j| for products and
 // the sum over f, the normaliser likewise with v = 1. Errors of the features,
-// as in reference/kernelized/kernelized.h, come first: they make D' and out' of
+// as in reference/kernelized/bound.h, come first: they make D' and out' of
 // D and out,
 //   |D'| >= |D| - sum_j e_ij,  |out' - out| <= sum_j e_ij |v_j - out| / |D'|,
 // and then the quotient is off by (dN + |out'| dD) / |D~|, D~ as computed.

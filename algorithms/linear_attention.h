@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "algorithms/implementation.h"
-#include "reference/kernelized/kernelized.h"
+#include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad {
 
@@ -36,7 +36,7 @@ inline RowBound ReferenceBound(const Problem& problem, const Inputs& inputs) {
 // Signed features (trf) cancel in a weight phi(q) . phi(k), down to nothing but
 // rounding. The plain dense program makes one such weight and puts it into both
 // sums, where its error cancels again; sums in the other bracket have errors of
-// their own in numerator and denominator. So the bound of kernelized.h holds
+// their own in numerator and denominator. So the bound of the reference holds
 // for both, but the plain program is no yardstick.
 inline RowBound SignedFeatureBound(const Problem& problem,
                                    const Inputs& inputs) {

@@ -24,7 +24,7 @@
 // are not seen. A bias that decays and keys that drop by 1e-6 cost an FFT its
 // digits: the normaliser is then small against the norms that it mixes.
 //
-// Bound: kernelized.h. Cost of a row: n_k (f + e).
+// Bound: kernelized/bound.h. Cost of a row: n_k (f + e).
 #pragma once
 
 #include "reference/base/image.h"
@@ -36,17 +36,14 @@ template <typename Real>
 class KernelizedRpeAttentionReference : public Reference<Real> {
  public:
   KernelizedRpeAttentionReference(const Problem& problem, const Inputs& inputs)
-      : rows_(problem, inputs) {
-    rows_.SetBias(inputs["bias"], problem.heads,
-                  problem.params.Has("width") ? problem.Dim("width") : 0);
-  }
+      : rows_(problem, inputs) {}
 
   void Row(const RowId& id, Real* value, double* units) override {
     rows_.Row(id.head, id.row, value, units);
   }
 
  private:
-  KernelizedRows<Real> rows_;
+  const KernelizedRows<Real> rows_;
 };
 
 class KernelizedRpeAttention final

@@ -17,7 +17,7 @@
 // the sequence show a scale taken over the future; signs that alternate make
 // relu features vanish, and with them the normaliser, which is an error.
 //
-// Bound: kernelized.h. Cost of a row: n_k (f + e).
+// Bound: kernelized/bound.h. Cost of a row: n_k (f + e).
 #pragma once
 
 #include "reference/kernelized/kernelized.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "reference/kernelized/feature_map.h"
+#include "reference/kernelized/feature_errors.h"
 #include "reference/kernelized/stochastic_positions.h"
 #include "tests/harness/run_operator.h"
 
@@ -207,17 +207,15 @@ TEST(FeaturesOfInexactRows, StayWithinTheirErrorsAndComeNear) {
     spec.d = kWidth;
     spec.nu = 2;
     spec.projections = id < FeatureMapId::kPrf ? 0 : kProjections;
-    const FeatureMap<double> map(spec, omega.data(), kRoundoff);
-    const size_t f = static_cast<size_t>(spec.features());
-    const auto features = [&](const Numbers& x, const double* units,
-                              FeatureError* error) {
-      Numbers mantissa(f);
-      std::vector<int> exponent(f);
-      EXPECT_TRUE(
-          map.Row(x.data(), units, mantissa.data(), exponent.data(), error));
-      for (size_t a = 0; a < f; ++a)
-        mantissa[a] = std::ldexp(mantissa[a], exponent[a]);
-      return mantissa;
+    const FeatureMap<double> map(spec, omega.data());
+    const FeatureErrors<double> errors(spec, omega.data(), kRoundoff);
+    const auto features = [&](const Numbers& x) {
+      std::vector<Scaled<double>> phi;
+      EXPECT_TRUE(map.Row(x.data(), phi));
+      Numbers values;
+      for (const Scaled<double>& one : phi)
+        values.push_back(std::ldexp(one.mantissa, one.exponent));
+      return values;
     };
     double nearest = 0;
     for (uint64_t seed = 1; seed <= 300; ++seed) {
@@ -228,13 +226,12 @@ TEST(FeaturesOfInexactRows, StayWithinTheirErrorsAndComeNear) {
       const Numbers toward = NormalNumbers(kWidth, 2000 + seed);
       for (size_t c = 0; c < moved.size(); ++c)
         moved[c] += std::copysign(kRoundoff * units[c], toward[c]);
-      FeatureError error, none;
-      const Numbers exact = features(x, units.data(), &error);
-      const Numbers other = features(moved, nullptr, &none);
-      for (size_t a = 0; a < f; ++a) {
+      const FeatureError error = errors.Row(x.data(), units.data());
+      const Numbers exact = features(x), other = features(moved);
+      for (size_t a = 0; a < exact.size(); ++a) {
         double bound = error.relative * exact[a];
         if (!error.moved.empty())
-          bound += std::ldexp(error.moved[a].size, error.moved[a].exponent);
+          bound += std::ldexp(error.moved[a].mantissa, error.moved[a].exponent);
         const double found = std::abs(other[a] - exact[a]);
         ASSERT_LE(found, kRoundoff * bound * (1 + 1e-12) + 1e-15)
             << FeatureMapNames()[static_cast<size_t>(id)] << " feature " << a;

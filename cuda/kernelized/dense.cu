@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads)
     const Scaled c = table[bias.positions.Of(j)];
     return {c.mantissa, c.exponent + exponents[j]};
   };
-  int top = 3 * kZeroExponent, largest = top;
+  int top = 3 * kExponentOfZero, largest = top;
   for (int64_t j = threadIdx.x; j < seen; j += kThreads) {
     const Scaled c = factor(j);
     const Scaled weight = ScaledValue(weights[j] * c.mantissa);

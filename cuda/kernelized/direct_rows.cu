@@ -13,7 +13,7 @@ constexpr int kKeys = 64;
 // Most blocks that are on a device at once, about.
 constexpr int64_t kMostBlocks = 1024;
 // Below the exponents of all weights, zeros among them.
-constexpr int kUnseen = 3 * kZeroExponent;
+constexpr int kUnseen = 3 * kExponentOfZero;
 
 struct KeyWeights {
   Scaled of[kKeys];
@@ -103,8 +103,8 @@ __device__ Scaled Product(const Tokens<X, O>& tokens, const Scaled* query,
   const int largest = LargestOfLanes(top);
   const Scaled scaled =
       ScaledValue(SumOfLanes(sum * PowerOfTwo(top - largest)));
-  return {scaled.mantissa,
-          scaled.mantissa == 0.0f ? kZeroExponent : scaled.exponent + largest};
+  return {scaled.mantissa, scaled.mantissa == 0.0f ? kExponentOfZero
+                                                   : scaled.exponent + largest};
 }
 
 // A block takes one marked row after the other.

@@ -1,11 +1,12 @@
 // Features of single rows of q or k in kernels
-// (reference/kernelized/feature_map.h), each with an exponent of its own.
+// (feature_map_spec.h), each with an exponent of its own.
 #pragma once
 
 #include <type_traits>
 
 #include "cuda/base/warp.h"
 #include "cuda/kernelized/scaled.h"
+#include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad::device {
 
@@ -109,7 +110,7 @@ class MappedRow {
       const Scaled second = ScaledValue(Half((i + turn) % (2 * d_)));
       const float product = first.mantissa * second.mantissa;
       features[0] = {product, product == 0.0f
-                                  ? kZeroExponent
+                                  ? kExponentOfZero
                                   : first.exponent + second.exponent};
     } else {
       MapArgument<kMap>(scale_.factor * ToFloat(x_[a]), scale_.half_square,

@@ -56,7 +56,7 @@ template <FeatureMapId kMap>
 using PieceOfMap = PieceOfMaxima<FeaturesOfArgument(kMap)>;
 
 // maxima[head][piece][a]: the largest exponent of feature a among the keys of a
-// piece; kZeroExponent where there are none.
+// piece; kExponentOfZero where there are none.
 template <FeatureMapId kMap, typename X>
 __global__ void PieceMaxima(Rows<X> rows, int d, int arguments, int64_t piece,
                             int* maxima) {
@@ -68,7 +68,7 @@ __global__ void PieceMaxima(Rows<X> rows, int d, int arguments, int64_t piece,
   const int64_t last = min(first + piece, rows.n);
   int largest[kEach];
 #pragma unroll
-  for (int o = 0; o < kEach; ++o) largest[o] = kZeroExponent;
+  for (int o = 0; o < kEach; ++o) largest[o] = kExponentOfZero;
   if (a < arguments)
     for (int64_t j = first + threadIdx.y; j < last; j += kRowsOfBlock) {
       Scaled features[kEach];
@@ -107,7 +107,7 @@ __global__ void RunningMaxima(int* maxima, int64_t pieces, int f) {
   const int64_t first = min(threadIdx.y * run, pieces);
   const int64_t last = min(first + run, pieces);
   int* at = maxima + blockIdx.y * pieces * f + a;
-  int largest = kZeroExponent;
+  int largest = kExponentOfZero;
   if (a < f) {
 #pragma unroll 4
     for (int64_t p = first; p < last; ++p) largest = max(largest, at[p * f]);
@@ -115,7 +115,7 @@ __global__ void RunningMaxima(int* maxima, int64_t pieces, int f) {
   shared.at[threadIdx.y][threadIdx.x] = largest;
   __syncthreads();
   if (a >= f) return;
-  largest = kZeroExponent;
+  largest = kExponentOfZero;
   for (unsigned y = 0; y < threadIdx.y; ++y)
     largest = max(largest, shared.at[y][threadIdx.x]);
 #pragma unroll 4
@@ -141,7 +141,7 @@ __global__ void WriteFeatures(Rows<X> rows, int d, int arguments,
   Scaled each[kEach];
   int top = 0;
   if (by_row) {
-    top = kZeroExponent;
+    top = kExponentOfZero;
     for (int a = lane; a < arguments; a += kWarp) {
       mapped.Of(a, each);
 #pragma unroll

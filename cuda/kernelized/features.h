@@ -1,4 +1,4 @@
-// Feature maps of rows of q and k (reference/kernelized/feature_map.h) as
+// Feature maps of rows of q and k (feature_map_spec.h) as
 // float32 arrays in device memory: the first step of all kernelized attention.
 //
 // What is written is scaled by powers of two so that nothing leaves float32's
@@ -25,6 +25,7 @@
 #include "cuda/base/gemm.h"
 #include "cuda/base/launch.h"
 #include "cuda/kernelized/scaled.h"
+#include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad::device {
 

@@ -1,10 +1,12 @@
 // Numbers as mantissas and powers of two on a device (see
-// reference/kernelized/feature_map.h): features and weights leave float32's
+// algorithms/feature_range.h): features and weights leave float32's
 // range where the attention that they make does not.
 #pragma once
 
+#include <numbers>
+
+#include "algorithms/feature_range.h"
 #include "cuda/base/storage.h"
-#include "reference/kernelized/feature_map.h"
 
 namespace subquad::device {
 
@@ -28,9 +30,9 @@ __device__ inline float TimesPowerOfTwo(float value, int t) {
 // exp(y). The first part of ln 2 is short, so that y - exponent ln 2 loses
 // nothing; the polynomial is exp's own to under u / 10.
 __device__ inline Scaled ScaledExp(float y) {
-  constexpr float kLimit = static_cast<float>(kMaxLogarithm);
-  constexpr float kHigh = 0x1.62e4p-1f;
-  constexpr float kLow = static_cast<float>(std::numbers::ln2 - 0x1.62e4p-1);
+  constexpr float kLimit = static_cast<float>(kLargestLogarithm);
+  constexpr float kHigh = static_cast<float>(kLn2High);
+  constexpr float kLow = static_cast<float>(std::numbers::ln2 - kLn2High);
   // Comparisons that let NaN through: it must not pass for a small number.
   y = y < -kLimit ? -kLimit : y;
   y = y > kLimit ? kLimit : y;
@@ -51,7 +53,7 @@ __device__ inline Scaled ScaledExp(float y) {
 __device__ inline Scaled ScaledValue(float value) {
   constexpr int kField = 0xFF << 23;
   const int bits = __float_as_int(value);
-  if ((bits & kField) == 0) return {0.0f, kZeroExponent};
+  if ((bits & kField) == 0) return {0.0f, kExponentOfZero};
   return {__int_as_float((bits & ~kField) | 127 << 23),
           ((bits & kField) >> 23) - 127};
 }

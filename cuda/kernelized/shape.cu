@@ -14,9 +14,8 @@ struct BlockResults {
 };
 
 // One block for each vector. The largest entry is taken out first where it is
-// so large that exponents would lose digits (BiasShift in
-// reference/kernelized/feature_map.h). Entries from `seen` on count for no
-// query.
+// so large that exponents would lose digits (kFarBias). Entries from `seen` on
+// count for no query.
 template <typename S>
 __global__ void __launch_bounds__(kThreads)
     SplitBias(const S* bias, int64_t head_stride, int64_t count, int64_t seen,
@@ -29,13 +28,13 @@ __global__ void __launch_bounds__(kThreads)
     largest = fmaxf(largest, ToFloat(bias[t]));
   largest = LargestOfBlock<kThreads>(largest, shared.numbers);
   const float shift =
-      fabsf(largest) > 1e5f && largest > -INFINITY ? largest : 0.0f;
-  int top = 2 * kZeroExponent;
+      fabsf(largest) > kFarBias && largest > -INFINITY ? largest : 0.0f;
+  int top = 2 * kExponentOfZero;
   for (int64_t t = threadIdx.x; t < count; t += kThreads) {
     const float b = ToFloat(bias[t]);
     const bool live = b > -INFINITY;
     const Scaled weight =
-        live ? ScaledExp(b - shift) : Scaled{0.0f, kZeroExponent};
+        live ? ScaledExp(b - shift) : Scaled{0.0f, kExponentOfZero};
     table[t] = weight;
     if (live && t < seen) top = max(top, weight.exponent);
   }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/kernelized/features.h"
-#include "reference/kernelized/kernelized.h"
+#include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad::device {
 

@@ -6,7 +6,7 @@ namespace subquad::device {
 namespace {
 
 // Below the exponents of all weights that are seen, zeros among them.
-constexpr int kUnseen = 3 * kZeroExponent;
+constexpr int kUnseen = 3 * kExponentOfZero;
 
 // A slab of the features of queries and keys, then a tile of weights.
 struct WeightTiles {

@@ -157,7 +157,7 @@ void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
                       q_mantissa + x * f, q_exponent + x * f);
     last = std::max(last, shape_.SeenBy(rows[x]));
   }
-  const T shift = BiasShift(head.bias, shape_.BiasCount());
+  const T shift = CommonBias(head.bias, shape_.BiasCount());
   for (int64_t first = 0; first < last; first += kKeys) {
     const int64_t keys = std::min(kKeys, shape_.n_k - first);
     features_.Compute(head.k + first * d, keys, head.omega, scratch,

@@ -1,5 +1,5 @@
 // Features of many rows at once, as mantissas and exponents of two (see
-// reference/kernelized/feature_map.h), and the scales that bring them into
+// algorithms/feature_range.h), and the scales that bring them into
 // range.
 //
 // The exponents are whole numbers in the type T, so that adding, comparing and
@@ -11,9 +11,11 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <numbers>
 
+#include "algorithms/feature_range.h"
 #include "optimized/base/lanes.h"
-#include "reference/kernelized/feature_map.h"
+#include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad {
 
@@ -48,16 +50,16 @@ inline T PowerOfTwo(T t) {
       std::bit_cast<typename Bits::Integer>(shifted) << Bits::kFraction));
 }
 
-// exp(y) = mantissa * 2^exponent for |y| <= kMaxLogarithm. The first part of
-// ln 2 is short, so that y - exponent ln 2 loses nothing; the polynomial is
+// exp(y) = mantissa * 2^exponent for |y| <= kLargestLogarithm. The first part
+// of ln 2 is short, so that y - exponent ln 2 loses nothing; the polynomial is
 // exp's own to under u / 10.
 template <typename T>
 inline T SplitExpWithin(T y, T* exponent) {
   using Bits = FloatBits<T>;
-  constexpr long double kHigh = 0x1.62e4p-1L;
-  constexpr T kLow = static_cast<T>(std::numbers::ln2_v<long double> - kHigh);
+  constexpr T kLow =
+      static_cast<T>(std::numbers::ln2_v<long double> - kLn2High);
   const T steps = (y * std::numbers::log2e_v<T> + Bits::kRound) - Bits::kRound;
-  const T r = (y - steps * static_cast<T>(kHigh)) - steps * kLow;
+  const T r = (y - steps * static_cast<T>(kLn2High)) - steps * kLow;
   constexpr int kDegree = sizeof(T) == 4 ? 7 : 13;
   constexpr auto kCoefficients = [] {
     std::array<T, kDegree + 1> c{};
@@ -77,7 +79,7 @@ inline T SplitExpWithin(T y, T* exponent) {
 // The same for any y, taken for the nearest one in range.
 template <typename T>
 inline T SplitExpFast(T y, T* exponent) {
-  constexpr T kLimit = static_cast<T>(kMaxLogarithm);
+  constexpr T kLimit = static_cast<T>(kLargestLogarithm);
   y = y > -kLimit ? y : -kLimit;
   y = y < kLimit ? y : kLimit;
   return SplitExpWithin(y, exponent);
@@ -85,9 +87,9 @@ inline T SplitExpFast(T y, T* exponent) {
 
 // The exponent of a feature that is zero, and what is surely above it.
 template <typename T>
-inline constexpr T kNoExponent = static_cast<T>(kZeroExponent);
+inline constexpr T kNoExponent = static_cast<T>(kExponentOfZero);
 template <typename T>
-inline constexpr T kLeastExponent = static_cast<T>(kLeastFeatureExponent);
+inline constexpr T kLeastExponent = static_cast<T>(kLeastExponentSum);
 
 // value = mantissa * 2^exponent with 1 <= |mantissa| < 2, or zero.
 template <typename T>

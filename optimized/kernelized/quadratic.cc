@@ -20,7 +20,7 @@ BiasTable<T>::BiasTable(const KernelizedShape& shape)
 
 template <typename T>
 void BiasTable<T>::Split(const T* bias) const {
-  const T shift = BiasShift(bias, mantissa_.size());
+  const T shift = CommonBias(bias, mantissa_.size());
   for (int64_t t = 0; t < mantissa_.size(); ++t) {
     const bool seen = bias[t] >= std::numeric_limits<T>::lowest();
     T power;

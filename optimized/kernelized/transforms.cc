@@ -38,7 +38,7 @@ double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights) {
   const auto seen = [&](int64_t t) {
     return shape.MayBeSeen(t) && bias[t] >= std::numeric_limits<T>::lowest();
   };
-  const W shift = static_cast<W>(BiasShift(bias, count));
+  const W shift = static_cast<W>(CommonBias(bias, count));
   W top = 2 * kNoExponent<W>;
   double squares = 0;
   for (int64_t t = 0; t < count; ++t) {

@@ -326,16 +326,15 @@ TEST(RandomFeatures, PrfIsTheDefinition) {
   spec.d = kD;
   spec.projections = kRows;
   const FeatureMap<double> map(spec, omega.data());
-  std::vector<double> fx(kRows), fy(kRows);
-  std::vector<int> ex(kRows), ey(kRows);
-  FeatureError error;
-  ASSERT_TRUE(map.Row(x.data(), nullptr, fx.data(), ex.data(), &error));
-  ASSERT_TRUE(map.Row(y.data(), nullptr, fy.data(), ey.data(), &error));
+  std::vector<Scaled<double>> fx, fy;
+  ASSERT_TRUE(map.Row(x.data(), fx));
+  ASSERT_TRUE(map.Row(y.data(), fy));
   double dot = 0;
   for (size_t c = 0; c < x.size(); ++c) dot += x[c] * y[c];
   for (size_t a = 0; a < ratio.size(); ++a) {
+    const Scaled<double> product = fx[a] * fy[a];
     const double wanted =
-        std::ldexp(fx[a] * fy[a], ex[a] + ey[a]) / std::exp(dot);
+        std::ldexp(product.mantissa, product.exponent) / std::exp(dot);
     EXPECT_NEAR(ratio[a] / wanted, 1, 1e-12);
   }
 }
@@ -363,13 +362,11 @@ TEST(RandomFeatures, AttentionErrorsAreThoseOfTheDefinition) {
       spec.projections = t == 0 ? 3 : kRows;
       const FeatureMap<double> map(spec, omega.data());
       const auto features = [&](const double* row) {
-        std::vector<double> values(static_cast<size_t>(spec.features()));
-        std::vector<int> exponents(values.size());
-        FeatureError error;
-        EXPECT_TRUE(
-            map.Row(row, nullptr, values.data(), exponents.data(), &error));
-        for (size_t a = 0; a < values.size(); ++a)
-          values[a] = std::ldexp(values[a], exponents[a]);
+        std::vector<Scaled<double>> phi;
+        EXPECT_TRUE(map.Row(row, phi));
+        std::vector<double> values;
+        for (const Scaled<double>& one : phi)
+          values.push_back(std::ldexp(one.mantissa, one.exponent));
         return values;
       };
       const std::vector<double> q = features(query.data());

@@ -1,0 +1,217 @@
+// The bound of the rounding error of a row of kernelized attention (value.h) as
+// the plain dense program computes it, in units of the unit roundoff u.
+//
+// Products and sums. A weight w_ij = c_ij sum_a phi_a(q) phi_a(k) is off by
+//   (f + 12) u m_ij,  m_ij = c_ij sum_a |phi_a(q) phi_a(k)|
+// to first order, and each of the two sums over n keys adds n u times the sum
+// of magnitudes; the quotient N / D turns this into (dN + |out| dD) / |D|.
+//
+// Features and c. Each is computed once and serves numerator and normaliser
+// alike, so that an error e_ij of a weight moves the quotient by
+// e_ij (v_j - out) / D only. e_ij is the sum of
+//   (rel_q + rel_k + u rel_q rel_k) m_ij    relative errors (feature_errors.h)
+//   c_ij (abs_q |phi(k)|_1 + abs_k |phi(q)|_1)    absolute ones (trf only)
+//   BiasUnits(b) m_ij                       of exp(b)
+// and, where q and k are computed themselves (SPE), of
+//   c_ij sum_a |phi_a(q)| m_a(k) + m_a(q) |phi_a(k)| + u m_a(q) m_a(k)
+// for features that are off by u m_a. Angles y and z of trf that are off by u t
+// and u s count together: sine and cosine of one projection add F cos(y - z) to
+// a pair, which moves by at most
+//   F (|sin(y - z)| (t + s) + u (t + s)^2 / 2) u,
+// and not by F (t + s) u, so that angles near each other, the heaviest weights,
+// are good to the second order.
+//
+// Underflow. Programs hold features and weights relative to the largest that a
+// query sees, at a scale that may be off by 2^42, and may flush what is below
+// the normal numbers: each of f products of a weight may be off by 2^42 times
+// the smallest normal number, relative to the largest.
+//
+// All together, with dD the whole error of D:
+//   |error| <= (sum_j (f + n + 12) u m_ij (|v_j| + |out|)
+//               + sum_j e_ij |v_j - out|) / (|D| - dD).
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "reference/kernelized/feature_errors.h"
+#include "reference/kernelized/value.h"
+
+namespace subquad {
+
+// What the size of a bias adds to the error of its exponential, in units of the
+// roundoff: the difference to the shift, where there is one, is rounded too.
+inline double BiasUnits(double bias, double shift) {
+  const double shifted = ShiftedBias(bias, shift);
+  return (shift == 0 ? 0 : std::abs(shifted)) + LargeExpUnits(shifted);
+}
+
+template <typename Real>
+class KernelizedBound {
+ public:
+  KernelizedBound(const Problem& problem, const Inputs& inputs,
+                  const KernelizedValue<Real>& value)
+      : value_(value),
+        spec_(FeatureMapOf(problem)),
+        v_(inputs["v"]),
+        e_(problem.Dim("e")),
+        f_(spec_.features()),
+        roundoff_(ArithmeticRoundoff(problem.scalar)),
+        smallest_(SmallestNormal(ArithmeticOf(problem.scalar))) {
+    for (int64_t head = 0; head < problem.heads; ++head) {
+      errors_.emplace_back(
+          spec_, spec_.projects() ? inputs["omega"].Head(head) : nullptr,
+          roundoff_);
+      keys_.emplace_back();
+      for (int64_t j = 0; j < KeysOf(problem); ++j)
+        keys_.back().push_back(
+            ErrorsOf(value.keys(), head, j, value.Key(head, j)));
+    }
+    if (!problem.HasInput("bias")) return;
+    const Tensor& bias = inputs["bias"];
+    const int64_t tables = bias.head_stride == 0 ? 1 : problem.heads;
+    const int64_t count = static_cast<int64_t>(bias.values.size()) / tables;
+    for (int64_t head = 0; head < tables; ++head) {
+      const double* b = bias.Head(head);
+      const double shift = BiasShift(b, count);
+      bias_units_.emplace_back();
+      for (int64_t t = 0; t < count; ++t)
+        bias_units_.back().push_back(
+            std::isfinite(b[t]) ? BiasUnits(b[t], shift) : 0);
+    }
+  }
+
+  // Writes the bound of out_i [e], given it and its normaliser.
+  void Row(int64_t head, int64_t i, const Real* out,
+           const Scaled<Real>& normaliser, double* units) const {
+    const FeatureRow<Real> phi_q = value_.Query(head, i);
+    const RowErrors q = ErrorsOf(value_.queries(), head, i, phi_q);
+    // A number relative to the normaliser's scale.
+    const auto at = [&](const Scaled<Real>& x) {
+      return static_cast<double>(
+          std::ldexp(x.mantissa, x.exponent - normaliser.exponent));
+    };
+    const size_t seen = static_cast<size_t>(value_.Seen(i));
+    std::vector<double> m(seen), moved(seen);  // m_ij and e_ij
+    double largest = 0;
+    for (size_t j = 0; j < seen; ++j) {
+      const int64_t key = static_cast<int64_t>(j);
+      const Scaled<Real> c = value_.C(head, i, key);
+      if (c.mantissa == 0) continue;
+      const RowErrors& k = keys_[static_cast<size_t>(head)][j];
+      const FeatureRow<Real>& phi_k = value_.Key(head, key);
+      m[j] = at(c * SumOverFeatures(phi_q, phi_k, Magnitude));
+      moved[j] =
+          (q.relative + k.relative + roundoff_ * q.relative * k.relative +
+           BiasUnitsOf(head, i, key)) *
+              m[j] +
+          at(c * k.absolute * q.norm) + at(c * q.absolute * k.norm);
+      if (!q.moved.values.empty())
+        moved[j] +=
+            at(c * SumOverFeatures(phi_q, k.moved, Magnitude)) +
+            at(c * SumOverFeatures(q.moved, phi_k, Magnitude)) +
+            roundoff_ * at(c * SumOverFeatures(q.moved, k.moved, Magnitude));
+      if (!q.angles.empty())
+        moved[j] += at(c * MovedByAngles(q, phi_q, k, phi_k));
+      largest = std::max(largest, m[j]);
+    }
+
+    const double terms =
+        static_cast<double>(f_) + static_cast<double>(seen) + 12;
+    const double lost =
+        static_cast<double>(f_) * largest * smallest_ * 0x1p42 / roundoff_;
+    const double* v = v_.Head(head);
+    std::vector<double> numerator(static_cast<size_t>(e_));
+    double sums = 0, all = 0;  // of D: by products and sums, and by everything
+    for (size_t j = 0; j < seen; ++j) {
+      if (value_.C(head, i, static_cast<int64_t>(j)).mantissa == 0) continue;
+      sums += terms * m[j];
+      all += terms * m[j] + moved[j] + lost;
+      for (size_t x = 0; x < numerator.size(); ++x) {
+        const double v_j = v[j * numerator.size() + x];
+        numerator[x] +=
+            terms * m[j] * std::abs(v_j) +
+            (moved[j] + lost) * std::abs(v_j - static_cast<double>(out[x]));
+      }
+    }
+    const double size = std::abs(static_cast<double>(normaliser.mantissa)) -
+                        1.02 * roundoff_ * all;
+    for (size_t x = 0; x < numerator.size(); ++x) {
+      const double value = std::abs(static_cast<double>(out[x]));
+      units[x] = size > 0
+                     ? 1.02 * (numerator[x] + value * sums) / size + 2 * value
+                     : std::numeric_limits<double>::infinity();
+    }
+  }
+
+ private:
+  // FeatureError, and what it takes to use it: |phi|_1, and m_a as features.
+  struct RowErrors {
+    double relative;
+    Scaled<Real> absolute, norm;
+    FeatureRow<Real> moved;
+    std::vector<double> angles;
+  };
+
+  static Real Magnitude(Real x, Real y) { return std::abs(x * y); }
+
+  RowErrors ErrorsOf(const typename KernelizedValue<Real>::Source& from,
+                     int64_t head, int64_t row,
+                     const FeatureRow<Real>& phi) const {
+    const FeatureErrors<Real>& errors = errors_[static_cast<size_t>(head)];
+    FeatureError error;
+    if (from.tensor) {
+      error = errors.Row(from.tensor->Head(head) + row * spec_.d, nullptr);
+    } else {
+      std::vector<Real> x(static_cast<size_t>(spec_.d));
+      std::vector<double> units(x.size());
+      from.compute(head, row, x.data(), units.data());
+      error = errors.Row(x.data(), units.data());
+    }
+    RowErrors found = {
+        error.relative,
+        {static_cast<Real>(error.absolute.mantissa), error.absolute.exponent},
+        {0, phi.top},
+        FeatureRow<Real>(error.moved),
+        std::move(error.angles)};
+    for (size_t a = 0; a < phi.values.size(); ++a)
+      found.norm.mantissa += std::ldexp(std::abs(phi.values[a]), phi.Power(a));
+    return found;
+  }
+
+  // The features of trf have one exponent, so that no row has powers.
+  Scaled<Real> MovedByAngles(const RowErrors& q, const FeatureRow<Real>& phi_q,
+                             const RowErrors& k,
+                             const FeatureRow<Real>& phi_k) const {
+    const size_t p = q.angles.size();
+    const std::vector<Real>&x = phi_q.values, &y = phi_k.values;
+    const double factor =
+        static_cast<double>(std::hypot(x[0], x[p]) * std::hypot(y[0], y[p]));
+    double moved = 0;
+    for (size_t a = 0; a < p; ++a) {
+      const double angle = q.angles[a] + k.angles[a];
+      const double sine =
+          std::abs(static_cast<double>(x[a] * y[a + p] - x[a + p] * y[a]));
+      moved += angle * (sine + factor * roundoff_ * angle / 2);
+    }
+    return {static_cast<Real>(moved), phi_q.top + phi_k.top};
+  }
+
+  double BiasUnitsOf(int64_t head, int64_t i, int64_t j) const {
+    if (bias_units_.empty()) return 0;
+    const size_t table =
+        bias_units_.size() == 1 ? 0 : static_cast<size_t>(head);
+    return bias_units_[table][static_cast<size_t>(value_.BiasIndex(i, j))];
+  }
+
+  const KernelizedValue<Real>& value_;
+  const FeatureMapSpec spec_;
+  const Tensor& v_;
+  const int64_t e_, f_;
+  const double roundoff_, smallest_;
+  std::vector<FeatureErrors<Real>> errors_;
+  std::vector<std::vector<RowErrors>> keys_;     // [heads][n_k]
+  std::vector<std::vector<double>> bias_units_;  // [1 or heads][bias], or empty
+};
+
+}  // namespace subquad

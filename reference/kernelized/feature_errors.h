@@ -1,0 +1,204 @@
+// Bounds of the rounding errors of features, for feature_map.h.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "reference/kernelized/feature_map.h"
+
+namespace subquad {
+
+// What a large |y| adds to the error of SplitExp(y), in units of the roundoff:
+// its number of steps then has so many bits that its product with the first
+// part of ln 2 is rounded in float32.
+inline double LargeExpUnits(double y) {
+  return std::abs(y) > 350 ? 1.1 * std::abs(y) : 0;
+}
+
+// What rounding does to the features of a row, in units of the unit roundoff:
+//   |computed - exact| <= u (relative |feature| + absolute + moved[a]),
+// and sine and cosine of projection a are those of an angle that is off by
+// u angles[a]. The last two are what errors of x itself do, feature by feature:
+// near a kink a feature is as far off as its argument, and elsewhere not at
+// all. They are empty where x is exact, and for maps that have none.
+struct FeatureError {
+  double relative = 0;
+  Scaled<double> absolute;
+  std::vector<Scaled<double>> moved;
+  std::vector<double> angles;
+};
+
+template <typename Real>
+class FeatureErrors {
+ public:
+  // omega [projections, d], or null. `roundoff` counts only for rows that are
+  // not exact.
+  FeatureErrors(const FeatureMapSpec& spec, const double* omega,
+                double roundoff = 0)
+      : spec_(spec), omega_(omega), roundoff_(roundoff), map_(spec, omega) {}
+
+  // Of a row x [d] that has features.
+  //
+  // x' = root_scale * x / |x|: sqrt, norm (d products), quotient and product
+  // are off by at most (d/2 + 4) u when normalised, by 2 u when only scaled. A
+  // product of d terms by (d + 1) u sum |omega||x'| beside that, and |x'|^2/2
+  // likewise. An absolute error of an exponent is a relative one of its
+  // exponential, and exp itself adds 3 u. sin and cos have it absolutely. Where
+  // x itself is off by x_units u (null: it is exact): see Widen.
+  template <typename Number>
+  FeatureError Row(const Number* x, const double* x_units) const {
+    std::vector<Real> row;
+    map_.Scale(x, row);
+    const double scaling = spec_.normalize
+                               ? 0.5 * static_cast<double>(spec_.d) + 4
+                               : (spec_.root_scale == 1 ? 0 : 2);
+    double largest = 0, lowest = 0;
+    for (const Real value : row) {
+      largest = std::max(largest, std::abs(static_cast<double>(value)));
+      lowest = std::min(lowest, static_cast<double>(value));
+    }
+    lowest = std::max(lowest, -kMaxLogarithm);
+    FeatureError error;
+    switch (spec_.id) {
+      case FeatureMapId::kElu1:
+        error.relative =
+            scaling * std::max(1.0, largest) + 4 + LargeExpUnits(lowest);
+        break;
+      case FeatureMapId::kRelu:
+        error.relative = scaling;
+        break;
+      case FeatureMapId::kSikf:
+        error.relative = scaling * largest + 4 + LargeExpUnits(largest);
+        break;
+      case FeatureMapId::kDpfp:
+        error.relative = 2 * scaling + 1;
+        break;
+      default:
+        Random(row, scaling, error);
+    }
+    if (x_units) Widen(row, x_units, error);
+    return error;
+  }
+
+ private:
+  // Partial sums of omega . x', in whatever order, are between that of the
+  // negative terms and that of the positive ones. An entry of x' is rounded
+  // twice; the error of its norm is common to all, and so to the product.
+  void Random(const std::vector<Real>& row, double scaling,
+              FeatureError& error) const {
+    const double d = static_cast<double>(spec_.d);
+    double largest = 0;  // error of omega . x' over the projections
+    for (int64_t a = 0; a < spec_.projections; ++a) {
+      double positive = 0, negative = 0;
+      for (int64_t c = 0; c < spec_.d; ++c) {
+        const double term = static_cast<double>(
+            static_cast<Real>(omega_[a * spec_.d + c]) * row[c]);
+        (term > 0 ? positive : negative) += std::abs(term);
+      }
+      largest = std::max(largest, (d + 1) * std::max(positive, negative) +
+                                      4 * (positive + negative) +
+                                      scaling * std::abs(positive - negative));
+    }
+    const Real half_square = map_.HalfSquare(row);
+    const double square =
+        (d + 2 + 2 * scaling) * static_cast<double>(half_square);
+    if (spec_.id != FeatureMapId::kTrf) {
+      error.relative = largest + square + 4;
+      return;
+    }
+    error.relative = square + 5;
+    error.absolute = {1.5 * (largest + 1), SplitExp(half_square).exponent};
+  }
+
+  // What errors of x add to those of the features. x'_c is off by at most u
+  // t_c, and a feature g(x') by the largest change of g over [x'_c - u t_c,
+  // x'_c + u t_c], whatever the size of t:
+  //   relu   t_c where x'_c >= 0, what of the interval lies above 0 where not:
+  //          min(t_c, max(0, t_c + x'_c / u)). Nothing where x' is firmly
+  //          negative.
+  //   elu1   t_c times the largest slope, exp(min(0, x'_c + u t_c)).
+  //   dpfp   u_i m_k + m_i u_k + u m_i m_k, m the errors of relu in u.
+  //   sikf, prf: an exponent's error y makes a relative one of expm1(u y) / u;
+  //          y is t_c, or sum_c |omega_ac| t_c plus sum_c |x'_c| t_c + u t_c^2
+  //          / 2 for |x'|^2/2. The largest of all features is taken.
+  //   trf    the same for |x'|^2/2, and angles that are off by sum_c |omega_ac|
+  //          t_c.
+  void Widen(const std::vector<Real>& row, const double* x_units,
+             FeatureError& error) const {
+    const size_t d = row.size();
+    std::vector<double> off(d);  // t
+    double largest = 0, square = 0;
+    for (size_t c = 0; c < d; ++c) {
+      off[c] = 1.01 * spec_.root_scale * x_units[c];
+      largest = std::max(largest, off[c]);
+      square += off[c] * (std::abs(static_cast<double>(row[c])) +
+                          roundoff_ * off[c] / 2);
+    }
+    std::vector<double> angles(static_cast<size_t>(spec_.projections));
+    for (size_t a = 0; a < angles.size(); ++a)
+      for (size_t c = 0; c < d; ++c)
+        angles[a] += std::abs(omega_[a * d + c]) * off[c];
+    const auto relu = [&](size_t c, int sign) {
+      const double x = sign * static_cast<double>(row[c]);
+      return std::min(off[c], std::max(0.0, off[c] + x / roundoff_));
+    };
+    switch (spec_.id) {
+      case FeatureMapId::kElu1:
+        for (size_t c = 0; c < d; ++c) {
+          const double nearest =
+              static_cast<double>(row[c]) + roundoff_ * off[c];
+          error.moved.push_back(
+              Split(off[c]) *
+              SplitExp(std::clamp(nearest, -kMaxLogarithm, 0.0)));
+        }
+        break;
+      case FeatureMapId::kRelu:
+        for (size_t c = 0; c < d; ++c) error.moved.push_back(Split(relu(c, 1)));
+        break;
+      case FeatureMapId::kDpfp: {
+        // Products of u could leave the range of a double; 2^top is taken out.
+        double largest_x = largest;
+        for (const Real x : row)
+          largest_x = std::max(largest_x, std::abs(static_cast<double>(x)));
+        const int top = largest_x > 0 ? std::ilogb(largest_x) : 0;
+        std::vector<double> value(2 * d), moved(2 * d);
+        for (size_t i = 0; i < 2 * d; ++i) {
+          const int sign = i < d ? 1 : -1;
+          const double x = sign * static_cast<double>(row[i % d]);
+          value[i] = std::ldexp(std::max(0.0, x), -top);
+          moved[i] = std::ldexp(relu(i % d, sign), -top);
+        }
+        for (int64_t v = 1; v <= spec_.nu; ++v)
+          for (size_t i = 0; i < 2 * d; ++i) {
+            const size_t k = (i + static_cast<size_t>(v)) % (2 * d);
+            const double size = value[i] * moved[k] + moved[i] * value[k] +
+                                roundoff_ * moved[i] * moved[k];
+            error.moved.push_back(Split(size) * Scaled<double>{1, 2 * top});
+          }
+        break;
+      }
+      case FeatureMapId::kSikf:
+        error.relative += RelativeOf(largest);
+        break;
+      case FeatureMapId::kTrf:
+        error.relative += RelativeOf(square);
+        error.angles = std::move(angles);
+        break;
+      default:
+        error.relative += RelativeOf(
+            *std::max_element(angles.begin(), angles.end()) + square);
+    }
+  }
+
+  double RelativeOf(double exponent_units) const {
+    return std::expm1(roundoff_ * exponent_units) / roundoff_;
+  }
+
+  const FeatureMapSpec spec_;
+  const double* omega_;
+  const double roundoff_;
+  const FeatureMap<Real> map_;
+};
+
+}  // namespace subquad

@@ -1,0 +1,133 @@
+// Feature maps of kernelized attention as problems name them: parameters,
+// sizes, and the operands that a map needs. No arithmetic.
+//
+//   elu1            x+1 where x > 0, else exp(x)
+//   relu            max(x, 0)
+//   sikf            exp(x)
+//   dpfp            u = relu([x, -x]); u[i] * u[(i + v) mod 2d], v = 1..nu
+//   prf             exp(-|x|^2/2) exp(omega x)
+//   prf_hyperbolic  exp(-|x|^2/2) [exp(omega x), exp(-omega x)]
+//   trf             exp(+|x|^2/2) [sin(omega x), cos(omega x)]
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "reference/base/operator.h"
+
+namespace subquad {
+
+enum class FeatureMapId {
+  kElu1,
+  kRelu,
+  kSikf,
+  kDpfp,
+  kPrf,
+  kPrfHyperbolic,
+  kTrf
+};
+
+// What an operator says about its feature map.
+struct FeatureMapSpec {
+  FeatureMapId id = FeatureMapId::kElu1;
+  int64_t d = 1;            // width of a row
+  int64_t projections = 0;  // rows of omega
+  int64_t nu = 0;
+  double root_scale = 1;   // sqrt(scale)
+  bool normalize = false;  // divide each row by its 2-norm first
+
+  int64_t features() const {
+    switch (id) {
+      case FeatureMapId::kDpfp:
+        return 2 * d * nu;
+      case FeatureMapId::kPrf:
+        return projections;
+      case FeatureMapId::kPrfHyperbolic:
+      case FeatureMapId::kTrf:
+        return 2 * projections;
+      default:
+        return d;
+    }
+  }
+  bool projects() const { return projections > 0; }
+};
+
+inline const std::vector<std::string>& FeatureMapNames() {
+  static const std::vector<std::string> names = {
+      "elu1", "relu", "sikf", "dpfp", "prf", "prf_hyperbolic", "trf"};
+  return names;
+}
+
+inline FeatureMapId ParseFeatureMap(const std::string& name) {
+  const auto& names = FeatureMapNames();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end())
+    throw InvalidInput("feature_map", "a feature map", "'" + name + "'");
+  return static_cast<FeatureMapId>(found - names.begin());
+}
+
+// Beyond 2d the shifts of dpfp repeat themselves; the limit keeps the number of
+// features in proportion to the inputs.
+inline constexpr int64_t kMaxNu = 256;
+
+inline std::vector<ParamRule> FeatureMapParams(const Params& given) {
+  std::vector<ParamRule> rules = {ParamRule::Choice(
+      "feature_map", "map of queries and keys", FeatureMapNames())};
+  if (given.Has("feature_map") && given.Text("feature_map") == "dpfp") {
+    rules.push_back(ParamRule::Integer("nu", "shifts of dpfp", 1));
+    rules.back().max = kMaxNu;
+  }
+  return rules;
+}
+
+// Fills in what a generated case needs.
+inline void CompleteFeatureMap(Params& params) {
+  if (!params.Has("feature_map"))
+    params.Set("feature_map", std::string("elu1"));
+  if (params.Text("feature_map") == "dpfp" && !params.Has("nu"))
+    params.Set("nu", int64_t{1});
+  // The features of trf cancel: with rows of norm 8, as N(0, 1) draws of width
+  // 64 have, the normaliser keeps no digit in float32, and with norm 1 few.
+  if (params.Text("feature_map") == "trf" && !params.Has("scale"))
+    params.Set("scale", 1.0 / 1024);
+}
+
+// Adds `omega` and its number of rows where the map needs it.
+inline void AddOmega(const Params& params, Signature& signature) {
+  const FeatureMapId id = ParseFeatureMap(params.Text("feature_map"));
+  if (id < FeatureMapId::kPrf) return;
+  const bool all = id == FeatureMapId::kPrf;
+  signature.sizes.push_back(all ? SizeRule{"f", 64, "features"}
+                                : SizeRule{"p", 32, "projections, f = 2p"});
+  TensorRule omega{"omega", {all ? "f" : "p", "d"}, Role::kParameter};
+  omega.draw = Draw::kProjection;
+  signature.inputs.push_back(omega);
+}
+
+inline FeatureMapSpec FeatureMapOf(const Problem& problem) {
+  const Params& params = problem.params;
+  FeatureMapSpec spec;
+  spec.id = ParseFeatureMap(params.Text("feature_map"));
+  spec.d = problem.Dim("d");
+  if (spec.id == FeatureMapId::kDpfp) spec.nu = params.Integer("nu");
+  if (spec.id == FeatureMapId::kPrf) spec.projections = problem.Dim("f");
+  if (spec.id > FeatureMapId::kPrf) spec.projections = problem.Dim("p");
+  spec.root_scale =
+      params.Has("scale") ? std::sqrt(params.Number("scale")) : 1.0;
+  spec.normalize = params.Flag("normalize");
+  return spec;
+}
+
+// Queries and keys of a problem; on an image both are its pixels.
+inline int64_t QueriesOf(const Problem& problem) {
+  return problem.params.Has("height")
+             ? problem.Dim("height") * problem.Dim("width")
+             : problem.Dim("n_q");
+}
+inline int64_t KeysOf(const Problem& problem) {
+  return problem.params.Has("height") ? QueriesOf(problem) : problem.Dim("n_k");
+}
+
+}  // namespace subquad

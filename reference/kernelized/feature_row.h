@@ -1,0 +1,66 @@
+// The features of a whole row, and their products with those of another.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "reference/kernelized/scaled.h"
+
+namespace subquad {
+
+// The features of a row: feature a is values[a] 2^(top + powers[a]). Where all
+// are within 2^60 of the largest, `powers` is empty and counts as zeros: two
+// such numbers have a normal product in any type.
+template <typename Real>
+struct FeatureRow {
+  std::vector<Real> values;
+  std::vector<int> powers;
+  int top = kZeroExponent;
+
+  FeatureRow() = default;
+  template <typename Number>
+  explicit FeatureRow(const std::vector<Scaled<Number>>& features) {
+    int smallest = std::numeric_limits<int>::max();
+    for (const auto& one : features) {
+      if (one.mantissa == 0) continue;
+      top = std::max(top, one.exponent);
+      smallest = std::min(smallest, one.exponent);
+    }
+    const bool narrow = smallest >= top - 60;
+    for (const auto& one : features) {
+      const int power = one.mantissa == 0 ? 0 : one.exponent - top;
+      const Real mantissa = static_cast<Real>(one.mantissa);
+      values.push_back(narrow ? std::ldexp(mantissa, power) : mantissa);
+      if (!narrow) powers.push_back(power);
+    }
+  }
+
+  int Power(size_t a) const { return powers.empty() ? 0 : powers[a]; }
+};
+
+// sum_a term(q_a, k_a) for a term such as the product, which scales as it does.
+template <typename Real, typename Term>
+Scaled<Real> SumOverFeatures(const FeatureRow<Real>& q,
+                             const FeatureRow<Real>& k, const Term& term) {
+  const size_t f = q.values.size();
+  Scaled<Real> sum = {0, q.top + k.top};
+  if (q.powers.empty() && k.powers.empty()) {
+    for (size_t a = 0; a < f; ++a)
+      sum.mantissa += term(q.values[a], k.values[a]);
+    return sum;
+  }
+  // Relative to the largest term, which may be far below q.top + k.top.
+  int largest = 2 * kZeroExponent;
+  for (size_t a = 0; a < f; ++a)
+    if (q.values[a] != 0 && k.values[a] != 0)
+      largest = std::max(largest, q.Power(a) + k.Power(a));
+  for (size_t a = 0; a < f; ++a)
+    sum.mantissa += std::ldexp(term(q.values[a], k.values[a]),
+                               q.Power(a) + k.Power(a) - largest);
+  sum.exponent += largest;
+  return sum;
+}
+
+}  // namespace subquad
