@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "reference/fastrpb_attention.h"
 #include "reference/toeplitz_1d.h"
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"

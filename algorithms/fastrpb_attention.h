@@ -5,7 +5,7 @@
 #include <string>
 
 #include "algorithms/implementation.h"
-#include "reference/fastrpb_attention.h"
+#include "reference/inner_attention.h"
 
 namespace subquad {
 

@@ -1,4 +1,5 @@
-// What programs of linear attention say of themselves, wherever they run.
+// Applicability and error bounds of linear attention, shared by CPU and GPU
+// programs.
 #pragma once
 
 #include <memory>

@@ -1,25 +1,19 @@
-// What programs of stochastic_position_attention say of themselves, wherever
-// they run.
+// Error bounds of stochastic_position_attention, shared by CPU and GPU
+// programs.
 #pragma once
 
-#include <string>
-
 #include "algorithms/linear_attention.h"
-#include "reference/stochastic_position_attention.h"
+#include "reference/inner_attention.h"
 
 namespace subquad {
 
-inline bool IsSoftmaxOnNoise(const Problem& problem) {
-  return problem.params.Text("attention") == "softmax";
-}
-
 inline std::string OnlySoftmaxOnNoise(const Problem& problem) {
-  return IsSoftmaxOnNoise(problem) ? "" : "only for softmax";
+  return IsSoftmax(problem) ? "" : "only for softmax";
 }
 
 template <bool kCausal>
 std::string OnlyLinearOnNoise(const Problem& problem) {
-  if (IsSoftmaxOnNoise(problem)) return "only for linear attention";
+  if (IsSoftmax(problem)) return "only for linear attention";
   return kCausal ? OnlyCausal(problem) : NotCausal(problem);
 }
 
@@ -27,7 +21,7 @@ std::string OnlyLinearOnNoise(const Problem& problem) {
 // with its error, into both sums.
 inline RowBound SignedFeaturesOnNoise(const Problem& problem,
                                       const Inputs& inputs) {
-  if (IsSoftmaxOnNoise(problem)) return {};
+  if (IsSoftmax(problem)) return {};
   if (FeatureMapOf(AttentionOnNoise(problem)).id != FeatureMapId::kTrf)
     return {};
   return ReferenceBound(problem, inputs);

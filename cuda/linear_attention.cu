@@ -15,7 +15,6 @@
 #include "cuda/implementations.h"
 #include "cuda/kernelized/dense.h"
 #include "cuda/kernelized/linear.h"
-#include "reference/linear_attention.h"
 
 namespace subquad::device {
 namespace {

@@ -9,7 +9,7 @@
 #include "cuda/implementations.h"
 #include "cuda/softmax/projection.h"
 #include "cuda/softmax/reduced_attention.h"
-#include "reference/softmax/softmax_rows.h"
+#include "reference/softmax/softmax_scale.h"
 
 namespace subquad::device {
 namespace {

@@ -8,7 +8,7 @@
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
 #include "cuda/softmax/reduced_attention.h"
-#include "reference/softmax/softmax_rows.h"
+#include "reference/softmax/softmax_scale.h"
 
 namespace subquad::device {
 namespace {

@@ -24,7 +24,8 @@
 #include "cuda/softmax/dense_attention.h"
 #include "cuda/softmax/position_terms.h"
 #include "cuda/softmax/score_rows.h"
-#include "reference/position_attention.h"
+#include "reference/softmax/position_scheme.h"
+#include "reference/softmax/softmax_scale.h"
 
 namespace subquad::device {
 namespace {

@@ -7,7 +7,7 @@
 #include "cuda/implementations.h"
 #include "cuda/softmax/dense_attention.h"
 #include "cuda/softmax/softmax_tiles.h"
-#include "reference/softmax/softmax_rows.h"
+#include "reference/softmax/softmax_scale.h"
 
 namespace subquad::device {
 namespace {

@@ -18,7 +18,7 @@
 #include "cuda/softmax/softmax_block.h"
 #include "cuda/softmax/sparse_mask.h"
 #include "cuda/softmax/sparse_plan.h"
-#include "reference/softmax/softmax_rows.h"
+#include "reference/softmax/softmax_scale.h"
 
 namespace subquad::device {
 namespace {

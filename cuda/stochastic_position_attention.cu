@@ -19,6 +19,7 @@
 #include "cuda/kernelized/linear.h"
 #include "cuda/kernelized/noisy_tokens.h"
 #include "cuda/softmax/dense_attention.h"
+#include "reference/softmax/softmax_scale.h"
 
 namespace subquad::device {
 namespace {
@@ -198,7 +199,7 @@ Cost DenseCost(const Problem& problem, int) {
   const auto e = static_cast<double>(problem.Dim("e"));
   const NoiseShape noise(problem);
   const double values = static_cast<double>(noise.heads * noise.n_k) * e;
-  if (IsSoftmaxOnNoise(problem)) {
+  if (IsSoftmax(problem)) {
     const SoftmaxShape shape = SoftmaxShapeOf(problem);
     return CostOnNoise(problem, DenseAttention<float>::Flops(shape),
                        DenseAttention<float>::WorkspaceBytes(shape, bytes) +
@@ -215,12 +216,12 @@ Cost DenseCost(const Problem& problem, int) {
 }
 
 Cost TiledCost(const Problem& problem, int) {
-  if (!IsSoftmaxOnNoise(problem)) return {};
+  if (!IsSoftmax(problem)) return {};
   return CostOnNoise(problem, SoftmaxTilesFlops(SoftmaxShapeOf(problem)), 0);
 }
 
 Cost LinearCost(const Problem& problem, int) {
-  if (IsSoftmaxOnNoise(problem)) return {};
+  if (IsSoftmax(problem)) return {};
   return WithStorage(problem.scalar, [&]<typename S>() {
     const Cost cost =
         LinearKernelized<float, S, S>::CostOf(KernelizedShapeOf(problem));
@@ -232,7 +233,7 @@ Cost LinearCost(const Problem& problem, int) {
 
 std::unique_ptr<Prepared> PrepareDense(const Problem& problem,
                                        const Arrays& arrays, Layout& layout) {
-  return IsSoftmaxOnNoise(problem)
+  return IsSoftmax(problem)
              ? PrepareOnDevice<DenseSoftmax>()(problem, arrays, layout)
              : PrepareOnDevice<DenseLinear>()(problem, arrays, layout);
 }

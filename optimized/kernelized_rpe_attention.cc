@@ -29,8 +29,6 @@
 // query altogether it is computed directly (kernelized/columns.h), so that no
 // answer is without digits and the time depends on the numbers: at worst, that
 // of tiled comes on top.
-#include "reference/kernelized_rpe_attention.h"
-
 #include "algorithms/kernelized_rpe_attention.h"
 #include "optimized/base/prepare.h"
 #include "optimized/kernelized/auto.h"

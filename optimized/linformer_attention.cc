@@ -18,7 +18,7 @@
 #include "optimized/base/prepare.h"
 #include "optimized/implementations.h"
 #include "optimized/softmax/reduced_keys.h"
-#include "reference/softmax/softmax_rows.h"
+#include "reference/softmax/softmax_scale.h"
 
 namespace subquad {
 namespace {

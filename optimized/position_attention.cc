@@ -11,8 +11,6 @@
 // The shift costs no gather. A block of B rows against B + n - 1 offsets is a
 // tile whose row i is wanted from column B-1-i on: the same memory, seen with a
 // distance between rows that is one shorter, is the tile of scores.
-#include "reference/position_attention.h"
-
 #include <algorithm>
 #include <vector>
 
@@ -21,6 +19,8 @@
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
 #include "optimized/softmax/softmax_tiles.h"
+#include "reference/softmax/position_scheme.h"
+#include "reference/softmax/softmax_scale.h"
 
 namespace subquad {
 namespace {

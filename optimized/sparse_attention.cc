@@ -27,7 +27,7 @@
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
 #include "optimized/softmax/softmax_tiles.h"
-#include "reference/softmax/softmax_rows.h"
+#include "reference/softmax/softmax_scale.h"
 
 namespace subquad {
 namespace {

@@ -33,6 +33,16 @@
 namespace subquad {
 namespace {
 
+// f i modulo 1, for a whole i: whole turns are taken out of f first, exactly,
+// and the low part of the product is kept.
+template <typename T>
+T Turns(T frequency, T position) {
+  frequency -= std::nearbyint(frequency);
+  const T product = frequency * position;
+  const T low = std::fma(frequency, position, -product);
+  return (product - std::nearbyint(product)) + low;
+}
+
 enum class OnNoise { kDense, kTiled, kAssociative, kRecurrent, kChunked };
 
 constexpr const char* kIds[] = {"dense", "tiled", "associative", "recurrent",
@@ -42,7 +52,7 @@ constexpr const char* kIds[] = {"dense", "tiled", "associative", "recurrent",
 const Implementation& ProgramOf(const Problem& problem, OnNoise which) {
   static const auto kSoftmax = SoftmaxAttentionImplementations();
   static const auto kLinear = LinearAttentionImplementations();
-  return FindImplementation(IsSoftmaxOnNoise(problem) ? kSoftmax : kLinear,
+  return FindImplementation(IsSoftmax(problem) ? kSoftmax : kLinear,
                             kIds[static_cast<int>(which)]);
 }
 

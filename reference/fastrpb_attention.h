@@ -27,34 +27,11 @@
 #include <span>
 
 #include "reference/base/image.h"
+#include "reference/inner_attention.h"
 #include "reference/linear_attention.h"
 #include "reference/softmax_attention.h"
 
 namespace subquad {
-
-inline bool IsSoftmax(const Problem& problem) {
-  return problem.params.Text("attention") == "softmax";
-}
-
-// The problem of its attention alone, without the product's parameters.
-inline Problem AttentionOf(const Problem& problem) {
-  static const SoftmaxAttention kSoftmax;
-  static const LinearAttention kLinear;
-  Params params = problem.params;
-  for (const char* name : {"attention", "height", "width"}) params.Erase(name);
-  const int64_t n_q = QueriesOf(problem), n_k = KeysOf(problem);
-  std::vector<GivenShape> given;
-  for (size_t i = 0; i < problem.inputs.size(); ++i) {
-    const std::string& name = problem.inputs[i].name;
-    if (name.starts_with("weights")) continue;
-    given.push_back({name, problem.InputShape(i)});
-    // An image's shapes are products; a sequence's are not.
-    if (name == "bias") given.back().shape.back() = n_q + n_k - 1;
-  }
-  if (IsSoftmax(problem))
-    return ResolveProblem(kSoftmax, params, problem.scalar, given);
-  return ResolveProblem(kLinear, params, problem.scalar, given);
-}
 
 template <typename Real>
 class FastRpbAttentionReference : public Reference<Real> {

@@ -43,33 +43,10 @@
 #include <vector>
 
 #include "reference/base/operator.h"
+#include "reference/softmax/position_scheme.h"
 #include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
-
-enum class PositionScheme {
-  kAbsolute,
-  kAbsoluteScores,
-  kUntied,
-  kShaw,
-  kBias,
-  kMultiplicative,
-  kDeberta
-};
-
-inline const std::vector<std::string>& PositionSchemeNames() {
-  static const std::vector<std::string> names = {
-      "absolute", "absolute_scores", "untied", "shaw",
-      "bias",     "multiplicative",  "deberta"};
-  return names;
-}
-
-inline PositionScheme PositionSchemeOf(const Params& params) {
-  const auto& names = PositionSchemeNames();
-  return static_cast<PositionScheme>(
-      std::find(names.begin(), names.end(), params.Text("scheme")) -
-      names.begin());
-}
 
 template <typename Real>
 class PositionAttentionReference : public Reference<Real> {

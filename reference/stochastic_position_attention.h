@@ -28,36 +28,12 @@
 #include <memory>
 #include <vector>
 
+#include "reference/inner_attention.h"
 #include "reference/kernelized/stochastic_positions.h"
 #include "reference/linear_attention.h"
 #include "reference/softmax_attention.h"
 
 namespace subquad {
-
-inline bool IsSine(const Problem& problem) {
-  return problem.params.Text("kind") == "sine";
-}
-
-// The attention on q^ and k^ as a problem of its own.
-inline Problem AttentionOnNoise(const Problem& problem) {
-  static const SoftmaxAttention kSoftmax;
-  static const LinearAttention kLinear;
-  const bool softmax = problem.params.Text("attention") == "softmax";
-  Params params = problem.params;
-  for (const char* name : {"attention", "kind"}) params.Erase(name);
-  if (softmax) params.Set("scale", SoftmaxScale<double>(problem));
-  std::vector<GivenShape> given;
-  for (size_t i = 0; i < problem.inputs.size(); ++i) {
-    const std::string& name = problem.inputs[i].name;
-    if (name != "q" && name != "k" && name != "v" && name != "omega") continue;
-    given.push_back({name, problem.InputShape(i)});
-    if (name == "q" || name == "k")
-      given.back().shape.back() = problem.Dim("draws");
-  }
-  return ResolveProblem(
-      softmax ? static_cast<const Operator&>(kSoftmax) : kLinear, params,
-      problem.scalar, given);
-}
 
 // softmax of q^ . k^.
 template <typename Real>
@@ -145,7 +121,7 @@ template <typename Real>
 class StochasticPositionReference : public Reference<Real> {
  public:
   StochasticPositionReference(const Problem& problem, const Inputs& inputs) {
-    if (problem.params.Text("attention") == "softmax")
+    if (IsSoftmax(problem))
       attention_ = std::make_unique<SoftmaxOnNoise<Real>>(problem, inputs);
     else
       attention_ = std::make_unique<LinearOnNoise<Real>>(problem, inputs);

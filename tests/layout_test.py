@@ -45,6 +45,17 @@ LAYERS = {
     "reports/peer": ["reports/files"],
     "reports": ["reports/drawing", "reports/peer"],
 }
+# What fast programs share with the definitions: descriptions, such as names,
+# shapes and rules of parameters. They take no arithmetic from them, so that no
+# mistake is in both. Bounds (algorithms/*.cc) are computed from the definitions
+# on purpose.
+SHARED_WITH_FAST_PROGRAMS = (
+    "reference/base/",
+    "reference/inner_attention.h",
+    "reference/kernelized/feature_map_spec.h",
+    "reference/softmax/position_scheme.h",
+    "reference/softmax/softmax_scale.h",
+)
 # The device is reached through its interface alone.
 INTERFACES = {"cuda/device.h": ("harness/", "cuda/")}
 # Libraries, by the start of a header's path, and the only folders that use them.
@@ -78,6 +89,13 @@ def may_use(folder):
                 found.add(lower)
                 todo.append(lower)
     return found
+
+
+def is_fast(path):
+    """Fast programs, and the headers through which a definition could reach them."""
+    if path.startswith(("optimized/", "cuda/") + SHARED_WITH_FAST_PROGRAMS):
+        return True
+    return path.startswith("algorithms/") and path.endswith(".h")
 
 
 def used_by(root, path):
@@ -118,6 +136,8 @@ def violations(root):
                     continue
                 elif folder_of(used) not in allowed:
                     found.append(f"{path}: may not use {used}")
+                elif used.startswith("reference/") and is_fast(path) and not used.startswith(SHARED_WITH_FAST_PROGRAMS):
+                    found.append(f"{path}: takes arithmetic from {used}")
                 else:
                     edges.setdefault(stem(path), set()).add(stem(used))
             for header in headers:
@@ -170,6 +190,10 @@ class Layout(unittest.TestCase):
         planted = {
             "reference/toeplitz.h": ('#include "optimized/base/a.h"\n', "may not use optimized/base/a.h"),
             "reference/matrix.h": ("#include <Eigen/Core>\n", "may not use <Eigen/Core>"),
+            "optimized/fast.cc": ('#include "reference/softmax/rows.h"\n', "takes arithmetic from"),
+            "cuda/fast.cu": ('#include "reference/softmax/rows.h"\n', "takes arithmetic from"),
+            "algorithms/shared.h": ('#include "reference/softmax/rows.h"\n', "takes arithmetic from"),
+            "reference/softmax/softmax_scale.h": ('#include "reference/softmax/rows.h"\n', "takes arithmetic from"),
             "cuda/a.cu": ('#include "optimized/base/a.h"\n', "may not use optimized/base/a.h"),
             "optimized/base/b.h": ('#include "harness/base/a.h"\n', "may not use harness/base/a.h"),
             "harness/cases/a.cc": ('#include "cuda/base/a.h"\n', "may not use cuda/base/a.h"),
@@ -183,7 +207,14 @@ class Layout(unittest.TestCase):
             with tempfile.TemporaryDirectory() as folder:
                 root = pathlib.Path(folder)
                 files = dict.fromkeys(
-                    ["optimized/base/a.h", "harness/base/a.h", "cuda/base/a.h", "reports/drawing/b.py"], ""
+                    [
+                        "optimized/base/a.h",
+                        "harness/base/a.h",
+                        "cuda/base/a.h",
+                        "reference/softmax/rows.h",
+                        "reports/drawing/b.py",
+                    ],
+                    "",
                 )
                 if expected == "circle":
                     files.update({one: planted[one][0] for one in planted if planted[one][1] == "circle"})

@@ -28,16 +28,9 @@
 #include <vector>
 
 #include "reference/base/problem.h"
+#include "reference/softmax/softmax_scale.h"
 
 namespace subquad {
-
-// The default of operators with a softmax: 1/sqrt(d).
-template <typename Real>
-Real SoftmaxScale(const Problem& problem) {
-  if (problem.params.Has("scale"))
-    return static_cast<Real>(problem.params.Number("scale"));
-  return 1 / std::sqrt(static_cast<Real>(problem.Dim("d")));
-}
 
 // A score and the bound of its error, in units of the roundoff.
 template <typename Real>

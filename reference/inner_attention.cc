@@ -1,0 +1,59 @@
+#include "reference/inner_attention.h"
+
+#include <string>
+#include <vector>
+
+#include "reference/linear_attention.h"
+#include "reference/softmax/softmax_scale.h"
+#include "reference/softmax_attention.h"
+
+namespace subquad {
+
+bool IsSoftmax(const Problem& problem) {
+  return problem.params.Text("attention") == "softmax";
+}
+
+Problem AttentionOf(const Problem& problem) {
+  static const SoftmaxAttention kSoftmax;
+  static const LinearAttention kLinear;
+  Params params = problem.params;
+  for (const char* name : {"attention", "height", "width"}) params.Erase(name);
+  const int64_t n_q = QueriesOf(problem), n_k = KeysOf(problem);
+  std::vector<GivenShape> given;
+  for (size_t i = 0; i < problem.inputs.size(); ++i) {
+    const std::string& name = problem.inputs[i].name;
+    if (name.starts_with("weights")) continue;
+    given.push_back({name, problem.InputShape(i)});
+    // An image's shapes are products; a sequence's are not.
+    if (name == "bias") given.back().shape.back() = n_q + n_k - 1;
+  }
+  if (IsSoftmax(problem))
+    return ResolveProblem(kSoftmax, params, problem.scalar, given);
+  return ResolveProblem(kLinear, params, problem.scalar, given);
+}
+
+bool IsSine(const Problem& problem) {
+  return problem.params.Text("kind") == "sine";
+}
+
+Problem AttentionOnNoise(const Problem& problem) {
+  static const SoftmaxAttention kSoftmax;
+  static const LinearAttention kLinear;
+  const bool softmax = IsSoftmax(problem);
+  Params params = problem.params;
+  for (const char* name : {"attention", "kind"}) params.Erase(name);
+  if (softmax) params.Set("scale", SoftmaxScale<double>(problem));
+  std::vector<GivenShape> given;
+  for (size_t i = 0; i < problem.inputs.size(); ++i) {
+    const std::string& name = problem.inputs[i].name;
+    if (name != "q" && name != "k" && name != "v" && name != "omega") continue;
+    given.push_back({name, problem.InputShape(i)});
+    if (name == "q" || name == "k")
+      given.back().shape.back() = problem.Dim("draws");
+  }
+  return ResolveProblem(
+      softmax ? static_cast<const Operator&>(kSoftmax) : kLinear, params,
+      problem.scalar, given);
+}
+
+}  // namespace subquad

@@ -1,0 +1,36 @@
+// The schemes of position_attention by name. No arithmetic.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "reference/base/params.h"
+
+namespace subquad {
+
+enum class PositionScheme {
+  kAbsolute,
+  kAbsoluteScores,
+  kUntied,
+  kShaw,
+  kBias,
+  kMultiplicative,
+  kDeberta
+};
+
+inline const std::vector<std::string>& PositionSchemeNames() {
+  static const std::vector<std::string> names = {
+      "absolute", "absolute_scores", "untied", "shaw",
+      "bias",     "multiplicative",  "deberta"};
+  return names;
+}
+
+inline PositionScheme PositionSchemeOf(const Params& params) {
+  const auto& names = PositionSchemeNames();
+  return static_cast<PositionScheme>(
+      std::find(names.begin(), names.end(), params.Text("scheme")) -
+      names.begin());
+}
+
+}  // namespace subquad

@@ -1,0 +1,18 @@
+// The default scale of operators with a softmax.
+#pragma once
+
+#include <cmath>
+
+#include "reference/base/problem.h"
+
+namespace subquad {
+
+// 1/sqrt(d) where the parameters have no scale.
+template <typename Real>
+Real SoftmaxScale(const Problem& problem) {
+  if (problem.params.Has("scale"))
+    return static_cast<Real>(problem.params.Number("scale"));
+  return 1 / std::sqrt(static_cast<Real>(problem.Dim("d")));
+}
+
+}  // namespace subquad
