@@ -11,7 +11,7 @@ namespace subquad {
 
 // Exponents of e are held within this: they are counted in float32 too, where
 // whole numbers end at 2^24, and exp(2^20) keeps no digit.
-inline constexpr double kLargestLogarithm = 1e6;
+inline constexpr double kLogarithmLimit = 1e6;
 
 // The exponent of two of a feature that is zero. Others are at least -1.45e6,
 // so that a sum of three (query, key, bias) of which none is zero is above

@@ -1,5 +1,5 @@
-// Sizes of kernelized attention and the layout of its relative bias, as CPU and
-// GPU programs both need them.
+// Sizes of kernelized attention and the layout of its relative bias, for
+// programs on CPU and GPU.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,27 @@
 #include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad {
+
+// Tokens on a line on which the offset of two tokens is the difference of their
+// positions, in an image too: there a row of W pixels takes 2 W - 1 positions,
+// as many as there are offsets of columns. In kernels as well.
+struct TokenPositions {
+  int64_t image_width;  // 0: a sequence
+
+  constexpr int64_t RowStride() const { return 2 * image_width - 1; }
+  constexpr int64_t Of(int64_t token) const {
+    return image_width == 0
+               ? token
+               : token / image_width * RowStride() + token % image_width;
+  }
+  // The token at a position, or -1.
+  constexpr int64_t TokenAt(int64_t position) const {
+    if (image_width == 0) return position;
+    const int64_t column = position % RowStride();
+    return column < image_width ? position / RowStride() * image_width + column
+                                : -1;
+  }
+};
 
 struct KernelizedShape {
   explicit KernelizedShape(const Problem& problem)
@@ -20,7 +41,11 @@ struct KernelizedShape {
         heads(problem.heads),
         causal(problem.params.Flag("causal")),
         has_bias(problem.HasInput("bias")),
-        image_width(problem.params.Has("width") ? problem.Dim("width") : 0) {}
+        positions{problem.params.Has("width") ? problem.Dim("width") : 0} {}
+
+  bool is_image() const { return positions.image_width > 0; }
+  int64_t width() const { return positions.image_width; }  // of an image
+  int64_t height() const { return n_q / width(); }
 
   int64_t SeenBy(int64_t i) const {
     return causal ? std::min(i + 1, n_k) : n_k;
@@ -28,32 +53,23 @@ struct KernelizedShape {
 
   // Entries of one bias vector; on an image, of one bias matrix.
   int64_t BiasCount() const {
-    if (image_width == 0) return n_q + n_k - 1;
-    return (2 * (n_q / image_width) - 1) * (2 * image_width - 1);
+    return positions.Of(n_q - 1) + positions.Of(n_k - 1) + 1;
   }
 
-  // The entry of the bias for query i and key j.
+  // The entry of the bias for i = j. That for query i and key j is
+  // positions.Of(j) - positions.Of(i) behind it.
+  int64_t BiasMiddle() const { return positions.Of(n_q - 1); }
   int64_t BiasIndex(int64_t i, int64_t j) const {
-    const int64_t width = image_width;
-    if (width == 0) return j - i + n_q - 1;
-    return (j / width - i / width + n_q / width - 1) * (2 * width - 1) +
-           j % width - i % width + width - 1;
+    return BiasMiddle() + positions.Of(j) - positions.Of(i);
   }
 
   // Does some query see a key at entry t of the bias, as far as causality goes?
-  bool MayBeSeen(int64_t t) const {
-    if (!causal) return true;
-    const int64_t width = image_width;
-    if (width == 0) return t <= n_q - 1;
-    const int64_t row = t / (2 * width - 1) - (n_q / width - 1);
-    const int64_t column = t % (2 * width - 1) - (width - 1);
-    return row < 0 || (row == 0 && column <= 0);
-  }
+  bool MayBeSeen(int64_t t) const { return !causal || t <= BiasMiddle(); }
 
   FeatureMapSpec map;
   int64_t n_q, n_k, d, e, f, heads;
   bool causal, has_bias;
-  int64_t image_width;  // 0: no image
+  TokenPositions positions;
 };
 
 }  // namespace subquad

@@ -25,9 +25,9 @@ namespace {
 template <typename S>
 class TiledKernelized {
  public:
-  explicit TiledKernelized(const KernelizedShape& shape)
+  explicit TiledKernelized(const DeviceKernelizedShape& shape)
       : shape_(shape),
-        features_(shape.features(), KeyScale::kRows),
+        features_(shape.features(), KeyScaling::kRows),
         bias_(shape),
         pairs_(shape) {}
 
@@ -41,19 +41,19 @@ class TiledKernelized {
     pairs_.Run(q, k, omega, bias_.weights(), v, out);
   }
 
-  static Cost CostOf(const KernelizedShape& shape) {
+  static Cost CostOf(const DeviceKernelizedShape& shape) {
     return {.flops =
                 Features::Flops(shape.features()) + TiledKernelizedFlops(shape),
             .workspace_bytes =
-                Features::WorkspaceBytes(shape.features(), KeyScale::kRows) +
-                BiasTable::WorkspaceBytes(shape) +
+                Features::WorkspaceBytes(shape.features(), KeyScaling::kRows) +
+                DeviceBias::WorkspaceBytes(shape) +
                 DirectRows::WorkspaceBytes(shape)};
   }
 
  private:
-  const KernelizedShape shape_;
+  const DeviceKernelizedShape shape_;
   Features features_;
-  BiasTable bias_;
+  DeviceBias bias_;
   DirectRows pairs_;
 };
 
@@ -65,7 +65,7 @@ struct Kernelized {
     Run(const Problem& problem, const Arrays& arrays)
         : DevicePrepared(problem, arrays),
           projects_(problem.HasInput("omega")),
-          algorithm_(KernelizedShape(problem)) {}
+          algorithm_(DeviceKernelizedShape(problem)) {}
 
     void Launch() override {
       algorithm_.Run(
@@ -82,7 +82,7 @@ struct Kernelized {
 
   static Cost CostOf(const Problem& problem, int) {
     return WithStorage(problem.scalar, [&]<typename S>() {
-      Cost cost = Algorithm<S>::CostOf(KernelizedShape(problem));
+      Cost cost = Algorithm<S>::CostOf(DeviceKernelizedShape(problem));
       cost.bytes = TensorBytes(problem);
       return cost;
     });
@@ -90,9 +90,10 @@ struct Kernelized {
 };
 
 RowBound FftBound(const Problem& problem, const Inputs& inputs) {
-  const KernelizedShape shape(problem);
+  const DeviceKernelizedShape shape(problem);
   return KernelizedFftBound(
-      problem, inputs, FftKernelized<float>::TransformFactor(shape), shape.n_k);
+      problem, inputs, StreamedFftKernelized<float>::TransformFactor(shape),
+      shape.n_k);
 }
 
 }  // namespace
@@ -118,9 +119,9 @@ std::vector<Implementation> KernelizedRpeAttentionCudaImplementations() {
        {.id = "fft_streamed",
         .what = "as many channels at a time as the cache holds, by cuFFT",
         .sums = MixedSums,
-        .cost = Kernelized<FftKernelized>::CostOf,
+        .cost = Kernelized<StreamedFftKernelized>::CostOf,
         .norm_bound = FftBound,
-        .prepare = PrepareOnDevice<Kernelized<FftKernelized>::Run>()}});
+        .prepare = PrepareOnDevice<Kernelized<StreamedFftKernelized>::Run>()}});
 }
 
 }  // namespace subquad

@@ -25,7 +25,7 @@ class Dense : public DevicePrepared {
   Dense(const Problem& problem, const Arrays& arrays)
       : DevicePrepared(problem, arrays),
         projects_(problem.HasInput("omega")),
-        product_(KernelizedShape(problem)) {}
+        product_(DeviceKernelizedShape(problem)) {}
 
   void Launch() override {
     product_.Run(In<S>("q"), In<S>("k"), In<S>("v"),
@@ -44,7 +44,7 @@ class Linear : public DevicePrepared {
   Linear(const Problem& problem, const Arrays& arrays)
       : DevicePrepared(problem, arrays),
         projects_(problem.HasInput("omega")),
-        attention_(KernelizedShape(problem)) {}
+        attention_(DeviceKernelizedShape(problem)) {}
 
   void Launch() override {
     attention_.Run(In<S>("q"), In<S>("k"), In<S>("v"),
@@ -59,15 +59,15 @@ class Linear : public DevicePrepared {
 
 Cost DenseCost(const Problem& problem, int) {
   return WithStorage(problem.scalar, [&]<typename S>() {
-    Cost cost = DenseKernelized<S>::CostOf(KernelizedShape(problem));
+    Cost cost = DenseKernelized<S>::CostOf(DeviceKernelizedShape(problem));
     cost.bytes = TensorBytes(problem);
     return cost;
   });
 }
 
 Cost LinearCost(const Problem& problem, int) {
-  Cost cost =
-      LinearKernelized<float, float, float>::CostOf(KernelizedShape(problem));
+  Cost cost = LinearKernelized<float, float, float>::CostOf(
+      DeviceKernelizedShape(problem));
   cost.bytes = TensorBytes(problem);
   return cost;
 }

@@ -239,7 +239,7 @@ Cost GatheredCost(const Problem& problem, int) {
 
 struct BlockedShared {
   SoftmaxShared tile;
-  // Positions in the tile, and what the mask makes of them.
+  // TokenPositions in the tile, and what the mask makes of them.
   int query[kSoftmaxQueries], query_kind[kSoftmaxQueries];
   int key[kSoftmaxKeys], key_kind[kSoftmaxKeys];
 };

@@ -127,11 +127,11 @@ class Tiled : public OnNoise<S> {
 
 // ---- linear
 
-KernelizedShape KernelizedShapeOf(const Problem& problem) {
-  return KernelizedShape(AttentionOnNoise(problem));
+DeviceKernelizedShape KernelizedShapeOf(const Problem& problem) {
+  return DeviceKernelizedShape(AttentionOnNoise(problem));
 }
 
-int64_t OmegaCount(const Problem& problem, const KernelizedShape& shape) {
+int64_t OmegaCount(const Problem& problem, const DeviceKernelizedShape& shape) {
   if (!shape.map.projects()) return 0;
   return (problem.PerHead("omega") ? shape.heads : 1) * shape.map.projections *
          shape.map.d;
@@ -166,7 +166,7 @@ class DenseLinear : public OnNoise<S> {
     }
   }
 
-  const KernelizedShape shape_;
+  const DeviceKernelizedShape shape_;
   DenseKernelized<float> attention_;
   Widened<S> values_, omega_;
   DeviceBuffer<float> sums_;  // where out is of a narrower type
@@ -205,7 +205,7 @@ Cost DenseCost(const Problem& problem, int) {
                        DenseAttention<float>::WorkspaceBytes(shape, bytes) +
                            Widened<float>::WorkspaceBytes(values, bytes));
   }
-  const KernelizedShape shape = KernelizedShapeOf(problem);
+  const DeviceKernelizedShape shape = KernelizedShapeOf(problem);
   const Cost cost = DenseKernelized<float>::CostOf(shape);
   const double copies = values +
                         static_cast<double>(OmegaCount(problem, shape)) +

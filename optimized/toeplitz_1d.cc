@@ -142,14 +142,10 @@ class Fft : public Prepared {
   int64_t ColumnsPerThread() const { return (backward_ ? 2 : 1) * group_; }
   int64_t GroupsPerHead() const { return (sizes_.e + group_ - 1) / group_; }
 
-  // c[m mod L] = w(-m) for m = i - j in [-(n_k-1), n_q-1].
   void TransformWeights(const T* weights, T* spectrum) const {
     std::fill_n(spectrum, fft_.column_size(), T{0});
-    for (int64_t m = 0; m < sizes_.n_q; ++m)
-      spectrum[m] = weights[sizes_.n_q - 1 - m];
-    if (!sizes_.causal)
-      for (int64_t offset = 1; offset < sizes_.n_k; ++offset)
-        spectrum[length_ - offset] = weights[sizes_.n_q - 1 + offset];
+    EmbedOffsets(weights + sizes_.n_q - 1, sizes_.n_q,
+                 sizes_.causal ? 1 : sizes_.n_k, length_, spectrum);
     fft_.Forward(spectrum);
   }
 

@@ -30,7 +30,7 @@ struct Sizes {
         heads(problem.heads) {}
   int64_t pixels() const { return height * width; }
   std::vector<int64_t> lengths() const {
-    return {GoodFftLength(2 * height - 1), GoodFftLength(2 * width - 1)};
+    return ImageFftLengths(height, width);
   }
   int64_t height, width, e, heads;
 };
@@ -116,19 +116,10 @@ class Fft2 : public Prepared {
   }
 
  private:
-  // c[m_r mod L_r, m_c mod L_c] = w(-m_r, -m_c).
   void TransformWeights(const T* weights, T* spectrum) const {
     std::fill_n(spectrum, fft_.column_size(), T{0});
-    const int64_t height = sizes_.height, width = sizes_.width;
-    for (int64_t row = 1 - height; row < height; ++row) {
-      T* to =
-          spectrum + (row < 0 ? row + lengths_[0] : row) * fft_.row_stride();
-      const T* from =
-          weights + (height - 1 - row) * (2 * width - 1) + width - 1;
-      for (int64_t col = 0; col < width; ++col) to[col] = from[-col];
-      for (int64_t col = 1; col < width; ++col)
-        to[lengths_[1] - col] = from[col];
-    }
+    EmbedImageOffsets(weights, sizes_.height, sizes_.width, fft_.row_stride(),
+                      spectrum);
     fft_.Forward(spectrum);
   }
 

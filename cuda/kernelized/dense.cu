@@ -116,22 +116,22 @@ void DenseQuotient<S>::Run(HeadArray<const S> v, HeadArray<S> out) {
 }
 
 template <typename S>
-DenseKernelized<S>::DenseKernelized(const KernelizedShape& shape)
+DenseKernelized<S>::DenseKernelized(const DeviceKernelizedShape& shape)
     : shape_(shape),
-      features_(shape.features(), KeyScale::kRows),
+      features_(shape.features(), KeyScaling::kRows),
       quotient_(shape.heads, shape.n_q, shape.n_k, shape.e),
       pairs_(shape) {
   if (shape.bias_vectors > 0) bias_.emplace(shape);
 }
 
 template <typename S>
-Cost DenseKernelized<S>::CostOf(const KernelizedShape& shape) {
+Cost DenseKernelized<S>::CostOf(const DeviceKernelizedShape& shape) {
   return {.flops = Features::Flops(shape.features()) +
                    2 * static_cast<double>(shape.heads * shape.n_q) *
                        static_cast<double>(shape.n_k * (shape.f + shape.e)),
           .workspace_bytes =
-              Features::WorkspaceBytes(shape.features(), KeyScale::kRows) +
-              BiasTable::WorkspaceBytes(shape) +
+              Features::WorkspaceBytes(shape.features(), KeyScaling::kRows) +
+              DeviceBias::WorkspaceBytes(shape) +
               DirectRows::WorkspaceBytes(shape) +
               DenseQuotient<S>::WorkspaceBytes(shape.heads, shape.n_q,
                                                shape.n_k, shape.e)};

@@ -40,18 +40,18 @@ class DenseQuotient {
 template <typename S>
 class DenseKernelized {
  public:
-  explicit DenseKernelized(const KernelizedShape& shape);
+  explicit DenseKernelized(const DeviceKernelizedShape& shape);
 
   // `omega` {} where the map does not project, `bias` {} where there is none.
   void Run(HeadArray<const S> q, HeadArray<const S> k, HeadArray<const S> v,
            HeadArray<const S> omega, HeadArray<const S> bias, HeadArray<S> out);
 
-  static Cost CostOf(const KernelizedShape& shape);
+  static Cost CostOf(const DeviceKernelizedShape& shape);
 
  private:
-  const KernelizedShape shape_;
+  const DeviceKernelizedShape shape_;
   Features features_;
-  std::optional<BiasTable> bias_;
+  std::optional<DeviceBias> bias_;
   DenseQuotient<S> quotient_;
   DirectRows pairs_;
 };

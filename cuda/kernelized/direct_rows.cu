@@ -197,18 +197,18 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-int64_t DirectRows::Blocks(const KernelizedShape& shape) {
+int64_t DirectRows::Blocks(const DeviceKernelizedShape& shape) {
   return std::min(kMostBlocks, PiecesOf(shape.heads * shape.n_q, kWarp));
 }
 
-double DirectRows::WorkspaceBytes(const KernelizedShape& shape) {
+double DirectRows::WorkspaceBytes(const DeviceKernelizedShape& shape) {
   return static_cast<double>(shape.heads * shape.n_q * sizeof(RowMark)) +
          static_cast<double>(Blocks(shape)) *
              static_cast<double>(shape.f * sizeof(Scaled) +
                                  shape.e * sizeof(float));
 }
 
-DirectRows::DirectRows(const KernelizedShape& shape)
+DirectRows::DirectRows(const DeviceKernelizedShape& shape)
     : shape_(shape),
       marks_(shape.heads * shape.n_q),
       features_(Blocks(shape) * shape.f),

@@ -14,7 +14,7 @@ namespace subquad::device {
 
 class DirectRows {
  public:
-  explicit DirectRows(const KernelizedShape& shape);
+  explicit DirectRows(const DeviceKernelizedShape& shape);
 
   // [heads, n_q], for others to fill.
   RowMark* marks() const { return marks_.data(); }
@@ -29,12 +29,12 @@ class DirectRows {
            HeadArray<Out> out);
 
   // Exactly what is allocated.
-  static double WorkspaceBytes(const KernelizedShape& shape);
+  static double WorkspaceBytes(const DeviceKernelizedShape& shape);
 
  private:
-  static int64_t Blocks(const KernelizedShape& shape);
+  static int64_t Blocks(const DeviceKernelizedShape& shape);
 
-  const KernelizedShape shape_;
+  const DeviceKernelizedShape shape_;
   DeviceBuffer<RowMark> marks_;
   DeviceBuffer<Scaled> features_;  // [blocks, f] of a block's query
   DeviceBuffer<float> sums_;       // [blocks, e]

@@ -166,18 +166,18 @@ __global__ void WriteFeatures(Rows<X> rows, int d, int arguments,
 
 }  // namespace
 
-int64_t Features::Pieces(const FeatureShape& shape, KeyScale scale) {
-  return scale == KeyScale::kChunks
+int64_t Features::Pieces(const FeatureShape& shape, KeyScaling scale) {
+  return scale == KeyScaling::kChunks
              ? PiecesOf(std::max(shape.n_q, shape.n_k), kChunk)
              : PiecesOf(shape.n_k, kPiece);
 }
 
-double Features::WorkspaceBytes(const FeatureShape& shape, KeyScale scale,
+double Features::WorkspaceBytes(const FeatureShape& shape, KeyScaling scale,
                                 bool copies_omega) {
   const int64_t f = shape.map.features();
   int64_t numbers = (shape.n_q + shape.n_k + Pieces(shape, scale)) * f;
   if (HasFactors(shape)) numbers += 2 * std::max(shape.n_q, shape.n_k);
-  if (scale == KeyScale::kRows) numbers += shape.n_k;
+  if (scale == KeyScaling::kRows) numbers += shape.n_k;
   return 4.0 * static_cast<double>(shape.heads * numbers +
                                    OmegaCopies(shape, copies_omega)) +
          (shape.map.projects() ? Gemm::kAreaBytes : 0);
@@ -190,14 +190,15 @@ double Features::Flops(const FeatureShape& shape) {
                              20 * shape.map.features());
 }
 
-Features::Features(const FeatureShape& shape, KeyScale scale, bool copies_omega)
+Features::Features(const FeatureShape& shape, KeyScaling scale,
+                   bool copies_omega)
     : shape_(shape),
       scale_(scale),
       pieces_(Pieces(shape, scale)),
       queries_(shape.heads * shape.n_q * shape.map.features()),
       keys_(shape.heads * shape.n_k * shape.map.features()),
       omega_(OmegaCopies(shape, copies_omega)),
-      row_exponents_(scale == KeyScale::kRows ? shape.heads * shape.n_k : 0),
+      row_exponents_(scale == KeyScaling::kRows ? shape.heads * shape.n_k : 0),
       exponents_(shape.heads * pieces_ * shape.map.features()) {
   if (HasFactors(shape)) {
     const int64_t rows = shape.heads * std::max(shape.n_q, shape.n_k);
@@ -210,7 +211,7 @@ Features::Features(const FeatureShape& shape, KeyScale scale, bool copies_omega)
 KeyExponents Features::exponents() const {
   const int64_t f = shape_.map.features();
   // The last of the running maxima is that of all keys.
-  if (scale_ == KeyScale::kChunks) return {exponents_.data(), pieces_ * f, f};
+  if (scale_ == KeyScaling::kChunks) return {exponents_.data(), pieces_ * f, f};
   return {exponents_.data() + (pieces_ - 1) * f, pieces_ * f, 0};
 }
 
@@ -258,12 +259,12 @@ void Features::RunMap(HeadArray<const X> q, HeadArray<const X> k,
   SUBQUAD_LAUNCH((PieceMaxima<kMap, Argument>),
                  Grid(pieces_, PiecesOf(arguments, kWarp), heads), block,
                  sizeof(PieceOfMap<kMap>), keys, d, arguments,
-                 scale_ == KeyScale::kChunks ? kChunk : kPiece,
+                 scale_ == KeyScaling::kChunks ? kChunk : kPiece,
                  exponents_.data());
   SUBQUAD_LAUNCH(RunningMaxima, Grid(PiecesOf(f, kWarp), heads),
                  dim3(kWarp, kRuns), sizeof(RunMaxima), exponents_.data(),
                  pieces_, static_cast<int>(f));
-  write(keys, -1, scale_ == KeyScale::kRows, row_exponents_.data(),
+  write(keys, -1, scale_ == KeyScaling::kRows, row_exponents_.data(),
         keys_.data());
   write(prepare(q, shape_.n_q, queries_.data()), 1, true, nullptr,
         queries_.data());

@@ -9,12 +9,12 @@
 //   queries [heads, n_q, f]   phi_a(q_i) 2^(K_a - t_i)
 //
 // K_a is the largest exponent of feature a over the keys, t_i what brings the
-// largest feature of query i to about one. r_j is 0, or with KeyScale::kRows
+// largest feature of query i to about one. r_j is 0, or with KeyScaling::kRows
 // what brings the largest feature of key j to about one. So
 //   sum_a queries[i][a] keys[j][a] 2^r_j = phi(q_i) . phi(k_j) 2^-t_i.
 //
-// With KeyScale::kChunks, K_a of a token is taken over the keys of its chunk of
-// 64 and of all chunks before: a causal query must not lose what it sees to
+// With KeyScaling::kChunks, K_a of a token is taken over the keys of its chunk
+// of 64 and of all chunks before: a causal query must not lose what it sees to
 // larger keys of the future. A sum over keys of earlier chunks moves to the
 // scale of chunk c by 2^(K_a[earlier] - K_a[c]).
 #pragma once
@@ -34,7 +34,7 @@ struct FeatureShape {
   int64_t n_q, n_k, heads;
 };
 
-enum class KeyScale { kShared, kRows, kChunks };
+enum class KeyScaling { kShared, kRows, kChunks };
 
 // Tokens of one chunk.
 inline constexpr int64_t kChunk = 64;
@@ -51,7 +51,7 @@ struct KeyExponents {
 class Features {
  public:
   // copies_omega: for a Run whose X and O differ.
-  Features(const FeatureShape& shape, KeyScale scale,
+  Features(const FeatureShape& shape, KeyScaling scale,
            bool copies_omega = false);
 
   // q [n_q, d] and k [n_k, d], omega as the map has it or {}. Where q and k are
@@ -64,15 +64,15 @@ class Features {
   const float* keys() const { return keys_.data(); }
   // r_j [heads, n_k], or null.
   const int* row_exponents() const { return row_exponents_.data(); }
-  // For KeyScale::kChunks: of all chunks that queries or keys are in.
+  // For KeyScaling::kChunks: of all chunks that queries or keys are in.
   KeyExponents exponents() const;
 
-  static double WorkspaceBytes(const FeatureShape& shape, KeyScale scale,
+  static double WorkspaceBytes(const FeatureShape& shape, KeyScaling scale,
                                bool copies_omega = false);
   static double Flops(const FeatureShape& shape);
 
  private:
-  static int64_t Pieces(const FeatureShape& shape, KeyScale scale);
+  static int64_t Pieces(const FeatureShape& shape, KeyScaling scale);
   static bool HasFactors(const FeatureShape& shape) {
     return shape.map.projects() || shape.map.normalize;
   }
@@ -84,7 +84,7 @@ class Features {
               HeadArray<const X> omega);
 
   const FeatureShape shape_;
-  const KeyScale scale_;
+  const KeyScaling scale_;
   const int64_t pieces_;
   DeviceBuffer<float> queries_, keys_, factors_, half_squares_, omega_;
   DeviceBuffer<int> row_exponents_, exponents_;

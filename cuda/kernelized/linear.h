@@ -16,7 +16,7 @@ namespace subquad::device {
 template <typename X, typename S, typename Out>
 class LinearKernelized {
  public:
-  explicit LinearKernelized(const KernelizedShape& shape)
+  explicit LinearKernelized(const DeviceKernelizedShape& shape)
       : features_(shape.features(), Scale(shape), CopiesOmega(shape)),
         state_(StateOf(shape)) {
     if (shape.causal) pairs_.emplace(shape);
@@ -31,7 +31,7 @@ class LinearKernelized {
     if (pairs_) pairs_->Run(q, k, omega, BiasWeights(), v, out);
   }
 
-  static Cost CostOf(const KernelizedShape& shape) {
+  static Cost CostOf(const DeviceKernelizedShape& shape) {
     Cost cost;
     cost.flops =
         Features::Flops(shape.features()) + LinearState::Flops(StateOf(shape));
@@ -44,13 +44,13 @@ class LinearKernelized {
   }
 
  private:
-  static KeyScale Scale(const KernelizedShape& shape) {
-    return shape.causal ? KeyScale::kChunks : KeyScale::kShared;
+  static KeyScaling Scale(const DeviceKernelizedShape& shape) {
+    return shape.causal ? KeyScaling::kChunks : KeyScaling::kShared;
   }
-  static bool CopiesOmega(const KernelizedShape& shape) {
+  static bool CopiesOmega(const DeviceKernelizedShape& shape) {
     return shape.map.projects() && !std::is_same_v<X, S>;
   }
-  static LinearShape StateOf(const KernelizedShape& shape) {
+  static LinearShape StateOf(const DeviceKernelizedShape& shape) {
     return {shape.n_q, shape.n_k, shape.f, shape.e, shape.heads, shape.causal};
   }
 

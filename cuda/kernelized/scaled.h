@@ -30,7 +30,7 @@ __device__ inline float TimesPowerOfTwo(float value, int t) {
 // exp(y). The first part of ln 2 is short, so that y - exponent ln 2 loses
 // nothing; the polynomial is exp's own to under u / 10.
 __device__ inline Scaled ScaledExp(float y) {
-  constexpr float kLimit = static_cast<float>(kLargestLogarithm);
+  constexpr float kLimit = static_cast<float>(kLogarithmLimit);
   constexpr float kHigh = static_cast<float>(kLn2High);
   constexpr float kLow = static_cast<float>(std::numbers::ln2 - kLn2High);
   // Comparisons that let NaN through: it must not pass for a small number.

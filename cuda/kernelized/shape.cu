@@ -53,33 +53,28 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-BiasTable::BiasTable(const KernelizedShape& shape)
+DeviceBias::DeviceBias(const DeviceKernelizedShape& shape)
     : shape_(shape),
       table_(shape.bias_vectors * shape.bias_count),
       tops_(shape.bias_vectors),
       norms_(shape.bias_vectors) {}
 
-int64_t BiasTable::Middle() const {
-  return Positions{shape_.image_width}.Of(shape_.n_q - 1);
-}
-
-BiasWeights BiasTable::weights() const {
-  return {table_.data() + Middle(),
-          shape_.bias_vectors > 1 ? shape_.bias_count : 0,
-          {shape_.image_width}};
+BiasWeights DeviceBias::weights() const {
+  return {table_.data() + shape_.BiasMiddle(),
+          shape_.bias_vectors > 1 ? shape_.bias_count : 0, shape_.positions};
 }
 
 template <typename S>
-void BiasTable::Run(HeadArray<const S> bias) {
+void DeviceBias::Run(HeadArray<const S> bias) {
   SUBQUAD_LAUNCH(SplitBias<S>, Grid(shape_.bias_vectors), kThreads,
                  sizeof(BlockResults), bias.data, bias.head_stride,
                  shape_.bias_count,
-                 shape_.causal ? Middle() + 1 : shape_.bias_count,
+                 shape_.causal ? shape_.BiasMiddle() + 1 : shape_.bias_count,
                  table_.data(), tops_.data(), norms_.data());
 }
 
-template void BiasTable::Run(HeadArray<const float>);
-template void BiasTable::Run(HeadArray<const __nv_bfloat16>);
-template void BiasTable::Run(HeadArray<const __half>);
+template void DeviceBias::Run(HeadArray<const float>);
+template void DeviceBias::Run(HeadArray<const __nv_bfloat16>);
+template void DeviceBias::Run(HeadArray<const __half>);
 
 }  // namespace subquad::device

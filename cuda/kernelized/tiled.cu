@@ -129,9 +129,10 @@ __global__ void __launch_bounds__(kTileThreads, 2)
 }  // namespace
 
 template <typename S>
-void RunTiledKernelized(const KernelizedShape& shape, const Features& features,
-                        const BiasWeights& bias, HeadArray<const S> values,
-                        HeadArray<S> out, RowMark* marks, bool only_marked) {
+void RunTiledKernelized(const DeviceKernelizedShape& shape,
+                        const Features& features, const BiasWeights& bias,
+                        HeadArray<const S> values, HeadArray<S> out,
+                        RowMark* marks, bool only_marked) {
   SUBQUAD_LAUNCH(
       Tiled<S>,
       Grid(PiecesOf(shape.n_q, kTile), PiecesOf(shape.e, kTile), shape.heads),
@@ -141,7 +142,7 @@ void RunTiledKernelized(const KernelizedShape& shape, const Features& features,
       out.head_stride, marks, only_marked);
 }
 
-double TiledKernelizedFlops(const KernelizedShape& shape) {
+double TiledKernelizedFlops(const DeviceKernelizedShape& shape) {
   const auto n_q = static_cast<double>(shape.n_q);
   const auto n_k = static_cast<double>(shape.n_k);
   const double pairs = shape.causal ? n_k * (n_q - (n_k - 1) / 2) : n_q * n_k;
@@ -149,10 +150,10 @@ double TiledKernelizedFlops(const KernelizedShape& shape) {
          static_cast<double>(shape.f * PiecesOf(shape.e, kTile) + shape.e);
 }
 
-#define SUBQUAD_TILED(S)                                                    \
-  template void RunTiledKernelized(const KernelizedShape&, const Features&, \
-                                   const BiasWeights&, HeadArray<const S>,  \
-                                   HeadArray<S>, RowMark*, bool);
+#define SUBQUAD_TILED(S)                                                 \
+  template void RunTiledKernelized(                                      \
+      const DeviceKernelizedShape&, const Features&, const BiasWeights&, \
+      HeadArray<const S>, HeadArray<S>, RowMark*, bool);
 SUBQUAD_TILED(float)
 SUBQUAD_TILED(__nv_bfloat16)
 SUBQUAD_TILED(__half)

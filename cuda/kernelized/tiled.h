@@ -7,17 +7,17 @@
 
 namespace subquad::device {
 
-// out of all queries, from Features with KeyScale::kRows; and `marks` [heads,
+// out of all queries, from Features with KeyScaling::kRows; and `marks` [heads,
 // n_q] says which of them have lost digits (direct_rows.h). With `only_marked`
 // only queries with a mark are computed and written, and tiles without one cost
 // nothing.
 template <typename S>
-void RunTiledKernelized(const KernelizedShape& shape, const Features& features,
-                        const BiasWeights& bias, HeadArray<const S> values,
-                        HeadArray<S> out, RowMark* marks,
-                        bool only_marked = false);
+void RunTiledKernelized(const DeviceKernelizedShape& shape,
+                        const Features& features, const BiasWeights& bias,
+                        HeadArray<const S> values, HeadArray<S> out,
+                        RowMark* marks, bool only_marked = false);
 
 // Without the features. The weights are made again for every 64 columns.
-double TiledKernelizedFlops(const KernelizedShape& shape);
+double TiledKernelizedFlops(const DeviceKernelizedShape& shape);
 
 }  // namespace subquad::device

@@ -59,7 +59,7 @@ __global__ void LoadWeights(BiasWeights bias, const int* tops,
 template <typename S>
 __global__ void FillChannels(FeatureRange range, const float* keys,
                              const int* row_exponents, int64_t n_k,
-                             Positions positions, int64_t positions_k,
+                             TokenPositions positions, int64_t positions_k,
                              const S* values, int64_t value_stride, int64_t e,
                              int64_t stride, float* channels) {
   SUBQUAD_SHARED(Square, tile);
@@ -115,7 +115,7 @@ __global__ void Multiply(const float2* spectra, bool per_head,
 // the first features of a head begin its sums.
 __global__ void __launch_bounds__(kThreads)
     AddQueries(FeatureRange range, const float* queries, int64_t n_q,
-               Positions positions, int64_t e, int64_t stride,
+               TokenPositions positions, int64_t e, int64_t stride,
                const float* channels, float* sums) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= n_q) return;
@@ -224,20 +224,21 @@ __global__ void StoreQuotients(const float* sums, int64_t n_q, int64_t e,
 }
 
 // How many positions n tokens take.
-int64_t PositionsOf(const KernelizedShape& shape, int64_t n) {
-  return Positions{shape.image_width}.Of(n - 1) + 1;
+int64_t PositionsOf(const DeviceKernelizedShape& shape, int64_t n) {
+  return shape.positions.Of(n - 1) + 1;
 }
 
 }  // namespace
 
 template <typename S>
-int64_t FftKernelized<S>::Length(const KernelizedShape& shape) {
+int64_t StreamedFftKernelized<S>::Length(const DeviceKernelizedShape& shape) {
   return GoodFftLength(PositionsOf(shape, shape.n_q) +
                        PositionsOf(shape, shape.n_k) - 1);
 }
 
 template <typename S>
-int64_t FftKernelized<S>::FeaturesAtOnce(const KernelizedShape& shape) {
+int64_t StreamedFftKernelized<S>::FeaturesAtOnce(
+    const DeviceKernelizedShape& shape) {
   // About half of a Hopper's second-level cache, as in toeplitz_product.cu.
   constexpr int64_t kBytes = 24 << 20;
   constexpr int64_t kMostChannels = 32768;
@@ -249,13 +250,14 @@ int64_t FftKernelized<S>::FeaturesAtOnce(const KernelizedShape& shape) {
 }
 
 template <typename S>
-double FftKernelized<S>::TransformFactor(const KernelizedShape& shape) {
+double StreamedFftKernelized<S>::TransformFactor(
+    const DeviceKernelizedShape& shape) {
   return 2 * std::log2(static_cast<double>(Length(shape)));
 }
 
 // Spectra and channels, and once more for cuFFT's area at most.
 template <typename S>
-Cost FftKernelized<S>::CostOf(const KernelizedShape& shape) {
+Cost StreamedFftKernelized<S>::CostOf(const DeviceKernelizedShape& shape) {
   const auto length = static_cast<double>(Length(shape));
   const int64_t at_once = FeaturesAtOnce(shape) * (shape.e + 1);
   const int64_t numbers =
@@ -268,19 +270,20 @@ Cost FftKernelized<S>::CostOf(const KernelizedShape& shape) {
                    channels * (2 * 2.5 * length * std::log2(length) +
                                3 * length + 2 * static_cast<double>(shape.n_q)),
           .workspace_bytes =
-              Features::WorkspaceBytes(shape.features(), KeyScale::kRows) +
-              BiasTable::WorkspaceBytes(shape) +
+              Features::WorkspaceBytes(shape.features(), KeyScaling::kRows) +
+              DeviceBias::WorkspaceBytes(shape) +
               DirectRows::WorkspaceBytes(shape) +
               4.0 * static_cast<double>(numbers)};
 }
 
 template <typename S>
-FftKernelized<S>::FftKernelized(const KernelizedShape& shape)
+StreamedFftKernelized<S>::StreamedFftKernelized(
+    const DeviceKernelizedShape& shape)
     : shape_(shape),
       length_(Length(shape)),
       stride_(FftStride(length_)),
       features_at_once_(FeaturesAtOnce(shape)),
-      features_(shape.features(), KeyScale::kRows),
+      features_(shape.features(), KeyScaling::kRows),
       bias_(shape),
       spectra_(shape.bias_vectors * stride_),
       channels_(features_at_once_ * (shape.e + 1) * stride_),
@@ -297,7 +300,7 @@ FftKernelized<S>::FftKernelized(const KernelizedShape& shape)
 }
 
 template <typename S>
-void FftKernelized<S>::TransformWeights() {
+void StreamedFftKernelized<S>::TransformWeights() {
   SUBQUAD_LAUNCH(
       LoadWeights, Grid(PiecesOf(stride_, kThreads), shape_.bias_vectors),
       kThreads, 0, bias_.weights(), bias_.tops(),
@@ -307,10 +310,10 @@ void FftKernelized<S>::TransformWeights() {
 }
 
 template <typename S>
-void FftKernelized<S>::AddChannels(int64_t first, int64_t count,
-                                   HeadArray<const S> v) {
+void StreamedFftKernelized<S>::AddChannels(int64_t first, int64_t count,
+                                           HeadArray<const S> v) {
   const FeatureRange range = {first, count, shape_.f};
-  const Positions positions = {shape_.image_width};
+  const TokenPositions positions = shape_.positions;
   const int64_t e = shape_.e, bins = stride_ / 2;
   SUBQUAD_LAUNCH(
       FillChannels<S>,
@@ -334,7 +337,7 @@ void FftKernelized<S>::AddChannels(int64_t first, int64_t count,
 }
 
 template <typename S>
-void FftKernelized<S>::FindLost() {
+void StreamedFftKernelized<S>::FindLost() {
   const int64_t heads = shape_.heads, f = shape_.f;
   const int64_t pieces = PiecesOf(shape_.n_k, kPiece);
   SUBQUAD_LAUNCH(SumSquares, Grid(pieces, PiecesOf(f, kSide), heads),
@@ -352,9 +355,10 @@ void FftKernelized<S>::FindLost() {
 }
 
 template <typename S>
-void FftKernelized<S>::Run(HeadArray<const S> q, HeadArray<const S> k,
-                           HeadArray<const S> v, HeadArray<const S> omega,
-                           HeadArray<const S> bias, HeadArray<S> out) {
+void StreamedFftKernelized<S>::Run(HeadArray<const S> q, HeadArray<const S> k,
+                                   HeadArray<const S> v,
+                                   HeadArray<const S> omega,
+                                   HeadArray<const S> bias, HeadArray<S> out) {
   features_.Run(q, k, omega);
   bias_.Run(bias);
   TransformWeights();
@@ -372,8 +376,8 @@ void FftKernelized<S>::Run(HeadArray<const S> q, HeadArray<const S> k,
   pairs_.Run(q, k, omega, bias_.weights(), v, out);
 }
 
-template class FftKernelized<float>;
-template class FftKernelized<__nv_bfloat16>;
-template class FftKernelized<__half>;
+template class StreamedFftKernelized<float>;
+template class StreamedFftKernelized<__nv_bfloat16>;
+template class StreamedFftKernelized<__half>;
 
 }  // namespace subquad::device

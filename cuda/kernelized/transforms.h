@@ -11,33 +11,33 @@
 namespace subquad::device {
 
 template <typename S>
-class FftKernelized {
+class StreamedFftKernelized {
  public:
-  explicit FftKernelized(const KernelizedShape& shape);
+  explicit StreamedFftKernelized(const DeviceKernelizedShape& shape);
 
   // `omega` {} where the map does not project.
   void Run(HeadArray<const S> q, HeadArray<const S> k, HeadArray<const S> v,
            HeadArray<const S> omega, HeadArray<const S> bias, HeadArray<S> out);
 
-  static Cost CostOf(const KernelizedShape& shape);
+  static Cost CostOf(const DeviceKernelizedShape& shape);
 
   // What element-wise errors of a channel are multiples of: of at most this,
   // the roundoff, |c|_2 and the channel's 2-norm.
-  static double TransformFactor(const KernelizedShape& shape);
+  static double TransformFactor(const DeviceKernelizedShape& shape);
 
  private:
-  static int64_t Length(const KernelizedShape& shape);
+  static int64_t Length(const DeviceKernelizedShape& shape);
   // Features of all heads whose channels are transformed together.
-  static int64_t FeaturesAtOnce(const KernelizedShape& shape);
+  static int64_t FeaturesAtOnce(const DeviceKernelizedShape& shape);
 
   void TransformWeights();
   void AddChannels(int64_t first, int64_t count, HeadArray<const S> v);
   void FindLost();
 
-  const KernelizedShape shape_;
+  const DeviceKernelizedShape shape_;
   const int64_t length_, stride_, features_at_once_;
   Features features_;
-  BiasTable bias_;
+  DeviceBias bias_;
   DeviceBuffer<float> spectra_;          // [vectors, stride]
   DeviceBuffer<float> channels_;         // [features at once, e + 1, stride]
   DeviceBuffer<float> sums_;             // [heads, e + 1, n_q]

@@ -74,7 +74,7 @@ std::string AutoKernelized<T>::Choice() const {
   std::string choice = names[transforms] + ", by estimate " +
                        std::to_string(std::lround(100 * ratio)) +
                        " % of the time of " + names[!transforms];
-  if (shape_.image_width == 0)
+  if (!shape_.is_image())
     choice += "; for f = " + std::to_string(shape_.f) +
               " and e = " + std::to_string(shape_.e) +
               " they cross near n = " + std::to_string(Crossover<T>(shape_));

@@ -7,22 +7,9 @@
 #include "optimized/toeplitz/circulant_fft.h"
 
 namespace subquad {
-namespace {
-
-int64_t BiasIndex(const KernelizedShape& shape, int64_t i, int64_t j) {
-  const int64_t width = shape.image_width;
-  if (width == 0) return j - i + shape.n_q - 1;
-  return (j / width - i / width + shape.n_q / width - 1) * (2 * width - 1) +
-         j % width - i % width + width - 1;
-}
-
-}  // namespace
-
 std::vector<int64_t> EmbeddingLengths(const KernelizedShape& shape) {
-  if (shape.image_width == 0) return {GoodFftLength(shape.n_q + shape.n_k - 1)};
-  const int64_t height = shape.n_q / shape.image_width;
-  return {GoodFftLength(2 * height - 1),
-          GoodFftLength(2 * shape.image_width - 1)};
+  if (shape.is_image()) return ImageFftLengths(shape.height(), shape.width());
+  return {GoodFftLength(shape.n_q + shape.n_k - 1)};
 }
 
 // ---- features -------------------------------------------------------
@@ -63,10 +50,10 @@ void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
   pool.For(k_chunks, [&](int64_t chunk, int worker) {
     T* work = work_.data() + worker * size;
     const int64_t count = compute(head.k, shape_.n_k, chunk, work);
-    KeyScale<T> scale(nullptr, work + 2 * kChunk * f, f);
+    RunningKeyScale<T> scale(nullptr, work + 2 * kChunk * f, f);
     for (int64_t j = 0; j < count; ++j) scale.See(work + (kChunk + j) * f);
   });
-  KeyScale<T> all(live_.data(), live_.data(), f);
+  RunningKeyScale<T> all(live_.data(), live_.data(), f);
   std::fill_n(live_.data(), f, kNoExponent<T>);
   for (int worker = 0; worker < pool.threads(); ++worker)
     all.See(work_.data() + worker * size + 2 * kChunk * f);
@@ -204,7 +191,7 @@ void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
       }
       T top = tops[x];
       for (int64_t j = 0; j < seen; ++j) {
-        const T bias = head.bias[BiasIndex(shape_, rows[x], first + j)];
+        const T bias = head.bias[shape_.BiasIndex(rows[x], first + j)];
         // A key without a feature in common must not set the scale, however
         // large its bias.
         const bool live = bias >= std::numeric_limits<T>::lowest() &&

@@ -50,7 +50,7 @@ inline T PowerOfTwo(T t) {
       std::bit_cast<typename Bits::Integer>(shifted) << Bits::kFraction));
 }
 
-// exp(y) = mantissa * 2^exponent for |y| <= kLargestLogarithm. The first part
+// exp(y) = mantissa * 2^exponent for |y| <= kLogarithmLimit. The first part
 // of ln 2 is short, so that y - exponent ln 2 loses nothing; the polynomial is
 // exp's own to under u / 10.
 template <typename T>
@@ -79,7 +79,7 @@ inline T SplitExpWithin(T y, T* exponent) {
 // The same for any y, taken for the nearest one in range.
 template <typename T>
 inline T SplitExpFast(T y, T* exponent) {
-  constexpr T kLimit = static_cast<T>(kLargestLogarithm);
+  constexpr T kLimit = static_cast<T>(kLogarithmLimit);
   y = y > -kLimit ? y : -kLimit;
   y = y < kLimit ? y : kLimit;
   return SplitExpWithin(y, exponent);
@@ -206,13 +206,14 @@ inline T PairProduct(const T* mq, const T* eq, const T* mk, const T* ek, T top,
 // of the future enters either. While keys and queries are plain they are taken
 // as they are, which changes no bit of a result: scales are powers of two.
 template <typename T>
-class KeyScale {
+class RunningKeyScale {
  public:
   // 2^40 features on both sides of 2^26 terms leave room for values of 2^60.
   static constexpr T kSlack = 40;
 
   // Both [f].
-  KeyScale(T* scale, T* live, int64_t f) : scale_(scale), live_(live), f_(f) {}
+  RunningKeyScale(T* scale, T* live, int64_t f)
+      : scale_(scale), live_(live), f_(f) {}
 
   void Clear() {
     std::fill_n(scale_, f_, kNoExponent<T>);

@@ -80,7 +80,7 @@ class CausalTokens {
   const FeatureRows<T> features_;
   const int64_t chunk_;
   HeadTensors<T> head_;
-  KeyScale<T> scale_{nullptr, nullptr, 0};
+  RunningKeyScale<T> scale_{nullptr, nullptr, 0};
   int64_t first_ = 0, count_ = 0;
   bool raised_ = false;
   T *k_mantissa_, *k_exponent_, *q_mantissa_, *q_exponent_, *factor_, *scratch_;

@@ -30,7 +30,7 @@ void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
   T* mantissa = extended + kChunk * width;
   T* exponent = mantissa + kChunk * f;
   T* factor = exponent + kChunk * f;
-  KeyScale<T> scale(state.scale, state.live, f);
+  RunningKeyScale<T> scale(state.scale, state.live, f);
   scale.Clear();
   std::fill_n(state.sums, f * width, T{0});
   for (int64_t row = first; row < last; row += kChunk) {
@@ -72,7 +72,7 @@ void AssociativeAttention<T>::Merge() const {
   bool plain = true;
   for (int64_t s = 0; s < segments_; ++s) {
     const State one = StateOf(s);
-    plain &= KeyScale<T>(one.scale, one.live, f).Plain();
+    plain &= RunningKeyScale<T>(one.scale, one.live, f).Plain();
   }
   for (int64_t a = 0; a < f; ++a) {
     T live = kNoExponent<T>;
@@ -106,7 +106,7 @@ void AssociativeAttention<T>::Run(ThreadPool& pool,
     });
     Merge();
     const State state = StateOf(0);
-    const KeyScale<T> scale(state.scale, state.live, f);
+    const RunningKeyScale<T> scale(state.scale, state.live, f);
     const bool plain = scale.Plain();
     pool.For((shape_.n_q + kChunk - 1) / kChunk, [&](int64_t chunk,
                                                      int worker) {

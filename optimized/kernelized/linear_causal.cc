@@ -20,7 +20,7 @@ void CausalTokens<T>::Begin(const HeadTensors<T>& head, T* work) {
   q_mantissa_ = work + 2 * block;
   q_exponent_ = work + 3 * block;
   T* rest = work + 4 * block;
-  scale_ = KeyScale<T>(rest, rest + f, f);
+  scale_ = RunningKeyScale<T>(rest, rest + f, f);
   factor_ = rest + 2 * f;
   scratch_ = rest + 3 * f;
   scale_.Clear();

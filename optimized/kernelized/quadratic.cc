@@ -11,15 +11,14 @@ namespace subquad {
 // ---- bias ------------------------------------------------------------------
 
 template <typename T>
-BiasTable<T>::BiasTable(const KernelizedShape& shape)
-    : n_q_(shape.n_q), n_k_(shape.n_k), width_(shape.image_width) {
+BiasByRow<T>::BiasByRow(const KernelizedShape& shape) : shape_(shape) {
   if (!shape.has_bias) return;
   mantissa_ = Buffer<T>(shape.BiasCount());
   exponent_ = Buffer<T>(shape.BiasCount());
 }
 
 template <typename T>
-void BiasTable<T>::Split(const T* bias) const {
+void BiasByRow<T>::Split(const T* bias) const {
   const T shift = CommonBias(bias, mantissa_.size());
   for (int64_t t = 0; t < mantissa_.size(); ++t) {
     const bool seen = bias[t] >= std::numeric_limits<T>::lowest();
@@ -31,11 +30,11 @@ void BiasTable<T>::Split(const T* bias) const {
 }
 
 template <typename T>
-int64_t BiasTable<T>::Horizon() const {
-  if (empty() || width_ > 0) return n_k_ - 1;
+int64_t BiasByRow<T>::Horizon() const {
+  if (empty() || shape_.is_image()) return shape_.n_k - 1;
   int64_t t = mantissa_.size() - 1;
   while (t > 0 && mantissa_[t] == 0) --t;
-  return t - (n_q_ - 1);
+  return t - shape_.BiasMiddle();
 }
 
 // ---- features --------------------------------------------------------------
@@ -407,8 +406,8 @@ void TiledKernelized<T>::Run(ThreadPool& pool,
   }
 }
 
-template class BiasTable<float>;
-template class BiasTable<double>;
+template class BiasByRow<float>;
+template class BiasByRow<double>;
 template class QuadraticFeatures<float>;
 template class QuadraticFeatures<double>;
 template class DenseKernelized<float>;

@@ -20,9 +20,9 @@ namespace subquad {
 
 // exp(bias) as mantissas and exponents, by pairs of positions.
 template <typename T>
-class BiasTable {
+class BiasByRow {
  public:
-  explicit BiasTable(const KernelizedShape& shape);
+  explicit BiasByRow(const KernelizedShape& shape);
 
   bool empty() const { return mantissa_.size() == 0; }
   void Split(const T* bias) const;
@@ -34,24 +34,17 @@ class BiasTable {
   template <typename Visit>
   void ForRow(int64_t i, int64_t first, int64_t last,
               const Visit& visit) const {
-    if (width_ == 0) {
-      const int64_t at = first - i + n_q_ - 1;
-      visit(first, last - first, mantissa_.data() + at, exponent_.data() + at);
-      return;
-    }
-    const int64_t r = i / width_, c = i % width_;
+    const int64_t width = shape_.is_image() ? shape_.width() : shape_.n_k;
     for (int64_t j = first; j < last;) {
-      const int64_t row = j / width_;
-      const int64_t end = std::min(last, (row + 1) * width_);
-      const int64_t at = (row - r + n_q_ / width_ - 1) * (2 * width_ - 1) +
-                         j % width_ - c + width_ - 1;
+      const int64_t end = std::min(last, (j / width + 1) * width);
+      const int64_t at = shape_.BiasIndex(i, j);
       visit(j, end - j, mantissa_.data() + at, exponent_.data() + at);
       j = end;
     }
   }
 
  private:
-  int64_t n_q_, n_k_, width_;
+  const KernelizedShape shape_;
   Buffer<T> mantissa_, exponent_;
 };
 
@@ -94,7 +87,7 @@ class QuadraticFeatures {
   }
   const T* queries() const { return q_mantissa_.data(); }  // [n_q, f]
   const T* keys() const { return k_values_.data(); }
-  const BiasTable<T>& bias() const { return bias_; }
+  const BiasByRow<T>& bias() const { return bias_; }
 
   // weights[0, last - first) of query i for keys [first, last) are multiplied
   // by what scaling and bias left out; `top` is TopExponent(i).
@@ -149,11 +142,11 @@ class QuadraticFeatures {
   const FeatureRows<T> features_;
   const int64_t tile_;
   int64_t horizon_ = 0;
-  BiasTable<T> bias_;
+  BiasByRow<T> bias_;
   Buffer<T> k_mantissa_, k_exponent_, k_values_, k_row_;
   Buffer<T> q_mantissa_, q_exponent_;
   Buffer<T> scales_, factor_, scratch_, direct_;
-  KeyScale<T> scale_;
+  RunningKeyScale<T> scale_;
 };
 
 template <typename T>
@@ -212,8 +205,8 @@ class TiledKernelized {
   Buffer<T> values_, work_;
 };
 
-extern template class BiasTable<float>;
-extern template class BiasTable<double>;
+extern template class BiasByRow<float>;
+extern template class BiasByRow<double>;
 extern template class QuadraticFeatures<float>;
 extern template class QuadraticFeatures<double>;
 extern template class DenseKernelized<float>;

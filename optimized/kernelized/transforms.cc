@@ -7,31 +7,6 @@
 #include "optimized/kernelized/quadratic.h"
 
 namespace subquad {
-namespace {
-
-// First column of the circulant matrix, in place for its transform.
-template <typename W>
-void Embed(const KernelizedShape& shape, const std::vector<int64_t>& lengths,
-           int64_t row_stride, const W* weights, W* column) {
-  const int64_t width = shape.image_width ? shape.image_width : 1;
-  if (shape.image_width == 0) {
-    for (int64_t m = 0; m < shape.n_q; ++m)
-      column[m] = weights[shape.n_q - 1 - m];
-    for (int64_t offset = 1; offset < shape.n_k; ++offset)
-      column[lengths[0] - offset] = weights[shape.n_q - 1 + offset];
-    return;
-  }
-  const int64_t height = shape.n_q / width;
-  for (int64_t row = 1 - height; row < height; ++row) {
-    W* to = column + (row < 0 ? row + lengths[0] : row) * row_stride;
-    const W* from = weights + (height - 1 - row) * (2 * width - 1) + width - 1;
-    for (int64_t c = 0; c < width; ++c) to[c] = from[-c];
-    for (int64_t c = 1; c < width; ++c) to[lengths[1] - c] = from[c];
-  }
-}
-
-}  // namespace
-
 template <typename T, typename W>
 double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights) {
   const int64_t count = shape.BiasCount();
@@ -65,9 +40,8 @@ namespace {
 
 // Empty for a sequence.
 std::optional<ImageSequence> ImageOf(const KernelizedShape& shape) {
-  const int64_t width = shape.image_width;
-  if (width == 0) return {};
-  return ImageSequence(shape.n_q / width, width);
+  if (!shape.is_image()) return {};
+  return ImageSequence(shape.height(), shape.width());
 }
 
 }  // namespace
@@ -166,14 +140,18 @@ template <typename T>
 void FftKernelized<T>::Run(ThreadPool& pool,
                            const std::vector<HeadTensors<T>>& heads) {
   const int64_t e = shape_.e, size = fft_.column_size();
-  const int64_t k_width = shape_.image_width ? shape_.image_width : shape_.n_k;
-  const int64_t q_width = shape_.image_width ? shape_.image_width : shape_.n_q;
+  const int64_t k_width = shape_.is_image() ? shape_.width() : shape_.n_k;
+  const int64_t q_width = shape_.is_image() ? shape_.width() : shape_.n_q;
   for (const HeadTensors<T>& head : heads) {
     features_.Compute(pool, head);
     const double norm = BiasWeights(shape_, head.bias, weights_.data());
     std::fill_n(spectrum_.data(), size, T{0});
-    Embed(shape_, lengths_, fft_.row_stride(), weights_.data(),
-          spectrum_.data());
+    if (shape_.is_image())
+      EmbedImageOffsets(weights_.data(), shape_.height(), shape_.width(),
+                        fft_.row_stride(), spectrum_.data());
+    else
+      EmbedOffsets(weights_.data() + shape_.BiasMiddle(), shape_.n_q,
+                   shape_.n_k, lengths_[0], spectrum_.data());
     fft_.Forward(spectrum_.data());
     pool.For(shape_.f * (e + 1), [&](int64_t channel, int) {
       const int64_t a = channel / (e + 1), c = channel % (e + 1);

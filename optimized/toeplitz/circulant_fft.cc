@@ -155,6 +155,33 @@ void ScatterColumns(const T* column, int64_t n, int64_t row_width,
   }
 }
 
+template <typename T>
+void EmbedOffsets(const T* middle, int64_t queries, int64_t keys,
+                  int64_t length, T* column) {
+  for (int64_t m = 0; m < queries; ++m) column[m] = middle[-m];
+  for (int64_t m = 1; m < keys; ++m) column[length - m] = middle[m];
+}
+
+std::vector<int64_t> ImageFftLengths(int64_t height, int64_t width) {
+  return {GoodFftLength(2 * height - 1), GoodFftLength(2 * width - 1)};
+}
+
+template <typename T>
+void EmbedImageOffsets(const T* weights, int64_t height, int64_t width,
+                       int64_t row_stride, T* column) {
+  const std::vector<int64_t> lengths = ImageFftLengths(height, width);
+  for (int64_t row = 1 - height; row < height; ++row)
+    EmbedOffsets(weights + (height - 1 - row) * (2 * width - 1) + width - 1,
+                 width, width, lengths[1],
+                 column + (row < 0 ? row + lengths[0] : row) * row_stride);
+}
+
+template void EmbedOffsets(const float*, int64_t, int64_t, int64_t, float*);
+template void EmbedOffsets(const double*, int64_t, int64_t, int64_t, double*);
+template void EmbedImageOffsets(const float*, int64_t, int64_t, int64_t,
+                                float*);
+template void EmbedImageOffsets(const double*, int64_t, int64_t, int64_t,
+                                double*);
 template class CirculantFft<float>;
 template class CirculantFft<double>;
 template void GatherColumns(const float*, int64_t, int64_t, int64_t, int64_t,

@@ -71,7 +71,6 @@ class CirculantFft {
   // is one such row.
   int64_t row_stride() const { return row_stride_; }
   int64_t column_size() const { return column_size_; }
-  int64_t spectrum_size() const { return column_size_ / 2; }
 
   // Columns must be aligned to 64 bytes (Buffer, and column_size() is a
   // multiple of 64 bytes).
@@ -99,6 +98,23 @@ class CirculantFft {
   int64_t points_, row_stride_, column_size_;
   typename Fftw<T>::Plan forward_, backward_;
 };
+
+// The first column of the circulant matrix, before its transform:
+//   column[m mod length] = w(-m),  -keys < m < queries,
+// of weights by offset, where `middle` points to w(0). The rest is left as it
+// is.
+template <typename T>
+void EmbedOffsets(const T* middle, int64_t queries, int64_t keys,
+                  int64_t length, T* column);
+
+// Lengths for an image, whose offsets wrap around in neither dimension.
+std::vector<int64_t> ImageFftLengths(int64_t height, int64_t width);
+
+// The same of weights [2 height - 1, 2 width - 1] by both offsets of an image,
+// with ImageFftLengths and rows of the column row_stride apart.
+template <typename T>
+void EmbedImageOffsets(const T* weights, int64_t height, int64_t width,
+                       int64_t row_stride, T* column);
 
 extern template class CirculantFft<float>;
 extern template class CirculantFft<double>;

@@ -127,7 +127,7 @@ TEST(PlainFeatures, MapsWithoutTheQuickWayRefuse) {
 TEST(KeyScales, StayPlainWhileKeysAre) {
   constexpr int64_t f = 3;
   float scale[f], live[f], largest[f], factor[f];
-  KeyScale<float> keys(scale, live, f);
+  RunningKeyScale<float> keys(scale, live, f);
   keys.Clear();
   EXPECT_TRUE(keys.Plain()) << "nothing seen";
   const float values[2 * f] = {1, 0, 0.25f, 3, 0, 0.5f};
