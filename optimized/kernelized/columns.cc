@@ -80,148 +80,199 @@ void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
 
 template <typename T>
 int64_t DirectRows<T>::WorkSize(const KernelizedShape& shape) {
-  return WholeLines<T>(3 * (kKeys + kQueries) * shape.f + shape.f +
-                       2 * kQueries * (kKeys + 1) + 2 * kQueries * shape.e +
-                       FeatureRows<T>(shape.map).ScratchSize(kKeys));
+  return WholeLines<T>(Cut<T>::template Size<Work>(shape));
 }
+
+template <typename T>
+DirectRows<T>::Work::Work(Cut<T>& cut, const KernelizedShape& shape)
+    : k_mantissa(cut(kKeys * shape.f)),
+      k_exponent(cut(kKeys * shape.f)),
+      k_values(cut(kKeys * shape.f)),
+      k_scale(cut(shape.f)),
+      q_mantissa(cut(kQueries * shape.f)),
+      q_exponent(cut(kQueries * shape.f)),
+      q_values(cut(kQueries * shape.f)),
+      weights(cut(kQueries * kKeys)),
+      exponents(cut(kQueries * kKeys)),
+      sums(cut(kQueries * shape.e)),
+      parts(cut(kQueries * shape.e)),
+      q_scale(cut(kQueries)),
+      totals(cut(kQueries)),
+      tops(cut(kQueries)),
+      scratch(cut(FeatureRows<T>(shape.map).ScratchSize(kKeys))) {}
 
 // The keys of a chunk at one scale per feature, where that loses nothing: every
 // feature that is not zero within 2^-kRange of it, or where some are zero, so
-// that a key may lack the query's largest feature, within half of that. Says
-// whether any is zero.
+// that a key may lack the query's largest feature, within half of that.
 template <typename T>
-bool DirectRows<T>::OneScale(int64_t keys, const Chunk& chunk,
-                             bool* zeros) const {
+bool DirectRows<T>::OneScale(int64_t keys, bool* zeros,
+                             const Work& work) const {
   const int64_t f = shape_.f;
-  std::copy_n(chunk.exponent, f, chunk.scale);
-  T least = 0, none = 1;
+  const T* exponents = work.k_exponent;
+  T* scale = work.k_scale;
+  std::copy_n(exponents, f, scale);
   for (int64_t j = 1; j < keys; ++j)
     for (int64_t a = 0; a < f; ++a)
-      chunk.scale[a] = std::max(chunk.scale[a], chunk.exponent[j * f + a]);
+      scale[a] = std::max(scale[a], exponents[j * f + a]);
+  T smallest = 0, none = 1;
   for (int64_t j = 0; j < keys; ++j)
     for (int64_t a = 0; a < f; ++a) {
-      const T exponent = chunk.exponent[j * f + a];
-      const T below = exponent - chunk.scale[a];
+      const T exponent = exponents[j * f + a];
+      const T below = exponent - scale[a];
       const bool live = exponent > kLeastExponent<T>;
       none = live ? none : T{0};
-      least = std::min(least, live ? below : T{0});
-      chunk.values[j * f + a] =
-          chunk.mantissa[j * f + a] * PowerOfTwo(live ? below : T{0});
+      smallest = std::min(smallest, live ? below : T{0});
+      work.k_values[j * f + a] =
+          work.k_mantissa[j * f + a] * PowerOfTwo(live ? below : T{0});
     }
   *zeros = none == 0;
-  return least >= (*zeros ? -kRange / 2 : -kRange);
+  return smallest >= (*zeros ? -kRange / 2 : -kRange);
+}
+
+template <typename T>
+typename DirectRows<T>::Chunk DirectRows<T>::ReadKeys(
+    const HeadTensors<T>& head, int64_t first, const Work& work) const {
+  Chunk chunk = {first, std::min(kKeys, shape_.n_k - first), false, false};
+  features_.Compute(head.k + first * shape_.d, chunk.count, head.omega,
+                    work.scratch, work.k_mantissa, work.k_exponent);
+  chunk.one_scale = OneScale(chunk.count, &chunk.zeros, work);
+  return chunk;
+}
+
+// The queries against a chunk at one scale, up to a power of two each, which is
+// kNothing where a query would lose products that count.
+template <typename T>
+void DirectRows<T>::ScaleQueries(int64_t queries, const Chunk& chunk,
+                                 const Work& work) const {
+  const int64_t f = shape_.f;
+  for (int64_t x = 0; x < queries; ++x) {
+    const T* exponent = work.q_exponent + x * f;
+    const T scale = LargestSum(exponent, work.k_scale, f);
+    bool fits = chunk.one_scale;
+    for (int64_t a = 0; chunk.zeros && fits && a < f; ++a) {
+      const T sum = exponent[a] + work.k_scale[a];
+      fits = !(sum > kLeastExponent<T>) || sum >= scale - kRange / 2;
+    }
+    for (int64_t a = 0; a < f; ++a)
+      work.q_values[x * f + a] =
+          work.q_mantissa[x * f + a] *
+          PowerOfTwo(exponent[a] + work.k_scale[a] - scale);
+    work.q_scale[x] = fits ? scale : kNothing;
+  }
+}
+
+// The exponents of query x's weights, and where GEMM might lose them, the
+// weights themselves, pair by pair.
+template <typename T>
+void DirectRows<T>::Products(int64_t x, int64_t seen, const Work& work) const {
+  const int64_t f = shape_.f;
+  T* weight = work.weights + x * kKeys;
+  T* exponent = work.exponents + x * kKeys;
+  if (work.q_scale[x] != kNothing) {
+    std::fill_n(exponent, seen, work.q_scale[x]);
+    return;
+  }
+  const T* mq = work.q_mantissa + x * f;
+  const T* eq = work.q_exponent + x * f;
+  for (int64_t j = 0; j < seen; ++j) {
+    const T* ek = work.k_exponent + j * f;
+    exponent[j] = LargestSum(eq, ek, f);
+    weight[j] =
+        PairProduct(mq, eq, work.k_mantissa + j * f, ek, exponent[j], f);
+  }
+}
+
+// Multiplies query x's weights by exp(bias). Returns the largest exponent so
+// far.
+template <typename T>
+T DirectRows<T>::AddBias(int64_t x, int64_t row, const T* bias, T common,
+                         int64_t first, int64_t seen, const Work& work) const {
+  T* weight = work.weights + x * kKeys;
+  T* exponent = work.exponents + x * kKeys;
+  T top = work.tops[x];
+  for (int64_t j = 0; j < seen; ++j) {
+    const T b = bias[shape_.BiasIndex(row, first + j)];
+    // A key without a feature in common must not set the scale, however large
+    // its bias.
+    const bool live = b >= std::numeric_limits<T>::lowest() &&
+                      exponent[j] > kLeastExponent<T> && weight[j] != 0;
+    T power;
+    const T c = SplitExpFast(live ? b - common : T{0}, &power);
+    weight[j] = live ? weight[j] * c : T{0};
+    exponent[j] = live ? exponent[j] + power : kNothing;
+    top = std::max(top, exponent[j]);
+  }
+  return top;
+}
+
+// Brings query x's sums and weights to the scale 2^top, and adds the weights to
+// its total.
+template <typename T>
+void DirectRows<T>::Rescale(int64_t x, T top, int64_t seen, int64_t keys,
+                            const Work& work) const {
+  T* weight = work.weights + x * kKeys;
+  const T* exponent = work.exponents + x * kKeys;
+  const T factor = PowerOfTwo(work.tops[x] - top);
+  work.tops[x] = top;
+  T total = 0;
+  for (int64_t j = 0; j < seen; ++j) {
+    weight[j] *= PowerOfTwo(exponent[j] - top);
+    total += weight[j];
+  }
+  std::fill(weight + seen, weight + keys, T{0});
+  // The chunk's own sum first: rounding grows with kKeys + n / kKeys.
+  work.totals[x] = work.totals[x] * factor + total;
+  for (int64_t c = 0; c < shape_.e; ++c) work.sums[x * shape_.e + c] *= factor;
+}
+
+// Adds the weights times the values [keys, e].
+template <typename T>
+void DirectRows<T>::AddValues(const T* values, int64_t queries, int64_t keys,
+                              const Work& work) const {
+  using Stride = Eigen::OuterStride<>;
+  const int64_t e = shape_.e;
+  MatrixMap<T>(work.parts, queries, e, Stride(e)).noalias() =
+      ConstMatrixMap<T>(work.weights, queries, keys, Stride(kKeys)) *
+      ConstMatrixMap<T>(values, keys, e, Stride(e));
+  for (int64_t x = 0; x < queries * e; ++x) work.sums[x] += work.parts[x];
 }
 
 template <typename T>
 void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
-                            int64_t count, T* work) const {
+                            int64_t count, T* memory) const {
   using Stride = Eigen::OuterStride<>;
-  const int64_t f = shape_.f, e = shape_.e, d = shape_.d;
-  const auto take = [&work](int64_t size) {
-    T* const taken = work;
-    work += size;
-    return taken;
-  };
-  const Chunk chunk = {take(kKeys * f), take(kKeys * f), take(kKeys * f),
-                       take(f)};
-  T* const q_mantissa = take(kQueries * f);
-  T* const q_exponent = take(kQueries * f);
-  T* const q_values = take(kQueries * f);
-  T* const weights = take(kQueries * kKeys);
-  T* const exponents = take(kQueries * kKeys);
-  T* const sums = take(kQueries * e);
-  T* const parts = take(kQueries * e);
-  T* const totals = take(kQueries);
-  T* const tops = take(kQueries);
-  T* const scratch = work;
-  constexpr T kNothing = 4 * kNoExponent<T>;
-  std::fill_n(sums, count * e, T{0});
-  std::fill_n(totals, count, T{0});
-  std::fill_n(tops, count, kNothing);
+  const int64_t f = shape_.f, e = shape_.e;
+  const Work work = Cut<T>::template Make<Work>(memory, shape_);
+  std::fill_n(work.sums, count * e, T{0});
+  std::fill_n(work.totals, count, T{0});
+  std::fill_n(work.tops, count, kNothing);
   int64_t last = 0;
   for (int64_t x = 0; x < count; ++x) {
-    features_.Compute(head.q + rows[x] * d, 1, head.omega, scratch,
-                      q_mantissa + x * f, q_exponent + x * f);
+    features_.Compute(head.q + rows[x] * shape_.d, 1, head.omega, work.scratch,
+                      work.q_mantissa + x * f, work.q_exponent + x * f);
     last = std::max(last, shape_.SeenBy(rows[x]));
   }
-  const T shift = CommonBias(head.bias, shape_.BiasCount());
+  const T common = CommonBias(head.bias, shape_.BiasCount());
   for (int64_t first = 0; first < last; first += kKeys) {
-    const int64_t keys = std::min(kKeys, shape_.n_k - first);
-    features_.Compute(head.k + first * d, keys, head.omega, scratch,
-                      chunk.mantissa, chunk.exponent);
-    bool zeros = false;
-    const bool one_scale = OneScale(keys, chunk, &zeros);
-    // Products of features by GEMM; those that it might lose, pair by pair.
-    T scales[kQueries];
-    for (int64_t x = 0; x < count; ++x) {
-      const T* eq = q_exponent + x * f;
-      scales[x] = LargestSum(eq, chunk.scale, f);
-      bool fits = one_scale;
-      if (zeros)
-        for (int64_t a = 0; fits && a < f; ++a) {
-          const T exponent = eq[a] + chunk.scale[a];
-          fits = !(exponent > kLeastExponent<T>) ||
-                 exponent >= scales[x] - kRange / 2;
-        }
-      for (int64_t a = 0; a < f; ++a)
-        q_values[x * f + a] = q_mantissa[x * f + a] *
-                              PowerOfTwo(eq[a] + chunk.scale[a] - scales[x]);
-      if (!fits) scales[x] = kNothing;
-    }
-    if (one_scale)
-      MatrixMap<T>(weights, count, keys, Stride(kKeys)).noalias() =
-          ConstMatrixMap<T>(q_values, count, f, Stride(f)) *
-          ConstMatrixMap<T>(chunk.values, keys, f, Stride(f)).transpose();
+    const Chunk chunk = ReadKeys(head, first, work);
+    ScaleQueries(count, chunk, work);
+    if (chunk.one_scale)
+      MatrixMap<T>(work.weights, count, chunk.count, Stride(kKeys)).noalias() =
+          ConstMatrixMap<T>(work.q_values, count, f, Stride(f)) *
+          ConstMatrixMap<T>(work.k_values, chunk.count, f, Stride(f))
+              .transpose();
     for (int64_t x = 0; x < count; ++x) {
       const int64_t seen =
-          std::clamp<int64_t>(shape_.SeenBy(rows[x]) - first, 0, keys);
-      T* const weight = weights + x * kKeys;
-      T* const exponent = exponents + x * kKeys;
-      if (scales[x] == kNothing) {
-        const T* mq = q_mantissa + x * f;
-        const T* eq = q_exponent + x * f;
-        for (int64_t j = 0; j < seen; ++j) {
-          const T* ek = chunk.exponent + j * f;
-          exponent[j] = LargestSum(eq, ek, f);
-          weight[j] =
-              PairProduct(mq, eq, chunk.mantissa + j * f, ek, exponent[j], f);
-        }
-      } else {
-        std::fill_n(exponent, seen, scales[x]);
-      }
-      T top = tops[x];
-      for (int64_t j = 0; j < seen; ++j) {
-        const T bias = head.bias[shape_.BiasIndex(rows[x], first + j)];
-        // A key without a feature in common must not set the scale, however
-        // large its bias.
-        const bool live = bias >= std::numeric_limits<T>::lowest() &&
-                          exponent[j] > kLeastExponent<T> && weight[j] != 0;
-        T power;
-        const T c = SplitExpFast(live ? bias - shift : T{0}, &power);
-        weight[j] = live ? weight[j] * c : T{0};
-        exponent[j] = live ? exponent[j] + power : kNothing;
-        top = std::max(top, exponent[j]);
-      }
-      const T factor = PowerOfTwo(tops[x] - top);
-      tops[x] = top;
-      T total = 0;
-      for (int64_t j = 0; j < seen; ++j) {
-        weight[j] *= PowerOfTwo(exponent[j] - top);
-        total += weight[j];
-      }
-      std::fill(weight + seen, weight + keys, T{0});
-      // The chunk's own sum first: rounding grows with kKeys + n / kKeys.
-      totals[x] = totals[x] * factor + total;
-      for (int64_t c = 0; c < e; ++c) sums[x * e + c] *= factor;
+          std::clamp<int64_t>(shape_.SeenBy(rows[x]) - first, 0, chunk.count);
+      Products(x, seen, work);
+      const T top = AddBias(x, rows[x], head.bias, common, first, seen, work);
+      Rescale(x, top, seen, chunk.count, work);
     }
-    MatrixMap<T>(parts, count, e, Stride(e)).noalias() =
-        ConstMatrixMap<T>(weights, count, keys, Stride(kKeys)) *
-        ConstMatrixMap<T>(head.v + first * e, keys, e, Stride(e));
-    for (int64_t x = 0; x < count * e; ++x) sums[x] += parts[x];
+    AddValues(head.v + first * e, count, chunk.count, work);
   }
   for (int64_t x = 0; x < count; ++x)
     for (int64_t c = 0; c < e; ++c)
-      head.out[rows[x] * e + c] = sums[x * e + c] / totals[x];
+      head.out[rows[x] * e + c] = work.sums[x * e + c] / work.totals[x];
 }
 
 double TransformFactor(const KernelizedShape& shape) {

@@ -57,10 +57,38 @@ class DirectRows {
   // The largest product of a pair is within 2^-kRange of its scale.
   static constexpr T kRange = 40;
 
-  struct Chunk {
-    T *mantissa, *exponent, *values, *scale;
+  static constexpr T kNothing = 4 * kNoExponent<T>;
+
+  // The arrays of one worker.
+  struct Work {
+    Work(Cut<T>& cut, const KernelizedShape& shape);
+    T *k_mantissa, *k_exponent, *k_values;  // [kKeys, f]
+    T* k_scale;                             // [f], of k_values
+    T *q_mantissa, *q_exponent, *q_values;  // [kQueries, f]
+    T *weights, *exponents;                 // [kQueries, kKeys]
+    T *sums, *parts;                        // [kQueries, e]
+    T *q_scale, *totals, *tops;             // [kQueries]
+    T* scratch;                             // of FeatureRows
   };
-  bool OneScale(int64_t keys, const Chunk& chunk, bool* zeros) const;
+  // Keys first .. first + count - 1.
+  struct Chunk {
+    int64_t first, count;
+    bool one_scale;  // by OneScale
+    bool zeros;      // some feature is zero
+  };
+
+  Chunk ReadKeys(const HeadTensors<T>& head, int64_t first,
+                 const Work& work) const;
+  bool OneScale(int64_t keys, bool* zeros, const Work& work) const;
+  void ScaleQueries(int64_t queries, const Chunk& chunk,
+                    const Work& work) const;
+  void Products(int64_t x, int64_t seen, const Work& work) const;
+  T AddBias(int64_t x, int64_t row, const T* bias, T common, int64_t first,
+            int64_t seen, const Work& work) const;
+  void Rescale(int64_t x, T top, int64_t seen, int64_t keys,
+               const Work& work) const;
+  void AddValues(const T* values, int64_t queries, int64_t keys,
+                 const Work& work) const;
 
   const KernelizedShape shape_;
   const FeatureRows<T> features_;
