@@ -11,12 +11,12 @@ namespace subquad {
 // Throws InvalidInput that lists the table's ids.
 inline const Implementation& FindImplementation(
     const std::vector<Implementation>& table, const std::string& id) {
-  std::string ids;
+  std::vector<std::string> ids;
   for (const Implementation& one : table) {
     if (one.id == id) return one;
-    ids += (ids.empty() ? "" : ", ") + one.id;
+    ids.push_back(one.id);
   }
-  throw InvalidInput("implementation", "one of " + ids, "'" + id + "'");
+  throw UnknownName("implementation", ids, id);
 }
 
 }  // namespace subquad

@@ -30,6 +30,7 @@
 // answer is without digits and the time depends on the numbers: at worst, that
 // of tiled comes on top.
 #include "algorithms/kernelized_rpe_attention.h"
+
 #include "optimized/base/prepare.h"
 #include "optimized/kernelized/auto.h"
 #include "optimized/kernelized/quadratic.h"

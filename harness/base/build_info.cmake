@@ -1,5 +1,7 @@
-# Writes build_info.cc when the commit, or whether files were changed since,
-# has changed. Run at every build: cmake -DSOURCE=.. -DOUT=.. -P build_info.cmake
+# Writes build_info.cc if its text changes, so that only a new commit or the
+# first local change rebuilds it. Run at every build:
+#   cmake -DSOURCE=.. -DOUT=.. -DVERSION=.. -DCOMPILER=.. -DFLAGS=.. -DCUDA=..
+#     -P build_info.cmake
 execute_process(COMMAND git -C ${SOURCE} rev-parse HEAD
   OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(NOT commit)
@@ -15,10 +17,12 @@ set(text "#include \"harness/base/build_info.h\"
 
 namespace subquad {
 
+const char* const kVersion = \"${VERSION}\";
 const char* const kCommit = \"${commit}\";
 const bool kDirty = ${dirty};
 const char* const kCompiler = \"${COMPILER}\";
 const char* const kFlags = \"${FLAGS}\";
+const char* const kCuda = \"${CUDA}\";
 
 }  // namespace subquad
 ")

@@ -1,11 +1,13 @@
-// What was built from what, filled in by the build.
+// What the program was built from and with, filled in by the build.
 #pragma once
 
 namespace subquad {
 
-extern const char* const kCommit;
-extern const bool kDirty;  // tracked files were changed since the commit
+extern const char* const kVersion;
+extern const char* const kCommit;  // "unknown" outside a git checkout
+extern const bool kDirty;          // tracked files differ from the commit
 extern const char* const kCompiler;
 extern const char* const kFlags;
+extern const char* const kCuda;  // nvcc and architectures, or why not
 
 }  // namespace subquad

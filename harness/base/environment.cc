@@ -94,15 +94,8 @@ std::string CurrentTime() {
   return text;
 }
 
-nlohmann::ordered_json DescribeEnvironment(int threads) {
-  utsname system{};
-  uname(&system);
-  std::string os = Field("/etc/os-release", "PRETTY_NAME");
-  os += fmt::format("{}{} {}", os.empty() ? "" : ", ", system.sysname,
-                    system.machine);
-  std::string fftw = fftw_version;
-  std::string cpu = Field("/proc/cpuinfo", "model name");
-  nlohmann::ordered_json environment = {
+nlohmann::ordered_json DescribeBuild() {
+  return {
       {"commit", kCommit},
       {"dirty", kDirty},
       {"compiler", kCompiler},
@@ -110,11 +103,22 @@ nlohmann::ordered_json DescribeEnvironment(int threads) {
       {"libraries",
        {{"eigen", fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION,
                               EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION)},
-        {"fftw", fftw},
+        {"fftw", std::string(fftw_version)},
         {"nlohmann_json",
          fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
                      NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)},
-        {"cli11", CLI11_VERSION}}},
+        {"cli11", CLI11_VERSION}}}};
+}
+
+nlohmann::ordered_json DescribeEnvironment(int threads) {
+  utsname system{};
+  uname(&system);
+  std::string os = Field("/etc/os-release", "PRETTY_NAME");
+  os += fmt::format("{}{} {}", os.empty() ? "" : ", ", system.sysname,
+                    system.machine);
+  std::string cpu = Field("/proc/cpuinfo", "model name");
+  nlohmann::ordered_json environment = DescribeBuild();
+  environment.update(nlohmann::ordered_json{
       {"cpu", cpu.empty() ? "unknown" : cpu},
       {"cores", static_cast<int64_t>(std::thread::hardware_concurrency())},
       {"memory_bytes", MemoryBytes()},
@@ -127,7 +131,7 @@ nlohmann::ordered_json DescribeEnvironment(int threads) {
         {"copy_rates", CopyRates({1 << 18, 1 << 23})},
         {"fma_flops_per_second",
          {{"float32", MeasureFlopsPerSecond(false)},
-          {"float64", MeasureFlopsPerSecond(true)}}}}}};
+          {"float64", MeasureFlopsPerSecond(true)}}}}}});
   if (Device().present) environment["gpu"] = DescribeDevice();
   return environment;
 }

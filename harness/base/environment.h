@@ -1,4 +1,4 @@
-// Where and with what a result was made.
+// The build and the machine that a result comes from.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,8 +6,12 @@
 
 namespace subquad {
 
-// What a result file records of this machine. Measures the
-// machine's floors (copy bandwidth, multiply-adds), which takes a second.
+// What a result file records of the program: commit, dirty, compiler, flags and
+// libraries.
+nlohmann::ordered_json DescribeBuild();
+
+// What a result file records of program and machine. Measures the machine's
+// roofline (copy bandwidth, multiply-adds), which takes a second.
 nlohmann::ordered_json DescribeEnvironment(int threads);
 
 int64_t MemoryBytes();  // of the machine, or of the group it is confined to

@@ -1,7 +1,5 @@
 #include "harness/base/filters.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "harness/base/text.h"
@@ -27,7 +25,7 @@ void Filters::Check() const {
   for (const std::string& name : scalars) ParseScalar(name);
   for (const std::string& name : backends)
     if (name != "cpu" && name != "cuda")
-      throw InvalidInput("--backend", "cpu or cuda", "'" + name + "'");
+      throw UnknownName("--backend", {"cpu", "cuda"}, name);
   for (const std::string& name : implementations) {
     std::vector<std::string> known;
     for (const Implementation& implementation : Implementations())
@@ -35,9 +33,7 @@ void Filters::Check() const {
           std::ranges::find(known, implementation.id) == known.end())
         known.push_back(implementation.id);
     if (std::ranges::find(known, name) == known.end())
-      throw InvalidInput("--implementation",
-                         fmt::format("one of {}", fmt::join(known, ", ")),
-                         "'" + name + "'");
+      throw UnknownName("--implementation", known, name);
   }
 }
 

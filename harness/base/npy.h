@@ -3,8 +3,8 @@
 // The format is numpy.lib.format, versions 1.0 and 2.0: a magic, two version
 // bytes, the length of a header, the header (a Python dict literal with the
 // keys descr, fortran_order and shape), then the raw numbers. Files come from
-// outside, so the reader takes nothing on trust: it is strict about the header
-// and holds every promised size against the file's own before it allocates.
+// outside, so the reader trusts nothing: it is strict about the header and
+// compares every promised size with the file's before it allocates.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace subquad {
 struct NpyArray {
   std::vector<int64_t> shape;  // 1 to 3 dimensions, each at least 1
   bool is_float32 = false;     // the file holds <f4, otherwise <f8
-  std::vector<double> values;  // row-major, as they are: NaN included
+  std::vector<double> values;  // row-major, unchanged: NaN included
 };
 
 // Reads one file. Throws InvalidInput, which begins with the file's name
@@ -29,11 +29,11 @@ struct NpyArray {
 // waits on a pipe or a device.
 NpyArray ReadNpy(const std::filesystem::path& path);
 
-// The same for the bytes of a file that are already in memory; `name` stands
-// for the file's name in messages.
+// The same for the bytes of a file that are already in memory; `name` is
+// the file's name in messages.
 NpyArray ParseNpy(std::span<const std::byte> bytes, const std::string& name);
 
-// The bytes that stand before the data of such an array, in version 1.0 and
+// The bytes before the data of such an array, in version 1.0 and
 // padded to a multiple of 64 bytes. Throws InvalidInput for a shape that the
 // reader would refuse.
 std::string NpyHeader(std::span<const int64_t> shape, bool is_float32);

@@ -82,13 +82,12 @@ const std::vector<Implementation>& Implementations() {
 }
 
 const Operator& FindOperator(std::string_view id) {
-  std::string names;
+  std::vector<std::string> names;
   for (const Operator* op : Operators()) {
     if (op->description().id == id) return *op;
-    names += (names.empty() ? "" : ", ") + std::string(op->description().id);
+    names.emplace_back(op->description().id);
   }
-  throw InvalidInput("operator", "one of " + names,
-                     "'" + std::string(id) + "'");
+  throw UnknownName("operator", names, std::string(id));
 }
 
 std::vector<const Implementation*> ImplementationsOf(const Operator& op) {
@@ -101,14 +100,13 @@ std::vector<const Implementation*> ImplementationsOf(const Operator& op) {
 
 const Implementation& FindImplementation(std::string_view op,
                                          std::string_view id, Backend backend) {
-  std::string ids;
+  std::vector<std::string> ids;
   for (const Implementation* one : ImplementationsOf(FindOperator(op))) {
     if (one->backend != backend) continue;
     if (one->id == id) return *one;
-    ids += (ids.empty() ? "" : ", ") + one->id;
+    ids.push_back(one->id);
   }
-  throw InvalidInput(std::string(op) + ": implementation", "one of " + ids,
-                     "'" + std::string(id) + "'");
+  throw UnknownName(std::string(op) + ": implementation", ids, std::string(id));
 }
 
 bool IsAvailable(Backend backend) {

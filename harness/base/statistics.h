@@ -92,7 +92,7 @@ struct Crossover {
   CrossoverKind kind = CrossoverKind::kTooFewPoints;
   std::optional<double> n;  // only for kCrosses
   // The earliest and the latest crossing within the curves' intervals, for
-  // every kind; none where that end lies outside of the sizes, or nowhere.
+  // every kind; empty where that end is outside the sizes or does not exist.
   std::optional<double> low;
   std::optional<double> high;
   std::string reason;  // one sentence

@@ -175,7 +175,7 @@ void ResolveSizes(const CaseRequest& request,
       for (const char* setting :
            {"heads", "per_head", "with", "omega", "backward"})
         known.push_back(setting);
-      throw UnknownParameter(name, known)
+      throw UnknownName("parameter", known, name)
           .In(std::string(one.op->description().id));
     }
     one.sizes[name] = ParseInteger("size " + name, text);

@@ -70,7 +70,7 @@ std::string ReadText(const fs::path& folder) {
 }
 
 Json ParseJson(const std::string& text) {
-  // A key that stands twice would silently lose one of its values.
+  // A repeated key would silently lose one of its values.
   std::vector<std::set<std::string>> keys;
   const auto reject_duplicates = [&](int depth, Json::parse_event_t event,
                                      Json& parsed) {
@@ -167,7 +167,7 @@ NpyArray ReadArray(const fs::path& folder, const std::string& field,
   const fs::path real = fs::canonical(folder / path, error);
   if (error)
     throw InvalidInput(subject, "a file in the case folder",
-                       Quoted(text) + ", which is not there");
+                       Quoted(text) + ", which does not exist");
   if (!IsInside(folder, real))
     throw InvalidInput(subject, "a file in the case folder",
                        Quoted(text) + ", which leads out of it");
@@ -215,8 +215,7 @@ void ReadExpected(const fs::path& folder,
   for (const auto& [name, file] : files)
     if (std::ranges::find(outputs, name, &TensorRule::name) == outputs.end())
       throw InvalidInput("case.json: expected: " + Shortened(name),
-                         "one of " + names,
-                         "a tensor that is not an output here");
+                         "one of " + names, "an unknown output");
   for (const auto& [name, file] : files) {
     const size_t index = static_cast<size_t>(result.problem.OutputIndex(name));
     NpyArray array = ReadArray(folder, "expected: " + name, file);

@@ -29,7 +29,7 @@ struct CaseFolder {
   std::string digest;
 };
 
-// What case.json says, before any array is read.
+// The content of case.json, before any array is read.
 struct CaseText {
   const Operator* op = nullptr;
   Params params;                                        // not yet checked

@@ -164,12 +164,12 @@ bool IsHardInput(std::string_view name) {
 }
 
 const HardInput& FindHardInput(std::string_view name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const HardInput& input : HardInputs()) {
     if (input.name == name) return input;
-    names += (names.empty() ? "" : ", ") + std::string(input.name);
+    names.emplace_back(input.name);
   }
-  throw InvalidInput("input", "one of " + names, "'" + std::string(name) + "'");
+  throw UnknownName("input", names, std::string(name));
 }
 
 }  // namespace subquad

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 
+#include "harness/base/data_folder.h"
 #include "harness/cases/hard_inputs.h"
 #include "reference/base/image.h"
 #include "reference/base/operator.h"
@@ -38,7 +39,7 @@ bool CountsRows(const std::string& expression, const Problem& problem) {
          });
 }
 
-// The entry of offset 0, where the extent tells it.
+// The entry of offset 0, if the extent determines it.
 std::optional<int64_t> CentreOf(const std::string& expression,
                                 const Problem& problem) {
   const Signature signature =
@@ -150,15 +151,25 @@ TensorFit FitTensor(const CaseFolder& folder, const Problem& problem,
   }
 }
 
-// Where a folder is read from: the current folder or, for a relative path that
-// does not exist there, the root of the source tree.
+// Where a folder is read from: a relative path that does not exist here is
+// looked up in the program's data, so that reports/inputs is found from
+// anywhere.
 fs::path PlaceOf(const std::string& path) {
   std::error_code error;
-  const fs::path in_tree = fs::path(SUBQUAD_SOURCE_DIR) / path;
-  return !path.empty() && !fs::exists(path, error) &&
-                 fs::is_directory(in_tree, error)
-             ? in_tree
-             : fs::path(path);
+  if (path.empty() || fs::path(path).is_absolute() || fs::exists(path, error))
+    return path;
+  const fs::path in_data = DataFolder() / path;
+  return fs::is_directory(in_data, error) ? in_data : fs::path(path);
+}
+
+// The path relative to the program's data, where it is inside: links in a build
+// folder lead to the source tree.
+fs::path RelativeToData(const fs::path& path) {
+  std::error_code error;
+  const fs::path reports = fs::canonical(DataFolder() / "reports", error);
+  if (error) return {};
+  const fs::path real = fs::canonical(path, error);
+  return error ? fs::path() : "reports" / real.lexically_relative(reports);
 }
 
 std::optional<size_t> IndexIn(const CaseFolder& folder,
@@ -178,7 +189,7 @@ std::string InputSourceName(const std::string& path) {
   std::error_code error;
   fs::path name = fs::path(path).lexically_normal();
   if (!name.has_filename()) name = name.parent_path();
-  // A path in the tree that names another folder from here stays absolute.
+  // A name from the data that means something else here stays absolute.
   const auto is_found_by = [&](const fs::path& inside) {
     return fs::equivalent(PlaceOf(inside.string()), name, error);
   };
@@ -186,14 +197,14 @@ std::string InputSourceName(const std::string& path) {
     const fs::path here = fs::current_path(error);
     const bool known = !error;
     const fs::path from_here = name.lexically_relative(here),
-                   from_tree = name.lexically_relative(SUBQUAD_SOURCE_DIR);
+                   from_data = RelativeToData(name);
     const auto inside = [](const fs::path& candidate) {
-      return !candidate.empty() && *candidate.begin() != "..";
+      return !candidate.empty() && std::ranges::count(candidate, "..") == 0;
     };
     if (known && inside(from_here))
       name = from_here;
-    else if (inside(from_tree) && is_found_by(from_tree))
-      name = from_tree;
+    else if (inside(from_data) && is_found_by(from_data))
+      name = from_data;
   }
   const std::string text = name.string();
   return IsHardInput(text) ? "./" + text : text;
@@ -213,10 +224,10 @@ std::shared_ptr<const CaseFolder> FindInputSource(const std::string& path) {
       folders[fs::absolute(PlaceOf(path)).string()];
   if (!found) {
     if (!InputSourceExists(path)) {
-      std::string names;
-      for (const HardInput& kind : HardInputs())
-        names += std::string(kind.name) + ", ";
-      throw InvalidInput("input", names + "or a case folder", "'" + path + "'");
+      std::vector<std::string> names;
+      for (const HardInput& kind : HardInputs()) names.emplace_back(kind.name);
+      throw UnknownName("input (a case folder or a kind of numbers)", names,
+                        path);
     }
     found = std::make_shared<CaseFolder>(ReadCaseFolder(PlaceOf(path)));
   }

@@ -15,12 +15,12 @@
 
 namespace subquad {
 
-// The path as an id has it: relative where the folder is below the current one
-// or in the source tree, where it is found from any current folder. Throws
-// InvalidInput for a path that an id cannot hold.
+// The path as in an id: normalised, and relative if the folder is below the
+// current one or in the program's data, where it is found from anywhere. Throws
+// InvalidInput for a path that an id cannot contain.
 std::string InputSourceName(const std::string& path);
 
-// Whether there is a folder of that name.
+// Whether a folder of that name exists.
 bool InputSourceExists(const std::string& name);
 
 // The folder, read once in a process. Throws InvalidInput.

@@ -28,8 +28,8 @@ const std::vector<std::string_view>& OmegaSamplers() {
 
 void CheckOmegaSampler(std::string_view name) {
   if (std::ranges::count(OmegaSamplers(), name) > 0) return;
-  throw InvalidInput("omega", "gaussian, orthogonal or sphere",
-                     "'" + std::string(name) + "'");
+  throw UnknownName("omega", {OmegaSamplers().begin(), OmegaSamplers().end()},
+                    std::string(name));
 }
 
 std::vector<double> SampleOmega(std::string_view sampler, int64_t rows,

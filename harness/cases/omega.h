@@ -16,7 +16,7 @@ namespace subquad {
 // sphere: rows uniform on the sphere of radius sqrt(d).
 const std::vector<std::string_view>& OmegaSamplers();
 
-// Throws InvalidInput naming those there are.
+// Throws InvalidInput that lists the samplers.
 void CheckOmegaSampler(std::string_view name);
 
 // `first` is the index of the first draw: heads take consecutive ones. The

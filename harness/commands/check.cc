@@ -55,7 +55,7 @@ int Check(const std::vector<std::string>& folders) {
     }
   }
   fmt::print("{} passed, {} failed, {} skipped{}\n", passed, failed, skipped,
-             not_valid ? fmt::format(", {} cases not valid", not_valid) : "");
+             not_valid ? fmt::format(", {} invalid cases", not_valid) : "");
   if (failed > 0 || passed == 0) status = kCheckFailed;
   if (not_valid > 0) status = kNotValid;
   return status;
@@ -65,15 +65,18 @@ int Check(const std::vector<std::string>& folders) {
 
 void AddCheckCommand(CLI::App& program, int& status) {
   auto* command = program.add_subcommand(
-      "check", "every implementation against the answers of case folders");
+      "check",
+      "check every implementation against the answers in case folders");
   auto folders = std::make_shared<std::vector<std::string>>();
   command
       ->add_option("CASE", *folders, "case folders (case.json and .npy files)")
       ->required();
   command->footer(
-      "One line for each implementation and scalar type: error, tolerance,\n"
-      "pass or FAIL. Exit status 0 when all pass, 1 when something fails, 2\n"
-      "when a case cannot be read or is not valid.");
+      "Prints a line for each implementation and scalar type: error, "
+      "tolerance,\n"
+      "pass or FAIL. Exit status: 0 all pass, 1 a failure, or nothing was\n"
+      "checked, 2 an invalid or unreadable case.\n"
+      "`subquad list --operator X` shows how to write a case.");
   command->callback([folders, &status] { status = Check(*folders); });
 }
 

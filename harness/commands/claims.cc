@@ -11,7 +11,7 @@ namespace subquad {
 void AddClaimsCommand(CLI::App& program, const std::string& command_line,
                       int& status) {
   auto* command = program.add_subcommand(
-      "claims", "what the papers claim against what was measured");
+      "claims", "check the papers' claims and errata against measurements");
   auto options = std::make_shared<ClaimsOptions>();
   options->command = command_line;
   command
@@ -20,23 +20,23 @@ void AddClaimsCommand(CLI::App& program, const std::string& command_line,
       ->required();
   command
       ->add_option("--out", options->out,
-                   "file for the answers, ending in .json; the same as a "
-                   "Markdown table beside it")
+                   "file for the verdicts, ending in .json; a Markdown table "
+                   "is written beside it")
       ->required();
-  std::string list = "Claims, and what makes the files that they need:\n";
+  std::string list = "Claims, and the commands that measure what they need:\n";
   for (const Claim& claim : Claims()) {
     const std::string needs = NeedsOf(claim);
-    list += fmt::format(
-        "  {:<18} {}\n", claim.id,
-        needs.empty() ? "nothing: computed by this command" : needs);
+    list +=
+        fmt::format("  {:<18} {}\n", claim.id,
+                    needs.empty() ? "none: computed by this command" : needs);
   }
   command->footer(
       list +
-      "`subquad sweep --preset claims` measures all that the sweeps need.\n"
+      "`subquad sweep --preset claims` runs all the sweeps that claims need.\n"
       "Verdicts: reproduced, in part, not reproduced, cannot be tested here.\n"
-      "Exit status: 0 every claim has its answer, whatever it is, 1 an "
-      "erratum\n"
-      "is none, 2 a file is not valid, 130 interrupted (nothing is written).");
+      "Exit status: 0 every claim has a verdict, whatever it is, 1 a listed\n"
+      "erratum is correct as printed, 2 an invalid file, 130 interrupted\n"
+      "(nothing is written).");
   command->callback([options, &status] { status = RunClaims(*options); });
 }
 

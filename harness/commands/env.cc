@@ -9,7 +9,7 @@ namespace subquad {
 
 void AddEnvCommand(CLI::App& program, int&) {
   auto* command = program.add_subcommand(
-      "env", "what a result file records of this machine, as JSON");
+      "env", "print what a result file records of build and machine, as JSON");
   command->callback([] {
     fmt::print("{}\n",
                DescribeEnvironment(

@@ -13,7 +13,7 @@ namespace {
 int Merge(const std::vector<std::string>& paths, const std::string& out,
           const std::string& command_line) {
   if (out.empty())
-    throw InvalidInput("--out", "a result file to write", "none");
+    throw InvalidInput("--out", "the path of a result file to write", "none");
   std::vector<Json> files;
   for (const std::string& path : paths) files.push_back(ReadResultFile(path));
   const Json merged = MergeFiles(files, paths, command_line);
@@ -28,8 +28,7 @@ int Compare(const std::string& old_path, const std::string& new_path,
   const FileComparison result = CompareFiles(
       ReadResultFile(old_path), ReadResultFile(new_path), threshold);
   if (result.points.empty())
-    throw InvalidInput("compare", "points that both files have measured",
-                       "none");
+    throw InvalidInput("compare", "points measured in both files", "none");
   std::map<Change, int64_t> counts;
   for (const PointChange& point : result.points) {
     ++counts[point.change];
@@ -55,10 +54,10 @@ int Compare(const std::string& old_path, const std::string& new_path,
 void AddMergeCommand(CLI::App& program, const std::string& command_line,
                      int& status) {
   auto* command =
-      program.add_subcommand("merge", "joins the result files of shards");
+      program.add_subcommand("merge", "merge the result files of shards");
   auto files = std::make_shared<std::vector<std::string>>();
   auto out = std::make_shared<std::string>();
-  command->add_option("FILE", *files, "result files of one plan")->required();
+  command->add_option("FILE", *files, "result files of one sweep")->required();
   command->add_option("--out", *out, "result file (required)");
   command->callback(
       [=, &status] { status = Merge(*files, *out, command_line); });
@@ -66,7 +65,8 @@ void AddMergeCommand(CLI::App& program, const std::string& command_line,
 
 void AddCompareCommand(CLI::App& program, int& status) {
   auto* command = program.add_subcommand(
-      "compare", "two result files: ratios with intervals, regressions");
+      "compare",
+      "compare two result files: ratios with intervals, regressions");
   struct Request {
     std::string old_path, new_path;
     double threshold = 5;
@@ -77,14 +77,15 @@ void AddCompareCommand(CLI::App& program, int& status) {
   command->add_option("NEW", request->new_path, "result file")->required();
   command
       ->add_option("--threshold", request->threshold,
-                   "percent that medians may differ between runs of one build")
+                   "regression threshold in percent")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  command->add_flag("--all", request->all, "also the points that are the same");
+  command->add_flag("--all", request->all, "include unchanged points");
   command->footer(
-      "A regression is a point whose interval of new/old lies wholly above "
-      "the\n"
-      "threshold, or that no longer passes. Exit status 1 when there is one.");
+      "A point is a regression if its whole interval of new/old is above the\n"
+      "threshold, or if it no longer passes. Exit status: 0 no regression, 1 "
+      "a\n"
+      "regression, 2 invalid files.");
   command->callback([request, &status] {
     status = Compare(request->old_path, request->new_path,
                      request->threshold / 100, request->all);

@@ -2,69 +2,162 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/base/operator_listing.h"
 #include "harness/commands/commands.h"
 
 namespace subquad {
 namespace {
 
-std::string ScalarNames(const Implementation& implementation) {
-  std::string names;
-  for (Scalar scalar : implementation.scalars)
-    names += (names.empty() ? "" : " ") + std::string(Info(scalar).name);
-  return names;
+using Json = nlohmann::ordered_json;
+
+std::string Text(const Json& json) {
+  return json.is_string() ? json.get<std::string>() : json.dump();
 }
 
-void PrintText() {
-  for (const Operator* op : Operators()) {
-    const Description& description = op->description();
-    fmt::print("{}   {}\n    {}\n", description.id, description.formula,
-               description.source);
-    for (const Implementation* one : ImplementationsOf(*op))
-      fmt::print("    {:<14} {:<5} {:<17} time {:<28} memory {:<24} {}{}\n",
-                 one->id, ToString(one->backend), ScalarNames(*one),
-                 one->time.text, one->memory.text, one->what,
-                 one->backward ? "; backward too" : "");
-    fmt::print("\n");
+std::string Joined(const Json& list, const std::string& separator) {
+  std::string text;
+  for (const Json& one : list)
+    text += (text.empty() ? "" : separator) + Text(one);
+  return text;
+}
+
+void PrintImplementations(const Json& entry) {
+  for (const Json& one : entry.at("implementations"))
+    fmt::print("    {:<14} {:<5} {:<17} time {:<28} memory {:<24} {}{}\n",
+               Text(one.at("implementation")), Text(one.at("backend")),
+               Joined(one.at("scalars"), " "), Text(one.at("time")),
+               Text(one.at("memory")), Text(one.at("what")),
+               one.at("backward").get<bool>() ? "; with backward pass" : "");
+}
+
+void PrintSummary(const Json& entry) {
+  fmt::print("{}   {}\n    {}\n", Text(entry.at("operator")),
+             Text(entry.at("formula")), Text(entry.at("source")));
+  PrintImplementations(entry);
+  fmt::print("\n");
+}
+
+// ", if feature_map is prf or trf and height is given".
+std::string Condition(const Json& entry) {
+  std::string text;
+  for (const auto& [name, choices] : entry.at("when").items())
+    text += (text.empty() ? ", if " : " and ") + name + " is " +
+            Joined(choices, " or ");
+  return text;
+}
+
+std::string Range(const Json& param) {
+  if (!param.contains("min")) return param.contains("above") ? " above 0" : "";
+  if (param.at("max").get<int64_t>() == kMaxInteger)
+    return fmt::format(" >= {}", param.at("min").get<int64_t>());
+  return fmt::format(" from {} to {}", param.at("min").get<int64_t>(),
+                     param.at("max").get<int64_t>());
+}
+
+std::string Presence(const Json& param) {
+  std::string text = param.at("required").get<bool>() ? "required"
+                     : param.contains("default")
+                         ? "default " + Text(param.at("default"))
+                         : "optional";
+  if (param.contains("together_with"))
+    text += ", together with " + Joined(param.at("together_with"), ", ");
+  if (param.contains("generated"))
+    text +=
+        fmt::format(" ({} in generated cases)", Text(param.at("generated")));
+  return text;
+}
+
+void PrintParams(const Json& params) {
+  fmt::print("\nParameters (\"params\" of case.json, --param NAME=VALUE):\n");
+  for (const Json& param : params) {
+    const std::string type =
+        param.contains("choices")
+            ? "one of " + Joined(param.at("choices"), ", ")
+            : (param.at("type") == "boolean" ? "true or false"
+                                             : Text(param.at("type"))) +
+                  Range(param);
+    fmt::print("  {:<13} {}; {}{}\n{:16}{}\n", Text(param.at("name")), type,
+               Presence(param), Condition(param), "",
+               Text(param.at("meaning")));
+  }
+  if (params.empty()) fmt::print("  none\n");
+}
+
+void PrintSizes(const Json& sizes) {
+  fmt::print(
+      "\nSizes (a case takes them from the shapes of its tensors; generated "
+      "cases\nhave these, or those of --param NAME=VALUE):\n");
+  for (const Json& size : sizes)
+    fmt::print("  {:<13} {}; integer >= {}, {} in generated cases{}\n",
+               Text(size.at("name")), Text(size.at("meaning")),
+               size.at("min").get<int64_t>(), Text(size.at("generated")),
+               Condition(size));
+}
+
+// What runs along the leading axes.
+std::string Offsets(const Json& tensor) {
+  const Json offsets = tensor.value("first_offsets", Json::array());
+  if (offsets.empty()) return "";
+  if (Text(offsets.front()) == "0") return "; by distance from 0";
+  return "; by key - query from " + Joined(offsets, " and ");
+}
+
+void PrintTensors(const char* title, const Json& tensors) {
+  fmt::print("\n{}:\n", title);
+  for (const Json& tensor : tensors) {
+    const std::string shape = Joined(tensor.at("shape"), ", ");
+    const std::string heads = Text(tensor.at("heads"));
+    fmt::print("  {:<13} [{}]{}{}{}{}{}{}\n", Text(tensor.at("name")), shape,
+               heads == "shared"             ? ", shared by the heads"
+               : heads.starts_with("shared") ? " shared by the heads,"
+                                             : "",
+               heads == "shared" ? "" : fmt::format(" or [heads, {}]", shape),
+               tensor.value("required", true) ? "" : "; optional",
+               tensor.value("minus_infinity", false) ? "; -inf masks" : "",
+               Offsets(tensor), Condition(tensor));
   }
 }
 
-void PrintJson() {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Operator* op : Operators()) {
-    const Description& description = op->description();
-    nlohmann::ordered_json entry = {
-        {"operator", std::string(description.id)},
-        {"formula", std::string(description.formula)},
-        {"source", std::string(description.source)},
-        {"implementations", nlohmann::ordered_json::array()}};
-    for (const Implementation* one : ImplementationsOf(*op)) {
-      nlohmann::ordered_json row = {
-          {"implementation", one->id},
-          {"backend", std::string(ToString(one->backend))},
-          {"scalars", nlohmann::ordered_json::array()},
-          {"time", one->time.text},
-          {"memory", one->memory.text},
-          {"backward", one->backward},
-          {"what", one->what},
-          {"source", one->source}};
-      for (Scalar scalar : one->scalars)
-        row["scalars"].push_back(std::string(Info(scalar).name));
-      entry["implementations"].push_back(std::move(row));
-    }
-    list.push_back(std::move(entry));
-  }
-  fmt::print("{}\n", list.dump(2));
+void PrintDetails(const Json& entry) {
+  fmt::print("{}\n  {}\n  Source: {}\n", Text(entry.at("operator")),
+             Text(entry.at("formula")), Text(entry.at("source")));
+  PrintParams(entry.at("params"));
+  PrintSizes(entry.at("sizes"));
+  PrintTensors(
+      "Inputs (.npy files of finite float32 or float64; tensors that are not "
+      "shared\nall have the head axis, or none has it)",
+      entry.at("inputs"));
+  PrintTensors("Outputs (\"expected\" of case.json)", entry.at("outputs"));
+  fmt::print("\nImplementations:\n");
+  PrintImplementations(entry);
+  fmt::print("\nA case.json, read by `subquad check FOLDER`:\n{}\n\n",
+             entry.at("case").dump(2));
+}
+
+void List(const std::vector<std::string>& names, bool json) {
+  std::vector<const Operator*> chosen;
+  for (const std::string& name : names) chosen.push_back(&FindOperator(name));
+  if (chosen.empty()) chosen = Operators();
+  Json list = Json::array();
+  for (const Operator* op : chosen) list.push_back(ListOperator(*op));
+  if (json) fmt::print("{}\n", list.dump(2));
+  for (const Json& entry : json ? Json::array() : list)
+    names.empty() ? PrintSummary(entry) : PrintDetails(entry);
 }
 
 }  // namespace
 
 void AddListCommand(CLI::App& program, int&) {
   auto* command = program.add_subcommand(
-      "list",
-      "operators, implementations, scalar types, complexity and source");
+      "list", "list operators and implementations; describe an operator");
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "as JSON");
-  command->callback([json] { *json ? PrintJson() : PrintText(); });
+  auto names = std::make_shared<std::vector<std::string>>();
+  command->add_option("--operator", *names,
+                      "describe this operator: parameters, shapes, a sample "
+                      "case.json (repeatable)");
+  command->add_flag("--json", *json,
+                    "print everything as JSON (list.schema.json)");
+  command->callback([json, names] { List(*names, *json); });
 }
 
 }  // namespace subquad

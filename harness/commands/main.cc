@@ -4,7 +4,36 @@
 #include <exception>
 #include <new>
 
+#include "cuda/device.h"
+#include "harness/base/build_info.h"
+#include "harness/base/environment.h"
 #include "harness/commands/commands.h"
+
+namespace subquad {
+namespace {
+
+std::string VersionText() {
+  const auto build = DescribeBuild();
+  std::string libraries;
+  for (const auto& [name, version] : build.at("libraries").items())
+    libraries += (libraries.empty() ? "" : ", ") + name + " " +
+                 version.get<std::string>();
+  return fmt::format(
+      "subquad {}\ncommit: {}{}\ncompiler: {}\nflags: {}\nlibraries: {}\n"
+      "CUDA: {}; device: {}",
+      kVersion, kCommit, kDirty ? " with local changes" : "", kCompiler, kFlags,
+      libraries, kCuda, Device().present ? Device().name : Device().why_not);
+}
+
+std::vector<std::string> CommandNames(const CLI::App& program) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : program.get_subcommands({}))
+    if (!command->get_group().empty()) names.push_back(command->get_name());
+  return names;
+}
+
+}  // namespace
+}  // namespace subquad
 
 int main(int argc, char** argv) {
   using namespace subquad;
@@ -12,14 +41,17 @@ int main(int argc, char** argv) {
   std::string command_line = "subquad";
   for (int i = 1; i < argc; ++i) command_line += std::string(" ") + argv[i];
   CLI::App program(
-      "Checks, measures and compares algorithms for attention with relative\n"
-      "positions against their dense definitions.");
+      "Verifies and benchmarks sub-quadratic algorithms for attention with\n"
+      "relative positions against their dense definitions.");
   program.name("subquad");
   program.require_subcommand(1);
+  program.set_version_flag("--version", VersionText,
+                           "print version, commit, compiler, libraries, CUDA");
   program.footer(
-      "Exit status: 0 fine, 1 a check failed, 2 the request or an input is\n"
-      "not valid, 130 interrupted (what was finished is kept).\n"
-      "`subquad COMMAND --help` explains each command.");
+      "Exit status: 0 success, 1 a check failed, 2 invalid arguments or "
+      "input,\n"
+      "130 interrupted (finished results are kept).\n"
+      "See `subquad COMMAND --help`.");
   AddListCommand(program, status);
   AddCheckCommand(program, status);
   AddVerifyCommand(program, status);
@@ -34,7 +66,7 @@ int main(int argc, char** argv) {
     const bool empty = argument.empty();
     if (!empty && !(argument.starts_with("--") && argument.ends_with('=')))
       continue;
-    fmt::print(stderr, "subquad: {}: expected a value, found an empty one\n",
+    fmt::print(stderr, "subquad: {}: expected a value, found none\n",
                empty ? argv[i - 1] : argument.substr(0, argument.size() - 1));
     return kNotValid;
   }
@@ -45,10 +77,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::RequiredError& error) {
     // CLI11 asks for a command before it looks at what was given instead.
     if (argc > 1 && program.get_subcommands().empty())
-      fmt::print(stderr,
-                 "subquad: '{}' is no command or option; --help lists "
-                 "them\n",
-                 argv[1]);
+      fmt::print(stderr, "subquad: {}\n",
+                 UnknownName("command", CommandNames(program), argv[1]).what());
     else
       fmt::print(stderr, "subquad: {}\n", error.what());
     return kNotValid;
@@ -65,9 +95,9 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "subquad: {}\n", error.what());
     return kNotValid;
   }
-  // A table that did not reach the disk is no success.
+  // Output that did not reach the disk is a failure.
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-    fmt::print(stderr, "subquad: standard output cannot be written\n");
+    fmt::print(stderr, "subquad: standard output: cannot be written\n");
     return kNotValid;
   }
   return status;

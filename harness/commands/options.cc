@@ -10,7 +10,7 @@ namespace subquad {
 
 void AddFilterOptions(CLI::App& command, Filters& filters) {
   command.add_option("--operator", filters.operators,
-                     "only this operator (repeatable)");
+                     "only this operator, as in `subquad list` (repeatable)");
   command.add_option("--implementation", filters.implementations,
                      "only this implementation (repeatable)");
   command.add_option("--backend", filters.backends, "cpu or cuda (repeatable)");
@@ -24,7 +24,7 @@ CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed) {
         "--seed", text, 0, "an integer from 0 to 9223372036854775807"));
   };
   return command.add_option_function<std::string>("--seed", parse,
-                                                  "of the generated numbers");
+                                                  "seed for generated inputs");
 }
 
 CLI::Validator PositiveUpTo(double most) {

@@ -12,7 +12,7 @@ namespace subquad {
 void AddStudyCommand(CLI::App& program, const std::string& command_line,
                      int& status) {
   auto* command = program.add_subcommand(
-      "study", "what the papers say about variance, rank, error and precision");
+      "study", "measure what the papers say about variance, rank, precision");
   auto options = std::make_shared<StudyOptions>();
   options->threads =
       std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -23,26 +23,26 @@ void AddStudyCommand(CLI::App& program, const std::string& command_line,
       ->add_option("--out", options->out,
                    "folder for NAME.json and verdicts.md")
       ->required();
-  command->add_option("--seed", options->seed, "of the random numbers")
+  command->add_option("--seed", options->seed, "seed for random numbers")
       ->capture_default_str();
   command
       ->add_option("--threads", options->threads,
-                   "results are the same to the bit on any number")
+                   "worker threads (results do not depend on it)")
       ->check(CLI::Range(1, 1024));
   command->add_option("--input", options->inputs,
-                      "case folders in place of made-up tensors, for studies "
-                      "with a parameter input");
+                      "case folders to use instead of the default tensors, for "
+                      "studies with a parameter `input`");
   command->add_flag("--tiny", options->tiny,
-                    "small settings: seconds, and verdicts that are uncertain");
+                    "fast smoke run: seconds; verdicts are not meaningful");
   std::string list = "Studies:\n";
   for (const Study& study : Studies())
     list += fmt::format("  {:<20} {}\n", study.name, study.purpose);
   command->footer(list +
-                  "Exit status: 0 every verdict holds (so do claims reproduced "
-                  "in part and\n"
-                  "those that cannot be tested here), 1 one does not, 2 the "
-                  "request is not\n"
-                  "valid, 130 interrupted (finished studies are kept).");
+                  "Exit status: 0 no claim fails (reproduced, in part, cannot "
+                  "be tested here),\n"
+                  "1 a claim is not reproduced, 2 invalid arguments, 130 "
+                  "interrupted (finished\n"
+                  "studies are kept).");
   command->callback([options, &status] { status = RunStudies(*options); });
 }
 

@@ -27,42 +27,27 @@ struct Request {
 };
 
 std::string PresetText(const std::string& name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const Preset& preset : Presets()) {
     if (preset.name == name) return preset.text;
-    names += (names.empty() ? "" : ", ") + preset.name;
+    names.push_back(preset.name);
   }
-  throw InvalidInput("--preset", "one of " + names, "'" + name + "'");
+  throw UnknownName("--preset", names, name);
 }
 
-// A preset may name operators that this build has not got, and case folders of
-// a source tree that is gone: they are left out, and said to be. (In a user's
-// own file such a name is an error.)
+// A preset may name case folders of data that is not installed: they are left
+// out with a message. (In a user's own file such a name is an error.)
 void LeaveOutUnknown(std::vector<SweepAxes>& sweeps) {
   std::set<std::string> told;
   for (SweepAxes& sweep : sweeps)
     std::erase_if(sweep.inputs, [&](const std::string& input) {
       if (IsHardInput(input) || InputSourceExists(input)) return false;
       if (told.insert(input).second)
-        fmt::print(stderr, "left out: there is no case folder {} here\n",
-                   input);
+        fmt::print(stderr, "skipped: case folder {} not found\n", input);
       return true;
     });
   std::erase_if(sweeps,
                 [](const SweepAxes& sweep) { return sweep.inputs.empty(); });
-  std::erase_if(sweeps, [&](const SweepAxes& sweep) {
-    for (const std::string& name : sweep.filters.operators) {
-      if (std::ranges::any_of(Operators(), [&](const Operator* op) {
-            return op->description().id == name;
-          }))
-        continue;
-      if (told.insert(name).second)
-        fmt::print(stderr, "left out: there is no operator {} in this build\n",
-                   name);
-      return true;
-    }
-    return false;
-  });
 }
 
 std::string FileText(const std::string& path) {
@@ -73,7 +58,7 @@ std::string FileText(const std::string& path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-// Where the results will go has to be known to work before hours of measuring.
+// Fail before hours of measuring, not after.
 void CheckOut(const std::filesystem::path& out) {
   std::error_code error;
   const auto folder =
@@ -104,7 +89,7 @@ void ParseShard(const std::string& text, SweepOptions& options) {
 int Sweep(const Request& request, const std::string& command) {
   SweepOptions options;
   if (request.out.empty())
-    throw InvalidInput("--out", "a result file to write", "none");
+    throw InvalidInput("--out", "the path of a result file to write", "none");
   const bool axes = !request.n.empty() || !request.filters.operators.empty() ||
                     !request.params.empty() || !request.inputs.empty();
   const int ways = (request.preset.empty() ? 0 : 1) +
@@ -115,7 +100,7 @@ int Sweep(const Request& request, const std::string& command) {
                        ways == 0 ? "none of them" : "more than one");
   CheckOut(request.out);
   if (request.interleave && request.inputs.size() < 2)
-    throw InvalidInput("--interleave", "several inputs by --input",
+    throw InvalidInput("--interleave", "two or more inputs by --input",
                        std::to_string(request.inputs.size()));
   if (!request.preset.empty()) {
     options.sweeps = ParseSweepConfig("--preset " + request.preset,
@@ -171,7 +156,7 @@ int Sweep(const Request& request, const std::string& command) {
 void AddSweepCommand(CLI::App& program, const std::string& command_line,
                      int& status) {
   auto* command = program.add_subcommand(
-      "sweep", "time and memory curves: checked first, then measured");
+      "sweep", "check, then measure time and memory over axes of sizes");
   auto request = std::make_shared<Request>();
   std::string presets;
   for (const Preset& preset : Presets())
@@ -193,22 +178,24 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
                       "(repeatable)");
   command->add_option(
       "--input", request->inputs,
-      "axis of inputs: kinds of numbers (see verify), or case "
-      "folders whose tensors are\ncropped or tiled to n; what "
-      "is not asked for (n, widths, heads) is as in the folder");
+      "axis of inputs: kinds of numbers (see verify --help), or "
+      "case folders whose tensors are\ncropped or tiled to n; n, widths and "
+      "heads default to the folder's");
   command->add_flag("--interleave", request->interleave,
-                    "time cases that differ in their input alone in turns");
+                    "time cases that differ only in their input in turns");
   command->add_option("--out", request->out, "result file (required)");
-  command->add_flag("--resume", request->resume,
-                    "keep what FILE and its journal hold, measure the rest");
+  command->add_flag(
+      "--resume", request->resume,
+      "keep the records in FILE and its journal, measure the rest");
   command->add_option("--threads", request->threads, "axis of thread counts");
   command
-      ->add_option("--time-limit", request->time_limit,
-                   "seconds for one implementation of one case")
+      ->add_option(
+          "--time-limit", request->time_limit,
+          "at most this many seconds for one implementation of one case")
       ->check(PositiveUpTo(1e7));
   command
       ->add_option("--memory-limit", request->memory_limit,
-                   "GiB for a case; default four fifths of what is free")
+                   "GiB for one case; default: four fifths of free memory")
       ->check(PositiveUpTo(1e6));
   command
       ->add_option("--budget", request->budget,
@@ -216,23 +203,26 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
       ->check(PositiveUpTo(1e7));
   command
       ->add_option("--width", request->width,
-                   "stop when the median's interval is this narrow, as a "
-                   "fraction of it")
+                   "target relative width of the median's confidence interval")
       ->check(PositiveUpTo(100));
-  command->add_flag("--no-resident", request->no_resident,
-                    "skip the fresh process for the peak resident set");
-  command->add_option("--shard", request->shard,
-                      "I/K: the I-th of K parts of the cases");
+  command->add_flag(
+      "--no-resident", request->no_resident,
+      "do not measure the peak resident set (a process for each case)");
+  command->add_option(
+      "--shard", request->shard,
+      "I/K: run only part I of K of the cases; join with merge");
   AddSeedOption(*command, request->seed);
   command->footer(
       "Each record is on disk (FILE.journal) before the next case begins.\n"
-      "Ctrl-C keeps what is finished (exit status 130); --resume goes on.\n"
+      "Ctrl-C keeps finished records (exit status 130); --resume continues.\n"
+      "Exit status: 0 all checks passed, 1 a check failed, 2 invalid "
+      "arguments.\n"
       "Draw with: python3 -m reports.figures FILE --out DIR");
   command->callback([request, command_line, &status] {
     status = Sweep(*request, command_line);
   });
 
-  // The other end of a sweep's pipe; not for people.
+  // The child process of a sweep; hidden from --help.
   auto* worker = program.add_subcommand("worker", "");
   worker->group("");
   worker->callback([&status] { status = RunWorker(); });

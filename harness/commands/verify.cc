@@ -22,7 +22,7 @@ struct Options {
   bool verbose = false;
 };
 
-// What one implementation did in one scalar type.
+// Counts for one implementation in one scalar type.
 struct Tally {
   int64_t passed = 0, failed = 0, mistrusted = 0, skipped = 0, findings = 0;
   double over_bound = 0, over_plain = 0;
@@ -101,10 +101,10 @@ int Verify(const Options& options) {
       try {
         verdict = Verify(*implementation, trial, {.threads = options.threads});
       } catch (const InvalidInput& undefined) {
-        // Drawn numbers without an answer, not the user's: the rest goes on.
+        // Generated numbers without an answer, no user error: continue.
         if (!options.case_id.empty()) throw;
         verdict = Verdict::Skipped(
-            fmt::format("the reference has no answer: {}", undefined.what()));
+            fmt::format("the reference is undefined: {}", undefined.what()));
         if (!options.verbose) PrintVerdict(*implementation, one, verdict);
       }
       tallies[implementation][one.scalar].Add(verdict);
@@ -134,7 +134,7 @@ int Verify(const Options& options) {
           tally.failed, tally.mistrusted, tally.skipped, tally.over_bound,
           tally.over_plain,
           tally.findings
-              ? fmt::format("  ({} times the gates disagree)", tally.findings)
+              ? fmt::format("  (the gates disagree {} times)", tally.findings)
               : "");
   }
   fmt::print("{} passed, {} failed, {} mistrusted, {} skipped\n", total.passed,
@@ -152,28 +152,33 @@ int Verify(const Options& options) {
 void AddVerifyCommand(CLI::App& program, int& status) {
   auto* command = program.add_subcommand(
       "verify",
-      "every implementation against its reference on generated problems");
+      "check every implementation against its reference on generated cases");
   auto options = std::make_shared<Options>();
   AddFilterOptions(*command, options->filters);
   auto* n = command->add_option(
-      "--n", options->n, "sizes: a list 1024,4096 or a range 16:4096:x2");
+      "--n", options->n,
+      "sizes: a list (1024,4096) or a range (16:4096:x2, 16:64:+8)");
   auto* one =
       command->add_option("--case", options->case_id,
-                          "one case by its id, as a result file prints it");
+                          "one case by its id, as printed in result files");
   std::string kinds;
   for (const HardInput& kind : HardInputs())
     kinds += (kinds.empty() ? "" : ", ") + std::string(kind.name);
   auto* input = command->add_option("--input", options->input,
                                     "kind of numbers: " + kinds);
-  // An id says all of these.
+  // An id contains all of these.
   one->excludes(n, input, AddSeedOption(*command, options->seed));
-  command->add_option("--threads", options->threads, "per implementation")
+  command
+      ->add_option("--threads", options->threads,
+                   "threads used by each implementation")
       ->check(CLI::Range(1, 1024));
-  command->add_flag("--verbose", options->verbose, "a line for every case");
+  command->add_flag("--verbose", options->verbose,
+                    "print a line for every case");
   command->footer(
       "Verdicts: passed; failed; mistrusted (the comparison could not have\n"
-      "failed); skipped (with a reason). Exit status 0 needs at least one\n"
-      "passed and nothing failed or mistrusted.");
+      "failed); skipped (with a reason). Exit status: 0 at least one passed "
+      "and\n"
+      "none failed or is mistrusted, 1 otherwise, 2 invalid arguments.");
   command->callback([options, &status] { status = Verify(*options); });
 }
 

@@ -177,9 +177,8 @@ class Sweep {
     return threads;
   }
 
-  // What an earlier run finished, from its file and from its journal.
-  // It must have been made where and with what this one is: a file has one
-  // commit and one machine.
+  // Records of an earlier run, from its file and its journal. Resume only on
+  // the same machine and build: a file has one of each.
   void CollectDone(const fs::path& journal, const Json& environment,
                    const std::vector<PlannedCase>& plan) {
     const bool left_over = fs::exists(journal);
@@ -187,11 +186,11 @@ class Sweep {
       if (left_over)
         throw InvalidInput(options_.out.string(),
                            "no journal of an interrupted sweep",
-                           journal.string() + " (--resume goes on with it)");
+                           journal.string() + " (continue it with --resume)");
       return;
     }
     if (fs::exists(options_.out)) {
-      // Named, or it would be gone before the loop begins.
+      // Bind to a variable: a temporary would die before the loop.
       Json file = ReadResultFile(options_.out);
       RefuseOther(options_.out, file, environment);
       for (Json& record : file["records"]) {
@@ -208,7 +207,7 @@ class Sweep {
     }
   }
 
-  // Says no where `header` is of another build or another machine.
+  // Throws if `header` is of another build or another machine.
   static void RefuseOther(const fs::path& path, const Json& header,
                           const Json& environment) {
     if (!header.contains("environment")) return;
@@ -217,12 +216,12 @@ class Sweep {
       if (other.value(what, Json()) != environment.at(what))
         throw InvalidInput(path.string() + ": --resume: " + what,
                            environment.at(what).dump() +
-                               ", as this program has it (measure into another "
-                               "file, or remove this one)",
+                               " of this build (remove the file, or choose "
+                               "another --out)",
                            other.value(what, Json()).dump());
   }
 
-  // Says no where a record's inputs came from a folder that holds others now.
+  // Throws if a record's input folder has other contents now.
   static void RefuseOtherTensors(const fs::path& path, const Json& record,
                                  const std::vector<PlannedCase>& plan) {
     const Json inputs = record.value("inputs", Json::object());
@@ -254,7 +253,7 @@ class Sweep {
         measured.at("cached_copy_bytes_per_second");
   }
 
-  // What is still to be done of one case.
+  // The unfinished part of one case.
   struct Task {
     const PlannedCase* planned;
     Problem problem;
@@ -280,8 +279,7 @@ class Sweep {
       if (one->backend == Backend::kCpu &&
           6 * seconds > options_.limits.case_seconds) {
         record["check"] = CheckJson(Verdict::Skipped(fmt::format(
-            "would take about {} for each of at least 6 runs, the limit of a "
-            "case is {}",
+            "estimated {} a run x 6 runs exceeds the limit of {} for a case",
             Duration(seconds), Duration(options_.limits.case_seconds))));
         Keep(task, std::move(record), journal);
         continue;
@@ -320,7 +318,7 @@ class Sweep {
       const bool went_well =
           outcome.failure.empty() && !outcome.records.empty();
       if (went_well && (outcome.again || alone)) continue;  // with the rest
-      // Who broke the turns shows when each is timed alone.
+      // Retry one at a time to find the culprit.
       if (outcome.current == kTurns && !std::exchange(alone, true)) continue;
       FailTheGuilty(tasks, outcome, journal);
     }
@@ -340,11 +338,11 @@ class Sweep {
     return *found;
   }
 
-  // Somebody broke the worker: the one under way, or else all the rest.
+  // Fails the implementation that was running, or else all that are left.
   void FailTheGuilty(std::vector<Task>& tasks, const WorkerOutcome& outcome,
                      Journal& journal) {
     const std::string reason = outcome.failure.empty()
-                                   ? "its worker ended without a word"
+                                   ? "worker exited without output"
                                    : outcome.failure;
     const auto is_guilty = [&](const Task& task, const Implementation* one) {
       return task.planned->one.Id() == outcome.current_case &&
@@ -366,10 +364,10 @@ class Sweep {
       }
   }
 
-  // What is to be done yet; `alone`: one implementation of it.
+  // The unfinished implementations; `alone`: the first of them.
   Job JobFor(const std::vector<Task>& tasks, bool alone) const {
-    // An interval for a ratio that is to hold among many needs more samples
-    // than one for a median; the budget still ends them.
+    // Intervals of many ratios need more samples than that of one median; the
+    // budget still limits them.
     constexpr int kSamplesInTurns = 30;
     Job job = EmptyJob(*tasks.front().planned);
     for (const Task& task : tasks) {

@@ -155,7 +155,7 @@ class Planner {
     }
   }
 
-  // Groups are put together where the first of them stands.
+  // Moves the cases of a group to the place of its first.
   std::vector<PlannedCase> Take() {
     std::vector<PlannedCase> ordered;
     std::set<int> done;

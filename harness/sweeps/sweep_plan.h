@@ -44,8 +44,8 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
                                         const std::string& text);
 
 // Crosses the axes. Without a scalar filter float32 alone is planned. Cases of
-// one group stand one after the other. Throws InvalidInput when nothing is left
-// or a combination is not valid.
+// one group are adjacent. Throws InvalidInput when nothing is left or a
+// combination is invalid.
 std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
                                    uint64_t seed);
 

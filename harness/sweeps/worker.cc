@@ -39,7 +39,7 @@ void Say(const Json& line) {
   while (done < text.size()) {
     const ssize_t count =
         ::write(STDOUT_FILENO, text.data() + done, text.size() - done);
-    if (count <= 0) return;  // the sweep is gone
+    if (count <= 0) return;  // the sweep has exited
     done += static_cast<size_t>(count);
   }
 }
@@ -183,7 +183,7 @@ class CaseRun {
   }
 
   PrepareOptions Options() const {
-    // A resident set says the same with plans that were not measured.
+    // The resident set does not depend on whether plans were measured.
     return {.threads = job_.threads, .tune = !job_.resident};
   }
 
@@ -195,7 +195,8 @@ class CaseRun {
     return one.CostOf(problem_, job_.threads).workspace_bytes;
   }
 
-  // Tensors stand in memory in float64 for the reference and in their own type.
+  // Tensors are in memory twice: in float64 for the reference and in their
+  // type.
   double TrialBytes() const { return TensorBytes() + other_bytes_ + (1 << 28); }
   double TensorCount() const {
     double count = 0;

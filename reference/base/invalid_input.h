@@ -1,11 +1,12 @@
-// The one exception for input that is not valid: it names the thing, what was
-// expected and what was found. Every way in (case folder, sweep, library call)
-// throws it, and the command line turns it into one line and exit status 2.
+// The one exception for invalid input: it names the thing, what was expected
+// and what was found. Case folders, sweeps and library calls throw it; the
+// command line turns it into one line and exit status 2.
 #pragma once
 
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace subquad {
 
@@ -28,7 +29,7 @@ class InvalidInput : public std::runtime_error {
 
  private:
   // Names and values come from outside: whatever they hold, the message is one
-  // line of bearable length, and cannot move a terminal's cursor.
+  // line of limited length without control characters.
   static std::string OneLine(const std::string& text) {
     constexpr size_t kLongest = 2000;
     std::string line;
@@ -44,5 +45,11 @@ class InvalidInput : public std::runtime_error {
     return line.size() < kLongest ? line : line + "..";
   }
 };
+
+// For a name that is not one of `names`: "SUBJECT: expected one of A, B, found
+// 'X' (did you mean 'A'?)".
+InvalidInput UnknownName(const std::string& subject,
+                         const std::vector<std::string>& names,
+                         const std::string& found);
 
 }  // namespace subquad

@@ -52,6 +52,14 @@ std::string Range(const ParamRule& rule) {
   return "at least " + std::to_string(rule.min);
 }
 
+std::string Expected(const ParamRule& rule) {
+  if (rule.type != ParamType::kText) return TypeName(rule.type);
+  std::string choices;
+  for (const std::string& choice : rule.choices)
+    choices += (choices.empty() ? "one of " : ", ") + choice;
+  return choices;
+}
+
 void CheckRange(const ParamRule& rule, int64_t value) {
   if (value < rule.min || value > rule.max)
     throw InvalidInput("parameter " + rule.name, Range(rule),
@@ -83,12 +91,8 @@ void CheckValue(const ParamRule& rule, ParamValue& value) {
       const std::string* text = std::get_if<std::string>(&value);
       if (!text) throw wrong_type();
       if (std::find(rule.choices.begin(), rule.choices.end(), *text) ==
-          rule.choices.end()) {
-        std::string choices;
-        for (const std::string& choice : rule.choices)
-          choices += (choices.empty() ? "" : ", ") + choice;
-        throw InvalidInput(subject, "one of " + choices, "'" + *text + "'");
-      }
+          rule.choices.end())
+        throw UnknownName(subject, rule.choices, *text);
       break;
     }
     case ParamType::kList: {
@@ -117,15 +121,6 @@ std::string ToString(const ParamValue& value) {
   return std::visit(Printer{}, value);
 }
 
-InvalidInput UnknownParameter(const std::string& name,
-                              const std::vector<std::string>& known) {
-  std::string names;
-  for (const std::string& one : known)
-    names += (names.empty() ? "" : ", ") + one;
-  return InvalidInput("unknown parameter '" + name +
-                      "'; known: " + (names.empty() ? "none" : names));
-}
-
 void CheckParams(const std::vector<ParamRule>& rules, Params& params) {
   for (const auto& entry : params.values()) {
     const std::string& name = entry.first;
@@ -135,13 +130,12 @@ void CheckParams(const std::vector<ParamRule>& rules, Params& params) {
     if (known) continue;
     std::vector<std::string> names;
     for (const ParamRule& rule : rules) names.push_back(rule.name);
-    throw UnknownParameter(name, names);
+    throw UnknownName("parameter", names, name);
   }
   for (const ParamRule& rule : rules) {
     if (!params.Has(rule.name)) {
       if (rule.required)
-        throw InvalidInput("parameter " + rule.name, TypeName(rule.type),
-                           "none");
+        throw InvalidInput("parameter " + rule.name, Expected(rule), "none");
       continue;
     }
     ParamValue value = params.values().at(rule.name);

@@ -80,18 +80,25 @@ struct ParamRule {
   int64_t max = kMaxInteger;
   std::vector<std::string> choices = {};
   bool follows_n = false;  // an extent that grows with the problem's length
+  // What an optional parameter is taken for where it is not given; empty where
+  // that is a case of its own (a sequence instead of an image).
+  std::string default_value = {};
 
   static ParamRule Flag(std::string name, std::string meaning) {
-    return {std::move(name), ParamType::kFlag, std::move(meaning), false};
+    ParamRule rule{std::move(name), ParamType::kFlag, std::move(meaning),
+                   false};
+    rule.default_value = "false";
+    return rule;
   }
   static ParamRule Integer(std::string name, std::string meaning, int64_t min) {
     return {std::move(name), ParamType::kInteger, std::move(meaning), true,
             min};
   }
   static ParamRule Scale(std::string default_value) {
-    return {"scale", ParamType::kNumber,
-            "multiplies every query-key dot product; default " + default_value,
-            false};
+    ParamRule rule{"scale", ParamType::kNumber,
+                   "multiplies every query-key dot product", false};
+    rule.default_value = std::move(default_value);
+    return rule;
   }
   static ParamRule Choice(std::string name, std::string meaning,
                           std::vector<std::string> choices) {
@@ -100,10 +107,6 @@ struct ParamRule {
     return rule;
   }
 };
-
-// "unknown parameter 'x'; known: causal, scale"
-InvalidInput UnknownParameter(const std::string& name,
-                              const std::vector<std::string>& known);
 
 // Throws InvalidInput naming the parameter that is missing, unknown, of the
 // wrong type or out of its range. An integer is taken for a number.

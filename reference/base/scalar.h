@@ -53,8 +53,9 @@ constexpr double SmallestNormal(Scalar scalar) {
 inline Scalar ParseScalar(std::string_view name) {
   for (const ScalarInfo& info : kScalars)
     if (info.name == name) return info.scalar;
-  throw InvalidInput("scalar", "float32, float64, bfloat16 or float16",
-                     "'" + std::string(name) + "'");
+  std::vector<std::string> names;
+  for (const ScalarInfo& info : kScalars) names.emplace_back(info.name);
+  throw UnknownName("scalar", names, std::string(name));
 }
 
 template <typename T>

@@ -63,8 +63,7 @@ inline const std::vector<std::string>& FeatureMapNames() {
 inline FeatureMapId ParseFeatureMap(const std::string& name) {
   const auto& names = FeatureMapNames();
   const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end())
-    throw InvalidInput("feature_map", "a feature map", "'" + name + "'");
+  if (found == names.end()) throw UnknownName("feature_map", names, name);
   return static_cast<FeatureMapId>(found - names.begin());
 }
 

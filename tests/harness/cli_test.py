@@ -26,7 +26,7 @@ PROGRAM = ""  # set by main
 COMMANDS = ("list", "check", "verify", "sweep", "claims", "env")
 FILTERS = ("--operator", "--implementation", "--backend", "--scalar")
 OPTIONS = {
-    "list": ("--json",),
+    "list": ("--json", "--operator"),
     "check": ("CASE",),
     "verify": FILTERS + ("--n", "--case", "--input", "--seed", "--threads"),
     "sweep": FILTERS
@@ -119,6 +119,60 @@ class Refusals(Cli):
                      "8:4:x2", "4,,5", "4,", ",4", "4.5", "1e3", "99999999999999999999",
                      "2147483648", "1:99999999:+1"):
             self.refuse(["verify", "--operator", "toeplitz_1d", "--n", axis], "--n")
+
+    def test_unknown_names_list_the_choices_and_suggest_the_nearest(self):
+        tiny = ("sweep", "--n", "8", "--out", self.folder / "x.json", "--operator")
+        for arguments, wrong, choices, nearest in (
+            (["lits"], "lits", ("list", "check", "verify", "sweep"), "list"),
+            (["list", "--operator", "toeplits_1d"], "toeplits_1d", ("toeplitz_2d", "linear_attention"), "toeplitz_1d"),
+            (["verify", "--operator", "fastrpb"], "fastrpb", ("toeplitz_2d",), "fastrpb_attention"),
+            (["verify", "--operator", "toeplitz_1d", "--implementation", "ffd"], "ffd", ("direct", "fft"), "fft"),
+            (["verify", "--scalar", "float23"], "float23", ("float32", "float64", "bfloat16", "float16"), "float32"),
+            (["verify", "--backend", "cdua"], "cdua", ("cpu", "cuda"), "cuda"),
+            (["verify", "--input", "sprase"], "sprase", ("normal", "masked"), "sparse"),
+            (["verify", "--case", "linear_attention:n=4,feature_map=prff"], "prff", ("elu1", "trf"), "prf"),
+            (["verify", "--case", "linear_attention:n=4,feature_map=prf,omega=sphery"], "sphery",
+             ("gaussian", "orthogonal"), "sphere"),
+            (["verify", "--case", "position_attention:n=4,scheme=shav"], "shav", ("untied", "deberta"), "shaw"),
+            (["verify", "--case", "sparse_attention:n=4,pattern=bigbyrd"], "bigbyrd", ("local",), "bigbird"),
+            (["verify", "--case", "toeplitz_1d:n=4,causl=1"], "causl", ("causal", "n_q"), "causal"),
+            ([*tiny, "toeplitz_1d", "--input", "normall"], "normall", ("case folder", "integers"), "normal"),
+            (["sweep", "--preset", "quik", "--out", self.folder / "x.json"], "quik", ("claims", "paper"), "quick"),
+            (["study", "precison", "--out", self.folder], "precison", ("all", "rpe_rank"), "precision"),
+        ):
+            self.refuse(arguments, f"'{wrong}' (did you mean '{nearest}'?)", *choices)
+        # Nothing is suggested that is not near, and nothing for the empty text.
+        for wrong in ("zzzzzzzz", "x" * 5000):
+            line = run("verify", "--operator", wrong).stderr
+            self.assertNotIn("did you mean", line)
+        missing = run("check", self.case("linear_attention", {"q": "q.npy"})).stderr
+        self.assertIn("feature_map: expected one of elu1, relu", missing)
+
+    def case(self, operator, inputs, **params):
+        folder = self.folder / "case"
+        folder.mkdir()
+        (folder / "case.json").write_text(json.dumps(
+            {"format": "case/1", "operator": operator, "params": params, "inputs": inputs, "expected": {},
+             "source": "a test"}), encoding="utf-8")
+        return folder
+
+    def test_scripts(self):
+        result = subprocess.run([ROOT / "run-sweeps", "nprf-fig1x"], capture_output=True, text=True, timeout=60,
+                                check=False, env={**os.environ, "SUBQUAD_SETUP": "0"})
+        self.assertEqual(result.returncode, 2)
+        for word in ("quick paper", "error-n", "did you mean nprf-fig1"):
+            self.assertIn(word, result.stderr)
+        for script in ("run-sweeps", "run-tests", "setup"):
+            text = subprocess.run([ROOT / script, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+            for word in ("minute", "Exit status"):
+                self.assertIn(word, text, script)
+
+    def test_version(self):
+        text = self.fine("--version")
+        for field in ("subquad 0.", "commit: ", "compiler: ", "flags: ", "libraries: eigen", "CUDA: "):
+            self.assertIn(field, text)
+        commit = json.loads(self.fine("env"))["commit"]
+        self.assertIn(commit, text)
 
     def test_case_ids(self):
         for case, word in (

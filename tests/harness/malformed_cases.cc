@@ -157,7 +157,7 @@ std::vector<Malformed> TextCases() {
       {"case.json", "16 MiB"});
   add("unknown_param",
       [](Spoilt& one) { one.json["params"]["clip"] = 3, one.Save(); },
-      {"unknown parameter 'clip'; known: causal"});
+      {"parameter: expected causal, found 'clip'"});
   for (const Json& wrong : {Json(1), Json("true"), Json(nullptr), Json(0.0),
                             Json::array(), Json::object()})
     add("param_of_type_" + std::to_string(list.size()),

@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "harness/base/data_folder.h"
 #include "harness/cases/draws.h"
 #include "harness/cases/input_source.h"
 #include "harness/papers/studies/random_features.h"
@@ -264,7 +265,7 @@ void CheckHasHeads(const CaseFolder& folder) {
 
 std::vector<std::string> FoldersInTree() {
   std::vector<std::string> folders;
-  const fs::path inputs = fs::path(SUBQUAD_SOURCE_DIR) / "reports/inputs";
+  const fs::path inputs = DataFolder() / "reports/inputs";
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(inputs, error))
     if (fs::exists(entry.path() / "case.json", error) &&

@@ -49,8 +49,8 @@ void CheckHasHeads(const CaseFolder& folder);
 // InputSourceName gives), evenly spread over all there are.
 AttentionHeads HeadsOf(const std::vector<std::string>& folders, int64_t most);
 
-// The folders in reports/inputs of the source tree that hold heads, wherever
-// the program is run; none where the tree is gone.
+// The folders in reports/inputs of the program's data that hold heads; none
+// where there is no data.
 std::vector<std::string> FoldersInTree();
 
 struct HeadSettings {

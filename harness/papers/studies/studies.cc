@@ -16,13 +16,12 @@ const std::vector<Study>& Studies() {
 }
 
 const Study& FindStudy(std::string_view name) {
-  std::string names;
+  std::vector<std::string> names = {"all"};
   for (const Study& study : Studies()) {
     if (study.name == name) return study;
-    names += (names.empty() ? "" : ", ") + study.name;
+    names.push_back(study.name);
   }
-  throw InvalidInput("study", "one of " + names + ", or all",
-                     "'" + std::string(name) + "'");
+  throw UnknownName("study", names, std::string(name));
 }
 
 MeanError MeanWithError(const std::vector<double>& samples) {

@@ -54,7 +54,7 @@ std::string_view ToString(StudyOutcome outcome);
 
 struct StudyVerdict {
   std::string claim;
-  std::string says;   // the claim in our words
+  std::string says;  // the claim in our words
   StudyOutcome outcome = StudyOutcome::kNotReproduced;
   std::string numbers;     // a sentence made from the numbers
   bool repeatable = true;  // false where a time is among them

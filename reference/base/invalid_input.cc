@@ -1,0 +1,59 @@
+#include "reference/base/invalid_input.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string_view>
+
+namespace subquad {
+namespace {
+
+// Edits (insert, delete, replace one character) from `a` to `b`: Levenshtein.
+size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row[b.size()];
+}
+
+// The known name that was probably meant, or nothing.
+std::string Nearest(const std::vector<std::string>& names,
+                    const std::string& found) {
+  constexpr size_t kLongest = 100;  // text from outside may be of any length
+  if (found.empty() || found.size() > kLongest) return "";
+  std::string nearest;
+  size_t least = std::max<size_t>(2, found.size() / 3) + 1;
+  for (const std::string& name : names) {
+    const bool part = found.size() > 2 && name.find(found) != std::string::npos;
+    const size_t distance = part ? 1 : Distance(found, name);
+    if (distance >= std::min(least, found.size())) continue;
+    least = distance;
+    nearest = name;
+  }
+  return nearest;
+}
+
+}  // namespace
+
+InvalidInput UnknownName(const std::string& subject,
+                         const std::vector<std::string>& names,
+                         const std::string& found) {
+  std::string list;
+  for (const std::string& name : names)
+    list += (list.empty() ? "" : ", ") + name;
+  const std::string nearest = Nearest(names, found);
+  return InvalidInput(
+      subject,
+      names.empty() ? "none" : (names.size() > 1 ? "one of " : "") + list,
+      "'" + found + "'" +
+          (nearest.empty() ? "" : " (did you mean '" + nearest + "'?)"));
+}
+
+}  // namespace subquad
