@@ -101,7 +101,7 @@ def crossover(curves, group, row):
     if not sizes:
         return "not measured"
     if all(ahead):
-        return f"every size (from {sizes[0]})"
+        return f"≤ {sizes[0]}"
     return "not computed" if ahead[-1] else f"not up to n = {sizes[-1]}"
 
 
