@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of ./setup on imitated systems: python3 tests/setup_test.py"""
+"""Tests of ./setup on imitated systems, and of .ci/format: python3 tests/setup_test.py"""
 
 import pathlib
 import shutil
@@ -63,6 +63,16 @@ class Setup(unittest.TestCase):
         self.check(self.run_with(), 2, "apt-get, dnf or an active conda", "libeigen3-dev", "SUBQUAD_SETUP=0")
         self.check(self.run_with(programs={"uname": "echo Darwin"}), 2, "Linux with glibc", "Darwin")
         self.check(self.run_with(programs={"getconf": "exit 1"}), 2, "Linux with glibc")
+
+    def test_format_notices_a_badly_formatted_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            codes = []
+            for text in ("int x;\n", "int   x ;\n"):
+                path = pathlib.Path(folder) / "planted.cc"
+                path.write_text(text, encoding="utf-8")
+                run = subprocess.run([ROOT / ".ci/format", path], capture_output=True, timeout=60, check=False)
+                codes.append(run.returncode)
+        self.assertIn(codes, ([0, 1], [77, 77]))  # 77: clang-format 14 is not installed
 
 
 if __name__ == "__main__":
