@@ -19,8 +19,12 @@ class Install(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         cls.place = pathlib.Path(cls.folder.name)
-        subprocess.run(["cmake", "--install", BUILD, "--prefix", cls.place / "first"],
-                       check=True, stdout=subprocess.DEVNULL, timeout=120)
+        subprocess.run(
+            ["cmake", "--install", BUILD, "--prefix", cls.place / "first"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            timeout=120,
+        )
         cls.prefix = cls.place / "moved"
         (cls.place / "first").rename(cls.prefix)
         cls.data = cls.prefix / "share/subquad"
@@ -29,8 +33,15 @@ class Install(unittest.TestCase):
         shutil.copytree(ROOT / "tests/golden/toeplitz_1d-square", cls.place / "case")
 
     def run_program(self, *arguments, code=0, program=None, **environment):
-        result = subprocess.run([program or self.program, *map(str, arguments)], cwd=self.place, capture_output=True,
-                                text=True, timeout=300, check=False, env={"PATH": os.environ["PATH"], **environment})
+        result = subprocess.run(
+            [program or self.program, *map(str, arguments)],
+            cwd=self.place,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            env={"PATH": os.environ["PATH"], **environment},
+        )
         self.assertEqual(result.returncode, code, result.stderr + result.stdout)
         return result.stdout + result.stderr
 
@@ -41,8 +52,13 @@ class Install(unittest.TestCase):
         self.assertIn(b"share", program)  # what would be found
 
     def test_installs_what_it_needs_and_no_results(self):
-        for path in ("LICENSE", "reports/recipes/error-n.json", "reports/files/results.schema.json",
-                     "reports/inputs/mpnet-layer0/case.json", "reports/figures.py"):
+        for path in (
+            "LICENSE",
+            "reports/recipes/error-n.json",
+            "reports/files/results.schema.json",
+            "reports/inputs/mpnet-layer0/case.json",
+            "reports/figures.py",
+        ):
             self.assertTrue((self.data / path).is_file(), path)
         self.assertFalse((self.data / "reports/results").exists())
 
@@ -51,18 +67,40 @@ class Install(unittest.TestCase):
         self.assertIn("0 failed", self.run_program("check", "case"))
 
     def test_finds_its_inputs_from_anywhere(self):
-        self.assertIn("0 failed", self.run_program(
-            "verify", "--case", "softmax_attention:n=16,input=reports/inputs/mpnet-layer0"))
+        self.assertIn(
+            "0 failed", self.run_program("verify", "--case", "softmax_attention:n=16,input=reports/inputs/mpnet-layer0")
+        )
 
     def test_a_study_with_its_inputs_and_figures(self):
         self.run_program("study", "conversion", "--tiny", "--out", "studies")
         study = (self.place / "studies/conversion.json").read_text(encoding="utf-8")
         self.assertIn("mpnet-layer0", study)
         self.assertNotIn(str(ROOT), study)
-        self.run_program("sweep", "--operator", "toeplitz_1d", "--n", "64:256:x2", "--e", "4", "--budget", "0.02",
-                         "--no-resident", "--out", "sweep.json")
-        self.run_program("-m", "reports.figures", "sweep.json", "studies/conversion.json", "--out", "figures",
-                         program=sys.executable, PYTHONPATH=str(self.data), HOME=str(self.place))
+        self.run_program(
+            "sweep",
+            "--operator",
+            "toeplitz_1d",
+            "--n",
+            "64:256:x2",
+            "--e",
+            "4",
+            "--budget",
+            "0.02",
+            "--no-resident",
+            "--out",
+            "sweep.json",
+        )
+        self.run_program(
+            "-m",
+            "reports.figures",
+            "sweep.json",
+            "studies/conversion.json",
+            "--out",
+            "figures",
+            program=sys.executable,
+            PYTHONPATH=str(self.data),
+            HOME=str(self.place),
+        )
         self.assertTrue(any((self.place / "figures").iterdir()))
 
     def test_data_elsewhere(self):

@@ -49,9 +49,14 @@ def fastrpb_image(rng):
         for j in range(n):
             row, column = j // width - i // width, j % width - i % width
             out[i] += (x["weights_rows"][row + height - 1] + x["weights_cols"][column + width - 1]) * x["v"][j]
-    write_case(HERE / "cases" / "fastrpb_attention-softmax-2d", "fastrpb_attention", inputs,
-               {"out": out.astype(np.float64)},
-               {"attention": "softmax", "causal": False, "height": height, "width": width}, "FastRPB eq. 10, section 3.2.2")
+    write_case(
+        HERE / "cases" / "fastrpb_attention-softmax-2d",
+        "fastrpb_attention",
+        inputs,
+        {"out": out.astype(np.float64)},
+        {"attention": "softmax", "causal": False, "height": height, "width": width},
+        "FastRPB eq. 10, section 3.2.2",
+    )
 
 
 def stochastic(rng, kind):
@@ -78,12 +83,18 @@ def stochastic(rng, kind):
 
     def noisy(name):
         return np.array([sum(x[name][i, a] * noise(a, i, name == "q") for a in range(d)) for i in range(n)]) / np.sqrt(
-            EXACT(draws))
+            EXACT(draws)
+        )
 
     out = linear(noisy("q"), noisy("k"), x["v"], causal=True)
-    write_case(HERE / "cases" / f"stochastic_position_attention-{kind}-causal", "stochastic_position_attention", inputs,
-               {"out": out.astype(np.float64)},
-               {"kind": kind, "attention": "linear", "feature_map": "elu1", "causal": True}, "FastRPB eq. 8")
+    write_case(
+        HERE / "cases" / f"stochastic_position_attention-{kind}-causal",
+        "stochastic_position_attention",
+        inputs,
+        {"out": out.astype(np.float64)},
+        {"kind": kind, "attention": "linear", "feature_map": "elu1", "causal": True},
+        "FastRPB eq. 8",
+    )
 
 
 if __name__ == "__main__":

@@ -23,7 +23,9 @@ def _page(study, footer, columns, rows, cell, notes):
     figure = plot_style.new_figure(width, height)
 
     def text(x, y, words, color="black", size=plot_style.TEXT_SIZE, weight="normal"):
-        figure.text(x / width, 1 - y / height, words, color=color, fontsize=size, fontweight=weight, va="center_baseline")
+        figure.text(
+            x / width, 1 - y / height, words, color=color, fontsize=size, fontweight=weight, va="center_baseline"
+        )
 
     text(0.03, 0.05 + LINE_HEIGHT / 2, study.heading, size=TITLE_SIZE, weight="bold")
     for start, color, words in ((0.05 + LINE_HEIGHT, DARK_GREY, heading), (first, DARK_GREY, lines),
@@ -76,7 +78,13 @@ def draw_sparse_patterns(study, footer):
                              linewidth=0, zorder=2)  # fmt: skip
         share = pairs.where(pattern=name)[0]["pairs"] / n**2
         bottom = index + columns >= len(names)
-        _frame(one, f"{name}: {100 * share:.0f} %", n, n, ("key" if bottom else "", "query" if index % columns == 0 else ""))
+        _frame(
+            one,
+            f"{name}: {100 * share:.0f} %",
+            n,
+            n,
+            ("key" if bottom else "", "query" if index % columns == 0 else ""),
+        )
     return figure
 
 

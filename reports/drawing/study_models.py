@@ -28,7 +28,9 @@ def _map_panels(study, footer, note, models=(None,)):
     for model in models:
         settings = [setting for setting in SETTINGS if rows_of(model, *setting[:2])]
         last = settings[-1][:2]
-        labels = [(MAP_NAMES[kind], MAPS[kind], end_of(rows_of(model, *last, map=kind), "f", "median")) for kind in kinds]
+        labels = [
+            (MAP_NAMES[kind], MAPS[kind], end_of(rows_of(model, *last, map=kind), "f", "median")) for kind in kinds
+        ]
         grid.append([(1, index > 0, labels if index == len(settings) - 1 else []) for index in range(len(settings))])
         shown += [(model, setting, index == 0) for index, setting in enumerate(settings)]
     page = Page(study, footer, grid, height=HEIGHT if len(grid) == 1 else 1.5,
@@ -110,7 +112,9 @@ def draw_model(study, footer, model, layers):
 
     settings = [setting for setting in SETTINGS if any(rows_of(heads, *setting[:2], kinds[0]) for _, heads in layers)]
     last = layers[-1][1]
-    lengths = [(words, style, (len(last) - 1 + shift, last[-1][f"{name}_norm"])) for words, name, style, shift in LENGTHS]
+    lengths = [
+        (words, style, (len(last) - 1 + shift, last[-1][f"{name}_norm"])) for words, name, style, shift in LENGTHS
+    ]
     grid = [[(1, index > 0, lengths if index == len(layers) - 1 else []) for index in range(len(layers))]]
     for setting in settings:
         labels = [(MAP_NAMES[kind], MAPS[kind], end_of(_over_heads(rows_of(last, *setting[:2], kind)), "f", "median"))

@@ -242,7 +242,9 @@ def draw_precision(study, footer):
                f"exp(−range); left three panels of a row at n = {largest:g} or the largest that runs, the fourth at range "
                f"{widest:g}."],
     )  # fmt: skip
-    for (operator, mine, _), panels in zip(rows_of_panels, (page.panels[4 * i : 4 * i + 4] for i in range(len(operators)))):
+    for (operator, mine, _), panels in zip(
+        rows_of_panels, (page.panels[4 * i : 4 * i + 4] for i in range(len(operators)))
+    ):
         for axes, (case, words) in zip(panels, cases):
             for name in mine:
                 rows = table.where(operator=operator, implementation=name[1], case=case)
@@ -386,7 +388,9 @@ def draw_spe_convergence(study, footer):
     axes, right = page.panels
     for kind in kinds:
         rows = table.where(kind=kind)
-        curve(axes, column(rows, "R"), column(rows, "median"), styles[kind], (column(rows, "low"), column(rows, "high")))
+        curve(
+            axes, column(rows, "R"), column(rows, "median"), styles[kind], (column(rows, "low"), column(rows, "high"))
+        )
     guide(axes, xs, root)
     axes.set_xscale("log")
     powers(axes.xaxis, xs, 4)

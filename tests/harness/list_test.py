@@ -60,7 +60,9 @@ def problems(operator, case, shapes):
         if not isinstance(value, TYPES[entry["type"]]):
             found.append(f"{name} is no {entry['type']}")
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            if not entry.get("min", -np.inf) <= value <= entry.get("max", np.inf) or value <= entry.get("above", -np.inf):
+            if not entry.get("min", -np.inf) <= value <= entry.get("max", np.inf) or value <= entry.get(
+                "above", -np.inf
+            ):
                 found.append(f"{name} is out of range")
         elif "choices" in entry and value not in entry["choices"]:
             found.append(f"{name} is none of the choices")
@@ -94,7 +96,9 @@ class List(unittest.TestCase):
 
     def test_describes_every_golden_case(self):
         self.assertGreater(len(CASES), 80)
-        self.assertEqual({json.loads(path.read_text(encoding="utf-8"))["operator"] for path in CASES}, set(self.by_name))
+        self.assertEqual(
+            {json.loads(path.read_text(encoding="utf-8"))["operator"] for path in CASES}, set(self.by_name)
+        )
         for path in CASES:
             case = json.loads(path.read_text(encoding="utf-8"))
             shapes = {name: np.load(path.parent / file).shape for name, file in case["inputs"].items()}

@@ -15,10 +15,12 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "reports" / "slurm_array.sh"
 PROGRAM = ""  # set by main
-CONFIG = {"sweeps": [
-    {"operator": "toeplitz_1d", "n": [3, 16, 33, 64], "e": 4, "causal": [False, True]},
-    {"operator": "softmax_attention", "n": [5, 32], "d": 4, "e": 4},
-]}
+CONFIG = {
+    "sweeps": [
+        {"operator": "toeplitz_1d", "n": [3, 16, 33, 64], "e": 4, "causal": [False, True]},
+        {"operator": "softmax_attention", "n": [5, 32], "d": 4, "e": 4},
+    ]
+}
 QUICK = ("--no-resident", "--budget", "0.02")
 
 
@@ -27,15 +29,15 @@ def run(*arguments, task=None):
     environment.pop("SLURM_ARRAY_TASK_ID", None)
     if task is not None:
         environment["SLURM_ARRAY_TASK_ID"] = str(task)
-    return subprocess.run([str(SCRIPT), *map(str, arguments)], capture_output=True, text=True,
-                          timeout=300, check=False, env=environment)
+    return subprocess.run(
+        [str(SCRIPT), *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, env=environment
+    )
 
 
 def outcomes(path):
     """What was checked, and how it ended; times differ from run to run."""
     records = json.loads(path.read_text(encoding="utf-8"))["records"]
-    found = {(r["case"], r["implementation"], r["backend"], r["threads"]): r["check"]["verdict"]
-             for r in records}
+    found = {(r["case"], r["implementation"], r["backend"], r["threads"]): r["check"]["verdict"] for r in records}
     assert len(found) == len(records), "a point is there twice"
     return found
 
@@ -57,8 +59,9 @@ class Slurm(unittest.TestCase):
         result = run("merge", 3, self.shards)
         self.assertEqual(result.returncode, 0, result.stderr)
         whole = self.folder / "whole.json"
-        subprocess.run([PROGRAM, "sweep", *map(str, self.sweep), "--out", str(whole)], check=True,
-                       capture_output=True, timeout=300)
+        subprocess.run(
+            [PROGRAM, "sweep", *map(str, self.sweep), "--out", str(whole)], check=True, capture_output=True, timeout=300
+        )
         merged = outcomes(self.shards / "merged.json")
         self.assertEqual(merged, outcomes(whole))
         self.assertEqual(set(merged.values()), {"passed"})
@@ -77,8 +80,12 @@ class Slurm(unittest.TestCase):
         environment = dict(os.environ, SUBQUAD=PROGRAM, SLURM_ARRAY_TASK_ID="1")
         # Slow enough to be ended on the way.
         sweep = ("--config", str(self.config), "--no-resident", "--budget", "3", "--width", "1e-9")
-        task = subprocess.Popen([str(SCRIPT), "1", str(self.shards), *sweep], env=environment,
-                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        task = subprocess.Popen(
+            [str(SCRIPT), "1", str(self.shards), *sweep],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         journal = self.shards / "shard-1.json.journal"
         deadline = time.time() + 60
         while time.time() < deadline:
@@ -103,14 +110,15 @@ class Slurm(unittest.TestCase):
 
     def test_refusals(self):
         for arguments, task, words in (
-                (("0", self.shards, *self.sweep), 1, "number of shards"),
-                (("x", self.shards, *self.sweep), 1, "'x'"),
-                (("3", self.shards, *self.sweep), None, "SLURM_ARRAY_TASK_ID"),
-                (("3", self.shards, *self.sweep), 4, "task 4 of 3"),
-                (("3",), 1, "K DIR"),
-                (("3", self.shards, "--out", "x"), 1, "--out"),
-                (("3", self.shards, "--shard=1/2"), 1, "--shard"),
-                (("merge", "3"), None, "merge K DIR")):
+            (("0", self.shards, *self.sweep), 1, "number of shards"),
+            (("x", self.shards, *self.sweep), 1, "'x'"),
+            (("3", self.shards, *self.sweep), None, "SLURM_ARRAY_TASK_ID"),
+            (("3", self.shards, *self.sweep), 4, "task 4 of 3"),
+            (("3",), 1, "K DIR"),
+            (("3", self.shards, "--out", "x"), 1, "--out"),
+            (("3", self.shards, "--shard=1/2"), 1, "--shard"),
+            (("merge", "3"), None, "merge K DIR"),
+        ):
             result = run(*arguments, task=task)
             self.assertEqual(result.returncode, 2, (arguments, result.stderr))
             self.assertIn(words, result.stderr)

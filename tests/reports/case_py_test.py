@@ -21,7 +21,9 @@ from reports.case import write_case  # noqa: E402
 
 
 def check(*folders):
-    return subprocess.run([PROGRAM, "check", *map(str, folders)], capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run(
+        [PROGRAM, "check", *map(str, folders)], capture_output=True, text=True, timeout=600, check=False
+    )
 
 
 def attention(q, k, v, bias, scale):
@@ -44,16 +46,23 @@ class WriteCase(Folder):
     def setUp(self):
         super().setUp()
         random = np.random.default_rng(1)
-        self.inputs = {name: random.standard_normal((9, width)).astype(np.float32)
-                       for name, width in (("q", 4), ("k", 4), ("v", 3))}
+        self.inputs = {
+            name: random.standard_normal((9, width)).astype(np.float32)
+            for name, width in (("q", 4), ("k", 4), ("v", 3))
+        }
         self.inputs["bias"] = random.standard_normal(17).astype(np.float32)
         self.params = {"causal": False, "scale": 0.5}
         self.out = attention(**self.inputs, scale=0.5)
 
     def write(self, inputs=None, expected=None, **options):
         options = {"params": self.params, "source": "a test", **options}
-        write_case(self.folder, "softmax_attention", self.inputs if inputs is None else inputs,
-                   {"out": self.out} if expected is None else expected, **options)
+        write_case(
+            self.folder,
+            "softmax_attention",
+            self.inputs if inputs is None else inputs,
+            {"out": self.out} if expected is None else expected,
+            **options,
+        )
 
     def test_what_it_writes_passes(self):
         for out in (self.out, self.out.astype(np.float32), np.asfortranarray(self.out)):
@@ -119,9 +128,13 @@ class WriteCase(Folder):
     def test_the_program_refuses_the_same(self):
         nan = self.inputs["v"].copy()
         nan[2, 1] = np.nan
-        for array, word in ((self.inputs["v"].astype(np.float16), "f2"), (self.inputs["v"].astype(">f4"), ">f4"),
-                            (np.asfortranarray(self.inputs["v"]), "ortran"), (nan, "nan"),
-                            (self.inputs["v"][None, None], "dimensions")):
+        for array, word in (
+            (self.inputs["v"].astype(np.float16), "f2"),
+            (self.inputs["v"].astype(">f4"), ">f4"),
+            (np.asfortranarray(self.inputs["v"]), "ortran"),
+            (nan, "nan"),
+            (self.inputs["v"][None, None], "dimensions"),
+        ):
             self.write()
             np.save(self.folder / "v.npy", array)
             result = check(self.folder)
@@ -234,12 +247,12 @@ class Guide(unittest.TestCase):
         return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=self.folder)
 
     def own_model(self, wrong):
-        program, = re.findall(r"```python\n(.*?)```", self.text, re.DOTALL)
+        (program,) = re.findall(r"```python\n(.*?)```", self.text, re.DOTALL)
         script = self.folder / "script.py"
         script.write_text(PYTORCH.replace("WRONG", str(wrong)) + program, encoding="utf-8")
         result = self.run_here([sys.executable, str(script)])
         self.assertEqual(result.returncode, 0, result.stderr)
-        command, = re.findall(r"`(build/subquad check my_case)`", self.text)
+        (command,) = re.findall(r"`(build/subquad check my_case)`", self.text)
         return self.run_here(command.split())
 
     def test_your_own_model(self):
@@ -255,7 +268,7 @@ class Guide(unittest.TestCase):
         self.assertIn("0 passed", result.stdout)
 
     def test_the_program_is_short(self):
-        program, = re.findall(r"```python\n(.*?)```", self.text, re.DOTALL)
+        (program,) = re.findall(r"```python\n(.*?)```", self.text, re.DOTALL)
         self.assertLessEqual(len([line for line in program.splitlines() if line.strip()]), 22)
 
     def test_commands_work_as_typed(self):
@@ -287,14 +300,15 @@ class Guide(unittest.TestCase):
         self.assertEqual(["my_case"], [row[0] for row in sources["tables"]["sources"]["rows"]])
         self.assertTrue((REPORTS / "recipes" / "real-inputs.json").exists())
 
-
     def test_the_example_of_the_readme(self):
         text = (REPORTS.parent / "README.md").read_text(encoding="utf-8")
-        program, = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-        command, = re.findall(r"`(build/subquad check my-case)`", text)
+        (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        (command,) = re.findall(r"`(build/subquad check my-case)`", text)
         for factor, status in ((1, 0), (1.01, 1)):
             script = self.folder / "script.py"
-            script.write_text(program.replace("write_case(", f"out *= np.float32({factor})\nwrite_case("), encoding="utf-8")
+            script.write_text(
+                program.replace("write_case(", f"out *= np.float32({factor})\nwrite_case("), encoding="utf-8"
+            )
             result = self.run_here([sys.executable, str(script)])
             self.assertEqual(result.returncode, 0, result.stderr)
             result = self.run_here(command.split())
@@ -308,8 +322,10 @@ class RealInputs(Folder):
             digest, name = line.split("  ")
             listed[name] = digest
         there = {path.relative_to(INPUTS).as_posix(): path for path in INPUTS.rglob("*") if path.is_file()}
-        self.assertEqual(sorted(listed), sorted(name for name in there if name.endswith((".npy", "case.json")) or
-                                                name == "declaration.txt"))
+        self.assertEqual(
+            sorted(listed),
+            sorted(name for name in there if name.endswith((".npy", "case.json")) or name == "declaration.txt"),
+        )
         for name, digest in listed.items():
             self.assertEqual(hashlib.sha256(there[name].read_bytes()).hexdigest(), digest, name)
         self.assertLess(sum(path.stat().st_size for path in there.values()), 20 << 20)
@@ -350,8 +366,16 @@ class RealInputs(Folder):
             wrong_heads = {**inputs, "bias": inputs["bias"][::-1].copy()}
             shared = {**inputs, "bias": inputs["bias"][0].copy()}
             scaled = {**inputs, "bias": inputs["bias"] / np.float32(8)}
-            for wrong, params in ((forgotten, {}), (reversed_bias, {}), (shifted, {}), (wrong_heads, {}), (shared, {}),
-                                  (scaled, {}), (inputs, {"causal": True}), (inputs, {"scale": 0.126})):
+            for wrong, params in (
+                (forgotten, {}),
+                (reversed_bias, {}),
+                (shifted, {}),
+                (wrong_heads, {}),
+                (shared, {}),
+                (scaled, {}),
+                (inputs, {"causal": True}),
+                (inputs, {"scale": 0.126}),
+            ):
                 write_case(self.folder, case["operator"], wrong, {"out": out}, {**case["params"], **params}, "wrong")
                 result = check(self.folder)
                 self.assertEqual(result.returncode, 1, (name, params, result.stdout))

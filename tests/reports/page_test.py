@@ -22,7 +22,13 @@ VOID = {"meta", "br", "input", "path", "use", "rect", "image"}
 CLAIMS = {
     "format": "claims/1",
     "claims": [
-        {"id": "frpb-1d-time", "says": "fast <b>", "source": "FastRPB", "verdict": "not reproduced", "numbers": "made up"},
+        {
+            "id": "frpb-1d-time",
+            "says": "fast <b>",
+            "source": "FastRPB",
+            "verdict": "not reproduced",
+            "numbers": "made up",
+        },
         {"id": "other", "says": "x", "source": "y", "verdict": "reproduced", "numbers": "made up"},
     ],
 }
@@ -140,7 +146,7 @@ class PageTest(figures_test.Workplace):
         for arguments, word in (
             ([self.folder / "missing.json"], "No such file"),
             ([self.write({"benchmarks": []}, "foreign.json")], "not a subquad result file"),
-            ([good, "--claims", self.write({"claims": []}, "claims.json")], "expected \"format\": \"claims/1\""),
+            ([good, "--claims", self.write({"claims": []}, "claims.json")], 'expected "format": "claims/1"'),
             ([good, "--claims", self.write({"format": "claims/1", "claims": [{"id": 3}]}, "wrong.json")], "claims[0]"),
         ):
             with self.subTest(word):
@@ -198,7 +204,9 @@ class GalleryTest(figures_test.Workplace):
             self.assertEqual((1, True), (result.returncode, words in result.stdout), result.stdout)
             self.assertEqual(0, self.gallery().returncode)
         self.assertFalse((self.results / "figures" / "gone.svg").exists())
-        figure.write_bytes(re.sub(rb"Matplotlib v[0-9.]+", b"Matplotlib v0.1", drawn).replace(b"stroke: #", b"stroke: #0", 1))
+        figure.write_bytes(
+            re.sub(rb"Matplotlib v[0-9.]+", b"Matplotlib v0.1", drawn).replace(b"stroke: #", b"stroke: #0", 1)
+        )
         self.assertEqual(0, self.gallery("--check").returncode)  # drawn by another version: not compared
 
     def test_refusals(self):
@@ -229,7 +237,16 @@ class ReadmeTest(figures_test.Workplace):
         program = self.folder / "program"
         program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(operators or self.LIST)}\nEND\n")
         program.chmod(0o755)
-        command = [sys.executable, "-m", "reports.readme", "--readme", str(self.readme), "--program", str(program), *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "reports.readme",
+            "--readme",
+            str(self.readme),
+            "--program",
+            str(program),
+            *arguments,
+        ]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def test_writes_both_tables_and_nothing_else(self):
@@ -237,7 +254,9 @@ class ReadmeTest(figures_test.Workplace):
         result = self.run_readme()
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         text = self.readme.read_text(encoding="utf-8")
-        self.assertTrue(text.startswith("before\n<!-- headline -->\n|") and text.endswith("<!-- /verified -->\nafter\n"), text)
+        self.assertTrue(
+            text.startswith("before\n<!-- headline -->\n|") and text.endswith("<!-- /verified -->\nafter\n"), text
+        )
         self.assertNotIn("STALE", text)
         self.assertIn("| `toeplitz_1d` | `dense`; backward pass | `fft` |", text)
         self.assertEqual(0, self.run_readme("--check").returncode)
