@@ -1,7 +1,7 @@
 // The memory of an algorithm, written down once. Every array is a member that
 // its constructor takes from a Layout. One layout allocates; another one counts
-// the bytes and hands out nothing, and `cost` asks that one. So no formula can
-// differ from what a constructor allocates: there is no formula.
+// the bytes and hands out nothing; Implementation::CostOf asks that one. So no
+// formula can differ from what a constructor allocates: there is no formula.
 //
 //   template <typename T>
 //   class Fft : public Prepared {
@@ -17,13 +17,13 @@
 //     const Arrays arrays_;
 //     ThreadPool pool_;
 //     CirculantFft<T> fft_;   // a part takes its arrays from the same layout
-//     Buffer<T> spectra_;     // workspace; PlanTable<T> for a table of the
-//     plan PerThread<T> columns_;  // columns_[worker]: as many for each thread
+//     Buffer<T> spectra_;     // workspace; tables of a plan are PlanTable<T>
+//     PerThread<T> columns_;  // columns_[worker]: as many for each thread
 //   };
 //
 // and its row says `.prepare = PrepareFor<Fft>`. What a library allocates by
-// itself is announced by Add. While a layout counts, a constructor does not
-// plan, fill tables or start threads; the tensors' pointers are null.
+// itself is announced by Add. While a layout counts, constructors start no
+// threads and measure no plans, and the tensors' pointers are null.
 #pragma once
 
 #include <algorithm>

@@ -5,9 +5,10 @@
 //   dense           ((phi(Q) phi(K)^T) o C) V by GEMM, everything in memory:
 //                   O(n^2 (f+e)). The baseline that speed-ups are quoted
 //                   against.
-//   tiled           the same sums in tiles of 12 x 128 pairs, in registers, the
-//                   bias applied in the tile: O(n^2 (f+e)) time, O(n (f+e))
-//                   memory. Beats every FFT while n is small.
+//   tiled           the same sums in tiles of 12 queries by 64 keys, two
+//                   vectors of keys at a time in registers, the bias applied in
+//                   the tile: O(n^2 (f+e)) time, O(n (f+e)) memory. Beats every
+//                   FFT while n is small.
 //   fft             algorithm 1 as printed: f (e+1) channels transformed at
 //                   once. O(n f e log n) time, O(n f e) memory.
 //   fft_streamed    the same sums, one block of SIMD lanes of channels at a
@@ -26,9 +27,9 @@
 //
 // The quadratic ones are as accurate as the plain program. The FFTs are not
 // always: see algorithms/kernelized_rpe_attention.h. Where they may have lost a
-// query altogether it is computed directly (kernelized/columns.h), so that no
-// answer is without digits and the time depends on the numbers: at worst, that
-// of tiled comes on top.
+// query altogether it is computed directly (kernelized/columns.h), so that
+// every answer has some digits and the time depends on the numbers: at worst,
+// that of tiled comes on top.
 #include "algorithms/kernelized_rpe_attention.h"
 
 #include "optimized/base/prepare.h"

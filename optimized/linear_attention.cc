@@ -1,14 +1,14 @@
-// linear_attention: out_i = phi(q_i)^T sum_j phi(k_j) v_j^T / phi(q_i)^T sum_j
-// phi(k_j) (FastRPB eq. 3; Transformers II eq. 18-20; LRPE section II)
+// linear_attention:
+//   out_i = phi(q_i)^T sum_j phi(k_j) v_j^T / phi(q_i)^T sum_j phi(k_j)
+//   (FastRPB eq. 3; Transformers II eq. 18-20; LRPE section II)
 //
-//   dense        phi(Q) phi(K)^T in memory, masked, times V by GEMM: O(n^2
-//   (f+e)).
-//                The baseline that speed-ups are quoted against.
+//   dense        phi(Q) phi(K)^T in memory, masked, times V by GEMM:
+//                O(n^2 (f+e)). The baseline that speed-ups are quoted against.
 //   associative  the other bracket first: phi(K)^T [V, 1] by GEMM, then
 //                phi(Q) times that. O(n f e) time, O(f e) state; not causal.
 //   prefix_sum   causal: every running sum in memory. O(n f e) time and memory:
 //                LRPE's formulation, which loses and stays for comparison.
-//   recurrent    causal: one state, a few tokens at a time with a panel of the
+//   recurrent    causal: one state, three tokens at a time with a panel of the
 //                state in registers. O(n f e) time, O(f e) state.
 //   chunked      causal: chunks of 128 tokens, three GEMMs each.
 //                O(n f (e + chunk)) time, O(f e + chunk^2) state.

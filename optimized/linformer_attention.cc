@@ -39,18 +39,17 @@ AttentionSizes SizesOf(const Problem& problem) {
 template <typename T, template <typename> class Attention>
 class Linformer : public Prepared {
  public:
-  Linformer(const Problem& problem, const Arrays& arrays,
-            const PrepareOptions& options)
+  Linformer(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(SizesOf(problem)),
         n_k_(problem.Dim("n_k")),
         heads_(problem.heads),
         parts_(Parts(n_k_)),
         scale_(SoftmaxScale<T>(problem)),
         arrays_(arrays),
-        pool_(options.threads),
-        attention_(sizes_, options.threads),
-        keys_(parts_ * sizes_.keys * sizes_.d),
-        values_(parts_ * sizes_.keys * sizes_.e) {}
+        pool_(layout),
+        attention_(layout, sizes_),
+        keys_(layout, parts_ * sizes_.keys * sizes_.d),
+        values_(layout, parts_ * sizes_.keys * sizes_.e) {}
 
   void Run() override {
     for (int64_t h = 0; h < heads_; ++h) {
@@ -67,6 +66,12 @@ class Linformer : public Prepared {
       attention_.Run(pool_, scale_, arrays_.In<T>("q").Head(h), keys_.data(),
                      values_.data(), arrays_.Out<T>("out").Head(h));
     }
+  }
+
+  double Flops() const override {
+    return 2 * static_cast<double>(heads_ * sizes_.keys) *
+           static_cast<double>(sizes_.d + sizes_.e) *
+           static_cast<double>(n_k_ + sizes_.n_q);
   }
 
  private:
@@ -94,22 +99,10 @@ class Linformer : public Prepared {
   Buffer<T> keys_, values_;  // of each part; the sums in the first
 };
 
-template <template <typename> class Attention>
-Cost LinformerCost(const Problem& problem, int threads) {
-  const AttentionSizes sizes = SizesOf(problem);
-  const int64_t n_k = problem.Dim("n_k");
-  const double reduced =
-      static_cast<double>(sizes.keys) * static_cast<double>(sizes.d + sizes.e);
-  return {.flops = 2 * static_cast<double>(problem.heads) * reduced *
-                   static_cast<double>(n_k + sizes.n_q),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              static_cast<double>(Info(problem.scalar).bytes * Parts(n_k)) *
-                  reduced +
-              (problem.scalar == Scalar::kFloat64
-                   ? Attention<double>::WorkspaceBytes(sizes, threads)
-                   : Attention<float>::WorkspaceBytes(sizes, threads))};
-}
+template <typename T>
+using Dense = Linformer<T, DenseToReduced>;
+template <typename T>
+using Projected = Linformer<T, TiledToReduced>;
 
 }  // namespace
 
@@ -119,15 +112,11 @@ std::vector<Implementation> LinformerAttentionImplementations() {
       {{.id = "dense",
         .what = "projections, then two GEMMs (Eigen), scores in memory",
         .sums = DirectSums,
-        .cost = LinformerCost<DenseToReduced>,
-        .prepare = PrepareFor<Linformer<float, DenseToReduced>,
-                              Linformer<double, DenseToReduced>>},
+        .prepare = PrepareFor<Dense>},
        {.id = "projected",
         .what = "projections, then online softmax without scores",
         .sums = DirectSums,
-        .cost = LinformerCost<TiledToReduced>,
-        .prepare = PrepareFor<Linformer<float, TiledToReduced>,
-                              Linformer<double, TiledToReduced>>}});
+        .prepare = PrepareFor<Projected>}});
 }
 
 }  // namespace subquad

@@ -34,17 +34,16 @@ AttentionSizes SizesOf(const Problem& problem) {
 template <typename T, template <typename> class Attention>
 class MemoryCompressed : public Prepared {
  public:
-  MemoryCompressed(const Problem& problem, const Arrays& arrays,
-                   const PrepareOptions& options)
+  MemoryCompressed(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(SizesOf(problem)),
         stride_(problem.params.Integer("stride")),
         heads_(problem.heads),
         scale_(SoftmaxScale<T>(problem)),
         arrays_(arrays),
-        pool_(options.threads),
-        attention_(sizes_, options.threads),
-        keys_(sizes_.keys * sizes_.d),
-        values_(sizes_.keys * sizes_.e) {}
+        pool_(layout),
+        attention_(layout, sizes_),
+        keys_(layout, sizes_.keys * sizes_.d),
+        values_(layout, sizes_.keys * sizes_.e) {}
 
   void Run() override {
     for (int64_t h = 0; h < heads_; ++h) {
@@ -58,6 +57,12 @@ class MemoryCompressed : public Prepared {
       attention_.Run(pool_, scale_, arrays_.In<T>("q").Head(h), keys_.data(),
                      values_.data(), arrays_.Out<T>("out").Head(h));
     }
+  }
+
+  double Flops() const override {
+    return 2 * static_cast<double>(heads_ * sizes_.keys) *
+           static_cast<double>(sizes_.d + sizes_.e) *
+           static_cast<double>(stride_ + sizes_.n_q);
   }
 
  private:
@@ -83,21 +88,10 @@ class MemoryCompressed : public Prepared {
   Buffer<T> keys_, values_;
 };
 
-template <template <typename> class Attention>
-Cost MemoryCompressedCost(const Problem& problem, int threads) {
-  const AttentionSizes sizes = SizesOf(problem);
-  const double reduced =
-      static_cast<double>(sizes.keys) * static_cast<double>(sizes.d + sizes.e);
-  return {.flops =
-              2 * static_cast<double>(problem.heads) * reduced *
-              static_cast<double>(problem.params.Integer("stride") + sizes.n_q),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              static_cast<double>(Info(problem.scalar).bytes) * reduced +
-              (problem.scalar == Scalar::kFloat64
-                   ? Attention<double>::WorkspaceBytes(sizes, threads)
-                   : Attention<float>::WorkspaceBytes(sizes, threads))};
-}
+template <typename T>
+using Dense = MemoryCompressed<T, DenseToReduced>;
+template <typename T>
+using Compressed = MemoryCompressed<T, TiledToReduced>;
 
 }  // namespace
 
@@ -107,15 +101,11 @@ std::vector<Implementation> MemoryCompressedAttentionImplementations() {
       {{.id = "dense",
         .what = "the fewer keys, then two GEMMs (Eigen), scores in memory",
         .sums = DirectSums,
-        .cost = MemoryCompressedCost<DenseToReduced>,
-        .prepare = PrepareFor<MemoryCompressed<float, DenseToReduced>,
-                              MemoryCompressed<double, DenseToReduced>>},
+        .prepare = PrepareFor<Dense>},
        {.id = "compressed",
         .what = "the fewer keys, then online softmax without scores",
         .sums = DirectSums,
-        .cost = MemoryCompressedCost<TiledToReduced>,
-        .prepare = PrepareFor<MemoryCompressed<float, TiledToReduced>,
-                              MemoryCompressed<double, TiledToReduced>>}});
+        .prepare = PrepareFor<Compressed>}});
 }
 
 }  // namespace subquad

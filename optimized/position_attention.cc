@@ -66,21 +66,15 @@ ConstMatrixMap<T> View(const T* data, int64_t rows, int64_t columns) {
 template <typename T>
 class WithPositions : public Prepared {
  public:
-  WithPositions(const Problem& problem, const Arrays& arrays,
-                const PrepareOptions& options)
+  WithPositions(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
         scale_(SoftmaxScale<T>(problem)),
         arrays_(arrays),
-        pool_(options.threads),
-        q_(sizes_.n * sizes_.key_width()),
-        k_(sizes_.n * sizes_.key_width()),
-        v_(sizes_.n * sizes_.e),
-        tokens_(pool_.threads() * kProjected * sizes_.D) {}
-
-  static double WorkspaceNumbers(const Sizes& sizes, int threads) {
-    return static_cast<double>(sizes.n * (2 * sizes.key_width() + sizes.e) +
-                               threads * kProjected * sizes.D);
-  }
+        pool_(layout),
+        q_(layout, sizes_.n * sizes_.key_width()),
+        k_(layout, sizes_.n * sizes_.key_width()),
+        v_(layout, sizes_.n * sizes_.e),
+        tokens_(layout, kProjected * sizes_.D) {}
 
   void Run() override {
     for (int64_t h = 0; h < sizes_.heads; ++h) {
@@ -97,7 +91,18 @@ class WithPositions : public Prepared {
     }
   }
 
+  double Flops() const override {
+    const double n = static_cast<double>(sizes_.n);
+    const double key = static_cast<double>(sizes_.key_width());
+    const double e = static_cast<double>(sizes_.e);
+    return static_cast<double>(sizes_.heads) *
+           (2 * n * static_cast<double>(sizes_.D) * (2 * key + e) +
+            2 * n * n * (key + e) + RelativeFlops());
+  }
+
  protected:
+  // Of the relative terms of one head.
+  virtual double RelativeFlops() const = 0;
   virtual void ProjectOffsets(int64_t h) = 0;
   // Where the scores [rows, n] of a block stand.
   virtual T* ScoreMemory(int64_t first, int worker) = 0;
@@ -118,7 +123,7 @@ class WithPositions : public Prepared {
                 const int64_t count = std::min(kProjected, rows - first);
                 const T* from = x + first * D;
                 if (pos) {
-                  T* sums = tokens_.data() + worker * kProjected * D;
+                  T* sums = tokens_[worker];
                   for (int64_t y = 0; y < count * D; ++y)
                     sums[y] = from[y] + pos[first * D + y];
                   from = sums;
@@ -187,23 +192,30 @@ class WithPositions : public Prepared {
       for (int64_t c = 0; c < e; ++c) out[i * e + c] /= sums[i];
   }
 
-  Buffer<T> tokens_;  // x + pos
+  PerThread<T> tokens_;  // x + pos
 };
 
 template <typename T>
 class DensePositions : public WithPositions<T> {
  public:
-  DensePositions(const Problem& problem, const Arrays& arrays,
-                 const PrepareOptions& options)
-      : WithPositions<T>(problem, arrays, options),
-        scores_(sizes_.n * sizes_.n),
-        projected_(sizes_.Is(PositionScheme::kDeberta)
-                       ? pool_.threads() * sizes_.n * sizes_.d
-                       : 0) {}
+  DensePositions(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : WithPositions<T>(problem, arrays, layout),
+        scores_(layout, sizes_.n * sizes_.n),
+        projected_(layout, sizes_.Is(PositionScheme::kDeberta)
+                               ? sizes_.n * sizes_.d
+                               : 0) {}
 
  private:
   using WithPositions<T>::sizes_, WithPositions<T>::pool_, WithPositions<T>::q_,
       WithPositions<T>::k_;
+
+  double RelativeFlops() const override {
+    const double n = static_cast<double>(sizes_.n);
+    const double d = static_cast<double>(sizes_.d);
+    if (sizes_.Is(PositionScheme::kDeberta))
+      return 4 * n * n * d * (static_cast<double>(sizes_.D) + 1);
+    return sizes_.relative() ? 2 * n * n * d : 0;
+  }
 
   void ProjectOffsets(int64_t) override {}
   T* ScoreMemory(int64_t first, int) override {
@@ -215,7 +227,7 @@ class DensePositions : public WithPositions<T> {
     if (!sizes_.relative()) return;
     const int64_t n = sizes_.n, d = sizes_.d, D = sizes_.D;
     const T* rel = this->In("rel", h);
-    T* const memory = projected_.data() + worker * n * d;
+    T* const memory = projected_[worker];
     for (int64_t i = first; i < first + rows; ++i) {
       Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, 1>> row(
           scores + (i - first) * n, n);
@@ -238,36 +250,39 @@ class DensePositions : public WithPositions<T> {
     }
   }
 
-  Buffer<T> scores_, projected_;
+  Buffer<T> scores_;
+  PerThread<T> projected_;
 };
 
 template <typename T>
 class ShiftPositions : public WithPositions<T> {
  public:
-  ShiftPositions(const Problem& problem, const Arrays& arrays,
-                 const PrepareOptions& options)
-      : WithPositions<T>(problem, arrays, options),
-        offsets_q_(ProjectedNumbers(sizes_)),
-        offsets_k_(ProjectedNumbers(sizes_)),
-        scores_(pool_.threads() * kBlock * sizes_.n),
-        shifted_(pool_.threads() * ShiftedNumbers(sizes_)) {}
-
-  static double WorkspaceNumbers(const Sizes& sizes, int threads) {
-    return static_cast<double>(2 * ProjectedNumbers(sizes) +
-                               threads *
-                                   (kBlock * sizes.n + ShiftedNumbers(sizes)));
-  }
+  ShiftPositions(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : WithPositions<T>(problem, arrays, layout),
+        offsets_q_(layout, Projected()),
+        offsets_k_(layout, Projected()),
+        scores_(layout, kBlock * sizes_.n),
+        shifted_(layout,
+                 sizes_.relative()
+                     ? kBlock * (std::max(sizes_.n, kBlock) + kBlock - 1)
+                     : 0) {}
 
  private:
   using WithPositions<T>::sizes_, WithPositions<T>::pool_, WithPositions<T>::q_,
       WithPositions<T>::k_;
 
-  static int64_t ProjectedNumbers(const Sizes& sizes) {
-    return sizes.Is(PositionScheme::kDeberta) ? sizes.offsets() * sizes.d : 0;
+  int64_t Projected() const {
+    return sizes_.Is(PositionScheme::kDeberta) ? sizes_.offsets() * sizes_.d
+                                               : 0;
   }
-  static int64_t ShiftedNumbers(const Sizes& sizes) {
-    if (!sizes.relative()) return 0;
-    return kBlock * (std::max(sizes.n, kBlock) + kBlock - 1);
+
+  double RelativeFlops() const override {
+    const double n = static_cast<double>(sizes_.n);
+    const double d = static_cast<double>(sizes_.d);
+    double flops = sizes_.relative() ? 2 * n * (n + kBlock) * d : 0;
+    if (sizes_.Is(PositionScheme::kDeberta))
+      flops += 4 * n * n * d + 8 * n * d * static_cast<double>(sizes_.D);
+    return flops;
   }
 
   void ProjectOffsets(int64_t h) override {
@@ -279,15 +294,13 @@ class ShiftPositions : public WithPositions<T> {
                   offsets_k_.data(), sizes_.d);
   }
 
-  T* ScoreMemory(int64_t, int worker) override {
-    return scores_.data() + worker * kBlock * sizes_.n;
-  }
+  T* ScoreMemory(int64_t, int worker) override { return scores_[worker]; }
 
   void AddRelative(int64_t h, int64_t first, int64_t rows, int worker,
                    T* scores) override {
     if (!sizes_.relative()) return;
     const int64_t n = sizes_.n, d = sizes_.d;
-    T* const tile = shifted_.data() + worker * ShiftedNumbers(sizes_);
+    T* const tile = shifted_[worker];
     // q_i . rel(j-i): offsets -(first+rows-1) .. n-1-first.
     const T* rel = sizes_.Is(PositionScheme::kShaw) ? this->In("rel", h)
                                                     : offsets_k_.data();
@@ -317,52 +330,9 @@ class ShiftPositions : public WithPositions<T> {
                              Eigen::OuterStride<>(stride - 1));
   }
 
-  Buffer<T> offsets_q_, offsets_k_, scores_, shifted_;
+  Buffer<T> offsets_q_, offsets_k_;
+  PerThread<T> scores_, shifted_;
 };
-
-// Everything but the relative terms.
-double CommonFlops(const Sizes& sizes) {
-  const double n = static_cast<double>(sizes.n);
-  const double key = static_cast<double>(sizes.key_width());
-  const double e = static_cast<double>(sizes.e);
-  return 2 * n * static_cast<double>(sizes.D) * (2 * key + e) +
-         2 * n * n * (key + e);
-}
-
-Cost PositionCost(const Problem& problem, double flops, double numbers) {
-  const Sizes sizes(problem);
-  return {
-      .flops = static_cast<double>(sizes.heads) * (CommonFlops(sizes) + flops),
-      .bytes = TensorBytes(problem),
-      .workspace_bytes =
-          numbers * static_cast<double>(Info(problem.scalar).bytes)};
-}
-
-Cost DensePositionCost(const Problem& problem, int threads) {
-  const Sizes sizes(problem);
-  const double n = static_cast<double>(sizes.n);
-  const double d = static_cast<double>(sizes.d);
-  const bool deberta = sizes.Is(PositionScheme::kDeberta);
-  double flops = sizes.Is(PositionScheme::kShaw) ? 2 * n * n * d : 0;
-  if (deberta) flops = 4 * n * n * d * (static_cast<double>(sizes.D) + 1);
-  return PositionCost(
-      problem, flops,
-      n * n + (deberta ? threads * n * d : 0) +
-          WithPositions<float>::WorkspaceNumbers(sizes, threads));
-}
-
-Cost ShiftPositionCost(const Problem& problem, int threads) {
-  const Sizes sizes(problem);
-  const double n = static_cast<double>(sizes.n);
-  const double d = static_cast<double>(sizes.d);
-  double flops = sizes.relative() ? 2 * n * (n + kBlock) * d : 0;
-  if (sizes.Is(PositionScheme::kDeberta))
-    flops += 4 * n * n * d + 8 * n * d * static_cast<double>(sizes.D);
-  return PositionCost(
-      problem, flops,
-      ShiftPositions<float>::WorkspaceNumbers(sizes, threads) +
-          WithPositions<float>::WorkspaceNumbers(sizes, threads));
-}
 
 }  // namespace
 
@@ -372,14 +342,12 @@ std::vector<Implementation> PositionAttentionImplementations() {
       {{.id = "dense",
         .what = "scores in memory, offsets of each query taken anew (GEMMs)",
         .sums = DirectSums,
-        .cost = DensePositionCost,
-        .prepare = PrepareFor<DensePositions<float>, DensePositions<double>>},
+        .prepare = PrepareFor<DensePositions>},
        {.id = "shift",
         .what = "positions projected once, GEMMs and shifts by blocks",
         .memory = {"O(n (d + e + B)), B = 64", "n"},
         .sums = DirectSums,
-        .cost = ShiftPositionCost,
-        .prepare = PrepareFor<ShiftPositions<float>, ShiftPositions<double>>}});
+        .prepare = PrepareFor<ShiftPositions>}});
 }
 
 }  // namespace subquad

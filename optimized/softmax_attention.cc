@@ -39,6 +39,18 @@ struct Sizes {
   int64_t KeysBefore(int64_t end) const {
     return causal ? std::min(end, n_k) : n_k;
   }
+  // Of the pairs of a query and a key that are computed when this many queries
+  // go through their keys together.
+  double Flops(int64_t block) const {
+    double pairs = 0;
+    for (int64_t first = 0; first < n_q; first += block) {
+      const int64_t end = std::min(first + block, n_q);
+      pairs += static_cast<double>(end - first) *
+               static_cast<double>(KeysBefore(end));
+    }
+    return 2 * pairs * static_cast<double>(heads) * static_cast<double>(d + e);
+  }
+
   int64_t n_q, n_k, d, e, heads;
   bool causal, has_bias;
 };
@@ -49,19 +61,20 @@ constexpr int64_t kRowBlock = 256;
 template <typename T>
 class DenseSoftmax : public Prepared {
  public:
-  DenseSoftmax(const Problem& problem, const Arrays& arrays,
-               const PrepareOptions& options)
+  DenseSoftmax(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
         scale_(SoftmaxScale<T>(problem)),
         arrays_(arrays),
-        pool_(options.threads),
-        scores_(sizes_.n_q * sizes_.n_k) {}
+        pool_(layout),
+        scores_(layout, sizes_.n_q * sizes_.n_k) {}
 
   void Run() override {
     for (int64_t h = 0; h < sizes_.heads; ++h)
       pool_.For((sizes_.n_q + kRowBlock - 1) / kRowBlock,
                 [&](int64_t block, int) { RunBlock(h, block * kRowBlock); });
   }
+
+  double Flops() const override { return sizes_.Flops(kRowBlock); }
 
  private:
   void RunBlock(int64_t h, int64_t first) {
@@ -103,20 +116,14 @@ class DenseSoftmax : public Prepared {
 template <typename T>
 class TiledSoftmax : public Prepared {
  public:
-  TiledSoftmax(const Problem& problem, const Arrays& arrays,
-               const PrepareOptions& options)
+  TiledSoftmax(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
         scale_(SoftmaxScale<T>(problem)),
         arrays_(arrays),
-        pool_(options.threads),
-        together_(Together(sizes_, options.threads)) {
-    for (int64_t block = 0; block < options.threads * together_; ++block)
-      blocks_.emplace_back(sizes_.d, sizes_.e);
-  }
-
-  static double WorkspaceBytes(const Sizes& sizes, int threads) {
-    return static_cast<double>(threads * Together(sizes, threads)) *
-           SoftmaxBlock<T>::WorkspaceBytes(sizes.d, sizes.e);
+        pool_(layout),
+        together_(Together(sizes_, layout.threads())) {
+    for (int64_t block = 0; block < layout.threads() * together_; ++block)
+      blocks_.emplace_back(layout, sizes_.d, sizes_.e);
   }
 
   void Run() override {
@@ -128,6 +135,8 @@ class TiledSoftmax : public Prepared {
                 blocks_.data() + worker * together_);
     });
   }
+
+  double Flops() const override { return sizes_.Flops(kBlockQueries<T>); }
 
  private:
   // Blocks of queries that meet a tile of keys while it is in cache: up to
@@ -179,40 +188,6 @@ class TiledSoftmax : public Prepared {
   std::vector<SoftmaxBlock<T>> blocks_;
 };
 
-// Pairs of a query and a key that are computed, in blocks of this many queries.
-double Pairs(const Sizes& sizes, int64_t block) {
-  double pairs = 0;
-  for (int64_t first = 0; first < sizes.n_q; first += block) {
-    const int64_t end = std::min(first + block, sizes.n_q);
-    pairs += static_cast<double>(end - first) *
-             static_cast<double>(sizes.KeysBefore(end));
-  }
-  return pairs * static_cast<double>(sizes.heads);
-}
-
-Cost DenseCost(const Problem& problem, int) {
-  const Sizes sizes(problem);
-  const double bytes = static_cast<double>(Info(problem.scalar).bytes);
-  return {.flops = 2 * Pairs(sizes, kRowBlock) *
-                   static_cast<double>(sizes.d + sizes.e),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes = bytes * static_cast<double>(sizes.n_q) *
-                             static_cast<double>(sizes.n_k)};
-}
-
-Cost TiledCost(const Problem& problem, int threads) {
-  const Sizes sizes(problem);
-  const bool wide = problem.scalar == Scalar::kFloat64;
-  return {.flops = 2 *
-                   Pairs(sizes,
-                         wide ? kBlockQueries<double> : kBlockQueries<float>) *
-                   static_cast<double>(sizes.d + sizes.e),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              wide ? TiledSoftmax<double>::WorkspaceBytes(sizes, threads)
-                   : TiledSoftmax<float>::WorkspaceBytes(sizes, threads)};
-}
-
 }  // namespace
 
 std::vector<Implementation> SoftmaxAttentionImplementations() {
@@ -221,14 +196,12 @@ std::vector<Implementation> SoftmaxAttentionImplementations() {
       {{.id = "dense",
         .what = "two GEMMs (Eigen) with the scores in memory",
         .sums = DirectSums,
-        .cost = DenseCost,
-        .prepare = PrepareFor<DenseSoftmax<float>, DenseSoftmax<double>>},
+        .prepare = PrepareFor<DenseSoftmax>},
        {.id = "tiled",
         .what = "online softmax over tiles of keys, queries in the SIMD lanes",
         .memory = {"O(d+e) per thread", "1"},
         .sums = DirectSums,
-        .cost = TiledCost,
-        .prepare = PrepareFor<TiledSoftmax<float>, TiledSoftmax<double>>}});
+        .prepare = PrepareFor<TiledSoftmax>}});
 }
 
 }  // namespace subquad

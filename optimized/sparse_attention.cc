@@ -42,14 +42,18 @@ struct Sizes {
         d(problem.Dim("d")),
         e(problem.Dim("e")),
         heads(problem.heads) {}
+  // Of this many pairs of a query and a key in each head.
+  double Flops(double pairs) const {
+    return 2 * static_cast<double>(heads) * pairs * static_cast<double>(d + e);
+  }
   int64_t n, d, e, heads;
 };
 
 // What both row-wise programs keep for one thread.
 template <typename T>
 struct RowWorker {
-  RowWorker(const SparseKeys& keys, int64_t most, int64_t d)
-      : scores(most), query(d) {
+  RowWorker(Layout& layout, const SparseKeys& keys, int64_t most, int64_t d)
+      : scores(layout, most), query(layout, d) {
     runs.reserve(static_cast<size_t>(keys.MostRuns()));
   }
   Buffer<T> scores, query;
@@ -59,17 +63,16 @@ struct RowWorker {
 template <typename T>
 class MaskedSparse : public Prepared {
  public:
-  MaskedSparse(const Problem& problem, const Arrays& arrays,
-               const PrepareOptions& options)
+  MaskedSparse(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
         scale_(SoftmaxScale<T>(problem)),
         keys_(problem),
         arrays_(arrays),
-        pool_(options.threads),
-        scores_(sizes_.n * sizes_.n) {
-    const int64_t most = keys_.Count().most;
-    for (int worker = 0; worker < options.threads; ++worker)
-      workers_.emplace_back(keys_, most, 1);
+        pool_(layout),
+        scores_(layout, sizes_.n * sizes_.n),
+        workers_(
+            PartPerThread<RowWorker<T>>(layout, keys_, keys_.Count().most, 0)) {
+    layout.Add(keys_.ListBytes());
   }
 
   void Run() override {
@@ -78,6 +81,16 @@ class MaskedSparse : public Prepared {
       pool_.For(blocks, [&](int64_t block, int worker) {
         RunBlock(h, block * kRowBlock, workers_[static_cast<size_t>(worker)]);
       });
+  }
+
+  double Flops() const override {
+    double pairs = 0;
+    for (int64_t first = 0; first < sizes_.n; first += kRowBlock) {
+      const int64_t end = std::min(first + kRowBlock, sizes_.n);
+      pairs += static_cast<double>(end - first) *
+               static_cast<double>(keys_.causal() ? end : sizes_.n);
+    }
+    return sizes_.Flops(pairs);
   }
 
  private:
@@ -129,16 +142,18 @@ class MaskedSparse : public Prepared {
 template <typename T>
 class GatheredSparse : public Prepared {
  public:
-  GatheredSparse(const Problem& problem, const Arrays& arrays,
-                 const PrepareOptions& options)
+  GatheredSparse(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
         scale_(SoftmaxScale<T>(problem)),
         keys_(problem),
         arrays_(arrays),
-        pool_(options.threads) {
-    const int64_t most = keys_.Count().most;
-    for (int worker = 0; worker < options.threads; ++worker)
-      workers_.emplace_back(keys_, most, sizes_.d);
+        pool_(layout),
+        totals_(keys_.Count()),
+        workers_(PartPerThread<RowWorker<T>>(layout, keys_, totals_.most,
+                                             sizes_.d)) {
+    layout.Add(keys_.ListBytes() +
+               static_cast<double>(layout.threads() * keys_.MostRuns()) *
+                   sizeof(KeyRun));
   }
 
   void Run() override {
@@ -149,6 +164,8 @@ class GatheredSparse : public Prepared {
         RunRow(index / groups, i, workers_[static_cast<size_t>(worker)]);
     });
   }
+
+  double Flops() const override { return sizes_.Flops(totals_.pairs); }
 
  private:
   using Column = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, 1>>;
@@ -191,6 +208,7 @@ class GatheredSparse : public Prepared {
   const SparseKeys keys_;
   const Arrays arrays_;
   ThreadPool pool_;
+  const SparseKeys::Totals totals_;
   std::vector<RowWorker<T>> workers_;
 };
 
@@ -238,28 +256,26 @@ struct Band {
 template <typename T>
 class BlockedSparse : public Prepared {
  public:
-  BlockedSparse(const Problem& problem, const Arrays& arrays,
-                const PrepareOptions& options)
+  BlockedSparse(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
         scale_(SoftmaxScale<T>(problem)),
         keys_(problem),
         groups_(GroupQueries(keys_, kBlockQueries<T>)),
         arrays_(arrays),
-        pool_(options.threads) {
-    for (int worker = 0; worker < options.threads; ++worker) {
-      blocks_.emplace_back(sizes_.d, sizes_.e);
+        pool_(layout),
+        blocks_(PartPerThread<SoftmaxBlock<T>>(layout, sizes_.d, sizes_.e)) {
+    layout.Add(keys_.ListBytes() +
+               static_cast<double>(groups_.size() * sizeof(QueryGroup)));
+    for (int worker = 0; worker < layout.threads(); ++worker)
       runs_.emplace_back().reserve(static_cast<size_t>(keys_.MostRuns()));
-    }
     if (Globals() == 0) return;
-    global_q_ = Buffer<T>(Globals() * sizes_.d);
-    global_k_ = Buffer<T>(Globals() * sizes_.d);
-    global_v_ = Buffer<T>(Globals() * sizes_.e);
-    global_out_ = Buffer<T>(Globals() * sizes_.e);
+    global_q_ = Buffer<T>(layout, Globals() * sizes_.d);
+    global_k_ = Buffer<T>(layout, Globals() * sizes_.d);
+    global_v_ = Buffer<T>(layout, Globals() * sizes_.e);
+    global_out_ = Buffer<T>(layout, Globals() * sizes_.e);
   }
 
   void Run() override {
-    const bool banded =
-        keys_.name() == "sliding" || keys_.name() == "longformer";
     const int64_t groups = static_cast<int64_t>(groups_.size());
     for (int64_t h = 0; h < sizes_.heads; ++h) {
       PackGlobals(h);
@@ -269,7 +285,7 @@ class BlockedSparse : public Prepared {
         const int64_t d = sizes_.d, e = sizes_.e;
         block.Begin(arrays_.In<T>("q").Head(h) + group.first * d,
                     group.stride * d, group.rows, scale_);
-        if (banded) {
+        if (Banded()) {
           AddBand(h, group, block);
           AddGlobalKeys(group, block);
         } else {
@@ -282,7 +298,36 @@ class BlockedSparse : public Prepared {
     }
   }
 
+  double Flops() const override {
+    const double globals = static_cast<double>(Globals());
+    double pairs =
+        globals * static_cast<double>(sizes_.n) / (keys_.causal() + 1);
+    std::vector<KeyRun> runs;
+    for (const QueryGroup& group : groups_) {
+      double seen = globals;
+      if (Banded()) {
+        const Band band(keys_, group);
+        seen += static_cast<double>(band.end - band.begin);
+      } else {
+        keys_.AllRuns(group.first, runs);
+        for (const KeyRun& run : runs)
+          seen += static_cast<double>(
+              std::max<int64_t>(0, EndOf(run, group) - run.first));
+      }
+      pairs += seen * static_cast<double>(group.rows);
+    }
+    return sizes_.Flops(pairs);
+  }
+
  private:
+  bool Banded() const {
+    return keys_.name() == "sliding" || keys_.name() == "longformer";
+  }
+  // Of the keys of a run that some query of the group sees.
+  int64_t EndOf(const KeyRun& run, const QueryGroup& group) const {
+    const int64_t end = run.first + run.count;
+    return keys_.causal() ? std::min(end, group.last() + 1) : end;
+  }
   int64_t Globals() const {
     return static_cast<int64_t>(keys_.globals().size());
   }
@@ -292,9 +337,7 @@ class BlockedSparse : public Prepared {
     const int64_t d = sizes_.d, e = sizes_.e;
     keys_.AllRuns(group.first, runs);
     for (const KeyRun& run : runs) {
-      const int64_t end =
-          keys_.causal() ? std::min(run.first + run.count, group.last() + 1)
-                         : run.first + run.count;
+      const int64_t end = EndOf(run, group);
       for (int64_t j = run.first; j < end; j += kTileKeys) {
         block.Scores(arrays_.In<T>("k").Head(h) + j * d, d,
                      std::min(kTileKeys, end - j));
@@ -396,82 +439,6 @@ class BlockedSparse : public Prepared {
   Buffer<T> global_q_, global_k_, global_v_, global_out_;
 };
 
-Cost MaskedCost(const Problem& problem, int threads) {
-  const Sizes sizes(problem);
-  const SparseKeys keys(problem);
-  const double bytes = static_cast<double>(Info(problem.scalar).bytes);
-  const double n = static_cast<double>(sizes.n);
-  double pairs = n * n;
-  if (keys.causal()) {
-    pairs = 0;
-    for (int64_t first = 0; first < sizes.n; first += kRowBlock) {
-      const double end =
-          static_cast<double>(std::min(first + kRowBlock, sizes.n));
-      pairs += end * (end - static_cast<double>(first));
-    }
-  }
-  return {
-      .flops = 2 * static_cast<double>(sizes.heads) * pairs *
-               static_cast<double>(sizes.d + sizes.e),
-      .bytes = TensorBytes(problem),
-      .workspace_bytes =
-          keys.ListBytes() +
-          bytes * (n * n + threads * static_cast<double>(keys.Count().most))};
-}
-
-Cost GatheredCost(const Problem& problem, int threads) {
-  const Sizes sizes(problem);
-  const SparseKeys keys(problem);
-  const SparseKeys::Totals totals = keys.Count();
-  return {
-      .flops = 2 * static_cast<double>(sizes.heads) * totals.pairs *
-               static_cast<double>(sizes.d + sizes.e),
-      .bytes = TensorBytes(problem),
-      .workspace_bytes =
-          keys.ListBytes() +
-          threads * (static_cast<double>(Info(problem.scalar).bytes) *
-                         static_cast<double>(totals.most + sizes.d) +
-                     static_cast<double>(keys.MostRuns()) * sizeof(KeyRun))};
-}
-
-Cost BlockedCost(const Problem& problem, int threads) {
-  const Sizes sizes(problem);
-  const SparseKeys keys(problem);
-  const bool wide = problem.scalar == Scalar::kFloat64;
-  const auto groups =
-      GroupQueries(keys, wide ? kBlockQueries<double> : kBlockQueries<float>);
-  const double globals = static_cast<double>(keys.globals().size());
-  double pairs = globals * static_cast<double>(sizes.n) / (keys.causal() + 1);
-  std::vector<KeyRun> runs;
-  for (const QueryGroup& group : groups) {
-    double seen = globals;
-    if (keys.name() == "sliding" || keys.name() == "longformer") {
-      const Band band(keys, group);
-      seen += static_cast<double>(band.end - band.begin);
-    } else {
-      keys.AllRuns(group.first, runs);
-      for (const KeyRun& run : runs) {
-        const int64_t end = run.first + run.count;
-        seen += static_cast<double>(std::max<int64_t>(
-            0, (keys.causal() ? std::min(end, group.last() + 1) : end) -
-                   run.first));
-      }
-    }
-    pairs += seen * static_cast<double>(group.rows);
-  }
-  const double width = static_cast<double>(sizes.d + sizes.e);
-  const double block =
-      wide ? SoftmaxBlock<double>::WorkspaceBytes(sizes.d, sizes.e)
-           : SoftmaxBlock<float>::WorkspaceBytes(sizes.d, sizes.e);
-  return {.flops = 2 * static_cast<double>(sizes.heads) * pairs * width,
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              keys.ListBytes() + threads * block +
-              static_cast<double>(groups.size() * sizeof(QueryGroup)) +
-              2 * globals * width *
-                  static_cast<double>(Info(problem.scalar).bytes)};
-}
-
 }  // namespace
 
 std::vector<Implementation> SparseAttentionImplementations() {
@@ -480,20 +447,17 @@ std::vector<Implementation> SparseAttentionImplementations() {
       {{.id = "dense",
         .what = "two GEMMs (Eigen) over all pairs, hidden scores left out",
         .sums = DirectSums,
-        .cost = MaskedCost,
-        .prepare = PrepareFor<MaskedSparse<float>, MaskedSparse<double>>},
+        .prepare = PrepareFor<MaskedSparse>},
        {.id = "gathered",
         .what = "each query over its own keys, as progressions of rows",
         .memory = {"O(n) per thread", "n"},
         .sums = DirectSums,
-        .cost = GatheredCost,
-        .prepare = PrepareFor<GatheredSparse<float>, GatheredSparse<double>>},
+        .prepare = PrepareFor<GatheredSparse>},
        {.id = "blocked",
         .what = "groups of queries against tiles of the keys they share",
         .memory = {"O(d+e) per thread, O(n) for the groups", "n"},
         .sums = DirectSums,
-        .cost = BlockedCost,
-        .prepare = PrepareFor<BlockedSparse<float>, BlockedSparse<double>>}});
+        .prepare = PrepareFor<BlockedSparse>}});
 }
 
 }  // namespace subquad

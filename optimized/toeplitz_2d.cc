@@ -27,23 +27,24 @@ struct Sizes {
       : height(problem.Dim("height")),
         width(problem.Dim("width")),
         e(problem.Dim("e")),
-        heads(problem.heads) {}
+        heads(problem.heads),
+        vectors(problem.PerHead("weights") ? problem.heads : 1) {}
   int64_t pixels() const { return height * width; }
   std::vector<int64_t> lengths() const {
     return ImageFftLengths(height, width);
   }
   int64_t height, width, e, heads;
+  int64_t vectors;  // of weights: 1, or one for each head
 };
 
 template <typename T>
 class Dense : public Prepared {
  public:
-  Dense(const Problem& problem, const Arrays& arrays,
-        const PrepareOptions& options)
+  Dense(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
         arrays_(arrays),
-        pool_(options.threads),
-        product_(sizes_.pixels(), sizes_.pixels(), sizes_.e) {}
+        pool_(layout),
+        product_(layout, sizes_.pixels(), sizes_.pixels(), sizes_.e) {}
 
   void Run() override {
     const int64_t height = sizes_.height, width = sizes_.width;
@@ -60,6 +61,10 @@ class Dense : public Prepared {
     }
   }
 
+  double Flops() const override {
+    return static_cast<double>(sizes_.heads) * product_.Flops();
+  }
+
  private:
   const Sizes sizes_;
   const Arrays arrays_;
@@ -73,32 +78,30 @@ constexpr int64_t kImageGroup = 4;
 template <typename T>
 class Fft2 : public Prepared {
  public:
-  Fft2(const Problem& problem, const Arrays& arrays,
-       const PrepareOptions& options)
+  Fft2(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
         arrays_(arrays),
-        pool_(options.threads),
+        pool_(layout),
         lengths_(sizes_.lengths()),
-        fft_(lengths_, options.tune),
+        fft_(layout, lengths_),
         group_(std::min(kImageGroup, sizes_.e)),
-        spectra_(SpectraCount(problem) * fft_.column_size()),
-        columns_(pool_.threads() * group_ * fft_.column_size()) {}
+        spectra_(layout, sizes_.vectors * fft_.column_size()),
+        columns_(layout, group_ * fft_.column_size()) {}
 
   void Run() override {
     const auto weights = arrays_.In<T>("weights");
     const auto values = arrays_.In<T>("values");
     const auto out = arrays_.Out<T>("out");
     const int64_t size = fft_.column_size(), stride = fft_.row_stride();
-    const int64_t spectra = spectra_.size() / size;
-    pool_.For(spectra, [&](int64_t h, int) {
+    pool_.For(sizes_.vectors, [&](int64_t h, int) {
       TransformWeights(weights.Head(h), spectra_.data() + h * size);
     });
     const int64_t groups = (sizes_.e + group_ - 1) / group_;
     pool_.For(sizes_.heads * groups, [&](int64_t task, int worker) {
       const int64_t h = task / groups, first = task % groups * group_;
       const int64_t count = std::min(group_, sizes_.e - first);
-      const T* spectrum = spectra_.data() + (spectra == 1 ? 0 : h * size);
-      T* columns = columns_.data() + worker * group_ * size;
+      const T* spectrum = spectra_.data() + h % sizes_.vectors * size;
+      T* columns = columns_[worker];
       GatherColumns(values.Head(h) + first, sizes_.pixels(), sizes_.e, count,
                     sizes_.width, stride, size, columns);
       for (int64_t c = 0; c < count; ++c) {
@@ -111,8 +114,9 @@ class Fft2 : public Prepared {
     });
   }
 
-  static int64_t SpectraCount(const Problem& problem) {
-    return problem.PerHead("weights") ? problem.heads : 1;
+  double Flops() const override {
+    return static_cast<double>(2 * sizes_.heads * sizes_.e + sizes_.vectors) *
+           fft_.TransformFlops();
   }
 
  private:
@@ -129,57 +133,38 @@ class Fft2 : public Prepared {
   const std::vector<int64_t> lengths_;
   const CirculantFft<T> fft_;
   const int64_t group_;
-  Buffer<T> spectra_, columns_;
+  Buffer<T> spectra_;
+  PerThread<T> columns_;
 };
 
 template <typename T>
 class FftSequence : public Prepared {
  public:
-  FftSequence(const Problem& problem, const Arrays& arrays,
-              const PrepareOptions& options)
+  FftSequence(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
         pixels_(sizes_.height, sizes_.width),
         arrays_(arrays),
-        pool_(options.threads),
-        columns_(pixels_.length(), pixels_.length()),
+        pool_(layout),
+        columns_(layout, pixels_.length(), pixels_.length()),
         block_(columns_.BlockColumns()),
-        spectrum_size_(static_cast<int64_t>(columns_.SpectrumSize())),
-        scratch_size_(
-            WholeLines<T>(static_cast<int64_t>(columns_.ScratchSize()))),
-        spectra_(Fft2<T>::SpectraCount(problem) * spectrum_size_),
-        scratch_(pool_.threads() * scratch_size_) {}
+        spectrum_size_(columns_.SpectrumSize()),
+        spectra_(layout, sizes_.vectors * spectrum_size_),
+        scratch_(layout, WholeLines<T>(columns_.ScratchSize())) {}
 
   void Run() override {
     const auto weights = arrays_.In<T>("weights");
-    const int64_t spectra = spectra_.size() / spectrum_size_;
-    pool_.For(spectra, [&](int64_t h, int worker) {
-      columns_.Spectrum(weights.Head(h), false,
-                        spectra_.data() + h * spectrum_size_,
-                        scratch_.data() + worker * scratch_size_);
+    pool_.For(sizes_.vectors, [&](int64_t h, int worker) {
+      columns_.Spectrum(weights.Head(h), false, Spectrum(h), scratch_[worker]);
     });
-    const int64_t blocks = (sizes_.e + block_ - 1) / block_;
-    pool_.For(sizes_.heads * blocks, [&](int64_t task, int worker) {
-      RunBlock(task / blocks, task % blocks * block_, spectra,
-               scratch_.data() + worker * scratch_size_);
+    pool_.For(sizes_.heads * BlocksPerHead(), [&](int64_t task, int worker) {
+      RunBlock(task / BlocksPerHead(), task % BlocksPerHead() * block_,
+               scratch_[worker]);
     });
   }
 
-  static Cost CostOf(const Problem& problem, int threads) {
-    const Sizes sizes(problem);
-    const int64_t length = ImageSequence(sizes.height, sizes.width).length();
-    const ToeplitzColumns<T> columns(length, length);
-    const int64_t block = columns.BlockColumns();
-    const double numbers =
-        static_cast<double>(Fft2<T>::SpectraCount(problem)) *
-            static_cast<double>(columns.SpectrumSize()) +
-        threads * static_cast<double>(WholeLines<T>(
-                      static_cast<int64_t>(columns.ScratchSize())));
-    return {.flops = static_cast<double>(sizes.heads *
-                                         ((sizes.e + block - 1) / block)) *
-                     columns.BlockFlops(),
-            .bytes = TensorBytes(problem),
-            .workspace_bytes =
-                numbers * sizeof(T) + static_cast<double>(columns.PlanBytes())};
+  double Flops() const override {
+    return static_cast<double>(sizes_.heads * BlocksPerHead()) *
+           columns_.BlockFlops();
   }
 
  private:
@@ -190,13 +175,17 @@ class FftSequence : public Prepared {
     int64_t e, lanes, columns;
   };
 
-  void RunBlock(int64_t h, int64_t first, int64_t spectra, T* scratch) const {
+  T* Spectrum(int64_t head) const {
+    return spectra_.data() + head % sizes_.vectors * spectrum_size_;
+  }
+  int64_t BlocksPerHead() const { return (sizes_.e + block_ - 1) / block_; }
+
+  void RunBlock(int64_t h, int64_t first, T* scratch) const {
     Block block = {arrays_.In<T>("values").Head(h) + first,
                    arrays_.Out<T>("out").Head(h) + first, sizes_.e, block_,
                    std::min(block_, sizes_.e - first)};
-    ApplyToImage(columns_, pixels_,
-                 spectra_.data() + (spectra == 1 ? 0 : h * spectrum_size_),
-                 {Fill, &block}, {Take, &block}, scratch);
+    ApplyToImage(columns_, pixels_, Spectrum(h), {Fill, &block}, {Take, &block},
+                 scratch);
   }
 
   static void Fill(void* context, int64_t pixel, int64_t count, T* rows) {
@@ -220,32 +209,10 @@ class FftSequence : public Prepared {
   const Arrays arrays_;
   ThreadPool pool_;
   const ToeplitzColumns<T> columns_;
-  const int64_t block_, spectrum_size_, scratch_size_;
-  Buffer<T> spectra_, scratch_;
+  const int64_t block_, spectrum_size_;
+  Buffer<T> spectra_;
+  PerThread<T> scratch_;
 };
-
-Cost FftSequenceCost(const Problem& problem, int threads) {
-  return problem.scalar == Scalar::kFloat64
-             ? FftSequence<double>::CostOf(problem, threads)
-             : FftSequence<float>::CostOf(problem, threads);
-}
-
-Cost Fft2Cost(const Problem& problem, int threads) {
-  const Sizes sizes(problem);
-  const double spectra =
-      static_cast<double>(Fft2<float>::SpectraCount(problem));
-  const double columns =
-      static_cast<double>(threads * std::min(kImageGroup, sizes.e));
-  return {.flops = (static_cast<double>(2 * sizes.heads * sizes.e) + spectra) *
-                   CirculantFft<float>::TransformFlops(sizes.lengths()),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              static_cast<double>(Info(problem.scalar).bytes) *
-              (CirculantFft<float>::PlanNumbers(sizes.lengths()) +
-               (spectra + columns) *
-                   static_cast<double>(
-                       CirculantFft<float>::ColumnSize(sizes.lengths())))};
-}
 
 // As for toeplitz_1d/fft, with log2 of all the points; the sequence of
 // fft_sequence has as many, (2H - 1)(2W - 1), before rounding up.
@@ -269,27 +236,19 @@ std::vector<Implementation> Toeplitz2dImplementations() {
       {{.id = "dense",
         .what = "materialised matrix times values by GEMM (Eigen)",
         .sums = DirectSums,
-        .cost =
-            [](const Problem& problem, int) {
-              const double pixels =
-                  static_cast<double>(Sizes(problem).pixels());
-              return MaterializedCost(problem, pixels, pixels);
-            },
-        .prepare = PrepareFor<Dense<float>, Dense<double>>},
+        .prepare = PrepareFor<Dense>},
        {.id = "fft2",
         .what = "two-level circulant embedding, 2-D transforms by FFTW",
         .sums = MixedSums,
-        .cost = Fft2Cost,
         .norm_bound = Fft2Bound,
-        .prepare = PrepareFor<Fft2<float>, Fft2<double>>},
+        .prepare = PrepareFor<Fft2>},
        {.id = "fft_sequence",
         .what = "the image as one sequence, our FFT with the columns in SIMD "
                 "lanes",
         .memory = {"O(HW) per vector of columns in flight", "n"},
         .sums = MixedSums,
-        .cost = FftSequenceCost,
         .norm_bound = Fft2Bound,
-        .prepare = PrepareFor<FftSequence<float>, FftSequence<double>>}});
+        .prepare = PrepareFor<FftSequence>}});
 }
 
 }  // namespace subquad

@@ -33,12 +33,11 @@ struct Sizes {
 template <typename T>
 class Dense : public Prepared {
  public:
-  Dense(const Problem& problem, const Arrays& arrays,
-        const PrepareOptions& options)
+  Dense(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
         arrays_(arrays),
-        pool_(options.threads),
-        product_(sizes_.pixels(), sizes_.pixels(), sizes_.e) {}
+        pool_(layout),
+        product_(layout, sizes_.pixels(), sizes_.pixels(), sizes_.e) {}
 
   void Run() override {
     const int64_t height = sizes_.height, width = sizes_.width;
@@ -57,6 +56,10 @@ class Dense : public Prepared {
     }
   }
 
+  double Flops() const override {
+    return static_cast<double>(sizes_.heads) * product_.Flops();
+  }
+
  private:
   const Sizes sizes_;
   const Arrays arrays_;
@@ -71,22 +74,20 @@ constexpr int64_t kDirectLength = 64;
 template <typename T>
 class LineProduct {
  public:
-  LineProduct(int64_t n, int64_t e, bool tune)
+  LineProduct(Layout& layout, int64_t n, int64_t e)
       : n_(n), e_(e), length_(GoodFftLength(2 * n - 1)) {
     if (n_ <= kDirectLength) return;
-    fft_ =
-        std::make_unique<CirculantFft<T>>(std::vector<int64_t>{length_}, tune);
-    spectrum_ = Buffer<T>(fft_->column_size());
-    columns_ = Buffer<T>(Group() * fft_->column_size());
+    fft_ = std::make_unique<CirculantFft<T>>(layout,
+                                             std::vector<int64_t>{length_});
+    spectrum_ = Buffer<T>(layout, fft_->column_size());
+    columns_ = Buffer<T>(layout, Group() * fft_->column_size());
   }
 
   void Run(const T* weights, const T* in, T* out) const {
     if (!fft_) return RunDirect(weights, in, out);
     T* spectrum = spectrum_.data();
     std::fill_n(spectrum, fft_->column_size(), T{0});
-    for (int64_t m = 0; m < n_; ++m) spectrum[m] = weights[n_ - 1 - m];
-    for (int64_t offset = 1; offset < n_; ++offset)
-      spectrum[length_ - offset] = weights[n_ - 1 + offset];
+    EmbedOffsets(weights + n_ - 1, n_, n_, length_, spectrum);
     fft_->Forward(spectrum);
     for (int64_t first = 0; first < e_; first += Group()) {
       const int64_t count = std::min(Group(), e_ - first);
@@ -103,18 +104,11 @@ class LineProduct {
     }
   }
 
-  static double WorkspaceNumbers(int64_t n, int64_t e) {
-    if (n <= kDirectLength) return 0;
-    return static_cast<double>(
-        (1 + std::min(kColumnGroup, e)) *
-        CirculantFft<T>::ColumnSize({GoodFftLength(2 * n - 1)}));
-  }
-  static double Flops(int64_t n, int64_t e) {
-    const double columns = static_cast<double>(e);
-    if (n <= kDirectLength)
-      return 2 * columns * static_cast<double>(n) * static_cast<double>(n);
-    return (2 * columns + 1) *
-           CirculantFft<T>::TransformFlops({GoodFftLength(2 * n - 1)});
+  double Flops() const {
+    const double columns = static_cast<double>(e_);
+    if (!fft_)
+      return 2 * columns * static_cast<double>(n_) * static_cast<double>(n_);
+    return (2 * columns + 1) * fft_->TransformFlops();
   }
 
  private:
@@ -142,21 +136,27 @@ constexpr int64_t kBands = 8;
 template <typename T>
 class Xy : public Prepared {
  public:
-  Xy(const Problem& problem, const Arrays& arrays,
-     const PrepareOptions& options)
+  Xy(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
         arrays_(arrays),
-        pool_(options.threads),
+        pool_(layout),
         bands_(std::min(kBands, sizes_.height)),
-        rows_(sizes_.height, sizes_.e, options.tune),
-        cols_(sizes_.width, sizes_.e, options.tune),
-        row_sums_(sizes_.height * sizes_.e),
-        col_sums_(bands_ * sizes_.width * sizes_.e),
-        row_products_(sizes_.height * sizes_.e),
-        col_products_(sizes_.width * sizes_.e) {}
+        rows_(layout, sizes_.height, sizes_.e),
+        cols_(layout, sizes_.width, sizes_.e),
+        row_sums_(layout, sizes_.height * sizes_.e),
+        col_sums_(layout, bands_ * sizes_.width * sizes_.e),
+        row_products_(layout, sizes_.height * sizes_.e),
+        col_products_(layout, sizes_.width * sizes_.e) {}
 
   void Run() override {
     for (int64_t h = 0; h < sizes_.heads; ++h) RunHead(h);
+  }
+
+  // Three additions for each number: into two sums, and of two products.
+  double Flops() const override {
+    return static_cast<double>(sizes_.heads) *
+           (3.0 * static_cast<double>(sizes_.pixels() * sizes_.e) +
+            rows_.Flops() + cols_.Flops());
   }
 
  private:
@@ -218,24 +218,6 @@ class Xy : public Prepared {
   Buffer<T> row_sums_, col_sums_, row_products_, col_products_;
 };
 
-Cost XyCost(const Problem& problem, int) {
-  const Sizes sizes(problem);
-  const double bytes = static_cast<double>(Info(problem.scalar).bytes);
-  const double heads = static_cast<double>(problem.heads);
-  const double sums = static_cast<double>(
-      (2 * sizes.height + (std::min(kBands, sizes.height) + 1) * sizes.width) *
-      sizes.e);
-  using Line = LineProduct<float>;
-  return {
-      .flops = heads * (3.0 * static_cast<double>(sizes.pixels() * sizes.e) +
-                        Line::Flops(sizes.height, sizes.e) +
-                        Line::Flops(sizes.width, sizes.e)),
-      .bytes = TensorBytes(problem),
-      .workspace_bytes =
-          bytes * (sums + Line::WorkspaceNumbers(sizes.height, sizes.e) +
-                   Line::WorkspaceNumbers(sizes.width, sizes.e))};
-}
-
 Sums XySums(const Problem& problem) {
   const Sizes sizes(problem);
   return std::max(sizes.height, sizes.width) <= kDirectLength ? Sums::kDirect
@@ -276,20 +258,13 @@ std::vector<Implementation> Toeplitz2dXyImplementations() {
       {{.id = "dense",
         .what = "materialised matrix times values by GEMM (Eigen)",
         .sums = DirectSums,
-        .cost =
-            [](const Problem& problem, int) {
-              const double pixels =
-                  static_cast<double>(Sizes(problem).pixels());
-              return MaterializedCost(problem, pixels, pixels);
-            },
-        .prepare = PrepareFor<Dense<float>, Dense<double>>},
+        .prepare = PrepareFor<Dense>},
        {.id = "xy",
         .what = "row and column sums, two 1-D products, a broadcast add",
         .memory = {"O(e (H + W))", "n"},
         .sums = XySums,
-        .cost = XyCost,
         .norm_bound = XyBound,
-        .prepare = PrepareFor<Xy<float>, Xy<double>>}});
+        .prepare = PrepareFor<Xy>}});
 }
 
 }  // namespace subquad

@@ -23,6 +23,9 @@
 namespace subquad {
 namespace {
 
+// Queries whose scores are formed together.
+constexpr int64_t kBlock = 64;
+
 struct Sizes {
   explicit Sizes(const Problem& problem)
       : n_q(problem.Dim("L")),
@@ -32,11 +35,20 @@ struct Sizes {
         e(problem.Dim("e")),
         p(problem.Dim("p")),
         heads(problem.heads) {}
+
+  // Of a query and a key that are formed, in one head.
+  double Pairs() const {
+    double pairs = 0;
+    for (int64_t first = 0; first < n_q; first += kBlock) {
+      const int64_t end = std::min(first + kBlock, n_q);
+      pairs +=
+          static_cast<double>(end - first) * static_cast<double>(memory + end);
+    }
+    return pairs;
+  }
+
   int64_t n_q, memory, n_k, d, e, p, heads;
 };
-
-// Queries whose scores are formed together.
-constexpr int64_t kBlock = 64;
 
 int64_t Blocks(const Sizes& sizes) { return (sizes.n_q + kBlock - 1) / kBlock; }
 
@@ -54,23 +66,26 @@ ConstMatrixMap<T> View(const T* data, int64_t rows, int64_t columns) {
 template <typename T>
 class TransformerXl : public Prepared {
  public:
-  TransformerXl(const Problem& problem, const Arrays& arrays,
-                const PrepareOptions& options)
+  TransformerXl(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
         scale_(SoftmaxScale<T>(problem)),
         arrays_(arrays),
-        pool_(options.threads),
-        queries_(pool_.threads() * 2 * kBlock * sizes_.d) {}
+        pool_(layout),
+        queries_(layout, 2 * kBlock * sizes_.d) {}
 
  protected:
-  // 2 kBlock d numbers.
-  T* QueryMemory(int worker) const {
-    return queries_.data() + worker * 2 * kBlock * sizes_.d;
+  // Two terms of the scores and their product with the values, and this many
+  // products w_kr r.
+  double FlopsWith(double projections) const {
+    const double d = static_cast<double>(sizes_.d);
+    return static_cast<double>(sizes_.heads) *
+           (2 * projections * d * static_cast<double>(sizes_.p) +
+            2 * sizes_.Pairs() * (2 * d + static_cast<double>(sizes_.e)));
   }
 
   // scale (q + u) and scale (q + t), [rows, d] each, one after the other.
   T* Queries(int64_t h, int64_t first, int64_t rows, int worker) {
-    T* const both = QueryMemory(worker);
+    T* const both = queries_[worker];
     const T* q = arrays_.In<T>("q").Head(h) + first * sizes_.d;
     const T* u = arrays_.In<T>("u").Head(h);
     const T* t = arrays_.In<T>("t").Head(h);
@@ -105,25 +120,29 @@ class TransformerXl : public Prepared {
   const T scale_;
   const Arrays arrays_;
   ThreadPool pool_;
-
- private:
-  Buffer<T> queries_;
+  PerThread<T> queries_;
 };
 
 template <typename T>
 class DenseXl : public TransformerXl<T> {
  public:
-  DenseXl(const Problem& problem, const Arrays& arrays,
-          const PrepareOptions& options)
-      : TransformerXl<T>(problem, arrays, options),
-        scores_(sizes_.n_q * sizes_.n_k),
-        projected_(pool_.threads() * sizes_.n_k * sizes_.d) {}
+  DenseXl(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : TransformerXl<T>(problem, arrays, layout),
+        scores_(layout, sizes_.n_q * sizes_.n_k),
+        projected_(layout, sizes_.n_k * sizes_.d) {}
 
   void Run() override {
     for (int64_t h = 0; h < sizes_.heads; ++h)
       pool_.For(Blocks(sizes_), [&](int64_t b, int worker) {
         RunBlock(h, b * kBlock, worker);
       });
+  }
+
+  // w_kr r for every pair: L (M + (L+1)/2) times.
+  double Flops() const override {
+    const double n_q = static_cast<double>(sizes_.n_q);
+    return this->FlopsWith(n_q *
+                           (static_cast<double>(sizes_.n_k) - (n_q - 1) / 2));
   }
 
  private:
@@ -144,7 +163,7 @@ class DenseXl : public TransformerXl<T> {
     for (int64_t i = 0; i < rows; ++i) {
       // Keys 0 .. M+i are at distances M+i .. 0: the rows of r backwards.
       const int64_t seen = sizes_.memory + first + i + 1;
-      auto projected = View(projected_.data() + worker * n_k * d, seen, d);
+      auto projected = View(projected_[worker], seen, d);
       projected.noalias() = View(r, seen, p) * w_kr.transpose();
       Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>>(scores + i * n_k, seen) +=
           (projected * View(queries + (rows + i) * d, 1, d).transpose())
@@ -154,18 +173,18 @@ class DenseXl : public TransformerXl<T> {
     this->Finish(h, first, rows, keys, scores, n_k);
   }
 
-  Buffer<T> scores_, projected_;
+  Buffer<T> scores_;
+  PerThread<T> projected_;
 };
 
 template <typename T>
 class ShiftXl : public TransformerXl<T> {
  public:
-  ShiftXl(const Problem& problem, const Arrays& arrays,
-          const PrepareOptions& options)
-      : TransformerXl<T>(problem, arrays, options),
-        projected_(sizes_.n_k * sizes_.d),
-        scores_(pool_.threads() * kBlock * sizes_.n_k),
-        shifted_(pool_.threads() * kBlock * sizes_.n_k) {}
+  ShiftXl(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : TransformerXl<T>(problem, arrays, layout),
+        projected_(layout, sizes_.n_k * sizes_.d),
+        scores_(layout, kBlock * sizes_.n_k),
+        shifted_(layout, kBlock * sizes_.n_k) {}
 
   void Run() override {
     const int64_t d = sizes_.d, p = sizes_.p, n_k = sizes_.n_k;
@@ -176,7 +195,7 @@ class ShiftXl : public TransformerXl<T> {
       pool_.For((n_k + kBlock - 1) / kBlock, [&](int64_t piece, int worker) {
         const int64_t first = piece * kBlock;
         const int64_t rows = std::min(kBlock, n_k - first);
-        auto some = View(this->QueryMemory(worker), rows, d);
+        auto some = View(this->queries_[worker], rows, d);
         some.noalias() = View(r + first * p, rows, p) * w_kr.transpose();
         View(projected_.data() + (n_k - first - rows) * d, rows, d) =
             some.colwise().reverse();
@@ -188,6 +207,11 @@ class ShiftXl : public TransformerXl<T> {
     }
   }
 
+  // w_kr r once for every distance: M + L times.
+  double Flops() const override {
+    return this->FlopsWith(static_cast<double>(sizes_.n_k));
+  }
+
  private:
   using TransformerXl<T>::sizes_, TransformerXl<T>::arrays_,
       TransformerXl<T>::pool_;
@@ -197,8 +221,8 @@ class ShiftXl : public TransformerXl<T> {
     const int64_t rows = std::min(kBlock, sizes_.n_q - first);
     const int64_t keys = sizes_.memory + first + rows;
     const T* queries = this->Queries(h, first, rows, worker);
-    T* const scores = scores_.data() + worker * kBlock * n_k;
-    T* const shifted = shifted_.data() + worker * kBlock * n_k;
+    T* const scores = scores_[worker];
+    T* const shifted = shifted_[worker];
     View(scores, rows, keys).noalias() =
         View(queries, rows, d) *
         View(arrays_.template In<T>("k").Head(h), keys, d).transpose();
@@ -218,49 +242,9 @@ class ShiftXl : public TransformerXl<T> {
     this->Finish(h, first, rows, keys, scores, keys);
   }
 
-  Buffer<T> projected_, scores_, shifted_;
+  Buffer<T> projected_;
+  PerThread<T> scores_, shifted_;
 };
-
-// Pairs of a query and a key that are formed.
-double Pairs(const Sizes& sizes) {
-  double pairs = 0;
-  for (int64_t first = 0; first < sizes.n_q; first += kBlock) {
-    const int64_t end = std::min(first + kBlock, sizes.n_q);
-    pairs += static_cast<double>(end - first) *
-             static_cast<double>(sizes.memory + end);
-  }
-  return pairs;
-}
-
-// One product w_kr r is 2 d p flops: L (M + (L+1)/2) of them in `dense`, M + L
-// in `shift`.
-Cost XlCost(const Problem& problem, double projections, double numbers,
-            int threads, double numbers_per_thread) {
-  const Sizes sizes(problem);
-  const double d = static_cast<double>(sizes.d);
-  return {.flops = static_cast<double>(sizes.heads) *
-                   (2 * projections * d * static_cast<double>(sizes.p) +
-                    2 * Pairs(sizes) * (2 * d + static_cast<double>(sizes.e))),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              static_cast<double>(Info(problem.scalar).bytes) *
-              (numbers + threads * (numbers_per_thread + 2 * kBlock * d))};
-}
-
-Cost DenseXlCost(const Problem& problem, int threads) {
-  const Sizes sizes(problem);
-  const double n_q = static_cast<double>(sizes.n_q);
-  const double n_k = static_cast<double>(sizes.n_k);
-  return XlCost(problem, n_q * (n_k - (n_q - 1) / 2), n_q * n_k, threads,
-                n_k * static_cast<double>(sizes.d));
-}
-
-Cost ShiftXlCost(const Problem& problem, int threads) {
-  const Sizes sizes(problem);
-  const double n_k = static_cast<double>(sizes.n_k);
-  return XlCost(problem, n_k, n_k * static_cast<double>(sizes.d), threads,
-                2 * kBlock * n_k);
-}
 
 }  // namespace
 
@@ -270,14 +254,12 @@ std::vector<Implementation> TransformerXlAttentionImplementations() {
       {{.id = "dense",
         .what = "w_kr r for every pair (a GEMM per query), scores in memory",
         .sums = DirectSums,
-        .cost = DenseXlCost,
-        .prepare = PrepareFor<DenseXl<float>, DenseXl<double>>},
+        .prepare = PrepareFor<DenseXl>},
        {.id = "shift",
         .what = "w_kr r once per distance, GEMMs and left shifts by blocks",
         .memory = {"O((M+L) (d+B)), B = 64", "n"},
         .sums = DirectSums,
-        .cost = ShiftXlCost,
-        .prepare = PrepareFor<ShiftXl<float>, ShiftXl<double>>}});
+        .prepare = PrepareFor<ShiftXl>}});
 }
 
 }  // namespace subquad

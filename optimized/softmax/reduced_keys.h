@@ -1,5 +1,5 @@
-// Attention of all queries to keys and values that were made fewer, in two
-// ways; shared by linformer_attention and memory_compressed_attention.
+// Attention of all queries to a reduced number of keys and values, in two ways;
+// shared by linformer_attention and memory_compressed_attention.
 #pragma once
 
 #include <algorithm>
@@ -22,13 +22,8 @@ class DenseToReduced {
  public:
   static constexpr int64_t kRowBlock = 256;
 
-  DenseToReduced(const AttentionSizes& sizes, int /*threads*/)
-      : sizes_(sizes), scores_(sizes.n_q * sizes.keys) {}
-
-  static double WorkspaceBytes(const AttentionSizes& sizes, int) {
-    return static_cast<double>(sizeof(T)) * static_cast<double>(sizes.n_q) *
-           static_cast<double>(sizes.keys);
-  }
+  DenseToReduced(Layout& layout, const AttentionSizes& sizes)
+      : sizes_(sizes), scores_(layout, sizes.n_q * sizes.keys) {}
 
   void Run(ThreadPool& pool, T scale, const T* queries, const T* keys,
            const T* values, T* outs) {
@@ -62,14 +57,9 @@ class DenseToReduced {
 template <typename T>
 class TiledToReduced {
  public:
-  TiledToReduced(const AttentionSizes& sizes, int threads) : sizes_(sizes) {
-    for (int worker = 0; worker < threads; ++worker)
-      blocks_.emplace_back(sizes.d, sizes.e);
-  }
-
-  static double WorkspaceBytes(const AttentionSizes& sizes, int threads) {
-    return threads * SoftmaxBlock<T>::WorkspaceBytes(sizes.d, sizes.e);
-  }
+  TiledToReduced(Layout& layout, const AttentionSizes& sizes)
+      : sizes_(sizes),
+        blocks_(PartPerThread<SoftmaxBlock<T>>(layout, sizes.d, sizes.e)) {}
 
   void Run(ThreadPool& pool, T scale, const T* queries, const T* keys,
            const T* values, T* outs) {

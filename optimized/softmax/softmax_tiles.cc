@@ -435,24 +435,10 @@ const Kernels<double>& ChooseKernels(double) {
 }  // namespace softmax_tiles
 
 template <typename T>
-SoftmaxBlock<T>::SoftmaxBlock(int64_t d, int64_t e) : memory_(Numbers(d, e)) {
-  constexpr int64_t kQueries = kBlockQueries<T>;
-  T* at = memory_.data();
-  const auto take = [&](int64_t rows) {
-    T* taken = at;
-    at += rows * kQueries;
-    return taken;
-  };
-  tile_ = {};
-  tile_.d = d;
-  tile_.e = e;
-  tile_.query = take(d);
-  tile_.score = take(kTileKeys);
-  tile_.out = take(e);
-  tile_.top = take(1);
-  tile_.sum = take(1);
-  tile_.factor = take(1);
-}
+SoftmaxBlock<T>::SoftmaxBlock(Layout& layout, int64_t d, int64_t e)
+    : memory_(layout, Cut<T>::template Size<softmax_tiles::Tile<T>>(d, e)),
+      tile_(Cut<T>::template Make<softmax_tiles::Tile<T>>(memory_.data(), d,
+                                                          e)) {}
 
 template <typename T>
 void SoftmaxBlock<T>::Begin(const T* q, int64_t q_stride, int64_t rows,

@@ -9,7 +9,7 @@
 // earlier sums are multiplied by exp(m_old - m_new) (Milakov and Gimelshein
 // 2018; FlashAttention, Dao et al. 2022).
 //
-//   SoftmaxBlock<T> block(d, e);           // one for each worker
+//   SoftmaxBlock<T> block(layout, d, e);   // one for each worker
 //   block.Begin(q, d, rows, scale);        // rows <= kBlockQueries<T>
 //   for each tile of at most kTileKeys keys:
 //     block.Scores(k, d, keys);            // scale q.k
@@ -35,12 +35,22 @@ inline constexpr int64_t kTileKeys = 64;
 
 namespace softmax_tiles {
 
-// Row r of all arrays here holds one number for each query of the block:
+// Row r of every array here holds one number for each query of the block:
 // number i is at r * kBlockQueries + i.
 template <typename T>
 struct Tile {
+  Tile(Cut<T>& cut, int64_t query_width, int64_t value_width)
+      : d(query_width),
+        e(value_width),
+        query(cut(d * kBlockQueries<T>)),
+        score(cut(kTileKeys * kBlockQueries<T>)),
+        out(cut(e * kBlockQueries<T>)),
+        top(cut(kBlockQueries<T>)),
+        sum(cut(kBlockQueries<T>)),
+        factor(cut(kBlockQueries<T>)) {}
+
   int64_t d, e;
-  int64_t rows, keys;
+  int64_t rows = 0, keys = 0;
   T* query;   // [d]: scale * q, transposed
   T* score;   // [kTileKeys]
   T* out;     // [e]: sum of weight * value
@@ -54,12 +64,7 @@ struct Tile {
 template <typename T>
 class SoftmaxBlock {
  public:
-  SoftmaxBlock(int64_t d, int64_t e);
-
-  // Bytes of workspace of one object.
-  static double WorkspaceBytes(int64_t d, int64_t e) {
-    return static_cast<double>(Numbers(d, e)) * sizeof(T);
-  }
+  SoftmaxBlock(Layout& layout, int64_t d, int64_t e);
 
   void Begin(const T* q, int64_t q_stride, int64_t rows, T scale);
 
@@ -81,10 +86,6 @@ class SoftmaxBlock {
   void End(T* out, int64_t out_stride);
 
  private:
-  static int64_t Numbers(int64_t d, int64_t e) {
-    return kBlockQueries<T> * (d + e + kTileKeys + 3);
-  }
-
   Buffer<T> memory_;
   softmax_tiles::Tile<T> tile_;
 };

@@ -62,15 +62,34 @@ double CirculantFft<T>::PlanNumbers(const std::vector<int64_t>& lengths) {
 }
 
 template <typename T>
+double CirculantFft<T>::TransformFlops() const {
+  const double points = static_cast<double>(points_);
+  return 2.5 * points * std::log2(std::max(2.0, points));
+}
+
+template <typename T>
 CirculantFft<T>::CirculantFft(const std::vector<int64_t>& lengths, bool tune)
     : points_(1),
       row_stride_(RowStride(lengths)),
       column_size_(ColumnSize(lengths)) {
-  std::vector<int> n;
-  for (int64_t length : lengths) {
-    points_ *= length;
-    n.push_back(static_cast<int>(length));
-  }
+  for (int64_t length : lengths) points_ *= length;
+  Plan(lengths, tune);
+}
+
+template <typename T>
+CirculantFft<T>::CirculantFft(Layout& layout,
+                              const std::vector<int64_t>& lengths)
+    : points_(1),
+      row_stride_(RowStride(lengths)),
+      column_size_(ColumnSize(lengths)) {
+  for (int64_t length : lengths) points_ *= length;
+  layout.Add(PlanNumbers(lengths) * sizeof(T));
+  if (!layout.counting()) Plan(lengths, layout.tune());
+}
+
+template <typename T>
+void CirculantFft<T>::Plan(const std::vector<int64_t>& lengths, bool tune) {
+  const std::vector<int> n(lengths.begin(), lengths.end());
   Buffer<T> column(column_size_);
   auto* spectrum = reinterpret_cast<typename Fftw<T>::Complex*>(column.data());
   const unsigned flags = tune ? FFTW_MEASURE : FFTW_ESTIMATE;
@@ -87,6 +106,7 @@ CirculantFft<T>::CirculantFft(const std::vector<int64_t>& lengths, bool tune)
 
 template <typename T>
 CirculantFft<T>::~CirculantFft() {
+  if (!forward_) return;
   std::lock_guard lock(PlannerMutex());
   Fftw<T>::kDestroy(forward_);
   Fftw<T>::kDestroy(backward_);

@@ -59,8 +59,11 @@ class CirculantFft {
  public:
   using Complex = std::complex<T>;
 
-  // Plans for columns of these lengths (one or two of them). `tune` measures
-  // plans, for at most kTuningSeconds each.
+  // Plans for columns of these lengths (one or two of them). A layout that
+  // tunes has plans measured, for at most kTuningSeconds each; one that counts
+  // has none made.
+  CirculantFft(Layout& layout, const std::vector<int64_t>& lengths);
+  // For classes that do not take a layout yet.
   CirculantFft(const std::vector<int64_t>& lengths, bool tune);
   ~CirculantFft();
   CirculantFft(const CirculantFft&) = delete;
@@ -71,6 +74,8 @@ class CirculantFft {
   // is one such row.
   int64_t row_stride() const { return row_stride_; }
   int64_t column_size() const { return column_size_; }
+  // Flops of one real transform, by the usual count.
+  double TransformFlops() const;
 
   // Columns must be aligned to 64 bytes (Buffer, and column_size() is a
   // multiple of 64 bytes).
@@ -88,15 +93,16 @@ class CirculantFft {
 
   // For error bounds: log2 of the number of points.
   static double LogLength(const std::vector<int64_t>& lengths);
-  // Flops of one real transform of these lengths, by the usual count.
   static double TransformFlops(const std::vector<int64_t>& lengths);
   // What the plans keep, in numbers: twiddle factors, about 2.5 to a point.
   static double PlanNumbers(const std::vector<int64_t>& lengths);
   static int64_t ColumnSize(const std::vector<int64_t>& lengths);
 
  private:
+  void Plan(const std::vector<int64_t>& lengths, bool tune);
+
   int64_t points_, row_stride_, column_size_;
-  typename Fftw<T>::Plan forward_, backward_;
+  typename Fftw<T>::Plan forward_ = nullptr, backward_ = nullptr;
 };
 
 // The first column of the circulant matrix, before its transform:

@@ -245,22 +245,22 @@ int64_t ToeplitzColumns<T>::BlockColumns() const {
 }
 
 template <typename T>
-size_t ToeplitzColumns<T>::ScratchSize() const {
+int64_t ToeplitzColumns<T>::ScratchSize() const {
   return kernels_->lanes *
          (2 * plan_.length + plan_.levels[0].radix * kernels_->tile_rows);
 }
 
 template <typename T>
-size_t ToeplitzColumns<T>::GradientScratchSize() const {
+int64_t ToeplitzColumns<T>::GradientScratchSize() const {
   return ScratchSize() + 2 * plan_.length * kernels_->lanes;
 }
 
 template <typename T>
-size_t ToeplitzColumns<T>::PlanBytes() const {
+double ToeplitzColumns<T>::PlanBytes() const {
   size_t scalars = plan_.twist.size();
   for (const auto& level : plan_.levels)
     scalars += level.forward.size() + level.backward.size();
-  return scalars * sizeof(T);
+  return static_cast<double>(scalars * sizeof(T));
 }
 
 template <typename T>

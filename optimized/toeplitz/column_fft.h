@@ -39,9 +39,10 @@
 
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "algorithms/layout.h"
 
 namespace subquad {
 
@@ -98,16 +99,18 @@ class ToeplitzColumns {
   // Any n_q, n_k >= 1. Costs O(N) time; nothing here depends on weights or
   // values.
   ToeplitzColumns(int64_t n_q, int64_t n_k);
+  ToeplitzColumns(Layout& layout, int64_t n_q, int64_t n_k)
+      : ToeplitzColumns(n_q, n_k) {
+    layout.Add(PlanBytes());
+  }
 
-  int64_t n_q() const { return n_q_; }
-  int64_t n_k() const { return n_k_; }
   int64_t Length() const { return plan_.length; }
   int64_t BlockColumns() const;  // columns of one call: the lanes of the widest
                                  // vector of this machine
-  size_t SpectrumSize() const { return 2 * static_cast<size_t>(plan_.length); }
-  size_t ScratchSize() const;  // N rows of 2 * BlockColumns(), and a tile
-  size_t GradientScratchSize() const;  // two workspaces and a tile
-  size_t PlanBytes() const;            // tables held by this object
+  int64_t SpectrumSize() const { return 2 * plan_.length; }
+  int64_t ScratchSize() const;  // N rows of 2 * BlockColumns(), and a tile
+  int64_t GradientScratchSize() const;  // two workspaces and a tile
+  double PlanBytes() const;             // tables held by this object
   // Floating-point operations of Apply for one block by the usual count, 5 N
   // log2 N for a complex transform of N points.
   double BlockFlops() const;

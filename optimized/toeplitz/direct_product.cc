@@ -40,8 +40,8 @@ void DirectToeplitz<T>::Panel(const T* weights, const T* values, int64_t stride,
 
 template <typename T>
 void DirectToeplitz<T>::Apply(const T* weights, const T* values, T* out,
-                              T* work) const {
-  T* own = work;  // what causality leaves
+                              int worker) const {
+  T* own = work_[worker];
   std::copy_n(weights, n_q_ + n_k_ - 1, own);
   if (causal_) std::fill_n(own + n_q_, n_k_ - 1, T{0});
   int64_t c = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "optimized/base/buffer.h"
 #include "optimized/base/lanes.h"
 
 namespace subquad {
@@ -20,20 +21,21 @@ class DirectToeplitz {
     return std::max(n_q, n_k) <= kRows;
   }
 
-  DirectToeplitz(int64_t n_q, int64_t n_k, int64_t e, bool causal)
-      : n_q_(n_q), n_k_(n_k), e_(e), causal_(causal) {}
+  DirectToeplitz(Layout& layout, int64_t n_q, int64_t n_k, int64_t e,
+                 bool causal)
+      : n_q_(n_q),
+        n_k_(n_k),
+        e_(e),
+        causal_(causal),
+        work_(layout, WholeLines<T>(n_q + n_k - 1 + (n_q + n_k) * kCount)) {}
 
   double Flops() const {
     return 2.0 * static_cast<double>(n_q_) * static_cast<double>(n_k_) *
            static_cast<double>(e_);
   }
-  // Numbers of workspace.
-  static int64_t WorkSize(int64_t n_q, int64_t n_k) {
-    return n_q + n_k - 1 + (n_q + n_k) * kCount;
-  }
 
   // weights [n_q + n_k - 1] as in ToeplitzColumns.
-  void Apply(const T* weights, const T* values, T* out, T* work) const;
+  void Apply(const T* weights, const T* values, T* out, int worker) const;
 
  private:
   static constexpr int64_t kCount = kLaneCount<T>;
@@ -47,6 +49,9 @@ class DirectToeplitz {
 
   const int64_t n_q_, n_k_, e_;
   const bool causal_;
+  // What causality leaves of the weights, and the last columns padded to a
+  // vector: [n_k] of the values, [n_q] of the result.
+  PerThread<T> work_;
 };
 
 extern template class DirectToeplitz<float>;

@@ -20,6 +20,14 @@ class MaterializedProduct {
 
   MaterializedProduct(int64_t n_q, int64_t n_k, int64_t e)
       : n_q_(n_q), n_k_(n_k), e_(e), matrix_(n_q * n_k) {}
+  MaterializedProduct(Layout& layout, int64_t n_q, int64_t n_k, int64_t e)
+      : n_q_(n_q), n_k_(n_k), e_(e), matrix_(layout, n_q * n_k) {}
+
+  // Of one product with the matrix, for one head.
+  double Flops() const {
+    return 2.0 * static_cast<double>(n_q_) * static_cast<double>(n_k_) *
+           static_cast<double>(e_);
+  }
 
   // out = M values, where fill_row(i, row) writes row i of M.
   template <typename FillRow>

@@ -27,10 +27,11 @@ void IsTheDefinition(int64_t n_q, int64_t n_k, int64_t e, bool causal) {
       for (int64_t c = 0; c < e; ++c)
         expected[i * e + c] += weights[j - i + n_q - 1] * values[j * e + c];
   std::vector<T> out(expected.size(), T{77});
-  std::vector<T> work(
-      static_cast<size_t>(DirectToeplitz<T>::WorkSize(n_q, n_k)), T{77});
-  DirectToeplitz<T>(n_q, n_k, e, causal)
-      .Apply(weights.data(), values.data(), out.data(), work.data());
+  Layout layout({.threads = 2});
+  const DirectToeplitz<T> product(layout, n_q, n_k, e, causal);
+  GuardedMemory::PoisonAllWorkspaces();
+  product.Apply(weights.data(), values.data(), out.data(), 1);
+  ASSERT_EQ(GuardedMemory::CountBrokenGuards(), 0);
   ASSERT_EQ(out, expected) << n_q << " by " << n_k << ", e = " << e
                            << (causal ? ", causal" : "");
 }

@@ -1,0 +1,35 @@
+// toeplitz_1d for programs on any device: its sizes, and the bound of what is
+// computed from sums of products of whole columns.
+#pragma once
+
+#include "algorithms/implementation.h"
+
+namespace subquad {
+
+struct Toeplitz1dSizes {
+  explicit Toeplitz1dSizes(const Problem& problem)
+      : n_q(problem.Dim("n_q")),
+        n_k(problem.Dim("n_k")),
+        e(problem.Dim("e")),
+        heads(problem.heads),
+        vectors(problem.PerHead("weights") ? problem.heads : 1),
+        causal(problem.params.Flag("causal")) {}
+  int64_t weights() const { return n_q + n_k - 1; }
+  // Keys that query i sees: the first ones.
+  int64_t SeenBy(int64_t i) const {
+    return causal ? std::min(i + 1, n_k) : n_k;
+  }
+  int64_t n_q, n_k, e, heads;
+  int64_t vectors;  // of weights: 1, or one for each head
+  bool causal;
+};
+
+// Norm-wise: the error of an element of the product is at most
+// factor u |w|_2 |v|_2, with its head's weights and its column of the values.
+// In the backward pass likewise for the gradient of the values, and the errors
+// of the columns that the gradient of the weights sums over add up. `factor` is
+// for one product of a column.
+RowBound Toeplitz1dBound(const Problem& problem, const Inputs& inputs,
+                         double factor);
+
+}  // namespace subquad

@@ -1,0 +1,20 @@
+// The algorithms of toeplitz_1d, each in a file of its name: what its row of
+// the table has as `prepare`.
+#pragma once
+
+#include <memory>
+
+#include "algorithms/implementation.h"
+
+namespace subquad {
+
+using PrepareProgram = std::unique_ptr<Prepared>(const Problem& problem,
+                                                 const Arrays& arrays,
+                                                 Layout& layout);
+
+PrepareProgram PrepareDense1d, PrepareFft1d, PrepareFftColumns1d;
+
+// Direct where fft_columns multiplies directly.
+Sums FftColumns1dSums(const Problem& problem);
+
+}  // namespace subquad
