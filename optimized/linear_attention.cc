@@ -30,13 +30,11 @@ std::vector<Implementation> LinearAttentionImplementations() {
       {{.id = "dense",
         .what = "features times features by GEMM, masked, times values by GEMM",
         .sums = DirectSums,
-        .cost = KernelizedCost<DenseKernelized>,
         .prepare = PrepareKernelized<DenseKernelized>},
        {.id = "associative",
         .what = "key features times values by GEMM first (not causal)",
         .memory = {"O(f e)", "1"},
         .sums = DirectSums,
-        .cost = KernelizedCost<AssociativeAttention>,
         .prepare = PrepareKernelized<AssociativeAttention>},
        {.id = "prefix_sum",
         .what = "all running sums of key features times values in memory",
@@ -45,7 +43,6 @@ std::vector<Implementation> LinearAttentionImplementations() {
         .memory = {"O(n f e)", "n"},
         .sums = DirectSums,
         .why_not = OnlyCausal,
-        .cost = KernelizedCost<PrefixSumAttention>,
         .norm_bound = SignedFeatureBound,
         .prepare = PrepareKernelized<PrefixSumAttention>},
        {.id = "recurrent",
@@ -55,7 +52,6 @@ std::vector<Implementation> LinearAttentionImplementations() {
         .memory = {"O(f e)", "1"},
         .sums = DirectSums,
         .why_not = OnlyCausal,
-        .cost = KernelizedCost<RecurrentAttention>,
         .norm_bound = SignedFeatureBound,
         .prepare = PrepareKernelized<RecurrentAttention>},
        {.id = "chunked",
@@ -63,7 +59,6 @@ std::vector<Implementation> LinearAttentionImplementations() {
             "chunks of 128 tokens: their own triangle and the state, by GEMM",
         .memory = {"O(f e + chunk^2)", "1"},
         .sums = DirectSums,
-        .cost = KernelizedCost<ChunkedAttention>,
         .prepare = PrepareKernelized<ChunkedAttention>}});
 }
 

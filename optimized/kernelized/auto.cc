@@ -36,16 +36,17 @@ KernelizedEstimate<T>::KernelizedEstimate(const KernelizedShape& shape) {
       static_cast<double>(shape.heads) * static_cast<double>(shape.n_q) *
       static_cast<double>(shape.n_k) * (shape.causal ? 0.5 : 1);
   tiled = pairs * 2 * static_cast<double>(shape.f + WholeLines<T>(shape.e));
-  streamed = kTransformCost<T> * StreamedFft<T, T>::CostOf(shape, 1).flops;
+  Layout counting = Layout::Counting(1);
+  streamed = kTransformCost<T> * StreamedFft<T, T>(shape, counting).Flops();
 }
 
 template <typename T>
-AutoKernelized<T>::AutoKernelized(const KernelizedShape& shape, int threads)
+AutoKernelized<T>::AutoKernelized(const KernelizedShape& shape, Layout& layout)
     : shape_(shape) {
   if (KernelizedEstimate<T>(shape).UseTransforms())
-    streamed_ = std::make_unique<StreamedFft<T, T>>(shape, threads);
+    streamed_ = std::make_unique<StreamedFft<T, T>>(shape, layout);
   else
-    tiled_ = std::make_unique<TiledKernelized<T>>(shape, threads);
+    tiled_ = std::make_unique<TiledKernelized<T>>(shape, layout);
 }
 
 template <typename T>
@@ -55,13 +56,6 @@ void AutoKernelized<T>::Run(ThreadPool& pool,
     streamed_->Run(pool, heads);
   else
     tiled_->Run(pool, heads);
-}
-
-template <typename T>
-Cost AutoKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
-  return KernelizedEstimate<T>(shape).UseTransforms()
-             ? StreamedFft<T, T>::CostOf(shape, threads)
-             : TiledKernelized<T>::CostOf(shape, threads);
 }
 
 template <typename T>

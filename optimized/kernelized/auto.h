@@ -26,9 +26,11 @@ struct KernelizedEstimate {
 template <typename T>
 class AutoKernelized {
  public:
-  AutoKernelized(const KernelizedShape& shape, int threads);
+  AutoKernelized(const KernelizedShape& shape, Layout& layout);
   void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
-  static Cost CostOf(const KernelizedShape& shape, int threads);
+  double Flops() const {
+    return streamed_ ? streamed_->Flops() : tiled_->Flops();
+  }
 
   // The algorithm, the estimated ratio of times, and for sequences the length
   // at which the other one takes over.

@@ -15,58 +15,50 @@ std::vector<int64_t> EmbeddingLengths(const KernelizedShape& shape) {
 // ---- features -------------------------------------------------------
 
 template <typename T>
-FeatureColumns<T>::FeatureColumns(const KernelizedShape& shape, int threads)
+FeatureColumns<T>::FeatureColumns(const KernelizedShape& shape, Layout& layout)
     : shape_(shape),
       features_(shape.map),
-      keys_(shape.f * shape.n_k),
-      queries_(shape.f * shape.n_q),
-      live_(shape.f),
-      work_(threads * WorkSize(shape)) {}
-
-template <typename T>
-double FeatureColumns<T>::WorkNumbers(const KernelizedShape& shape,
-                                      int threads) {
-  return static_cast<double>(shape.f * (shape.n_k + shape.n_q + 1) +
-                             threads * WorkSize(shape));
-}
+      keys_(layout, shape.f * shape.n_k),
+      queries_(layout, shape.f * shape.n_q),
+      live_(layout, shape.f),
+      work_(layout, Cut<T>::template Size<Work>(shape)) {}
 
 template <typename T>
 void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
   const int64_t f = shape_.f, d = shape_.d;
   const int64_t k_chunks = (shape_.n_k + kChunk - 1) / kChunk;
   const int64_t q_chunks = (shape_.n_q + kChunk - 1) / kChunk;
-  const auto compute = [&](const T* x, int64_t n, int64_t chunk, T* work) {
+  const auto compute = [&](const T* x, int64_t n, int64_t chunk,
+                           const Work& work) {
     const int64_t count = std::min(kChunk, n - chunk * kChunk);
-    features_.Compute(x + chunk * kChunk * d, count, head.omega,
-                      work + (2 * kChunk + 1) * f, work, work + kChunk * f);
+    features_.Compute(x + chunk * kChunk * d, count, head.omega, work.scratch,
+                      work.mantissa, work.exponent);
     return count;
   };
   // The largest exponents first: one maximum per worker, which no order
   // changes.
-  const int64_t size = WorkSize(shape_);
   for (int worker = 0; worker < pool.threads(); ++worker)
-    std::fill_n(work_.data() + worker * size + 2 * kChunk * f, f,
-                kNoExponent<T>);
+    std::fill_n(WorkOf(worker).largest, f, kNoExponent<T>);
   pool.For(k_chunks, [&](int64_t chunk, int worker) {
-    T* work = work_.data() + worker * size;
+    const Work work = WorkOf(worker);
     const int64_t count = compute(head.k, shape_.n_k, chunk, work);
-    RunningKeyScale<T> scale(nullptr, work + 2 * kChunk * f, f);
-    for (int64_t j = 0; j < count; ++j) scale.See(work + (kChunk + j) * f);
+    RunningKeyScale<T> scale(nullptr, work.largest, f);
+    for (int64_t j = 0; j < count; ++j) scale.See(work.exponent + j * f);
   });
   RunningKeyScale<T> all(live_.data(), live_.data(), f);
   std::fill_n(live_.data(), f, kNoExponent<T>);
   for (int worker = 0; worker < pool.threads(); ++worker)
-    all.See(work_.data() + worker * size + 2 * kChunk * f);
+    all.See(WorkOf(worker).largest);
   pool.For(k_chunks + q_chunks, [&](int64_t task, int worker) {
-    T* work = work_.data() + worker * size;
+    const Work work = WorkOf(worker);
     const bool key = task < k_chunks;
     const int64_t n = key ? shape_.n_k : shape_.n_q;
     const int64_t chunk = key ? task : task - k_chunks;
     const int64_t count = compute(key ? head.k : head.q, n, chunk, work);
     T* values = (key ? keys_ : queries_).data() + chunk * kChunk;
     for (int64_t j = 0; j < count; ++j) {
-      T* row = work + j * f;
-      const T* exponent = work + (kChunk + j) * f;
+      T* row = work.mantissa + j * f;
+      const T* exponent = work.exponent + j * f;
       if (key)
         all.KeyValues(row, exponent, row);
       else
@@ -283,21 +275,13 @@ double TransformFactor(const KernelizedShape& shape) {
 }
 
 template <typename T>
-LostRows<T>::LostRows(const KernelizedShape& shape, int threads)
+LostRows<T>::LostRows(const KernelizedShape& shape, Layout& layout)
     : shape_(shape),
       direct_(shape),
-      errors_(shape.n_q),
-      norms_(shape.f),
-      work_(threads * DirectRows<T>::WorkSize(shape)),
-      rows_(shape.n_q) {}
-
-template <typename T>
-double LostRows<T>::WorkBytes(const KernelizedShape& shape, int threads) {
-  return static_cast<double>(sizeof(T)) *
-             static_cast<double>(shape.n_q + shape.f +
-                                 threads * DirectRows<T>::WorkSize(shape)) +
-         8.0 * static_cast<double>(shape.n_q);
-}
+      errors_(layout, shape.n_q),
+      norms_(layout, shape.f),
+      work_(layout, DirectRows<T>::WorkSize(shape)),
+      rows_(layout, shape.n_q) {}
 
 template <typename T>
 template <typename N>
@@ -334,8 +318,7 @@ void LostRows<T>::Repair(ThreadPool& pool, const HeadTensors<T>& head,
   pool.For((lost + kQueries - 1) / kQueries, [&](int64_t group, int worker) {
     const int64_t first = group * kQueries;
     direct_.Compute(head, rows_.data() + first,
-                    std::min(kQueries, lost - first),
-                    work_.data() + worker * DirectRows<T>::WorkSize(shape_));
+                    std::min(kQueries, lost - first), work_[worker]);
   });
 }
 

@@ -15,8 +15,7 @@ namespace subquad {
 template <typename T>
 class FeatureColumns {
  public:
-  FeatureColumns(const KernelizedShape& shape, int threads);
-  static double WorkNumbers(const KernelizedShape& shape, int threads);
+  FeatureColumns(const KernelizedShape& shape, Layout& layout);
   void Compute(ThreadPool& pool, const HeadTensors<T>& head);
 
   const T* Key(int64_t a) const { return keys_.data() + a * shape_.n_k; }
@@ -24,14 +23,24 @@ class FeatureColumns {
 
  private:
   static constexpr int64_t kChunk = 128;
-  static int64_t WorkSize(const KernelizedShape& shape) {
-    return (2 * kChunk + 1) * shape.f +
-           FeatureRows<T>(shape.map).ScratchSize(kChunk);
+  struct Work {
+    Work(Cut<T>& cut, const KernelizedShape& shape)
+        : mantissa(cut(kChunk * shape.f)),
+          exponent(cut(kChunk * shape.f)),
+          largest(cut(shape.f)),
+          scratch(cut(FeatureRows<T>(shape.map).ScratchSize(kChunk))) {}
+    T *mantissa, *exponent;
+    T* largest;  // exponents of this worker's keys
+    T* scratch;
+  };
+  Work WorkOf(int worker) const {
+    return Cut<T>::template Make<Work>(work_[worker], shape_);
   }
 
   const KernelizedShape shape_;
   const FeatureRows<T> features_;
-  Buffer<T> keys_, queries_, live_, work_;
+  Buffer<T> keys_, queries_, live_;
+  PerThread<T> work_;
 };
 
 // Lengths of the circulant embedding.
@@ -106,8 +115,7 @@ double TransformFactor(const KernelizedShape& shape);
 template <typename T>
 class LostRows {
  public:
-  LostRows(const KernelizedShape& shape, int threads);
-  static double WorkBytes(const KernelizedShape& shape, int threads);
+  LostRows(const KernelizedShape& shape, Layout& layout);
   // roundoff: of the transforms.
   template <typename N>
   void Repair(ThreadPool& pool, const HeadTensors<T>& head,
@@ -117,7 +125,8 @@ class LostRows {
  private:
   const KernelizedShape shape_;
   const DirectRows<T> direct_;
-  Buffer<T> errors_, norms_, work_;
+  Buffer<T> errors_, norms_;
+  PerThread<T> work_;
   Buffer<int64_t> rows_;
 };
 

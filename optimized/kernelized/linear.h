@@ -16,35 +16,42 @@ namespace subquad {
 template <typename T>
 class AssociativeAttention {
  public:
-  AssociativeAttention(const KernelizedShape& shape, int threads);
+  AssociativeAttention(const KernelizedShape& shape, Layout& layout);
   void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
-  static Cost CostOf(const KernelizedShape& shape, int threads);
+  double Flops() const;
 
  private:
   static constexpr int64_t kChunk = 256;
   static constexpr int64_t kSegments = 8;
 
   struct State {
+    State(Cut<T>& cut, const KernelizedShape& shape)
+        : sums(cut(shape.f * ExtendedWidth<T>(shape.e))),
+          scale(cut(shape.f)),
+          live(cut(shape.f)) {}
     T* sums;  // [f, e] and a column of normalisers
-    T* scale;
-    T* live;
+    T *scale, *live;
   };
-  static int64_t StateSize(const KernelizedShape& shape) {
-    return shape.f * (ExtendedWidth<T>(shape.e) + 2);
-  }
-  static int64_t WorkSize(const KernelizedShape& shape) {
-    return kChunk * (2 * shape.f + ExtendedWidth<T>(shape.e)) + shape.f +
-           FeatureRows<T>(shape.map).ScratchSize(kChunk);
-  }
+  struct Work {
+    Work(Cut<T>& cut, const KernelizedShape& shape)
+        : rows(cut(kChunk * ExtendedWidth<T>(shape.e))),
+          mantissa(cut(kChunk * shape.f)),
+          exponent(cut(kChunk * shape.f)),
+          factor(cut(shape.f)),
+          scratch(cut(FeatureRows<T>(shape.map).ScratchSize(kChunk))) {}
+    T* rows;  // of values or of sums, extended
+    T *mantissa, *exponent, *factor, *scratch;
+  };
   State StateOf(int64_t segment) const;
   void AddKeys(const HeadTensors<T>& head, int64_t first, int64_t last,
-               const State& state, T* work) const;
+               const State& state, const Work& work) const;
   void Merge() const;
 
   const KernelizedShape shape_;
   const FeatureRows<T> features_;
   const int64_t segments_;
-  Buffer<T> states_, work_;
+  Buffer<T> states_;
+  PerThread<T> work_;
 };
 
 // Causal: what the three algorithms below share. Tokens come in chunks; keys
@@ -53,11 +60,8 @@ class AssociativeAttention {
 template <typename T>
 class CausalTokens {
  public:
-  CausalTokens(const KernelizedShape& shape, int64_t chunk);
-  // Numbers of workspace.
-  int64_t WorkSize() const;
-  // Begins a head with this workspace.
-  void Begin(const HeadTensors<T>& head, T* work);
+  CausalTokens(const KernelizedShape& shape, int64_t chunk, Layout& layout);
+  void Begin(const HeadTensors<T>& head);
   // The next chunk is tokens [first, first + count).
   void Load(int64_t first, int64_t count);
   // Makes the features of tokens from `start` on (within the chunk) until one
@@ -67,7 +71,7 @@ class CausalTokens {
   // map projects, features come from one GEMM of a shape that no key's value
   // changes.
   int64_t Scale(int64_t start, T* keys, T* queries);
-  const T* factor() const { return raised_ ? factor_ : nullptr; }
+  const T* factor() const { return raised_ ? factor_.data() : nullptr; }
 
  private:
   bool Plain(T* keys, T* queries);
@@ -78,12 +82,12 @@ class CausalTokens {
 
   const KernelizedShape shape_;
   const FeatureRows<T> features_;
-  const int64_t chunk_;
+  Buffer<T> k_mantissa_, k_exponent_, q_mantissa_, q_exponent_;
+  Buffer<T> scale_numbers_, live_, factor_, scratch_;
   HeadTensors<T> head_;
-  RunningKeyScale<T> scale_{nullptr, nullptr, 0};
+  RunningKeyScale<T> scale_;
   int64_t first_ = 0, count_ = 0;
   bool raised_ = false;
-  T *k_mantissa_, *k_exponent_, *q_mantissa_, *q_exponent_, *factor_, *scratch_;
 };
 
 // Causal, a few tokens at a time: S += phi(k) v^T, out = phi(q)^T S / phi(q)^T
@@ -92,9 +96,9 @@ class CausalTokens {
 template <typename T>
 class RecurrentAttention {
  public:
-  RecurrentAttention(const KernelizedShape& shape, int threads);
+  RecurrentAttention(const KernelizedShape& shape, Layout& layout);
   void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
-  static Cost CostOf(const KernelizedShape& shape, int threads);
+  double Flops() const;
 
  private:
   static constexpr int64_t kChunk = 48;  // a multiple of those three
@@ -103,24 +107,25 @@ class RecurrentAttention {
   static int64_t Padded(int64_t e) {
     return (e + kLanes - 1) / kLanes * kLanes;
   }
-  static int64_t StateSize(const KernelizedShape& shape) {
-    return (shape.f + 2 * kChunk) * Padded(shape.e) +
-           (2 * kChunk + 1) * ((shape.f + kLanes - 1) / kLanes * kLanes);
-  }
-  void RunHead(const HeadTensors<T>& head, int worker);
+  // What a head needs that is worked on.
+  struct Worker {
+    Worker(Layout& layout, const KernelizedShape& shape);
+    CausalTokens<T> tokens;
+    Buffer<T> state, values, sums, totals, keys, queries;
+  };
+  void RunHead(const HeadTensors<T>& head, Worker& worker);
 
   const KernelizedShape shape_;
-  std::vector<CausalTokens<T>> tokens_;
-  Buffer<T> state_, work_;
+  std::vector<Worker> workers_;
 };
 
 // Causal, chunks of tokens as GEMMs: the chunk's own triangle and the state.
 template <typename T>
 class ChunkedAttention {
  public:
-  ChunkedAttention(const KernelizedShape& shape, int threads);
+  ChunkedAttention(const KernelizedShape& shape, Layout& layout);
   void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
-  static Cost CostOf(const KernelizedShape& shape, int threads);
+  double Flops() const;
 
  private:
   static constexpr int64_t kChunk = 128;
@@ -128,16 +133,15 @@ class ChunkedAttention {
   static int64_t ChunkOf(const KernelizedShape& shape) {
     return std::min(kChunk, shape.n_q);
   }
-  static int64_t StateSize(const KernelizedShape& shape) {
-    const int64_t chunk = ChunkOf(shape);
-    const int64_t width = ExtendedWidth<T>(shape.e);
-    return shape.f * width + chunk * (2 * shape.f + 2 * width + chunk);
-  }
-  void RunHead(const HeadTensors<T>& head, int worker);
+  struct Worker {
+    Worker(Layout& layout, const KernelizedShape& shape);
+    CausalTokens<T> tokens;
+    Buffer<T> state, keys, queries, scores, sums, values;
+  };
+  void RunHead(const HeadTensors<T>& head, Worker& worker);
 
   const KernelizedShape shape_;
-  std::vector<CausalTokens<T>> tokens_;
-  Buffer<T> state_, work_;
+  std::vector<Worker> workers_;
 };
 
 // Causal, all running sums S_1 .. S_n in memory at once (LRPE section II): kept
@@ -145,9 +149,9 @@ class ChunkedAttention {
 template <typename T>
 class PrefixSumAttention {
  public:
-  PrefixSumAttention(const KernelizedShape& shape, int threads);
+  PrefixSumAttention(const KernelizedShape& shape, Layout& layout);
   void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
-  static Cost CostOf(const KernelizedShape& shape, int threads);
+  double Flops() const;
 
  private:
   static constexpr int64_t kChunk = 64;
@@ -157,7 +161,7 @@ class PrefixSumAttention {
   const KernelizedShape shape_;
   const int64_t keys_;  // that some query sees
   CausalTokens<T> tokens_;
-  Buffer<T> sums_, totals_, queries_, work_;
+  Buffer<T> sums_, totals_, queries_, k_rows_;
 };
 
 extern template class AssociativeAttention<float>;

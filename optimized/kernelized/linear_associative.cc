@@ -6,30 +6,27 @@ namespace subquad {
 
 template <typename T>
 AssociativeAttention<T>::AssociativeAttention(const KernelizedShape& shape,
-                                              int threads)
+                                              Layout& layout)
     : shape_(shape),
       features_(shape.map),
       segments_(std::min(kSegments, (shape.n_k + kChunk - 1) / kChunk)),
-      states_(segments_ * StateSize(shape)),
-      work_(threads * WorkSize(shape)) {}
+      states_(layout, segments_ * Cut<T>::template Size<State>(shape)),
+      work_(layout, Cut<T>::template Size<Work>(shape)) {}
 
 template <typename T>
 typename AssociativeAttention<T>::State AssociativeAttention<T>::StateOf(
     int64_t segment) const {
-  const int64_t f = shape_.f, width = ExtendedWidth<T>(shape_.e);
-  T* sums = states_.data() + segment * StateSize(shape_);
-  return {sums, sums + f * width, sums + f * (width + 1)};
+  return Cut<T>::template Make<State>(
+      states_.data() + segment * Cut<T>::template Size<State>(shape_), shape_);
 }
 
 template <typename T>
 void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
                                       int64_t last, const State& state,
-                                      T* work) const {
+                                      const Work& work) const {
   const int64_t f = shape_.f, width = ExtendedWidth<T>(shape_.e);
-  T* extended = work;
-  T* mantissa = extended + kChunk * width;
-  T* exponent = mantissa + kChunk * f;
-  T* factor = exponent + kChunk * f;
+  T *const extended = work.rows, *const mantissa = work.mantissa,
+           *const exponent = work.exponent, *const factor = work.factor;
   RunningKeyScale<T> scale(state.scale, state.live, f);
   scale.Clear();
   std::fill_n(state.sums, f * width, T{0});
@@ -38,14 +35,15 @@ void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
     const T* keys = head.k + row * shape_.d;
     ExtendValues(head.v + row * shape_.e, count, shape_.e, extended);
     if (scale.Plain() &&
-        features_.Plain(keys, count, head.omega, factor + f, mantissa)) {
+        features_.Plain(keys, count, head.omega, work.scratch, mantissa)) {
       scale.SeePlain(mantissa, count, factor);
       Map<T>(state.sums, f, width).noalias() +=
           Map<T>(mantissa, count, f).transpose() *
           Map<T>(extended, count, width);
       continue;
     }
-    features_.Compute(keys, count, head.omega, factor + f, mantissa, exponent);
+    features_.Compute(keys, count, head.omega, work.scratch, mantissa,
+                      exponent);
     for (int64_t start = 0, t = 0; start < count; start = t) {
       for (t = start; t < count; ++t) {
         if (!scale.Fits(exponent + t * f)) {
@@ -102,7 +100,7 @@ void AssociativeAttention<T>::Run(ThreadPool& pool,
     pool.For(segments_, [&](int64_t segment, int worker) {
       AddKeys(head, segment * shape_.n_k / segments_,
               (segment + 1) * shape_.n_k / segments_, StateOf(segment),
-              work_.data() + worker * WorkSize(shape_));
+              Cut<T>::template Make<Work>(work_[worker], shape_));
     });
     Merge();
     const State state = StateOf(0);
@@ -112,14 +110,14 @@ void AssociativeAttention<T>::Run(ThreadPool& pool,
                                                      int worker) {
       const int64_t row = chunk * kChunk;
       const int64_t count = std::min(kChunk, shape_.n_q - row);
-      T* sums = work_.data() + worker * WorkSize(shape_);
-      T* mantissa = sums + kChunk * width;
-      T* exponent = mantissa + kChunk * f;
+      const Work work = Cut<T>::template Make<Work>(work_[worker], shape_);
+      T *const sums = work.rows, *const mantissa = work.mantissa,
+               *const exponent = work.exponent;
       const T* rows = head.q + row * shape_.d;
-      T* scratch = exponent + kChunk * f + f;
       if (!plain ||
-          !features_.Plain(rows, count, head.omega, scratch, mantissa)) {
-        features_.Compute(rows, count, head.omega, scratch, mantissa, exponent);
+          !features_.Plain(rows, count, head.omega, work.scratch, mantissa)) {
+        features_.Compute(rows, count, head.omega, work.scratch, mantissa,
+                          exponent);
         for (int64_t t = 0; t < count; ++t)
           scale.QueryValues(mantissa + t * f, exponent + t * f,
                             mantissa + t * f);
@@ -137,23 +135,11 @@ void AssociativeAttention<T>::Run(ThreadPool& pool,
 }
 
 template <typename T>
-Cost AssociativeAttention<T>::CostOf(const KernelizedShape& shape,
-                                     int threads) {
-  const double f = static_cast<double>(shape.f),
-               e = static_cast<double>(shape.e);
-  const double chunk = static_cast<double>(kChunk);
-  const double segments =
-      std::min(static_cast<double>(kSegments),
-               std::ceil(static_cast<double>(shape.n_k) / chunk));
-  Cost cost;
-  cost.flops = static_cast<double>(shape.heads) *
-               (FeatureFlops(shape) +
-                2 * f * (e + 1) * static_cast<double>(shape.n_q + shape.n_k));
-  cost.workspace_bytes =
-      sizeof(T) *
-      (segments * static_cast<double>(StateSize(shape)) +
-       static_cast<double>(threads) * static_cast<double>(WorkSize(shape)));
-  return cost;
+double AssociativeAttention<T>::Flops() const {
+  return static_cast<double>(shape_.heads) *
+         (FeatureFlops(shape_) +
+          2 * static_cast<double>(shape_.f * (shape_.e + 1)) *
+              static_cast<double>(shape_.n_q + shape_.n_k));
 }
 
 template class AssociativeAttention<float>;

@@ -3,26 +3,23 @@
 namespace subquad {
 
 template <typename T>
-CausalTokens<T>::CausalTokens(const KernelizedShape& shape, int64_t chunk)
-    : shape_(shape), features_(shape.map), chunk_(chunk) {}
+CausalTokens<T>::CausalTokens(const KernelizedShape& shape, int64_t chunk,
+                              Layout& layout)
+    : shape_(shape),
+      features_(shape.map),
+      k_mantissa_(layout, chunk * shape.f),
+      k_exponent_(layout, chunk * shape.f),
+      q_mantissa_(layout, chunk * shape.f),
+      q_exponent_(layout, chunk * shape.f),
+      scale_numbers_(layout, shape.f),
+      live_(layout, shape.f),
+      factor_(layout, shape.f),
+      scratch_(layout, features_.ScratchSize(chunk)),
+      scale_(scale_numbers_.data(), live_.data(), shape.f) {}
 
 template <typename T>
-int64_t CausalTokens<T>::WorkSize() const {
-  return (4 * chunk_ + 3) * shape_.f + features_.ScratchSize(chunk_);
-}
-
-template <typename T>
-void CausalTokens<T>::Begin(const HeadTensors<T>& head, T* work) {
-  const int64_t f = shape_.f, block = chunk_ * f;
+void CausalTokens<T>::Begin(const HeadTensors<T>& head) {
   head_ = head;
-  k_mantissa_ = work;
-  k_exponent_ = work + block;
-  q_mantissa_ = work + 2 * block;
-  q_exponent_ = work + 3 * block;
-  T* rest = work + 4 * block;
-  scale_ = RunningKeyScale<T>(rest, rest + f, f);
-  factor_ = rest + 2 * f;
-  scratch_ = rest + 3 * f;
   scale_.Clear();
 }
 
@@ -37,12 +34,12 @@ template <typename T>
 bool CausalTokens<T>::Plain(T* keys, T* queries) {
   const int64_t here = Keys();
   if (!scale_.Plain() ||
-      !features_.Plain(head_.k + first_ * shape_.d, here, head_.omega, scratch_,
-                       keys) ||
+      !features_.Plain(head_.k + first_ * shape_.d, here, head_.omega,
+                       scratch_.data(), keys) ||
       !features_.Plain(head_.q + first_ * shape_.d, count_, head_.omega,
-                       scratch_, queries))
+                       scratch_.data(), queries))
     return false;
-  scale_.SeePlain(keys, here, factor_);
+  scale_.SeePlain(keys, here, factor_.data());
   std::fill_n(keys + here * shape_.f, (count_ - here) * shape_.f, T{0});
   return true;
 }
@@ -51,9 +48,9 @@ template <typename T>
 void CausalTokens<T>::Compute() {
   if (Keys() > 0)
     features_.Compute(head_.k + first_ * shape_.d, Keys(), head_.omega,
-                      scratch_, k_mantissa_, k_exponent_);
-  features_.Compute(head_.q + first_ * shape_.d, count_, head_.omega, scratch_,
-                    q_mantissa_, q_exponent_);
+                      scratch_.data(), k_mantissa_.data(), k_exponent_.data());
+  features_.Compute(head_.q + first_ * shape_.d, count_, head_.omega,
+                    scratch_.data(), q_mantissa_.data(), q_exponent_.data());
 }
 
 template <typename T>
@@ -66,18 +63,18 @@ int64_t CausalTokens<T>::Scale(int64_t start, T* keys, T* queries) {
   }
   for (int64_t t = start; t < count_; ++t) {
     if (first_ + t < shape_.n_k) {
-      const T* exponent = k_exponent_ + t * f;
+      const T* exponent = k_exponent_.data() + t * f;
       if (!scale_.Fits(exponent)) {
         if (t > start) return t;
-        scale_.Raise(exponent, factor_);
+        scale_.Raise(exponent, factor_.data());
         raised_ = true;
       }
       scale_.See(exponent);
-      scale_.KeyValues(k_mantissa_ + t * f, exponent, keys + t * f);
+      scale_.KeyValues(k_mantissa_.data() + t * f, exponent, keys + t * f);
     } else {
       std::fill_n(keys + t * f, f, T{0});
     }
-    scale_.QueryValues(q_mantissa_ + t * f, q_exponent_ + t * f,
+    scale_.QueryValues(q_mantissa_.data() + t * f, q_exponent_.data() + t * f,
                        queries + t * f);
   }
   return count_;
@@ -158,36 +155,46 @@ T StepTotals(const T* key, const T* query, int64_t f, T* totals) {
 }  // namespace
 
 template <typename T>
+RecurrentAttention<T>::Worker::Worker(Layout& layout,
+                                      const KernelizedShape& shape)
+    : tokens(shape, kChunk, layout),
+      state(layout, shape.f * Padded(shape.e)),
+      values(layout, kChunk * Padded(shape.e)),
+      sums(layout, kChunk * Padded(shape.e)),
+      totals(layout, shape.f),
+      keys(layout, kChunk * shape.f),
+      queries(layout, kChunk * shape.f) {}
+
+template <typename T>
 RecurrentAttention<T>::RecurrentAttention(const KernelizedShape& shape,
-                                          int threads)
+                                          Layout& layout)
     : shape_(shape) {
-  const int64_t workers = std::min<int64_t>(threads, shape.heads);
-  for (int64_t w = 0; w < threads; ++w) tokens_.emplace_back(shape, kChunk);
-  state_ = Buffer<T>(workers * StateSize(shape));
-  work_ = Buffer<T>(workers * tokens_[0].WorkSize());
+  for (int64_t w = 0; w < std::min<int64_t>(layout.threads(), shape.heads); ++w)
+    workers_.emplace_back(layout, shape);
 }
 
 template <typename T>
 void RecurrentAttention<T>::Run(ThreadPool& pool,
                                 const std::vector<HeadTensors<T>>& heads) {
-  const int64_t tasks = state_.size() / StateSize(shape_);
-  pool.For(tasks, [&](int64_t task, int) {
-    for (int64_t h = task; h < shape_.heads; h += tasks)
-      RunHead(heads[static_cast<size_t>(h)], static_cast<int>(task));
+  const size_t tasks = workers_.size();
+  pool.For(static_cast<int64_t>(tasks), [&](int64_t task, int) {
+    const size_t worker = static_cast<size_t>(task);
+    for (size_t h = worker; h < heads.size(); h += tasks)
+      RunHead(heads[h], workers_[worker]);
   });
 }
 
 template <typename T>
-void RecurrentAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
+void RecurrentAttention<T>::RunHead(const HeadTensors<T>& head,
+                                    Worker& worker) {
   const int64_t f = shape_.f, e = shape_.e, width = Padded(e);
-  CausalTokens<T>& tokens = tokens_[static_cast<size_t>(worker)];
-  tokens.Begin(head, work_.data() + worker * tokens.WorkSize());
-  T* state = state_.data() + worker * StateSize(shape_);
-  T* values = state + f * width;
-  T* sums = values + kChunk * width;
-  T* totals = sums + kChunk * width;
-  T* keys = totals + f;
-  T* queries = keys + kChunk * f;
+  CausalTokens<T>& tokens = worker.tokens;
+  tokens.Begin(head);
+  T *const state = worker.state.data(), *const values = worker.values.data(),
+           *const sums = worker.sums.data(),
+           *const totals = worker.totals.data(),
+           *const keys = worker.keys.data(),
+           *const queries = worker.queries.data();
   std::fill_n(state, f * width, T{0});
   std::fill_n(totals, f, T{0});
   std::fill_n(values, kChunk * width, T{0});
@@ -224,40 +231,42 @@ void RecurrentAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
 }
 
 template <typename T>
-Cost RecurrentAttention<T>::CostOf(const KernelizedShape& shape, int threads) {
-  const double workers =
-      static_cast<double>(std::min<int64_t>(threads, shape.heads));
-  Cost cost;
-  cost.flops = static_cast<double>(shape.heads) *
-               (FeatureFlops(shape) + 4.0 * static_cast<double>(shape.n_q) *
-                                          static_cast<double>(shape.f) *
-                                          static_cast<double>(shape.e + 1));
-  cost.workspace_bytes =
-      sizeof(T) * workers *
-      static_cast<double>(StateSize(shape) +
-                          CausalTokens<T>(shape, kChunk).WorkSize());
-  return cost;
+double RecurrentAttention<T>::Flops() const {
+  return static_cast<double>(shape_.heads) *
+         (FeatureFlops(shape_) + 4.0 * static_cast<double>(shape_.n_q) *
+                                     static_cast<double>(shape_.f) *
+                                     static_cast<double>(shape_.e + 1));
 }
 
 // ---- chunked --------------------------------------------------------
 
 template <typename T>
-ChunkedAttention<T>::ChunkedAttention(const KernelizedShape& shape, int threads)
+ChunkedAttention<T>::Worker::Worker(Layout& layout,
+                                    const KernelizedShape& shape)
+    : tokens(shape, ChunkOf(shape), layout),
+      state(layout, shape.f * ExtendedWidth<T>(shape.e)),
+      keys(layout, ChunkOf(shape) * shape.f),
+      queries(layout, ChunkOf(shape) * shape.f),
+      scores(layout, ChunkOf(shape) * ChunkOf(shape)),
+      sums(layout, ChunkOf(shape) * ExtendedWidth<T>(shape.e)),
+      values(layout, ChunkOf(shape) * ExtendedWidth<T>(shape.e)) {}
+
+template <typename T>
+ChunkedAttention<T>::ChunkedAttention(const KernelizedShape& shape,
+                                      Layout& layout)
     : shape_(shape) {
-  const int64_t workers = std::min<int64_t>(threads, shape.heads);
-  for (int64_t w = 0; w < threads; ++w)
-    tokens_.emplace_back(shape, ChunkOf(shape));
-  state_ = Buffer<T>(workers * WholeLines<T>(StateSize(shape)));
-  work_ = Buffer<T>(workers * WholeLines<T>(tokens_[0].WorkSize()));
+  for (int64_t w = 0; w < std::min<int64_t>(layout.threads(), shape.heads); ++w)
+    workers_.emplace_back(layout, shape);
 }
 
 template <typename T>
 void ChunkedAttention<T>::Run(ThreadPool& pool,
                               const std::vector<HeadTensors<T>>& heads) {
-  const int64_t tasks = state_.size() / WholeLines<T>(StateSize(shape_));
-  pool.For(tasks, [&](int64_t task, int) {
-    for (int64_t h = task; h < shape_.heads; h += tasks)
-      RunHead(heads[static_cast<size_t>(h)], static_cast<int>(task));
+  const size_t tasks = workers_.size();
+  pool.For(static_cast<int64_t>(tasks), [&](int64_t task, int) {
+    const size_t worker = static_cast<size_t>(task);
+    for (size_t h = worker; h < heads.size(); h += tasks)
+      RunHead(heads[h], workers_[worker]);
   });
 }
 
@@ -265,17 +274,16 @@ void ChunkedAttention<T>::Run(ThreadPool& pool,
 // tokens outside: a library may add in another order for another shape, and
 // where the runs end depends on later tokens.
 template <typename T>
-void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
+void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, Worker& worker) {
   const int64_t f = shape_.f, e = shape_.e, width = ExtendedWidth<T>(e);
   const int64_t chunk = ChunkOf(shape_);
-  CausalTokens<T>& tokens = tokens_[static_cast<size_t>(worker)];
-  tokens.Begin(head, work_.data() + worker * WholeLines<T>(tokens.WorkSize()));
-  T* state = state_.data() + worker * WholeLines<T>(StateSize(shape_));
-  T* keys = state + f * width;
-  T* queries = keys + chunk * f;
-  T* scores = queries + chunk * f;
-  T* sums = scores + chunk * chunk;
-  T* values = sums + chunk * width;
+  CausalTokens<T>& tokens = worker.tokens;
+  tokens.Begin(head);
+  T *const state = worker.state.data(), *const keys = worker.keys.data(),
+           *const queries = worker.queries.data(),
+           *const scores = worker.scores.data(),
+           *const sums = worker.sums.data(),
+           *const values = worker.values.data();
   std::fill_n(state, f * width, T{0});
   for (int64_t first = 0; first < shape_.n_q; first += chunk) {
     const int64_t count = std::min(chunk, shape_.n_q - first);
@@ -309,34 +317,27 @@ void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, int worker) {
 }
 
 template <typename T>
-Cost ChunkedAttention<T>::CostOf(const KernelizedShape& shape, int threads) {
-  const double workers =
-      static_cast<double>(std::min<int64_t>(threads, shape.heads));
-  const double f = static_cast<double>(shape.f),
-               e = static_cast<double>(shape.e);
-  const double chunk = static_cast<double>(ChunkOf(shape));
-  Cost cost;
-  cost.flops = static_cast<double>(shape.heads) *
-               (FeatureFlops(shape) + static_cast<double>(shape.n_q) *
-                                          (4 * f * e + 2 * chunk * (f + e)));
-  cost.workspace_bytes =
-      sizeof(T) * workers *
-      static_cast<double>(StateSize(shape) +
-                          CausalTokens<T>(shape, ChunkOf(shape)).WorkSize());
-  return cost;
+double ChunkedAttention<T>::Flops() const {
+  const double f = static_cast<double>(shape_.f),
+               e = static_cast<double>(shape_.e);
+  const double chunk = static_cast<double>(ChunkOf(shape_));
+  return static_cast<double>(shape_.heads) *
+         (FeatureFlops(shape_) +
+          static_cast<double>(shape_.n_q) * (4 * f * e + 2 * chunk * (f + e)));
 }
 
 // ---- prefix sums ----------------------------------------------------
 
 template <typename T>
-PrefixSumAttention<T>::PrefixSumAttention(const KernelizedShape& shape, int)
+PrefixSumAttention<T>::PrefixSumAttention(const KernelizedShape& shape,
+                                          Layout& layout)
     : shape_(shape),
       keys_(std::min(shape.n_q, shape.n_k)),
-      tokens_(shape, kChunk),
-      sums_(keys_ * shape.f * shape.e),
-      totals_(keys_ * shape.f),
-      queries_(shape.n_q * shape.f),
-      work_(tokens_.WorkSize() + kChunk * shape.f) {}
+      tokens_(shape, kChunk, layout),
+      sums_(layout, keys_ * shape.f * shape.e),
+      totals_(layout, keys_ * shape.f),
+      queries_(layout, shape.n_q * shape.f),
+      k_rows_(layout, kChunk * shape.f) {}
 
 template <typename T>
 void PrefixSumAttention<T>::Run(ThreadPool& pool,
@@ -348,8 +349,8 @@ template <typename T>
 void PrefixSumAttention<T>::RunHead(ThreadPool& pool,
                                     const HeadTensors<T>& head) {
   const int64_t f = shape_.f, e = shape_.e;
-  tokens_.Begin(head, work_.data());
-  T* keys = work_.data() + tokens_.WorkSize();
+  tokens_.Begin(head);
+  T* keys = k_rows_.data();
   for (int64_t first = 0; first < shape_.n_q; first += kChunk) {
     const int64_t count = std::min(kChunk, shape_.n_q - first);
     tokens_.Load(first, count);
@@ -399,20 +400,11 @@ void PrefixSumAttention<T>::RunHead(ThreadPool& pool,
 }
 
 template <typename T>
-Cost PrefixSumAttention<T>::CostOf(const KernelizedShape& shape, int) {
-  const double f = static_cast<double>(shape.f),
-               e = static_cast<double>(shape.e);
-  const double keys = static_cast<double>(std::min(shape.n_q, shape.n_k));
-  const double queries = static_cast<double>(shape.n_q);
-  Cost cost;
-  cost.flops = static_cast<double>(shape.heads) *
-               (FeatureFlops(shape) + 2 * f * (e + 1) * (keys + queries));
-  cost.workspace_bytes =
-      sizeof(T) *
-      (keys * f * (e + 1) + queries * f +
-       static_cast<double>(CausalTokens<T>(shape, kChunk).WorkSize() +
-                           kChunk * shape.f));
-  return cost;
+double PrefixSumAttention<T>::Flops() const {
+  return static_cast<double>(shape_.heads) *
+         (FeatureFlops(shape_) +
+          2 * static_cast<double>(shape_.f * (shape_.e + 1)) *
+              static_cast<double>(keys_ + shape_.n_q));
 }
 
 template class CausalTokens<float>;

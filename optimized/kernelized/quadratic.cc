@@ -11,11 +11,10 @@ namespace subquad {
 // ---- bias ------------------------------------------------------------------
 
 template <typename T>
-BiasByRow<T>::BiasByRow(const KernelizedShape& shape) : shape_(shape) {
-  if (!shape.has_bias) return;
-  mantissa_ = Buffer<T>(shape.BiasCount());
-  exponent_ = Buffer<T>(shape.BiasCount());
-}
+BiasByRow<T>::BiasByRow(const KernelizedShape& shape, Layout& layout)
+    : shape_(shape),
+      mantissa_(layout, shape.has_bias ? shape.BiasCount() : 0),
+      exponent_(layout, mantissa_.size()) {}
 
 template <typename T>
 void BiasByRow<T>::Split(const T* bias) const {
@@ -41,34 +40,27 @@ int64_t BiasByRow<T>::Horizon() const {
 
 template <typename T>
 QuadraticFeatures<T>::QuadraticFeatures(const KernelizedShape& shape,
-                                        int threads, int64_t tile)
+                                        int64_t tile, Layout& layout)
     : shape_(shape),
       features_(shape.map),
       tile_(tile),
-      bias_(shape),
-      k_mantissa_(shape.n_k * shape.f),
-      k_exponent_(shape.n_k * shape.f),
-      k_values_((tile ? (shape.n_k + tile - 1) / tile * tile : shape.n_k) *
-                shape.f),
-      k_row_(shape.has_bias ? shape.n_k : 0),
-      q_mantissa_(shape.n_q * shape.f),
-      q_exponent_(shape.n_q * shape.f),
-      scales_(3 * shape.f),
-      factor_(shape.f),
-      scratch_(threads * features_.ScratchSize(kBlock)),
-      direct_(threads * DirectSize(shape)),
-      scale_(scales_.data(), scales_.data() + shape.f, shape.f) {}
-
-template <typename T>
-double QuadraticFeatures<T>::WorkNumbers(const KernelizedShape& shape,
-                                         int threads, int64_t tile) {
-  const int64_t keys = tile ? (shape.n_k + tile - 1) / tile * tile : shape.n_k;
-  return static_cast<double>(
-      (2 * shape.n_k + 2 * shape.n_q + keys + 4) * shape.f +
-      (shape.has_bias ? shape.n_k + 2 * shape.BiasCount() : 0) +
-      threads *
-          (FeatureRows<T>(shape.map).ScratchSize(kBlock) + DirectSize(shape)));
-}
+      bias_(shape, layout),
+      k_mantissa_(layout, shape.n_k * shape.f),
+      k_exponent_(layout, shape.n_k * shape.f),
+      k_values_(
+          layout,
+          (tile ? (shape.n_k + tile - 1) / tile * tile : shape.n_k) * shape.f),
+      k_row_(layout, shape.has_bias ? shape.n_k : 0),
+      q_mantissa_(layout, shape.n_q * shape.f),
+      q_exponent_(layout, shape.n_q * shape.f),
+      scale_numbers_(layout, shape.f),
+      live_(layout, shape.f),
+      negative_scale_(layout, shape.f),
+      factor_(layout, shape.f),
+      scratch_(layout, features_.ScratchSize(kBlock)),
+      direct_(layout,
+              shape.has_bias ? Cut<T>::template Size<Direct>(shape) : 0),
+      scale_(scale_numbers_.data(), live_.data(), shape.f) {}
 
 template <typename T>
 void QuadraticFeatures<T>::Compute(ThreadPool& pool,
@@ -76,13 +68,13 @@ void QuadraticFeatures<T>::Compute(ThreadPool& pool,
   const int64_t k_blocks = (shape_.n_k + kBlock - 1) / kBlock;
   const int64_t q_blocks = (shape_.n_q + kBlock - 1) / kBlock;
   pool.For(k_blocks + q_blocks, [&](int64_t block, int worker) {
-    T* scratch = scratch_.data() + worker * (scratch_.size() / pool.threads());
     const bool key = block < k_blocks;
     const int64_t row = (key ? block : block - k_blocks) * kBlock;
     const int64_t count =
         std::min(kBlock, (key ? shape_.n_k : shape_.n_q) - row);
     features_.Compute(
-        (key ? head.k : head.q) + row * shape_.d, count, head.omega, scratch,
+        (key ? head.k : head.q) + row * shape_.d, count, head.omega,
+        scratch_[worker],
         (key ? k_mantissa_ : q_mantissa_).data() + row * shape_.f,
         (key ? k_exponent_ : q_exponent_).data() + row * shape_.f);
   });
@@ -104,7 +96,7 @@ void QuadraticFeatures<T>::StoreKey(int64_t j) {
   const T* exponent = k_exponent_.data() + j * f;
   T top = 0;
   if (!bias_.empty()) {
-    T* negative = scales_.data() + 2 * f;
+    T* negative = negative_scale_.data();
     for (int64_t a = 0; a < f; ++a) negative[a] = -scale_.scale()[a];
     top = std::max(LargestSum(exponent, negative, f), kNoExponent<T>);
     k_row_[j] = top;
@@ -121,9 +113,10 @@ template <typename T>
 void QuadraticFeatures<T>::DirectRow(const HeadTensors<T>& head, int64_t i,
                                      int worker) const {
   const int64_t f = shape_.f, e = shape_.e;
-  T* const q_mantissa = direct_.data() + worker * DirectSize(shape_);
-  T* const q_exponent = q_mantissa + f;
-  features_.Compute(head.q + i * shape_.d, 1, head.omega, q_exponent + f,
+  const Direct direct = Cut<T>::template Make<Direct>(direct_[worker], shape_);
+  T *const q_mantissa = direct.q_mantissa, *const q_exponent =
+                                               direct.q_exponent;
+  features_.Compute(head.q + i * shape_.d, 1, head.omega, direct.scratch,
                     q_mantissa, q_exponent);
   T* const out = head.out + i * e;
   std::fill_n(out, e, T{0});
@@ -156,43 +149,30 @@ void QuadraticFeatures<T>::DirectRow(const HeadTensors<T>& head, int64_t i,
 
 // ---- dense -----------------------------------------------------------------
 
-template <typename T>
-DenseKernelized<T>::DenseKernelized(const KernelizedShape& shape, int threads)
-    : shape_(shape),
-      features_(shape, threads, 0),
-      weights_(shape.n_q * shape.n_k),
-      values_(shape.n_k * ExtendedWidth<T>(shape.e)),
-      work_(threads * std::min(kRows, shape.n_q) *
-            (shape.f + ExtendedWidth<T>(shape.e))) {}
-
-template <typename T>
-Cost DenseKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
-  const double pairs = static_cast<double>(shape.n_q) *
-                       static_cast<double>(shape.n_k) *
-                       (shape.causal ? 0.5 : 1);
-  Cost cost;
-  cost.flops = static_cast<double>(shape.heads) * pairs *
-               (2.0 * static_cast<double>(shape.f + shape.e) + 1);
-  cost.workspace_bytes =
-      sizeof(T) *
-      (static_cast<double>(shape.n_q) * static_cast<double>(shape.n_k) +
-       QuadraticFeatures<T>::WorkNumbers(shape, threads, 0) +
-       static_cast<double>(shape.n_k * ExtendedWidth<T>(shape.e) +
-                           threads * std::min(kRows, shape.n_q) *
-                               (shape.f + ExtendedWidth<T>(shape.e))));
-  return cost;
+double QuadraticFlops(const KernelizedShape& shape) {
+  return static_cast<double>(shape.heads) * static_cast<double>(shape.n_q) *
+         static_cast<double>(shape.n_k) * (shape.causal ? 0.5 : 1) *
+         (2.0 * static_cast<double>(shape.f + shape.e) + 1);
 }
 
-// Queries of one block that lie in [first, last). The GEMMs have the shape of
+template <typename T>
+DenseKernelized<T>::DenseKernelized(const KernelizedShape& shape,
+                                    Layout& layout)
+    : shape_(shape),
+      features_(shape, 0, layout),
+      weights_(layout, shape.n_q * shape.n_k),
+      values_(layout, shape.n_k * ExtendedWidth<T>(shape.e)),
+      work_(layout, Cut<T>::template Size<Work>(shape)) {}
+
+// The queries of one block in [first, last). The GEMMs have the shape of
 // the whole block, with rows of zeros, whatever the run: a library may add in
 // another order for another shape, and where runs end depends on later keys.
 template <typename T>
 void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
                                       int64_t first, int64_t last,
                                       int worker) const {
-  T* const work =
-      work_.data() + worker * (std::min(kRows, shape_.n_q) *
-                               (shape_.f + ExtendedWidth<T>(shape_.e)));
+  const Work work = Cut<T>::template Make<Work>(work_[worker], shape_);
+  T* const sums = work.sums;
   const int64_t f = shape_.f, e = shape_.e, n_k = shape_.n_k;
   const int64_t width = ExtendedWidth<T>(e);
   const int64_t row = block * kRows;
@@ -202,12 +182,11 @@ void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
   const int64_t columns = shape_.causal ? shape_.SeenBy(row + rows - 1) : n_k;
   using Stride = Eigen::OuterStride<>;
   const T* queries = features_.queries() + row * f;
-  T* sums = work + std::min(kRows, shape_.n_q) * f;
   if (first > row || last < row + rows) {
-    std::fill_n(work, rows * f, T{0});
+    std::fill_n(work.queries, rows * f, T{0});
     std::copy(queries + (first - row) * f, queries + (last - row) * f,
-              work + (first - row) * f);
-    queries = work;
+              work.queries + (first - row) * f);
+    queries = work.queries;
   }
   MatrixMap<T> weights(weights_.data() + row * n_k, rows, columns, Stride(n_k));
   weights.noalias() =
@@ -311,23 +290,13 @@ void AddTotals(const T* scores, T* totals) {
 }  // namespace
 
 template <typename T>
-TiledKernelized<T>::TiledKernelized(const KernelizedShape& shape, int threads)
+TiledKernelized<T>::TiledKernelized(const KernelizedShape& shape,
+                                    Layout& layout)
     : shape_(shape),
-      rows_(Rows(shape, threads)),
-      work_size_(WorkSize(shape, threads)),
-      features_(shape, threads, kPanel),
-      values_(shape.n_k * Width(shape)),
-      work_(threads * work_size_) {}
-
-template <typename T>
-Cost TiledKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
-  Cost cost = DenseKernelized<T>::CostOf(shape, threads);
-  cost.workspace_bytes =
-      sizeof(T) * (QuadraticFeatures<T>::WorkNumbers(shape, threads, kPanel) +
-                   static_cast<double>(shape.n_k * Width(shape) +
-                                       threads * WorkSize(shape, threads)));
-  return cost;
-}
+      rows_(Rows(shape, layout.threads())),
+      features_(shape, kPanel, layout),
+      values_(layout, shape.n_k * Width(shape)),
+      work_(layout, WholeLines<T>(Cut<T>::template Size<Work>(shape, rows_))) {}
 
 template <typename T>
 void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
@@ -337,10 +306,9 @@ void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
   const int64_t end = std::min(row + rows_, shape_.n_q);
   first = std::max(first, row);
   last = std::min(last, end);
-  T* sums = work_.data() + worker * work_size_;
-  T* totals = sums + rows_ * width;  // [rows_][a vector]
-  T* scores = totals + rows_ * kLanes;
-  T* queries = scores + kGroup * kTile;
+  const Work work = Cut<T>::template Make<Work>(work_[worker], shape_, rows_);
+  T *const sums = work.sums, *const totals = work.totals,
+           *const scores = work.scores, *const queries = work.queries;
   T tops[kMostRows];
   std::fill_n(sums, rows_ * (width + kLanes), T{0});
   if (!features_.bias().empty())

@@ -22,7 +22,7 @@ namespace subquad {
 template <typename T>
 class BiasByRow {
  public:
-  explicit BiasByRow(const KernelizedShape& shape);
+  BiasByRow(const KernelizedShape& shape, Layout& layout);
 
   bool empty() const { return mantissa_.size() == 0; }
   void Split(const T* bias) const;
@@ -54,9 +54,7 @@ class QuadraticFeatures {
  public:
   // With `tile`, the keys' values are stored as [tiles][f][tile]; without, as
   // [n_k][f].
-  QuadraticFeatures(const KernelizedShape& shape, int threads, int64_t tile);
-  static double WorkNumbers(const KernelizedShape& shape, int threads,
-                            int64_t tile);
+  QuadraticFeatures(const KernelizedShape& shape, int64_t tile, Layout& layout);
 
   // Calls process(first, last) for runs of queries, all of them in order.
   template <typename Process>
@@ -132,11 +130,13 @@ class QuadraticFeatures {
   }
   // Such a query pair by pair, each at a scale of its own.
   void DirectRow(const HeadTensors<T>& head, int64_t i, int worker) const;
-  static int64_t DirectSize(const KernelizedShape& shape) {
-    return shape.has_bias
-               ? 2 * shape.f + FeatureRows<T>(shape.map).ScratchSize(1)
-               : 0;
-  }
+  struct Direct {
+    Direct(Cut<T>& cut, const KernelizedShape& shape)
+        : q_mantissa(cut(shape.f)),
+          q_exponent(cut(shape.f)),
+          scratch(cut(FeatureRows<T>(shape.map).ScratchSize(1))) {}
+    T *q_mantissa, *q_exponent, *scratch;
+  };
 
   const KernelizedShape shape_;
   const FeatureRows<T> features_;
@@ -145,33 +145,44 @@ class QuadraticFeatures {
   BiasByRow<T> bias_;
   Buffer<T> k_mantissa_, k_exponent_, k_values_, k_row_;
   Buffer<T> q_mantissa_, q_exponent_;
-  Buffer<T> scales_, factor_, scratch_, direct_;
+  Buffer<T> scale_numbers_, live_, negative_scale_, factor_;
+  PerThread<T> scratch_, direct_;
   RunningKeyScale<T> scale_;
 };
+
+// Of either, with half the pairs where it is causal.
+double QuadraticFlops(const KernelizedShape& shape);
 
 template <typename T>
 class DenseKernelized {
  public:
-  DenseKernelized(const KernelizedShape& shape, int threads);
+  DenseKernelized(const KernelizedShape& shape, Layout& layout);
   void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
-  static Cost CostOf(const KernelizedShape& shape, int threads);
+  double Flops() const { return QuadraticFlops(shape_); }
 
  private:
   static constexpr int64_t kRows = 256;
+  struct Work {
+    Work(Cut<T>& cut, const KernelizedShape& shape)
+        : queries(cut(std::min(kRows, shape.n_q) * shape.f)),
+          sums(cut(std::min(kRows, shape.n_q) * ExtendedWidth<T>(shape.e))) {}
+    T *queries, *sums;
+  };
   void ProcessBlock(const HeadTensors<T>& head, int64_t block, int64_t first,
                     int64_t last, int worker) const;
 
   const KernelizedShape shape_;
   QuadraticFeatures<T> features_;
-  Buffer<T> weights_, values_, work_;
+  Buffer<T> weights_, values_;
+  PerThread<T> work_;
 };
 
 template <typename T>
 class TiledKernelized {
  public:
-  TiledKernelized(const KernelizedShape& shape, int threads);
+  TiledKernelized(const KernelizedShape& shape, Layout& layout);
   void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
-  static Cost CostOf(const KernelizedShape& shape, int threads);
+  double Flops() const { return QuadraticFlops(shape_); }
 
  private:
   static constexpr int64_t kLanes = kLaneCount<T>;
@@ -192,17 +203,25 @@ class TiledKernelized {
   static int64_t Width(const KernelizedShape& shape) {
     return WholeLines<T>(shape.e);
   }
-  static int64_t WorkSize(const KernelizedShape& shape, int threads) {
-    return WholeLines<T>(Rows(shape, threads) * (Width(shape) + kLanes) +
-                         kGroup * (kTile + shape.f));
-  }
+  struct Work {
+    Work(Cut<T>& cut, const KernelizedShape& shape, int64_t rows)
+        : sums(cut(rows * Width(shape))),
+          totals(cut(rows * kLanes)),
+          scores(cut(kGroup * kTile)),
+          queries(cut(kGroup * shape.f)) {}
+    T* sums;
+    T* totals;  // [rows][a vector]
+    T* scores;
+    T* queries;
+  };
   void ProcessRows(const HeadTensors<T>& head, int64_t row, int64_t first,
                    int64_t last, int worker) const;
 
   const KernelizedShape shape_;
-  const int64_t rows_, work_size_;
+  const int64_t rows_;
   QuadraticFeatures<T> features_;
-  Buffer<T> values_, work_;
+  Buffer<T> values_;
+  PerThread<T> work_;
 };
 
 extern template class BiasByRow<float>;

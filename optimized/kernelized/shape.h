@@ -57,18 +57,19 @@ void ExtendValues(const T* values, int64_t rows, int64_t e, T* extended) {
   }
 }
 
-// An algorithm has a constructor from a KernelizedShape and a number of
-// threads, and Run(pool, heads).
+// An algorithm has a constructor from a KernelizedShape and a layout, Flops()
+// of a run, and Run(pool, heads).
 template <typename T, template <typename> typename Algorithm>
 class KernelizedPrepared : public Prepared {
  public:
   KernelizedPrepared(const Problem& problem, const Arrays& arrays,
-                     const PrepareOptions& options)
+                     Layout& layout)
       : heads_(TensorsByHead<T>(problem, arrays)),
-        pool_(options.threads),
-        algorithm_(KernelizedShape(problem), pool_.threads()) {}
+        pool_(layout),
+        algorithm_(KernelizedShape(problem), layout) {}
 
   void Run() override { algorithm_.Run(pool_, heads_); }
+  double Flops() const override { return algorithm_.Flops(); }
 
   std::string Choice() const override {
     if constexpr (requires { algorithm_.Choice(); })
@@ -83,23 +84,16 @@ class KernelizedPrepared : public Prepared {
   Algorithm<T> algorithm_;
 };
 
-// What an Implementation's `prepare` and `cost` are for such an algorithm.
+// What an Implementation's `prepare` is for such an algorithm.
 template <template <typename> typename Algorithm>
 std::unique_ptr<Prepared> PrepareKernelized(const Problem& problem,
                                             const Arrays& arrays,
                                             Layout& layout) {
-  return PrepareFor<KernelizedPrepared<float, Algorithm>,
-                    KernelizedPrepared<double, Algorithm>>(problem, arrays,
-                                                           layout);
-}
-template <template <typename> typename Algorithm>
-Cost KernelizedCost(const Problem& problem, int threads) {
-  const KernelizedShape shape(problem);
-  Cost cost = problem.scalar == Scalar::kFloat64
-                  ? Algorithm<double>::CostOf(shape, threads)
-                  : Algorithm<float>::CostOf(shape, threads);
-  cost.bytes = TensorBytes(problem);
-  return cost;
+  if (problem.scalar == Scalar::kFloat64)
+    return std::make_unique<KernelizedPrepared<double, Algorithm>>(
+        problem, arrays, layout);
+  return std::make_unique<KernelizedPrepared<float, Algorithm>>(problem, arrays,
+                                                                layout);
 }
 
 }  // namespace subquad

@@ -47,31 +47,18 @@ std::optional<ImageSequence> ImageOf(const KernelizedShape& shape) {
 }  // namespace
 
 template <typename W>
-LagProduct<W>::LagProduct(const KernelizedShape& shape)
+LagProduct<W>::LagProduct(const KernelizedShape& shape, Layout& layout)
     : shape_(shape),
       image_(ImageOf(shape)),
       product_(image_ ? image_->length() : shape.n_q,
-               image_ ? image_->length() : shape.n_k) {}
-
-template <typename W>
-int64_t LagProduct<W>::SpectrumSize() const {
-  return static_cast<int64_t>(product_.SpectrumSize());
+               image_ ? image_->length() : shape.n_k) {
+  layout.Add(static_cast<double>(product_.PlanBytes()));
 }
 
 template <typename W>
 int64_t LagProduct<W>::ScratchSize() const {
   return WholeLines<W>(shape_.BiasCount()) +
          WholeLines<W>(static_cast<int64_t>(product_.ScratchSize()));
-}
-
-template <typename W>
-double LagProduct<W>::PlanBytes() const {
-  return static_cast<double>(product_.PlanBytes());
-}
-
-template <typename W>
-double LagProduct<W>::BlockFlops() const {
-  return product_.BlockFlops();
 }
 
 template <typename W>
@@ -108,32 +95,24 @@ void LagProduct<W>::Run(const W* spectrum, Fill& fill, Take& take,
 // ---- algorithm 1 as printed -----------------------------------------
 
 template <typename T>
-FftKernelized<T>::FftKernelized(const KernelizedShape& shape, int threads)
+FftKernelized<T>::FftKernelized(const KernelizedShape& shape, Layout& layout)
     : shape_(shape),
       lengths_(EmbeddingLengths(shape)),
       fft_(lengths_, false),
-      features_(shape, threads),
-      lost_(shape, threads),
-      weights_(shape.BiasCount()),
-      spectrum_(fft_.column_size()),
-      channels_(shape.f * (shape.e + 1) * fft_.column_size()),
-      normalisers_(shape.n_q) {}
+      features_(shape, layout),
+      lost_(shape, layout),
+      weights_(layout, shape.BiasCount()),
+      spectrum_(layout, fft_.column_size()),
+      channels_(layout, shape.f * (shape.e + 1) * fft_.column_size()),
+      normalisers_(layout, shape.n_q) {
+  layout.Add(CirculantFft<T>::PlanNumbers(lengths_) * sizeof(T));
+}
 
 template <typename T>
-Cost FftKernelized<T>::CostOf(const KernelizedShape& shape, int threads) {
-  const auto lengths = EmbeddingLengths(shape);
-  const double channels = static_cast<double>(shape.f * (shape.e + 1));
-  Cost cost;
-  cost.flops = static_cast<double>(shape.heads) * (2 * channels + 1) *
-               CirculantFft<T>::TransformFlops(lengths);
-  cost.workspace_bytes =
-      sizeof(T) * (FeatureColumns<T>::WorkNumbers(shape, threads) +
-                   CirculantFft<T>::PlanNumbers(lengths) +
-                   static_cast<double>(shape.BiasCount() + shape.n_q) +
-                   (channels + 1) * static_cast<double>(
-                                        CirculantFft<T>::ColumnSize(lengths))) +
-      LostRows<T>::WorkBytes(shape, threads);
-  return cost;
+double FftKernelized<T>::Flops() const {
+  return static_cast<double>(shape_.heads *
+                             (2 * shape_.f * (shape_.e + 1) + 1)) *
+         CirculantFft<T>::TransformFlops(lengths_);
 }
 
 template <typename T>
@@ -223,45 +202,27 @@ void WithBlock(int64_t block, const Work& work) {
 }  // namespace
 
 template <typename T, typename W>
-StreamedFft<T, W>::StreamedFft(const KernelizedShape& shape, int threads)
+StreamedFft<T, W>::StreamedFft(const KernelizedShape& shape, Layout& layout)
     : shape_(shape),
-      product_(shape),
-      features_(shape, threads),
-      lost_(shape, threads),
-      normalisers_(shape.n_q),
-      spectrum_(product_.SpectrumSize()),
-      scratch_(threads * WorkSize(shape, product_)) {}
+      product_(shape, layout),
+      features_(shape, layout),
+      lost_(shape, layout),
+      normalisers_(layout, shape.n_q),
+      spectrum_(layout, product_.SpectrumSize()),
+      work_(layout, Cut<W>::template Size<Work>(shape, product_)) {}
 
 template <typename T, typename W>
-int64_t StreamedFft<T, W>::WorkSize(const KernelizedShape& shape,
-                                    const LagProduct<W>& product) {
-  return product.ScratchSize() +
-         WholeLines<W>((shape.n_k + shape.n_q) * product.columns());
-}
-
-template <typename T, typename W>
-Cost StreamedFft<T, W>::CostOf(const KernelizedShape& shape, int threads) {
-  const LagProduct<W> product(shape);
-  const int64_t block = product.columns();
-  const double blocks =
-      static_cast<double>(shape.f * ((shape.e + block - 1) / block) +
-                          (shape.f + block - 1) / block);
-  Cost cost;
-  cost.flops = static_cast<double>(shape.heads) * blocks * product.BlockFlops();
-  cost.workspace_bytes =
-      sizeof(T) * FeatureColumns<T>::WorkNumbers(shape, threads) +
-      LostRows<T>::WorkBytes(shape, threads) +
-      sizeof(W) * static_cast<double>(shape.n_q + product.SpectrumSize() +
-                                      threads * WorkSize(shape, product)) +
-      product.PlanBytes();
-  return cost;
+double StreamedFft<T, W>::Flops() const {
+  const int64_t block = product_.columns();
+  const int64_t blocks = shape_.f * ((shape_.e + block - 1) / block) +
+                         (shape_.f + block - 1) / block;
+  return static_cast<double>(shape_.heads * blocks) * product_.BlockFlops();
 }
 
 // The columns of a block are features.
 template <typename T, typename W>
-void StreamedFft<T, W>::Normalisers(W* work) const {
+void StreamedFft<T, W>::Normalisers(const Work& work) const {
   const int64_t block = product_.columns();
-  W* scratch = work + WholeLines<W>((shape_.n_k + shape_.n_q) * block);
   std::fill_n(normalisers_.data(), shape_.n_q, W{0});
   for (int64_t first = 0; first < shape_.f; first += block) {
     const int64_t count = std::min(block, shape_.f - first);
@@ -280,7 +241,7 @@ void StreamedFft<T, W>::Normalisers(W* work) const {
               static_cast<W>(query[row + i]) * from[i * block + l];
       }
     };
-    product_.Run(spectrum_.data(), fill, take, scratch);
+    product_.Run(spectrum_.data(), fill, take, work.scratch);
   }
 }
 
@@ -288,12 +249,10 @@ void StreamedFft<T, W>::Normalisers(W* work) const {
 // width, and the sums likewise, both read and written once for every feature.
 template <typename T, typename W>
 void StreamedFft<T, W>::Numerators(const HeadTensors<T>& head, int64_t first,
-                                   W* work) const {
+                                   const Work& work) const {
   const int64_t e = shape_.e, block = product_.columns();
   const int64_t count = std::min(block, e - first);
-  W* values = work;
-  W* sums = values + shape_.n_k * block;
-  W* scratch = work + WholeLines<W>((shape_.n_k + shape_.n_q) * block);
+  W *const values = work.values, *const sums = work.sums;
   std::fill_n(values, shape_.n_k * block, W{0});
   for (int64_t j = 0; j < shape_.n_k; ++j)
     std::copy_n(head.v + j * e + first, count, values + j * block);
@@ -309,7 +268,7 @@ void StreamedFft<T, W>::Numerators(const HeadTensors<T>& head, int64_t first,
       auto take = [&](int64_t row, int64_t rows, const W* from) {
         AddWeighed<kBlock>(query + row, from, rows, sums + row * kBlock);
       };
-      product_.Run(spectrum_.data(), fill, take, scratch);
+      product_.Run(spectrum_.data(), fill, take, work.scratch);
     }
   });
   for (int64_t i = 0; i < shape_.n_q; ++i)
@@ -325,9 +284,9 @@ void StreamedFft<T, W>::Run(ThreadPool& pool,
   for (const HeadTensors<T>& head : heads) {
     features_.Compute(pool, head);
     const double norm =
-        product_.Spectrum(head.bias, spectrum_.data(), scratch_.data());
+        product_.Spectrum(head.bias, spectrum_.data(), WorkOf(0).scratch);
     pool.For(tasks, [&](int64_t task, int worker) {
-      W* work = scratch_.data() + worker * WorkSize(shape_, product_);
+      const Work work = WorkOf(worker);
       if (task == tasks - 1)
         Normalisers(work);
       else

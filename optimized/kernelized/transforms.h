@@ -20,13 +20,14 @@ namespace subquad {
 template <typename W>
 class LagProduct {
  public:
-  explicit LagProduct(const KernelizedShape& shape);
+  LagProduct(const KernelizedShape& shape, Layout& layout);
 
   int64_t columns() const { return product_.BlockColumns(); }  // of a block
-  int64_t SpectrumSize() const;
+  int64_t SpectrumSize() const {
+    return static_cast<int64_t>(product_.SpectrumSize());
+  }
   int64_t ScratchSize() const;
-  double PlanBytes() const;
-  double BlockFlops() const;
+  double BlockFlops() const { return product_.BlockFlops(); }
 
   // Returns the 2-norm of c.
   template <typename T>
@@ -52,9 +53,9 @@ double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights);
 template <typename T>
 class FftKernelized {
  public:
-  FftKernelized(const KernelizedShape& shape, int threads);
+  FftKernelized(const KernelizedShape& shape, Layout& layout);
   void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
-  static Cost CostOf(const KernelizedShape& shape, int threads);
+  double Flops() const;
 
  private:
   const KernelizedShape shape_;
@@ -69,21 +70,33 @@ class FftKernelized {
 template <typename T, typename W>
 class StreamedFft {
  public:
-  StreamedFft(const KernelizedShape& shape, int threads);
+  StreamedFft(const KernelizedShape& shape, Layout& layout);
   void Run(ThreadPool& pool, const std::vector<HeadTensors<T>>& heads);
-  static Cost CostOf(const KernelizedShape& shape, int threads);
+  double Flops() const;
 
  private:
-  static int64_t WorkSize(const KernelizedShape& shape,
-                          const LagProduct<W>& product);
-  void Normalisers(W* work) const;
-  void Numerators(const HeadTensors<T>& head, int64_t first, W* work) const;
+  // Values and sums in rows of a block's width.
+  struct Work {
+    Work(Cut<W>& cut, const KernelizedShape& shape,
+         const LagProduct<W>& product)
+        : values(cut(WholeLines<W>(shape.n_k * product.columns()))),
+          sums(cut(WholeLines<W>(shape.n_q * product.columns()))),
+          scratch(cut(product.ScratchSize())) {}
+    W *values, *sums, *scratch;
+  };
+  Work WorkOf(int worker) const {
+    return Cut<W>::template Make<Work>(work_[worker], shape_, product_);
+  }
+  void Normalisers(const Work& work) const;
+  void Numerators(const HeadTensors<T>& head, int64_t first,
+                  const Work& work) const;
 
   const KernelizedShape shape_;
   const LagProduct<W> product_;
   FeatureColumns<T> features_;
   LostRows<T> lost_;
-  Buffer<W> normalisers_, spectrum_, scratch_;
+  Buffer<W> normalisers_, spectrum_;
+  PerThread<W> work_;
 };
 
 }  // namespace subquad
