@@ -56,14 +56,14 @@ struct KernelizedShape {
     return positions.Of(n_q - 1) + positions.Of(n_k - 1) + 1;
   }
 
-  // The entry of the bias for i = j. That for query i and key j is
-  // positions.Of(j) - positions.Of(i) behind it.
+  // The bias entry for i = j. The entry for query i and key j comes
+  // positions.Of(j) - positions.Of(i) after it.
   int64_t BiasMiddle() const { return positions.Of(n_q - 1); }
   int64_t BiasIndex(int64_t i, int64_t j) const {
     return BiasMiddle() + positions.Of(j) - positions.Of(i);
   }
 
-  // Does some query see a key at entry t of the bias, as far as causality goes?
+  // Whether causality lets some query see a key at entry t of the bias.
   bool MayBeSeen(int64_t t) const { return !causal || t <= BiasMiddle(); }
 
   FeatureMapSpec map;

@@ -24,7 +24,7 @@ inline std::string NotCausal(const Problem& problem) {
              : "";
 }
 
-// The reference's own bound, where the plain program is no yardstick.
+// The reference's own bound, where the baseline's error is no measure.
 inline RowBound ReferenceBound(const Problem& problem, const Inputs& inputs) {
   const std::shared_ptr<Reference<double>> rows =
       problem.op->ReferenceDouble(problem, inputs);
@@ -38,7 +38,7 @@ inline RowBound ReferenceBound(const Problem& problem, const Inputs& inputs) {
 // rounding. The plain dense program makes one such weight and puts it into both
 // sums, where its error cancels again; sums in the other bracket have errors of
 // their own in numerator and denominator. So the bound of the reference holds
-// for both, but the plain program is no yardstick.
+// for both, but the baseline's error is no measure.
 inline RowBound SignedFeatureBound(const Problem& problem,
                                    const Inputs& inputs) {
   if (FeatureMapOf(problem).id != FeatureMapId::kTrf) return {};

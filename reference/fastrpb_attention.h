@@ -15,8 +15,8 @@
 //
 // What the inputs show: the two terms share v and n, so each must be right by
 // itself; W is not normalised, and its part of the answer is sqrt(n) times
-// larger than the attention's, so the attention is seen only by a bound that
-// does not grow with n faster than its rounding.
+// larger than the attention's, so only a bound that grows with n no faster than
+// its rounding can show an error of the attention.
 //
 // Bound: that of the attention, that of a sum of n_k products whose weights are
 // themselves one rounded sum (images), and one addition.

@@ -8,7 +8,7 @@
 //   k      [n_k, d]
 //   v      [n_k, e]
 //   omega  [f, d] or [p, d]   where the map projects (feature_map.h)
-//   bias   [n_q+n_k-1]        by increasing offset; -inf: not seen
+//   bias   [n_q+n_k-1]        by increasing offset; -inf: masked
 //   out    [n_q, e]
 // With height and width, q, k, v are the pixels of an image, and
 //   bias   [2H-1, 2W-1]       by the offsets of rows and of columns
@@ -102,7 +102,7 @@ class KernelizedRpeAttention final
 
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {
     CompleteFeatureMap(params);
-    // N(0, 1) draws of width 64 have norm 8, and their features lie so far
+    // N(0, 1) draws of width 64 have norm 8, and their features are so far
     // apart (e^-50) that one key is all that matters. With softmax's scale for
     // that width they are of comparable size.
     if (params.Text("feature_map").starts_with("prf") && !params.Has("scale") &&

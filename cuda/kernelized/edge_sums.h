@@ -43,7 +43,7 @@ struct ClippedEdges {
   }
   int64_t first_row() const { return first() + r; }
 
-  // Where the weight of an offset stands.
+  // The column of an offset's weight.
   __device__ int64_t Column(int64_t offset) const {
     const int64_t clipped = offset < -r ? -r : offset > r ? r : offset;
     return clipped - first();

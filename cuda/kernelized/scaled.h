@@ -49,7 +49,7 @@ __device__ inline Scaled ScaledExp(float y) {
   return {sum, static_cast<int>(steps)};
 }
 
-// A number that is there already; what is below the normal ones is zero.
+// A number of float32's range; below the normal ones it is taken as zero.
 __device__ inline Scaled ScaledValue(float value) {
   constexpr int kField = 0xFF << 23;
   const int bits = __float_as_int(value);

@@ -109,7 +109,7 @@ class DirectRows {
 // so that a query's normaliser D is off by at most
 //   E = F u |c|_2 sum_a |phi_a(q)| |phi_a(k)|_2.
 // Queries with |D| <= kLostFactor E as computed are computed directly instead,
-// in O(n (f + e)) each. With ordinary numbers there are none of them.
+// in O(n (f + e)) each. Ordinary numbers have no such queries.
 double TransformFactor(const KernelizedShape& shape);
 
 template <typename T>

@@ -227,7 +227,7 @@ class RunningKeyScale {
     int outside = 0;
     for (int64_t a = 0; a < f_; ++a) {
       const T over = exponent[a] - scale_[a];
-      // The first key of a feature must not lie far below a guessed scale.
+      // The first key of a feature must not be far below a guessed scale.
       const T under = live_[a] > kLeastExponent<T> ? T{0} : -over;
       const T larger = over > under ? over : under;
       const int there = exponent[a] > kLeastExponent<T>;

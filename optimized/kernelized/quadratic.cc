@@ -226,7 +226,7 @@ void DenseKernelized<T>::Run(ThreadPool& pool,
 namespace {
 
 // scores[r][x] = sum_a queries[r][a] keys[a][x], for kGroup rows and a tile;
-// the keys lie in panels [f][two vectors].
+// the keys are in panels [f][two vectors].
 template <typename T, int kGroup, int kTile>
 void ScoreTile(const T* queries, int64_t f, const T* keys, int64_t count,
                T* scores) {

@@ -15,7 +15,7 @@
 namespace subquad {
 
 // out[i, :] = sum_j c(j - i) in[j, :] for blocks of columns, c = exp(bias)
-// relative to its largest seen entry, zero where nothing is seen. W is the type
+// relative to its largest visible entry, zero where masked. W is the type
 // of the transforms.
 template <typename W>
 class LagProduct {

@@ -114,7 +114,7 @@ class FeatureErrors {
   // What errors of x add to those of the features. x'_c is off by at most u
   // t_c, and a feature g(x') by the largest change of g over [x'_c - u t_c,
   // x'_c + u t_c], whatever the size of t:
-  //   relu   t_c where x'_c >= 0, what of the interval lies above 0 where not:
+  //   relu   t_c where x'_c >= 0, the part of the interval above 0 where not:
   //          min(t_c, max(0, t_c + x'_c / u)). Nothing where x' is firmly
   //          negative.
   //   elu1   t_c times the largest slope, exp(min(0, x'_c + u t_c)).

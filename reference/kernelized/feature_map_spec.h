@@ -29,7 +29,7 @@ enum class FeatureMapId {
   kTrf
 };
 
-// What an operator says about its feature map.
+// An operator's feature map.
 struct FeatureMapSpec {
   FeatureMapId id = FeatureMapId::kElu1;
   int64_t d = 1;            // width of a row

@@ -107,7 +107,7 @@ class KernelizedValue {
       for (int64_t x = 0; x < e_; ++x)
         out[x] += weight * static_cast<Real>(v[j * e_ + x]);
     }
-    // In the problem's own type a sum may cancel to zero that is none.
+    // In the problem's own type, rounding may cancel a nonzero sum to zero.
     if (normaliser == 0 && static_cast<int64_t>(sizeof(Real)) > bytes_)
       throw InvalidInput("query " + std::to_string(i) + HeadName(head),
                          "a normaliser other than zero", "zero");
