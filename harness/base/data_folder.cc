@@ -19,7 +19,7 @@ fs::path DataFolder() {
   }
   fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
   for (int level = 0; level < 3 && !folder.empty(); ++level) {
-    const fs::path data = folder / "share" / "subquad";
+    fs::path data = folder / "share" / "subquad";
     if (fs::is_directory(data / "reports", error)) return data;
     folder = folder.parent_path();
   }
