@@ -128,7 +128,7 @@ class Refusals(Cli):
             (["verify", "--operator", "fastrpb"], "fastrpb", ("toeplitz_2d",), "fastrpb_attention"),
             (["verify", "--operator", "toeplitz_1d", "--implementation", "ffd"], "ffd", ("direct", "fft"), "fft"),
             (["verify", "--scalar", "float23"], "float23", ("float32", "float64", "bfloat16", "float16"), "float32"),
-            (["verify", "--backend", "cdua"], "cdua", ("cpu", "cuda"), "cuda"),
+            (["verify", "--backend", "cud"], "cud", ("cpu", "cuda"), "cuda"),
             (["verify", "--input", "sprase"], "sprase", ("normal", "masked"), "sparse"),
             (["verify", "--case", "linear_attention:n=4,feature_map=prff"], "prff", ("elu1", "trf"), "prf"),
             (["verify", "--case", "linear_attention:n=4,feature_map=prf,omega=sphery"], "sphery",
