@@ -50,15 +50,13 @@ template <typename W>
 LagProduct<W>::LagProduct(const KernelizedShape& shape, Layout& layout)
     : shape_(shape),
       image_(ImageOf(shape)),
-      product_(image_ ? image_->length() : shape.n_q,
-               image_ ? image_->length() : shape.n_k) {
-  layout.Add(static_cast<double>(product_.PlanBytes()));
-}
+      product_(layout, image_ ? image_->length() : shape.n_q,
+               image_ ? image_->length() : shape.n_k) {}
 
 template <typename W>
 int64_t LagProduct<W>::ScratchSize() const {
   return WholeLines<W>(shape_.BiasCount()) +
-         WholeLines<W>(static_cast<int64_t>(product_.ScratchSize()));
+         WholeLines<W>(product_.ScratchSize());
 }
 
 template <typename W>
@@ -98,21 +96,19 @@ template <typename T>
 FftKernelized<T>::FftKernelized(const KernelizedShape& shape, Layout& layout)
     : shape_(shape),
       lengths_(EmbeddingLengths(shape)),
-      fft_(lengths_, false),
+      fft_(layout, lengths_),
       features_(shape, layout),
       lost_(shape, layout),
       weights_(layout, shape.BiasCount()),
       spectrum_(layout, fft_.column_size()),
       channels_(layout, shape.f * (shape.e + 1) * fft_.column_size()),
-      normalisers_(layout, shape.n_q) {
-  layout.Add(CirculantFft<T>::PlanNumbers(lengths_) * sizeof(T));
-}
+      normalisers_(layout, shape.n_q) {}
 
 template <typename T>
 double FftKernelized<T>::Flops() const {
   return static_cast<double>(shape_.heads *
                              (2 * shape_.f * (shape_.e + 1) + 1)) *
-         CirculantFft<T>::TransformFlops(lengths_);
+         fft_.TransformFlops();
 }
 
 template <typename T>

@@ -23,9 +23,7 @@ class LagProduct {
   LagProduct(const KernelizedShape& shape, Layout& layout);
 
   int64_t columns() const { return product_.BlockColumns(); }  // of a block
-  int64_t SpectrumSize() const {
-    return static_cast<int64_t>(product_.SpectrumSize());
-  }
+  int64_t SpectrumSize() const { return product_.SpectrumSize(); }
   int64_t ScratchSize() const;
   double BlockFlops() const { return product_.BlockFlops(); }
 
