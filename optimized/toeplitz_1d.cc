@@ -8,10 +8,13 @@
 //   fft_columns  our own FFT with the columns in the SIMD lanes
 //           (column_fft.h): the same complexity, 4 to 8 times faster than fft.
 //           A few rows are multiplied directly (toeplitz/direct_product.h).
+//   karatsuba  three products of half the size in place of four, down to 64
+//           rows, in float64: O(e n^1.585) time. The example of
+//           CONTRIBUTING.md.
 //
-// All have the backward pass; with transforms, the gradient of the weights is
-// one sum over all columns of products of spectra, and one inverse transform.
-// Each class is in optimized/toeplitz/ALGORITHM_1d.cc.
+// All but karatsuba have the backward pass; with transforms, the gradient of
+// the weights is one sum over all columns of products of spectra, and one
+// inverse transform. Each class is in optimized/toeplitz/ALGORITHM_1d.cc.
 #include "algorithms/toeplitz_1d.h"
 
 #include <algorithm>
@@ -64,7 +67,16 @@ std::vector<Implementation> Toeplitz1dImplementations() {
         .sums = FftColumns1dSums,
         .backward = true,
         .norm_bound = FftBound,
-        .prepare = PrepareFftColumns1d}});
+        .prepare = PrepareFftColumns1d},
+       {.id = "karatsuba",
+        .scalars = {Scalar::kFloat32},
+        .what = "Karatsuba's method on halves of the matrix, in float64",
+        .source = "Karatsuba and Ofman 1962",
+        .time = {"O(e n^1.585)", "n^1.585"},
+        .memory = {"O(n) per 16 columns", "n"},
+        .sums = MixedWideSums,
+        .norm_bound = Karatsuba1dBound,
+        .prepare = PrepareKaratsuba1d}});
 }
 
 }  // namespace subquad

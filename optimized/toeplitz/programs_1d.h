@@ -12,7 +12,10 @@ using PrepareProgram = std::unique_ptr<Prepared>(const Problem& problem,
                                                  const Arrays& arrays,
                                                  Layout& layout);
 
-PrepareProgram PrepareDense1d, PrepareFft1d, PrepareFftColumns1d;
+PrepareProgram PrepareDense1d, PrepareFft1d, PrepareFftColumns1d,
+    PrepareKaratsuba1d;
+
+RowBound Karatsuba1dBound(const Problem& problem, const Inputs& inputs);
 
 // Direct where fft_columns multiplies directly.
 Sums FftColumns1dSums(const Problem& problem);

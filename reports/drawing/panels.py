@@ -29,12 +29,14 @@ MARKER = {"markeredgecolor": "white", "markeredgewidth": 0.3, "markersize": 3.8}
 HALO = [matplotlib.patheffects.withStroke(linewidth=1.6, foreground="white")]
 AXIS_LABELS = {"tokens": "tokens n", "pixels": "pixels n", "keys": "keys n_k", "n": "tokens or pixels n", "f": "features f",
                "r": "clipping distance r", "heads": "heads", "threads": "threads"}  # fmt: skip
-GUIDES = {
-    "1": lambda n: 1.0,
-    "n": lambda n: n,
-    "n log n": lambda n: n * math.log(n),
-    "n^2": lambda n: n * n,
-}
+
+
+def guide_of(order):
+    """The function of n that a complexity class stands for: 1, n, n log n or n^P."""
+    if order == "n log n":
+        return lambda n: n * math.log(n)
+    power = {"1": 0.0, "n": 1.0}.get(order) if "^" not in order else float(order.split("^")[1])
+    return lambda n: n**power
 
 
 @dataclasses.dataclass(frozen=True)
@@ -322,7 +324,7 @@ def _draw_guides(axes, panel, series, group):
         if not complexity or not one.points or one.points[-1]["n"] < 2:
             continue
         anchor = one.points[-1]
-        guide = GUIDES[complexity]
+        guide = guide_of(complexity)
         start = max(low, 2)
         xs = [start * (high / start) ** (step / 60) for step in range(61)]
         ys = [anchor[panel.y] * guide(x) / guide(anchor["n"]) for x in xs]
