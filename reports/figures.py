@@ -4,7 +4,7 @@
     python3 -m reports.figures FILE... --out DIR [--format pdf,svg,png] [--only NAME,..] [--general rest|all|none]
 
 A folder means the .json files in it. Everything drawn is in the files; nothing is measured here. A recipe is a file in
-reports/recipes/.
+reports/recipes/; a study that no recipe shows is drawn under its own name.
 Exit status: 0 drawn, 2 invalid arguments or files (nothing is written then).
 """
 
@@ -22,6 +22,7 @@ try:
     from reports.drawing import plot_style
     from reports.files import recipe_file
     from reports.files import result_file
+    from reports.files import study_file
 except ImportError as error:
     print(
         f"figures.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema, "
@@ -36,8 +37,8 @@ def load_files(paths):
     results, studies = [], []
     for path in _expanded(paths):
         content = result_file._parse(path)
-        if isinstance(content, dict) and content.get("format") == catalogue.study_file.FORMAT:
-            studies.append(catalogue.study_file.load(path))
+        if isinstance(content, dict) and content.get("format") == study_file.FORMAT:
+            studies.append(study_file.load(path))
         else:
             results.append((path, result_file.load(path)))
     return results, studies
@@ -126,11 +127,12 @@ def main(arguments=None):
         if not chosen:
             raise result_file.InputError("nothing to draw: no recipe is served by these files")
         plot_style.use_style()
+        drawn = [product.files(options.format) for product in chosen]
         options.out.mkdir(parents=True, exist_ok=True)
         for warning in made.warnings:
             print(f"figures.py: note: {warning}", file=sys.stderr)
-        for product in chosen:
-            for name, content in product.files(options.format).items():
+        for product, files in zip(chosen, drawn):
+            for name, content in files.items():
                 (options.out / name).write_bytes(content)
             ends = [*(options.format if product.draw else []), *(["md", "tex"] if product.table else []),
                     *(["csv"] if product.data else [])]  # fmt: skip

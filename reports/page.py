@@ -29,7 +29,7 @@ except ImportError as error:
     sys.exit(2)
 
 TEMPLATE = pathlib.Path(__file__).with_name("page.html")
-GOOD = {"passed": "good", "reproduced": "good", "in part": "mid", "skipped": "soft", "cannot be tested": "soft"}
+GOOD = {"passed": "good", "reproduced": "good", "in part": "mid", "wrong as printed": "mid", "skipped": "soft", "cannot be tested": "soft"}
 
 
 def escape(value):

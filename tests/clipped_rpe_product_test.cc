@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/judging/operator_run.h"
 #include "optimized/kernelized/clipped_window.h"
-#include "tests/harness/run_operator.h"
 
 namespace subquad {
 namespace {

@@ -1,7 +1,7 @@
 // FastRPB is a sum of two terms; both are known by themselves.
 #include <gtest/gtest.h>
 
-#include "tests/harness/run_operator.h"
+#include "harness/judging/operator_run.h"
 
 namespace subquad {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "harness/base/memory_counter.h"
-#include "tests/harness/run_operator.h"
+#include "harness/judging/operator_run.h"
 
 namespace subquad {
 namespace {

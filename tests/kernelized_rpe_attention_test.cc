@@ -1,11 +1,12 @@
 // What kernelized attention with a relative bias must do whoever computes it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "harness/base/memory_counter.h"
-#include "tests/harness/run_operator.h"
+#include "harness/judging/operator_run.h"
 
 namespace subquad {
 namespace {

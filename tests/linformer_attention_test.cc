@@ -1,9 +1,10 @@
 // What attention to projected keys must do, each with a control that can fail.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
-#include "tests/harness/run_operator.h"
+#include "harness/judging/operator_run.h"
 
 namespace subquad {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "tests/harness/run_operator.h"
+#include "harness/judging/operator_run.h"
 
 namespace subquad {
 namespace {

@@ -8,8 +8,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <random>
 
-#include "tests/harness/run_operator.h"
+#include "harness/judging/operator_run.h"
 
 namespace subquad {
 namespace {

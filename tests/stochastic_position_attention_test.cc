@@ -2,12 +2,14 @@
 // cases and `verify` hold its programs against its definition.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <random>
 
+#include "harness/judging/operator_run.h"
 #include "reference/kernelized/feature_errors.h"
 #include "reference/kernelized/stochastic_positions.h"
-#include "tests/harness/run_operator.h"
 
 namespace subquad {
 namespace {

@@ -8,7 +8,7 @@
 #include <array>
 #include <cmath>
 
-#include "tests/harness/run_operator.h"
+#include "harness/judging/operator_run.h"
 
 namespace subquad {
 namespace {

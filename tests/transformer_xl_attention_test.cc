@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/harness/run_operator.h"
+#include "harness/judging/operator_run.h"
 
 namespace subquad {
 namespace {

@@ -33,7 +33,8 @@ void AddClaimsCommand(CLI::App& program, const std::string& command_line,
   command->footer(
       list +
       "`subquad sweep --preset claims` runs all the sweeps that claims need.\n"
-      "Verdicts: reproduced, in part, not reproduced, cannot be tested here.\n"
+      "Verdicts: reproduced, in part, not reproduced, wrong as printed (a\n"
+      "confirmed erratum), cannot be tested here.\n"
       "Exit status: 0 every claim has a verdict, whatever it is, 1 a listed\n"
       "erratum is correct as printed, 2 an invalid file, 130 interrupted\n"
       "(nothing is written).");

@@ -12,6 +12,7 @@
 #include "harness/cases/hard_inputs.h"
 #include "harness/cases/input_source.h"
 #include "harness/commands/commands.h"
+#include "harness/sweeps/presets.h"
 
 namespace subquad {
 namespace {
@@ -26,18 +27,9 @@ struct Request {
   double time_limit = 120, memory_limit = 0, budget = 2, width = 0.05;
 };
 
-std::string PresetText(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Preset& preset : Presets()) {
-    if (preset.name == name) return preset.text;
-    names.push_back(preset.name);
-  }
-  throw UnknownName("--preset", names, name);
-}
-
 // A preset may name case folders of data that is not installed: they are left
 // out with a message. (In a user's own file such a name is an error.)
-void LeaveOutUnknown(std::vector<SweepAxes>& sweeps) {
+void LeaveOutMissingFolders(std::vector<SweepAxes>& sweeps) {
   std::set<std::string> told;
   for (SweepAxes& sweep : sweeps)
     std::erase_if(sweep.inputs, [&](const std::string& input) {
@@ -104,8 +96,8 @@ int Sweep(const Request& request, const std::string& command) {
                        std::to_string(request.inputs.size()));
   if (!request.preset.empty()) {
     options.sweeps = ParseSweepConfig("--preset " + request.preset,
-                                      PresetText(request.preset));
-    LeaveOutUnknown(options.sweeps);
+                                      FindPreset(request.preset).text);
+    LeaveOutMissingFolders(options.sweeps);
   } else if (!request.config.empty()) {
     options.sweeps = ParseSweepConfig(request.config, FileText(request.config));
   } else {
@@ -159,9 +151,9 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
       "sweep", "check, then measure time and memory over axes of sizes");
   auto request = std::make_shared<Request>();
   std::string presets;
-  for (const Preset& preset : Presets())
-    presets += (presets.empty() ? "" : " or ") + preset.name;
-  command->add_option("--preset", request->preset, presets);
+  for (const Preset& preset : Presets()) presets += preset.name + ", ";
+  command->add_option("--preset", request->preset,
+                      presets + "or a recipe of reports/recipes");
   command->add_option("--config", request->config,
                       "JSON file: {\"sweeps\": [{\"operator\": .., \"n\": "
                       "\"256:65536:x4\", ..}]}");

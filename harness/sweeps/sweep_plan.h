@@ -11,12 +11,6 @@
 
 namespace subquad {
 
-// The presets by name, as JSON text: harness/sweeps/presets/.
-struct Preset {
-  std::string name, text;
-};
-const std::vector<Preset>& Presets();
-
 // One crossing of axes. Axis texts are as on the command line: "1024,4096" or
 // "1024:1048576:x2"; choices are lists "elu1,prf".
 struct SweepAxes {

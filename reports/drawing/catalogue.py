@@ -14,6 +14,7 @@ from reports.drawing import plot_style
 from reports.drawing import quantities
 from reports.drawing import ratio_panels
 from reports.drawing import recipe_figure
+from reports.drawing import study_panels
 from reports.files import recipe_file
 from reports.files import result_file
 from reports.files import study_file
@@ -57,6 +58,10 @@ class Catalogue:
 
 def build(results, studies, recipes, general="rest"):
     """results: (path, content) pairs; studies: StudyFiles; general: `rest`, `all` or `none` of the groups."""
+    names = [study.name for study in studies]
+    for name in names:
+        if names.count(name) > 1:
+            raise result_file.InputError(f"study {name} is in two of the files; their figures would have the same name")
     points = recipe_file.points_of(results)
     platforms = recipe_file.platforms(points)
     products, unserved, shown = [], [], set()
@@ -173,8 +178,6 @@ def _study(recipe, studies):
     found = [study for study in studies if study.name == recipe["study"]]
     if not found:
         raise recipe_figure.Unserved(f"no file of the study {recipe['study']}")
-    if len(found) > 1:
-        raise result_file.InputError(f"study {recipe['study']} is in two of the files")
     study = found[0]
     if study.name not in study_panels.DRAWINGS:
         raise recipe_figure.Unserved(f"nothing draws the study {recipe['study']}")

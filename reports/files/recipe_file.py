@@ -36,7 +36,26 @@ class Recipe:
 
 def load(path):
     path = pathlib.Path(path)
-    return Recipe(path.stem, result_file.read_as(path, "recipe/1", "is not a recipe", SCHEMA_PATH))
+    content = result_file.read_format(path, "recipe/1", "is not a recipe")
+    if "like" in content:
+        content = _like_another(path, content)
+    result_file.check_schema(path, content, SCHEMA_PATH)
+    return Recipe(path.stem, content)
+
+
+def _like_another(path, content):
+    """What the recipe leaves out, from the one it is like; its `y` is that of every panel."""
+    other = path.with_name(f"{content['like']}.json")
+    try:
+        base = result_file.read_format(other, "recipe/1", "is not a recipe")
+    except InputError as error:
+        raise InputError(f"{path}: like: {error}") from None
+    if "like" in base:
+        raise InputError(f"{path}: like: expected a recipe with sweeps of its own, found '{content['like']}'")
+    merged = {**base, **content}
+    if "y" in content and "panels" in base:
+        merged["panels"] = [{**panel, "y": merged["y"]} for panel in base["panels"]]
+    return merged
 
 
 def load_all(folder=FOLDER):

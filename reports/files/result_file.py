@@ -21,15 +21,11 @@ class InputError(Exception):
     """Invalid arguments or an invalid file; the text is one line for the user."""
 
 
-def load_schema():
-    return json.loads(SCHEMA_PATH.read_text(encoding="utf-8"))
-
-
 def load(path):
     """Returns the validated content of one result file."""
     content = _parse(path)
     _check_format(path, content)
-    _check_schema(path, content, SCHEMA_PATH)
+    check_schema(path, content, SCHEMA_PATH)
     if not content["records"]:
         raise InputError(f"{path}: holds no records, so there is nothing to draw")
     return content
@@ -37,14 +33,19 @@ def load(path):
 
 def read_as(path, form, words, schema):
     """The content of a JSON file of this format, validated by its schema; `words` name the format in errors."""
-    content = _parse(path)
-    if not isinstance(content, dict) or content.get("format") != form:
-        raise InputError(f'{path}: {words}: it does not say "format": "{form}"')
-    _check_schema(path, content, schema)
+    content = read_format(path, form, words)
+    check_schema(path, content, schema)
     return content
 
 
-def _check_schema(path, content, schema):
+def read_format(path, form, words):
+    content = _parse(path)
+    if not isinstance(content, dict) or content.get("format") != form:
+        raise InputError(f'{path}: {words}: it does not say "format": "{form}"')
+    return content
+
+
+def check_schema(path, content, schema):
     validator = jsonschema.Draft202012Validator(json.loads(schema.read_text(encoding="utf-8")))
     error = jsonschema.exceptions.best_match(validator.iter_errors(content))
     if error is not None:

@@ -1,6 +1,5 @@
 """Reads study files (format study/1). A file that does not follow study.schema.json is refused in one line."""
 
-import json
 import math
 import pathlib
 
@@ -45,15 +44,6 @@ class StudyFile:
         if missing:
             raise InputError(f"{self.path}: table {name} has no column {missing[0]}")
         return self.tables[name]
-
-
-def is_study(path):
-    """Whether the file says that it is a study; anything unreadable is not one."""
-    try:
-        content = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(content, dict) and content.get("format") == FORMAT
 
 
 def load(path):

@@ -234,7 +234,7 @@ TEST(Heads, OfTheTreeAreFoundFromAnyFolder) {
   ExpectComplete(result, "f");
   const StudyVerdict& one = VerdictOn(result.verdicts, "nprf-convert/minilm");
   EXPECT_NE(one.numbers.find("no RPE"), std::string::npos) << one.numbers;
-  EXPECT_EQ(one.outcome, StudyOutcome::kInPart) << one.numbers;
+  EXPECT_EQ(one.outcome, ClaimVerdict::kInPart) << one.numbers;
 }
 
 TEST(Heads, MadeUpOnesSayThatTheyAre) {
@@ -269,11 +269,11 @@ TEST(Heads, RpeDecidesBetweenReproducedAndInPart) {
     return VerdictOn(verdicts, claim).outcome;
   };
   const auto helps = judge(0.9), harms = judge(1.1);
-  EXPECT_EQ(outcome(helps, "nprf-convert/mpnet"), StudyOutcome::kReproduced);
-  EXPECT_EQ(outcome(helps, "nprf-convert/minilm"), StudyOutcome::kInPart);
-  EXPECT_EQ(outcome(helps, "nprf-convert"), StudyOutcome::kReproduced);
-  EXPECT_EQ(outcome(harms, "nprf-convert/mpnet"), StudyOutcome::kInPart);
-  EXPECT_EQ(outcome(harms, "nprf-convert"), StudyOutcome::kInPart);
+  EXPECT_EQ(outcome(helps, "nprf-convert/mpnet"), ClaimVerdict::kReproduced);
+  EXPECT_EQ(outcome(helps, "nprf-convert/minilm"), ClaimVerdict::kInPart);
+  EXPECT_EQ(outcome(helps, "nprf-convert"), ClaimVerdict::kReproduced);
+  EXPECT_EQ(outcome(harms, "nprf-convert/mpnet"), ClaimVerdict::kInPart);
+  EXPECT_EQ(outcome(harms, "nprf-convert"), ClaimVerdict::kInPart);
   EXPECT_NE(VerdictOn(harms, "nprf-convert/mpnet").numbers.find("not lower"),
             std::string::npos);
 }
@@ -301,11 +301,11 @@ TEST(Heads, ApproximationErrorTakesThemToo) {
                      "nprf-fig1b/mpnet")
         .outcome;
   };
-  EXPECT_EQ(judge(0.1, 0.9), StudyOutcome::kReproduced);
-  EXPECT_EQ(judge(0.1, 0.5), StudyOutcome::kInPart);
-  EXPECT_EQ(judge(0.5, 0.9), StudyOutcome::kInPart);
-  EXPECT_EQ(judge(0.5, 0.5), StudyOutcome::kNotReproduced);
-  EXPECT_EQ(judge(nullptr, nullptr), StudyOutcome::kNotReproduced);
+  EXPECT_EQ(judge(0.1, 0.9), ClaimVerdict::kReproduced);
+  EXPECT_EQ(judge(0.1, 0.5), ClaimVerdict::kInPart);
+  EXPECT_EQ(judge(0.5, 0.9), ClaimVerdict::kInPart);
+  EXPECT_EQ(judge(0.5, 0.5), ClaimVerdict::kNotReproduced);
+  EXPECT_EQ(judge(nullptr, nullptr), ClaimVerdict::kNotReproduced);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/papers/claims/operator_run.h"
+#include "harness/judging/operator_run.h"
 
 namespace subquad {
 namespace {

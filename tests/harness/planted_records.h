@@ -15,6 +15,7 @@
 #include "harness/papers/claims/claims.h"
 #include "harness/papers/claims/rules.h"
 #include "harness/results/result_file.h"
+#include "harness/sweeps/presets.h"
 #include "harness/sweeps/sweep_plan.h"
 
 namespace subquad {
@@ -26,6 +27,7 @@ inline void PrintTo(ClaimVerdict verdict, std::ostream* stream) {
 inline constexpr auto kReproduced = ClaimVerdict::kReproduced;
 inline constexpr auto kInPart = ClaimVerdict::kInPart;
 inline constexpr auto kNotReproduced = ClaimVerdict::kNotReproduced;
+inline constexpr auto kWrongAsPrinted = ClaimVerdict::kWrongAsPrinted;
 inline constexpr auto kCannotBeTested = ClaimVerdict::kCannotBeTested;
 inline const double kNaN = std::numeric_limits<double>::quiet_NaN();
 

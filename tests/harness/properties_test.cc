@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/harness/run_operator.h"
+#include "harness/judging/operator_run.h"
 
 namespace subquad {
 namespace {

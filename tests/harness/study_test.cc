@@ -257,7 +257,7 @@ void PrintTo(const PlantedTime& planted, std::ostream* out) {
 
 class PlantTime : public testing::TestWithParam<PlantedTime> {
  protected:
-  static StudyOutcome OutcomeWith(const std::map<std::string, double>& times) {
+  static ClaimVerdict OutcomeWith(const std::map<std::string, double>& times) {
     const PlantedTime& planted = GetParam();
     StudyResult result = Tiny(planted.study);
     size_t changed = 0;
@@ -280,15 +280,15 @@ class PlantTime : public testing::TestWithParam<PlantedTime> {
 };
 
 TEST_P(PlantTime, IsJudged) {
-  EXPECT_EQ(OutcomeWith(GetParam().holds), StudyOutcome::kReproduced);
-  EXPECT_EQ(OutcomeWith(GetParam().fails), StudyOutcome::kNotReproduced);
+  EXPECT_EQ(OutcomeWith(GetParam().holds), ClaimVerdict::kReproduced);
+  EXPECT_EQ(OutcomeWith(GetParam().fails), ClaimVerdict::kNotReproduced);
 }
 
 TEST_P(PlantTime, NotANumberIsRejected) {
   for (const auto& [program, seconds] : GetParam().holds) {
     std::map<std::string, double> times = GetParam().holds;
     times[program] = NAN;
-    EXPECT_EQ(OutcomeWith(times), StudyOutcome::kNotReproduced) << program;
+    EXPECT_EQ(OutcomeWith(times), ClaimVerdict::kNotReproduced) << program;
   }
 }
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "tests/harness/run_operator.h"
+#include "harness/judging/operator_run.h"
 
 namespace subquad {
 namespace {

@@ -162,7 +162,7 @@ class Workplace(unittest.TestCase):
 
 class SchemaTest(unittest.TestCase):
     def setUp(self):
-        self.schema = result_file.load_schema()
+        self.schema = json.loads(result_file.SCHEMA_PATH.read_text(encoding="utf-8"))
         self.validator = jsonschema.Draft202012Validator(self.schema)
 
     def test_schema_is_valid(self):

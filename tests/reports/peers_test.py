@@ -129,7 +129,7 @@ class Workplace(unittest.TestCase):
 
     def content(self):
         content = json.loads(self.out.read_text(encoding="utf-8"))
-        jsonschema.Draft202012Validator(result_file.load_schema()).validate(content)
+        jsonschema.Draft202012Validator(json.loads(result_file.SCHEMA_PATH.read_text(encoding="utf-8"))).validate(content)
         self.assertFalse(self.out.with_name("peers.json.journal").exists())
         return content
 

@@ -106,6 +106,8 @@ class FilesTest(unittest.TestCase):
             "series": {key: value for key, value in good.items() if key != "series"},
             "panels": {**good, "panels": []},
             "unknown": {**good, "unknown": 1},
+            "gone.json": {**good, "like": "gone"},
+            "sweeps of its own": {**good, "like": "wrong"},
         }
         with tempfile.TemporaryDirectory() as folder:
             for word, content in wrong.items():
@@ -116,6 +118,14 @@ class FilesTest(unittest.TestCase):
                         recipe_file.load(path)
                     self.assertIn(str(path), str(caught.exception))
                     self.assertNotIn("\n", str(caught.exception))
+
+    def test_a_recipe_like_another_differs_in_what_it_says(self):
+        other, one = RECIPES["error-n"], RECIPES["error-plain"]
+        for key in ("sweeps", "series", "per_row"):
+            self.assertEqual(one[key], other[key])
+        self.assertNotEqual(one["title"], other["title"])
+        self.assertEqual([panel["y"] for panel in one["panels"]], ["error_ratio"] * 2)
+        self.assertEqual([panel["where"] for panel in one["panels"]], [panel["where"] for panel in other["panels"]])
 
     def test_words_and_names_hold(self):
         for name, recipe in RECIPES.items():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of reports/studies.py on what `subquad study` writes. Run: python3 tests/reports/studies_figures_test.py SUBQUAD"""
+"""Tests of the figures of what `subquad study` writes. Run: python3 tests/reports/studies_figures_test.py SUBQUAD"""
 
 import copy
 import json
@@ -44,7 +44,10 @@ class Studies(unittest.TestCase):
         self.temporary.cleanup()
 
     def draw(self, *files, out=None, formats=None):
-        command = [sys.executable, "-m", "reports.studies", *files, "--out", out or self.out]
+        """Every study under its own name: without recipes."""
+        recipes = self.folder / "recipes"
+        recipes.mkdir(exist_ok=True)
+        command = [sys.executable, "-m", "reports.figures", *files, "--out", out or self.out, "--recipes", recipes]
         if formats:
             command += ["--format", formats]
         return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -178,7 +181,7 @@ class Studies(unittest.TestCase):
     def test_a_folder_without_studies_is_refused(self):
         empty = self.folder / "empty"
         empty.mkdir()
-        self.assert_refused(empty, "no study file")
+        self.assert_refused(empty, "no result or study file")
 
     def test_figures_takes_studies_too(self):
         other = self.write({"format": "study/1"})
@@ -212,7 +215,7 @@ class Studies(unittest.TestCase):
         self.assert_refused(self.write(json.dumps(self.content())[:-100]), "not valid JSON")
 
     def test_not_a_study(self):
-        self.assert_refused(self.write({"format": "results/1"}), "study/1")
+        self.assert_refused(self.write({"format": "other/1"}), "results/1")
 
     def test_missing_key(self):
         content = self.content()

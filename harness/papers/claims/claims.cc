@@ -11,7 +11,7 @@
 #include "harness/base/exit_status.h"
 #include "harness/base/interrupts.h"
 #include "harness/papers/claims/rules.h"
-#include "harness/sweeps/sweep_plan.h"
+#include "harness/sweeps/presets.h"
 
 namespace subquad {
 namespace {
@@ -63,26 +63,14 @@ std::string OptionsOf(const Json& sweep) {
 
 std::vector<Json> SweepsFor(const std::string& id) {
   std::vector<Json> sweeps;
-  for (const Preset& preset : Presets()) {
-    if (preset.name != kPreset) continue;
-    const Json file = Json::parse(preset.text);
-    for (const Json& sweep : file.at("sweeps"))
-      if (sweep.contains("claims"))
-        for (const Json& claim : sweep["claims"])
-          if (claim == id) sweeps.push_back(sweep);
-  }
+  const Json file = Json::parse(FindPreset(kPreset).text);
+  for (const Json& sweep : file.at("sweeps"))
+    for (const Json& claim : sweep.value("claims", Json::array()))
+      if (claim == id) sweeps.push_back(sweep);
   return sweeps;
 }
 
 // ---- output ----------------------------------------------------------------
-
-// A cell of a Markdown table.
-std::string Cell(const std::string& text) {
-  std::string cell;
-  for (char c : text)
-    cell += c == '|' ? "\\|" : c == '\n' ? " " : std::string(1, c);
-  return cell;
-}
 
 std::string Code(const std::string& text) {
   return text.empty() ? "" : "`" + text + "`";
@@ -100,14 +88,10 @@ std::map<ClaimVerdict, int64_t> Count(
   return counts;
 }
 
-constexpr ClaimVerdict kVerdicts[] = {
-    ClaimVerdict::kReproduced, ClaimVerdict::kInPart,
-    ClaimVerdict::kNotReproduced, ClaimVerdict::kCannotBeTested};
-
 std::string Summary(const std::vector<AnsweredClaim>& answers) {
   auto counts = Count(answers);
   std::string summary = fmt::format("{} claims", answers.size());
-  for (ClaimVerdict verdict : kVerdicts)
+  for (ClaimVerdict verdict : kClaimVerdicts)
     summary += fmt::format("{} {} {}",
                            verdict == ClaimVerdict::kReproduced ? ":" : ",",
                            counts[verdict], ToString(verdict));
@@ -130,7 +114,7 @@ std::string_view ToString(ClaimKind kind) {
   return "";
 }
 
-// ---- Finding ---------------------------------------------------------------
+// ---- the list --------------------------------------------------------------
 
 const std::vector<Claim>& Claims() {
   using enum ClaimKind;
@@ -277,7 +261,7 @@ Json ClaimsJson(const std::vector<AnsweredClaim>& answers,
   file["files"] = evidence.files;
   Json counts = Json::object();
   auto count = Count(answers);
-  for (ClaimVerdict verdict : kVerdicts)
+  for (ClaimVerdict verdict : kClaimVerdicts)
     counts[std::string(ToString(verdict))] = count[verdict];
   file["counts"] = counts;
   Json claims = Json::array();
@@ -307,18 +291,17 @@ Json ClaimsJson(const std::vector<AnsweredClaim>& answers,
 }
 
 std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers) {
-  std::string text =
-      "# What the papers claim, and what was found\n\nMade by `subquad "
-      "claims`; every verdict follows from the numbers by a rule in code.\n\n" +
-      Summary(answers) +
-      ".\n\n| claim | says | source | verdict | numbers | needs |\n|---|---|---"
-      "|---|---|---|\n";
+  std::vector<std::vector<std::string>> rows;
   for (const auto& [claim, finding] : answers)
-    text += fmt::format("| {} | {} | {} | **{}** | {} | {} |\n", claim->id,
-                        Cell(claim->says), Cell(claim->source),
-                        ToString(finding.verdict()), Cell(finding.numbers()),
-                        Code(NeedsOf(*claim)));
-  return text;
+    rows.push_back({claim->id, claim->says, claim->source,
+                    fmt::format("**{}**", ToString(finding.verdict())),
+                    finding.numbers(), Code(NeedsOf(*claim))});
+  return "# What the papers claim, and what was found\n\nMade by `subquad "
+         "claims`; every verdict follows from the numbers by a rule in code."
+         "\n\n" +
+         Summary(answers) + ".\n\n" +
+         MarkdownTable(
+             {"claim", "says", "source", "verdict", "numbers", "needs"}, rows);
 }
 
 int RunClaims(const ClaimsOptions& options) {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "harness/papers/claims/operator_run.h"
+#include "harness/judging/operator_run.h"
 
 namespace subquad {
 namespace {

@@ -1,16 +1,14 @@
-// Claims that are formulas: the errata, and what holds beside them.
+// Claims that are formulas: the errata, and our statements beside them.
 #include <fmt/format.h>
 
+#include "harness/judging/operator_run.h"
 #include "harness/papers/claims/errata.h"
-#include "harness/papers/claims/operator_run.h"
 #include "harness/papers/claims/rules.h"
 
 namespace subquad {
 namespace {
 
 constexpr double kRounding = 1e-12;
-
-Holds YesIf(bool holds) { return holds ? Holds::kYes : Holds::kNo; }
 
 }  // namespace
 
@@ -33,13 +31,14 @@ Finding LrpeTailRule(const Evidence&) {
   Finding finding;
   const LrpeTail tail = TryLrpeTails(16, 8);
   finding.Add(LrpeTailErratum(tail));
-  finding.Add(YesIf(tail.printed_elsewhere <= kRounding),
-              fmt::format("of {} problems (L_Q and L_K to 16, k from 1 to 8, "
-                          "masked and not) {} have such keys; in the others "
-                          "the sum as printed is off by at most {}",
-                          tail.problems, tail.losing,
-                          finding.Number("difference where no key is lost",
-                                         tail.printed_elsewhere)));
+  finding.Require(
+      tail.printed_elsewhere <= kRounding,
+      fmt::format("of {} problems (L_Q and L_K up to 16, k from 1 to 8, with "
+                  "and without a mask) {} have such keys; in the others the "
+                  "printed sum is off by at most {}",
+                  tail.problems, tail.losing,
+                  finding.Number("difference where no key is lost",
+                                 tail.printed_elsewhere)));
   return finding;
 }
 
@@ -48,9 +47,9 @@ Finding LrpePhi(const Evidence&) {
   finding.Add(LrpePhiErratum());
   const LrpeVanishing vanishing = LrpePhiVanishing();
   finding.Note(vanishing.shown()
-                   ? "without phi, or with embeddings that are not positive, a "
-                     "normaliser of two keys vanishes; with both it does not"
-                   : "no case of a vanishing normaliser was shown");
+                   ? "without phi, or with negative embeddings, the normaliser "
+                     "of two keys can vanish; with both it does not"
+                   : "no case of a vanishing normaliser was found");
   return finding;
 }
 
@@ -65,14 +64,15 @@ Finding TxlMatrixRule(const Evidence&) {
   Finding finding;
   const TxlMatrix matrix = TryTxlMatrix();
   finding.Add(TxlMatrixErratum(matrix));
-  finding.Add(YesIf(matrix.printed_other_rows <= kRounding &&
-                    matrix.in_terms_of_q <= kRounding),
-              fmt::format("the other rows are off by at most {}, and all of "
-                          "them in terms of Q by at most {}",
-                          finding.Number("difference of the other rows",
-                                         matrix.printed_other_rows),
-                          finding.Number("difference in terms of Q",
-                                         matrix.in_terms_of_q)));
+  finding.Require(
+      matrix.printed_other_rows <= kRounding &&
+          matrix.in_terms_of_q <= kRounding,
+      fmt::format(
+          "the other rows are off by at most {}, and all rows written "
+          "in terms of Q by at most {}",
+          finding.Number("difference of the other rows",
+                         matrix.printed_other_rows),
+          finding.Number("difference in terms of Q", matrix.in_terms_of_q)));
   return finding;
 }
 
@@ -88,10 +88,11 @@ Finding BlogRnn(const Evidence&) {
       .Give("k", {kN, kD}, NormalNumbers(kN * kD, 2))
       .Give("v", {kN, kD}, NormalNumbers(kN * kD, 3));
   const double gap = LargestDifference(run.Run("recurrent"), run.Definition());
-  finding.Add(YesIf(gap <= kRounding),
-              fmt::format("the program `recurrent`, one state for 200 tokens, "
-                          "is within {} of the definition",
-                          finding.Number("difference of `recurrent`", gap)));
+  finding.Require(
+      gap <= kRounding,
+      fmt::format("the program `recurrent`, one state for 200 tokens, is "
+                  "within {} of the definition",
+                  finding.Number("difference of `recurrent`", gap)));
   return finding;
 }
 

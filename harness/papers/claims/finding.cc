@@ -25,20 +25,6 @@ std::string Rounded(double value) {
 
 }  // namespace
 
-std::string_view ToString(ClaimVerdict verdict) {
-  switch (verdict) {
-    case ClaimVerdict::kReproduced:
-      return "reproduced";
-    case ClaimVerdict::kInPart:
-      return "in part";
-    case ClaimVerdict::kNotReproduced:
-      return "not reproduced";
-    case ClaimVerdict::kCannotBeTested:
-      return "cannot be tested here";
-  }
-  return "";
-}
-
 void Finding::Add(Holds holds, std::string text) {
   parts_.push_back(holds);
   texts_.push_back(std::move(text));
@@ -52,20 +38,27 @@ void Finding::Add(const Erratum& erratum, std::string text) {
   if (text.empty()) {
     const std::string shape =
         std::isinf(erratum.printed)
-            ? "as printed it has another shape"
-            : "as printed off by " +
+            ? "its shape is wrong as printed"
+            : "off as printed by " +
                   Number("difference as printed", erratum.printed);
-    text = fmt::format("{} ({}, corrected by {})", erratum.what, shape,
+    text = fmt::format("{} ({}, as corrected by {})", erratum.what, shape,
                        Number("difference corrected", erratum.corrected));
   }
   if (!erratum.Confirmed())
     text += erratum.printed > erratum.least
-                ? "; NOT CONFIRMED, the correction is wrong too"
-                : "; NOT CONFIRMED, it holds as printed";
+                ? "; NOT CONFIRMED: the correction is wrong too"
+                : "; NOT CONFIRMED: correct as printed";
   Add(erratum.printed > erratum.least ? Holds::kNo
       : std::isnan(erratum.printed)   ? Holds::kMissing
                                       : Holds::kYes,
       std::move(text));
+}
+
+void Finding::Require(bool holds, std::string text) {
+  ++errata_;
+  confirmed_ += holds;
+  Add(holds ? Holds::kYes : Holds::kNo,
+      holds ? std::move(text) : text + "; NOT CONFIRMED");
 }
 
 std::string Finding::Number(const std::string& name, double value) {
@@ -84,6 +77,8 @@ std::string Finding::Number(const std::string& name, double value,
 }
 
 ClaimVerdict Finding::verdict() const {
+  if (about_errata() && errata_confirmed())
+    return ClaimVerdict::kWrongAsPrinted;
   const auto count = [&](Holds holds) {
     return std::ranges::count(parts_, holds);
   };
@@ -98,7 +93,7 @@ ClaimVerdict Finding::verdict() const {
 std::string Finding::numbers() const {
   std::string text;
   for (size_t i = 0; i < texts_.size(); ++i)
-    // What is missing may be missing for several parts.
+    // Several parts may lack the same records.
     if (std::find(texts_.begin(), texts_.begin() + static_cast<int64_t>(i),
                   texts_[i]) == texts_.begin() + static_cast<int64_t>(i))
       text += (text.empty() ? "" : "; ") + texts_[i];
@@ -114,7 +109,5 @@ void Finding::Append(const Finding& other, const std::string& before) {
   errata_ += other.errata_;
   confirmed_ += other.confirmed_;
 }
-
-// ---- the list --------------------------------------------------------------
 
 }  // namespace subquad

@@ -1,4 +1,4 @@
-// The answer to a claim: parts that hold or do not, with their numbers.
+// The answer to a claim: its parts, whether each holds, and their numbers.
 #pragma once
 
 #include <string>
@@ -6,33 +6,26 @@
 #include <vector>
 
 #include "harness/base/statistics.h"
+#include "harness/papers/verdict.h"
 
 namespace subquad {
-
-enum class ClaimVerdict {
-  kReproduced,
-  kInPart,
-  kNotReproduced,
-  kCannotBeTested  // what it needs was not in the files given
-};
-std::string_view ToString(ClaimVerdict verdict);
 
 // What became of one part of a claim.
 enum class Holds {
   kYes,
   kNo,
   kBetween,  // its interval contains the limit
-  kMissing   // no record or study that passed says anything
+  kMissing   // no passed record and no study to judge it by
 };
 
-// A number that an answer rests on; NaN ends are not known.
+// A number behind an answer; an end of its interval is NaN where unknown.
 struct Quantity {
   std::string name;
   double value, low, high;
 };
 
-// A formula that is wrong as printed, and what stands in its place, both held
-// against the definition.
+// A formula that is wrong as printed and its correction, both compared with the
+// definition.
 struct Erratum {
   std::string what;      // the formula as printed, and where
   double printed = 0;    // its largest difference; infinite: another shape
@@ -47,24 +40,27 @@ struct Erratum {
 class Finding {
  public:
   void Add(Holds holds, std::string text);
-  void Note(std::string text);  // said and not judged
-  // `text`: where the differences are no differences of numbers.
+  void Note(std::string text);  // not judged
+  // `text`: instead of the two differences, where they are not of numbers.
   void Add(const Erratum& erratum, std::string text = "");
+  // A statement of this project beside errata: has to hold as they do.
+  void Require(bool holds, std::string text);
 
   // Keeps a number for the file and returns it as text, with its interval.
   std::string Number(const std::string& name, double value);
   std::string Number(const std::string& name, double value, Interval interval);
 
-  // All parts hold: reproduced. None does: not reproduced. None is known:
-  // cannot be tested. Anything else: in part.
+  // All errata confirmed: wrong as printed. Otherwise, if all parts hold:
+  // reproduced; none: not reproduced; none is known: cannot be tested; anything
+  // else: in part.
   ClaimVerdict verdict() const;
   std::string numbers() const;  // one sentence
   const std::vector<Quantity>& quantities() const { return quantities_; }
   bool about_errata() const { return errata_ > 0; }
-  // False where a printed formula was right after all, or its correction wrong.
+  // False if a formula is right as printed, or its correction wrong.
   bool errata_confirmed() const { return confirmed_ == errata_; }
 
-  // Takes over what another finding says, with words before it.
+  // Adds another finding's parts and numbers, with words before its text.
   void Append(const Finding& other, const std::string& before);
 
  private:

@@ -4,9 +4,10 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <random>
 
 #include "harness/base/memory_counter.h"
-#include "harness/papers/claims/operator_run.h"
+#include "harness/judging/operator_run.h"
 #include "reference/position_attention.h"
 
 namespace subquad {

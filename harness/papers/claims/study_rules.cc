@@ -53,14 +53,12 @@ void Judge(const Study& study, const StudyFile& file, const std::string& claim,
   const auto verdict = std::ranges::find(verdicts, claim, &StudyVerdict::claim);
   if (verdict == verdicts.end()) {
     finding.Add(Holds::kMissing,
-                fmt::format("{} says nothing of it", file.file));
+                fmt::format("{} has no verdict on it", file.file));
     return;
   }
-  const std::string_view outcome = ToString(verdict->outcome);
-  Holds holds = outcome == "reproduced"       ? Holds::kYes
-                : outcome == "not reproduced" ? Holds::kNo
-                : outcome == "in part"        ? Holds::kBetween
-                                              : Holds::kMissing;
+  Holds holds = verdict->outcome == ClaimVerdict::kReproduced ? Holds::kYes
+                : verdict->outcome == ClaimVerdict::kInPart   ? Holds::kBetween
+                                                              : Holds::kNo;
   std::string numbers = verdict->numbers;
   if (!full) {
     // Uncertain either way.
@@ -76,11 +74,6 @@ void Judge(const Study& study, const StudyFile& file, const std::string& claim,
 Finding FromStudies(const Evidence& evidence, const std::string& study,
                     const std::string& claim) {
   Finding finding;
-  const auto known = std::ranges::find(Studies(), study, &Study::name);
-  if (known == Studies().end()) {
-    finding.Add(Holds::kMissing, "this program has no study " + study);
-    return finding;
-  }
   std::vector<const StudyFile*> files;
   for (const StudyFile& file : evidence.studies)
     if (file.content.at("study") == study) files.push_back(&file);
@@ -89,7 +82,7 @@ Finding FromStudies(const Evidence& evidence, const std::string& study,
                 fmt::format("no study {} in the files given", study));
   for (const StudyFile* file : files) {
     Finding one;
-    Judge(*known, *file, claim, one);
+    Judge(FindStudy(study), *file, claim, one);
     finding.Append(one, files.size() > 1 ? file->file + ": " : "");
   }
   return finding;

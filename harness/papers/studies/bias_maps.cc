@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "harness/cases/draws.h"
-#include "harness/papers/studies/operator_run.h"
+#include "harness/judging/operator_run.h"
 #include "harness/papers/studies/studies.h"
 
 namespace subquad {
@@ -125,15 +125,13 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
                      {"limit", "1", "64 roundings of the largest weight"}},
                     {}};
   for (Map& map : maps) {
-    const Operator* op = OperatorOrNull(map.op);
-    if (!op) continue;
     std::vector<GivenTensor> tensors = map.weights;
     tensors.push_back({"values", {map.n, map.n}, Impulses(map.n)});
-    Trial trial = MakeTrial(*op, map.params, Scalar::kFloat64,
-                            std::move(tensors), run.seed());
+    Trial trial = MakeTrial(FindOperator(map.op), map.params, Scalar::kFloat64,
+                            tensors, run.seed());
     bool shown = false;
     for (const Implementation* implementation :
-         CpuImplementations(*op, Scalar::kFloat64)) {
+         CpuImplementations(trial.problem())) {
       const std::vector<double> out =
           RunOnce(*implementation, trial, run.threads());
       double error = 0, largest = 0;

@@ -148,7 +148,7 @@ std::string Numbers(const StudyTable& table, const ModelInTables& model,
 }
 
 std::string ShortNumbers(const StudyTable& table, const ModelInTables& model,
-                         int64_t last, StudyOutcome outcome) {
+                         int64_t last, ClaimVerdict outcome) {
   const auto both = [&](bool rpe) {
     const auto f = static_cast<double>(last);
     return fmt::format("{:.3f} and {:.3f}",

@@ -16,8 +16,9 @@
 
 #include "harness/base/registry.h"
 #include "harness/cases/draws.h"
-#include "harness/papers/studies/operator_run.h"
+#include "harness/judging/operator_run.h"
 #include "harness/papers/studies/studies.h"
+#include "harness/papers/studies/timed_run.h"
 
 namespace subquad {
 namespace {
@@ -131,14 +132,12 @@ double RelativeError(Trial& trial, const std::vector<double>& out) {
 }
 
 // Those that run this problem within the memory that a study may take.
-std::vector<const Implementation*> Able(const Operator& op,
-                                        const Problem& problem,
+std::vector<const Implementation*> Able(const Problem& problem,
                                         double most_bytes) {
-  std::vector<const Implementation*> able;
-  for (const Implementation* one : CpuImplementations(op, problem.scalar))
-    if ((!one->why_not || one->why_not(problem).empty()) &&
-        one->CostOf(problem, 1).workspace_bytes <= most_bytes)
-      able.push_back(one);
+  std::vector<const Implementation*> able = CpuImplementations(problem);
+  std::erase_if(able, [&](const Implementation* one) {
+    return !(one->CostOf(problem, 1).workspace_bytes <= most_bytes);
+  });
   return able;
 }
 
@@ -171,9 +170,9 @@ StudyTable Errors(StudyRun& run, const Json& parameters) {
           settings.push_back({op, kind, n, range});
   run.InTurn(static_cast<int64_t>(settings.size()), [&](int64_t index) {
     const Setting& setting = settings[static_cast<size_t>(index)];
-    const Operator& op = FindOperator(setting.op);
     Trial trial = MakeTrial(
-        op, ParamsFor(setting.op, false), Scalar::kFloat32,
+        FindOperator(setting.op), ParamsFor(setting.op, false),
+        Scalar::kFloat32,
         TensorsFor(run, setting, parameters.at("d"), parameters.at("e"),
                    setting.kind == "dropping"
                        ? parameters.at("drop").get<double>()
@@ -182,7 +181,7 @@ StudyTable Errors(StudyRun& run, const Json& parameters) {
         run.seed());
     trial.answer();
     for (const Implementation* implementation :
-         Able(op, trial.problem(), parameters.at("most_bytes"))) {
+         Able(trial.problem(), parameters.at("most_bytes"))) {
       const std::vector<double> out =
           RunOnce(*implementation, trial, run.threads());
       const Verdict verdict = trial.JudgeOutputs(*implementation);
@@ -214,20 +213,19 @@ StudyTable Leaks(StudyRun& run, const Json& parameters) {
        {"roundings", "1", "leak over (unit roundoff times log2 n)"}},
       {}};
   for (const char* id : {kToeplitz, kKernelized}) {
-    const Operator& op = FindOperator(id);
-    for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
+    for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64}) {
+      const auto trial_with = [&](double future) {
+        return MakeTrial(
+            FindOperator(id), ParamsFor(id, true), scalar,
+            TensorsFor(run, {id, "decaying", n, 8}, d, e, 1, future),
+            run.seed());
+      };
       for (const Implementation* implementation :
-           CpuImplementations(op, scalar)) {
+           CpuImplementations(trial_with(0).problem())) {
         std::vector<double> quiet;
         run.InTurn(static_cast<int64_t>(scales.size()) + 1, [&](int64_t s) {
           const double future = s == 0 ? 0 : scales[static_cast<size_t>(s - 1)];
-          Trial trial = MakeTrial(
-              op, ParamsFor(id, true), scalar,
-              TensorsFor(run, {id, "decaying", n, 8}, d, e, 1, future),
-              run.seed());
-          if (implementation->why_not &&
-              !implementation->why_not(trial.problem()).empty())
-            return;
+          Trial trial = trial_with(future);
           const std::vector<double> out =
               RunOnce(*implementation, trial, run.threads());
           if (s == 0) {
@@ -250,6 +248,7 @@ StudyTable Leaks(StudyRun& run, const Json& parameters) {
                change / size / (roundoff * std::log2(static_cast<double>(n)))});
         });
       }
+    }
   }
   return leaks;
 }
@@ -271,20 +270,20 @@ StudyTable Costs(StudyRun& run, const Json& parameters) {
        {"high", "s", "95 % interval of the median"}},
       {}};
   costs.repeatable = false;
-  const Operator& op = FindOperator(kKernelized);
   const auto sizes = parameters.at("cost_n").get<std::vector<int64_t>>();
   run.InTurn(static_cast<int64_t>(sizes.size()), [&](int64_t index) {
     const int64_t n = sizes[static_cast<size_t>(index)];
     const double range = parameters.at("range").back();
     Trial trial =
-        MakeTrial(op, ParamsFor(kKernelized, false), Scalar::kFloat32,
+        MakeTrial(FindOperator(kKernelized), ParamsFor(kKernelized, false),
+                  Scalar::kFloat32,
                   TensorsFor(run, {kKernelized, "dropping", n, range},
                              parameters.at("cost_d"), parameters.at("cost_d"),
                              parameters.at("drop"), 1),
                   run.seed());
     trial.answer();
     std::vector<const Implementation*> able =
-        Able(op, trial.problem(), parameters.at("most_bytes"));
+        Able(trial.problem(), parameters.at("most_bytes"));
     std::erase_if(able, [&](const Implementation* implementation) {
       return implementation->sums(trial.problem()) == Sums::kDirect &&
              implementation->id != kDirectRival;

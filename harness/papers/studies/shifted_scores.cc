@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/cases/draws.h"
-#include "harness/papers/studies/operator_run.h"
+#include "harness/judging/operator_run.h"
 #include "harness/papers/studies/studies.h"
 
 namespace subquad {
@@ -74,8 +74,6 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
       cells.Add({"B", i, j, shifted});
     }
   checks.Add({"definition", direct});
-  const Operator* op = OperatorOrNull("transformer_xl_attention");
-  if (!op) return {cells, checks};
   std::vector<double> impulses(static_cast<size_t>(n * n));
   for (int64_t j = 0; j < n; ++j) impulses[static_cast<size_t>(j * n + j)] = 1;
   const auto zeros = [](int64_t count) {
@@ -83,7 +81,8 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
   };
   Params params;
   params.Set("scale", 1.0);
-  Trial trial = MakeTrial(*op, params, Scalar::kFloat64,
+  Trial trial = MakeTrial(FindOperator("transformer_xl_attention"), params,
+                          Scalar::kFloat64,
                           {{"q", {L, d}, q},
                            {"k", {n, d}, zeros(n * d)},
                            {"v", {n, n}, impulses},
@@ -92,7 +91,7 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
                            {"u", {d}, zeros(d)},
                            {"t", {d}, zeros(d)}},
                           run.seed());
-  for (const Implementation* one : CpuImplementations(*op, Scalar::kFloat64)) {
+  for (const Implementation* one : CpuImplementations(trial.problem())) {
     const std::vector<double> out = RunOnce(*one, trial, run.threads());
     double error = 0;
     for (int64_t i = 0; i < L; ++i) {

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "harness/papers/studies/operator_run.h"
+#include "harness/judging/operator_run.h"
 #include "harness/papers/studies/studies.h"
 #include "reference/softmax/sparse_pattern.h"
 
@@ -64,22 +64,19 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
                      {"pairs", "1", "pairs that it shows"},
                      {"wrong", "1", "pairs that differ from the rule's"}},
                     {}};
-  const Operator* op = OperatorOrNull("sparse_attention");
-  if (!op) return {seen, checks};
+  const Operator& op = FindOperator("sparse_attention");
   std::vector<double> impulses(static_cast<size_t>(n * n));
   for (int64_t j = 0; j < n; ++j) impulses[static_cast<size_t>(j * n + j)] = 1;
   for (const Pattern& pattern : Patterns(n)) {
     Trial trial =
-        MakeTrial(*op, pattern.params, Scalar::kFloat64,
+        MakeTrial(op, pattern.params, Scalar::kFloat64,
                   {{"q", {n, 1}, std::vector<double>(static_cast<size_t>(n))},
                    {"k", {n, 1}, std::vector<double>(static_cast<size_t>(n))},
                    {"v", {n, n}, impulses}},
                   run.seed());
     const SparsePattern rule(pattern.params, n);
     bool drawn = false;
-    for (const Implementation* one :
-         CpuImplementations(*op, Scalar::kFloat64)) {
-      if (one->why_not && !one->why_not(trial.problem()).empty()) continue;
+    for (const Implementation* one : CpuImplementations(trial.problem())) {
       const std::vector<double> out = RunOnce(*one, trial, run.threads());
       // The fast algorithms' own pairs are drawn.
       const bool draws = !drawn && one->id != "dense";

@@ -5,9 +5,9 @@
 //   filters_k[p']
 // The average of R independent draws, so the error falls like R^(-1/2).
 //
-// And the time of linear attention with such positions next to FastRPB's, where
-// this program has those operators. The noise is an input: making it, which a
-// model would do for every batch, is not in the time.
+// And the time of linear attention with such positions next to FastRPB's. The
+// noise is an input: the time leaves out drawing it, which a model would do for
+// every batch.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -16,10 +16,11 @@
 
 #include "harness/base/statistics.h"
 #include "harness/cases/draws.h"
+#include "harness/judging/operator_run.h"
 #include "harness/papers/studies/fastrpb_table3.h"
-#include "harness/papers/studies/operator_run.h"
 #include "harness/papers/studies/random_features.h"
 #include "harness/papers/studies/studies.h"
+#include "harness/papers/studies/timed_run.h"
 
 namespace subquad {
 namespace {
@@ -82,8 +83,6 @@ void Encode(const Positions& one, const std::string& kind, int64_t a,
   }
 }
 
-constexpr const char* kSpe = "stochastic_position_attention";
-constexpr const char* kFastRpb = "fastrpb_attention";
 namespace table = fastrpb_table3;
 
 GivenTensor Normal(const StudyRun& run, const std::string& name,
@@ -114,11 +113,11 @@ StudyTable Times(StudyRun& run, const Json& parameters) {
   struct Method {
     std::string name, op;
   };
-  std::vector<Method> methods;
-  for (const Method& one :
-       {Method{"none", "linear_attention"}, Method{"fastrpb_linear", kFastRpb},
-        Method{"sine_spe", kSpe}, Method{"conv_spe", kSpe}})
-    if (OperatorOrNull(one.op)) methods.push_back(one);
+  const std::vector<Method> methods = {
+      {"none", "linear_attention"},
+      {"fastrpb_linear", "fastrpb_attention"},
+      {"sine_spe", "stochastic_position_attention"},
+      {"conv_spe", "stochastic_position_attention"}};
   const auto sizes = parameters.at("time_n").get<std::vector<int64_t>>();
   run.InTurn(static_cast<int64_t>(sizes.size()), [&](int64_t index) {
     const int64_t n = sizes[static_cast<size_t>(index)];
@@ -126,7 +125,6 @@ StudyTable Times(StudyRun& run, const Json& parameters) {
     std::vector<TimedRun> runs;
     std::vector<const Method*> of_run;
     for (const Method& method : methods) {
-      const Operator& op = *OperatorOrNull(method.op);
       Params params;
       params.Set("feature_map", std::string("elu1"));
       std::vector<GivenTensor> tensors = {Normal(run, "q", {n, d}),
@@ -146,9 +144,11 @@ StudyTable Times(StudyRun& run, const Json& parameters) {
           tensors.push_back(Normal(run, name, {d, taps}));
         tensors.push_back(Normal(run, "z", {d, n + taps - 1, draws}));
       }
-      trials.push_back(std::make_unique<Trial>(MakeTrial(
-          op, params, Scalar::kFloat32, std::move(tensors), run.seed())));
-      for (const Implementation* one : CpuImplementations(op, Scalar::kFloat32))
+      trials.push_back(std::make_unique<Trial>(
+          MakeTrial(FindOperator(method.op), params, Scalar::kFloat32, tensors,
+                    run.seed())));
+      for (const Implementation* one :
+           CpuImplementations(trials.back()->problem()))
         if (one->time.order != "n^2") {
           runs.push_back({one, trials.back().get(), {}, {}});
           of_run.push_back(&method);
@@ -177,12 +177,6 @@ StudyTable Times(StudyRun& run, const Json& parameters) {
 }
 
 StudyTables Measure(StudyRun& run, const Json& parameters) {
-  StudyTable there{"operators",
-                   {{"operator", "name", "operator that is timed"},
-                    {"there", "flag", "this program has it"}},
-                   {}};
-  for (const char* id : {kSpe, kFastRpb})
-    there.Add({id, OperatorOrNull(id) != nullptr});
   Positions one;
   one.n = parameters.at("n");
   one.d = parameters.at("d");
@@ -285,7 +279,7 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
     if (fit)
       slopes.Add({kind, fit->exponent, fit->interval.low, fit->interval.high});
   }
-  return {table, slopes, there, Times(run, parameters)};
+  return {table, slopes, Times(run, parameters)};
 }
 
 StudyVerdict JudgeTimes(const StudyTables& tables) {
@@ -294,16 +288,6 @@ StudyVerdict JudgeTimes(const StudyTables& tables) {
       "linear attention with FastRPB takes up to 3 times less time than with "
       "sine SPE and up to 30 times less than with conv SPE"};
   verdict.repeatable = false;
-  const StudyTable& there = FindTable(tables, "operators");
-  std::string missing;
-  for (size_t r = 0; r < there.rows.size(); ++r)
-    if (!there.Flag(r, "there"))
-      missing += (missing.empty() ? "" : " and ") + there.Text(r, "operator");
-  if (!missing.empty()) {
-    verdict.outcome = StudyOutcome::kCannotBeTested;
-    verdict.numbers = "this program does not have " + missing;
-    return verdict;
-  }
   const StudyTable& times = FindTable(tables, "time");
   const auto seconds = [&](const std::string& method, double n) {
     for (size_t r = 0; r < times.rows.size(); ++r)

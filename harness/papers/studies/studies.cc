@@ -45,9 +45,9 @@ double Quantile(std::vector<double> samples, double q) {
 double Worst(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 double Least(double a, double b) { return std::isnan(a) || a < b ? a : b; }
 
-StudyOutcome Decide(bool fully, bool in_part) {
-  if (fully) return StudyOutcome::kReproduced;
-  return in_part ? StudyOutcome::kInPart : StudyOutcome::kNotReproduced;
+ClaimVerdict Decide(bool fully, bool in_part) {
+  if (fully) return ClaimVerdict::kReproduced;
+  return in_part ? ClaimVerdict::kInPart : ClaimVerdict::kNotReproduced;
 }
 
 }  // namespace subquad

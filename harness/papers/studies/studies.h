@@ -41,6 +41,6 @@ double Worst(double a, double b);
 double Least(double a, double b);
 
 // kReproduced, or kInPart where only the weaker rule holds.
-StudyOutcome Decide(bool fully, bool in_part = false);
+ClaimVerdict Decide(bool fully, bool in_part = false);
 
 }  // namespace subquad

@@ -102,20 +102,6 @@ const StudyTable& FindTable(const StudyTables& tables, std::string_view name) {
   throw std::logic_error("no table " + std::string(name));
 }
 
-std::string_view ToString(StudyOutcome outcome) {
-  switch (outcome) {
-    case StudyOutcome::kReproduced:
-      return "reproduced";
-    case StudyOutcome::kInPart:
-      return "in part";
-    case StudyOutcome::kNotReproduced:
-      return "not reproduced";
-    case StudyOutcome::kCannotBeTested:
-      return "cannot be tested here";
-  }
-  return "";
-}
-
 StudyRun::StudyRun(std::string study, uint64_t seed, int threads,
                    bool show_progress)
     : study_(std::move(study)),
@@ -219,23 +205,14 @@ std::string StudyText(Json json) {
 }
 
 std::string VerdictTable(const std::vector<Json>& files) {
-  const auto cell = [](const Json& json) {
-    std::string text;
-    for (char c : json.get<std::string>())
-      text += c == '|' ? std::string("\\|") : std::string(1, c);
-    return text;
-  };
-  std::string text =
-      "| study | claim | it says | verdict | numbers "
-      "|\n|---|---|---|---|---|\n";
+  std::vector<std::vector<std::string>> rows;
   std::string origin;
   for (const Json& file : files) {
     const Json& environment = file.at("environment");
     for (const Json& verdict : file.at("verdicts"))
-      text += fmt::format("| {} | {} | {} | **{}** | {} |\n",
-                          cell(file.at("study")), cell(verdict.at("claim")),
-                          cell(verdict.at("says")), cell(verdict.at("verdict")),
-                          cell(verdict.at("numbers")));
+      rows.push_back({file.at("study"), verdict.at("claim"), verdict.at("says"),
+                      "**" + verdict.at("verdict").get<std::string>() + "**",
+                      verdict.at("numbers")});
     const Json commit = environment.value("commit", Json());
     const std::string line =
         fmt::format("commit {}{}, seed {}, {}",
@@ -248,8 +225,10 @@ std::string VerdictTable(const std::vector<Json>& files) {
       origin += (origin.empty() ? "" : "; ") + line;
   }
   return "# What the studies say\n\nWritten by `subquad study` from the files "
-         "beside it, by rules in `harness/studies/`; " +
-         origin + ".\n\n" + text;
+         "beside it, by rules in `harness/papers/studies/`; " +
+         origin + ".\n\n" +
+         MarkdownTable({"study", "claim", "it says", "verdict", "numbers"},
+                       rows);
 }
 
 }  // namespace subquad

@@ -1,5 +1,5 @@
 // Studies: what the papers say about approximation, rank, variance and
-// precision, measured with the program's own parts (SPEC section 2).
+// precision, measured with the program's own parts.
 //
 // A study measures tables of numbers and then judges them. The judgement sees
 // nothing but the tables and the parameters, so that it can be tested with
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "harness/cases/draws.h"
+#include "harness/papers/verdict.h"
 #include "harness/results/result_file.h"
 #include "optimized/base/thread_pool.h"
 
@@ -42,20 +43,10 @@ struct StudyTable {
 using StudyTables = std::vector<StudyTable>;
 const StudyTable& FindTable(const StudyTables& tables, std::string_view name);
 
-// kCannotBeTested: this program lacks something that the claim is about. Tables
-// say what; a number that should be there and is not never leads here.
-enum class StudyOutcome {
-  kReproduced,
-  kInPart,
-  kNotReproduced,
-  kCannotBeTested
-};
-std::string_view ToString(StudyOutcome outcome);
-
 struct StudyVerdict {
   std::string claim;
   std::string says;  // the claim in our words
-  StudyOutcome outcome = StudyOutcome::kNotReproduced;
+  ClaimVerdict outcome = ClaimVerdict::kNotReproduced;
   std::string numbers;     // a sentence made from the numbers
   bool repeatable = true;  // false where a time is among them
   // This project's own claim, not a paper's: committed results have to
@@ -63,7 +54,7 @@ struct StudyVerdict {
   bool ours = false;
 
   // A claim that holds only in part is a finding, one that fails is an error.
-  bool holds() const { return outcome != StudyOutcome::kNotReproduced; }
+  bool holds() const { return outcome != ClaimVerdict::kNotReproduced; }
 };
 
 // Thrown out of StudyRun::For after Ctrl-C.
@@ -81,7 +72,7 @@ class StudyRun {
 
   // Calls work(index) for every index in [0, count) on all threads. Each index
   // writes to its own place, and whoever adds up does so in the order of the
-  // indices: results are then the same to the bit on any number of threads.
+  // indices: results are then bit-identical for any number of threads.
   void For(int64_t count, const std::function<void(int64_t index)>& work);
 
   // The same, one after the other on this thread. For all that runs

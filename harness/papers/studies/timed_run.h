@@ -1,0 +1,23 @@
+// Times of implementations next to each other, for studies.
+#pragma once
+
+#include <vector>
+
+#include "harness/base/statistics.h"
+#include "harness/judging/trial.h"
+
+namespace subquad {
+
+// An algorithm on a problem, to be timed next to others.
+struct TimedRun {
+  const Implementation* implementation;
+  Trial* trial;
+  Verdict verdict;
+  Median seconds;  // NaN unless the verdict is passed
+};
+
+// Checks each of them and measures those that pass, in turns, `budget` seconds
+// for each.
+void TimeInTurns(std::vector<TimedRun>& runs, int threads, double budget);
+
+}  // namespace subquad

@@ -1,0 +1,55 @@
+#include "harness/sweeps/presets.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "reference/base/invalid_input.h"
+
+namespace subquad {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Preset AllRecipes() {
+  Json sweeps = Json::array();
+  for (const Preset& recipe : RecipeFiles()) {
+    const Json json = Json::parse(recipe.text);
+    for (const Json& sweep : json.value("sweeps", Json::array()))
+      sweeps.push_back(sweep);
+  }
+  return {"paper", Json{{"sweeps", sweeps}}.dump()};
+}
+
+// A recipe like another is drawn from that one's sweeps.
+const Preset* FindRecipe(const std::string& name) {
+  const auto found = std::ranges::find(RecipeFiles(), name, &Preset::name);
+  if (found == RecipeFiles().end()) return nullptr;
+  const Json json = Json::parse(found->text);
+  if (json.contains("like")) return FindRecipe(json["like"]);
+  return json.contains("sweeps") ? &*found : nullptr;
+}
+
+}  // namespace
+
+const std::vector<Preset>& Presets() {
+  static const std::vector<Preset> presets = [] {
+    std::vector<Preset> all = PresetFiles();
+    all.push_back(AllRecipes());
+    return all;
+  }();
+  return presets;
+}
+
+const Preset& FindPreset(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Preset& preset : Presets()) {
+    if (preset.name == name) return preset;
+    names.push_back(preset.name);
+  }
+  if (const Preset* recipe = FindRecipe(name)) return *recipe;
+  for (const Preset& recipe : RecipeFiles())
+    if (FindRecipe(recipe.name)) names.push_back(recipe.name);
+  throw UnknownName("--preset", names, name);
+}
+
+}  // namespace subquad

@@ -1,0 +1,23 @@
+// Sweeps by name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace subquad {
+
+struct Preset {
+  std::string name, text;  // JSON that ParseSweepConfig() reads
+};
+
+// The files of presets/ and, as `paper`, all sweeps of the recipes.
+const std::vector<Preset>& Presets();
+// One of Presets(), or the sweeps of one recipe. Throws InvalidInput that lists
+// the presets.
+const Preset& FindPreset(const std::string& name);
+
+// The files themselves: harness/sweeps/presets/ and reports/recipes/.
+const std::vector<Preset>& PresetFiles();
+const std::vector<Preset>& RecipeFiles();
+
+}  // namespace subquad
