@@ -22,7 +22,7 @@ CODE = {".h", ".cc", ".cu", ".py", ".cmake", ".sh", ".in"}
 TEXT = CODE | {".md", ".json", ".txt", ".yml", ".html", ""}
 MADE_UP = {"tests/text_test.py", "tests/layout_test.py"}  # name files on purpose that do not exist
 PRESETS = {"paper"}  # the sum of all recipes
-GENERATED = {"presets.cc", "build_info.cc", "highway.h"}  # by the build; of a library
+GENERATED = {"embedded.cc", "build_info.cc", "highway.h"}  # by the build; of a library
 # Documents that are not in the repository, and phrases that read like a translation.
 ELSEWHERE = re.compile(r"\bSPEC(?:\.md)?\b|\b(?:CLAIMS|DESIGN|STYLE)\.md\b")
 BANNED = re.compile(
@@ -143,8 +143,8 @@ def command_faults(tree, text):
         for label in re.findall(r"(?:run-tests|ctest)[^`|#;&]*? -L ([a-z]+)\b", line):
             if label not in tree.labels:
                 faults.append(f"no test has the label {label}")
-        for tool, name in re.findall(r"\b(cmake|ctest|subquad sweep)[^`|#;&]*? --preset ([a-z]+)", line):
-            if name not in (tree.presets if tool == "subquad sweep" else tree.cmake_presets):
+        for tool, name in re.findall(r"\b(cmake|ctest|subquad sweep)[^`|#;&]*? --preset ([a-z0-9-]+)", line):
+            if name not in (tree.presets | tree.recipes if tool == "subquad sweep" else tree.cmake_presets):
                 faults.append(f"there is no preset {name}")
     return faults
 

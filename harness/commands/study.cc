@@ -38,11 +38,10 @@ void AddStudyCommand(CLI::App& program, const std::string& command_line,
   for (const Study& study : Studies())
     list += fmt::format("  {:<20} {}\n", study.name, study.purpose);
   command->footer(list +
-                  "Exit status: 0 no claim fails (reproduced, in part, cannot "
-                  "be tested here),\n"
-                  "1 a claim is not reproduced, 2 invalid arguments, 130 "
-                  "interrupted (finished\n"
-                  "studies are kept).");
+                  "Exit status: 0 every claim is reproduced, at least in part, "
+                  "1 one is not,\n"
+                  "2 invalid arguments, 130 interrupted (finished studies are "
+                  "kept).");
   command->callback([options, &status] { status = RunStudies(*options); });
 }
 

@@ -75,92 +75,148 @@ void StoreAt(Scalar scalar, double value, void* data, size_t index) {
   }
 }
 
+namespace {
+
+// What rounding costs in a scalar type.
+struct Rounding {
+  explicit Rounding(Scalar scalar)
+      : storage(Info(scalar).unit_roundoff),
+        arithmetic(ArithmeticRoundoff(scalar)),
+        least(narrow() ? storage * SmallestNormal(scalar) : 0) {}
+  bool narrow() const { return arithmetic < storage; }
+  // Storing the exact number: one rounding, and more where the type has no
+  // smaller exponents.
+  double Storing(double expected) const {
+    return storage * std::abs(expected) + least;
+  }
+
+  double storage, arithmetic, least;
+};
+
+// One element against the answer.
+struct Element {
+  bool finite = false;   // what was found; nothing else is known if not
+  bool bounded = false;  // the error can be judged by a finite bound
+  double error = 0;
+  double arithmetic_error = 0;  // without what storing costs a narrow type
+  double allowed = 0;           // gate 1
+  double ratio = 0;             // error / allowed
+};
+
+Element CompareElement(double found, long double expected, double units,
+                       double slack, const Rounding& rounding) {
+  Element element;
+  element.finite = std::isfinite(found);
+  if (!element.finite) return element;
+  element.error = static_cast<double>(std::abs(found - expected));
+  const double storing = rounding.Storing(static_cast<double>(expected));
+  element.arithmetic_error =
+      rounding.narrow() ? element.error - storing : element.error;
+  element.allowed = rounding.arithmetic * units + storing + slack;
+  // A bound that is not a number allows nothing.
+  const bool error_finite = std::isfinite(element.error);
+  element.bounded = !error_finite || std::isfinite(element.allowed);
+  element.ratio = element.error == 0 ? 0
+                  : error_finite     ? element.error / element.allowed
+                                     : std::numeric_limits<double>::infinity();
+  return element;
+}
+
+// Adds the elements of one row. Returns the plain program's largest bound in
+// the row, in roundoffs; `gate_two_error` is the largest error that counts for
+// gate 2.
+double CompareRow(const OutputAnswer& answer, size_t row,
+                  const Arrays::Entry& entry, int64_t start,
+                  const std::vector<double>& units, const Rounding& rounding,
+                  double& gate_two_error, Comparison& total) {
+  const size_t first = row * static_cast<size_t>(answer.width);
+  double row_bound = 0;
+  for (int64_t c = 0; c < answer.width; ++c) {
+    const auto at = first + static_cast<size_t>(c);
+    const long double expected = answer.value[at];
+    ++total.elements;
+    if (expected != 0) total.zero_reference = false;
+    const Element element =
+        CompareElement(ElementAt(entry.scalar, entry.data, start + c), expected,
+                       units[static_cast<size_t>(c)],
+                       answer.slack.empty() ? 0 : answer.slack[at], rounding);
+    if (!element.finite) {
+      ++total.not_finite;
+      total.untouched += IsPoison(entry.scalar, entry.data, start + c);
+      continue;
+    }
+    total.max_error = std::max(total.max_error, element.error);
+    const auto place = [&] {
+      return ElementPlace{answer.name, answer.selection.rows[row], c};
+    };
+    const bool plain_has_bound = !std::isinf(answer.units[at]);
+    if (!element.bounded) {
+      int64_t& count =
+          plain_has_bound ? total.lost_bounds : total.without_digits;
+      if (count++ == 0)
+        (plain_has_bound ? total.first_lost_bound
+                         : total.first_without_digits) = place();
+      continue;
+    }
+    if (plain_has_bound) {
+      gate_two_error = std::max(gate_two_error, element.arithmetic_error);
+      row_bound = std::max(row_bound, answer.units[at]);
+    }
+    const bool first_judged = total.worst.output.empty();
+    if (!(element.ratio <= total.max_over_bound) || first_judged) {
+      total.max_over_bound = element.ratio;
+      total.bound = element.allowed;
+      total.worst = place();
+    }
+  }
+  return row_bound;
+}
+
+Yardstick CompareOutput(const OutputAnswer& answer, const Arrays::Entry& entry,
+                        bool per_head, double bound_factor,
+                        const RowBound& bound, const Rounding& rounding,
+                        Comparison& total) {
+  double gate_two_error = 0;
+  double bounds = 0, largest_bound = 0;  // of rows
+  std::vector<double> units(static_cast<size_t>(answer.width));
+  for (size_t r = 0; r < answer.selection.rows.size(); ++r) {
+    const RowId& id = answer.selection.rows[r];
+    if (bound)
+      bound(id, units);
+    else
+      for (size_t c = 0; c < units.size(); ++c)
+        units[c] = bound_factor * answer.units[r * units.size() + c];
+    const int64_t start =
+        (per_head ? id.head * entry.head_stride : 0) + id.row * answer.width;
+    const double row_bound = CompareRow(answer, r, entry, start, units,
+                                        rounding, gate_two_error, total);
+    bounds += row_bound;
+    largest_bound = std::max(largest_bound, row_bound);
+  }
+  // The plain program may be exact by luck; a few roundings of the largest
+  // number are always allowed.
+  const double yardstick =
+      std::max(answer.plain_error, 2 * rounding.arithmetic * answer.largest);
+  return {gate_two_error > 0 ? gate_two_error / yardstick : 0,
+          largest_bound > 0 ? bounds / largest_bound : 0};
+}
+
+}  // namespace
+
 Comparison Compare(const Problem& problem, const Answer& answer,
                    const Arrays& arrays, double bound_factor,
                    const RowBound& bound) {
   Comparison total;
   total.scalar = problem.scalar;
-  const double roundoff = Info(problem.scalar).unit_roundoff;
-  const double arithmetic = ArithmeticRoundoff(problem.scalar);
-  // Storing may lose more than a roundoff of the number where the type has no
-  // more exponents to give.
-  const bool narrow = arithmetic < roundoff;
-  const double least = narrow ? roundoff * SmallestNormal(problem.scalar) : 0;
-  bool any_judged = false;
+  const Rounding rounding(problem.scalar);
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
     const OutputAnswer& one = answer.outputs[o];
-    const Arrays::Entry& entry = arrays.outputs[o];
-    const bool per_head = problem.output_per_head[o];
-    double gate_two_error = 0;
-    double bounds = 0, largest_bound = 0;  // of rows
-    std::vector<double> units(static_cast<size_t>(one.width));
-    for (size_t r = 0; r < one.selection.rows.size(); ++r) {
-      const RowId& id = one.selection.rows[r];
-      const int64_t start =
-          (per_head ? id.head * entry.head_stride : 0) + id.row * one.width;
-      const size_t first = r * static_cast<size_t>(one.width);
-      if (bound)
-        bound(id, units);
-      else
-        for (int64_t c = 0; c < one.width; ++c)
-          units[c] = bound_factor * one.units[first + c];
-      double row_bound = 0;  // of the plain program, in roundoffs
-      for (int64_t c = 0; c < one.width; ++c) {
-        ++total.elements;
-        const long double expected = one.value[first + c];
-        const double found = ElementAt(entry.scalar, entry.data, start + c);
-        if (expected != 0) total.zero_reference = false;
-        if (!std::isfinite(found)) {
-          ++total.not_finite;
-          total.untouched += IsPoison(entry.scalar, entry.data, start + c);
-          continue;
-        }
-        const double error = static_cast<double>(std::abs(found - expected));
-        total.max_error = std::max(total.max_error, error);
-        // Storing the exact answer may itself cost one rounding.
-        const double storing =
-            roundoff * std::abs(static_cast<double>(expected)) + least;
-        const double allowed = arithmetic * units[c] + storing +
-                               (one.slack.empty() ? 0 : one.slack[first + c]);
-        const bool plain_has_bound = !std::isinf(one.units[first + c]);
-        if (std::isfinite(error) && !std::isfinite(allowed)) {
-          // A bound that is not a number allows nothing.
-          int64_t& count =
-              plain_has_bound ? total.lost_bounds : total.without_digits;
-          if (count++ == 0)
-            (plain_has_bound ? total.first_lost_bound
-                             : total.first_without_digits) = {one.name, id, c};
-          continue;
-        }
-        const double ratio = error == 0 ? 0
-                             : std::isfinite(error)
-                                 ? error / allowed
-                                 : std::numeric_limits<double>::infinity();
-        if (plain_has_bound) {
-          gate_two_error =
-              std::max(gate_two_error, narrow ? error - storing : error);
-          row_bound = std::max(row_bound, one.units[first + c]);
-        }
-        if (!(ratio <= total.max_over_bound) || !any_judged) {
-          any_judged = true;
-          total.max_over_bound = ratio;
-          total.bound = allowed;
-          total.worst = {one.name, id, c};
-        }
-      }
-      bounds += row_bound;
-      largest_bound = std::max(largest_bound, row_bound);
-    }
+    const Yardstick found =
+        CompareOutput(one, arrays.outputs[o], problem.output_per_head[o],
+                      bound_factor, bound, rounding, total);
     total.rows += static_cast<int64_t>(one.selection.rows.size());
     total.all_rows = total.all_rows && one.selection.all;
     total.plain_error = std::max(total.plain_error, one.plain_error);
-    // The plain program may be exact by luck; a few roundings of the largest
-    // number are always allowed.
-    const double yardstick =
-        std::max(one.plain_error, 2 * arithmetic * one.largest);
-    const Yardstick found = {
-        gate_two_error > 0 ? gate_two_error / yardstick : 0,
-        largest_bound > 0 ? bounds / largest_bound : 0};
     total.yardsticks.push_back(found);
     total.over_plain = std::max(total.over_plain, found.over_plain);
   }

@@ -40,6 +40,20 @@ const StudyTable& TableOf(const StudyResult& result, const std::string& name) {
   return FindTable(result.tables, name);
 }
 
+TEST(Grid, NamesTheAxisOfAWrongIndex) {
+  Grid grid({{"draw", 2}, {"map", 3}});
+  grid(1, 2) = 5;
+  EXPECT_EQ(grid(1, 2), 5);
+  EXPECT_EQ(grid(1, 1), 0);
+  EXPECT_THROW(grid(1), std::logic_error);
+  try {
+    grid(1, 3);
+    FAIL() << "no exception";
+  } catch (const std::logic_error& error) {
+    EXPECT_STREQ(error.what(), "grid: map out of range");
+  }
+}
+
 TEST(Heads, NamesTellModelAndLayer) {
   const auto check = [](const std::string& folder, const std::string& model,
                         int64_t layer) {
@@ -169,13 +183,15 @@ TEST(Heads, NumbersAreThoseOfTheDefinitions) {
         for (size_t j = 0; j < row.size(); ++j)
           wanted += std::abs(exact[j] - row[j] / sum) / 2;
       }
-      const auto& found =
-          results[0].errors[0][static_cast<size_t>(normalised * 2 + rpe)];
-      EXPECT_NEAR(found.back()[0], wanted, 1e-12) << normalised << rpe;
-      EXPECT_EQ(found.back()[0], found.back()[1]);
-      // Of the random ones that they are there, and errors.
-      for (size_t k = 0; k + 1 < found.size(); ++k)
-        EXPECT_GT(found[k][0], 0) << HeadMaps()[k];
+      const auto found = [&](size_t map, size_t f) {
+        return results[0].errors(0, normalised, rpe, map, f);
+      };
+      const size_t last = HeadMaps().size() - 1;  // elu1
+      EXPECT_NEAR(found(last, 0), wanted, 1e-12) << normalised << rpe;
+      EXPECT_EQ(found(last, 0), found(last, 1));
+      // The random maps have errors.
+      for (size_t map = 0; map < last; ++map)
+        EXPECT_GT(found(map, 0), 0) << HeadMaps()[map];
     }
 
   const StudyTable table = HeadTable(all, results);

@@ -50,7 +50,7 @@ Numbers Block(const Numbers& m, int64_t columns, int64_t first_row,
   return out;
 }
 
-// sum_j A_ij v_j / sum_j A_ij over the keys that are seen.
+// sum_j A_ij v_j / sum_j A_ij.
 Numbers Normalised(int64_t n, const Numbers& v,
                    const std::function<double(int64_t, int64_t)>& weight) {
   const int64_t e = static_cast<int64_t>(v.size()) / n;
@@ -118,8 +118,8 @@ Erratum FrpbBlockErratum() {
   Line line;
   constexpr int64_t kN = Line::kN, kWide = Line::kWide;
   const Numbers definition = line.run.Definition();
-  // The slice as printed has N-1 rows and N+1 columns, and no product with V
-  // at all. The block of N x N in the corner that it points to:
+  // The printed slice has N-1 rows and N+1 columns, so its product with V is
+  // not defined. The N x N block in the corner that it points to:
   const Numbers printed =
       Times(Block(line.circulant, kWide, kN - 1, kWide, 0, kN),
             line.run["values"], kN);
@@ -128,8 +128,8 @@ Erratum FrpbBlockErratum() {
             line.run["values"], kN);
   return {
       "eq. 15 has W = W_ext[N:, :N+1], N-1 rows and N+1 columns of the "
-      "lower left corner (the block of N x N there is tried); W stands in "
-      "the upper right, W_ext[:N, N-1:]",
+      "lower left corner (its N x N block is tried); W is the upper right "
+      "block, W_ext[:N, N-1:]",
       LargestDifference(printed, definition),
       LargestDifference(corrected, definition), 0.1};
 }
@@ -143,8 +143,8 @@ Erratum FrpbRowsErratum() {
       Block(product, Line::kE, 0, Line::kN + 1, 0, Line::kE);
   const Numbers corrected = Block(product, Line::kE, 0, Line::kN, 0, Line::kE);
   return {
-      "eq. 17 has W V = (W_ext V_ext)[:N+1], N+1 rows for N tokens; it is "
-      "[:N]",
+      "eq. 17 has W V = (W_ext V_ext)[:N+1], N+1 rows for N tokens; "
+      "correct is [:N]",
       LargestDifference(printed, definition),
       LargestDifference(corrected, definition), 0.1};
 }
@@ -160,7 +160,7 @@ Erratum FrpbFlatErratum() {
   const Numbers printed_a = square.Threes(0), printed_c = square.Threes(-2);
   return {
       "eq. 28 gives a_flat the entries of C and c_flat those of A "
-      "(eq. 20-26); they change places",
+      "(eq. 20-26); they are swapped",
       Least(LargestDifference(printed_a, a), LargestDifference(printed_c, c)),
       Largest(LargestDifference(printed_c, a), LargestDifference(printed_a, c)),
       0.1};
@@ -178,7 +178,7 @@ Erratum FrpbEntriesErratum() {
   const Numbers printed = {alpha, alpha, beta, beta, beta, gamma, gamma, gamma};
   const Numbers corrected = {alpha, alpha, alpha, beta, beta,
                              beta,  gamma, gamma, gamma};
-  return {"eq. 38 and 41 list 8 of the 9 entries; the first stands three times",
+  return {"eq. 38 and 41 list 8 of the 9 entries; the first occurs three times",
           LargestDifference(printed, definition),
           LargestDifference(corrected, definition), 0.1};
 }
@@ -231,7 +231,7 @@ struct Lrpe {
   OperatorRun run;
 };
 
-// left + middle + right of the note; `sup` is where its right term ends.
+// left + middle + right term; `sup` is the end of the right one.
 Numbers ByThreeTerms(Lrpe& lrpe, bool masked, int64_t sup) {
   const int64_t k = lrpe.k;
   Numbers out(lrpe.n_q * Lrpe::kE);
@@ -261,7 +261,7 @@ Erratum LrpeSignErratum() {
   };
   return {
       "S_ij = Q_i . RP[clip(i-j, -k, k)], though the first column is for "
-      "keys before the query; it is clip(j-i, -k, k)",
+      "keys before the query; correct is clip(j-i, -k, k)",
       gap(-1), gap(1), 1};
 }
 
@@ -294,7 +294,7 @@ LrpeTail TryLrpeTails(int64_t most, int64_t most_k) {
 Erratum LrpeTailErratum(const LrpeTail& tail) {
   return {
       "the right term is summed up to sup = min(L_Q+k, L_K), which loses "
-      "the keys beyond L_Q+k; it is sup = L_K",
+      "the keys beyond L_Q+k; correct is sup = L_K",
       tail.losing > 0 ? tail.printed_losing : 0, tail.corrected, 1e-4};
 }
 
@@ -320,7 +320,7 @@ Erratum LrpePhiErratum() {
     return Dot(q, i, k, j, kD) + position(i, j);
   });
   const Numbers definition = run.Definition();
-  return {"phi is taken of Q and V; it is of Q and K",
+  return {"phi is applied to Q and V; correct is Q and K",
           LargestDifference(printed, definition),
           LargestDifference(corrected, definition), 0.1};
 }
@@ -410,8 +410,8 @@ struct Xl {
 }  // namespace
 
 // The last row of B as printed has R_{M+L-1} in column M and R_{L-1} in column
-// M+1; by the definition these are R_{L-1} and R_{L-2}. (The paper's B in terms
-// of its Q has them right.)
+// M+1; by the definition these are R_{L-1} and R_{L-2}. (B in terms of Q is
+// correct in the paper.)
 TxlMatrix TryTxlMatrix() {
   Xl xl;
   const int64_t last = Xl::kL - 1;
@@ -445,7 +445,7 @@ TxlMatrix TryTxlMatrix() {
 Erratum TxlMatrixErratum(const TxlMatrix& matrix) {
   return {
       "the last row of B has R_{M+L-1} and R_{L-1} in columns M and M+1; "
-      "they are R_{L-1} and R_{L-2}",
+      "correct are R_{L-1} and R_{L-2}",
       matrix.printed_last_row, matrix.corrected, 0.01};
 }
 
@@ -453,8 +453,8 @@ Erratum TxlMatrixErratum(const TxlMatrix& matrix) {
 
 namespace {
 
-// With phi = elu + 1 and values of one number, for which the first row of D_2
-// as printed has as many entries as it should.
+// With phi = elu + 1 and values of width one, for which the printed first row
+// of D_2 has the right number of entries.
 struct Nprf {
   static constexpr int64_t kN = 10, kD = 3;
 
@@ -477,7 +477,7 @@ Erratum NprfFirstRowErratum() {
   constexpr int64_t kN = Nprf::kN, kD = Nprf::kD;
   const Numbers q = Elu1(nprf.run["q"]), k = Elu1(nprf.run["k"]);
   const Numbers& v = nprf.run["v"];
-  // The matrix that C is multiplied with for D_2 (eq. 13).
+  // The matrix by which C is multiplied for D_2 (eq. 13).
   const auto attention = [&](bool as_printed) {
     Numbers second = k, out;
     if (as_printed)
@@ -495,7 +495,7 @@ Erratum NprfFirstRowErratum() {
   const Numbers definition = nprf.run.Definition();
   return {
       "the first row of eq. 13 has a factor (x_2 W^V), which makes it as "
-      "long as a row of D_1 (tried with values of one number); it is "
+      "long as a row of D_1 (tried with values of width one); correct is "
       "phi(x_1 W^K) alone",
       LargestDifference(attention(true), definition),
       LargestDifference(attention(false), definition), 0.01};
@@ -507,20 +507,20 @@ Erratum NprfCausalErratum() {
   const Numbers q = Elu1(nprf.run["q"]), k = Elu1(nprf.run["k"]);
   const auto attention = [&](bool as_printed) {
     return Normalised(kN, nprf.run["v"], [&](int64_t i, int64_t j) {
-      const bool hidden = as_printed ? i > j : j > i;
-      return hidden ? 0.0 : nprf.c(j - i) * Dot(q, i, k, j, kD);
+      const bool masked = as_printed ? i > j : j > i;
+      return masked ? 0.0 : nprf.c(j - i) * Dot(q, i, k, j, kD);
     });
   };
   nprf.run.Set("causal", true);
   const Numbers definition = nprf.run.Definition();
   return {
-      "footnote 3 hides b_{i-j} where i > j, for the query i and the key j "
-      "of eq. 10 the past; a generator does not see b_{j-i} where j > i",
+      "footnote 3 masks b_{i-j} where i > j, which for query i and key j of "
+      "eq. 10 is the past; correct is to mask b_{j-i} where j > i",
       LargestDifference(attention(true), definition),
       LargestDifference(attention(false), definition), 0.01};
 }
 
-// ---- blog ------------------------------------------------------------------
+// ---- Transformers II -------------------------------------------------------
 
 Erratum BlogStateErratum() {
   constexpr int64_t kN = 9, kD = 3, kE = 2;
@@ -556,8 +556,8 @@ Erratum BlogStateErratum() {
   for (int64_t j = 0; j < kN; ++j)
     closest = Least(closest, LargestDifference(recurrence(j), definition));
   return {
-      "eq. 20 adds z[x_j], with a j that nothing defines (every position "
-      "is tried for it); it is z[x_i]",
+      "eq. 20 adds z[x_j], with a j that is not defined (every position is "
+      "tried); correct is z[x_i]",
       closest, LargestDifference(recurrence(-1), definition), 0.01};
 }
 

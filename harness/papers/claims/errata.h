@@ -1,6 +1,6 @@
-// Formulas that are wrong as printed, typed in as printed: each is held against
-// the definition, and so is what stands in its place. For `claims` and for
-// tests/harness/errata_test.cc, so that there is one typing of each.
+// Formulas that are wrong as printed, typed in as printed: each, and its
+// correction, is compared with the definition. `subquad claims` and
+// tests/harness/errata_test.cc share them.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,27 @@ Erratum FrpbBlockErratum();    // eq. 15: which block of the circulant is W
 Erratum FrpbRowsErratum();     // eq. 17: which rows of the product are W V
 Erratum FrpbFlatErratum();     // eq. 28: a_flat is C flattened, c_flat is A
 Erratum FrpbEntriesErratum();  // eq. 38, 41: eight entries of nine
-// Proposition 3.2: how many of the pixels of a side x side image change the
-// product when they change. Anything that reads fewer is wrong.
+// Proposition 3.2: how many pixels of a side x side image the product depends
+// on. An algorithm that reads fewer is wrong.
 int64_t PixelsThatCount(int64_t side);
 
 // LRPE section III and IV.
 Erratum LrpeSignErratum();
 struct LrpeTail {
   int64_t problems = 0;
-  int64_t losing = 0;            // with keys beyond L_Q + k, not masked
-  double printed_losing = 0;     // smallest difference as printed, there
-  double printed_elsewhere = 0;  // largest difference as printed, elsewhere
+  int64_t losing = 0;            // with keys beyond L_Q + k, without a mask
+  double printed_losing = 0;     // smallest difference as printed, in those
+  double printed_elsewhere = 0;  // largest difference as printed, in the rest
   double corrected = 0;          // largest difference with sup = L_K
 };
-// All (L_Q, L_K) up to `most`, k from 1 to most_k, masked and not. With k = 0
-// the first and the last column are one, and the key at i stands in both tails.
+// All (L_Q, L_K) up to `most`, k from 1 to most_k, with and without a mask.
+// With k = 0 the first and the last column coincide, and key i is in both
+// tails.
 LrpeTail TryLrpeTails(int64_t most, int64_t most_k);
 Erratum LrpeTailErratum(const LrpeTail& tail);
 Erratum LrpePhiErratum();
-// Two keys whose weights cancel: the answer without phi (not finite), with it,
-// with an embedding of -1 (refused), with one of 1.
+// Two keys whose weights cancel: the output without phi (not finite) and with
+// it; whether embeddings of -1 (yes) and 1 (no) are refused.
 struct LrpeVanishing {
   double without_phi, with_phi;
   bool negative_refused, positive_refused;
@@ -50,11 +51,11 @@ struct TxlMatrix {
 TxlMatrix TryTxlMatrix();
 Erratum TxlMatrixErratum(const TxlMatrix& matrix);
 
-// NPRF eq. 13 and footnote 3. Need kernelized_rpe_attention in the registry.
+// NPRF eq. 13 and footnote 3.
 Erratum NprfFirstRowErratum();
 Erratum NprfCausalErratum();
 
-// Blog eq. 20: x_j printed for x_i, with any one position for j.
+// Transformers II eq. 20: x_j printed for x_i; any one position may be j.
 Erratum BlogStateErratum();
 
 }  // namespace subquad

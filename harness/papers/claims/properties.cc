@@ -80,7 +80,7 @@ Padding PadToSquare(int64_t height, int64_t width) {
   const OperatorRun square = image(side, side, weights, weights, padded);
   const OperatorRun wrong =
       image(height, width, first(height), first(width), values);
-  // By the algorithm of the paper, not by the definition.
+  // By the paper's algorithm, not by the definition.
   const Numbers whole = square.Run("xy");
   Numbers cropped;
   for (int64_t r = 0; r < height; ++r) {
@@ -100,12 +100,12 @@ Padding PadToSquare(int64_t height, int64_t width) {
           .more_bytes = bytes(square) / bytes(two)};
 }
 
-// ---- blog ------------------------------------------------------------------
+// ---- Transformers II -------------------------------------------------------
 
 double EquivarianceGap(const std::string& scheme) {
   constexpr int64_t kN = 24, kWide = 7, kD = 6, kE = 5;
   OperatorRun run("position_attention");
-  // Plain self-attention is the scheme with no bias at all.
+  // Plain self-attention is scheme `bias` with a bias of zero.
   const std::string used = scheme.empty() ? "bias" : scheme;
   run.Set("scheme", used)
       .Give("x", {kN, kWide}, NormalNumbers(kN * kWide, 1))
@@ -316,7 +316,7 @@ Generation GenerateTokens(int64_t n, bool check) {
     if (check) y[i] += c[0] * x[i];
     const int64_t done = i + 1;
     // The largest power of two that divides the number of tokens so far: the
-    // last block of that length is felt by as many tokens to come.
+    // last block of that length contributes to as many of the next tokens.
     const int64_t length = done & -done;
     if (done < n) result.blocks += product(length);
     if (!check) continue;

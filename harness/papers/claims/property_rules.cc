@@ -1,4 +1,4 @@
-// Claims that are properties, computed here and now.
+// Claims that are properties, computed by the command itself.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace subquad {
 namespace {
 
 constexpr double kRounding = 1e-12;
-constexpr double kClear = 0.01;  // a difference that is none of rounding
+constexpr double kClear = 0.01;  // far more than rounding
 
 Holds YesIf(bool holds) { return holds ? Holds::kYes : Holds::kNo; }
 
@@ -22,7 +22,7 @@ Finding SikfShift(const Evidence&) {
   Finding finding;
   const double sikf = ChangeByShift("sikf");
   finding.Add(YesIf(sikf <= kRounding),
-              "with exp features adding 0.7 to all queries and -0.4 to all "
+              "with exp features, adding 0.7 to all queries and -0.4 to all "
               "keys changes the output by " +
                   finding.Number("change with sikf", sikf));
   std::string others;
@@ -33,7 +33,7 @@ Finding SikfShift(const Evidence&) {
     others += (others.empty() ? "" : ", ") + std::string(map) + " by " +
               finding.Number(std::string("change with ") + map, change);
   }
-  finding.Add(YesIf(least > kClear), "with " + others);
+  finding.Add(YesIf(least > kClear), "with the other maps: " + others);
   return finding;
 }
 
@@ -43,14 +43,14 @@ Finding FrpbPad(const Evidence&) {
   const double gap = std::max(small.gap, tall.gap);
   const bool could_fail = std::min(small.unpadded, tall.unpadded) > kClear;
   finding.Add(YesIf(gap <= kRounding && could_fail),
-              fmt::format("images of 5 x 9 and 11 x 3 pixels padded to squares "
-                          "are within {} of the form with two vectors of "
-                          "weights",
+              fmt::format("images of 5 x 9 and 11 x 3 pixels, padded to "
+                          "squares, agree within {} with the form with two "
+                          "vectors of weights",
                           finding.Number("difference when padded", gap)));
   const Padding wide = PadToSquare(16, 64);
   finding.Note(fmt::format(
-      "16 x 64 pixels become {} times as many, and the product reads and "
-      "writes {} times as many bytes",
+      "padding 16 x 64 pixels makes {} times as many, and the product reads "
+      "and writes {} times as many bytes",
       finding.Number("times as many pixels for 16 x 64", wide.more_pixels),
       finding.Number("times as many bytes for 16 x 64", wide.more_bytes)));
   return finding;
@@ -83,13 +83,13 @@ Finding LrpeAuto(const Evidence&) {
         : best == 0      ? Holds::kNo
                          : Holds::kBetween,
         fmt::format(
-            "{} `auto` takes no more than the better of both algorithms in {} "
-            "of {} problems{}; its worst choice ({}) takes {} times as much, "
-            "at "
-            "n = {}, d = {}, r = {}",
+            "{}, `auto` takes no more than the better of the two algorithms in "
+            "{} of {} problems{}; its worst choice ({}) takes {} times as "
+            "much, "
+            "at n = {}, d = {}, r = {}",
             name, best, problems,
-            causal ? " (the formulas count a state for every position, which a "
-                     "running state does not keep)"
+            causal ? " (the formulas count a state for every position; the "
+                     "program keeps one running state)"
                    : "",
             at->choice, finding.Number("worst choice " + name, worst), at->n,
             at->d, at->r));
@@ -104,20 +104,19 @@ Finding NprfFootnote3(const Evidence&) {
   const Generation one = GenerateTokens(kTokens, false);
   finding.Add(
       YesIf(one.algorithm > one.direct),
-      fmt::format("{} tokens made one by one take {} times the operations of "
-                  "plain sums when the transform over the prefix is made anew "
-                  "for each",
+      fmt::format("generating {} tokens takes {} times the operations of plain "
+                  "sums when each token repeats the transform over its prefix",
                   kTokens,
                   finding.Number("algorithm 1 at every token over plain sums",
                                  one.algorithm / one.direct)));
-  // Not of the operator: the same outputs by blocks (online convolution).
+  // The operator allows more: the same outputs by blocks (online convolution).
   const bool lifted = small.gap <= kRounding && one.blocks < one.direct;
   finding.Add(lifted ? Holds::kNo : Holds::kYes,
-              fmt::format("transforms of blocks of doubling length, each made "
+              fmt::format("transforms of blocks of doubling length, each done "
                           "once, give the same outputs (within {} for 100 "
-                          "tokens, each made from the last output) with {} of "
-                          "the operations of plain sums, so the limit is the "
-                          "algorithm's and not the operator's",
+                          "tokens, each computed from the last output) with {} "
+                          "times the operations of plain sums, so the limit is "
+                          "the algorithm's, not the operator's",
                           finding.Number("difference by blocks", small.gap),
                           finding.Number("blocks over plain sums",
                                          one.blocks / one.direct)));
@@ -139,7 +138,7 @@ Finding BlogEquivariance(const Evidence&) {
     names += (names.empty() ? "" : ", ") + scheme;
   }
   finding.Add(YesIf(least > kClear),
-              fmt::format("every scheme breaks that ({}), by {} or more", names,
+              fmt::format("every scheme ({}) breaks this, by {} or more", names,
                           finding.Number("least difference", least)));
   return finding;
 }
@@ -149,8 +148,8 @@ Finding BlogRotation(const Evidence&) {
   const Rotation rotation = RotatePositions(64, 128);
   finding.Add(YesIf(rotation.gap <= 1e-11 && rotation.other_way > kClear),
               fmt::format("rotated and shifted positions differ by at most {} "
-                          "(128 positions, 64 wide); turned the other way by "
-                          "up to {}",
+                          "(128 positions, width 64), and by up to {} when "
+                          "rotated the other way",
                           finding.Number("difference", rotation.gap),
                           finding.Number("difference the other way",
                                          rotation.other_way)));
@@ -162,18 +161,18 @@ Finding BlogConvolution(const Evidence&) {
   const Convolution one = HeadsAsConvolution();
   finding.Add(
       YesIf(one.shift <= kRounding && one.blunt > kClear),
-      fmt::format("a head with a bias of 60 at one offset is a shift "
-                  "within {} (with a bias of 1 it is off by {})",
+      fmt::format("a head with a bias of 60 at one offset is a shift within {} "
+                  "(with a bias of 1 the difference is {})",
                   finding.Number("difference from a shift", one.shift),
                   finding.Number("difference of a blunt head", one.blunt)));
   finding.Add(
       YesIf(one.convolution <= kRounding),
-      "three heads mixed are a convolution within " +
+      "a weighted sum of three heads is a convolution within " +
           finding.Number("difference from a convolution", one.convolution));
   finding.Note(fmt::format(
-      "that is where all neighbours are there: at the ends, where a "
-      "convolution has zeros, a head becomes a mean over all tokens (off by "
-      "{})",
+      "this is for rows with all their neighbours: at the ends, where a "
+      "convolution has zeros, a head becomes a mean over all tokens (a "
+      "difference of {})",
       finding.Number("difference at the ends", one.ends)));
   return finding;
 }
@@ -185,8 +184,8 @@ Finding BlogHopfield(const Evidence&) {
   finding.Add(
       YesIf(one.gap <= 1e-7 && one.other > kClear),
       fmt::format("attention over stored patterns is a unit step down "
-                  "the gradient of the Hopfield energy within {} (with "
-                  "values that are not the patterns it is off by {})",
+                  "the gradient of the Hopfield energy within {} (with values "
+                  "other than the patterns the difference is {})",
                   finding.Number("difference from the step", one.gap),
                   finding.Number("difference with other values", one.other)));
   finding.Add(YesIf(one.rise <= kRounding),

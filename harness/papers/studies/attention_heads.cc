@@ -71,7 +71,7 @@ std::vector<const RandomMapKind*> Kinds() {
   return kinds;
 }
 
-// The rows of a head that are looked at, and its keys.
+// The rows of a head that are measured, and its keys.
 struct Sample {
   int64_t used = 0;
   std::vector<double> queries, keys;
@@ -96,7 +96,7 @@ Sample SampleOf(const AttentionHead& head, int64_t rows, bool normalised) {
   return sample;
 }
 
-// Calls work(row, keys that it sees, bias by key or null).
+// Calls work(row, count of its keys, bias by key or null).
 template <typename Work>
 void EachRow(const AttentionHead& head, const Sample& sample, bool rpe,
              const Work& work) {
@@ -107,59 +107,51 @@ void EachRow(const AttentionHead& head, const Sample& sample, bool rpe,
   }
 }
 
-// [setting][map][f] of one draw of Omega.
-std::vector<std::vector<std::vector<double>>> ErrorsOf(
-    const AttentionHead& head, const HeadSettings& settings,
-    const Draws& omegas, int64_t draw) {
+// Adds the errors of one draw of Omega; `stream` is its place among the draws.
+void AddErrors(const AttentionHead& head, const HeadSettings& settings,
+               const Draws& omegas, int64_t stream, size_t draw,
+               HeadResult& result) {
   const std::vector<const RandomMapKind*> kinds = Kinds();
   const auto& features = settings.features;
-  std::vector<std::vector<std::vector<double>>> errors(kHeadSettings);
-  const std::vector<std::vector<double>> zeros(
-      HeadMaps().size(), std::vector<double>(features.size()));
+  std::vector<bool> with_rpe = {false};
+  if (result.has_bias) with_rpe.push_back(true);
   for (const bool normalised : {false, true}) {
     const Sample sample = SampleOf(head, settings.rows, normalised);
     const double share = 1 / static_cast<double>(sample.used);
     const double scale = normalised ? 1 : head.scale;
-    const auto settings_of = [&](bool rpe) -> auto& {
-      return errors[static_cast<size_t>(normalised * 2 + rpe)];
+    const auto error_at = [&](bool rpe, size_t map, size_t f) -> double& {
+      return result.errors(draw, normalised, rpe, map, f);
     };
-    for (const bool rpe : {false, true})
-      if (!rpe || !head.bias.empty()) settings_of(rpe) = zeros;
     for (size_t k = 0; k < kinds.size(); ++k) {
       std::vector<int64_t> counts;
       for (int64_t f : features) counts.push_back(f / kinds[k]->per_row());
       const std::vector<double> omega =
-          SampleOmega(kinds[k]->sampler, omegas, draw, counts.back(), head.d);
-      const Projections seen =
+          SampleOmega(kinds[k]->sampler, omegas, stream, counts.back(), head.d);
+      const Projections projections =
           Project(sample.queries, sample.keys, omega, head.d);
-      for (const bool rpe : {false, true}) {
-        if (rpe && head.bias.empty()) continue;
+      for (const bool rpe : with_rpe)
         EachRow(head, sample, rpe,
                 [&](int64_t r, int64_t count, const double* bias) {
                   const std::vector<double> found =
-                      AttentionErrors(kinds[k]->map, seen, r, count,
+                      AttentionErrors(kinds[k]->map, projections, r, count,
                                       std::sqrt(scale), bias, counts);
                   for (size_t f = 0; f < found.size(); ++f)
-                    settings_of(rpe)[k][f] += found[f] * share;
+                    error_at(rpe, k, f) += found[f] * share;
                 });
-      }
     }
-    for (const bool rpe : {false, true}) {
-      if (rpe && head.bias.empty()) continue;
+    for (const bool rpe : with_rpe)
       EachRow(head, sample, rpe,
               [&](int64_t r, int64_t count, const double* bias) {
                 const double error =
                     EluError(sample.queries.data() + r * head.d, sample.keys,
                              count, head.d, scale, bias);
-                for (double& value : settings_of(rpe).back())
-                  value += error * share;
+                for (size_t f = 0; f < features.size(); ++f)
+                  error_at(rpe, kinds.size(), f) += error * share;
               });
-    }
   }
-  return errors;
 }
 
-// What needs no Omega. The bias of a head belongs to its attention.
+// The numbers that need no Omega. A head's bias is part of its attention.
 void Describe(const AttentionHead& head, int64_t rows, HeadResult& result) {
   const Sample standard = SampleOf(head, rows, false),
                normalised = SampleOf(head, rows, true);
@@ -182,7 +174,7 @@ void Describe(const AttentionHead& head, int64_t rows, HeadResult& result) {
           });
 }
 
-// Lengths of rows, the root of the scale in: what a feature map sees.
+// Lengths of rows times the root of the scale: what a feature map gets.
 std::vector<double> Lengths(const std::vector<double>& rows, int64_t d,
                             double scale) {
   std::vector<double> lengths;
@@ -225,7 +217,7 @@ AttentionHead HeadIn(const CaseFolder& folder, int64_t h) {
   const double* k = folder.inputs["k"].Head(h);
   head.queries.assign(q, q + head.n * head.d);
   head.keys.assign(k, k + head.n * head.d);
-  // One number by offset; that of an image is a matrix.
+  // One number per offset; that of an image is a matrix.
   if (problem.HasInput("bias") &&
       problem.InputShape(static_cast<size_t>(problem.InputIndex("bias")))
               .back() == 2 * head.n - 1) {
@@ -287,7 +279,7 @@ AttentionHeads HeadsOf(const std::vector<std::string>& folders, int64_t most) {
   for (const std::string& path : folders) {
     const CaseFolder& folder = *FindInputSource(path);
     CheckHasHeads(folder);
-    // Folders of one name in different places are told apart by their paths.
+    // Folders with the same name are distinguished by their paths.
     std::string name = folder.name;
     if (!names.insert(name).second) {
       name = path;
@@ -318,26 +310,32 @@ std::vector<HeadResult> MeasureHeads(StudyRun& run,
                                      const HeadSettings& settings) {
   std::vector<HeadResult> results(heads.size());
   const auto draws = static_cast<size_t>(settings.draws);
-  for (HeadResult& result : results) result.errors.resize(draws);
+  for (size_t h = 0; h < heads.size(); ++h) {
+    results[h].errors = Grid({{"draw", draws},
+                              {"normalised", 2},
+                              {"rpe", 2},
+                              {"map", HeadMaps().size()},
+                              {"f", settings.features.size()}});
+    results[h].has_bias = !heads[h].bias.empty();
+  }
   const Draws omegas = run.DrawsOf("omega");
   run.For(static_cast<int64_t>(heads.size() * draws), [&](int64_t index) {
     const size_t h = static_cast<size_t>(index) / draws,
                  draw = static_cast<size_t>(index) % draws;
-    results[h].errors[draw] = ErrorsOf(heads[h], settings, omegas, index);
+    AddErrors(heads[h], settings, omegas, index, draw, results[h]);
     if (draw == 0) Describe(heads[h], settings.rows, results[h]);
   });
   return results;
 }
 
 StudyTable SourceTable(const AttentionHeads& all) {
-  StudyTable table{
-      "sources",
-      {{"source", "name", "the case folder, or that heads are made up"},
-       {"model", "name", "heads of one model are judged together"},
-       {"heads", "1", "it has"},
-       {"used", "1", "of them"},
-       {"origin", "text", "in the words of its case.json"}},
-      {}};
+  StudyTable table{"sources",
+                   {{"source", "name", "the case folder, or `made up`"},
+                    {"model", "name", "heads of one model are judged together"},
+                    {"heads", "1", "in it"},
+                    {"used", "1", "heads measured"},
+                    {"origin", "text", "from its case.json"}},
+                   {}};
   for (const AttentionSource& source : all.sources)
     table.Add(
         {source.name, source.model, source.heads, source.used, source.origin});
@@ -349,13 +347,13 @@ StudyTable HeadTable(const AttentionHeads& all,
   StudyTable table{
       "heads",
       {{"head", "name", "where its queries and keys come from"},
-       {"model", "name", "that it belongs to"},
+       {"model", "name", "to which it belongs"},
        {"layer", "1", "of the model; null: not known"},
        {"index", "1", "of the head in its folder"},
        {"real", "flag", "from a trained model"},
-       {"own_bias", "flag", "it has a bias by offset of its own"},
-       {"causal", "flag", "it sees no future"},
-       {"n", "tokens", "of it"},
+       {"own_bias", "flag", "it has its own bias by offset"},
+       {"causal", "flag", "future keys are masked"},
+       {"n", "tokens", "queries and keys"},
        {"d", "1", "width"},
        {"q_norm", "1", "mean length of a query times the root of scale"},
        {"q_low", "1", "a tenth of the queries is shorter"},
@@ -386,27 +384,37 @@ StudyTable HeadTable(const AttentionHeads& all,
 
 namespace {
 
-// Calls add(setting, map, f).
-template <typename Add>
-void EachCell(const HeadSettings& settings, const Add& add) {
-  for (size_t setting = 0; setting < kHeadSettings; ++setting)
-    for (size_t k = 0; k < HeadMaps().size(); ++k)
-      for (size_t f = 0; f < settings.features.size(); ++f) add(setting, k, f);
+// A cell of a table of errors.
+struct Cell {
+  bool normalised, rpe;
+  size_t map, f;
+};
+
+std::vector<Cell> Cells(const HeadSettings& settings) {
+  std::vector<Cell> cells;
+  for (const bool normalised : {false, true})
+    for (const bool rpe : {false, true})
+      for (size_t map = 0; map < HeadMaps().size(); ++map)
+        for (size_t f = 0; f < settings.features.size(); ++f)
+          cells.push_back({normalised, rpe, map, f});
+  return cells;
 }
 
-// Of one head, over draws; empty where it has no bias.
-void AddSamples(const HeadResult& result, size_t setting, size_t k, size_t f,
+// One for each draw; none under rpe if the head has no bias.
+void AddSamples(const HeadResult& result, const Cell& cell,
                 std::vector<double>& samples) {
-  for (const auto& draw : result.errors)
-    if (!draw[setting].empty()) samples.push_back(draw[setting][k][f]);
+  if (cell.rpe && !result.has_bias) return;
+  for (size_t draw = 0; draw < result.errors.Size(0); ++draw)
+    samples.push_back(
+        result.errors(draw, cell.normalised, cell.rpe, cell.map, cell.f));
 }
 
-void AddRow(StudyTable& table, const std::string& name, size_t setting,
-            size_t k, int64_t f, const std::vector<double>& samples) {
+void AddRow(StudyTable& table, const std::string& name, const Cell& cell,
+            const HeadSettings& settings, const std::vector<double>& samples) {
   if (samples.empty()) return;
-  table.Add({name, setting >= 2, setting % 2 == 1, HeadMaps()[k], f,
-             Quantile(samples, 0.5), Quantile(samples, 0.1),
-             Quantile(samples, 0.9)});
+  table.Add({name, cell.normalised, cell.rpe, HeadMaps()[cell.map],
+             settings.features[cell.f], Quantile(samples, 0.5),
+             Quantile(samples, 0.1), Quantile(samples, 0.9)});
 }
 
 // One of the tables of errors: whose they are, and over what.
@@ -417,10 +425,10 @@ StudyTable ErrorTable(const std::string& name, const StudyColumn& whose,
            {"normalised", "flag", "rows of length 1, scale 1"},
            {"rpe", "flag", "with the bias by offset that the heads have"},
            {"map", "name", "feature map"},
-           {"f", "1", "features; elu1 has always d"},
+           {"f", "1", "features; elu1 always has d"},
            {"median", "1", "over " + over + " of the mean |A - A^|_1 of a row"},
-           {"low", "1", "a tenth of " + over + " lies below"},
-           {"high", "1", "a tenth of " + over + " lies above"}},
+           {"low", "1", "10 % quantile over " + over},
+           {"high", "1", "90 % quantile over " + over}},
           {}};
 }
 
@@ -432,12 +440,11 @@ StudyTable HeadErrorTable(const AttentionHeads& all,
   StudyTable table =
       ErrorTable("head_error", {"head", "name", "as in heads"}, "draws");
   for (size_t h = 0; h < results.size(); ++h)
-    EachCell(settings, [&](size_t setting, size_t k, size_t f) {
+    for (const Cell& cell : Cells(settings)) {
       std::vector<double> samples;
-      AddSamples(results[h], setting, k, f, samples);
-      AddRow(table, all.heads[h].name, setting, k, settings.features[f],
-             samples);
-    });
+      AddSamples(results[h], cell, samples);
+      AddRow(table, all.heads[h].name, cell, settings, samples);
+    }
   return table;
 }
 
@@ -450,13 +457,12 @@ StudyTable ModelErrorTable(const std::string& name, const AttentionHeads& all,
   for (const AttentionHead& head : all.heads)
     if (!std::ranges::count(models, head.model)) models.push_back(head.model);
   for (const std::string& model : models)
-    EachCell(settings, [&](size_t setting, size_t k, size_t f) {
+    for (const Cell& cell : Cells(settings)) {
       std::vector<double> samples;
       for (size_t h = 0; h < results.size(); ++h)
-        if (all.heads[h].model == model)
-          AddSamples(results[h], setting, k, f, samples);
-      AddRow(table, model, setting, k, settings.features[f], samples);
-    });
+        if (all.heads[h].model == model) AddSamples(results[h], cell, samples);
+      AddRow(table, model, cell, settings, samples);
+    }
   return table;
 }
 

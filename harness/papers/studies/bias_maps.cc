@@ -1,8 +1,8 @@
 // FastRPB figures 1 and 2: weights by offset, and from one pixel to all others.
 // The figures show trained weights; these are made up (a peak, a slope, a wave
-// and a little noise), and every number drawn is read back out of the operators
-// by impulses: row i of the weight matrix is what comes out at i when one token
-// after the other is one and the rest zero, all tokens at once as columns.
+// and a little noise). Every number drawn is read back from the operators by
+// impulses: with the identity matrix as values, output row i is row i of the
+// weight matrix.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -46,68 +46,106 @@ struct Map {
   Params params;
   std::vector<GivenTensor> weights;
   int64_t n;                                // tokens
-  int64_t from;                             // the query looked at
+  int64_t from;                             // the query
   std::function<double(int64_t)> expected;  // by key
 };
 
-StudyTables Measure(StudyRun& run, const Json& parameters) {
-  const int64_t n = parameters.at("n"), height = parameters.at("height"),
-                width = parameters.at("width"), row = parameters.at("row"),
-                column = parameters.at("column");
-  Params image;
-  image.Set("height", height);
-  image.Set("width", width);
-  const int64_t row_offsets = 2 * height - 1, column_offsets = 2 * width - 1;
-  const std::vector<double> line =
+Map LineMap(const StudyRun& run, int64_t n) {
+  std::vector<double> line =
       MadeUpWeights(run.DrawsOf("line"), 2 * n - 1, static_cast<double>(n) / 2);
-  const std::vector<double> by_row = MadeUpWeights(
-      run.DrawsOf("rows"), row_offsets, static_cast<double>(height) / 2);
-  const std::vector<double> by_column = MadeUpWeights(
-      run.DrawsOf("columns"), column_offsets, static_cast<double>(width) / 2);
-  // A full 2-D bias that is no sum of rows and columns: rings and a slant.
+  return {
+      "toeplitz_1d",
+      {},
+      {{"weights", {2 * n - 1}, line}},
+      n,
+      n / 2,
+      [=](int64_t j) { return line[static_cast<size_t>(j - n / 2 + n - 1)]; }};
+}
+
+// An image and the pixel from which its weights are shown.
+struct Image {
+  explicit Image(const Json& parameters)
+      : height(parameters.at("height")),
+        width(parameters.at("width")),
+        row(parameters.at("row")),
+        column(parameters.at("column")) {
+    params.Set("height", height);
+    params.Set("width", width);
+  }
+  // Where the weight by offset of rows or of columns is.
+  size_t RowIndex(int64_t pixel) const {
+    return static_cast<size_t>(pixel / width - row + height - 1);
+  }
+  size_t ColumnIndex(int64_t pixel) const {
+    return static_cast<size_t>(pixel % width - column + width - 1);
+  }
+
+  int64_t height, width, row, column;
+  Params params;
+};
+
+Map SumMap(const StudyRun& run, const Image& image) {
+  const int64_t row_offsets = 2 * image.height - 1,
+                column_offsets = 2 * image.width - 1;
+  std::vector<double> rows = MadeUpWeights(
+      run.DrawsOf("rows"), row_offsets, static_cast<double>(image.height) / 2);
+  std::vector<double> columns =
+      MadeUpWeights(run.DrawsOf("columns"), column_offsets,
+                    static_cast<double>(image.width) / 2);
+  return {"toeplitz_2d_xy",
+          image.params,
+          {{"weights_rows", {row_offsets}, rows},
+           {"weights_cols", {column_offsets}, columns}},
+          image.height * image.width,
+          image.row * image.width + image.column,
+          [=](int64_t j) {
+            return rows[image.RowIndex(j)] + columns[image.ColumnIndex(j)];
+          }};
+}
+
+// A full 2-D bias that is no sum of rows and columns: rings and a slant.
+Map FullMap(const StudyRun& run, const Image& image) {
+  const int64_t row_offsets = 2 * image.height - 1,
+                column_offsets = 2 * image.width - 1;
   std::vector<double> full(static_cast<size_t>(row_offsets * column_offsets));
   const Draws noise = run.DrawsOf("full");
   for (int64_t r = 0; r < row_offsets; ++r)
     for (int64_t c = 0; c < column_offsets; ++c) {
-      const double y = static_cast<double>(r - height + 1),
-                   x = static_cast<double>(c - width + 1);
+      const double y = static_cast<double>(r - image.height + 1),
+                   x = static_cast<double>(c - image.width + 1);
       const double far = std::hypot(x, y);
       const auto index = static_cast<size_t>(r * column_offsets + c);
       full[index] = std::exp(-far / 4) +
                     0.4 * std::cos(far / 2) * std::exp(-far / 12) +
                     0.002 * x * y + 0.03 * noise.Normal(index);
     }
-  const int64_t pixel = row * width + column;
-  std::vector<Map> maps;
-  maps.push_back({"toeplitz_1d",
-                  {},
-                  {{"weights", {2 * n - 1}, line}},
-                  n,
-                  n / 2,
-                  [&](int64_t j) {
-                    return line[static_cast<size_t>(j - n / 2 + n - 1)];
-                  }});
-  maps.push_back(
-      {"toeplitz_2d_xy",
-       image,
-       {{"weights_rows", {row_offsets}, by_row},
-        {"weights_cols", {column_offsets}, by_column}},
-       height * width,
-       pixel,
-       [&](int64_t j) {
-         return by_row[static_cast<size_t>(j / width - row + height - 1)] +
-                by_column[static_cast<size_t>(j % width - column + width - 1)];
-       }});
-  maps.push_back({"toeplitz_2d",
-                  image,
-                  {{"weights", {row_offsets, column_offsets}, full}},
-                  height * width,
-                  pixel,
-                  [&](int64_t j) {
-                    return full[static_cast<size_t>(
-                        (j / width - row + height - 1) * column_offsets +
-                        j % width - column + width - 1)];
-                  }});
+  return {
+      "toeplitz_2d",
+      image.params,
+      {{"weights", {row_offsets, column_offsets}, full}},
+      image.height * image.width,
+      image.row * image.width + image.column,
+      [=](int64_t j) {
+        return full[image.RowIndex(j) * static_cast<size_t>(column_offsets) +
+                    image.ColumnIndex(j)];
+      }};
+}
+
+// Calls found(implementation, weights by key) for every algorithm.
+template <typename Found>
+void ReadBack(const StudyRun& run, const Map& map, const Found& found) {
+  std::vector<GivenTensor> tensors = map.weights;
+  tensors.push_back({"values", {map.n, map.n}, Impulses(map.n)});
+  Trial trial = MakeTrial(FindOperator(map.op), map.params, Scalar::kFloat64,
+                          tensors, run.seed());
+  for (const Implementation* one : CpuImplementations(trial.problem())) {
+    const std::vector<double> out = RunOnce(*one, trial, run.threads());
+    const auto row = out.begin() + map.from * map.n;
+    found(*one, std::vector<double>(row, row + map.n));
+  }
+}
+
+StudyTables Measure(StudyRun& run, const Json& parameters) {
   StudyTable offsets{"offsets",
                      {{"offset", "tokens", "key minus query"},
                       {"weight", "1", "read back from the operator"}},
@@ -121,40 +159,37 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
   StudyTable checks{"impulses",
                     {{"operator", "name", "operator"},
                      {"implementation", "name", "algorithm, in float64"},
-                     {"error", "1", "largest difference to the weights"},
+                     {"error", "1", "largest difference from the weights"},
                      {"limit", "1", "64 roundings of the largest weight"}},
                     {}};
-  for (Map& map : maps) {
-    std::vector<GivenTensor> tensors = map.weights;
-    tensors.push_back({"values", {map.n, map.n}, Impulses(map.n)});
-    Trial trial = MakeTrial(FindOperator(map.op), map.params, Scalar::kFloat64,
-                            tensors, run.seed());
+  const Image image(parameters);
+  for (const Map& map : {LineMap(run, parameters.at("n")), SumMap(run, image),
+                         FullMap(run, image)}) {
     bool shown = false;
-    for (const Implementation* implementation :
-         CpuImplementations(trial.problem())) {
-      const std::vector<double> out =
-          RunOnce(*implementation, trial, run.threads());
-      double error = 0, largest = 0;
-      for (int64_t j = 0; j < map.n; ++j) {
-        const double weight = out[static_cast<size_t>(map.from * map.n + j)];
-        const double wanted = map.expected(j);
-        const double off = std::abs(weight - wanted);
-        error = Worst(error, off);
-        largest = std::max(largest, std::abs(wanted));
-      }
-      checks.Add(
-          {map.op, implementation->id, error, kRoundings * 0x1p-53 * largest});
-      // The fast algorithm's own numbers are drawn.
-      if (shown || implementation->id == "dense") continue;
-      shown = true;
-      for (int64_t j = 0; j < map.n; ++j) {
-        const double weight = out[static_cast<size_t>(map.from * map.n + j)];
-        if (map.op == "toeplitz_1d")
-          offsets.Add({j - map.from, weight});
-        else
-          pixels.Add({map.op, j / width, j % width, weight});
-      }
-    }
+    ReadBack(
+        run, map,
+        [&](const Implementation& implementation,
+            const std::vector<double>& weights) {
+          double error = 0, largest = 0;
+          for (int64_t j = 0; j < map.n; ++j) {
+            const double expected = map.expected(j);
+            error = Worst(error,
+                          std::abs(weights[static_cast<size_t>(j)] - expected));
+            largest = std::max(largest, std::abs(expected));
+          }
+          checks.Add({map.op, implementation.id, error,
+                      kRoundings * 0x1p-53 * largest});
+          // The numbers drawn are those of the first fast algorithm.
+          if (shown || implementation.id == "dense") return;
+          shown = true;
+          for (int64_t j = 0; j < map.n; ++j) {
+            const double weight = weights[static_cast<size_t>(j)];
+            if (map.op == "toeplitz_1d")
+              offsets.Add({j - map.from, weight});
+            else
+              pixels.Add({map.op, j / image.width, j % image.width, weight});
+          }
+        });
   }
   return {offsets, pixels, checks};
 }
@@ -169,7 +204,7 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
     worst = Worst(worst, part);
   }
   StudyVerdict verdict{"bias-maps",
-                       "impulses give the weights back, by every algorithm"};
+                       "impulses return the weights, by every algorithm"};
   verdict.ours = true;
   verdict.outcome = Decide(within);
   verdict.numbers = fmt::format(

@@ -12,6 +12,7 @@
 
 #include "harness/base/statistics.h"
 #include "harness/cases/draws.h"
+#include "harness/papers/studies/grid.h"
 #include "harness/papers/studies/random_features.h"
 #include "harness/papers/studies/studies.h"
 
@@ -35,51 +36,62 @@ double SphereRatio(double square, int64_t d) {
   return sum * std::exp(-square / 2);
 }
 
-StudyTables Measure(StudyRun& run, const Json& parameters) {
-  const int64_t d = parameters.at("d"), n = parameters.at("keys"),
-                draws = parameters.at("draws");
-  const auto features = parameters.at("f").get<std::vector<int64_t>>();
+// One attention row: a query in the middle of its keys, as drawn and with
+// length 1, and a bias that favours near keys.
+struct Row {
+  std::vector<double> query, keys, unit_query, unit_keys, bias;
+};
+
+Row DrawRow(const StudyRun& run, const Json& parameters, int64_t draw) {
+  const int64_t d = parameters.at("d"), n = parameters.at("keys");
   const double decay = parameters.at("bias_decay"),
                noise = parameters.at("bias_noise");
-  const auto& kinds = RandomMapKinds();
-  const Draws queries = run.DrawsOf("query"), keys = run.DrawsOf("keys"),
-              biases = run.DrawsOf("bias");
-  // [draw][normalised * 2 + rpe][kind][f]
-  std::vector<std::vector<std::vector<std::vector<double>>>> errors(
-      static_cast<size_t>(draws));
-  run.For(draws, [&](int64_t draw) {
-    std::vector<double> query = SampleNormal(queries, draw, d);
-    std::vector<double> key = SampleNormal(keys, draw, n * d);
-    std::vector<double> unit_query = query, unit_key = key;
-    NormalizeRows(unit_query, d);
-    NormalizeRows(unit_key, d);
-    // The query stands in the middle; near keys weigh more.
-    std::vector<double> bias = SampleNormal(biases, draw, n);
-    for (int64_t j = 0; j < n; ++j)
-      bias[static_cast<size_t>(j)] =
-          noise * bias[static_cast<size_t>(j)] -
-          static_cast<double>(std::abs(j - n / 2)) / decay;
-    auto& one = errors[static_cast<size_t>(draw)];
-    one.resize(4);
-    for (const RandomMapKind& kind : kinds) {
-      std::vector<int64_t> rows;
-      for (int64_t f : features) rows.push_back(f / kind.per_row());
-      const std::vector<double> omega =
-          SampleOmega(kind.sampler, run.DrawsOf("omega/" + kind.name), draw,
-                      rows.back(), d);
-      for (int normalised = 0; normalised < 2; ++normalised) {
-        const Projections seen = normalised
-                                     ? Project(unit_query, unit_key, omega, d)
-                                     : Project(query, key, omega, d);
-        const double radius =
-            normalised ? 1 : std::pow(static_cast<double>(d), -0.25);
-        for (int rpe = 0; rpe < 2; ++rpe)
-          one[static_cast<size_t>(normalised * 2 + rpe)].push_back(
-              AttentionErrors(kind.map, seen, radius,
-                              rpe ? bias.data() : nullptr, rows));
+  Row row;
+  row.query = SampleNormal(run.DrawsOf("query"), draw, d);
+  row.keys = SampleNormal(run.DrawsOf("keys"), draw, n * d);
+  row.unit_query = row.query;
+  row.unit_keys = row.keys;
+  NormalizeRows(row.unit_query, d);
+  NormalizeRows(row.unit_keys, d);
+  row.bias = SampleNormal(run.DrawsOf("bias"), draw, n);
+  for (int64_t j = 0; j < n; ++j)
+    row.bias[static_cast<size_t>(j)] =
+        noise * row.bias[static_cast<size_t>(j)] -
+        static_cast<double>(std::abs(j - n / 2)) / decay;
+  return row;
+}
+
+// Adds the errors of one draw.
+void MeasureDraw(const StudyRun& run, const Json& parameters,
+                 const std::vector<int64_t>& features, int64_t draw,
+                 Grid& errors) {
+  const int64_t d = parameters.at("d");
+  const Row row = DrawRow(run, parameters, draw);
+  for (size_t k = 0; k < RandomMapKinds().size(); ++k) {
+    const RandomMapKind& kind = RandomMapKinds()[k];
+    std::vector<int64_t> counts;
+    for (int64_t f : features) counts.push_back(f / kind.per_row());
+    const std::vector<double> omega =
+        SampleOmega(kind.sampler, run.DrawsOf("omega/" + kind.name), draw,
+                    counts.back(), d);
+    for (const bool normalised : {false, true}) {
+      const Projections projections =
+          normalised ? Project(row.unit_query, row.unit_keys, omega, d)
+                     : Project(row.query, row.keys, omega, d);
+      const double radius =
+          normalised ? 1 : std::pow(static_cast<double>(d), -0.25);
+      for (const bool rpe : {false, true}) {
+        const std::vector<double> found =
+            AttentionErrors(kind.map, projections, radius,
+                            rpe ? row.bias.data() : nullptr, counts);
+        for (size_t f = 0; f < found.size(); ++f)
+          errors(draw, normalised, rpe, k, f) = found[f];
       }
     }
-  });
+  }
+}
+
+StudyTable Errors(StudyRun& run, const Json& parameters) {
   StudyTable table{"error",
                    {{"normalised", "flag", "queries and keys have length 1"},
                     {"rpe", "flag", "a bias by offset is added"},
@@ -89,55 +101,73 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
                     {"median", "1", "median of |A - A^|_1"},
                     {"low", "1", "95 % interval of the median"},
                     {"high", "1", "95 % interval of the median"},
-                    {"upper_tenth", "1", "a tenth of the draws lies above"}},
+                    {"upper_tenth", "1", "90 % quantile"}},
                    {}};
-  for (size_t setting = 0; setting < 4; ++setting)
-    for (size_t k = 0; k < kinds.size(); ++k)
-      for (size_t f = 0; f < features.size(); ++f) {
-        std::vector<double> samples;
-        for (const auto& draw : errors) samples.push_back(draw[setting][k][f]);
-        const Median median = MedianWithInterval(samples);
-        table.Add({setting >= 2, setting % 2 == 1, kinds[k].name, features[f],
-                   draws, median.median, median.interval.low,
-                   median.interval.high, Quantile(samples, 0.9)});
-      }
+  const int64_t draws = parameters.at("draws");
+  const auto features = parameters.at("f").get<std::vector<int64_t>>();
+  const auto& kinds = RandomMapKinds();
+  Grid errors({{"draw", static_cast<size_t>(draws)},
+               {"normalised", 2},
+               {"rpe", 2},
+               {"map", kinds.size()},
+               {"f", features.size()}});
+  run.For(draws, [&](int64_t draw) {
+    MeasureDraw(run, parameters, features, draw, errors);
+  });
+  for (const bool normalised : {false, true})
+    for (const bool rpe : {false, true})
+      for (size_t k = 0; k < kinds.size(); ++k)
+        for (size_t f = 0; f < features.size(); ++f) {
+          std::vector<double> samples;
+          for (int64_t draw = 0; draw < draws; ++draw)
+            samples.push_back(errors(draw, normalised, rpe, k, f));
+          const Median median = MedianWithInterval(samples);
+          table.Add({normalised, rpe, kinds[k].name, features[f], draws,
+                     median.median, median.interval.low, median.interval.high,
+                     Quantile(samples, 0.9)});
+        }
+  return table;
+}
 
-  // Bias of the unnormalised estimate of exp(x y), for orthogonal x and y of
-  // length 1, in few dimensions, where the sphere's is largest.
-  const int64_t bias_d = parameters.at("bias_d"),
+// Bias of the unnormalised estimate of exp(x y), for orthogonal x and y of
+// length 1, in few dimensions, where the sphere's is largest.
+StudyTable Biases(StudyRun& run, const Json& parameters) {
+  StudyTable table{"bias",
+                   {{"map", "name", "feature map (of prf's kind: orf, sphere)"},
+                    {"d", "1", "width"},
+                    {"draws", "1", "rows of Omega"},
+                    {"mean_ratio", "1", "mean of phi(x) phi(y) / exp(x y)"},
+                    {"standard_error", "1", "of the mean"},
+                    {"theory", "1", "its expectation"}},
+                   {}};
+  const int64_t d = parameters.at("bias_d"),
                 blocks = parameters.at("bias_draws").get<int64_t>() / kBiasRows;
-  StudyTable table_bias{
-      "bias",
-      {{"map", "name", "feature map (of prf's kind: orf, sphere)"},
-       {"d", "1", "width"},
-       {"draws", "1", "rows of Omega"},
-       {"mean_ratio", "1", "mean of phi(x) phi(y) / exp(x y)"},
-       {"standard_error", "1", "of it"},
-       {"theory", "1", "what it should be"}},
-      {}};
-  std::vector<double> x(static_cast<size_t>(bias_d)), y = x;
+  std::vector<double> x(static_cast<size_t>(d)), y = x;
   x[0] = y[1] = 1;
-  for (const RandomMapKind& kind : kinds) {
+  for (const RandomMapKind& kind : RandomMapKinds()) {
     if (kind.map != RandomMap::kPrf) continue;
     const Draws stream = run.DrawsOf("bias/" + kind.name);
     std::vector<double> means(static_cast<size_t>(blocks));
     run.For(blocks, [&](int64_t block) {
       const std::vector<double> omega =
-          SampleOmega(kind.sampler, stream, block, kBiasRows, bias_d);
+          SampleOmega(kind.sampler, stream, block, kBiasRows, d);
       std::vector<double> ratio(kBiasRows);
-      PrfRatios(omega.data(), kBiasRows, bias_d, x.data(), y.data(),
-                ratio.data());
+      PrfRatios(omega.data(), kBiasRows, d, x.data(), y.data(), ratio.data());
       double sum = 0;
       for (double value : ratio) sum += value;
       means[static_cast<size_t>(block)] = sum / kBiasRows;
     });
     // Rows of one block are orthogonal for orf: blocks are independent.
     const MeanError mean = MeanWithError(means);
-    table_bias.Add(
-        {kind.name, bias_d, blocks * kBiasRows, mean.mean, mean.error,
-         kind.sampler == OmegaSampler::kSphere ? SphereRatio(2, bias_d) : 1.0});
+    table.Add(
+        {kind.name, d, blocks * kBiasRows, mean.mean, mean.error,
+         kind.sampler == OmegaSampler::kSphere ? SphereRatio(2, d) : 1.0});
   }
-  return {table, table_bias};
+  return table;
+}
+
+StudyTables Measure(StudyRun& run, const Json& parameters) {
+  return {Errors(run, parameters), Biases(run, parameters)};
 }
 
 std::vector<StudyVerdict> JudgeTables(const Json& parameters,

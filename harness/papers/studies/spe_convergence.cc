@@ -18,6 +18,7 @@
 #include "harness/cases/draws.h"
 #include "harness/judging/operator_run.h"
 #include "harness/papers/studies/fastrpb_table3.h"
+#include "harness/papers/studies/grid.h"
 #include "harness/papers/studies/random_features.h"
 #include "harness/papers/studies/studies.h"
 #include "harness/papers/studies/timed_run.h"
@@ -93,6 +94,61 @@ GivenTensor Normal(const StudyRun& run, const std::string& name,
           SampleNormal(run.DrawsOf("time/" + name), 0, count)};
 }
 
+struct Method {
+  std::string_view name, op;
+};
+constexpr Method kMethods[] = {{"none", "linear_attention"},
+                               {"fastrpb_linear", "fastrpb_attention"},
+                               {"sine_spe", "stochastic_position_attention"},
+                               {"conv_spe", "stochastic_position_attention"}};
+
+std::unique_ptr<Trial> TrialOf(const StudyRun& run, const Json& parameters,
+                               const Method& method, int64_t n) {
+  const int64_t d = parameters.at("time_d"), draws = parameters.at("time_R"),
+                waves = parameters.at("time_waves"),
+                taps = parameters.at("time_taps");
+  Params params;
+  params.Set("feature_map", std::string("elu1"));
+  std::vector<GivenTensor> tensors = {Normal(run, "q", {n, d}),
+                                      Normal(run, "k", {n, d}),
+                                      Normal(run, "v", {n, d})};
+  if (method.name != "none") params.Set("attention", std::string("linear"));
+  if (method.name == "fastrpb_linear")
+    tensors.push_back(Normal(run, "weights", {2 * n - 1}));
+  if (method.name == "sine_spe") {
+    params.Set("kind", std::string("sine"));
+    for (const char* name : {"freqs", "phases", "gains"})
+      tensors.push_back(Normal(run, name, {d, waves}));
+    tensors.push_back(Normal(run, "z", {d, 2 * waves, draws}));
+  } else if (method.name == "conv_spe") {
+    params.Set("kind", std::string("conv"));
+    for (const char* name : {"filters_q", "filters_k"})
+      tensors.push_back(Normal(run, name, {d, taps}));
+    tensors.push_back(Normal(run, "z", {d, n + taps - 1, draws}));
+  }
+  return std::make_unique<Trial>(MakeTrial(
+      FindOperator(method.op), params, Scalar::kFloat32, tensors, run.seed()));
+}
+
+// The fastest algorithm of one method among `runs`.
+void AddFastest(StudyTable& times, const Method& method, int64_t n,
+                const Trial& trial, const std::vector<TimedRun>& runs) {
+  const TimedRun* best = nullptr;
+  for (const TimedRun& run : runs)
+    if (run.trial == &trial && std::isfinite(run.seconds.median) &&
+        (!best || run.seconds.median < best->seconds.median))
+      best = &run;
+  if (!best) {
+    times.Add({method.name, method.op, "none that passes", n, Json(), Json(),
+               Json(), Json()});
+    return;
+  }
+  times.Add({method.name, method.op, best->implementation->id, n,
+             best->implementation->CostOf(trial.problem(), 1).workspace_bytes,
+             best->seconds.median, best->seconds.interval.low,
+             best->seconds.interval.high});
+}
+
 // The fastest algorithm of every method, float32, one thread.
 StudyTable Times(StudyRun& run, const Json& parameters) {
   StudyTable times{
@@ -107,83 +163,31 @@ StudyTable Times(StudyRun& run, const Json& parameters) {
        {"high", "s", "95 % interval of the median"}},
       {}};
   times.repeatable = false;
-  const int64_t d = parameters.at("time_d"), draws = parameters.at("time_R"),
-                waves = parameters.at("time_waves"),
-                taps = parameters.at("time_taps");
-  struct Method {
-    std::string name, op;
-  };
-  const std::vector<Method> methods = {
-      {"none", "linear_attention"},
-      {"fastrpb_linear", "fastrpb_attention"},
-      {"sine_spe", "stochastic_position_attention"},
-      {"conv_spe", "stochastic_position_attention"}};
   const auto sizes = parameters.at("time_n").get<std::vector<int64_t>>();
   run.InTurn(static_cast<int64_t>(sizes.size()), [&](int64_t index) {
     const int64_t n = sizes[static_cast<size_t>(index)];
     std::vector<std::unique_ptr<Trial>> trials;
     std::vector<TimedRun> runs;
-    std::vector<const Method*> of_run;
-    for (const Method& method : methods) {
-      Params params;
-      params.Set("feature_map", std::string("elu1"));
-      std::vector<GivenTensor> tensors = {Normal(run, "q", {n, d}),
-                                          Normal(run, "k", {n, d}),
-                                          Normal(run, "v", {n, d})};
-      if (method.name != "none") params.Set("attention", std::string("linear"));
-      if (method.name == "fastrpb_linear")
-        tensors.push_back(Normal(run, "weights", {2 * n - 1}));
-      if (method.name == "sine_spe") {
-        params.Set("kind", std::string("sine"));
-        for (const char* name : {"freqs", "phases", "gains"})
-          tensors.push_back(Normal(run, name, {d, waves}));
-        tensors.push_back(Normal(run, "z", {d, 2 * waves, draws}));
-      } else if (method.name == "conv_spe") {
-        params.Set("kind", std::string("conv"));
-        for (const char* name : {"filters_q", "filters_k"})
-          tensors.push_back(Normal(run, name, {d, taps}));
-        tensors.push_back(Normal(run, "z", {d, n + taps - 1, draws}));
-      }
-      trials.push_back(std::make_unique<Trial>(
-          MakeTrial(FindOperator(method.op), params, Scalar::kFloat32, tensors,
-                    run.seed())));
+    for (const Method& method : kMethods) {
+      trials.push_back(TrialOf(run, parameters, method, n));
       for (const Implementation* one :
            CpuImplementations(trials.back()->problem()))
-        if (one->time.order != "n^2") {
+        if (one->time.order != "n^2")
           runs.push_back({one, trials.back().get(), {}, {}});
-          of_run.push_back(&method);
-        }
     }
     TimeInTurns(runs, 1, parameters.at("budget_seconds"));
-    for (const Method& method : methods) {
-      const TimedRun* best = nullptr;
-      for (size_t i = 0; i < runs.size(); ++i)
-        if (of_run[i] == &method && std::isfinite(runs[i].seconds.median) &&
-            (!best || runs[i].seconds.median < best->seconds.median))
-          best = &runs[i];
-      if (!best) {
-        times.Add({method.name, method.op, "none that passes", n, Json(),
-                   Json(), Json(), Json()});
-        continue;
-      }
-      times.Add({method.name, method.op, best->implementation->id, n,
-                 best->implementation->CostOf(best->trial->problem(), 1)
-                     .workspace_bytes,
-                 best->seconds.median, best->seconds.interval.low,
-                 best->seconds.interval.high});
-    }
+    for (size_t m = 0; m < std::size(kMethods); ++m)
+      AddFastest(times, kMethods[m], n, *trials[m], runs);
   });
   return times;
 }
 
-StudyTables Measure(StudyRun& run, const Json& parameters) {
+Positions DrawPositions(const StudyRun& run, const Json& parameters) {
   Positions one;
   one.n = parameters.at("n");
   one.d = parameters.at("d");
   one.waves = parameters.at("waves");
   one.taps = parameters.at("taps");
-  const int64_t repeats = parameters.at("repeats");
-  const auto counts = parameters.at("R").get<std::vector<int64_t>>();
   const Draws uniform = run.DrawsOf("uniform");
   for (int64_t t = 0; t < one.d * one.waves; ++t) {
     const auto at = static_cast<uint64_t>(t);
@@ -194,10 +198,82 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
   }
   one.filters_q = SampleNormal(run.DrawsOf("filters_q"), 0, one.d * one.taps);
   one.filters_k = SampleNormal(run.DrawsOf("filters_k"), 0, one.d * one.taps);
-  const std::vector<double> q =
-      SampleNormal(run.DrawsOf("q"), 0, one.n * one.d);
-  const std::vector<double> k =
-      SampleNormal(run.DrawsOf("k"), 0, one.n * one.d);
+  return one;
+}
+
+// Scores by the covariance [n, n], and the sum of their squares.
+struct Scores {
+  std::vector<double> q, k;  // [n, d]
+  std::vector<double> expected;
+  double size = 0;
+};
+
+Scores ScoresOf(const StudyRun& run, const Positions& one,
+                const std::string& kind) {
+  Scores scores;
+  scores.q = SampleNormal(run.DrawsOf("q"), 0, one.n * one.d);
+  scores.k = SampleNormal(run.DrawsOf("k"), 0, one.n * one.d);
+  for (int64_t i = 0; i < one.n; ++i)
+    for (int64_t j = 0; j < one.n; ++j) {
+      double score = 0;
+      for (int64_t a = 0; a < one.d; ++a)
+        score += scores.q[static_cast<size_t>(i * one.d + a)] *
+                 Covariance(one, kind, a, i, j) *
+                 scores.k[static_cast<size_t>(j * one.d + a)];
+      scores.expected.push_back(score);
+      scores.size += score * score;
+    }
+  return scores;
+}
+
+// Adds the scores of one draw of noise to `sum`; `stream` is the draw's place
+// among all draws.
+void AddDraw(const Positions& one, const std::string& kind,
+             const Scores& scores, const Draws& noise, int64_t stream,
+             std::vector<double>& sum) {
+  const auto n = static_cast<size_t>(one.n);
+  const int64_t width = kind == "sine" ? 2 * one.waves : one.n + one.taps - 1;
+  std::vector<double> sum_q(n), sum_k(n), for_q(n), for_k(n);
+  for (int64_t a = 0; a < one.d; ++a) {
+    Encode(one, kind, a, SampleNormal(noise, stream * one.d + a, width),
+           for_q.data(), for_k.data());
+    for (size_t i = 0; i < n; ++i) {
+      const size_t at = i * static_cast<size_t>(one.d) + static_cast<size_t>(a);
+      sum_q[i] += scores.q[at] * for_q[i];
+      sum_k[i] += scores.k[at] * for_k[i];
+    }
+  }
+  for (size_t i = 0; i < n; ++i)
+    for (size_t j = 0; j < n; ++j) sum[i * n + j] += sum_q[i] * sum_k[j];
+}
+
+// Root mean square error of the scores over their size, by repeat and R.
+Grid ErrorsOf(StudyRun& run, const Json& parameters, const Positions& one,
+              const std::string& kind) {
+  const int64_t repeats = parameters.at("repeats");
+  const auto counts = parameters.at("R").get<std::vector<int64_t>>();
+  const Scores scores = ScoresOf(run, one, kind);
+  const Draws noise = run.DrawsOf("noise/" + kind);
+  Grid errors({{"repeat", static_cast<size_t>(repeats)}, {"R", counts.size()}});
+  run.For(repeats, [&](int64_t repeat) {
+    std::vector<double> sum(scores.expected.size());
+    int64_t draw = 0;
+    for (size_t c = 0; c < counts.size(); ++c) {
+      for (; draw < counts[c]; ++draw)
+        AddDraw(one, kind, scores, noise, repeat * counts.back() + draw, sum);
+      double square = 0;
+      for (size_t t = 0; t < sum.size(); ++t) {
+        const double off =
+            sum[t] / static_cast<double>(counts[c]) - scores.expected[t];
+        square += off * off;
+      }
+      errors(repeat, c) = std::sqrt(square / scores.size);
+    }
+  });
+  return errors;
+}
+
+StudyTables Measure(StudyRun& run, const Json& parameters) {
   StudyTable table{
       "error",
       {{"kind", "name", "of positional encoding"},
@@ -215,61 +291,18 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
                      {"low", "1", "95 % interval"},
                      {"high", "1", "95 % interval"}},
                     {}};
-  const size_t n = static_cast<size_t>(one.n);
+  const Positions positions = DrawPositions(run, parameters);
+  const auto counts = parameters.at("R").get<std::vector<int64_t>>();
   for (const std::string kind : {"sine", "conv"}) {
-    std::vector<double> expected(n * n);
-    double size = 0;
-    for (int64_t i = 0; i < one.n; ++i)
-      for (int64_t j = 0; j < one.n; ++j) {
-        double score = 0;
-        for (int64_t a = 0; a < one.d; ++a)
-          score += q[static_cast<size_t>(i * one.d + a)] *
-                   Covariance(one, kind, a, i, j) *
-                   k[static_cast<size_t>(j * one.d + a)];
-        expected[static_cast<size_t>(i * one.n + j)] = score;
-        size += score * score;
-      }
-    const int64_t width = kind == "sine" ? 2 * one.waves : one.n + one.taps - 1;
-    const Draws noise = run.DrawsOf("noise/" + kind);
-    // [repeat][R]
-    std::vector<std::vector<double>> errors(static_cast<size_t>(repeats));
-    run.For(repeats, [&](int64_t repeat) {
-      std::vector<double> sum(n * n), sum_q(n), sum_k(n), for_q(n), for_k(n);
-      int64_t draw = 0;
-      for (int64_t count : counts) {
-        for (; draw < count; ++draw) {
-          std::fill(sum_q.begin(), sum_q.end(), 0);
-          std::fill(sum_k.begin(), sum_k.end(), 0);
-          for (int64_t a = 0; a < one.d; ++a) {
-            const int64_t index = (repeat * counts.back() + draw) * one.d + a;
-            Encode(one, kind, a, SampleNormal(noise, index, width),
-                   for_q.data(), for_k.data());
-            for (size_t i = 0; i < n; ++i) {
-              const size_t at =
-                  i * static_cast<size_t>(one.d) + static_cast<size_t>(a);
-              sum_q[i] += q[at] * for_q[i];
-              sum_k[i] += k[at] * for_k[i];
-            }
-          }
-          for (size_t i = 0; i < n; ++i)
-            for (size_t j = 0; j < n; ++j)
-              sum[i * n + j] += sum_q[i] * sum_k[j];
-        }
-        double square = 0;
-        for (size_t t = 0; t < sum.size(); ++t) {
-          const double off = sum[t] / static_cast<double>(count) - expected[t];
-          square += off * off;
-        }
-        errors[static_cast<size_t>(repeat)].push_back(std::sqrt(square / size));
-      }
-    });
+    const Grid errors = ErrorsOf(run, parameters, positions, kind);
     std::vector<double> xs, medians, lows, highs;
     for (size_t c = 0; c < counts.size(); ++c) {
       std::vector<double> samples;
-      for (const auto& repeat : errors) samples.push_back(repeat[c]);
+      for (size_t repeat = 0; repeat < errors.Size(0); ++repeat)
+        samples.push_back(errors(repeat, c));
       const Median median = MedianWithInterval(samples);
-      table.Add({kind, counts[c], repeats, median.median, median.interval.low,
-                 median.interval.high});
+      table.Add({kind, counts[c], samples.size(), median.median,
+                 median.interval.low, median.interval.high});
       xs.push_back(static_cast<double>(counts[c]));
       medians.push_back(median.median);
       lows.push_back(median.interval.low);
