@@ -129,7 +129,9 @@ def _group(recipe, lines, x):
     for line in lines:
         implementation = line.points[0].settings["implementation"]
         style = plot_style.style_of(line.series.get("style", implementation))
-        group.styles[line.label] = plot_style.shade(style, line.index, line.count)
+        # Implementations have looks of their own.
+        shades = 1 if line.series.get("by") == "implementation" else line.count
+        group.styles[line.label] = plot_style.shade(style, line.index, shades)
         for point in line.points:
             place = point.settings["n"] if x == "n" else point.settings.get(x)
             group.rows.append({**point.row, "implementation": line.label, "n": place})

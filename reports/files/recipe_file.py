@@ -169,7 +169,9 @@ class Line:
 
 def lines_of(series, points, free):
     """A series' Lines from points that are its recipe's. Raises InputError if a line would mix two settings."""
-    chosen = [point for point in points if fits(point.settings, series["match"])]
+    left_out = series.get("except")
+    chosen = [point for point in points if fits(point.settings, series["match"])
+              and not (left_out and fits(point.settings, left_out))]  # fmt: skip
     by = series.get("by")
     values = sorted({point.settings.get(by) for point in chosen}, key=lambda value: (str(type(value)), value)) if by else [None]
     lines = []

@@ -48,7 +48,7 @@ def synthetic_results(recipes, sizes=TINY):
             axes = {key: recipe_file.axis_values(value) for key, value in sweep.items()
                     if key not in ("comment", "interleave")}  # fmt: skip
             axes["n"] = axes["n"][:sizes]
-            axes.setdefault("implementation", ["dense"])
+            axes.setdefault("implementation", ["dense", "fft"])
             for values in itertools.product(*axes.values()):
                 point = {"causal": "0", "scalar": "float32", **dict(zip(axes, values, strict=True))}
                 key = json.dumps(point, sort_keys=True)
@@ -126,6 +126,16 @@ class FilesTest(unittest.TestCase):
         self.assertNotEqual(one["title"], other["title"])
         self.assertEqual([panel["y"] for panel in one["panels"]], ["error_ratio"] * 2)
         self.assertEqual([panel["where"] for panel in one["panels"]], [panel["where"] for panel in other["panels"]])
+
+    def test_an_open_series_takes_a_new_algorithm(self):
+        recipe = RECIPES["error-n"]
+        points = recipe_file.points_of([("made-up.json", synthetic_results([recipe]))])
+        for point in points:
+            if point.settings["operator"] == "toeplitz_1d" and point.settings["implementation"] == "fft":
+                point.settings["implementation"] = "karatsuba"
+        measured = recipe_file.measured_for(recipe, points, ("n",))
+        labels = [line.label for line in recipe_file.lines_of(recipe["series"][0], measured, ("n",))]
+        self.assertEqual(["Toeplitz 1-D, karatsuba"], labels)  # not dense
 
     def test_words_and_names_hold(self):
         for name, recipe in RECIPES.items():

@@ -1,8 +1,7 @@
 // NPRF figure 1b: a query and 1024 keys, uniform on the unit sphere and
 // rescaled by R; |A - A^|_1 of attention without 1/sqrt(d) against attention
-// by positive random features, both normalised to sum to one. The set-up of
-// the figure leaves open what is drawn anew: here query, keys and Omega all
-// are, for every draw.
+// by positive random features, both normalised to sum to one. The figure leaves
+// open what is redrawn; here query, keys and Omega are, for every draw.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -16,8 +15,7 @@
 namespace subquad {
 namespace {
 
-// Means over 600 draws of an independent program (CLAIMS.md, nprf-fig1b), with
-// their standard errors.
+// Means over 600 draws of an independent program, with their standard errors.
 struct Known {
   double radius;
   int64_t m;
@@ -32,8 +30,8 @@ constexpr Known kKnown[] = {
 // known ones are printed to 0.001, which adds 0.0005.
 constexpr double kLargestDeviation = 4;
 constexpr double kPrinted = 0.0005;
-// An error is flat in m when it keeps this much of itself from the smallest m
-// to the largest, and falls when it loses this much.
+// An error is flat in m if at least the first part of it is left at the largest
+// m, and falls if at most the second part is left.
 constexpr double kFlat = 0.8, kFalling = 0.25;
 
 StudyTables Measure(StudyRun& run, const Json& parameters) {

@@ -1,12 +1,11 @@
-// NPRF figure 2 without a translation model: the attention rows of a softmax
-// attention against those of its kernelized form, with the same queries and
-// keys and nothing trained again.
+// NPRF figure 2 without a translation model: the rows of softmax attention
+// against those of its kernelized form, with the same queries and keys and
+// without retraining.
 //
-// Queries and keys come from the case folders given, or from those in
-// reports/inputs/, and are made up where there are none: every query is then a
-// mixture of the key before it and of noise, heads from indifferent to sharp.
-// Relative positions are those that the models learned; only heads that are
-// made up get a bias that is made up.
+// Queries and keys come from the case folders given, or else from
+// reports/inputs/. Without either they are made up: every query is a mixture of
+// the key before it and noise, with heads from flat to sharp. Relative
+// positions are the models' own; only made-up heads have a made-up bias.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -60,10 +59,9 @@ AttentionHeads MadeUpHeads(StudyRun& run, const Json& parameters) {
     all.heads.push_back(std::move(head));
   }
   const auto count = static_cast<int64_t>(all.heads.size());
-  all.sources.push_back(
-      {"made up", "made up",
-       "every query a mixture of the key before it and of noise", count,
-       count});
+  all.sources.push_back({"made up", "made up",
+                         "every query a mixture of the key before it and noise",
+                         count, count});
   return all;
 }
 
@@ -82,12 +80,12 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
           ModelErrorTable("error", all, results, settings)};
 }
 
-// What the errors of one model say of the parts of the claim.
+// The parts of the claim for one model.
 struct Parts {
   bool converts = false;  // normalised attention, with little loss
-  bool loses = true;      // standard attention does, at every f
-  // RPE lowers the error at every f: standard, normalised. Only where the model
-  // has one.
+  bool loses = true;      // standard attention does not, at any f
+  // RPE lowers the error at every f: standard, normalised. Only for models with
+  // RPE.
   bool rpe_helps[2] = {true, true};
 };
 
@@ -141,9 +139,9 @@ std::string Numbers(const StudyTable& table, const ModelInTables& model,
     text += "; the heads have no RPE, so whether it helps is not tested";
   return text +
          fmt::format(
-             "; normalised attention is another one, {:.2f} from the "
-             "heads' own in the same measure, its largest weights {:.1f} "
-             "times the mean one and theirs {:.1f} times",
+             "; normalised attention differs from the heads' own by {:.2f} in "
+             "the same measure; its largest weight is {:.1f} times the mean, "
+             "theirs {:.1f} times",
              model.moved, model.peak_normalised, model.peak_standard);
 }
 
@@ -176,7 +174,7 @@ std::vector<StudyVerdict> JudgeTables(const Json& parameters,
     const bool rpe = parts.rpe_helps[0] && parts.rpe_helps[1];
     StudyVerdict one{"nprf-convert/" + model.name,
                      "on " + model.name + ": " + claim};
-    // A part that cannot be tested leaves the rest.
+    // Without RPE that part cannot be tested: at best in part.
     one.outcome = Decide(converts && model.own_bias && rpe, converts);
     one.numbers = Numbers(table, model, parts, features.back());
     all_fully = all_fully && converts && rpe;

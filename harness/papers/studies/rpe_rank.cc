@@ -6,10 +6,10 @@
 // for some beta; the best logits in the Frobenius norm are the truncated
 // singular value decomposition of B with its row means taken out. As n rows
 // centred like this have rank at most n-1, all biases are representable up to
-// n = d+1, and a bias of full rank is not from n = d+2 on: a sharp edge, which
-// is looked for on both of its sides. The class here is wider than the
-// proposition's (any factors, not those of given inputs), so a misfit here is
-// one there. Attention maps are also fitted by themselves (least divergence).
+// n = d+1, and a bias of full rank is not for n >= d+2: a sharp edge, measured
+// on both sides. The class here is wider than the proposition's (any factors,
+// not those of given inputs), so a misfit here is a misfit there. Attention
+// maps are also fitted directly (least divergence).
 #include <fmt/format.h>
 
 #include <Eigen/SVD>
@@ -26,7 +26,7 @@ namespace {
 using Matrix =
     Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-// Exact is what rounding leaves; inexact is well above it.
+// Exact: the residual is of the size of rounding.
 constexpr double kExact = 1e-11, kInexact = 1e-6;
 
 const std::vector<std::pair<std::string, std::string>>& Kinds() {
@@ -75,7 +75,7 @@ struct Fit {
   int64_t rank = 0;        // of the bias
   double residual = 0;     // of the best logits, over the norm of the centred
   double logit_error = 0;  // mean |A - A^|_1 of their attention
-  double map_error = 0;    // of the attention fitted by itself
+  double map_error = 0;    // of the attention fitted directly
 };
 
 Eigen::BDCSVD<Eigen::MatrixXd> Decompose(const Matrix& matrix) {
@@ -181,10 +181,10 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
       {"n", "1", "tokens"},
       {"rank", "1", "of the bias matrix"},
       {"residual", "1",
-       "what the best logits of rank d leave, over the norm of the centred "
+       "residual of the best logits of rank d over the norm of the centred "
        "bias"},
       {"logit_error", "1", "mean |A - A^|_1 of the attention of those logits"},
-      {"map_error", "1", "the same, attention fitted by itself"}};
+      {"map_error", "1", "the same, attention fitted directly"}};
   StudyTable edge{"edge", columns, {}}, fits{"fits", columns, {}};
   for (const Task& task : tasks)
     (task.edge ? edge : fits)
@@ -208,19 +208,20 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
   }
   StudyVerdict edge_verdict{
       "nprf-prop1",
-      "a bias of full rank cannot be had from dot-then-exponentiate attention "
+      "dot-then-exponentiate attention cannot represent a bias of full rank "
       "when n > d+1"};
   edge_verdict.outcome =
       Decide(full && inside <= kExact && outside >= kInexact);
   edge_verdict.numbers = fmt::format(
-      "up to n = d+1 the best logits leave at most {:.1e} of the bias, from "
-      "n = d+2 on at least {:.1e} (mean |A - A^|_1 at least {:.1e})",
+      "residual of the best logits: at most {:.1e} of the bias for n <= d+1, "
+      "at "
+      "least {:.1e} for n >= d+2 (mean |A - A^|_1 at least {:.1e})",
       inside, outside, least_error);
 
   const StudyTable& fits = FindTable(tables, "fits");
   StudyVerdict low{"nprf-prop1-rank",
-                   "a bias of rank at most d can be had, one of full rank "
-                   "cannot, whatever it looks like"};
+                   "a bias of rank at most d can be represented, one of full "
+                   "rank cannot, whatever its shape"};
   bool as_rank = true;
   for (size_t r = 0; r < fits.rows.size(); ++r) {
     const double d = fits.Number(r, "d"), residual = fits.Number(r, "residual");

@@ -4,9 +4,8 @@
 // The proof chooses m = n exp(4R^2) / (e^2 delta) and ends with an error below
 // 2e / (1 - e) < 4e, where the last step needs e < 1/2. So for an error of
 // epsilon it asks for e = epsilon / 4, m = 16 n exp(4R^2) / (epsilon^2 delta),
-// which is what the smallest m that really suffices is held against. The share
-// of draws that miss epsilon has a Wilson interval, which gives the smallest m
-// an interval.
+// with which the smallest sufficient m is compared. The share of draws that
+// miss epsilon has a Wilson interval, and so the smallest m has one.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -68,13 +67,13 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
       "smallest",
       {{"R", "1", "norm of the query and of every key"},
        {"n", "1", "keys"},
-       {"epsilon", "1", "error of |A - A^|_1 that may be missed"},
-       {"delta", "1", "by this share of the draws"},
-       {"m", "1", "smallest m that does; null where none that was tried does"},
+       {"epsilon", "1", "allowed |A - A^|_1"},
+       {"delta", "1", "share of draws that may exceed it"},
+       {"m", "1", "smallest sufficient m; null if none tried suffices"},
        {"low", "1", "95 % interval of m"},
        {"high", "1", "95 % interval of m; null beyond the largest m tried"},
        {"bound", "1", "16 n exp(4 R^2) / (epsilon^2 delta)"},
-       {"bound_over_m", "1", "how generous the bound is"}},
+       {"bound_over_m", "1", "bound over the smallest sufficient m"}},
       {}};
   for (size_t r = 0; r < radii.size(); ++r)
     for (size_t k = 0; k < keys.size(); ++k)
@@ -100,7 +99,7 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
   return {table};
 }
 
-// The slope of log(m) against x, least squares, cells without m left out.
+// Least-squares slope of log(m) against x; cells without m are left out.
 double Slope(const std::vector<double>& x, const std::vector<double>& y) {
   double sx = 0, sy = 0, sxx = 0, sxy = 0;
   const double count = static_cast<double>(x.size());
@@ -123,7 +122,7 @@ std::vector<StudyVerdict> JudgeTables(const Json& parameters,
   for (size_t r = 0; r < table.rows.size(); ++r) {
     const double m = table.Number(r, "m"), bound = table.Number(r, "bound");
     if (std::isnan(m)) {
-      // More than was tried; that breaks the bound only if it was tried.
+      // None tried suffices; that breaks the bound only if it was tried.
       bound <= tried ? ++broken : ++unknown;
       continue;
     }
@@ -137,7 +136,7 @@ std::vector<StudyVerdict> JudgeTables(const Json& parameters,
       logs.push_back(std::log(m) + 2 * std::log(table.Number(r, "epsilon")));
     }
     log_n.push_back(std::log(table.Number(r, "n")));
-    // Growth with n alone: what R and epsilon do is taken out by the bound.
+    // Growth with n alone: dividing by the bound removes R and epsilon.
     log_m.push_back(std::log(m / bound) + std::log(table.Number(r, "n")));
   }
   StudyVerdict verdict{"nprf-thm3",

@@ -1,8 +1,8 @@
 // Transformer-XL appendix B as matrices: B~ holds the products of every query
 // with every projected distance, longest first; row i of B is row i of B~ moved
-// left by L-1-i, as far as query i sees. B is also read back out of the
-// program's operator: with zero keys, u and t, the scores are B alone; impulses
-// as values give its softmax, and that gives B up to one number per row.
+// left by L-1-i, up to the last key that query i sees. B is also read back from
+// the program's operator: with zero keys, u and t, the scores are B alone;
+// impulses as values give its softmax, and from it B up to one number per row.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace subquad {
 namespace {
 
-// Scores of a few units through exp and log come back within this.
+// Scores of a few units survive exp and log within this.
 constexpr double kRounding = 1e-13;
 
 std::vector<double> Normals(const Draws& draws, int64_t count, double scale) {
@@ -50,7 +50,7 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
       {{"matrix", "name", "B~ or B"},
        {"row", "positions", "query"},
        {"column", "positions", "key; for B~ longest distance first"},
-       {"value", "1", "product, null: not seen"}},
+       {"value", "1", "product; null: masked"}},
       {}};
   std::vector<double> tilde(static_cast<size_t>(L * n));
   for (int64_t i = 0; i < L; ++i)
@@ -60,7 +60,7 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
     }
   StudyTable checks{"shift",
                     {{"implementation", "name", "algorithm, in float64"},
-                     {"error", "1", "largest difference to B~ moved left"}},
+                     {"error", "1", "largest difference from B~ moved left"}},
                     {}};
   double direct = 0;
   for (int64_t i = 0; i < L; ++i)
@@ -100,7 +100,7 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
       };
       const double first = tilde[static_cast<size_t>(i * n + L - 1 - i)];
       for (int64_t j = 0; j < n; ++j) {
-        // Not seen: exactly nothing.
+        // Masked: exactly zero.
         if (j > M + i) {
           error = Worst(error, std::abs(weight(j)));
           continue;
@@ -123,7 +123,7 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
     worst = Worst(worst, checks.Number(row, "error"));
   StudyVerdict verdict{"txl-shift",
                        "each row of B is a row of B~ moved left; the products "
-                       "with every distance need to be made once"};
+                       "with every distance need to be computed only once"};
   verdict.outcome = Decide(!checks.rows.empty() && worst <= kRounding);
   verdict.numbers = fmt::format(
       "pair by pair and by {} algorithms: largest difference {:.1e}",

@@ -1,8 +1,8 @@
-// Transformers II's sinusoidal positions, eq. 3 and 4, figures 1 and 2:
+// Sinusoidal positions, Transformers II eq. 3 and 4, figures 1 and 2:
 // Pi[i, 2f] = sin(w_f i), Pi[i, 2f+1] = cos(w_f i), w_f = 10000^(-2f/D).
 // The dot product of two rows depends on their offset alone: the sum of
-// cos(w_f delta). The figure's D is not told, so the question is for which D
-// the products fall over the first 51 offsets 0 .. 50.
+// cos(w_f delta). The figure does not give its D, so the question is for which
+// D the products fall over the first 51 offsets, 0 to 50.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -54,13 +54,14 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
     for (int64_t c = 0; c < shown; ++c)
       matrix.Add({i, c, row[static_cast<size_t>(c)]});
   }
-  StudyTable dots{"dots",
-                  {{"D", "1", "width"},
-                   {"offset", "tokens", "between the two positions"},
-                   {"dot", "1", "product over that at offset 0"},
-                   {"spread", "1",
-                    "largest difference to products of rows with that offset"}},
-                  {}};
+  StudyTable dots{
+      "dots",
+      {{"D", "1", "width"},
+       {"offset", "tokens", "between the two positions"},
+       {"dot", "1", "product over that at offset 0"},
+       {"spread", "1",
+        "largest difference between products of rows at that offset"}},
+      {}};
   for (int64_t width : widths) {
     const double half = static_cast<double>(width) / 2;
     for (int64_t offset = 0; offset < positions; ++offset) {
@@ -78,7 +79,7 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
   StudyTable falling{
       "falling",
       {{"D", "1", "width"},
-       {"entries", "tokens", "offsets from 0 on over which the products fall"}},
+       {"entries", "tokens", "how many offsets from 0 the products fall over"}},
       {}};
   std::vector<int64_t> entries(static_cast<size_t>(largest / 2));
   run.For(largest / 2, [&](int64_t index) {
@@ -98,8 +99,8 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
                       {{"D", "1", "width"},
                        {"offset", "tokens", "by which positions are shifted"},
                        {"error", "1",
-                        "largest difference of the rotated row to the row at "
-                        "the shifted position"}},
+                        "largest difference between the rotated row and the "
+                        "row at the shifted position"}},
                       {}};
   for (int64_t width : widths)
     for (int64_t offset : {1, 7, 64, 500}) {
@@ -164,17 +165,17 @@ std::vector<StudyVerdict> JudgeTables(const Json& parameters,
   decay.outcome = Decide(
       falls && enough == static_cast<int64_t>(falling.rows.size()), falls);
   decay.numbers = fmt::format(
-      "for every D near products exceed far ones, by {:.2f} on average at "
-      "least; {}",
+      "for every D near products exceed far ones, on average by at least "
+      "{:.2f}; {}",
       near,
       enough > 0
           ? fmt::format("they fall over the first 51 for {} of {} widths, the "
                         "first D = {}{}; the longest run is {:g}, and {} have "
                         "51 exactly",
                         enough, falling.rows.size(), first,
-                        always_from > 0 ? fmt::format(" and all from D = {} on",
-                                                      always_from)
-                                        : "",
+                        always_from > 0
+                            ? fmt::format(" and all from D = {}", always_from)
+                            : "",
                         longest, exact == 0 ? "none" : std::to_string(exact))
           : fmt::format("no D up to {:g} has them fall over the first 51, the "
                         "longest run is {:g}",

@@ -1,8 +1,7 @@
-// The interaction matrices of the sparse patterns, read back out of the
-// program: with zero queries and keys every key that a query sees has the same
-// weight, and with an impulse for each key as values (all keys at once, as
-// columns) the output is that row of weights. What is drawn is where they are
-// not zero.
+// The interaction matrices of the sparse patterns, read back from the program:
+// with zero queries and keys every key that a query sees has the same weight,
+// and with the identity matrix as values the output is the matrix of weights.
+// Its nonzero places are drawn.
 #include <fmt/format.h>
 
 #include <vector>
@@ -55,13 +54,13 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
   const int64_t n = parameters.at("n");
   StudyTable seen{"seen",
                   {{"pattern", "name", "pattern and its settings"},
-                   {"query", "positions", "who looks"},
-                   {"key", "positions", "who is seen"}},
+                   {"query", "positions", "the query"},
+                   {"key", "positions", "a key that it sees"}},
                   {}};
   StudyTable checks{"pairs",
                     {{"pattern", "name", "pattern and its settings"},
                      {"implementation", "name", "algorithm, in float64"},
-                     {"pairs", "1", "pairs that it shows"},
+                     {"pairs", "1", "pairs with nonzero weight"},
                      {"wrong", "1", "pairs that differ from the rule's"}},
                     {}};
   const Operator& op = FindOperator("sparse_attention");
@@ -78,13 +77,13 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
     bool drawn = false;
     for (const Implementation* one : CpuImplementations(trial.problem())) {
       const std::vector<double> out = RunOnce(*one, trial, run.threads());
-      // The fast algorithms' own pairs are drawn.
+      // The pairs drawn are those of the first fast algorithm.
       const bool draws = !drawn && one->id != "dense";
       drawn = drawn || draws;
       int64_t pairs = 0, wrong = 0;
       for (int64_t i = 0; i < n; ++i)
         for (int64_t j = 0; j < n; ++j) {
-          // A NaN is no zero.
+          // NaN counts as nonzero.
           const bool shown = !(out[static_cast<size_t>(i * n + j)] == 0);
           pairs += shown;
           wrong += shown != rule.Sees(i, j);
@@ -104,12 +103,12 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
     fewest = Least(fewest, checks.Number(r, "pairs"));
   }
   StudyVerdict verdict{"sparse-patterns",
-                       "every algorithm shows each query the keys that the "
-                       "pattern's rule names, and no others"};
+                       "in every algorithm a query sees exactly the keys of "
+                       "the pattern's rule"};
   verdict.ours = true;
   verdict.outcome = Decide(!checks.rows.empty() && wrong == 0 && fewest > 0);
   verdict.numbers =
-      fmt::format("{} runs of algorithms on patterns: {:g} wrong pairs",
+      fmt::format("{} runs (algorithms times patterns): {:g} wrong pairs",
                   checks.rows.size(), wrong);
   return {verdict};
 }

@@ -1,4 +1,4 @@
-// The studies there are, one function each.
+// All studies, one function each.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace subquad {
 
 // A plain list, in the order of their papers.
 const std::vector<Study>& Studies();
-// Throws InvalidInput that lists the studies there are.
+// Throws InvalidInput that lists all studies.
 const Study& FindStudy(std::string_view name);
 
 Study PrfVarianceStudy();
@@ -32,15 +32,15 @@ struct MeanError {
 };
 MeanError MeanWithError(const std::vector<double>& samples);
 
-// The value below which the fraction q of the samples lies, interpolated.
+// The q-quantile of the samples, interpolated.
 double Quantile(std::vector<double> samples, double q);
 
-// The larger or smaller of two, or NaN where one is: a verdict may not overlook
-// a number that is missing.
+// The larger or smaller of two, or NaN if one of them is: no verdict may ignore
+// a missing number.
 double Worst(double a, double b);
 double Least(double a, double b);
 
-// kReproduced, or kInPart where only the weaker rule holds.
+// kReproduced, or kInPart if only the weaker rule holds.
 ClaimVerdict Decide(bool fully, bool in_part = false);
 
 }  // namespace subquad

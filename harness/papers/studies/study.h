@@ -2,8 +2,8 @@
 // precision, measured with the program's own parts.
 //
 // A study measures tables of numbers and then judges them. The judgement sees
-// nothing but the tables and the parameters, so that it can be tested with
-// planted wrong numbers, and so that nobody types a verdict.
+// only the tables and the parameters, so that tests can plant wrong numbers and
+// nobody types a verdict.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct StudyTable {
   std::string name;
   std::vector<StudyColumn> columns;
   std::vector<std::vector<Json>> rows;
-  // False for times, which no seed repeats.
+  // False for times, which differ from run to run.
   bool repeatable = true;
 
   void Add(std::vector<Json> row);
@@ -48,9 +48,9 @@ struct StudyVerdict {
   std::string says;  // the claim in our words
   ClaimVerdict outcome = ClaimVerdict::kNotReproduced;
   std::string numbers;     // a sentence made from the numbers
-  bool repeatable = true;  // false where a time is among them
-  // This project's own claim, not a paper's: committed results have to
-  // reproduce it.
+  bool repeatable = true;  // false if a time is among them
+  // This project's own claim, not a paper's: committed results must reproduce
+  // it.
   bool ours = false;
 
   // A claim that holds only in part is a finding, one that fails is an error.
@@ -67,15 +67,15 @@ class StudyRun {
 
   uint64_t seed() const { return seed_; }
   int threads() const { return pool_.threads(); }
-  // A stream of its own for every purpose within a study.
+  // An independent stream for each purpose within a study.
   Draws DrawsOf(const std::string& purpose) const;
 
   // Calls work(index) for every index in [0, count) on all threads. Each index
-  // writes to its own place, and whoever adds up does so in the order of the
-  // indices: results are then bit-identical for any number of threads.
+  // writes to its own place, and sums are taken in the order of the indices:
+  // results are then bit-identical for any number of threads.
   void For(int64_t count, const std::function<void(int64_t index)>& work);
 
-  // The same, one after the other on this thread. For all that runs
+  // The same, one index after another on this thread. For studies that run
   // implementations: a Trial poisons the workspaces of the whole program.
   void InTurn(int64_t count, const std::function<void(int64_t index)>& work);
 
@@ -90,7 +90,7 @@ struct Study {
   std::string name;
   std::string purpose;  // one sentence
   std::string source;   // paper and place
-  Json parameters;      // all numbers that it depends on, seed apart
+  Json parameters;      // all numbers that it depends on, except the seed
   Json tiny;            // replaces some of them: seconds instead of minutes
   StudyTables (*measure)(StudyRun& run, const Json& parameters);
   std::vector<StudyVerdict> (*judge)(const Json& parameters,
@@ -113,7 +113,7 @@ StudyResult RunStudy(const Study& study, bool tiny, StudyRun& run,
 Json StudyJson(const Study& study, const StudyResult& result,
                const Json& header);
 
-// Its text, a line for each row of a table.
+// As text, with one line for each row of a table.
 std::string StudyText(Json json);
 // All verdicts of study files as a table in Markdown.
 std::string VerdictTable(const std::vector<Json>& files);
