@@ -5,6 +5,7 @@
 // weight matrix.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <vector>
