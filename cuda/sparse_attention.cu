@@ -71,7 +71,6 @@ class SparsePrepared : public DevicePrepared {
 };
 
 // ---- dense
-// --------------------------------------------------------------------
 
 struct Masked {
   SparseMask mask;
@@ -123,7 +122,6 @@ Cost DenseCost(const Problem& problem, int) {
 }
 
 // ---- gathered
-// -----------------------------------------------------------------
 
 constexpr int kWarps = 4;
 constexpr int kLanes = 32;
@@ -235,7 +233,6 @@ Cost GatheredCost(const Problem& problem, int) {
 }
 
 // ---- blocked
-// ------------------------------------------------------------------
 
 struct BlockedShared {
   SoftmaxShared tile;

@@ -112,7 +112,6 @@ struct PositionTiles {
   TileRow by_offset[kOffsets];  // queries . rpe for every offset of a tile
 };
 
-// What a block knows of the problem.
 template <typename S>
 struct PositionArguments {
   const float* queries;
@@ -125,103 +124,176 @@ struct PositionArguments {
   bool causal;
 };
 
-// out of 64 queries and 64 columns.
+// A block's queries i0 .. i0 + 63 and columns x0 .. x0 + 63 of a head.
 template <typename S>
-__global__ void __launch_bounds__(kTileThreads)
-    AddPositions(PositionArguments<S> given, const float* content,
-                 const float* normalisers, S* out, int64_t out_stride) {
-  SUBQUAD_SHARED(PositionTiles, tiles);
-  const int64_t n_q = given.n_q, n_k = given.n_k, d = given.d, e = given.e;
-  const int64_t r = given.r;
-  const int64_t i0 = static_cast<int64_t>(blockIdx.x) * kTile;
-  const int64_t x0 = static_cast<int64_t>(blockIdx.y) * kTile;
-  const int64_t head = blockIdx.z;
-  const float* queries = given.queries + (head * n_q + i0) * d;
-  const S* rpe = given.rpe + head * given.rpe_stride;
-  const S* values = given.values + head * given.value_stride + x0;
-  const int row = TileRowOfThread(), column = TileColumnOfThread();
-  const int lane = static_cast<int>(threadIdx.x) % kTileLanes;
-  // Chunks whose keys are not all r before, or all r behind, all 64 queries.
-  const int64_t begin = min(max(i0 - r + 1, int64_t{0}) / kTile, given.chunks);
-  const int64_t end = min((i0 + 2 * kTile - 2 + r) / kTile, given.chunks);
+struct PositionBlock {
+  __device__ explicit PositionBlock(const PositionArguments<S>& given)
+      : i0(static_cast<int64_t>(blockIdx.x) * kTile),
+        x0(static_cast<int64_t>(blockIdx.y) * kTile),
+        head(blockIdx.z),
+        begin(min(max(i0 - given.r + 1, int64_t{0}) / kTile, given.chunks)),
+        end(min((i0 + 2 * kTile - 2 + given.r) / kTile, given.chunks)),
+        queries(given.queries + (head * given.n_q + i0) * given.d),
+        rpe(given.rpe + head * given.rpe_stride),
+        values(given.values + head * given.value_stride + x0) {}
 
-  // The tails, with one weight each.
-  float sums[4][4] = {}, ones[4] = {};
-  const float* before = given.before + (head * (given.chunks + 1) + begin) * e;
-  const float* after = given.after + (head * (given.chunks + 1) + end) * e;
-  const auto keys_before = static_cast<float>(min(begin * kTile, n_k));
+  int64_t i0, x0, head;
+  // The window: chunks whose keys are neither all r before nor all r behind all
+  // 64 queries.
+  int64_t begin, end;
+  const float* queries;
+  const S *rpe, *values;
+};
+
+// The keys before and behind the window, each side with one weight per query:
+// its 16 lanes share the dot product, and the first of them counts the keys.
+template <typename S>
+__device__ void AddTails(const PositionArguments<S>& given,
+                         const PositionBlock<S>& block, float (&sums)[4][4],
+                         float (&ones)[4]) {
+  const int64_t d = given.d, e = given.e;
+  const int row = TileRowOfThread();
+  const int lane = static_cast<int>(threadIdx.x) % kTileLanes;
+  const int64_t x0 = block.x0 + TileColumnOfThread();
+  const int64_t sums_of_head = block.head * (given.chunks + 1);
+  const float* before = given.before + (sums_of_head + block.begin) * e;
+  const float* after = given.after + (sums_of_head + block.end) * e;
+  const auto keys_before =
+      static_cast<float>(min(block.begin * kTile, given.n_k));
   const auto keys_after =
-      given.causal ? 0.0f
-                   : static_cast<float>(max(n_k - end * kTile, int64_t{0}));
+      given.causal
+          ? 0.0f
+          : static_cast<float>(max(given.n_k - block.end * kTile, int64_t{0}));
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     float left = 0.0f, right = 0.0f;
-    if (i0 + row + k < n_q)
+    if (block.i0 + row + k < given.n_q)
       for (int64_t a = lane; a < d; a += kTileLanes) {
-        const float query = queries[(row + k) * d + a];
-        left = fmaf(query, ToFloat(rpe[a]), left);
-        right = fmaf(query, ToFloat(rpe[2 * r * d + a]), right);
+        const float query = block.queries[(row + k) * d + a];
+        left = fmaf(query, ToFloat(block.rpe[a]), left);
+        right = fmaf(query, ToFloat(block.rpe[2 * given.r * d + a]), right);
       }
     left = SumOfLanes<kTileLanes>(left);
     right = given.causal ? 0.0f : SumOfLanes<kTileLanes>(right);
     if (lane == 0) ones[k] = left * keys_before + right * keys_after;
 #pragma unroll
     for (int c = 0; c < 4; ++c)
-      if (x0 + column + c < e)
-        sums[k][c] =
-            left * before[x0 + column + c] + right * after[x0 + column + c];
+      if (x0 + c < e)
+        sums[k][c] = left * before[x0 + c] + right * after[x0 + c];
   }
+}
 
-  const int64_t last =
-      min(end * kTile, given.causal ? min(i0 + kTile, n_k) : n_k);
-  for (int64_t j0 = begin * kTile; j0 < last; j0 += kTile) {
-    LoadTile<kTile>(values + j0 * e, e, n_k - j0, e - x0, tiles.values);
-    const int64_t least = max(-r, min(r, j0 - i0 - (kTile - 1)));
-    const int64_t most = max(-r, min(r, j0 - i0 + (kTile - 1)));
-    for (int half = 0; half < 2 && least + half * kTile <= most; ++half) {
-      const int64_t t0 = least + r + half * kTile;
-      float products[4][4] = {};
-      for (int64_t a = 0; a < d; a += kSlab) {
-        LoadTransposed(queries + a, d, n_q - i0, d - a, tiles.queries);
-        LoadTransposed(rpe + t0 * d + a, d, 2 * r + 1 - t0, d - a,
-                       tiles.embeddings);
-        __syncthreads();
-        AddProduct<kSlab>(tiles.queries, tiles.embeddings, products);
-        __syncthreads();
-      }
-      StoreTransposed(products, tiles.by_offset + half * kTile);
+// by_offset[o][i] = query i . rpe[min_offset + o] up to max_offset: the offsets
+// between 64 queries and a tile of 64 keys, in two halves of a tile.
+template <typename S>
+__device__ void MultiplyOffsets(const PositionArguments<S>& given,
+                                const PositionBlock<S>& block,
+                                int64_t min_offset, int64_t max_offset,
+                                PositionTiles& tiles) {
+  const int64_t d = given.d;
+  for (int half = 0; half < 2 && min_offset + half * kTile <= max_offset;
+       ++half) {
+    const int64_t t0 = min_offset + given.r + half * kTile;
+    float products[4][4] = {};
+    for (int64_t a = 0; a < d; a += kSlab) {
+      LoadTransposed(block.queries + a, d, given.n_q - block.i0, d - a,
+                     tiles.queries);
+      LoadTransposed(block.rpe + t0 * d + a, d, 2 * given.r + 1 - t0, d - a,
+                     tiles.embeddings);
+      __syncthreads();
+      AddProduct<kSlab>(tiles.queries, tiles.embeddings, products);
+      __syncthreads();
     }
+    StoreTransposed(products, tiles.by_offset + half * kTile);
+  }
+}
+
+// weights[k][c] of this thread's queries and keys from j0 on, zero where
+// masked.
+template <typename S>
+__device__ void TakeWeights(const PositionArguments<S>& given,
+                            const PositionBlock<S>& block, int64_t j0,
+                            int64_t min_offset, const PositionTiles& tiles,
+                            float (&weights)[4][4], float (&ones)[4]) {
+  const int row = TileRowOfThread(), column = TileColumnOfThread();
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const int64_t i = block.i0 + row + k, j = j0 + column + c;
+      const int64_t offset = max(-given.r, min(given.r, j - i));
+      const bool seen = j < given.n_k && (!given.causal || j <= i);
+      weights[k][c] =
+          seen ? tiles.by_offset[offset - min_offset][row + k] : 0.0f;
+      ones[k] += weights[k][c];
+    }
+}
+
+// out = (content + sums) / (normalisers + ones), the ones of all 16 lanes.
+template <typename S>
+__device__ void StoreQuotients(const PositionArguments<S>& given,
+                               const PositionBlock<S>& block,
+                               const float (&sums)[4][4],
+                               const float (&ones)[4], const float* content,
+                               const float* normalisers, S* out) {
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const float position = SumOfLanes<kTileLanes>(ones[k]);
+    const int64_t i = block.i0 + TileRowOfThread() + k;
+    if (i >= given.n_q) continue;
+    const float normaliser = normalisers[block.head * given.n_q + i] + position;
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      const int64_t x = block.x0 + TileColumnOfThread() + c;
+      if (x < given.e)
+        Store(
+            (content[(block.head * given.n_q + i) * given.e + x] + sums[k][c]) /
+                normaliser,
+            out + i * given.e + x);
+    }
+  }
+}
+
+// out of 64 queries and 64 columns by a block of 256 threads. As in
+// register_tile.h a thread has 4 queries x 4 columns of the result, and 4
+// queries x 4 keys of the weights; the 16 lanes that share its queries lie in
+// one warp.
+//
+//   AddTails: keys outside of the window, by sums of whole chunks
+//   for each tile of 64 keys of the window:
+//     the tile's values to shared memory
+//     MultiplyOffsets: query . rpe, 64 x 128 products by offset, to shared
+//     TakeWeights: a pair's weight is that of its clipped offset
+//     sums += weights values, as a product of tiles
+//   StoreQuotients
+template <typename S>
+__global__ void __launch_bounds__(kTileThreads)
+    AddPositions(PositionArguments<S> given, const float* content,
+                 const float* normalisers, S* out, int64_t out_stride) {
+  SUBQUAD_SHARED(PositionTiles, tiles);
+  const PositionBlock<S> block(given);
+  float sums[4][4] = {}, ones[4] = {};
+  AddTails(given, block, sums, ones);
+  const int64_t last =
+      min(block.end * kTile,
+          given.causal ? min(block.i0 + kTile, given.n_k) : given.n_k);
+  for (int64_t j0 = block.begin * kTile; j0 < last; j0 += kTile) {
+    LoadTile<kTile>(block.values + j0 * given.e, given.e, given.n_k - j0,
+                    given.e - block.x0, tiles.values);
+    const int64_t first = j0 - block.i0;  // offset of the first pair
+    const int64_t min_offset = max(-given.r, min(given.r, first - (kTile - 1)));
+    const int64_t max_offset = max(-given.r, min(given.r, first + (kTile - 1)));
+    MultiplyOffsets(given, block, min_offset, max_offset, tiles);
     __syncthreads();
     float weights[4][4];
-#pragma unroll
-    for (int k = 0; k < 4; ++k)
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        const int64_t i = i0 + row + k, j = j0 + column + c;
-        const int64_t offset = max(-r, min(r, j - i));
-        const bool seen = j < n_k && (!given.causal || j <= i);
-        weights[k][c] = seen ? tiles.by_offset[offset - least][row + k] : 0.0f;
-        ones[k] += weights[k][c];
-      }
+    TakeWeights(given, block, j0, min_offset, tiles, weights, ones);
     StoreTransposed(weights, tiles.weights);
     __syncthreads();
     AddProduct<kTile>(tiles.weights, tiles.values, sums);
     __syncthreads();
   }
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    const float position = SumOfLanes<kTileLanes>(ones[k]);
-    const int64_t i = i0 + row + k;
-    if (i >= n_q) continue;
-    const float normaliser = normalisers[head * n_q + i] + position;
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      const int64_t x = x0 + column + c;
-      if (x < e)
-        Store((content[(head * n_q + i) * e + x] + sums[k][c]) / normaliser,
-              out + head * out_stride + i * e + x);
-    }
-  }
+  StoreQuotients(given, block, sums, ones, content, normalisers,
+                 out + block.head * out_stride);
 }
 
 }  // namespace

@@ -51,7 +51,6 @@ struct SoftmaxShared {
 };
 
 // ---- which pairs are whose
-// ----------------------------------------------------
 
 // Neighbouring lanes differ in x, those two apart in y: reads of four numbers
 // then have the pairs of equal addresses that the hardware serves at once.
@@ -67,7 +66,6 @@ __device__ inline int SoftmaxColumn(int c) {
 }
 
 // ---- four numbers
-// -------------------------------------------------------------
 
 template <typename T>
 struct alignas(4 * sizeof(T)) FourOf {
@@ -119,7 +117,6 @@ __device__ inline void ReadFour(const float* from, float* to) {
 }
 
 // ---- tiles
-// --------------------------------------------------------------------
 
 // to[a][r] = factor * row(r)[a] for a < depth; zero for rows from `rows` on,
 // which are not asked for. Two threads share a row.
