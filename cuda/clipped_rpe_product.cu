@@ -40,11 +40,13 @@ int64_t WeightStride(const ClippedEdges& edges) {
 template <typename S>
 class OffsetScores {
  public:
-  OffsetScores(const Problem& problem, const ClippedEdges& edges, int64_t rows)
+  OffsetScores(Layout& layout, const Problem& problem,
+               const ClippedEdges& edges, int64_t rows)
       : edges_(edges),
         d_(problem.Dim("d")),
         stride_(WeightStride(edges)),
-        weights_(rows * stride_) {}
+        weights_(layout, rows * stride_),
+        gemm_(layout) {}
 
   // Rows of a head follow those of the head before it.
   const float* Run(HeadArray<const S> q, HeadArray<const S> rpe,
@@ -60,9 +62,10 @@ class OffsetScores {
     return weights_.data();
   }
 
-  static double WorkspaceBytes(const ClippedEdges& edges, int64_t rows) {
-    return static_cast<double>(rows * WeightStride(edges)) * sizeof(float) +
-           Gemm::kAreaBytes;
+  // Of `rows` rows.
+  double Flops(int64_t rows) const {
+    return 2 * static_cast<double>(rows) *
+           static_cast<double>(edges_.columns() * d_);
   }
 
  private:
@@ -90,12 +93,13 @@ __global__ void Spread(const float* weights, int64_t stride, ClippedEdges edges,
 template <typename S>
 class Dense : public DevicePrepared {
  public:
-  Dense(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
+  Dense(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
         edges_(EdgesOf(problem)),
+        e_(problem.Dim("e")),
         heads_(problem.heads),
-        scores_(problem, edges_, heads_ * edges_.n_q),
-        product_(edges_.n_q, edges_.n_k, problem.Dim("e"), heads_, heads_) {}
+        scores_(layout, problem, edges_, heads_ * edges_.n_q),
+        product_(layout, edges_.n_q, edges_.n_k, e_, heads_, heads_) {}
 
   void Launch() override {
     const float* weights =
@@ -106,9 +110,15 @@ class Dense : public DevicePrepared {
     product_.Run(In<S>("v"), Out<S>("out"));
   }
 
+  double Flops() const override {
+    return scores_.Flops(heads_ * edges_.n_q) +
+           2 * static_cast<double>(edges_.n_q * edges_.n_k) *
+               static_cast<double>(heads_ * e_);
+  }
+
  private:
   const ClippedEdges edges_;
-  const int64_t heads_;
+  const int64_t e_, heads_;
   OffsetScores<S> scores_;
   DenseProduct<S, float> product_;
 };
@@ -222,15 +232,15 @@ RowBlocks WindowBlocks(const Problem& problem) {
 template <typename S>
 class Windowed : public DevicePrepared {
  public:
-  Windowed(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
+  Windowed(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
         edges_(EdgesOf(problem)),
         e_(problem.Dim("e")),
         heads_(problem.heads),
         blocks_(WindowBlocks(problem)),
-        scores_(problem, edges_, blocks_.heads() * blocks_.rows()),
-        before_(edges_, Side::kBefore, e_, heads_),
-        after_(edges_, Side::kAfter, e_, heads_) {}
+        scores_(layout, problem, edges_, blocks_.heads() * blocks_.rows()),
+        before_(layout, edges_, Side::kBefore, e_, heads_),
+        after_(layout, edges_, Side::kAfter, e_, heads_) {}
 
   void Launch() override {
     const auto q = In<S>("q"), rpe = In<S>("rpe"), v = In<S>("v");
@@ -251,6 +261,19 @@ class Windowed : public DevicePrepared {
     });
   }
 
+  double Flops() const override {
+    double pairs = 0;
+    for (int64_t b = 0; b < edges_.blocks(); ++b)
+      pairs += static_cast<double>(
+          std::min<int64_t>(kQueries, edges_.n_q - b * kQueries) *
+          (edges_.End(b) - edges_.Begin(b)));
+    const double sides = edges_.causal ? 1 : 2;
+    return scores_.Flops(heads_ * edges_.n_q) +
+           static_cast<double>(heads_ * e_) *
+               (2 * pairs + 4 * static_cast<double>(edges_.n_q) +
+                sides * static_cast<double>(edges_.n_k));
+  }
+
  private:
   static_assert(RowBlocks::kStep % kQueries == 0);
   const ClippedEdges edges_;
@@ -259,52 +282,6 @@ class Windowed : public DevicePrepared {
   OffsetScores<S> scores_;
   EdgeSums before_, after_;
 };
-
-// ---- costs
-
-double OffsetFlops(const Problem& problem) {
-  const ClippedEdges edges = EdgesOf(problem);
-  return 2 * static_cast<double>(problem.heads * edges.n_q) *
-         static_cast<double>(edges.columns() * problem.Dim("d"));
-}
-
-Cost DenseCost(const Problem& problem, int) {
-  const ClippedEdges edges = EdgesOf(problem);
-  const int64_t e = problem.Dim("e"), heads = problem.heads;
-  const auto product = WithStorage(problem.scalar, [&]<typename S>() {
-    return DenseProduct<S, float>::WorkspaceBytes(edges.n_q, edges.n_k, e,
-                                                  heads, heads);
-  });
-  return {.flops = OffsetFlops(problem) +
-                   2.0 * static_cast<double>(edges.n_q * edges.n_k) *
-                       static_cast<double>(heads * e),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              OffsetScores<float>::WorkspaceBytes(edges, heads * edges.n_q) +
-              product};
-}
-
-Cost WindowedCost(const Problem& problem, int) {
-  const ClippedEdges edges = EdgesOf(problem);
-  const RowBlocks blocks = WindowBlocks(problem);
-  const int64_t e = problem.Dim("e");
-  double pairs = 0;
-  for (int64_t b = 0; b < edges.blocks(); ++b)
-    pairs += static_cast<double>(
-        std::min<int64_t>(kQueries, edges.n_q - b * kQueries) *
-        (edges.End(b) - edges.Begin(b)));
-  const double sides = edges.causal ? 1 : 2;
-  return {.flops = OffsetFlops(problem) +
-                   static_cast<double>(problem.heads * e) *
-                       (2 * pairs + 4 * static_cast<double>(edges.n_q) +
-                        sides * static_cast<double>(edges.n_k)),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              OffsetScores<float>::WorkspaceBytes(
-                  edges, blocks.heads() * blocks.rows()) +
-              EdgeSums::WorkspaceBytes(edges, Side::kBefore, e, problem.heads) +
-              EdgeSums::WorkspaceBytes(edges, Side::kAfter, e, problem.heads)};
-}
 
 }  // namespace
 }  // namespace subquad::device
@@ -318,13 +295,11 @@ std::vector<Implementation> ClippedRpeProductCudaImplementations() {
       {{.id = "dense",
         .what = "scores of all offsets, spread to a matrix, times v (cuBLAS)",
         .sums = DirectSums,
-        .cost = DenseCost,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "windowed",
         .what = "a sum for each tail, a kernel for the window between them",
         .memory = {"O(n e / 32), and weights of the queries in flight", "n"},
         .sums = DirectSums,
-        .cost = WindowedCost,
         .prepare = PrepareOnDevice<Windowed>()}});
 }
 

@@ -45,14 +45,6 @@ const Implementation& AttentionProgram(const Problem& problem, bool dense) {
       kLinear, problem.params.Flag("causal") ? "chunked" : "associative");
 }
 
-// The problem whose terms the parts compute: the baseline works on tensors in
-// float32, widened where they are narrower.
-Problem ProblemOfParts(const Problem& problem, bool dense) {
-  Problem parts = problem;
-  if (dense) parts.scalar = Scalar::kFloat32;
-  return parts;
-}
-
 // FillImageWeights, for each head.
 template <typename S>
 __global__ void CausalImageWeights(const S* rows, int64_t rows_stride,
@@ -74,12 +66,12 @@ __global__ void CausalImageWeights(const S* rows, int64_t rows_stride,
 template <typename S, bool kDense>
 class SumOfTwo : public DevicePrepared {
  public:
-  SumOfTwo(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays) {
+  SumOfTwo(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout) {
     Arrays whole = tensors();
     whole.on_device = true;
-    const auto widen = [](Arrays::Entry& entry, DeviceBuffer<float>& buffer) {
-      buffer = DeviceBuffer<float>(entry.count);
+    const auto widen = [&](Arrays::Entry& entry, DeviceBuffer<float>& buffer) {
+      buffer = DeviceBuffer<float>(layout, entry.count);
       entry.data = buffer.data();
       entry.scalar = Scalar::kFloat32;
     };
@@ -88,10 +80,13 @@ class SumOfTwo : public DevicePrepared {
         widen(entry, widened_.emplace_back());
     if (kNarrow) widen(whole.outputs[0], sum_);
 
-    const Problem parts = ProblemOfParts(problem, kDense);
+    // The baseline works on tensors in float32, widened where they are
+    // narrower.
+    Problem parts = problem;
+    if (kDense) parts.scalar = Scalar::kFloat32;
     const Problem attention = AttentionOf(parts);
     attention_ = AttentionProgram(problem, kDense)
-                     .Prepare(attention, PartOf(attention, whole), {});
+                     .prepare(attention, PartOf(attention, whole), layout);
 
     const Problem product = ProductOf(parts);
     Arrays factors = PartOf(product, whole);
@@ -103,7 +98,8 @@ class SumOfTwo : public DevicePrepared {
       widen(factors.inputs[static_cast<size_t>(product.InputIndex("weights"))],
             image_weights_);
     }
-    product_ = ProductProgram(problem, kDense).Prepare(product, factors, {});
+    product_ =
+        ProductProgram(problem, kDense).prepare(product, factors, layout);
   }
 
   void Launch() override {
@@ -125,6 +121,10 @@ class SumOfTwo : public DevicePrepared {
       Convert(sum_.data(), sum_.size(), Out<S>("out").data);
   }
 
+  double Flops() const override {
+    return attention_->Flops() + product_->Flops();
+  }
+
  private:
   static constexpr bool kNarrow = sizeof(S) < sizeof(float);
   int64_t height_ = 0, width_ = 0, weight_heads_ = 1;
@@ -137,29 +137,8 @@ using Dense = SumOfTwo<S, true>;
 template <typename S>
 using Fast = SumOfTwo<S, false>;
 
-template <bool kDense>
-Cost SumCost(const Problem& problem, int threads) {
-  const Problem parts = ProblemOfParts(problem, kDense);
-  const Problem product = ProductOf(parts);
-  const Cost attention =
-      AttentionProgram(problem, kDense).CostOf(AttentionOf(parts), threads);
-  const Cost toeplitz =
-      ProductProgram(problem, kDense).CostOf(product, threads);
-  int64_t numbers = 0;
-  if (problem.scalar != Scalar::kFloat32) {
-    numbers += ElementCount(problem.OutputShape(0));
-    if (kDense)
-      for (size_t i = 0; i < problem.inputs.size(); ++i)
-        numbers += ElementCount(problem.InputShape(i));
-  }
-  if (NeedsFullImage(problem))
-    numbers += ElementCount(
-        product.InputShape(static_cast<size_t>(product.InputIndex("weights"))));
-  return {.flops = attention.flops + toeplitz.flops,
-          .bytes = TensorBytes(problem),
-          .workspace_bytes = attention.workspace_bytes +
-                             toeplitz.workspace_bytes +
-                             static_cast<double>(numbers) * sizeof(float)};
+RowBound SumBound(const Problem& problem, const Inputs& inputs) {
+  return FastRpbBound(problem, inputs, ProductProgram(problem, false));
 }
 
 // Attention by itself sums directly.
@@ -167,15 +146,10 @@ Sums ProductSums(const Problem& problem) {
   return ProductProgram(problem, false).sums(ProductOf(problem));
 }
 
-RowBound SumBound(const Problem& problem, const Inputs& inputs) {
-  return FastRpbBound(problem, inputs, ProductProgram(problem, false));
-}
-
 Implementation FastRow(const char* id, const char* what) {
   return {.id = id,
           .what = what,
           .sums = ProductSums,
-          .cost = SumCost<false>,
           .norm_bound = SumBound,
           .prepare = PrepareOnDevice<Fast>()};
 }
@@ -192,7 +166,6 @@ std::vector<Implementation> FastRpbAttentionCudaImplementations() {
       {{.id = "dense",
         .what = "attention weights and W in memory, both by cuBLAS",
         .sums = DirectSums,
-        .cost = SumCost<true>,
         .prepare = PrepareOnDevice<Dense>()},
        FastRow("softmax_fft", "tiled softmax attention, and W v by FFT"),
        FastRow("softmax_xy",

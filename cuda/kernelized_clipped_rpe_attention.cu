@@ -46,14 +46,14 @@ __global__ void __launch_bounds__(kThreads)
 template <typename S>
 class Dense : public DevicePrepared {
  public:
-  Dense(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
+  Dense(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
         shape_(problem),
-        queries_(shape_.heads * shape_.n_q * shape_.d),
-        keys_(shape_.heads * shape_.n_k * shape_.d),
-        rpe_(shape_.embeddings * Rows() * shape_.d),
-        positions_(shape_.heads * shape_.n_q * Rows()),
-        quotient_(shape_.heads, shape_.n_q, shape_.n_k, shape_.e) {}
+        queries_(layout, shape_.heads * shape_.n_q * shape_.d),
+        keys_(layout, shape_.heads * shape_.n_k * shape_.d),
+        rpe_(layout, shape_.embeddings * Rows() * shape_.d),
+        positions_(layout, shape_.heads * shape_.n_q * Rows()),
+        quotient_(layout, shape_.heads, shape_.n_q, shape_.n_k, shape_.e) {}
 
   void Launch() override {
     const int64_t heads = shape_.heads, n_q = shape_.n_q, d = shape_.d;
@@ -71,20 +71,10 @@ class Dense : public DevicePrepared {
     quotient_.Run(In<S>("v"), Out<S>("out"));
   }
 
-  static Cost CostOf(const ClippedShape& shape) {
-    const int64_t rows = 2 * shape.r + 1;
-    return {.flops = 2 * static_cast<double>(shape.heads * shape.n_q) *
-                     static_cast<double>(shape.n_k * (shape.d + shape.e) +
-                                         rows * shape.d),
-            .workspace_bytes =
-                4.0 * static_cast<double>(shape.heads *
-                                          ((shape.n_q + shape.n_k) * shape.d +
-                                           shape.n_q * rows)) +
-                Widened<S>::WorkspaceBytes(
-                    static_cast<double>(shape.embeddings * rows * shape.d),
-                    sizeof(S)) +
-                DenseQuotient<S>::WorkspaceBytes(shape.heads, shape.n_q,
-                                                 shape.n_k, shape.e)};
+  double Flops() const override {
+    return 2 * static_cast<double>(shape_.heads * shape_.n_q) *
+           static_cast<double>(shape_.n_k * (shape_.d + shape_.e) +
+                               Rows() * shape_.d);
   }
 
  private:
@@ -104,15 +94,15 @@ LinearShape StateOf(const ClippedShape& shape) {
 template <typename S>
 class Linear : public DevicePrepared {
  public:
-  Linear(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
+  Linear(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
         shape_(problem),
-        queries_(shape_.heads * shape_.n_q * shape_.d),
-        keys_(shape_.heads * shape_.n_k * shape_.d),
-        sums_(shape_.heads * shape_.n_q * shape_.e),
-        normalisers_(shape_.heads * shape_.n_q),
-        content_(StateOf(shape_)),
-        position_(shape_) {}
+        queries_(layout, shape_.heads * shape_.n_q * shape_.d),
+        keys_(layout, shape_.heads * shape_.n_k * shape_.d),
+        sums_(layout, shape_.heads * shape_.n_q * shape_.e),
+        normalisers_(layout, shape_.heads * shape_.n_q),
+        content_(layout, StateOf(shape_)),
+        position_(layout, shape_) {}
 
   void Launch() override {
     ClippedFeatures(shape_, In<S>("q"), In<S>("k"), queries_.data(),
@@ -124,15 +114,9 @@ class Linear : public DevicePrepared {
                   normalisers_.data(), Out<S>("out"));
   }
 
-  static Cost CostOf(const ClippedShape& shape) {
-    return {.flops = LinearState::Flops(StateOf(shape)) +
-                     ClippedPosition<S>::Flops(shape),
-            .workspace_bytes =
-                4.0 * static_cast<double>(shape.heads *
-                                          ((shape.n_q + shape.n_k) * shape.d +
-                                           shape.n_q * (shape.e + 1))) +
-                LinearState::WorkspaceBytes(StateOf(shape)) +
-                ClippedPosition<S>::WorkspaceBytes(shape)};
+  double Flops() const override {
+    return LinearState::Flops(StateOf(shape_)) +
+           ClippedPosition<S>::Flops(shape_);
   }
 
  private:
@@ -141,15 +125,6 @@ class Linear : public DevicePrepared {
   LinearState content_;
   ClippedPosition<S> position_;
 };
-
-template <template <typename> class Run>
-Cost CostOf(const Problem& problem, int) {
-  return WithStorage(problem.scalar, [&]<typename S>() {
-    Cost cost = Run<S>::CostOf(ClippedShape(problem));
-    cost.bytes = TensorBytes(problem);
-    return cost;
-  });
-}
 
 }  // namespace
 }  // namespace subquad::device
@@ -163,13 +138,11 @@ std::vector<Implementation> KernelizedClippedRpeAttentionCudaImplementations() {
       {{.id = "dense",
         .what = "scores in memory times v, by cuBLAS",
         .sums = DirectSums,
-        .cost = CostOf<Dense>,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "linear",
         .what = "content by a (running) state, position by tails and a window",
         .memory = {"O(n (d + e))", "n"},
         .sums = DirectSums,
-        .cost = CostOf<Linear>,
         .prepare = PrepareOnDevice<Linear>()}});
 }
 

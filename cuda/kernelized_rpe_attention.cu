@@ -25,11 +25,11 @@ namespace {
 template <typename S>
 class TiledKernelized {
  public:
-  explicit TiledKernelized(const DeviceKernelizedShape& shape)
+  TiledKernelized(Layout& layout, const DeviceKernelizedShape& shape)
       : shape_(shape),
-        features_(shape.features(), KeyScaling::kRows),
-        bias_(shape),
-        pairs_(shape) {}
+        features_(layout, shape.features(), KeyScaling::kRows),
+        bias_(layout, shape),
+        pairs_(layout, shape) {}
 
   void Run(HeadArray<const S> q, HeadArray<const S> k, HeadArray<const S> v,
            HeadArray<const S> omega, HeadArray<const S> bias,
@@ -41,13 +41,8 @@ class TiledKernelized {
     pairs_.Run(q, k, omega, bias_.weights(), v, out);
   }
 
-  static Cost CostOf(const DeviceKernelizedShape& shape) {
-    return {.flops =
-                Features::Flops(shape.features()) + TiledKernelizedFlops(shape),
-            .workspace_bytes =
-                Features::WorkspaceBytes(shape.features(), KeyScaling::kRows) +
-                DeviceBias::WorkspaceBytes(shape) +
-                DirectRows::WorkspaceBytes(shape)};
+  static double Flops(const DeviceKernelizedShape& shape) {
+    return Features::Flops(shape.features()) + TiledKernelizedFlops(shape);
   }
 
  private:
@@ -57,37 +52,33 @@ class TiledKernelized {
   DirectRows pairs_;
 };
 
-template <template <typename> class Algorithm>
-struct Kernelized {
-  template <typename S>
-  class Run : public DevicePrepared {
-   public:
-    Run(const Problem& problem, const Arrays& arrays)
-        : DevicePrepared(problem, arrays),
-          projects_(problem.HasInput("omega")),
-          algorithm_(DeviceKernelizedShape(problem)) {}
+template <typename S, template <typename> class Algorithm>
+class Kernelized : public DevicePrepared {
+ public:
+  Kernelized(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
+        projects_(problem.HasInput("omega")),
+        shape_(problem),
+        algorithm_(layout, shape_) {}
 
-    void Launch() override {
-      algorithm_.Run(
-          this->template In<S>("q"), this->template In<S>("k"),
-          this->template In<S>("v"),
-          projects_ ? this->template In<S>("omega") : HeadArray<const S>(),
-          this->template In<S>("bias"), this->template Out<S>("out"));
-    }
-
-   private:
-    const bool projects_;
-    Algorithm<S> algorithm_;
-  };
-
-  static Cost CostOf(const Problem& problem, int) {
-    return WithStorage(problem.scalar, [&]<typename S>() {
-      Cost cost = Algorithm<S>::CostOf(DeviceKernelizedShape(problem));
-      cost.bytes = TensorBytes(problem);
-      return cost;
-    });
+  void Launch() override {
+    algorithm_.Run(In<S>("q"), In<S>("k"), In<S>("v"),
+                   projects_ ? In<S>("omega") : HeadArray<const S>(),
+                   In<S>("bias"), Out<S>("out"));
   }
+  double Flops() const override { return Algorithm<S>::Flops(shape_); }
+
+ private:
+  const bool projects_;
+  const DeviceKernelizedShape shape_;
+  Algorithm<S> algorithm_;
 };
+template <typename S>
+using Dense = Kernelized<S, DenseKernelized>;
+template <typename S>
+using Tiled = Kernelized<S, TiledKernelized>;
+template <typename S>
+using FftStreamed = Kernelized<S, StreamedFftKernelized>;
 
 RowBound FftBound(const Problem& problem, const Inputs& inputs) {
   const DeviceKernelizedShape shape(problem);
@@ -108,20 +99,17 @@ std::vector<Implementation> KernelizedRpeAttentionCudaImplementations() {
       {{.id = "dense",
         .what = "all weights in memory: cuBLAS, and the bias between",
         .sums = DirectSums,
-        .cost = Kernelized<DenseKernelized>::CostOf,
-        .prepare = PrepareOnDevice<Kernelized<DenseKernelized>::Run>()},
+        .prepare = PrepareOnDevice<Dense>()},
        {.id = "tiled",
         .what = "64 x 64 weights at a time, in registers",
         .memory = {"O(n f)", "n"},
         .sums = DirectSums,
-        .cost = Kernelized<TiledKernelized>::CostOf,
-        .prepare = PrepareOnDevice<Kernelized<TiledKernelized>::Run>()},
+        .prepare = PrepareOnDevice<Tiled>()},
        {.id = "fft_streamed",
         .what = "as many channels at a time as the cache holds, by cuFFT",
         .sums = MixedSums,
-        .cost = Kernelized<StreamedFftKernelized>::CostOf,
         .norm_bound = FftBound,
-        .prepare = PrepareOnDevice<Kernelized<StreamedFftKernelized>::Run>()}});
+        .prepare = PrepareOnDevice<FftStreamed>()}});
 }
 
 }  // namespace subquad

@@ -22,10 +22,11 @@ namespace {
 template <typename S>
 class Dense : public DevicePrepared {
  public:
-  Dense(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
+  Dense(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
         projects_(problem.HasInput("omega")),
-        product_(DeviceKernelizedShape(problem)) {}
+        shape_(problem),
+        product_(layout, shape_) {}
 
   void Launch() override {
     product_.Run(In<S>("q"), In<S>("k"), In<S>("v"),
@@ -33,18 +34,22 @@ class Dense : public DevicePrepared {
                  Out<S>("out"));
   }
 
+  double Flops() const override { return DenseKernelized<S>::Flops(shape_); }
+
  private:
   const bool projects_;
+  const DeviceKernelizedShape shape_;
   DenseKernelized<S> product_;
 };
 
 template <typename S, typename Sum>
 class Linear : public DevicePrepared {
  public:
-  Linear(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
+  Linear(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
         projects_(problem.HasInput("omega")),
-        attention_(DeviceKernelizedShape(problem)) {}
+        shape_(problem),
+        attention_(layout, shape_) {}
 
   void Launch() override {
     attention_.Run(In<S>("q"), In<S>("k"), In<S>("v"),
@@ -52,25 +57,15 @@ class Linear : public DevicePrepared {
                    Out<Sum>("out"));
   }
 
+  double Flops() const override {
+    return LinearKernelized<S, S, Sum>::Flops(shape_);
+  }
+
  private:
   const bool projects_;
+  const DeviceKernelizedShape shape_;
   LinearKernelized<S, S, Sum> attention_;
 };
-
-Cost DenseCost(const Problem& problem, int) {
-  return WithStorage(problem.scalar, [&]<typename S>() {
-    Cost cost = DenseKernelized<S>::CostOf(DeviceKernelizedShape(problem));
-    cost.bytes = TensorBytes(problem);
-    return cost;
-  });
-}
-
-Cost LinearCost(const Problem& problem, int) {
-  Cost cost = LinearKernelized<float, float, float>::CostOf(
-      DeviceKernelizedShape(problem));
-  cost.bytes = TensorBytes(problem);
-  return cost;
-}
 
 }  // namespace
 }  // namespace subquad::device
@@ -84,19 +79,16 @@ std::vector<Implementation> LinearAttentionCudaImplementations() {
       {{.id = "dense",
         .what = "features times features by cuBLAS, masked, times values",
         .sums = DirectSums,
-        .cost = DenseCost,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "associative",
         .what = "key features times values first, tiles in registers",
         .memory = {"O(n f + f e)", "n"},
         .sums = DirectSums,
-        .cost = LinearCost,
         .prepare = PrepareOnDevice<Linear>()},
        {.id = "chunked",
         .what = "chunks of 64 tokens: their own triangle and the state before",
         .memory = {"O(n f (1 + e / chunk))", "n"},
         .sums = DirectSums,
-        .cost = LinearCost,
         .prepare = PrepareOnDevice<Linear>()}});
 }
 

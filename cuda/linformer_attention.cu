@@ -27,12 +27,13 @@ ProjectionShape ProjectionOf(const Problem& problem, const char* width) {
 template <typename S, template <typename> class Attention>
 class Linformer : public DevicePrepared {
  public:
-  Linformer(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
+  Linformer(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
         scale_(SoftmaxScale<float>(problem)),
-        keys_(ProjectionOf(problem, "d")),
-        values_(ProjectionOf(problem, "e")),
-        attention_(ShapeOf(problem)) {}
+        keys_(layout, ProjectionOf(problem, "d")),
+        values_(layout, ProjectionOf(problem, "e")),
+        shape_(ShapeOf(problem)),
+        attention_(layout, shape_) {}
 
   void Launch() override {
     const auto keys = keys_.Run(In<S>("proj_k"), In<S>("k"));
@@ -40,9 +41,14 @@ class Linformer : public DevicePrepared {
     attention_.Run(scale_, In<S>("q"), keys, values, Out<S>("out"));
   }
 
+  double Flops() const override {
+    return keys_.Flops() + values_.Flops() + Attention<S>::Flops(shape_);
+  }
+
  private:
   const float scale_;
   Projection<S> keys_, values_;
+  const SoftmaxShape shape_;
   Attention<S> attention_;
 };
 
@@ -50,21 +56,6 @@ template <typename S>
 using Dense = Linformer<S, DenseToReduced>;
 template <typename S>
 using Projected = Linformer<S, TiledToReduced>;
-
-template <template <typename> class Attention>
-Cost LinformerCost(const Problem& problem, int) {
-  const SoftmaxShape shape = ShapeOf(problem);
-  const ProjectionShape keys = ProjectionOf(problem, "d");
-  const ProjectionShape values = ProjectionOf(problem, "e");
-  using Sums = Projection<float>;
-  return {.flops = Sums::Flops(keys) + Sums::Flops(values) +
-                   Attention<float>::Flops(shape),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              Sums::WorkspaceBytes(keys) + Sums::WorkspaceBytes(values) +
-              Attention<float>::WorkspaceBytes(
-                  shape, static_cast<double>(Info(problem.scalar).bytes))};
-}
 
 }  // namespace
 }  // namespace subquad::device
@@ -78,13 +69,11 @@ std::vector<Implementation> LinformerAttentionCudaImplementations() {
       {{.id = "dense",
         .what = "projections, then two GEMMs (cuBLAS), scores in memory",
         .sums = DirectSums,
-        .cost = LinformerCost<DenseToReduced>,
         .bound_factor = DenseToReduced<float>::kBoundFactor,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "projected",
         .what = "projections, then online softmax, scores in registers",
         .sums = DirectSums,
-        .cost = LinformerCost<TiledToReduced>,
         .bound_factor = TiledToReduced<float>::kBoundFactor,
         .prepare = PrepareOnDevice<Projected>()}});
 }

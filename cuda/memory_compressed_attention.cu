@@ -42,19 +42,25 @@ __global__ void Compress(HeadArray<const S> theta, int64_t stride,
 template <typename S, template <typename> class Attention>
 class MemoryCompressed : public DevicePrepared {
  public:
-  MemoryCompressed(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
+  MemoryCompressed(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
         shape_(ShapeOf(problem)),
         stride_(problem.params.Integer("stride")),
         scale_(SoftmaxScale<float>(problem)),
-        keys_(shape_.heads * shape_.n_k * shape_.d),
-        values_(shape_.heads * shape_.n_k * shape_.e),
-        attention_(shape_) {}
+        keys_(layout, shape_.heads * shape_.n_k * shape_.d),
+        values_(layout, shape_.heads * shape_.n_k * shape_.e),
+        attention_(layout, shape_) {}
 
   void Launch() override {
     const auto keys = Sums(In<S>("theta_k"), In<S>("k"), shape_.d, keys_);
     const auto values = Sums(In<S>("theta_v"), In<S>("v"), shape_.e, values_);
     attention_.Run(scale_, In<S>("q"), keys, values, Out<S>("out"));
+  }
+
+  double Flops() const override {
+    return 2 * static_cast<double>(stride_) *
+               static_cast<double>(keys_.size() + values_.size()) +
+           Attention<S>::Flops(shape_);
   }
 
  private:
@@ -79,20 +85,6 @@ using Dense = MemoryCompressed<S, DenseToReduced>;
 template <typename S>
 using Compressed = MemoryCompressed<S, TiledToReduced>;
 
-template <template <typename> class Attention>
-Cost MemoryCompressedCost(const Problem& problem, int) {
-  const SoftmaxShape shape = ShapeOf(problem);
-  const double reduced = static_cast<double>(shape.heads * shape.n_k) *
-                         static_cast<double>(shape.d + shape.e);
-  const auto stride = static_cast<double>(problem.params.Integer("stride"));
-  return {.flops = 2 * stride * reduced + Attention<float>::Flops(shape),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              sizeof(float) * reduced +
-              Attention<float>::WorkspaceBytes(
-                  shape, static_cast<double>(Info(problem.scalar).bytes))};
-}
-
 }  // namespace
 }  // namespace subquad::device
 
@@ -105,13 +97,11 @@ std::vector<Implementation> MemoryCompressedAttentionCudaImplementations() {
       {{.id = "dense",
         .what = "the fewer keys, then two GEMMs (cuBLAS), scores in memory",
         .sums = DirectSums,
-        .cost = MemoryCompressedCost<DenseToReduced>,
         .bound_factor = DenseToReduced<float>::kBoundFactor,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "compressed",
         .what = "the fewer keys, then online softmax, scores in registers",
         .sums = DirectSums,
-        .cost = MemoryCompressedCost<TiledToReduced>,
         .bound_factor = TiledToReduced<float>::kBoundFactor,
         .prepare = PrepareOnDevice<Compressed>()}});
 }

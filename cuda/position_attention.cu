@@ -100,10 +100,6 @@ struct ShiftCounts {
     offsets_q = sizes.vectors * (sizes.n + keys) * sizes.d;
   }
 
-  int64_t sum() const {
-    return by_offset + by_key + offsets_k + reversed_keys + offsets_q;
-  }
-
   int64_t by_offset = 0, by_key = 0;
   int64_t offsets_k = 0, reversed_keys = 0, offsets_q = 0;
 };
@@ -162,20 +158,33 @@ struct ShawScore : BlockOfScores {
   }
 };
 
+// Everything but relative embeddings.
+double CommonFlops(const PositionSizes& sizes) {
+  const auto n = static_cast<double>(sizes.n);
+  const auto width = static_cast<double>(sizes.key_width());
+  const auto e = static_cast<double>(sizes.e);
+  double projected = 2 * width + e;
+  if (sizes.Is(PositionScheme::kAbsolute)) projected *= 2;
+  if (sizes.Is(PositionScheme::kAbsoluteScores)) projected += 2 * width;
+  return static_cast<double>(sizes.heads) *
+         (2 * n * static_cast<double>(sizes.D) * projected +
+          2 * n * n * (width + e));
+}
+
 // What both share: all but relative embeddings.
 template <typename S>
 class PositionRun : public DevicePrepared {
  public:
-  PositionRun(const Problem& problem, const Arrays& arrays,
+  PositionRun(const Problem& problem, const Arrays& arrays, Layout& layout,
               const ScorePlan& plan)
-      : DevicePrepared(problem, arrays),
+      : DevicePrepared(problem, arrays, layout),
         sizes_(problem),
-        rows_(plan),
-        q_(sizes_.tokens()),
-        k_(sizes_.tokens()),
-        rel_(sizes_.Is(PositionScheme::kShaw)
-                 ? sizes_.vectors * sizes_.offsets() * sizes_.d
-                 : 0),
+        rows_(layout, plan),
+        q_(layout, sizes_.tokens()),
+        k_(layout, sizes_.tokens()),
+        rel_(layout, sizes_.Is(PositionScheme::kShaw)
+                         ? sizes_.vectors * sizes_.offsets() * sizes_.d
+                         : 0),
         scale_(SoftmaxScale<float>(problem)) {}
 
   void Launch() override {
@@ -278,14 +287,32 @@ class PositionRun : public DevicePrepared {
 template <typename S>
 class PositionShift : public PositionRun<S> {
  public:
-  PositionShift(const Problem& problem, const Arrays& arrays)
-      : PositionRun<S>(problem, arrays, ShiftPlan(PositionSizes(problem))),
+  PositionShift(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : PositionRun<S>(problem, arrays, layout,
+                       ShiftPlan(PositionSizes(problem))),
         counts_(sizes_, rows_.plan().blocks()),
-        by_offset_(counts_.by_offset),
-        by_key_(counts_.by_key),
-        offsets_k_(counts_.offsets_k),
-        reversed_keys_(counts_.reversed_keys),
-        offsets_q_(counts_.offsets_q) {}
+        by_offset_(layout, counts_.by_offset),
+        by_key_(layout, counts_.by_key),
+        offsets_k_(layout, counts_.offsets_k),
+        reversed_keys_(layout, counts_.reversed_keys),
+        offsets_q_(layout, counts_.offsets_q) {}
+
+  double Flops() const override {
+    const auto d = static_cast<double>(sizes_.d);
+    double flops = CommonFlops(sizes_);
+    if (sizes_.relative())
+      rows_.plan().blocks().ForEach([&](const RowBlock& block) {
+        const auto rows = static_cast<double>(block.heads * block.rows);
+        flops += 2 * rows * static_cast<double>(sizes_.n + block.rows - 1) * d;
+        if (sizes_.Is(PositionScheme::kDeberta))
+          flops += 2 * static_cast<double>(block.heads * sizes_.padded_keys()) *
+                   static_cast<double>(block.rows + kKeysOfBlock - 1) * d;
+      });
+    if (sizes_.Is(PositionScheme::kDeberta))
+      flops += 4 * static_cast<double>(sizes_.vectors * sizes_.offsets()) * d *
+               static_cast<double>(sizes_.D);
+    return flops;
+  }
 
  private:
   using PositionRun<S>::sizes_, PositionRun<S>::rows_, PositionRun<S>::q_,
@@ -363,9 +390,20 @@ class PositionShift : public PositionRun<S> {
 template <typename S>
 class PositionDense : public PositionRun<S> {
  public:
-  PositionDense(const Problem& problem, const Arrays& arrays)
-      : PositionRun<S>(problem, arrays, DensePlan(PositionSizes(problem))),
-        projected_(ProjectedCount(sizes_)) {}
+  PositionDense(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : PositionRun<S>(problem, arrays, layout,
+                       DensePlan(PositionSizes(problem))),
+        projected_(layout, ProjectedCount(sizes_)) {}
+
+  double Flops() const override {
+    const auto n = static_cast<double>(sizes_.n);
+    double relative = 0;  // flops for one number of a pair
+    if (sizes_.Is(PositionScheme::kShaw)) relative = 2;
+    if (sizes_.Is(PositionScheme::kDeberta))
+      relative = 4 * (static_cast<double>(sizes_.D) + 1);
+    return CommonFlops(sizes_) +
+           static_cast<double>(sizes_.heads * sizes_.d) * n * n * relative;
+  }
 
  private:
   using PositionRun<S>::sizes_, PositionRun<S>::rows_, PositionRun<S>::q_,
@@ -424,73 +462,6 @@ class PositionDense : public PositionRun<S> {
   DeviceBuffer<float> projected_;
 };
 
-// ---- costs
-
-// Everything but relative embeddings.
-double CommonFlops(const PositionSizes& sizes) {
-  const auto n = static_cast<double>(sizes.n);
-  const auto width = static_cast<double>(sizes.key_width());
-  const auto e = static_cast<double>(sizes.e);
-  double projected = 2 * width + e;
-  if (sizes.Is(PositionScheme::kAbsolute)) projected *= 2;
-  if (sizes.Is(PositionScheme::kAbsoluteScores)) projected += 2 * width;
-  return static_cast<double>(sizes.heads) *
-         (2 * n * static_cast<double>(sizes.D) * projected +
-          2 * n * n * (width + e));
-}
-
-double CommonWorkspace(const Problem& problem, const ScorePlan& plan) {
-  const PositionSizes sizes(problem);
-  const int64_t rel = sizes.Is(PositionScheme::kShaw)
-                          ? sizes.vectors * sizes.offsets() * sizes.d
-                          : 0;
-  return plan.WorkspaceBytes() +
-         2 * static_cast<double>(sizes.tokens()) * sizeof(float) +
-         Widened<float>::WorkspaceBytes(
-             static_cast<double>(rel),
-             static_cast<double>(Info(problem.scalar).bytes));
-}
-
-Cost ShiftCost(const Problem& problem, int) {
-  const PositionSizes sizes(problem);
-  const ScorePlan plan = ShiftPlan(sizes);
-  const auto d = static_cast<double>(sizes.d);
-  double flops = CommonFlops(sizes);
-  if (sizes.relative())
-    plan.blocks().ForEach([&](const RowBlock& block) {
-      const auto rows = static_cast<double>(block.heads * block.rows);
-      flops += 2 * rows * static_cast<double>(sizes.n + block.rows - 1) * d;
-      if (sizes.Is(PositionScheme::kDeberta))
-        flops += 2 * static_cast<double>(block.heads * sizes.padded_keys()) *
-                 static_cast<double>(block.rows + kKeysOfBlock - 1) * d;
-    });
-  if (sizes.Is(PositionScheme::kDeberta))
-    flops += 4 * static_cast<double>(sizes.vectors * sizes.offsets()) * d *
-             static_cast<double>(sizes.D);
-  return {.flops = flops,
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              CommonWorkspace(problem, plan) +
-              static_cast<double>(ShiftCounts(sizes, plan.blocks()).sum()) *
-                  sizeof(float)};
-}
-
-Cost DenseCost(const Problem& problem, int) {
-  const PositionSizes sizes(problem);
-  const auto n = static_cast<double>(sizes.n);
-  double relative = 0;  // flops for one number of a pair
-  if (sizes.Is(PositionScheme::kShaw)) relative = 2;
-  if (sizes.Is(PositionScheme::kDeberta))
-    relative = 4 * (static_cast<double>(sizes.D) + 1);
-  return {
-      .flops = CommonFlops(sizes) +
-               static_cast<double>(sizes.heads * sizes.d) * n * n * relative,
-      .bytes = TensorBytes(problem),
-      .workspace_bytes =
-          CommonWorkspace(problem, DensePlan(sizes)) +
-          static_cast<double>(ProjectedCount(sizes)) * sizeof(float)};
-}
-
 }  // namespace
 }  // namespace subquad::device
 
@@ -503,13 +474,11 @@ std::vector<Implementation> PositionAttentionCudaImplementations() {
       {{.id = "dense",
         .what = "scores in memory, offsets of each query taken anew (cuBLAS)",
         .sums = DirectSums,
-        .cost = DenseCost,
         .prepare = PrepareOnDevice<PositionDense>()},
        {.id = "shift",
         .what = "positions projected once, GEMMs and shifts by blocks",
         .memory = {"O(n (d + e)), and scores that fit the cache", "n"},
         .sums = DirectSums,
-        .cost = ShiftCost,
         .prepare = PrepareOnDevice<PositionShift>()}});
 }
 

@@ -38,8 +38,8 @@ struct Biased {
 template <typename S>
 class SoftmaxRun : public DevicePrepared {
  public:
-  SoftmaxRun(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
+  SoftmaxRun(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
         shape_(ShapeOf(problem)),
         scale_(SoftmaxScale<float>(problem)),
         has_bias_(problem.HasInput("bias")) {}
@@ -59,10 +59,11 @@ class SoftmaxRun : public DevicePrepared {
 template <typename S>
 class Dense : public SoftmaxRun<S> {
  public:
-  Dense(const Problem& problem, const Arrays& arrays)
-      : SoftmaxRun<S>(problem, arrays),
-        attention_(this->shape_),
-        values_(this->shape_.heads * this->shape_.n_k * this->shape_.e) {}
+  Dense(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : SoftmaxRun<S>(problem, arrays, layout),
+        attention_(layout, this->shape_),
+        values_(layout,
+                this->shape_.heads * this->shape_.n_k * this->shape_.e) {}
 
   void Launch() override {
     const HeadArray<const S> bias = this->Bias();
@@ -71,6 +72,10 @@ class Dense : public SoftmaxRun<S> {
                   this->shape_.causal},
         this->scale_, this->template In<S>("q"), this->template In<S>("k"),
         values_.Run(this->template In<S>("v")), this->template Out<S>("out"));
+  }
+
+  double Flops() const override {
+    return DenseAttention<S>::Flops(this->shape_);
   }
 
  private:
@@ -89,24 +94,9 @@ class Tiled : public SoftmaxRun<S> {
         this->template In<S>("k"), this->template In<S>("v"), this->Bias(),
         this->template Out<Sum>("out"));
   }
+
+  double Flops() const override { return SoftmaxTilesFlops(this->shape_); }
 };
-
-Cost DenseCost(const Problem& problem, int) {
-  const SoftmaxShape shape = ShapeOf(problem);
-  const auto bytes = static_cast<double>(Info(problem.scalar).bytes);
-  return {
-      .flops = DenseAttention<float>::Flops(shape),
-      .bytes = TensorBytes(problem),
-      .workspace_bytes =
-          DenseAttention<float>::WorkspaceBytes(shape, bytes) +
-          Widened<float>::WorkspaceBytes(
-              static_cast<double>(shape.heads * shape.n_k * shape.e), bytes)};
-}
-
-Cost TiledCost(const Problem& problem, int) {
-  return {.flops = SoftmaxTilesFlops(ShapeOf(problem)),
-          .bytes = TensorBytes(problem)};
-}
 
 }  // namespace
 }  // namespace subquad::device
@@ -123,13 +113,11 @@ std::vector<Implementation> SoftmaxAttentionCudaImplementations() {
         .id = "dense",
         .what = "two GEMMs (cuBLAS) with the scores in memory",
         .sums = DirectSums,
-        .cost = DenseCost,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "tiled",
         .what = "online softmax over tiles of keys, scores in registers",
         .memory = {"O(1)", "1"},
         .sums = DirectSums,
-        .cost = TiledCost,
         .bound_factor = kSoftmaxTilesBoundFactor,
         .prepare = PrepareOnDevice<Tiled>()}});
 }

@@ -47,8 +47,8 @@ struct Tensors {
 template <typename S>
 class SparsePrepared : public DevicePrepared {
  public:
-  SparsePrepared(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
+  SparsePrepared(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
         shape_(ShapeOf(problem)),
         scale_(SoftmaxScale<float>(problem)) {}
 
@@ -90,11 +90,12 @@ struct Masked {
 template <typename S>
 class Dense : public SparsePrepared<S> {
  public:
-  Dense(const Problem& problem, const Arrays& arrays)
-      : SparsePrepared<S>(problem, arrays),
-        mask_(problem),
-        attention_(this->shape_),
-        values_(this->shape_.heads * this->shape_.n_k * this->shape_.e) {}
+  Dense(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : SparsePrepared<S>(problem, arrays, layout),
+        mask_(layout, problem),
+        attention_(layout, this->shape_),
+        values_(layout,
+                this->shape_.heads * this->shape_.n_k * this->shape_.e) {}
 
   void Launch() override {
     const Tensors<S> tensors = this->AllTensors();
@@ -102,24 +103,15 @@ class Dense : public SparsePrepared<S> {
                    values_.Run(tensors.v), tensors.out);
   }
 
+  double Flops() const override {
+    return DenseAttention<S>::Flops(this->shape_);
+  }
+
  private:
   const SparseMaskTables mask_;
   DenseAttention<S> attention_;
   Widened<S> values_;
 };
-
-Cost DenseCost(const Problem& problem, int) {
-  const SoftmaxShape shape = ShapeOf(problem);
-  const auto bytes = static_cast<double>(Info(problem.scalar).bytes);
-  return {
-      .flops = DenseAttention<float>::Flops(shape),
-      .bytes = TensorBytes(problem),
-      .workspace_bytes =
-          SparseMaskTables::Bytes(problem) +
-          DenseAttention<float>::WorkspaceBytes(shape, bytes) +
-          Widened<float>::WorkspaceBytes(
-              static_cast<double>(shape.heads * shape.n_k * shape.e), bytes)};
-}
 
 // ---- gathered
 
@@ -201,11 +193,13 @@ __global__ void __launch_bounds__(kWarps* kLanes)
 template <typename S>
 class Gathered : public SparsePrepared<S> {
  public:
-  Gathered(const Problem& problem, const Arrays& arrays)
-      : SparsePrepared<S>(problem, arrays) {
-    const SparseRuns runs{SparseKeys(problem)};
-    begin_ = TableOf(runs.begin);
-    runs_ = TableOf(runs.runs);
+  Gathered(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : SparsePrepared<S>(problem, arrays, layout) {
+    const SparseKeys seen(problem);
+    pairs_ = seen.Count().pairs;
+    const SparseRuns runs(seen);
+    begin_ = TableOf(layout, runs.begin);
+    runs_ = TableOf(layout, runs.runs);
   }
 
   void Launch() override {
@@ -217,20 +211,18 @@ class Gathered : public SparsePrepared<S> {
                    runs_.data());
   }
 
+  double Flops() const override {
+    return 2 * static_cast<double>(this->shape_.heads) * pairs_ *
+           static_cast<double>(this->shape_.d *
+                                   PiecesOf(this->shape_.e, kOwn * kLanes) +
+                               this->shape_.e);
+  }
+
  private:
+  double pairs_ = 0;
   DeviceBuffer<int> begin_;
   DeviceBuffer<SparseRun> runs_;
 };
-
-Cost GatheredCost(const Problem& problem, int) {
-  const SoftmaxShape shape = ShapeOf(problem);
-  const SparseKeys seen(problem);
-  return {.flops = 2 * static_cast<double>(shape.heads) * seen.Count().pairs *
-                   static_cast<double>(
-                       shape.d * PiecesOf(shape.e, kOwn * kLanes) + shape.e),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes = SparseRuns(seen).Bytes()};
-}
 
 // ---- blocked
 
@@ -370,19 +362,18 @@ __global__ void Combine(const Tensors<S> tensors, const Lists lists,
 template <typename S>
 class Blocked : public SparsePrepared<S> {
  public:
-  Blocked(const Problem& problem, const Arrays& arrays)
-      : SparsePrepared<S>(problem, arrays), mask_(problem) {
+  Blocked(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : SparsePrepared<S>(problem, arrays, layout), mask_(layout, problem) {
     const SparsePlan plan{SparseKeys(problem)};
-    queries_ = TableOf(plan.queries);
-    keys_ = TableOf(plan.keys);
-    jobs_ = TableOf(plan.jobs);
-    splits_ = TableOf(plan.splits);
+    queries_ = TableOf(layout, plan.queries);
+    keys_ = TableOf(layout, plan.keys);
+    jobs_ = TableOf(layout, plan.jobs);
+    splits_ = TableOf(layout, plan.splits);
     parts_count_ = plan.parts;
-    parts_ = DeviceBuffer<float>(PartNumbers(this->shape_, plan.parts));
-  }
-
-  static int64_t PartNumbers(const SoftmaxShape& shape, int64_t parts) {
-    return shape.heads * parts * kSoftmaxQueries * (shape.e + 2);
+    pairs_ = plan.Pairs();
+    parts_ =
+        DeviceBuffer<float>(layout, this->shape_.heads * plan.parts *
+                                        kSoftmaxQueries * (this->shape_.e + 2));
   }
 
   void Launch() override {
@@ -410,27 +401,23 @@ class Blocked : public SparsePrepared<S> {
         kThreads, 0, tensors, lists, splits_.data(), parts_.data());
   }
 
+  double Flops() const override {
+    return 2 * static_cast<double>(this->shape_.heads) * pairs_ *
+           static_cast<double>(
+               this->shape_.d *
+                   (this->shape_.e <= 64 ? 1 : PiecesOf(this->shape_.e, 128)) +
+               this->shape_.e);
+  }
+
  private:
   const SparseMaskTables mask_;
   DeviceBuffer<int> queries_, keys_;
   DeviceBuffer<SparseJob> jobs_;
   DeviceBuffer<SparseSplit> splits_;
   int64_t parts_count_ = 0;
+  double pairs_ = 0;
   DeviceBuffer<float> parts_;
 };
-
-Cost BlockedCost(const Problem& problem, int) {
-  const SoftmaxShape shape = ShapeOf(problem);
-  const SparsePlan plan{SparseKeys(problem)};
-  const int64_t across = shape.e <= 64 ? 1 : PiecesOf(shape.e, 128);
-  return {.flops = 2 * static_cast<double>(shape.heads) * plan.Pairs() *
-                   static_cast<double>(shape.d * across + shape.e),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              SparseMaskTables::Bytes(problem) + plan.Bytes() +
-              sizeof(float) * static_cast<double>(Blocked<float>::PartNumbers(
-                                  shape, plan.parts))};
-}
 
 }  // namespace
 }  // namespace subquad::device
@@ -443,15 +430,13 @@ std::vector<Implementation> SparseAttentionCudaImplementations() {
       "sparse_attention",
       {{.id = "dense",
         .what = "two GEMMs (cuBLAS) over all pairs, hidden scores left out",
-        // The weights that are zero add nothing, and no rounding.
         .sums = DirectSums,
-        .cost = DenseCost,
+        // The weights that are zero add nothing, and no rounding.
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "gathered",
         .what = "a warp for each query, over its own keys",
         .memory = {"O(n)", "n"},
         .sums = DirectSums,
-        .cost = GatheredCost,
         // As for kSoftmaxTilesBoundFactor: each sum is rescaled once per 32
         // keys.
         .bound_factor = 1 + 3.0 / kLanes,
@@ -460,7 +445,6 @@ std::vector<Implementation> SparseAttentionCudaImplementations() {
         .what = "groups of queries against tiles of the keys they share",
         .memory = {"O(n)", "n"},
         .sums = DirectSums,
-        .cost = BlockedCost,
         // A tile may hold a single key of a query, and each tile rescales:
         // three roundings beside the one of adding the key. A part that is
         // added costs a key no more than a further tile of its own would have.

@@ -38,8 +38,10 @@ SoftmaxShape SoftmaxShapeOf(const Problem& problem) {
 template <typename S>
 class OnNoise : public DevicePrepared {
  public:
-  OnNoise(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays), tokens_(NoiseShape(problem)) {
+  OnNoise(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
+        noise_(problem),
+        tokens_(layout, noise_) {
     tensors_ = {.q = In<S>("q"), .k = In<S>("k"), .z = In<S>("z")};
     if (IsSine(problem)) {
       tensors_.freqs = In<S>("freqs");
@@ -56,21 +58,19 @@ class OnNoise : public DevicePrepared {
     Attend(tokens_.queries(), tokens_.keys());
   }
 
+  double Flops() const final {
+    return NoisyTokensFlops(noise_) + AttentionFlops();
+  }
+
  protected:
   virtual void Attend(HeadArray<const float> q, HeadArray<const float> k) = 0;
+  virtual double AttentionFlops() const = 0;
 
  private:
+  const NoiseShape noise_;
   NoisyTokens<S> tokens_;
   NoiseTensors<S> tensors_;
 };
-
-Cost CostOnNoise(const Problem& problem, double flops, double workspace_bytes) {
-  const NoiseShape shape(problem);
-  return {.flops = NoisyTokensFlops(shape) + flops,
-          .bytes = TensorBytes(problem),
-          .workspace_bytes = NoisyTokensWorkspaceBytes(shape, problem.scalar) +
-                             workspace_bytes};
-}
 
 // ---- softmax
 
@@ -84,12 +84,12 @@ struct CausalKeys : EveryKey {
 template <typename S>
 class DenseSoftmax : public OnNoise<S> {
  public:
-  DenseSoftmax(const Problem& problem, const Arrays& arrays)
-      : OnNoise<S>(problem, arrays),
+  DenseSoftmax(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : OnNoise<S>(problem, arrays, layout),
         shape_(SoftmaxShapeOf(problem)),
         scale_(SoftmaxScale<float>(problem)),
-        attention_(shape_),
-        values_(shape_.heads * shape_.n_k * shape_.e) {}
+        attention_(layout, shape_),
+        values_(layout, shape_.heads * shape_.n_k * shape_.e) {}
 
  private:
   void Attend(HeadArray<const float> q, HeadArray<const float> k) override {
@@ -98,6 +98,10 @@ class DenseSoftmax : public OnNoise<S> {
     attention_.template Run<float>(keys, scale_, q, k,
                                    values_.Run(this->template In<S>("v")),
                                    this->template Out<S>("out"));
+  }
+
+  double AttentionFlops() const override {
+    return DenseAttention<S>::Flops(shape_);
   }
 
   const SoftmaxShape shape_;
@@ -109,8 +113,8 @@ class DenseSoftmax : public OnNoise<S> {
 template <typename S>
 class Tiled : public OnNoise<S> {
  public:
-  Tiled(const Problem& problem, const Arrays& arrays)
-      : OnNoise<S>(problem, arrays),
+  Tiled(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : OnNoise<S>(problem, arrays, layout),
         shape_(SoftmaxShapeOf(problem)),
         scale_(SoftmaxScale<float>(problem)) {}
 
@@ -120,6 +124,8 @@ class Tiled : public OnNoise<S> {
                                      this->template In<S>("v"), {},
                                      this->template Out<S>("out"));
   }
+
+  double AttentionFlops() const override { return SoftmaxTilesFlops(shape_); }
 
   const SoftmaxShape shape_;
   const float scale_;
@@ -140,13 +146,13 @@ int64_t OmegaCount(const Problem& problem, const DeviceKernelizedShape& shape) {
 template <typename S>
 class DenseLinear : public OnNoise<S> {
  public:
-  DenseLinear(const Problem& problem, const Arrays& arrays)
-      : OnNoise<S>(problem, arrays),
+  DenseLinear(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : OnNoise<S>(problem, arrays, layout),
         shape_(KernelizedShapeOf(problem)),
-        attention_(shape_),
-        values_(shape_.heads * NoiseShape(problem).n_k * shape_.e),
-        omega_(OmegaCount(problem, shape_)),
-        sums_(kRounds ? shape_.heads * shape_.n_q * shape_.e : 0) {}
+        attention_(layout, shape_),
+        values_(layout, shape_.heads * NoiseShape(problem).n_k * shape_.e),
+        omega_(layout, OmegaCount(problem, shape_)),
+        sums_(layout, kRounds ? shape_.heads * shape_.n_q * shape_.e : 0) {}
 
  private:
   static constexpr bool kRounds = sizeof(S) < sizeof(float);
@@ -166,6 +172,10 @@ class DenseLinear : public OnNoise<S> {
     }
   }
 
+  double AttentionFlops() const override {
+    return DenseKernelized<float>::Flops(shape_);
+  }
+
   const DeviceKernelizedShape shape_;
   DenseKernelized<float> attention_;
   Widened<S> values_, omega_;
@@ -175,10 +185,11 @@ class DenseLinear : public OnNoise<S> {
 template <typename S>
 class Linear : public OnNoise<S> {
  public:
-  Linear(const Problem& problem, const Arrays& arrays)
-      : OnNoise<S>(problem, arrays),
+  Linear(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : OnNoise<S>(problem, arrays, layout),
         projects_(problem.HasInput("omega")),
-        attention_(KernelizedShapeOf(problem)) {}
+        shape_(KernelizedShapeOf(problem)),
+        attention_(layout, shape_) {}
 
  private:
   void Attend(HeadArray<const float> q, HeadArray<const float> k) override {
@@ -188,48 +199,14 @@ class Linear : public OnNoise<S> {
         this->template Out<S>("out"));
   }
 
+  double AttentionFlops() const override {
+    return LinearKernelized<float, S, S>::Flops(shape_);
+  }
+
   const bool projects_;
+  const DeviceKernelizedShape shape_;
   LinearKernelized<float, S, S> attention_;
 };
-
-// ---- costs
-
-Cost DenseCost(const Problem& problem, int) {
-  const auto bytes = static_cast<double>(Info(problem.scalar).bytes);
-  const auto e = static_cast<double>(problem.Dim("e"));
-  const NoiseShape noise(problem);
-  const double values = static_cast<double>(noise.heads * noise.n_k) * e;
-  if (IsSoftmax(problem)) {
-    const SoftmaxShape shape = SoftmaxShapeOf(problem);
-    return CostOnNoise(problem, DenseAttention<float>::Flops(shape),
-                       DenseAttention<float>::WorkspaceBytes(shape, bytes) +
-                           Widened<float>::WorkspaceBytes(values, bytes));
-  }
-  const DeviceKernelizedShape shape = KernelizedShapeOf(problem);
-  const Cost cost = DenseKernelized<float>::CostOf(shape);
-  const double copies = values +
-                        static_cast<double>(OmegaCount(problem, shape)) +
-                        static_cast<double>(shape.heads * shape.n_q) * e;
-  return CostOnNoise(
-      problem, cost.flops,
-      cost.workspace_bytes + Widened<float>::WorkspaceBytes(copies, bytes));
-}
-
-Cost TiledCost(const Problem& problem, int) {
-  if (!IsSoftmax(problem)) return {};
-  return CostOnNoise(problem, SoftmaxTilesFlops(SoftmaxShapeOf(problem)), 0);
-}
-
-Cost LinearCost(const Problem& problem, int) {
-  if (IsSoftmax(problem)) return {};
-  return WithStorage(problem.scalar, [&]<typename S>() {
-    const Cost cost =
-        LinearKernelized<float, S, S>::CostOf(KernelizedShapeOf(problem));
-    return CostOnNoise(problem, cost.flops, cost.workspace_bytes);
-  });
-}
-
-// ---- what they are for
 
 std::unique_ptr<Prepared> PrepareDense(const Problem& problem,
                                        const Arrays& arrays, Layout& layout) {
@@ -250,12 +227,10 @@ std::vector<Implementation> StochasticPositionAttentionCudaImplementations() {
       {{.id = "dense",
         .what = "q^ and k^, then all weights in memory, by cuBLAS",
         .sums = DirectSums,
-        .cost = DenseCost,
         .prepare = PrepareDense},
        {.id = "tiled",
         .what = "q^ and k^, then one kernel with the scores in registers",
         .sums = DirectSums,
-        .cost = TiledCost,
         // The error that q^ and k^ bring to a score is part of the reference's
         // bound, which the attention multiplies by its own factor.
         .bound_factor = kSoftmaxTilesBoundFactor,
@@ -263,12 +238,10 @@ std::vector<Implementation> StochasticPositionAttentionCudaImplementations() {
        {.id = "associative",
         .what = "q^ and k^, then one state for all queries",
         .sums = DirectSums,
-        .cost = LinearCost,
         .prepare = PrepareOnDevice<Linear>()},
        {.id = "chunked",
         .what = "q^ and k^, then chunks of 64 tokens",
         .sums = DirectSums,
-        .cost = LinearCost,
         .prepare = PrepareOnDevice<Linear>()}});
 }
 

@@ -42,10 +42,10 @@ __global__ void Materialize(const S* weights, int64_t head_stride, int64_t n_q,
 template <typename S>
 class Dense : public DevicePrepared {
  public:
-  Dense(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
+  Dense(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
         shape_(ShapeOf(problem)),
-        product_(shape_.n_q, shape_.n_k, shape_.e, shape_.heads,
+        product_(layout, shape_.n_q, shape_.n_k, shape_.e, shape_.heads,
                  shape_.vectors) {}
 
   void Launch() override {
@@ -58,6 +58,12 @@ class Dense : public DevicePrepared {
     product_.Run(In<S>("values"), Out<S>("out"), adds());
   }
 
+  double Flops() const override {
+    return 2 * static_cast<double>(shape_.n_q) *
+           static_cast<double>(shape_.n_k) *
+           static_cast<double>(shape_.e * shape_.heads);
+  }
+
  private:
   const ToeplitzShape shape_;
   DenseProduct<S> product_;
@@ -66,13 +72,16 @@ class Dense : public DevicePrepared {
 template <typename S, typename Sum>
 class Fft : public DevicePrepared {
  public:
-  Fft(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays), product_(ShapeOf(problem)) {}
+  Fft(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
+        product_(layout, ShapeOf(problem)) {}
 
   void Launch() override {
     product_.Run<S, S, Sum>(In<S>("weights"), In<S>("values"), Out<Sum>("out"),
                             adds());
   }
+
+  double Flops() const override { return product_.Flops(); }
 
  private:
   ToeplitzProduct product_;
@@ -89,26 +98,6 @@ RowBound FftBound(const Problem& problem, const Inputs& inputs) {
       });
 }
 
-Cost FftCost(const Problem& problem, int) {
-  const ToeplitzShape shape = ShapeOf(problem);
-  return {.flops = ToeplitzProduct::Flops(shape),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes = ToeplitzProduct::WorkspaceBytes(shape)};
-}
-
-Cost DenseCost(const Problem& problem, int) {
-  const auto [n_q, n_k, e, heads, vectors, causal] = ShapeOf(problem);
-  return {.flops = 2.0 * static_cast<double>(n_q) * static_cast<double>(n_k) *
-                   static_cast<double>(e * heads),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes = WithStorage(
-              problem.scalar, [&, n_q = n_q, n_k = n_k, e = e, heads = heads,
-                               vectors = vectors]<typename S>() {
-                return DenseProduct<S>::WorkspaceBytes(n_q, n_k, e, heads,
-                                                       vectors);
-              })};
-}
-
 }  // namespace
 }  // namespace subquad::device
 
@@ -121,13 +110,11 @@ std::vector<Implementation> Toeplitz1dCudaImplementations() {
       {{.id = "dense",
         .what = "materialised matrix times values by cuBLAS",
         .sums = DirectSums,
-        .cost = DenseCost,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "fft",
         .what =
             "circulant embedding, cuFFT on as many columns as the cache holds",
         .sums = MixedSums,
-        .cost = FftCost,
         .norm_bound = FftBound,
         .prepare = PrepareOnDevice<Fft>()}});
 }

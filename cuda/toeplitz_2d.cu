@@ -54,11 +54,11 @@ __global__ void Materialize(const S* weights, int64_t head_stride,
 template <typename S>
 class Dense : public DevicePrepared {
  public:
-  Dense(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
+  Dense(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
         sizes_(problem),
-        product_(sizes_.pixels(), sizes_.pixels(), sizes_.e, sizes_.heads,
-                 sizes_.vectors) {}
+        product_(layout, sizes_.pixels(), sizes_.pixels(), sizes_.e,
+                 sizes_.heads, sizes_.vectors) {}
 
   void Launch() override {
     const auto weights = In<S>("weights");
@@ -68,6 +68,12 @@ class Dense : public DevicePrepared {
                    kThreads, 0, weights.data, weights.head_stride,
                    sizes_.height, sizes_.width, product_.matrix());
     product_.Run(In<S>("values"), Out<S>("out"), adds());
+  }
+
+  double Flops() const override {
+    return 2 * static_cast<double>(sizes_.pixels()) *
+           static_cast<double>(sizes_.pixels()) *
+           static_cast<double>(sizes_.e * sizes_.heads);
   }
 
  private:
@@ -101,10 +107,10 @@ __global__ void LoadImageWeights(const S* weights, int64_t head_stride,
 template <typename S>
 class Fft2 : public DevicePrepared {
  public:
-  Fft2(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
+  Fft2(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
         sizes_(problem),
-        product_(sizes_.Circulant()) {}
+        product_(layout, sizes_.Circulant()) {}
 
   void Launch() override {
     const auto weights = In<S>("weights");
@@ -118,6 +124,8 @@ class Fft2 : public DevicePrepared {
     product_.Run<S, S>(In<S>("values"), Out<S>("out"), false);
   }
 
+  double Flops() const override { return product_.Flops(); }
+
  private:
   const Sizes sizes_;
   CirculantProduct product_;
@@ -127,14 +135,16 @@ class Fft2 : public DevicePrepared {
 template <typename S, typename Sum>
 class FftSequence : public DevicePrepared {
  public:
-  FftSequence(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
-        product_(Sizes(problem).Sequence(), problem.Dim("width")) {}
+  FftSequence(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
+        product_(layout, Sizes(problem).Sequence(), problem.Dim("width")) {}
 
   void Launch() override {
     product_.Run<Sum, S, Sum>(In<Sum>("weights"), In<S>("values"),
                               Out<Sum>("out"), adds());
   }
+
+  double Flops() const override { return product_.Flops(); }
 
  private:
   ToeplitzProduct product_;
@@ -155,35 +165,6 @@ RowBound FftBound(const Problem& problem, const Inputs& inputs) {
       });
 }
 
-Cost DenseCost(const Problem& problem, int) {
-  const Sizes sizes(problem);
-  const int64_t pixels = sizes.pixels();
-  const auto bytes = WithStorage(problem.scalar, [&]<typename S>() {
-    return DenseProduct<S>::WorkspaceBytes(pixels, pixels, sizes.e, sizes.heads,
-                                           sizes.vectors);
-  });
-  return {.flops = 2.0 * static_cast<double>(pixels) *
-                   static_cast<double>(pixels) *
-                   static_cast<double>(sizes.e * sizes.heads),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes = bytes};
-}
-
-Cost Fft2Cost(const Problem& problem, int) {
-  const CirculantShape shape = Sizes(problem).Circulant();
-  return {.flops = CirculantProduct::Flops(shape),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes = CirculantProduct::WorkspaceBytes(shape)};
-}
-
-Cost FftSequenceCost(const Problem& problem, int) {
-  const ToeplitzShape shape = Sizes(problem).Sequence();
-  const int64_t width = problem.Dim("width");
-  return {.flops = ToeplitzProduct::Flops(shape, width),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes = ToeplitzProduct::WorkspaceBytes(shape, width)};
-}
-
 }  // namespace
 }  // namespace subquad::device
 
@@ -196,19 +177,16 @@ std::vector<Implementation> Toeplitz2dCudaImplementations() {
       {{.id = "dense",
         .what = "materialised matrix times values by cuBLAS",
         .sums = DirectSums,
-        .cost = DenseCost,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "fft2",
         .what = "two-level circulant embedding, 2-D transforms by cuFFT",
         .sums = MixedSums,
-        .cost = Fft2Cost,
         .norm_bound = FftBound,
         .prepare = PrepareOnDevice<Fft2>()},
        {.id = "fft_sequence",
         .what = "the image as one sequence, 1-D transforms by cuFFT",
         .memory = {"O(HW) per column in flight", "n"},
         .sums = MixedSums,
-        .cost = FftSequenceCost,
         .norm_bound = FftBound,
         .prepare = PrepareOnDevice<FftSequence>()}});
 }

@@ -50,11 +50,11 @@ __global__ void Materialize(const S* rows, int64_t rows_stride, const S* cols,
 template <typename S>
 class Dense : public DevicePrepared {
  public:
-  Dense(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays),
+  Dense(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
         shape_(ShapeOf(problem)),
-        product_(pixels(), pixels(), shape_.e, shape_.heads, Matrices(shape_)) {
-  }
+        product_(layout, pixels(), pixels(), shape_.e, shape_.heads,
+                 Matrices(shape_)) {}
 
   void Launch() override {
     const auto rows = In<S>("weights_rows"), cols = In<S>("weights_cols");
@@ -66,6 +66,11 @@ class Dense : public DevicePrepared {
     product_.Run(In<S>("values"), Out<S>("out"), adds());
   }
 
+  double Flops() const override {
+    return 2 * static_cast<double>(pixels()) * static_cast<double>(pixels()) *
+           static_cast<double>(shape_.e * shape_.heads);
+  }
+
  private:
   int64_t pixels() const { return shape_.height * shape_.width; }
   const ImageShape shape_;
@@ -75,13 +80,16 @@ class Dense : public DevicePrepared {
 template <typename S, typename Sum>
 class Xy : public DevicePrepared {
  public:
-  Xy(const Problem& problem, const Arrays& arrays)
-      : DevicePrepared(problem, arrays), sums_(ShapeOf(problem)) {}
+  Xy(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : DevicePrepared(problem, arrays, layout),
+        sums_(layout, ShapeOf(problem)) {}
 
   void Launch() override {
     sums_.Run<S, Sum>(In<S>("weights_rows"), In<S>("weights_cols"),
                       In<S>("values"), Out<Sum>("out"), adds());
   }
+
+  double Flops() const override { return sums_.Flops(); }
 
  private:
   ImageSums sums_;
@@ -118,27 +126,6 @@ Sums XySums(const Problem& problem) {
              : Sums::kMixed;
 }
 
-Cost XyCost(const Problem& problem, int) {
-  const ImageShape shape = ShapeOf(problem);
-  return {.flops = ImageSums::Flops(shape),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes = ImageSums::WorkspaceBytes(shape)};
-}
-
-Cost DenseCost(const Problem& problem, int) {
-  const ImageShape shape = ShapeOf(problem);
-  const int64_t pixels = shape.height * shape.width;
-  const auto bytes = WithStorage(problem.scalar, [&]<typename S>() {
-    return DenseProduct<S, float>::WorkspaceBytes(pixels, pixels, shape.e,
-                                                  shape.heads, Matrices(shape));
-  });
-  return {.flops = 2.0 * static_cast<double>(pixels) *
-                   static_cast<double>(pixels) *
-                   static_cast<double>(shape.e * shape.heads),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes = bytes};
-}
-
 }  // namespace
 }  // namespace subquad::device
 
@@ -151,13 +138,11 @@ std::vector<Implementation> Toeplitz2dXyCudaImplementations() {
       {{.id = "dense",
         .what = "materialised matrix times values by cuBLAS",
         .sums = DirectSums,
-        .cost = DenseCost,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "xy",
         .what = "row and column sums, two 1-D products, a broadcast add",
         .memory = {"O(e (HW / 16 + H + W))", "n"},
         .sums = XySums,
-        .cost = XyCost,
         .norm_bound = XyBound,
         .prepare = PrepareOnDevice<Xy>()}});
 }

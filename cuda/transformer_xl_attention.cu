@@ -80,20 +80,31 @@ struct ShiftedScore {
   }
 };
 
+// Keys that are seen with the last query of a block by all of them, for blocks
+// of `rows` queries.
+double FormedPairs(const XlSizes& sizes, int64_t rows) {
+  double pairs = 0;
+  for (int64_t first = 0; first < sizes.n_q; first += rows) {
+    const int64_t end = std::min(first + rows, sizes.n_q);
+    pairs += static_cast<double>((end - first) * (sizes.memory + end));
+  }
+  return pairs;
+}
+
 // What both share: all but the second term.
 template <typename S>
 class XlAttention : public DevicePrepared {
  public:
-  XlAttention(const Problem& problem, const Arrays& arrays,
+  XlAttention(const Problem& problem, const Arrays& arrays, Layout& layout,
               const ScorePlan& plan)
-      : DevicePrepared(problem, arrays),
+      : DevicePrepared(problem, arrays, layout),
         sizes_(problem),
-        rows_(plan),
-        position_(plan.scores()),
+        rows_(layout, plan),
+        position_(layout, plan.scores()),
         scale_(SoftmaxScale<float>(problem)),
-        queries_(sizes_.heads * sizes_.n_q * sizes_.d),
-        position_queries_(sizes_.heads * sizes_.n_q * sizes_.d),
-        keys_(sizes_.heads * sizes_.n_k * sizes_.d) {}
+        queries_(layout, sizes_.heads * sizes_.n_q * sizes_.d),
+        position_queries_(layout, sizes_.heads * sizes_.n_q * sizes_.d),
+        keys_(layout, sizes_.heads * sizes_.n_k * sizes_.d) {}
 
   void Launch() override {
     const auto q = In<S>("q"), u = In<S>("u"), t = In<S>("t");
@@ -142,6 +153,16 @@ class XlAttention : public DevicePrepared {
         0, {projected, distances, sizes_.d, sizes_.d, distances * sizes_.d});
   }
 
+  // `projections` are products w_kr r, 2 d p flops each.
+  double XlFlops(double projections, double position_pairs) const {
+    const auto d = static_cast<double>(sizes_.d);
+    const double pairs = FormedPairs(sizes_, rows_.plan().blocks().rows());
+    return 2 * projections * d * static_cast<double>(sizes_.p) +
+           2 * static_cast<double>(sizes_.heads) *
+               (pairs * (d + static_cast<double>(sizes_.e)) +
+                position_pairs * d);
+  }
+
   const XlSizes sizes_;
   ScoreRows rows_;
   DeviceBuffer<float> position_;
@@ -162,9 +183,14 @@ ScorePlan ShiftPlan(const Problem& problem) {
 template <typename S>
 class XlShift : public XlAttention<S> {
  public:
-  XlShift(const Problem& problem, const Arrays& arrays)
-      : XlAttention<S>(problem, arrays, ShiftPlan(problem)),
-        projected_(sizes_.vectors * sizes_.n_k * sizes_.d) {}
+  XlShift(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : XlAttention<S>(problem, arrays, layout, ShiftPlan(problem)),
+        projected_(layout, sizes_.vectors * sizes_.n_k * sizes_.d) {}
+
+  double Flops() const override {
+    return this->XlFlops(static_cast<double>(sizes_.vectors * sizes_.n_k),
+                         FormedPairs(sizes_, rows_.plan().blocks().rows()));
+  }
 
  private:
   using XlAttention<S>::sizes_, XlAttention<S>::rows_,
@@ -199,9 +225,14 @@ int64_t QueriesAtOnce(const XlSizes& sizes) {
 template <typename S>
 class XlDense : public XlAttention<S> {
  public:
-  XlDense(const Problem& problem, const Arrays& arrays)
-      : XlAttention<S>(problem, arrays, DensePlan(problem)),
-        projected_(QueriesAtOnce(sizes_) * sizes_.n_k * sizes_.d) {}
+  XlDense(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : XlAttention<S>(problem, arrays, layout, DensePlan(problem)),
+        projected_(layout, QueriesAtOnce(sizes_) * sizes_.n_k * sizes_.d) {}
+
+  double Flops() const override {
+    const double pairs = FormedPairs(sizes_, QueriesAtOnce(sizes_));
+    return this->XlFlops(static_cast<double>(sizes_.heads) * pairs, pairs);
+  }
 
  private:
   using XlAttention<S>::sizes_, XlAttention<S>::rows_,
@@ -226,58 +257,6 @@ class XlDense : public XlAttention<S> {
   DeviceBuffer<float> projected_;
 };
 
-// ---- costs
-
-// Keys that are seen with the last query of a block by all of them, for blocks
-// of `rows` queries.
-double FormedPairs(const XlSizes& sizes, int64_t rows) {
-  double pairs = 0;
-  for (int64_t first = 0; first < sizes.n_q; first += rows) {
-    const int64_t end = std::min(first + rows, sizes.n_q);
-    pairs += static_cast<double>((end - first) * (sizes.memory + end));
-  }
-  return pairs;
-}
-
-// `projections` are products w_kr r, 2 d p flops each; `projected` are numbers
-// kept of them.
-Cost XlCost(const Problem& problem, const ScorePlan& plan, double projections,
-            double position_pairs, int64_t projected) {
-  const XlSizes sizes(problem);
-  const auto d = static_cast<double>(sizes.d);
-  const auto heads = static_cast<double>(sizes.heads);
-  const double pairs = FormedPairs(sizes, plan.blocks().rows());
-  return {.flops = 2 * projections * d * static_cast<double>(sizes.p) +
-                   2 * heads *
-                       (pairs * (d + static_cast<double>(sizes.e)) +
-                        position_pairs * d),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              plan.WorkspaceBytes() +
-              static_cast<double>(plan.scores() + projected +
-                                  2 * sizes.heads * sizes.n_q * sizes.d) *
-                  sizeof(float) +
-              Widened<float>::WorkspaceBytes(
-                  heads * static_cast<double>(sizes.n_k) * d,
-                  static_cast<double>(Info(problem.scalar).bytes))};
-}
-
-Cost ShiftCost(const Problem& problem, int) {
-  const XlSizes sizes(problem);
-  const ScorePlan plan = ShiftPlan(problem);
-  return XlCost(problem, plan, static_cast<double>(sizes.vectors * sizes.n_k),
-                FormedPairs(sizes, plan.blocks().rows()),
-                sizes.vectors * sizes.n_k * sizes.d);
-}
-
-Cost DenseCost(const Problem& problem, int) {
-  const XlSizes sizes(problem);
-  const double pairs = FormedPairs(sizes, QueriesAtOnce(sizes));
-  return XlCost(problem, DensePlan(problem),
-                static_cast<double>(sizes.heads) * pairs, pairs,
-                QueriesAtOnce(sizes) * sizes.n_k * sizes.d);
-}
-
 }  // namespace
 }  // namespace subquad::device
 
@@ -290,13 +269,11 @@ std::vector<Implementation> TransformerXlAttentionCudaImplementations() {
       {{.id = "dense",
         .what = "w_kr r for every pair (a batch of GEMMs), scores in memory",
         .sums = DirectSums,
-        .cost = DenseCost,
         .prepare = PrepareOnDevice<XlDense>()},
        {.id = "shift",
         .what = "w_kr r once per distance, GEMMs and left shifts by blocks",
         .memory = {"O((M+L) (d+e)), and scores that fit the cache", "n"},
         .sums = DirectSums,
-        .cost = ShiftCost,
         .prepare = PrepareOnDevice<XlShift>()}});
 }
 

@@ -17,8 +17,8 @@ template <typename S>
 class Widened {
  public:
   // `count` numbers in all.
-  explicit Widened(int64_t count)
-      : count_(count), numbers_(kWidens ? count : 0) {}
+  Widened(Layout& layout, int64_t count)
+      : count_(count), numbers_(layout, kWidens ? count : 0) {}
 
   HeadArray<const float> Run(HeadArray<const S> tensor) {
     if constexpr (kWidens) {
@@ -27,10 +27,6 @@ class Widened {
     } else {
       return tensor;
     }
-  }
-
-  static double WorkspaceBytes(double count, double bytes) {
-    return bytes < 4 ? 4 * count : 0;
   }
 
  private:

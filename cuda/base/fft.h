@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cuda/base/launch.h"
@@ -22,7 +23,9 @@ enum class Transform { kForward, kBackward };
 // the division by the number of points. `batch` arrays, one after another.
 class FftPlan {
  public:
-  FftPlan(const std::vector<int64_t>& lengths, int64_t batch, Transform kind);
+  // Of a layout that counts: not planned.
+  FftPlan(const Layout& layout, const std::vector<int64_t>& lengths,
+          int64_t batch, Transform kind);
   ~FftPlan();
   FftPlan(const FftPlan&) = delete;
   FftPlan& operator=(const FftPlan&) = delete;
@@ -33,7 +36,7 @@ class FftPlan {
   void Execute(float* data) const;
 
  private:
-  cufftHandle plan_ = 0;
+  std::optional<cufftHandle> plan_;
   Transform kind_;
   int64_t area_bytes_ = 0;
 };
@@ -41,7 +44,9 @@ class FftPlan {
 // One area for plans that never run at the same time. Counted as workspace.
 class FftArea {
  public:
-  void Share(const std::vector<FftPlan*>& plans);
+  // `most_bytes` is what a layout that counts, without plans, takes it for.
+  void Share(Layout& layout, const std::vector<FftPlan*>& plans,
+             double most_bytes);
 
  private:
   DeviceBuffer<unsigned char> area_;

@@ -27,7 +27,7 @@ int Int(int64_t value) {
 
 }  // namespace
 
-Gemm::Gemm() : area_(kAreaBytes) {}
+Gemm::Gemm(Layout& layout) : area_(layout, kAreaBytes) {}
 
 template <typename S>
 void Gemm::Run(int64_t batch, float alpha, const DeviceMatrix<const S>& a,

@@ -24,7 +24,7 @@ class Gemm {
  public:
   static constexpr int64_t kAreaBytes = 4 << 20;
 
-  Gemm();
+  explicit Gemm(Layout& layout);
 
   // C = alpha A B + beta C for each of `batch` matrices. S is the type of A and
   // B: of storage; products of storage types are exact in float32.

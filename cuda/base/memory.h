@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "algorithms/layout.h"
 #include "cuda/base/check.h"
 
 namespace subquad::device {
@@ -39,18 +40,21 @@ class DeviceMemory {
   DeviceUse use_ = DeviceUse::kWorkspace;
 };
 
-// `count` numbers.
+// `count` numbers from a layout.
 template <typename T>
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  explicit DeviceBuffer(int64_t count, DeviceUse use = DeviceUse::kWorkspace)
-      : memory_(count * static_cast<int64_t>(sizeof(T)), use) {}
+  DeviceBuffer(Layout& layout, int64_t count,
+               DeviceUse use = DeviceUse::kWorkspace)
+      : size_(count) {
+    const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+    layout.Add(static_cast<double>(bytes));
+    if (!layout.counting()) memory_ = DeviceMemory(bytes, use);
+  }
 
   T* data() const { return static_cast<T*>(memory_.data()); }
-  int64_t size() const {
-    return memory_.bytes() / static_cast<int64_t>(sizeof(T));
-  }
+  int64_t size() const { return size_; }
 
   // Waits for the device. For tables: tensors are the run's affair.
   void Upload(const T* host) const {
@@ -60,6 +64,7 @@ class DeviceBuffer {
   }
 
  private:
+  int64_t size_ = 0;
   DeviceMemory memory_;
 };
 

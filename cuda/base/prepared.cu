@@ -3,9 +3,10 @@
 #include "cuda/device.h"
 
 namespace subquad::device {
-DevicePrepared::DevicePrepared(const Problem& problem, const Arrays& arrays)
+DevicePrepared::DevicePrepared(const Problem& problem, const Arrays& arrays,
+                               Layout& layout)
     : device_(arrays) {
-  if (arrays.on_device) return;
+  if (arrays.on_device || layout.counting()) return;
   host_ = arrays;
   const int64_t bytes = Info(problem.scalar).bytes;
   for (auto* list : {&device_.inputs, &device_.outputs})

@@ -18,7 +18,7 @@ class DevicePrepared : public Prepared, public DeviceRun {
   // Allocates the tensors on the device; `arrays` are read and written by the
   // transfers. Those of a part of another program are that program's, and there
   // are no transfers.
-  DevicePrepared(const Problem& problem, const Arrays& arrays);
+  DevicePrepared(const Problem& problem, const Arrays& arrays, Layout& layout);
 
   void Run() final {
     Upload();
@@ -57,17 +57,17 @@ std::vector<Implementation> DeviceTable(std::string_view op,
                                         std::vector<Implementation> rows);
 
 // prepare for a class template over the storage type, constructed from
-// (problem, arrays). Static, because GCC takes what is made from a template of
-// an unnamed namespace for visible everywhere: two files with a `Dense` each
-// would share one.
+// (problem, arrays, layout). Static, because GCC takes what is made from a
+// template of an unnamed namespace for visible everywhere: two files with a
+// `Dense` each would share one.
 template <template <typename> class Run>
 static auto PrepareOnDevice() {
   return [](const Problem& problem, const Arrays& arrays,
-            Layout&) -> std::unique_ptr<Prepared> {
-    return WithStorage(problem.scalar,
-                       [&]<typename S>() -> std::unique_ptr<Prepared> {
-                         return std::make_unique<Run<S>>(problem, arrays);
-                       });
+            Layout& layout) -> std::unique_ptr<Prepared> {
+    return WithStorage(
+        problem.scalar, [&]<typename S>() -> std::unique_ptr<Prepared> {
+          return std::make_unique<Run<S>>(problem, arrays, layout);
+        });
   };
 }
 
@@ -76,12 +76,12 @@ static auto PrepareOnDevice() {
 template <template <typename, typename> class Run>
 static auto PrepareOnDevice() {
   return [](const Problem& problem, const Arrays& arrays,
-            Layout&) -> std::unique_ptr<Prepared> {
+            Layout& layout) -> std::unique_ptr<Prepared> {
     return WithStorage(
         problem.scalar, [&]<typename S>() -> std::unique_ptr<Prepared> {
           if (arrays.outputs[0].scalar == Scalar::kFloat32)
-            return std::make_unique<Run<S, float>>(problem, arrays);
-          return std::make_unique<Run<S, S>>(problem, arrays);
+            return std::make_unique<Run<S, float>>(problem, arrays, layout);
+          return std::make_unique<Run<S, S>>(problem, arrays, layout);
         });
   };
 }

@@ -321,16 +321,10 @@ void ClippedFeatures(const ClippedShape& shape, HeadArray<const S> q,
 }
 
 template <typename S>
-ClippedPosition<S>::ClippedPosition(const ClippedShape& shape)
+ClippedPosition<S>::ClippedPosition(Layout& layout, const ClippedShape& shape)
     : shape_(shape),
-      before_(shape.heads * (PiecesOf(shape.n_k, kTile) + 1) * shape.e),
-      after_(before_.size()) {}
-
-template <typename S>
-double ClippedPosition<S>::WorkspaceBytes(const ClippedShape& shape) {
-  return 8.0 * static_cast<double>(shape.heads *
-                                   (PiecesOf(shape.n_k, kTile) + 1) * shape.e);
-}
+      before_(layout, shape.heads * (PiecesOf(shape.n_k, kTile) + 1) * shape.e),
+      after_(layout, before_.size()) {}
 
 // Of a window of 2 r + 64 keys, of whose weights tiles make two halves.
 template <typename S>

@@ -30,14 +30,13 @@ void ClippedFeatures(const ClippedShape& shape, HeadArray<const S> q,
 template <typename S>
 class ClippedPosition {
  public:
-  explicit ClippedPosition(const ClippedShape& shape);
+  ClippedPosition(Layout& layout, const ClippedShape& shape);
 
   // out = (sums + sum_j s_ij v_j) / (normalisers + sum_j s_ij), with sums
   // [heads, n_q, e] and normalisers [heads, n_q] of the content term.
   void Run(const float* queries, HeadArray<const S> rpe, HeadArray<const S> v,
            const float* sums, const float* normalisers, HeadArray<S> out);
 
-  static double WorkspaceBytes(const ClippedShape& shape);
   static double Flops(const ClippedShape& shape);
 
  private:

@@ -68,24 +68,17 @@ __global__ void DivideRows(const float* sums, const float* normalisers,
 }  // namespace
 
 template <typename S>
-DenseQuotient<S>::DenseQuotient(int64_t heads, int64_t n_q, int64_t n_k,
-                                int64_t e)
+DenseQuotient<S>::DenseQuotient(Layout& layout, int64_t heads, int64_t n_q,
+                                int64_t n_k, int64_t e)
     : heads_(heads),
       n_q_(n_q),
       n_k_(n_k),
       e_(e),
-      weights_(heads * n_q * n_k),
-      normalisers_(heads * n_q),
-      values_(kRounds ? heads * n_k * e : 0),
-      sums_(kRounds ? heads * n_q * e : 0) {}
-
-template <typename S>
-double DenseQuotient<S>::WorkspaceBytes(int64_t heads, int64_t n_q, int64_t n_k,
-                                        int64_t e) {
-  return 4.0 * static_cast<double>(heads * (n_q * n_k + n_q +
-                                            (kRounds ? (n_q + n_k) * e : 0))) +
-         Gemm::kAreaBytes;
-}
+      weights_(layout, heads * n_q * n_k),
+      normalisers_(layout, heads * n_q),
+      values_(layout, kRounds ? heads * n_k * e : 0),
+      sums_(layout, kRounds ? heads * n_q * e : 0),
+      gemm_(layout) {}
 
 template <typename S>
 void DenseQuotient<S>::Scores(const float* queries, const float* keys,
@@ -116,25 +109,20 @@ void DenseQuotient<S>::Run(HeadArray<const S> v, HeadArray<S> out) {
 }
 
 template <typename S>
-DenseKernelized<S>::DenseKernelized(const DeviceKernelizedShape& shape)
+DenseKernelized<S>::DenseKernelized(Layout& layout,
+                                    const DeviceKernelizedShape& shape)
     : shape_(shape),
-      features_(shape.features(), KeyScaling::kRows),
-      quotient_(shape.heads, shape.n_q, shape.n_k, shape.e),
-      pairs_(shape) {
-  if (shape.bias_vectors > 0) bias_.emplace(shape);
+      features_(layout, shape.features(), KeyScaling::kRows),
+      quotient_(layout, shape.heads, shape.n_q, shape.n_k, shape.e),
+      pairs_(layout, shape) {
+  if (shape.bias_vectors > 0) bias_.emplace(layout, shape);
 }
 
 template <typename S>
-Cost DenseKernelized<S>::CostOf(const DeviceKernelizedShape& shape) {
-  return {.flops = Features::Flops(shape.features()) +
-                   2 * static_cast<double>(shape.heads * shape.n_q) *
-                       static_cast<double>(shape.n_k * (shape.f + shape.e)),
-          .workspace_bytes =
-              Features::WorkspaceBytes(shape.features(), KeyScaling::kRows) +
-              DeviceBias::WorkspaceBytes(shape) +
-              DirectRows::WorkspaceBytes(shape) +
-              DenseQuotient<S>::WorkspaceBytes(shape.heads, shape.n_q,
-                                               shape.n_k, shape.e)};
+double DenseKernelized<S>::Flops(const DeviceKernelizedShape& shape) {
+  return Features::Flops(shape.features()) +
+         2 * static_cast<double>(shape.heads * shape.n_q) *
+             static_cast<double>(shape.n_k * (shape.f + shape.e));
 }
 
 template <typename S>

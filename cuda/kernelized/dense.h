@@ -14,7 +14,8 @@ namespace subquad::device {
 template <typename S>
 class DenseQuotient {
  public:
-  DenseQuotient(int64_t heads, int64_t n_q, int64_t n_k, int64_t e);
+  DenseQuotient(Layout& layout, int64_t heads, int64_t n_q, int64_t n_k,
+                int64_t e);
 
   float* weights() const { return weights_.data(); }
   float* normalisers() const { return normalisers_.data(); }
@@ -23,9 +24,6 @@ class DenseQuotient {
   void Run(HeadArray<const S> v, HeadArray<S> out);
 
   Gemm& gemm() { return gemm_; }
-
-  static double WorkspaceBytes(int64_t heads, int64_t n_q, int64_t n_k,
-                               int64_t e);
 
  private:
   static constexpr bool kRounds = sizeof(S) < sizeof(float);
@@ -40,13 +38,13 @@ class DenseQuotient {
 template <typename S>
 class DenseKernelized {
  public:
-  explicit DenseKernelized(const DeviceKernelizedShape& shape);
+  DenseKernelized(Layout& layout, const DeviceKernelizedShape& shape);
 
   // `omega` {} where the map does not project, `bias` {} where there is none.
   void Run(HeadArray<const S> q, HeadArray<const S> k, HeadArray<const S> v,
            HeadArray<const S> omega, HeadArray<const S> bias, HeadArray<S> out);
 
-  static Cost CostOf(const DeviceKernelizedShape& shape);
+  static double Flops(const DeviceKernelizedShape& shape);
 
  private:
   const DeviceKernelizedShape shape_;

@@ -201,18 +201,11 @@ int64_t DirectRows::Blocks(const DeviceKernelizedShape& shape) {
   return std::min(kMostBlocks, PiecesOf(shape.heads * shape.n_q, kWarp));
 }
 
-double DirectRows::WorkspaceBytes(const DeviceKernelizedShape& shape) {
-  return static_cast<double>(shape.heads * shape.n_q * sizeof(RowMark)) +
-         static_cast<double>(Blocks(shape)) *
-             static_cast<double>(shape.f * sizeof(Scaled) +
-                                 shape.e * sizeof(float));
-}
-
-DirectRows::DirectRows(const DeviceKernelizedShape& shape)
+DirectRows::DirectRows(Layout& layout, const DeviceKernelizedShape& shape)
     : shape_(shape),
-      marks_(shape.heads * shape.n_q),
-      features_(Blocks(shape) * shape.f),
-      sums_(Blocks(shape) * shape.e) {}
+      marks_(layout, shape.heads * shape.n_q),
+      features_(layout, Blocks(shape) * shape.f),
+      sums_(layout, Blocks(shape) * shape.e) {}
 
 template <typename X, typename O, typename S, typename Out>
 void DirectRows::Run(HeadArray<const X> q, HeadArray<const X> k,

@@ -14,7 +14,7 @@ namespace subquad::device {
 
 class DirectRows {
  public:
-  explicit DirectRows(const DeviceKernelizedShape& shape);
+  DirectRows(Layout& layout, const DeviceKernelizedShape& shape);
 
   // [heads, n_q], for others to fill.
   RowMark* marks() const { return marks_.data(); }
@@ -27,9 +27,6 @@ class DirectRows {
   void Run(HeadArray<const X> q, HeadArray<const X> k, HeadArray<const O> omega,
            const BiasWeights& bias, HeadArray<const S> values,
            HeadArray<Out> out);
-
-  // Exactly what is allocated.
-  static double WorkspaceBytes(const DeviceKernelizedShape& shape);
 
  private:
   static int64_t Blocks(const DeviceKernelizedShape& shape);

@@ -66,20 +66,14 @@ __global__ void AddUpRuns(float* sums, int64_t count, int64_t e,
 
 }  // namespace
 
-EdgeSums::EdgeSums(const ClippedEdges& edges, Side side, int64_t e,
-                   int64_t heads)
+EdgeSums::EdgeSums(Layout& layout, const ClippedEdges& edges, Side side,
+                   int64_t e, int64_t heads)
     : edges_(edges),
       side_(side),
       e_(e),
       heads_(heads),
       count_(CountOf(edges, side)),
-      sums_(heads * RowsOf(count_) * e) {}
-
-double EdgeSums::WorkspaceBytes(const ClippedEdges& edges, Side side, int64_t e,
-                                int64_t heads) {
-  return static_cast<double>(heads * RowsOf(CountOf(edges, side)) * e) *
-         sizeof(float);
-}
+      sums_(layout, heads * RowsOf(count_) * e) {}
 
 EdgeSumsView EdgeSums::View(int64_t first_head) const {
   const int64_t head_stride = RowsOf(count_) * e_;

@@ -94,16 +94,14 @@ struct EdgeSumsView {
 
 class EdgeSums {
  public:
-  EdgeSums(const ClippedEdges& edges, Side side, int64_t e, int64_t heads);
+  EdgeSums(Layout& layout, const ClippedEdges& edges, Side side, int64_t e,
+           int64_t heads);
 
   // Of values [heads, n_k, e].
   template <typename S>
   void Run(HeadArray<const S> values);
 
   EdgeSumsView View(int64_t first_head) const;
-
-  static double WorkspaceBytes(const ClippedEdges& edges, Side side, int64_t e,
-                               int64_t heads);
 
  private:
   const ClippedEdges edges_;

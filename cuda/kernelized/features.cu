@@ -172,17 +172,6 @@ int64_t Features::Pieces(const FeatureShape& shape, KeyScaling scale) {
              : PiecesOf(shape.n_k, kPiece);
 }
 
-double Features::WorkspaceBytes(const FeatureShape& shape, KeyScaling scale,
-                                bool copies_omega) {
-  const int64_t f = shape.map.features();
-  int64_t numbers = (shape.n_q + shape.n_k + Pieces(shape, scale)) * f;
-  if (HasFactors(shape)) numbers += 2 * std::max(shape.n_q, shape.n_k);
-  if (scale == KeyScaling::kRows) numbers += shape.n_k;
-  return 4.0 * static_cast<double>(shape.heads * numbers +
-                                   OmegaCopies(shape, copies_omega)) +
-         (shape.map.projects() ? Gemm::kAreaBytes : 0);
-}
-
 // By the usual count, an exponential as 16.
 double Features::Flops(const FeatureShape& shape) {
   return static_cast<double>(shape.heads * (shape.n_q + shape.n_k)) *
@@ -190,22 +179,23 @@ double Features::Flops(const FeatureShape& shape) {
                              20 * shape.map.features());
 }
 
-Features::Features(const FeatureShape& shape, KeyScaling scale,
+Features::Features(Layout& layout, const FeatureShape& shape, KeyScaling scale,
                    bool copies_omega)
     : shape_(shape),
       scale_(scale),
       pieces_(Pieces(shape, scale)),
-      queries_(shape.heads * shape.n_q * shape.map.features()),
-      keys_(shape.heads * shape.n_k * shape.map.features()),
-      omega_(OmegaCopies(shape, copies_omega)),
-      row_exponents_(scale == KeyScaling::kRows ? shape.heads * shape.n_k : 0),
-      exponents_(shape.heads * pieces_ * shape.map.features()) {
+      queries_(layout, shape.heads * shape.n_q * shape.map.features()),
+      keys_(layout, shape.heads * shape.n_k * shape.map.features()),
+      omega_(layout, OmegaCopies(shape, copies_omega)),
+      row_exponents_(layout,
+                     scale == KeyScaling::kRows ? shape.heads * shape.n_k : 0),
+      exponents_(layout, shape.heads * pieces_ * shape.map.features()) {
   if (HasFactors(shape)) {
     const int64_t rows = shape.heads * std::max(shape.n_q, shape.n_k);
-    factors_ = DeviceBuffer<float>(rows);
-    half_squares_ = DeviceBuffer<float>(rows);
+    factors_ = DeviceBuffer<float>(layout, rows);
+    half_squares_ = DeviceBuffer<float>(layout, rows);
   }
-  if (shape.map.projects()) gemm_.emplace();
+  if (shape.map.projects()) gemm_.emplace(layout);
 }
 
 KeyExponents Features::exponents() const {

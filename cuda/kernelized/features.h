@@ -51,7 +51,7 @@ struct KeyExponents {
 class Features {
  public:
   // copies_omega: for a Run whose X and O differ.
-  Features(const FeatureShape& shape, KeyScaling scale,
+  Features(Layout& layout, const FeatureShape& shape, KeyScaling scale,
            bool copies_omega = false);
 
   // q [n_q, d] and k [n_k, d], omega as the map has it or {}. Where q and k are
@@ -67,8 +67,6 @@ class Features {
   // For KeyScaling::kChunks: of all chunks that queries or keys are in.
   KeyExponents exponents() const;
 
-  static double WorkspaceBytes(const FeatureShape& shape, KeyScaling scale,
-                               bool copies_omega = false);
   static double Flops(const FeatureShape& shape);
 
  private:

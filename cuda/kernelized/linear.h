@@ -16,10 +16,10 @@ namespace subquad::device {
 template <typename X, typename S, typename Out>
 class LinearKernelized {
  public:
-  explicit LinearKernelized(const DeviceKernelizedShape& shape)
-      : features_(shape.features(), Scale(shape), CopiesOmega(shape)),
-        state_(StateOf(shape)) {
-    if (shape.causal) pairs_.emplace(shape);
+  LinearKernelized(Layout& layout, const DeviceKernelizedShape& shape)
+      : features_(layout, shape.features(), Scale(shape), CopiesOmega(shape)),
+        state_(layout, StateOf(shape)) {
+    if (shape.causal) pairs_.emplace(layout, shape);
   }
 
   // `omega` {} where the map does not project.
@@ -31,16 +31,9 @@ class LinearKernelized {
     if (pairs_) pairs_->Run(q, k, omega, BiasWeights(), v, out);
   }
 
-  static Cost CostOf(const DeviceKernelizedShape& shape) {
-    Cost cost;
-    cost.flops =
-        Features::Flops(shape.features()) + LinearState::Flops(StateOf(shape));
-    cost.workspace_bytes =
-        Features::WorkspaceBytes(shape.features(), Scale(shape),
-                                 CopiesOmega(shape)) +
-        LinearState::WorkspaceBytes(StateOf(shape)) +
-        (shape.causal ? DirectRows::WorkspaceBytes(shape) : 0);
-    return cost;
+  static double Flops(const DeviceKernelizedShape& shape) {
+    return Features::Flops(shape.features()) +
+           LinearState::Flops(StateOf(shape));
   }
 
  private:

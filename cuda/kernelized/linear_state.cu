@@ -218,11 +218,6 @@ int64_t LinearState::Segments(const LinearShape& shape) {
   return PiecesOf(shape.causal ? shape.n_q : shape.n_k, Segment(shape));
 }
 
-double LinearState::WorkspaceBytes(const LinearShape& shape) {
-  return 4.0 * static_cast<double>(shape.heads * StateSize(shape) *
-                                   (Segments(shape) + !shape.causal));
-}
-
 // The products as tiles make them: with the state twice, and causal with the
 // whole tile of a chunk.
 double LinearState::Flops(const LinearShape& shape) {
@@ -234,10 +229,10 @@ double LinearState::Flops(const LinearShape& shape) {
           (shape.causal ? 2 * n_q * kChunk * (f + e) : 0));
 }
 
-LinearState::LinearState(const LinearShape& shape)
+LinearState::LinearState(Layout& layout, const LinearShape& shape)
     : shape_(shape),
-      states_(shape.heads * Segments(shape) * StateSize(shape)),
-      totals_(shape.causal ? 0 : shape.heads * StateSize(shape)) {}
+      states_(layout, shape.heads * Segments(shape) * StateSize(shape)),
+      totals_(layout, shape.causal ? 0 : shape.heads * StateSize(shape)) {}
 
 template <typename S, typename Out>
 void LinearState::Run(const float* queries, const float* keys,

@@ -28,7 +28,7 @@ struct LinearShape {
 
 class LinearState {
  public:
-  explicit LinearState(const LinearShape& shape);
+  LinearState(Layout& layout, const LinearShape& shape);
 
   // `exponents`: the scales of features.h where causal; {} where features have
   // none. With `normalisers` [heads, n_q], out is not divided by queries^T z,
@@ -39,8 +39,6 @@ class LinearState {
            HeadArray<const S> values, HeadArray<Out> out,
            float* normalisers = nullptr, RowMark* marks = nullptr);
 
-  // Exactly what is allocated.
-  static double WorkspaceBytes(const LinearShape& shape);
   static double Flops(const LinearShape& shape);
 
  private:

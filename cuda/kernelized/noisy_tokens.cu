@@ -188,24 +188,14 @@ double NoisyTokensFlops(const NoiseShape& shape) {
                              (shape.sine ? 4 : 2));
 }
 
-double NoisyTokensWorkspaceBytes(const NoiseShape& shape, Scalar scalar) {
-  return static_cast<double>(shape.heads * (shape.n_q + shape.n_k) *
-                                 shape.draws +
-                             shape.wave_count()) *
-             sizeof(float) +
-         Widened<float>::WorkspaceBytes(
-             static_cast<double>(shape.noise_count()),
-             static_cast<double>(Info(scalar).bytes)) +
-         Gemm::kAreaBytes;
-}
-
 template <typename S>
-NoisyTokens<S>::NoisyTokens(const NoiseShape& shape)
+NoisyTokens<S>::NoisyTokens(Layout& layout, const NoiseShape& shape)
     : shape_(shape),
-      q_(shape.heads * shape.n_q * shape.draws),
-      k_(shape.heads * shape.n_k * shape.draws),
-      waves_(shape.wave_count()),
-      noise_(shape.noise_count()) {}
+      q_(layout, shape.heads * shape.n_q * shape.draws),
+      k_(layout, shape.heads * shape.n_k * shape.draws),
+      waves_(layout, shape.wave_count()),
+      noise_(layout, shape.noise_count()),
+      gemm_(layout) {}
 
 template <typename S>
 void NoisyTokens<S>::Run(const NoiseTensors<S>& tensors) {

@@ -51,7 +51,7 @@ struct NoiseShape {
 template <typename S>
 class NoisyTokens {
  public:
-  explicit NoisyTokens(const NoiseShape& shape);
+  NoisyTokens(Layout& layout, const NoiseShape& shape);
 
   void Run(const NoiseTensors<S>& tensors);
 
@@ -76,6 +76,5 @@ class NoisyTokens {
 };
 
 double NoisyTokensFlops(const NoiseShape& shape);
-double NoisyTokensWorkspaceBytes(const NoiseShape& shape, Scalar scalar);
 
 }  // namespace subquad::device

@@ -53,11 +53,11 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-DeviceBias::DeviceBias(const DeviceKernelizedShape& shape)
+DeviceBias::DeviceBias(Layout& layout, const DeviceKernelizedShape& shape)
     : shape_(shape),
-      table_(shape.bias_vectors * shape.bias_count),
-      tops_(shape.bias_vectors),
-      norms_(shape.bias_vectors) {}
+      table_(layout, shape.bias_vectors * shape.bias_count),
+      tops_(layout, shape.bias_vectors),
+      norms_(layout, shape.bias_vectors) {}
 
 BiasWeights DeviceBias::weights() const {
   return {table_.data() + shape_.BiasMiddle(),

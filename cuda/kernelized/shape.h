@@ -32,7 +32,7 @@ struct BiasWeights {
 
 class DeviceBias {
  public:
-  explicit DeviceBias(const DeviceKernelizedShape& shape);
+  DeviceBias(Layout& layout, const DeviceKernelizedShape& shape);
   template <typename S>
   void Run(HeadArray<const S> bias);
 
@@ -41,11 +41,6 @@ class DeviceBias {
   // exponent, and the 2-norm of exp(bias) divided by that power of two.
   const int* tops() const { return tops_.data(); }
   const float* norms() const { return norms_.data(); }
-
-  static double WorkspaceBytes(const DeviceKernelizedShape& shape) {
-    return 8.0 *
-           static_cast<double>(shape.bias_vectors * (shape.bias_count + 1));
-  }
 
  private:
   const DeviceKernelizedShape shape_;

@@ -255,48 +255,39 @@ double StreamedFftKernelized<S>::TransformFactor(
   return 2 * std::log2(static_cast<double>(Length(shape)));
 }
 
-// Spectra and channels, and once more for cuFFT's area at most.
 template <typename S>
-Cost StreamedFftKernelized<S>::CostOf(const DeviceKernelizedShape& shape) {
+double StreamedFftKernelized<S>::Flops(const DeviceKernelizedShape& shape) {
   const auto length = static_cast<double>(Length(shape));
-  const int64_t at_once = FeaturesAtOnce(shape) * (shape.e + 1);
-  const int64_t numbers =
-      2 * (shape.bias_vectors + at_once) * FftStride(Length(shape)) +
-      shape.heads * ((shape.e + 1) * shape.n_q +
-                     (PiecesOf(shape.n_k, kPiece) + 1) * shape.f);
   const auto channels =
       static_cast<double>(shape.heads * shape.f * (shape.e + 1));
-  return {.flops = Features::Flops(shape.features()) +
-                   channels * (2 * 2.5 * length * std::log2(length) +
-                               3 * length + 2 * static_cast<double>(shape.n_q)),
-          .workspace_bytes =
-              Features::WorkspaceBytes(shape.features(), KeyScaling::kRows) +
-              DeviceBias::WorkspaceBytes(shape) +
-              DirectRows::WorkspaceBytes(shape) +
-              4.0 * static_cast<double>(numbers)};
+  return Features::Flops(shape.features()) +
+         channels * (2 * 2.5 * length * std::log2(length) + 3 * length +
+                     2 * static_cast<double>(shape.n_q));
 }
 
 template <typename S>
 StreamedFftKernelized<S>::StreamedFftKernelized(
-    const DeviceKernelizedShape& shape)
+    Layout& layout, const DeviceKernelizedShape& shape)
     : shape_(shape),
       length_(Length(shape)),
       stride_(FftStride(length_)),
       features_at_once_(FeaturesAtOnce(shape)),
-      features_(shape.features(), KeyScaling::kRows),
-      bias_(shape),
-      spectra_(shape.bias_vectors * stride_),
-      channels_(features_at_once_ * (shape.e + 1) * stride_),
-      sums_(shape.heads * (shape.e + 1) * shape.n_q),
-      squares_(shape.heads * PiecesOf(shape.n_k, kPiece) * shape.f),
-      norms_(shape.heads * shape.f),
-      pairs_(shape),
-      weight_plan_({length_}, shape.bias_vectors, Transform::kForward),
-      forward_({length_}, features_at_once_ * (shape.e + 1),
+      features_(layout, shape.features(), KeyScaling::kRows),
+      bias_(layout, shape),
+      spectra_(layout, shape.bias_vectors * stride_),
+      channels_(layout, features_at_once_ * (shape.e + 1) * stride_),
+      sums_(layout, shape.heads * (shape.e + 1) * shape.n_q),
+      squares_(layout, shape.heads * PiecesOf(shape.n_k, kPiece) * shape.f),
+      norms_(layout, shape.heads * shape.f),
+      pairs_(layout, shape),
+      weight_plan_(layout, {length_}, shape.bias_vectors, Transform::kForward),
+      forward_(layout, {length_}, features_at_once_ * (shape.e + 1),
                Transform::kForward),
-      backward_({length_}, features_at_once_ * (shape.e + 1),
+      backward_(layout, {length_}, features_at_once_ * (shape.e + 1),
                 Transform::kBackward) {
-  area_.Share({&weight_plan_, &forward_, &backward_});
+  area_.Share(
+      layout, {&weight_plan_, &forward_, &backward_},
+      sizeof(float) * static_cast<double>(spectra_.size() + channels_.size()));
 }
 
 template <typename S>

@@ -13,13 +13,13 @@ namespace subquad::device {
 template <typename S>
 class StreamedFftKernelized {
  public:
-  explicit StreamedFftKernelized(const DeviceKernelizedShape& shape);
+  StreamedFftKernelized(Layout& layout, const DeviceKernelizedShape& shape);
 
   // `omega` {} where the map does not project.
   void Run(HeadArray<const S> q, HeadArray<const S> k, HeadArray<const S> v,
            HeadArray<const S> omega, HeadArray<const S> bias, HeadArray<S> out);
 
-  static Cost CostOf(const DeviceKernelizedShape& shape);
+  static double Flops(const DeviceKernelizedShape& shape);
 
   // What element-wise errors of a channel are multiples of: of at most this,
   // the roundoff, |c|_2 and the channel's 2-norm.

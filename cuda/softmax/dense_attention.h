@@ -14,10 +14,11 @@ namespace subquad::device {
 template <typename S>
 class DenseAttention {
  public:
-  explicit DenseAttention(const SoftmaxShape& shape)
+  DenseAttention(Layout& layout, const SoftmaxShape& shape)
       : shape_(shape),
-        scores_(shape.heads * shape.n_q * shape.n_k),
-        sums_(kRounds ? shape.heads * shape.n_q * shape.e : 0) {}
+        scores_(layout, shape.heads * shape.n_q * shape.n_k),
+        sums_(layout, kRounds ? shape.heads * shape.n_q * shape.e : 0),
+        gemm_(layout) {}
 
   template <typename T, typename Adjusted>
   void Run(const Adjusted& adjusted, float scale, HeadArray<const T> q,
@@ -34,13 +35,6 @@ class DenseAttention {
                      {v.data, n_k, e, e, v.head_stride}, 0,
                      {sums, n_q, e, e, n_q * e});
     if constexpr (kRounds) Convert(sums, heads * n_q * e, out.data);
-  }
-
-  static double WorkspaceBytes(const SoftmaxShape& shape, double bytes) {
-    const auto rows = static_cast<double>(shape.heads * shape.n_q);
-    return 4 * rows * static_cast<double>(shape.n_k) +
-           (bytes < 4 ? 4 * rows * static_cast<double>(shape.e) : 0) +
-           Gemm::kAreaBytes;
   }
 
   static double Flops(const SoftmaxShape& shape) {

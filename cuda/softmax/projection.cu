@@ -88,9 +88,9 @@ __global__ void AddParts(int64_t count, int64_t size, float* parts) {
 }  // namespace
 
 template <typename S>
-Projection<S>::Projection(const ProjectionShape& shape)
+Projection<S>::Projection(Layout& layout, const ProjectionShape& shape)
     : shape_(shape),
-      parts_(Parts(shape) * shape.heads * shape.p * shape.width) {}
+      parts_(layout, Parts(shape) * shape.heads * shape.p * shape.width) {}
 
 template <typename S>
 HeadArray<const float> Projection<S>::Run(HeadArray<const S> matrix,
@@ -107,12 +107,6 @@ HeadArray<const float> Projection<S>::Run(HeadArray<const S> matrix,
                    size, parts_.data());
   }
   return {parts_.data(), head_size};
-}
-
-template <typename S>
-double Projection<S>::WorkspaceBytes(const ProjectionShape& shape) {
-  return sizeof(float) * static_cast<double>(Parts(shape) * shape.heads *
-                                             shape.p * shape.width);
 }
 
 template class Projection<float>;

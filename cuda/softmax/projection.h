@@ -22,16 +22,15 @@ struct ProjectionShape {
 template <typename S>
 class Projection {
  public:
-  explicit Projection(const ProjectionShape& shape);
+  Projection(Layout& layout, const ProjectionShape& shape);
 
   // The sums [heads, p, width], which are kept until the next run.
   HeadArray<const float> Run(HeadArray<const S> matrix,
                              HeadArray<const S> rows);
 
-  static double WorkspaceBytes(const ProjectionShape& shape);
-  static double Flops(const ProjectionShape& shape) {
-    return 2 * static_cast<double>(shape.heads * shape.p) *
-           static_cast<double>(shape.n) * static_cast<double>(shape.width);
+  double Flops() const {
+    return 2 * static_cast<double>(shape_.heads * shape_.p) *
+           static_cast<double>(shape_.n) * static_cast<double>(shape_.width);
   }
 
  private:

@@ -17,8 +17,9 @@ class DenseToReduced {
   // reference/softmax/reduced_keys.h.
   static constexpr double kBoundFactor = 1;
 
-  explicit DenseToReduced(const SoftmaxShape& shape)
-      : attention_(shape), queries_(shape.heads * shape.n_q * shape.d) {}
+  DenseToReduced(Layout& layout, const SoftmaxShape& shape)
+      : attention_(layout, shape),
+        queries_(layout, shape.heads * shape.n_q * shape.d) {}
 
   void Run(float scale, HeadArray<const S> q, HeadArray<const float> k,
            HeadArray<const float> v, HeadArray<S> out) {
@@ -28,11 +29,6 @@ class DenseToReduced {
 
   static double Flops(const SoftmaxShape& shape) {
     return DenseAttention<S>::Flops(shape);
-  }
-  static double WorkspaceBytes(const SoftmaxShape& shape, double bytes) {
-    return DenseAttention<S>::WorkspaceBytes(shape, bytes) +
-           Widened<S>::WorkspaceBytes(
-               static_cast<double>(shape.heads * shape.n_q * shape.d), bytes);
   }
 
  private:
@@ -46,7 +42,7 @@ class TiledToReduced {
  public:
   static constexpr double kBoundFactor = kSoftmaxTilesBoundFactor;
 
-  explicit TiledToReduced(const SoftmaxShape& shape) : shape_(shape) {}
+  TiledToReduced(Layout&, const SoftmaxShape& shape) : shape_(shape) {}
 
   void Run(float scale, HeadArray<const S> q, HeadArray<const float> k,
            HeadArray<const float> v, HeadArray<S> out) {
@@ -56,7 +52,6 @@ class TiledToReduced {
   static double Flops(const SoftmaxShape& shape) {
     return SoftmaxTilesFlops(shape);
   }
-  static double WorkspaceBytes(const SoftmaxShape&, double) { return 0; }
 
  private:
   const SoftmaxShape shape_;

@@ -46,13 +46,6 @@ class ScorePlan {
   }
   int64_t sums() const { return blocks_.heads() * blocks_.rows(); }
 
-  // What ScoreRows takes.
-  double WorkspaceBytes() const {
-    return static_cast<double>(scores() + values() + products() + sums()) *
-               sizeof(float) +
-           Gemm::kAreaBytes;
-  }
-
  private:
   // Rows begin where cuBLAS can read and write four numbers at once.
   static int64_t Aligned(int64_t numbers) { return PiecesOf(numbers, 4) * 4; }
@@ -124,12 +117,13 @@ __global__ void __launch_bounds__(kSoftmaxThreads)
 
 class ScoreRows {
  public:
-  explicit ScoreRows(const ScorePlan& plan)
+  ScoreRows(Layout& layout, const ScorePlan& plan)
       : plan_(plan),
-        scores_(plan.scores()),
-        values_(plan.values()),
-        products_(plan.products()),
-        sums_(plan.sums()) {}
+        scores_(layout, plan.scores()),
+        values_(layout, plan.values()),
+        products_(layout, plan.products()),
+        sums_(layout, plan.sums()),
+        gemm_(layout) {}
 
   const ScorePlan& plan() const { return plan_; }
   Gemm& gemm() { return gemm_; }

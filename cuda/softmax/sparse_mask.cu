@@ -36,11 +36,11 @@ struct HostTables {
 
 }  // namespace
 
-SparseMaskTables::SparseMaskTables(const Problem& problem) {
+SparseMaskTables::SparseMaskTables(Layout& layout, const Problem& problem) {
   const HostTables host(problem);
-  global_ = TableOf(host.global);
-  random_begin_ = TableOf(host.random_begin);
-  random_ = TableOf(host.random);
+  global_ = TableOf(layout, host.global);
+  random_begin_ = TableOf(layout, host.random_begin);
+  random_ = TableOf(layout, host.random);
   // Whatever is larger than n shows what n would.
   const int64_t n = problem.Dim("n");
   const auto take = [&](const char* name, int64_t otherwise) {
@@ -58,13 +58,6 @@ SparseMaskTables::SparseMaskTables(const Problem& problem) {
   mask_.global = global_.data();
   mask_.random_begin = random_begin_.data();
   mask_.random = random_.data();
-}
-
-double SparseMaskTables::Bytes(const Problem& problem) {
-  const HostTables host(problem);
-  return static_cast<double>(host.global.size() +
-                             (host.random_begin.size() + host.random.size()) *
-                                 sizeof(int));
 }
 
 }  // namespace subquad::device

@@ -69,11 +69,9 @@ struct SparseMask {
 // Its lists in device memory, made from the parameters.
 class SparseMaskTables {
  public:
-  explicit SparseMaskTables(const Problem& problem);
+  SparseMaskTables(Layout& layout, const Problem& problem);
 
   const SparseMask& mask() const { return mask_; }
-
-  static double Bytes(const Problem& problem);
 
  private:
   SparseMask mask_;
@@ -83,9 +81,10 @@ class SparseMaskTables {
 
 // A table of what a vector holds; nothing where it is empty.
 template <typename T>
-DeviceBuffer<T> TableOf(const std::vector<T>& host) {
-  DeviceBuffer<T> table(static_cast<int64_t>(host.size()), DeviceUse::kTable);
-  if (!host.empty()) table.Upload(host.data());
+DeviceBuffer<T> TableOf(Layout& layout, const std::vector<T>& host) {
+  DeviceBuffer<T> table(layout, static_cast<int64_t>(host.size()),
+                        DeviceUse::kTable);
+  if (!host.empty() && !layout.counting()) table.Upload(host.data());
   return table;
 }
 

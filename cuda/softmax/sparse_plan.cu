@@ -77,12 +77,6 @@ SparsePlan::SparsePlan(const SparseKeys& seen) : queries(OrderOfQueries(seen)) {
   std::ranges::stable_sort(jobs, std::greater(), &SparseJob::keys);
 }
 
-double SparsePlan::Bytes() const {
-  return static_cast<double>((queries.size() + keys.size()) * sizeof(int) +
-                             jobs.size() * sizeof(SparseJob) +
-                             splits.size() * sizeof(SparseSplit));
-}
-
 double SparsePlan::Pairs() const {
   double pairs = 0;
   for (const SparseJob& job : jobs)
@@ -104,11 +98,6 @@ SparseRuns::SparseRuns(const SparseKeys& seen) {
     }
   }
   begin.push_back(static_cast<int>(runs.size()));
-}
-
-double SparseRuns::Bytes() const {
-  return static_cast<double>(begin.size() * sizeof(int) +
-                             runs.size() * sizeof(SparseRun));
 }
 
 }  // namespace subquad::device

@@ -33,7 +33,6 @@ struct SparsePlan {
   std::vector<SparseSplit> splits;
   int parts = 0;
 
-  double Bytes() const;  // of all lists
   double Pairs() const;  // of queries and keys, masked ones too
 };
 
@@ -49,8 +48,6 @@ struct SparseRuns {
 
   std::vector<int> begin;
   std::vector<SparseRun> runs;
-
-  double Bytes() const;
 };
 
 }  // namespace subquad::device

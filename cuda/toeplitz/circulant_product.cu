@@ -106,28 +106,25 @@ int64_t ColumnsAtOnce(const CirculantShape& shape) {
 
 }  // namespace
 
-double CirculantProduct::WorkspaceBytes(const CirculantShape& shape) {
-  return 2.0 * static_cast<double>(shape.vectors + ColumnsAtOnce(shape)) *
-         static_cast<double>(ColumnSize(shape)) * sizeof(float);
-}
-
-double CirculantProduct::Flops(const CirculantShape& shape) {
-  const auto points = static_cast<double>(Points(shape));
-  const auto columns = static_cast<double>(shape.heads * shape.e);
-  return (2 * columns + static_cast<double>(shape.vectors)) * 2.5 * points *
+double CirculantProduct::Flops() const {
+  const auto points = static_cast<double>(Points(shape_));
+  const auto columns = static_cast<double>(shape_.heads * shape_.e);
+  return (2 * columns + static_cast<double>(shape_.vectors)) * 2.5 * points *
          std::log2(points);
 }
 
-CirculantProduct::CirculantProduct(const CirculantShape& shape)
+CirculantProduct::CirculantProduct(Layout& layout, const CirculantShape& shape)
     : shape_(shape),
       size_(ColumnSize(shape)),
       columns_at_once_(ColumnsAtOnce(shape)),
-      spectra_(shape.vectors * size_),
-      columns_(columns_at_once_ * size_),
-      vector_plan_(shape.lengths, shape.vectors, Transform::kForward),
-      forward_(shape.lengths, columns_at_once_, Transform::kForward),
-      backward_(shape.lengths, columns_at_once_, Transform::kBackward) {
-  area_.Share({&vector_plan_, &forward_, &backward_});
+      spectra_(layout, shape.vectors * size_),
+      columns_(layout, columns_at_once_ * size_),
+      vector_plan_(layout, shape.lengths, shape.vectors, Transform::kForward),
+      forward_(layout, shape.lengths, columns_at_once_, Transform::kForward),
+      backward_(layout, shape.lengths, columns_at_once_, Transform::kBackward) {
+  area_.Share(
+      layout, {&vector_plan_, &forward_, &backward_},
+      sizeof(float) * static_cast<double>(spectra_.size() + columns_.size()));
 }
 
 template <typename S, typename Out>

@@ -27,7 +27,7 @@ struct CirculantShape {
 
 class CirculantProduct {
  public:
-  explicit CirculantProduct(const CirculantShape& shape);
+  CirculantProduct(Layout& layout, const CirculantShape& shape);
 
   // [vectors, column_size()]: where the caller writes the first columns of the
   // circulants, rows of the last length padded for an in-place transform.
@@ -40,11 +40,9 @@ class CirculantProduct {
   template <typename S, typename Out>
   void Run(HeadArray<const S> values, HeadArray<Out> out, bool add);
 
-  // Spectra and columns, and once more for cuFFT's area at most.
-  static double WorkspaceBytes(const CirculantShape& shape);
   // Two transforms of each column and one of each vector, 2.5 L log2 L
   // operations each.
-  static double Flops(const CirculantShape& shape);
+  double Flops() const;
 
  private:
   const CirculantShape shape_;

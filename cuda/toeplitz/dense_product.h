@@ -15,16 +15,17 @@ namespace subquad::device {
 template <typename S, typename Weight = S>
 class DenseProduct {
  public:
-  DenseProduct(int64_t n_q, int64_t n_k, int64_t e, int64_t heads,
-               int64_t matrices)
+  DenseProduct(Layout& layout, int64_t n_q, int64_t n_k, int64_t e,
+               int64_t heads, int64_t matrices)
       : n_q_(n_q),
         n_k_(n_k),
         e_(e),
         heads_(heads),
         matrices_(matrices),
-        matrix_(matrices * n_q * n_k),
-        widened_(kSame ? 0 : heads * n_k * e),
-        sums_(kRounds ? heads * n_q * e : 0) {}
+        matrix_(layout, matrices * n_q * n_k),
+        widened_(layout, kSame ? 0 : heads * n_k * e),
+        sums_(layout, kRounds ? heads * n_q * e : 0),
+        gemm_(layout) {}
 
   Weight* matrix() const { return matrix_.data(); }
 
@@ -43,15 +44,6 @@ class DenseProduct {
         {right.data, n_k_, e_, e_, right.head_stride}, add ? 1 : 0,
         {sums, n_q_, e_, e_, n_q_ * e_});
     if constexpr (kRounds) Convert(sums, heads_ * n_q_ * e_, out.data);
-  }
-
-  static double WorkspaceBytes(int64_t n_q, int64_t n_k, int64_t e,
-                               int64_t heads, int64_t matrices) {
-    const int64_t bytes =
-        matrices * n_q * n_k * static_cast<int64_t>(sizeof(Weight)) +
-        (!kSame && kRounds ? heads * n_k * e * 4 : 0) +
-        (kRounds ? heads * n_q * e * 4 : 0);
-    return static_cast<double>(bytes + Gemm::kAreaBytes);
   }
 
  private:

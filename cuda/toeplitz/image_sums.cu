@@ -111,13 +111,15 @@ ToeplitzShape LineShape(int64_t n, int64_t e, int64_t heads, bool per_head) {
 
 }  // namespace
 
-ImageSums::Line::Line(int64_t n, int64_t e, int64_t heads, bool per_head)
+ImageSums::Line::Line(Layout& layout, int64_t n, int64_t e, int64_t heads,
+                      bool per_head)
     : n_(n),
       e_(e),
       heads_(heads),
-      sums_(heads * n * e),
-      products_(heads * n * e) {
-  if (n > kDirect) transforms_.emplace(LineShape(n, e, heads, per_head));
+      sums_(layout, heads * n * e),
+      products_(layout, heads * n * e) {
+  if (n > kDirect)
+    transforms_.emplace(layout, LineShape(n, e, heads, per_head));
 }
 
 template <typename S>
@@ -131,28 +133,20 @@ void ImageSums::Line::Run(HeadArray<const S> weights) {
                  sums_.data(), n_, e_, products_.data());
 }
 
-double ImageSums::Line::WorkspaceBytes(int64_t n, int64_t e, int64_t heads,
-                                       bool per_head) {
-  return 2.0 * static_cast<double>(heads * n * e) * sizeof(float) +
-         (n > kDirect ? ToeplitzProduct::WorkspaceBytes(
-                            LineShape(n, e, heads, per_head))
-                      : 0);
+double ImageSums::Line::Flops() const {
+  if (transforms_) return transforms_->Flops();
+  return 2.0 * static_cast<double>(n_) * static_cast<double>(n_) *
+         static_cast<double>(e_ * heads_);
 }
 
-double ImageSums::Line::Flops(int64_t n, int64_t e, int64_t heads,
-                              bool per_head) {
-  if (n > kDirect)
-    return ToeplitzProduct::Flops(LineShape(n, e, heads, per_head));
-  return 2.0 * static_cast<double>(n) * static_cast<double>(n) *
-         static_cast<double>(e * heads);
-}
-
-ImageSums::ImageSums(const ImageShape& shape)
+ImageSums::ImageSums(Layout& layout, const ImageShape& shape)
     : shape_(shape),
-      row_parts_(shape.heads * Tiles(shape.width) * shape.height * shape.e),
-      col_parts_(shape.heads * Tiles(shape.height) * shape.width * shape.e),
-      rows_(shape.height, shape.e, shape.heads, shape.rows_per_head),
-      cols_(shape.width, shape.e, shape.heads, shape.cols_per_head) {}
+      row_parts_(layout,
+                 shape.heads * Tiles(shape.width) * shape.height * shape.e),
+      col_parts_(layout,
+                 shape.heads * Tiles(shape.height) * shape.width * shape.e),
+      rows_(layout, shape.height, shape.e, shape.heads, shape.rows_per_head),
+      cols_(layout, shape.width, shape.e, shape.heads, shape.cols_per_head) {}
 
 template <typename S, typename Out>
 void ImageSums::Run(HeadArray<const S> rows, HeadArray<const S> cols,
@@ -180,23 +174,11 @@ void ImageSums::Run(HeadArray<const S> rows, HeadArray<const S> cols,
                    cols_.products(), shape_, out.head_stride, out.data);
 }
 
-double ImageSums::WorkspaceBytes(const ImageShape& shape) {
-  const int64_t parts =
-      shape.heads * shape.e *
-      (Tiles(shape.width) * shape.height + Tiles(shape.height) * shape.width);
-  return static_cast<double>(parts) * sizeof(float) +
-         Line::WorkspaceBytes(shape.height, shape.e, shape.heads,
-                              shape.rows_per_head) +
-         Line::WorkspaceBytes(shape.width, shape.e, shape.heads,
-                              shape.cols_per_head);
-}
-
 // Each pixel into a row's and a column's sum, and one addition at the end.
-double ImageSums::Flops(const ImageShape& shape) {
-  return 3.0 * static_cast<double>(shape.height * shape.width) *
-             static_cast<double>(shape.e * shape.heads) +
-         Line::Flops(shape.height, shape.e, shape.heads, shape.rows_per_head) +
-         Line::Flops(shape.width, shape.e, shape.heads, shape.cols_per_head);
+double ImageSums::Flops() const {
+  return 3.0 * static_cast<double>(shape_.height * shape_.width) *
+             static_cast<double>(shape_.e * shape_.heads) +
+         rows_.Flops() + cols_.Flops();
 }
 
 #define SUBQUAD_IMAGE_SUMS(S, Out)                                             \

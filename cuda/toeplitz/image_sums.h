@@ -16,7 +16,7 @@ struct ImageShape {
 
 class ImageSums {
  public:
-  explicit ImageSums(const ImageShape& shape);
+  ImageSums(Layout& layout, const ImageShape& shape);
 
   // out[h][(r,c)] = sum (rows(r'-r) + cols(c'-c)) values[h][(r',c')]; with
   // `add`, += that, in float alone. A row of the image counts through its sum
@@ -25,8 +25,7 @@ class ImageSums {
   void Run(HeadArray<const S> rows, HeadArray<const S> cols,
            HeadArray<const S> values, HeadArray<Out> out, bool add = false);
 
-  static double WorkspaceBytes(const ImageShape& shape);
-  static double Flops(const ImageShape& shape);
+  double Flops() const;
   // Up to this many sums are multiplied by definition: a launch or two less
   // than transforms, and no more time.
   static constexpr int64_t kDirect = 512;
@@ -35,15 +34,13 @@ class ImageSums {
   // The sums along one axis, [heads, n, e], times its weights.
   class Line {
    public:
-    Line(int64_t n, int64_t e, int64_t heads, bool per_head);
+    Line(Layout& layout, int64_t n, int64_t e, int64_t heads, bool per_head);
     template <typename S>
     void Run(HeadArray<const S> weights);
 
     float* sums() const { return sums_.data(); }
     const float* products() const { return products_.data(); }
-    static double WorkspaceBytes(int64_t n, int64_t e, int64_t heads,
-                                 bool per_head);
-    static double Flops(int64_t n, int64_t e, int64_t heads, bool per_head);
+    double Flops() const;
 
    private:
     const int64_t n_, e_, heads_;

@@ -40,18 +40,9 @@ ToeplitzShape ImageSequenceShape(int64_t height, int64_t width, int64_t e,
   return {length, length, e, heads, vectors};
 }
 
-double ToeplitzProduct::WorkspaceBytes(const ToeplitzShape& shape,
-                                       int64_t image_width) {
-  return CirculantProduct::WorkspaceBytes(CirculantOf(shape, image_width));
-}
-
-double ToeplitzProduct::Flops(const ToeplitzShape& shape, int64_t image_width) {
-  return CirculantProduct::Flops(CirculantOf(shape, image_width));
-}
-
-ToeplitzProduct::ToeplitzProduct(const ToeplitzShape& shape,
+ToeplitzProduct::ToeplitzProduct(Layout& layout, const ToeplitzShape& shape,
                                  int64_t image_width)
-    : shape_(shape), product_(CirculantOf(shape, image_width)) {}
+    : shape_(shape), product_(layout, CirculantOf(shape, image_width)) {}
 
 template <typename Weight, typename S, typename Out>
 void ToeplitzProduct::Run(HeadArray<const Weight> weights,

@@ -27,7 +27,8 @@ class ToeplitzProduct {
  public:
   // With `image_width` not zero, rows of values and out are the pixels of an
   // image as wide, and the shape is that of its sequence.
-  explicit ToeplitzProduct(const ToeplitzShape& shape, int64_t image_width = 0);
+  ToeplitzProduct(Layout& layout, const ToeplitzShape& shape,
+                  int64_t image_width = 0);
 
   // out[h][i][c] = sum_j w(j - i) values[h][j][c]; with `add`, += that, in
   // float alone. Columns of a head are e apart.
@@ -35,9 +36,7 @@ class ToeplitzProduct {
   void Run(HeadArray<const Weight> weights, HeadArray<const S> values,
            HeadArray<Out> out, bool add = false);
 
-  static double WorkspaceBytes(const ToeplitzShape& shape,
-                               int64_t image_width = 0);
-  static double Flops(const ToeplitzShape& shape, int64_t image_width = 0);
+  double Flops() const { return product_.Flops(); }
 
  private:
   const ToeplitzShape shape_;
