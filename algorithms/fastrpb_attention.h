@@ -1,5 +1,5 @@
-// The two terms of fastrpb_attention as problems of their own, for programs
-// that add what others compute.
+// The two terms of fastrpb_attention as problems of their own operators, for
+// programs that add the results of two others.
 #pragma once
 
 #include <string>
@@ -27,7 +27,7 @@ Problem ProductOf(const Problem& problem);
 Arrays PartOf(const Problem& term, const Arrays& whole);
 
 // Weights [2H-1, 2W-1] of both offsets on a causal image, for one head: raster
-// order decides what is seen. T is float or double.
+// order is the mask. T is float or double.
 template <typename T>
 void FillImageWeights(int64_t height, int64_t width, const T* rows,
                       const T* columns, T* weights);
@@ -37,8 +37,8 @@ void FillImageWeights(int64_t height, int64_t width, const T* rows,
 RowBound FastRpbBound(const Problem& problem, const Inputs& inputs,
                       const Implementation& product);
 
-// Why the sum of that attention and that product is not for this problem, in
-// words; empty when it is.
+// Why this attention and this product cannot run the problem; empty if they
+// can.
 template <bool kSoftmax, bool kXy>
 std::string WhyNotFastRpb(const Problem& problem) {
   if (IsSoftmax(problem) != kSoftmax)

@@ -151,7 +151,7 @@ struct Implementation {
   std::function<Sums(const Problem&)> sums;
   bool backward = false;  // has the backward pass too
 
-  // Why it cannot run this problem, in words; empty when it can.
+  // Why it cannot run this problem; empty if it can.
   std::function<std::string(const Problem&)> why_not;
 
   // Only where `prepare` cannot count yet.

@@ -17,8 +17,8 @@ std::string OnlyLinearOnNoise(const Problem& problem) {
   return kCausal ? OnlyCausal(problem) : NotCausal(problem);
 }
 
-// As SignedFeatureBound: only the plain program puts one and the same weight,
-// with its error, into both sums.
+// As SignedFeatureBound: only the plain program uses the same weight, and its
+// error, in both sums.
 inline RowBound SignedFeaturesOnNoise(const Problem& problem,
                                       const Inputs& inputs) {
   if (IsSoftmax(problem)) return {};

@@ -4,7 +4,7 @@
 //   dense     Q rpe^T by cuBLAS, spread out to the matrix S in memory, S times
 //             v by cuBLAS
 //   windowed  keys that are clipped have one weight each side: a sum of values
-//             at the edges of every block of queries stands for them, and a
+//             at the edges of every block of queries replaces them, and a
 //             kernel multiplies the window between with what is left
 //
 // The reference's bound holds for terms that are grouped in any way, so that

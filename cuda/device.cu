@@ -32,8 +32,8 @@ double Attribute(cudaDeviceAttr which) {
 
 double Hertz(cudaDeviceAttr rate) { return 1e3 * Attribute(rate); }
 
-// Multiply-adds that a multiprocessor starts in a cycle, at most; 0 where this
-// program does not know the architecture.
+// Peak multiply-adds per cycle of a multiprocessor; 0 for architectures that
+// this program does not know.
 struct MultiplyAdds {
   int float32, matrix;  // matrix: tensor cores, factors of two bytes
 };
@@ -89,7 +89,7 @@ DeviceInfo Ask() {
   const double cycles = info.multiprocessors * Hertz(cudaDevAttrClockRate);
   info.peak_flops_per_second = 2 * starts.float32 * cycles;
   info.peak_matrix_flops_per_second = 2 * starts.matrix * cycles;
-  // Two transfers in each cycle of the memory's clock.
+  // Two transfers per cycle of the memory clock.
   info.peak_bytes_per_second = 2.0 * Hertz(cudaDevAttrMemoryClockRate) *
                                Attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
   return info;

@@ -1,6 +1,6 @@
-// What the harness may know of a GPU without knowing CUDA. There are three
-// libraries behind it: cuda/ compiled by nvcc, no_device.cc where there is no
-// nvcc, and, for tests, cuda/ compiled for an emulated device.
+// The harness's interface to a GPU; the only header of cuda/ that it includes.
+// Three libraries implement it: cuda/ compiled by nvcc, no_device.cc where
+// there is no nvcc, and, for tests, cuda/ compiled for an emulated device.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@ namespace subquad {
 struct DeviceInfo {
   bool present = false;
   bool emulated = false;  // by the host, to check kernels
-  bool has_clock = true;  // its times mean something
-  std::string why_not;    // in words, when there is none
+  bool has_clock = true;  // it can measure times
+  std::string why_not;    // why no device is present
   std::string name;
   std::string driver, runtime, cufft, cublas;  // versions
   int64_t memory_bytes = 0;
-  int64_t cache_bytes = 0;  // the last level's
+  int64_t cache_bytes = 0;  // last level
   int multiprocessors = 0;
   int compute_major = 0, compute_minor = 0;
-  // What it could do at most at its highest clocks; 0: unknown.
+  // Peak rates at the highest clocks; 0: unknown.
   double peak_bytes_per_second = 0;
-  double peak_flops_per_second = 0;  // multiply-adds in float32, two each
-  // Likewise of factors of two bytes, on the tensor cores.
+  double peak_flops_per_second = 0;  // float32 multiply-adds, two each
+  // The same on the tensor cores, with factors of two bytes.
   double peak_matrix_flops_per_second = 0;
 };
 
-// The first device; asked for once.
+// The first device; queried once.
 const DeviceInfo& Device();
 
 // All implementations of cuda/.
@@ -39,7 +39,7 @@ std::vector<Implementation> CudaImplementations();
 
 // ---- memory -----------------------------------------------------------------
 
-// Memory of the device was refused: what was asked for and what there was.
+// An allocation on the device failed: bytes needed and bytes available.
 class OutOfDeviceMemory : public std::bad_alloc {
  public:
   OutOfDeviceMemory(int64_t needed, int64_t available);
@@ -49,37 +49,37 @@ class OutOfDeviceMemory : public std::bad_alloc {
   std::string text_;
 };
 
-// Bytes that could be had now; 0 where there is no device.
+// Bytes available now; 0 without a device.
 int64_t AvailableDeviceBytes();
 
-// Workspaces, tables and the areas of libraries, counted where they are asked
-// for. Inputs and outputs are not in it.
+// Bytes of workspaces, tables and work areas of libraries, counted when they
+// are allocated. Inputs and outputs are not included.
 int64_t DeviceWorkspaceBytes();
 void ResetDevicePeak();
 int64_t DevicePeakBytes();
 
-// For checked runs: NaN into every workspace, and how many allocations have
-// been written outside of.
+// For checked runs: fill every workspace with NaN; count the allocations whose
+// guard bytes were overwritten.
 void PoisonDeviceWorkspaces();
 int64_t CountBrokenDeviceGuards();
 
-// ---- its state --------------------------------------------------------------
+// ---- state ------------------------------------------------------------------
 
-// Whether a kernel has gone so wrong that nothing runs in this process any
-// more.
+// Whether a kernel has failed in a way after which nothing runs in this
+// process.
 bool DeviceIsBroken();
 
-// Bytes read and written per second by a large copy within the device, by its
-// own clock; 0 where there is none.
+// Bytes read and written per second by a large copy within the device, by the
+// device's clock; 0 without one.
 double MeasureDeviceCopyBandwidth();
 
-// What nvidia-smi says just now.
+// As reported by nvidia-smi.
 struct DeviceState {
   int processor_mhz = 0, memory_mhz = 0;
-  std::string throttled;  // why it runs slower than it could; empty if not
+  std::string throttled;  // reasons for reduced clocks; may be empty
 };
 
-// Nothing where it cannot be asked.
+// Empty if nvidia-smi does not answer.
 std::optional<DeviceState> AskDeviceState();
 
 }  // namespace subquad

@@ -1,5 +1,5 @@
-// The tables of the GPU implementations, one per operator. Each stands at the
-// end of the operator's file.
+// The tables of the GPU implementations, one per operator, each at the end of
+// the operator's file.
 #pragma once
 
 #include <vector>

@@ -472,7 +472,7 @@ std::vector<Implementation> PositionAttentionCudaImplementations() {
   return DeviceTable(
       "position_attention",
       {{.id = "dense",
-        .what = "scores in memory, offsets of each query taken anew (cuBLAS)",
+        .what = "scores in memory, offsets projected for each query (cuBLAS)",
         .sums = DirectSums,
         .prepare = PrepareOnDevice<PositionDense>()},
        {.id = "shift",

@@ -288,7 +288,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 4 : 3)
   const S* v = tensors.v.data + head * tensors.v.head_stride + c0;
   S* out = tensors.out.data + head * tensors.out.head_stride + c0;
   if (thread < kSoftmaxQueries) {
-    // Rows that nobody asks for are a query again.
+    // Rows beyond the queries repeat the last one.
     const int query = queries[min(thread, job.queries - 1)];
     shared.query[thread] = query;
     shared.query_kind[thread] = mask.Kind(query);
@@ -301,7 +301,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 4 : 3)
     float score[4][8] = {};
     for (int64_t a0 = 0; a0 < d; a0 += kSoftmaxDepth) {
       const int depth = static_cast<int>(min(int64_t{kSoftmaxDepth}, d - a0));
-      __syncthreads();  // nobody reads the slab or the values before anymore
+      __syncthreads();  // all have read the slab and the values
       if (first == 0 || d > kSoftmaxDepth)
         LoadTransposed([=](int r) { return q + queries[r] * d + a0; },
                        job.queries, depth, tensors.d_in_fours, tensors.scale,

@@ -179,7 +179,7 @@ class DenseLinear : public OnNoise<S> {
   const DeviceKernelizedShape shape_;
   DenseKernelized<float> attention_;
   Widened<S> values_, omega_;
-  DeviceBuffer<float> sums_;  // where out is of a narrower type
+  DeviceBuffer<float> sums_;  // where out has a narrower type
 };
 
 template <typename S>

@@ -94,7 +94,7 @@ __global__ void LoadImageWeights(const S* weights, int64_t head_stride,
   int64_t row = at / stride, col = at % stride;
   if (row >= height) row -= rows;
   if (col >= width) col -= cols;
-  // The padding of a row counts as an offset of 0 or more: it lies behind.
+  // The padding of a row counts as an offset of 0 or more.
   const bool is_offset = row > -height && col > -width && at % stride < cols;
   first_columns[blockIdx.y * rows * stride + at] =
       is_offset
@@ -131,7 +131,7 @@ class Fft2 : public DevicePrepared {
   CirculantProduct product_;
 };
 
-// As a part of a sum it takes weights in float32 too: they are sums as well.
+// As a term of a sum it takes weights in float32: they are sums themselves.
 template <typename S, typename Sum>
 class FftSequence : public DevicePrepared {
  public:

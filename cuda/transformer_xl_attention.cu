@@ -80,8 +80,8 @@ struct ShiftedScore {
   }
 };
 
-// Keys that are seen with the last query of a block by all of them, for blocks
-// of `rows` queries.
+// Pairs that are computed in blocks of `rows` queries: all of them with the
+// keys that the last one sees.
 double FormedPairs(const XlSizes& sizes, int64_t rows) {
   double pairs = 0;
   for (int64_t first = 0; first < sizes.n_q; first += rows) {

@@ -18,7 +18,7 @@ class DeviceError : public std::runtime_error {
 
 inline void CheckCall(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // so that the next case does not see it
+  cudaGetLastError();  // clear it for the next case
   throw DeviceError(std::string(call) + ": " + cudaGetErrorString(status));
 }
 

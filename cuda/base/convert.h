@@ -1,4 +1,4 @@
-// Tensors from one type of storage to another.
+// Conversion between storage types.
 #pragma once
 
 #include "algorithms/implementation.h"
@@ -8,15 +8,15 @@
 
 namespace subquad::device {
 
-// to[i] = from[i] in the other type: exact to float, rounded from it.
+// to[i] = from[i] in the other type: exact to float, rounded from float.
 template <typename From, typename To>
 void Convert(const From* from, int64_t count, To* to);
 
-// A tensor as float32: itself, or in a workspace of its own.
+// A tensor as float32: itself, or a copy in a workspace.
 template <typename S>
 class Widened {
  public:
-  // `count` numbers in all.
+  // `count`: numbers of all heads.
   Widened(Layout& layout, int64_t count)
       : count_(count), numbers_(layout, kWidens ? count : 0) {}
 

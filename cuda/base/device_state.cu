@@ -1,4 +1,4 @@
-// The device's clocks and what holds them back, as nvidia-smi tells it.
+// The device's clocks and reasons for reduced clocks, from nvidia-smi.
 #include <array>
 #include <cstdio>
 #include <memory>
@@ -26,7 +26,7 @@ std::string Names(unsigned long long bits) {
   return names;
 }
 
-// The first line that a command prints; empty where it cannot be run.
+// The first line of the output of a command; empty if it cannot be run.
 std::string FirstLine(const std::string& command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(
       ::popen(command.c_str(), "r"), ::pclose);

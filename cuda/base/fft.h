@@ -1,5 +1,4 @@
-// cuFFT's plans for real transforms of many padded columns, in place, and the
-// kernels that fill and empty them.
+// cuFFT's plans for real transforms of many padded columns, in place.
 #pragma once
 
 #include <memory>
@@ -12,8 +11,8 @@
 
 namespace subquad::device {
 
-// The shortest length of at least n that cuFFT is fast at: 2^a * odd with odd
-// in {1, 3, 5, 7, 9, 15}; even.
+// The shortest even length >= n that cuFFT transforms fast: 2^a * odd with odd
+// in {1, 3, 5, 7, 9, 15}.
 int64_t GoodFftLength(int64_t n);
 
 enum class Transform { kForward, kBackward };
@@ -23,14 +22,14 @@ enum class Transform { kForward, kBackward };
 // the division by the number of points. `batch` arrays, one after another.
 class FftPlan {
  public:
-  // Of a layout that counts: not planned.
+  // Makes no plan while the layout counts.
   FftPlan(const Layout& layout, const std::vector<int64_t>& lengths,
           int64_t batch, Transform kind);
   ~FftPlan();
   FftPlan(const FftPlan&) = delete;
   FftPlan& operator=(const FftPlan&) = delete;
 
-  // Bytes of cuFFT's own area.
+  // Bytes of cuFFT's work area.
   int64_t area_bytes() const { return area_bytes_; }
   void SetArea(void* area);
   void Execute(float* data) const;
@@ -41,10 +40,11 @@ class FftPlan {
   int64_t area_bytes_ = 0;
 };
 
-// One area for plans that never run at the same time. Counted as workspace.
+// One work area for plans that never run at the same time. Counted as
+// workspace.
 class FftArea {
  public:
-  // `most_bytes` is what a layout that counts, without plans, takes it for.
+  // `most_bytes`: an upper bound for a layout that counts, without plans.
   void Share(Layout& layout, const std::vector<FftPlan*>& plans,
              double most_bytes);
 

@@ -21,7 +21,8 @@ cublasHandle_t Handle() {
 
 int Int(int64_t value) {
   if (value > 0x7FFFFFFF)
-    throw DeviceError("cuBLAS takes no extent of " + std::to_string(value));
+    throw DeviceError("too large for cuBLAS: an extent of " +
+                      std::to_string(value));
   return static_cast<int>(value);
 }
 
@@ -38,9 +39,9 @@ void Gemm::Run(int64_t batch, float alpha, const DeviceMatrix<const S>& a,
   const int64_t b_rows = b.transposed ? b.columns : b.rows;
   const int64_t n = b.transposed ? b.rows : b.columns;
   if (b_rows != k || c.rows != m || c.columns != n || c.transposed)
-    throw DeviceError("a product of matrices that do not fit");
+    throw DeviceError("matrix product: the shapes do not match");
   SUBQUAD_CUDA_CHECK(cublasSetWorkspace(Handle(), area_.data(), kAreaBytes));
-  // cuBLAS reads columns first: a row-major matrix is its transpose there, and
+  // cuBLAS is column-major: it sees the transpose of a row-major matrix, and
   // C^T = B^T A^T.
   SUBQUAD_CUDA_CHECK(cublasGemmStridedBatchedEx(
       Handle(), b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,

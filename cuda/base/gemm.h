@@ -7,9 +7,9 @@
 
 namespace subquad::device {
 
-// A batch of matrices in device memory: `rows` x `columns` as it stands in
-// memory, rows `stride` numbers apart, matrices `batch_stride` apart (0: the
-// same one for all). With `transposed` its transpose is meant.
+// A batch of matrices in device memory: `rows` x `columns`, rows `stride`
+// numbers apart, matrices `batch_stride` apart (0: one matrix for all). With
+// `transposed` the operand is the transpose.
 template <typename S>
 struct DeviceMatrix {
   S* data;
@@ -18,8 +18,8 @@ struct DeviceMatrix {
   bool transposed = false;
 };
 
-// cuBLAS with a work area of its own, counted as workspace. One for each
-// prepared run.
+// cuBLAS with its own work area, counted as workspace. One per prepared
+// program.
 class Gemm {
  public:
   static constexpr int64_t kAreaBytes = 4 << 20;

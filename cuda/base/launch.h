@@ -10,15 +10,15 @@
 
 namespace subquad::device {
 
-// On an emulated device thresholds between two ways to do a thing are so low
-// that tests of small problems take both.
+// On an emulated device the thresholds between two code paths are so low that
+// tests of small problems take both.
 #ifdef SUBQUAD_EMULATED_CUDA
 inline constexpr bool kEmulated = true;
 #else
 inline constexpr bool kEmulated = false;
 #endif
 
-// Most blocks in the second and third direction of a grid.
+// Limit of blocks in the second and third dimension of a grid.
 inline constexpr int64_t kMostBlocksAcross = 65535;
 
 // How many pieces of `size` cover `count`.
@@ -26,7 +26,7 @@ inline int64_t PiecesOf(int64_t count, int64_t size) {
   return (count + size - 1) / size;
 }
 
-// A grid of blocks; throws DeviceError where a device has no such grid.
+// A grid of blocks; throws DeviceError if it is larger than a device allows.
 inline dim3 Grid(int64_t x, int64_t y = 1, int64_t z = 1) {
   if (x < 1 || y < 1 || z < 1 || x > 0x7FFFFFFF || y > kMostBlocksAcross ||
       z > kMostBlocksAcross)
@@ -37,8 +37,8 @@ inline dim3 Grid(int64_t x, int64_t y = 1, int64_t z = 1) {
               static_cast<unsigned>(z));
 }
 
-// Use SUBQUAD_LAUNCH. Blocks get `shared_bytes` of shared memory; a kernel
-// finds it by SUBQUAD_SHARED.
+// Use SUBQUAD_LAUNCH. Blocks get `shared_bytes` of shared memory, which kernels
+// access by SUBQUAD_SHARED.
 template <typename... Parameters, typename... Arguments>
 void LaunchKernel(const char* name, void (*kernel)(Parameters...), dim3 grid,
                   dim3 block, size_t shared_bytes, Arguments&&... arguments) {

@@ -11,7 +11,7 @@ namespace device {
 namespace {
 
 #ifdef SUBQUAD_EMULATED_CUDA
-// There the pages around every allocation are out of reach already.
+// The emulated device protects the pages around every allocation.
 constexpr int64_t kGuardBytes = 0;
 #else
 constexpr int64_t kGuardBytes = 256;  // keeps cudaMalloc's alignment
@@ -54,7 +54,7 @@ DeviceMemory::DeviceMemory(int64_t bytes, DeviceUse use)
   const cudaError_t status =
       cudaMalloc(&base, static_cast<size_t>(bytes + 2 * kGuardBytes));
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // so that the next case does not see it
+    cudaGetLastError();  // clear it for the next case
     throw OutOfDeviceMemory(bytes, AvailableDeviceBytes());
   }
   CheckCall(status, "cudaMalloc");

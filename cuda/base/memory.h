@@ -12,8 +12,8 @@ namespace subquad::device {
 
 enum class DeviceUse {
   kTensor,     // inputs and outputs: not counted as workspace
-  kWorkspace,  // its values do not survive to the next run
-  kTable,      // made in set-up and kept
+  kWorkspace,  // values do not survive to the next run
+  kTable,      // filled in set-up and kept
 };
 
 class DeviceMemory {
@@ -56,7 +56,7 @@ class DeviceBuffer {
   T* data() const { return static_cast<T*>(memory_.data()); }
   int64_t size() const { return size_; }
 
-  // Waits for the device. For tables: tensors are the run's affair.
+  // Waits for the device. For tables; DevicePrepared uploads the tensors.
   void Upload(const T* host) const {
     SUBQUAD_CUDA_CHECK(cudaMemcpy(memory_.data(), host,
                                   static_cast<size_t>(memory_.bytes()),

@@ -25,7 +25,7 @@ void DevicePrepared::Upload() {
     memory_[o].Poison();
 }
 
-// Says what went wrong in a kernel.
+// Reports errors of kernels.
 void DevicePrepared::Wait() { SUBQUAD_CUDA_CHECK(cudaDeviceSynchronize()); }
 
 void DevicePrepared::Download() {
@@ -40,10 +40,10 @@ void DevicePrepared::Download() {
 
 double DevicePrepared::Time() {
   if (!Device().has_clock)
-    throw DeviceError("times of an emulated device mean nothing");
+    throw DeviceError("an emulated device cannot measure times");
   if (!cache_filler_.data())
     cache_filler_ = DeviceMemory(2 * Device().cache_bytes, DeviceUse::kTensor);
-  // Twice the cache: what a run left there is gone.
+  // Twice the cache, to evict what a run left there.
   cache_filler_.Poison();
   const Stopwatch watch;
   Launch();

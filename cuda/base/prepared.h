@@ -1,5 +1,5 @@
-// What all runs on a device have in common: the tensors there, transfers, and
-// the device's clock.
+// The base of all GPU programs: tensors in device memory, transfers, and the
+// device's clock.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,8 @@ namespace subquad::device {
 
 class DevicePrepared : public Prepared, public DeviceRun {
  public:
-  // Allocates the tensors on the device; `arrays` are read and written by the
-  // transfers. Those of a part of another program are that program's, and there
-  // are no transfers.
+  // Allocates the tensors on the device; transfers read and write `arrays`. A
+  // part of another program gets arrays in device memory and transfers nothing.
   DevicePrepared(const Problem& problem, const Arrays& arrays, Layout& layout);
 
   void Run() final {
@@ -51,8 +50,8 @@ class DevicePrepared : public Prepared, public DeviceRun {
   DeviceMemory cache_filler_;
 };
 
-// The table of an operator's programs on a device. Rows need not say that there
-// is no device, nor that the backward pass is not for them.
+// The table of an operator's GPU programs. Adds to each row why it cannot run:
+// no device, or the backward pass.
 std::vector<Implementation> DeviceTable(std::string_view op,
                                         std::vector<Implementation> rows);
 
@@ -71,8 +70,8 @@ static auto PrepareOnDevice() {
   };
 }
 
-// The same for programs that may be a part of a sum: over the types of inputs
-// and output, which is float32 there, since a sum is rounded once.
+// The same for programs that may be a term of a sum, as templates over the
+// types of inputs and output: a term is float32, because a sum is rounded once.
 template <template <typename, typename> class Run>
 static auto PrepareOnDevice() {
   return [](const Problem& problem, const Arrays& arrays,

@@ -1,5 +1,5 @@
-// Products of matrices inside a kernel: tiles of 64 x 64 sums in the registers
-// of 256 threads, 4 x 4 each, from operands in shared memory.
+// Matrix products inside a kernel: a tile of 64 x 64 sums in the registers of
+// 256 threads, 4 x 4 each, from operands in shared memory.
 //
 // A product is a sum of outer products: sums[r][c] += a[k][r] b[k][c]. Both
 // operands have their depth k first, so that a thread reads its four rows and
@@ -15,8 +15,8 @@ namespace subquad::device {
 inline constexpr int kTile = 64;          // rows and columns of sums
 inline constexpr int kTileThreads = 256;  // 16 x 16
 inline constexpr int kTileLanes = 16;     // threads that share rows
-inline constexpr int kSlab = 32;          // depth that is in shared memory
-// Of a row in shared memory: whole float4s, and its rows begin in other banks.
+inline constexpr int kSlab = 32;          // depth held in shared memory
+// Of a row in shared memory: whole float4s, and rows start in different banks.
 inline constexpr int kTilePitch = kTile + 4;
 
 using TileRow = float[kTilePitch];

@@ -2,8 +2,8 @@
 // (LRPE sections III and IV): sums over j of
 //   s_ij v_j and s_ij,  s_ij = queries[i] . rpe[clip(j - i, -r, r) + r],
 // where all keys that are r or more before a query have one weight, and all
-// that are r or more behind it another: those are sums of values up to a chunk
-// of 64 keys and from one on, and a window of tiles lies between.
+// that are r or more behind it another: these are sums of values of whole
+// chunks of 64 keys. Between them is a window of tiles.
 #pragma once
 
 #include "algorithms/implementation.h"

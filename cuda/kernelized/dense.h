@@ -9,8 +9,8 @@
 
 namespace subquad::device {
 
-// out = weights values / normalisers, where somebody fills the weights [heads,
-// n_q, n_k] and the normalisers [heads, n_q].
+// out = weights values / normalisers, once the caller has filled the weights
+// [heads, n_q, n_k] and the normalisers [heads, n_q].
 template <typename S>
 class DenseQuotient {
  public:
@@ -40,7 +40,7 @@ class DenseKernelized {
  public:
   DenseKernelized(Layout& layout, const DeviceKernelizedShape& shape);
 
-  // `omega` {} where the map does not project, `bias` {} where there is none.
+  // `omega` {} where the map does not project, `bias` {} if there is no bias.
   void Run(HeadArray<const S> q, HeadArray<const S> k, HeadArray<const S> v,
            HeadArray<const S> omega, HeadArray<const S> bias, HeadArray<S> out);
 

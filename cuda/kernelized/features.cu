@@ -13,7 +13,7 @@ constexpr int kRowsOfBlock = kThreads / kWarp;
 // Keys of one partial maximum where all keys have one scale.
 constexpr int64_t kPiece = 256;
 
-// The numbers that a map is of: rows of x, or projections omega x.
+// The arguments of a map: rows of x, or projections omega x.
 template <typename X>
 struct Rows {
   const X* data;
@@ -217,7 +217,7 @@ void Features::RunMap(HeadArray<const X> q, HeadArray<const X> k,
             arguments = static_cast<int>(f / kEach);
   const auto root_scale = static_cast<float>(map.root_scale);
 
-  // The rows that the map is of; their factors stay until the next call.
+  // The arguments of the map; their factors are valid until the next call.
   const auto prepare = [&](HeadArray<const X> x, int64_t n,
                            float* features) -> Rows<Argument> {
     if (HasFactors(shape_))

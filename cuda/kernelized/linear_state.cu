@@ -214,7 +214,7 @@ int64_t LinearState::Segment(const LinearShape& shape) {
 }
 
 int64_t LinearState::Segments(const LinearShape& shape) {
-  // Causal: the chunks of the queries; keys behind them are seen by none.
+  // Causal: the chunks of the queries; no query sees keys behind them.
   return PiecesOf(shape.causal ? shape.n_q : shape.n_k, Segment(shape));
 }
 

@@ -5,7 +5,7 @@
 namespace subquad::device {
 namespace {
 
-// Below the exponents of all weights that are seen, zeros among them.
+// Below the exponents of all visible weights, zeros included.
 constexpr int kUnseen = 3 * kExponentOfZero;
 
 // A slab of the features of queries and keys, then a tile of weights.

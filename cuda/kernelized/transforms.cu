@@ -54,7 +54,7 @@ __global__ void LoadWeights(BiasWeights bias, const int* tops,
 }
 
 // channels[feature][x][position] = phi_a(k) v_x, and phi_a(k) for x = e; zero
-// where no token stands. A block has 32 positions and 32 columns of one head,
+// where there is no token. A block has 32 positions and 32 columns of one head,
 // reads its values once, and writes them for all features.
 template <typename S>
 __global__ void FillChannels(FeatureRange range, const float* keys,

@@ -47,7 +47,7 @@ class DenseAttention {
   static constexpr bool kRounds = sizeof(S) < sizeof(float);
   const SoftmaxShape shape_;
   DeviceBuffer<float> scores_;
-  DeviceBuffer<float> sums_;  // where out is of a narrower type
+  DeviceBuffer<float> sums_;  // where out has a narrower type
   Gemm gemm_;
 };
 

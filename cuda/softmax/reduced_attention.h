@@ -1,7 +1,7 @@
-// Attention of all queries to keys and values that were made fewer, in two
-// ways; shared by linformer_attention and memory_compressed_attention. The
-// fewer keys and values are float32: a sum is not rounded to a type of storage
-// on its way.
+// Attention of all queries to a reduced number of keys and values, in two ways;
+// shared by linformer_attention and memory_compressed_attention. The reduced
+// keys and values are float32: intermediate sums are not rounded to a storage
+// type.
 #pragma once
 
 #include "cuda/softmax/dense_attention.h"

@@ -1,10 +1,10 @@
-// Softmax attention by rows of scores in memory, a block of rows after another:
-// whoever uses it puts scores there, or what scores are made of, and gets
+// Softmax attention with scores in memory, one block of rows after another: the
+// caller writes scores, or what scores are computed from, and gets
 // softmax(scores) values.
 //
-// The product with the values adds up many keys for few numbers, so that where
-// a block is of one head it is formed for pieces of the keys at once, and the
-// pieces are added up by whoever divides by the sums of the weights.
+// The product with the values adds up many keys for few numbers. Where a block
+// has one head, it is formed for several pieces of the keys at once; the kernel
+// that divides by the sums of the weights adds them up.
 #pragma once
 
 #include "algorithms/implementation.h"
@@ -83,8 +83,8 @@ struct SoftmaxScratch {
 // weights[h][i][j] = exp(score(h, i, j) - m), m the largest of the row, and
 // zero for the keys from score.Seen(i) up to `columns`; sums[h][i] are the
 // rows' sums. Seen(i) is one or more. A score is asked for twice, the second
-// time by the thread that then puts the weight there, so that weights may stand
-// where scores are made from. kThreads threads for each row.
+// time by the thread that then puts the weight there, so that weights may
+// overwrite what scores are computed from. kThreads threads for each row.
 template <int kThreads, typename Score>
 __global__ void __launch_bounds__(kSoftmaxThreads)
     ExponentiateRows(Score score, int64_t rows, int64_t columns, int64_t stride,

@@ -5,7 +5,7 @@
 // core that multiplies float32 without rounding its factors.
 //
 // A thread has 4 queries x 8 keys of the scores, and 4 queries x kColumns / 8
-// columns of the result. The 8 threads of a query lie in one warp, so that
+// columns of the result. The 8 threads of a query are in one warp, so that
 // maxima are exchanged by shuffles and weights within a warp.
 //
 //   SoftmaxState<kColumns> state;
@@ -50,7 +50,7 @@ struct SoftmaxShared {
   float bias[2 * kSoftmaxQueries];  // of key - query = -63 .. 63
 };
 
-// ---- which pairs are whose
+// ---- the pairs of a thread
 
 // Neighbouring lanes differ in x, those two apart in y: reads of four numbers
 // then have the pairs of equal addresses that the hardware serves at once.
@@ -65,7 +65,7 @@ __device__ inline int SoftmaxColumn(int c) {
   return c / 4 * 32 + SoftmaxX() * 4 + c % 4;
 }
 
-// ---- four numbers
+// ---- vectors of four numbers
 
 template <typename T>
 struct alignas(4 * sizeof(T)) FourOf {
@@ -244,7 +244,7 @@ class SoftmaxState {
     constexpr int kKeys = kSoftmaxKeys * 64 / kColumns;
 #pragma unroll 1
     for (int first = 0; first < keys; first += kKeys) {
-      __syncthreads();  // nobody reads the keys, or the values before, anymore
+      __syncthreads();  // all have read the keys and the values
       LoadRows<kKeys, kColumns>([=](int j) { return row(first + j); },
                                 keys - first, columns, aligned, kColumns,
                                 shared.value);
@@ -273,7 +273,7 @@ class SoftmaxState {
     }
   }
 
-  // What there is of these queries so far, for a later kernel to go on with:
+  // The partial result of these queries, for a later kernel to continue:
   // the largest score, the sum of the weights, and sums of values to to(query).
   template <typename Row>
   __device__ void Save(const Row& to, int rows, int columns, bool aligned,

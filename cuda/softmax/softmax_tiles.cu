@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 4 : 3)
     float score[4][8] = {};
     for (int64_t a0 = 0; a0 < d; a0 += kSoftmaxDepth) {
       const int depth = static_cast<int>(min(int64_t{kSoftmaxDepth}, d - a0));
-      __syncthreads();  // nobody reads the slab or the values before anymore
+      __syncthreads();  // all have read the slab and the values
       if (k0 == 0 || d > kSoftmaxDepth)
         LoadTransposed([=](int r) { return q + r * d + a0; }, rows, depth,
                        tensors.q_in_fours, tensors.scale, shared.query);

@@ -21,9 +21,8 @@ struct SparseSplit {
 };
 
 // Groups of queries that see nearly the same keys, each with all keys that one
-// of its queries sees: the pairs that are not to be seen are masked by whoever
-// works through them. Queries that see much are split, so that none of them is
-// alone at the end.
+// of its queries sees: the kernel masks the other pairs. Queries that see much
+// are split, so that none of them is alone at the end.
 struct SparsePlan {
   explicit SparsePlan(const SparseKeys& seen);
 

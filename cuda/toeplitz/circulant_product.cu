@@ -21,7 +21,7 @@ struct TransposeTile {
 
 // Column g of all heads' columns is column g mod e of head g / e.
 //
-// columns[g - first][p] = values[row at p][g], zero where no row stands.
+// columns[g - first][p] = values[row at p][g], zero where there is no row.
 // `count` columns from `first` on; the tensor is read by rows, the columns are
 // written along themselves.
 template <typename S>
@@ -35,10 +35,10 @@ __global__ void LoadColumns(const S* values, int64_t head_stride,
   for (int k = threadIdx.y; k < kTile; k += kRows) {
     const int64_t column = (p0 + k) % rows.pitch;
     const int64_t j = (p0 + k) / rows.pitch * rows.width + column;
-    const bool stands =
+    const bool is_row =
         column < rows.width && j < rows.rows && g < first + count;
     tile.at[k][threadIdx.x] =
-        stands ? ToFloat(values[g / e * head_stride + j * e + g % e]) : 0.0f;
+        is_row ? ToFloat(values[g / e * head_stride + j * e + g % e]) : 0.0f;
   }
   __syncthreads();
   for (int k = threadIdx.y; k < kTile; k += kRows) {
@@ -48,7 +48,7 @@ __global__ void LoadColumns(const S* values, int64_t head_stride,
   }
 }
 
-// The way back: out[i][g] = columns[g - first][where row i stands], or += that.
+// The way back: out[i][g] = columns[g - first][place of row i], or += that.
 template <typename Out, bool kAdd>
 __global__ void StoreColumns(const float* columns, int64_t size,
                              int64_t head_stride, PaddedRows rows, int64_t e,

@@ -10,7 +10,7 @@
 
 namespace subquad::device {
 
-// Where rows of a tensor stand among the elements of a padded column: row j at
+// The place of the rows of a tensor in a padded column: row j is at
 // element j / width * pitch + j % width, of `rows` rows; zeros elsewhere. A
 // sequence has width = rows; an image is laid out with a pitch.
 struct PaddedRows {
@@ -35,8 +35,8 @@ class CirculantProduct {
   int64_t column_size() const { return size_; }
 
   // out[h][i][c] = element i of circulant(h) values[h][.][c]; with `add`, +=
-  // that (where Out is float: a sum is rounded to a type of storage once, by
-  // whoever ends it). Replaces the first columns by their spectra.
+  // that (Out is then float: the caller rounds a sum to a storage type once).
+  // Replaces the first columns by their spectra.
   template <typename S, typename Out>
   void Run(HeadArray<const S> values, HeadArray<Out> out, bool add);
 

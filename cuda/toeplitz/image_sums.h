@@ -26,8 +26,8 @@ class ImageSums {
            HeadArray<const S> values, HeadArray<Out> out, bool add = false);
 
   double Flops() const;
-  // Up to this many sums are multiplied by definition: a launch or two less
-  // than transforms, and no more time.
+  // Up to this many sums the product is direct: fewer launches than transforms
+  // need, in no more time.
   static constexpr int64_t kDirect = 512;
 
  private:

@@ -19,7 +19,7 @@ struct ToeplitzShape {
 // An image of `height` x `width` pixels as one sequence: behind each row of W
 // pixels come W - 1 zeros, so that an offset in it tells those of rows and of
 // columns apart, and the weights [2H - 1, 2W - 1] of an image are those of the
-// sequence as they lie in memory.
+// sequence without rearranging them.
 ToeplitzShape ImageSequenceShape(int64_t height, int64_t width, int64_t e,
                                  int64_t heads, int64_t vectors);
 
