@@ -176,7 +176,8 @@ struct Implementation {
     return prepare(problem, arrays, layout);
   }
 
-  // What a run costs, from a layout that counts: nothing is allocated.
+  // What a run costs, from a layout that counts: nothing is allocated. Zeros
+  // for a problem that it cannot run.
   Cost CostOf(const Problem& problem, int threads) const;
 };
 
