@@ -32,8 +32,9 @@ TEST(Lengths, AreWhatTheOperatorDeclares) {
   EXPECT_EQ(record.at("size").at("n_k"), 96);
   EXPECT_EQ(record.at("tokens"), 64);
   EXPECT_EQ(record.at("length_axes"), Json({"L", "M"}));
-  EXPECT_EQ(RecordOf("sparse_attention:n=64,pattern=local").at("length_axes"),
-            Json({"n"}));
+  EXPECT_EQ(
+      RecordOf("sparse_attention:n=64,pattern=local,block=8").at("length_axes"),
+      Json({"n"}));
   const Json image = RecordOf("toeplitz_2d:height=6,width=4");
   EXPECT_EQ(image.at("tokens"), 24);
   EXPECT_EQ(image.at("size").at("n_k"), 24);
@@ -46,8 +47,8 @@ TEST(Lengths, AreTheAbscissaAndNoSetting) {
        {std::tuple{"toeplitz_1d:n=32", "toeplitz_1d:n=64", 64},
         {"transformer_xl_attention:L=32,M=32",
          "transformer_xl_attention:L=64,M=64", 64},
-        {"sparse_attention:n=32,pattern=local",
-         "sparse_attention:n=64,pattern=local", 64},
+        {"sparse_attention:n=32,pattern=local,block=8",
+         "sparse_attention:n=64,pattern=local,block=8", 64},
         {"toeplitz_2d:height=4,width=4", "toeplitz_2d:height=8,width=8", 64},
         {"toeplitz_2d:height=4,width=2", "toeplitz_2d:height=8,width=4", 32}}) {
     EXPECT_EQ(CurveSettings(RecordOf(small)), CurveSettings(RecordOf(large)));
