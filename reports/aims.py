@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes tables of comparisons: aims, ratios to peers, two threads against one.
 
-    python3 -m reports.aims FILE... --out DIR [--aims FILE]
+    python3 -m reports.aims FILE... --out DIR [--aims FILE] [--subquad PROGRAM]
 
 FILE: output of `reports.peers` and of `subquad sweep --preset threads`, from one machine. Writes aims, peers and threads as
 Markdown, LaTeX (booktabs) and CSV, as far as the files serve them. Nothing is measured here; met, missed and not measured follow
@@ -10,6 +10,7 @@ from the numbers. Exit status: 0 written, 2 invalid arguments or files (nothing 
 
 import argparse
 import dataclasses
+import functools
 import math
 import pathlib
 import sys
@@ -17,10 +18,9 @@ import sys
 try:
     from reports.files import aims_file
     from reports.drawing import catalogue
-    from reports.drawing import panel_notes
+    from reports.peer import intervals
     from reports.peer import programs
     from reports.drawing import plot_style
-    from reports.drawing import ratios
     from reports.files import recipe_file
     from reports.files import result_file
     from reports.drawing import tables
@@ -47,18 +47,15 @@ class Value:
     who: str  # which of ours, and against whom
     where: str  # the case, in words
 
-    def text(self, kind):
-        digits = 3 if kind == "memory" else 2
-        number = f"{panel_notes.fixed(self.value, digits)}"
-        if self.low is None or self.high is None:
-            return number
-        return f"{number} [{panel_notes.fixed(self.low, digits)}, {panel_notes.fixed(self.high, digits)}]"
+    def text(self):
+        return plot_style.with_interval(self.value, self.low, self.high)
 
 
 class Measured:
     """Everything in the files, found by case."""
 
-    def __init__(self, files):
+    def __init__(self, files, program="build/subquad"):
+        self.program = program
         # A file with ratios comes first: its times were taken in turns with the peers'.
         files = sorted(files, key=lambda file: "ratios" not in file[1])
         machines = self._machines(files, "cpu")
@@ -253,6 +250,7 @@ def growth_value(aim, found):
 OVER_CASES = {"spread": spread_value, "growth": growth_value}
 
 
+@functools.lru_cache(maxsize=1)
 def thread_pairs(measured):
     """[(Point on one thread, on two, (ratio, low, high))] of the sweeps: how many times faster two are."""
     points, pairs = {}, []
@@ -262,8 +260,11 @@ def thread_pairs(measured):
     for (case, name, threads), one in points.items():
         two = points.get((case, name, 2))
         if threads == 1 and two:
-            pairs.append((one, two, ratios.apart(two.record["seconds"]["samples"], one.record["seconds"]["samples"])))
-    return pairs
+            pairs.append((one, two))
+    if not pairs:
+        return []
+    with intervals.Intervals(measured.program) as program:
+        return [(one, two, program.apart(two.record["seconds"]["samples"], one.record["seconds"]["samples"])) for one, two in pairs]
 
 
 def judge(aim, measured, threads):
@@ -321,7 +322,7 @@ def aims_table(aims, measured):
             if aim.get("backend", "cpu") != backend:
                 continue
             value, verdict = judge(aim, measured, threads)
-            texts = [value.text(aim["kind"]), value.who, value.where] if value else [tables.NOT_APPLICABLE] * 3
+            texts = [value.text(), value.who, value.where] if value else [tables.NOT_APPLICABLE] * 3
             tried = aim.get("tried", "") if verdict == "missed" else ""
             block.append([aim["what"], wanted_words(aim), texts[0], verdict, texts[1], texts[2], tried])
             numbers = [value.value, value.low, value.high, value.who, value.where] if value else [None, None, None, "", ""]
@@ -347,12 +348,12 @@ def peers_table(measured):
         row, share = point.row, point.row["floor_share"]
         where = "GPU" if point.settings["backend"] == "cuda" else threads_words(point.settings["threads"])
         own = [name, case_words(point), where, plot_style.format_seconds(row["seconds"]),
-               panel_notes.fixed(share, 2) if share else tables.NOT_APPLICABLE]  # fmt: skip
+               plot_style.three_digits(share) if share else tables.NOT_APPLICABLE]  # fmt: skip
         numbers = [point.settings["operator"], name, row["case"], point.settings["backend"], point.settings["threads"], row["seconds"],
                    row["seconds_low"], row["seconds_high"], share]  # fmt: skip
         block = blocks.setdefault(point.settings["operator"], [])
         for one in sorted(others, key=lambda one: one["peer"]) or [None]:
-            ratio = panel_notes.fixed(one["ratio"], 2) + panel_notes.interval(one, 2) if one else tables.NOT_APPLICABLE
+            ratio = plot_style.with_interval(one["ratio"], one["low"], one["high"]) if one else tables.NOT_APPLICABLE
             block.append([*own, one["peer"] if one else tables.NOT_APPLICABLE, ratio])
             rows.append([*numbers, *([one[key] for key in ("peer", "ratio", "low", "high", "rounds")] if one else ["", *[None] * 4])])
             if one and one["remark"]:
@@ -375,7 +376,7 @@ def threads_table(measured):
         name = one.settings["implementation"]
         blocks.setdefault(one.settings["operator"], []).append(
             [name, case_words(one), *map(plot_style.format_seconds, seconds),
-             panel_notes.fixed(ratio, 2) + panel_notes.interval({"low": low, "high": high}, 2)])  # fmt: skip
+             plot_style.with_interval(ratio, low, high)])  # fmt: skip
         rows.append([one.settings["operator"], name, one.row["case"], *seconds, ratio, low, high])
     columns = ["", "case", "1 thread", "2 threads", "times faster"]
     header = ["operator", "implementation", "case", "seconds_1", "seconds_2", "ratio", "low", "high"]
@@ -391,9 +392,9 @@ def _order(point):
 TITLES = {"aims": "Aims: met, missed, not measured", "peers": "Ours beside other programs", "threads": "Two threads against one"}
 
 
-def make(aims, files):
+def make(aims, files, program):
     """{file name: text}"""
-    measured = Measured(files)
+    measured = Measured(files, program)
     made = {"aims": aims_table(aims, measured), "peers": peers_table(measured), "threads": threads_table(measured)}
     texts = {}
     for name, table in made.items():
@@ -415,9 +416,10 @@ def main(arguments=None):
     parser.add_argument("files", metavar="FILE", nargs="+", help="result files of peers.py and of sweeps, of one machine")
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
     parser.add_argument("--aims", metavar="FILE", type=pathlib.Path, default=aims_file.PATH, help="another list of aims")
+    parser.add_argument("--subquad", default="build/subquad", help="our program, for intervals of ratios (default: %(default)s)")
     options = parser.parse_args(arguments)
     try:
-        texts = make(aims_file.load(options.aims), [(path, result_file.load(path)) for path in options.files])
+        texts = make(aims_file.load(options.aims), [(path, result_file.load(path)) for path in options.files], options.subquad)
         options.out.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (options.out / name).write_text(text, encoding="utf-8")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws result files and study files: every recipe that they serve, and general figures for the rest.
+"""Draws result, study and summary files: every recipe that they serve, and general figures for what no recipe shows.
 
     python3 -m reports.figures FILE... --out DIR [--format pdf,svg,png] [--only NAME,..] [--general rest|all|none]
 
-A folder means the .json files in it. Everything drawn is in the files; nothing is measured here. A recipe is a file in
-reports/recipes/; a study that no recipe shows is drawn under its own name.
+A folder means the .json files in it. Nothing is measured or estimated here: exponents and crossovers of recipes are those
+of a summary file (`subquad summarize`). A recipe is a file in reports/recipes/; a study that no recipe shows is drawn under its own name.
 Exit status: 0 drawn, 2 invalid arguments or files (nothing is written then).
 """
 
@@ -23,6 +23,7 @@ try:
     from reports.files import recipe_file
     from reports.files import result_file
     from reports.files import study_file
+    from reports.files import summary_file
 except ImportError as error:
     print(
         f"figures.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema, "
@@ -33,15 +34,17 @@ except ImportError as error:
 
 
 def load_files(paths):
-    """([(path, content)] of result files, [StudyFile])"""
-    results, studies = [], []
+    """([(path, content)] of result files, [StudyFile], Summary)"""
+    results, studies, summaries = [], [], []
     for path in _expanded(paths):
         content = result_file._parse(path)
         if isinstance(content, dict) and content.get("format") == study_file.FORMAT:
             studies.append(study_file.load(path))
+        elif isinstance(content, dict) and content.get("format") == summary_file.FORMAT:
+            summaries.append(summary_file.load(path))
         else:
             results.append((path, result_file.load(path)))
-    return results, studies
+    return results, studies, summary_file.Summary(summaries)
 
 
 def _expanded(paths):
@@ -120,9 +123,9 @@ def parse_arguments(arguments):
 def main(arguments=None):
     options = parse_arguments(arguments)
     try:
-        results, studies = load_files(options.files)
+        results, studies, summary = load_files(options.files)
         general = options.general or ("all" if options.only else "rest")
-        made = catalogue.build(results, studies, recipe_file.load_all(options.recipes), general)
+        made = catalogue.build(results, studies, recipe_file.load_all(options.recipes), general, summary)
         chosen = choose(made, options.only)
         if not chosen:
             raise result_file.InputError("nothing to draw: no recipe is served by these files")

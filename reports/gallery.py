@@ -155,8 +155,8 @@ def main(arguments=None):
         paths = sorted(options.folder.glob("*.json"))
         if not paths:
             raise InputError(f"{options.folder}: holds no result files")
-        results, studies = figures.load_files(paths)
-        made = catalogue.build(results, studies, recipe_file.load_all(), "none")
+        results, studies, summary = figures.load_files(paths)
+        made = catalogue.build(results, studies, recipe_file.load_all(), "none", summary)
         plot_style.use_style()
         sources = sorted([*results, *((study.path, study.content) for study in studies)], key=lambda source: str(source[0]))
         written = build(made, sources, claims, studies, options.folder)

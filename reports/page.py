@@ -328,12 +328,12 @@ def parse_arguments(arguments):
 def main(arguments=None):
     options = parse_arguments(arguments)
     try:
-        results, studies = figures.load_files(options.files)
+        results, studies, summary = figures.load_files(options.files)
         claims = load_claims(options.claims) if options.claims else None
         recipes = recipe_file.load_all(options.recipes)
-        made = catalogue.build(results, studies, recipes, "none")
+        made = catalogue.build(results, studies, recipes, "none", summary)
         if not any(product.recipe and product.recipe.kind not in ("fits", "crossovers") for product in made.products):
-            made = catalogue.build(results, studies, recipes)  # a sweep that no recipe covers
+            made = catalogue.build(results, studies, recipes, summary=summary)  # a sweep that no recipe covers
         plot_style.use_style()
         text = build(results, studies, made, claims, options.title)
         options.out.mkdir(parents=True, exist_ok=True)

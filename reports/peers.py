@@ -39,10 +39,10 @@ try:
     import numpy as np
 
     from reports.files import aims_file
+    from reports.peer import intervals
     from reports.peer import programs
     from reports.peer import runner
     from reports.drawing import plot_style
-    from reports.drawing import ratios
     from reports.peer.store import Store
     from reports.files.result_file import InputError
 except ImportError as error:
@@ -197,8 +197,10 @@ def check(verdict, reason, error=None, largest=None, rows=None):
 class Measurement:
     """One job under way: the processes, the checks, the rounds."""
 
-    def __init__(self, job, options, environment, folder):
+    def __init__(self, job, options, environment, folder, program):
+        """program: Intervals"""
         self.job, self.options, self.environment, self.folder = job, options, environment, pathlib.Path(folder)
+        self.intervals = program
         self.children, self.records, self.samples = {}, [], {}
         self.algorithms, self.ratios = [], []
 
@@ -344,8 +346,8 @@ class Measurement:
     def _intervals(self):
         pairs = [(one, other) for one, other in self.job.pairs if one in self.samples and other in self.samples]
         if pairs:
-            return [ratios.paired(self.samples[one], self.samples[other]) for one, other in pairs]
-        return [ratios.median_interval(samples) for samples in self.samples.values()]
+            return [self.intervals.in_turns(self.samples[one], self.samples[other]) for one, other in pairs]
+        return [self.intervals.median(samples) for samples in self.samples.values()]
 
     def _lost(self, name, end):
         del self.samples[name]
@@ -370,14 +372,14 @@ class Measurement:
             if name not in self.children or name not in self.samples:
                 continue
             samples = self.samples[name]
-            middle, low, high = ratios.median_interval(samples)
+            middle, low, high = self.intervals.median(samples)
             record["seconds"] = {"median": middle, "low": low, "high": high, "min": min(samples), "max": max(samples),
                                  "samples": samples, "stopped_by": why}  # fmt: skip
             self.timed.append(name)
         first = self.records[0]
         for one, other in self.job.pairs:
             if one in self.timed and other in self.timed:
-                ratio, low, high = ratios.paired(self.samples[one], self.samples[other])
+                ratio, low, high = self.intervals.in_turns(self.samples[one], self.samples[other])
                 theirs = programs.PEERS.get(other)
                 self.ratios.append({"operator": first["operator"], "implementation": one, "peer": other, "backend": first["backend"],
                                     "scalar": first["scalar"], "threads": first["threads"], "case": first["case"],
@@ -442,8 +444,8 @@ def measure_all(jobs, options, store, environment):
     turns = [(job, turn) for turn in range(1, PASSES + 1) for job in jobs if turn <= job.passes]
     for number, (job, turn) in enumerate(turns, 1):
         try:
-            with tempfile.TemporaryDirectory(prefix="subquad-peers-") as folder:
-                measurement = Measurement(job, options, environment, folder).run()
+            with tempfile.TemporaryDirectory(prefix="subquad-peers-") as folder, intervals.Intervals(options.subquad) as program:
+                measurement = Measurement(job, options, environment, folder, program).run()
             earlier.setdefault(job.case, []).append(measurement)
             store.add(middle(earlier[job.case]) if job.passes > 1 else measurement)
             words = summary(measurement)

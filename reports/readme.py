@@ -93,28 +93,28 @@ def cell(curves, size):
 def crossover(curves, group, row):
     """From which n the fast program takes less time, as the figure has it."""
     found = [one for one in group.crossovers if (one["fast"], one["dense"], one["quantity"]) == (row.fast, row.baseline, "seconds")]
-    if found and found[0]["n"] is not None:
+    if not found:
+        raise InputError(f"headline of {row.operator}: no summary says where '{row.fast}' overtakes '{row.baseline}' of {row.recipe}")
+    if found[0]["n"] is not None:
         return panel_notes.crossing_text(found[0])
     fast, dense = curves
     sizes = sorted(set(fast) & set(dense))
-    ahead = [fast[n]["seconds"] < dense[n]["seconds"] for n in sizes]
-    if not sizes:
+    if len(sizes) < 2:
         return "not measured"
-    if all(ahead):
-        return f"≤ {sizes[0]}"
-    return "not computed" if ahead[-1] else f"not up to n = {sizes[-1]}"
+    return f"≤ {sizes[0]}" if found[0]["reason"].startswith("better at every size") else f"not up to n = {sizes[-1]}"
 
 
-def headline_table(results, claims):
+def headline_table(results, summary, claims):
     """Lines of the table; the README defines the link [claims]."""
     plot_style.use_style()
     points = recipe_file.points_of(results)
+    platform = recipe_file.platforms(points)[0]
     recipes = {recipe.name: recipe for recipe in recipe_file.load_all()}
     known = {claim["id"]: claim["verdict"] for claim in claims}
     lines = ["| operator | fast program | baseline | " + " | ".join(SIZES) + " | faster from | paper's claim |",
              "|" + " --- |" * (5 + len(SIZES))]  # fmt: skip
     for row in HEADLINES:
-        picture = recipe_figure.curves(recipes[row.recipe], points)
+        picture = recipe_figure.curves(recipes[row.recipe], points, summary.panels(row.recipe, platform))
         group = next(group for panel, group in picture.content if panel.title == row.panel)
         curves = [
             {one["n"]: one for one in group.rows if one["implementation"] == label and one["verdict"] == "passed"}
@@ -179,10 +179,10 @@ def parse_arguments(arguments):
 def main(arguments=None):
     options = parse_arguments(arguments)
     try:
-        results, _ = figures.load_files(sorted(options.results.glob("*.json")))
+        results, _, summary = figures.load_files(sorted(options.results.glob("*.json")))
         claims_path = options.results / "claims" / "claims.json"
         found = options.readme.read_text(encoding="utf-8")
-        text = replaced(found, "headline", headline_table(results, page.load_claims(claims_path)), options.readme)
+        text = replaced(found, "headline", headline_table(results, summary, page.load_claims(claims_path)), options.readme)
         if options.program:
             run = subprocess.run([options.program, "list", "--json"], capture_output=True, text=True, check=False)
             if run.returncode:

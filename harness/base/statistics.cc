@@ -552,4 +552,20 @@ Ratio RatioOfMedians(std::span<const double> a, std::span<const double> b,
   return result;
 }
 
+Ratio RatioInTurns(std::span<const double> a, std::span<const double> b,
+                   double confidence) {
+  CheckSameSize(a.size(), b.size(), "samples in turns");
+  std::vector<double> logs;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!(a[i] > 0 && b[i] > 0))
+      throw InvalidInput("samples", "numbers above 0",
+                         std::to_string(std::min(a[i], b[i])));
+    logs.push_back(std::log(b[i] / a[i]));
+  }
+  const Median median = MedianWithInterval(logs, confidence);
+  return {std::exp(median.median),
+          {std::exp(median.interval.low), std::exp(median.interval.high)},
+          median.interval_known};
+}
+
 }  // namespace subquad

@@ -126,4 +126,11 @@ struct Ratio {
 Ratio RatioOfMedians(std::span<const double> a, std::span<const double> b,
                      double confidence = 0.95);
 
+// The same for samples taken in turns, the i-th of a beside the i-th of b: the
+// median of b_i / a_i with its interval. What slows the machine for a while
+// slows both samples of a round and leaves their ratio. Throws InvalidInput
+// also where the numbers of samples differ.
+Ratio RatioInTurns(std::span<const double> a, std::span<const double> b,
+                   double confidence = 0.95);
+
 }  // namespace subquad

@@ -22,6 +22,9 @@ void AddClaimsCommand(CLI::App& program, const std::string& command_line,
                       int& status);
 void AddMergeCommand(CLI::App& program, const std::string& command_line,
                      int& status);
+void AddSummarizeCommand(CLI::App& program, const std::string& command_line,
+                         int& status);
+void AddIntervalsCommand(CLI::App& program, int& status);
 void AddCompareCommand(CLI::App& program, int& status);
 void AddEnvCommand(CLI::App& program, int& status);
 

@@ -59,7 +59,9 @@ int main(int argc, char** argv) {
   AddStudyCommand(program, command_line, status);
   AddClaimsCommand(program, command_line, status);
   AddMergeCommand(program, command_line, status);
+  AddSummarizeCommand(program, command_line, status);
   AddCompareCommand(program, status);
+  AddIntervalsCommand(program, status);
   AddEnvCommand(program, status);
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];

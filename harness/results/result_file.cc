@@ -242,6 +242,64 @@ void WriteFileAtomically(const fs::path& path, const std::string& text) {
     throw SystemError("cannot write", path);
 }
 
+namespace {
+
+void CheckRecord(const Json& record, const std::string& where) {
+  const auto wrong = [&](const char* field, const char* expected) {
+    return InvalidInput(where, fmt::format("{} {}", field, expected),
+                        "missing or something else");
+  };
+  if (!record.is_object())
+    throw InvalidInput(where, "an object", std::string(record.type_name()));
+  for (const char* name :
+       {"operator", "implementation", "backend", "scalar", "case"})
+    if (!record.contains(name) || !record[name].is_string())
+      throw wrong(name, "as text");
+  for (const char* name : {"size", "params", "check"})
+    if (!record.contains(name) || !record[name].is_object())
+      throw wrong(name, "as an object");
+  for (const char* name : {"n_q", "n_k"})
+    if (!record["size"].contains(name) || !record["size"][name].is_number())
+      throw wrong(name, "as a number");
+  if (record.contains("tokens") && !record["tokens"].is_number())
+    throw wrong("tokens", "as a number");
+  if (record.contains("length_axes")) {
+    const Json& axes = record["length_axes"];
+    const auto is_size = [&](const Json& axis) {
+      return axis.is_string() && record["size"].value(axis, Json()).is_number();
+    };
+    if (!axes.is_array() || axes.empty() || !std::ranges::all_of(axes, is_size))
+      throw wrong("length_axes", "as names of sizes");
+  }
+  if (!record.contains("threads") || !record["threads"].is_number_integer())
+    throw wrong("threads", "as a number");
+  if (!record["check"].contains("verdict") ||
+      !record["check"]["verdict"].is_string())
+    throw wrong("check.verdict", "as text");
+}
+
+}  // namespace
+
+void CheckResults(const Json& file, const std::string& name) {
+  if (!file.is_object() || !file.contains("records") ||
+      !file["records"].is_array() || !file.contains("environment") ||
+      !file["environment"].is_object())
+    throw InvalidInput(name, "records and an environment", "something else");
+  for (size_t i = 0; i < file["records"].size(); ++i)
+    CheckRecord(file["records"][i], fmt::format("{}: record {}", name, i));
+}
+
+bool IsMixed(const Json& file) {
+  const Json environment = file.at("environment");
+  for (const Json& source : file.value("sources", Json::array()))
+    if (source.is_object() && source.contains("environment") &&
+        source["environment"].is_object() &&
+        source["environment"].value("cpu", Json()) !=
+            environment.value("cpu", Json()))
+      return true;
+  return false;
+}
+
 Json ReadResultFile(const fs::path& path) {
   std::ifstream stream(path);
   std::error_code error;

@@ -44,6 +44,14 @@ Json MakeResultFile(const Json& header, const std::vector<Json>& records);
 void WriteFileAtomically(const std::filesystem::path& path,
                          const std::string& text);
 
+// Throws InvalidInput that names the file, and the record, where a field that
+// others read without asking is missing or of another type.
+void CheckResults(const Json& file, const std::string& name);
+
+// Whether it was merged from shards of several processors: their times cannot
+// be compared.
+bool IsMixed(const Json& file);
+
 // Reads a result file; throws InvalidInput naming the file.
 Json ReadResultFile(const std::filesystem::path& path);
 

@@ -18,6 +18,7 @@ from reports.drawing import study_panels
 from reports.files import recipe_file
 from reports.files import result_file
 from reports.files import study_file
+from reports.files import summary_file
 from reports.drawing import study_panels
 from reports.drawing import tables
 
@@ -56,8 +57,10 @@ class Catalogue:
     warnings: list
 
 
-def build(results, studies, recipes, general="rest"):
-    """results: (path, content) pairs; studies: StudyFiles; general: `rest`, `all` or `none` of the groups."""
+def build(results, studies, recipes, general="rest", summary=None):
+    """results: (path, content) pairs; studies: StudyFiles; general: `rest`, `all` or `none` of the groups; summary: a Summary."""
+    summary = summary or summary_file.Summary()
+    summary.check(results)
     names = [study.name for study in studies]
     for name in names:
         if names.count(name) > 1:
@@ -69,7 +72,7 @@ def build(results, studies, recipes, general="rest"):
         made, why = [], []
         for platform in [None] if recipe.kind == "study" else platforms:
             try:
-                product, used = _make(recipe, platform, results, points, studies)
+                product, used = _make(recipe, platform, results, points, studies, summary)
             except recipe_figure.Unserved as reason:
                 why.append(str(reason))
                 continue
@@ -112,7 +115,7 @@ def _slug(text):
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def _make(recipe, platform, results, points, studies):
+def _make(recipe, platform, results, points, studies, summary):
     """(Product, the points that it shows)"""
     title = recipe["title"]
     if recipe.kind == "study":
@@ -120,7 +123,8 @@ def _make(recipe, platform, results, points, studies):
     own = recipe_file.on_platform(points, platform)
     if recipe.kind in ("fits", "crossovers"):
         contents = [content for _, content in results if any(point.source is content for point in own)]
-        table = (tables.exponents if recipe.kind == "fits" else tables.crossovers)(contents, platform[1])
+        fits = recipe.kind == "fits"
+        table = tables.exponents(summary, contents, platform) if fits else tables.crossovers(summary, platform)
         words = footer(contents, platform, None, table.csv())
         return Product(recipe.name, title, recipe, words, table=table, data={f"{recipe.name}.csv": table.csv()}), []
     if recipe.kind == "table":
@@ -131,7 +135,7 @@ def _make(recipe, platform, results, points, studies):
         return _map(recipe, platform, own)
     if recipe.kind == "ratios":
         return _ratios(recipe, platform, results, own)
-    picture = recipe_figure.curves(recipe, own)
+    picture = recipe_figure.curves(recipe, own, summary.panels(recipe.name, platform))
     data = {f"{recipe.name}.csv": csv_text(picture.header, picture.rows)}
     if picture.lines:
         data[f"{recipe.name}-lines.csv"] = csv_text(recipe_figure.LINE_HEADER, picture.lines)

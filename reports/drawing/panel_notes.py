@@ -16,18 +16,8 @@ def mark_kind(row, panel):
     return "zero" if row[panel.y] == 0 else None
 
 
-def fixed(number, digits):
-    return f"{round(number, digits) + 0.0:.{digits}f}"  # + 0.0 turns -0.00 into 0.00
-
-
-def interval(entry, digits):
-    if entry["low"] is None or entry["high"] is None:
-        return ""
-    return f" [{fixed(entry['low'], digits)}, {fixed(entry['high'], digits)}]"
-
-
 def crossing_text(cross):
-    return f"{cross['n']:.0f}{interval(cross, 0)}"
+    return plot_style.with_interval(cross["n"], cross["low"], cross["high"])
 
 
 def lines(content, width):
@@ -85,8 +75,8 @@ def _sentence(text):
 # What is said of pairs without a crossing, by how the program's reason begins. Of pairs with too few sizes in common
 # nothing is.
 WITHOUT_CROSSING = {
-    "better at every size": (("takes", "take"), "less {what} than {dense} at every size measured"),
-    "not better at the largest size": (("does not take", "do not take"), "less {what} than {dense} at the largest size"),
+    "better at every size": (("needs", "need"), "less {what} than {dense} at every size measured"),
+    "not better at the largest size": (("does not need", "do not need"), "less {what} than {dense} at the largest size"),
 }
 
 
@@ -101,7 +91,7 @@ def _crossover_sentences(panels, group):
         what = {"seconds": "time", "workspace_bytes": "workspace"}[cross["quantity"]]
         if cross["n"] is not None:
             n = crossing_text(cross)
-            sentences.append(f"{where}{cross['fast']} takes less {what} than {cross['dense']} from n = {n} on.")
+            sentences.append(f"{where}{cross['fast']} needs less {what} than {cross['dense']} from n = {n}.")
             continue
         for start, told in WITHOUT_CROSSING.items():
             if (cross.get("reason") or "").startswith(start):

@@ -191,13 +191,13 @@ def _label(panel, group, name):
     lines = [first]
     fit = group.fit(name, panel.quantity)
     if fit and fit["exponent"] is not None:
-        exponent = panel_notes.fixed(fit["exponent"], 2) + panel_notes.interval(fit, 2)
+        exponent = plot_style.with_interval(fit["exponent"], fit["low"], fit["high"])
         lines.append([(f"n^{exponent}", DARK_GREY)])
     crossings = _crossings(panel, group)
     if len(crossings) > MOST_CROSSING_LINES:
         for cross in crossings:
             if cross["fast"] == name:
-                n = plot_style.format_rounded(cross["n"])
+                n = plot_style.three_digits(cross["n"])
                 lines.append([(f"{n}: beats {cross['dense']}", DARK_GREY)])
     return lines
 

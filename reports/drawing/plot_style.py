@@ -251,9 +251,21 @@ def format_count(value):
     return f"{value:.0f}"
 
 
-def format_rounded(value):
-    """Three digits of a size: 1234.5 -> 1.23k."""
-    return f"{value:.3g}" if value < 1000 else f"{value / 1000:.3g}k"
+def three_digits(value):
+    """Three significant digits, as harness/base/digits.h writes them: 0.0425, 23.5, 1620 rather than 1.62e+03."""
+    size = abs(value)
+    if not 999.5 <= size < 1e7:
+        return f"{value:.3g}"
+    unit = 10 ** (math.floor(math.log10(size)) - 2)
+    return f"{math.copysign(math.floor(size / unit + 0.5) * unit, value):.0f}"
+
+
+def with_interval(value, low, high):
+    """`23.5 [22.6, 24]`; without the brackets where neither end is known."""
+    if low is None and high is None:
+        return three_digits(value)
+    ends = ("unknown" if end is None else three_digits(end) for end in (low, high))
+    return f"{three_digits(value)} [{', '.join(ends)}]"
 
 
 def format_error(value):

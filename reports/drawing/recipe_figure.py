@@ -1,12 +1,15 @@
-"""From a recipe and measurements to panels: which lines there are, how they look, where they cross."""
+"""From a recipe and measurements to panels: which lines there are and how they look.
+
+Exponents, crossovers and ratios are those of a summary file; none are worked out here.
+"""
 
 import dataclasses
-import math
 
 from reports.drawing import panels
 from reports.drawing import plot_style
 from reports.files import recipe_file
 from reports.files import result_file
+from reports.files import summary_file
 from reports.drawing.quantities import QUANTITIES
 from reports.files.result_file import InputError
 
@@ -37,8 +40,8 @@ def width_of(recipe):
     return plot_style.COLUMN_WIDTH if recipe.get("width") == "column" else plot_style.PAGE_WIDTH
 
 
-def curves(recipe, points):
-    """The Picture of a recipe of kind curves. Raises Unserved."""
+def curves(recipe, points, summary=None):
+    """The Picture of a recipe of kind curves. summary: {(title, quantity): panel} of summary_file. Raises Unserved."""
     x = recipe.get("x", "n")
     asked = recipe_file.measured_for(recipe, points, (x,))
     content, everything, missing = [], [], []
@@ -55,13 +58,16 @@ def curves(recipe, points):
         for line in lines:
             line.points = _own_sizes(recipe, line.points)
         missing.append(recipe_file.missing_words(recipe, recipe["series"], lines))
-        group = _group(recipe, lines, x)
+        group = _group(lines, x)
+        _attach_summary(recipe, (summary or {}).get((panel.title, panel.quantity)), panel, group, lines)
         content.append((panel, group))
         everything.append((entry, panel, group, lines))
     absent = [words for words in missing[0] if all(words in others for others in missing)]
     _demand(recipe, everything, absent, recipe["series"])
     if absent:
         content[0][1].remarks.append(f"Not in these files: {', '.join(dict.fromkeys(absent))}.")
+    if summary is None and any(panel.quantity for panel, _ in content):
+        content[0][1].remarks.append("Exponents and crossovers: run `subquad summarize` and draw again.")
     used = [point for _, _, _, lines in everything for line in lines for point in line.points]
     header, rows = _table(everything, x)
     return Picture(
@@ -121,7 +127,7 @@ def common_settings(points, without):
 # A panel's data
 
 
-def _group(recipe, lines, x):
+def _group(lines, x):
     axis = lines[0].points[0].axis if lines else "n"
     if x == "n" and len({point.axis for line in lines for point in line.points}) > 1:
         axis = "n"
@@ -139,9 +145,6 @@ def _group(recipe, lines, x):
     order = {line.label: index for index, line in enumerate(lines)}
     group.rows.sort(key=lambda row: (order[row["implementation"]], row["n"]))
     group.order = list(order)
-    if x == "n":
-        for pair in recipe.get("crossovers", []):
-            group.crossovers += _pair_crossovers(pair, lines)
     return group
 
 
@@ -155,61 +158,22 @@ def _attach_theory(group, line):
     for algorithm in source["algorithms"]:
         if all(algorithm[key] == identity[key] for key in ("operator", "backend")) and algorithm["implementation"] == implementation:
             group.algorithms[line.label] = algorithm
-    for fit in source["fits"]:
-        if fit["implementation"] == implementation and result_file.speaks_about(fit, identity):
-            group.fits.append({**fit, "implementation": line.label})
 
 
-def _pair_crossovers(pair, lines):
-    found = []
-    for fast in (line for line in lines if line.id == pair[0]):
-        for dense in (line for line in lines if line.id == pair[1]):
-            for quantity in ("seconds", "workspace_bytes"):
-                entry = {"fast": fast.label, "dense": dense.label, "quantity": quantity}
-                found.append({**entry, **crossing(_curve(fast, quantity), _curve(dense, quantity))})
-    return found
-
-
-def _curve(line, quantity):
-    """{n: (middle, low, high)} of the points that passed."""
-    curve = {}
-    for point in line.points:
-        row = point.row
-        if row["verdict"] == "passed" and row[quantity]:
-            low, high = (row["seconds_low"], row["seconds_high"]) if quantity == "seconds" else (None, None)
-            curve[point.settings["n"]] = (row[quantity], low or row[quantity], high or row[quantity])
-    return curve
-
-
-def crossing(fast, dense):
-    """Where fast overtakes dense for good, by the rule of the program's own crossovers: the last change of sign of the
-    logarithm of the ratio at the sizes in common, on a straight line between two of them; the interval is that of the
-    curves' own intervals. `reason` is in the program's words."""
-    sizes = sorted(set(fast) & set(dense))
-    found = {"n": None, "low": None, "high": None, "value": None, "reason": "fewer than two sizes in common"}
-    if len(sizes) < 2:
-        return found
-
-    def last_change(of_fast, of_dense):
-        ratios = [math.log(fast[n][of_fast] / dense[n][of_dense]) for n in sizes]
-        if ratios[-1] >= 0:
-            return None
-        for index in range(len(sizes) - 2, -1, -1):
-            if ratios[index] >= 0:
-                share = ratios[index] / (ratios[index] - ratios[index + 1])
-                return sizes[index] * (sizes[index + 1] / sizes[index]) ** share, index, share
-        return None
-
-    middle = last_change(0, 0)
-    if middle is None:
-        behind = fast[sizes[-1]][0] >= dense[sizes[-1]][0]
-        words = f"not better at the largest size, n = {sizes[-1]}" if behind else f"better at every size from n = {sizes[0]} on"
-        return {**found, "reason": words}
-    n, index, share = middle
-    ends = [last_change(1, 2), last_change(2, 1)]
-    low, high = (end[0] if end and end[0] != n else None for end in ends)
-    left, right = fast[sizes[index]][0], fast[sizes[index + 1]][0]
-    return {"n": n, "low": low, "high": high, "value": left * (right / left) ** share, "reason": "the curves cross"}
+def _attach_summary(recipe, panel, shown, group, lines):
+    """Exponents and crossovers of a panel, from a summary that has to have the sizes that are drawn."""
+    if panel is None:
+        return
+    for line in lines:
+        sizes = {point.settings["n"] for point in line.points if point.row["verdict"] == "passed"}
+        other = summary_file.sizes_disagree(panel, line.label, sizes)
+        if other is not None:
+            raise InputError(f"recipe {recipe.name}: {line.label} has the sizes {sorted(sizes)} in the result files and {other} in the "
+                             "summary; run `subquad summarize` again")  # fmt: skip
+    group.fits = [{**curve["fit"], "implementation": curve["label"], "quantity": shown.quantity}
+                  for curve in panel["curves"] if curve["fit"]]  # fmt: skip
+    group.crossovers = [{**cross, "quantity": shown.quantity} for cross in panel["crossovers"]]
+    group.ratios = [{**ratio, "quantity": shown.quantity} for ratio in panel["ratios"]]
 
 
 # Tables of what is plotted
@@ -238,7 +202,7 @@ def _cell(column, value):
     return value
 
 
-LINE_HEADER = ["panel", "kind", "quantity", "implementation", "dense", "value", "low", "high", "n_min", "n_max"]
+LINE_HEADER = ["panel", "kind", "quantity", "implementation", "dense", "value", "low", "high", "n_min", "n_max", "reason"]
 
 
 def _line_rows(everything):
@@ -249,8 +213,12 @@ def _line_rows(everything):
             {**crossover, "kind": "crossover", "implementation": crossover["fast"], "value": crossover["n"]}
             for crossover in group.crossovers
         ]
+        entries += [
+            {**ratio, "kind": "ratio", "implementation": ratio["fast"], "value": ratio["ratio"], "n_min": ratio["n"], "n_max": ratio["n"]}
+            for ratio in group.ratios
+        ]
         rows += [
-            ["nan" if item.get(key) is None else item[key] for key in LINE_HEADER]
+            [_cell(key, item.get(key)) for key in LINE_HEADER]
             for item in ({**item, "panel": entry.get("title", "")} for item in entries)
             if item["quantity"] == panel.quantity
         ]

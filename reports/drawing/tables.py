@@ -157,76 +157,58 @@ def _numbers(point, quantity):
     return [*values, row["verdict"], row["case"]]
 
 
-# Every exponent, every crossover
+# Every exponent and crossover of a summary
 
 
-def _settings(entry):
-    """The settings of a fit or crossover that are not the usual ones, in words."""
-    settings = {**entry.get("size", {}), **entry.get("params", {})}
-    words = [] if entry["scalar"] == "float32" else [entry["scalar"]]
-    if entry["backend"] != "cpu":
-        words.append(entry["backend"])
-    if (entry.get("threads") or 1) != 1:
-        words.append(f"{entry['threads']} threads")
-    words += [f"{key} = {recipe_file.text_of(value)}" for key, value in sorted(settings.items())
-              if recipe_file.text_of(value) != recipe_file.text_of(recipe_file.PLAIN.get(key, "")) and value is not False]  # fmt: skip
-    return ", ".join(words)
+WITHOUT_SUMMARY = "exponents and crossovers are worked out by `subquad summarize`, and no summary file was given"
 
 
-def exponents(contents, backend):
-    entries = {}
-    for content in contents:
-        classes = {(one["operator"], one["implementation"], one["backend"]): one for one in content["algorithms"]}
-        for fit in content["fits"]:
-            if fit["backend"] != backend:
-                continue
-            key = (fit["operator"], fit["implementation"], fit["backend"], _settings(fit))
-            theory = classes.get(key[:3], {})
-            entries.setdefault(key, {"theory": theory})[fit["quantity"]] = fit
-    if not entries:
-        raise Unserved("the files hold no fitted exponents")
-    blocks, rows = {}, []
-    for key in sorted(entries):
-        operator, implementation, _, settings = key
-        entry = entries[key]
-        texts = [implementation, settings]
-        for quantity, theory in (("seconds", "time_class"), ("workspace_bytes", "memory_class")):
-            fit = entry.get(quantity)
-            known = entry["theory"].get(theory) or NOT_APPLICABLE
-            exponent = NOT_THERE
-            if fit and fit["exponent"] is not None:
-                exponent = panel_notes.fixed(fit["exponent"], 2) + panel_notes.interval(fit, 2)
-                rows.append([*key, quantity, fit["exponent"], fit["low"], fit["high"], fit["n_min"], fit["n_max"], known])
-            texts += [known.replace("^2", "²"), exponent]
-        blocks.setdefault(operator, []).append(texts)
-    header = ["operator", "implementation", "backend", "settings", "quantity", "exponent", "low", "high", "n_min", "n_max", "class"]
-    columns = ["", "settings", "theory", "n to the", "theory", "n to the"]
-    heads = [("", 2), ("time", 2), ("workspace", 2)]
-    note = "Unless stated otherwise: float32, one thread, d = e = 64. Intervals are those of the fits in the file."
+def _curve_words(panel, label):
+    return f"{label}, {panel['title']}" if panel["title"] else label
+
+
+def exponents(summary, contents, platform):
+    classes = {(one["operator"], one["implementation"]): one for content in contents for one in content["algorithms"]
+               if one["backend"] == platform[1]}  # fmt: skip
+    found, rows = {}, []
+    for recipe, panel in summary.on(platform):
+        for curve in panel["curves"]:
+            fit, theory = curve["fit"], classes.get((curve["operator"], curve["implementation"]), {})
+            known = theory.get("time_class" if panel["quantity"] == "seconds" else "memory_class") or NOT_APPLICABLE
+            texts = found.setdefault((recipe, _curve_words(panel, curve["label"])), {})
+            texts[panel["quantity"]] = [known.replace("^2", "²"), NOT_THERE]
+            if fit:
+                texts[panel["quantity"]][1] = plot_style.with_interval(fit["exponent"], fit["low"], fit["high"])
+                rows.append([recipe, panel["title"], curve["label"], curve["operator"], curve["implementation"], panel["quantity"],
+                             *(fit[key] for key in ("exponent", "low", "high", "n_min", "n_max")), known])  # fmt: skip
+    if not rows:
+        raise Unserved(WITHOUT_SUMMARY)
+    blocks = {}
+    for (recipe, words), texts in found.items():
+        cells = [cell for key in ("seconds", "workspace_bytes") for cell in texts.get(key, [NOT_APPLICABLE] * 2)]
+        blocks.setdefault(recipe, []).append([words, *cells])
+    header = ["recipe", "panel", "curve", "operator", "implementation", "quantity", "exponent", "low", "high", "n_min", "n_max", "class"]
+    columns = ["", "theory", "n to the", "theory", "n to the"]
+    heads = [("", 1), ("time", 2), ("workspace", 2)]
+    note = "One block for each recipe, fitted to the upper part of its curves, with intervals."
     return Table(heads, columns, list(blocks.items()), note, header, rows, [])
 
 
-def crossovers(contents, backend):
+def crossovers(summary, platform):
     blocks, rows = {}, []
-    for content in contents:
-        for entry in content["crossovers"]:
-            if entry["backend"] != backend:
-                continue
-            what = {"seconds": "time", "workspace_bytes": "workspace"}[entry["quantity"]]
-            where = NOT_APPLICABLE
-            if entry["n"] is not None:
-                where = panel_notes.crossing_text(entry)
-            texts = [f"{entry['fast']} against {entry['dense']}", _settings(entry), what, where, entry.get("reason", "")]
-            blocks.setdefault(entry["operator"], []).append(texts)
-            numbers = ["nan" if entry[key] is None else entry[key] for key in ("n", "low", "high")]
-            rows.append([entry["operator"], entry["fast"], entry["dense"], entry["backend"], _settings(entry),
-                         entry["quantity"], *numbers, entry.get("reason", "")])  # fmt: skip
+    for recipe, panel in summary.on(platform):
+        for cross in panel["crossovers"]:
+            what = {"seconds": "time", "workspace_bytes": "workspace"}[panel["quantity"]]
+            where = NOT_APPLICABLE if cross["n"] is None else panel_notes.crossing_text(cross)
+            words = _curve_words(panel, f"{cross['fast']} against {cross['dense']}")
+            blocks.setdefault(recipe, []).append([words, what, where, cross["reason"]])
+            numbers = ["nan" if cross[key] is None else cross[key] for key in ("n", "low", "high")]
+            rows.append([recipe, panel["title"], cross["fast"], cross["dense"], panel["quantity"], *numbers, cross["reason"]])
     if not rows:
-        raise Unserved("the files hold no crossovers")
-    header = ["operator", "fast", "dense", "backend", "settings", "quantity", "n", "low", "high", "reason"]
-    columns = ["", "settings", "in", "from n", ""]
-    note = "Unless stated otherwise: float32, one thread, d = e = 64."
-    return Table([], columns, [(name, sorted(texts)) for name, texts in sorted(blocks.items())], note, header, sorted(rows, key=str), [])
+        raise Unserved(WITHOUT_SUMMARY)
+    header = ["recipe", "panel", "fast", "dense", "quantity", "n", "low", "high", "reason"]
+    columns = ["", "in", "from n", ""]
+    return Table([], columns, list(blocks.items()), "One block for each recipe.", header, rows, [])
 
 
 # Whether inputs matter
@@ -268,7 +250,7 @@ def input_ratios(contents, asked):
         operator = entry["operator"]
         own = _shared([other for other in entries if other["operator"] == operator])
         words, few = _ratio_words(entry, shared), _ratio_words(entry, own, short=True)
-        fitted = panel_notes.fixed(entry["ratio"], 2) + panel_notes.interval(entry, 2)
+        fitted = plot_style.with_interval(entry["ratio"], entry["low"], entry["high"])
         turns = "" if entry["in_turns"] else ", one after the other"
         n = plot_style.format_count(settings["n"])
         texts = [entry["implementation"], few, n, ratio_panels.short(entry["input"]), fitted, ratio_panels.says(entry) + turns]

@@ -95,7 +95,8 @@ class Group:
     axis: what n counts: tokens, pixels or keys
     rows: one flat dict per record, ordered by implementation and n; the columns are those of `_row`
     algorithms: implementation -> entry of `algorithms`
-    fits, crossovers: those of the files that speak about this group and nothing else
+    fits, crossovers: those of the files that speak about this group and nothing else, or of a recipe's summary
+    ratios: those of a recipe's summary
     styles: looks of implementations that have not the one of their name
     order: names in the order in which they are drawn, where it is not the alphabet's
     remarks: more sentences for the notes under the figure
@@ -108,6 +109,7 @@ class Group:
     algorithms: dict = dataclasses.field(default_factory=dict)
     fits: list = dataclasses.field(default_factory=list)
     crossovers: list = dataclasses.field(default_factory=list)
+    ratios: list = dataclasses.field(default_factory=list)
     styles: dict = dataclasses.field(default_factory=dict)
     remarks: list = dataclasses.field(default_factory=list)
     order: list = dataclasses.field(default_factory=list)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`subquad claims` from outside: python3 tests/harness/claims_cli_test.py BUILD/subquad"""
+"""`subquad claims` and `subquad summarize` from outside: python3 tests/harness/claims_cli_test.py BUILD/subquad"""
 
 import json
 import pathlib
@@ -13,6 +13,7 @@ import jsonschema
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "reports/files/claims.schema.json").read_text(encoding="utf-8"))
+SUMMARY_SCHEMA = json.loads((ROOT / "reports/files/summary.schema.json").read_text(encoding="utf-8"))
 PROGRAM = ""  # set by main
 
 
@@ -27,7 +28,7 @@ class Claims(unittest.TestCase):
         cls.temporary = tempfile.TemporaryDirectory()
         cls.made = pathlib.Path(cls.temporary.name)
         sweep = run("sweep", "--operator", "toeplitz_1d", "--implementation", "fft", "--n",
-                    "64:4096:x4", "--e", "4", "--no-resident", "--budget", "0.05", "--out",
+                    "256:16384:x4", "--no-resident", "--budget", "0.05", "--out",
                     cls.made / "sweep.json")
         assert sweep.returncode == 0, sweep.stderr
         study = run("study", "prf_variance", "--tiny", "--out", cls.made)
@@ -166,6 +167,60 @@ class Claims(unittest.TestCase):
         result = run("claims", self.made / "sweep.json", "--out", self.made / "sweep.json")
         self.assertEqual(result.returncode, 2)
         self.assertIn("--out", result.stderr)
+
+    def summary(self, *arguments):
+        out = self.folder / "summary.json"
+        result = run("summarize", *arguments, "--out", out)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        content = json.loads(out.read_text(encoding="utf-8"))
+        jsonschema.validate(content, SUMMARY_SCHEMA)
+        return content
+
+    def test_a_summary_has_the_numbers_of_the_claims(self):
+        content = self.summary(self.made)  # the study in it has no part
+        self.assertEqual([file["file"] for file in content["files"]], ["sweep.json"])
+        entry, = [one for one in content["recipes"] if one["recipe"] == "fastrpb-toeplitz"]
+        fits = {panel["quantity"]: panel["curves"][0]["fit"] for panel in entry["panels"]}
+        claims = {claim["id"]: claim for claim in self.answers(self.made)[0]["claims"]}
+        for claim, name, quantity in (("frpb-1d-time", "exponent of time of fft", "seconds"),
+                                      ("frpb-1d-memory", "exponent of workspace of fft", "workspace_bytes")):
+            self.assertEqual(claims[claim]["recipes"], ["fastrpb-toeplitz"])
+            found, = [one for one in claims[claim]["quantities"] if one["name"] == name]
+            self.assertEqual([found[key] for key in ("value", "low", "high")],
+                             [fits[quantity][key] for key in ("exponent", "low", "high")])
+        # A summary beside the results changes nothing.
+        (self.folder / "sweep.json").write_text((self.made / "sweep.json").read_text(encoding="utf-8"), encoding="utf-8")
+        again = self.summary(self.folder)
+        self.assertEqual(again["recipes"], content["recipes"])
+        self.answers(self.folder / "sweep.json", self.folder / "summary.json")
+
+    def test_a_summary_of_a_recipe(self):
+        recipe = ROOT / "reports/recipes/fastrpb-toeplitz.json"
+        content = self.summary(self.made / "sweep.json", "--recipes", recipe)
+        self.assertEqual([one["recipe"] for one in content["recipes"]], ["fastrpb-toeplitz"])
+        self.assertEqual(content["recipes"],
+                         [one for one in self.summary(self.made / "sweep.json", "--recipes", recipe.parent)["recipes"]
+                          if one["recipe"] == "fastrpb-toeplitz"])
+
+    def test_what_cannot_be_summarized(self):
+        self.out = self.folder / "summary.json"
+        sweep, study = self.made / "sweep.json", self.made / "prf_variance.json"
+        bad = self.folder / "bad.json"
+        for text, arguments, words in (
+                ("", [self.folder / "none.json"], ["none.json", "a result file"]),
+                ("{", [bad], ["bad.json", "a result file"]),
+                ('{"format": "results/1", "records": [1], "environment": {}}', [bad], ["bad.json: record 0"]),
+                ("", [study], ["FILE", "at least one result file"]),
+                ((sweep.read_text(encoding="utf-8")), [sweep, bad], ["bad.json", "not in sweep.json"]),
+                ('{"format": "recipe/1"}', [sweep, "--recipes", bad], ["recipe bad", "a kind"]),
+                ("", [sweep, "--recipes", self.folder / "none.json"], ["none.json", "a recipe"])):
+            bad.write_text(text, encoding="utf-8")
+            result = run("summarize", *arguments, "--out", self.out)
+            self.assertEqual(result.returncode, 2, (arguments, result.stdout, result.stderr))
+            self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+            for word in words:
+                self.assertIn(word, result.stderr)
+            self.assertFalse(self.out.exists())
 
     def test_help(self):
         result = run("claims", "--help")

@@ -199,6 +199,29 @@ TEST(SweepClaims, Fig3) {
   EXPECT_GT(crossover->high, 500);
 }
 
+// A ratio below one is said the other way round.
+TEST(SweepClaims, TheWordsOfARatioFollowTheNumber) {
+  const std::string ahead =
+      FindingOf("frpb-fig3", Fig3(6, 6, 11, 11)).numbers();
+  EXPECT_NE(ahead.find("it is 6 [5.88, 6.12] times faster than dense softmax "
+                       "(claimed: 5)"),
+            std::string::npos)
+      << ahead;
+  EXPECT_NE(ahead.find("it needs 11 times less memory (claimed: 10)"),
+            std::string::npos)
+      << ahead;
+  const std::string behind =
+      FindingOf("frpb-fig3", Fig3(0.25, 0.25, 0.0543, 0.0543)).numbers();
+  EXPECT_NE(behind.find("it is 4 [3.92, 4.08] times slower than dense softmax "
+                        "(claimed: 5 times faster)"),
+            std::string::npos)
+      << behind;
+  EXPECT_NE(behind.find("it needs 18.4 times more memory (claimed: 10 times "
+                        "less memory)"),
+            std::string::npos)
+      << behind;
+}
+
 Records Spe(double sine, double conv) {
   Records records = Changed(ByTheory(), {"fastrpb_attention", "linear_fft"},
                             [](Json& record) {
@@ -266,6 +289,15 @@ TEST(SweepClaims, Fig1a) {
   EXPECT_EQ(VerdictOf("nprf-fig1a", Fig1a(1)), kReproduced)
       << FindingOf("nprf-fig1a", Fig1a(1)).numbers();
   EXPECT_EQ(VerdictOf("nprf-fig1a", Fig1a(1000)), kReproduced);  // always
+  for (const auto& [times, words] :
+       {std::pair{1.0, "m = 16 overtakes dense softmax from n = 4000 ["},
+        {1000.0,
+         "m = 16 is ahead of dense softmax at every size measured (n "
+         "= 1000 to 20000)"},
+        {0.01, "m = 16 does not overtake dense softmax up to n = 20000"}})
+    EXPECT_NE(FindingOf("nprf-fig1a", Fig1a(times)).numbers().find(words),
+              std::string::npos)
+        << FindingOf("nprf-fig1a", Fig1a(times)).numbers();
   EXPECT_EQ(VerdictOf("nprf-fig1a", Fig1a(0.01)), kNotReproduced);
   // One m of four that is too slow.
   Records one = Fig1a(1);

@@ -193,5 +193,20 @@ TEST(RatioTest, Refuses) {
   EXPECT_THROW(RatioOfMedians(good, good, 1.0), InvalidInput);
 }
 
+TEST(RatioTest, InTurnsTakesWhatSlowsBothOut) {
+  // The machine grows slower and slower, for both by the same factor.
+  const Samples a = {1, 2, 4, 8, 16, 32, 64};
+  Samples b = a;
+  for (double& value : b) value *= 3;
+  const Ratio turns = RatioInTurns(a, b), apart = RatioOfMedians(a, b);
+  for (double value : {turns.ratio, turns.interval.low, turns.interval.high})
+    EXPECT_NEAR(value, 3, 1e-12);
+  EXPECT_TRUE(turns.interval_known);
+  EXPECT_GT(apart.interval.high / apart.interval.low, 10);
+  EXPECT_THROW(RatioInTurns(a, Samples{1, 2}), InvalidInput);
+  EXPECT_THROW(RatioInTurns(Samples{1, -1}, Samples{1, 2}), InvalidInput);
+  EXPECT_THROW(RatioInTurns(Samples{}, Samples{}), InvalidInput);
+}
+
 }  // namespace
 }  // namespace subquad

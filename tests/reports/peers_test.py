@@ -28,9 +28,9 @@ from reports.files import aims_file  # noqa: E402
 import figures_test  # noqa: E402
 import jsonschema  # noqa: E402
 import numpy as np  # noqa: E402
+from reports.peer import intervals  # noqa: E402
 from reports.peer import programs  # noqa: E402
 from reports import peers  # noqa: E402
-from reports.drawing import ratios  # noqa: E402
 from reports.files import result_file  # noqa: E402
 
 PROGRAM = ""  # set by main
@@ -137,34 +137,50 @@ class Workplace(unittest.TestCase):
         return {(one["implementation"], one["size"]["n_k"]): one for one in self.content()["records"]}
 
 
-class StatisticsTest(Workplace):
-    def test_intervals_are_those_of_the_program(self):
+class IntervalsTest(Workplace):
+    def setUp(self):
+        super().setUp()
+        self.program = intervals.Intervals(PROGRAM)
+        self.addCleanup(self.program.__exit__)
+
+    def test_intervals_are_those_of_a_sweep(self):
         out = self.folder / "sweep.json"
         subprocess.run([PROGRAM, "sweep", "--operator", "toeplitz_1d", "--n", "16,64", "--e", "4", "--no-resident", "--budget",
                         "0.05", "--width", "0.001", "--out", str(out)], check=True, capture_output=True)  # fmt: skip
         for record in json.loads(out.read_text(encoding="utf-8"))["records"]:
             seconds = record["seconds"]
-            for found, wanted in zip(ratios.median_interval(seconds["samples"]), (seconds[key] for key in ("median", "low", "high"))):
-                self.assertAlmostEqual(1, found / wanted, 12)
+            self.assertEqual(self.program.median(seconds["samples"]), tuple(seconds[key] for key in ("median", "low", "high")))
 
     def test_few_samples(self):
-        self.assertEqual((2, 1, 3), ratios.median_interval([3, 1, 2]))
-        self.assertEqual((1, 1, 1), ratios.median_interval([1]))
+        self.assertEqual((2, 1, 3), self.program.median([3, 1, 2]))
+        self.assertEqual((1, 1, 1), self.program.median([1]))
 
     def test_ratio_of_rounds(self):
         ours = [1.0, 2, 4, 8, 16, 32, 64]  # the machine grows slower and slower, both by the same factor
-        ratio, low, high = ratios.paired(ours, [3 * one for one in ours])
-        for value in (ratio, low, high):
+        for value in self.program.in_turns(ours, [3 * one for one in ours]):
             self.assertAlmostEqual(3, value)
 
     def test_ratio_of_samples_apart(self):
         # By hand: of 6 + 6 samples the test leaves out 5 of 36 pairs at each end (critical value of the rank sum test).
         a, b = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], [2.0, 2.1, 2.2, 2.3, 2.4, 2.5]
         quotients = sorted(y / x for x in a for y in b)
-        ratio, low, high = ratios.apart(a, b)
+        ratio, low, high = self.program.apart(a, b)
         self.assertAlmostEqual((quotients[17] * quotients[18]) ** 0.5, ratio)
         self.assertAlmostEqual(quotients[5], low)
         self.assertAlmostEqual(quotients[30], high)
+
+    def test_what_is_no_sample_is_refused_in_one_line(self):
+        for text, words in (("{", "a JSON object on each line"), ('{"samples": []}', "a list of samples"),
+                            ('{"a": [1], "b": [-1]}', "numbers above 0"), ('{"samples": ["x"]}', "a list of numbers"),
+                            ('{"a": [1], "b": [1, 2], "in_turns": true}', "samples in turns")):  # fmt: skip
+            result = subprocess.run([PROGRAM, "intervals"], input=text + "\n", capture_output=True, text=True, check=False)
+            self.assertEqual(2, result.returncode, text)
+            self.assertIn(words, result.stderr)
+            self.assertEqual(1, result.stderr.count("\n"))
+        with self.assertRaisesRegex(result_file.InputError, "a list of samples"):
+            self.program.median([])
+        with self.assertRaisesRegex(result_file.InputError, "cannot be run"):
+            intervals.Intervals(str(self.folder / "none"))
 
 
 class RunTest(Workplace):
@@ -180,7 +196,8 @@ class RunTest(Workplace):
         for one in content["ratios"]:
             n = next(record["size"]["n_k"] for record in content["records"] if record["case"] == one["case"])
             ours, theirs = (by_name[one[key], n]["seconds"]["samples"] for key in ("implementation", "peer"))
-            self.assertEqual((one["ratio"], one["low"], one["high"]), ratios.paired(ours, theirs))
+            with intervals.Intervals(PROGRAM) as program:
+                self.assertEqual((one["ratio"], one["low"], one["high"]), program.in_turns(ours, theirs))
             self.assertEqual(one["rounds"], len(ours))
             self.assertEqual("looks at all pairs" if one["peer"] == "right" else None, one["remark"])
         self.assertEqual("passed", by_name["right", 32]["check"]["verdict"])
@@ -350,7 +367,7 @@ def synthetic_aim(kind, wanted, **changes):
 class TableTest(Workplace):
     def verdict(self, one, *contents):
         jsonschema.Draft202012Validator(json.loads(aims_file.SCHEMA_PATH.read_text())).validate({"format": "aims/1", "aims": [one]})
-        measured = aims.Measured([("made.json", content) for content in contents or [synthetic()]])
+        measured = aims.Measured([("made.json", content) for content in contents or [synthetic()]], PROGRAM)
         return aims.judge(one, measured, 1)
 
     def test_every_kind_by_hand(self):
@@ -471,7 +488,7 @@ class TableTest(Workplace):
             files.append(self.folder / f"{index}.json")
             files[-1].write_text(json.dumps(content), encoding="utf-8")
         result = subprocess.run([sys.executable, "-m", "reports.aims", *map(str, files), "--out", str(self.folder / out),
-                                 "--aims", str(path)], capture_output=True, text=True, check=False)  # fmt: skip
+                                 "--aims", str(path), "--subquad", PROGRAM], capture_output=True, text=True, check=False)  # fmt: skip
         return result, self.folder / out
 
     def test_files_and_twice_the_same_bytes(self):
@@ -484,9 +501,9 @@ class TableTest(Workplace):
         for name in names:
             self.assertEqual((made[0][1] / name).read_bytes(), (made[1][1] / name).read_bytes(), name)
         aims_md, peers_md, threads_md = ((made[0][1] / f"{name}.md").read_text() for name in ("aims", "peers", "threads"))
-        self.assertIn("| at least 6 | 5.00 [4.50, 5.50] | missed | fft against rival | n = 256 | made_up |", aims_md)
+        self.assertIn("| at least 6 | 5 [4.5, 5.5] | missed | fft against rival | n = 256 | made_up |", aims_md)
         self.assertIn("| fft | n = 1024 | 1 thread | 102 µs |", peers_md)
-        self.assertIn("| rival | 5.00 [4.50, 5.50] |", peers_md)
+        self.assertIn("| rival | 5 [4.5, 5.5] |", peers_md)
         self.assertIn("rival is made up", peers_md)
         self.assertIn("1.80", threads_md)
         for name in ("aims", "peers", "threads"):

@@ -28,8 +28,10 @@ from reports.drawing import plot_style  # noqa: E402
 from reports.drawing import quantities  # noqa: E402
 from reports.drawing import ratio_panels  # noqa: E402
 from reports.drawing import recipe_figure  # noqa: E402
+from reports.drawing import tables  # noqa: E402
 from reports.files import recipe_file  # noqa: E402
 from reports.files import result_file  # noqa: E402
+from reports.files import summary_file  # noqa: E402
 
 RECIPES = {recipe.name: recipe for recipe in recipe_file.load_all()}
 SIZES = {"d", "e", "f", "p", "r", "heads", "components", "taps", "draws"}
@@ -210,33 +212,102 @@ class SelectionTest(unittest.TestCase):
             self.lines("softmax, dense")
 
 
-class CrossingTest(unittest.TestCase):
-    def curve(self, *values):
-        return {2**index: (value, value / 1.1, value * 1.1) for index, value in enumerate(values)}
+def synthetic_summary(content, recipe="nprf-fig1a", backend="cpu"):
+    """A summary of a result file: an exponent for each line of the recipe, and a crossover for each pair. All made up."""
+    points = recipe_file.points_of([("made.json", content)])
+    picture = recipe_figure.curves(RECIPES[recipe], points)
+    panels = []
+    for panel, group in picture.content:
+        labels = {name: [row["n"] for row in group.rows if row["implementation"] == name] for name in group.order}
+        curves = [{"label": name, "operator": "toeplitz_1d", "implementation": "fft", "n": sizes,
+                   "fit": {"exponent": 1.05, "low": 1.0234, "high": 1.08, "n_min": 1000, "n_max": 4000}}
+                  for name, sizes in labels.items()]  # fmt: skip
+        crossovers = [{"fast": "kernelized, m = 16", "dense": "softmax, dense", "n": 1421.6, "low": 1387.2, "high": None, "value": 1e-3,
+                       "reason": "the curves cross once"},
+                      {"fast": "kernelized, m = 32", "dense": "softmax, dense", "n": None, "low": None, "high": None, "value": None,
+                       "reason": "better at every size from n = 1000 on"}]  # fmt: skip
+        ratios = [{"fast": "kernelized, m = 16", "dense": "softmax, dense", "n": 1000, "ratio": 2.5, "low": 2.25, "high": 2.75}]
+        panels.append({"title": panel.title, "quantity": panel.quantity, "curves": curves, "crossovers": crossovers, "ratios": ratios})
+    return {"format": "summary/1", "command": "synthetic", "created": "2000-01-01T00:00:00Z", "commit": "0123456789abcdef", "dirty": False,
+            "files": [{"file": "run.json", "created": content["created"], "records": len(content["records"])}],
+            "recipes": [{"recipe": recipe, "machine": content["environment"]["cpu"], "backend": backend, "panels": panels, "cells": []}]}
 
-    def test_crossing_by_hand(self):
-        # Ratio 2 at n = 1, 1/2 at n = 2: equal half way on the logarithmic axis.
-        found = recipe_figure.crossing(self.curve(2, 1), self.curve(1, 2))
-        self.assertAlmostEqual(2**0.5, found["n"])
-        self.assertLess(found["low"], found["n"])
-        self.assertGreater(found["high"], found["n"])
-        self.assertAlmostEqual(2**0.5, found["value"])
 
-    def test_the_last_crossing_counts(self):
-        found = recipe_figure.crossing(self.curve(1, 2, 2, 1), self.curve(2, 1, 1, 2))
-        self.assertAlmostEqual(4 * 2**0.5, found["n"])
+class SummaryTest(figures_test.Workplace):
+    def setUp(self):
+        super().setUp()
+        self.content = synthetic_results([RECIPES["nprf-fig1a"]])
+        self.summary = synthetic_summary(self.content)
 
-    def test_no_crossing(self):
-        for fast, dense, why in (
-            ((1, 1), (2, 2), "better at every size from n = 1 on"),
-            ((2, 2), (1, 1), "not better at the largest size, n = 2"),
-            ((1, 2), (2, 1), "not better at the largest size, n = 2"),
-            ((1,), (2,), "fewer than two sizes in common"),
-        ):
-            found = recipe_figure.crossing(self.curve(*fast), self.curve(*dense))
-            self.assertIsNone(found["n"])
-            self.assertEqual(why, found["reason"])
+    def draw_both(self, *arguments):
+        return self.draw(self.write(self.content), self.write(self.summary, "summary.json"), "--format", "svg", *arguments)
 
+    def test_a_figure_prints_the_numbers_of_the_summary(self):
+        result = self.draw_both("--only", "nprf-fig1a")
+        self.assertEqual(0, result.returncode, result.stderr)
+        with open(self.out / "nprf-fig1a-lines.csv", encoding="utf-8", newline="") as file:
+            rows = {(row["kind"], row["implementation"], row["dense"], row["quantity"]): row for row in csv.DictReader(file)}
+        row = rows["crossover", "kernelized, m = 16", "softmax, dense", "seconds"]
+        self.assertEqual(("1421.6", "1387.2", "nan"), (row["value"], row["low"], row["high"]))
+        self.assertEqual("1.05", rows["fit", "softmax, tiled", "", "seconds"]["value"])
+        self.assertEqual("2.5", rows["ratio", "kernelized, m = 16", "softmax, dense", "seconds"]["value"])
+
+    def test_three_digits_in_words(self):
+        points = recipe_file.points_of([("made.json", self.content)])
+        panels = summary_file.Summary([("summary.json", self.summary)]).panels("nprf-fig1a", ("Synthetic CPU", "cpu"))
+        picture = recipe_figure.curves(RECIPES["nprf-fig1a"], points, panels)
+        notes = " ".join(panel_notes.lines(picture.content, 100)).replace("\xa0", " ")
+        self.assertIn("kernelized, m = 16 needs less time than softmax, dense from n = 1420 [1390, unknown].", notes)
+        self.assertIn("kernelized, m = 32 needs less time than softmax, dense at every size measured.", notes)
+        self.assertNotIn("summarize", notes)
+
+    def test_without_a_summary_a_figure_says_where_the_numbers_are(self):
+        points = recipe_file.points_of([("made.json", self.content)])
+        picture = recipe_figure.curves(RECIPES["nprf-fig1a"], points)
+        self.assertIn("run `subquad summarize`", " ".join(panel_notes.lines(picture.content, 100)))
+        self.assertEqual([], picture.lines)
+        result = self.draw(self.write(self.content), "--only", "exponents", "--format", "svg")
+        self.assertEqual(2, result.returncode)
+        self.assertIn("subquad summarize", result.stderr)
+
+    def refuse(self, words):
+        result = self.draw_both()
+        self.assertEqual(2, result.returncode, result.stdout)
+        self.assertIn(words, result.stderr)
+        self.assertEqual(1, result.stderr.count("\n"))
+
+    def test_a_summary_of_other_files_is_refused(self):
+        self.summary["files"][0]["records"] += 1
+        self.refuse("run `subquad summarize` again")
+
+    def test_a_summary_of_other_sizes_is_refused(self):
+        self.summary["recipes"][0]["panels"][0]["curves"][0]["n"][0] += 1
+        self.refuse("softmax, dense has the sizes")
+
+    def test_a_wrong_summary_is_refused(self):
+        self.summary["recipes"][0]["panels"][0]["crossovers"][0]["n"] = "early"
+        self.refuse("crossovers[0].n")
+
+    def test_two_summaries_of_one_figure_are_refused(self):
+        self.write(self.summary, "older.json")
+        result = self.draw(self.write(self.content), self.write(self.summary, "summary.json"), self.folder / "older.json")
+        self.assertEqual(2, result.returncode)
+        self.assertIn("in two of the summary files", result.stderr)
+
+
+class DigitsTest(unittest.TestCase):
+    def test_three_digits(self):
+        for value, text in ((0.05434, "0.0543"), (1.0, "1"), (23.46, "23.5"), (999.4, "999"), (999.6, "1000"), (1235, "1240"),
+                            (1625, "1630"), (-1234, "-1230"), (9.9999e6, "10000000"), (1.234e7, "1.23e+07"), (3.5123e-9, "3.51e-09")):
+            self.assertEqual(text, plot_style.three_digits(value))
+
+    def test_intervals(self):
+        self.assertEqual("23.5 [22.6, 24]", plot_style.with_interval(23.46, 22.62, 24.01))
+        self.assertEqual("23.5", plot_style.with_interval(23.46, None, None))
+        self.assertEqual("1420 [unknown, 1450]", plot_style.with_interval(1421, None, 1450))
+
+
+class SentenceTest(unittest.TestCase):
     def test_words_for_pairs_that_do_not_cross(self):
         def told(*entries):
             crossovers = [
@@ -246,14 +317,14 @@ class CrossingTest(unittest.TestCase):
             return panel_notes._crossover_sentences([panel], types.SimpleNamespace(crossovers=crossovers))
 
         ahead, behind = "better at every size from n = 256 on", "not better at the largest size, n = 512"
-        self.assertEqual(["causal: fft takes less time than dense at every size measured."], told(("fft", ahead)))
+        self.assertEqual(["causal: fft needs less time than dense at every size measured."], told(("fft", ahead)))
         self.assertEqual(
-            ["causal: a; b; c take less time than dense at every size measured."],
+            ["causal: a; b; c need less time than dense at every size measured."],
             told(("a", ahead), ("b", ahead), ("c", "better at every size from n = 1024 on")),
         )
         self.assertEqual(
-            ["causal: a does not take less time than dense at the largest size.",
-             "causal: b takes less time than dense at every size measured."],
+            ["causal: a does not need less time than dense at the largest size.",
+             "causal: b needs less time than dense at every size measured."],
             told(("a", behind), ("b", ahead)),
         )  # fmt: skip
         self.assertEqual([], told(("a", "sizes in common: 1, a crossover takes at least 2")))
@@ -355,7 +426,7 @@ class DrawingTest(figures_test.Workplace):
 
         rows = self.one("real-inputs", plant)
         self.assertIn("7.5", [row["ratio"] for row in rows])
-        self.assertIn("| 7.50 [7.25, 7.75] | slower |", (self.out / "real-inputs.md").read_text(encoding="utf-8"))
+        self.assertIn("| 7.5 [7.25, 7.75] | slower |", (self.out / "real-inputs.md").read_text(encoding="utf-8"))
         self.assertNotEqual(before, (self.out / "real-inputs.svg").read_bytes())
 
     def test_what_a_ratio_says(self):
@@ -421,22 +492,31 @@ class GeneralTest(unittest.TestCase):
         self.assertFalse(result_file.speaks_about(fit, {**identity, "with": ["bias"]}))
         self.assertFalse(result_file.speaks_about(fit, {**identity, "e": 32}))
 
-    def test_exponents_of_a_file(self):
-        table = catalogue.tables.exponents([figures_test.synthetic_results()], "cpu")
+    def test_tables_of_a_summary(self):
+        content = synthetic_results([RECIPES["nprf-fig1a"]])
+        content["algorithms"] = figures_test.synthetic_results()["algorithms"]
+        summary = summary_file.Summary([("summary.json", synthetic_summary(content))])
+        table = tables.exponents(summary, [content], ("Synthetic CPU", "cpu"))
         rows = list(csv.DictReader(io.StringIO(table.csv())))
-        self.assertEqual([("fft", "1.05", "n log n")], [(row["implementation"], row["exponent"], row["class"]) for row in rows])
+        self.assertEqual({("nprf-fig1a", "1.05", "n log n")},
+                         {(row["recipe"], row["exponent"], row["class"]) for row in rows if row["quantity"] == "seconds"})  # fmt: skip
         self.assertIn("1.05 [1.02, 1.08]", table.markdown())
+        table = tables.crossovers(summary, ("Synthetic CPU", "cpu"))
+        self.assertIn("| kernelized, m = 16 against softmax, dense | time | 1420 [1390, unknown] |", table.markdown())
 
-    def test_tables_of_a_file_with_both_backends_keep_them_apart(self):
-        content = figures_test.synthetic_results()
-        for kind in ("fits", "crossovers"):
-            content[kind] += [{**entry, "backend": "cuda", "operator": "on_the_gpu"} for entry in content[kind]]
-        for make in (catalogue.tables.exponents, catalogue.tables.crossovers):
-            operators = {backend: {row["operator"] for row in csv.DictReader(io.StringIO(make([content], backend).csv()))}
-                         for backend in ("cpu", "cuda")}  # fmt: skip
-            self.assertEqual({"cpu": {"toeplitz_1d"}, "cuda": {"on_the_gpu"}}, operators)
-        with self.assertRaises(catalogue.recipe_figure.Unserved):
-            catalogue.tables.crossovers([figures_test.synthetic_results()], "cuda")
+    def test_tables_keep_backends_apart(self):
+        content = synthetic_results([RECIPES["nprf-fig1a"]])
+        both = [synthetic_summary(content), synthetic_summary(content, backend="cuda")]
+        for panel in both[1]["recipes"][0]["panels"]:
+            for curve in panel["curves"]:
+                curve["operator"] = "on_the_gpu"
+        summary = summary_file.Summary([("cpu.json", both[0]), ("cuda.json", both[1])])
+        for backend, operator in (("cpu", "toeplitz_1d"), ("cuda", "on_the_gpu")):
+            rows = csv.DictReader(io.StringIO(tables.exponents(summary, [content], ("Synthetic CPU", backend)).csv()))
+            self.assertEqual({operator}, {row["operator"] for row in rows})
+        for make in (lambda: tables.exponents(summary, [content], ("Other", "cpu")), lambda: tables.crossovers(summary, ("Other", "cpu"))):
+            with self.assertRaises(recipe_figure.Unserved):
+                make()
 
 
 if __name__ == "__main__":

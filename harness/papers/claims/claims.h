@@ -27,6 +27,7 @@ struct Claim {
   ClaimKind kind;
   std::string study;  // for kStudy
   Finding (*rule)(const Evidence& evidence);
+  std::vector<std::string> recipes = {};  // whose points the rule takes
 };
 
 // All of them, in the order of the papers.

@@ -6,24 +6,26 @@
 #include <cmath>
 #include <limits>
 
+#include "harness/base/digits.h"
+
 namespace subquad {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-// Three digits; large numbers as people write them: 1620, not 1.62e+03.
-std::string ThreeDigits(double value) {
-  if (std::abs(value) < 999.5 || std::abs(value) >= 1e7)
-    return fmt::format("{:.3g}", value);
-  const double unit = std::pow(10, std::floor(std::log10(std::abs(value))) - 2);
-  return fmt::format("{:.0f}", std::round(value / unit) * unit);
-}
 
 std::string Rounded(double value) {
   return std::isinf(value) ? "infinitely much" : ThreeDigits(value);
 }
 
 }  // namespace
+
+std::string WithInterval(double value, Interval interval) {
+  const auto end = [](double x) {
+    return std::isfinite(x) ? ThreeDigits(x) : "unknown";
+  };
+  return fmt::format("{} [{}, {}]", Rounded(value), end(interval.low),
+                     end(interval.high));
+}
 
 void Finding::Add(Holds holds, std::string text) {
   parts_.push_back(holds);
@@ -69,11 +71,7 @@ std::string Finding::Number(const std::string& name, double value) {
 std::string Finding::Number(const std::string& name, double value,
                             Interval interval) {
   quantities_.push_back({name, value, interval.low, interval.high});
-  const auto end = [](double x) {
-    return std::isfinite(x) ? ThreeDigits(x) : "unknown";
-  };
-  return fmt::format("{} [{}, {}]", Rounded(value), end(interval.low),
-                     end(interval.high));
+  return WithInterval(value, interval);
 }
 
 ClaimVerdict Finding::verdict() const {

@@ -24,6 +24,9 @@ struct Quantity {
   double value, low, high;
 };
 
+// "23.5 [22.6, 24]", three digits each; ends that are not finite are "unknown".
+std::string WithInterval(double value, Interval interval);
+
 // A formula that is wrong as printed and its correction, both compared with the
 // definition.
 struct Erratum {

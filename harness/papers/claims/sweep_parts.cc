@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
+
+#include "harness/base/digits.h"
 
 namespace subquad {
 
@@ -28,47 +31,76 @@ Finding PerMachine(const Evidence& evidence,
   return all;
 }
 
-Json WidthsOf(const Measured& measured) {
-  Json size = Json::object();
-  const Json sizes = measured.settings.value("size", Json::object());
-  for (const char* name : {"d", "e", "heads"})
-    if (sizes.contains(name)) size[name] = sizes[name];
-  return size;
+RecipeCurve CurveOf(const Machine& machine, const std::string& recipe,
+                    const Json& match) {
+  std::vector<RecipePoint> points;
+  for (const Json& record : machine.records)
+    if (record.at("backend") == "cpu")
+      points.push_back({SettingsOf(record), &record, machine.mixed});
+  std::string label;
+  for (const auto& [name, value] : match.items()) {
+    const std::string text =
+        value.is_string() ? value.get<std::string>() : value.dump();
+    label += name == "operator"         ? text
+             : name == "implementation" ? "/" + text
+                                        : fmt::format(", {} = {}", name, text);
+  }
+  const Json series = {{"label", label}, {"match", match}};
+  RecipeCurve none{recipe, label, {}};
+  try {
+    const auto curves = CurvesOf(FindRecipe(recipe), series, points, {});
+    return curves.empty() ? none : curves.front();
+  } catch (const InvalidInput& problem) {
+    none.refused = 1;
+    none.reason = problem.what();
+    return none;
+  }
 }
 
-std::string Missing(const Wanted& wanted, const Measured& measured) {
-  if (measured.refused > 0)
-    return fmt::format("no record of {}/{} passed ({})", wanted.op,
-                       wanted.implementation, measured.reason);
-  std::string params;
-  for (const auto& [name, value] : wanted.params.items())
-    params += fmt::format(
-        "{}{} = {}", params.empty() ? "" : ", ", name,
-        value.is_string() ? value.get<std::string>() : value.dump());
-  for (const auto& [name, value] : wanted.size.items())
-    if (name == "f") params += fmt::format(", f = {}", value.dump());
+std::string Missing(const RecipeCurve& curve) {
+  if (curve.refused > 0)
+    return fmt::format("no record of {} passed ({})", curve.label,
+                       curve.reason);
+  return fmt::format("no records of {} in the files given", curve.label);
+}
+
+std::optional<ExponentFit> GrowthOf(const RecipeCurve& curve,
+                                    CurveValue quantity) {
+  const auto fit = FitOf(curve, quantity);
+  const bool known = fit && fit->points >= 4 && fit->n_max >= 8 * fit->n_min &&
+                     std::isfinite(fit->exponent) &&
+                     std::isfinite(fit->interval.low) &&
+                     std::isfinite(fit->interval.high);
+  return known ? fit : std::nullopt;
+}
+
+std::string NoGrowth(const RecipeCurve& curve, const std::string& what) {
+  if (curve.mixed) return what + ": its times are of several processors";
   return fmt::format(
-      "no records of {}{}{} in the files given", wanted.op,
-      wanted.implementation.empty() ? "" : "/" + wanted.implementation,
-      params.empty() ? "" : " with " + params);
+      "{}: {} sizes passed{}, and an exponent takes four over a factor of "
+      "eight",
+      what, curve.points.size(),
+      curve.refused > 0 ? fmt::format(" ({})", curve.reason) : "");
 }
 
-void AddGrowth(Finding& finding, const Growth& growth, double limit,
-               const std::string& what) {
-  if (!growth.known) {
-    finding.Add(Holds::kMissing, what + ": " + growth.why_not);
+void AddGrowth(Finding& finding, const RecipeCurve& curve, CurveValue quantity,
+               double limit, const std::string& what) {
+  const auto fit = GrowthOf(curve, quantity);
+  if (!fit) {
+    finding.Add(Holds::kMissing, NoGrowth(curve, what));
     return;
   }
-  const Holds holds = growth.interval.high <= limit  ? Holds::kYes
-                      : growth.interval.low <= limit ? Holds::kBetween
-                                                     : Holds::kNo;
-  finding.Add(holds,
-              fmt::format("{} grows with exponent {} for n from {:.10g} to "
-                          "{:.10g} (limit {:.10g})",
-                          what,
-                          finding.Number("exponent of " + what, growth.exponent,
-                                         growth.interval),
-                          growth.n_min, growth.n_max, limit));
+  const Holds holds = fit->interval.high <= limit  ? Holds::kYes
+                      : fit->interval.low <= limit ? Holds::kBetween
+                                                   : Holds::kNo;
+  finding.Add(
+      holds,
+      fmt::format(
+          "{} grows with exponent {} for n from {:.10g} to {:.10g} "
+          "(limit: {:.10g})",
+          what,
+          finding.Number("exponent of " + what, fit->exponent, fit->interval),
+          fit->n_min, fit->n_max, limit));
 }
 
 Holds AtLeast(const Quotient& quotient, double limit) {
@@ -80,24 +112,31 @@ Holds AtLeast(const Quotient& quotient, double limit) {
                                            : Holds::kNo;
 }
 
-Quotient WorkspaceRatio(const MeasuredPoint& more, const MeasuredPoint& less) {
-  const double ratio = more.workspace / less.workspace;
-  return {ratio, {ratio, ratio}};
+std::string RatioText(const Quotient& quotient, const RatioWords& words) {
+  const bool worse = quotient.ratio < 1;
+  const double ratio = worse ? 1 / quotient.ratio : quotient.ratio;
+  const Interval interval =
+      worse ? Interval{1 / quotient.interval.high, 1 / quotient.interval.low}
+            : quotient.interval;
+  return fmt::format("{} {} times {}{}", words.before,
+                     interval.low == interval.high
+                         ? ThreeDigits(ratio)
+                         : WithInterval(ratio, interval),
+                     worse ? words.worse : words.better, words.after);
 }
 
 void AddRatio(Finding& finding, const Quotient& quotient, double limit,
-              const std::string& name, const std::string& before) {
+              const std::string& name, const RatioWords& words) {
   const Holds holds = AtLeast(quotient, limit);
   if (holds == Holds::kMissing) {
-    finding.Add(holds, before + ": not measured");
+    finding.Add(holds, name + ": not measured");
     return;
   }
-  const bool exact = quotient.interval.low == quotient.interval.high;
-  finding.Add(holds, fmt::format("{} {} times (claimed: {:.10g})", before,
-                                 exact ? finding.Number(name, quotient.ratio)
-                                       : finding.Number(name, quotient.ratio,
-                                                        quotient.interval),
-                                 limit));
+  finding.Number(name, quotient.ratio, quotient.interval);
+  finding.Add(
+      holds,
+      fmt::format("{} (claimed: {:.10g}{})", RatioText(quotient, words), limit,
+                  quotient.ratio < 1 ? " times " + words.better : ""));
 }
 
 Holds HoldsOf(const Crossover& crossover) {
@@ -114,22 +153,36 @@ Holds HoldsOf(const Crossover& crossover) {
   return Holds::kMissing;
 }
 
-std::string Describe(Finding& finding, const std::string& name,
-                     const Crossover& crossover) {
+std::string Overtakes(Finding& finding, const std::string& name,
+                      const std::string& who, const std::string& whom,
+                      const RecipeCurve& fast, const RecipeCurve& slow,
+                      const Crossover& crossover) {
+  double first = HUGE_VAL, last = 0;
+  for (const CurvePoint& point : fast.points)
+    if (slow.At(point.n)) {
+      first = std::min(first, point.n);
+      last = std::max(last, point.n);
+    }
   switch (crossover.kind) {
     case CrossoverKind::kCrosses:
-      return "from n = " +
-             finding.Number(name, *crossover.n,
-                            {crossover.low.value_or(std::nan("")),
-                             crossover.high.value_or(std::nan(""))});
+      return fmt::format(
+          "{} overtakes {} from n = {}", who, whom,
+          finding.Number(name, *crossover.n,
+                         {crossover.low.value_or(std::nan("")),
+                          crossover.high.value_or(std::nan(""))}));
     case CrossoverKind::kAlwaysFaster:
-      return "at every size";
+      return fmt::format(
+          "{} is ahead of {} at every size measured (n = "
+          "{:.10g} to {:.10g})",
+          who, whom, first, last);
     case CrossoverKind::kNever:
-      return "not in the range measured";
+      return fmt::format("{} does not overtake {} up to n = {:.10g}", who, whom,
+                         last);
     case CrossoverKind::kTooFewPoints:
       break;
   }
-  return "(fewer than two sizes in common)";
+  return fmt::format("{} and {} have fewer than two sizes in common", who,
+                     whom);
 }
 
 }  // namespace subquad

@@ -1,10 +1,12 @@
-// Parts of rules that look at records: exponents, ratios and crossovers against
-// what is claimed.
+// Parts of rules that look at records: exponents, ratios and crossovers of a
+// recipe's curves, against what is claimed. Figures of the recipe print the
+// same numbers, as both get them from harness/results/curve.h.
 #pragma once
 
 #include <string>
 
 #include "harness/papers/claims/claims.h"
+#include "harness/results/curve.h"
 
 namespace subquad {
 
@@ -21,25 +23,44 @@ inline constexpr double kExactNearLinear = 1.25, kExactLinear = 1.1;
 Finding PerMachine(const Evidence& evidence,
                    Finding (*rule)(const Machine& machine));
 
-// The widths of a curve, to find another that it can be compared with.
-Json WidthsOf(const Measured& measured);
+// The curve of a recipe's points on the CPU that match, which has to name the
+// operator and the implementation.
+RecipeCurve CurveOf(const Machine& machine, const std::string& recipe,
+                    const Json& match);
 
-// Why there is nothing: no record, none that passed, or no such operator.
-std::string Missing(const Wanted& wanted, const Measured& measured);
+// Why a curve of CurveOf is empty.
+std::string Missing(const RecipeCurve& curve);
 
-// The whole interval of the exponent at or below the limit: yes.
-void AddGrowth(Finding& finding, const Growth& growth, double limit,
-               const std::string& what);
+// Yes where the whole interval of the exponent is at or below the limit. An
+// exponent takes four sizes over a factor of eight.
+void AddGrowth(Finding& finding, const RecipeCurve& curve, CurveValue quantity,
+               double limit, const std::string& what);
 
-// The whole interval of the ratio at or above the limit: yes.
+// The exponent of a growth that is known well enough to be judged.
+std::optional<ExponentFit> GrowthOf(const RecipeCurve& curve,
+                                    CurveValue quantity);
+std::string NoGrowth(const RecipeCurve& curve, const std::string& what);
+
+// Yes where the whole interval of the ratio is at or above the limit.
 Holds AtLeast(const Quotient& quotient, double limit);
+
+// A claim that something is `limit` times better than another. The words follow
+// the number: with a ratio of 0.5 it is "2 times slower", not "0.5 times
+// faster".
+struct RatioWords {
+  std::string before;         // "it is", "it needs"
+  std::string better, worse;  // "faster" and "slower", "less memory" ..
+  std::string after;          // " than dense softmax", or nothing
+};
+std::string RatioText(const Quotient& quotient, const RatioWords& words);
 void AddRatio(Finding& finding, const Quotient& quotient, double limit,
-              const std::string& name, const std::string& before);
-Quotient WorkspaceRatio(const MeasuredPoint& more, const MeasuredPoint& less);
+              const std::string& name, const RatioWords& words);
 
 Holds HoldsOf(const Crossover& crossover);
-// "from n = 500 [480, 520]", "at every size", ..
-std::string Describe(Finding& finding, const std::string& name,
-                     const Crossover& crossover);
+// "A overtakes B from n = 854 [830, 879]", "A is ahead of B at every size ..".
+std::string Overtakes(Finding& finding, const std::string& name,
+                      const std::string& who, const std::string& whom,
+                      const RecipeCurve& fast, const RecipeCurve& slow,
+                      const Crossover& crossover);
 
 }  // namespace subquad

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "harness/base/digits.h"
 #include "harness/papers/claims/errata.h"
 #include "harness/papers/claims/properties.h"
 #include "harness/papers/claims/rules.h"
@@ -13,38 +14,36 @@
 #include "harness/papers/studies/fastrpb_table3.h"
 
 namespace subquad {
-namespace {
-
-Wanted Of(const std::string& op, const std::string& implementation,
-          Json params = Json::object(), Json size = Json::object()) {
-  return {op, implementation, std::move(params), std::move(size)};
-}
-
-}  // namespace
 
 // ---- FastRPB ---------------------------------------------------------------
 
+namespace {
+
 // Time and operations of an algorithm that is O(n log n).
-void AddNearLinear(Finding& finding, const Measured& measured,
+void AddNearLinear(Finding& finding, const RecipeCurve& curve,
                    const std::string& id) {
-  AddGrowth(finding, TimeGrowth(measured), kNearLinear, "time of " + id);
-  AddGrowth(finding, FlopGrowth(measured), kExactNearLinear,
-            "the count of operations of " + id);
+  AddGrowth(finding, curve, CurveValue::kSeconds, kNearLinear, "time of " + id);
+  AddGrowth(finding, curve, CurveValue::kFlops, kExactNearLinear,
+            "number of operations of " + id);
 }
+
+RecipeCurve Toeplitz(const Machine& machine, const std::string& id) {
+  return CurveOf(
+      machine, "fastrpb-toeplitz",
+      {{"operator", "toeplitz_1d"}, {"implementation", id}, {"causal", false}});
+}
+
+}  // namespace
 
 Finding Frpb1dTime(const Evidence& evidence) {
   return PerMachine(evidence, [](const Machine& machine) {
     Finding finding;
     for (const char* id : {"fft", "fft_columns"}) {
-      const Wanted wanted = Of("toeplitz_1d", id);
-      const Measured measured = Find(machine, wanted);
-      if (measured.empty()) {
-        // Our own transform is no part of the claim.
-        if (std::string(id) == "fft")
-          finding.Add(Holds::kMissing, Missing(wanted, measured));
-        continue;
-      }
-      AddNearLinear(finding, measured, id);
+      const RecipeCurve curve = Toeplitz(machine, id);
+      if (!curve.empty())
+        AddNearLinear(finding, curve, id);
+      else if (std::string(id) == "fft")  // our own transform is no claim
+        finding.Add(Holds::kMissing, Missing(curve));
     }
     return finding;
   });
@@ -53,16 +52,15 @@ Finding Frpb1dTime(const Evidence& evidence) {
 Finding Frpb1dMemory(const Evidence& evidence) {
   return PerMachine(evidence, [](const Machine& machine) {
     Finding finding;
-    const Wanted wanted = Of("toeplitz_1d", "fft");
-    const Measured measured = Find(machine, wanted);
-    if (measured.empty()) {
-      finding.Add(Holds::kMissing, Missing(wanted, measured));
+    const RecipeCurve curve = Toeplitz(machine, "fft");
+    if (curve.empty()) {
+      finding.Add(Holds::kMissing, Missing(curve));
       return finding;
     }
-    AddGrowth(finding, WorkspaceGrowth(measured), kExactLinear,
+    AddGrowth(finding, curve, CurveValue::kWorkspace, kExactLinear,
               "workspace of fft");
     double off = 0;
-    for (const MeasuredPoint& point : measured.points) {
+    for (const CurvePoint& point : curve.points) {
       // Small change: a plan's own list.
       const double change = 65536 / point.formula;
       const double gap = std::abs(point.workspace / point.formula - 1);
@@ -75,11 +73,11 @@ Finding Frpb1dMemory(const Evidence& evidence) {
     finding.Add(!known       ? Holds::kMissing
                 : off <= 0.1 ? Holds::kYes
                              : Holds::kNo,
-                known ? fmt::format("it is within {} of its formula (limit "
+                known ? fmt::format("it is within {} of its formula (limit: "
                                     "0.1, and 64 KiB)",
                                     finding.Number("off the formula", off))
                       : "no workspace or no formula at some size");
-    const MeasuredPoint& last = measured.points.back();
+    const CurvePoint& last = curve.points.back();
     finding.Note(fmt::format(
         "padded columns and spectra, which the text leaves out, are {} numbers "
         "per token at n = {:.10g}",
@@ -112,29 +110,30 @@ Finding Frpb2dTime(const Evidence& evidence) {
           evidence,
           [](const Machine& machine) {
             Finding timed;
-            const Wanted wanted = Of("toeplitz_2d_xy", "xy");
-            const Measured measured = Find(machine, wanted);
-            const Growth growth = TimeGrowth(measured);
-            if (measured.empty() || !growth.known) {
-              timed.Add(Holds::kMissing, measured.empty()
-                                             ? Missing(wanted, measured)
-                                             : growth.why_not);
+            const RecipeCurve curve = CurveOf(
+                machine, "fastrpb-toeplitz-2d",
+                {{"operator", "toeplitz_2d_xy"}, {"implementation", "xy"}});
+            const auto growth = GrowthOf(curve, CurveValue::kSeconds);
+            if (!growth) {
+              timed.Add(Holds::kMissing, curve.empty()
+                                             ? Missing(curve)
+                                             : NoGrowth(curve, "time of xy"));
               return timed;
             }
             // As claimed it would be 0.5 in pixels, and a logarithm.
-            const double p = growth.exponent;
-            const Interval in_n = {2 * growth.interval.low,
-                                   2 * growth.interval.high};
+            const double p = growth->exponent;
+            const Interval in_n = {2 * growth->interval.low,
+                                   2 * growth->interval.high};
             timed.Add(
-                growth.interval.low > 0.75    ? Holds::kNo
-                : growth.interval.high < 0.75 ? Holds::kYes
-                                              : Holds::kBetween,
+                growth->interval.low > 0.75    ? Holds::kNo
+                : growth->interval.high < 0.75 ? Holds::kYes
+                                               : Holds::kBetween,
                 fmt::format(
                     "time of xy grows with exponent {} in pixels and {} "
                     "in N, from {:.10g} to {:.10g} pixels",
-                    timed.Number("exponent in pixels", p, growth.interval),
-                    timed.Number("exponent in N", 2 * p, in_n), growth.n_min,
-                    growth.n_max));
+                    timed.Number("exponent in pixels", p, growth->interval),
+                    timed.Number("exponent in N", 2 * p, in_n), growth->n_min,
+                    growth->n_max));
             return timed;
           }),
       "");
@@ -143,37 +142,42 @@ Finding Frpb2dTime(const Evidence& evidence) {
 
 Finding FrpbFig3(const Evidence& evidence) {
   return PerMachine(evidence, [](const Machine& machine) {
+    // The recipe of the times; that of the memory has the same points.
+    const std::string recipe = "fastrpb-fig3a";
     Finding finding;
-    const Wanted wanted =
-        Of("fastrpb_attention", "linear_xy",
-           {{"attention", "linear"}, {"feature_map", "elu1"}});
-    const Measured fast = Find(machine, wanted);
+    const RecipeCurve fast = CurveOf(
+        machine, recipe,
+        {{"operator", "fastrpb_attention"}, {"implementation", "linear_xy"}});
     if (fast.empty()) {
-      finding.Add(Holds::kMissing, Missing(wanted, fast));
+      finding.Add(Holds::kMissing, Missing(fast));
       return finding;
     }
     for (const char* id : {"dense", "tiled"}) {
       const std::string name = std::string(id) + " softmax";
-      const Wanted softmax = Of("softmax_attention", id, {}, WidthsOf(fast));
-      const Measured slow = Find(machine, softmax);
-      const MeasuredPoint* a = slow.At(2500);
-      const MeasuredPoint* b = fast.At(2500);
+      const RecipeCurve slow =
+          CurveOf(machine, recipe,
+                  {{"operator", "softmax_attention"}, {"implementation", id}});
+      const CurvePoint* a = slow.At(2500);
+      const CurvePoint* b = fast.At(2500);
       if (!a || !b) {
         finding.Add(Holds::kMissing,
-                    slow.empty() ? Missing(softmax, slow)
+                    slow.empty() ? Missing(slow)
                                  : name + ": not measured at 50 x 50 pixels");
         continue;
       }
       if (slow.mixed)
         finding.Add(Holds::kMissing, name + ": times of several processors");
       else
-        AddRatio(finding, TimeRatio(*a, *b), 5, "time of " + name,
-                 "at 50 x 50 pixels it is faster than " + name);
-      AddRatio(finding, WorkspaceRatio(*a, *b), 10, "workspace of " + name,
-               "and takes less memory by");
-      const Crossover crossover = TimeCrossover(fast, slow);
-      finding.Note("it overtakes " + name + " in time " +
-                   Describe(finding, "crossover with " + name, crossover));
+        AddRatio(
+            finding, RatioOf(*a, *b, CurveValue::kSeconds), 5,
+            "time of " + name,
+            {"at 50 x 50 pixels it is", "faster", "slower", " than " + name});
+      AddRatio(finding, RatioOf(*a, *b, CurveValue::kWorkspace), 10,
+               "workspace of " + name,
+               {"it needs", "less memory", "more memory", ""});
+      finding.Note(Overtakes(finding, "crossover with " + name, "it", name,
+                             fast, slow,
+                             CrossoverOf(fast, slow, CurveValue::kSeconds)));
     }
     return finding;
   });
@@ -189,23 +193,25 @@ template <typename Visit>
 Finding AgainstSpe(const Machine& machine, Visit visit) {
   Finding finding;
   for (const char* kind : {"sine", "conv"}) {
-    std::vector<std::pair<MeasuredPoint, MeasuredPoint>> pairs;
+    std::vector<std::pair<CurvePoint, CurvePoint>> pairs;
     std::string missing;
     bool mixed = false;
     for (const std::string& map : kMaps) {
-      const Wanted wanted = Of("fastrpb_attention", "linear_fft",
-                               {{"attention", "linear"}, {"feature_map", map}});
-      const Measured fast = Find(machine, wanted);
-      const Wanted spe =
-          Of("stochastic_position_attention", "associative",
-             {{"kind", kind}, {"attention", "linear"}, {"feature_map", map}},
-             WidthsOf(fast));
-      const Measured slow = Find(machine, spe);
+      const RecipeCurve fast = CurveOf(machine, "fastrpb-table3",
+                                       {{"operator", "fastrpb_attention"},
+                                        {"implementation", "linear_fft"},
+                                        {"feature_map", map}});
+      const RecipeCurve slow =
+          CurveOf(machine, "fastrpb-table3",
+                  {{"operator", "stochastic_position_attention"},
+                   {"implementation", "associative"},
+                   {"kind", kind},
+                   {"feature_map", map}});
       if (missing.empty() && (fast.empty() || slow.empty()))
-        missing = fast.empty() ? Missing(wanted, fast) : Missing(spe, slow);
+        missing = Missing(fast.empty() ? fast : slow);
       mixed = mixed || fast.mixed;
-      for (const MeasuredPoint& point : slow.points)
-        if (const MeasuredPoint* other = fast.At(point.n))
+      for (const CurvePoint& point : slow.points)
+        if (const CurvePoint* other = fast.At(point.n))
           pairs.emplace_back(point, *other);
     }
     if (pairs.empty())
@@ -217,7 +223,7 @@ Finding AgainstSpe(const Machine& machine, Visit visit) {
   return finding;
 }
 
-using Pairs = std::vector<std::pair<MeasuredPoint, MeasuredPoint>>;
+using Pairs = std::vector<std::pair<CurvePoint, CurvePoint>>;
 
 }  // namespace
 
@@ -230,56 +236,64 @@ Finding FrpbTable3(const Evidence& evidence) {
       Quotient most = {0, {0, 0}};
       double n = 0;
       for (const auto& [slow, fast] : pairs) {
-        const Quotient ratio = TimeRatio(slow, fast);
+        const Quotient ratio = RatioOf(slow, fast, CurveValue::kSeconds);
         if (!(ratio.ratio > most.ratio)) continue;
         most = ratio;
         n = slow.n;
       }
       if (n == 0 || mixed) most = {0, {std::nan(""), std::nan("")}};
-      AddRatio(finding, most,
-               kind == "conv" ? table::kSaidConv : table::kSaidSine,
-               "time of " + kind,
-               fmt::format("{}SPE takes at most (n = {:.10g}, {} pairs)", kind,
-                           n, pairs.size()));
+      const double said = kind == "conv" ? table::kSaidConv : table::kSaidSine;
+      const Holds holds = AtLeast(most, said);
+      finding.Add(
+          holds, holds == Holds::kMissing
+                     ? kind + "SPE: not measured"
+                     : fmt::format("{}SPE takes up to {} times as long, at n = "
+                                   "{:.10g} (claimed: {:.10g}; {} pairs)",
+                                   kind,
+                                   finding.Number("time of " + kind, most.ratio,
+                                                  most.interval),
+                                   n, said, pairs.size()));
       const double printed = kind == "conv" ? table::kConv : table::kSine;
       if (most.ratio > table::kFarBeyond * printed)
         finding.Add(Holds::kBetween,
-                    fmt::format("which is {:.1f} times as much as in table 3",
-                                most.ratio / printed));
+                    fmt::format("which is {} times as much as in table 3",
+                                ThreeDigits(most.ratio / printed)));
     });
   });
-  all.Note(fmt::format("table 3 itself has up to {:.1f} and {:.1f} times",
-                       table::kConv, table::kSine));
+  all.Note(
+      fmt::format("table 3 itself has up to {:.1f} times for convSPE "
+                  "and {:.1f} for sineSPE",
+                  table::kConv, table::kSine));
   return all;
 }
 
 Finding FrpbMemorySpe(const Evidence& evidence) {
   return PerMachine(evidence, [](const Machine& machine) {
-    Finding finding = AgainstSpe(
-        machine,
-        [](Finding& one, const std::string& kind, const Pairs& pairs, bool) {
-          Quotient range = {std::nan(""), {HUGE_VAL, 0}};
-          for (const auto& [slow, fast] : pairs) {
-            const double ratio = WorkspaceRatio(slow, fast).ratio;
-            if (!std::isfinite(ratio)) continue;
-            range.interval.low = std::min(range.interval.low, ratio);
-            range.interval.high = std::max(range.interval.high, ratio);
-          }
-          const double claimed = 1.5;
-          const Holds holds = AtLeast(range, claimed);
-          one.Add(holds,
-                  holds == Holds::kMissing
-                      ? kind + "SPE: no workspace"
-                      : fmt::format("{}SPE takes {} to {} times the workspace "
-                                    "(claimed: {:.10g}; {} pairs)",
-                                    kind,
-                                    one.Number("least workspace of " + kind,
-                                               range.interval.low),
-                                    one.Number("most workspace of " + kind,
-                                               range.interval.high),
-                                    claimed, pairs.size()));
-        });
-    finding.Note("the draws of SPE are inputs here and not counted");
+    Finding finding = AgainstSpe(machine, [](Finding& one,
+                                             const std::string& kind,
+                                             const Pairs& pairs, bool) {
+      Quotient range = {std::nan(""), {HUGE_VAL, 0}};
+      for (const auto& [slow, fast] : pairs) {
+        const double ratio = RatioOf(slow, fast, CurveValue::kWorkspace).ratio;
+        if (!std::isfinite(ratio)) continue;
+        range.interval.low = std::min(range.interval.low, ratio);
+        range.interval.high = std::max(range.interval.high, ratio);
+      }
+      const double claimed = 1.5;
+      const Holds holds = AtLeast(range, claimed);
+      one.Add(holds,
+              holds == Holds::kMissing
+                  ? kind + "SPE: no workspace"
+                  : fmt::format("{}SPE needs {} to {} times the workspace "
+                                "(claimed: {:.10g}; {} pairs)",
+                                kind,
+                                one.Number("least workspace of " + kind,
+                                           range.interval.low),
+                                one.Number("most workspace of " + kind,
+                                           range.interval.high),
+                                claimed, pairs.size()));
+    });
+    finding.Note("the draws of SPE are inputs here and are not counted");
     return finding;
   });
 }
@@ -290,16 +304,18 @@ Finding LrpeLinear(const Evidence& evidence) {
   return PerMachine(evidence, [](const Machine& machine) {
     Finding finding;
     for (bool causal : {false, true}) {
-      const Wanted wanted =
-          Of("clipped_rpe_product", "windowed", {{"causal", causal}});
-      const Measured measured = Find(machine, wanted);
+      const RecipeCurve curve = CurveOf(machine, "lrpe-runtimes-rpe",
+                                        {{"operator", "clipped_rpe_product"},
+                                         {"implementation", "windowed"},
+                                         {"causal", causal}});
       const std::string name = causal ? "windowed, masked" : "windowed";
-      if (measured.empty()) {
-        finding.Add(Holds::kMissing, Missing(wanted, measured));
+      if (curve.empty()) {
+        finding.Add(Holds::kMissing, Missing(curve));
         continue;
       }
-      AddGrowth(finding, TimeGrowth(measured), kLinear, "time of " + name);
-      AddGrowth(finding, WorkspaceGrowth(measured), kExactLinear,
+      AddGrowth(finding, curve, CurveValue::kSeconds, kLinear,
+                "time of " + name);
+      AddGrowth(finding, curve, CurveValue::kWorkspace, kExactLinear,
                 "workspace of " + name);
     }
     return finding;
@@ -308,18 +324,28 @@ Finding LrpeLinear(const Evidence& evidence) {
 
 // ---- NPRF ------------------------------------------------------------------
 
+namespace {
+
+RecipeCurve Kernelized(const Machine& machine, const std::string& recipe,
+                       const std::string& id, int features) {
+  return CurveOf(machine, recipe,
+                 {{"operator", "kernelized_rpe_attention"},
+                  {"implementation", id},
+                  {"f", features}});
+}
+
+}  // namespace
+
 Finding NprfTime(const Evidence& evidence) {
   return PerMachine(evidence, [](const Machine& machine) {
     Finding finding;
-    for (const char* id : {"fft", "fft_streamed"}) {
-      const Wanted wanted =
-          Of("kernelized_rpe_attention", id, {{"feature_map", "prf"}});
-      const Measured measured = Find(machine, wanted);
-      if (measured.empty()) {
-        finding.Add(Holds::kMissing, Missing(wanted, measured));
-        continue;
-      }
-      AddNearLinear(finding, measured, id);
+    for (const auto& [id, recipe] :
+         {std::pair{"fft", "nprf-memory"}, {"fft_streamed", "nprf-fig1a"}}) {
+      const RecipeCurve curve = Kernelized(machine, recipe, id, 64);
+      if (curve.empty())
+        finding.Add(Holds::kMissing, Missing(curve));
+      else
+        AddNearLinear(finding, curve, id);
     }
     return finding;
   });
@@ -328,23 +354,19 @@ Finding NprfTime(const Evidence& evidence) {
 Finding NprfMemory(const Evidence& evidence) {
   return PerMachine(evidence, [](const Machine& machine) {
     Finding finding;
-    const Json prf = {{"feature_map", "prf"}};
-    const Wanted wanted = Of("kernelized_rpe_attention", "fft", prf);
-    const Measured printed = Find(machine, wanted);
+    const RecipeCurve printed = Kernelized(machine, "nprf-memory", "fft", 64);
     if (printed.empty()) {
-      finding.Add(Holds::kMissing, Missing(wanted, printed));
+      finding.Add(Holds::kMissing, Missing(printed));
       return finding;
     }
-    Json size = WidthsOf(printed);
-    size["f"] = printed.points.front().size.value("f", Json());
     // Numbers of four bytes, over n m d.
-    const auto share = [](const MeasuredPoint& point) {
+    const auto share = [](const CurvePoint& point) {
       return point.workspace / 4 /
              (point.n * point.size.value("f", std::nan("")) *
               point.size.value("e", std::nan("")));
     };
     double least = HUGE_VAL;
-    for (const MeasuredPoint& point : printed.points) {
+    for (const CurvePoint& point : printed.points) {
       const double one = share(point);
       least = one >= least ? least : one;
     }
@@ -355,19 +377,20 @@ Finding NprfMemory(const Evidence& evidence) {
         fmt::format("fft, algorithm 1 as printed, keeps at least {} n m "
                     "d numbers",
                     finding.Number("numbers of fft over n m d", least)));
-    AddGrowth(finding, WorkspaceGrowth(printed), kExactLinear,
+    AddGrowth(finding, printed, CurveValue::kWorkspace, kExactLinear,
               "workspace of fft");
-    const Measured streamed = Find(
-        machine, Of("kernelized_rpe_attention", "fft_streamed", prf, size));
-    const MeasuredPoint& last = printed.points.back();
-    if (const MeasuredPoint* other = streamed.At(last.n))
+    const RecipeCurve streamed =
+        Kernelized(machine, "nprf-memory", "fft_streamed", 64);
+    const CurvePoint& last = printed.points.back();
+    if (const CurvePoint* other = streamed.At(last.n)) {
+      const Quotient ratio = RatioOf(last, *other, CurveValue::kWorkspace);
+      finding.Number("fft over fft_streamed", ratio.ratio);
       finding.Note(fmt::format(
           "the same sums a few channels at a time take {} n m d numbers at n = "
-          "{:.10g}, {} times less",
+          "{:.10g}{}",
           finding.Number("numbers of fft_streamed over n m d", share(*other)),
-          last.n,
-          finding.Number("fft over fft_streamed",
-                         WorkspaceRatio(last, *other).ratio)));
+          last.n, RatioText(ratio, {",", "fewer", "more", ""})));
+    }
     return finding;
   });
 }
@@ -376,34 +399,34 @@ Finding NprfFig1a(const Evidence& evidence) {
   return PerMachine(evidence, [](const Machine& machine) {
     Finding finding;
     for (const int m : {16, 32, 64, 128}) {
-      const Wanted wanted = Of("kernelized_rpe_attention", "fft_streamed",
-                               {{"feature_map", "prf"}}, {{"f", m}});
-      const Measured fast = Find(machine, wanted);
+      const RecipeCurve fast =
+          Kernelized(machine, "nprf-fig1a", "fft_streamed", m);
       if (fast.empty()) {
-        finding.Add(Holds::kMissing, Missing(wanted, fast));
+        finding.Add(Holds::kMissing, Missing(fast));
         continue;
       }
       for (const char* id : {"dense", "tiled"}) {
-        const Wanted softmax = Of("softmax_attention", id, {}, WidthsOf(fast));
-        const Measured slow = Find(machine, softmax);
+        const RecipeCurve slow = CurveOf(
+            machine, "nprf-fig1a",
+            {{"operator", "softmax_attention"}, {"implementation", id}});
         if (slow.empty()) {
-          finding.Add(Holds::kMissing, Missing(softmax, slow));
+          finding.Add(Holds::kMissing, Missing(slow));
           continue;
         }
-        const Crossover crossover = TimeCrossover(fast, slow);
+        const Crossover crossover =
+            CrossoverOf(fast, slow, CurveValue::kSeconds);
         Holds holds = HoldsOf(crossover);
-        std::string where =
-            Describe(finding, fmt::format("crossover of m = {} with {}", m, id),
-                     crossover);
         // The claim is about long sequences.
         const double longest =
             std::min(fast.points.back().n, slow.points.back().n);
-        if (crossover.kind == CrossoverKind::kNever) {
-          where += fmt::format(" (to n = {:.10g})", longest);
-          if (longest < 10000) holds = Holds::kMissing;
-        }
+        if (crossover.kind == CrossoverKind::kNever && longest < 10000)
+          holds = Holds::kMissing;
         finding.Add(
-            holds, fmt::format("m = {} overtakes {} softmax {}", m, id, where));
+            holds,
+            Overtakes(finding,
+                      fmt::format("crossover of m = {} with {}", m, id),
+                      fmt::format("m = {}", m), fmt::format("{} softmax", id),
+                      fast, slow, crossover));
       }
     }
     return finding;
@@ -420,7 +443,7 @@ Finding TxlLinear(const Evidence& evidence) {
   finding.Add(once == kL + kM && pairs > kL * kM ? Holds::kYes : Holds::kNo,
               fmt::format("for L = {} and M = {} it makes {} products w_kr r, "
                           "M + L, where the naive way makes {}, one for every "
-                          "pair that is seen",
+                          "visible pair",
                           kL, kM, finding.Number("products", once),
                           finding.Number("products for every pair", pairs)));
   std::vector<double> n, flops;
@@ -438,22 +461,24 @@ Finding TxlLinear(const Evidence& evidence) {
           : "no exponent of operations");
   const Finding timed = PerMachine(evidence, [](const Machine& machine) {
     Finding one;
-    const Measured shift =
-        Find(machine, Of("transformer_xl_attention", "shift"));
-    const Measured dense = Find(
-        machine, Of("transformer_xl_attention", "dense", {}, WidthsOf(shift)));
+    const auto curve = [&](const char* id) {
+      return CurveOf(
+          machine, "txl-time",
+          {{"operator", "transformer_xl_attention"}, {"implementation", id}});
+    };
+    const RecipeCurve shift = curve("shift"), dense = curve("dense");
     if (shift.empty()) return one;
-    AddGrowth(one, TimeGrowth(shift), kNearLinear, "time of shift");
+    AddGrowth(one, shift, CurveValue::kSeconds, kNearLinear, "time of shift");
     for (auto point = dense.points.rbegin(); point != dense.points.rend();
          ++point)
-      if (const MeasuredPoint* other = shift.At(point->n)) {
-        const Quotient ratio = TimeRatio(*point, *other);
-        if (std::isfinite(ratio.ratio) && !shift.mixed)
-          one.Note(fmt::format(
-              "at L = M = {:.10g} it is {} times faster than the "
-              "naive way",
-              point->n,
-              one.Number("naive over shift", ratio.ratio, ratio.interval)));
+      if (const CurvePoint* other = shift.At(point->n)) {
+        const Quotient ratio = RatioOf(*point, *other, CurveValue::kSeconds);
+        if (std::isfinite(ratio.ratio) && !shift.mixed) {
+          one.Number("naive over shift", ratio.ratio, ratio.interval);
+          one.Note(RatioText(ratio,
+                             {fmt::format("at L = M = {:.10g} it is", point->n),
+                              "faster", "slower", " than the naive way"}));
+        }
         break;
       }
     return one;

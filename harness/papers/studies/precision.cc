@@ -396,9 +396,9 @@ StudyVerdict JudgeLeak(const StudyTable& leaks) {
   verdict.outcome = Decide(sums > 0 && direct == 0 && ffts > 0 &&
                            leaking == ffts && rounds <= kHarmless);
   verdict.numbers = fmt::format(
-      "{} runs of direct sums leak at most {:g}; {} of {} runs of FFTs leak, "
+      "{} runs of direct sums leak at most {:.3g}; {} of {} runs of FFTs leak, "
       "at "
-      "most {:.2f} unit roundoffs times log2 n times the scale of the future, "
+      "most {:.3g} unit roundoffs times log2 n times the scale of the future, "
       "which in float32 at the largest scale is {:.2g} times the past's size",
       sums, direct, leaking, ffts, rounds, most);
   return verdict;

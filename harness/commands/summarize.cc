@@ -1,0 +1,163 @@
+// Commands that work out numbers for reports/: summarize and intervals.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+
+#include "harness/base/build_info.h"
+#include "harness/base/environment.h"
+#include "harness/base/statistics.h"
+#include "harness/commands/commands.h"
+#include "harness/results/recipe_summary.h"
+
+namespace subquad {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Request {
+  std::vector<std::string> files, recipes;
+  std::string out;
+};
+
+// Studies, older summaries and whatever else lies in a folder have no part in
+// a summary; JSON that cannot be read is noticed by ReadResultFile.
+bool IsSomethingElse(const fs::path& path, bool in_folder) {
+  std::ifstream stream(path);
+  const Json file = Json::parse(stream, nullptr, false);
+  if (file.is_discarded()) return false;
+  const Json format = file.is_object() ? file.value("format", Json()) : Json();
+  return format == "study/1" || format == "summary/1" ||
+         (in_folder && format != "results/1");
+}
+
+std::vector<std::pair<std::string, Json>> ReadResults(
+    const std::vector<std::string>& paths) {
+  std::vector<std::pair<std::string, Json>> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    std::vector<fs::path> found = {path};
+    const bool folder = fs::is_directory(path, error);
+    if (folder) {
+      found.clear();
+      for (const auto& entry : fs::directory_iterator(path))
+        if (entry.path().extension() == ".json") found.push_back(entry.path());
+      std::ranges::sort(found);
+    }
+    for (const fs::path& file : found) {
+      if (IsSomethingElse(file, folder)) continue;
+      files.emplace_back(file.filename().string(), ReadResultFile(file));
+      CheckResults(files.back().second, file.string());
+    }
+  }
+  return files;
+}
+
+int Summarize(const Request& request, const std::string& command_line) {
+  const auto files = ReadResults(request.files);
+  if (files.empty())
+    throw InvalidInput("FILE", "at least one result file", "none");
+  const Json recipes = SummarizeRecipes(
+      files, request.recipes.empty() ? BuiltInRecipes()
+                                     : ReadRecipes(request.recipes));
+  Json sources = Json::array();
+  for (const auto& [name, file] : files)
+    sources.push_back({{"file", name},
+                       {"created", file.value("created", "")},
+                       {"records", file.at("records").size()}});
+  const Json header = {{"format", "summary/1"},    {"command", command_line},
+                       {"created", CurrentTime()}, {"commit", kCommit},
+                       {"dirty", kDirty},          {"files", sources}};
+  // A line for each recipe: thousands of numbers, one to a line, are no easier
+  // to read.
+  std::string text = header.dump(1);
+  text.resize(text.size() - 2);  // the closing brace
+  text += ",\n \"recipes\": [";
+  for (size_t i = 0; i < recipes.size(); ++i)
+    text += (i > 0 ? ",\n  " : "\n  ") + recipes[i].dump();
+  WriteFileAtomically(request.out, text + "\n ]\n}\n");
+  fmt::print("{}: {} recipes of {} files\n", request.out, recipes.size(),
+             files.size());
+  return kFine;
+}
+
+// ---- intervals ----------------------------------------------------------
+
+std::vector<double> SamplesOf(const Json& request, const char* name) {
+  const Json list = request.value(name, Json());
+  if (!list.is_array() || list.empty())
+    throw InvalidInput(name, "a list of samples", list.dump());
+  for (const Json& one : list)
+    if (!one.is_number())
+      throw InvalidInput(name, "a list of numbers", one.dump());
+  return list.get<std::vector<double>>();
+}
+
+Json IntervalOf(const Json& request) {
+  if (!request.is_object())
+    throw InvalidInput(
+        "standard input", "a JSON object on each line",
+        request.is_discarded() ? "something else" : request.dump());
+  if (request.contains("samples")) {
+    const Median median = MedianWithInterval(SamplesOf(request, "samples"));
+    return {median.median, median.interval.low, median.interval.high};
+  }
+  const std::vector<double> a = SamplesOf(request, "a"),
+                            b = SamplesOf(request, "b");
+  const Ratio ratio = request.value("in_turns", false) ? RatioInTurns(a, b)
+                                                       : RatioOfMedians(a, b);
+  return {ratio.ratio, ratio.interval.low, ratio.interval.high};
+}
+
+int Intervals() {
+  for (std::string line; std::getline(std::cin, line);)
+    std::cout << IntervalOf(Json::parse(line, nullptr, false)).dump()
+              << std::endl;
+  return kFine;
+}
+
+}  // namespace
+
+void AddSummarizeCommand(CLI::App& program, const std::string& command_line,
+                         int& status) {
+  auto* command = program.add_subcommand(
+      "summarize",
+      "exponents, crossovers and ratios of the curves that recipes compare");
+  auto request = std::make_shared<Request>();
+  command
+      ->add_option("FILE", request->files,
+                   "result files, or folders of them; their points are taken "
+                   "together")
+      ->required();
+  command->add_option("--recipes", request->recipes,
+                      "recipe files, or folders of them (default: those of "
+                      "reports/recipes when this was built)");
+  command->add_option("--out", request->out, "summary file")->required();
+  command->footer(
+      "Writes a summary file (format summary/1). Figures drawn from the same\n"
+      "result files print its numbers:\n"
+      "  python3 -m reports.figures FILE... SUMMARY --out DIR");
+  command->callback([request, command_line, &status] {
+    status = Summarize(*request, command_line);
+  });
+}
+
+void AddIntervalsCommand(CLI::App& program, int& status) {
+  auto* command = program.add_subcommand(
+      "intervals", "medians and ratios of samples from standard input");
+  command->footer(
+      "Reads one JSON object per line and answers each with [value, low, "
+      "high]:\n"
+      "  {\"samples\": [..]}                           their median\n"
+      "  {\"a\": [..], \"b\": [..]}                      how many times larger "
+      "b "
+      "is\n"
+      "  {\"a\": [..], \"b\": [..], \"in_turns\": true}  the same, round by "
+      "round\n"
+      "Intervals have a confidence of 95 %; with too few samples they are\n"
+      "min and max.");
+  command->callback([&status] { status = Intervals(); });
+}
+
+}  // namespace subquad

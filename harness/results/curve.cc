@@ -1,0 +1,214 @@
+#include "harness/results/curve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "harness/results/lengths.h"
+
+namespace subquad {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+double NumberOr(const Json& record, const char* name) {
+  const auto found = record.find(name);
+  return found != record.end() && found->is_number() ? found->get<double>()
+                                                     : kNaN;
+}
+
+CurvePoint PointOf(const Json& record) {
+  CurvePoint point = {LengthOf(record),
+                      kNaN,
+                      kNaN,
+                      kNaN,
+                      NumberOr(record, "workspace_bytes"),
+                      NumberOr(record, "workspace_formula_bytes"),
+                      NumberOr(record, "flops"),
+                      record.at("size")};
+  const auto seconds = record.find("seconds");
+  if (seconds != record.end() && seconds->is_object()) {
+    point.seconds = NumberOr(*seconds, "median");
+    point.low = NumberOr(*seconds, "low");
+    point.high = NumberOr(*seconds, "high");
+  }
+  return point;
+}
+
+// A curve is a figure's line: it holds one value of each setting but its axis.
+void CheckOneThing(const std::string& what,
+                   const std::vector<const RecipePoint*>& points,
+                   const std::string& x) {
+  const std::set<std::string> free = {x, "aspect", "height", "width"};
+  Settings seen;
+  for (const RecipePoint* point : points)
+    for (const auto& [name, value] : point->settings) {
+      const auto [found, added] = seen.try_emplace(name, value);
+      if (!added && found->second != value && !free.contains(name))
+        throw InvalidInput(
+            what, "one value of " + name + " (the recipe has to say which)",
+            found->second + " and " + value);
+    }
+}
+
+RecipeCurve MakeCurve(const Recipe& recipe, const std::string& id,
+                      const std::string& label,
+                      std::vector<const RecipePoint*> points) {
+  CheckOneThing(fmt::format("recipe {}: {}", recipe.name(), label), points,
+                recipe.x());
+  std::vector<const RecipePoint*> own;
+  for (const RecipePoint* point : points)
+    if (recipe.AsksFor(point->settings, "")) own.push_back(point);
+  if (own.size() >= 3) points = own;
+  RecipeCurve curve{id, label, {}};
+  for (const RecipePoint* point : points) {
+    curve.mixed = curve.mixed || point->mixed;
+    const Json& record = *point->record;
+    const Json& check = record.at("check");
+    if (check.at("verdict") != "passed") {
+      ++curve.refused;
+      if (curve.reason.empty())
+        curve.reason =
+            fmt::format("n = {} {}: {}", point->settings.at("n"),
+                        check.at("verdict").get<std::string>(),
+                        check.contains("reason") && check["reason"].is_string()
+                            ? check["reason"].get<std::string>()
+                            : "no reason given");
+      continue;
+    }
+    CurvePoint one = PointOf(record);
+    if (!curve.At(one.n)) curve.points.push_back(std::move(one));
+  }
+  std::ranges::sort(curve.points, {}, &CurvePoint::n);
+  curve.op = points.front()->settings.at("operator");
+  curve.implementation = points.front()->settings.at("implementation");
+  return curve;
+}
+
+// By number where all are numbers.
+bool Before(const std::string& a, const std::string& b) {
+  char *end_a, *end_b;
+  const double x = std::strtod(a.c_str(), &end_a);
+  const double y = std::strtod(b.c_str(), &end_b);
+  return *end_a == 0 && *end_b == 0 ? x < y : a < b;
+}
+
+// The measured values of a quantity, as statistics.h takes a curve.
+struct Columns {
+  std::vector<double> n, value, low, high;
+  Curve curve() const { return {n, value, low, high}; }
+};
+
+Columns ColumnsOf(const RecipeCurve& curve, CurveValue quantity) {
+  Columns columns;
+  for (const CurvePoint& point : curve.points) {
+    const bool timed = quantity == CurveValue::kSeconds;
+    const double value = timed                                ? point.seconds
+                         : quantity == CurveValue::kWorkspace ? point.workspace
+                                                              : point.flops;
+    if (timed ? !point.has_time() : !(std::isfinite(value) && value >= 0))
+      continue;
+    columns.n.push_back(point.n);
+    columns.value.push_back(value);
+    columns.low.push_back(timed ? point.low : value);
+    columns.high.push_back(timed ? point.high : value);
+  }
+  return columns;
+}
+
+}  // namespace
+
+bool CurvePoint::has_time() const {
+  return std::isfinite(seconds) && std::isfinite(high) && low > 0 &&
+         low <= seconds && seconds <= high;
+}
+
+const CurvePoint* RecipeCurve::At(double n) const {
+  for (const CurvePoint& point : points)
+    if (point.n == n) return &point;
+  return nullptr;
+}
+
+std::vector<RecipeCurve> CurvesOf(const Recipe& recipe, const Json& series,
+                                  const std::vector<RecipePoint>& points,
+                                  const Match& where) {
+  const std::string label = series.at("label");
+  const std::string id = series.value("id", label);
+  const std::string by = series.value("by", "");
+  const Match match = MatchOf(series.at("match"), "recipe " + recipe.name());
+  const auto before = [](const std::string& a, const std::string& b) {
+    return Before(a, b);
+  };
+  std::map<std::string, std::vector<const RecipePoint*>, decltype(before)>
+      groups(before);
+  for (const RecipePoint& point : points) {
+    if (!Fits(point.settings, match) || !Fits(point.settings, where) ||
+        !recipe.AsksFor(point.settings, recipe.x()))
+      continue;
+    const auto value = point.settings.find(by);
+    groups[value == point.settings.end() ? "" : value->second].push_back(
+        &point);
+  }
+  std::vector<RecipeCurve> curves;
+  for (const auto& [value, own] : groups) {
+    std::string name = label;
+    const std::string hole = "{" + by + "}";
+    if (const size_t at = name.find(hole);
+        !by.empty() && at != std::string::npos)
+      name.replace(at, hole.size(), value);
+    curves.push_back(MakeCurve(recipe, id, name, own));
+  }
+  return curves;
+}
+
+std::optional<ExponentFit> FitOf(const RecipeCurve& curve,
+                                 CurveValue quantity) {
+  if (curve.mixed && quantity == CurveValue::kSeconds) return std::nullopt;
+  const Columns columns = ColumnsOf(curve, quantity);
+  if (columns.n.empty()) return std::nullopt;
+  auto fit = FitExponent(columns.n, columns.value, columns.low, columns.high,
+                         UpperRange(columns.n));
+  // A constant grows with exponent 0, not with its rounding.
+  if (fit)
+    for (double* one :
+         {&fit->exponent, &fit->interval.low, &fit->interval.high})
+      if (std::abs(*one) < 1e-9) *one = 0;
+  return fit;
+}
+
+Crossover CrossoverOf(const RecipeCurve& fast, const RecipeCurve& slow,
+                      CurveValue quantity) {
+  if (quantity == CurveValue::kSeconds && (fast.mixed || slow.mixed)) return {};
+  const Columns a = ColumnsOf(fast, quantity), b = ColumnsOf(slow, quantity);
+  return FindCrossover(a.curve(), b.curve());
+}
+
+double HeightAt(const RecipeCurve& curve, CurveValue quantity, double n) {
+  const Columns columns = ColumnsOf(curve, quantity);
+  for (size_t i = 1; i < columns.n.size(); ++i) {
+    if (!(columns.n[i - 1] <= n && n <= columns.n[i])) continue;
+    const double share = std::log(n / columns.n[i - 1]) /
+                         std::log(columns.n[i] / columns.n[i - 1]);
+    return columns.value[i - 1] *
+           std::pow(columns.value[i] / columns.value[i - 1], share);
+  }
+  return kNaN;
+}
+
+Quotient RatioOf(const CurvePoint& slow, const CurvePoint& fast,
+                 CurveValue quantity) {
+  if (quantity == CurveValue::kSeconds) {
+    if (!slow.has_time() || !fast.has_time()) return {kNaN, {kNaN, kNaN}};
+    return {slow.seconds / fast.seconds,
+            {slow.low / fast.high, slow.high / fast.low}};
+  }
+  const double ratio = quantity == CurveValue::kWorkspace
+                           ? slow.workspace / fast.workspace
+                           : slow.flops / fast.flops;
+  return {ratio, {ratio, ratio}};
+}
+
+}  // namespace subquad

@@ -1,0 +1,69 @@
+// The curves that a recipe names, and what is worked out from them: exponents,
+// crossovers and ratios. Figures, claims and summaries all get them here, from
+// the same points.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/base/statistics.h"
+#include "harness/results/recipe.h"
+
+namespace subquad {
+
+// One size of a curve; NaN where a number is missing.
+struct CurvePoint {
+  double n;
+  double seconds, low, high;
+  double workspace, formula, flops;
+  Json size;
+
+  bool has_time() const;
+};
+
+struct RecipeCurve {
+  std::string id, label;           // of the recipe's series
+  std::vector<CurvePoint> points;  // that passed, by n
+  int64_t refused = 0;  // records that failed, are mistrusted or were skipped
+  std::string reason;   // of the first of them
+  // Shards of several processors: only bytes and counts may be compared.
+  bool mixed = false;
+  std::string op, implementation;  // empty where there is no record
+
+  bool empty() const { return points.empty(); }
+  const CurvePoint* At(double n) const;
+};
+
+// The curves of a series (an object with `match`, `label`, and `id` and `by`
+// if it has them), among the recipe's points that also match `where`. A curve
+// takes the sizes that the recipe names where at least three were measured,
+// and any size otherwise. Of several records of one size the first counts.
+// Throws InvalidInput where a curve would hold two values of one setting.
+std::vector<RecipeCurve> CurvesOf(const Recipe& recipe, const Json& series,
+                                  const std::vector<RecipePoint>& points,
+                                  const Match& where);
+
+enum class CurveValue { kSeconds, kWorkspace, kFlops };
+
+// As FitExponent, over the upper range of the sizes; nothing for times of
+// several processors.
+std::optional<ExponentFit> FitOf(const RecipeCurve& curve, CurveValue quantity);
+
+// Where `fast` overtakes `slow` for good, on the sizes that both have.
+Crossover CrossoverOf(const RecipeCurve& fast, const RecipeCurve& slow,
+                      CurveValue quantity);
+
+// The height of a curve at a size between two of its own, on a line in log-log;
+// NaN beyond them.
+double HeightAt(const RecipeCurve& curve, CurveValue quantity, double n);
+
+// slow / fast. Times have the interval that the two intervals give; NaN where a
+// number is missing.
+struct Quotient {
+  double ratio;
+  Interval interval;
+};
+Quotient RatioOf(const CurvePoint& slow, const CurvePoint& fast,
+                 CurveValue quantity);
+
+}  // namespace subquad

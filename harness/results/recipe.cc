@@ -1,0 +1,194 @@
+#include "harness/results/recipe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "harness/base/filters.h"
+#include "harness/results/lengths.h"
+
+namespace subquad {
+
+// Written by harness/sweeps/embed.cmake.
+struct Preset {
+  std::string name, text;
+};
+const std::vector<Preset>& RecipeFiles();
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a sweep does not name. Other settings (block, stride ..) may have any
+// value, but all points of a curve have the same.
+const Settings& Defaults() {
+  static const Settings defaults = {
+      {"scalar", "float32"}, {"threads", "1"},  {"input", "normal"},
+      {"d", "64"},           {"e", "64"},       {"heads", "1"},
+      {"causal", "0"},       {"backward", "0"}, {"normalize", "0"},
+      {"per_head", "0"},     {"with", ""}};
+  return defaults;
+}
+
+// One spelling for a value, wherever it comes from: 1 for true, 64 for 64.0.
+std::string TextOf(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    if (number == std::floor(number) && std::abs(number) < 1e15)
+      return std::to_string(static_cast<int64_t>(number));
+  }
+  if (value.is_array()) {
+    std::string text;
+    for (const Json& one : value)
+      text += (text.empty() ? "" : "+") + TextOf(one);
+    return text;
+  }
+  return value.dump();
+}
+
+}  // namespace
+
+Settings SettingsOf(const Json& record) {
+  Settings settings = {{"with", ""}};
+  for (const char* name :
+       {"operator", "implementation", "backend", "scalar", "threads", "input"})
+    if (record.contains(name)) settings[name] = TextOf(record.at(name));
+  const Json curve = CurveSettings(record);
+  for (const char* part : {"size", "params"})
+    for (const auto& [name, value] : curve.at(part).items())
+      settings[name] = TextOf(value);
+  if (curve.contains("aspect")) settings["aspect"] = TextOf(curve["aspect"]);
+  for (const char* name : {"height", "width"})
+    if (record.at("size").contains(name))
+      settings[name] = TextOf(record.at("size").at(name));
+  settings["n"] = TextOf(LengthOf(record));
+  return settings;
+}
+
+Match MatchOf(const Json& json, const std::string& subject) {
+  Match match;
+  for (const auto& [name, value] : json.items()) {
+    if (name == "comment" || name == "interleave") continue;
+    for (const Json& one : value.is_array() ? value : Json::array({value})) {
+      if (!one.is_string()) {
+        match[name].push_back(TextOf(one));
+        continue;
+      }
+      for (const std::string& text :
+           ParseAxis(subject + ": " + name, one.get<std::string>()))
+        match[name].push_back(text == "true"    ? "1"
+                              : text == "false" ? "0"
+                                                : text);
+    }
+  }
+  return match;
+}
+
+bool Fits(const Settings& settings, const Match& match) {
+  return std::ranges::all_of(match, [&](const auto& wanted) {
+    const auto found = settings.find(wanted.first);
+    return found != settings.end() &&
+           std::ranges::count(wanted.second, found->second) > 0;
+  });
+}
+
+Recipe::Recipe(const std::string& name, const std::string& text)
+    : name_(name), content_(Json::parse(text, nullptr, false)) {
+  const std::string subject = "recipe " + name;
+  if (content_.is_discarded() || !content_.is_object() ||
+      content_.value("format", Json()) != "recipe/1" ||
+      !content_.value("kind", Json()).is_string())
+    throw InvalidInput(subject, "JSON with \"format\": \"recipe/1\" and a kind",
+                       "something else");
+  // Lists of objects that have these fields, as text or as objects.
+  const auto check = [&](const char* list, std::vector<const char*> texts,
+                         std::vector<const char*> objects) {
+    if (!content_.contains(list)) return;
+    const auto wrong = [&](const std::string& what) {
+      return InvalidInput(subject + ": " + list, what, "something else");
+    };
+    if (!content_[list].is_array()) throw wrong("a list");
+    for (const Json& one : content_[list]) {
+      if (!one.is_object()) throw wrong("a list of objects");
+      for (const char* field : texts)
+        if (!one.value(field, Json()).is_string())
+          throw wrong(std::string(field) + " as text");
+      for (const char* field : objects)
+        if (!one.value(field, Json()).is_object())
+          throw wrong(std::string(field) + " as an object");
+    }
+  };
+  check("sweeps", {"operator"}, {});
+  check("series", {"label"}, {"match"});
+  check("baselines", {"label"}, {"match"});
+  check("panels", {"y"}, {});
+  for (const Json& pair : content_.value("crossovers", Json::array()))
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() ||
+        !pair[1].is_string())
+      throw InvalidInput(subject + ": crossovers", "pairs of series by id",
+                         pair.dump());
+  if (kind() == "map" && (!content_.value("y", Json()).is_string() ||
+                          content_.value("series", Json()).size() != 1))
+    throw InvalidInput(subject, "y and one series for a map", "something else");
+  for (const Json& sweep : content_.value("sweeps", Json::array()))
+    sweeps_.push_back(MatchOf(sweep, subject));
+}
+
+bool Recipe::AsksFor(const Settings& settings, const std::string& free) const {
+  return std::ranges::any_of(sweeps_, [&](const Match& sweep) {
+    Match wanted = sweep;
+    wanted.erase(free);
+    if (!Fits(settings, wanted)) return false;
+    return std::ranges::all_of(Defaults(), [&](const auto& plain) {
+      const auto found = settings.find(plain.first);
+      return plain.first == free || sweep.contains(plain.first) ||
+             found == settings.end() || found->second == plain.second;
+    });
+  });
+}
+
+const std::vector<Recipe>& BuiltInRecipes() {
+  static const std::vector<Recipe> recipes = [] {
+    std::vector<Recipe> all;
+    for (const Preset& one : RecipeFiles())
+      all.emplace_back(one.name, one.text);
+    return all;
+  }();
+  return recipes;
+}
+
+const Recipe& FindRecipe(const std::string& name) {
+  const auto found = std::ranges::find(BuiltInRecipes(), name, &Recipe::name);
+  if (found == BuiltInRecipes().end())
+    throw InvalidInput("recipe", "a name in reports/recipes", "'" + name + "'");
+  return *found;
+}
+
+std::vector<Recipe> ReadRecipes(const std::vector<std::string>& paths) {
+  std::set<fs::path> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      files.insert(path);
+      continue;
+    }
+    for (const auto& entry : fs::directory_iterator(path))
+      if (entry.path().extension() == ".json") files.insert(entry.path());
+  }
+  std::vector<Recipe> recipes;
+  for (const fs::path& file : files) {
+    std::ifstream stream(file);
+    if (!stream)
+      throw InvalidInput(file.string(), "a recipe", "no file that can be read");
+    std::stringstream text;
+    text << stream.rdbuf();
+    recipes.emplace_back(file.stem().string(), text.str());
+  }
+  return recipes;
+}
+
+}  // namespace subquad

@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Holds that summary, claims, figures and the texts made from them print the same numbers, for the committed results.
+
+Run: python3 tests/reports/agreement_test.py BUILD/subquad
+"""
+
+import copy
+import csv
+import io
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from reports import figures  # noqa: E402
+from reports.drawing import catalogue  # noqa: E402
+from reports.drawing import plot_style  # noqa: E402
+from reports.files import recipe_file  # noqa: E402
+
+PROGRAM = ""  # set by main
+MACHINES = sorted(path.parent for path in (ROOT / "reports/results").glob("*/summary.json"))
+# The numbers of a claim that are also its recipes': the others are worked out from counts, or from other points.
+SHARED = re.compile("crossover |exponent of (time|workspace) of |exponent in pixels|time of (dense|tiled) softmax|"
+                    "workspace of (dense|tiled) softmax|naive over shift")  # fmt: skip
+
+
+def entries_of(summary, recipe):
+    """{kind: {(value, low, high)}} of a recipe, `ratio` without ends where they are the value."""
+    found = {"crossover": set(), "fit": set(), "ratio": set()}
+    for entry in summary["recipes"]:
+        for panel in entry["panels"] if entry["recipe"] == recipe else ():
+            found["crossover"] |= {(one["n"], one["low"], one["high"]) for one in panel["crossovers"] if one["n"]}
+            found["fit"] |= {(fit["exponent"], fit["low"], fit["high"]) for fit in (one["fit"] for one in panel["curves"]) if fit}
+            found["ratio"] |= {(one["ratio"], one["low"], one["high"]) for one in panel["ratios"]}
+    return found
+
+
+def kind_of(name):
+    return "crossover" if name.startswith("crossover") else "fit" if name.startswith("exponent") else "ratio"
+
+
+def against_claims(summary, claims):
+    """(what differs, how many numbers were compared)"""
+    wrong, count = [], 0
+    for claim in claims["claims"]:
+        known = [entries_of(summary, recipe) for recipe in claim["recipes"]]
+        for one in claim["quantities"]:
+            if not known or not SHARED.match(one["name"]):
+                continue
+            count += 1
+            if not any((one["value"], one["low"], one["high"]) in entries[kind_of(one["name"])] for entries in known):
+                wrong.append(f"{claim['id']}: {one['name']} = {one['value']} is not in the summary of {claim['recipes']}")
+    return wrong, count
+
+
+def against_figures(summary, products):
+    """The same of the CSV files that lie beside figures."""
+    wrong, count = [], 0
+    for product in products:
+        lines = product.data.get(f"{product.name}-lines.csv")
+        if product.recipe is None or lines is None:
+            continue
+        known, shown = entries_of(summary, product.recipe.name), {"crossover": set(), "fit": set(), "ratio": set()}
+        for row in csv.DictReader(io.StringIO(lines)):
+            ends = tuple(None if row[key] == "nan" else float(row[key]) for key in ("value", "low", "high"))
+            if ends[0] is not None:
+                shown[row["kind"]].add(ends)
+        count += sum(map(len, shown.values()))
+        wrong += [f"{product.name}: {kind} of the figure and of the summary" for kind in shown if shown[kind] != known[kind]]
+    return wrong, count
+
+
+def against_text(summary, recipe, quantity, text, words):
+    """Crossovers of a recipe that a text does not print; `words` stand before the number."""
+    wrong, count = [], 0
+    for entry in summary["recipes"]:
+        for panel in entry["panels"] if entry["recipe"] == recipe else ():
+            for one in panel["crossovers"] if panel["quantity"] == quantity else ():
+                if one["n"]:
+                    count += 1
+                    printed = words + plot_style.with_interval(one["n"], one["low"], one["high"])
+                    wrong += [] if printed in text else [f"{recipe}: {printed} of {one['fast']} and {one['dense']}"]
+    return wrong, count
+
+
+def moved(summary, kind):
+    """The summary with one number of nprf-fig1a changed in its last digit."""
+    planted = copy.deepcopy(summary)
+    panel = next(entry for entry in planted["recipes"] if entry["recipe"] == "nprf-fig1a")["panels"][0]
+    if kind == "crossover":
+        next(one for one in panel["crossovers"] if one["n"])["n"] *= 1.01
+    else:
+        for curve in panel["curves"]:
+            curve["fit"]["exponent"] *= 1 + 1e-12
+    return planted
+
+
+class AgreementTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = MACHINES[0]
+        cls.summary = json.loads((cls.folder / "summary.json").read_text(encoding="utf-8"))
+        cls.claims = json.loads((cls.folder / "claims/claims.json").read_text(encoding="utf-8"))
+        results, studies, summary = figures.load_files([cls.folder])
+        cls.products = catalogue.build(results, studies, recipe_file.load_all(), "none", summary).products
+
+    def test_the_program_writes_the_committed_summary(self):
+        for folder in MACHINES:
+            with self.subTest(folder.name), tempfile.TemporaryDirectory() as made:
+                out = pathlib.Path(made) / "summary.json"
+                subprocess.run([PROGRAM, "summarize", folder, "--out", out], check=True, capture_output=True)
+                found = json.loads(out.read_text(encoding="utf-8"))
+                committed = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+                for key in ("files", "recipes"):
+                    self.assertEqual(committed[key], found[key])
+
+    def test_claims(self):
+        wrong, count = against_claims(self.summary, self.claims)
+        self.assertEqual([], wrong)
+        self.assertGreater(count, 25)
+        for kind in ("crossover", "fit"):
+            self.assertTrue(against_claims(moved(self.summary, kind), self.claims)[0], kind)
+
+    def test_figures(self):
+        wrong, count = against_figures(self.summary, self.products)
+        self.assertEqual([], wrong)
+        self.assertGreater(count, 200)
+        for kind in ("crossover", "fit"):
+            self.assertTrue(against_figures(moved(self.summary, kind), self.products)[0], kind)
+
+    def test_texts(self):
+        for path in (self.folder / "claims/claims.md", self.folder / "README.md"):
+            text = path.read_text(encoding="utf-8")
+            wrong, count = against_text(self.summary, "nprf-fig1a", "seconds", text, "from n = ")
+            self.assertEqual([], wrong, path)
+            self.assertGreaterEqual(count, 7)
+            self.assertTrue(against_text(moved(self.summary, "crossover"), "nprf-fig1a", "seconds", text, "from n = ")[0], path)
+
+    def test_tables(self):
+        tables = {product.name: product.table.markdown() for product in self.products if product.table}
+        for entry in self.summary["recipes"]:
+            for quantity in ("seconds", "workspace_bytes"):
+                self.assertEqual([], against_text(self.summary, entry["recipe"], quantity, tables["crossovers"], "| ")[0])
+        self.assertTrue(against_text(moved(self.summary, "crossover"), "nprf-fig1a", "seconds", tables["crossovers"], "| ")[0])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    PROGRAM = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()
