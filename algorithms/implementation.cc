@@ -26,7 +26,6 @@ Arrays WithoutData(const Problem& problem) {
 
 Cost Implementation::CostOf(const Problem& problem, int threads) const {
   if (why_not && !why_not(problem).empty()) return {};
-  if (cost) return cost(problem, threads);
   Layout layout = Layout::Counting(threads);
   const auto counted = prepare(problem, WithoutData(problem), layout);
   return {.flops = counted->Flops(),

@@ -92,7 +92,7 @@ class Prepared {
   virtual void Run() = 0;
 
   // Floating-point operations of one run, by the algorithm's own count.
-  virtual double Flops() const { return 0; }
+  virtual double Flops() const = 0;
 
   // Where Run() uploads, launches and downloads: the parts.
   virtual DeviceRun* OnDevice() { return nullptr; }
@@ -153,9 +153,6 @@ struct Implementation {
 
   // Why it cannot run this problem; empty if it can.
   std::function<std::string(const Problem&)> why_not;
-
-  // Only where `prepare` cannot count yet.
-  std::function<Cost(const Problem&, int threads)> cost;
 
   // Gate 1. Element-wise: the error is at most bound_factor * u * units, with
   // the units of Reference::Row. Where the algorithm has no such bound,

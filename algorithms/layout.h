@@ -50,8 +50,6 @@ class Layout {
   bool counting() const { return counting_; }
   int threads() const { return std::max(1, options_.threads); }
   bool tune() const { return options_.tune; }
-  // For classes that do not take a layout yet.
-  const PrepareOptions& options() const { return options_; }
 
   // Bytes so far, without guard words and padding.
   double bytes() const { return bytes_; }

@@ -23,16 +23,15 @@ constexpr int64_t kDenseBlock = 256;
 template <typename T>
 class DenseClipped : public Prepared {
  public:
-  DenseClipped(const Problem& problem, const Arrays& arrays,
-               const PrepareOptions& options)
+  DenseClipped(const Problem& problem, const Arrays& arrays, Layout& layout)
       : window_(problem, kDenseBlock),
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         heads_(problem.heads),
         arrays_(arrays),
-        pool_(options.threads),
-        weights_(window_.n_q * window_.columns()),
-        product_(window_.n_q, window_.n_k, e_) {}
+        pool_(layout),
+        weights_(layout, window_.n_q * window_.columns()),
+        product_(layout, window_.n_q, window_.n_k, e_) {}
 
   void Run() override {
     const int64_t columns = window_.columns();
@@ -58,6 +57,11 @@ class DenseClipped : public Prepared {
     }
   }
 
+  double Flops() const override {
+    return static_cast<double>(heads_) *
+           (2.0 * static_cast<double>(weights_.size() * d_) + product_.Flops());
+  }
+
  private:
   const ClippedWindow window_;
   const int64_t d_, e_, heads_;
@@ -70,17 +74,16 @@ class DenseClipped : public Prepared {
 template <typename T>
 class Windowed : public Prepared {
  public:
-  Windowed(const Problem& problem, const Arrays& arrays,
-           const PrepareOptions& options)
+  Windowed(const Problem& problem, const Arrays& arrays, Layout& layout)
       : window_(problem, ClippedWindow::BlockFor(problem)),
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         heads_(problem.heads),
         arrays_(arrays),
-        pool_(options.threads),
-        tails_(window_, e_),
-        weights_(pool_.threads() * window_.block * window_.columns()),
-        tiles_(pool_.threads() * window_.block * window_.widest()) {}
+        pool_(layout),
+        tails_(layout, window_, e_),
+        weights_(layout, window_.block * window_.columns()),
+        tiles_(layout, window_.block * window_.widest()) {}
 
   void Run() override {
     for (int64_t h = 0; h < heads_; ++h) {
@@ -90,17 +93,27 @@ class Windowed : public Prepared {
     }
   }
 
+  double Flops() const override {
+    const double n_q = static_cast<double>(window_.n_q);
+    const double e = static_cast<double>(e_);
+    return static_cast<double>(heads_) *
+           (2 * n_q *
+                static_cast<double>(window_.columns() * d_ +
+                                    window_.widest() * e_) +
+            4 * n_q * e + tails_.Flops());
+  }
+
  private:
   void RunBlock(int64_t h, int64_t b, int worker) {
-    const int64_t columns = window_.columns(), block = window_.block;
-    const int64_t first = b * block;
-    const int64_t rows = std::min(block, window_.n_q - first);
+    const int64_t columns = window_.columns();
+    const int64_t first = b * window_.block;
+    const int64_t rows = std::min(window_.block, window_.n_q - first);
     const ConstMatrixMap<T> q(arrays_.In<T>("q").Head(h) + first * d_, rows, d_,
                               Eigen::OuterStride<>(d_));
     const ConstMatrixMap<T> rpe(
         arrays_.In<T>("rpe").Head(h) + window_.first_row() * d_, columns, d_,
         Eigen::OuterStride<>(d_));
-    T* const weights = weights_.data() + worker * block * columns;
+    T* const weights = weights_[worker];
     MatrixMap<T>(weights, rows, columns, Eigen::OuterStride<>(columns))
         .noalias() = q * rpe.transpose();
 
@@ -115,7 +128,7 @@ class Windowed : public Prepared {
       if (after) AddScaled(row[columns - 1], after, out + i * e_);
     }
     if (width == 0) return;
-    T* const tile = tiles_.data() + worker * block * window_.widest();
+    T* const tile = tiles_[worker];
     for (int64_t i = 0; i < rows; ++i)
       window_.FillRow(weights + i * columns, first + i, begin, begin + width,
                       tile + i * width);
@@ -134,39 +147,8 @@ class Windowed : public Prepared {
   const Arrays arrays_;
   ThreadPool pool_;
   TailSums<T> tails_;
-  Buffer<T> weights_, tiles_;
+  PerThread<T> weights_, tiles_;
 };
-
-Cost DenseCost(const Problem& problem, int) {
-  const ClippedWindow window(problem, kDenseBlock);
-  const double n_q = static_cast<double>(window.n_q);
-  const double columns = static_cast<double>(window.columns());
-  Cost cost = MaterializedCost(problem, n_q, static_cast<double>(window.n_k));
-  cost.flops += 2 * static_cast<double>(problem.heads) * n_q * columns *
-                static_cast<double>(problem.Dim("d"));
-  cost.workspace_bytes +=
-      n_q * columns * static_cast<double>(Info(problem.scalar).bytes);
-  return cost;
-}
-
-Cost WindowedCost(const Problem& problem, int threads) {
-  const ClippedWindow window(problem, ClippedWindow::BlockFor(problem));
-  const double n_q = static_cast<double>(window.n_q);
-  const double n_k = static_cast<double>(window.n_k);
-  const double columns = static_cast<double>(window.columns());
-  const double widest = static_cast<double>(window.widest());
-  const double d = static_cast<double>(problem.Dim("d"));
-  const double e = static_cast<double>(problem.Dim("e"));
-  return {
-      .flops = static_cast<double>(problem.heads) *
-               (2 * n_q * (columns * d + widest * e) +
-                e * (4 * n_q + (window.causal ? 1 : 2) * n_k)),
-      .bytes = TensorBytes(problem),
-      .workspace_bytes =
-          static_cast<double>(Info(problem.scalar).bytes) *
-          (TailSums<float>::WorkspaceNumbers(window, problem.Dim("e")) +
-           threads * static_cast<double>(window.block) * (columns + widest))};
-}
 
 }  // namespace
 
@@ -176,14 +158,12 @@ std::vector<Implementation> ClippedRpeProductImplementations() {
       {{.id = "dense",
         .what = "scores of all offsets, spread to a matrix, times v (GEMMs)",
         .sums = DirectSums,
-        .cost = DenseCost,
-        .prepare = PrepareFor<DenseClipped<float>, DenseClipped<double>>},
+        .prepare = PrepareFor<DenseClipped>},
        {.id = "windowed",
         .what = "a sum for each tail, a GEMM for the window, by query blocks",
         .memory = {"O(n e / B + B r), B = 32..128", "n"},
         .sums = DirectSums,
-        .cost = WindowedCost,
-        .prepare = PrepareFor<Windowed<float>, Windowed<double>>}});
+        .prepare = PrepareFor<Windowed>}});
 }
 
 }  // namespace subquad

@@ -48,26 +48,25 @@ const Implementation& AttentionProgram(const Problem& problem, bool dense) {
 template <typename T, bool kDense>
 class SumOfTwo : public Prepared {
  public:
-  SumOfTwo(const Problem& problem, const Arrays& arrays,
-           const PrepareOptions& options)
-      : problem_(problem), arrays_(arrays), pool_(options.threads) {
+  SumOfTwo(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : problem_(problem), arrays_(arrays), pool_(layout) {
     const Problem attention = AttentionOf(problem);
     attention_ = AttentionProgram(problem, kDense)
-                     .Prepare(attention, PartOf(attention, arrays), options);
+                     .prepare(attention, PartOf(attention, arrays), layout);
 
     const Problem product = ProductOf(problem);
     Arrays factors = PartOf(product, arrays);
-    product_out_ = Buffer<T>(arrays.outputs[0].count);
+    product_out_ = Buffer<T>(layout, arrays.outputs[0].count);
     factors.outputs[0].data = product_out_.data();
     if (NeedsFullImage(problem)) {
       Arrays::Entry& weights =
           factors.inputs[static_cast<size_t>(product.InputIndex("weights"))];
       weight_heads_ = product.PerHead("weights") ? product.heads : 1;
-      image_weights_ = Buffer<T>(weights.count);
+      image_weights_ = Buffer<T>(layout, weights.count);
       weights.data = image_weights_.data();
     }
     product_ =
-        ProductProgram(problem, kDense).Prepare(product, factors, options);
+        ProductProgram(problem, kDense).prepare(product, factors, layout);
   }
 
   void Run() override {
@@ -90,6 +89,11 @@ class SumOfTwo : public Prepared {
     });
   }
 
+  double Flops() const override {
+    return attention_->Flops() + product_->Flops() +
+           static_cast<double>(product_out_.size() + image_weights_.size());
+  }
+
  private:
   const Problem problem_;
   const Arrays arrays_;
@@ -99,23 +103,10 @@ class SumOfTwo : public Prepared {
   std::unique_ptr<Prepared> attention_, product_;
 };
 
-template <bool kDense>
-Cost SumCost(const Problem& problem, int threads) {
-  const Cost attention =
-      AttentionProgram(problem, kDense).CostOf(AttentionOf(problem), threads);
-  const Problem product = ProductOf(problem);
-  const Cost toeplitz =
-      ProductProgram(problem, kDense).CostOf(product, threads);
-  double numbers = static_cast<double>(ElementCount(problem.OutputShape(0)));
-  if (NeedsFullImage(problem))
-    numbers += static_cast<double>(ElementCount(product.InputShape(
-        static_cast<size_t>(product.InputIndex("weights")))));
-  return {.flops = attention.flops + toeplitz.flops + numbers,
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              attention.workspace_bytes + toeplitz.workspace_bytes +
-              numbers * static_cast<double>(Info(problem.scalar).bytes)};
-}
+template <typename T>
+using DenseSum = SumOfTwo<T, true>;
+template <typename T>
+using FastSum = SumOfTwo<T, false>;
 
 // Attention by itself sums directly.
 Sums ProductSums(const Problem& problem) {
@@ -127,13 +118,11 @@ RowBound SumBound(const Problem& problem, const Inputs& inputs) {
 }
 
 Implementation Fast(const char* id, const char* what) {
-  return {
-      .id = id,
-      .what = what,
-      .sums = ProductSums,
-      .cost = SumCost<false>,
-      .norm_bound = SumBound,
-      .prepare = PrepareFor<SumOfTwo<float, false>, SumOfTwo<double, false>>};
+  return {.id = id,
+          .what = what,
+          .sums = ProductSums,
+          .norm_bound = SumBound,
+          .prepare = PrepareFor<FastSum>};
 }
 
 }  // namespace
@@ -144,8 +133,7 @@ std::vector<Implementation> FastRpbAttentionImplementations() {
       {{.id = "dense",
         .what = "attention weights and W in memory, both by GEMM",
         .sums = DirectSums,
-        .cost = SumCost<true>,
-        .prepare = PrepareFor<SumOfTwo<float, true>, SumOfTwo<double, true>>},
+        .prepare = PrepareFor<DenseSum>},
        Fast("softmax_fft", "tiled softmax attention, and W v by FFT"),
        Fast("softmax_xy",
             "tiled softmax attention, and W v from row and column sums"),

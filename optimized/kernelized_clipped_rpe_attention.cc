@@ -116,24 +116,24 @@ struct Plan {
 template <typename T>
 class ByTerms : public Prepared {
  public:
-  ByTerms(const Problem& problem, const Arrays& arrays,
-          const PrepareOptions& options, Terms terms)
+  ByTerms(const Problem& problem, const Arrays& arrays, Layout& layout,
+          Terms terms)
       : plan_(problem, terms),
         window_(plan_.window),
         d_(plan_.d),
         e_(plan_.e),
         arrays_(arrays),
-        pool_(options.threads),
-        tails_(window_, terms.position_linear ? e_ : 0),
-        all_keys_(plan_.all_keys()),
-        states_(plan_.states()),
-        matrix_(plan_.matrix()),
-        queries_(pool_.threads() * plan_.features()),
-        keys_(pool_.threads() * plan_.features()),
-        weights_(pool_.threads() * plan_.weights()),
-        tiles_(pool_.threads() * plan_.tile()),
-        sums_(pool_.threads() * plan_.sums()),
-        normalisers_(pool_.threads() * window_.block) {}
+        pool_(layout),
+        tails_(layout, window_, terms.position_linear ? e_ : 0),
+        all_keys_(layout, plan_.all_keys()),
+        states_(layout, plan_.states()),
+        matrix_(layout, plan_.matrix()),
+        queries_(layout, plan_.features()),
+        keys_(layout, plan_.features()),
+        weights_(layout, plan_.weights()),
+        tiles_(layout, plan_.tile()),
+        sums_(layout, plan_.sums()),
+        normalisers_(layout, window_.block) {}
 
   std::string Choice() const override {
     const auto name = [](bool linear) { return linear ? "linear" : "naive"; };
@@ -143,6 +143,27 @@ class ByTerms : public Prepared {
 
   void Run() override {
     for (int64_t h = 0; h < plan_.heads; ++h) RunHead(h);
+  }
+
+  double Flops() const override {
+    const bool causal = window_.causal;
+    const double n_q = static_cast<double>(window_.n_q);
+    const double n_k = static_cast<double>(window_.n_k);
+    const double d = static_cast<double>(d_);
+    const double e = static_cast<double>(e_);
+    const double block = static_cast<double>(window_.block);
+    const double keys = causal ? std::min(n_k, (n_q + block) / 2) : n_k;
+    double flops = 2 * n_q * static_cast<double>(window_.columns()) * d;
+    if (plan_.has_matrix()) flops += 2 * n_q * keys * (e + 0.5);
+    if (plan_.terms.content_linear)
+      flops += 2 * d * e * (n_q + (causal ? 2 : 1) * n_k) +
+               (causal ? 2 * n_q * block * (d + e) : 0);
+    else
+      flops += 2 * n_q * keys * d;
+    if (plan_.terms.position_linear)
+      flops += 2 * n_q * static_cast<double>(window_.widest()) * e +
+               4 * n_q * e + tails_.Flops();
+    return static_cast<double>(plan_.heads) * flops;
   }
 
  private:
@@ -236,7 +257,7 @@ class ByTerms : public Prepared {
     const int64_t first = b * window_.block;
     const int64_t keys = std::min(window_.block, window_.n_k - first);
     if (keys <= 0) return;
-    T* const features = keys_.data() + worker * plan_.features();
+    T* const features = keys_[worker];
     KeyFeatures(arrays_.In<T>("k").Head(h) + first * d_, keys, features);
     const ConstMap phi = View(static_cast<const T*>(features), keys, d_);
     View(state, d_, e_).noalias() +=
@@ -248,21 +269,20 @@ class ByTerms : public Prepared {
   void RunBlock(int64_t h, int64_t b, int worker, const T* state) {
     const int64_t first = b * window_.block;
     const int64_t rows = std::min(window_.block, window_.n_q - first);
-    T* const features = queries_.data() + worker * plan_.features();
+    T* const features = queries_[worker];
     QueryFeatures(arrays_.In<T>("q").Head(h) + first * d_, rows, features);
     const ConstMap query = View(static_cast<const T*>(features), rows, d_);
 
     // phi(q_i) . rpe for every offset that occurs.
     const int64_t columns = window_.columns();
-    T* const weights = weights_.data() + worker * plan_.weights();
+    T* const weights = weights_[worker];
     View(weights, rows, columns).noalias() =
         query * View(arrays_.In<T>("rpe").Head(h) + window_.first_row() * d_,
                      columns, d_)
                     .transpose();
 
     Map out = View(arrays_.Out<T>("out").Head(h) + first * e_, rows, e_);
-    Map normaliser =
-        View(normalisers_.data() + worker * window_.block, rows, 1);
+    Map normaliser = View(normalisers_[worker], rows, 1);
     out.setZero();
     normaliser.setZero();
     if (plan_.has_matrix())
@@ -299,7 +319,7 @@ class ByTerms : public Prepared {
       if (window_.causal) HideFuture(first, 0, matrix);
     }
     const ConstMap v = View(arrays_.In<T>("v").Head(h), keys, e_);
-    Map sum = View(sums_.data() + worker * plan_.sums(), rows, e_);
+    Map sum = View(sums_[worker], rows, e_);
     Eigen::Matrix<T, Eigen::Dynamic, 1, 0, kMatrixBlock, 1> weight(rows);
     for (int64_t group = 0; group < keys; group += kPanel * kPanels) {
       const int64_t end = std::min(group + kPanel * kPanels, keys);
@@ -339,7 +359,7 @@ class ByTerms : public Prepared {
     if (const T* sum = tails_.After(b))
       add_tail(sum, window_.n_k - end, columns - 1);
     if (begin == end) return;
-    T* const scores = tiles_.data() + worker * plan_.tile();
+    T* const scores = tiles_[worker];
     Map tile = View(scores, out.rows(), end - begin);
     for (int64_t i = 0; i < out.rows(); ++i)
       window_.FillRow(weights + i * columns, first + i, begin, end,
@@ -355,9 +375,9 @@ class ByTerms : public Prepared {
     const int64_t first = b * window_.block;
     const int64_t keys = std::min(out.rows(), window_.n_k - first);
     if (keys <= 0) return;
-    T* const features = keys_.data() + worker * plan_.features();
+    T* const features = keys_[worker];
     KeyFeatures(arrays_.In<T>("k").Head(h) + first * d_, keys, features);
-    Map tile = View(tiles_.data() + worker * plan_.tile(), out.rows(), keys);
+    Map tile = View(tiles_[worker], out.rows(), keys);
     tile.noalias() =
         query * View(static_cast<const T*>(features), keys, d_).transpose();
     HideFuture(first, first, tile);
@@ -373,52 +393,17 @@ class ByTerms : public Prepared {
   ThreadPool pool_;
   TailSums<T> tails_;
   Buffer<T> all_keys_, states_, matrix_;
-  Buffer<T> queries_, keys_, weights_, tiles_, sums_,
-      normalisers_;  // by worker
+  PerThread<T> queries_, keys_, weights_, tiles_, sums_, normalisers_;
 };
 
 template <Terms (*Choose)(const Problem&)>
 std::unique_ptr<Prepared> PrepareTerms(const Problem& problem,
                                        const Arrays& arrays, Layout& layout) {
-  const PrepareOptions& options = layout.options();
   if (problem.scalar == Scalar::kFloat64)
-    return std::make_unique<ByTerms<double>>(problem, arrays, options,
+    return std::make_unique<ByTerms<double>>(problem, arrays, layout,
                                              Choose(problem));
-  return std::make_unique<ByTerms<float>>(problem, arrays, options,
+  return std::make_unique<ByTerms<float>>(problem, arrays, layout,
                                           Choose(problem));
-}
-
-template <Terms (*Choose)(const Problem&)>
-Cost TermsCost(const Problem& problem, int threads) {
-  const Plan plan(problem, Choose(problem));
-  const ClippedWindow& window = plan.window;
-  const double n_q = static_cast<double>(window.n_q);
-  const double n_k = static_cast<double>(window.n_k);
-  const double d = static_cast<double>(plan.d);
-  const double e = static_cast<double>(plan.e);
-  const double block = static_cast<double>(window.block);
-  const double keys = window.causal ? std::min(n_k, (n_q + block) / 2) : n_k;
-  double flops = 2 * n_q * static_cast<double>(window.columns()) * d;
-  if (plan.has_matrix()) flops += 2 * n_q * keys * (e + 0.5);
-  if (!plan.terms.content_linear) flops += 2 * n_q * keys * d;
-  if (plan.terms.content_linear)
-    flops += 2 * d * e * (n_q + (window.causal ? 2 : 1) * n_k) +
-             (window.causal ? 2 * n_q * block * (d + e) : 0);
-  if (plan.terms.position_linear)
-    flops += 2 * n_q * static_cast<double>(window.widest()) * e +
-             e * (4 * n_q + (window.causal ? 1 : 2) * n_k);
-  const double shared =
-      static_cast<double>(plan.all_keys() + plan.states() + plan.matrix()) +
-      (plan.terms.position_linear
-           ? TailSums<float>::WorkspaceNumbers(window, plan.e)
-           : 0);
-  const double own =
-      static_cast<double>(2 * plan.features() + plan.weights() + plan.sums() +
-                          plan.tile() + window.block);
-  return {.flops = static_cast<double>(problem.heads) * flops,
-          .bytes = TensorBytes(problem),
-          .workspace_bytes = static_cast<double>(Info(problem.scalar).bytes) *
-                             (shared + threads * own)};
 }
 
 }  // namespace
@@ -429,13 +414,11 @@ std::vector<Implementation> KernelizedClippedRpeAttentionImplementations() {
       {{.id = "dense",
         .what = "scores in memory times v (GEMMs)",
         .sums = DirectSums,
-        .cost = TermsCost<DenseTerms>,
         .prepare = PrepareTerms<DenseTerms>},
        {.id = "linear",
         .what = "content by a (running) state, position by tails and a window",
         .memory = {"O(n e / B + d e + B r)", "n"},
         .sums = DirectSums,
-        .cost = TermsCost<LinearTerms>,
         .prepare = PrepareTerms<LinearTerms>},
        {.id = "auto",
         .what = "each term naive or linear, by the note's memory formulas",
@@ -443,7 +426,6 @@ std::vector<Implementation> KernelizedClippedRpeAttentionImplementations() {
         .time = {"O(n (d e + r (d + e))), long n", "n"},
         .memory = {"O(n e / B + d e), long n", "n"},
         .sums = DirectSums,
-        .cost = TermsCost<AutoTerms>,
         .prepare = PrepareTerms<AutoTerms>}});
 }
 

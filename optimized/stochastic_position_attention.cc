@@ -43,17 +43,11 @@ T Turns(T frequency, T position) {
   return (product - std::nearbyint(product)) + low;
 }
 
-enum class OnNoise { kDense, kTiled, kAssociative, kRecurrent, kChunked };
-
-constexpr const char* kIds[] = {"dense", "tiled", "associative", "recurrent",
-                                "chunked"};
-
 // The program of the attention itself.
-const Implementation& ProgramOf(const Problem& problem, OnNoise which) {
+const Implementation& ProgramOf(const Problem& problem, const char* id) {
   static const auto kSoftmax = SoftmaxAttentionImplementations();
   static const auto kLinear = LinearAttentionImplementations();
-  return FindImplementation(IsSoftmax(problem) ? kSoftmax : kLinear,
-                            kIds[static_cast<int>(which)]);
+  return FindImplementation(IsSoftmax(problem) ? kSoftmax : kLinear, id);
 }
 
 // Tokens of one kind: q with its phases or filters, or k.
@@ -77,27 +71,19 @@ constexpr int64_t kBlock = 32;  // tokens of one task
 template <typename T>
 class NoisyTokens {
  public:
-  NoisyTokens(const Problem& problem, const Arrays& arrays, int threads)
+  NoisyTokens(Layout& layout, const Problem& problem, const Arrays& arrays)
       : queries_(problem, true),
         keys_(problem, false),
         heads_(problem.heads),
         arrays_(arrays),
-        q_(heads_ * queries_.rows * queries_.draws),
-        k_(heads_ * keys_.rows * keys_.draws),
-        work_(threads * WorkSize(queries_)) {}
+        q_(layout, heads_ * queries_.rows * queries_.draws),
+        k_(layout, heads_ * keys_.rows * keys_.draws),
+        work_(layout, WorkSize(queries_)) {}
 
-  static double Numbers(const Problem& problem, int threads) {
-    const TokenSizes queries(problem, true), keys(problem, false);
-    return static_cast<double>(problem.heads) *
-               static_cast<double>((queries.rows + keys.rows) * queries.draws) +
-           static_cast<double>(threads * WorkSize(queries));
-  }
-  static double Flops(const Problem& problem) {
-    const TokenSizes queries(problem, true), keys(problem, false);
-    const double per_token = static_cast<double>(
-        queries.d * queries.steps * queries.draws * (queries.sine ? 4 : 2));
-    return static_cast<double>(problem.heads) *
-           static_cast<double>(queries.rows + keys.rows) * per_token;
+  double Flops() const {
+    const double per_draw = static_cast<double>(queries_.d * queries_.steps *
+                                                (queries_.sine ? 4 : 2));
+    return static_cast<double>(q_.size() + k_.size()) * per_draw;
   }
 
   T* queries() const { return q_.data(); }
@@ -109,7 +95,7 @@ class NoisyTokens {
     pool.For(heads_ * (q_blocks + k_blocks), [&](int64_t task, int worker) {
       const int64_t head = task / (q_blocks + k_blocks);
       const int64_t block = task % (q_blocks + k_blocks);
-      T* work = work_.data() + worker * WorkSize(queries_);
+      T* work = work_[worker];
       if (block < q_blocks)
         MakeBlock(queries_, "q", head, block * kBlock, q_.data(), work);
       else
@@ -248,17 +234,18 @@ class NoisyTokens {
   const TokenSizes queries_, keys_;
   const int64_t heads_;
   const Arrays arrays_;
-  Buffer<T> q_, k_, work_;
+  Buffer<T> q_, k_;
+  PerThread<T> work_;
 };
 
-template <typename T, OnNoise kWhich>
+template <typename T>
 class AttentionOnTokens : public Prepared {
  public:
   AttentionOnTokens(const Problem& problem, const Arrays& arrays,
-                    const PrepareOptions& options)
+                    Layout& layout, const char* id)
       : inner_(AttentionOnNoise(problem)),
-        pool_(options.threads),
-        tokens_(problem, arrays, options.threads) {
+        pool_(layout),
+        tokens_(layout, problem, arrays) {
     Arrays inner;
     for (size_t t = 0; t < inner_.inputs.size(); ++t) {
       const std::string& name = inner_.inputs[t].name;
@@ -274,12 +261,16 @@ class AttentionOnTokens : public Prepared {
         if (entry.name == name) inner.inputs.push_back(entry);
     }
     inner.outputs = arrays.outputs;
-    attention_ = ProgramOf(problem, kWhich).Prepare(inner_, inner, options);
+    attention_ = ProgramOf(problem, id).prepare(inner_, inner, layout);
   }
 
   void Run() override {
     tokens_.Make(pool_);
     attention_->Run();
+  }
+
+  double Flops() const override {
+    return tokens_.Flops() + attention_->Flops();
   }
 
  private:
@@ -289,36 +280,16 @@ class AttentionOnTokens : public Prepared {
   std::unique_ptr<Prepared> attention_;
 };
 
-template <OnNoise kWhich>
-std::string WhyNotOnNoise(const Problem& problem) {
-  if (kWhich == OnNoise::kDense) return "";
-  if (kWhich == OnNoise::kTiled) return OnlySoftmaxOnNoise(problem);
-  return OnlyLinearOnNoise<kWhich != OnNoise::kAssociative>(problem);
-}
-
-template <OnNoise kWhich>
-Cost OnNoiseCost(const Problem& problem, int threads) {
-  if (!WhyNotOnNoise<kWhich>(problem).empty()) return {};
-  const Cost attention =
-      ProgramOf(problem, kWhich).CostOf(AttentionOnNoise(problem), threads);
-  const bool wide = problem.scalar == Scalar::kFloat64;
-  const double numbers = wide ? NoisyTokens<double>::Numbers(problem, threads)
-                              : NoisyTokens<float>::Numbers(problem, threads);
-  return {.flops = attention.flops + NoisyTokens<float>::Flops(problem),
-          .bytes = TensorBytes(problem),
-          .workspace_bytes =
-              attention.workspace_bytes +
-              numbers * static_cast<double>(Info(problem.scalar).bytes)};
-}
-
-template <OnNoise kWhich>
-Implementation RowOf(const char* what) {
-  return {.id = kIds[static_cast<int>(kWhich)],
-          .what = what,
-          .sums = DirectSums,
-          .cost = OnNoiseCost<kWhich>,
-          .prepare = PrepareFor<AttentionOnTokens<float, kWhich>,
-                                AttentionOnTokens<double, kWhich>>};
+Implementation RowOf(const char* id, const char* what) {
+  const auto prepare = [id](const Problem& problem, const Arrays& arrays,
+                            Layout& layout) -> std::unique_ptr<Prepared> {
+    if (problem.scalar == Scalar::kFloat64)
+      return std::make_unique<AttentionOnTokens<double>>(problem, arrays,
+                                                         layout, id);
+    return std::make_unique<AttentionOnTokens<float>>(problem, arrays, layout,
+                                                      id);
+  };
+  return {.id = id, .what = what, .sums = DirectSums, .prepare = prepare};
 }
 
 }  // namespace
@@ -326,13 +297,11 @@ Implementation RowOf(const char* what) {
 std::vector<Implementation> StochasticPositionAttentionImplementations() {
   return CpuTable(
       "stochastic_position_attention",
-      {RowOf<OnNoise::kDense>(
-           "q^ and k^, then all weights in memory, by GEMMs"),
-       RowOf<OnNoise::kTiled>("q^ and k^, then online softmax without scores"),
-       RowOf<OnNoise::kAssociative>(
-           "q^ and k^, then one state for all queries"),
-       RowOf<OnNoise::kRecurrent>("q^ and k^, then token by token"),
-       RowOf<OnNoise::kChunked>("q^ and k^, then chunks of tokens as GEMMs")});
+      {RowOf("dense", "q^ and k^, then all weights in memory, by GEMMs"),
+       RowOf("tiled", "q^ and k^, then online softmax without scores"),
+       RowOf("associative", "q^ and k^, then one state for all queries"),
+       RowOf("recurrent", "q^ and k^, then token by token"),
+       RowOf("chunked", "q^ and k^, then chunks of tokens as GEMMs")});
 }
 
 }  // namespace subquad

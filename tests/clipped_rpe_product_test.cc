@@ -65,7 +65,8 @@ TEST(ClippedRpeProduct, EverySmallProblem) {
 // of its clipped offset. With weights 1, 10, 100, .. by offset and powers of
 // two as values a key that is missing, doubled or at another offset shows.
 TEST(ClippedRpeProduct, TilesAndTailsHoldEveryKeyOnce) {
-  ThreadPool pool(1);
+  Layout layout({.threads = 1});
+  ThreadPool pool(layout);
   for (int64_t block : {1, 2, 3, 7})
     for (int64_t n_q = 1; n_q <= 16; ++n_q)
       for (int64_t n_k = 1; n_k <= 16; ++n_k)
@@ -79,7 +80,7 @@ TEST(ClippedRpeProduct, TilesAndTailsHoldEveryKeyOnce) {
             for (int64_t t = 0; t < window.columns(); ++t)
               weights[t] = std::exp2(std::abs(t + window.first)) +
                            (t + window.first > 0 ? 0.5 : 0);
-            TailSums<double> tails(window, 1);
+            TailSums<double> tails(layout, window, 1);
             tails.Run(pool, values.data());
             for (int64_t i = 0; i < n_q; ++i) {
               const int64_t b = i / block, begin = window.Begin(b),

@@ -29,13 +29,4 @@ static std::unique_ptr<Prepared> PrepareFor(const Problem& problem,
   return std::make_unique<Algorithm<float>>(problem, arrays, layout);
 }
 
-// For classes that do not take a layout yet.
-template <typename PreparedFloat, typename PreparedDouble>
-std::unique_ptr<Prepared> PrepareFor(const Problem& problem,
-                                     const Arrays& arrays, Layout& layout) {
-  if (problem.scalar == Scalar::kFloat64)
-    return std::make_unique<PreparedDouble>(problem, arrays, layout.options());
-  return std::make_unique<PreparedFloat>(problem, arrays, layout.options());
-}
-
 }  // namespace subquad

@@ -90,16 +90,12 @@ class TailSums {
  public:
   static constexpr int64_t kRun = 64;
 
-  TailSums(const ClippedWindow& window, int64_t e)
+  TailSums(Layout& layout, const ClippedWindow& window, int64_t e)
       : window_(window),
         e_(e),
         after_count_(AfterCount(window)),
-        before_(window.blocks() * e),
-        after_(after_count_ * e) {}
-
-  static double WorkspaceNumbers(const ClippedWindow& window, int64_t e) {
-    return static_cast<double>((window.blocks() + AfterCount(window)) * e);
-  }
+        before_(layout, window.blocks() * e),
+        after_(layout, after_count_ * e) {}
 
   void Run(ThreadPool& pool, const T* v) {
     const int64_t blocks = window_.blocks();
@@ -113,6 +109,12 @@ class TailSums {
     });
     AddUp(before_.data(), e_, blocks);
     AddUp(after_.data() + (after_count_ - 1) * e_, -e_, after_count_);
+  }
+
+  // Additions of one run.
+  double Flops() const {
+    return static_cast<double>(e_) * (window_.causal ? 1 : 2) *
+           static_cast<double>(window_.n_k);
   }
 
   // The sums beside the tile of block b; null where there are no keys.

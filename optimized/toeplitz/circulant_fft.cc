@@ -48,13 +48,6 @@ double CirculantFft<T>::LogLength(const std::vector<int64_t>& lengths) {
 }
 
 template <typename T>
-double CirculantFft<T>::TransformFlops(const std::vector<int64_t>& lengths) {
-  double points = 1;
-  for (int64_t length : lengths) points *= static_cast<double>(length);
-  return 2.5 * points * std::log2(std::max(2.0, points));
-}
-
-template <typename T>
 double CirculantFft<T>::PlanNumbers(const std::vector<int64_t>& lengths) {
   double numbers = 0;
   for (int64_t length : lengths) numbers += 2.5 * static_cast<double>(length);
@@ -65,15 +58,6 @@ template <typename T>
 double CirculantFft<T>::TransformFlops() const {
   const double points = static_cast<double>(points_);
   return 2.5 * points * std::log2(std::max(2.0, points));
-}
-
-template <typename T>
-CirculantFft<T>::CirculantFft(const std::vector<int64_t>& lengths, bool tune)
-    : points_(1),
-      row_stride_(RowStride(lengths)),
-      column_size_(ColumnSize(lengths)) {
-  for (int64_t length : lengths) points_ *= length;
-  Plan(lengths, tune);
 }
 
 template <typename T>

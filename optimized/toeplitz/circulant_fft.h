@@ -63,8 +63,6 @@ class CirculantFft {
   // tunes has plans measured, for at most kTuningSeconds each; one that counts
   // has none made.
   CirculantFft(Layout& layout, const std::vector<int64_t>& lengths);
-  // For classes that do not take a layout yet.
-  CirculantFft(const std::vector<int64_t>& lengths, bool tune);
   ~CirculantFft();
   CirculantFft(const CirculantFft&) = delete;
   CirculantFft& operator=(const CirculantFft&) = delete;
@@ -93,12 +91,11 @@ class CirculantFft {
 
   // For error bounds: log2 of the number of points.
   static double LogLength(const std::vector<int64_t>& lengths);
-  static double TransformFlops(const std::vector<int64_t>& lengths);
-  // What the plans keep, in numbers: twiddle factors, about 2.5 to a point.
-  static double PlanNumbers(const std::vector<int64_t>& lengths);
-  static int64_t ColumnSize(const std::vector<int64_t>& lengths);
 
  private:
+  static int64_t ColumnSize(const std::vector<int64_t>& lengths);
+  // What the plans keep, in numbers: twiddle factors, about 2.5 to a point.
+  static double PlanNumbers(const std::vector<int64_t>& lengths);
   void Plan(const std::vector<int64_t>& lengths, bool tune);
 
   int64_t points_, row_stride_, column_size_;

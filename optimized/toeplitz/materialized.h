@@ -7,7 +7,6 @@
 
 #include "optimized/base/buffer.h"
 #include "optimized/base/matrix.h"
-#include "optimized/base/prepare.h"
 #include "optimized/base/thread_pool.h"
 
 namespace subquad {
@@ -18,8 +17,6 @@ class MaterializedProduct {
   // Rows of the matrix that one task fills and multiplies.
   static constexpr int64_t kRowBlock = 256;
 
-  MaterializedProduct(int64_t n_q, int64_t n_k, int64_t e)
-      : n_q_(n_q), n_k_(n_k), e_(e), matrix_(n_q * n_k) {}
   MaterializedProduct(Layout& layout, int64_t n_q, int64_t n_k, int64_t e)
       : n_q_(n_q), n_k_(n_k), e_(e), matrix_(layout, n_q * n_k) {}
 
@@ -83,16 +80,5 @@ class MaterializedProduct {
   const int64_t n_q_, n_k_, e_;
   Buffer<T> matrix_;
 };
-
-// What a run of it costs beside the tensors, for every head.
-inline Cost MaterializedCost(const Problem& problem, double n_q, double n_k) {
-  const double bytes = static_cast<double>(Info(problem.scalar).bytes);
-  const double heads = static_cast<double>(problem.heads);
-  const double e = static_cast<double>(problem.Dim("e"));
-  const double passes = problem.backward ? 2 : 1;
-  return {.flops = passes * 2 * heads * n_q * n_k * e,
-          .bytes = TensorBytes(problem),
-          .workspace_bytes = n_q * n_k * bytes};
-}
 
 }  // namespace subquad

@@ -1,4 +1,4 @@
-// The workspace that `cost` says is what constructors allocate.
+// The workspace that CostOf counts is what constructors allocate.
 #include <gtest/gtest.h>
 
 #include "harness/base/memory_counter.h"
@@ -26,7 +26,7 @@ TEST_P(Workspace, IsCountedAsItIsAllocated) {
       const Problem problem = ProblemOf(one);
       const Trial trial(problem, GenerateInputs(one, problem), 1);
       for (const Implementation* program : ImplementationsOf(*GetParam())) {
-        if (program->backend != Backend::kCpu || program->cost ||
+        if (program->backend != Backend::kCpu ||
             !WhyNot(*program, problem).empty())
           continue;
         for (const int threads : {1, 3}) {
@@ -54,6 +54,7 @@ class Hiding : public Prepared {
     if (!hide || !layout.counting()) hidden_ = Buffer<float>(layout, 7);
   }
   void Run() override {}
+  double Flops() const override { return 0; }
 
  private:
   Buffer<float> known_, hidden_;
