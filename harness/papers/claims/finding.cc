@@ -75,11 +75,11 @@ std::string Finding::Number(const std::string& name, double value,
 }
 
 ClaimVerdict Finding::verdict() const {
-  if (about_errata() && errata_confirmed())
-    return ClaimVerdict::kWrongAsPrinted;
   const auto count = [&](Holds holds) {
     return std::ranges::count(parts_, holds);
   };
+  if (about_errata() && errata_confirmed() && count(Holds::kYes) == 0)
+    return ClaimVerdict::kWrongAsPrinted;
   const auto all = static_cast<int64_t>(parts_.size());
   if (all == count(Holds::kMissing)) return ClaimVerdict::kCannotBeTested;
   if (all == count(Holds::kYes)) return ClaimVerdict::kReproduced;

@@ -53,9 +53,9 @@ class Finding {
   std::string Number(const std::string& name, double value);
   std::string Number(const std::string& name, double value, Interval interval);
 
-  // All errata confirmed: wrong as printed. Otherwise, if all parts hold:
-  // reproduced; none: not reproduced; none is known: cannot be tested; anything
-  // else: in part.
+  // All errata confirmed and no part holds: wrong as printed. If all parts
+  // hold: reproduced; none: not reproduced; none is known: cannot be tested;
+  // anything else: in part.
   ClaimVerdict verdict() const;
   std::string numbers() const;  // one sentence
   const std::vector<Quantity>& quantities() const { return quantities_; }
