@@ -59,6 +59,7 @@ void Finding::Add(const Erratum& erratum, std::string text) {
 void Finding::Require(bool holds, std::string text) {
   ++errata_;
   confirmed_ += holds;
+  required_ += holds;
   Add(holds ? Holds::kYes : Holds::kNo,
       holds ? std::move(text) : text + "; NOT CONFIRMED");
 }
@@ -78,7 +79,7 @@ ClaimVerdict Finding::verdict() const {
   const auto count = [&](Holds holds) {
     return std::ranges::count(parts_, holds);
   };
-  if (about_errata() && errata_confirmed() && count(Holds::kYes) == 0)
+  if (about_errata() && errata_confirmed() && count(Holds::kYes) == required_)
     return ClaimVerdict::kWrongAsPrinted;
   const auto all = static_cast<int64_t>(parts_.size());
   if (all == count(Holds::kMissing)) return ClaimVerdict::kCannotBeTested;
@@ -106,6 +107,7 @@ void Finding::Append(const Finding& other, const std::string& before) {
                      other.quantities_.end());
   errata_ += other.errata_;
   confirmed_ += other.confirmed_;
+  required_ += other.required_;
 }
 
 }  // namespace subquad

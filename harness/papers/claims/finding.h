@@ -71,6 +71,7 @@ class Finding {
   std::vector<std::string> texts_;
   std::vector<Quantity> quantities_;
   int errata_ = 0, confirmed_ = 0;
+  int required_ = 0;  // parts that hold and are not in the claim's favour
 };
 
 }  // namespace subquad
