@@ -207,7 +207,7 @@ class Claims(unittest.TestCase):
         sweep, study = self.made / "sweep.json", self.made / "prf_variance.json"
         bad = self.folder / "bad.json"
         for text, arguments, words in (
-                ("", [self.folder / "none.json"], ["none.json", "a result file"]),
+                ("", [self.folder / "none.json"], ["none.json", "a readable file"]),
                 ("{", [bad], ["bad.json", "a result file"]),
                 ('{"format": "results/1", "records": [1], "environment": {}}', [bad], ["bad.json: record 0"]),
                 ("", [study], ["FILE", "at least one result file"]),
