@@ -290,14 +290,18 @@ TEST(SparseAttention, WorkspaceIsNotQuadratic) {
     for (const Implementation* one : ImplementationsOf(op)) {
       if (one->backend != Backend::kCpu) continue;
       double bytes[2];
+      bool runs = true;
       for (int64_t doubled : {I(0), I(1)}) {
         CaseRequest request;
         request.op = &op;
         request.n = 32768 << doubled;
         request.values = {{"pattern", pattern}};
-        bytes[doubled] =
-            one->CostOf(ProblemOf(MakeCase(request)), 1).workspace_bytes;
+        const Problem problem = ProblemOf(MakeCase(request));
+        runs = !one->why_not || one->why_not(problem).empty();
+        bytes[doubled] = one->CostOf(problem, 1).workspace_bytes;
       }
+      if (!runs) continue;
+      ASSERT_GT(bytes[0], 0) << one->id << " " << pattern;
       if (one->id == "dense")
         EXPECT_GT(bytes[1], 3.9 * bytes[0]) << pattern;
       else
