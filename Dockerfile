@@ -1,7 +1,7 @@
 # The program with its data, in Debian:
 #   docker build -t subquad .
 #   docker run --rm subquad verify --operator toeplitz_1d --n 1000
-#   docker run --rm -v "$PWD:/work" subquad check /work/my_case
+#   docker run --rm -v "$PWD:/data" subquad check /data/my_case
 FROM debian:bookworm-slim AS build
 WORKDIR /src
 COPY setup ./
@@ -22,5 +22,5 @@ RUN apt-get update \
 COPY --from=build /opt/subquad /opt/subquad
 ENV PATH=/opt/subquad/bin:$PATH PYTHONPATH=/opt/subquad/share/subquad
 USER subquad
-WORKDIR /work
+WORKDIR /data
 ENTRYPOINT ["subquad"]

@@ -33,7 +33,7 @@ except ImportError as error:
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SIZES = {"1k": 1024, "16k": 16384, "256k": 262144}
-NEAR = 4  # a size up to this factor away may stand in for one of SIZES; the cell names it
+NEAR = 4  # a size up to this factor away may replace one of SIZES; the cell names it
 
 
 @dataclasses.dataclass

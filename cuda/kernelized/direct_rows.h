@@ -20,7 +20,7 @@ class DirectRows {
   RowMark* marks() const { return marks_.data(); }
 
   // Writes the rows of out that are marked kForPairs. q [n_q, d], k [n_k, d],
-  // omega as the map has it or {}, bias.at null where there is none, values
+  // omega as the map has it or {}, bias.at null without a bias, values
   // [n_k, e], out [n_q, e]. O(n_k (f d + e)) for each such row, with d only
   // where the map projects.
   template <typename X, typename O, typename S, typename Out>

@@ -123,7 +123,7 @@ struct Problem {
   }
 };
 
-// The place of the rule with this name; -1 where there is none.
+// The index of the rule with this name, or -1.
 int IndexOf(const std::vector<TensorRule>& rules, const std::string& name);
 
 // A tensor's shape from its rule, with the head axis if it has one. Throws

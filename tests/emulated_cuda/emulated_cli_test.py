@@ -1,7 +1,6 @@
 """The command line with a device: what a sweep records of runs on it, and what
 it makes of a device that is too small or that breaks. With the emulated device,
-which has everything but times; where a test is of measuring itself, the host's
-stand in for them.
+which has no clock; tests of the measuring itself use the host's.
 
     python3 emulated_cli_test.py SUBQUAD_EMULATED
 """

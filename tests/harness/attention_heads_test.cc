@@ -264,7 +264,7 @@ TEST(Heads, MadeUpOnesSayThatTheyAre) {
   EXPECT_NE(one.numbers.find("made-up"), std::string::npos) << one.numbers;
 }
 
-// RPE that does not help leaves a part of the claim; that there is none too.
+// The claim holds in part if RPE does not help, or if no head has RPE.
 TEST(Heads, RpeDecidesBetweenReproducedAndInPart) {
   const Study& study = FindStudy("conversion");
   StudyResult result = RunTiny(study);

@@ -1,5 +1,5 @@
 // Formulas that are wrong as printed (harness/papers/claims/errata.h): each
-// disagrees with the definition, and what stands in its place agrees. The names
+// disagrees with the definition, and its correction agrees. The names
 // are those of the list of claims.
 #include "harness/papers/claims/errata.h"
 

@@ -65,7 +65,7 @@ def problems(operator, case, shapes):
             ):
                 found.append(f"{name} is out of range")
         elif "choices" in entry and value not in entry["choices"]:
-            found.append(f"{name} is none of the choices")
+            found.append(f"{name} is not one of the choices")
     sizes = {entry["name"] for entry in operator["sizes"] if holds(entry, case)}
     symbols = set(re.findall(r"[A-Za-z_]\w*", " ".join(e for entry in inputs.values() for e in entry["shape"])))
     found += [f"size {name} is not described" for name in symbols - sizes - set(params)]

@@ -102,7 +102,7 @@ struct ModelInTables {
 };
 std::vector<ModelInTables> ModelsIn(const StudyTable& heads);
 
-// A cell of ModelErrorTable; NaN where there is none.
+// A cell of ModelErrorTable; NaN if the table lacks it.
 double ModelError(const StudyTable& table, const std::string& model,
                   bool normalised, bool rpe, const std::string& map, double f);
 
