@@ -66,14 +66,22 @@ class Measured:
             records = content["records"]
             for record, point in zip(records, recipe_file.points_of([(path, content)]), strict=True):
                 # Threads are compared within sweeps, so a point of theirs stays beside one of peers.py.
-                key = record["case"], record["implementation"], record["backend"], record["threads"], "ratios" in content
+                key = (
+                    record["case"],
+                    record["implementation"],
+                    record["backend"],
+                    record["threads"],
+                    "ratios" in content,
+                )
                 if key in seen:
                     continue
                 seen.add(key)
                 point.record, point.beside_peers = record, "ratios" in content
                 self.points.append(point)
             for one in content.get("ratios", []):
-                self.ratios.setdefault((one["case"], one["backend"], one["threads"], one["implementation"], one["peer"]), one)
+                self.ratios.setdefault(
+                    (one["case"], one["backend"], one["threads"], one["implementation"], one["peer"]), one
+                )
         self.thread_counts = self._threads("cpu")
 
     @staticmethod
@@ -82,7 +90,9 @@ class Measured:
         names = {result_file.machine_name(backend, content["environment"]) for _, content in files
                  if backend == "cpu" or any(record["backend"] == backend for record in content["records"])}  # fmt: skip
         if len(names) > 1:
-            raise InputError(f"files of {len(names)} machines ({', '.join(sorted(names))}) cannot be put into one table")
+            raise InputError(
+                f"files of {len(names)} machines ({', '.join(sorted(names))}) cannot be put into one table"
+            )
         return list(names)
 
     def _threads(self, backend):
@@ -93,7 +103,10 @@ class Measured:
         """[(title of a block, backend, threads)]: what the aims are judged under."""
         counts = self.thread_counts or [1]
         gpu = self._threads("cuda") or [1]
-        return [*((threads_words(count) if len(counts) > 1 else "", "cpu", count) for count in counts), ("GPU", "cuda", gpu[0])]
+        return [
+            *((threads_words(count) if len(counts) > 1 else "", "cpu", count) for count in counts),
+            ("GPU", "cuda", gpu[0]),
+        ]
 
     def at(self, case, threads):
         """{implementation or peer: Point} of a case."""
@@ -125,7 +138,9 @@ def case_words(point):
     for key, value in sorted(point.settings.items()):
         plain = recipe_file.text_of(recipe_file.PLAIN.get(key, ""))
         if key not in silent and recipe_file.text_of(value) != plain and value is not False:
-            words.append(key if value is True else value if key == "scalar" else f"{key} = {recipe_file.text_of(value)}")
+            words.append(
+                key if value is True else value if key == "scalar" else f"{key} = {recipe_file.text_of(value)}"
+            )
     return ", ".join(words)
 
 
@@ -172,7 +187,9 @@ def peak_value(aim, measured, points):
 def copy_value(aim, measured, points):
     def rate(point):
         environment = point.source["environment"]
-        copy = (environment["gpu" if point.record["backend"] == "cuda" else "measured"] or {}).get("copy_bytes_per_second")
+        copy = (environment["gpu" if point.record["backend"] == "cuda" else "measured"] or {}).get(
+            "copy_bytes_per_second"
+        )
         return point.record["bytes"] / copy if point.record["bytes"] and copy else None
 
     return _share(aim, points, rate)
@@ -201,7 +218,9 @@ def _share(aim, points, rate):
     if least is None:
         return None
     row = point.row
-    return Value(least / row["seconds"], least / row["seconds_high"], least / row["seconds_low"], name, case_words(point))
+    return Value(
+        least / row["seconds"], least / row["seconds_high"], least / row["seconds_low"], name, case_words(point)
+    )
 
 
 def memory_value(aim, measured, points):
@@ -229,7 +248,9 @@ def spread_value(aim, found):
             name, point = min(own.items(), key=lambda item: item[1].row["seconds"])
             unit = point.record["flops"] if aim.get("per") == "flops" else point.settings["n"]
             row = point.row
-            units.append((row["seconds"] / unit, row["seconds_low"] / unit, row["seconds_high"] / unit, name, case_words(point)))
+            units.append(
+                (row["seconds"] / unit, row["seconds_low"] / unit, row["seconds_high"] / unit, name, case_words(point))
+            )
     if len(units) < 2:
         return None
     best, worst = min(units), max(units)
@@ -264,7 +285,10 @@ def thread_pairs(measured):
     if not pairs:
         return []
     with intervals.Intervals(measured.program) as program:
-        return [(one, two, program.apart(two.record["seconds"]["samples"], one.record["seconds"]["samples"])) for one, two in pairs]
+        return [
+            (one, two, program.apart(two.record["seconds"]["samples"], one.record["seconds"]["samples"]))
+            for one, two in pairs
+        ]
 
 
 def judge(aim, measured, threads):
@@ -325,8 +349,12 @@ def aims_table(aims, measured):
             texts = [value.text(), value.who, value.where] if value else [tables.NOT_APPLICABLE] * 3
             tried = aim.get("tried", "") if verdict == "missed" else ""
             block.append([aim["what"], wanted_words(aim), texts[0], verdict, texts[1], texts[2], tried])
-            numbers = [value.value, value.low, value.high, value.who, value.where] if value else [None, None, None, "", ""]
-            rows.append([aim["id"], aim["kind"], backend, threads, aim["aim"], *numbers[:3], verdict, *numbers[3:], tried])
+            numbers = (
+                [value.value, value.low, value.high, value.who, value.where] if value else [None, None, None, "", ""]
+            )
+            rows.append(
+                [aim["id"], aim["kind"], backend, threads, aim["aim"], *numbers[:3], verdict, *numbers[3:], tried]
+            )
         if block:
             blocks.append((title, block))
     rows = [["nan" if cell is None else cell for cell in row] for row in rows]
@@ -342,7 +370,12 @@ def peers_table(measured):
     blocks, rows, remarks = {}, [], {}
     for point in sorted(measured.points, key=_order):
         name = point.settings["implementation"]
-        if not point.beside_peers or point.row["seconds"] is None or name in programs.PEERS or point.record["flops"] is None:
+        if (
+            not point.beside_peers
+            or point.row["seconds"] is None
+            or name in programs.PEERS
+            or point.record["flops"] is None
+        ):
             continue
         others = [one for key, one in measured.ratios.items() if key[:4] == (*_place(point), name)]
         row, share = point.row, point.row["floor_share"]
@@ -355,7 +388,12 @@ def peers_table(measured):
         for one in sorted(others, key=lambda one: one["peer"]) or [None]:
             ratio = plot_style.with_interval(one["ratio"], one["low"], one["high"]) if one else tables.NOT_APPLICABLE
             block.append([*own, one["peer"] if one else tables.NOT_APPLICABLE, ratio])
-            rows.append([*numbers, *([one[key] for key in ("peer", "ratio", "low", "high", "rounds")] if one else ["", *[None] * 4])])
+            rows.append(
+                [
+                    *numbers,
+                    *([one[key] for key in ("peer", "ratio", "low", "high", "rounds")] if one else ["", *[None] * 4]),
+                ]
+            )
             if one and one["remark"]:
                 remarks[one["peer"]] = one["remark"]
     rows = [["nan" if cell is None else cell for cell in row] for row in rows]
@@ -389,7 +427,11 @@ def _order(point):
             point.settings["n"], point.row["case"])  # fmt: skip
 
 
-TITLES = {"aims": "Aims: met, missed, not measured", "peers": "Ours beside other programs", "threads": "Two threads against one"}
+TITLES = {
+    "aims": "Aims: met, missed, not measured",
+    "peers": "Ours beside other programs",
+    "threads": "Two threads against one",
+}
 
 
 def make(aims, files, program):
@@ -413,13 +455,21 @@ def main(arguments=None):
         prog="aims.py", description=__doc__.split("\n\n")[0], epilog=__doc__.split("\n\n")[-1].strip(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("files", metavar="FILE", nargs="+", help="result files of peers.py and of sweeps, of one machine")
+    parser.add_argument(
+        "files", metavar="FILE", nargs="+", help="result files of peers.py and of sweeps, of one machine"
+    )
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
-    parser.add_argument("--aims", metavar="FILE", type=pathlib.Path, default=aims_file.PATH, help="another list of aims")
-    parser.add_argument("--subquad", default="build/subquad", help="our program, for intervals of ratios (default: %(default)s)")
+    parser.add_argument(
+        "--aims", metavar="FILE", type=pathlib.Path, default=aims_file.PATH, help="another list of aims"
+    )
+    parser.add_argument(
+        "--subquad", default="build/subquad", help="our program, for intervals of ratios (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
     try:
-        texts = make(aims_file.load(options.aims), [(path, result_file.load(path)) for path in options.files], options.subquad)
+        texts = make(
+            aims_file.load(options.aims), [(path, result_file.load(path)) for path in options.files], options.subquad
+        )
         options.out.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             (options.out / name).write_text(text, encoding="utf-8")

@@ -64,7 +64,9 @@ def choose(made, only):
         return made.products
     chosen = []
     for pattern in only.split(","):
-        found = [product for product in made.products if any(fnmatch.fnmatchcase(name, pattern) for name in _names(product))]
+        found = [
+            product for product in made.products if any(fnmatch.fnmatchcase(name, pattern) for name in _names(product))
+        ]
         if not found:
             raise result_file.InputError(f"--only {pattern}: {_why_nothing(made, pattern)}")
         chosen += [product for product in found if product not in chosen]
@@ -102,7 +104,12 @@ def parse_arguments(arguments):
         "error against n, and error against time. The data plotted are written as CSV beside each figure.",
         epilog="Exit status: 0 drawn, 2 invalid arguments or files (nothing is written then).",
     )
-    parser.add_argument("files", metavar="FILE", nargs="+", help="result and study files, or folders of them; their points are drawn together")
+    parser.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        help="result and study files, or folders of them; their points are drawn together",
+    )
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
     parser.add_argument(
         "--format",
@@ -110,13 +117,19 @@ def parse_arguments(arguments):
         type=parse_formats,
         help="formats, separated by commas (default: %(default)s)",
     )
-    parser.add_argument("--only", metavar="NAME", help="only these figures, recipes, operators or kinds, separated by commas; wildcards * and ?")
+    parser.add_argument(
+        "--only",
+        metavar="NAME",
+        help="only these figures, recipes, operators or kinds, separated by commas; wildcards * and ?",
+    )
     parser.add_argument(
         "--general",
         choices=("rest", "all", "none"),
         help="general figures for measurements that no recipe shows, for all, or none (default: rest, or all with --only)",
     )
-    parser.add_argument("--recipes", metavar="DIR", type=pathlib.Path, default=recipe_file.FOLDER, help="folder of recipes")
+    parser.add_argument(
+        "--recipes", metavar="DIR", type=pathlib.Path, default=recipe_file.FOLDER, help="folder of recipes"
+    )
     return parser.parse_args(arguments)
 
 

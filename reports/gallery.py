@@ -68,7 +68,9 @@ def thumbnails(products, claims, studies):
     for product in products:
         words = verdicts(product, claims, studies)
         label = f"{product.title}" + (f": **{words}**" if words else "")
-        cells.append(f'<a href="#{product.name}"><img src="figures/{product.name}.svg" width="200" alt=""></a><br>{label}')
+        cells.append(
+            f'<a href="#{product.name}"><img src="figures/{product.name}.svg" width="200" alt=""></a><br>{label}'
+        )
     cells += [""] * (-len(cells) % THUMBNAILS)
     rows = [cells[start : start + THUMBNAILS] for start in range(0, len(cells), THUMBNAILS)]
     return ["|" + " |" * THUMBNAILS, "|" + " --- |" * THUMBNAILS, *("| " + " | ".join(row) + " |" for row in rows)]
@@ -99,7 +101,10 @@ def build(made, sources, claims, studies, folder):
         lines += ["The verdict on every claim: [claims.md](claims/claims.md).", ""]
     lines += ["## Index", "", *thumbnails(drawn, claims, studies), ""]
     if tables:
-        lines += ["Tables: " + "; ".join(f"[{product.title}](figures/{product.name}.md)" for product in tables) + ".", ""]
+        lines += [
+            "Tables: " + "; ".join(f"[{product.title}](figures/{product.name}.md)" for product in tables) + ".",
+            "",
+        ]
     paper = None
     for product in drawn:
         if paper_of(product) != paper:
@@ -141,8 +146,12 @@ def parse_arguments(arguments):
         description="Writes DIR/README.md and DIR/figures from the result and study files in DIR.",
         epilog="Exit status: 0 done, 1 --check found a difference, 2 invalid arguments or files.",
     )
-    parser.add_argument("folder", metavar="DIR", type=pathlib.Path, help="folder of one machine's result and study files")
-    parser.add_argument("--claims", metavar="FILE", help="output of `subquad claims` (default: DIR/claims/claims.json if it exists)")
+    parser.add_argument(
+        "folder", metavar="DIR", type=pathlib.Path, help="folder of one machine's result and study files"
+    )
+    parser.add_argument(
+        "--claims", metavar="FILE", help="output of `subquad claims` (default: DIR/claims/claims.json if it exists)"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
     return parser.parse_args(arguments)
 
@@ -158,7 +167,9 @@ def main(arguments=None):
         results, studies, summary = figures.load_files(paths)
         made = catalogue.build(results, studies, recipe_file.load_all(), "none", summary)
         plot_style.use_style()
-        sources = sorted([*results, *((study.path, study.content) for study in studies)], key=lambda source: str(source[0]))
+        sources = sorted(
+            [*results, *((study.path, study.content) for study in studies)], key=lambda source: str(source[0])
+        )
         written = build(made, sources, claims, studies, options.folder)
         changed = [path for path, content in written.items() if differs(path, content)]
         stale = sorted(path for path in (options.folder / "figures").glob("*") if path not in written)
@@ -174,7 +185,9 @@ def main(arguments=None):
             else:
                 path.unlink()
         count = len(changed) + len(stale)
-        print(f"{len(written) - 1} figures and tables, {count} files {'differ' if options.check else 'written or removed'}")
+        print(
+            f"{len(written) - 1} figures and tables, {count} files {'differ' if options.check else 'written or removed'}"
+        )
         return 1 if options.check and count else 0
     except InputError as error:
         print(f"gallery.py: {error}", file=sys.stderr)

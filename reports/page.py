@@ -29,7 +29,14 @@ except ImportError as error:
     sys.exit(2)
 
 TEMPLATE = pathlib.Path(__file__).with_name("page.html")
-GOOD = {"passed": "good", "reproduced": "good", "in part": "mid", "wrong as printed": "mid", "skipped": "soft", "cannot be tested": "soft"}
+GOOD = {
+    "passed": "good",
+    "reproduced": "good",
+    "in part": "mid",
+    "wrong as printed": "mid",
+    "skipped": "soft",
+    "cannot be tested": "soft",
+}
 
 
 def escape(value):
@@ -39,7 +46,11 @@ def escape(value):
 def load_claims(path):
     """The rows of what `subquad claims` wrote."""
     content = result_file._parse(path)
-    if not isinstance(content, dict) or content.get("format") != "claims/1" or not isinstance(content.get("claims"), list):
+    if (
+        not isinstance(content, dict)
+        or content.get("format") != "claims/1"
+        or not isinstance(content.get("claims"), list)
+    ):
         raise InputError(f'{path}: expected "format": "claims/1", as `subquad claims` writes it')
     for index, claim in enumerate(content["claims"]):
         for key in ("id", "says", "source", "verdict", "numbers"):
@@ -60,13 +71,19 @@ def summary(results, studies, made, claims):
     records = [record for _, content in results for record in content["records"]]
     verdicts = collections.Counter(record["check"]["verdict"] for record in records)
     drawn = {product.recipe.name for product in made.products if product.recipe}
-    tiles = [(len(records), "points")] + [(verdicts[word], word) for word in ("passed", "failed", "mistrusted", "skipped")]
+    tiles = [(len(records), "points")] + [
+        (verdicts[word], word) for word in ("passed", "failed", "mistrusted", "skipped")
+    ]
     tiles += [(len({record["operator"] for record in records}), "operators")]
     tiles += [(f"{len(drawn)}/{len(drawn) + len(made.unserved)}", "recipes drawn"), (len(studies), "studies")]
     if claims:
         counts = collections.Counter(claim["verdict"] for claim in claims)
         tiles += [(counts[word], f"claims {word}") for word in sorted(counts)]
-    parts = ['<div class="tiles">', *(f'<div class="tile"><b>{number}</b>{escape(words)}</div>' for number, words in tiles), "</div>"]
+    parts = [
+        '<div class="tiles">',
+        *(f'<div class="tile"><b>{number}</b>{escape(words)}</div>' for number, words in tiles),
+        "</div>",
+    ]
     bad = [record for record in records if record["check"]["verdict"] in ("failed", "mistrusted")]
     if bad:
         parts.append(f"<p>Failed or mistrusted ({len(bad)}):</p><ul>")
@@ -87,7 +104,9 @@ def environment(results, studies):
     seen = {}
     for path, content in sources:
         common = {key: value for key, value in content["environment"].items() if key not in RUN_SETTINGS}
-        common["gpu"] = {key: value for key, value in (common["gpu"] or {}).items() if key not in GPU_RUN_SETTINGS} or None
+        common["gpu"] = {
+            key: value for key, value in (common["gpu"] or {}).items() if key not in GPU_RUN_SETTINGS
+        } or None
         key = repr(sorted(common.items(), key=lambda item: item[0]))
         seen.setdefault(key, (common, []))[1].append((path, content))
     parts = []
@@ -99,7 +118,9 @@ def environment(results, studies):
         parts.append(f'<div class="scroll"><table class="env">{cells}</table></div>')
         heads = "".join(f"<th>{word}</th>" for word in ("file", "created", "command", *RUN_SETTINGS))
         files = "".join(_file_row(path, content) for path, content in owners)
-        parts.append(f'<div class="scroll"><table class="files"><thead><tr>{heads}</tr></thead><tbody>{files}</tbody></table></div>')
+        parts.append(
+            f'<div class="scroll"><table class="files"><thead><tr>{heads}</tr></thead><tbody>{files}</tbody></table></div>'
+        )
     return "\n".join(parts)
 
 
@@ -156,7 +177,11 @@ def product_part(product, claims, glyphs):
     parts = [f'<h3 id="{escape(product.name)}">{escape(product.title)}</h3>']
     if product.recipe:
         recipe = product.recipe
-        facts = [("source", escape(recipe["source"])), ("shows", escape(recipe["shows"])), ("here", escape(recipe["here"]))]
+        facts = [
+            ("source", escape(recipe["source"])),
+            ("shows", escape(recipe["shows"])),
+            ("here", escape(recipe["here"])),
+        ]
         known = {claim["id"]: claim for claim in claims or []}
         for name in recipe.get("claims", []):
             if name in known:
@@ -165,7 +190,9 @@ def product_part(product, claims, glyphs):
                               f'{escape(claim["numbers"])}'))  # fmt: skip
         if product.missing:
             facts.append(("missing", escape(", ".join(product.missing))))
-        parts.append('<dl class="facts">' + "".join(f"<dt>{key}</dt><dd>{value}</dd>" for key, value in facts) + "</dl>")
+        parts.append(
+            '<dl class="facts">' + "".join(f"<dt>{key}</dt><dd>{value}</dd>" for key, value in facts) + "</dl>"
+        )
     if product.draw:
         column = product.recipe is not None and recipe_figure.width_of(product.recipe) == plot_style.COLUMN_WIDTH
         column = column or (product.recipe is None and product.kinds[-1:] in (("error",), ("error-time",)))
@@ -204,7 +231,9 @@ def inline_svg(product, glyphs):
 def table_html(table):
     parts = ['<div class="scroll"><table><thead>']
     if table.heads:
-        parts.append("<tr>" + "".join(f'<th colspan="{span}">{escape(words)}</th>' for words, span in table.heads) + "</tr>")
+        parts.append(
+            "<tr>" + "".join(f'<th colspan="{span}">{escape(words)}</th>' for words, span in table.heads) + "</tr>"
+        )
     parts.append("<tr>" + "".join(f"<th>{escape(column)}</th>" for column in table.columns) + "</tr></thead><tbody>")
     for label, rows in table.blocks:
         if label:
@@ -241,7 +270,9 @@ def records_part(results):
     rows = "\n".join(_record_row(point) for point in points)
     return (
         "<p>Every point of the files, including those that failed or did not run. <b>repeat</b> copies the command that "
-        "checks the point again.</p>" + tools + f'<div class="scroll"><table id="records"><thead><tr>{heads}</tr></thead><tbody>\n{rows}\n'
+        "checks the point again.</p>"
+        + tools
+        + f'<div class="scroll"><table id="records"><thead><tr>{heads}</tr></thead><tbody>\n{rows}\n'
         '</tbody></table></div><p><button id="more" hidden></button></p>'
     )
 
@@ -285,10 +316,15 @@ def _value(number):
 
 def build(results, studies, made, claims, title):
     """The whole page as text."""
-    parts = [("summary", "Summary", summary(results, studies, made, claims)), ("environment", "Environment", environment(results, studies))]
+    parts = [
+        ("summary", "Summary", summary(results, studies, made, claims)),
+        ("environment", "Environment", environment(results, studies)),
+    ]
     if claims:
         parts.append(("claims", "Claims", claims_table(claims)))
-    shown = "".join(f'<li><a href="#{escape(product.name)}">{escape(product.title)}</a></li>' for product in made.products)
+    shown = "".join(
+        f'<li><a href="#{escape(product.name)}">{escape(product.title)}</a></li>' for product in made.products
+    )
     glyphs = set()
     drawn = [f'<ul class="index">{shown}</ul>', *(product_part(product, claims, glyphs) for product in made.products)]
     parts.append(("figures", "Figures and tables", "\n".join(drawn)))
@@ -299,7 +335,9 @@ def build(results, studies, made, claims, title):
                       f"</thead><tbody>{rows}</tbody></table></div>"))  # fmt: skip
     if results:
         parts.append(("points", "Points", records_part(results)))
-    machines = dict.fromkeys(content["environment"]["cpu"] for content in [*(c for _, c in results), *(s.content for s in studies)])
+    machines = dict.fromkeys(
+        content["environment"]["cpu"] for content in [*(c for _, c in results), *(s.content for s in studies)]
+    )
     dates = sorted({content["created"][:10] for content in [*(c for _, c in results), *(s.content for s in studies)]})
     fill = {
         "TITLE": escape(title),
@@ -321,7 +359,9 @@ def parse_arguments(arguments):
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
     parser.add_argument("--claims", metavar="FILE", help="what `subquad claims` wrote")
     parser.add_argument("--title", default="subquad: a run", help="heading (default: %(default)s)")
-    parser.add_argument("--recipes", metavar="DIR", type=pathlib.Path, default=recipe_file.FOLDER, help="folder of recipes")
+    parser.add_argument(
+        "--recipes", metavar="DIR", type=pathlib.Path, default=recipe_file.FOLDER, help="folder of recipes"
+    )
     return parser.parse_args(arguments)
 
 

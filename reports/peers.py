@@ -77,7 +77,12 @@ class Child:
     def __init__(self, command, environment):
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, env=environment, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            env=environment,
+            start_new_session=True,
         )
         self.pending = b""
 
@@ -148,7 +153,9 @@ class Job:
             if name not in place:
                 place.append(name)
         if kind in aims_file.PAIRED:
-            self.pairs += [(one, other) for one in ours for other in others if one != other and (one, other) not in self.pairs]
+            self.pairs += [
+                (one, other) for one in ours for other in others if one != other and (one, other) not in self.pairs
+            ]
 
 
 def plan(aims, known, largest, say):
@@ -418,7 +425,9 @@ def describe(program, threads):
 
 def summary(measurement):
     """One line: the times, and for a peer how many times longer it takes than the fastest of ours in its comparison."""
-    seconds = {record["implementation"]: record["seconds"]["median"] for record in measurement.records if record["seconds"]}
+    seconds = {
+        record["implementation"]: record["seconds"]["median"] for record in measurement.records if record["seconds"]
+    }
     words = []
     for record in measurement.records:
         name = record["implementation"]
@@ -429,7 +438,11 @@ def summary(measurement):
 
 
 def duration(seconds):
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    )
 
 
 def middle(measurements):
@@ -444,7 +457,10 @@ def measure_all(jobs, options, store, environment):
     turns = [(job, turn) for turn in range(1, PASSES + 1) for job in jobs if turn <= job.passes]
     for number, (job, turn) in enumerate(turns, 1):
         try:
-            with tempfile.TemporaryDirectory(prefix="subquad-peers-") as folder, intervals.Intervals(options.subquad) as program:
+            with (
+                tempfile.TemporaryDirectory(prefix="subquad-peers-") as folder,
+                intervals.Intervals(options.subquad) as program,
+            ):
                 measurement = Measurement(job, options, environment, folder, program).run()
             earlier.setdefault(job.case, []).append(measurement)
             store.add(middle(earlier[job.case]) if job.passes > 1 else measurement)
@@ -454,7 +470,9 @@ def measure_all(jobs, options, store, environment):
         left = (time.monotonic() - start) / number * (len(turns) - number)
         again = f"  (pass {turn} of {job.passes})" if job.passes > 1 else ""
         later = f"  (about {duration(left)} left)" if number < len(turns) else ""
-        print(f"[{number}/{len(turns)}] {job.case.id(options.seed)}  {words}{again}{later}", file=sys.stderr, flush=True)
+        print(
+            f"[{number}/{len(turns)}] {job.case.id(options.seed)}  {words}{again}{later}", file=sys.stderr, flush=True
+        )
     return whole
 
 
@@ -463,16 +481,24 @@ def parse(arguments):
         prog="peers.py", description=__doc__.split("\n\n")[0], epilog=__doc__.split("\n\n")[-1],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("names", metavar="PEER|AIM", nargs="*", help="only these: ids of aims.json, or names of peers (default: all)")
+    parser.add_argument(
+        "names", metavar="PEER|AIM", nargs="*", help="only these: ids of aims.json, or names of peers (default: all)"
+    )
     parser.add_argument("--subquad", default="build/subquad", help="our program (default: %(default)s)")
     parser.add_argument("--out", type=pathlib.Path, required=True, help="result file to write")
-    parser.add_argument("--budget", type=float, default=2, metavar="S", help="seconds of samples for one program (default: 2)")
+    parser.add_argument(
+        "--budget", type=float, default=2, metavar="S", help="seconds of samples for one program (default: 2)"
+    )
     parser.add_argument("--threads", type=int, default=1, metavar="T", help="threads of every program (default: 1)")
     parser.add_argument("--largest", type=int, default=2**62, metavar="N", help="leave out cases with larger n")
-    parser.add_argument("--time-limit", type=float, default=300, metavar="S", help="seconds for one answer of a program (default: 300)")
+    parser.add_argument(
+        "--time-limit", type=float, default=300, metavar="S", help="seconds for one answer of a program (default: 300)"
+    )
     parser.add_argument("--seed", type=int, default=1, help="seed for generated inputs (default: 1)")
     parser.add_argument("--resume", action="store_true", help="keep what OUT and its journal hold, measure the rest")
-    parser.add_argument("--aims", type=pathlib.Path, default=aims_file.PATH, metavar="FILE", help="another list of aims")
+    parser.add_argument(
+        "--aims", type=pathlib.Path, default=aims_file.PATH, metavar="FILE", help="another list of aims"
+    )
     parser.add_argument("--programs", metavar="FILE", help="a Python file with more peers, see peer/programs.py")
     options = parser.parse_args(arguments)
     for name, least in (("budget", 0), ("threads", 1), ("largest", 1), ("time_limit", 0), ("seed", 0)):
@@ -501,7 +527,9 @@ def run(options, command):
     if not jobs:
         raise InputError("nothing to measure: no case of these aims can be run")
     store = Store(options.out, options.resume, options.seed)
-    for module in sorted({programs.missing_module(programs.PEERS[name]) for job in jobs for name in job.peers} - {None}):
+    for module in sorted(
+        {programs.missing_module(programs.PEERS[name]) for job in jobs for name in job.peers} - {None}
+    ):
         print(f"{module} is not installed: its peers are skipped (python3 -m pip install {module})", file=sys.stderr)
     created = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     if store.earlier and store.earlier["environment"]["cpu"] != environment["cpu"]:

@@ -92,9 +92,15 @@ def cell(curves, size):
 
 def crossover(curves, group, row):
     """From which n the fast program takes less time, as the figure has it."""
-    found = [one for one in group.crossovers if (one["fast"], one["dense"], one["quantity"]) == (row.fast, row.baseline, "seconds")]
+    found = [
+        one
+        for one in group.crossovers
+        if (one["fast"], one["dense"], one["quantity"]) == (row.fast, row.baseline, "seconds")
+    ]
     if not found:
-        raise InputError(f"headline of {row.operator}: no summary says where '{row.fast}' overtakes '{row.baseline}' of {row.recipe}")
+        raise InputError(
+            f"headline of {row.operator}: no summary says where '{row.fast}' overtakes '{row.baseline}' of {row.recipe}"
+        )
     if found[0]["n"] is not None:
         return panel_notes.crossing_text(found[0])
     fast, dense = curves
@@ -121,7 +127,9 @@ def headline_table(results, summary, claims):
             for label in (row.fast, row.baseline)
         ]
         if not all(curves):
-            raise InputError(f"headline of {row.operator}: no points of '{row.fast}' or '{row.baseline}' in recipe {row.recipe}")
+            raise InputError(
+                f"headline of {row.operator}: no points of '{row.fast}' or '{row.baseline}' in recipe {row.recipe}"
+            )
         verdicts = {}
         for name in row.claims:
             verdicts.setdefault(known.get(name, "not judged"), []).append(f"`{name}`")
@@ -139,7 +147,9 @@ def verified_table(operators):
         for one in operator["implementations"]:
             scalars[one["backend"]] += [scalar for scalar in one["scalars"] if scalar not in scalars[one["backend"]]]
     if not scalars["cuda"]:
-        raise InputError("the program lists no GPU implementation: expected one built with nvcc or with the emulated device")
+        raise InputError(
+            "the program lists no GPU implementation: expected one built with nvcc or with the emulated device"
+        )
     heads = [f"CPU ({', '.join(scalars['cpu'])})", f"GPU ({', '.join(scalars['cuda'])}): emulated device only"]
     lines = [f"| operator | {heads[0]} | {heads[1]} | golden cases |", "| --- | --- | --- | --- |"]
     for operator in operators:
@@ -149,7 +159,11 @@ def verified_table(operators):
             own = [one for one in operator["implementations"] if one["backend"] == backend]
             words = " ".join(f"`{one['implementation']}`" for one in own)
             cells.append(words + ("; backward pass" if any(one["backward"] for one in own) else ""))
-        golden = [case for case in (ROOT / "tests" / "golden").glob("*/case.json") if json.loads(case.read_text())["operator"] == name]
+        golden = [
+            case
+            for case in (ROOT / "tests" / "golden").glob("*/case.json")
+            if json.loads(case.read_text())["operator"] == name
+        ]
         lines.append(f"| `{name}` | {' | '.join(cells)} | {len(golden)} |")
     return lines
 
@@ -157,7 +171,9 @@ def verified_table(operators):
 def replaced(text, marker, lines, readme):
     begin, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
     if text.count(begin) != 1 or text.count(end) != 1:
-        raise InputError(f"{readme}: expected {begin} and {end} once each, found {text.count(begin)} and {text.count(end)}")
+        raise InputError(
+            f"{readme}: expected {begin} and {end} once each, found {text.count(begin)} and {text.count(end)}"
+        )
     before, after = text.split(begin)
     return f"{before}{begin}\n" + "\n".join(lines) + f"\n{end}{after.split(end)[1]}"
 
@@ -171,7 +187,9 @@ def parse_arguments(arguments):
     parser.add_argument("--results", metavar="DIR", type=pathlib.Path, default=ROOT / "reports/results/xeon-2.5ghz-2-cores",
                         help="folder of one machine's result files (default: reports/results/xeon-2.5ghz-2-cores)")  # fmt: skip
     parser.add_argument("--program", metavar="FILE", help="subquad with a GPU's table, for what is verified where")
-    parser.add_argument("--readme", metavar="FILE", type=pathlib.Path, default=ROOT / "README.md", help="text to rewrite")
+    parser.add_argument(
+        "--readme", metavar="FILE", type=pathlib.Path, default=ROOT / "README.md", help="text to rewrite"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
     return parser.parse_args(arguments)
 
@@ -182,7 +200,9 @@ def main(arguments=None):
         results, _, summary = figures.load_files(sorted(options.results.glob("*.json")))
         claims_path = options.results / "claims" / "claims.json"
         found = options.readme.read_text(encoding="utf-8")
-        text = replaced(found, "headline", headline_table(results, summary, page.load_claims(claims_path)), options.readme)
+        text = replaced(
+            found, "headline", headline_table(results, summary, page.load_claims(claims_path)), options.readme
+        )
         if options.program:
             run = subprocess.run([options.program, "list", "--json"], capture_output=True, text=True, check=False)
             if run.returncode:
@@ -190,7 +210,9 @@ def main(arguments=None):
             text = replaced(text, "verified", verified_table(json.loads(run.stdout)), options.readme)
         if text != found and not options.check:
             options.readme.write_text(text, encoding="utf-8")
-        print(f"{options.readme.name}: {'as it was' if text == found else 'would change' if options.check else 'written'}")
+        print(
+            f"{options.readme.name}: {'as it was' if text == found else 'would change' if options.check else 'written'}"
+        )
         return 1 if options.check and text != found else 0
     except (InputError, recipe_figure.Unserved) as error:
         print(f"readme.py: {error}", file=sys.stderr)

@@ -32,7 +32,9 @@ BANNED = re.compile(
 
 
 def tracked(root):
-    run = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=True
+    )
     return [path for path in run.stdout.splitlines() if (root / path).is_file()]
 
 
@@ -51,10 +53,16 @@ class Tree:
         self.paths = tracked(root)
         self.folders = {str(parent) for path in self.paths for parent in pathlib.PurePosixPath(path).parents}
         self.basenames = {path.rsplit("/", 1)[-1] for path in self.paths}
-        self.recipes = {pathlib.Path(path).stem for path in self.paths if fnmatch.fnmatch(path, "reports/recipes/*.json")}
-        self.presets = PRESETS | {pathlib.Path(path).stem for path in self.paths if fnmatch.fnmatch(path, "harness/sweeps/presets/*.json")}
+        self.recipes = {
+            pathlib.Path(path).stem for path in self.paths if fnmatch.fnmatch(path, "reports/recipes/*.json")
+        }
+        self.presets = PRESETS | {
+            pathlib.Path(path).stem for path in self.paths if fnmatch.fnmatch(path, "harness/sweeps/presets/*.json")
+        }
         cmake = root / "CMakePresets.json"
-        self.cmake_presets = {one["name"] for one in json.loads(cmake.read_text())["configurePresets"]} if cmake.exists() else set()
+        self.cmake_presets = (
+            {one["name"] for one in json.loads(cmake.read_text())["configurePresets"]} if cmake.exists() else set()
+        )
         lists = [root / path for path in self.paths if path.endswith("CMakeLists.txt")]
         self.labels = set(re.findall(r"LABELS? \"?([a-z]+)", " ".join(file.read_text() for file in lists)))
         self.labels.add("quick")
@@ -98,7 +106,9 @@ def path_faults(tree, path, text):
             word = word.split(",")[0]
         for one in expanded(word):
             one = one.rstrip("/")
-            if not (placeholder(one) or tree.exists(one) or tree.exists(f"{own}/{one}") or one.startswith("tests/subquad_")):
+            if not (
+                placeholder(one) or tree.exists(one) or tree.exists(f"{own}/{one}") or one.startswith("tests/subquad_")
+            ):
                 faults.append(f"{one} does not exist")
     for found in re.finditer(r"(?<![\w./*{}<>\"-])(\w+(?:-inl)?\.(?:h|cc|cu|py))\b(?!\()", text):
         if found[1] not in tree.basenames | GENERATED and not placeholder(found[1]):
@@ -118,7 +128,10 @@ def link_faults(tree, path, text):
             faults.append(f"the link {target} leads nowhere")
         elif anchor:
             there = place.read_text(encoding="utf-8")
-            heads = {re.sub(r"[^\w -]", "", head.strip().lower()).replace(" ", "-") for head in re.findall(r"^#+ (.*)$", there, re.M)}
+            heads = {
+                re.sub(r"[^\w -]", "", head.strip().lower()).replace(" ", "-")
+                for head in re.findall(r"^#+ (.*)$", there, re.M)
+            }
             if anchor not in heads and f'id="{anchor}"' not in there:
                 faults.append(f"the link {target} leads to no heading")
     return faults
@@ -138,7 +151,11 @@ def command_faults(tree, text):
             faults += [f"{module} has no option {one}" for one in re.findall(r" (--[a-z-]+)", tail) if one not in known]
         for tail in re.findall(r"(?:^[ #]*|`)\./run-sweeps((?: [\w-]+)+)", line):
             for name in tail.split()[:1]:
-                if not name.startswith("--") and name not in tree.recipes | {"quick", "paper"} and not placeholder(name):
+                if (
+                    not name.startswith("--")
+                    and name not in tree.recipes | {"quick", "paper"}
+                    and not placeholder(name)
+                ):
                     faults.append(f"there is no recipe {name}")
         for label in re.findall(r"(?:run-tests|ctest)[^`|#;&]*? -L ([a-z]+)\b", line):
             if label not in tree.labels:
@@ -200,7 +217,11 @@ def faults_of(tree, path):
 
 def undescribed(paths):
     """Folders with code and without a README."""
-    folders = {path.rpartition("/")[0] for path in paths if re.match(rf"(?:{ROOMS})/", path) and pathlib.Path(path).suffix in CODE}
+    folders = {
+        path.rpartition("/")[0]
+        for path in paths
+        if re.match(rf"(?:{ROOMS})/", path) and pathlib.Path(path).suffix in CODE
+    }
     return sorted(folder for folder in folders if f"{folder}/README.md" not in paths)
 
 
@@ -215,7 +236,9 @@ class Text(unittest.TestCase):
 
     def test_the_tree(self):
         self.maxDiff = None
-        self.assertEqual([], [fault for path in self.tree.paths if readable(path) for fault in faults_of(self.tree, path)])
+        self.assertEqual(
+            [], [fault for path in self.tree.paths if readable(path) for fault in faults_of(self.tree, path)]
+        )
 
     def test_every_folder_says_what_it_is(self):
         self.assertEqual([], undescribed(self.tree.paths))
@@ -245,7 +268,12 @@ class Text(unittest.TestCase):
             }
         for text, expected in planted.items():
             with self.subTest(text):
-                found = path_faults(self.tree, "a.md", text) + command_faults(self.tree, text) + ELSEWHERE.findall(text) + BANNED.findall(text)
+                found = (
+                    path_faults(self.tree, "a.md", text)
+                    + command_faults(self.tree, text)
+                    + ELSEWHERE.findall(text)
+                    + BANNED.findall(text)
+                )
                 self.assertEqual([expected], found)
         for text, expected in (
             ("[x](gone.md)", "the link gone.md leads nowhere"),
@@ -256,7 +284,10 @@ class Text(unittest.TestCase):
         whole = (ROOT / path).read_text(encoding="utf-8")
         self.assertEqual([], table_faults(self.tree, path, whole))
         lacking = re.sub(r"\| `softmax_tiles`.*\n", "", whole)
-        self.assertEqual(["its table lacks softmax_tiles.cc", "its table lacks softmax_tiles.h"], table_faults(self.tree, path, lacking))
+        self.assertEqual(
+            ["its table lacks softmax_tiles.cc", "its table lacks softmax_tiles.h"],
+            table_faults(self.tree, path, lacking),
+        )
         wrong = whole.replace("`reduced_keys`", "`reduced_keys`, `gone`")
         self.assertEqual(["its table names gone, which does not exist"], table_faults(self.tree, path, wrong))
 

@@ -79,7 +79,9 @@ def build(results, studies, recipes, general="rest", summary=None):
             if len(platforms) > 1 and platform:
                 product = _renamed(product, f"{product.name}-{_slug(platform[0])}", f"{product.title} ({platform[0]})")
             made.append(product)
-            shown.update((point.identity["machine"], point.row["case"], point.settings["implementation"]) for point in used)
+            shown.update(
+                (point.identity["machine"], point.row["case"], point.settings["implementation"]) for point in used
+            )
         products += made
         if made and recipe.kind == "study":
             products += _parts(made[0], next(study for study in studies if study.name == recipe["study"]))
@@ -130,7 +132,10 @@ def _make(recipe, platform, results, points, studies, summary):
     if recipe.kind == "table":
         table = tables.picked(recipe, own)
         words = _footer_of(table.points, platform, table.csv())
-        return Product(recipe.name, title, recipe, words, table=table, data={f"{recipe.name}.csv": table.csv()}), table.points
+        return (
+            Product(recipe.name, title, recipe, words, table=table, data={f"{recipe.name}.csv": table.csv()}),
+            table.points,
+        )
     if recipe.kind == "map":
         return _map(recipe, platform, own)
     if recipe.kind == "ratios":
@@ -166,12 +171,20 @@ def _ratios(recipe, platform, results, own):
     contents = [content for _, content in results if any(point.source is content for point in own)]
     machine, backend = platform
     contents = [content for content in contents if result_file.machine_name(backend, content["environment"]) == machine]
-    asked = lambda settings: settings["backend"] == backend and recipe_file.asks_for(recipe, settings, ("n",))  # noqa: E731
+    asked = lambda settings: settings["backend"] == backend and recipe_file.asks_for(
+        recipe, settings, ("n",)
+    )  # noqa: E731
     table, rows, inputs = tables.input_ratios(contents, asked)
     used = recipe_file.measured_for(recipe, own, ("n",))
     words = footer(contents, platform, _threads(used), table.csv())
     draw = lambda: ratio_panels.draw(  # noqa: E731
-        rows, inputs, recipe_figure.width_of(recipe), recipe["title"], "", f"Grey band: within {round(100 * (ratio_panels.NEAR - 1))} %. {table.note}", words
+        rows,
+        inputs,
+        recipe_figure.width_of(recipe),
+        recipe["title"],
+        "",
+        f"Grey band: within {round(100 * (ratio_panels.NEAR - 1))} %. {table.note}",
+        words,
     )
     return Product(
         recipe.name, recipe["title"], recipe, words, draw=draw, table=table, data={f"{recipe.name}.csv": table.csv()}
@@ -252,7 +265,9 @@ class General:
         shown = [entry for entry in entries if entry["quantity"] in wanted]
         if not shown:
             return None
-        return csv_text(header, [["nan" if entry.get(key) is None else entry[key] for key in header] for entry in shown])
+        return csv_text(
+            header, [["nan" if entry.get(key) is None else entry[key] for key in header] for entry in shown]
+        )
 
     def product(self):
         data = {f"{self.name}.csv": self.points_csv()}
@@ -279,7 +294,10 @@ def _general(results, shown):
         machine = group.identity["machine"]
         if any((machine, row["case"], row["implementation"]) in shown for row in group.rows):
             continue
-        made += [General(f"{name}-{kind}", kind, width, shapes, group).product() for kind, (width, shapes) in quantities.GENERAL.items()]
+        made += [
+            General(f"{name}-{kind}", kind, width, shapes, group).product()
+            for kind, (width, shapes) in quantities.GENERAL.items()
+        ]
     return made, warnings
 
 

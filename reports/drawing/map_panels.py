@@ -58,9 +58,13 @@ def _draw_cells(axes, cells):
     # The border between winning and losing, cell by cell, so that it shows in print too.
     for (column, row), win in wins.items():
         if wins.get((column + 1, row), win) != win:
-            axes.plot([column + 0.5] * 2, [row - 0.5, row + 0.5], color=BLACK, linewidth=1.6, solid_capstyle="projecting")
+            axes.plot(
+                [column + 0.5] * 2, [row - 0.5, row + 0.5], color=BLACK, linewidth=1.6, solid_capstyle="projecting"
+            )
         if wins.get((column, row + 1), win) != win:
-            axes.plot([column - 0.5, column + 0.5], [row + 0.5] * 2, color=BLACK, linewidth=1.6, solid_capstyle="projecting")
+            axes.plot(
+                [column - 0.5, column + 0.5], [row + 0.5] * 2, color=BLACK, linewidth=1.6, solid_capstyle="projecting"
+            )
     axes.set_xlim(-0.5, len(xs) - 0.5)
     axes.set_ylim(-0.5, len(ys) - 0.5)
     for axis, values in ((axes.xaxis, xs), (axes.yaxis, ys)):

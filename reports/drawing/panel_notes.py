@@ -76,7 +76,10 @@ def _sentence(text):
 # nothing is.
 WITHOUT_CROSSING = {
     "better at every size": (("needs", "need"), "less {what} than {dense} at every size measured"),
-    "not better at the largest size": (("does not need", "do not need"), "less {what} than {dense} at the largest size"),
+    "not better at the largest size": (
+        ("does not need", "do not need"),
+        "less {what} than {dense} at the largest size",
+    ),
 }
 
 

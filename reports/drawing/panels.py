@@ -296,8 +296,14 @@ def _draw_series(axes, panel, series, group):
                 axes.plot(row[panel.x], row[panel.y], **_mark("failed", style))
             elif panel_notes.mark_kind(row, panel) == "zero":
                 axes.plot(
-                    row[panel.x], 0.0, transform=axes.get_xaxis_transform(), clip_on=False, linestyle="none",
-                    color=style.color, marker=style.marker, **MARKER,
+                    row[panel.x],
+                    0.0,
+                    transform=axes.get_xaxis_transform(),
+                    clip_on=False,
+                    linestyle="none",
+                    color=style.color,
+                    marker=style.marker,
+                    **MARKER,
                 )
 
 
@@ -368,8 +374,15 @@ class _Room:
 
         _, (x, y) = min(enumerate(candidates(width, height)), key=cost)
         self.axes.annotate(
-            text, (x, y), xycoords="figure points", color=color, rotation=90 if vertical else 0,
-            ha="center", va="center", path_effects=HALO, zorder=4,
+            text,
+            (x, y),
+            xycoords="figure points",
+            color=color,
+            rotation=90 if vertical else 0,
+            ha="center",
+            va="center",
+            path_effects=HALO,
+            zorder=4,
         )
         columns, rows = max(2, round(width / 3)), max(2, round(height / 3))
         self.taken += [
@@ -385,7 +398,9 @@ def _draw_crossovers(axes, panel, group, room):
     if len(crossings) > MOST_CROSSING_LINES:
         for cross in crossings:
             color = style_in(group, cross["fast"]).color
-            axes.plot(cross["n"], cross["value"], marker="o", markersize=6, markerfacecolor="none", color=color, zorder=5)
+            axes.plot(
+                cross["n"], cross["value"], marker="o", markersize=6, markerfacecolor="none", color=color, zorder=5
+            )
         return
     for cross in crossings:
         color = style_in(group, cross["fast"]).color
@@ -497,12 +512,20 @@ def _draw_labels(page, axes, panel, series, x, top, height):
         style = one.style
         start = x + KEY_GAP
         page.line(
-            [end[0], start - 0.02], [end[1], centre],
-            color=style.color, linewidth=0.4, linestyle=(0, (1, 2)), zorder=0.5,
+            [end[0], start - 0.02],
+            [end[1], centre],
+            color=style.color,
+            linewidth=0.4,
+            linestyle=(0, (1, 2)),
+            zorder=0.5,
         )
         page.line([start, start + KEY_WIDTH - 0.05], [centre, centre], color=style.color, linestyle=style.dashes)
         page.line(
-            [start + (KEY_WIDTH - 0.05) / 2], [centre], color=style.color, marker=style.marker, linestyle="none",
+            [start + (KEY_WIDTH - 0.05) / 2],
+            [centre],
+            color=style.color,
+            marker=style.marker,
+            linestyle="none",
             **MARKER,
         )
         for index, line in enumerate(one.label):

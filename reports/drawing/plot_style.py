@@ -122,9 +122,7 @@ def style_of(implementation):
     if implementation in STYLES:
         return STYLES[implementation]
     digest = hashlib.sha256(implementation.encode()).digest()
-    return Style(
-        PALETTE[digest[0] % len(PALETTE)], DASHES[digest[1] % len(DASHES)], MARKERS[digest[2] % len(MARKERS)]
-    )
+    return Style(PALETTE[digest[0] % len(PALETTE)], DASHES[digest[1] % len(DASHES)], MARKERS[digest[2] % len(MARKERS)])
 
 
 def use_style():

@@ -78,7 +78,9 @@ def curves(recipe, points, summary=None):
 
 def _demand(recipe, everything, absent, series):
     """At least half of the series must be there, and something of them must have passed."""
-    passed = any(point.row["verdict"] == "passed" for _, _, _, lines in everything for line in lines for point in line.points)
+    passed = any(
+        point.row["verdict"] == "passed" for _, _, _, lines in everything for line in lines for point in line.points
+    )
     if not passed or 2 * len(absent) > len(series):
         raise Unserved("no measurements of " + ", ".join(dict.fromkeys(absent)) if absent else "no measurement passed")
 
@@ -120,7 +122,9 @@ def common_settings(points, without):
         words.append("1 thread" if threads == 1 else f"{threads} threads")
     dull = {"heads": 1, "causal": False, "backward": False, "normalize": False, "per_head": False, "with": "",
             "input": "normal"}  # fmt: skip
-    words += [f"{key} = {recipe_file.text_of(value)}" for key, value in sorted(shared.items()) if dull.get(key) != value]
+    words += [
+        f"{key} = {recipe_file.text_of(value)}" for key, value in sorted(shared.items()) if dull.get(key) != value
+    ]
     return ", ".join(words)
 
 
@@ -156,7 +160,10 @@ def _attach_theory(group, line):
     source = line.points[0].source
     implementation = line.points[0].settings["implementation"]
     for algorithm in source["algorithms"]:
-        if all(algorithm[key] == identity[key] for key in ("operator", "backend")) and algorithm["implementation"] == implementation:
+        if (
+            all(algorithm[key] == identity[key] for key in ("operator", "backend"))
+            and algorithm["implementation"] == implementation
+        ):
             group.algorithms[line.label] = algorithm
 
 
@@ -181,7 +188,9 @@ def _attach_summary(recipe, panel, shown, group, lines):
 
 def _table(everything, x):
     shown = [column for _, panel, _, _ in everything for column in panel.columns() if column != "n"]
-    header = list(dict.fromkeys(["panel", "series", "operator", "implementation", x, "verdict", *shown, "reason", "case"]))
+    header = list(
+        dict.fromkeys(["panel", "series", "operator", "implementation", x, "verdict", *shown, "reason", "case"])
+    )
     if not any(entry.get("title") for entry, *_ in everything):
         header.remove("panel")
     rows, seen = [], set()
@@ -202,7 +211,19 @@ def _cell(column, value):
     return value
 
 
-LINE_HEADER = ["panel", "kind", "quantity", "implementation", "dense", "value", "low", "high", "n_min", "n_max", "reason"]
+LINE_HEADER = [
+    "panel",
+    "kind",
+    "quantity",
+    "implementation",
+    "dense",
+    "value",
+    "low",
+    "high",
+    "n_min",
+    "n_max",
+    "reason",
+]
 
 
 def _line_rows(everything):
@@ -214,7 +235,14 @@ def _line_rows(everything):
             for crossover in group.crossovers
         ]
         entries += [
-            {**ratio, "kind": "ratio", "implementation": ratio["fast"], "value": ratio["ratio"], "n_min": ratio["n"], "n_max": ratio["n"]}
+            {
+                **ratio,
+                "kind": "ratio",
+                "implementation": ratio["fast"],
+                "value": ratio["ratio"],
+                "n_min": ratio["n"],
+                "n_max": ratio["n"],
+            }
             for ratio in group.ratios
         ]
         rows += [

@@ -24,7 +24,17 @@ FORMATS = {
 HEADS = {"seconds": "time per run", "workspace_bytes": "workspace", "max_error": "largest error", "error_ratio":
          "error / plain dense", "resident_bytes": "peak resident set"}  # fmt: skip
 NOT_APPLICABLE, NOT_THERE = "–", "?"
-SPECIAL = {"–": "--", "±": r"$\pm$", "²": "$^2$", "µ": r"$\mu$", "_": r"\_", "&": r"\&", "%": r"\%", "#": r"\#", "^": r"\^{}"}
+SPECIAL = {
+    "–": "--",
+    "±": r"$\pm$",
+    "²": "$^2$",
+    "µ": r"$\mu$",
+    "_": r"\_",
+    "&": r"\&",
+    "%": r"\%",
+    "#": r"\#",
+    "^": r"\^{}",
+}
 
 
 @dataclasses.dataclass
@@ -59,7 +69,9 @@ class Table:
         lines = [f"% {title}", f"% {footer}", "% needs \\usepackage{booktabs}",
                  "\\begin{tabular}{l" + "r" * (count - 1) + "}", "\\toprule"]  # fmt: skip
         if self.heads:
-            lines.append(" & ".join(f"\\multicolumn{{{span}}}{{c}}{{{_latex(words)}}}" for words, span in self.heads) + r" \\")
+            lines.append(
+                " & ".join(f"\\multicolumn{{{span}}}{{c}}{{{_latex(words)}}}" for words, span in self.heads) + r" \\"
+            )
             place, rules = 1, []
             for words, span in self.heads:
                 if words:
@@ -107,8 +119,12 @@ def picked(recipe, points):
         texts = []
         for row in recipe["rows"]:
             if len(row["cells"]) != count:
-                raise InputError(f"recipe {recipe.name}: row {row['label']} has {len(row['cells'])} cells for {count} columns")
-            found = [_cell(recipe, asked, {**block["match"], **cell} if cell is not None else None) for cell in row["cells"]]
+                raise InputError(
+                    f"recipe {recipe.name}: row {row['label']} has {len(row['cells'])} cells for {count} columns"
+                )
+            found = [
+                _cell(recipe, asked, {**block["match"], **cell} if cell is not None else None) for cell in row["cells"]
+            ]
             wanted += sum(cell is not None for cell in row["cells"])
             absent += sum(point is None for point in found if point is not NOT_APPLICABLE)
             used += [point for point in found if point not in (None, NOT_APPLICABLE)]
@@ -187,7 +203,20 @@ def exponents(summary, contents, platform):
     for (recipe, words), texts in found.items():
         cells = [cell for key in ("seconds", "workspace_bytes") for cell in texts.get(key, [NOT_APPLICABLE] * 2)]
         blocks.setdefault(recipe, []).append([words, *cells])
-    header = ["recipe", "panel", "curve", "operator", "implementation", "quantity", "exponent", "low", "high", "n_min", "n_max", "class"]
+    header = [
+        "recipe",
+        "panel",
+        "curve",
+        "operator",
+        "implementation",
+        "quantity",
+        "exponent",
+        "low",
+        "high",
+        "n_min",
+        "n_max",
+        "class",
+    ]
     columns = ["", "theory", "n to the", "theory", "n to the"]
     heads = [("", 1), ("time", 2), ("workspace", 2)]
     note = "One block for each recipe, fitted to the upper part of its curves, with intervals."
@@ -203,7 +232,9 @@ def crossovers(summary, platform):
             words = _curve_words(panel, f"{cross['fast']} against {cross['dense']}")
             blocks.setdefault(recipe, []).append([words, what, where, cross["reason"]])
             numbers = ["nan" if cross[key] is None else cross[key] for key in ("n", "low", "high")]
-            rows.append([recipe, panel["title"], cross["fast"], cross["dense"], panel["quantity"], *numbers, cross["reason"]])
+            rows.append(
+                [recipe, panel["title"], cross["fast"], cross["dense"], panel["quantity"], *numbers, cross["reason"]]
+            )
     if not rows:
         raise Unserved(WITHOUT_SUMMARY)
     header = ["recipe", "panel", "fast", "dense", "quantity", "n", "low", "high", "reason"]
@@ -240,7 +271,9 @@ def _shared(entries):
 
 def input_ratios(contents, asked):
     """(Table, rows for ratio_panels, inputs) of the ratios in whole files that `asked` says yes to."""
-    entries = [entry for content in contents for entry in content.get("input_ratios", []) if asked(ratio_settings(entry))]
+    entries = [
+        entry for content in contents for entry in content.get("input_ratios", []) if asked(ratio_settings(entry))
+    ]
     if not entries:
         raise Unserved("the files hold no ratios of times with different inputs")
     shared = _shared(entries)
@@ -253,14 +286,33 @@ def input_ratios(contents, asked):
         fitted = plot_style.with_interval(entry["ratio"], entry["low"], entry["high"])
         turns = "" if entry["in_turns"] else ", one after the other"
         n = plot_style.format_count(settings["n"])
-        texts = [entry["implementation"], few, n, ratio_panels.short(entry["input"]), fitted, ratio_panels.says(entry) + turns]
+        texts = [
+            entry["implementation"],
+            few,
+            n,
+            ratio_panels.short(entry["input"]),
+            fitted,
+            ratio_panels.says(entry) + turns,
+        ]
         blocks.setdefault(operator, []).append(texts)
         head = ", ".join(filter(None, [f"{operator} {entry['implementation']}", few, f"n = {n}"]))
         lines.setdefault(head, []).append(entry)
         ends = ["nan" if entry[key] is None else entry[key] for key in ("low", "high")]
         rows.append([operator, entry["implementation"], entry["backend"], words, settings["n"], entry["input"],
                      entry["against"], entry["ratio"], *ends, entry["in_turns"]])  # fmt: skip
-    header = ["operator", "implementation", "backend", "settings", "n", "input", "against", "ratio", "low", "high", "in_turns"]
+    header = [
+        "operator",
+        "implementation",
+        "backend",
+        "settings",
+        "n",
+        "input",
+        "against",
+        "ratio",
+        "low",
+        "high",
+        "in_turns",
+    ]
     columns = ["", "settings", "n", "input", "ratio", ""]
     common = ", ".join(f"{key} = {recipe_file.text_of(value)}" for key, value in sorted(shared.items())
                        if key not in ("operator", "implementation", "backend") and value not in (False, ""))  # fmt: skip

@@ -173,7 +173,11 @@ def lines_of(series, points, free):
     chosen = [point for point in points if fits(point.settings, series["match"])
               and not (left_out and fits(point.settings, left_out))]  # fmt: skip
     by = series.get("by")
-    values = sorted({point.settings.get(by) for point in chosen}, key=lambda value: (str(type(value)), value)) if by else [None]
+    values = (
+        sorted({point.settings.get(by) for point in chosen}, key=lambda value: (str(type(value)), value))
+        if by
+        else [None]
+    )
     lines = []
     for index, value in enumerate(values):
         own = [point for point in chosen if by is None or point.settings.get(by) == value]
@@ -210,6 +214,8 @@ def missing_words(recipe, series_list, lines):
 
 def _series_words(series):
     match = series["match"]
-    values = {key: "/".join(map(text_of, value if isinstance(value, list) else [value])) for key, value in match.items()}
+    values = {
+        key: "/".join(map(text_of, value if isinstance(value, list) else [value])) for key, value in match.items()
+    }
     words = [values.pop(key) for key in ("operator", "implementation") if key in values]
     return " ".join([*words, *(f"{key} = {value}" for key, value in values.items())]) or series["label"]

@@ -184,7 +184,9 @@ def identify(record, environment):
 
 def length_axes(record):
     """Names of the sizes that grow with the problem. Records written before they named them have one of the sets here."""
-    before = (axes for axes in (("height", "width"), ("L", "M"), ("n",)) if all(axis in record["size"] for axis in axes))
+    before = (
+        axes for axes in (("height", "width"), ("L", "M"), ("n",)) if all(axis in record["size"] for axis in axes)
+    )
     return tuple(record.get("length_axes") or next(before, ("n_q", "n_k")))
 
 
@@ -240,7 +242,9 @@ def peaks(record, environment):
     """(operations per second, bytes per second) that nothing there exceeds; None: not known."""
     if record["backend"] == "cuda":
         gpu = environment["gpu"] or {}
-        kind = "peak_matrix_flops_per_second" if record["scalar"] in ("bfloat16", "float16") else "peak_flops_per_second"
+        kind = (
+            "peak_matrix_flops_per_second" if record["scalar"] in ("bfloat16", "float16") else "peak_flops_per_second"
+        )
         return gpu.get(kind) or None, gpu.get("peak_bytes_per_second") or None
     measured = environment["measured"]
     if not measured or not record["threads"]:

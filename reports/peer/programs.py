@@ -203,7 +203,13 @@ def _quotient(sums):
     return sums[..., :-1] / sums[..., -1:]
 
 
-@peer("torch_nprf_dense", "kernelized_rpe_attention", "((phi(Q) phi(K)^T) * C) V in PyTorch, all n^2 weights", TORCH, **NPRF_N2)
+@peer(
+    "torch_nprf_dense",
+    "kernelized_rpe_attention",
+    "((phi(Q) phi(K)^T) * C) V in PyTorch, all n^2 weights",
+    TORCH,
+    **NPRF_N2,
+)
 def torch_nprf_dense(problem):
     torch, prepare = _nprf(problem)
 
@@ -345,7 +351,11 @@ PAIRS = {"time": "O(n^2 (d+e))", "memory": "O(n^2)", "classes": ("n^2", "n^2")}
 def torch_softmax(problem):
     torch, q, k, v = _tensors(problem, "q", "k", "v")
     scale = problem.scale(1 / math.sqrt(q.shape[-1]))
-    mask = torch.full((len(q), len(k)), -math.inf, dtype=q.dtype, device=q.device).triu_(1) if problem.flag("causal") else None
+    mask = (
+        torch.full((len(q), len(k)), -math.inf, dtype=q.dtype, device=q.device).triu_(1)
+        if problem.flag("causal")
+        else None
+    )
 
     def run():
         scores = (q * scale) @ k.T

@@ -18,8 +18,7 @@ PROGRAM = ""  # set by main
 
 
 def run(*arguments):
-    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True,
-                          timeout=300, check=False)
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
 
 
 class Claims(unittest.TestCase):
@@ -27,9 +26,20 @@ class Claims(unittest.TestCase):
     def setUpClass(cls):
         cls.temporary = tempfile.TemporaryDirectory()
         cls.made = pathlib.Path(cls.temporary.name)
-        sweep = run("sweep", "--operator", "toeplitz_1d", "--implementation", "fft", "--n",
-                    "256:16384:x4", "--no-resident", "--budget", "0.05", "--out",
-                    cls.made / "sweep.json")
+        sweep = run(
+            "sweep",
+            "--operator",
+            "toeplitz_1d",
+            "--implementation",
+            "fft",
+            "--n",
+            "256:16384:x4",
+            "--no-resident",
+            "--budget",
+            "0.05",
+            "--out",
+            cls.made / "sweep.json",
+        )
         assert sweep.returncode == 0, sweep.stderr
         study = run("study", "prf_variance", "--tiny", "--out", cls.made)
         assert study.returncode in (0, 1), study.stderr
@@ -56,8 +66,7 @@ class Claims(unittest.TestCase):
         claims = {claim["id"]: claim for claim in content["claims"]}
         self.assertEqual(len(claims), 33)
         self.assertEqual(sum(content["counts"].values()), 33)
-        self.assertEqual({file["file"] for file in content["files"]},
-                         {"sweep.json", "prf_variance.json"})
+        self.assertEqual({file["file"] for file in content["files"]}, {"sweep.json", "prf_variance.json"})
         # A folder's files are there by name alone: no path of this machine.
         self.assertNotIn(str(self.made), json.dumps(content["files"]))
         table = self.out.with_suffix(".md").read_text(encoding="utf-8")
@@ -83,19 +92,25 @@ class Claims(unittest.TestCase):
         first, _ = self.answers(self.made)
         second, _ = self.answers(self.made / "prf_variance.json", self.made / "sweep.json")
         # Bytes on the heap differ by the odd block from run to run.
-        kept = [[(claim["id"], claim["verdict"], claim["erratum"], claim["kind"] == "property" or claim["numbers"])
-                 for claim in content["claims"]] for content in (first, second)]
+        kept = [
+            [
+                (claim["id"], claim["verdict"], claim["erratum"], claim["kind"] == "property" or claim["numbers"])
+                for claim in content["claims"]
+            ]
+            for content in (first, second)
+        ]
         self.assertEqual(*kept)
 
     def test_the_schema_refuses(self):
         content, _ = self.answers(self.made / "sweep.json")
         for change in (
-                lambda c: c.update(format="claims/2"),
-                lambda c: c.update(extra=1),
-                lambda c: c["claims"][0].update(verdict="perhaps"),
-                lambda c: c["claims"][0].update(numbers=""),
-                lambda c: c["claims"][0].pop("needs"),
-                lambda c: c["claims"].clear()):
+            lambda c: c.update(format="claims/2"),
+            lambda c: c.update(extra=1),
+            lambda c: c["claims"][0].update(verdict="perhaps"),
+            lambda c: c["claims"][0].update(numbers=""),
+            lambda c: c["claims"][0].pop("needs"),
+            lambda c: c["claims"].clear(),
+        ):
             broken = json.loads(json.dumps(content))
             change(broken)
             with self.assertRaises(jsonschema.ValidationError):
@@ -126,19 +141,24 @@ class Claims(unittest.TestCase):
         self.refuse([self.made], "--out")
         self.refuse([self.made, "--out", self.folder / "claims.md"], "--out", ".json")
         for text in (
-                "{", "[]", '{"format": "other/1"}', '{"format": 1}', "NaN",
-                '{"format": "results/1"}',
-                '{"format": "study/1"}',
-                changed(sweep, lambda c: c.update(records=[1])),
-                changed(sweep, lambda c: c["records"][0].pop("size")),
-                changed(sweep, lambda c: c["records"][0].pop("check")),
-                changed(sweep, lambda c: c["records"][0].update(operator=3)),
-                changed(sweep, lambda c: c["records"][0]["size"].pop("n_k")),
-                changed(sweep, lambda c: c["records"][0].update(threads="one")),
-                changed(study, lambda c: c.update(tables=[])),
-                changed(study, lambda c: c["tables"].pop("variance")),
-                changed(study, lambda c: c["tables"]["variance"]["rows"][0].pop()),
-                changed(study, lambda c: c["tables"]["variance"].pop("columns"))):
+            "{",
+            "[]",
+            '{"format": "other/1"}',
+            '{"format": 1}',
+            "NaN",
+            '{"format": "results/1"}',
+            '{"format": "study/1"}',
+            changed(sweep, lambda c: c.update(records=[1])),
+            changed(sweep, lambda c: c["records"][0].pop("size")),
+            changed(sweep, lambda c: c["records"][0].pop("check")),
+            changed(sweep, lambda c: c["records"][0].update(operator=3)),
+            changed(sweep, lambda c: c["records"][0]["size"].pop("n_k")),
+            changed(sweep, lambda c: c["records"][0].update(threads="one")),
+            changed(study, lambda c: c.update(tables=[])),
+            changed(study, lambda c: c["tables"].pop("variance")),
+            changed(study, lambda c: c["tables"]["variance"]["rows"][0].pop()),
+            changed(study, lambda c: c["tables"]["variance"].pop("columns")),
+        ):
             bad = self.folder / "bad.json"
             bad.write_text(text, encoding="utf-8")
             self.refuse([bad, "--out", self.out], "bad.json")
@@ -179,17 +199,23 @@ class Claims(unittest.TestCase):
     def test_a_summary_has_the_numbers_of_the_claims(self):
         content = self.summary(self.made)  # the study in it has no part
         self.assertEqual([file["file"] for file in content["files"]], ["sweep.json"])
-        entry, = [one for one in content["recipes"] if one["recipe"] == "fastrpb-toeplitz"]
+        (entry,) = [one for one in content["recipes"] if one["recipe"] == "fastrpb-toeplitz"]
         fits = {panel["quantity"]: panel["curves"][0]["fit"] for panel in entry["panels"]}
         claims = {claim["id"]: claim for claim in self.answers(self.made)[0]["claims"]}
-        for claim, name, quantity in (("frpb-1d-time", "exponent of time of fft", "seconds"),
-                                      ("frpb-1d-memory", "exponent of workspace of fft", "workspace_bytes")):
+        for claim, name, quantity in (
+            ("frpb-1d-time", "exponent of time of fft", "seconds"),
+            ("frpb-1d-memory", "exponent of workspace of fft", "workspace_bytes"),
+        ):
             self.assertEqual(claims[claim]["recipes"], ["fastrpb-toeplitz"])
-            found, = [one for one in claims[claim]["quantities"] if one["name"] == name]
-            self.assertEqual([found[key] for key in ("value", "low", "high")],
-                             [fits[quantity][key] for key in ("exponent", "low", "high")])
+            (found,) = [one for one in claims[claim]["quantities"] if one["name"] == name]
+            self.assertEqual(
+                [found[key] for key in ("value", "low", "high")],
+                [fits[quantity][key] for key in ("exponent", "low", "high")],
+            )
         # A summary beside the results changes nothing.
-        (self.folder / "sweep.json").write_text((self.made / "sweep.json").read_text(encoding="utf-8"), encoding="utf-8")
+        (self.folder / "sweep.json").write_text(
+            (self.made / "sweep.json").read_text(encoding="utf-8"), encoding="utf-8"
+        )
         again = self.summary(self.folder)
         self.assertEqual(again["recipes"], content["recipes"])
         self.answers(self.folder / "sweep.json", self.folder / "summary.json")
@@ -198,22 +224,28 @@ class Claims(unittest.TestCase):
         recipe = ROOT / "reports/recipes/fastrpb-toeplitz.json"
         content = self.summary(self.made / "sweep.json", "--recipes", recipe)
         self.assertEqual([one["recipe"] for one in content["recipes"]], ["fastrpb-toeplitz"])
-        self.assertEqual(content["recipes"],
-                         [one for one in self.summary(self.made / "sweep.json", "--recipes", recipe.parent)["recipes"]
-                          if one["recipe"] == "fastrpb-toeplitz"])
+        self.assertEqual(
+            content["recipes"],
+            [
+                one
+                for one in self.summary(self.made / "sweep.json", "--recipes", recipe.parent)["recipes"]
+                if one["recipe"] == "fastrpb-toeplitz"
+            ],
+        )
 
     def test_what_cannot_be_summarized(self):
         self.out = self.folder / "summary.json"
         sweep, study = self.made / "sweep.json", self.made / "prf_variance.json"
         bad = self.folder / "bad.json"
         for text, arguments, words in (
-                ("", [self.folder / "none.json"], ["none.json", "a readable file"]),
-                ("{", [bad], ["bad.json", "a result file"]),
-                ('{"format": "results/1", "records": [1], "environment": {}}', [bad], ["bad.json: record 0"]),
-                ("", [study], ["FILE", "at least one result file"]),
-                ((sweep.read_text(encoding="utf-8")), [sweep, bad], ["bad.json", "not in sweep.json"]),
-                ('{"format": "recipe/1"}', [sweep, "--recipes", bad], ["recipe bad", "a kind"]),
-                ("", [sweep, "--recipes", self.folder / "none.json"], ["none.json", "a recipe"])):
+            ("", [self.folder / "none.json"], ["none.json", "a readable file"]),
+            ("{", [bad], ["bad.json", "a result file"]),
+            ('{"format": "results/1", "records": [1], "environment": {}}', [bad], ["bad.json: record 0"]),
+            ("", [study], ["FILE", "at least one result file"]),
+            ((sweep.read_text(encoding="utf-8")), [sweep, bad], ["bad.json", "not in sweep.json"]),
+            ('{"format": "recipe/1"}', [sweep, "--recipes", bad], ["recipe bad", "a kind"]),
+            ("", [sweep, "--recipes", self.folder / "none.json"], ["none.json", "a recipe"]),
+        ):
             bad.write_text(text, encoding="utf-8")
             result = run("summarize", *arguments, "--out", self.out)
             self.assertEqual(result.returncode, 2, (arguments, result.stdout, result.stderr))
@@ -225,8 +257,15 @@ class Claims(unittest.TestCase):
     def test_help(self):
         result = run("claims", "--help")
         self.assertEqual(result.returncode, 0)
-        for word in ("FILE", "--out", "lrpe-tail", "cannot be tested here", "--preset claims",
-                     "subquad study rpe_rank", "130"):
+        for word in (
+            "FILE",
+            "--out",
+            "lrpe-tail",
+            "cannot be tested here",
+            "--preset claims",
+            "subquad study rpe_rank",
+            "130",
+        ):
             self.assertIn(word, result.stdout)
 
 

@@ -30,8 +30,25 @@ OPTIONS = {
     "check": ("CASE",),
     "verify": FILTERS + ("--n", "--case", "--input", "--seed", "--threads"),
     "sweep": FILTERS
-    + ("--preset", "--config", "--out", "--resume", "--threads", "--time-limit", "--memory-limit",
-       "--shard", "--seed", "--n", "--d", "--e", "--f", "--heads", "--param", "--input", "--interleave"),
+    + (
+        "--preset",
+        "--config",
+        "--out",
+        "--resume",
+        "--threads",
+        "--time-limit",
+        "--memory-limit",
+        "--shard",
+        "--seed",
+        "--n",
+        "--d",
+        "--e",
+        "--f",
+        "--heads",
+        "--param",
+        "--input",
+        "--interleave",
+    ),
     "claims": ("FILE", "--out"),
     "env": (),
 }
@@ -39,8 +56,9 @@ SMALL = ("--operator", "toeplitz_1d", "--e", "4", "--no-resident", "--budget", "
 
 
 def run(*arguments, **options):
-    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True,
-                          timeout=300, check=False, **options)
+    return subprocess.run(
+        [PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, **options
+    )
 
 
 class Cli(unittest.TestCase):
@@ -115,9 +133,27 @@ class Refusals(Cli):
             (["--n="], "--n"),
         ):
             self.refuse(["verify", *arguments], word)
-        for axis in ("0", "-3", "abc", "4:", "4:8", "4:8:", "4:8:2", "4:8:x1", "4:8:x", "4:8:+0",
-                     "8:4:x2", "4,,5", "4,", ",4", "4.5", "1e3", "99999999999999999999",
-                     "2147483648", "1:99999999:+1"):
+        for axis in (
+            "0",
+            "-3",
+            "abc",
+            "4:",
+            "4:8",
+            "4:8:",
+            "4:8:2",
+            "4:8:x1",
+            "4:8:x",
+            "4:8:+0",
+            "8:4:x2",
+            "4,,5",
+            "4,",
+            ",4",
+            "4.5",
+            "1e3",
+            "99999999999999999999",
+            "2147483648",
+            "1:99999999:+1",
+        ):
             self.refuse(["verify", "--operator", "toeplitz_1d", "--n", axis], "--n")
 
     def test_unknown_names_list_the_choices_and_suggest_the_nearest(self):
@@ -126,13 +162,22 @@ class Refusals(Cli):
             (["lits"], "lits", ("list", "check", "verify", "sweep"), "list"),
             (["list", "--operator", "toeplits_1d"], "toeplits_1d", ("toeplitz_2d", "linear_attention"), "toeplitz_1d"),
             (["verify", "--operator", "fastrpb"], "fastrpb", ("toeplitz_2d",), "fastrpb_attention"),
-            (["verify", "--operator", "toeplitz_1d", "--implementation", "ffd"], "ffd", ("dense", "fft_columns"), "fft"),
+            (
+                ["verify", "--operator", "toeplitz_1d", "--implementation", "ffd"],
+                "ffd",
+                ("dense", "fft_columns"),
+                "fft",
+            ),
             (["verify", "--scalar", "float23"], "float23", ("float32", "float64", "bfloat16", "float16"), "float32"),
             (["verify", "--backend", "cud"], "cud", ("cpu", "cuda"), "cuda"),
             (["verify", "--input", "sprase"], "sprase", ("normal", "masked"), "sparse"),
             (["verify", "--case", "linear_attention:n=4,feature_map=prff"], "prff", ("elu1", "trf"), "prf"),
-            (["verify", "--case", "linear_attention:n=4,feature_map=prf,omega=sphery"], "sphery",
-             ("gaussian", "orthogonal"), "sphere"),
+            (
+                ["verify", "--case", "linear_attention:n=4,feature_map=prf,omega=sphery"],
+                "sphery",
+                ("gaussian", "orthogonal"),
+                "sphere",
+            ),
             (["verify", "--case", "position_attention:n=4,scheme=shav"], "shav", ("untied", "deberta"), "shaw"),
             (["verify", "--case", "sparse_attention:n=4,pattern=bigbyrd"], "bigbyrd", ("local",), "bigbird"),
             (["verify", "--case", "toeplitz_1d:n=4,causl=1"], "causl", ("causal", "n_q"), "causal"),
@@ -151,19 +196,37 @@ class Refusals(Cli):
     def case(self, operator, inputs, **params):
         folder = self.folder / "case"
         folder.mkdir()
-        (folder / "case.json").write_text(json.dumps(
-            {"format": "case/1", "operator": operator, "params": params, "inputs": inputs, "expected": {},
-             "source": "a test"}), encoding="utf-8")
+        (folder / "case.json").write_text(
+            json.dumps(
+                {
+                    "format": "case/1",
+                    "operator": operator,
+                    "params": params,
+                    "inputs": inputs,
+                    "expected": {},
+                    "source": "a test",
+                }
+            ),
+            encoding="utf-8",
+        )
         return folder
 
     def test_scripts(self):
-        result = subprocess.run([ROOT / "run-sweeps", "nprf-fig1x"], capture_output=True, text=True, timeout=60,
-                                check=False, env={**os.environ, "SUBQUAD_SETUP": "0"})
+        result = subprocess.run(
+            [ROOT / "run-sweeps", "nprf-fig1x"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "SUBQUAD_SETUP": "0"},
+        )
         self.assertEqual(result.returncode, 2)
         for word in ("quick paper", "error-n", "did you mean nprf-fig1"):
             self.assertIn(word, result.stderr)
         for script in ("run-sweeps", "run-tests", "setup"):
-            text = subprocess.run([ROOT / script, "--help"], capture_output=True, text=True, timeout=60, check=True).stdout
+            text = subprocess.run(
+                [ROOT / script, "--help"], capture_output=True, text=True, timeout=60, check=True
+            ).stdout
             for word in ("minute", "Exit status"):
                 self.assertIn(word, text, script)
 
@@ -195,11 +258,11 @@ class Refusals(Cli):
         self.refuse(["verify", "--case", "toeplitz_1d:n=4", "--n", "5"], "--n")
 
     def test_a_filter_that_matches_nothing(self):
-        self.refuse(["verify", "--operator", "toeplitz_1d", "--scalar", "float16", "--backend", "cpu"],
-                    "matches")
+        self.refuse(["verify", "--operator", "toeplitz_1d", "--scalar", "float16", "--backend", "cpu"], "matches")
         self.refuse(["verify", "--case", "toeplitz_1d:n=4", "--operator", "toeplitz_2d"], "matches")
-        self.refuse(["sweep", "--operator", "toeplitz_1d", "--scalar", "bfloat16", "--out",
-                     self.folder / "x.json"], "matches")
+        self.refuse(
+            ["sweep", "--operator", "toeplitz_1d", "--scalar", "bfloat16", "--out", self.folder / "x.json"], "matches"
+        )
 
     def test_sweeps(self):
         out = self.folder / "x.json"
@@ -210,41 +273,71 @@ class Refusals(Cli):
         self.refuse([*good, "--preset", "quick", "--out", out], "more than one")
         self.refuse(["sweep", "--preset", "nope", "--out", out], "nope")
         self.refuse(["sweep", "--config", self.folder / "no.json", "--out", out], "no.json")
-        for option, value in (("--param", "foo=3"), ("--param", "foo"), ("--param", "=3"),
-                              ("--param", "causal=7"), ("--shard", "3/2"), ("--shard", "0/2"),
-                              ("--shard", "1"), ("--shard", "9/9"), ("--time-limit", "0"),
-                              ("--time-limit", "nan"), ("--memory-limit", "nan"),
-                              ("--memory-limit", "inf"), ("--memory-limit", "-1"),
-                              ("--threads", "0"), ("--threads", "2000"), ("--input", "nope")):
-            self.refuse([*good, option, value, "--out", out],
-                        value.split("=")[0] if option == "--param" and value[0] != "=" else
-                        option.strip("-"))
-        for extra, word in ((["--input", REAL, "--d", "32"], "q: expected d = 32"),
-                            (["--input", REAL, "--heads", "5"], "5 heads"),
-                            (["--input", ROOT / "reports"], "case.json"),
-                            (["--input", self.folder / "none"], "none"),
-                            (["--input", "a,b"], "commas")):
+        for option, value in (
+            ("--param", "foo=3"),
+            ("--param", "foo"),
+            ("--param", "=3"),
+            ("--param", "causal=7"),
+            ("--shard", "3/2"),
+            ("--shard", "0/2"),
+            ("--shard", "1"),
+            ("--shard", "9/9"),
+            ("--time-limit", "0"),
+            ("--time-limit", "nan"),
+            ("--memory-limit", "nan"),
+            ("--memory-limit", "inf"),
+            ("--memory-limit", "-1"),
+            ("--threads", "0"),
+            ("--threads", "2000"),
+            ("--input", "nope"),
+        ):
+            self.refuse(
+                [*good, option, value, "--out", out],
+                value.split("=")[0] if option == "--param" and value[0] != "=" else option.strip("-"),
+            )
+        for extra, word in (
+            (["--input", REAL, "--d", "32"], "q: expected d = 32"),
+            (["--input", REAL, "--heads", "5"], "5 heads"),
+            (["--input", ROOT / "reports"], "case.json"),
+            (["--input", self.folder / "none"], "none"),
+            (["--input", "a,b"], "commas"),
+        ):
             self.refuse(["sweep", "--operator", "softmax_attention", *extra, "--out", out], word)
         self.refuse([*good, "--input", REAL, "--out", out], "found q, k, v, bias")
         self.refuse(["sweep", "--preset", "quick", "--input", REAL, "--out", out], "more than one")
         self.refuse(["verify", "--case", f"toeplitz_1d:n=4,input={REAL}"], "found q, k, v, bias")
-        self.refuse(["study", "feature_maps", "--input", REAL, "--out", self.folder / "study"],
-                    "--input", "takes tensors")
+        self.refuse(
+            ["study", "feature_maps", "--input", REAL, "--out", self.folder / "study"], "--input", "takes tensors"
+        )
         for study in ("conversion", "approximation_error"):
-            self.refuse(["study", study, "--input", REAL, REAL.parent / "photograph-blur", "--out", self.folder / "study"],
-                        "photograph-blur", "q and k")
+            self.refuse(
+                ["study", study, "--input", REAL, REAL.parent / "photograph-blur", "--out", self.folder / "study"],
+                "photograph-blur",
+                "q and k",
+            )
         self.assertFalse((self.folder / "study").exists())
         self.refuse([*good, "--interleave", "--out", out], "--interleave", "two or more inputs")
         self.refuse([*good, "--interleave", "--input", "wide", "--out", out], "--interleave", "two or more inputs")
-        self.refuse(["sweep", "--operator", "softmax_attention", "--interleave", "--input", "normal", REAL, "--out", out],
-                    "interleave", "mpnet-layer0", "heads")
+        self.refuse(
+            ["sweep", "--operator", "softmax_attention", "--interleave", "--input", "normal", REAL, "--out", out],
+            "interleave",
+            "mpnet-layer0",
+            "heads",
+        )
         self.assertFalse(out.exists())
-        for text in ("", "[]", "{", '{"sweeps": []}', '{"sweeps": [3]}',
-                     '{"sweeps": [{"operator": {"a": 1}}]}', '{"sweeps": [{"operator": "nope"}]}',
-                     '{"sweeps": [{"operator": "toeplitz_1d", "n": "x"}]}',
-                     '{"sweeps": [{"operator": "toeplitz_1d", "input": []}]}',
-                     '{"sweeps": [{"operator": "toeplitz_1d", "n": 4, "interleave": "yes"}]}',
-                     '{"sweeps": [{"operator": "toeplitz_1d", "n": 4, "bogus": 1}]}'):
+        for text in (
+            "",
+            "[]",
+            "{",
+            '{"sweeps": []}',
+            '{"sweeps": [3]}',
+            '{"sweeps": [{"operator": {"a": 1}}]}',
+            '{"sweeps": [{"operator": "nope"}]}',
+            '{"sweeps": [{"operator": "toeplitz_1d", "n": "x"}]}',
+            '{"sweeps": [{"operator": "toeplitz_1d", "input": []}]}',
+            '{"sweeps": [{"operator": "toeplitz_1d", "n": 4, "interleave": "yes"}]}',
+            '{"sweeps": [{"operator": "toeplitz_1d", "n": 4, "bogus": 1}]}',
+        ):
             config = self.folder / "config.json"
             config.write_text(text, encoding="utf-8")
             self.refuse(["sweep", "--config", config, "--out", out])
@@ -269,8 +362,7 @@ class Lists(Cli):
                 for field in ("implementation", "time", "memory", "what", "source"):
                     self.assertTrue(one[field], (entry["operator"], field))
                 self.assertIn(one["backend"], ("cpu", "cuda"))
-                self.assertTrue(set(one["scalars"]) <=
-                                {"float32", "float64", "bfloat16", "float16"})
+                self.assertTrue(set(one["scalars"]) <= {"float32", "float64", "bfloat16", "float16"})
                 self.assertTrue(one["scalars"])
                 self.assertIn(one["implementation"], text)
 
@@ -298,8 +390,7 @@ class Checks(Cli):
 
     def test_a_closed_pipe_or_full_disk_is_not_success(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
-            result = subprocess.run([PROGRAM, "list"], stdout=full, stderr=subprocess.PIPE,
-                                    check=False, text=True)
+            result = subprocess.run([PROGRAM, "list"], stdout=full, stderr=subprocess.PIPE, check=False, text=True)
         self.assertNotEqual(result.returncode, 0)
         self.assertNotEqual(result.stderr, "")
 
@@ -326,8 +417,7 @@ class Sweeps(Cli):
         return file
 
     def test_records(self):
-        file = self.sweep("--n", "16,64", "--scalar", "float32", "--scalar", "float64",
-                          "--threads", "1,2")
+        file = self.sweep("--n", "16,64", "--scalar", "float32", "--scalar", "float64", "--threads", "1,2")
         keys = {(r["case"], r["implementation"], r["threads"]) for r in file["records"]}
         self.assertEqual(len(keys), len(file["records"]))
         programs = {(r["implementation"], r["scalar"]) for r in file["records"]}
@@ -350,21 +440,41 @@ class Sweeps(Cli):
 
     def test_drawn_numbers_without_an_answer(self):
         # One key of 70 channels of which none is active for some query: 0 / 0.
-        text = self.fine("verify", "--operator", "kernelized_rpe_attention", "--implementation",
-                         "dense", "--backend", "cpu", "--scalar", "float32", "--n", "70")
+        text = self.fine(
+            "verify",
+            "--operator",
+            "kernelized_rpe_attention",
+            "--implementation",
+            "dense",
+            "--backend",
+            "cpu",
+            "--scalar",
+            "float32",
+            "--n",
+            "70",
+        )
         lines = [line for line in text.splitlines() if line.startswith("skipped")]
         self.assertEqual(len(lines), 1)
         self.assertIn("the reference is undefined: query 36: expected a normaliser", lines[0])
         self.assertRegex(text, r"\n[0-9]{3} passed, 0 failed, 0 mistrusted, 1 skipped\n$")
         case = lines[0].split()[2]
-        self.refuse(["verify", "--case", case, "--implementation", "dense", "--backend", "cpu"],
-                    "normaliser")
+        self.refuse(["verify", "--case", case, "--implementation", "dense", "--backend", "cpu"], "normaliser")
 
     def test_inputs_from_case_folders(self):
         folders = [f"reports/inputs/{name}" for name in ("mpnet-layer0", "minilm-layer5")]
         out = self.folder / "real.json"
-        command = ["sweep", "--operator", "softmax_attention", "--no-resident", "--budget", "0.02",
-                   "--heads", "2", "--out", out]
+        command = [
+            "sweep",
+            "--operator",
+            "softmax_attention",
+            "--no-resident",
+            "--budget",
+            "0.02",
+            "--heads",
+            "2",
+            "--out",
+            out,
+        ]
         self.fine(*command, "--n", "100", "--input", *folders, "normal", cwd=ROOT)
         records = self.read(out)["records"]
         self.assertEqual({r["input"] for r in records}, {*folders, "normal"})
@@ -377,19 +487,34 @@ class Sweeps(Cli):
             inputs = dict(record["inputs"])
             self.assertRegex(inputs.pop("digest"), "^[0-9a-f]{16}$")
             self.assertEqual(record["size"]["d"], 64 if biased else 32)
-            self.assertEqual(inputs, {
-                "source": record["input"], "rows": 512, "fitted": "cropped",
-                "offsets": "cropped" if biased else None,
-                "taken": ["q", "k", "v", "bias"] if biased else ["q", "k", "v"], "generated": []})
+            self.assertEqual(
+                inputs,
+                {
+                    "source": record["input"],
+                    "rows": 512,
+                    "fitted": "cropped",
+                    "offsets": "cropped" if biased else None,
+                    "taken": ["q", "k", "v", "bias"] if biased else ["q", "k", "v"],
+                    "generated": [],
+                },
+            )
             # The id repeats it, with the same numbers.
-            text = self.fine("verify", "--case", record["case"], "--implementation",
-                             record["implementation"], cwd=ROOT)
+            text = self.fine("verify", "--case", record["case"], "--implementation", record["implementation"], cwd=ROOT)
             self.assertIn("1 passed", text)
             ratio = float(re.search(r"error/bound ([0-9.e+-]+)", text).group(1))
             self.assertAlmostEqual(ratio, record["check"]["error"], delta=0.005 + 0.01 * ratio)
         # Another spelling of a folder is the same folder, another length is not.
-        self.fine(*command, "--n", "100,600", "--input", "./" + folders[0] + "/", ROOT / folders[1],
-                  "normal", "--resume", cwd=ROOT)
+        self.fine(
+            *command,
+            "--n",
+            "100,600",
+            "--input",
+            "./" + folders[0] + "/",
+            ROOT / folders[1],
+            "normal",
+            "--resume",
+            cwd=ROOT,
+        )
         more = self.read(out)
         old = [r for r in more["records"] if r["size"]["n_q"] == 100]
         self.assertEqual(sorted(map(json.dumps, old)), sorted(map(json.dumps, records)))
@@ -398,16 +523,36 @@ class Sweeps(Cli):
         self.assertEqual({r["inputs"]["fitted"] for r in new}, {"tiled"})
         # A configuration says the same.
         config = self.folder / "config.json"
-        config.write_text(json.dumps({"sweeps": [{"operator": "softmax_attention", "n": [100, 600], "heads": 2,
-                                                  "input": [*folders, "normal"]}]}), encoding="utf-8")
+        config.write_text(
+            json.dumps(
+                {
+                    "sweeps": [
+                        {"operator": "softmax_attention", "n": [100, 600], "heads": 2, "input": [*folders, "normal"]}
+                    ]
+                }
+            ),
+            encoding="utf-8",
+        )
         self.fine("sweep", "--config", config, "--no-resident", "--resume", "--out", out, cwd=ROOT)
         self.assertEqual(self.read(out)["records"], more["records"])
 
     def test_resume_refuses_a_folder_that_holds_other_tensors(self):
         folder, out = self.folder / "own", self.folder / "out.json"
         shutil.copytree(ROOT / "tests" / "golden" / "toeplitz_1d-square", folder)
-        command = ["sweep", "--operator", "toeplitz_1d", "--implementation", "fft", "--no-resident", "--budget", "0.02",
-                   "--input", folder, "--out", out]
+        command = [
+            "sweep",
+            "--operator",
+            "toeplitz_1d",
+            "--implementation",
+            "fft",
+            "--no-resident",
+            "--budget",
+            "0.02",
+            "--input",
+            folder,
+            "--out",
+            out,
+        ]
         self.fine(*command, "--n", "4")
         self.fine(*command, "--n", "4,8", "--resume")
         before = out.read_bytes()
@@ -421,19 +566,58 @@ class Sweeps(Cli):
     def test_what_an_implementation_chose_is_in_its_record(self):
         out = self.folder / "out.json"
         for n, chosen, other in ((8, "tiled", "fft_streamed"), (3000, "fft_streamed", "tiled")):
-            self.fine("sweep", "--operator", "kernelized_rpe_attention", "--implementation", "auto", "tiled", "--n", n, "--f", "16",
-                      "--d", "4", "--e", "64", "--param", "feature_map=prf", "--no-resident", "--budget", "0.02", "--out", out)
+            self.fine(
+                "sweep",
+                "--operator",
+                "kernelized_rpe_attention",
+                "--implementation",
+                "auto",
+                "tiled",
+                "--n",
+                n,
+                "--f",
+                "16",
+                "--d",
+                "4",
+                "--e",
+                "64",
+                "--param",
+                "feature_map=prf",
+                "--no-resident",
+                "--budget",
+                "0.02",
+                "--out",
+                out,
+            )
             records = {record["implementation"]: record for record in self.read(out)["records"]}
-            self.assertRegex(records["auto"]["choice"], rf"^{chosen}, by estimate \d+ % of the time of {other}; .* cross near n = \d+$")
+            self.assertRegex(
+                records["auto"]["choice"],
+                rf"^{chosen}, by estimate \d+ % of the time of {other}; .* cross near n = \d+$",
+            )
             self.assertNotIn("choice", records["tiled"])
             out.unlink()
 
     def test_inputs_are_timed_in_turns(self):
         real = "reports/inputs/mpnet-layer0"
         config = self.folder / "config.json"
-        config.write_text(json.dumps({"sweeps": [{
-            "operator": "softmax_attention", "n": [20, 40], "heads": 2, "with": "bias", "per_head": True,
-            "input": ["normal", "wide", real], "interleave": True}]}), encoding="utf-8")
+        config.write_text(
+            json.dumps(
+                {
+                    "sweeps": [
+                        {
+                            "operator": "softmax_attention",
+                            "n": [20, 40],
+                            "heads": 2,
+                            "with": "bias",
+                            "per_head": True,
+                            "input": ["normal", "wide", real],
+                            "interleave": True,
+                        }
+                    ]
+                }
+            ),
+            encoding="utf-8",
+        )
         out = self.folder / "out.json"
         # The folder is found from anywhere.
         command = ["sweep", "--config", config, "--no-resident", "--budget", "0.02", "--out", out]
@@ -446,13 +630,20 @@ class Sweeps(Cli):
             self.assertEqual(len(record["timed_with"]), 2)
         self.assertEqual(len(file["input_ratios"]), len(file["records"]) * 2 // 3)
         for ratio in file["input_ratios"]:
-            own, base = (next(r for r in file["records"] if r["input"] == name and
-                              all(r[key] == ratio[key] for key in ("implementation", "size", "params")))
-                         for name in (ratio["input"], "normal"))
+            own, base = (
+                next(
+                    r
+                    for r in file["records"]
+                    if r["input"] == name and all(r[key] == ratio[key] for key in ("implementation", "size", "params"))
+                )
+                for name in (ratio["input"], "normal")
+            )
             self.assertTrue(ratio["in_turns"])
             self.assertEqual(ratio["against"], "normal")
             # The ratio's estimator is not that of two medians, but near.
-            self.assertAlmostEqual(ratio["ratio"] / (own["seconds"]["median"] / base["seconds"]["median"]), 1, delta=0.5)
+            self.assertAlmostEqual(
+                ratio["ratio"] / (own["seconds"]["median"] / base["seconds"]["median"]), 1, delta=0.5
+            )
         before = out.read_bytes()
         again = run(*command, "--resume", cwd=self.folder)
         self.assertEqual(again.returncode, 0, again.stderr)
@@ -489,16 +680,37 @@ class Sweeps(Cli):
         q[2] = 0
         write_case(case, "softmax_attention", {"q": q, "k": k, "v": v}, {"out": v}, source="a test")
         config = self.folder / "config.json"
-        config.write_text(json.dumps({"sweeps": [{
-            "operator": "kernelized_rpe_attention", "implementation": ["dense", "fft"], "feature_map": "prf", "f": 3,
-            "normalize": True, "n": 6, "d": 4, "e": 4, "input": ["normal", str(case)], "interleave": True}]}),
-            encoding="utf-8")
+        config.write_text(
+            json.dumps(
+                {
+                    "sweeps": [
+                        {
+                            "operator": "kernelized_rpe_attention",
+                            "implementation": ["dense", "fft"],
+                            "feature_map": "prf",
+                            "f": 3,
+                            "normalize": True,
+                            "n": 6,
+                            "d": 4,
+                            "e": 4,
+                            "input": ["normal", str(case)],
+                            "interleave": True,
+                        }
+                    ]
+                }
+            ),
+            encoding="utf-8",
+        )
         out = self.folder / "out.json"
         result = run("sweep", "--config", config, "--no-resident", "--budget", "0.02", "--out", out)
         self.assertEqual(result.returncode, 1, result.stderr)
-        verdicts = {(r["input"] == "normal", r["implementation"]): r["check"]["verdict"] for r in self.read(out)["records"]}
-        self.assertEqual(verdicts, {(True, "dense"): "passed", (True, "fft"): "passed",
-                                    (False, "dense"): "failed", (False, "fft"): "failed"})
+        verdicts = {
+            (r["input"] == "normal", r["implementation"]): r["check"]["verdict"] for r in self.read(out)["records"]
+        }
+        self.assertEqual(
+            verdicts,
+            {(True, "dense"): "passed", (True, "fft"): "passed", (False, "dense"): "failed", (False, "fft"): "failed"},
+        )
 
     def test_curves_of_different_inputs_stay_apart(self):
         file = self.sweep("--n", "8:512:x2", "--input", "normal", "equal")
@@ -506,8 +718,16 @@ class Sweeps(Cli):
         for entry in file["fits"] + file["crossovers"]:
             self.assertIn(entry["input"], ("normal", "equal"))
         for kind in ("fits", "crossovers"):
-            keys = [json.dumps([entry[key] for key in ("implementation", "fast", "dense", "scalar", "quantity",
-                                                       "input") if key in entry]) for entry in file[kind]]
+            keys = [
+                json.dumps(
+                    [
+                        entry[key]
+                        for key in ("implementation", "fast", "dense", "scalar", "quantity", "input")
+                        if key in entry
+                    ]
+                )
+                for entry in file[kind]
+            ]
             self.assertEqual(len(keys), len(set(keys)), kind)
 
     def test_shards_are_the_whole(self):
@@ -521,8 +741,7 @@ class Sweeps(Cli):
 
     @staticmethod
     def points(records):
-        return {(r["case"], r["implementation"], r["backend"], r["threads"],
-                 r["check"]["verdict"]) for r in records}
+        return {(r["case"], r["implementation"], r["backend"], r["threads"], r["check"]["verdict"]) for r in records}
 
     def test_an_existing_journal_needs_resume(self):
         out = self.folder / "out.json"
@@ -566,8 +785,9 @@ class Sweeps(Cli):
         draws = random.Random(1)
         kept = 0
         for kill in range(10):
-            process = subprocess.Popen([PROGRAM, *axes, "--resume", "--out", out],
-                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            process = subprocess.Popen(
+                [PROGRAM, *axes, "--resume", "--out", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
             # In turns: after one more case, somewhere in the next; and somewhere from the start on.
             one_more = kill % 2 == 0
             if one_more:
@@ -601,9 +821,25 @@ class Sweeps(Cli):
     def test_interrupt_keeps_what_is_finished(self):
         out = self.folder / "out.json"
         process = subprocess.Popen(
-            [PROGRAM, "sweep", "--operator", "toeplitz_1d", "--no-resident", "--n", "64,4096",
-             "--budget", "60", "--width", "0.000001", "--out", out],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            [
+                PROGRAM,
+                "sweep",
+                "--operator",
+                "toeplitz_1d",
+                "--no-resident",
+                "--n",
+                "64,4096",
+                "--budget",
+                "60",
+                "--width",
+                "0.000001",
+                "--out",
+                out,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         first = process.stderr.readline()  # the first case is done
         self.assertIn("[1/2]", first)
         process.send_signal(signal.SIGINT)
@@ -624,8 +860,7 @@ class Sweeps(Cli):
         self.assertIn("does not fit in memory", skipped["reason"])
 
     def test_time_limit(self):
-        file = self.sweep("--n", "64,65536", "--time-limit", "10",
-                          "--implementation", "dense")
+        file = self.sweep("--n", "64,65536", "--time-limit", "10", "--implementation", "dense")
         verdicts = {(r["size"]["n_q"], r["implementation"]): r["check"] for r in file["records"]}
         self.assertEqual(verdicts[64, "dense"]["verdict"], "passed")
         self.assertEqual(verdicts[65536, "dense"]["verdict"], "skipped")
@@ -635,8 +870,9 @@ class Sweeps(Cli):
     def test_a_full_disk_keeps_the_old_file(self):
         disk = self.folder / "disk"
         disk.mkdir()
-        mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk],
-                               capture_output=True, check=False)
+        mount = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True, check=False
+        )
         if mount.returncode != 0:
             self.skipTest("mounting is not allowed here")
         self.addCleanup(subprocess.run, ["umount", disk], check=True)

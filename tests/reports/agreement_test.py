@@ -36,7 +36,9 @@ def entries_of(summary, recipe):
     for entry in summary["recipes"]:
         for panel in entry["panels"] if entry["recipe"] == recipe else ():
             found["crossover"] |= {(one["n"], one["low"], one["high"]) for one in panel["crossovers"] if one["n"]}
-            found["fit"] |= {(fit["exponent"], fit["low"], fit["high"]) for fit in (one["fit"] for one in panel["curves"]) if fit}
+            found["fit"] |= {
+                (fit["exponent"], fit["low"], fit["high"]) for fit in (one["fit"] for one in panel["curves"]) if fit
+            }
             found["ratio"] |= {(one["ratio"], one["low"], one["high"]) for one in panel["ratios"]}
     return found
 
@@ -55,7 +57,9 @@ def against_claims(summary, claims):
                 continue
             count += 1
             if not any((one["value"], one["low"], one["high"]) in entries[kind_of(one["name"])] for entries in known):
-                wrong.append(f"{claim['id']}: {one['name']} = {one['value']} is not in the summary of {claim['recipes']}")
+                wrong.append(
+                    f"{claim['id']}: {one['name']} = {one['value']} is not in the summary of {claim['recipes']}"
+                )
     return wrong, count
 
 
@@ -72,7 +76,9 @@ def against_figures(summary, products):
             if ends[0] is not None:
                 shown[row["kind"]].add(ends)
         count += sum(map(len, shown.values()))
-        wrong += [f"{product.name}: {kind} of the figure and of the summary" for kind in shown if shown[kind] != known[kind]]
+        wrong += [
+            f"{product.name}: {kind} of the figure and of the summary" for kind in shown if shown[kind] != known[kind]
+        ]
     return wrong, count
 
 
@@ -140,14 +146,20 @@ class AgreementTest(unittest.TestCase):
             wrong, count = against_text(self.summary, "nprf-fig1a", "seconds", text, "from n = ")
             self.assertEqual([], wrong, path)
             self.assertGreaterEqual(count, 7)
-            self.assertTrue(against_text(moved(self.summary, "crossover"), "nprf-fig1a", "seconds", text, "from n = ")[0], path)
+            self.assertTrue(
+                against_text(moved(self.summary, "crossover"), "nprf-fig1a", "seconds", text, "from n = ")[0], path
+            )
 
     def test_tables(self):
         tables = {product.name: product.table.markdown() for product in self.products if product.table}
         for entry in self.summary["recipes"]:
             for quantity in ("seconds", "workspace_bytes"):
-                self.assertEqual([], against_text(self.summary, entry["recipe"], quantity, tables["crossovers"], "| ")[0])
-        self.assertTrue(against_text(moved(self.summary, "crossover"), "nprf-fig1a", "seconds", tables["crossovers"], "| ")[0])
+                self.assertEqual(
+                    [], against_text(self.summary, entry["recipe"], quantity, tables["crossovers"], "| ")[0]
+                )
+        self.assertTrue(
+            against_text(moved(self.summary, "crossover"), "nprf-fig1a", "seconds", tables["crossovers"], "| ")[0]
+        )
 
 
 if __name__ == "__main__":

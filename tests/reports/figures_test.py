@@ -37,17 +37,19 @@ def synthetic_record(implementation, n, seconds, workspace, verdict="passed", re
         "case": f"toeplitz_1d:n={n},e=64,causal=0,scalar=float32,seed=1",
         "setup_seconds": 0.001,
         "first_seconds": None,
-        "seconds": {
-            "median": seconds,
-            "low": seconds * 0.9,
-            "high": seconds * 1.2,
-            "min": seconds * 0.8,
-            "max": seconds * 1.5,
-            "samples": [seconds * 0.8, seconds, seconds * 1.5],
-            "stopped_by": "interval",
-        }
-        if verdict == "passed"
-        else None,
+        "seconds": (
+            {
+                "median": seconds,
+                "low": seconds * 0.9,
+                "high": seconds * 1.2,
+                "min": seconds * 0.8,
+                "max": seconds * 1.5,
+                "samples": [seconds * 0.8, seconds, seconds * 1.5],
+                "stopped_by": "interval",
+            }
+            if verdict == "passed"
+            else None
+        ),
         "workspace_bytes": workspace if ran else None,
         "workspace_formula_bytes": workspace,
         "resident_bytes": None,
@@ -94,10 +96,7 @@ def synthetic_results():
             "threads": 2,
             "os": "synthetic",
             "gpu": None,
-            "measured": {
-                "copy_bytes_per_second": 1e10,
-                "fma_flops_per_second": {"float32": 1e11, "float64": None},
-            },
+            "measured": {"copy_bytes_per_second": 1e10, "fma_flops_per_second": {"float32": 1e11, "float64": None}},
         },
         "algorithms": [
             {

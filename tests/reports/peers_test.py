@@ -35,7 +35,7 @@ from reports.files import result_file  # noqa: E402
 
 PROGRAM = ""  # set by main
 
-PROGRAMS = '''
+PROGRAMS = """
 import os
 import numpy
 from reports.peer.programs import peer
@@ -101,7 +101,7 @@ def dies_late(problem):
 @peer("greedy", "toeplitz_1d", "wants more memory than there is", ("numpy",))
 def greedy(problem):
     return lambda: numpy.ones(1 << 50)
-'''
+"""
 
 
 def aim(id_, kind="ratio", **changes):
@@ -129,7 +129,9 @@ class Workplace(unittest.TestCase):
 
     def content(self):
         content = json.loads(self.out.read_text(encoding="utf-8"))
-        jsonschema.Draft202012Validator(json.loads(result_file.SCHEMA_PATH.read_text(encoding="utf-8"))).validate(content)
+        jsonschema.Draft202012Validator(json.loads(result_file.SCHEMA_PATH.read_text(encoding="utf-8"))).validate(
+            content
+        )
         self.assertFalse(self.out.with_name("peers.json.journal").exists())
         return content
 
@@ -149,7 +151,9 @@ class IntervalsTest(Workplace):
                         "0.05", "--width", "0.001", "--out", str(out)], check=True, capture_output=True)  # fmt: skip
         for record in json.loads(out.read_text(encoding="utf-8"))["records"]:
             seconds = record["seconds"]
-            self.assertEqual(self.program.median(seconds["samples"]), tuple(seconds[key] for key in ("median", "low", "high")))
+            self.assertEqual(
+                self.program.median(seconds["samples"]), tuple(seconds[key] for key in ("median", "low", "high"))
+            )
 
     def test_few_samples(self):
         self.assertEqual((2, 1, 3), self.program.median([3, 1, 2]))
@@ -173,7 +177,9 @@ class IntervalsTest(Workplace):
         for text, words in (("{", "a JSON object on each line"), ('{"samples": []}', "a list of samples"),
                             ('{"a": [1], "b": [-1]}', "numbers above 0"), ('{"samples": ["x"]}', "a list of numbers"),
                             ('{"a": [1], "b": [1, 2], "in_turns": true}', "samples in turns")):  # fmt: skip
-            result = subprocess.run([PROGRAM, "intervals"], input=text + "\n", capture_output=True, text=True, check=False)
+            result = subprocess.run(
+                [PROGRAM, "intervals"], input=text + "\n", capture_output=True, text=True, check=False
+            )
             self.assertEqual(2, result.returncode, text)
             self.assertIn(words, result.stderr)
             self.assertEqual(1, result.stderr.count("\n"))
@@ -229,7 +235,9 @@ class RunTest(Workplace):
         self.assertEqual(1, len(line), result.stderr)
         self.assertIn("not installed", line[0])
         records = self.records()
-        for name, words in zip(names, ("no_such_module_anywhere is not installed", "only on Sundays", "float64", "memory")):
+        for name, words in zip(
+            names, ("no_such_module_anywhere is not installed", "only on Sundays", "float64", "memory")
+        ):
             self.assertEqual("skipped", records[name, 32]["check"]["verdict"], name)
             self.assertIn(words, records[name, 32]["check"]["reason"])
 
@@ -287,7 +295,9 @@ class RunTest(Workplace):
         self.assertEqual(0, self.run_peers([aim("one")]).returncode)
         content = self.content()
         journal = self.out.with_name("peers.json.journal")
-        journal.write_text(json.dumps({key: content[key] for key in ("records", "ratios", "algorithms")}) + '\n{"rec', encoding="utf-8")
+        journal.write_text(
+            json.dumps({key: content[key] for key in ("records", "ratios", "algorithms")}) + '\n{"rec', encoding="utf-8"
+        )
         self.out.unlink()
         result = self.run_peers([aim("one")])
         self.assertEqual(2, result.returncode)
@@ -312,7 +322,9 @@ class RunTest(Workplace):
         for one in aims_file.load():
             names = [name for name in one.get("peers", []) if name in programs.PEERS]
             if names and one.get("scalar", "float32") in ("float32", "float64"):
-                cases = [{**axes, "n": [130, 257], **({"block": 32} if "block" in axes else {})} for axes in one["cases"]]
+                cases = [
+                    {**axes, "n": [130, 257], **({"block": 32} if "block" in axes else {})} for axes in one["cases"]
+                ]
                 small.append({**one, "kind": "ratio", "backend": "cpu", "peers": names, "cases": cases})
         result = self.run_peers(small)
         self.assertEqual(0, result.returncode, result.stderr)
@@ -321,7 +333,9 @@ class RunTest(Workplace):
             if record["implementation"] in programs.PEERS:
                 found.add(record["implementation"])
                 verdict, reason = record["check"]["verdict"], record["check"]["reason"]
-                self.assertTrue(verdict == "passed" or "not installed" in reason, (record["case"], record["implementation"], reason))
+                self.assertTrue(
+                    verdict == "passed" or "not installed" in reason, (record["case"], record["implementation"], reason)
+                )
         self.assertEqual(set(programs.PEERS), found)
 
 
@@ -366,7 +380,9 @@ def synthetic_aim(kind, wanted, **changes):
 
 class TableTest(Workplace):
     def verdict(self, one, *contents):
-        jsonschema.Draft202012Validator(json.loads(aims_file.SCHEMA_PATH.read_text())).validate({"format": "aims/1", "aims": [one]})
+        jsonschema.Draft202012Validator(json.loads(aims_file.SCHEMA_PATH.read_text())).validate(
+            {"format": "aims/1", "aims": [one]}
+        )
         measured = aims.Measured([("made.json", content) for content in contents or [synthetic()]], PROGRAM)
         return aims.judge(one, measured, 1)
 
@@ -391,7 +407,13 @@ class TableTest(Workplace):
 
     def test_a_gpu_is_held_against_its_own_rates(self):
         gpu = self.on_a_gpu()
-        for kind, value in (("ratio", 5), ("within", 0.2), ("copy", 0.00512), ("peak", 0.2 * 256 * 64 / 1e4), ("memory", 0.005)):
+        for kind, value in (
+            ("ratio", 5),
+            ("within", 0.2),
+            ("copy", 0.00512),
+            ("peak", 0.2 * 256 * 64 / 1e4),
+            ("memory", 0.005),
+        ):
             with self.subTest(kind):
                 aim_ = synthetic_aim(kind, 1, backend="cuda")
                 self.assertAlmostEqual(value, self.verdict(aim_, gpu)[0].value)
@@ -400,7 +422,10 @@ class TableTest(Workplace):
                 self.assertEqual((None, "not measured"), self.verdict(synthetic_aim(kind, 1), gpu))
         for record in gpu["records"]:
             record["scalar"] = "bfloat16"
-        self.assertAlmostEqual(0.02 * 256 * 64 / 1e4, self.verdict(synthetic_aim("peak", 1, backend="cuda", scalar="bfloat16"), gpu)[0].value)
+        self.assertAlmostEqual(
+            0.02 * 256 * 64 / 1e4,
+            self.verdict(synthetic_aim("peak", 1, backend="cuda", scalar="bfloat16"), gpu)[0].value,
+        )
 
     def test_aims_on_a_gpu_stand_apart(self):
         aims_ = [synthetic_aim("ratio", 6), synthetic_aim("memory", 1, backend="cuda")]
@@ -500,7 +525,9 @@ class TableTest(Workplace):
             self.assertEqual(names, {file.name for file in folder.iterdir()})
         for name in names:
             self.assertEqual((made[0][1] / name).read_bytes(), (made[1][1] / name).read_bytes(), name)
-        aims_md, peers_md, threads_md = ((made[0][1] / f"{name}.md").read_text() for name in ("aims", "peers", "threads"))
+        aims_md, peers_md, threads_md = (
+            (made[0][1] / f"{name}.md").read_text() for name in ("aims", "peers", "threads")
+        )
         self.assertIn("| at least 6 | 5 [4.5, 5.5] | missed | fft against rival | n = 256 | made_up |", aims_md)
         self.assertIn("| fft | n = 1024 | 1 thread | 102 µs |", peers_md)
         self.assertIn("| rival | 5 [4.5, 5.5] |", peers_md)

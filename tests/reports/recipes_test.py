@@ -59,7 +59,11 @@ def synthetic_results(recipes, sizes=TINY):
                     records.append(synthetic_record(point))
     content = figures_test.synthetic_results()
     content.update(records=records, fits=[], crossovers=[], algorithms=[])
-    ratios = [synthetic_ratio(record, place) for place, record in enumerate(records) if record.get("input", "normal") != "normal"]
+    ratios = [
+        synthetic_ratio(record, place)
+        for place, record in enumerate(records)
+        if record.get("input", "normal") != "normal"
+    ]
     if ratios:
         content["input_ratios"] = ratios
     return content
@@ -180,7 +184,9 @@ class SelectionTest(unittest.TestCase):
                 if line.label.startswith(label)]  # fmt: skip
 
     def test_one_line_for_each_value(self):
-        self.assertEqual([f"kernelized, m = {m}" for m in (16, 32, 64, 128)], [line.label for line in self.lines("kern")])
+        self.assertEqual(
+            [f"kernelized, m = {m}" for m in (16, 32, 64, 128)], [line.label for line in self.lines("kern")]
+        )
 
     def test_other_settings_are_left_out(self):
         before = len(self.lines("softmax, dense")[0].points)
@@ -226,11 +232,42 @@ def synthetic_summary(content, recipe="nprf-fig1a", backend="cpu"):
                        "reason": "the curves cross once"},
                       {"fast": "kernelized, m = 32", "dense": "softmax, dense", "n": None, "low": None, "high": None, "value": None,
                        "reason": "better at every size from n = 1000 on"}]  # fmt: skip
-        ratios = [{"fast": "kernelized, m = 16", "dense": "softmax, dense", "n": 1000, "ratio": 2.5, "low": 2.25, "high": 2.75}]
-        panels.append({"title": panel.title, "quantity": panel.quantity, "curves": curves, "crossovers": crossovers, "ratios": ratios})
-    return {"format": "summary/1", "command": "synthetic", "created": "2000-01-01T00:00:00Z", "commit": "0123456789abcdef", "dirty": False,
-            "files": [{"file": "run.json", "created": content["created"], "records": len(content["records"])}],
-            "recipes": [{"recipe": recipe, "machine": content["environment"]["cpu"], "backend": backend, "panels": panels, "cells": []}]}
+        ratios = [
+            {
+                "fast": "kernelized, m = 16",
+                "dense": "softmax, dense",
+                "n": 1000,
+                "ratio": 2.5,
+                "low": 2.25,
+                "high": 2.75,
+            }
+        ]
+        panels.append(
+            {
+                "title": panel.title,
+                "quantity": panel.quantity,
+                "curves": curves,
+                "crossovers": crossovers,
+                "ratios": ratios,
+            }
+        )
+    return {
+        "format": "summary/1",
+        "command": "synthetic",
+        "created": "2000-01-01T00:00:00Z",
+        "commit": "0123456789abcdef",
+        "dirty": False,
+        "files": [{"file": "run.json", "created": content["created"], "records": len(content["records"])}],
+        "recipes": [
+            {
+                "recipe": recipe,
+                "machine": content["environment"]["cpu"],
+                "backend": backend,
+                "panels": panels,
+                "cells": [],
+            }
+        ],
+    }
 
 
 class SummaryTest(figures_test.Workplace):
@@ -240,13 +277,17 @@ class SummaryTest(figures_test.Workplace):
         self.summary = synthetic_summary(self.content)
 
     def draw_both(self, *arguments):
-        return self.draw(self.write(self.content), self.write(self.summary, "summary.json"), "--format", "svg", *arguments)
+        return self.draw(
+            self.write(self.content), self.write(self.summary, "summary.json"), "--format", "svg", *arguments
+        )
 
     def test_a_figure_prints_the_numbers_of_the_summary(self):
         result = self.draw_both("--only", "nprf-fig1a")
         self.assertEqual(0, result.returncode, result.stderr)
         with open(self.out / "nprf-fig1a-lines.csv", encoding="utf-8", newline="") as file:
-            rows = {(row["kind"], row["implementation"], row["dense"], row["quantity"]): row for row in csv.DictReader(file)}
+            rows = {
+                (row["kind"], row["implementation"], row["dense"], row["quantity"]): row for row in csv.DictReader(file)
+            }
         row = rows["crossover", "kernelized, m = 16", "softmax, dense", "seconds"]
         self.assertEqual(("1421.6", "1387.2", "nan"), (row["value"], row["low"], row["high"]))
         self.assertEqual("1.05", rows["fit", "softmax, tiled", "", "seconds"]["value"])
@@ -290,15 +331,28 @@ class SummaryTest(figures_test.Workplace):
 
     def test_two_summaries_of_one_figure_are_refused(self):
         self.write(self.summary, "older.json")
-        result = self.draw(self.write(self.content), self.write(self.summary, "summary.json"), self.folder / "older.json")
+        result = self.draw(
+            self.write(self.content), self.write(self.summary, "summary.json"), self.folder / "older.json"
+        )
         self.assertEqual(2, result.returncode)
         self.assertIn("in two of the summary files", result.stderr)
 
 
 class DigitsTest(unittest.TestCase):
     def test_three_digits(self):
-        for value, text in ((0.05434, "0.0543"), (1.0, "1"), (23.46, "23.5"), (999.4, "999"), (999.6, "1000"), (1235, "1240"),
-                            (1625, "1630"), (-1234, "-1230"), (9.9999e6, "10000000"), (1.234e7, "1.23e+07"), (3.5123e-9, "3.51e-09")):
+        for value, text in (
+            (0.05434, "0.0543"),
+            (1.0, "1"),
+            (23.46, "23.5"),
+            (999.4, "999"),
+            (999.6, "1000"),
+            (1235, "1240"),
+            (1625, "1630"),
+            (-1234, "-1230"),
+            (9.9999e6, "10000000"),
+            (1.234e7, "1.23e+07"),
+            (3.5123e-9, "3.51e-09"),
+        ):
             self.assertEqual(text, plot_style.three_digits(value))
 
     def test_intervals(self):
@@ -311,7 +365,8 @@ class SentenceTest(unittest.TestCase):
     def test_words_for_pairs_that_do_not_cross(self):
         def told(*entries):
             crossovers = [
-                {"fast": fast, "dense": "dense", "quantity": "seconds", "n": None, "reason": reason} for fast, reason in entries
+                {"fast": fast, "dense": "dense", "quantity": "seconds", "n": None, "reason": reason}
+                for fast, reason in entries
             ]
             panel = types.SimpleNamespace(quantity="seconds", title="causal")
             return panel_notes._crossover_sentences([panel], types.SimpleNamespace(crossovers=crossovers))
@@ -463,7 +518,9 @@ class DrawingTest(figures_test.Workplace):
         self.assertAlmostEqual(1e-9 * 512**2 / (2e-7 * 512 * 2), float(cell["baseline_seconds_over_seconds"]))
 
     def test_a_map_has_the_sizes_of_its_recipe(self):
-        other = synthetic_results([{"sweeps": [{**sweep, "n": 1000} for sweep in RECIPES["crossover-linear"]["sweeps"]]}])
+        other = synthetic_results(
+            [{"sweeps": [{**sweep, "n": 1000} for sweep in RECIPES["crossover-linear"]["sweeps"]]}]
+        )
 
         def join(content):
             content["records"] += other["records"]
@@ -514,7 +571,10 @@ class GeneralTest(unittest.TestCase):
         for backend, operator in (("cpu", "toeplitz_1d"), ("cuda", "on_the_gpu")):
             rows = csv.DictReader(io.StringIO(tables.exponents(summary, [content], ("Synthetic CPU", backend)).csv()))
             self.assertEqual({operator}, {row["operator"] for row in rows})
-        for make in (lambda: tables.exponents(summary, [content], ("Other", "cpu")), lambda: tables.crossovers(summary, ("Other", "cpu"))):
+        for make in (
+            lambda: tables.exponents(summary, [content], ("Other", "cpu")),
+            lambda: tables.crossovers(summary, ("Other", "cpu")),
+        ):
             with self.assertRaises(recipe_figure.Unserved):
                 make()
 

@@ -20,6 +20,7 @@ FORMATS = ("pdf", "svg", "png")
 
 STUDIES = 12  # the ten of the papers, and two that read matrices out of the program
 
+
 class Studies(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -158,7 +159,9 @@ class Studies(unittest.TestCase):
                                  *inputs], capture_output=True, text=True, check=False)  # fmt: skip
         self.assertIn(result.returncode, (0, 1), result.stderr)
         content = json.loads((made / "approximation_error.json").read_text())
-        self.assertEqual(["reports/inputs/minilm-layer0", "reports/inputs/mpnet-layer0"], content["parameters"]["input"])
+        self.assertEqual(
+            ["reports/inputs/minilm-layer0", "reports/inputs/mpnet-layer0"], content["parameters"]["input"]
+        )
         self.assertIn("nprf-fig1b/mpnet", [verdict["claim"] for verdict in content["verdicts"]])
         drawn = self.draw(made, formats="png")
         self.assertEqual(0, drawn.returncode, drawn.stderr)
