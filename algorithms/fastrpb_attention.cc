@@ -67,8 +67,9 @@ void FillImageWeights(int64_t height, int64_t width, const T* rows,
                       const T* columns, T* weights) {
   for (int64_t r = 1 - height; r < height; ++r)
     for (int64_t c = 1 - width; c < width; ++c) {
-      const bool seen = r < 0 || (r == 0 && c <= 0);
-      *weights++ = seen ? rows[r + height - 1] + columns[c + width - 1] : T{0};
+      const bool visible = r < 0 || (r == 0 && c <= 0);
+      *weights++ =
+          visible ? rows[r + height - 1] + columns[c + width - 1] : T{0};
     }
 }
 

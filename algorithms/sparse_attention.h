@@ -50,7 +50,7 @@ class SparseKeys {
   const IntegerList& globals() const { return globals_; }  // sorted, unique
 
   // Disjoint runs, in `runs` from its beginning. Nothing is allocated when the
-  // vector has room for MostRuns().
+  // vector has room for MaxRuns().
   void Runs(int64_t i, std::vector<KeyRun>& runs) const {
     AllRuns(i, runs);
     if (!causal_) return;
@@ -73,11 +73,11 @@ class SparseKeys {
     AddBigBird(i / block_, runs);
   }
 
-  int64_t MostRuns() const {
-    size_t most = 3 + globals_.size();
+  int64_t MaxRuns() const {
+    size_t max_runs = 3 + globals_.size();
     for (const IntegerList& list : random_)
-      most = std::max(most, 3 + list.size());
-    return static_cast<int64_t>(most);
+      max_runs = std::max(max_runs, 3 + list.size());
+    return static_cast<int64_t>(max_runs);
   }
 
   // What the lists take in memory.
@@ -89,10 +89,10 @@ class SparseKeys {
     return bytes;
   }
 
-  // Keys seen by all queries together, and by the one that sees most.
+  // Visible keys, summed over the queries and of the query with the most.
   struct Totals {
     double pairs = 0;
-    int64_t most = 0;
+    int64_t max_keys = 0;
   };
   Totals Count() const {
     Totals totals;
@@ -102,7 +102,7 @@ class SparseKeys {
       int64_t keys = 0;
       for (const KeyRun& run : runs) keys += run.count;
       totals.pairs += static_cast<double>(keys);
-      totals.most = std::max(totals.most, keys);
+      totals.max_keys = std::max(totals.max_keys, keys);
     }
     return totals;
   }

@@ -11,9 +11,9 @@ RowBound Toeplitz1dBound(const Problem& problem, const Inputs& inputs,
   const Toeplitz1dSizes sizes(problem);
   const auto [n_q, n_k, e, heads, vectors, causal] = sizes;
   // The mask leaves offsets of at most 0: the first n_q weights.
-  const int64_t seen = causal ? n_q : sizes.weights();
+  const int64_t visible = causal ? n_q : sizes.weights();
   const auto of_head = [&](int64_t head) {
-    return factor * Norm(inputs["weights"].Head(head), seen);
+    return factor * Norm(inputs["weights"].Head(head), visible);
   };
   const Tensor& values = inputs["values"];
   if (!problem.backward) return ColumnBound(values, heads, n_k, e, of_head);

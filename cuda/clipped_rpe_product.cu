@@ -176,9 +176,9 @@ __global__ void __launch_bounds__(kWindowThreads, 5)
 #pragma unroll
     for (int i = threadIdx.x / kKeys; i < kQueries;
          i += kWindowThreads / kKeys) {
-      const bool seen = i < here && j < end && !(edges.causal && j > i0 + i);
+      const bool visible = i < here && j < end && !(edges.causal && j > i0 + i);
       tile.weights[i][lane] =
-          seen ? weights[i * stride + edges.Column(j - i0 - i)] : 0.0f;
+          visible ? weights[i * stride + edges.Column(j - i0 - i)] : 0.0f;
     }
 #pragma unroll
     for (int k = threadIdx.x / kColumns; k < kKeys;

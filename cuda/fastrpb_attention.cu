@@ -56,11 +56,11 @@ __global__ void CausalImageWeights(const S* rows, int64_t rows_stride,
       static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (at >= count) return;
   const int64_t row = at / pitch, col = at % pitch;
-  const bool seen = row < height - 1 || (row == height - 1 && col < width);
+  const bool visible = row < height - 1 || (row == height - 1 && col < width);
   weights[blockIdx.y * count + at] =
-      seen ? ToFloat(rows[blockIdx.y * rows_stride + row]) +
-                 ToFloat(cols[blockIdx.y * cols_stride + col])
-           : 0.0f;
+      visible ? ToFloat(rows[blockIdx.y * rows_stride + row]) +
+                    ToFloat(cols[blockIdx.y * cols_stride + col])
+              : 0.0f;
 }
 
 template <typename S, bool kDense>

@@ -22,8 +22,8 @@ struct BlockSums {
   float at[kThreads / kWarp];
 };
 
-// weights[i][j] += positions[i][clip(j - i) + r], zero where key j is not seen,
-// and the sum of each row. One block for each query.
+// weights[i][j] += positions[i][clip(j - i) + r], zero where key j is not
+// visible, and the sum of each row. One block for each query.
 __global__ void __launch_bounds__(kThreads)
     AddPositions(const float* positions, int64_t r, bool causal, int64_t n_q,
                  int64_t n_k, float* weights, float* normalisers) {
@@ -33,9 +33,9 @@ __global__ void __launch_bounds__(kThreads)
   weights += row * n_k;
   float sum = 0.0f;
   for (int64_t j = threadIdx.x; j < n_k; j += kThreads) {
-    const bool seen = !causal || j <= i;
+    const bool visible = !causal || j <= i;
     const float weight =
-        seen ? weights[j] + positions[max(-r, min(r, j - i))] : 0.0f;
+        visible ? weights[j] + positions[max(-r, min(r, j - i))] : 0.0f;
     weights[j] = weight;
     sum += weight;
   }

@@ -163,12 +163,13 @@ __global__ void __launch_bounds__(kWarps* kLanes)
       }
       score = tensors.scale * dot;
     }
-    float most = fmaxf(top, score);
+    float max_score = fmaxf(top, score);
     for (int other = kLanes / 2; other > 0; other /= 2)
-      most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFF, most, other));
-    const float factor = expf(top - most);
-    const float weight = expf(score - most);
-    top = most;
+      max_score =
+          fmaxf(max_score, __shfl_xor_sync(0xFFFFFFFF, max_score, other));
+    const float factor = expf(top - max_score);
+    const float weight = expf(score - max_score);
+    top = max_score;
     sum = sum * factor + weight;
 #pragma unroll
     for (int c = 0; c < kOwn; ++c) out[c] *= factor;
@@ -195,9 +196,9 @@ class Gathered : public SparsePrepared<S> {
  public:
   Gathered(const Problem& problem, const Arrays& arrays, Layout& layout)
       : SparsePrepared<S>(problem, arrays, layout) {
-    const SparseKeys seen(problem);
-    pairs_ = seen.Count().pairs;
-    const SparseRuns runs(seen);
+    const SparseKeys visible(problem);
+    pairs_ = visible.Count().pairs;
+    const SparseRuns runs(visible);
     begin_ = TableOf(layout, runs.begin);
     runs_ = TableOf(layout, runs.runs);
   }

@@ -71,12 +71,12 @@ struct ShiftedScore {
   const float* content;   // by keys
   const float* position;  // by distances
   int64_t rows, stride;
-  int64_t seen;  // keys that the first row sees
+  int64_t visible;  // to the first row
 
-  __device__ int64_t Seen(int64_t i) const { return seen + i; }
+  __device__ int64_t Seen(int64_t i) const { return visible + i; }
   __device__ float operator()(int64_t head, int64_t i, int64_t j) const {
     const int64_t row = (head * rows + i) * stride;
-    return content[row + j] + position[row + seen + i - 1 - j];
+    return content[row + j] + position[row + visible + i - 1 - j];
   }
 };
 
@@ -117,15 +117,15 @@ class XlAttention : public DevicePrepared {
     rows_.LoadValues(In<S>("v"), sizes_.n_k);
     ProjectDistances();
     rows_.plan().blocks().ForEach([&](const RowBlock& block) {
-      const int64_t seen = sizes_.Keys(block);
-      rows_.MultiplyKeys(block, {queries_.data(), count}, keys, sizes_.d, seen,
-                         rows_.scores());
+      const int64_t visible = sizes_.Keys(block);
+      rows_.MultiplyKeys(block, {queries_.data(), count}, keys, sizes_.d,
+                         visible, rows_.scores());
       MultiplyDistances(block);
       rows_.Exponentiate(
-          block, seen,
+          block, visible,
           ShiftedScore{rows_.scores(), position_.data(), block.rows,
                        rows_.plan().stride(), sizes_.memory + block.first + 1});
-      rows_.MultiplyValues(block, seen, Out<S>("out"));
+      rows_.MultiplyValues(block, visible, Out<S>("out"));
     });
   }
 

@@ -297,7 +297,7 @@ class ByTerms : public Prepared {
     for (int64_t i = 0; i < rows; ++i) out.row(i) /= normaliser(i, 0);
   }
 
-  // The naive terms: their scores in memory, for all keys that are seen.
+  // The naive terms: their scores in memory, for all keys that are visible.
   void AddMatrix(int64_t h, int64_t first, int worker, const ConstMap& query,
                  const T* weights, Map& out, Map& normaliser) {
     const int64_t rows = query.rows();
@@ -338,8 +338,8 @@ class ByTerms : public Prepared {
   // Sets to zero what a query may not see; column 0 is key `begin`.
   static void HideFuture(int64_t first, int64_t begin, Map& scores) {
     for (int64_t i = 0; i < scores.rows(); ++i) {
-      const int64_t seen = std::min(first + i + 1 - begin, scores.cols());
-      scores.row(i).tail(scores.cols() - seen).setZero();
+      const int64_t visible = std::min(first + i + 1 - begin, scores.cols());
+      scores.row(i).tail(scores.cols() - visible).setZero();
     }
   }
 

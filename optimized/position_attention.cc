@@ -9,7 +9,7 @@
 //           every scheme, O(n) memory.
 //
 // The shift costs no gather. A block of B rows against B + n - 1 offsets is a
-// tile whose row i is wanted from column B-1-i on: the same memory, seen with a
+// tile whose row i is wanted from column B-1-i on: the same memory, read with a
 // distance between rows that is one shorter, is the tile of scores.
 #include <algorithm>
 #include <vector>

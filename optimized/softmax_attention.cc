@@ -95,12 +95,12 @@ class DenseSoftmax : public Prepared {
     T sums[kRowBlock];
     for (int64_t i = 0; i < rows; ++i) {
       T* row = scores_.data() + (first + i) * n_k;
-      const int64_t seen = sizes_.KeysBefore(first + i + 1);
+      const int64_t visible = sizes_.KeysBefore(first + i + 1);
       const T* bias =
           has_bias ? arrays_.In<T>("bias").Head(h) + n_q - 1 - (first + i)
                    : nullptr;
-      sums[i] = ExponentiateRow(row, seen, bias);
-      std::fill(row + seen, row + keys, T{0});
+      sums[i] = ExponentiateRow(row, visible, bias);
+      std::fill(row + visible, row + keys, T{0});
     }
     out.noalias() = scores * v;
     for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
@@ -166,9 +166,9 @@ class TiledSoftmax : public Prepared {
     });
     for (int64_t j = 0; j < sizes_.KeysBefore(last); j += kTileKeys)
       for_blocks([&](int64_t row, int64_t rows, SoftmaxBlock<T>& block) {
-        const int64_t seen = sizes_.KeysBefore(row + rows);
-        if (j >= seen) return;
-        block.Scores(k + j * d, d, std::min(kTileKeys, seen - j));
+        const int64_t visible = sizes_.KeysBefore(row + rows);
+        if (j >= visible) return;
+        block.Scores(k + j * d, d, std::min(kTileKeys, visible - j));
         if (sizes_.has_bias)  // of query `row` and key j first
           block.AddBias(arrays_.In<T>("bias").Head(h) + sizes_.n_q - 1 - row +
                         j);

@@ -54,7 +54,7 @@ template <typename T>
 struct RowWorker {
   RowWorker(Layout& layout, const SparseKeys& keys, int64_t most, int64_t d)
       : scores(layout, most), query(layout, d) {
-    runs.reserve(static_cast<size_t>(keys.MostRuns()));
+    runs.reserve(static_cast<size_t>(keys.MaxRuns()));
   }
   Buffer<T> scores, query;
   std::vector<KeyRun> runs;
@@ -70,8 +70,8 @@ class MaskedSparse : public Prepared {
         arrays_(arrays),
         pool_(layout),
         scores_(layout, sizes_.n * sizes_.n),
-        workers_(
-            PartPerThread<RowWorker<T>>(layout, keys_, keys_.Count().most, 0)) {
+        workers_(PartPerThread<RowWorker<T>>(layout, keys_,
+                                             keys_.Count().max_keys, 0)) {
     layout.Add(keys_.ListBytes());
   }
 
@@ -113,18 +113,18 @@ class MaskedSparse : public Prepared {
     for (int64_t i = 0; i < rows; ++i) {
       T* row = scores_.data() + (first + i) * n;
       keys_.Runs(first + i, worker.runs);
-      // The seen scores, out of the row and back into it.
-      T* seen = worker.scores.data();
+      // The visible scores, out of the row and back into it.
+      T* visible = worker.scores.data();
       for (const KeyRun& run : worker.runs)
         for (int64_t x = 0; x < run.count; ++x)
-          *seen++ = row[run.first + x * run.step];
+          *visible++ = row[run.first + x * run.step];
       sums[i] = ExponentiateRow<T>(worker.scores.data(),
-                                   seen - worker.scores.data(), nullptr);
+                                   visible - worker.scores.data(), nullptr);
       std::fill_n(row, keys, T{0});
-      seen = worker.scores.data();
+      visible = worker.scores.data();
       for (const KeyRun& run : worker.runs)
         for (int64_t x = 0; x < run.count; ++x)
-          row[run.first + x * run.step] = *seen++;
+          row[run.first + x * run.step] = *visible++;
     }
     out.noalias() = scores * v;
     for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
@@ -149,10 +149,10 @@ class GatheredSparse : public Prepared {
         arrays_(arrays),
         pool_(layout),
         totals_(keys_.Count()),
-        workers_(PartPerThread<RowWorker<T>>(layout, keys_, totals_.most,
+        workers_(PartPerThread<RowWorker<T>>(layout, keys_, totals_.max_keys,
                                              sizes_.d)) {
     layout.Add(keys_.ListBytes() +
-               static_cast<double>(layout.threads() * keys_.MostRuns()) *
+               static_cast<double>(layout.threads() * keys_.MaxRuns()) *
                    sizeof(KeyRun));
   }
 
@@ -186,19 +186,19 @@ class GatheredSparse : public Prepared {
     Column query(worker.query.data(), d);
     for (int64_t a = 0; a < d; ++a) query[a] = scale_ * row[a];
     keys_.Runs(i, worker.runs);
-    int64_t seen = 0;
+    int64_t visible = 0;
     for (const KeyRun& run : worker.runs) {
-      Column(scores + seen, run.count).noalias() = RowsOf(k, run, d) * query;
-      seen += run.count;
+      Column(scores + visible, run.count).noalias() = RowsOf(k, run, d) * query;
+      visible += run.count;
     }
-    const T sum = ExponentiateRow<T>(scores, seen, nullptr);
+    const T sum = ExponentiateRow<T>(scores, visible, nullptr);
     Column out(arrays_.Out<T>("out").Head(h) + i * e, e);
     out.setZero();
-    seen = 0;
+    visible = 0;
     for (const KeyRun& run : worker.runs) {
       out.noalias() +=
-          RowsOf(v, run, e).transpose() * Column(scores + seen, run.count);
-      seen += run.count;
+          RowsOf(v, run, e).transpose() * Column(scores + visible, run.count);
+      visible += run.count;
     }
     out /= sum;
   }
@@ -267,7 +267,7 @@ class BlockedSparse : public Prepared {
     layout.Add(keys_.ListBytes() +
                static_cast<double>(groups_.size() * sizeof(QueryGroup)));
     for (int worker = 0; worker < layout.threads(); ++worker)
-      runs_.emplace_back().reserve(static_cast<size_t>(keys_.MostRuns()));
+      runs_.emplace_back().reserve(static_cast<size_t>(keys_.MaxRuns()));
     if (Globals() == 0) return;
     global_q_ = Buffer<T>(layout, Globals() * sizes_.d);
     global_k_ = Buffer<T>(layout, Globals() * sizes_.d);
@@ -304,17 +304,17 @@ class BlockedSparse : public Prepared {
         globals * static_cast<double>(sizes_.n) / (keys_.causal() + 1);
     std::vector<KeyRun> runs;
     for (const QueryGroup& group : groups_) {
-      double seen = globals;
+      double visible = globals;
       if (Banded()) {
         const Band band(keys_, group);
-        seen += static_cast<double>(band.end - band.begin);
+        visible += static_cast<double>(band.end - band.begin);
       } else {
         keys_.AllRuns(group.first, runs);
         for (const KeyRun& run : runs)
-          seen += static_cast<double>(
+          visible += static_cast<double>(
               std::max<int64_t>(0, EndOf(run, group) - run.first));
       }
-      pairs += seen * static_cast<double>(group.rows);
+      pairs += visible * static_cast<double>(group.rows);
     }
     return sizes_.Flops(pairs);
   }

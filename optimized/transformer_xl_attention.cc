@@ -104,9 +104,9 @@ class TransformerXl : public Prepared {
     T sums[kBlock];
     for (int64_t i = 0; i < rows; ++i) {
       T* const row = scores + i * stride;
-      const int64_t seen = sizes_.memory + first + i + 1;
-      sums[i] = ExponentiateRow<T>(row, seen, nullptr);
-      std::fill(row + seen, row + keys, T{0});
+      const int64_t visible = sizes_.memory + first + i + 1;
+      sums[i] = ExponentiateRow<T>(row, visible, nullptr);
+      std::fill(row + visible, row + keys, T{0});
     }
     auto out =
         View(arrays_.Out<T>("out").Head(h) + first * sizes_.e, rows, sizes_.e);
@@ -162,10 +162,11 @@ class DenseXl : public TransformerXl<T> {
     const T* r = arrays_.template In<T>("r").Head(h);
     for (int64_t i = 0; i < rows; ++i) {
       // Keys 0 .. M+i are at distances M+i .. 0: the rows of r backwards.
-      const int64_t seen = sizes_.memory + first + i + 1;
-      auto projected = View(projected_[worker], seen, d);
-      projected.noalias() = View(r, seen, p) * w_kr.transpose();
-      Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>>(scores + i * n_k, seen) +=
+      const int64_t visible = sizes_.memory + first + i + 1;
+      auto projected = View(projected_[worker], visible, d);
+      projected.noalias() = View(r, visible, p) * w_kr.transpose();
+      Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>>(scores + i * n_k,
+                                                      visible) +=
           (projected * View(queries + (rows + i) * d, 1, d).transpose())
               .reverse()
               .transpose();
@@ -236,8 +237,8 @@ class ShiftXl : public TransformerXl<T> {
     for (int64_t i = 0; i < rows; ++i) {
       T* const row = scores + i * keys;
       const T* left = shifted + i * keys + (rows - 1 - i);
-      const int64_t seen = sizes_.memory + first + i + 1;
-      for (int64_t j = 0; j < seen; ++j) row[j] += left[j];
+      const int64_t visible = sizes_.memory + first + i + 1;
+      for (int64_t j = 0; j < visible; ++j) row[j] += left[j];
     }
     this->Finish(h, first, rows, keys, scores, keys);
   }

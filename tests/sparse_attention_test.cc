@@ -145,7 +145,7 @@ TEST(SparseKeys, RunsAreTheRule) {
         int64_t most = 0;
         for (int64_t i = 0; i < n; ++i) {
           keys.Runs(i, runs);
-          EXPECT_LE(static_cast<int64_t>(runs.size()), keys.MostRuns());
+          EXPECT_LE(static_cast<int64_t>(runs.size()), keys.MaxRuns());
           std::multiset<int64_t> listed;
           std::multiset<int64_t> seen;
           for (const KeyRun& one : runs)
@@ -159,7 +159,7 @@ TEST(SparseKeys, RunsAreTheRule) {
           most = std::max(most, static_cast<int64_t>(seen.size()));
         }
         EXPECT_EQ(keys.Count().pairs, pairs);
-        EXPECT_EQ(keys.Count().most, most);
+        EXPECT_EQ(keys.Count().max_keys, most);
       }
 }
 

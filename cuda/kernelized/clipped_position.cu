@@ -222,9 +222,9 @@ __device__ void TakeWeights(const PositionArguments<S>& given,
     for (int c = 0; c < 4; ++c) {
       const int64_t i = block.i0 + row + k, j = j0 + column + c;
       const int64_t offset = max(-given.r, min(given.r, j - i));
-      const bool seen = j < given.n_k && (!given.causal || j <= i);
+      const bool visible = j < given.n_k && (!given.causal || j <= i);
       weights[k][c] =
-          seen ? tiles.by_offset[offset - min_offset][row + k] : 0.0f;
+          visible ? tiles.by_offset[offset - min_offset][row + k] : 0.0f;
       ones[k] += weights[k][c];
     }
 }

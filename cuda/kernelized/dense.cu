@@ -12,7 +12,7 @@ struct BlockResults {
   int exponents[kThreads / kWarp];
 };
 
-// weights[i][j] *= c(j - i) 2^r_j, zero where key j is not seen, relative to
+// weights[i][j] *= c(j - i) 2^r_j, zero where key j is not visible, relative to
 // the largest of the row; the sum of each row, and which rows have lost digits.
 // One block for each query.
 __global__ void __launch_bounds__(kThreads)
@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kThreads)
           int64_t n_k, float* weights, float* normalisers, RowMark* marks) {
   SUBQUAD_SHARED(BlockResults, shared);
   const int64_t i = blockIdx.x, head = blockIdx.y;
-  const int64_t seen = causal ? min(i + 1, n_k) : n_k;
+  const int64_t visible = causal ? min(i + 1, n_k) : n_k;
   const int* exponents = row_exponents + head * n_k;
   const Scaled* table =
       bias.at ? bias.at + head * bias.head_stride - bias.positions.Of(i)
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads)
     return {c.mantissa, c.exponent + exponents[j]};
   };
   int top = 3 * kExponentOfZero, largest = top;
-  for (int64_t j = threadIdx.x; j < seen; j += kThreads) {
+  for (int64_t j = threadIdx.x; j < visible; j += kThreads) {
     const Scaled c = factor(j);
     const Scaled weight = ScaledValue(weights[j] * c.mantissa);
     top = max(top, weight.exponent + c.exponent);
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   float sum = 0.0f;
   for (int64_t j = threadIdx.x; j < n_k; j += kThreads) {
     float weight = 0.0f;
-    if (j < seen) {
+    if (j < visible) {
       const Scaled c = factor(j);
       weight = TimesPowerOfTwo(weights[j] * c.mantissa, c.exponent - top);
     }

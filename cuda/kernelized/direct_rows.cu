@@ -134,12 +134,12 @@ __global__ void __launch_bounds__(kThreads)
     for (int64_t x = threadIdx.x; x < e; x += kThreads) sums[x] = 0.0f;
     float total = 0.0f;
     int top = kUnseen;
-    const int64_t seen = causal ? min(i + 1, n_k) : n_k;
-    for (int64_t j0 = 0; j0 < seen; j0 += kKeys) {
+    const int64_t visible = causal ? min(i + 1, n_k) : n_k;
+    for (int64_t j0 = 0; j0 < visible; j0 += kKeys) {
       __syncthreads();  // features are written, weights are read
       for (int k = warp; k < kKeys; k += kWarps) {
         Scaled weight = {0.0f, kUnseen};
-        if (j0 + k < seen) {
+        if (j0 + k < visible) {
           WithMap(tokens.map, [&]<FeatureMapId kMap>() {
             weight = Product<kMap>(tokens, features, keys + (j0 + k) * tokens.d,
                                    omega);
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kThreads)
                      second.mantissa * PowerOfTwo(second.exponent - largest));
       for (int64_t x = threadIdx.x; x < e; x += kThreads) {
         float sum = sums[x] * factor;
-        for (int k = 0; k < kKeys && j0 + k < seen; ++k)
+        for (int k = 0; k < kKeys && j0 + k < visible; ++k)
           sum = fmaf(weights.of[k].mantissa *
                          PowerOfTwo(weights.of[k].exponent - largest),
                      ToFloat(v[(j0 + k) * e + x]), sum);

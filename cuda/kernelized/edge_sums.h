@@ -38,8 +38,8 @@ struct ClippedEdges {
   // embedding of the first one is in row first_row.
   __host__ __device__ int64_t first() const { return r < n_q ? -r : 1 - n_q; }
   __host__ __device__ int64_t columns() const {
-    const int64_t most = causal ? 0 : n_k - 1;
-    return (r < most ? r : most) - first() + 1;
+    const int64_t last = causal ? 0 : n_k - 1;
+    return (r < last ? r : last) - first() + 1;
   }
   int64_t first_row() const { return first() + r; }
 

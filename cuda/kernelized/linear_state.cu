@@ -208,9 +208,9 @@ int64_t LinearState::Segment(const LinearShape& shape) {
   // As many segments as fill a large device, and not many more: each costs a
   // state in memory.
   constexpr int64_t kShortest = 256;
-  const int64_t most = std::max<int64_t>(1024 / shape.heads, 16);
+  const int64_t max_pieces = std::max<int64_t>(1024 / shape.heads, 16);
   return std::max(kShortest,
-                  PiecesOf(PiecesOf(shape.n_k, most), kChunk) * kChunk);
+                  PiecesOf(PiecesOf(shape.n_k, max_pieces), kChunk) * kChunk);
 }
 
 int64_t LinearState::Segments(const LinearShape& shape) {

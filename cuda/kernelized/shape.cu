@@ -14,12 +14,12 @@ struct BlockResults {
 };
 
 // One block for each vector. The largest entry is taken out first where it is
-// so large that exponents would lose digits (kFarBias). Entries from `seen` on
-// count for no query.
+// so large that exponents would lose digits (kFarBias). Entries from `visible`
+// on count for no query.
 template <typename S>
 __global__ void __launch_bounds__(kThreads)
-    SplitBias(const S* bias, int64_t head_stride, int64_t count, int64_t seen,
-              Scaled* table, int* tops, float* norms) {
+    SplitBias(const S* bias, int64_t head_stride, int64_t count,
+              int64_t visible, Scaled* table, int* tops, float* norms) {
   SUBQUAD_SHARED(BlockResults, shared);
   bias += blockIdx.x * head_stride;
   table += blockIdx.x * count;
@@ -36,11 +36,11 @@ __global__ void __launch_bounds__(kThreads)
     const Scaled weight =
         live ? ScaledExp(b - shift) : Scaled{0.0f, kExponentOfZero};
     table[t] = weight;
-    if (live && t < seen) top = max(top, weight.exponent);
+    if (live && t < visible) top = max(top, weight.exponent);
   }
   top = LargestOfBlock<kThreads>(top, shared.exponents);
   float squares = 0.0f;
-  for (int64_t t = threadIdx.x; t < seen; t += kThreads) {
+  for (int64_t t = threadIdx.x; t < visible; t += kThreads) {
     // Its own entry: every thread reads what it wrote.
     const float c = table[t].mantissa * PowerOfTwo(table[t].exponent - top);
     squares = fmaf(c, c, squares);

@@ -95,10 +95,10 @@ __global__ void __launch_bounds__(kSoftmaxThreads)
       static_cast<int64_t>(blockIdx.x) * (kSoftmaxThreads / kThreads) +
       threadIdx.x / kThreads;
   if (i >= rows) return;  // all threads of a row, and of a block of one row
-  const int64_t seen = score.Seen(i);
+  const int64_t visible = score.Seen(i);
   float largest = -INFINITY;
 #pragma unroll 4
-  for (int64_t j = threadIdx.x % kThreads; j < seen; j += kThreads)
+  for (int64_t j = threadIdx.x % kThreads; j < visible; j += kThreads)
     largest = fmaxf(largest, score(head, i, j));
   largest = OfAllThreads<kThreads>(
       largest, scratch.largest, [](float a, float b) { return fmaxf(a, b); });
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads)
   float sum = 0;
 #pragma unroll 4
   for (int64_t j = threadIdx.x % kThreads; j < columns; j += kThreads) {
-    const float weight = j < seen ? expf(score(head, i, j) - largest) : 0.0f;
+    const float weight = j < visible ? expf(score(head, i, j) - largest) : 0.0f;
     row[j] = weight;
     sum += weight;
   }

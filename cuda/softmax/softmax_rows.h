@@ -44,10 +44,10 @@ __global__ void SoftmaxOfRows(const Adjusted adjusted, int64_t rows,
     float s[kAtOnce];
 #pragma unroll
     for (int x = 0; x < kAtOnce; ++x) s[x] = score(first + x * kLanes);
-    const float most = fmaxf(fmaxf(s[0], s[1]), fmaxf(s[2], s[3]));
-    if (most > top) {
-      sum *= expf(top - most);
-      top = most;
+    const float max_score = fmaxf(fmaxf(s[0], s[1]), fmaxf(s[2], s[3]));
+    if (max_score > top) {
+      sum *= expf(top - max_score);
+      top = max_score;
     }
 #pragma unroll
     for (int x = 0; x < kAtOnce; ++x) sum += expf(s[x] - top);
@@ -55,9 +55,9 @@ __global__ void SoftmaxOfRows(const Adjusted adjusted, int64_t rows,
   for (int other = kLanes / 2; other > 0; other /= 2) {
     const float their_top = __shfl_xor_sync(0xFFFFFFFF, top, other);
     const float their_sum = __shfl_xor_sync(0xFFFFFFFF, sum, other);
-    const float most = fmaxf(top, their_top);
-    sum = sum * expf(top - most) + their_sum * expf(their_top - most);
-    top = most;
+    const float max_score = fmaxf(top, their_top);
+    sum = sum * expf(top - max_score) + their_sum * expf(their_top - max_score);
+    top = max_score;
   }
 #pragma unroll 4
   for (int64_t j = lane; j < n_k; j += kLanes)

@@ -34,11 +34,11 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 4 : 3)
   Out* out = tensors.out.data + head * tensors.out.head_stride + q0 * e + c0;
   const int rows = static_cast<int>(min(int64_t{kSoftmaxQueries}, n_q - q0));
   const int columns = static_cast<int>(min(int64_t{kColumns}, e - c0));
-  const int64_t seen = causal ? min(n_k, q0 + rows) : n_k;
+  const int64_t visible = causal ? min(n_k, q0 + rows) : n_k;
 
   SoftmaxState<kColumns> state;
-  for (int64_t k0 = 0; k0 < seen; k0 += kSoftmaxKeys) {
-    const int keys = static_cast<int>(min(int64_t{kSoftmaxKeys}, seen - k0));
+  for (int64_t k0 = 0; k0 < visible; k0 += kSoftmaxKeys) {
+    const int keys = static_cast<int>(min(int64_t{kSoftmaxKeys}, visible - k0));
     float score[4][8] = {};
     for (int64_t a0 = 0; a0 < d; a0 += kSoftmaxDepth) {
       const int depth = static_cast<int>(min(int64_t{kSoftmaxDepth}, d - a0));

@@ -11,49 +11,52 @@ namespace {
 // leaves, few enough to end with the others.
 constexpr int64_t kMostKeys = 1024;
 
-bool InBlocks(const SparseKeys& seen) {
-  return seen.name() == "local" || seen.name() == "bigbird";
+bool InBlocks(const SparseKeys& visible) {
+  return visible.name() == "local" || visible.name() == "bigbird";
 }
 
 // Queries in an order in which neighbours see nearly the same keys: residue by
 // residue, and those that see all at the end.
-std::vector<int> OrderOfQueries(const SparseKeys& seen) {
+std::vector<int> OrderOfQueries(const SparseKeys& visible) {
   std::vector<int> order;
-  const int64_t step = InBlocks(seen) ? 1 : std::min(seen.dilation(), seen.n());
+  const int64_t step =
+      InBlocks(visible) ? 1 : std::min(visible.dilation(), visible.n());
   for (int64_t residue = 0; residue < step; ++residue)
-    for (int64_t i = residue; i < seen.n(); i += step)
-      if (!std::ranges::binary_search(seen.globals(), i))
+    for (int64_t i = residue; i < visible.n(); i += step)
+      if (!std::ranges::binary_search(visible.globals(), i))
         order.push_back(static_cast<int>(i));
-  for (const int64_t i : seen.globals()) order.push_back(static_cast<int>(i));
+  for (const int64_t i : visible.globals())
+    order.push_back(static_cast<int>(i));
   return order;
 }
 
 // One after the last of the group that begins at `first` of the order: whole
 // blocks, or a piece of one.
-int64_t EndOfGroup(const SparseKeys& seen, int64_t first) {
+int64_t EndOfGroup(const SparseKeys& visible, int64_t first) {
   int64_t end = first + kSoftmaxQueries;
-  if (InBlocks(seen))
-    end = seen.block() > kSoftmaxQueries
-              ? std::min(end, (first / seen.block() + 1) * seen.block())
-              : first + kSoftmaxQueries / seen.block() * seen.block();
+  if (InBlocks(visible))
+    end = visible.block() > kSoftmaxQueries
+              ? std::min(end, (first / visible.block() + 1) * visible.block())
+              : first + kSoftmaxQueries / visible.block() * visible.block();
   else if (const auto locals =
-               seen.n() - static_cast<int64_t>(seen.globals().size());
+               visible.n() - static_cast<int64_t>(visible.globals().size());
            first < locals)
     end = std::min(end, locals);
-  return std::min(end, seen.n());
+  return std::min(end, visible.n());
 }
 
 }  // namespace
 
-SparsePlan::SparsePlan(const SparseKeys& seen) : queries(OrderOfQueries(seen)) {
+SparsePlan::SparsePlan(const SparseKeys& visible)
+    : queries(OrderOfQueries(visible)) {
   std::vector<KeyRun> runs;
-  std::vector<int64_t> last_group(static_cast<size_t>(seen.n()), -1);
+  std::vector<int64_t> last_group(static_cast<size_t>(visible.n()), -1);
   int64_t end = 0;
-  for (int64_t first = 0; first < seen.n(); first = end) {
-    end = EndOfGroup(seen, first);
+  for (int64_t first = 0; first < visible.n(); first = end) {
+    end = EndOfGroup(visible, first);
     const auto first_key = static_cast<int64_t>(keys.size());
     for (int64_t x = first; x < end; ++x) {
-      seen.Runs(queries[static_cast<size_t>(x)], runs);
+      visible.Runs(queries[static_cast<size_t>(x)], runs);
       for (const KeyRun& run : runs)
         for (int64_t y = 0; y < run.count; ++y) {
           const int64_t key = run.first + y * run.step;
@@ -84,11 +87,11 @@ double SparsePlan::Pairs() const {
   return pairs;
 }
 
-SparseRuns::SparseRuns(const SparseKeys& seen) {
+SparseRuns::SparseRuns(const SparseKeys& visible) {
   std::vector<KeyRun> of_query;
-  for (int64_t i = 0; i < seen.n(); ++i) {
+  for (int64_t i = 0; i < visible.n(); ++i) {
     begin.push_back(static_cast<int>(runs.size()));
-    seen.Runs(i, of_query);
+    visible.Runs(i, of_query);
     int count = 0;
     for (const KeyRun& run : of_query) {
       const int before = count;

@@ -24,7 +24,7 @@ struct SparseSplit {
 // of its queries sees: the kernel masks the other pairs. Queries that see much
 // are split, so that none of them is alone at the end.
 struct SparsePlan {
-  explicit SparsePlan(const SparseKeys& seen);
+  explicit SparsePlan(const SparseKeys& visible);
 
   std::vector<int> queries;     // positions, group after group
   std::vector<int> keys;        // positions, ascending in each group
@@ -43,7 +43,7 @@ struct alignas(16) SparseRun {
 // The keys of each query for itself: query i has the runs from begin[i] on and
 // before begin[i + 1].
 struct SparseRuns {
-  explicit SparseRuns(const SparseKeys& seen);
+  explicit SparseRuns(const SparseKeys& visible);
 
   std::vector<int> begin;
   std::vector<SparseRun> runs;

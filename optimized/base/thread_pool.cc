@@ -45,12 +45,12 @@ struct ThreadPool::Shared {
   }
 
   void Loop(int worker) {
-    uint64_t seen = 0;
+    uint64_t visible = 0;
     std::unique_lock lock(mutex);
     while (true) {
-      start.wait(lock, [&] { return stop || round != seen; });
+      start.wait(lock, [&] { return stop || round != visible; });
       if (stop) return;
-      seen = round;
+      visible = round;
       lock.unlock();
       Drain(worker);
       lock.lock();

@@ -67,15 +67,17 @@ struct ClippedWindow {
   template <typename T>
   void FillRow(const T* weights, int64_t i, int64_t begin, int64_t end,
                T* row) const {
-    const int64_t seen = std::max(begin, causal ? std::min(end, i + 1) : end);
-    const int64_t before = std::clamp(i - r, begin, seen);
-    const int64_t inside = std::clamp(i + r + 1, before, seen);
+    const int64_t visible =
+        std::max(begin, causal ? std::min(end, i + 1) : end);
+    const int64_t before = std::clamp(i - r, begin, visible);
+    const int64_t inside = std::clamp(i + r + 1, before, visible);
     std::fill_n(row, before - begin, weights[0]);
     if (inside > before)
       std::copy_n(weights + (before - i - first), inside - before,
                   row + (before - begin));
-    std::fill_n(row + (inside - begin), seen - inside, weights[columns() - 1]);
-    std::fill_n(row + (seen - begin), end - seen, T{0});
+    std::fill_n(row + (inside - begin), visible - inside,
+                weights[columns() - 1]);
+    std::fill_n(row + (visible - begin), end - visible, T{0});
   }
 
   int64_t n_q, n_k, r;

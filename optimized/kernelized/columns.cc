@@ -156,17 +156,18 @@ void DirectRows<T>::ScaleQueries(int64_t queries, const Chunk& chunk,
 // The exponents of query x's weights, and where GEMM might lose them, the
 // weights themselves, pair by pair.
 template <typename T>
-void DirectRows<T>::Products(int64_t x, int64_t seen, const Work& work) const {
+void DirectRows<T>::Products(int64_t x, int64_t visible,
+                             const Work& work) const {
   const int64_t f = shape_.f;
   T* weight = work.weights + x * kKeys;
   T* exponent = work.exponents + x * kKeys;
   if (work.q_scale[x] != kNothing) {
-    std::fill_n(exponent, seen, work.q_scale[x]);
+    std::fill_n(exponent, visible, work.q_scale[x]);
     return;
   }
   const T* mq = work.q_mantissa + x * f;
   const T* eq = work.q_exponent + x * f;
-  for (int64_t j = 0; j < seen; ++j) {
+  for (int64_t j = 0; j < visible; ++j) {
     const T* ek = work.k_exponent + j * f;
     exponent[j] = LargestSum(eq, ek, f);
     weight[j] =
@@ -178,11 +179,12 @@ void DirectRows<T>::Products(int64_t x, int64_t seen, const Work& work) const {
 // far.
 template <typename T>
 T DirectRows<T>::AddBias(int64_t x, int64_t row, const T* bias, T common,
-                         int64_t first, int64_t seen, const Work& work) const {
+                         int64_t first, int64_t visible,
+                         const Work& work) const {
   T* weight = work.weights + x * kKeys;
   T* exponent = work.exponents + x * kKeys;
   T top = work.tops[x];
-  for (int64_t j = 0; j < seen; ++j) {
+  for (int64_t j = 0; j < visible; ++j) {
     const T b = bias[shape_.BiasIndex(row, first + j)];
     // A key without a feature in common must not set the scale, however large
     // its bias.
@@ -200,18 +202,18 @@ T DirectRows<T>::AddBias(int64_t x, int64_t row, const T* bias, T common,
 // Brings query x's sums and weights to the scale 2^top, and adds the weights to
 // its total.
 template <typename T>
-void DirectRows<T>::Rescale(int64_t x, T top, int64_t seen, int64_t keys,
+void DirectRows<T>::Rescale(int64_t x, T top, int64_t visible, int64_t keys,
                             const Work& work) const {
   T* weight = work.weights + x * kKeys;
   const T* exponent = work.exponents + x * kKeys;
   const T factor = PowerOfTwo(work.tops[x] - top);
   work.tops[x] = top;
   T total = 0;
-  for (int64_t j = 0; j < seen; ++j) {
+  for (int64_t j = 0; j < visible; ++j) {
     weight[j] *= PowerOfTwo(exponent[j] - top);
     total += weight[j];
   }
-  std::fill(weight + seen, weight + keys, T{0});
+  std::fill(weight + visible, weight + keys, T{0});
   // The chunk's own sum first: rounding grows with kKeys + n / kKeys.
   work.totals[x] = work.totals[x] * factor + total;
   for (int64_t c = 0; c < shape_.e; ++c) work.sums[x * shape_.e + c] *= factor;
@@ -254,11 +256,12 @@ void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
           ConstMatrixMap<T>(work.k_values, chunk.count, f, Stride(f))
               .transpose();
     for (int64_t x = 0; x < count; ++x) {
-      const int64_t seen =
+      const int64_t visible =
           std::clamp<int64_t>(shape_.SeenBy(rows[x]) - first, 0, chunk.count);
-      Products(x, seen, work);
-      const T top = AddBias(x, rows[x], head.bias, common, first, seen, work);
-      Rescale(x, top, seen, chunk.count, work);
+      Products(x, visible, work);
+      const T top =
+          AddBias(x, rows[x], head.bias, common, first, visible, work);
+      Rescale(x, top, visible, chunk.count, work);
     }
     AddValues(head.v + first * e, count, chunk.count, work);
   }

@@ -91,10 +91,10 @@ class DirectRows {
   bool OneScale(int64_t keys, bool* zeros, const Work& work) const;
   void ScaleQueries(int64_t queries, const Chunk& chunk,
                     const Work& work) const;
-  void Products(int64_t x, int64_t seen, const Work& work) const;
+  void Products(int64_t x, int64_t visible, const Work& work) const;
   T AddBias(int64_t x, int64_t row, const T* bias, T common, int64_t first,
-            int64_t seen, const Work& work) const;
-  void Rescale(int64_t x, T top, int64_t seen, int64_t keys,
+            int64_t visible, const Work& work) const;
+  void Rescale(int64_t x, T top, int64_t visible, int64_t keys,
                const Work& work) const;
   void AddValues(const T* values, int64_t queries, int64_t keys,
                  const Work& work) const;

@@ -20,11 +20,11 @@ template <typename T>
 void BiasByRow<T>::Split(const T* bias) const {
   const T shift = CommonBias(bias, mantissa_.size());
   for (int64_t t = 0; t < mantissa_.size(); ++t) {
-    const bool seen = bias[t] >= std::numeric_limits<T>::lowest();
+    const bool visible = bias[t] >= std::numeric_limits<T>::lowest();
     T power;
-    const T mantissa = SplitExpFast(seen ? bias[t] - shift : T{0}, &power);
-    mantissa_[t] = seen ? mantissa : T{0};
-    exponent_[t] = seen ? power : kNoExponent<T>;
+    const T mantissa = SplitExpFast(visible ? bias[t] - shift : T{0}, &power);
+    mantissa_[t] = visible ? mantissa : T{0};
+    exponent_[t] = visible ? power : kNoExponent<T>;
   }
 }
 
@@ -194,10 +194,10 @@ void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
       ConstMatrixMap<T>(features_.keys(), columns, f, Stride(f)).transpose();
   for (int64_t i = first; i < last; ++i) {
     T* weight = weights_.data() + i * n_k;
-    const int64_t seen = features_.SeenBy(i);
+    const int64_t visible = features_.SeenBy(i);
     if (!features_.bias().empty())
-      features_.ApplyBias(i, 0, seen, features_.TopExponent(i), weight);
-    std::fill(weight + seen, weight + columns, T{0});
+      features_.ApplyBias(i, 0, visible, features_.TopExponent(i), weight);
+    std::fill(weight + visible, weight + columns, T{0});
   }
   MatrixMap<T>(sums, rows, width, Stride(width)).noalias() =
       weights *
@@ -332,11 +332,11 @@ void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
         const int64_t i = group + r;
         T* score = scores + r * kTile;
         const bool mine = i >= first && i < last;
-        const int64_t seen =
+        const int64_t visible =
             mine ? std::clamp<int64_t>(features_.SeenBy(i) - key, 0, count) : 0;
-        if (seen > 0 && !features_.bias().empty())
-          features_.ApplyBias(i, key, key + seen, tops[i - row], score);
-        std::fill(score + seen, score + kTile, T{0});
+        if (visible > 0 && !features_.bias().empty())
+          features_.ApplyBias(i, key, key + visible, tops[i - row], score);
+        std::fill(score + visible, score + kTile, T{0});
       }
       AddTotals<T, kGroup, kTile>(scores, totals + (group - row) * kLanes);
       const T* values = values_.data() + key * width;

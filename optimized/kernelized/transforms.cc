@@ -10,21 +10,21 @@ namespace subquad {
 template <typename T, typename W>
 double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights) {
   const int64_t count = shape.BiasCount();
-  const auto seen = [&](int64_t t) {
+  const auto visible = [&](int64_t t) {
     return shape.MayBeSeen(t) && bias[t] >= std::numeric_limits<T>::lowest();
   };
   const W shift = static_cast<W>(CommonBias(bias, count));
   W top = 2 * kNoExponent<W>;
   double squares = 0;
   for (int64_t t = 0; t < count; ++t) {
-    if (!seen(t)) continue;
+    if (!visible(t)) continue;
     W exponent;
     SplitExpFast(static_cast<W>(bias[t]) - shift, &exponent);
     top = std::max(top, exponent);
   }
   for (int64_t t = 0; t < count; ++t) {
     W exponent;
-    const bool counts = seen(t);
+    const bool counts = visible(t);
     const W mantissa = SplitExpFast(
         counts ? static_cast<W>(bias[t]) - shift : W{0}, &exponent);
     weights[t] = counts ? mantissa * PowerOfTwo(exponent - top) : W{0};

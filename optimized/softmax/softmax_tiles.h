@@ -94,7 +94,7 @@ extern template class SoftmaxBlock<float>;
 extern template class SoftmaxBlock<double>;
 
 // row[j] = exp(s_j - max s) where s_j = row[j] + bias[j] (bias may be null, and
-// -inf in it hides the key); returns their sum, zero when nothing is seen.
+// -inf in it hides the key); returns their sum, zero when nothing is visible.
 template <typename T>
 T ExponentiateRow(T* row, int64_t count, const T* bias);
 

@@ -56,9 +56,9 @@ class Dense : public Prepared {
   // Row i of the matrix is a slice of the weights.
   auto FillFrom(const T* weights) const {
     return [this, weights](int64_t i, T* row) {
-      const int64_t seen = sizes_.SeenBy(i);
-      std::copy_n(weights + sizes_.n_q - 1 - i, seen, row);
-      std::fill(row + seen, row + sizes_.n_k, T{0});
+      const int64_t visible = sizes_.SeenBy(i);
+      std::copy_n(weights + sizes_.n_q - 1 - i, visible, row);
+      std::fill(row + visible, row + sizes_.n_k, T{0});
     };
   }
 

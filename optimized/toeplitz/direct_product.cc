@@ -7,10 +7,10 @@ namespace {
 
 // kTile rows of the result; the weights are those of the first.
 template <typename T, int kTile, int kVectors>
-void Tile(const T* weights, int64_t seen, const T* values, int64_t stride,
+void Tile(const T* weights, int64_t visible, const T* values, int64_t stride,
           T* out, int64_t out_stride) {
   Lanes<T> sum[kTile][kVectors] = {};
-  for (int64_t j = 0; j < seen; ++j) {
+  for (int64_t j = 0; j < visible; ++j) {
     Lanes<T> value[kVectors];
     for (int c = 0; c < kVectors; ++c)
       value[c] = LoadLanes(values + j * stride + c * kLaneCount<T>);

@@ -33,7 +33,7 @@ def read(path):
         if not re.fullmatch(r"[a-z0-9_]+", name):
             fail(f"'{name}': expected a name of a-z, 0-9 and _")
         if name in names:
-            fail(f"{name}: this name stands twice")
+            fail(f"{name}: this name occurs twice")
         names.add(name)
     return mutants
 
@@ -42,7 +42,7 @@ def mutate(mutant, folder):
     text = (pathlib.Path(folder) / mutant["file"]).read_text(encoding="utf-8")
     count = text.count(mutant["find"])
     if count != 1:
-        fail(f"{mutant['name']}: its `find` stands {count} times in {mutant['file']}, expected once")
+        fail(f"{mutant['name']}: its `find` occurs {count} times in {mutant['file']}, expected once")
     if mutant["find"] == mutant["replace"]:
         fail(f"{mutant['name']}: it replaces a text by the same")
     return text.replace(mutant["find"], mutant["replace"])
