@@ -26,20 +26,25 @@ Problem ProductOf(const Problem& problem) {
   if (!IsImage(problem)) {
     if (problem.params.Flag("causal")) params.Set("causal", true);
     given.push_back({"weights", shape("weights")});
-    return ResolveProblem(kLine, params, problem.scalar, given);
+    return ResolveProblem(kLine, params, problem.scalar, given,
+                          problem.leading);
   }
   for (const char* name : {"height", "width"})
     params.Set(name, problem.params.Integer(name));
   if (!NeedsFullImage(problem)) {
     for (const char* name : {"weights_rows", "weights_cols"})
       given.push_back({name, shape(name)});
-    return ResolveProblem(kRowsAndColumns, params, problem.scalar, given);
+    return ResolveProblem(kRowsAndColumns, params, problem.scalar, given,
+                          problem.leading);
   }
   Shape weights = {2 * problem.Dim("height") - 1, 2 * problem.Dim("width") - 1};
-  if (problem.PerHead("weights_rows") || problem.PerHead("weights_cols"))
-    weights.insert(weights.begin(), problem.heads);
+  // Rows and columns together: as many slices as the problem has.
+  if (problem.SlicesOf("weights_rows").count() > 1 ||
+      problem.SlicesOf("weights_cols").count() > 1)
+    weights.insert(weights.begin(), problem.leading.begin(),
+                   problem.leading.end());
   given.push_back({"weights", weights});
-  return ResolveProblem(kImage, params, problem.scalar, given);
+  return ResolveProblem(kImage, params, problem.scalar, given, problem.leading);
 }
 
 Arrays PartOf(const Problem& term, const Arrays& whole) {
@@ -55,9 +60,9 @@ Arrays PartOf(const Problem& term, const Arrays& whole) {
       part.inputs.back().name = name;
       continue;
     }
-    const int64_t count = ElementCount(term.InputShape(i));
     part.inputs.push_back({name, whole.outputs[0].scalar, nullptr,
-                           term.PerHead(name) ? count / term.heads : 0, count});
+                           term.InputSlices(i),
+                           ElementCount(term.InputShape(i))});
   }
   return part;
 }
@@ -96,16 +101,13 @@ RowBound FastRpbBound(const Problem& problem, const Inputs& inputs,
       const size_t index =
           static_cast<size_t>(parts->product.InputIndex("weights"));
       tensor.shape = parts->product.InputShape(index);
-      const int64_t count = ElementCount(tensor.shape);
-      const int64_t heads =
-          parts->product.PerHead("weights") ? problem.heads : 1;
-      tensor.head_stride = heads > 1 ? count / heads : 0;
-      tensor.values.resize(static_cast<size_t>(count));
-      for (int64_t h = 0; h < heads; ++h)
+      tensor.slices = parts->product.InputSlices(index);
+      tensor.values.resize(static_cast<size_t>(ElementCount(tensor.shape)));
+      for (int64_t slice = 0; slice < tensor.slices.count(); ++slice)
         FillImageWeights(problem.Dim("height"), problem.Dim("width"),
-                         inputs["weights_rows"].Head(h),
-                         inputs["weights_cols"].Head(h),
-                         tensor.values.data() + h * (count / heads));
+                         inputs["weights_rows"].Head(slice),
+                         inputs["weights_cols"].Head(slice),
+                         tensor.values.data() + slice * tensor.SliceSize());
     } else {
       tensor = inputs[rule.name == "values" ? "v" : rule.name];
     }

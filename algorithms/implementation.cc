@@ -7,18 +7,16 @@ namespace {
 Arrays WithoutData(const Problem& problem) {
   Arrays arrays;
   const auto entry = [&](const std::string& name, const Shape& shape,
-                         bool per_head) -> Arrays::Entry {
-    const int64_t count = ElementCount(shape);
-    return {name, problem.scalar, nullptr, per_head ? count / problem.heads : 0,
-            count};
+                         const Slices& slices) -> Arrays::Entry {
+    return {name, problem.scalar, nullptr, slices, ElementCount(shape)};
   };
   for (size_t i = 0; i < problem.inputs.size(); ++i)
     arrays.inputs.push_back(entry(problem.inputs[i].name, problem.InputShape(i),
-                                  problem.input_per_head[i]));
+                                  problem.InputSlices(i)));
   for (size_t i = 0; i < problem.outputs.size(); ++i)
     arrays.outputs.push_back(entry(problem.outputs[i].name,
                                    problem.OutputShape(i),
-                                   problem.output_per_head[i]));
+                                   problem.OutputSlices(i)));
   return arrays;
 }
 

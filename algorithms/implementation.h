@@ -20,14 +20,24 @@ inline std::string_view ToString(Backend backend) {
   return backend == Backend::kCpu ? "cpu" : "cuda";
 }
 
-// One tensor in its scalar type. Shared parameters have a head stride of 0.
-// Null while a layout counts.
+// One tensor in its scalar type. Null while a layout counts.
 template <typename T>
 struct HeadArray {
   T* data = nullptr;
+  // From one head's numbers to the next one's, where slices are evenly spaced:
+  // 0 if all heads share them.
   int64_t head_stride = 0;
+  Slices slices;
+  int64_t slice_size = 0;  // 0: evenly spaced by the stride, without slices
+
+  // What this head reads or writes.
   T* Head(int64_t head) const {
-    return data ? data + head * head_stride : nullptr;
+    if (!data) return nullptr;
+    return data +
+           (slice_size > 0 ? slices.Of(head) * slice_size : head * head_stride);
+  }
+  T* Slice(int64_t slice) const {
+    return data ? data + slice * slice_size : nullptr;
   }
 };
 
@@ -39,8 +49,10 @@ class Arrays {
     std::string name;
     Scalar scalar;
     void* data;
-    int64_t head_stride;
+    Slices slices;
     int64_t count;
+
+    int64_t SliceSize() const { return count / slices.count(); }
   };
   std::vector<Entry> inputs, outputs;
   bool on_device = false;
@@ -48,16 +60,20 @@ class Arrays {
 
   template <typename T>
   HeadArray<const T> In(const std::string& name) const {
-    const Entry& entry = Find(inputs, name);
-    return {static_cast<const T*>(entry.data), entry.head_stride};
+    return Of<const T>(Find(inputs, name));
   }
   template <typename T>
   HeadArray<T> Out(const std::string& name) const {
-    const Entry& entry = Find(outputs, name);
-    return {static_cast<T*>(entry.data), entry.head_stride};
+    return Of<T>(Find(outputs, name));
   }
 
  private:
+  template <typename T>
+  static HeadArray<T> Of(const Entry& entry) {
+    const int64_t size = entry.SliceSize();
+    return {static_cast<T*>(entry.data), entry.slices.Step() * size,
+            entry.slices, size};
+  }
   static const Entry& Find(const std::vector<Entry>& entries,
                            const std::string& name) {
     for (const Entry& entry : entries)

@@ -20,13 +20,24 @@ RowBound Toeplitz1dBound(const Problem& problem, const Inputs& inputs,
   const Tensor& grad = inputs["grad"];
   const auto value_norms = ColumnNorms(values, heads, n_k, e);
   const auto grad_norms = ColumnNorms(grad, heads, n_q, e);
-  std::vector<double> sums(vectors);  // over the columns of each vector
+  // Over the columns of each vector of weights.
+  std::vector<double> sums(static_cast<size_t>(vectors.count()));
   for (int64_t c = 0; c < heads * e; ++c)
-    sums[c / e % vectors] += grad_norms[c] * value_norms[c];
-  return [=, grad_values = ColumnBound(grad, heads, n_q, e, of_head)](
+    sums[vectors.Of(c / e)] += grad_norms[c] * value_norms[c];
+  return [=, slices = values.slices,
+          grad_values = ColumnBound(grad, heads, n_q, e, of_head)](
              const RowId& id, std::span<double> units) {
-    if (id.output == 0) return grad_values(id, units);
-    units[0] = factor * sums[id.head % static_cast<int64_t>(sums.size())];
+    if (id.output == 1) {
+      units[0] = factor * sums[id.head];
+      return;
+    }
+    // The errors of the heads that share the values add up.
+    std::vector<double> one(units.size());
+    std::ranges::fill(units, 0);
+    for (int64_t head : slices.Readers(id.head)) {
+      grad_values({id.output, head, id.row}, one);
+      for (size_t c = 0; c < units.size(); ++c) units[c] += one[c];
+    }
   };
 }
 

@@ -12,7 +12,7 @@ struct Toeplitz1dSizes {
         n_k(problem.Dim("n_k")),
         e(problem.Dim("e")),
         heads(problem.heads),
-        vectors(problem.PerHead("weights") ? problem.heads : 1),
+        vectors(problem.SlicesOf("weights")),
         causal(problem.params.Flag("causal")) {}
   int64_t weights() const { return n_q + n_k - 1; }
   // Keys that query i sees: the first ones.
@@ -20,7 +20,7 @@ struct Toeplitz1dSizes {
     return causal ? std::min(i + 1, n_k) : n_k;
   }
   int64_t n_q, n_k, e, heads;
-  int64_t vectors;  // of weights: 1, or one for each head
+  Slices vectors;  // of weights
   bool causal;
 };
 

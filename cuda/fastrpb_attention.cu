@@ -94,7 +94,7 @@ class SumOfTwo : public DevicePrepared {
     if (NeedsFullImage(problem)) {
       height_ = problem.Dim("height");
       width_ = problem.Dim("width");
-      weight_heads_ = product.PerHead("weights") ? product.heads : 1;
+      weight_heads_ = product.SlicesOf("weights").count();
       widen(factors.inputs[static_cast<size_t>(product.InputIndex("weights"))],
             image_weights_);
     }

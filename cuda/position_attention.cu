@@ -41,7 +41,8 @@ struct PositionSizes {
         e(problem.Dim("e")),
         heads(problem.heads) {
     for (const char* name : {"rel", "u_q", "u_k"})
-      if (relative() && problem.HasInput(name) && problem.PerHead(name))
+      if (relative() && problem.HasInput(name) &&
+          problem.SlicesOf(name).count() > 1)
         vectors = heads;
   }
 

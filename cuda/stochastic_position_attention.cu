@@ -139,7 +139,7 @@ DeviceKernelizedShape KernelizedShapeOf(const Problem& problem) {
 
 int64_t OmegaCount(const Problem& problem, const DeviceKernelizedShape& shape) {
   if (!shape.map.projects()) return 0;
-  return (problem.PerHead("omega") ? shape.heads : 1) * shape.map.projections *
+  return problem.SlicesOf("omega").count() * shape.map.projections *
          shape.map.d;
 }
 

@@ -22,7 +22,7 @@ ToeplitzShape ShapeOf(const Problem& problem) {
           problem.Dim("n_k"),
           problem.Dim("e"),
           problem.heads,
-          problem.PerHead("weights") ? problem.heads : 1,
+          problem.SlicesOf("weights").count(),
           problem.params.Flag("causal")};
 }
 

@@ -22,7 +22,7 @@ struct Sizes {
         width(problem.Dim("width")),
         e(problem.Dim("e")),
         heads(problem.heads),
-        vectors(problem.PerHead("weights") ? problem.heads : 1) {}
+        vectors(problem.SlicesOf("weights").count()) {}
   int64_t pixels() const { return height * width; }
   CirculantShape Circulant() const {
     const std::vector<int64_t> lengths = {GoodFftLength(2 * height - 1),

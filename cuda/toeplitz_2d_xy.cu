@@ -21,8 +21,8 @@ ImageShape ShapeOf(const Problem& problem) {
           problem.Dim("width"),
           problem.Dim("e"),
           problem.heads,
-          problem.PerHead("weights_rows"),
-          problem.PerHead("weights_cols")};
+          problem.SlicesOf("weights_rows").count() > 1,
+          problem.SlicesOf("weights_cols").count() > 1};
 }
 
 int64_t Matrices(const ImageShape& shape) {

@@ -37,7 +37,8 @@ struct XlSizes {
         e(problem.Dim("e")),
         p(problem.Dim("p")),
         heads(problem.heads),
-        vectors(problem.PerHead("r") || problem.PerHead("w_kr") ? heads : 1) {}
+        vectors(std::max(problem.SlicesOf("r").count(),
+                         problem.SlicesOf("w_kr").count())) {}
 
   // Keys that the queries of a block see.
   int64_t Keys(const RowBlock& block) const {

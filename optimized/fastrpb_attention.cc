@@ -61,7 +61,7 @@ class SumOfTwo : public Prepared {
     if (NeedsFullImage(problem)) {
       Arrays::Entry& weights =
           factors.inputs[static_cast<size_t>(product.InputIndex("weights"))];
-      weight_heads_ = product.PerHead("weights") ? product.heads : 1;
+      weight_slices_ = weights.slices.count();
       image_weights_ = Buffer<T>(layout, weights.count);
       weights.data = image_weights_.data();
     }
@@ -71,12 +71,12 @@ class SumOfTwo : public Prepared {
 
   void Run() override {
     if (image_weights_.size() > 0) {
-      const int64_t size = image_weights_.size() / weight_heads_;
-      for (int64_t h = 0; h < weight_heads_; ++h)
+      const int64_t size = image_weights_.size() / weight_slices_;
+      for (int64_t slice = 0; slice < weight_slices_; ++slice)
         FillImageWeights(problem_.Dim("height"), problem_.Dim("width"),
-                         arrays_.In<T>("weights_rows").Head(h),
-                         arrays_.In<T>("weights_cols").Head(h),
-                         image_weights_.data() + h * size);
+                         arrays_.In<T>("weights_rows").Head(slice),
+                         arrays_.In<T>("weights_cols").Head(slice),
+                         image_weights_.data() + slice * size);
     }
     product_->Run();
     attention_->Run();
@@ -98,7 +98,7 @@ class SumOfTwo : public Prepared {
   const Problem problem_;
   const Arrays arrays_;
   ThreadPool pool_;
-  int64_t weight_heads_ = 1;
+  int64_t weight_slices_ = 1;
   Buffer<T> product_out_, image_weights_;
   std::unique_ptr<Prepared> attention_, product_;
 };

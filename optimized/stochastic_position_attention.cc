@@ -250,11 +250,10 @@ class AttentionOnTokens : public Prepared {
     for (size_t t = 0; t < inner_.inputs.size(); ++t) {
       const std::string& name = inner_.inputs[t].name;
       if (name == "q" || name == "k") {
-        const int64_t count = ElementCount(inner_.InputShape(t));
         inner.inputs.push_back(
             {name, problem.scalar,
              name == "q" ? tokens_.queries() : tokens_.keys(),
-             count / problem.heads, count});
+             inner_.InputSlices(t), ElementCount(inner_.InputShape(t))});
         continue;
       }
       for (const Arrays::Entry& entry : arrays.inputs)

@@ -28,13 +28,13 @@ struct Sizes {
         width(problem.Dim("width")),
         e(problem.Dim("e")),
         heads(problem.heads),
-        vectors(problem.PerHead("weights") ? problem.heads : 1) {}
+        vectors(problem.SlicesOf("weights")) {}
   int64_t pixels() const { return height * width; }
   std::vector<int64_t> lengths() const {
     return ImageFftLengths(height, width);
   }
   int64_t height, width, e, heads;
-  int64_t vectors;  // of weights: 1, or one for each head
+  Slices vectors;  // of weights
 };
 
 template <typename T>
@@ -85,7 +85,7 @@ class Fft2 : public Prepared {
         lengths_(sizes_.lengths()),
         fft_(layout, lengths_),
         group_(std::min(kImageGroup, sizes_.e)),
-        spectra_(layout, sizes_.vectors * fft_.column_size()),
+        spectra_(layout, sizes_.vectors.count() * fft_.column_size()),
         columns_(layout, group_ * fft_.column_size()) {}
 
   void Run() override {
@@ -93,14 +93,14 @@ class Fft2 : public Prepared {
     const auto values = arrays_.In<T>("values");
     const auto out = arrays_.Out<T>("out");
     const int64_t size = fft_.column_size(), stride = fft_.row_stride();
-    pool_.For(sizes_.vectors, [&](int64_t h, int) {
-      TransformWeights(weights.Head(h), spectra_.data() + h * size);
+    pool_.For(sizes_.vectors.count(), [&](int64_t vector, int) {
+      TransformWeights(weights.Slice(vector), spectra_.data() + vector * size);
     });
     const int64_t groups = (sizes_.e + group_ - 1) / group_;
     pool_.For(sizes_.heads * groups, [&](int64_t task, int worker) {
       const int64_t h = task / groups, first = task % groups * group_;
       const int64_t count = std::min(group_, sizes_.e - first);
-      const T* spectrum = spectra_.data() + h % sizes_.vectors * size;
+      const T* spectrum = spectra_.data() + sizes_.vectors.Of(h) * size;
       T* columns = columns_[worker];
       GatherColumns(values.Head(h) + first, sizes_.pixels(), sizes_.e, count,
                     sizes_.width, stride, size, columns);
@@ -115,7 +115,8 @@ class Fft2 : public Prepared {
   }
 
   double Flops() const override {
-    return static_cast<double>(2 * sizes_.heads * sizes_.e + sizes_.vectors) *
+    return static_cast<double>(2 * sizes_.heads * sizes_.e +
+                               sizes_.vectors.count()) *
            fft_.TransformFlops();
   }
 
@@ -148,13 +149,14 @@ class FftSequence : public Prepared {
         columns_(layout, pixels_.length(), pixels_.length()),
         block_(columns_.BlockColumns()),
         spectrum_size_(columns_.SpectrumSize()),
-        spectra_(layout, sizes_.vectors * spectrum_size_),
+        spectra_(layout, sizes_.vectors.count() * spectrum_size_),
         scratch_(layout, WholeLines<T>(columns_.ScratchSize())) {}
 
   void Run() override {
     const auto weights = arrays_.In<T>("weights");
-    pool_.For(sizes_.vectors, [&](int64_t h, int worker) {
-      columns_.Spectrum(weights.Head(h), false, Spectrum(h), scratch_[worker]);
+    pool_.For(sizes_.vectors.count(), [&](int64_t vector, int worker) {
+      columns_.Spectrum(weights.Slice(vector), false, Spectrum(vector),
+                        scratch_[worker]);
     });
     pool_.For(sizes_.heads * BlocksPerHead(), [&](int64_t task, int worker) {
       RunBlock(task / BlocksPerHead(), task % BlocksPerHead() * block_,
@@ -175,8 +177,8 @@ class FftSequence : public Prepared {
     int64_t e, lanes, columns;
   };
 
-  T* Spectrum(int64_t head) const {
-    return spectra_.data() + head % sizes_.vectors * spectrum_size_;
+  T* Spectrum(int64_t vector) const {
+    return spectra_.data() + vector * spectrum_size_;
   }
   int64_t BlocksPerHead() const { return (sizes_.e + block_ - 1) / block_; }
 
@@ -184,7 +186,7 @@ class FftSequence : public Prepared {
     Block block = {arrays_.In<T>("values").Head(h) + first,
                    arrays_.Out<T>("out").Head(h) + first, sizes_.e, block_,
                    std::min(block_, sizes_.e - first)};
-    ApplyToImage(columns_, pixels_, Spectrum(h), {Fill, &block}, {Take, &block},
+    ApplyToImage(columns_, pixels_, Spectrum(sizes_.vectors.Of(h)), {Fill, &block}, {Take, &block},
                  scratch);
   }
 

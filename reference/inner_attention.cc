@@ -28,8 +28,10 @@ Problem AttentionOf(const Problem& problem) {
     if (name == "bias") given.back().shape.back() = n_q + n_k - 1;
   }
   if (IsSoftmax(problem))
-    return ResolveProblem(kSoftmax, params, problem.scalar, given);
-  return ResolveProblem(kLinear, params, problem.scalar, given);
+    return ResolveProblem(kSoftmax, params, problem.scalar, given,
+                          problem.leading);
+  return ResolveProblem(kLinear, params, problem.scalar, given,
+                        problem.leading);
 }
 
 bool IsSine(const Problem& problem) {
@@ -48,12 +50,16 @@ Problem AttentionOnNoise(const Problem& problem) {
     const std::string& name = problem.inputs[i].name;
     if (name != "q" && name != "k" && name != "v" && name != "omega") continue;
     given.push_back({name, problem.InputShape(i)});
-    if (name == "q" || name == "k")
-      given.back().shape.back() = problem.Dim("draws");
+    if (name != "q" && name != "k") continue;
+    // Each head has its own: what makes them may differ.
+    const int64_t rows = given.back().shape.rbegin()[1];
+    given.back().shape = problem.leading;
+    given.back().shape.push_back(rows);
+    given.back().shape.push_back(problem.Dim("draws"));
   }
   return ResolveProblem(
       softmax ? static_cast<const Operator&>(kSoftmax) : kLinear, params,
-      problem.scalar, given);
+      problem.scalar, given, problem.leading);
 }
 
 }  // namespace subquad

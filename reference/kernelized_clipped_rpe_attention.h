@@ -54,7 +54,8 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         r_(problem.Dim("r")),
-        causal_(problem.params.Flag("causal")) {
+        causal_(problem.params.Flag("causal")),
+        keys_(inputs["k"].slices) {
     for (double x : inputs["k"].values)
       key_features_.push_back(Elu1(static_cast<Real>(x)));
   }
@@ -69,7 +70,8 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
     double normaliser_units = 0;
     std::vector<double> sum_units(e_);
     for (int64_t j = 0; j < n_k_ && (!causal_ || j <= i); ++j) {
-      const Real* key = key_features_.data() + (id.head * n_k_ + j) * d_;
+      const Real* key =
+          key_features_.data() + (keys_.Of(id.head) * n_k_ + j) * d_;
       const double* rpe =
           rpe_.Head(id.head) + (std::clamp(j - i, -r_, r_) + r_) * d_;
       Real content = 0, position = 0;
@@ -148,7 +150,8 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
   const Tensor& rpe_;
   const int64_t n_k_, d_, e_, r_;
   const bool causal_;
-  std::vector<Real> key_features_;
+  const Slices keys_;
+  std::vector<Real> key_features_;  // [slices, n_k, d]
 };
 
 class KernelizedClippedRpeAttention final

@@ -31,9 +31,8 @@ namespace subquad {
 inline void CheckEveryQuerySees(const Problem& problem, const Tensor& bias,
                                 bool causal) {
   const int64_t n_q = problem.Dim("n_q"), n_k = problem.Dim("n_k");
-  for (int64_t h = 0; h < problem.heads; ++h) {
-    if (h > 0 && bias.head_stride == 0) return;
-    const double* b = bias.Head(h);
+  for (int64_t slice = 0; slice < bias.slices.count(); ++slice) {
+    const double* b = bias.Slice(slice);
     std::vector<int64_t> finite(n_q + n_k);  // among the first t offsets
     for (int64_t t = 0; t < n_q + n_k - 1; ++t)
       finite[t + 1] =
@@ -41,7 +40,7 @@ inline void CheckEveryQuerySees(const Problem& problem, const Tensor& bias,
     for (int64_t i = 0; i < n_q; ++i) {
       const int64_t keys = causal ? std::min(i + 1, n_k) : n_k;
       if (finite[n_q - 1 - i + keys] == finite[n_q - 1 - i])
-        ThrowSeesNothing(problem, h, i);
+        ThrowSeesNothing(problem, bias.slices.Readers(slice).front(), i);
     }
   }
 }

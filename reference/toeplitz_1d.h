@@ -8,8 +8,8 @@
 //
 // Backward, given grad [n_q, e] = dL/dout (the adjoint of the same sum):
 //   grad_values[j]     = sum_i w(j - i) grad[i]
-//   grad_weights(dist) = sum over j - i = dist of <grad[i], v[j]>, and with
-//   shared weights over the heads too.
+//   grad_weights(dist) = sum over j - i = dist of <grad[i], v[j]>
+// each summed over the heads that share the tensor.
 //
 // What the inputs show: an offset taken as i - j, a padding that wraps around
 // and rows mixed with columns all change normal draws everywhere; n_q != n_k
@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "reference/base/operator.h"
 
@@ -61,24 +62,29 @@ class Toeplitz1dReference : public Reference<Real> {
       Add(Weight(head, j - i), v + j * e_, n_k_, value, units);
   }
 
-  void GradValues(int64_t head, int64_t j, Real* value, double* units) const {
+  // Summed over the heads that share the values.
+  void GradValues(int64_t slice, int64_t j, Real* value, double* units) const {
     std::fill_n(value, e_, Real{0});
     if (units) std::fill_n(units, e_, 0.0);
-    const double* g = grad_->Head(head);
-    for (int64_t i = 0; i < n_q_; ++i)
-      if (Seen(i, j)) Add(Weight(head, j - i), g + i * e_, n_q_, value, units);
+    const std::vector<int64_t> heads = values_.slices.Readers(slice);
+    const int64_t terms = n_q_ * static_cast<int64_t>(heads.size());
+    for (int64_t head : heads) {
+      const double* g = grad_->Head(head);
+      for (int64_t i = 0; i < n_q_; ++i)
+        if (Seen(i, j))
+          Add(Weight(head, j - i), g + i * e_, terms, value, units);
+    }
   }
 
-  void GradWeights(int64_t head, int64_t t, Real* value, double* units) const {
+  // Summed over the heads that share the weights.
+  void GradWeights(int64_t slice, int64_t t, Real* value, double* units) const {
     const int64_t offset = t - (n_q_ - 1);
-    const bool shared = weights_.head_stride == 0;
-    const int64_t first = shared ? 0 : head;
-    const int64_t last = shared ? problem_.heads : head + 1;
+    const std::vector<int64_t> heads = weights_.slices.Readers(slice);
     const double terms = static_cast<double>(std::min(n_q_, n_k_)) * e_ *
-                         static_cast<double>(last - first);
+                         static_cast<double>(heads.size());
     Real sum = 0;
     double magnitude = 0;
-    for (int64_t h = first; h < last; ++h) {
+    for (int64_t h : heads) {
       const double* g = grad_->Head(h);
       const double* v = values_.Head(h);
       for (int64_t i = std::max<int64_t>(0, -offset);

@@ -305,7 +305,7 @@ ClippedShape::ClippedShape(const Problem& problem)
       e(problem.Dim("e")),
       r(problem.Dim("r")),
       heads(problem.heads),
-      embeddings(problem.PerHead("rpe") ? problem.heads : 1),
+      embeddings(problem.SlicesOf("rpe").count()),
       causal(problem.params.Flag("causal")) {
   if (causal) n_k = std::min(n_k, n_q);
 }

@@ -172,7 +172,7 @@ NoiseShape::NoiseShape(const Problem& problem)
       steps(problem.Dim(sine ? "components" : "taps")),
       draws(problem.Dim("draws")),
       heads(problem.heads),
-      noises(problem.PerHead("z") ? heads : 1) {}
+      noises(problem.SlicesOf("z").count()) {}
 
 int64_t NoiseShape::wave_count() const {
   if (!sine) return 0;

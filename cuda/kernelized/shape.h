@@ -11,7 +11,7 @@ struct DeviceKernelizedShape : KernelizedShape {
   explicit DeviceKernelizedShape(const Problem& problem)
       : KernelizedShape(problem) {
     if (has_bias) {
-      bias_vectors = problem.PerHead("bias") ? heads : 1;
+      bias_vectors = problem.SlicesOf("bias").count();
       bias_count = BiasCount();
     }
     // No query sees keys after the last query.

@@ -29,7 +29,7 @@ static_assert(std::numeric_limits<double>::is_iec559);
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr size_t kAlignment = 64;
 constexpr size_t kChunkBytes = 1 << 16;
-constexpr size_t kMaxDimensions = 3;
+constexpr size_t kMaxDimensions = 5;
 
 // Version 2.0 allows headers of 4 GiB. One for three dimensions takes about a
 // hundred bytes; the largest that version 1.0 can express is generous.
@@ -182,7 +182,7 @@ uint64_t PhysicalMemoryBytes() {
 uint64_t DataBytes(std::span<const int64_t> shape, size_t item_bytes,
                    const std::string& name) {
   if (shape.empty() || shape.size() > kMaxDimensions) {
-    throw InvalidInput(name, "1 to 3 dimensions", std::to_string(shape.size()));
+    throw InvalidInput(name, "1 to 5 dimensions", std::to_string(shape.size()));
   }
   int64_t room =
       std::numeric_limits<int64_t>::max() / static_cast<int64_t>(item_bytes);

@@ -17,14 +17,14 @@
 namespace subquad {
 
 struct NpyArray {
-  std::vector<int64_t> shape;  // 1 to 3 dimensions, each at least 1
+  std::vector<int64_t> shape;  // 1 to 5 dimensions, each at least 1
   bool is_float32 = false;     // the file holds <f4, otherwise <f8
   std::vector<double> values;  // row-major, unchanged: NaN included
 };
 
 // Reads one file. Throws InvalidInput, which begins with the file's name
 // (without its folders), for anything but a regular file that holds exactly
-// one little-endian float32 or float64 array in C order with 1 to 3 dimensions.
+// one little-endian float32 or float64 array in C order with 1 to 5 dimensions.
 // Never allocates more than a small multiple of the file's size, and never
 // waits on a pipe or a device.
 NpyArray ReadNpy(const std::filesystem::path& path);

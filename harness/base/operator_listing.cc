@@ -238,14 +238,6 @@ Json ListParam(const Operator& op, const Decisions& all, const Variant& variant,
   return entry;
 }
 
-// One head or several: see Role.
-std::string_view Heads(const TensorRule& rule) {
-  if (rule.role == Role::kData) return "one for each head";
-  constexpr size_t kMostDimensions = 3;
-  return rule.shape.size() < kMostDimensions ? "shared or one for each head"
-                                             : "shared";
-}
-
 // The offset of the first entry of an axis that runs over offsets: 1-n_q of
 // n_q+n_k-1 and of 2*n_q-1, -r of 2*r+1; other axes run over distances from 0.
 std::string FirstOffset(const std::string& extent) {
@@ -258,8 +250,7 @@ std::string FirstOffset(const std::string& extent) {
 }
 
 Json ListTensor(const TensorRule& rule, bool input) {
-  Json entry = {
-      {"name", rule.name}, {"shape", rule.shape}, {"heads", Heads(rule)}};
+  Json entry = {{"name", rule.name}, {"shape", rule.shape}};
   if (!input) return entry;
   entry["required"] = !rule.optional && rule.name != "grad";
   entry["minus_infinity"] = rule.may_be_minus_infinity;

@@ -120,6 +120,12 @@ std::string WhyNot(const Implementation& implementation,
       scalars.end())
     return "no " + std::string(Info(problem.scalar).name) + " version";
   if (problem.backward && !implementation.backward) return "no backward pass";
+  if (implementation.backend == Backend::kCuda)
+    for (size_t i = 0; i < problem.inputs.size(); ++i)
+      if (!problem.InputSlices(i).IsEvenlySpaced())
+        return "on the GPU, a tensor is shared by all heads of all batch items "
+               "or by none, unlike " +
+               problem.inputs[i].name;
   return implementation.why_not ? implementation.why_not(problem) : "";
 }
 

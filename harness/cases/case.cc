@@ -76,18 +76,29 @@ void TakeInputs(const CaseFolder& folder, const Signature& signature,
     for (const TensorRule& rule : signature.inputs)
       if (rule.optional && given.HasInput(rule.name))
         one.with.push_back(rule.name);
-  if (given.head_axis && asked("heads") && one.heads == 0)
+  LeadingAxes& leading = one.leading;
+  const bool has_heads = !given.leading.empty();
+  if (has_heads && asked("heads") && leading.heads == 0)
     throw InvalidInput("heads", "at least 1, as " + folder.name + " has heads",
                        "0");
-  if (given.head_axis && !asked("heads")) one.heads = given.heads;
+  if (has_heads && !asked("heads")) leading.heads = given.leading.back();
+  if (given.leading.size() == 2 && !asked("batch"))
+    leading.batch = given.leading.front();
   const bool per_head =
       std::ranges::any_of(signature.inputs, [&](const TensorRule& rule) {
         return rule.role == Role::kParameter && given.HasInput(rule.name) &&
-               given.PerHead(rule.name);
+               !given.input_leading[given.InputIndex(rule.name)].empty();
       });
-  if (per_head && asked("per_head") && !one.per_head)
+  if (per_head && asked("per_head") && !leading.per_head)
     throw InvalidInput("per_head", "1, as " + folder.name + " has it", "0");
-  one.per_head = one.per_head || per_head;
+  leading.per_head = leading.per_head || per_head;
+  // Tensors that the folder shares in other ways.
+  if (!asked("leading") && !asked("heads") && !asked("batch"))
+    for (const TensorRule& rule : signature.inputs) {
+      if (!given.HasInput(rule.name)) continue;
+      const Shape& theirs = given.input_leading[given.InputIndex(rule.name)];
+      if (theirs != leading.Of(rule)) leading.own[rule.name] = theirs;
+    }
   for (const TensorRule& rule : signature.inputs)
     if (rule.draw.projection && one.omega != "gaussian" &&
         given.HasInput(rule.name))
@@ -121,6 +132,26 @@ std::vector<ParamRule> RulesOf(const CaseRequest& request,
   return request.op->ParamRules(chosen);
 }
 
+// "k:2+v:2+bias:", or with a batch "k:4x2": leading axes of single tensors.
+std::map<std::string, Shape> ParseLeading(const std::string& text) {
+  std::map<std::string, Shape> axes;
+  for (const std::string& part : Split(text, '+')) {
+    const size_t colon = part.find(':');
+    if (colon == std::string::npos)
+      throw InvalidInput("leading",
+                         "TENSOR:HEADS or TENSOR:BATCHxHEADS, joined by +",
+                         "'" + part + "'");
+    Shape& shape = axes[part.substr(0, colon)];
+    if (const std::string counts = part.substr(colon + 1); !counts.empty())
+      for (const std::string& count : Split(counts, 'x'))
+        shape.push_back(
+            ParseInteger("leading", count, 1, "an integer of at least 1"));
+    if (shape.size() > 2)
+      throw InvalidInput("leading", "at most two axes", "'" + part + "'");
+  }
+  return axes;
+}
+
 // Parameters and the settings that all operators have. Returns what is left:
 // sizes, or unknown.
 Values ResolveTexts(const CaseRequest& request,
@@ -130,9 +161,13 @@ Values ResolveTexts(const CaseRequest& request,
     if (name == "backward")
       one.backward = ParseFlag(name, text);
     else if (name == "heads")
-      one.heads = ParseInteger(name, text);
+      one.leading.heads = ParseInteger(name, text);
+    else if (name == "batch")
+      one.leading.batch = ParseInteger(name, text);
     else if (name == "per_head")
-      one.per_head = ParseFlag(name, text);
+      one.leading.per_head = ParseFlag(name, text);
+    else if (name == "leading")
+      one.leading.own = ParseLeading(text);
     else if (name == "with")
       one.with = Split(text, '+');
     else if (name == "omega")
@@ -142,8 +177,10 @@ Values ResolveTexts(const CaseRequest& request,
     else
       rest.emplace_back(name, text);
   }
-  if (one.heads < 0)
-    throw InvalidInput("heads", "at least 0", std::to_string(one.heads));
+  for (const auto& [name, count] : {std::pair{"heads", one.leading.heads},
+                                    std::pair{"batch", one.leading.batch}})
+    if (count < 0)
+      throw InvalidInput(name, "at least 0", std::to_string(count));
   if (one.backward && !one.op->HasBackward())
     throw InvalidInput("backward", "an operator that has a backward pass",
                        std::string(one.op->description().id));
@@ -172,8 +209,8 @@ void ResolveSizes(const CaseRequest& request,
       for (const SizeRule& rule : signature.sizes)
         if (rule.name != "n") known.push_back(rule.name);
       for (const ParamRule& rule : rules) known.push_back(rule.name);
-      for (const char* setting :
-           {"heads", "per_head", "with", "omega", "backward"})
+      for (const char* setting : {"batch", "heads", "per_head", "leading",
+                                  "with", "omega", "backward"})
         known.push_back(setting);
       throw UnknownName("parameter", known, name)
           .In(std::string(one.op->description().id));
@@ -199,8 +236,11 @@ std::string Sizes(const Case& one) {
       continue;
     add(rule.name, std::to_string(one.sizes.at(rule.name)));
   }
-  if (one.heads > 0) add("heads", std::to_string(one.heads));
-  if (one.per_head) add("per_head", "1");
+  const LeadingAxes& leading = one.leading;
+  if (leading.batch > 0) add("batch", std::to_string(leading.batch));
+  if (leading.heads > 0) add("heads", std::to_string(leading.heads));
+  if (leading.per_head) add("per_head", "1");
+  if (!leading.own.empty()) add("leading", LeadingText(leading.own));
   return text;
 }
 
@@ -328,11 +368,21 @@ CaseRequest ParseCaseId(const std::string& id) {
   return request;
 }
 
+std::string LeadingText(const std::map<std::string, Shape>& axes) {
+  std::string text;
+  for (const auto& [name, shape] : axes) {
+    text += (text.empty() ? "" : "+") + name + ":";
+    for (size_t axis = 0; axis < shape.size(); ++axis)
+      text += (axis > 0 ? "x" : "") + std::to_string(shape[axis]);
+  }
+  return text;
+}
+
 Problem ProblemOf(const Case& one) {
   Params params = one.params;
   one.op->CompleteParams(one.Tokens(), one.seed, params);
   return MakeProblem(*one.op, std::move(params), one.backward, one.scalar,
-                     one.sizes, one.heads, one.per_head, one.with);
+                     one.sizes, one.leading, one.with);
 }
 
 }  // namespace subquad

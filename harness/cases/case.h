@@ -19,8 +19,7 @@ struct Case {
   const Operator* op = nullptr;
   Dims sizes;
   Params params;
-  int64_t heads = 0;      // 0: no head axis
-  bool per_head = false;  // parameter tensors have the head axis too
+  LeadingAxes leading;
   bool backward = false;
   std::vector<std::string> with;  // optional inputs that it has
   // The kind of its numbers (hard_inputs.h), or a folder with some of them.
@@ -62,6 +61,9 @@ CaseRequest ParseCaseId(const std::string& id);
 
 // The problem of a case, with its sizes and parameters checked.
 Problem ProblemOf(const Case& one);
+
+// "k:2+v:2", as in an id: the leading axes of single tensors.
+std::string LeadingText(const std::map<std::string, Shape>& axes);
 
 // By the parameter's type: "0.25" is a number, "elu1" a text, "0+5+36" a list.
 ParamValue ParseParam(const ParamRule& rule, const std::string& text);

@@ -188,7 +188,7 @@ void ReadInputs(const fs::path& folder, CaseText text, CaseFolder& result) {
   for (const auto& [name, file] : text.inputs) {
     NpyArray array = ReadArray(folder, "inputs: " + name, file);
     given.push_back({name, array.shape});
-    tensors.push_back({name, array.shape, 0, std::move(array.values)});
+    tensors.push_back({name, array.shape, {}, std::move(array.values)});
   }
   result.problem =
       ResolveProblem(*text.op, std::move(text.params), Scalar::kFloat64, given);
@@ -196,8 +196,7 @@ void ReadInputs(const fs::path& folder, CaseText text, CaseFolder& result) {
     const TensorRule& rule = result.problem.inputs[i];
     auto found = std::ranges::find(tensors, rule.name, &Tensor::name);
     CheckFinite(rule, *found);
-    if (result.problem.input_per_head[i])
-      found->head_stride = ElementCount(found->shape) / result.problem.heads;
+    found->slices = result.problem.InputSlices(i);
     result.inputs.tensors.push_back(std::move(*found));
   }
 }
@@ -226,7 +225,7 @@ void ReadExpected(const fs::path& folder,
     TensorRule finite = outputs[index];
     finite.name = "expected: " + name;
     finite.may_be_minus_infinity = false;
-    Tensor tensor{name, array.shape, 0, std::move(array.values)};
+    Tensor tensor{name, array.shape, {}, std::move(array.values)};
     CheckFinite(finite, tensor);
     result.expected.push_back(
         {name, shape, std::move(tensor.values), array.is_float32});

@@ -57,20 +57,21 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
     tensor.name = rule.name;
     tensor.shape = problem.InputShape(t);
     const int64_t count = ElementCount(tensor.shape);
-    const int64_t head_count =
-        problem.input_per_head[t] ? count / problem.heads : count;
-    tensor.head_stride = problem.input_per_head[t] ? head_count : 0;
+    tensor.slices = problem.InputSlices(t);
     tensor.values.resize(static_cast<size_t>(count));
-    const int64_t rows = tensor.shape[problem.input_per_head[t] ? 1 : 0];
-    const int64_t row_size = head_count / rows;
-    const Shape head_shape(tensor.shape.begin() + problem.input_per_head[t],
-                           tensor.shape.end());
+    const int64_t slice_size = tensor.SliceSize();
+    const Shape slice_shape(
+        tensor.shape.begin() +
+            static_cast<std::ptrdiff_t>(problem.input_leading[t].size()),
+        tensor.shape.end());
+    const int64_t rows = slice_shape.front();
+    const int64_t row_size = slice_size / rows;
     const Draws draws(one.seed, id + "/" + rule.name);
     constexpr int64_t kChunk = 1 << 14;
     pool.For((count + kChunk - 1) / kChunk, [&](int64_t chunk, int) {
       const int64_t end = std::min(count, (chunk + 1) * kChunk);
       for (int64_t i = chunk * kChunk; i < end; ++i) {
-        const Place place{rule,     i % head_count / row_size,
+        const Place place{rule,     i % slice_size / row_size,
                           rows,     i % row_size,
                           row_size, static_cast<uint64_t>(i)};
         const double drawn = rule.draw.from == Draw::From::kInput
@@ -80,7 +81,7 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
                                  : draws.Uniform(place.index);
         tensor.values[static_cast<size_t>(i)] =
             rule.draw.number
-                ? rule.draw.number(drawn, {head_shape, i % head_count})
+                ? rule.draw.number(drawn, {slice_shape, i % slice_size})
                 : drawn;
       }
     });
@@ -89,10 +90,10 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
     // Gaussian rows are already filled in.
     if (rule.draw.projection && one.omega != "gaussian") {
       const Draws lengths(one.seed, id + "/" + rule.name + "/lengths");
-      for (int64_t start = 0; start < count; start += head_count) {
+      for (int64_t start = 0; start < count; start += slice_size) {
         const auto omega = SampleOmega(one.omega, rows, row_size, draws,
                                        lengths, static_cast<uint64_t>(start));
-        for (int64_t i = 0; i < head_count; ++i)
+        for (int64_t i = 0; i < slice_size; ++i)
           tensor.values[static_cast<size_t>(start + i)] =
               omega[static_cast<size_t>(i)];
       }

@@ -110,24 +110,24 @@ AxisFit FitAxis(const TensorRule& rule, size_t axis, const Problem& problem,
 
 struct TensorFit {
   std::vector<AxisFit> axes;
-  std::vector<int64_t> heads;  // of the folder's tensor, one for each of ours
+  std::vector<int64_t> slices;  // of the folder's tensor, one for each of ours
 };
 
 TensorFit FitHeads(const Problem& problem, size_t index, const Problem& source,
                    size_t source_index) {
   const TensorRule& rule = problem.inputs[index];
-  const int64_t heads = problem.input_per_head[index] ? problem.heads : 1;
-  const bool theirs = source.input_per_head[source_index];
+  const Slices slices = problem.InputSlices(index);
+  const Slices theirs = source.InputSlices(source_index);
   // Only a parameter may be shared by all heads.
-  const bool shared = !theirs && rule.role == Role::kParameter;
-  const int64_t there = theirs ? source.heads : 1;
-  if (!shared && heads > there)
-    throw InvalidInput(rule.name, fmt::format("{} heads", heads),
-                       fmt::format("{}", there));
-  if (theirs && !problem.input_per_head[index] && problem.heads > 1)
+  const bool shared = theirs.count() == 1 && rule.role == Role::kParameter;
+  if (!shared && slices.count() > theirs.count())
+    throw InvalidInput(rule.name, fmt::format("{} heads", slices.count()),
+                       fmt::format("{}", theirs.count()));
+  if (theirs.count() > 1 && slices.count() == 1 && problem.heads > 1)
     throw InvalidInput(rule.name, "one for all heads", "one for each head");
   TensorFit fit;
-  for (int64_t h = 0; h < heads; ++h) fit.heads.push_back(shared ? 0 : h);
+  for (int64_t slice = 0; slice < slices.count(); ++slice)
+    fit.slices.push_back(shared ? 0 : slice);
   return fit;
 }
 
@@ -287,16 +287,15 @@ std::optional<Tensor> TensorFromSource(const CaseFolder& folder,
   Tensor tensor;
   tensor.name = source.name;
   tensor.shape = problem.InputShape(index);
-  for (int64_t head : fit.heads) {
-    const double* values = source.Head(head);
+  for (int64_t slice : fit.slices) {
+    const double* values = source.Slice(slice);
     for (int64_t i : first.from)
       for (int64_t j : second.from)
         for (int64_t k : third.from)
           tensor.values.push_back(
               values[(i * second.source_extent + j) * third.source_extent + k]);
   }
-  if (problem.input_per_head[index])
-    tensor.head_stride = ElementCount(tensor.shape) / problem.heads;
+  tensor.slices = problem.InputSlices(index);
   return tensor;
 }
 

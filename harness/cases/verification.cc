@@ -59,6 +59,36 @@ const std::vector<int64_t>& AwkwardSizes() {
   return sizes;
 }
 
+namespace {
+
+// Leading axes that tensors share in several ways: a batch, of which all data
+// but the first tensor is shared, and groups of heads.
+std::vector<Values> SharedAxes(const Signature& signature) {
+  std::vector<std::string> data;
+  for (const TensorRule& rule : signature.inputs)
+    if (rule.role == Role::kData && !rule.optional) data.push_back(rule.name);
+  // One tensor alone is shared by parameters for each head.
+  if (data.size() > 1) data.erase(data.begin());
+  const auto all = [&](const std::string& axes) {
+    std::string text;
+    for (const std::string& name : data)
+      text += (text.empty() ? "" : "+") + name + ":" + axes;
+    return text;
+  };
+  return {{{"batch", "3"}, {"heads", "2"}, {"per_head", "1"}},
+          {{"batch", "2"},
+           {"heads", "2"},
+           {"per_head", "1"},
+           {"leading", all("1x2")}},
+          {{"heads", "4"}, {"per_head", "1"}, {"leading", all("2")}},
+          {{"batch", "2"},
+           {"heads", "4"},
+           {"per_head", "1"},
+           {"leading", all("2x2")}}};
+}
+
+}  // namespace
+
 std::vector<Case> VerificationCases(const Operator& op,
                                     const std::vector<int64_t>& sizes,
                                     Scalar scalar, uint64_t seed) {
@@ -91,6 +121,7 @@ std::vector<Case> VerificationCases(const Operator& op,
     };
     add(middle, with({{"heads", "3"}}));
     add(middle, with({{"heads", "2"}, {"per_head", "1"}}));
+    for (const Values& axes : SharedAxes(signature)) add(middle, with(axes));
     const std::string &queries = signature.queries, &keys = signature.keys;
     if (queries != keys && HasSize(signature, queries) &&
         HasSize(signature, keys)) {
@@ -108,6 +139,12 @@ std::vector<Case> VerificationCases(const Operator& op,
       if (rule.optional)
         for (int64_t n : {int64_t{1}, middle})
           add(n, with({{"with", rule.name}}));
+    for (const TensorRule& rule : signature.inputs)
+      if (rule.optional)
+        add(middle, with({{"batch", "2"},
+                          {"heads", "2"},
+                          {"per_head", "1"},
+                          {"with", rule.name}}));
     if (const auto axes = ImageAxes(op, probe.params); axes.size() == 2) {
       for (const Image& image : kImages) {
         const Values shape = {{axes[0], image.height}, {axes[1], image.width}};
@@ -124,6 +161,10 @@ std::vector<Case> VerificationCases(const Operator& op,
       for (int64_t n : sizes) add(n, with({{"backward", "1"}}));
       add(middle, with({{"backward", "1"}, {"heads", "2"}}));
       add(middle, with({{"backward", "1"}, {"heads", "3"}, {"per_head", "1"}}));
+      for (Values axes : SharedAxes(signature)) {
+        axes.emplace_back("backward", "1");
+        add(middle, with(axes));
+      }
       for (const std::string& name : {keys, queries})
         if (HasSize(signature, name))
           add(middle, with({{"backward", "1"}, {name, more}}));

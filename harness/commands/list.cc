@@ -106,12 +106,7 @@ void PrintTensors(const char* title, const Json& tensors) {
   fmt::print("\n{}:\n", title);
   for (const Json& tensor : tensors) {
     const std::string shape = Joined(tensor.at("shape"), ", ");
-    const std::string heads = Text(tensor.at("heads"));
-    fmt::print("  {:<13} [{}]{}{}{}{}{}{}\n", Text(tensor.at("name")), shape,
-               heads == "shared"             ? ", shared by the heads"
-               : heads.starts_with("shared") ? " shared by the heads,"
-                                             : "",
-               heads == "shared" ? "" : fmt::format(" or [heads, {}]", shape),
+    fmt::print("  {:<13} [{}]{}{}{}{}\n", Text(tensor.at("name")), shape,
                tensor.value("required", true) ? "" : "; optional",
                tensor.value("minus_infinity", false) ? "; -inf masks" : "",
                Offsets(tensor), Condition(tensor));
@@ -124,8 +119,11 @@ void PrintDetails(const Json& entry) {
   PrintParams(entry.at("params"));
   PrintSizes(entry.at("sizes"));
   PrintTensors(
-      "Inputs (.npy files of finite float32 or float64; tensors that are not "
-      "shared\nall have the head axis, or none has it)",
+      "Inputs (.npy files of finite float32 or float64). Each may be [..], "
+      "[h, ..] or\n[b, h, ..]: heads, or batch items and heads. Tensors with "
+      "fewer of these axes\nor with 1 are shared; with fewer heads, "
+      "neighbouring "
+      "heads share one",
       entry.at("inputs"));
   PrintTensors("Outputs (\"expected\" of case.json)", entry.at("outputs"));
   fmt::print("\nImplementations:\n");

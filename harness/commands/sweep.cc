@@ -20,7 +20,7 @@ namespace {
 struct Request {
   Filters filters;
   std::string preset, config, out, shard;
-  std::string n, d, e, f, heads, threads = "1";
+  std::string n, d, e, f, heads, batch, threads = "1";
   std::vector<std::string> params, inputs;
   uint64_t seed = 1;
   bool resume = false, no_resident = false, interleave = false;
@@ -120,6 +120,7 @@ int Sweep(const Request& request, const std::string& command) {
     add("e", request.e);
     add("f", request.f);
     add("heads", request.heads);
+    add("batch", request.batch);
     for (const std::string& param : request.params) {
       const size_t equals = param.find('=');
       if (equals == std::string::npos || equals == 0)
@@ -165,6 +166,7 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
   command->add_option("--e", request->e, "axis of value widths");
   command->add_option("--f", request->f, "axis of feature counts");
   command->add_option("--heads", request->heads, "axis of head counts");
+  command->add_option("--batch", request->batch, "axis of batch sizes");
   command->add_option("--param", request->params,
                       "axis of a parameter or size: NAME=VALUE[,VALUE..] "
                       "(repeatable)");

@@ -71,9 +71,9 @@ void FillAnswer(OutputAnswer& answer,
 
 OutputLayout LayoutOf(const Problem& problem, int output) {
   const Shape shape = problem.OutputShape(static_cast<size_t>(output));
-  const bool per_head = problem.output_per_head[static_cast<size_t>(output)];
-  const size_t first = per_head ? 1 : 0;
-  OutputLayout layout{per_head ? shape[0] : 1, shape[first], 1};
+  const auto index = static_cast<size_t>(output);
+  const size_t first = problem.output_leading[index].size();
+  OutputLayout layout{problem.OutputSlices(index).count(), shape[first], 1};
   for (size_t axis = first + 1; axis < shape.size(); ++axis)
     layout.width *= shape[axis];
   return layout;

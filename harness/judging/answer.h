@@ -45,7 +45,8 @@ struct Answer {
 Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
                      uint64_t seed);
 
-// Where the rows of an output stand: numbers per head and per row.
+// Where the rows of an output stand: [heads, rows, width]. Of the gradient of a
+// tensor that heads share, `heads` counts its slices.
 struct OutputLayout {
   int64_t heads, rows, width;
 };

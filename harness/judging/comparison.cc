@@ -173,9 +173,8 @@ double CompareRow(const OutputAnswer& answer, size_t row,
 }
 
 Yardstick CompareOutput(const OutputAnswer& answer, const Arrays::Entry& entry,
-                        bool per_head, double bound_factor,
-                        const RowBound& bound, const Rounding& rounding,
-                        Comparison& total) {
+                        double bound_factor, const RowBound& bound,
+                        const Rounding& rounding, Comparison& total) {
   double gate_two_error = 0;
   double bounds = 0, largest_bound = 0;  // of rows
   std::vector<double> units(static_cast<size_t>(answer.width));
@@ -186,8 +185,7 @@ Yardstick CompareOutput(const OutputAnswer& answer, const Arrays::Entry& entry,
     else
       for (size_t c = 0; c < units.size(); ++c)
         units[c] = bound_factor * answer.units[r * units.size() + c];
-    const int64_t start =
-        (per_head ? id.head * entry.head_stride : 0) + id.row * answer.width;
+    const int64_t start = id.head * entry.SliceSize() + id.row * answer.width;
     const double row_bound = CompareRow(answer, r, entry, start, units,
                                         rounding, gate_two_error, total);
     bounds += row_bound;
@@ -211,9 +209,8 @@ Comparison Compare(const Problem& problem, const Answer& answer,
   const Rounding rounding(problem.scalar);
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
     const OutputAnswer& one = answer.outputs[o];
-    const Yardstick found =
-        CompareOutput(one, arrays.outputs[o], problem.output_per_head[o],
-                      bound_factor, bound, rounding, total);
+    const Yardstick found = CompareOutput(one, arrays.outputs[o], bound_factor,
+                                          bound, rounding, total);
     total.rows += static_cast<int64_t>(one.selection.rows.size());
     total.all_rows = total.all_rows && one.selection.all;
     total.plain_error = std::max(total.plain_error, one.plain_error);

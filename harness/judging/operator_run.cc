@@ -48,8 +48,7 @@ Trial MakeTrial(const Operator& op, const Params& params, Scalar scalar,
             "tensor " + given.name,
             std::to_string(ElementCount(given.shape)) + " values",
             std::to_string(count));
-      Tensor tensor{given.name, given.shape,
-                    problem.input_per_head[t] ? count / problem.heads : 0,
+      Tensor tensor{given.name, given.shape, problem.InputSlices(t),
                     given.values};
       for (double& value : tensor.values) value = RoundTo(scalar, value);
       inputs.tensors.push_back(std::move(tensor));

@@ -20,16 +20,15 @@ Trial::Trial(Problem problem, Inputs inputs, uint64_t seed)
     GuardedMemory memory(count * bytes, false);
     for (size_t i = 0; i < tensor.values.size(); ++i)
       StoreAt(problem_.scalar, tensor.values[i], memory.data(), i);
-    arrays_.inputs.push_back({tensor.name, problem_.scalar, memory.data(),
-                              tensor.head_stride, count});
+    arrays_.inputs.push_back(
+        {tensor.name, problem_.scalar, memory.data(), tensor.slices, count});
     input_memory_.push_back(std::move(memory));
   }
   for (size_t i = 0; i < problem_.outputs.size(); ++i) {
     const int64_t count = ElementCount(problem_.OutputShape(i));
     GuardedMemory memory(count * bytes, true);
-    arrays_.outputs.push_back(
-        {problem_.outputs[i].name, problem_.scalar, memory.data(),
-         problem_.output_per_head[i] ? count / problem_.heads : 0, count});
+    arrays_.outputs.push_back({problem_.outputs[i].name, problem_.scalar,
+                               memory.data(), problem_.OutputSlices(i), count});
     output_memory_.push_back(std::move(memory));
   }
 }

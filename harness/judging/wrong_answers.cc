@@ -70,8 +70,10 @@ bool ReverseOffsets(const Problem& problem, Inputs& inputs) {
     if (rule.offset_axes.empty()) continue;
     any = true;
     Tensor& tensor = inputs.tensors[t];
-    Shape shape = tensor.shape;
-    if (problem.input_per_head[t]) shape.erase(shape.begin());
+    const Shape shape(
+        tensor.shape.begin() +
+            static_cast<std::ptrdiff_t>(problem.input_leading[t].size()),
+        tensor.shape.end());
     const int64_t block = ElementCount(shape);
     for (size_t start = 0; start < tensor.values.size();
          start += static_cast<size_t>(block))

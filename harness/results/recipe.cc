@@ -27,8 +27,9 @@ const Settings& Defaults() {
   static const Settings defaults = {
       {"scalar", "float32"}, {"threads", "1"},  {"input", "normal"},
       {"d", "64"},           {"e", "64"},       {"heads", "1"},
-      {"causal", "0"},       {"backward", "0"}, {"normalize", "0"},
-      {"per_head", "0"},     {"with", ""}};
+      {"batch", "1"},        {"causal", "0"},   {"backward", "0"},
+      {"normalize", "0"},    {"per_head", "0"}, {"leading", ""},
+      {"with", ""}};
   return defaults;
 }
 

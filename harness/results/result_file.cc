@@ -69,7 +69,9 @@ Json ParamsJson(const Case& one, const Problem& problem) {
   }
   if (one.backward) params["backward"] = true;
   if (!one.with.empty()) params["with"] = one.with;
-  if (one.per_head) params["per_head"] = true;
+  if (one.leading.per_head) params["per_head"] = true;
+  if (!one.leading.own.empty())
+    params["leading"] = LeadingText(one.leading.own);
   if (one.omega != "gaussian") params["omega"] = one.omega;
   return params;
 }
@@ -78,7 +80,8 @@ Json SizeJson(const Case& one, const Problem& problem) {
   Json size = {{"n_q", problem.queries}, {"n_k", problem.keys}};
   for (const auto& [name, value] : problem.dims)
     if (!one.params.Has(name) || IsLength(problem, name)) size[name] = value;
-  size["heads"] = problem.heads;
+  size["heads"] = problem.heads / problem.Batch();
+  if (problem.leading.size() == 2) size["batch"] = problem.Batch();
   return size;
 }
 

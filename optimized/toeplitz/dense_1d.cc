@@ -1,8 +1,10 @@
 // toeplitz_1d, dense: the matrix in memory times the values by GEMM.
 #include <algorithm>
+#include <optional>
 
 #include "algorithms/toeplitz_1d.h"
 #include "optimized/base/prepare.h"
+#include "optimized/base/shared_gradient.h"
 #include "optimized/toeplitz/materialized.h"
 #include "optimized/toeplitz/programs_1d.h"
 
@@ -17,7 +19,10 @@ class Dense : public Prepared {
         backward_(problem.backward),
         arrays_(arrays),
         pool_(layout),
-        product_(layout, sizes_.n_q, sizes_.n_k, sizes_.e) {}
+        product_(layout, sizes_.n_q, sizes_.n_k, sizes_.e) {
+    if (backward_)
+      grad_values_.emplace(layout, arrays, "grad_values", sizes_.heads);
+  }
 
   void Run() override {
     const auto weights = arrays_.In<T>("weights");
@@ -30,21 +35,20 @@ class Dense : public Prepared {
       return;
     }
     const auto grad = arrays_.In<T>("grad");
-    const auto grad_values = arrays_.Out<T>("grad_values");
     const auto grad_weights = arrays_.Out<T>("grad_weights");
     for (int64_t h = 0; h < sizes_.heads; ++h) {
       product_.RunTransposed(pool_, FillFrom(weights.Head(h)), grad.Head(h),
-                             grad_values.Head(h));
+                             grad_values_->Head(h));
       const T* m = product_.RunOuter(pool_, grad.Head(h), values.Head(h));
       T* sums = grad_weights.Head(h);
-      if (h == 0 || weights.head_stride != 0)
-        std::fill_n(sums, sizes_.weights(), T{0});
+      if (sizes_.vectors.IsFirst(h)) std::fill_n(sums, sizes_.weights(), T{0});
       for (int64_t i = 0; i < sizes_.n_q; ++i) {
         T* diagonals = sums + sizes_.n_q - 1 - i;
         for (int64_t j = 0; j < sizes_.SeenBy(i); ++j)
           diagonals[j] += m[i * sizes_.n_k + j];
       }
     }
+    grad_values_->AddUp(pool_);
   }
 
   double Flops() const override {
@@ -67,6 +71,7 @@ class Dense : public Prepared {
   const Arrays arrays_;
   ThreadPool pool_;
   MaterializedProduct<T> product_;
+  std::optional<SharedGradient<T>> grad_values_;
 };
 
 }  // namespace

@@ -1,9 +1,11 @@
 // toeplitz_1d, fft: circulant embedding with FFTW, a group of contiguous
 // columns at a time.
 #include <algorithm>
+#include <optional>
 
 #include "algorithms/toeplitz_1d.h"
 #include "optimized/base/prepare.h"
+#include "optimized/base/shared_gradient.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/toeplitz/circulant_fft.h"
 #include "optimized/toeplitz/gradient_sums.h"
@@ -23,27 +25,30 @@ class Fft : public Prepared {
         length_(GoodFftLength(sizes_.weights())),
         fft_(layout, {length_}),
         group_(std::min(kColumnGroup, sizes_.e)),
-        spectra_(layout, sizes_.vectors * fft_.column_size()),
+        spectra_(layout, sizes_.vectors.count() * fft_.column_size()),
         columns_(layout, (backward_ ? 2 : 1) * group_ * fft_.column_size()),
-        sums_(layout, fft_.column_size(), backward_) {}
+        sums_(layout, fft_.column_size(), backward_) {
+    if (backward_)
+      grad_values_.emplace(layout, arrays, "grad_values", sizes_.heads);
+  }
 
   void Run() override {
     const auto weights = arrays_.In<T>("weights");
-    pool_.For(sizes_.vectors, [&](int64_t h, int) {
-      TransformWeights(weights.Head(h), Spectrum(h));
+    pool_.For(sizes_.vectors.count(), [&](int64_t vector, int) {
+      TransformWeights(weights.Slice(vector), Spectrum(vector));
     });
     backward_ ? RunBackward() : RunForward();
   }
 
   double Flops() const override {
     const int64_t columns = sizes_.heads * sizes_.e * (backward_ ? 3 : 2);
-    return static_cast<double>(columns + sizes_.vectors) *
+    return static_cast<double>(columns + sizes_.vectors.count()) *
            fft_.TransformFlops();
   }
 
  private:
-  T* Spectrum(int64_t head) const {
-    return spectra_.data() + head % sizes_.vectors * fft_.column_size();
+  T* Spectrum(int64_t vector) const {
+    return spectra_.data() + vector * fft_.column_size();
   }
   int64_t GroupsPerHead() const { return (sizes_.e + group_ - 1) / group_; }
 
@@ -82,7 +87,7 @@ class Fft : public Prepared {
       const int64_t count = std::min(group_, sizes_.e - first);
       T* column = columns_[worker];
       Gather(values.Head(h) + first, sizes_.n_k, count, column);
-      Finish(Spectrum(h), false, sizes_.n_q, count, column,
+      Finish(Spectrum(sizes_.vectors.Of(h)), false, sizes_.n_q, count, column,
              out.Head(h) + first);
     });
   }
@@ -90,13 +95,12 @@ class Fft : public Prepared {
   void RunBackward() {
     const auto values = arrays_.In<T>("values");
     const auto grad = arrays_.In<T>("grad");
-    const auto grad_values = arrays_.Out<T>("grad_values");
     const auto grad_weights = arrays_.Out<T>("grad_weights");
     const int64_t size = fft_.column_size();
-    const int64_t heads = sizes_.heads / sizes_.vectors;  // of one gradient
-    for (int64_t vector = 0; vector < sizes_.vectors; ++vector) {
+    for (int64_t vector = 0; vector < sizes_.vectors.count(); ++vector) {
+      const std::vector<int64_t> heads = sizes_.vectors.Readers(vector);
       const auto add = [&](int64_t task, T* sum, int worker) {
-        const int64_t h = vector * heads + task / GroupsPerHead();
+        const int64_t h = heads[task / GroupsPerHead()];
         const int64_t first = task % GroupsPerHead() * group_;
         const int64_t count = std::min(group_, sizes_.e - first);
         T* g = columns_[worker];
@@ -105,13 +109,15 @@ class Fft : public Prepared {
         Gather(values.Head(h) + first, sizes_.n_k, count, v);
         for (int64_t c = 0; c < count; ++c)
           fft_.AddProduct(g + c * size, v + c * size, sum);
-        Finish(Spectrum(h), true, sizes_.n_k, count, g,
-               grad_values.Head(h) + first);
+        Finish(Spectrum(sizes_.vectors.Of(h)), true, sizes_.n_k, count, g,
+               grad_values_->Head(h) + first);
       };
-      T* sum = sums_.Run(pool_, heads * GroupsPerHead(), add);
+      const auto tasks = static_cast<int64_t>(heads.size()) * GroupsPerHead();
+      T* sum = sums_.Run(pool_, tasks, add);
       fft_.Backward(sum);
-      WriteWeightGradient(sum, grad_weights.Head(vector));
+      WriteWeightGradient(sum, grad_weights.Slice(vector));
     }
+    grad_values_->AddUp(pool_);
   }
 
   void WriteWeightGradient(const T* sum, T* weights) const {
@@ -132,6 +138,7 @@ class Fft : public Prepared {
   Buffer<T> spectra_;
   PerThread<T> columns_;
   GradientSums<T> sums_;
+  std::optional<SharedGradient<T>> grad_values_;
 };
 
 }  // namespace

@@ -1,9 +1,11 @@
 // toeplitz_1d, fft_columns: our own FFT with the columns in the SIMD lanes;
 // a few rows are multiplied directly.
 #include <algorithm>
+#include <optional>
 
 #include "algorithms/toeplitz_1d.h"
 #include "optimized/base/prepare.h"
+#include "optimized/base/shared_gradient.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/toeplitz/column_fft.h"
 #include "optimized/toeplitz/direct_product.h"
@@ -24,16 +26,19 @@ class FftColumns : public Prepared {
         columns_(layout, sizes_.n_q, sizes_.n_k),
         block_(columns_.BlockColumns()),
         spectrum_size_(columns_.SpectrumSize()),
-        spectra_(layout, sizes_.vectors * spectrum_size_),
+        spectra_(layout, sizes_.vectors.count() * spectrum_size_),
         scratch_(layout,
                  WholeLines<T>(backward_ ? columns_.GradientScratchSize()
                                          : columns_.ScratchSize())),
-        sums_(layout, spectrum_size_, backward_) {}
+        sums_(layout, spectrum_size_, backward_) {
+    if (backward_)
+      grad_values_.emplace(layout, arrays, "grad_values", sizes_.heads);
+  }
 
   void Run() override {
     const auto weights = arrays_.In<T>("weights");
-    pool_.For(sizes_.vectors, [&](int64_t h, int worker) {
-      columns_.Spectrum(weights.Head(h), sizes_.causal, Spectrum(h),
+    pool_.For(sizes_.vectors.count(), [&](int64_t vector, int worker) {
+      columns_.Spectrum(weights.Slice(vector), sizes_.causal, Spectrum(vector),
                         scratch_[worker]);
     });
     backward_ ? RunBackward() : RunForward();
@@ -46,8 +51,8 @@ class FftColumns : public Prepared {
   }
 
  private:
-  T* Spectrum(int64_t head) const {
-    return spectra_.data() + head % sizes_.vectors * spectrum_size_;
+  T* Spectrum(int64_t vector) const {
+    return spectra_.data() + vector * spectrum_size_;
   }
   int64_t BlocksPerHead() const { return (sizes_.e + block_ - 1) / block_; }
 
@@ -57,35 +62,35 @@ class FftColumns : public Prepared {
     pool_.For(sizes_.heads * BlocksPerHead(), [&](int64_t task, int worker) {
       const int64_t h = task / BlocksPerHead();
       const int64_t first = task % BlocksPerHead() * block_;
-      columns_.Apply(Spectrum(h), values.Head(h) + first, sizes_.e,
-                     std::min(block_, sizes_.e - first), out.Head(h) + first,
-                     sizes_.e, false, scratch_[worker]);
+      columns_.Apply(Spectrum(sizes_.vectors.Of(h)), values.Head(h) + first,
+                     sizes_.e, std::min(block_, sizes_.e - first),
+                     out.Head(h) + first, sizes_.e, false, scratch_[worker]);
     });
   }
 
   void RunBackward() {
     const auto values = arrays_.In<T>("values");
     const auto grad = arrays_.In<T>("grad");
-    const auto grad_values = arrays_.Out<T>("grad_values");
     const auto grad_weights = arrays_.Out<T>("grad_weights");
-    const int64_t heads = sizes_.heads / sizes_.vectors;  // of one gradient
-    for (int64_t vector = 0; vector < sizes_.vectors; ++vector) {
+    for (int64_t vector = 0; vector < sizes_.vectors.count(); ++vector) {
+      const std::vector<int64_t> heads = sizes_.vectors.Readers(vector);
       const auto add = [&](int64_t task, T* sum, int worker) {
-        const int64_t h = vector * heads + task / BlocksPerHead();
+        const int64_t h = heads[task / BlocksPerHead()];
         const int64_t first = task % BlocksPerHead() * block_;
         const int64_t count = std::min(block_, sizes_.e - first);
         const T* g = grad.Head(h) + first;
         columns_.AccumulateWeightGradient(g, sizes_.e, values.Head(h) + first,
                                           sizes_.e, count, sum,
                                           scratch_[worker]);
-        columns_.ApplyTransposed(Spectrum(h), g, sizes_.e, count,
-                                 grad_values.Head(h) + first, sizes_.e, false,
-                                 scratch_[worker]);
+        columns_.ApplyTransposed(Spectrum(sizes_.vectors.Of(h)), g, sizes_.e,
+                                 count, grad_values_->Head(h) + first, sizes_.e,
+                                 false, scratch_[worker]);
       };
-      columns_.WeightGradient(sums_.Run(pool_, heads * BlocksPerHead(), add),
-                              sizes_.causal, grad_weights.Head(vector),
-                              scratch_[0]);
+      const auto tasks = static_cast<int64_t>(heads.size()) * BlocksPerHead();
+      columns_.WeightGradient(sums_.Run(pool_, tasks, add), sizes_.causal,
+                              grad_weights.Slice(vector), scratch_[0]);
     }
+    grad_values_->AddUp(pool_);
   }
 
   const Toeplitz1dSizes sizes_;
@@ -97,6 +102,7 @@ class FftColumns : public Prepared {
   Buffer<T> spectra_;
   PerThread<T> scratch_;
   GradientSums<T> sums_;
+  std::optional<SharedGradient<T>> grad_values_;
 };
 
 // What fft_columns runs on a few rows.

@@ -117,7 +117,7 @@ class Karatsuba : public Prepared {
         arrays_(arrays),
         pool_(layout),
         product_(sizes_.n_q, sizes_.n_k),
-        weights_(layout, sizes_.vectors * product_.weights()),
+        weights_(layout, sizes_.vectors.count() * product_.weights()),
         work_(layout, 2 * product_.size() * kColumns + product_.WorkNumbers()) {
   }
 
@@ -125,8 +125,8 @@ class Karatsuba : public Prepared {
     const auto weights = arrays_.In<float>("weights");
     const auto values = arrays_.In<float>("values");
     const auto out = arrays_.Out<float>("out");
-    pool_.For(sizes_.vectors, [&](int64_t vector, int) {
-      PadWeights(weights.Head(vector), Weights(vector));
+    pool_.For(sizes_.vectors.count(), [&](int64_t vector, int) {
+      PadWeights(weights.Slice(vector), Weights(vector));
     });
     const int64_t groups = (sizes_.e + kColumns - 1) / kColumns;
     pool_.For(sizes_.heads * groups, [&](int64_t task, int worker) {
@@ -139,7 +139,7 @@ class Karatsuba : public Prepared {
       for (int64_t j = 0; j < sizes_.n_k; ++j)
         std::copy_n(values.Head(head) + j * sizes_.e + first, columns,
                     v + j * kColumns);
-      product_.Multiply(Weights(head), v, result, rest);
+      product_.Multiply(Weights(sizes_.vectors.Of(head)), v, result, rest);
       for (int64_t i = 0; i < sizes_.n_q; ++i)
         for (int64_t c = 0; c < columns; ++c)
           out.Head(head)[i * sizes_.e + first + c] =
@@ -155,8 +155,8 @@ class Karatsuba : public Prepared {
  private:
   static constexpr int64_t kColumns = KaratsubaProduct::kColumns;
 
-  double* Weights(int64_t head) const {
-    return weights_.data() + head % sizes_.vectors * product_.weights();
+  double* Weights(int64_t vector) const {
+    return weights_.data() + vector * product_.weights();
   }
 
   // Zeros where the padded matrix goes beyond the problem, or the mask hides.

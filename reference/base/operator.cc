@@ -3,74 +3,93 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <string_view>
 
 namespace subquad {
 namespace {
 
-std::string Symbols(const TensorRule& rule, bool head_axis) {
-  std::string text = head_axis ? "[heads" : "[";
+// "[b, h, n_q, d]"
+std::string Symbols(const TensorRule& rule, size_t leading) {
+  std::string text = leading == 2 ? "[b, h" : leading == 1 ? "[h" : "[";
   for (const std::string& extent : rule.shape)
     text += (text.size() > 1 ? ", " : "") + extent;
   return text + "]";
 }
 
-// Gradients of parameters have the head axis that the parameter has.
+// A gradient has the leading axes of its tensor, other outputs the largest.
 void DecideOutputAxes(Problem& problem) {
+  constexpr std::string_view kGradient = "grad_";
   for (const TensorRule& rule : problem.outputs) {
-    bool per_head = problem.head_axis;
-    if (rule.role == Role::kParameter) {
-      const int source = problem.InputIndex(rule.name.substr(5));  // grad_NAME
-      per_head = problem.input_per_head[source];
-    }
-    problem.output_per_head.push_back(per_head);
+    const int source =
+        rule.name.starts_with(kGradient)
+            ? IndexOf(problem.inputs, rule.name.substr(kGradient.size()))
+            : -1;
+    problem.output_leading.push_back(
+        source >= 0 ? problem.input_leading[static_cast<size_t>(source)]
+                    : problem.leading);
   }
 }
 
-// Finds the head axis of every given tensor.
-void ResolveHeads(const std::vector<const GivenShape*>& given,
-                  Problem& problem) {
-  std::string first;
+// The axes of a given tensor before those that its rule declares.
+Shape LeadingOf(const TensorRule& rule, const Shape& shape) {
+  for (int64_t extent : shape)
+    if (extent < 1)
+      throw InvalidInput(rule.name, "no empty dimension", ToString(shape));
+  const size_t rank = rule.shape.size();
+  if (shape.size() < rank || shape.size() > rank + 2)
+    throw InvalidInput(
+        rule.name,
+        Symbols(rule, 0) + ", " + Symbols(rule, 1) + " or " + Symbols(rule, 2),
+        ToString(shape));
+  return {shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(rank)};
+}
+
+// Finds batch and heads: the largest of all tensors. Each tensor has as many,
+// or 1, or (of heads) a number that divides them.
+void ResolveLeading(const std::vector<const GivenShape*>& given,
+                    const Shape& at_least, Problem& problem) {
+  std::string most_heads, most_items;  // the tensors that have them
+  size_t rank = at_least.size();
+  int64_t heads = at_least.empty() ? 1 : at_least.back();
+  int64_t batch = at_least.size() == 2 ? at_least.front() : 1;
   for (size_t i = 0; i < given.size(); ++i) {
     const TensorRule& rule = problem.inputs[i];
-    const Shape& shape = given[i]->shape;
-    const size_t rank = rule.shape.size();
-    if (shape.size() > 3)
-      throw InvalidInput(rule.name, "at most three dimensions",
-                         ToString(shape));
-    for (int64_t extent : shape)
-      if (extent < 1)
-        throw InvalidInput(rule.name, "no empty dimension", ToString(shape));
-    if (shape.size() != rank && shape.size() != rank + 1)
-      throw InvalidInput(rule.name,
-                         Symbols(rule, false) + " or " + Symbols(rule, true),
-                         ToString(shape));
-    if (rule.role != Role::kData) continue;
-    const bool head_axis = shape.size() == rank + 1;
-    if (first.empty()) {
-      problem.head_axis = head_axis;
-      problem.heads = head_axis ? shape[0] : 1;
-      first = rule.name;
-    } else if (head_axis != problem.head_axis) {
-      throw InvalidInput(
-          rule.name, Symbols(rule, problem.head_axis) + " as " + first + " has",
-          ToString(shape));
+    const Shape leading = LeadingOf(rule, given[i]->shape);
+    rank = std::max(rank, leading.size());
+    if (!leading.empty() && leading.back() > heads) {
+      heads = leading.back();
+      most_heads = rule.name;
     }
+    if (leading.size() == 2 && leading[0] > batch) {
+      batch = leading[0];
+      most_items = rule.name;
+    }
+    problem.input_leading.push_back(leading);
   }
   for (size_t i = 0; i < given.size(); ++i) {
     const TensorRule& rule = problem.inputs[i];
-    const Shape& shape = given[i]->shape;
-    const bool per_head = shape.size() == rule.shape.size() + 1;
-    if (per_head && !problem.head_axis)
-      throw InvalidInput(
-          rule.name, Symbols(rule, false) + " beside a single head of " + first,
-          ToString(shape));
-    if (per_head && shape[0] != problem.heads)
-      throw InvalidInput(
-          rule.name,
-          std::to_string(problem.heads) + " heads as " + first + " has",
-          ToString(shape));
-    problem.input_per_head.push_back(per_head);
+    const Shape& leading = problem.input_leading[i];
+    if (!leading.empty() && heads % leading.back() != 0)
+      throw InvalidInput(rule.name,
+                         "a number of heads that divides the " +
+                             std::to_string(heads) + " of " + most_heads,
+                         ToString(given[i]->shape));
+    if (leading.size() == 2 && leading[0] != 1 && leading[0] != batch)
+      throw InvalidInput(rule.name,
+                         "1 batch item or " + std::to_string(batch) + " as " +
+                             most_items + " has",
+                         ToString(given[i]->shape));
   }
+  if (rank == 1) problem.leading = {heads};
+  if (rank == 2) problem.leading = {batch, heads};
+  problem.heads = batch * heads;
+  if (const int grad = problem.backward ? IndexOf(problem.inputs, "grad") : -1;
+      grad >= 0 && problem.input_leading[grad] != problem.leading)
+    throw InvalidInput("grad",
+                       Symbols(problem.inputs[grad], rank) +
+                           " with the leading axes of the output, " +
+                           ToString(problem.leading),
+                       ToString(given[grad]->shape));
 }
 
 int64_t Least(const std::vector<SizeRule>& sizes, const std::string& name) {
@@ -98,7 +117,7 @@ void ResolveDims(const std::vector<SizeRule>& sizes,
         if (solution.symbol.empty()) continue;
         if (!solution.value || *solution.value < Least(sizes, solution.symbol))
           throw InvalidInput(rule.name,
-                             Symbols(rule, skip == 1) + " for some " +
+                             Symbols(rule, skip) + " for some " +
                                  solution.symbol + " that fits the others",
                              ToString(shape));
         problem.dims[solution.symbol] = *solution.value;
@@ -109,12 +128,11 @@ void ResolveDims(const std::vector<SizeRule>& sizes,
   for (size_t i = 0; i < given.size(); ++i) {
     const TensorRule& rule = problem.inputs[i];
     const Shape& shape = given[i]->shape;
-    const Shape expected =
-        ShapeOf(rule, problem.dims, problem.input_per_head[i], problem.heads);
+    const Shape& leading = problem.input_leading[i];
+    const Shape expected = ShapeOf(rule, problem.dims, leading);
     if (shape != expected)
       throw InvalidInput(
-          rule.name,
-          Symbols(rule, problem.input_per_head[i]) + " = " + ToString(expected),
+          rule.name, Symbols(rule, leading.size()) + " = " + ToString(expected),
           ToString(shape));
   }
 }
@@ -131,7 +149,7 @@ void CheckNames(const Signature& signature,
     known += (known.empty() ? "" : ", ") + rule.name;
     const auto count = std::count(names.begin(), names.end(), rule.name);
     if (count == 0 && !rule.optional)
-      throw InvalidInput("input " + rule.name, Symbols(rule, false), "none");
+      throw InvalidInput("input " + rule.name, Symbols(rule, 0), "none");
     if (count > 1)
       throw InvalidInput("input " + rule.name, "one tensor",
                          std::to_string(count));
@@ -173,7 +191,8 @@ void CheckInputNames(const Operator& op, Params params,
 }
 
 Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
-                       const std::vector<GivenShape>& given) {
+                       const std::vector<GivenShape>& given,
+                       const Shape& at_least) {
   CheckParams(op.ParamRules(params), params);
   std::vector<std::string> names;
   for (const GivenShape& tensor : given) names.push_back(tensor.name);
@@ -195,7 +214,7 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
   }
   problem.outputs = signature.outputs;
   AddParamsToDims(problem.params, problem.dims);
-  ResolveHeads(ordered, problem);
+  ResolveLeading(ordered, at_least, problem);
   ResolveDims(signature.sizes, ordered, problem);
   problem.length_axes = LengthAxes(op, problem.params, signature);
   problem.queries = CountOf(signature.queries, problem.dims);
@@ -205,9 +224,18 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
   return problem;
 }
 
+Shape LeadingAxes::Of(const TensorRule& rule) const {
+  if (const auto found = own.find(rule.name); found != own.end())
+    return found->second;
+  const bool data = rule.role == Role::kData;
+  if (!data && !(per_head && rule.shape.size() < 3)) return {};
+  if (data && batch > 0) return {batch, std::max<int64_t>(heads, 1)};
+  return heads > 0 ? Shape{heads} : Shape{};
+}
+
 Problem MakeProblem(const Operator& op, Params params, bool backward,
-                    Scalar scalar, const Dims& sizes, int64_t heads,
-                    bool per_head_parameters,
+                    Scalar scalar, const Dims& sizes,
+                    const LeadingAxes& leading,
                     const std::vector<std::string>& optional_inputs) {
   CheckParams(op.ParamRules(params), params);
   if (backward && !op.HasBackward())
@@ -240,11 +268,12 @@ Problem MakeProblem(const Operator& op, Params params, bool backward,
       if (found == unused.end()) continue;
       unused.erase(found);
     }
-    const bool per_head =
-        heads > 0 && (rule.role == Role::kData ||
-                      (per_head_parameters && rule.shape.size() < 3));
-    given.push_back({rule.name, ShapeOf(rule, dims, per_head, heads)});
+    given.push_back({rule.name, ShapeOf(rule, dims, leading.Of(rule))});
   }
+  for (const auto& [name, axes] : leading.own)
+    if (std::ranges::find(given, name, &GivenShape::name) == given.end())
+      throw InvalidInput("leading axes of " + name, "an input of this case",
+                         "none");
   if (!unused.empty())
     throw InvalidInput("input " + unused.front(),
                        "an optional input of this operator", "none");

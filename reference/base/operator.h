@@ -2,6 +2,7 @@
 // that computes any row of it straight from the definition.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,7 +18,8 @@ struct Description {
   std::string_view source;
 };
 
-// One row of one output: out[head, row, :], or one entry of a vector.
+// One row of one output: out[head, row, :], or one entry of a vector. Of a
+// gradient whose tensor heads share, `head` is the slice.
 struct RowId {
   int output = 0;
   int64_t head = 0;
@@ -95,20 +97,33 @@ struct GivenShape {
 // The one place where shapes are checked: parameters, names and shapes of the
 // given tensors against the operator's declaration. Throws InvalidInput that
 // names the tensor or parameter, what was expected and what was found.
+// `at_least`: leading axes that the output has where no tensor has more, for a
+// part of a larger problem.
 Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
-                       const std::vector<GivenShape>& given);
+                       const std::vector<GivenShape>& given,
+                       const Shape& at_least = {});
 
 // The part of it that needs no tensors: throws InvalidInput where parameters
 // are not valid, where an input is missing, given twice or not taken with them.
 void CheckInputNames(const Operator& op, Params params,
                      const std::vector<std::string>& names);
 
-// The same from sizes: the problem that a generated case stands for. `heads`
-// of 0 means no head axis; `optional_inputs` names those to include;
-// `per_head_parameters` gives every parameter tensor a head axis.
+// The leading axes of a generated case.
+struct LeadingAxes {
+  int64_t batch = 0;      // 0: no such axis
+  int64_t heads = 0;      // 0: no such axis
+  bool per_head = false;  // parameters are [heads, ..] too
+  // Tensors that have others: [], [h] or [b, h].
+  std::map<std::string, Shape> own;
+
+  Shape Of(const TensorRule& rule) const;
+};
+
+// The same from sizes: the problem that a generated case stands for.
+// `optional_inputs` names those to include.
 Problem MakeProblem(const Operator& op, Params params, bool backward,
-                    Scalar scalar, const Dims& sizes, int64_t heads,
-                    bool per_head_parameters,
+                    Scalar scalar, const Dims& sizes,
+                    const LeadingAxes& leading,
                     const std::vector<std::string>& optional_inputs);
 
 // Gives an operator its three references from one template.

@@ -10,10 +10,21 @@ int IndexOf(const std::vector<TensorRule>& rules, const std::string& name) {
   return -1;
 }
 
-Shape ShapeOf(const TensorRule& rule, const Dims& dims, bool per_head,
-              int64_t heads) {
-  Shape shape;
-  if (per_head) shape.push_back(heads);
+namespace {
+
+int64_t FromEnd(const Shape& leading, size_t axis) {
+  return axis < leading.size() ? leading[leading.size() - 1 - axis] : 1;
+}
+
+Slices SlicesFor(const Shape& problem, const Shape& tensor) {
+  return {FromEnd(problem, 1), FromEnd(problem, 0), FromEnd(tensor, 1),
+          FromEnd(tensor, 0)};
+}
+
+}  // namespace
+
+Shape ShapeOf(const TensorRule& rule, const Dims& dims, const Shape& leading) {
+  Shape shape = leading;
   for (const std::string& text : rule.shape) {
     const auto extent = Extent(text).Evaluate(dims);
     if (!extent) throw InvalidInput(rule.name, "sizes for " + text, "none");
@@ -39,10 +50,22 @@ int Problem::OutputIndex(const std::string& name) const {
   return index;
 }
 Shape Problem::InputShape(size_t index) const {
-  return ShapeOf(inputs[index], dims, input_per_head[index], heads);
+  return ShapeOf(inputs[index], dims, input_leading[index]);
 }
 Shape Problem::OutputShape(size_t index) const {
-  return ShapeOf(outputs[index], dims, output_per_head[index], heads);
+  return ShapeOf(outputs[index], dims, output_leading[index]);
+}
+std::string Problem::HeadName(int64_t head) const {
+  if (leading.empty()) return "";
+  if (leading.size() == 1) return " of head " + std::to_string(head);
+  return " of batch item " + std::to_string(head / leading[1]) + ", head " +
+         std::to_string(head % leading[1]);
+}
+Slices Problem::InputSlices(size_t index) const {
+  return SlicesFor(leading, input_leading[index]);
+}
+Slices Problem::OutputSlices(size_t index) const {
+  return SlicesFor(leading, output_leading[index]);
 }
 
 double TensorBytes(const Problem& problem) {

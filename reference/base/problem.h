@@ -9,19 +9,20 @@
 #include "reference/base/params.h"
 #include "reference/base/scalar.h"
 #include "reference/base/shape_rule.h"
+#include "reference/base/slices.h"
 
 namespace subquad {
 
 class Operator;
 
-// Who owns the head axis. Data tensors (values, queries, gradients, outputs)
-// are [..] for one head or [h, ..] for h independent ones. Parameters are
-// shared by the heads ([..]) or given for each ([h, ..]).
+// Data (values, queries, gradients, outputs) or parameters of a model. Both may
+// have leading axes (slices.h); generated parameters have them only where a
+// case asks for it.
 enum class Role { kData, kParameter };
 
-// A number of a generated tensor: where it is in one head, row-major.
+// A number of a generated tensor: where it is in one slice, row-major.
 struct Element {
-  const Shape& shape;  // without the head axis
+  const Shape& shape;  // without leading axes
   int64_t index;
 };
 
@@ -59,7 +60,7 @@ inline constexpr Draw Draw::kMixing = {
 
 struct TensorRule {
   std::string name;
-  std::vector<std::string> shape;  // extents in symbols, without the head axis
+  std::vector<std::string> shape;  // extents in symbols, without leading axes
   Role role = Role::kData;
   Draw draw = Draw::kInput;
   bool optional = false;
@@ -103,10 +104,11 @@ struct Problem {
   Dims dims;
   int64_t queries = 0, keys = 0;
   std::vector<std::string> length_axes;  // dims that follow n
+  // Heads of all batch items: independent problems that may share tensors.
   int64_t heads = 1;
-  bool head_axis = false;                   // data tensors are [heads, ..]
+  Shape leading;  // axes of the output before its rows: [], [h] or [b, h]
   std::vector<TensorRule> inputs, outputs;  // those that are there
-  std::vector<bool> input_per_head, output_per_head;
+  std::vector<Shape> input_leading, output_leading;
 
   int64_t Dim(const std::string& name) const {
     auto found = dims.find(name);
@@ -116,20 +118,24 @@ struct Problem {
   bool HasInput(const std::string& name) const;
   int InputIndex(const std::string& name) const;
   int OutputIndex(const std::string& name) const;
-  Shape InputShape(size_t index) const;  // with the head axis where it has one
+  Shape InputShape(size_t index) const;  // with its leading axes
   Shape OutputShape(size_t index) const;
-  bool PerHead(const std::string& input) const {
-    return input_per_head[InputIndex(input)];
+  // For messages: "", " of head 3" or " of batch item 1, head 3".
+  std::string HeadName(int64_t head) const;
+  int64_t Batch() const { return leading.size() == 2 ? leading[0] : 1; }
+  Slices InputSlices(size_t index) const;
+  Slices OutputSlices(size_t index) const;
+  Slices SlicesOf(const std::string& input) const {
+    return InputSlices(static_cast<size_t>(InputIndex(input)));
   }
 };
 
 // The index of the rule with this name, or -1.
 int IndexOf(const std::vector<TensorRule>& rules, const std::string& name);
 
-// A tensor's shape from its rule, with the head axis if it has one. Throws
-// InvalidInput where a size is missing or an extent below 1.
-Shape ShapeOf(const TensorRule& rule, const Dims& dims, bool per_head,
-              int64_t heads);
+// A tensor's shape from its rule, behind its leading axes. Throws InvalidInput
+// where a size is missing or an extent below 1.
+Shape ShapeOf(const TensorRule& rule, const Dims& dims, const Shape& leading);
 
 // The numbers in a problem's inputs and outputs, in bytes.
 double TensorBytes(const Problem& problem);
@@ -139,11 +145,16 @@ double TensorBytes(const Problem& problem);
 struct Tensor {
   std::string name;
   Shape shape;
-  int64_t head_stride = 0;  // 0 when shared by the heads
+  Slices slices;
   std::vector<double> values;
 
-  const double* Head(int64_t head) const {
-    return values.data() + head * head_stride;
+  int64_t SliceSize() const {
+    return static_cast<int64_t>(values.size()) / slices.count();
+  }
+  // What this head reads.
+  const double* Head(int64_t head) const { return Slice(slices.Of(head)); }
+  const double* Slice(int64_t slice) const {
+    return values.data() + slice * SliceSize();
   }
 };
 

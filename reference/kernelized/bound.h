@@ -69,10 +69,10 @@ class KernelizedBound {
     }
     if (!problem.HasInput("bias")) return;
     const Tensor& bias = inputs["bias"];
-    const int64_t tables = bias.head_stride == 0 ? 1 : problem.heads;
-    const int64_t count = static_cast<int64_t>(bias.values.size()) / tables;
-    for (int64_t head = 0; head < tables; ++head) {
-      const double* b = bias.Head(head);
+    bias_ = bias.slices;
+    const int64_t count = bias.SliceSize();
+    for (int64_t slice = 0; slice < bias_.count(); ++slice) {
+      const double* b = bias.Slice(slice);
       const double shift = BiasShift(b, count);
       bias_units_.emplace_back();
       for (int64_t t = 0; t < count; ++t)
@@ -199,9 +199,8 @@ class KernelizedBound {
 
   double BiasUnitsOf(int64_t head, int64_t i, int64_t j) const {
     if (bias_units_.empty()) return 0;
-    const size_t table =
-        bias_units_.size() == 1 ? 0 : static_cast<size_t>(head);
-    return bias_units_[table][static_cast<size_t>(value_.BiasIndex(i, j))];
+    return bias_units_[static_cast<size_t>(bias_.Of(head))]
+                      [static_cast<size_t>(value_.BiasIndex(i, j))];
   }
 
   const KernelizedValue<Real>& value_;
@@ -210,8 +209,9 @@ class KernelizedBound {
   const int64_t e_, f_;
   const double roundoff_, smallest_;
   std::vector<FeatureErrors<Real>> errors_;
-  std::vector<std::vector<RowErrors>> keys_;     // [heads][n_k]
-  std::vector<std::vector<double>> bias_units_;  // [1 or heads][bias], or empty
+  std::vector<std::vector<RowErrors>> keys_;  // [heads][n_k]
+  Slices bias_;
+  std::vector<std::vector<double>> bias_units_;  // [slices][bias], or empty
 };
 
 }  // namespace subquad

@@ -53,7 +53,8 @@ class KernelizedValue {
 
   KernelizedValue(const Problem& problem, const Inputs& inputs,
                   ComputedRow<Real> query, ComputedRow<Real> key)
-      : spec_(FeatureMapOf(problem)),
+      : problem_(problem),
+        spec_(FeatureMapOf(problem)),
         q_{query ? nullptr : &inputs["q"], std::move(query), "q: query "},
         k_{key ? nullptr : &inputs["k"], std::move(key), "k: key "},
         v_(inputs["v"]),
@@ -62,7 +63,6 @@ class KernelizedValue {
         e_(problem.Dim("e")),
         width_(problem.params.Has("width") ? problem.Dim("width") : 0),
         causal_(problem.params.Flag("causal")),
-        head_axis_(problem.head_axis),
         bytes_(Info(ArithmeticOf(problem.scalar)).bytes) {
     for (int64_t head = 0; head < problem.heads; ++head) {
       maps_.emplace_back(
@@ -73,10 +73,10 @@ class KernelizedValue {
     }
     if (!problem.HasInput("bias")) return;
     const Tensor& bias = inputs["bias"];
-    const int64_t tables = bias.head_stride == 0 ? 1 : problem.heads;
-    const int64_t count = static_cast<int64_t>(bias.values.size()) / tables;
-    for (int64_t head = 0; head < tables; ++head) {
-      const double* b = bias.Head(head);
+    bias_ = bias.slices;
+    const int64_t count = bias.SliceSize();
+    for (int64_t slice = 0; slice < bias_.count(); ++slice) {
+      const double* b = bias.Slice(slice);
       const double shift = BiasShift(b, count);
       c_.emplace_back();
       for (int64_t t = 0; t < count; ++t)
@@ -109,7 +109,7 @@ class KernelizedValue {
     }
     // In the problem's own type, rounding may cancel a nonzero sum to zero.
     if (normaliser == 0 && static_cast<int64_t>(sizeof(Real)) > bytes_)
-      throw InvalidInput("query " + std::to_string(i) + HeadName(head),
+      throw InvalidInput("query " + std::to_string(i) + problem_.HeadName(head),
                          "a normaliser other than zero", "zero");
     for (int64_t x = 0; x < e_; ++x) out[x] /= normaliser;
     return {normaliser, top};
@@ -129,8 +129,8 @@ class KernelizedValue {
   }
   Scaled<Real> C(int64_t head, int64_t i, int64_t j) const {
     if (c_.empty()) return {1, 0};
-    const size_t table = c_.size() == 1 ? 0 : static_cast<size_t>(head);
-    return c_[table][static_cast<size_t>(BiasIndex(i, j))];
+    return c_[static_cast<size_t>(bias_.Of(head))]
+             [static_cast<size_t>(BiasIndex(i, j))];
   }
   // The entry of the bias for query i and key j.
   int64_t BiasIndex(int64_t i, int64_t j) const {
@@ -162,26 +162,24 @@ class KernelizedValue {
       found = map.Row(x.data(), phi);
     }
     if (!found)
-      throw InvalidInput(from.name + std::to_string(row) + HeadName(head),
-                         "a row of a length other than zero to normalise",
-                         "zero");
+      throw InvalidInput(
+          from.name + std::to_string(row) + problem_.HeadName(head),
+          "a row of a length other than zero to normalise", "zero");
     return FeatureRow<Real>(phi);
   }
 
-  std::string HeadName(int64_t head) const {
-    return head_axis_ ? " of head " + std::to_string(head) : "";
-  }
-
+  const Problem& problem_;
   const FeatureMapSpec spec_;
   const Source q_, k_;
   const Tensor& v_;
   const int64_t n_q_, n_k_, e_;
   const int64_t width_;  // of an image; 0: a sequence
-  const bool causal_, head_axis_;
+  const bool causal_;
   const int64_t bytes_;  // of the problem's arithmetic
   std::vector<FeatureMap<Real>> maps_;
   std::vector<std::vector<FeatureRow<Real>>> keys_;  // [heads][n_k]
-  std::vector<std::vector<Scaled<Real>>> c_;  // [1 or heads][bias], or empty
+  Slices bias_;
+  std::vector<std::vector<Scaled<Real>>> c_;  // [slices][bias], or empty
 };
 
 }  // namespace subquad

@@ -79,13 +79,13 @@ std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
   // Rectangles and images are among the small ones.
   std::vector<Case> medium = VerificationCases(op, {257}, scalar, 1);
   std::erase_if(medium, [](const Case& one) {
-    return one.heads > 0 || !one.with.empty() || !IsSquareOf(one, 257);
+    return one.leading.heads > 0 || !one.with.empty() || !IsSquareOf(one, 257);
   });
   for (Case& one : SomeOf(std::move(medium), 8))
     cases.push_back(std::move(one));
   std::vector<Case> large = VerificationCases(op, {1024}, scalar, 1);
   std::erase_if(large, [](const Case& one) {
-    return one.Tokens() != 1024 || one.heads > 0 || !one.with.empty();
+    return one.Tokens() != 1024 || one.leading.heads > 0 || !one.with.empty();
   });
   if (large.empty()) return cases;
   cases.push_back(large.front());

@@ -264,8 +264,8 @@ TEST(CaseIds, EveryVerificationCaseRoundTrips) {
           ASSERT_EQ(back.Id(), id);
           EXPECT_EQ(back.sizes, given.sizes) << id;
           EXPECT_EQ(back.params, given.params) << id;
-          EXPECT_EQ(back.heads, given.heads) << id;
-          EXPECT_EQ(back.per_head, given.per_head) << id;
+          EXPECT_EQ(back.leading.heads, given.leading.heads) << id;
+          EXPECT_EQ(back.leading.per_head, given.leading.per_head) << id;
           EXPECT_EQ(back.backward, given.backward) << id;
           EXPECT_EQ(back.with, given.with) << id;
           EXPECT_EQ(back.seed, given.seed) << id;

@@ -43,15 +43,15 @@ TEST(InputSource, AsItIs) {
   const Case one = Attention("softmax_attention", "");
   const Made made(one);
   EXPECT_EQ(one.Tokens(), 512);
-  EXPECT_EQ(one.heads, 4);
-  EXPECT_TRUE(one.per_head);
+  EXPECT_EQ(one.leading.heads, 4);
+  EXPECT_TRUE(one.leading.per_head);
   EXPECT_EQ(one.with, std::vector<std::string>{"bias"});
   EXPECT_EQ(made.fit.fitted, "as is");
   EXPECT_EQ(made.fit.offsets, "as is");
   EXPECT_TRUE(made.fit.generated.empty());
   for (const Tensor& tensor : one.source->inputs.tensors) {
     EXPECT_EQ(made.inputs[tensor.name].shape, tensor.shape);
-    EXPECT_EQ(made.inputs[tensor.name].head_stride, tensor.head_stride);
+    EXPECT_EQ(made.inputs[tensor.name].slices.count(), tensor.slices.count());
     EXPECT_EQ(made.inputs[tensor.name].values, tensor.values);
   }
   EXPECT_EQ(Attention("softmax_attention", "", "minilm-layer3").sizes.at("d"),
@@ -158,8 +158,8 @@ TEST(InputSource, OtherOperatorsTakeWhatTheyKnow) {
   const Case cross =
       CaseFor("sparse_attention:n=9,pattern=local,block=3,input=" +
               std::string(SUBQUAD_GOLDEN) + "/softmax_attention-sharp");
-  EXPECT_EQ(cross.heads,
-            cross.source->problem.head_axis ? cross.source->problem.heads : 0);
+  const Shape& leading = cross.source->problem.leading;
+  EXPECT_EQ(cross.leading.heads, leading.empty() ? 0 : leading.back());
 }
 
 TEST(InputSource, NumbersAreRoundedToTheType) {
@@ -223,8 +223,8 @@ TEST(InputSource, IdsRepeatTheCase) {
     EXPECT_EQ(back.Id(), one.Id());
     EXPECT_EQ(back.sizes, one.sizes) << text;
     EXPECT_EQ(back.params, one.params) << text;
-    EXPECT_EQ(back.heads, one.heads) << text;
-    EXPECT_EQ(back.per_head, one.per_head) << text;
+    EXPECT_EQ(back.leading.heads, one.leading.heads) << text;
+    EXPECT_EQ(back.leading.per_head, one.leading.per_head) << text;
     EXPECT_EQ(back.with, one.with) << text;
     const Made first(one), second(back);
     for (size_t t = 0; t < first.inputs.tensors.size(); ++t)

@@ -80,7 +80,7 @@ def problems(operator, case, shapes):
             continue
         expected = [extent(text, known) for text in entry["shape"]]
         heads = shape[: len(shape) - len(expected)]
-        if list(shape[len(heads) :]) != expected or (heads and entry["heads"] == "shared") or len(heads) > 1:
+        if list(shape[len(heads) :]) != expected or len(heads) > 2:
             found.append(f"{name}: {expected} is described, {shape} is given")
     return found
 

@@ -438,12 +438,12 @@ std::vector<Malformed> TensorCases() {
       {"weights", "[1, 3, 2]"});
   add("values_one_dimension",
       [](Spoilt& one) { one.SetArray("values.npy", {5}); }, {"values", "[5]"});
-  add("weights_per_head_beside_one_head",
+  add("weights_of_heads_that_the_answer_lacks",
       [](Spoilt& one) {
         const auto shape = ReadNpy(one.folder / "weights.npy").shape;
         one.SetArray("weights.npy", {2, shape[0]});
       },
-      {"weights"});
+      {"expected: out", "[2, "});
   add("heads_differ",
       [](Spoilt& one) {
         const auto weights = ReadNpy(one.folder / "weights.npy").shape;
@@ -451,7 +451,7 @@ std::vector<Malformed> TensorCases() {
         one.SetArray("weights.npy", {3, weights[0]});
         one.SetArray("values.npy", {2, values[0], values[1]});
       },
-      {"weights", "2 heads"});
+      {"values", "divides the 3 of weights"});
 
   // Numbers.
   for (const auto& [name, value] : std::vector<std::pair<std::string, double>>{

@@ -297,9 +297,9 @@ TEST_F(NpyTest, Shapes) {
   const auto refusal = [](const std::string& shape) {
     return Refusal(File(Dict("'<f4'", shape), "1234"));
   };
-  EXPECT_EQ(refusal("()"), "x.npy: expected 1 to 3 dimensions, found 0");
-  EXPECT_EQ(refusal("(1, 1, 1, 1)"),
-            "x.npy: expected 1 to 3 dimensions, found 4");
+  EXPECT_EQ(refusal("()"), "x.npy: expected 1 to 5 dimensions, found 0");
+  EXPECT_EQ(refusal("(1, 1, 1, 1, 1, 1)"),
+            "x.npy: expected 1 to 5 dimensions, found 6");
   EXPECT_EQ(refusal("(0,)"),
             "x.npy: expected dimensions of at least 1, found [0]");
   EXPECT_EQ(refusal("(2, 0)"),
@@ -462,9 +462,9 @@ TEST_F(NpyTest, WriterRefuses) {
   const auto refusal = [&](const Shape& shape, bool is_float32 = false) {
     return Message([&] { WriteNpy(Path("a.npy"), shape, six, is_float32); });
   };
-  EXPECT_EQ(refusal({}), "a.npy: expected 1 to 3 dimensions, found 0");
-  EXPECT_EQ(refusal({1, 2, 3, 1}),
-            "a.npy: expected 1 to 3 dimensions, found 4");
+  EXPECT_EQ(refusal({}), "a.npy: expected 1 to 5 dimensions, found 0");
+  EXPECT_EQ(refusal({1, 2, 3, 1, 1, 1}),
+            "a.npy: expected 1 to 5 dimensions, found 6");
   EXPECT_EQ(refusal({6, 0}),
             "a.npy: expected dimensions of at least 1, found [6, 0]");
   EXPECT_EQ(refusal({-2, -3}),

@@ -24,11 +24,10 @@ Inputs WithOtherFuture(const Problem& problem, Inputs inputs, int64_t rows) {
   for (size_t t = 0; t < inputs.tensors.size(); ++t) {
     if (problem.inputs[t].role != Role::kData) continue;
     Tensor& tensor = inputs.tensors[t];
-    const int64_t heads = problem.input_per_head[t] ? problem.heads : 1;
-    const Shape shape = problem.InputShape(t);
-    const int64_t extent = shape[problem.input_per_head[t] ? 1 : 0];
-    const auto count = static_cast<int64_t>(tensor.values.size()) / heads;
-    for (int64_t h = 0; h < heads; ++h)
+    const int64_t extent =
+        problem.InputShape(t)[problem.input_leading[t].size()];
+    const int64_t count = tensor.SliceSize();
+    for (int64_t h = 0; h < tensor.slices.count(); ++h)
       for (int64_t i = count / extent * std::max<int64_t>(0, extent - rows);
            i < count; ++i)
         tensor.values[static_cast<size_t>(h * count + i)] *= 1.5;

@@ -230,7 +230,7 @@ TEST(Verdicts, ANormaliserThatCancelsIsMistrustedAndNoYardstick) {
     if (tensor.name == "q" || tensor.name == "k")
       for (size_t i = 0; i < tensor.values.size(); ++i)
         tensor.values[i] *=
-            i < static_cast<size_t>(tensor.head_stride) ? 1.0 / 64 : 64;
+            i < static_cast<size_t>(tensor.SliceSize()) ? 1.0 / 64 : 64;
   Trial trial(problem, std::move(inputs), one.seed);
   const OutputAnswer& out = trial.answer().outputs[0];
   EXPECT_LT(out.plain_error, 1e-4);

@@ -53,8 +53,8 @@ std::string OptionsOf(const Json& sweep) {
     for (const std::string& text : texts)
       joined += (joined.empty() ? "" : ",") + text;
     const bool axis = name == "n" || name == "d" || name == "e" ||
-                      name == "f" || name == "heads" || name == "threads" ||
-                      name == "input";
+                      name == "f" || name == "heads" || name == "batch" ||
+                      name == "threads" || name == "input";
     options += axis ? fmt::format(" --{} {}", name, joined)
                     : fmt::format(" --param {}={}", name, joined);
   }
