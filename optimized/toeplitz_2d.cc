@@ -186,8 +186,8 @@ class FftSequence : public Prepared {
     Block block = {arrays_.In<T>("values").Head(h) + first,
                    arrays_.Out<T>("out").Head(h) + first, sizes_.e, block_,
                    std::min(block_, sizes_.e - first)};
-    ApplyToImage(columns_, pixels_, Spectrum(sizes_.vectors.Of(h)), {Fill, &block}, {Take, &block},
-                 scratch);
+    ApplyToImage(columns_, pixels_, Spectrum(sizes_.vectors.Of(h)),
+                 {Fill, &block}, {Take, &block}, scratch);
   }
 
   static void Fill(void* context, int64_t pixel, int64_t count, T* rows) {
