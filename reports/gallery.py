@@ -120,6 +120,10 @@ def build(made, sources, claims, folder):
             "are judged by it; a paper's figure that no claim is judged by is **not judged**.",
             "",
         ]
+    reports = sorted((folder / "papers").glob("*.pdf"))
+    if reports:
+        links = ", ".join(f"[{path.stem}](papers/{path.name})" for path in reports)
+        lines += [f"What could be reproduced of one paper, on paper (`python3 -m reports.reproduce`): {links}.", ""]
     lines += ["## Index", "", *thumbnails(drawn, claims), ""]
     if tables:
         lines += [

@@ -118,14 +118,16 @@ def draw_sample_complexity(study):
     table = study.table("smallest", "R", "n", "epsilon", "m", "low", "high", "bound", "delta")
     epsilons, sizes = table.values("epsilon"), table.values("n")
     styles = dict(zip(sizes, STYLES))
+    bounds = {n: plot_style.Style(styles[n].color, dashes, None)
+              for n, dashes in zip(sizes, (plot_style.DOTTED, plot_style.DASH_DOT, plot_style.DASH_DOT_DOT) * len(sizes))}  # fmt: skip
     labels = [(f"needed, n = {n:g}", styles[n]) for n in sizes]
-    labels += [(f"bound, n = {n:g}", plot_style.Style(styles[n].color, plot_style.DOTTED, None)) for n in sizes]
+    labels += [(f"bound, n = {n:g}", bounds[n]) for n in sizes]
     panels = [(1, index > 0, labels if index == len(epsilons) - 1 else []) for index in range(len(epsilons))]
     page = new_page(
         study,
         panels,
         notes=[
-            "Dotted: the bound of theorem 3, 16 n exp(4R²) / (ε²δ). Points: the smallest m that was enough, with 95 % "
+            "Without marks: the bound of theorem 3, 16 n exp(4R²) / (ε²δ). Points: the smallest m that was enough, with 95 % "
             "intervals; m = 1 is the least there is."
         ],
     )
@@ -135,7 +137,7 @@ def draw_sample_complexity(study):
             rows = table.where(epsilon=epsilon, n=n)
             xs = [row["R"] ** 2 for row in rows]
             curve(axes, xs, column(rows, "m"), styles[n], (column(rows, "low"), column(rows, "high")))
-            axes.plot(xs, column(rows, "bound"), color=styles[n].color, linestyle=plot_style.DOTTED, linewidth=0.9)
+            axes.plot(xs, column(rows, "bound"), color=styles[n].color, linestyle=bounds[n].dashes, linewidth=0.9)
         axes.set_xlabel("R²")
         log_y(axes, every, 8)
         plain(axes.xaxis)
