@@ -364,13 +364,13 @@ int RunClaims(const ClaimsOptions& options) {
                        "'" + options.out.string() + "'");
   fs::path table = options.out;
   table.replace_extension(".md");
-  for (const fs::path& file : {options.out, table})
-    OutputFile("--out", file, Unless(options.force));
-  const Evidence evidence = ReadEvidence(options.files);
   std::error_code error;
   for (const std::string& file : options.files)
     if (fs::equivalent(file, options.out, error))
       throw InvalidInput("--out", "another file than those it reads", file);
+  for (const fs::path& file : {options.out, table})
+    OutputFile("--out", file, Unless(options.force));
+  const Evidence evidence = ReadEvidence(options.files);
   CatchInterrupts();
   const std::vector<AnsweredClaim> answers = AnswerClaims(evidence);
   if (Interrupted()) {
