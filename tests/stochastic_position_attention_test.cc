@@ -64,7 +64,8 @@ void ExpectCovariance(const std::string& kind, const Covariance& covariance) {
       inputs.tensors.push_back({rule.name,
                                 problem.InputShape(static_cast<size_t>(
                                     problem.InputIndex(rule.name))),
-                                {}, run[rule.name]});
+                                {},
+                                run[rule.name]});
     const StochasticPositions<double> positions(problem, inputs);
     Numbers query(kDraws), key(kDraws);
     for (int64_t i = 0; i < kPositions; ++i)
@@ -256,7 +257,8 @@ TEST(StochasticPosition, RowsStayWithinTheirErrors) {
       inputs.tensors.push_back({rule.name,
                                 problem.InputShape(static_cast<size_t>(
                                     problem.InputIndex(rule.name))),
-                                {}, run[rule.name]});
+                                {},
+                                run[rule.name]});
     const StochasticPositions<float> plain(problem, inputs);
     const StochasticPositions<double> exact(problem, inputs);
     std::vector<float> row(kR);

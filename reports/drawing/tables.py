@@ -183,18 +183,26 @@ def _curve_words(panel, label):
     return f"{label}, {panel['title']}" if panel["title"] else label
 
 
-def exponents(summary, contents, platform):
+def _growth(recipes):
+    """{(recipe, label): growth} of the lines whose recipe says how they grow."""
+    return {(recipe.name, series["label"]): series["growth"]
+            for recipe in recipes for series in recipe.get("series", []) if "growth" in series}  # fmt: skip
+
+
+def exponents(summary, contents, platform, recipes=()):
     classes = {(one["operator"], one["implementation"]): one for content in contents for one in content["algorithms"]
                if one["backend"] == platform[1]}  # fmt: skip
-    found, rows = {}, []
+    found, rows, growth = {}, [], _growth(recipes)
     for recipe, panel in summary.on(platform):
+        kind = "time" if panel["quantity"] == "seconds" else "memory"
         for curve in panel["curves"]:
             fit, theory = curve["fit"], classes.get((curve["operator"], curve["implementation"]), {})
-            known = theory.get("time_class" if panel["quantity"] == "seconds" else "memory_class") or NOT_APPLICABLE
+            known = growth.get((recipe, curve["label"]), {}).get(kind) or theory.get(f"{kind}_class") or NOT_APPLICABLE
             texts = found.setdefault((recipe, _curve_words(panel, curve["label"])), {})
             texts[panel["quantity"]] = [known.replace("^2", "²"), NOT_THERE]
-            if fit:
+            if panel_notes.has_meaning(fit):
                 texts[panel["quantity"]][1] = plot_style.with_interval(fit["exponent"], fit["low"], fit["high"])
+            if fit:
                 rows.append([recipe, panel["title"], curve["label"], curve["operator"], curve["implementation"], panel["quantity"],
                              *(fit[key] for key in ("exponent", "low", "high", "n_min", "n_max")), known])  # fmt: skip
     if not rows:
@@ -219,7 +227,11 @@ def exponents(summary, contents, platform):
     ]
     columns = ["", "theory", "n to the", "theory", "n to the"]
     heads = [("", 1), ("time", 2), ("workspace", 2)]
-    note = "One block for each recipe, fitted to the upper part of its curves, with intervals."
+    blocks = {recipe: [line for line in lines if any(cell[:1].isdigit() for cell in (line[2], line[4]))]
+              for recipe, lines in blocks.items()}  # fmt: skip
+    blocks = {recipe: lines for recipe, lines in blocks.items() if lines}
+    note = (f"One block for each recipe, fitted to the upper part of its curves, with intervals. Not printed: exponents whose "
+            f"interval is wider than {panel_notes.WIDEST_FIT:g}; the CSV file has them.")  # fmt: skip
     return Table(heads, columns, list(blocks.items()), note, header, rows, [])
 
 
@@ -230,7 +242,9 @@ def crossovers(summary, platform):
             what = {"seconds": "time", "workspace_bytes": "workspace"}[panel["quantity"]]
             where = NOT_APPLICABLE if cross["n"] is None else panel_notes.crossing_text(cross)
             words = _curve_words(panel, f"{cross['fast']} against {cross['dense']}")
-            blocks.setdefault(recipe, []).append([words, what, where, cross["reason"]])
+            line = [words, what, where, cross["reason"]]
+            if not (cross["reason"] or "").startswith("sizes in common") and line not in blocks.get(recipe, []):
+                blocks.setdefault(recipe, []).append(line)
             numbers = ["nan" if cross[key] is None else cross[key] for key in ("n", "low", "high")]
             rows.append(
                 [recipe, panel["title"], cross["fast"], cross["dense"], panel["quantity"], *numbers, cross["reason"]]
@@ -239,7 +253,15 @@ def crossovers(summary, platform):
         raise Unserved(WITHOUT_SUMMARY)
     header = ["recipe", "panel", "fast", "dense", "quantity", "n", "low", "high", "reason"]
     columns = ["", "in", "from n", ""]
-    return Table([], columns, list(blocks.items()), "One block for each recipe.", header, rows, [])
+    return Table(
+        [],
+        columns,
+        list(blocks.items()),
+        "One block for each recipe. Pairs with too few sizes in common are in the CSV file alone.",
+        header,
+        rows,
+        [],
+    )
 
 
 # Whether inputs matter

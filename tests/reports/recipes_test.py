@@ -4,6 +4,7 @@
 Run: python3 tests/reports/recipes_test.py. Every number in here is made up to exercise the drawing; none was measured.
 """
 
+import copy
 import csv
 import io
 import itertools
@@ -224,6 +225,8 @@ def synthetic_summary(content, recipe="nprf-fig1a", backend="cpu"):
     picture = recipe_figure.curves(RECIPES[recipe], points)
     panels = []
     for panel, group in picture.content:
+        if not panel.quantity:
+            continue
         labels = {name: [row["n"] for row in group.rows if row["implementation"] == name] for name in group.order}
         curves = [{"label": name, "operator": "toeplitz_1d", "implementation": "fft", "n": sizes,
                    "fit": {"exponent": 1.05, "low": 1.0234, "high": 1.08, "n_min": 1000, "n_max": 4000}}
@@ -293,19 +296,31 @@ class SummaryTest(figures_test.Workplace):
         self.assertEqual("1.05", rows["fit", "softmax, tiled", "", "seconds"]["value"])
         self.assertEqual("2.5", rows["ratio", "kernelized, m = 16", "softmax, dense", "seconds"]["value"])
 
+    def test_a_speed_up_is_a_ratio_of_the_summary(self):
+        for panel in self.summary["recipes"][0]["panels"]:
+            panel["ratios"].append({**panel["ratios"][0], "dense": "softmax, tiled", "ratio": 3.25})
+        self.assertEqual(0, self.draw_both("--only", "nprf-fig1a").returncode)
+        with open(self.out / "nprf-fig1a.csv", encoding="utf-8", newline="") as file:
+            found = {row["speedup"] for row in csv.DictReader(file) if row["speedup"] != "nan"}
+        self.assertEqual({"3.25"}, found)  # and not 2.5, which is against another baseline
+        with self.assertRaisesRegex(result_file.InputError, "against: expected one of .*, found 'softmax'"):
+            wrong = copy.deepcopy(RECIPES["nprf-fig1a"])
+            wrong.content["panels"][-1]["against"] = "softmax"
+            recipe_figure.curves(wrong, recipe_file.points_of([("made.json", self.content)]), {})
+
     def test_three_digits_in_words(self):
         points = recipe_file.points_of([("made.json", self.content)])
         panels = summary_file.Summary([("summary.json", self.summary)]).panels("nprf-fig1a", ("Synthetic CPU", "cpu"))
         picture = recipe_figure.curves(RECIPES["nprf-fig1a"], points, panels)
-        notes = " ".join(panel_notes.lines(picture.content, 100)).replace("\xa0", " ")
-        self.assertIn("kernelized, m = 16 needs less time than softmax, dense from n = 1420 [1390, unknown].", notes)
+        notes = " ".join(panel_notes.sentences(picture.content))
+        self.assertIn("Less time than softmax, dense: kernelized, m = 16 from n = 1420 [1390, unknown].", notes)
         self.assertIn("kernelized, m = 32 needs less time than softmax, dense at every size measured.", notes)
         self.assertNotIn("summarize", notes)
 
     def test_without_a_summary_a_figure_says_where_the_numbers_are(self):
         points = recipe_file.points_of([("made.json", self.content)])
         picture = recipe_figure.curves(RECIPES["nprf-fig1a"], points)
-        self.assertIn("run `subquad summarize`", " ".join(panel_notes.lines(picture.content, 100)))
+        self.assertIn("run `subquad summarize`", " ".join(panel_notes.sentences(picture.content)))
         self.assertEqual([], picture.lines)
         result = self.draw(self.write(self.content), "--only", "exponents", "--format", "svg")
         self.assertEqual(2, result.returncode)
