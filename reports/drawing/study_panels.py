@@ -118,6 +118,38 @@ def draw_approximation_error(study, footer):
     return page.finish()
 
 
+def draw_baselines(study, footer):
+    against = study.table("against", "d", "R", "m", "map", "ratio")
+    baseline = study.table("baseline", "d", "R", "map", "mean")
+    widths, radii, features = against.values("d"), against.values("R"), against.values("m")
+    styles = dict(zip(radii, STYLES))
+    last = widths[-1]
+    labels = [(f"R = {radius:g}", styles[radius], end_of(against.where(d=last, R=radius, map="uniform"), "m", "ratio"))
+              for radius in radii]  # fmt: skip
+    labels.append(("equal weights", THEORY, (features[-1], 1)))
+    page = Page(study, footer, [(1, index > 0, labels if width == last else []) for index, width in enumerate(widths)],
+                notes=["Mean |A − Â|₁ over that of equal weights: lines by m positive random features, marks on the right by "
+                       "the d + 1 Taylor features (1, x) of the same R."])  # fmt: skip
+    ratios = []
+    for axes, width in zip(page.panels, widths):
+        for radius in radii:
+            rows = against.where(d=width, R=radius, map="uniform")
+            curve(axes, column(rows, "m"), column(rows, "ratio"), styles[radius])
+            means = {row["map"]: row["mean"] for row in baseline.where(d=width, R=radius)}
+            taylor = means["taylor1"] / means["uniform"]
+            axes.plot([features[-1] * 1.6], [taylor], "<", color=styles[radius].color, markersize=4, clip_on=False)
+            ratios += [*column(rows, "ratio"), taylor]
+        axes.axhline(1, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
+        axes.set_xscale("log")
+        powers(axes.xaxis, features)
+        axes.set_xlabel("random features m")
+        title(axes, f"d = {width:g}")
+    for axes in page.panels:
+        log_y(axes, ratios)
+    page.panels[0].set_ylabel("error / error of equal weights")
+    return page.finish()
+
+
 def draw_sample_complexity(study, footer):
     table = study.table("smallest", "R", "n", "epsilon", "m", "low", "high", "bound", "delta")
     epsilons, sizes = table.values("epsilon"), table.values("n")
@@ -423,6 +455,7 @@ def seconds_by_n(axes, table):
 DRAWINGS = {
     "prf_variance": draw_prf_variance,
     "approximation_error": draw_approximation_error,
+    "baselines": draw_baselines,
     "sample_complexity": draw_sample_complexity,
     "feature_maps": draw_feature_maps,
     "conversion": draw_conversion,
