@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tables of comparisons: aims, ratios to peers, two threads against one.
+"""Writes tables and figures of comparisons: aims, ratios to peers, two threads against one.
 
     python3 -m reports.aims FILE... --out DIR [--aims FILE] [--subquad PROGRAM]
 
 FILE: output of `reports.peers` and of `subquad sweep --preset threads`, from one machine. Writes aims, peers and threads as
-Markdown, LaTeX (booktabs) and CSV, as far as the files serve them. Nothing is measured here; met, missed and not measured follow
+Markdown, LaTeX (booktabs) and CSV, and figures of peers and threads, as far as the files serve them. Nothing is measured here; met, missed and not measured follow
 from the numbers. Exit status: 0 written, 2 invalid arguments or files (nothing is written then).
 """
 
@@ -20,7 +20,9 @@ try:
     from reports.drawing import catalogue
     from reports.peer import intervals
     from reports.peer import programs
+    from reports import figures
     from reports.drawing import plot_style
+    from reports.drawing import speed_figures
     from reports.files import recipe_file
     from reports.files import result_file
     from reports.drawing import tables
@@ -434,8 +436,31 @@ TITLES = {
 }
 
 
-def make(aims, files, program):
-    """{file name: text}"""
+def pictures(made, measured, formats):
+    """{file name: bytes} of the figures of peers and threads, as far as their tables hold something to draw."""
+    drawings = {
+        "peers-figure": (
+            speed_figures.peer_rows(made["peers"], programs.PEERS) if made["peers"] else [],
+            speed_figures.draw_peers,
+        ),
+        "threads-figure": (
+            speed_figures.thread_rows(made["threads"]) if made["threads"] else [],
+            speed_figures.draw_threads,
+        ),
+    }
+    files = {}
+    for name, (rows, draw) in drawings.items():
+        if rows:
+            text = made[name.partition("-")[0]].csv()
+            words = catalogue.footer(measured.sources(), (measured.machine, "cpu"), None, text)
+            title = TITLES[name.partition("-")[0]]
+            product = catalogue.Product(name, title, None, words, draw=lambda draw=draw, rows=rows: draw(rows))
+            files.update(product.files(formats))
+    return files
+
+
+def make(aims, files, program, formats=("svg",)):
+    """{file name: text or bytes}"""
     measured = Measured(files, program)
     made = {"aims": aims_table(aims, measured), "peers": peers_table(measured), "threads": threads_table(measured)}
     texts = {}
@@ -447,7 +472,7 @@ def make(aims, files, program):
         texts[f"{name}.csv"] = text
         texts[f"{name}.md"] = f"**{TITLES[name]}**\n\n{table.markdown()}\n{words}\n"
         texts[f"{name}.tex"] = table.latex(TITLES[name], words)
-    return texts
+    return {**texts, **pictures(made, measured, formats)}
 
 
 def main(arguments=None):
@@ -465,14 +490,22 @@ def main(arguments=None):
     parser.add_argument(
         "--subquad", default="build/subquad", help="our program, for intervals of ratios (default: %(default)s)"
     )
+    parser.add_argument(
+        "--format",
+        default="svg",
+        type=figures.parse_formats,
+        help="formats of the figures, separated by commas (default: %(default)s)",
+    )
     options = parser.parse_args(arguments)
     try:
+        plot_style.use_style()
         texts = make(
-            aims_file.load(options.aims), [(path, result_file.load(path)) for path in options.files], options.subquad
-        )
+            aims_file.load(options.aims), [(path, result_file.load(path)) for path in options.files], options.subquad,
+            options.format,
+        )  # fmt: skip
         options.out.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            (options.out / name).write_text(text, encoding="utf-8")
+            (options.out / name).write_bytes(text.encode() if isinstance(text, str) else text)
             print(options.out / name)
     except InputError as error:
         print(f"aims.py: {error}", file=sys.stderr)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Draws result, study and summary files: every recipe that they serve, and general figures for what no recipe shows.
 
-    python3 -m reports.figures FILE... --out DIR [--format pdf,svg,png] [--only NAME,..] [--general rest|all|none]
+    python3 -m reports.figures FILE... --out DIR [--format pdf,svg,png,tex] [--only NAME,..] [--general rest|all|none]
+                               [--width column|text|INCHES] [--bare] [--style NAME|FILE] [--compare A B]
 
 A folder means the .json files in it. Nothing is measured or estimated here: exponents and crossovers of recipes are those
 of a summary file (`subquad summarize`). A recipe is a file in reports/recipes/; a study that no recipe shows is drawn under its own name.
@@ -19,6 +20,7 @@ if not __package__:  # run as a file
 
 try:
     from reports.drawing import catalogue
+    from reports.drawing import compare
     from reports.drawing import plot_style
     from reports.files import recipe_file
     from reports.files import result_file
@@ -96,24 +98,61 @@ def parse_formats(text):
     return formats
 
 
+def parse_width(text):
+    if text in ("column", "text"):
+        return text
+    try:
+        inches = float(text)
+    except ValueError:
+        inches = 0.0
+    if not 2 <= inches <= 20:
+        raise argparse.ArgumentTypeError(f"expected column, text or 2 to 20 inches, found {text!r}")
+    return inches
+
+
+def add_look(parser):
+    """The options that say how figures look."""
+    parser.add_argument(
+        "--width",
+        type=parse_width,
+        help="of every figure: column or text (of the style), or inches (default: as the recipe says)",
+    )
+    parser.add_argument("--bare", action="store_true", help="panels and legends only, no title over them")
+    parser.add_argument(
+        "--style",
+        default="default",
+        metavar="NAME",
+        help=f"letters, sizes and widths: {', '.join(plot_style.named_styles())}, or a .json file like an entry of "
+        "reports/drawing/styles.json (default: %(default)s)",
+    )
+
+
+def look_of(options):
+    try:
+        return plot_style.load_look(options.style, options.width, options.bare)
+    except plot_style.StyleError as error:
+        raise result_file.InputError(str(error)) from None
+
+
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(
         prog="figures.py",
         description="Draws result files (format results/1) and study files (study/1): every figure and table of "
         "reports/recipes that they serve, and for measurements that no recipe shows time and workspace against n, "
-        "error against n, and error against time. The data plotted are written as CSV beside each figure.",
+        "error against n, and error against time. Beside each figure are its caption (NAME.caption.md and .tex) and the "
+        "data plotted (CSV). Format tex is pgfplots code that reads NAME-plot.csv.",
         epilog="Exit status: 0 drawn, 2 invalid arguments or files (nothing is written then).",
     )
     parser.add_argument(
         "files",
         metavar="FILE",
-        nargs="+",
+        nargs="*",
         help="result and study files, or folders of them; their points are drawn together",
     )
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
     parser.add_argument(
         "--format",
-        default="pdf,svg,png",
+        default="pdf,svg,png,tex",
         type=parse_formats,
         help="formats, separated by commas (default: %(default)s)",
     )
@@ -128,21 +167,40 @@ def parse_arguments(arguments):
         help="general figures for measurements that no recipe shows, for all, or none (default: rest, or all with --only)",
     )
     parser.add_argument(
+        "--compare",
+        nargs=2,
+        metavar=("A", "B"),
+        help="instead of FILEs: two result files or folders, of two machines or two commits, each line twice in one figure",
+    )
+    add_look(parser)
+    parser.add_argument(
         "--recipes", metavar="DIR", type=pathlib.Path, default=recipe_file.FOLDER, help="folder of recipes"
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if bool(options.files) == bool(options.compare):
+        parser.error("expected FILEs, or --compare A B")
+    return options
+
+
+def build(options):
+    """The Catalogue of what the options ask for."""
+    recipes = recipe_file.load_all(options.recipes)
+    if options.compare:
+        sides = compare.sides_of(*(load_files([path])[0] for path in options.compare), options.compare)
+        return catalogue.Catalogue(*compare.products(sides, recipes), [])
+    results, studies, summary = load_files(options.files)
+    general = options.general or ("all" if options.only else "rest")
+    return catalogue.build(results, studies, recipes, general, summary)
 
 
 def main(arguments=None):
     options = parse_arguments(arguments)
     try:
-        results, studies, summary = load_files(options.files)
-        general = options.general or ("all" if options.only else "rest")
-        made = catalogue.build(results, studies, recipe_file.load_all(options.recipes), general, summary)
+        plot_style.use_style(look_of(options))
+        made = build(options)
         chosen = choose(made, options.only)
         if not chosen:
             raise result_file.InputError("nothing to draw: no recipe is served by these files")
-        plot_style.use_style()
         drawn = [product.files(options.format) for product in chosen]
         options.out.mkdir(parents=True, exist_ok=True)
         for warning in made.warnings:
@@ -150,8 +208,7 @@ def main(arguments=None):
         for product, files in zip(chosen, drawn):
             for name, content in files.items():
                 (options.out / name).write_bytes(content)
-            ends = [*(options.format if product.draw else []), *(["md", "tex"] if product.table else []),
-                    *(["csv"] if product.data else [])]  # fmt: skip
+            ends = dict.fromkeys(name[len(product.name) :].rpartition(".")[2] for name in files)
             print(options.out / f"{product.name}.{{{','.join(ends)}}}")
         if options.only is None:
             for recipe, why in made.unserved:

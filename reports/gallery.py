@@ -30,20 +30,16 @@ THUMBNAILS = 4  # in a row of the index
 VERSION = re.compile(rb"<dc:title>(Matplotlib v[0-9.]+)")
 
 
-def agreement(product, claims, studies):
-    """(name, verdict, numbers) of the recipe's claims, or else of its study's verdicts."""
-    recipe = product.recipe
+def agreement(product, claims):
+    """(name, verdict, numbers) of the claims that the recipe names: what judges this figure."""
     known = {claim["id"]: claim for claim in claims or []}
-    found = [known[name] for name in recipe.get("claims", []) if name in known and not product.about]
-    if not found and recipe.kind == "study":
-        found = [verdict for study in studies if study.name == recipe["study"] for verdict in study.content["verdicts"]
-                 if verdict["claim"].partition("/")[2] == product.about]  # fmt: skip
-    return [(claim.get("id", claim.get("claim")), claim["verdict"], claim["numbers"]) for claim in found]
+    found = [known[name] for name in product.recipe.get("claims", []) if name in known and not product.about]
+    return [(claim["id"], claim["verdict"], claim["numbers"]) for claim in found]
 
 
-def verdicts(product, claims, studies):
+def verdicts(product, claims):
     """`reproduced, in part`, `not judged` of a paper's figure without a claim, or nothing."""
-    words = ", ".join(dict.fromkeys(verdict for _, verdict, _ in agreement(product, claims, studies)))
+    words = ", ".join(dict.fromkeys(verdict for _, verdict, _ in agreement(product, claims)))
     return words or ("" if product.recipe["source"] == "this project" else "not judged")
 
 
@@ -63,10 +59,10 @@ def made_by(sources):
     return ["| measured at commit | compiler | date | files |", "| --- | --- | --- | --- |", *rows]
 
 
-def thumbnails(products, claims, studies):
+def thumbnails(products, claims):
     cells = []
     for product in products:
-        words = verdicts(product, claims, studies)
+        words = verdicts(product, claims)
         label = f"{product.title}" + (f": **{words}**" if words else "")
         cells.append(
             f'<a href="#{product.name}"><img src="figures/{product.name}.svg" width="200" alt=""></a><br>{label}'
@@ -76,19 +72,40 @@ def thumbnails(products, claims, studies):
     return ["|" + " |" * THUMBNAILS, "|" + " --- |" * THUMBNAILS, *("| " + " | ".join(row) + " |" for row in rows)]
 
 
-def entry(product, claims, studies):
+def entry(product, claims, page):
     recipe = product.recipe
     shows = "Question" if recipe["source"] == "this project" else "The paper"
     lines = [f'### <a id="{product.name}"></a>{product.title}', "", f"Source: {recipe['source']}."]
-    lines += ["", f"- **{shows}**: {recipe['shows']}", f"- **Here**: {recipe['here']}"]
+    lines += ["", f"- **{shows}**: {recipe['shows']}", f"- **Shown here**: {recipe['here']}"]
     lines += [f"- `{name}`: **{verdict}**. {' '.join(numbers.split())}"
-              for name, verdict, numbers in agreement(product, claims, studies)]  # fmt: skip
+              for name, verdict, numbers in agreement(product, claims)]  # fmt: skip
     if product.missing:
         lines.append(f"- Not in these results: {'; '.join(product.missing)}.")
-    return [*lines, "", f"![{product.title}](figures/{product.name}.svg)", ""]
+    words = product.caption(page)
+    more = [words.plain()[1], *words.numbers, words.provenance]
+    folded = [
+        "<details><summary>Caption, numbers and origin</summary>",
+        "",
+        *(f"{one}\n" for one in more if one),
+        "</details>",
+    ]
+    return [*lines, "", f"![{product.title}](figures/{product.name}.svg)", "", *folded, ""]
 
 
-def build(made, sources, claims, studies, folder):
+SPEED = (("peers", "Ours beside other programs"), ("threads", "Two threads against one"))
+
+
+def speed_part(folder):
+    """The figures that `reports.aims` wrote beside the results."""
+    shown = [(name, title) for name, title in SPEED if (folder / "speed" / f"{name}-figure.svg").exists()]
+    lines = ["## Beside other programs, and on two threads", ""] if shown else []
+    for name, title in shown:
+        lines += [f"### {title}", "", f"Every case: [speed/{name}.md](speed/{name}.md).", "",
+                  f"![{title}](speed/{name}-figure.svg)", ""]  # fmt: skip
+    return lines
+
+
+def build(made, sources, claims, folder):
     """{path: bytes} of the gallery's text and its figures and tables."""
     shown = [product for product in made.products if product.recipe is not None]
     drawn = [product for product in shown if product.draw]
@@ -98,25 +115,34 @@ def build(made, sources, claims, studies, folder):
              f"Measured on {machine}. `python3 -m reports.gallery {place(folder)}` writes this page from the files beside it; "
              "nothing is typed in.", "", *made_by(sources), ""]  # fmt: skip
     if claims:
-        lines += ["The verdict on every claim: [claims.md](claims/claims.md).", ""]
-    lines += ["## Index", "", *thumbnails(drawn, claims, studies), ""]
+        lines += [
+            "The verdict on every claim: [claims.md](claims/claims.md). The words at a figure are the verdicts of the claims that "
+            "are judged by it; a paper's figure that no claim is judged by is **not judged**.",
+            "",
+        ]
+    reports = sorted((folder / "papers").glob("*.pdf"))
+    if reports:
+        links = ", ".join(f"[{path.stem}](papers/{path.name})" for path in reports)
+        lines += [f"What could be reproduced of one paper, on paper (`python3 -m reports.reproduce`): {links}.", ""]
+    lines += ["## Index", "", *thumbnails(drawn, claims), ""]
     if tables:
         lines += [
             "Tables: " + "; ".join(f"[{product.title}](figures/{product.name}.md)" for product in tables) + ".",
             "",
         ]
-    paper = None
+    paper, written = None, {}
     for product in drawn:
         if paper_of(product) != paper:
             paper = paper_of(product)
             lines += [f"## {paper[:1].upper() + paper[1:]}", ""]
-        lines += entry(product, claims, studies)
+        page = product.draw()
+        written[folder / "figures" / f"{product.name}.svg"] = plot_style.render(page.figure, "svg")
+        lines += entry(product, claims, page)
+    lines += speed_part(folder)
     if made.unserved:
         words = "; ".join(f"`{recipe.name}` ({why})" for recipe, why in made.unserved)
         lines += [f"Not drawn from these results: {words}.", ""]
-    written = {folder / "README.md": ("\n".join(lines).rstrip() + "\n").encode()}
-    for product in drawn:
-        written[folder / "figures" / f"{product.name}.svg"] = product.files(["svg"])[f"{product.name}.svg"]
+    written[folder / "README.md"] = ("\n".join(lines).rstrip() + "\n").encode()
     for product in tables:
         written[folder / "figures" / f"{product.name}.md"] = product.files([])[f"{product.name}.md"]
     return written
@@ -166,11 +192,11 @@ def main(arguments=None):
             raise InputError(f"{options.folder}: holds no result files")
         results, studies, summary = figures.load_files(paths)
         made = catalogue.build(results, studies, recipe_file.load_all(), "none", summary)
-        plot_style.use_style()
+        plot_style.use_style(plot_style.load_look(bare=True))
         sources = sorted(
             [*results, *((study.path, study.content) for study in studies)], key=lambda source: str(source[0])
         )
-        written = build(made, sources, claims, studies, options.folder)
+        written = build(made, sources, claims, options.folder)
         changed = [path for path, content in written.items() if differs(path, content)]
         stale = sorted(path for path in (options.folder / "figures").glob("*") if path not in written)
         for path in changed:

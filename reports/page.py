@@ -173,7 +173,20 @@ def claims_table(claims):
     return f'<div class="scroll"><table class="wide"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
-def product_part(product, claims, glyphs):
+def thumbnail(product, page):
+    """A small picture that leads to the figure: the same drawing, used twice."""
+    small = ""
+    if page:
+        box = f"0 0 {72 * page.width:.6g} {72 * page.height:.6g}"
+        small = f'<svg viewBox="{box}" aria-hidden="true"><use href="#{_svg_id(product)}"/></svg>'
+    return f'<li><a href="#{escape(product.name)}">{small}<span>{escape(product.title)}</span></a></li>'
+
+
+def _svg_id(product):
+    return "drawing-" + re.sub(r"[^A-Za-z0-9]", "_", product.name)
+
+
+def product_part(product, claims, page):
     parts = [f'<h3 id="{escape(product.name)}">{escape(product.title)}</h3>']
     if product.recipe:
         recipe = product.recipe
@@ -193,39 +206,35 @@ def product_part(product, claims, glyphs):
         parts.append(
             '<dl class="facts">' + "".join(f"<dt>{key}</dt><dd>{value}</dd>" for key, value in facts) + "</dl>"
         )
-    if product.draw:
-        column = product.recipe is not None and recipe_figure.width_of(product.recipe) == plot_style.COLUMN_WIDTH
-        column = column or (product.recipe is None and product.kinds[-1:] in (("error",), ("error-time",)))
-        kind = "column" if column else "page"
-        parts.append(f'<figure class="{kind}"><div class="scroll">{inline_svg(product, glyphs)}</div></figure>')
+    if page:
+        kind = "column" if page.width < NARROW else "page"
+        words = product.caption(page)
+        more = "".join(f"<p>{escape(one)}</p>" for one in [*words.numbers, words.provenance])
+        parts.append(
+            f'<figure class="{kind}"><div class="scroll">{inline_svg(product, page)}</div>'
+            f"<figcaption>{escape(words.plain()[1])}<details><summary>numbers and origin</summary>{more}</details></figcaption>"
+            "</figure>"
+        )
     if product.table:
         parts.append(table_html(product.table))
         parts.append(f'<p class="soft">{escape(product.table.note)} {escape(product.footer)}</p>')
     return "\n".join(parts)
 
 
-def _glyph(found, glyphs):
-    """The shape of a letter, once on the page: figures share them by id."""
-    if found[1] in glyphs:
-        return ""
-    glyphs.add(found[1])
-    return found[0]
-
-
-def inline_svg(product, glyphs):
-    """The figure as an element with ids of its own (letters are shared), and its title for screen readers."""
-    text = plot_style.render(product.draw(), "svg").decode()
+def inline_svg(product, page):
+    """The figure as an element with ids of its own, and its title for screen readers."""
+    text = plot_style.render(page.figure, "svg").decode()
     text = text[text.index("<svg") :]
     prefix = re.sub(r"[^A-Za-z0-9]", "_", product.name) + "-"
-    text = re.sub(r'<path id="(DejaVu[^"]+)".*?/>\s*', lambda found: _glyph(found, glyphs), text, flags=re.DOTALL)
-    text = re.sub(r'\bid="(?!DejaVu)([^"]+)"', lambda found: f'id="{prefix}{found[1]}"', text)
+    text = re.sub(r'(<image [^>]*?) ?\bid="[^"]+"', r"\1", text, flags=re.DOTALL)  # the same picture twice has one id
+    text = re.sub(r'\bid="([^"]+)"', lambda found: f'id="{prefix}{found[1]}"', text)
     text = re.sub(r"url\(#([^)]+)\)", lambda found: f"url(#{prefix}{found[1]})", text)
-    text = re.sub(r'href="#(?!DejaVu)([^"]+)"', lambda found: f'href="#{prefix}{found[1]}"', text)
+    text = re.sub(r'href="#([^"]+)"', lambda found: f'href="#{prefix}{found[1]}"', text)
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
     head, rest = text.split(">", 1)
     head = re.sub(r' (width|height)="[^"]*"', "", head)
-    return f'{head} role="img" aria-label="{escape(product.title)}">{rest}'
+    return f'{head} id="{_svg_id(product)}" role="img" aria-label="{escape(product.title)}">{rest}'
 
 
 def table_html(table):
@@ -242,6 +251,7 @@ def table_html(table):
     return "".join([*parts, "</tbody></table></div>"])
 
 
+NARROW = 4.5  # inches: a figure for one column
 COLUMNS = (  # (head, is a number)
     ("operator", False), ("implementation", False), ("n", True), ("settings", False), ("verdict", False),
     ("time", True), ("workspace", True), ("error / bound", True), ("repeat", False),
@@ -301,13 +311,14 @@ def _record_row(point):
         ("number", _value(row["seconds"]), time),
         ("number", _value(row["workspace_bytes"]), "" if row["workspace_bytes"] is None else plot_style.format_bytes(row["workspace_bytes"])),
         ("number", _value(row["error"]), "" if row["error"] is None else plot_style.format_plain(row["error"])),
-        ("", "", '<button class="copy">copy</button>'),
     ]  # fmt: skip
     texts = "".join(
         f'<td{f" class={kind}" if kind else ""}{f" data-value={chr(34)}{value}{chr(34)}" if kind == "number" else ""}>{text}</td>'
         for kind, value, text in cells
     )
-    return f'<tr data-command="{escape(command)}">{texts}</tr>'
+    # Without JavaScript there is nothing to copy with: page.html shows the command itself.
+    repeat = f'<td data-command="{escape(command)}"><button class="copy">copy</button></td>'
+    return f"<tr>{texts}{repeat}</tr>"
 
 
 def _value(number):
@@ -322,11 +333,10 @@ def build(results, studies, made, claims, title):
     ]
     if claims:
         parts.append(("claims", "Claims", claims_table(claims)))
-    shown = "".join(
-        f'<li><a href="#{escape(product.name)}">{escape(product.title)}</a></li>' for product in made.products
-    )
-    glyphs = set()
-    drawn = [f'<ul class="index">{shown}</ul>', *(product_part(product, claims, glyphs) for product in made.products)]
+    pages = [product.draw() if product.draw else None for product in made.products]
+    shown = "".join(thumbnail(product, page) for product, page in zip(made.products, pages))
+    drawn = [f'<ul class="index">{shown}</ul>',
+             *(product_part(product, claims, page) for product, page in zip(made.products, pages))]  # fmt: skip
     parts.append(("figures", "Figures and tables", "\n".join(drawn)))
     if made.unserved:
         rows = "".join(f'<tr><td class="mono">{escape(recipe.name)}</td><td>{escape(recipe["title"])}</td><td>{escape(why)}</td></tr>'
@@ -374,7 +384,7 @@ def main(arguments=None):
         made = catalogue.build(results, studies, recipes, "none", summary)
         if not any(product.recipe and product.recipe.kind not in ("fits", "crossovers") for product in made.products):
             made = catalogue.build(results, studies, recipes, summary=summary)  # a sweep that no recipe covers
-        plot_style.use_style()
+        plot_style.use_style(plot_style.load_look(bare=True))
         text = build(results, studies, made, claims, options.title)
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "index.html").write_text(text, encoding="utf-8")

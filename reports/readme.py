@@ -51,18 +51,19 @@ class Headline:
 
 
 HEADLINES = (
-    Headline("toeplitz_1d", "fft_columns", "fastrpb-toeplitz", "fft_columns", "dense", ("frpb-1d-time", "frpb-1d-memory"), "every key"),
-    Headline("toeplitz_2d_xy", "xy", "fastrpb-toeplitz-2d", "rows + columns: xy", "dense", ("frpb-2d-time",)),
-    Headline("toeplitz_2d", "fft_sequence", "fastrpb-toeplitz-2d", "full: fft_sequence", "dense"),
-    Headline("linear_attention", "associative", "lrpe-runtimes-ka", "associative", "dense", (), "bidirectional"),
-    Headline("linear_attention", "chunked", "lrpe-runtimes-ka", "chunked", "dense", (), "masked", "causal"),
+    Headline("toeplitz_1d", "fft_columns", "fastrpb-toeplitz", "FFT (ours)", "matrix product",
+             ("frpb-1d-time", "frpb-1d-memory")),
+    Headline("toeplitz_2d_xy", "xy", "fastrpb-toeplitz-2d", "row + column weights", "matrix product", ("frpb-2d-time",)),
+    Headline("toeplitz_2d", "fft_sequence", "fastrpb-toeplitz-2d", "full, 1-D FFT", "matrix product"),
+    Headline("linear_attention", "associative", "lrpe-runtimes-ka", "linear", "naive", (), "bidirectional"),
+    Headline("linear_attention", "chunked", "lrpe-runtimes-ka", "chunks", "naive", (), "masked", "causal"),
     Headline("kernelized_rpe_attention", "fft_streamed", "nprf-fig1a", "kernelized, m = 64", "softmax, dense",
              ("nprf-fig1a", "nprf-time"), "", "64 features"),
     Headline("fastrpb_attention", "linear_xy", "fastrpb-fig3a", "linear + FastRPB", "softmax, dense", ("frpb-fig3",)),
-    Headline("clipped_rpe_product", "windowed", "lrpe-runtimes-rpe", "windowed", "dense", ("lrpe-linear",), "bidirectional"),
-    Headline("kernelized_clipped_rpe_attention", "linear", "lrpe-runtimes-mha", "linear", "dense", ("lrpe-auto",), "bidirectional"),
+    Headline("clipped_rpe_product", "windowed", "lrpe-runtimes-rpe", "linear", "naive", ("lrpe-linear",), "bidirectional"),
+    Headline("kernelized_clipped_rpe_attention", "linear", "lrpe-runtimes-mha", "linear", "naive", ("lrpe-auto",), "bidirectional"),
     Headline("transformer_xl_attention", "shift", "txl-time", "once, then shift", "for every pair", ("txl-linear",)),
-    Headline("sparse_attention", "blocked", "blog-sparse-time", "local", "dense with a mask", (), "", "local blocks of 64"),
+    Headline("sparse_attention", "blocked", "blog-sparse-time", "local", "softmax, tiled", (), "", "local blocks of 64"),
     Headline("linformer_attention", "projected", "blog-fewer-keys", "Linformer, 64 keys", "all keys, tiled", (), "", "64 keys"),
     Headline("memory_compressed_attention", "compressed", "blog-fewer-keys", "stride 4", "all keys, tiled", (), "", "stride 4"),
 )  # fmt: skip

@@ -153,7 +153,7 @@ def command_faults(tree, text):
             for name in tail.split()[:1]:
                 if (
                     not name.startswith("--")
-                    and name not in tree.recipes | {"quick", "paper"}
+                    and name not in tree.recipes | {"quick", "paper", "reproduce"}
                     and not placeholder(name)
                 ):
                     faults.append(f"there is no recipe {name}")

@@ -8,8 +8,10 @@ import io
 import re
 import typing
 
+from reports.drawing import caption as captions
 from reports.drawing import map_panels
 from reports.drawing import panels
+from reports.drawing import pgfplots
 from reports.drawing import plot_style
 from reports.drawing import quantities
 from reports.drawing import ratio_panels
@@ -19,7 +21,6 @@ from reports.files import recipe_file
 from reports.files import result_file
 from reports.files import study_file
 from reports.files import summary_file
-from reports.drawing import study_panels
 from reports.drawing import tables
 
 
@@ -30,24 +31,37 @@ class Product:
     name: str  # of its files
     title: str
     recipe: recipe_file.Recipe | None  # None: a general figure
-    footer: str
-    draw: typing.Callable | None = None  # -> matplotlib figure
+    footer: str  # where the numbers come from
+    draw: typing.Callable | None = None  # -> layout.Page
+    setting: str = ""  # what all points share
     table: tables.Table | None = None
     data: dict = dataclasses.field(default_factory=dict)  # file name -> CSV text
     kinds: tuple = ()  # other words that choose it
     missing: list = dataclasses.field(default_factory=list)  # what the recipe shows and the files do not hold
     about: str = ""  # the one model of a study that a figure is about
 
+    def caption(self, page):
+        return captions.Caption(self.name, self.title, self.setting, page.notes, page.numbers, self.footer)
+
     def files(self, formats):
         """{file name: bytes}"""
         made = {}
         if self.draw:
-            figure = self.draw()
-            made = {f"{self.name}.{one}": plot_style.render(figure, one) for one in formats}
+            page = self.draw()
+            made = {f"{self.name}.{one}": plot_style.render(page.figure, one) for one in formats if one != "tex"}
+            if "tex" in formats:
+                made.update(pgfplots.files(self.name, page))
+            words = self.caption(page)
+            made[f"{self.name}.caption.md"] = words.markdown().encode()
+            made[f"{self.name}.caption.tex"] = words.latex().encode()
         if self.table:
             made[f"{self.name}.md"] = f"**{self.title}**\n\n{self.table.markdown()}\n{self.footer}\n".encode()
-            made[f"{self.name}.tex"] = self.table.latex(self.title, self.footer).encode()
+            made[self.table_file()] = self.table.latex(self.title, self.footer).encode()
         return {**made, **{name: text.encode() for name, text in self.data.items()}}
+
+    def table_file(self):
+        """The LaTeX of its table; NAME.tex is the figure where there is one."""
+        return f"{self.name}-table.tex" if self.draw else f"{self.name}.tex"
 
 
 @dataclasses.dataclass
@@ -146,7 +160,8 @@ def _make(recipe, platform, results, points, studies, summary):
         data[f"{recipe.name}-lines.csv"] = csv_text(recipe_figure.LINE_HEADER, picture.lines)
     words = _footer_of(picture.points, platform, "".join(data.values()))
     return Product(
-        recipe.name, title, recipe, words, draw=lambda: picture.draw(title, words), data=data, missing=picture.missing
+        recipe.name, title, recipe, words, draw=lambda: picture.draw(title), setting=picture.setting, data=data,
+        missing=picture.missing,
     ), picture.points  # fmt: skip
 
 
@@ -154,17 +169,22 @@ def _map(recipe, platform, own):
     maps, used, header, rows, absent = recipe_figure.ratio_map(recipe, own)
     data = {f"{recipe.name}.csv": csv_text(header, rows)}
     words = _footer_of(used, platform, data[f"{recipe.name}.csv"])
-    legend = (
-        f"Number: time of the baseline / time of {recipe['series'][0]['label']}. Blue, above 1: {recipe['series'][0]['label']} "
-        "is faster; the black line is the border. –: not measured, or not passed."
-    )
+    fast = recipe["series"][0]["label"]
+    notes = [
+        f"Number: time of the baseline / time of {fast}. Blue, above 1: {fast} is faster; the black line is the border."
+    ]
+    if any(ratio is None for _, cells in maps for ratio in cells.values()):
+        notes.append("–: not measured, or not passed.")
     if absent:
-        legend += f" Not in these files: {', '.join(absent)}."
+        notes.append(f"Not in these files: {', '.join(absent)}.")
     setting = recipe_figure.setting(recipe, used, {recipe.get("x", "n"), recipe["y"]})
     names = (recipe.get("x", "n"), recipe["y"])
-    width = recipe_figure.width_of(recipe)
-    draw = lambda: map_panels.draw(maps, names, width, recipe["title"], setting, legend, words)  # noqa: E731
-    return Product(recipe.name, recipe["title"], recipe, words, draw=draw, data=data, missing=absent), used
+    draw = lambda: map_panels.draw(  # noqa: E731
+        maps, names, plot_style.width_named(recipe_figure.width_of(recipe)), recipe["title"], notes
+    )
+    return Product(
+        recipe.name, recipe["title"], recipe, words, draw=draw, setting=setting, data=data, missing=absent
+    ), used  # fmt: skip
 
 
 def _ratios(recipe, platform, results, own):
@@ -177,17 +197,18 @@ def _ratios(recipe, platform, results, own):
     table, rows, inputs = tables.input_ratios(contents, asked)
     used = recipe_file.measured_for(recipe, own, ("n",))
     words = footer(contents, platform, _threads(used), table.csv())
+    differing = [row for row in rows if any(ratio_panels.says(entry) != "the same" for entry in row[1])]
+    notes = [
+        f"{len(rows) - len(differing)} of {len(rows)} rows are within {round(100 * (ratio_panels.NEAR - 1))} % (the grey "
+        "band) and left out; the table has all.",
+        table.note,
+    ]
     draw = lambda: ratio_panels.draw(  # noqa: E731
-        rows,
-        inputs,
-        recipe_figure.width_of(recipe),
-        recipe["title"],
-        "",
-        f"Grey band: within {round(100 * (ratio_panels.NEAR - 1))} %. {table.note}",
-        words,
+        differing, inputs, plot_style.width_named(recipe_figure.width_of(recipe)), recipe["title"], notes
     )
     return Product(
-        recipe.name, recipe["title"], recipe, words, draw=draw, table=table, data={f"{recipe.name}.csv": table.csv()}
+        recipe.name, recipe["title"], recipe, words, draw=draw if differing else None, table=table,
+        data={f"{recipe.name}.csv": table.csv()},
     ), used  # fmt: skip
 
 
@@ -209,7 +230,15 @@ def _study_product(name, heading, recipe, study):
                        study.content["created"][:10], f"seed {study.content['seed']}", f"data {digest}"])  # fmt: skip
     named = copy.copy(study)
     named.heading = heading
-    return Product(name, heading, recipe, words, draw=lambda: study_panels.draw(named, words), data=data)
+    return Product(
+        name,
+        heading,
+        recipe,
+        words,
+        draw=lambda: study_panels.draw(named),
+        setting=f"{study.content['purpose']} ({study.content['source']})",
+        data=data,
+    )
 
 
 def _parts(product, study):
@@ -217,7 +246,7 @@ def _parts(product, study):
     return [
         dataclasses.replace(
             product, name=f"{product.name}-{suffix}", title=f"{product.title}: {words}", data={}, kinds=(study.name,), about=words,
-            draw=lambda draw_part=draw_part: draw_part(product.footer),
+            draw=draw_part,
         )
         for suffix, words, draw_part in study_panels.parts(study)
     ]  # fmt: skip
@@ -236,7 +265,7 @@ class General:
 
     name: str
     kind: str
-    width: float
+    width: str
     panels: tuple
     group: result_file.Group
 
@@ -277,11 +306,11 @@ class General:
         identity = self.group.identity
         platform = (identity["machine"], identity["backend"])
         words = footer(self.group.sources, platform, identity["threads"], "".join(data.values()))
-        heading = title(self.group)
+        heading, shared = title(self.group)
         content = [(panel, self.group) for panel in self.panels]
         return Product(
-            self.name, ", ".join(part for part in heading if part), None, words,
-            draw=lambda: panels.draw(content, self.width, heading, words), data=data,
+            self.name, ", ".join(part for part in (heading, shared) if part), None, words,
+            draw=lambda: panels.draw(content, plot_style.width_named(self.width), heading), data=data,
             kinds=(identity["operator"], self.kind),
         )  # fmt: skip
 

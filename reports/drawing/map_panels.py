@@ -5,44 +5,35 @@ import math
 import matplotlib.colors
 import matplotlib.ticker
 
+from reports.drawing import layout
 from reports.drawing import plot_style
-from reports.drawing.panels import AXIS_LABELS, Page
-from reports.drawing.plot_style import BLACK, BLUE, DARK_GREY, LINE_HEIGHT, MID_GREY, TITLE_SIZE, VERMILLION
+from reports.drawing.panels import AXIS_LABELS
+from reports.drawing.plot_style import BLACK, BLUE, MID_GREY, VERMILLION
 
-LEFT, GAP, BOTTOM = 0.5, 0.5, 0.36
-CELL = 0.26  # height of a cell, inches
+CELL = 0.2  # height of a cell, inches
 MOST = 16.0  # ratios beyond are as dark as this
 COLORS = matplotlib.colors.LinearSegmentedColormap.from_list("ratio", [VERMILLION, "#ffffff", BLUE])
 
 
-def draw(maps, axes_names, width, title, setting, legend, footer):
-    """maps: (baseline, {(x, y): ratio or None}); axes_names: of x and y; the rest are words."""
-    heading = plot_style.wrap(setting, width - 0.05)
-    notes = plot_style.wrap(legend, width - 0.05)
-    footing = plot_style.wrap(footer, width - 0.05)
+def draw(maps, axes_names, width, title, notes):
+    """maps: (baseline, {(x, y): ratio or None}); axes_names: of x and y; returns the layout.Page."""
     rows = max(len({y for _, y in cells}) for _, cells in maps)
-    top = 0.05 + LINE_HEIGHT * (2.2 + len(heading)) + 0.06
-    height = CELL * rows
-    page = Page(width, top + height + BOTTOM + LINE_HEIGHT * (len(notes) + len(footing)) + 0.14)
-    page.text(0.03, 0.05 + 0.5 * LINE_HEIGHT, title, size=TITLE_SIZE, weight="bold")
-    page.lines(0.03, 0.05 + 1.5 * LINE_HEIGHT, heading, DARK_GREY)
-    page.lines(0.03, top + height + BOTTOM + 0.5 * LINE_HEIGHT + 0.05, notes, DARK_GREY)
-    page.lines(0.03, page.height - (len(footing) - 0.5) * LINE_HEIGHT - 0.03, footing, MID_GREY)
-    axes_width = (width - LEFT - 0.08 - GAP * (len(maps) - 1)) / len(maps)
-    for index, (baseline, cells) in enumerate(maps):
-        left = LEFT + index * (axes_width + GAP)
-        axes = page.axes(left, top, axes_width, height)
-        page.text(left, top - 0.6 * LINE_HEIGHT, f"against {baseline}", weight="bold")
+    block = layout.Block([layout.Cell() for _ in maps], CELL * plot_style.scale() * rows)
+    page = layout.Page([block], title, width, notes)
+    for axes, (baseline, cells) in zip(page.axes, maps):
+        axes.grid(False)
+        axes.set_title(
+            f"against {baseline}", fontsize=plot_style.look().text_size, loc="left", fontweight="bold", pad=3
+        )
         _draw_cells(axes, cells)
         axes.set_xlabel(AXIS_LABELS.get(axes_names[0], axes_names[0]) if axes_names[0] != "n" else "tokens n")
-        if index == 0:
-            axes.set_ylabel(AXIS_LABELS.get(axes_names[1], axes_names[1]))
-    return page.figure
+        axes.set_ylabel(AXIS_LABELS.get(axes_names[1], axes_names[1]))
+    return page
 
 
 def _draw_cells(axes, cells):
     xs, ys = sorted({x for x, _ in cells}), sorted({y for _, y in cells})
-    wins = {}
+    wins, colors = {}, [[(1.0, 1.0, 1.0, 1.0)] * len(xs) for _ in ys]
     for column, x in enumerate(xs):
         for row, y in enumerate(ys):
             ratio = cells.get((x, y))
@@ -51,10 +42,10 @@ def _draw_cells(axes, cells):
                 continue
             wins[column, row] = ratio > 1
             shade = 0.5 + 0.5 * max(-1, min(1, math.log(ratio) / math.log(MOST)))
-            color = COLORS(shade)
-            axes.fill_between([column - 0.5, column + 0.5], row - 0.5, row + 0.5, color=color, linewidth=0)
+            color = colors[row][column] = COLORS(shade)
             dark = sum(weight * part for weight, part in zip((0.3, 0.59, 0.11), color)) < 0.5
             axes.text(column, row, _ratio(ratio), ha="center", va="center", color="white" if dark else BLACK)
+    axes.imshow(colors, aspect="auto", interpolation="nearest")
     # The border between winning and losing, cell by cell, so that it shows in print too.
     for (column, row), win in wins.items():
         if wins.get((column + 1, row), win) != win:

@@ -1,10 +1,10 @@
-"""The words under a figure's axes: what is drawn how, where curves cross, and why points are missing."""
+"""The words of a figure's caption: what is drawn how, where curves cross, how they grow, and why points are missing."""
 
 import re
 
 from reports.drawing import plot_style
 
-MOST_NOTES = 12  # lines
+WIDEST_FIT = 0.5  # an exponent whose interval is wider says nothing
 LONGEST_REASON = 130  # characters
 NUMBER = re.compile(r"[0-9][0-9.,e+-]*( ?([KMGT]iB|[mµn]?s|s|min|h)\b)?")  # with its unit
 
@@ -20,24 +20,49 @@ def crossing_text(cross):
     return plot_style.with_interval(cross["n"], cross["low"], cross["high"])
 
 
-def lines(content, width):
-    """Wrapped lines for (Panel, Group) pairs."""
-    sentences = [_legend(content)]
-    told = set()
+def sentences(content):
+    """For (Panel, Group) pairs, each once."""
     groups = _by_group(content)
+    found = [_legend(content)]
     for panels, group in groups:
-        sentences += _crossover_sentences(panels, group)
+        found += _crossover_sentences(panels, group)
     for panels, group in groups:
-        sentences += _missing_sentences(panels, group)
-        sentences += group.remarks
-    wrapped = []
-    for sentence in sentences:
-        if sentence and sentence not in told:
-            told.add(sentence)
-            wrapped += plot_style.wrap(sentence, width - 0.05)
-    if len(wrapped) > MOST_NOTES:
-        wrapped = wrapped[: MOST_NOTES - 1] + ["… more in the CSV files"]
-    return wrapped
+        found += _missing_sentences(panels, group)
+        found += group.remarks
+    return [sentence for sentence in dict.fromkeys(found) if sentence]
+
+
+def exponents(content):
+    """The fitted exponents of (Panel, Group) pairs, a sentence for each panel."""
+    return list(dict.fromkeys(s for panels, group in _by_group(content) for s in _fit_sentences(panels, group)))
+
+
+def has_meaning(fit):
+    """Whether an exponent is known well enough to be printed."""
+    if fit is None or fit["exponent"] is None:
+        return False
+    return fit["low"] is None or fit["high"] is None or fit["high"] - fit["low"] <= WIDEST_FIT
+
+
+WHAT = {"seconds": "time", "workspace_bytes": "workspace"}
+
+
+def _fit_sentences(panels, group):
+    """Exponents of n with their intervals and the class by theory, one sentence for each quantity."""
+    found = []
+    where = f"{panels[0].title}: " if panels[0].title else ""
+    for panel in panels:
+        words = []
+        for name in group.implementations():
+            fit = group.fit(name, panel.quantity)
+            if has_meaning(fit):
+                algorithm = group.algorithms.get(name)
+                known = algorithm[f"{panel.theory}_class"] if panel.theory and algorithm else None
+                theory = f" (theory: {known.replace('^2', '²')})" if known else ""
+                words.append(f"{name} {plot_style.with_interval(fit['exponent'], fit['low'], fit['high'])}{theory}")
+        if words:
+            found.append(f"{where}Exponents of n, {WHAT.get(panel.quantity, panel.quantity)}: {_listed(words)}.")
+    return found
 
 
 def _by_group(content):
@@ -59,8 +84,13 @@ def _legend(content):
     if any(algorithm[f"{panel.theory}_class"] for panel, group in content if panel.theory
            for algorithm in group.algorithms.values()):  # fmt: skip
         parts.append("grey: growth by theory through the largest n")
+    if any(
+        cross["n"] and cross["quantity"] == panel.quantity for panel, group in content for cross in group.crossovers
+    ):
+        parts.append("rings: crossings")
     if any(panel.frontier for panel in panels):
-        parts.append("thick grey: implementations that no other beats at that n; lines run from small to large n")
+        parts.append("grey stairs: implementations that no other beats at that n; lines run from small to large n")
+    parts += [f"speed-up: time of {panel.against} / time" for panel in panels if panel.against]
     verdicts = {row["verdict"] for _, group in content for row in group.rows}
     if any(panel.x == "n" for panel in panels):
         signs = {"skipped": "▽ not run", "mistrusted": "◇ mistrusted", "failed": "× failed"}
@@ -84,21 +114,21 @@ WITHOUT_CROSSING = {
 
 
 def _crossover_sentences(panels, group):
-    """One sentence for each crossover, and one for all that are ahead of the same implementation throughout."""
+    """One sentence for each quantity and baseline: where it is overtaken, or by what throughout or never."""
     quantities = {panel.quantity for panel in panels}
-    sentences, others = [], {}
+    crossed, others = {}, {}
     where = f"{panels[0].title}: " if panels[0].title else ""
     for cross in group.crossovers:
         if cross["quantity"] not in quantities:
             continue
-        what = {"seconds": "time", "workspace_bytes": "workspace"}[cross["quantity"]]
+        what = WHAT[cross["quantity"]]
         if cross["n"] is not None:
-            n = crossing_text(cross)
-            sentences.append(f"{where}{cross['fast']} needs less {what} than {cross['dense']} from n = {n}.")
+            crossed.setdefault((what, cross["dense"]), []).append(f"{cross['fast']} from n = {crossing_text(cross)}")
             continue
         for start, told in WITHOUT_CROSSING.items():
             if (cross.get("reason") or "").startswith(start):
                 others.setdefault((told, what, cross["dense"]), []).append(cross["fast"])
+    sentences = [f"{where}Less {what} than {dense}: {_listed(fast)}." for (what, dense), fast in crossed.items()]
     for ((verbs, rest), what, dense), fast in others.items():
         verb = verbs[len(fast) > 1]
         sentences.append(f"{where}{_listed(fast)} {verb} {rest.format(what=what, dense=dense)}.")

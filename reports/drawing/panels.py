@@ -1,34 +1,26 @@
-"""Draws one figure: panels side by side, a label for each line at its right, notes and a footer underneath.
-
-All distances are inches, placed by hand from measured text, so that nothing overlaps or is cut off however many
-implementations, notes or skipped points there are.
-"""
+"""Draws panels of curves: measurements against n or another axis, with their intervals, growth by theory and crossings."""
 
 import dataclasses
 import math
 import typing
 
-import matplotlib.lines
 import matplotlib.patheffects
 import matplotlib.ticker
 
+from reports.drawing import layout
 from reports.drawing import panel_notes
 from reports.drawing import plot_style
-from reports.drawing.plot_style import DARK_GREY, LIGHT_GREY, LINE_HEIGHT, MID_GREY, POINT, TEXT_SIZE, TITLE_SIZE
+from reports.drawing.plot_style import DARK_GREY, LIGHT_GREY, MID_GREY, POINT
 
-LEFT = 0.64  # room for the y axis' labels
-RIGHT = 0.06
-KEY_WIDTH = 0.28  # the piece of line in front of a label
-KEY_GAP = 0.07  # between the axes and that piece
 MARK_ROW = 9 * POINT
-X_AXIS = 0.36  # room for the x axis' labels
-HEIGHT = 2.25
-MOST_CROSSING_LINES = 2  # in one panel; more are rings on the curves, and words beside their labels
+HEIGHT = 1.75
+MOST_NUMBERED = 2  # crossings in one panel that have their n beside them; more are rings alone
+CROSSING = plot_style.Style(DARK_GREY, "none", "o", hollow=True)
+GUIDE = plot_style.Style(LIGHT_GREY, plot_style.SOLID, None)
 
-MARKER = {"markeredgecolor": "white", "markeredgewidth": 0.3, "markersize": 3.8}
 HALO = [matplotlib.patheffects.withStroke(linewidth=1.6, foreground="white")]
-AXIS_LABELS = {"tokens": "tokens n", "pixels": "pixels n", "keys": "keys n_k", "n": "tokens or pixels n", "f": "features f",
-               "r": "clipping distance r", "heads": "heads", "threads": "threads"}  # fmt: skip
+AXIS_LABELS = {"tokens": "tokens n", "pixels": "pixels n", "keys": "keys n_k", "n": "tokens or pixels n", "f": "features m",
+               "r": "clipping distance k", "heads": "heads", "threads": "threads"}  # fmt: skip
 
 
 def guide_of(order):
@@ -47,6 +39,7 @@ class Panel:
     thin_in_limits: the axes make room for the thin line, which is cut off otherwise
     frontier: at a few n, joins the implementations that no other beats in both x and y
     title: words over the axes
+    against: label of the baseline, where ratios of a summary are shown
     level: a value of y that deserves a grey line
     least_factor: the ends of the y axis are at least this far apart
     """
@@ -67,6 +60,7 @@ class Panel:
     theory: str = ""
     frontier: bool = False
     title: str = ""
+    against: str = ""
     level: float = 0.0
     least_factor: float = 20
 
@@ -82,81 +76,48 @@ class Series:
     style: plot_style.Style
     points: list
     marks: list
-    label: list  # lines of the label at the right: [[(text, colour), ...], ...]
 
 
-def draw(content, width, title, footer, per_row=2):
-    """Returns the matplotlib figure.
+def draw(content, width, title, per_row=2, ticks=()):
+    """Returns the layout.Page.
 
     content: (Panel, result_file.Group) pairs, drawn in rows of up to `per_row`
-    title: (bold part, the rest)
+    ticks: places of the ticks of an n axis, where the sizes measured are not to be chosen from
     """
     drawn = [(panel, group, _series(panel, group)) for panel, group in content]
-    rows = [drawn[start : start + per_row] for start in range(0, len(drawn), per_row)]
-    notes = panel_notes.lines(content, width)
-    heading = plot_style.wrap(title[1], width - 0.05)
-    footing = plot_style.wrap(footer, width - 0.05)
-    head = 0.05 + LINE_HEIGHT * (1 + len(heading)) + 0.06
-    tops, heights, y = [], [], head
-    for row in rows:
-        titled = LINE_HEIGHT * 1.1 if any(panel.title for panel, _, _ in row) else 0
-        tops.append(y + titled + MARK_ROW * max(_mark_rows(panel, series) for panel, _, series in row))
-        heights.append(max(HEIGHT, max(_label_height(series) for _, _, series in row) + 0.1))
-        y = tops[-1] + heights[-1] + X_AXIS
-    page = Page(width, y + LINE_HEIGHT * (len(notes) + len(footing)) + 0.14)
-
-    page.text(0.03, 0.05 + 0.5 * LINE_HEIGHT, title[0], size=TITLE_SIZE, weight="bold")
-    page.lines(0.03, 0.05 + 1.5 * LINE_HEIGHT, heading, DARK_GREY)
-    page.lines(0.03, y + 0.5 * LINE_HEIGHT + 0.05, notes, DARK_GREY)
-    page.lines(0.03, page.height - (len(footing) - 0.5) * LINE_HEIGHT - 0.03, footing, MID_GREY)
-
-    for row, top, height in zip(rows, tops, heights):
-        label_widths = [_label_width(series) for _, _, series in row]
-        spent = sum(LEFT + RIGHT + label_width for label_width in label_widths)
-        axes_width = (width - spent) / len(row)
-        x = 0.0
-        for (panel, group, series), label_width in zip(row, label_widths):
-            axes = page.axes(x + LEFT, top, axes_width, height)
-            _draw_panel(axes, panel, series, group, axes_width)
-            if panel.title:
-                above = MARK_ROW * _mark_rows(panel, series)
-                page.text(x + LEFT, top - above - 0.5 * LINE_HEIGHT, panel.title, weight="bold")
-            _draw_marks(page, axes, panel, series, x + LEFT, top, axes_width)
-            _draw_labels(page, axes, panel, series, x + LEFT + axes_width, top, height)
-            x += LEFT + axes_width + label_width + RIGHT
-    return page.figure
+    cells = [
+        layout.Cell(_labels(panel, group, series), above=MARK_ROW * len(_edge_rows(panel, series)))
+        for panel, group, series in drawn
+    ]
+    block = layout.Block(_keys_last(cells), HEIGHT, any(panel.title for panel, _, _ in drawn), per_row, one_legend=True)
+    page = layout.Page([block], title, width, panel_notes.sentences(content))
+    page.numbers = panel_notes.exponents(content)
+    for axes, place, (panel, group, series) in zip(page.axes, page.places, drawn):
+        _draw_panel(axes, panel, series, group, place[2], ticks)
+        if panel.title:
+            axes.set_title(panel.title, fontsize=plot_style.look().text_size, loc="left", fontweight="bold",
+                           pad=3 + MARK_ROW * 72 * len(_edge_rows(panel, series)))  # fmt: skip
+        _draw_marks(page, axes, panel, series, place[1])
+    return page
 
 
-class Page:
-    """Places things on a figure in inches from its upper left corner."""
+def _labels(panel, group, series):
+    labels = [layout.Label(one.name, one.style) for one in series if one.points or one.marks]
+    if _crossings(panel, group):
+        labels.append(layout.Label("crossing", CROSSING))
+    if _guided(panel, group, series):
+        labels.append(layout.Label("growth by theory", GUIDE))
+    return labels
 
-    def __init__(self, width, height):
-        self.figure, self.width, self.height = plot_style.new_figure(width, height), width, height
 
-    def fraction(self, x, y):
-        return x / self.width, 1 - y / self.height
-
-    def axes(self, x, y, width, height):
-        left, bottom = self.fraction(x, y + height)
-        return self.figure.add_axes((left, bottom, width / self.width, height / self.height))
-
-    def text(self, x, y, text, color="black", size=TEXT_SIZE, weight="normal"):
-        self.figure.text(
-            *self.fraction(x, y), text, color=color, fontsize=size, fontweight=weight, va="center_baseline"
-        )
-
-    def lines(self, x, y, texts, color):
-        for index, text in enumerate(texts):
-            self.text(x, y + index * LINE_HEIGHT, text, color)
-
-    def line(self, xs, ys, **options):
-        fractions = [self.fraction(x, y) for x, y in zip(xs, ys)]
-        self.figure.add_artist(matplotlib.lines.Line2D(*zip(*fractions), **options))
-
-    def inches(self, axes, x, y):
-        """The place of a data point on the page."""
-        pixel_x, pixel_y = axes.transData.transform((x, y))
-        return pixel_x / self.figure.dpi, self.height - pixel_y / self.figure.dpi
+def _keys_last(cells):
+    """Marks that are no lines stand at the end of the legend: the last cell repeats them."""
+    marks = [label for cell in cells for label in cell.labels if label.style in (CROSSING, GUIDE)]
+    for cell in cells:
+        cell.labels = [label for label in cell.labels if label.style not in (CROSSING, GUIDE)]
+    if cells:
+        cells[-1].labels += dict.fromkeys(marks)
+    return cells
 
 
 # Data of a panel
@@ -173,33 +134,13 @@ def _series(panel, group):
         points = [row for row in rows if _drawable(row, panel)]
         marks = [row for row in rows if not _drawable(row, panel) and panel_notes.mark_kind(row, panel)]
         if points or marks or (panel.thin and any(row[panel.thin] for row in rows)):
-            label = _label(panel, group, name) if points else []
-            series.append(Series(name, style_in(group, name), points, marks, label))
+            series.append(Series(name, style_in(group, name), points, marks))
     return series
 
 
 def style_in(group, name):
     """The look of an implementation, or of whatever else a group calls by that name."""
     return group.styles.get(name) or plot_style.style_of(name)
-
-
-def _label(panel, group, name):
-    first = [(name, style_in(group, name).color)]
-    algorithm = group.algorithms.get(name)
-    if panel.theory and algorithm and algorithm[f"{panel.theory}_class"]:
-        first.append(("  " + algorithm[f"{panel.theory}_class"].replace("^2", "²"), MID_GREY))
-    lines = [first]
-    fit = group.fit(name, panel.quantity)
-    if fit and fit["exponent"] is not None:
-        exponent = plot_style.with_interval(fit["exponent"], fit["low"], fit["high"])
-        lines.append([(f"n^{exponent}", DARK_GREY)])
-    crossings = _crossings(panel, group)
-    if len(crossings) > MOST_CROSSING_LINES:
-        for cross in crossings:
-            if cross["fast"] == name:
-                n = plot_style.three_digits(cross["n"])
-                lines.append([(f"{n}: beats {cross['dense']}", DARK_GREY)])
-    return lines
 
 
 def _crossings(panel, group):
@@ -209,15 +150,13 @@ def _crossings(panel, group):
 # Axes
 
 
-def _draw_panel(axes, panel, series, group, width):
+def _draw_panel(axes, panel, series, group, width, ticks):
     axes.set_xscale("log")
     axes.set_yscale("log")
     _set_limits(axes, panel, series, group)
-    _set_ticks(axes, panel, group, width)
+    _set_ticks(axes, panel, group, width, ticks)
     axes.set_xlabel(panel.x_label or _n_label(group.axis))
     axes.set_ylabel(panel.label)
-    axes.grid(True, which="major", color="#ebebeb", linewidth=0.4)
-    axes.set_axisbelow(True)
     _draw_guides(axes, panel, series, group)
     if panel.level:
         axes.axhline(panel.level, color=LIGHT_GREY, linewidth=0.6, zorder=1.5)
@@ -251,19 +190,33 @@ def _set_limits(axes, panel, series, group):
     axes.set_ylim(y_low, y_high)
 
 
-def _set_ticks(axes, panel, group, width):
+def _set_ticks(axes, panel, group, width, chosen):
     x_limits, y_limits = axes.get_xlim(), axes.get_ylim()
     if panel.x == "n":
-        sizes = {row["n"] for row in group.rows}
-        binary = 2 * sum(math.log2(n).is_integer() for n in sizes) >= len(sizes)
-        x_ticks = (plot_style.binary_ticks if binary else plot_style.decimal_ticks)(*x_limits, most=int(width / 0.3))
+        room = 0.36 * plot_style.scale()
+        x_ticks = list(chosen) or size_ticks({row["n"] for row in group.rows}, x_limits, width, room)
     else:
         x_ticks = plot_style.decimal_ticks(*x_limits, most=int(width / 0.48))
-    y_ticks = panel.ticks(*y_limits, most=8)
+    y_ticks = panel.ticks(*y_limits, most=7)
     for axis, ticks, tick_format in ((axes.xaxis, x_ticks, panel.x_format), (axes.yaxis, y_ticks, panel.tick_format)):
         axis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
         axis.set_minor_locator(matplotlib.ticker.NullLocator())
         axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _, write=tick_format: write(value)))
+
+
+def size_ticks(sizes, limits, width, room):
+    """Sizes that were measured: the last, and as many of those before it as are `room` inches apart, in even steps if possible."""
+    ordered = sorted(sizes)
+    span = math.log(limits[1] / limits[0])
+
+    def apart(ticks):
+        return all(math.log(b / a) / span * width >= room for a, b in zip(ticks, ticks[1:]))
+
+    for step in range(1, len(ordered)):
+        ticks = ordered[::-1][::step][::-1]
+        if apart(ticks) and len(ticks) > 1:
+            return ticks
+    return [ordered[-1]]
 
 
 def _padded(values, least_factor, padding):
@@ -281,7 +234,7 @@ def _draw_series(axes, panel, series, group):
         rows = [row for row in group.rows if row["implementation"] == series.name and row[panel.thin]]
         thin = {"color": style.color, "linestyle": style.dashes, "linewidth": 0.5}
         axes.plot([row[panel.x] for row in rows], [row[panel.thin] for row in rows], **thin)
-    width = 0.6 if panel.frontier else 1.0
+    width = plot_style.look().line_width * (0.6 if panel.frontier else 1)
     for points in _unbroken(series, group):
         xs = [row[panel.x] for row in points]
         ys = [row[panel.y] for row in points]
@@ -289,7 +242,8 @@ def _draw_series(axes, panel, series, group):
             lows = [row[panel.low] or row[panel.y] for row in points]
             highs = [row[panel.high] or row[panel.y] for row in points]
             axes.fill_between(xs, lows, highs, color=style.color, alpha=0.25, linewidth=0)
-        axes.plot(xs, ys, color=style.color, linestyle=style.dashes, linewidth=width, marker=style.marker, **MARKER)
+        axes.plot(xs, ys, color=style.color, linestyle=style.dashes, linewidth=width, marker=style.marker,
+                  **layout.marker(style))  # fmt: skip
     if panel.x == "n":
         for row in series.marks:
             if row["verdict"] == "failed" and row[panel.y]:
@@ -303,7 +257,7 @@ def _draw_series(axes, panel, series, group):
                     linestyle="none",
                     color=style.color,
                     marker=style.marker,
-                    **MARKER,
+                    **layout.marker(style),
                 )
 
 
@@ -319,16 +273,28 @@ def _unbroken(series, group):
     return [run for run in runs if run]
 
 
+def theory_of(panel, group, name):
+    """The class by theory of a line, or None."""
+    algorithm = group.algorithms.get(name)
+    return algorithm[f"{panel.theory}_class"] if panel.theory and algorithm else None
+
+
+def _guided(panel, group, series):
+    """(series, class) of those whose growth theory names, and that were measured at two sizes."""
+    found = []
+    for one in series:
+        complexity = theory_of(panel, group, one.name)
+        if complexity and one.points and one.points[-1]["n"] >= 2:
+            found.append((one, complexity))
+    return found
+
+
 def _draw_guides(axes, panel, series, group):
     """The class that theory names, through the largest measured point of each implementation."""
     low, high = axes.get_xlim()
     if high <= 2:
         return
-    for one in series:
-        algorithm = group.algorithms.get(one.name)
-        complexity = algorithm[f"{panel.theory}_class"] if panel.theory and algorithm else None
-        if not complexity or not one.points or one.points[-1]["n"] < 2:
-            continue
+    for one, complexity in _guided(panel, group, series):
         anchor = one.points[-1]
         guide = guide_of(complexity)
         start = max(low, 2)
@@ -358,7 +324,7 @@ class _Room:
 
     def write(self, text, candidates, color, vertical=False):
         """Writes text centred on the candidate (x, y in points) where it covers least; the first ones are preferred."""
-        width, height = plot_style.text_width(text) * 72, TEXT_SIZE * 1.1
+        width, height = plot_style.text_width(text) * 72, plot_style.look().text_size * 1.1
         if vertical:
             width, height = height, width
 
@@ -393,34 +359,33 @@ class _Room:
 
 
 def _draw_crossovers(axes, panel, group, room):
-    """A line at each n where a fast algorithm overtakes a dense one, with the number along it."""
-    crossings = _crossings(panel, group)
-    if len(crossings) > MOST_CROSSING_LINES:
-        for cross in crossings:
-            color = style_in(group, cross["fast"]).color
-            axes.plot(
-                cross["n"], cross["value"], marker="o", markersize=6, markerfacecolor="none", color=color, zorder=5
-            )
-        return
+    """A ring where a fast algorithm overtakes a dense one, with its n where there are few."""
+    heights = {id(cross): cross.get("value") or _height_at(panel, group, cross) for cross in _crossings(panel, group)}
+    crossings = [cross for cross in _crossings(panel, group) if heights[id(cross)]]
     for cross in crossings:
-        color = style_in(group, cross["fast"]).color
-        axes.axvline(cross["n"], color=color, linewidth=0.6, zorder=1.8)
-        x, _ = room.place(cross["n"], axes.get_ylim()[0])
-        room.taken += [(x, room.bottom + (room.top - room.bottom) * step / 40) for step in range(41)]
-        if cross["low"] and cross["high"]:
-            axes.axvspan(cross["low"], cross["high"], color=color, alpha=0.12, linewidth=0, zorder=1.2)
-    for cross in crossings:
-        x, _ = room.place(cross["n"], axes.get_ylim()[0])
+        axes.plot(cross["n"], heights[id(cross)], marker="o", markersize=6, markerfacecolor="none", markeredgewidth=0.8,
+                  color=DARK_GREY, linestyle="none", zorder=5)  # fmt: skip
+        room.taken.append(room.place(cross["n"], heights[id(cross)]))
+    for cross in crossings if len(crossings) <= MOST_NUMBERED else []:
+        x, y = room.place(cross["n"], heights[id(cross)])
         room.write(
-            panel_notes.crossing_text(cross),
-            lambda width, height, x=x: [
-                (x + side * (width / 2 + 2), y)
-                for y in (room.bottom + height / 2 + 3, room.top - height / 2 - 3, (room.bottom + room.top) / 2)
-                for side in (1, -1)
+            plot_style.three_digits(cross["n"]),
+            lambda width, height, x=x, y=y: [
+                (x + across * (width / 2 + 4), y + up * (height / 2 + 4))
+                for across, up in ((1, -1), (-1, 1), (1, 1), (-1, -1), (0, -1.6), (0, 1.6))
             ],
-            style_in(group, cross["fast"]).color,
-            vertical=True,
+            DARK_GREY,
         )
+
+
+def _height_at(panel, group, cross):
+    """Where the line of the faster one, as it is drawn, passes the crossing."""
+    points = [row for row in group.rows if row["implementation"] == cross["fast"] and _drawable(row, panel)]
+    for one, other in zip(points, points[1:]):
+        if one[panel.x] <= cross["n"] <= other[panel.x]:
+            share = math.log(cross["n"] / one[panel.x]) / math.log(other[panel.x] / one[panel.x])
+            return one[panel.y] * (other[panel.y] / one[panel.y]) ** share
+    return None
 
 
 def _draw_frontiers(axes, panel, group, room):
@@ -428,15 +393,14 @@ def _draw_frontiers(axes, panel, group, room):
     drawable = [row for row in group.rows if _drawable(row, panel)]
     shared = sorted({row["n"] for row in drawable if sum(other["n"] == row["n"] for other in drawable) >= 2})
     chosen = {shared[round(step * (len(shared) - 1) / 3)] for step in range(4)} if shared else set()
-    grey = {"color": "#d4d4d4", "zorder": 1.5}
+    grey = {"color": LIGHT_GREY, "zorder": 1.5}
     for n in sorted(chosen):
         best = []
         for row in sorted((row for row in drawable if row["n"] == n), key=lambda row: (row[panel.x], row[panel.y])):
             if not best or row[panel.y] < best[-1][panel.y]:
                 best.append(row)
         xs, ys = [row[panel.x] for row in best], [row[panel.y] for row in best]
-        axes.plot(xs, ys, drawstyle="steps-post", linewidth=2.5, solid_capstyle="round", **grey)
-        axes.plot(xs, ys, linestyle="none", marker="o", markersize=6.5, markeredgewidth=0, **grey)
+        axes.plot(xs, ys, drawstyle="steps-post", linewidth=1.0, **grey)
         anchors = [room.place(x, y) for x, y in zip(xs, ys)]
         room.write(
             f"n = {plot_style.format_count(n)}",
@@ -471,11 +435,7 @@ def _edge_rows(panel, series):
     return [one for one in series if any(row["verdict"] != "passed" for row in one.marks)]
 
 
-def _mark_rows(panel, series):
-    return len(_edge_rows(panel, series))
-
-
-def _draw_marks(page, axes, panel, series, x, top, width):
+def _draw_marks(page, axes, panel, series, top):
     rows = _edge_rows(panel, series)
     for index, one in enumerate(rows):
         y = top - MARK_ROW * (len(rows) - index - 0.5)
@@ -483,54 +443,3 @@ def _draw_marks(page, axes, panel, series, x, top, width):
             if row["verdict"] != "passed":
                 place, _ = page.inches(axes, row["n"], axes.get_ylim()[0])
                 page.line([place], [y], **_mark(row["verdict"], one.style))
-        page.text(x + width + KEY_GAP + KEY_WIDTH, y, one.name, one.style.color)
-
-
-# Labels at the right of the axes
-
-
-def _label_width(series):
-    widths = [sum(plot_style.text_width(text) for text, _ in line) for one in series for line in one.label]
-    widths += [plot_style.text_width(one.name) for one in series]
-    return KEY_GAP + KEY_WIDTH + max(widths, default=0)
-
-
-def _label_height(series):
-    return sum(_height_of(one) for one in series)
-
-
-def _height_of(series):
-    return LINE_HEIGHT * len(series.label) + (0.03 if series.label else 0)
-
-
-def _draw_labels(page, axes, panel, series, x, top, height):
-    labelled = [one for one in series if one.label]
-    ends = [page.inches(axes, one.points[-1][panel.x], one.points[-1][panel.y]) for one in labelled]
-    heights = [_height_of(one) for one in labelled]
-    centres = plot_style.spread([y for _, y in ends], heights, top, top + height)
-    for one, end, centre in zip(labelled, ends, centres):
-        style = one.style
-        start = x + KEY_GAP
-        page.line(
-            [end[0], start - 0.02],
-            [end[1], centre],
-            color=style.color,
-            linewidth=0.4,
-            linestyle=(0, (1, 2)),
-            zorder=0.5,
-        )
-        page.line([start, start + KEY_WIDTH - 0.05], [centre, centre], color=style.color, linestyle=style.dashes)
-        page.line(
-            [start + (KEY_WIDTH - 0.05) / 2],
-            [centre],
-            color=style.color,
-            marker=style.marker,
-            linestyle="none",
-            **MARKER,
-        )
-        for index, line in enumerate(one.label):
-            text_x = start + KEY_WIDTH
-            for text, color in line:
-                y = centre + (index - (len(one.label) - 1) / 2) * LINE_HEIGHT
-                page.text(text_x, y, text, color)
-                text_x += plot_style.text_width(text)

@@ -3,22 +3,21 @@
 Alter the look here; what is drawn is said in figures.py.
 """
 
+import contextlib
+import dataclasses
 import functools
 import hashlib
 import io
+import json
 import math
+import pathlib
 import typing
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-PAGE_WIDTH = 7.0  # inches: both columns of a two-column paper
-COLUMN_WIDTH = 3.35  # inches: one column
 POINT = 1 / 72  # inches
-TEXT_SIZE = 7  # points; nothing is smaller
-TITLE_SIZE = 8
-LINE_HEIGHT = 9.5 * POINT
 DARK_GREY, MID_GREY, LIGHT_GREY = "#404040", "#767676", "#b4b4b4"
 
 # Okabe & Ito's palette for colour-blind readers, without its yellow, which is too pale for lines on white.
@@ -37,6 +36,7 @@ class Style(typing.NamedTuple):
     color: str
     dashes: tuple
     marker: str
+    hollow: bool = False
 
 
 # One implementation looks the same in every figure. Those that meet in one operator differ in all three.
@@ -77,7 +77,7 @@ STYLES = {
     "fastrpb_linear": Style(GREEN, SHORT, "v"),
     "pattern_local": Style(BLUE, SOLID, "o"),
     "pattern_sliding": Style(GREEN, SHORT, "v"),
-    "pattern_strided": Style(VERMILLION, LONG, "D"),
+    "pattern_strided": Style(SKY, DASHED, "s"),
     "pattern_longformer": Style(ORANGE, DASH_DOT, "^"),
     "pattern_bigbird": Style(PURPLE, DASH_DOT_DOT, "X"),
     "scheme_absolute": Style(BLACK, SOLID, "s"),
@@ -125,34 +125,120 @@ def style_of(implementation):
     return Style(PALETTE[digest[0] % len(PALETTE)], DASHES[digest[1] % len(DASHES)], MARKERS[digest[2] % len(MARKERS)])
 
 
-def use_style():
+# What a paper's style decides: letters, sizes, widths
+
+
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """Sizes are points and inches. `width` is that of every figure (a number, `column` or `text`), None: as its recipe says."""
+
+    font: str
+    text_size: float
+    title_size: float
+    line_width: float
+    marker_size: float
+    column: float
+    text: float
+    width: float | str | None = None
+    bare: bool = False  # without the heading
+
+
+STYLE_PATH = pathlib.Path(__file__).with_name("styles.json")
+SMALLEST_TEXT = 6  # points: smaller is not read in print
+
+
+class StyleError(Exception):
+    """A style file that cannot be used; the text is one line."""
+
+
+def named_styles(path=STYLE_PATH):
+    return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+
+
+def load_look(name="default", width=None, bare=False):
+    """The Look of a name in styles.json, or of a file that has the keys of one of its entries."""
+    known = named_styles()
+    if name in known:
+        chosen = known[name]
+    elif pathlib.Path(name).suffix == ".json":
+        try:
+            chosen = json.loads(pathlib.Path(name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise StyleError(f"style {name}: cannot be read: {' '.join(str(error).split())}") from None
+    else:
+        raise StyleError(f"style: expected {', '.join(known)} or a .json file, found '{name}'")
+    fields = {**known["default"], **chosen} if isinstance(chosen, dict) else {}
+    wrong = [key for key, value in known["default"].items()
+             if not isinstance(fields.get(key), str if isinstance(value, str) else (int, float))]  # fmt: skip
+    unknown = [key for key in fields if key not in known["default"]]
+    if wrong or unknown:
+        raise StyleError(f"style {name}: expected {', '.join(known['default'])}, "
+                         + (f"found '{unknown[0]}'" if unknown else f"found no usable {wrong[0]}"))  # fmt: skip
+    if fields["text_size"] < SMALLEST_TEXT:
+        raise StyleError(f"style {name}: text_size: expected at least {SMALLEST_TEXT}, found {fields['text_size']}")
+    fields.pop("about", None)
+    return Look(**fields, width=width, bare=bare)
+
+
+_look = [load_look()]
+
+
+def look():
+    return _look[0]
+
+
+def scale():
+    """Room for text relative to the default style."""
+    return look().text_size / 7
+
+
+def line_height():
+    return 1.36 * look().text_size * POINT
+
+
+def width_for(wanted):
+    """The width of a figure: the one asked for, or else its own."""
+    asked = look().width
+    if asked is None:
+        return wanted
+    return {"column": look().column, "text": look().text}.get(asked, asked)
+
+
+def width_named(name):
+    """Inches of `column` or `text`."""
+    return {"column": look().column, "text": look().text}[name]
+
+
+def use_style(chosen=None):
     """Starts from matplotlib's defaults, so that no user's configuration changes a figure."""
+    _look[0] = chosen or load_look()
+    size = look().text_size
     matplotlib.rcdefaults()
     matplotlib.rcParams.update(
         {
-            "font.family": "DejaVu Sans",  # ships with matplotlib: the same letters on every machine
-            "font.size": TEXT_SIZE,
+            "font.family": look().font,  # ships with matplotlib: the same letters on every machine
+            "font.size": size,
             "text.hinting": "none",
             "text.parse_math": False,
             "axes.linewidth": 0.6,
             "axes.edgecolor": DARK_GREY,
-            "axes.labelsize": TEXT_SIZE,
+            "axes.labelsize": size,
             "axes.labelpad": 2.5,
             "axes.spines.top": False,
             "axes.spines.right": False,
-            "xtick.labelsize": TEXT_SIZE,
-            "ytick.labelsize": TEXT_SIZE,
+            "xtick.labelsize": size,
+            "ytick.labelsize": size,
             "xtick.color": DARK_GREY,
             "ytick.color": DARK_GREY,
             "xtick.major.width": 0.6,
             "ytick.major.width": 0.6,
             "xtick.major.size": 2.5,
             "ytick.major.size": 2.5,
-            "lines.linewidth": 1.1,
+            "lines.linewidth": look().line_width,
             "lines.markersize": 3.2,
             "lines.scale_dashes": True,
-            "pdf.fonttype": 42,
-            "svg.fonttype": "path",
+            "pdf.fonttype": 42,  # text stays text, to be searched and edited
+            "svg.fonttype": "none",
             "svg.hashsalt": "subquad",
         }
     )
@@ -164,20 +250,47 @@ def new_figure(width, height):
     return figure
 
 
+_sheets = []  # pages of a report that figures are drawn on, the innermost last
+
+
+@contextlib.contextmanager
+def on_sheet(figure, x, y):
+    """Figures are drawn on this one, with their upper left corner x, y inches from its own."""
+    _sheets.append((figure, (x, y)))
+    try:
+        yield
+    finally:
+        _sheets.pop()
+
+
+def open_figure(width, height):
+    """(figure, corner of what is drawn in inches, size of the whole)"""
+    if _sheets:
+        figure, corner = _sheets[-1]
+        return figure, corner, tuple(figure.get_size_inches())
+    return new_figure(width, height), (0.0, 0.0), (width, height)
+
+
 @functools.lru_cache(maxsize=None)
-def text_width(text, size=TEXT_SIZE, weight="normal"):
-    """Printed width of one line, in inches."""
+def _width_of(text, font, size, weight):
     figure = new_figure(1, 1)
-    extent = figure.text(0, 0, text, fontsize=size, fontweight=weight).get_window_extent(figure.canvas.get_renderer())
+    extent = figure.text(
+        0, 0, text, fontfamily=font, fontsize=size, fontweight=weight, parse_math=False
+    ).get_window_extent(figure.canvas.get_renderer())
     return extent.width / figure.dpi
 
 
-def wrap(text, width):
+def text_width(text, size=None, weight="normal"):
+    """Printed width of one line, in inches."""
+    return _width_of(text, look().font, size or look().text_size, weight)
+
+
+def wrap(text, width, size=None, weight="normal"):
     """Splits text into lines no wider than `width` inches. `a = b` stays together."""
     lines = [""]
     for word in text.replace(" = ", "\u00a0=\u00a0").split(" "):
         longer = f"{lines[-1]} {word}".strip()
-        if lines[-1] and text_width(longer) > width:
+        if lines[-1] and text_width(longer, size, weight) > width:
             lines.append(word)
         else:
             lines[-1] = longer
@@ -185,7 +298,7 @@ def wrap(text, width):
 
 
 METADATA = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {"Software": None}}
-FORMATS = tuple(METADATA)
+FORMATS = (*METADATA, "tex")  # tex: pgfplots
 
 
 def render(figure, file_format):
@@ -195,24 +308,6 @@ def render(figure, file_format):
     return buffer.getvalue()
 
 
-def spread(wanted, heights, low, high):
-    """Centres near the wanted ones for boxes of the given heights, so that none overlap and all lie in low..high.
-
-    Expects sum(heights) <= high - low. Boxes keep the order of their wanted centres.
-    """
-    order = sorted(range(len(wanted)), key=lambda index: (wanted[index], index))
-    centres = [0.0] * len(wanted)
-    floor = low
-    for index in order:
-        centres[index] = max(wanted[index], floor + heights[index] / 2)
-        floor = centres[index] + heights[index] / 2
-    ceiling = high
-    for index in reversed(order):
-        centres[index] = min(centres[index], ceiling - heights[index] / 2)
-        ceiling = centres[index] - heights[index] / 2
-    return centres
-
-
 # Tick labels
 
 
@@ -220,10 +315,11 @@ def _scaled(value, steps, unit):
     """Writes value with the largest of `steps` (factor, prefix) that it reaches."""
     factor, prefix = steps[-1]
     for candidate, name in steps:
-        if value >= candidate * (1 - 1e-9):
+        if value >= candidate * (1 - 5e-4):  # 999.6 ms is 1 s
             factor, prefix = candidate, name
             break
-    return f"{value / factor:.3g} {prefix}{unit}"
+    number = value / factor
+    return f"{number:.0f} {prefix}{unit}" if number >= 999.5 else f"{number:.3g} {prefix}{unit}"
 
 
 BINARY_STEPS = ((2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"), (1.0, ""))
@@ -268,6 +364,10 @@ def with_interval(value, low, high):
 
 def format_error(value):
     return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e+")
+
+
+def format_times(value):
+    return f"{value:g}×"
 
 
 def format_plain(value):

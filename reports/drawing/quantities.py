@@ -13,11 +13,21 @@ QUANTITIES = {
         quantity="seconds",
         theory="time",
     ),
+    "speedup": Panel(
+        y="speedup",
+        label="speed-up",
+        low="speedup_low",
+        high="speedup_high",
+        tick_format=plot_style.format_times,
+        ticks=plot_style.small_ticks,
+        level=1.0,
+        least_factor=4,
+    ),
     "setup_seconds": Panel(y="setup_seconds", label="set-up time", tick_format=plot_style.format_seconds),
     "first_seconds": Panel(y="first_seconds", label="time of the first run", tick_format=plot_style.format_seconds),
     "workspace_bytes": Panel(
         y="workspace_bytes",
-        label="workspace (bytes)",
+        label="workspace",
         thin="workspace_formula_bytes",
         thin_meaning="thin line: the implementation's own formula",
         tick_format=plot_style.format_bytes,
@@ -25,9 +35,15 @@ QUANTITIES = {
         quantity="workspace_bytes",
         theory="memory",
     ),
+    "total_bytes": Panel(
+        y="total_bytes",
+        label="inputs, output, workspace",
+        tick_format=plot_style.format_bytes,
+        ticks=plot_style.binary_ticks,
+    ),
     "resident_bytes": Panel(
         y="resident_bytes",
-        label="peak resident set (bytes)",
+        label="peak resident set",
         tick_format=plot_style.format_bytes,
         ticks=plot_style.binary_ticks,
     ),
@@ -76,7 +92,7 @@ QUANTITIES = {
         x_label="time per run",
         x_format=plot_style.format_seconds,
         y="workspace_bytes",
-        label="workspace (bytes)",
+        label="workspace",
         tick_format=plot_style.format_bytes,
         ticks=plot_style.binary_ticks,
         frontier=True,
@@ -85,7 +101,7 @@ QUANTITIES = {
 
 # The three figures that every operator gets.
 GENERAL = {
-    "time-memory": (plot_style.PAGE_WIDTH, (QUANTITIES["seconds"], QUANTITIES["workspace_bytes"])),
-    "error": (plot_style.COLUMN_WIDTH, (QUANTITIES["max_error"],)),
-    "error-time": (plot_style.COLUMN_WIDTH, (QUANTITIES["error_against_time"],)),
+    "time-memory": ("text", (QUANTITIES["seconds"], QUANTITIES["workspace_bytes"])),
+    "error": ("column", (QUANTITIES["max_error"],)),
+    "error-time": ("column", (QUANTITIES["error_against_time"],)),
 }

@@ -5,6 +5,7 @@ Exponents, crossovers and ratios are those of a summary file; none are worked ou
 
 import dataclasses
 
+from reports.drawing import bar_panels
 from reports.drawing import panels
 from reports.drawing import plot_style
 from reports.files import recipe_file
@@ -23,7 +24,7 @@ class Picture:
     """A figure ready to be drawn, with what is written beside it."""
 
     content: list  # (Panel, Group) pairs
-    width: float
+    width: str  # `column` or `text`
     per_row: int
     points: list  # shown
     setting: str  # what all points have in common, in words
@@ -31,13 +32,17 @@ class Picture:
     rows: list  # of the CSV file
     lines: list  # fits and crossovers, for a CSV file of their own
     missing: list  # series without measurements, in words
+    ticks: list = dataclasses.field(default_factory=list)  # of the n axis, where the recipe says so
+    at: int | None = None  # of bars: the n that they are drawn for
 
-    def draw(self, title, footer):
-        return panels.draw(self.content, self.width, (title, self.setting), footer, self.per_row)
+    def draw(self, title):
+        if self.at:
+            return bar_panels.draw(self.content, plot_style.width_named(self.width), title, self.at)
+        return panels.draw(self.content, plot_style.width_named(self.width), title, self.per_row, self.ticks)
 
 
 def width_of(recipe):
-    return plot_style.COLUMN_WIDTH if recipe.get("width") == "column" else plot_style.PAGE_WIDTH
+    return recipe.get("width", "text")
 
 
 def curves(recipe, points, summary=None):
@@ -48,7 +53,9 @@ def curves(recipe, points, summary=None):
     for entry in recipe["panels"]:
         if entry["y"] not in QUANTITIES:
             raise InputError(f"recipe {recipe.name}: expected one of {', '.join(QUANTITIES)}, found {entry['y']}")
-        panel = dataclasses.replace(QUANTITIES[entry["y"]], title=entry.get("title", ""))
+        panel = dataclasses.replace(
+            QUANTITIES[entry["y"]], title=entry.get("title", ""), against=entry.get("against", "")
+        )
         if panel.x == "n":
             panel = dataclasses.replace(panel, x_label=recipe.get("x_label", ""))
         if x != "n":
@@ -58,7 +65,16 @@ def curves(recipe, points, summary=None):
         for line in lines:
             line.points = _own_sizes(recipe, line.points)
         missing.append(recipe_file.missing_words(recipe, recipe["series"], lines))
+        if panel.y == "speedup":
+            group = _speedups(recipe, panel, summary, lines)
+            if not group.rows:  # without a summary there are no ratios
+                continue
+            content.append((panel, group))
+            everything.append((entry, panel, group, lines))
+            continue
         group = _group(lines, x)
+        if x != "n" and lines and len({row["n"] for row in group.rows}) < 2:
+            raise Unserved(f"a single value of {x}")
         _attach_summary(recipe, (summary or {}).get((panel.title, panel.quantity)), panel, group, lines)
         content.append((panel, group))
         everything.append((entry, panel, group, lines))
@@ -66,13 +82,16 @@ def curves(recipe, points, summary=None):
     _demand(recipe, everything, absent, recipe["series"])
     if absent:
         content[0][1].remarks.append(f"Not in these files: {', '.join(dict.fromkeys(absent))}.")
-    if summary is None and any(panel.quantity for panel, _ in content):
+    at = bar_panels.common_size(content, recipe["at"]) if recipe.kind == "bars" else None
+    if recipe.kind == "bars" and at is None:
+        raise Unserved("no size is common to all")
+    if summary is None and at is None and any(panel.quantity for panel, _ in content):
         content[0][1].remarks.append("Exponents and crossovers: run `subquad summarize` and draw again.")
     used = [point for _, _, _, lines in everything for line in lines for point in line.points]
     header, rows = _table(everything, x)
     return Picture(
         content, width_of(recipe), recipe.get("per_row", 2), used, setting(recipe, used, {x}),
-        header, rows, _line_rows(everything), absent,
+        header, rows, _line_rows(everything), absent, recipe.get("ticks", []), at,
     )  # fmt: skip
 
 
@@ -93,7 +112,7 @@ def _own_sizes(recipe, points):
 
 def setting(recipe, points, without):
     """The line under the title: the source of the figure, and what all of its points share."""
-    words = [] if recipe["source"] == "this project" else [f"after {recipe['source']}"]
+    words = [] if recipe["source"] == "this project" else [f"After {recipe['source']}"]
     return "; ".join([*words, common_settings(points, without)])
 
 
@@ -152,8 +171,28 @@ def _group(lines, x):
     return group
 
 
+def _speedups(recipe, panel, summary, lines):
+    """Ratios of times to one baseline, as the summary has them."""
+    group = _group(lines, "n")
+    labels = [line.label for line in lines]
+    if panel.against not in labels and not any(panel.against == one["label"] for one in recipe["series"]):
+        raise InputError(f"recipe {recipe.name}: against: expected one of {', '.join(labels)}, found '{panel.against}'")
+    timed = {title: shown for (title, quantity), shown in (summary or {}).items() if quantity == "seconds"}
+    found = timed.get(panel.title) or next(iter(timed.values()), {"ratios": []})
+    ratios = {(one["fast"], one["n"]): one for one in found["ratios"] if one["dense"] == panel.against}
+    rows = []
+    for row in group.rows:
+        one = ratios.get((row["implementation"], row["n"]))
+        if one and row["verdict"] == "passed":
+            rows.append({**row, "speedup": one["ratio"], "speedup_low": one["low"], "speedup_high": one["high"]})
+    group.rows, group.algorithms = rows, {}
+    shown = {row["implementation"] for row in rows}
+    group.order = [name for name in group.order if name in shown]
+    return group
+
+
 def _attach_theory(group, line):
-    """Complexity and fits of a line, from its own file."""
+    """Complexity and fits of a line, from its own file; where a recipe names the growth, that counts."""
     identity = line.points[0].identity
     if any(point.source is not line.points[0].source for point in line.points):
         return
@@ -164,7 +203,9 @@ def _attach_theory(group, line):
             all(algorithm[key] == identity[key] for key in ("operator", "backend"))
             and algorithm["implementation"] == implementation
         ):
-            group.algorithms[line.label] = algorithm
+            grown = line.series.get("growth", {})
+            own = {f"{kind}_class": grown[kind] for kind in grown}
+            group.algorithms[line.label] = {**algorithm, **own}
 
 
 def _attach_summary(recipe, panel, shown, group, lines):
@@ -194,15 +235,31 @@ def _table(everything, x):
     if not any(entry.get("title") for entry, *_ in everything):
         header.remove("panel")
     rows, seen = [], set()
-    for entry, _, _, lines in everything:
+    for entry, panel, group, lines in everything:
         for line in lines:
             for point in sorted(line.points, key=lambda point: point.settings[x]):
-                cells = {**point.settings, **point.row, "panel": entry.get("title", ""), "series": line.label}
+                own = next(
+                    (
+                        row
+                        for row in group.rows
+                        if row["implementation"] == line.label and row["case"] == point.row["case"]
+                    ),
+                    {},
+                )
+                cells = {**point.settings, **point.row, **_plotted(own, panel), "panel": entry.get("title", ""),
+                         "series": line.label}  # fmt: skip
                 row = tuple(_cell(column, cells.get(column)) for column in header)
                 if row not in seen:
                     seen.add(row)
                     rows.append(row)
     return header, rows
+
+
+def _plotted(row, panel):
+    """What a panel shows beyond the records: ratios."""
+    return {
+        column: row[column] for column in panel.columns() if panel.y == "speedup" and column in row and column != "n"
+    }
 
 
 def _cell(column, value):

@@ -6,9 +6,10 @@ import re
 import matplotlib.ticker
 
 from reports.drawing import plot_style
+from reports.drawing.layout import marker
 from reports.drawing.plot_style import LIGHT_GREY, MID_GREY
 from reports.drawing.study_page import (
-    HEIGHT, MAPS, MAP_NAMES, MARKER, Page, X_AXIS, column, curve, end_of, fixed, log_y, plain, powers, title,
+    HEIGHT, MAPS, MAP_NAMES, column, curve, fixed, log_y, new_page, plain, powers, title,
 )  # fmt: skip
 
 
@@ -16,7 +17,7 @@ SETTINGS = [(False, False, "standard"), (False, True, "standard, RPE"), (True, F
             (True, True, "normalised, RPE")]  # fmt: skip
 
 
-def _map_panels(study, footer, note, models=(None,)):
+def _map_panels(study, note, models=(None,)):
     """The error of each feature map over f: a panel for each setting, a row of them for each model."""
     table = study.table("error", "normalised", "rpe", "map", "f", "median", "low", "high")
     kinds = table.values("map")
@@ -27,16 +28,13 @@ def _map_panels(study, footer, note, models=(None,)):
     grid, shown = [], []
     for model in models:
         settings = [setting for setting in SETTINGS if rows_of(model, *setting[:2])]
-        last = settings[-1][:2]
-        labels = [
-            (MAP_NAMES[kind], MAPS[kind], end_of(rows_of(model, *last, map=kind), "f", "median")) for kind in kinds
-        ]
-        grid.append([(1, index > 0, labels if index == len(settings) - 1 else []) for index in range(len(settings))])
+        labels = [(MAP_NAMES[kind], MAPS[kind]) for kind in kinds]
+        grid.append([(1, index > 0, labels if index == 0 and not grid else []) for index in range(len(settings))])
         shown += [(model, setting, index == 0) for index, setting in enumerate(settings)]
-    page = Page(study, footer, grid, height=HEIGHT if len(grid) == 1 else 1.5,
+    page = new_page(study, grid, height=HEIGHT if len(grid) == 1 else 1.3,
                 notes=[note + " Grey line: 2, the largest possible error of positive weights."])  # fmt: skip
     values = [row[name] for row in table.rows for name in ("median", "low")]
-    for axes, (model, (normalised, rpe, words), first) in zip(page.panels, shown):
+    for axes, (model, (normalised, rpe, words), first) in zip(page.axes, shown):
         for kind in kinds:
             rows = rows_of(model, normalised, rpe, map=kind)
             curve(axes, column(rows, "f"), column(rows, "median"), MAPS[kind],
@@ -52,22 +50,21 @@ def _map_panels(study, footer, note, models=(None,)):
     return page.finish()
 
 
-def draw_feature_maps(study, footer):
-    return _map_panels(study, footer, "Medians over the draws, with 95 % intervals.")
+def draw_feature_maps(study):
+    return _map_panels(study, "Medians over the draws, with 95 % intervals.")
 
 
-def draw_conversion(study, footer):
+def draw_conversion(study):
     heads = study.table("heads", "head", "real")
     kind = "real" if heads.rows[0]["real"] else "made-up"
     return _map_panels(
-        study, footer, f"Medians over {len(heads.rows)} {kind} heads and draws; bands: the middle 80 %.",
+        study, f"Medians over {len(heads.rows)} {kind} heads and draws; bands: the middle 80 %.",
         study.table("error", "model").values("model"),
     )  # fmt: skip
 
 
 LENGTHS = (("queries", "q", plot_style.GREYS[0], -0.13), ("keys", "k", plot_style.GREYS[2], 0.13))
 COLUMNS = 4  # layers side by side
-TICKS = 0.2  # room for the ticks of an x axis that says no more
 
 
 def _folder(head):
@@ -98,7 +95,7 @@ def _over_heads(rows):
     return [{"f": f, "median": _median(values)} for f, values in sorted(by_f.items())]
 
 
-def draw_model(study, footer, model, layers):
+def draw_model(study, model, layers):
     """One model: a column for each layer; its norms, then the errors of each setting that it has."""
     errors = study.table("head_error", "head", "normalised", "rpe", "map", "f", "median")
     study.table("heads", "q_norm", "q_low", "q_high", "k_norm", "k_low", "k_high")
@@ -111,21 +108,17 @@ def draw_model(study, footer, model, layers):
                 and row["rpe"] is rpe and row["map"] == kind]  # fmt: skip
 
     settings = [setting for setting in SETTINGS if any(rows_of(heads, *setting[:2], kinds[0]) for _, heads in layers)]
-    last = layers[-1][1]
-    lengths = [
-        (words, style, (len(last) - 1 + shift, last[-1][f"{name}_norm"])) for words, name, style, shift in LENGTHS
-    ]
-    grid = [[(1, index > 0, lengths if index == len(layers) - 1 else []) for index in range(len(layers))]]
+    lengths = [(words, style) for words, _, style, _ in LENGTHS]
+    labels = [(MAP_NAMES[kind], MAPS[kind]) for kind in kinds]
+    grid = [[(1, index > 0, lengths if index == 0 else []) for index in range(len(layers))]]
     for setting in settings:
-        labels = [(MAP_NAMES[kind], MAPS[kind], end_of(_over_heads(rows_of(last, *setting[:2], kind)), "f", "median"))
-                  for kind in kinds]  # fmt: skip
-        grid.append([(1, index > 0, labels if index == len(layers) - 1 else []) for index in range(len(layers))])
-    under = [X_AXIS, *([TICKS] * (len(settings) - 1)), X_AXIS]
-    page = Page(study, footer, grid, height=1.25, about=model, under=under, notes=[
+        over = labels if len(grid) == 1 else []
+        grid.append([(1, index > 0, over if index == 0 else []) for index in range(len(layers))])
+    page = new_page(study, grid, height=1.05, about=model, notes=[
         "Top: lengths of queries and keys times the root of scale: means and the middle 80 %. Below: error of attention "
         "rows, standard and normalised on separate axes; thin lines are heads (medians over draws of Ω), thick lines their "
         "median. Grey line: 2, the largest possible error of positive weights."])  # fmt: skip
-    top = page.panels[: len(layers)]
+    top = page.axes[: len(layers)]
     highest = max(head[f"{name}_high"] for _, heads in layers for head in heads for name in "qk")
     for axes, (words, heads) in zip(top, layers):
         _draw_lengths(axes, heads, highest)
@@ -133,7 +126,7 @@ def draw_model(study, footer, model, layers):
     top[0].set_ylabel("√scale · length")
     values = {kind: [row["median"] for row in every if row["normalised"] is kind] for kind in (False, True)}
     places = [(setting, layer) for setting in settings for layer in layers]
-    for index, (axes, ((normalised, rpe, words), (layer, heads))) in enumerate(zip(page.panels[len(layers) :], places)):
+    for index, (axes, ((normalised, rpe, words), (layer, heads))) in enumerate(zip(page.axes[len(layers) :], places)):
         for kind in kinds:
             rows = rows_of(heads, normalised, rpe, kind)
             if not rows:  # a layer without a bias beside others that have one
@@ -160,7 +153,7 @@ def _draw_lengths(axes, heads, highest):
             x, low, high = place + shift, head[f"{name}_low"], head[f"{name}_high"]
             axes.plot([x, x], [low, high], color=style.color, linewidth=0.9)
         axes.plot([place + shift for place in range(len(heads))], column(heads, f"{name}_norm"), linestyle="none",
-                  color=style.color, marker=style.marker, **MARKER)  # fmt: skip
+                  color=style.color, marker=style.marker, **marker(style))  # fmt: skip
     axes.axhline(1, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
     axes.set_xlim(-0.5, len(heads) - 0.5)
     axes.set_ylim(0, highest * 1.08)
@@ -182,5 +175,5 @@ def model_parts(study):
             suffix = re.sub(r"[^A-Za-z0-9.+]+", "_", model).strip("_.") or "model"
             suffix += f"-{number + 1}" if number else ""
             some = layers[first : first + COLUMNS]
-            parts.append((suffix, model, lambda footer, model=model, some=some: draw_model(study, footer, model, some)))
+            parts.append((suffix, model, lambda model=model, some=some: draw_model(study, model, some)))
     return parts

@@ -1,7 +1,6 @@
 """How every study is drawn: a function for each, which places panels on a page (study_page.py).
 
-Distances are inches. Lines are told apart by colour, dashes and marker together; each has its label at the right of the
-last panel it is in. Dotted lines are theory, from the file.
+Distances are inches. Lines are told apart by colour, dashes and marker together. Dotted lines are theory, from the file.
 """
 
 import math
@@ -10,30 +9,27 @@ import matplotlib.ticker
 
 from reports.drawing import plot_style
 from reports.drawing import study_matrices
-from reports.drawing.plot_style import BLACK, DARK_GREY, LIGHT_GREY, MID_GREY, TEXT_SIZE
+from reports.drawing.plot_style import BLACK, DARK_GREY, LIGHT_GREY, MID_GREY
 from reports.drawing.study_models import draw_conversion, draw_feature_maps, model_parts
 from reports.drawing.study_page import (
-    Page, STYLES, THEORY, column, counts, curve, end_of, fixed, guide, log_y, marker, plain, powers,
-    tens, title,
+    STYLES, THEORY, color_bar, column, counts, curve, fixed, guide, log_y, marker, new_page, plain, powers, tens, title,
 )  # fmt: skip
 
 
-def draw_prf_variance(study, footer):
+def draw_prf_variance(study):
     table = study.table("variance", "sum_square", "m", "variance", "lemma", "variance_ratio", "judged", "low", "high",
                         "mean_ratio", "mean_error")  # fmt: skip
     features = table.values("m")
     styles = dict(zip(features, STYLES))
     byx = sorted(table.rows, key=lambda row: row["sum_square"])
-    labels = []
-    for m in features:
-        last = [row for row in byx if row["m"] == m][-1]
-        labels.append((f"m = {m:g}", styles[m], (last["sum_square"], last["lemma"])))
-    labels.append(("lemma 2", THEORY, None))
-    notes = ["Points: sampled; lines: the lemma. Open points, and points missing on the right: too few draws to judge the "
-             "variance."]  # fmt: skip
-    page = Page(study, footer, [(1, False, labels), (1.25, False, []), (1.25, False, [])],
-                notes=notes)  # fmt: skip
-    left, middle, right = page.panels
+    labels = [(f"m = {m:g}", styles[m]) for m in features] + [("lemma 2", THEORY)]
+    page = new_page(
+        study, [(1, False, labels), (1, False, []), (1, False, [])],
+        notes=["Points: sampled; dotted lines: the lemma. Open points, and points missing in the other panels: too few draws "
+               "to judge the variance. Bars: 95 % intervals. The sample variance of a distribution with so long a tail lies "
+               "below the variance more often than above it. Right: dashed at 5, where it is judged; all m use the same draws."],
+    )  # fmt: skip
+    left, middle, right = page.axes
     low, high = byx[0]["sum_square"], byx[-1]["sum_square"]
     for index, m in enumerate(features):
         style = styles[m]
@@ -57,7 +53,7 @@ def draw_prf_variance(study, footer):
         )  # fmt: skip
         right.plot(xs, [(row["mean_ratio"] - 1) / row["mean_error"] for row in shown], style.marker, color=style.color,
                    markersize=2.8)  # fmt: skip
-    for axes in page.panels:
+    for axes in page.axes:
         axes.set_xscale("log")
         axes.set_xlabel("|x + y|²")
     tens(left.xaxis, low / 1.2, high * 1.2)
@@ -73,29 +69,29 @@ def draw_prf_variance(study, footer):
     title(middle, "with 95 % intervals")
     right.axhspan(-1.96, 1.96, color=MID_GREY, alpha=0.15, linewidth=0)
     right.axhline(0, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
-    right.set_ylim(-5.2, 5.2)
+    for limit in (-5, 5):
+        right.axhline(limit, color=DARK_GREY, linestyle=plot_style.LONG, linewidth=0.7, zorder=1)
+    right.set_ylim(-5.4, 5.4)
     plain(right.yaxis)
     right.set_ylabel("standard errors")
     title(right, "mean off exp(x·y); band: 95 %")
     return page.finish()
 
 
-def draw_approximation_error(study, footer):
+def draw_approximation_error(study):
     table = study.table("error", "R", "m", "mean", "low", "high")
     known = study.table("known", "R", "m", "known_mean", "deviation")
     radii, features = table.values("R"), table.values("m")
     styles = dict(zip(radii, STYLES))
     firsts = {radius: table.where(R=radius)[0]["mean"] for radius in radii}
     cross = plot_style.Style(BLACK, "none", "x")
-    labels = [(f"R = {radius:g}", styles[radius], end_of(table.where(R=radius), "m", "mean")) for radius in radii]
-    kept = [(f"R = {radius:g}", styles[radius], (features[-1], table.where(R=radius)[-1]["mean"] / firsts[radius]))
-            for radius in radii]  # fmt: skip
+    labels = [(f"R = {radius:g}", styles[radius]) for radius in radii]
     root = [(m / features[0]) ** -0.5 for m in features]
-    kept.append(("m^(−1/2)", THEORY, (features[-1], root[-1])))
-    page = Page(study, footer, [(1.2, False, labels), (1, False, kept)],
-                notes=["Left: mean over the draws and their middle 80 %; crosses: the means of an independent program. "
-                       "Right: the error relative to that at the smallest m."])  # fmt: skip
-    left, right = page.panels
+    labels += [("m^(−1/2)", THEORY), ("independent program", cross)]
+    page = new_page(study, [(1, False, labels), (1, False, [])],
+                    notes=["Left: mean over the draws and their middle 80 %; crosses: the means of an independent program. "
+                           "Right: the error relative to that at the smallest m."])  # fmt: skip
+    left, right = page.axes
     for radius in radii:
         rows = table.where(R=radius)
         curve(left, column(rows, "m"), column(rows, "mean"), styles[radius],
@@ -104,7 +100,7 @@ def draw_approximation_error(study, footer):
         left.plot(column(marks, "m"), column(marks, "known_mean"), color=BLACK, linestyle="none", marker="x", zorder=5,
                   **marker(cross))  # fmt: skip
         curve(right, column(rows, "m"), [row["mean"] / firsts[radius] for row in rows], styles[radius])
-    for axes in page.panels:
+    for axes in page.axes:
         axes.set_xscale("log")
         powers(axes.xaxis, features)
         axes.set_xlabel("features m")
@@ -118,68 +114,73 @@ def draw_approximation_error(study, footer):
     return page.finish()
 
 
-def draw_baselines(study, footer):
+def draw_baselines(study):
     against = study.table("against", "d", "R", "m", "map", "ratio")
     baseline = study.table("baseline", "d", "R", "map", "mean")
     widths, radii, features = against.values("d"), against.values("R"), against.values("m")
     styles = dict(zip(radii, STYLES))
-    last = widths[-1]
-    labels = [(f"R = {radius:g}", styles[radius], end_of(against.where(d=last, R=radius, map="uniform"), "m", "ratio"))
-              for radius in radii]  # fmt: skip
-    labels.append(("equal weights", THEORY, (features[-1], 1)))
-    page = Page(study, footer, [(1, index > 0, labels if width == last else []) for index, width in enumerate(widths)],
-                notes=["Mean |A − Â|₁ over that of equal weights: lines by m positive random features, marks on the right by "
-                       "the d + 1 Taylor features (1, x) of the same R."])  # fmt: skip
-    ratios = []
-    for axes, width in zip(page.panels, widths):
+    labels = [(f"R = {radius:g}", styles[radius]) for radius in radii] + [("equal weights", THEORY)]
+    page = new_page(
+        study, [(1, index > 0, labels if index == len(widths) - 1 else []) for index in range(len(widths))],
+        notes=["Lines: m positive random features, mean error over that of equal weights. Crosses at the right: the d + 1 "
+               "Taylor features (1, x) for the same R, in the same colour."],
+    )  # fmt: skip
+    ratios, aside = [], features[-1] * 2
+    for axes, width in zip(page.axes, widths):
         for radius in radii:
             rows = against.where(d=width, R=radius, map="uniform")
             curve(axes, column(rows, "m"), column(rows, "ratio"), styles[radius])
             means = {row["map"]: row["mean"] for row in baseline.where(d=width, R=radius)}
             taylor = means["taylor1"] / means["uniform"]
-            axes.plot([features[-1] * 1.6], [taylor], "<", color=styles[radius].color, markersize=4, clip_on=False)
+            axes.plot([aside], [taylor], "x", color=styles[radius].color, markersize=4)
             ratios += [*column(rows, "ratio"), taylor]
-        axes.axhline(1, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
+        guide(axes, [features[0], aside], [1, 1])
         axes.set_xscale("log")
         powers(axes.xaxis, features)
         axes.set_xlabel("random features m")
         title(axes, f"d = {width:g}")
-    for axes in page.panels:
+    for axes in page.axes:
         log_y(axes, ratios)
-    page.panels[0].set_ylabel("error / error of equal weights")
+    page.axes[0].set_ylabel("error / error of equal weights")
     return page.finish()
 
 
-def draw_sample_complexity(study, footer):
+def draw_sample_complexity(study):
     table = study.table("smallest", "R", "n", "epsilon", "m", "low", "high", "bound", "delta")
     epsilons, sizes = table.values("epsilon"), table.values("n")
     styles = dict(zip(sizes, STYLES))
-    labels = []
-    for n in sizes:
-        rows = table.where(epsilon=epsilons[-1], n=n)
-        style = styles[n]
-        labels.append((f"bound, n = {n:g}", plot_style.Style(style.color, plot_style.DOTTED, None),
-                       (rows[-1]["R"] ** 2, rows[-1]["bound"])))  # fmt: skip
-        end = end_of(rows, "R", "m")
-        labels.append((f"needed, n = {n:g}", style, (end[0] ** 2, end[1]) if end else None))
+    bounds = {n: plot_style.Style(styles[n].color, dashes, None)
+              for n, dashes in zip(sizes, (plot_style.DOTTED, plot_style.DASH_DOT, plot_style.DASH_DOT_DOT) * len(sizes))}  # fmt: skip
+    labels = [(f"needed, n = {n:g}", styles[n]) for n in sizes]
+    labels += [(f"bound, n = {n:g}", bounds[n]) for n in sizes]
     panels = [(1, index > 0, labels if index == len(epsilons) - 1 else []) for index in range(len(epsilons))]
-    page = Page(study, footer, panels, notes=["Bound of theorem 3: 16 n exp(4R²) / (ε²δ); bands: 95 % intervals."])
+    page = new_page(
+        study,
+        panels,
+        notes=[
+            "Without marks: the bound of theorem 3, 16 n exp(4R²) / (ε²δ). Points: the smallest m that was enough, with 95 % "
+            "intervals; m = 1 is the least there is."
+        ],
+    )
     every = [row[name] for row in table.rows for name in ("m", "bound")]
-    for axes, epsilon in zip(page.panels, epsilons):
+    for axes, epsilon in zip(page.axes, epsilons):
         for n in sizes:
             rows = table.where(epsilon=epsilon, n=n)
             xs = [row["R"] ** 2 for row in rows]
             curve(axes, xs, column(rows, "m"), styles[n], (column(rows, "low"), column(rows, "high")))
-            axes.plot(xs, column(rows, "bound"), color=styles[n].color, linestyle=plot_style.DOTTED, linewidth=0.9)
+            axes.plot(xs, column(rows, "bound"), color=styles[n].color, linestyle=bounds[n].dashes, linewidth=0.9)
         axes.set_xlabel("R²")
         log_y(axes, every, 8)
         plain(axes.xaxis)
         title(axes, f"ε = {epsilon:g}, δ = {table.rows[0]['delta']:g}")
-    page.panels[0].set_ylabel("features m")
+    page.axes[0].set_ylabel("features m")
     return page.finish()
 
 
-def draw_rpe_rank(study, footer):
+FLOOR_SHOWN = 1e-10  # errors that are rounding are said in words, not drawn
+
+
+def draw_rpe_rank(study):
     spectrum = study.table("spectrum", "bias", "index", "value")
     kinds_table = study.table("kinds", "bias", "meaning", "rank")
     edge = study.table("edge", "d", "n", "residual")
@@ -188,17 +189,20 @@ def draw_rpe_rank(study, footer):
     styles = dict(zip(kinds, STYLES))
     greys = dict(zip(widths, plot_style.GREYS))
     floor = 1e-17
+    below = [kind for kind in kinds if all(row["map_error"] < FLOOR_SHOWN for row in fits.where(bias=kind))]
+    most = max((row["map_error"] for kind in below for row in fits.where(bias=kind)), default=0.0)
+    under = f" Not shown at the right, below the axis: {', '.join(below)} (at most {most:.1g})." if below else ""
 
     def above(rows, name):
         return [max(row[name], floor) for row in rows]
 
-    edge_labels = [(f"d = {d:g}", greys[d], (edge.where(d=d)[-1]["n"] - d, edge.where(d=d)[-1]["residual"]))
-                   for d in widths]  # fmt: skip
-    fit_labels = [(kind, styles[kind], (widths[-1], above(fits.where(bias=kind), "map_error")[-1])) for kind in kinds]
+    edge_labels = [(f"d = {d:g}", greys[d]) for d in widths]
+    fit_labels = [(kind, styles[kind]) for kind in kinds]
+    lines = [(kind, plot_style.Style(styles[kind].color, styles[kind].dashes, None)) for kind in kinds]
     meanings = "; ".join(f"{row['bias']}: {row['meaning']}" for row in kinds_table.rows)
-    page = Page(study, footer, [(1, False, []), (1, False, edge_labels), (1, False, fit_labels)],
-                notes=[f"Bias by offset j − i: {meanings}."])  # fmt: skip
-    left, middle, right = page.panels
+    page = new_page(study, [(1, False, lines), (1, False, edge_labels), (1, False, fit_labels)],
+                notes=[f"Bias by offset j − i: {meanings}.{under}"])  # fmt: skip
+    left, middle, right = page.axes
     for kind in kinds:
         rows = spectrum.where(bias=kind)
         left.plot(column(rows, "index"), above(rows, "value"), color=styles[kind].color, linestyle=styles[kind].dashes)
@@ -220,7 +224,9 @@ def draw_rpe_rank(study, footer):
     right.set_xscale("log")
     powers(right.xaxis, fits.values("d"))
     right.set_xlabel("width d")
-    log_y(right, above(fits.rows, "map_error"), 7)
+    errors = above(fits.rows, "map_error")
+    seen = [error for error in errors if error > FLOOR_SHOWN]
+    log_y(right, seen or errors, 7)
     right.set_ylabel("mean |A − Â|₁")
     title(right, "best fitted attention")
     return page.finish()
@@ -238,44 +244,32 @@ def _leak_groups(leaks):
     return [(*key, rows) for key, rows in groups.items()]
 
 
-def draw_precision(study, footer):
+def draw_precision(study):
     table = study.table("error", "operator", "implementation", "class", "case", "n", "range", "relative_error")
-    leaks = study.table("leak", "operator", "implementation", "class", "scalar", "future", "leak")
-    cost = study.table("cost", "implementation", "n", "seconds", "low", "high")
     names = list(dict.fromkeys((row["operator"], row["implementation"]) for row in table.rows))
     operators = table.values("operator")
     largest = max(table.values("n"))
     widest = max(table.values("range"))
     styles = {name: plot_style.style_of(name[1]) for name in names}
-    cases = (("random", "random bias"), ("decaying", "decaying bias"), ("dropping", "decaying, tokens drop"))
+    cases = (("random", "random bias"), ("decaying", "decaying bias"), ("dropping", "decaying, falling"))
     values = column(table.rows, "relative_error")
 
     def error_panels(operator):
         """Against the range at the largest n, then against n at the widest range."""
         mine = [name for name in names if name[0] == operator]
-        labels = []
-        for name in mine:
-            rows = table.where(operator=operator, implementation=name[1], case="dropping", range=widest)
-            labels.append((name[1], styles[name], end_of(rows, "n", "relative_error")))
-        return mine, labels
+        return mine, [(name[1], styles[name]) for name in mine]
 
     rows_of_panels = [(operator, *error_panels(operator)) for operator in operators]
-    groups = _leak_groups(leaks)
-    leak_labels = [(f"{OPERATOR_NAMES[op]} {name}, {scalar}", plot_style.style_of(name), end_of(rows, "future", "leak"))
-                   for op, name, scalar, rows in groups]  # fmt: skip
-    cost_labels = [(name, plot_style.style_of(name), end_of(cost.where(implementation=name), "n", "seconds"))
-                   for name in cost.values("implementation")]  # fmt: skip
-    page = Page(
-        study, footer,
-        [[(1, False, []), (1, True, []), (1, True, []), (1, True, labels)] for _, _, labels in rows_of_panels]
-        + [[(1, False, leak_labels), (1, False, cost_labels)]],
-        height=1.5,
+    page = new_page(
+        study,
+        [[(1, False, labels), (1, True, []), (1, True, []), (1, True, [])] for _, _, labels in rows_of_panels],
+        height=1.4,
         notes=[f"Largest error of a row over its largest element, float32. Range: exp(bias) goes from 1 down to "
-               f"exp(−range); left three panels of a row at n = {largest:g} or the largest that runs, the fourth at range "
-               f"{widest:g}."],
+               f"exp(−range); first three panels of an operator at n = {largest:g} or the largest that runs, the fourth at "
+               f"range {widest:g}. Falling: values of the second half scaled down."],
     )  # fmt: skip
     for (operator, mine, _), panels in zip(
-        rows_of_panels, (page.panels[4 * i : 4 * i + 4] for i in range(len(operators)))
+        rows_of_panels, (page.axes[4 * i : 4 * i + 4] for i in range(len(operators)))
     ):
         for axes, (case, words) in zip(panels, cases):
             for name in mine:
@@ -292,39 +286,79 @@ def draw_precision(study, footer):
         axes.set_xscale("log")
         counts(axes.xaxis, table.values("n"))
         axes.set_xlabel("tokens n")
-        title(axes, f"tokens drop, range {widest:g}")
+        title(axes, f"falling, range {widest:g}")
         for axes in panels:
             log_y(axes, values, 8)
         panels[0].set_ylabel(f"{OPERATOR_NAMES[operator]}: error / row")
-    left, right = page.panels[-2:]
-    for _, name, _, rows in groups:
-        curve(left, column(rows, "future"), column(rows, "leak"), plot_style.style_of(name))
-    left.set_xscale("log")
-    tens(left.xaxis, min(leaks.values("future")), max(leaks.values("future")), 4)
-    log_y(left, [row["leak"] for row in leaks.rows if row["leak"] > 0], 7)
-    left.set_xlabel("scale of the future")
-    left.set_ylabel("change of the past / past")
-    title(left, "causal leak: algorithms that leak")
-    for name in cost.values("implementation"):
-        rows = cost.where(implementation=name)
-        curve(right, column(rows, "n"), column(rows, "seconds"), plot_style.style_of(name),
-              (column(rows, "low"), column(rows, "high")))  # fmt: skip
-    seconds_by_n(right, cost)
-    title(right, f"cost, kernelized, f = e = {study.content['parameters']['cost_d']:g}")
     return page.finish()
 
 
-def draw_sinusoidal(study, footer):
+def _draw_leak(study):
+    """What of the future gets into the past of a causal product."""
+    groups = _leak_groups(study.table("leak", "operator", "implementation", "class", "scalar", "future", "leak"))
+    names = list(dict.fromkeys((op, scalar) for op, _, scalar, _ in groups))
+    page = new_page(
+        study,
+        [(1, index > 0, [(name, plot_style.style_of(name)) for op, name, scalar, _ in groups if (op, scalar) == key])
+         for index, key in enumerate(names)],
+        about="leak", one_legend=True,
+    )  # fmt: skip
+    values = [row["leak"] for *_, rows in groups for row in rows]
+    for axes, (operator, scalar) in zip(page.axes, names):
+        for _, name, _, rows in (group for group in groups if (group[0], group[2]) == (operator, scalar)):
+            curve(axes, column(rows, "future"), column(rows, "leak"), plot_style.style_of(name))
+        axes.set_xscale("log")
+        futures = [row["future"] for *_, rows in groups for row in rows if row["future"] > 0]
+        tens(axes.xaxis, min(futures), max(futures), 4)
+        log_y(axes, values, 7)
+        axes.set_xlabel("scale of the future")
+        title(axes, f"{OPERATOR_NAMES[operator]}, {scalar}")
+    page.axes[0].set_ylabel("change of the past / past")
+    return page.finish()
+
+
+def _draw_cost(study):
+    """The time of the case with the largest error."""
+    cost = study.table("cost", "implementation", "n", "seconds", "low", "high")
+    names = cost.values("implementation")
+    page = new_page(study, [(1, False, [(name, plot_style.style_of(name)) for name in names])], about="cost",
+                    width=plot_style.look().column)  # fmt: skip
+    (axes,) = page.axes
+    for name in names:
+        rows = cost.where(implementation=name)
+        curve(axes, column(rows, "n"), column(rows, "seconds"), plot_style.style_of(name),
+              (column(rows, "low"), column(rows, "high")))  # fmt: skip
+    seconds_by_n(axes, cost)
+    title(axes, f"kernelized, f = e = {study.content['parameters']['cost_d']:g}, largest range")
+    return page.finish()
+
+
+def precision_parts(study):
+    return [("leak", "leak", lambda: _draw_leak(study)), ("cost", "cost", lambda: _draw_cost(study))]
+
+
+def draw_sinusoidal(study):
     matrix = study.table("matrix", "position", "dimension", "value")
     dots = study.table("dots", "D", "offset", "dot")
     falling = study.table("falling", "D", "entries")
     widths = dots.values("D")
     styles = {width: plot_style.Style(style.color, style.dashes, None) for width, style in zip(widths, STYLES)}
-    labels = [(f"D = {width:g}", styles[width], end_of(dots.where(D=width), "offset", "dot")) for width in widths]
-    page = Page(study, footer, [(1, False, []), (1.15, False, labels), (1, False, [])],
-                notes=["Position matrix: dark is −1, bright is 1. Right: number of offsets, from 0, over which the products "
-                       "decrease, for every even D."])  # fmt: skip
-    left, middle, right = page.panels
+    widths = widths if len(widths) < 4 else widths[::2]  # neighbours cannot be told apart
+    labels = [(f"D = {width:g}", styles[width]) for width in widths]
+    dimensions = matrix.values("dimension")
+    chosen = [dimensions[share * len(dimensions) // 8] for share in range(4)]
+    waves = [(f"column {dimension:g}", plot_style.Style(style.color, style.dashes, None))
+             for dimension, style in zip(chosen, STYLES)]  # fmt: skip
+    page = new_page(study, [(1, False, []), (1, False, waves), (1, False, labels), (1, False, [])], most=2,
+                    notes=["Position matrix: dark is −1, bright is 1. Last panel: number of offsets, from 0, over which the products "
+                           "decrease, for every even D."])  # fmt: skip
+    left, second, middle, right = page.axes
+    for (_, style), dimension in zip(waves, chosen):
+        rows = matrix.where(dimension=dimension)
+        second.plot(column(rows, "position"), column(rows, "value"), color=style.color, linestyle=style.dashes)
+    second.set_xlabel("position")
+    second.set_ylabel("value")
+    title(second, "columns of the matrix")
     _image(left, [(row["position"], row["dimension"], row["value"]) for row in matrix.rows], page)
     left.set_xlabel("dimension")
     left.set_ylabel("position")
@@ -336,11 +370,20 @@ def draw_sinusoidal(study, footer):
     middle.set_xlabel("offset")
     middle.set_ylabel("dot product / its value at offset 0")
     middle.axvline(50, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
-    middle.annotate("51st", (50, 1), xytext=(2, -4), textcoords="offset points", color=MID_GREY, fontsize=TEXT_SIZE)
+    middle.annotate(
+        "51st",
+        (50, 1),
+        xytext=(2, -4),
+        textcoords="offset points",
+        color=MID_GREY,
+        fontsize=plot_style.look().text_size,
+    )
     title(middle, "products by offset")
     right.plot(column(falling.rows, "D"), column(falling.rows, "entries"), ".", color=BLACK, markersize=1.5)
     right.axhline(51, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
-    right.annotate("51", (0, 51), textcoords="offset points", xytext=(2, 2), color=MID_GREY, fontsize=TEXT_SIZE)
+    right.annotate(
+        "51", (0, 51), textcoords="offset points", xytext=(2, 2), color=MID_GREY, fontsize=plot_style.look().text_size
+    )
     right.set_xlabel("width D")
     right.set_ylabel("offsets over which they decrease")
     right.set_ylim(0, None)
@@ -359,21 +402,15 @@ def _image(axes, cells, page, bar=None):
     for side in ("top", "right"):
         axes.spines[side].set_visible(True)
     if bar:
-        box = axes.get_position()
-        place = page.figure.add_axes((box.x1 + 0.05 / page.width, box.y0, 0.07 / page.width, box.height))
-        page.figure.colorbar(image, cax=place).outline.set_linewidth(0.5)
-        place.tick_params(labelsize=TEXT_SIZE, width=0.5, length=2)
-        place.set_title(bar, fontsize=TEXT_SIZE, loc="left", color=DARK_GREY, pad=3)
+        color_bar(page, axes, image, bar)
 
 
-def draw_bias_maps(study, footer):
+def draw_bias_maps(study):
     offsets = study.table("offsets", "offset", "weight")
     pixels = study.table("pixels", "operator", "row", "column", "weight")
-    room = [("−10", plot_style.Style("white", "none", None), None)]  # the colour bar is where labels are
-    page = Page(study, footer, [(1.25, False, []), (1, False, room), (1, False, room)],
-                notes=["Cross: the query pixel."])  # fmt: skip
-    page.labels = [([], top) for _, top in page.labels]
-    left = page.panels[0]
+    page = new_page(study, [(1, False, []), (1, False, []), (1, False, [])], after=0.32,
+                    notes=["The layout only: the weights are made up, not learned. Cross: the query pixel."])  # fmt: skip
+    left = page.axes[0]
     left.plot(column(offsets.rows, "offset"), column(offsets.rows, "weight"), color=plot_style.BLUE, linewidth=0.8)
     left.axhline(0, color=LIGHT_GREY, linewidth=0.7, zorder=0)
     left.set_xlabel("offset, key minus query (tokens)")
@@ -382,42 +419,41 @@ def draw_bias_maps(study, footer):
     title(left, "1-D: by offset")
     parameters = study.content["parameters"]
     words = {"toeplitz_2d_xy": "2-D: rows + columns", "toeplitz_2d": "2-D: full"}
-    for axes, operator in zip(page.panels[1:], pixels.values("operator")):
+    for axes, operator in zip(page.axes[1:], pixels.values("operator")):
         rows = pixels.where(operator=operator)
         _image(axes, [(row["row"], row["column"], row["weight"]) for row in rows], page, bar="weight")
         axes.plot([parameters["column"]], [parameters["row"]], "+", color=BLACK, markersize=6)
+        axes.set_aspect("equal", anchor="SW")
         axes.set_xlabel("column (pixels)")
         axes.set_ylabel("row (pixels)")
         title(axes, words.get(operator, operator))
     return page.finish()
 
 
-METHOD_NAMES = {"none": "none", "fastrpb_linear": "FastRPB", "sine_spe": "sine SPE", "conv_spe": "conv SPE"}
+METHOD_NAMES = {"none": "no positions", "fastrpb_linear": "FastRPB", "sine_spe": "sine SPE", "conv_spe": "conv SPE"}
 
 
-def draw_spe_convergence(study, footer):
+def draw_spe_convergence(study):
     table = study.table("error", "kind", "R", "median", "low", "high")
     slopes = study.table("slope", "kind", "slope", "low", "high")
     times = study.table("time", "method", "n", "seconds", "low", "high")
     kinds, methods = table.values("kind"), times.values("method")
     styles = {kind: plot_style.style_of(f"{kind}_spe") for kind in kinds}
     xs = table.values("R")
-    labels = []
-    for kind in kinds:
-        slope = slopes.where(kind=kind)
-        words = f"{kind}: R^{slope[0]['slope']:.3f}".replace("-", "−") if slope else kind
-        labels.append((words, styles[kind], end_of(table.where(kind=kind), "R", "median")))
+    labels = [(f"{kind} SPE", styles[kind]) for kind in kinds]
+    fitted = [(kind, slopes.where(kind=kind)) for kind in kinds]
+    exponents = ", ".join(f"{kind} {found[0]['slope']:.3f}" for kind, found in fitted if found).replace("-", "−")
     first = min(table.where(R=xs[0]), key=lambda row: row["median"])["median"]
     root = [0.75 * first * (x / xs[0]) ** -0.5 for x in xs]
-    labels.append(("R^(−1/2)", THEORY, (xs[-1], root[-1])))
-    time_labels = [(METHOD_NAMES[method], plot_style.style_of(method), end_of(times.where(method=method), "n", "seconds"))
-                   for method in methods]  # fmt: skip
+    labels.append(("R^(−1/2)", THEORY))
+    time_labels = [(METHOD_NAMES[method], plot_style.style_of(method)) for method in methods]
     parameters = study.content["parameters"]
-    page = Page(study, footer, [(1, False, labels), (1, False, time_labels)],
-                notes=["Left: medians over independent sets of draws, with 95 % intervals. Right: the fastest "
-                       "algorithm of each on one thread, float32, noise drawn beforehand; "
-                       f"R = {parameters['time_R']}, d = e = {parameters['time_d']}."])  # fmt: skip
-    axes, right = page.panels
+    page = new_page(study, [(1, False, labels), (1, False, time_labels)],
+                    notes=["Left: medians over independent sets of draws, with 95 % intervals"
+                           + (f"; the error falls like R to the {exponents}" if exponents else "")
+                           + ". Right: the fastest algorithm of each on one thread, float32, noise drawn beforehand; "
+                           f"R = {parameters['time_R']}, d = e = {parameters['time_d']}."])  # fmt: skip
+    axes, right = page.axes
     for kind in kinds:
         rows = table.where(kind=kind)
         curve(
@@ -469,14 +505,14 @@ DRAWINGS = {
 
 
 # More figures of a study, beside that of its name.
-PARTS = {"approximation_error": model_parts, "conversion": model_parts}
+PARTS = {"approximation_error": model_parts, "conversion": model_parts, "precision": precision_parts}
 
 
-def draw(study, footer):
-    """The matplotlib figure of a study_file.StudyFile."""
-    return DRAWINGS[study.name](study, footer)
+def draw(study):
+    """The layout.Page of a study_file.StudyFile."""
+    return DRAWINGS[study.name](study)
 
 
 def parts(study):
-    """[(suffix of the name, words, draw(footer))] of its other figures."""
+    """[(suffix of the name, words, draw())] of its other figures."""
     return PARTS[study.name](study) if study.name in PARTS else []

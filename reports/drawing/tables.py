@@ -193,8 +193,9 @@ def exponents(summary, contents, platform):
             known = theory.get("time_class" if panel["quantity"] == "seconds" else "memory_class") or NOT_APPLICABLE
             texts = found.setdefault((recipe, _curve_words(panel, curve["label"])), {})
             texts[panel["quantity"]] = [known.replace("^2", "²"), NOT_THERE]
-            if fit:
+            if panel_notes.has_meaning(fit):
                 texts[panel["quantity"]][1] = plot_style.with_interval(fit["exponent"], fit["low"], fit["high"])
+            if fit:
                 rows.append([recipe, panel["title"], curve["label"], curve["operator"], curve["implementation"], panel["quantity"],
                              *(fit[key] for key in ("exponent", "low", "high", "n_min", "n_max")), known])  # fmt: skip
     if not rows:
@@ -219,7 +220,11 @@ def exponents(summary, contents, platform):
     ]
     columns = ["", "theory", "n to the", "theory", "n to the"]
     heads = [("", 1), ("time", 2), ("workspace", 2)]
-    note = "One block for each recipe, fitted to the upper part of its curves, with intervals."
+    blocks = {recipe: [line for line in lines if any(cell[:1].isdigit() for cell in (line[2], line[4]))]
+              for recipe, lines in blocks.items()}  # fmt: skip
+    blocks = {recipe: lines for recipe, lines in blocks.items() if lines}
+    note = (f"One block for each recipe, fitted to the upper part of its curves, with intervals. Not printed: exponents whose "
+            f"interval is wider than {panel_notes.WIDEST_FIT:g}; the CSV file has them.")  # fmt: skip
     return Table(heads, columns, list(blocks.items()), note, header, rows, [])
 
 
@@ -230,7 +235,9 @@ def crossovers(summary, platform):
             what = {"seconds": "time", "workspace_bytes": "workspace"}[panel["quantity"]]
             where = NOT_APPLICABLE if cross["n"] is None else panel_notes.crossing_text(cross)
             words = _curve_words(panel, f"{cross['fast']} against {cross['dense']}")
-            blocks.setdefault(recipe, []).append([words, what, where, cross["reason"]])
+            line = [words, what, where, cross["reason"]]
+            if not (cross["reason"] or "").startswith("sizes in common") and line not in blocks.get(recipe, []):
+                blocks.setdefault(recipe, []).append(line)
             numbers = ["nan" if cross[key] is None else cross[key] for key in ("n", "low", "high")]
             rows.append(
                 [recipe, panel["title"], cross["fast"], cross["dense"], panel["quantity"], *numbers, cross["reason"]]
@@ -239,7 +246,15 @@ def crossovers(summary, platform):
         raise Unserved(WITHOUT_SUMMARY)
     header = ["recipe", "panel", "fast", "dense", "quantity", "n", "low", "high", "reason"]
     columns = ["", "in", "from n", ""]
-    return Table([], columns, list(blocks.items()), "One block for each recipe.", header, rows, [])
+    return Table(
+        [],
+        columns,
+        list(blocks.items()),
+        "One block for each recipe. Pairs with too few sizes in common are in the CSV file alone.",
+        header,
+        rows,
+        [],
+    )
 
 
 # Whether inputs matter

@@ -220,6 +220,7 @@ def make_row(record, n, environment):
         "workspace_bytes": workspace,
         "workspace_formula_bytes": formula,
         "workspace_share": workspace / formula if workspace and formula else None,
+        "total_bytes": workspace + tensor_bytes(record) if workspace and tensor_bytes(record) else None,
         "resident_bytes": record["resident_bytes"],
         "max_error": check["max_error"],
         "bound": check["bound"],
@@ -229,6 +230,18 @@ def make_row(record, n, environment):
         "reason": check["reason"],
         "case": record["case"],
     }
+
+
+SCALAR_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def tensor_bytes(record):
+    """Queries, keys, values and output of an attention; positions and features are not counted. None: another operator."""
+    size = record["size"]
+    if not {"n_q", "n_k", "d", "e"} <= set(size) or record["scalar"] not in SCALAR_BYTES:
+        return None
+    elements = (size["n_q"] + size["n_k"]) * (size["d"] + size["e"]) * size.get("heads", 1) * size.get("batch", 1)
+    return elements * SCALAR_BYTES[record["scalar"]]
 
 
 def floor_seconds(record, environment):

@@ -230,8 +230,9 @@ class DrawingTest(Workplace):
         expected = {
             f"toeplitz_1d-float32-{kind}.{end}"
             for kind in ("time-memory", "error", "error-time")
-            for end in (*FORMATS, "csv")
+            for end in (*FORMATS, "csv", "tex", "caption.md", "caption.tex")
         }
+        expected |= {f"toeplitz_1d-float32-{kind}-plot.csv" for kind in ("time-memory", "error", "error-time")}
         # Tables of exponents and crossovers need a summary, which is not among these files.
         self.assertEqual(expected | {"toeplitz_1d-float32-time-memory-lines.csv"}, set(names))
         for name in names:
@@ -252,7 +253,7 @@ class DrawingTest(Workplace):
         path = self.write(synthetic_results())
         self.assertEqual(0, self.draw(path, "--format", "svg", "--only", "error").returncode)
         self.assertEqual(
-            ["toeplitz_1d-float32-error.csv", "toeplitz_1d-float32-error.svg"],
+            [f"toeplitz_1d-float32-error.{end}" for end in ("caption.md", "caption.tex", "csv", "svg")],
             sorted(file.name for file in self.out.iterdir()),
         )
         result = self.draw(path, "--only", "error,nothing", out=self.folder / "none")

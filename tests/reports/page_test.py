@@ -49,7 +49,7 @@ class Reader(html.parser.HTMLParser):
         if "data-command" in attributes:
             self.commands.append(attributes["data-command"])
         for key in ("href", "src", "xlink:href"):
-            if key in attributes:
+            if key in attributes and not attributes[key].startswith("data:"):
                 (self.links if attributes[key].startswith("#") else self.remote).append(attributes[key])
         if tag not in VOID:
             self.open.append(tag)
@@ -180,7 +180,7 @@ class GalleryTest(figures_test.Workplace):
         self.assertEqual(0, result.returncode, result.stderr)
         text = (self.results / "README.md").read_text(encoding="utf-8")
         self.assertIn("- `frpb-1d-time`: **not reproduced**. made up", text)
-        self.assertIn(f"- **Here**: {recipes_test.RECIPES['fastrpb-toeplitz']['here']}", text)
+        self.assertIn(f"- **Shown here**: {recipes_test.RECIPES['fastrpb-toeplitz']['here']}", text)
         self.assertIn("GCC 1.2", text)
         links = re.findall(r"\]\(([^)]+)\)|src=\"([^\"]+)\"", text)
         self.assertIn(("", "figures/fastrpb-toeplitz.svg"), links)

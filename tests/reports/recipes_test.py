@@ -224,6 +224,8 @@ def synthetic_summary(content, recipe="nprf-fig1a", backend="cpu"):
     picture = recipe_figure.curves(RECIPES[recipe], points)
     panels = []
     for panel, group in picture.content:
+        if not panel.quantity:
+            continue
         labels = {name: [row["n"] for row in group.rows if row["implementation"] == name] for name in group.order}
         curves = [{"label": name, "operator": "toeplitz_1d", "implementation": "fft", "n": sizes,
                    "fit": {"exponent": 1.05, "low": 1.0234, "high": 1.08, "n_min": 1000, "n_max": 4000}}
@@ -297,15 +299,15 @@ class SummaryTest(figures_test.Workplace):
         points = recipe_file.points_of([("made.json", self.content)])
         panels = summary_file.Summary([("summary.json", self.summary)]).panels("nprf-fig1a", ("Synthetic CPU", "cpu"))
         picture = recipe_figure.curves(RECIPES["nprf-fig1a"], points, panels)
-        notes = " ".join(panel_notes.lines(picture.content, 100)).replace("\xa0", " ")
-        self.assertIn("kernelized, m = 16 needs less time than softmax, dense from n = 1420 [1390, unknown].", notes)
+        notes = " ".join(panel_notes.sentences(picture.content))
+        self.assertIn("Less time than softmax, dense: kernelized, m = 16 from n = 1420 [1390, unknown].", notes)
         self.assertIn("kernelized, m = 32 needs less time than softmax, dense at every size measured.", notes)
         self.assertNotIn("summarize", notes)
 
     def test_without_a_summary_a_figure_says_where_the_numbers_are(self):
         points = recipe_file.points_of([("made.json", self.content)])
         picture = recipe_figure.curves(RECIPES["nprf-fig1a"], points)
-        self.assertIn("run `subquad summarize`", " ".join(panel_notes.lines(picture.content, 100)))
+        self.assertIn("run `subquad summarize`", " ".join(panel_notes.sentences(picture.content)))
         self.assertEqual([], picture.lines)
         result = self.draw(self.write(self.content), "--only", "exponents", "--format", "svg")
         self.assertEqual(2, result.returncode)
