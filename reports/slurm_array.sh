@@ -5,7 +5,8 @@
 #   sbatch --array=1-K --exclusive reports/slurm_array.sh K DIR --preset paper
 #   reports/slurm_array.sh merge K DIR
 #
-# All after DIR are options of `subquad sweep` (not --out, --shard, --resume).
+# All after DIR are options of `subquad sweep` (not --out, --shard,
+# --resume, --force).
 # A task that was killed or ran out of time goes on where it stopped when it is
 # submitted again with the same K, DIR and options:
 #
@@ -27,7 +28,7 @@ shards() {
 
 program=${SUBQUAD:-build/subquad}
 if [[ ${1:-} == -h || ${1:-} == --help || $# -eq 0 ]]; then
-  sed -n '2,17s/^# \{0,1\}//p' "$0"
+  sed -n '2,18s/^# \{0,1\}//p' "$0"
   exit 0
 fi
 [[ -x $program ]] || refuse "no executable $program; build it, or set SUBQUAD"
@@ -50,7 +51,8 @@ if [[ $1 == merge ]]; then
     echo "slurm_array.sh: not finished: submit again with --array=$list" >&2
     exit 1
   fi
-  exec "$program" merge "${files[@]}" --out "$folder/merged.json"
+  # Made from these shards alone, so a newer one may replace it.
+  exec "$program" merge "${files[@]}" --out "$folder/merged.json" --force
 fi
 
 count=$1
@@ -60,7 +62,7 @@ folder=$2
 shift 2
 for option in "$@"; do
   case $option in
-    --out|--out=*|--shard|--shard=*|--resume) refuse "$option is set by this script" ;;
+    --out|--out=*|--shard|--shard=*|--resume|--force) refuse "$option does not go with this script" ;;
   esac
 done
 task=${SLURM_ARRAY_TASK_ID:-}

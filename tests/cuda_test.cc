@@ -44,7 +44,9 @@ TEST_P(Cuda, PassesGoldenCases) {
               << Info(line.scalar).name << ": " << line.verdict.reason;
           passed[{line.implementation, line.scalar}] += line.verdict.passed();
         },
-        OnDevice);
+        {.wanted = [](const Implementation& one, Scalar) {
+          return OnDevice(one);
+        }});
   }
   for (const Implementation* one : ImplementationsOf(op))
     for (const Scalar scalar : one->scalars)

@@ -51,6 +51,28 @@ bool Filters::Takes(const Operator& op) const {
   return Contains(operators, op.description().id);
 }
 
+void Filters::CheckUsed(
+    const std::vector<std::pair<const Implementation*, Scalar>>& chosen) const {
+  const auto check = [&](const char* option,
+                         const std::vector<std::string>& values, auto name_of) {
+    for (const std::string& value : values)
+      if (std::ranges::none_of(
+              chosen, [&](const auto& one) { return name_of(one) == value; }))
+        throw InvalidInput(option,
+                           "a value that matches something together with the "
+                           "other options",
+                           "'" + value + "'");
+  };
+  check("--operator", operators,
+        [](const auto& one) { return std::string_view(one.first->op); });
+  check("--implementation", implementations,
+        [](const auto& one) { return std::string_view(one.first->id); });
+  check("--backend", backends,
+        [](const auto& one) { return ToString(one.first->backend); });
+  check("--scalar", scalars,
+        [](const auto& one) { return Info(one.second).name; });
+}
+
 std::vector<std::string> ParseAxis(const std::string& option,
                                    const std::string& text) {
   std::vector<std::string> values;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/base/registry.h"
@@ -18,6 +19,11 @@ struct Filters {
   bool Takes(const Implementation& implementation) const;
   bool Takes(Scalar scalar) const;
   bool Takes(const Operator& op) const;
+
+  // Throws InvalidInput for a value that chose nothing: it would have been
+  // ignored.
+  void CheckUsed(const std::vector<std::pair<const Implementation*, Scalar>>&
+                     chosen) const;
 };
 
 // "1024,4096" or "1024:1048576:x2" (also "1:9:+2"). Throws InvalidInput that

@@ -208,7 +208,8 @@ class Reader {
   Reader(Source& source, const std::string& name)
       : source_(source), name_(name), rest_(source.Size()) {}
 
-  NpyArray Read() {
+  // All but the numbers.
+  NpyArray ReadHeader() {
     const std::string magic = Take(kMagic.size(), "NumPy magic");
     if (magic != kMagic) {
       throw InvalidInput(name_, "the NumPy magic " + Quoted(kMagic),
@@ -237,8 +238,15 @@ class Reader {
     // no cost, and the kernel hands out memory that it has not got.
     const uint64_t count = bytes / item_bytes;
     if (count > PhysicalMemoryBytes() / sizeof(double)) FailMemory(bytes);
+    return array;
+  }
+
+  NpyArray Read() {
+    NpyArray array = ReadHeader();
+    const size_t item_bytes = array.is_float32 ? 4 : 8;
+    const uint64_t bytes = rest_;
     try {
-      array.values.resize(static_cast<size_t>(count));
+      array.values.resize(static_cast<size_t>(bytes / item_bytes));
     } catch (const std::bad_alloc&) {
       FailMemory(bytes);
     }
@@ -417,6 +425,12 @@ NpyArray ReadNpy(const std::filesystem::path& path) {
   const std::string name = DisplayName(path);
   FileSource source(path, name);
   return Reader(source, name).Read();
+}
+
+NpyArray ReadNpyHeader(const std::filesystem::path& path) {
+  const std::string name = DisplayName(path);
+  FileSource source(path, name);
+  return Reader(source, name).ReadHeader();
 }
 
 NpyArray ParseNpy(std::span<const std::byte> bytes, const std::string& name) {

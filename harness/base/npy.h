@@ -29,6 +29,10 @@ struct NpyArray {
 // waits on a pipe or a device.
 NpyArray ReadNpy(const std::filesystem::path& path);
 
+// The same without the numbers: `values` stays empty. What ReadNpy refuses for
+// any reason but its numbers, this refuses after reading the header alone.
+NpyArray ReadNpyHeader(const std::filesystem::path& path);
+
 // The same for the bytes of a file that are already in memory; `name` is
 // the file's name in messages.
 NpyArray ParseNpy(std::span<const std::byte> bytes, const std::string& name);

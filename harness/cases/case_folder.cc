@@ -153,9 +153,18 @@ std::map<std::string, std::string> FilesOf(const Json& json,
   return files;
 }
 
+// An array that a field of case.json names. Its header is read first, so that
+// shapes are checked before gigabytes of numbers are read.
+struct NamedArray {
+  std::string field;
+  fs::path path;
+  Shape shape;
+  bool is_float32 = false;
+};
+
 // The file may not leave the folder, through links neither.
-NpyArray ReadArray(const fs::path& folder, const std::string& field,
-                   const std::string& text) {
+NamedArray FindArray(const fs::path& folder, const std::string& field,
+                     const std::string& text) {
   const std::string subject = "case.json: " + field;
   const fs::path path = text;
   const bool climbs = std::ranges::any_of(
@@ -172,64 +181,96 @@ NpyArray ReadArray(const fs::path& folder, const std::string& field,
     throw InvalidInput(subject, "a file in the case folder",
                        Quoted(text) + ", which leads out of it");
   try {
-    return ReadNpy(real);
+    const NpyArray header = ReadNpyHeader(real);
+    return {field, real, header.shape, header.is_float32};
   } catch (const InvalidInput& problem) {
     throw problem.In(field);
   }
 }
 
-void ReadInputs(const fs::path& folder, CaseText text, CaseFolder& result) {
+std::vector<double> NumbersOf(const NamedArray& named) {
+  try {
+    NpyArray array = ReadNpy(named.path);
+    if (array.shape != named.shape || array.is_float32 != named.is_float32)
+      throw InvalidInput(named.path.filename().string(),
+                         "the array that it held a moment ago", "another one");
+    return std::move(array.values);
+  } catch (const InvalidInput& problem) {
+    throw problem.In(named.field);
+  }
+}
+
+// The arrays by name, once every shape fits the others.
+using NamedArrays = std::map<std::string, NamedArray>;
+
+NamedArrays FindInputs(const fs::path& folder, const CaseText& text,
+                       CaseFolder& result) {
   // Before any file is read: a list of a thousand names is refused, not read.
   std::vector<std::string> names;
   for (const auto& [name, file] : text.inputs) names.push_back(name);
   CheckInputNames(*text.op, text.params, names);
+  NamedArrays arrays;
   std::vector<GivenShape> given;
-  std::vector<Tensor> tensors;
   for (const auto& [name, file] : text.inputs) {
-    NpyArray array = ReadArray(folder, "inputs: " + name, file);
-    given.push_back({name, array.shape});
-    tensors.push_back({name, array.shape, 0, std::move(array.values)});
+    arrays[name] = FindArray(folder, "inputs: " + name, file);
+    given.push_back({name, arrays[name].shape});
   }
   result.problem =
-      ResolveProblem(*text.op, std::move(text.params), Scalar::kFloat64, given);
-  for (size_t i = 0; i < result.problem.inputs.size(); ++i) {
-    const TensorRule& rule = result.problem.inputs[i];
-    auto found = std::ranges::find(tensors, rule.name, &Tensor::name);
-    CheckFinite(rule, *found);
-    if (result.problem.input_per_head[i])
-      found->head_stride = ElementCount(found->shape) / result.problem.heads;
-    result.inputs.tensors.push_back(std::move(*found));
-  }
+      ResolveProblem(*text.op, text.params, Scalar::kFloat64, given);
+  return arrays;
 }
 
-void ReadExpected(const fs::path& folder,
-                  const std::map<std::string, std::string>& files,
-                  CaseFolder& result) {
-  const std::vector<TensorRule>& outputs = result.problem.outputs;
+NamedArrays FindExpected(const fs::path& folder,
+                         const std::map<std::string, std::string>& files,
+                         const Problem& problem) {
   std::string names;
-  for (const TensorRule& rule : outputs)
+  for (const TensorRule& rule : problem.outputs)
     names += (names.empty() ? "" : ", ") + rule.name;
   if (files.empty())
     throw InvalidInput("case.json: expected", "at least one of " + names,
                        "none");
   for (const auto& [name, file] : files)
-    if (std::ranges::find(outputs, name, &TensorRule::name) == outputs.end())
+    if (IndexOf(problem.outputs, name) < 0)
       throw InvalidInput("case.json: expected: " + Shortened(name),
                          "one of " + names, "an unknown output");
+  NamedArrays arrays;
   for (const auto& [name, file] : files) {
-    const size_t index = static_cast<size_t>(result.problem.OutputIndex(name));
-    NpyArray array = ReadArray(folder, "expected: " + name, file);
-    const Shape shape = result.problem.OutputShape(index);
-    if (array.shape != shape)
+    arrays[name] = FindArray(folder, "expected: " + name, file);
+    const Shape shape =
+        problem.OutputShape(static_cast<size_t>(problem.OutputIndex(name)));
+    if (arrays[name].shape != shape)
       throw InvalidInput("expected: " + name, ToString(shape),
-                         ToString(array.shape));
-    TensorRule finite = outputs[index];
+                         ToString(arrays[name].shape));
+  }
+  return arrays;
+}
+
+void ReadInputs(const NamedArrays& arrays, CaseFolder& result) {
+  const Problem& problem = result.problem;
+  for (size_t i = 0; i < problem.inputs.size(); ++i) {
+    const TensorRule& rule = problem.inputs[i];
+    const NamedArray& named = arrays.at(rule.name);
+    Tensor tensor{rule.name, named.shape, 0, NumbersOf(named)};
+    CheckFinite(rule, tensor);
+    if (problem.input_per_head[i])
+      tensor.head_stride = ElementCount(tensor.shape) / problem.heads;
+    result.inputs.tensors.push_back(std::move(tensor));
+    result.has_float32 = result.has_float32 || named.is_float32;
+  }
+}
+
+void ReadExpected(const NamedArrays& arrays, CaseFolder& result) {
+  for (const auto& [name, named] : arrays) {
+    TensorRule finite =
+        result.problem
+            .outputs[static_cast<size_t>(result.problem.OutputIndex(name))];
     finite.name = "expected: " + name;
     finite.may_be_minus_infinity = false;
-    Tensor tensor{name, array.shape, 0, std::move(array.values)};
+    Tensor tensor{name, named.shape, 0, NumbersOf(named)};
     CheckFinite(finite, tensor);
     result.expected.push_back(
-        {name, shape, std::move(tensor.values), array.is_float32});
+        {name, named.shape, std::move(tensor.values), named.is_float32});
+    result.has_float32 = result.has_float32 || named.is_float32;
   }
 }
 
@@ -253,12 +294,14 @@ CaseText ParseCaseText(const std::string& text) {
   const Json json = ParseJson(text);
   if (!json.is_object())
     throw InvalidInput("case.json", "an object", TypeOf(json));
-  static const std::set<std::string> kFields = {"format", "operator", "params",
-                                                "inputs", "expected", "source"};
+  static const std::set<std::string> kFields = {
+      "format",   "operator", "params",        "inputs",
+      "expected", "source",   "expected_error"};
   for (const auto& [name, value] : json.items())
     if (!kFields.contains(name))
       throw InvalidInput("case.json: " + Shortened(name),
-                         "format, operator, params, inputs, expected or source",
+                         "format, operator, params, inputs, expected, "
+                         "expected_error or source",
                          "an unknown field");
   const auto text_of = [&](const char* name, const char* expected) {
     return Field(json, name, Json::value_t::string, expected)
@@ -280,6 +323,14 @@ CaseText ParseCaseText(const std::string& text) {
     result.params.Set(name, ParamOf(Shortened(name), value));
   result.inputs = FilesOf(json, "inputs");
   result.expected = FilesOf(json, "expected");
+  if (const auto error = json.find("expected_error"); error != json.end()) {
+    // An error as large as the numbers would allow any answer.
+    if (!error->is_number() || !(error->get<double>() >= 0) ||
+        !(error->get<double>() < 1))
+      throw InvalidInput("case.json: expected_error",
+                         "a number from 0 to below 1", TypeOf(*error));
+    result.expected_error = error->get<double>();
+  }
   return result;
 }
 
@@ -290,6 +341,9 @@ CaseFolder ReadCaseFolder(const fs::path& folder) {
   if (!plain.has_filename()) plain = plain.parent_path();
   CaseFolder result;
   result.name = plain.filename().string();
+  plain = folder.lexically_normal();
+  if (!plain.has_filename()) plain = plain.parent_path();
+  result.path = plain.string();
   try {
     if (!fs::is_directory(folder, error))
       throw InvalidInput("folder", "a case folder",
@@ -297,12 +351,16 @@ CaseFolder ReadCaseFolder(const fs::path& folder) {
     const CaseText text = ParseCaseText(ReadText(folder));
     result.op = text.op;
     result.source = text.source;
-    ReadInputs(folder, text, result);
-    ReadExpected(folder, text.expected, result);
+    result.expected_error = text.expected_error;
+    const NamedArrays inputs = FindInputs(folder, text, result);
+    const NamedArrays expected =
+        FindExpected(folder, text.expected, result.problem);
+    ReadInputs(inputs, result);
+    ReadExpected(expected, result);
     result.digest = DigestOf(result.inputs);
     return result;
   } catch (const InvalidInput& problem) {
-    throw problem.In("case " + result.name);
+    throw problem.In("case " + result.path);
   }
 }
 

@@ -19,10 +19,15 @@ struct ExpectedTensor {
 
 struct CaseFolder {
   std::string name;  // the folder's own
+  std::string path;  // as given: several folders may have one name
   const Operator* op = nullptr;
   Problem problem;  // with scalar float64
   Inputs inputs;    // as in the files, not rounded
   std::vector<ExpectedTensor> expected;
+  bool has_float32 = false;  // in a file: then float32 programs are asked about
+  // Every expected number may be off by this times the largest magnitude in its
+  // tensor.
+  double expected_error = 0;
   std::string source;
   // Of the inputs' names, shapes and numbers (FNV-1a, 16 hex digits): folders
   // of the same name and other contents are told apart by it.
@@ -34,10 +39,12 @@ struct CaseText {
   const Operator* op = nullptr;
   Params params;                                        // not yet checked
   std::map<std::string, std::string> inputs, expected;  // tensor -> file
+  double expected_error = 0;
   std::string source;
 };
 
-// Throws InvalidInput that names the field. Every field must be there.
+// Throws InvalidInput that names the field. Every field but expected_error must
+// be there.
 CaseText ParseCaseText(const std::string& text);
 
 // Reads and checks everything: the format, names, types and ranges, that files

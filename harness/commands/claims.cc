@@ -23,6 +23,7 @@ void AddClaimsCommand(CLI::App& program, const std::string& command_line,
                    "file for the verdicts, ending in .json; a Markdown table "
                    "is written beside it")
       ->required();
+  AddForceOption(*command, options->force);
   std::string list = "Claims, and the commands that measure what they need:\n";
   for (const Claim& claim : Claims()) {
     const std::string needs = NeedsOf(claim);

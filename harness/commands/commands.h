@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 
 #include "harness/base/exit_status.h"
@@ -33,6 +34,10 @@ void AddFilterOptions(CLI::App& command, Filters& filters);
 
 // Adds --seed: an integer that an id can carry, 0 to 2^63 - 1.
 CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed);
+CLI::Option* AddSeedOption(CLI::App& command, std::optional<uint64_t>& seed);
+
+// Adds --force: replace what --out names.
+void AddForceOption(CLI::App& command, bool& force);
 
 // For options whose value is a finite number greater than 0 and at most `most`.
 CLI::Validator PositiveUpTo(double most);

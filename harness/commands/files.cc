@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "harness/base/output_file.h"
 #include "harness/commands/commands.h"
 #include "harness/results/compare.h"
 #include "harness/results/result_file.h"
@@ -11,9 +12,8 @@ namespace subquad {
 namespace {
 
 int Merge(const std::vector<std::string>& paths, const std::string& out,
-          const std::string& command_line) {
-  if (out.empty())
-    throw InvalidInput("--out", "the path of a result file to write", "none");
+          bool force, const std::string& command_line) {
+  OutputFile("--out", out, Unless(force));
   std::vector<Json> files;
   for (const std::string& path : paths) files.push_back(ReadResultFile(path));
   const Json merged = MergeFiles(files, paths, command_line);
@@ -57,10 +57,12 @@ void AddMergeCommand(CLI::App& program, const std::string& command_line,
       program.add_subcommand("merge", "merge the result files of shards");
   auto files = std::make_shared<std::vector<std::string>>();
   auto out = std::make_shared<std::string>();
+  auto force = std::make_shared<bool>(false);
   command->add_option("FILE", *files, "result files of one sweep")->required();
   command->add_option("--out", *out, "result file (required)");
+  AddForceOption(*command, *force);
   command->callback(
-      [=, &status] { status = Merge(*files, *out, command_line); });
+      [=, &status] { status = Merge(*files, *out, *force, command_line); });
 }
 
 void AddCompareCommand(CLI::App& program, int& status) {

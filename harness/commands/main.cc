@@ -7,6 +7,7 @@
 #include "cuda/device.h"
 #include "harness/base/build_info.h"
 #include "harness/base/environment.h"
+#include "harness/base/tell.h"
 #include "harness/commands/commands.h"
 
 namespace subquad {
@@ -37,6 +38,7 @@ std::vector<std::string> CommandNames(const CLI::App& program) {
 
 int main(int argc, char** argv) {
   using namespace subquad;
+  OpenClosedStreams();
   int status = kFine;
   std::string command_line = "subquad";
   for (int i = 1; i < argc; ++i) command_line += std::string(" ") + argv[i];
@@ -68,8 +70,8 @@ int main(int argc, char** argv) {
     const bool empty = argument.empty();
     if (!empty && !(argument.starts_with("--") && argument.ends_with('=')))
       continue;
-    fmt::print(stderr, "subquad: {}: expected a value, found none\n",
-               empty ? argv[i - 1] : argument.substr(0, argument.size() - 1));
+    Tell("subquad: {}: expected a value, found none\n",
+         empty ? argv[i - 1] : argument.substr(0, argument.size() - 1));
     return kNotValid;
   }
   try {
@@ -79,27 +81,31 @@ int main(int argc, char** argv) {
   } catch (const CLI::RequiredError& error) {
     // CLI11 asks for a command before it looks at what was given instead.
     if (argc > 1 && program.get_subcommands().empty())
-      fmt::print(stderr, "subquad: {}\n",
-                 UnknownName("command", CommandNames(program), argv[1]).what());
+      Tell("subquad: {}\n",
+           UnknownName("command", CommandNames(program), argv[1]).what());
     else
-      fmt::print(stderr, "subquad: {}\n", error.what());
+      Tell("subquad: {}\n", error.what());
     return kNotValid;
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "subquad: {}\n", error.what());
+    Tell("subquad: {}\n", error.what());
     return kNotValid;
   } catch (const InvalidInput& problem) {
-    fmt::print(stderr, "subquad: {}\n", problem.what());
+    Tell("subquad: {}\n", problem.what());
     return kNotValid;
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "subquad: out of memory\n");
+    Tell("subquad: out of memory\n");
     return kNotValid;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "subquad: {}\n", error.what());
+    if (std::ferror(stdout)) {
+      Tell("subquad: standard output: cannot be written\n");
+      return kNotValid;
+    }
+    Tell("subquad: {}\n", error.what());
     return kNotValid;
   }
   // Output that did not reach the disk is a failure.
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-    fmt::print(stderr, "subquad: standard output: cannot be written\n");
+    Tell("subquad: standard output: cannot be written\n");
     return kNotValid;
   }
   return status;

@@ -18,13 +18,29 @@ void AddFilterOptions(CLI::App& command, Filters& filters) {
                      "float32, float64, bfloat16 or float16 (repeatable)");
 }
 
-CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed) {
+namespace {
+
+template <typename Seed>
+CLI::Option* AddSeed(CLI::App& command, Seed& seed) {
   const auto parse = [&seed](const std::string& text) {
     seed = static_cast<uint64_t>(ParseInteger(
         "--seed", text, 0, "an integer from 0 to 9223372036854775807"));
   };
   return command.add_option_function<std::string>("--seed", parse,
                                                   "seed for generated inputs");
+}
+
+}  // namespace
+
+CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed) {
+  return AddSeed(command, seed);
+}
+CLI::Option* AddSeedOption(CLI::App& command, std::optional<uint64_t>& seed) {
+  return AddSeed(command, seed);
+}
+
+void AddForceOption(CLI::App& command, bool& force) {
+  command.add_flag("--force", force, "replace what --out names if it exists");
 }
 
 CLI::Validator PositiveUpTo(double most) {

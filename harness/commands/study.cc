@@ -23,6 +23,8 @@ void AddStudyCommand(CLI::App& program, const std::string& command_line,
       ->add_option("--out", options->out,
                    "folder for NAME.json and verdicts.md")
       ->required();
+  command->add_flag("--force", options->force,
+                    "replace NAME.json in that folder if it exists");
   command->add_option("--seed", options->seed, "seed for random numbers")
       ->capture_default_str();
   command

@@ -7,6 +7,7 @@
 
 #include "harness/base/build_info.h"
 #include "harness/base/environment.h"
+#include "harness/base/output_file.h"
 #include "harness/base/statistics.h"
 #include "harness/commands/commands.h"
 #include "harness/results/recipe_summary.h"
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 struct Request {
   std::vector<std::string> files, recipes;
   std::string out;
+  bool force = false;
 };
 
 // Studies, older summaries and whatever else lies in a folder have no part in
@@ -55,6 +57,7 @@ std::vector<std::pair<std::string, Json>> ReadResults(
 }
 
 int Summarize(const Request& request, const std::string& command_line) {
+  OutputFile("--out", request.out, Unless(request.force));
   const auto files = ReadResults(request.files);
   if (files.empty())
     throw InvalidInput("FILE", "at least one result file", "none");
@@ -134,6 +137,7 @@ void AddSummarizeCommand(CLI::App& program, const std::string& command_line,
                       "recipe files, or folders of them (default: those of "
                       "reports/recipes when this was built)");
   command->add_option("--out", request->out, "summary file")->required();
+  AddForceOption(*command, request->force);
   command->footer(
       "Writes a summary file (format summary/1). Figures drawn from the same\n"
       "result files print its numbers:\n"

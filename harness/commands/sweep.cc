@@ -1,13 +1,14 @@
 #include "harness/sweeps/sweep.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <set>
 
+#include "harness/base/output_file.h"
+#include "harness/base/tell.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/hard_inputs.h"
 #include "harness/cases/input_source.h"
@@ -20,10 +21,10 @@ namespace {
 struct Request {
   Filters filters;
   std::string preset, config, out, shard;
-  std::string n, d, e, f, heads, threads = "1";
+  std::string n, d, e, f, heads, threads;
   std::vector<std::string> params, inputs;
   uint64_t seed = 1;
-  bool resume = false, no_resident = false, interleave = false;
+  bool resume = false, force = false, no_resident = false, interleave = false;
   double time_limit = 120, memory_limit = 0, budget = 2, width = 0.05;
 };
 
@@ -35,7 +36,7 @@ void LeaveOutMissingFolders(std::vector<SweepAxes>& sweeps) {
     std::erase_if(sweep.inputs, [&](const std::string& input) {
       if (IsHardInput(input) || InputSourceExists(input)) return false;
       if (told.insert(input).second)
-        fmt::print(stderr, "skipped: case folder {} not found\n", input);
+        Tell("skipped: case folder {} not found\n", input);
       return true;
     });
   std::erase_if(sweeps,
@@ -48,20 +49,6 @@ std::string FileText(const std::string& path) {
   if (!stream || std::filesystem::is_directory(path, error))
     throw InvalidInput("--config", "a file that can be read", "'" + path + "'");
   return {std::istreambuf_iterator<char>(stream), {}};
-}
-
-// Fail before hours of measuring, not after.
-void CheckOut(const std::filesystem::path& out) {
-  std::error_code error;
-  const auto folder =
-      out.has_parent_path() ? out.parent_path() : std::filesystem::path(".");
-  if (std::filesystem::is_directory(out, error))
-    throw InvalidInput("--out", "a file", "the folder " + out.string());
-  if (!std::filesystem::is_directory(folder, error))
-    throw InvalidInput("--out", "a file in a folder that exists", out.string());
-  if (::access(folder.c_str(), W_OK) != 0)
-    throw InvalidInput("--out", "a folder that can be written",
-                       folder.string());
 }
 
 void ParseShard(const std::string& text, SweepOptions& options) {
@@ -78,22 +65,59 @@ void ParseShard(const std::string& text, SweepOptions& options) {
   options.shards = static_cast<int>(second[0]);
 }
 
+// The options that make axes of their own.
+std::string AxesOf(const Request& request) {
+  std::string given;
+  const auto add = [&](const char* name, bool there) {
+    if (there) given += (given.empty() ? "" : ", ") + std::string(name);
+  };
+  add("--n", !request.n.empty());
+  add("--d", !request.d.empty());
+  add("--e", !request.e.empty());
+  add("--f", !request.f.empty());
+  add("--heads", !request.heads.empty());
+  add("--param", !request.params.empty());
+  add("--input", !request.inputs.empty());
+  add("--interleave", request.interleave);
+  add("--threads", !request.threads.empty());
+  return given;
+}
+
+// No option may be left without effect.
+void CheckWays(const Request& request) {
+  const std::string axes = AxesOf(request);
+  const auto refuse = [](const std::string& found) {
+    throw InvalidInput("sweep",
+                       "one of --preset, --config, or axes (filters go with "
+                       "each of them)",
+                       found);
+  };
+  if (!request.preset.empty() && !request.config.empty())
+    refuse("more than one: --preset and --config");
+  if (!request.preset.empty() && !axes.empty())
+    refuse("more than one: --preset and " + axes);
+  if (!request.config.empty() && !axes.empty())
+    refuse("more than one: --config and " + axes);
+  const bool one = !request.preset.empty() || !request.config.empty();
+  if (!one && request.n.empty() && request.filters.operators.empty() &&
+      request.params.empty() && request.inputs.empty())
+    refuse("none of them");
+  if (request.interleave && request.inputs.size() < 2)
+    throw InvalidInput("--interleave", "two or more inputs by --input",
+                       std::to_string(request.inputs.size()));
+}
+
 int Sweep(const Request& request, const std::string& command) {
   SweepOptions options;
   if (request.out.empty())
     throw InvalidInput("--out", "the path of a result file to write", "none");
-  const bool axes = !request.n.empty() || !request.filters.operators.empty() ||
-                    !request.params.empty() || !request.inputs.empty();
-  const int ways = (request.preset.empty() ? 0 : 1) +
-                   (request.config.empty() ? 0 : 1) + (axes ? 1 : 0);
-  if (ways != 1)
-    throw InvalidInput("sweep",
-                       "one of --preset, --config, or filters and axes",
-                       ways == 0 ? "none of them" : "more than one");
-  CheckOut(request.out);
-  if (request.interleave && request.inputs.size() < 2)
-    throw InvalidInput("--interleave", "two or more inputs by --input",
-                       std::to_string(request.inputs.size()));
+  CheckWays(request);
+  // Fail before hours of measuring, not after.
+  options.out = OutputFile(
+      "--out", request.out,
+      request.resume || request.force
+          ? ""
+          : "--resume, which keeps its records, or --force, which replaces it");
   if (!request.preset.empty()) {
     options.sweeps = ParseSweepConfig("--preset " + request.preset,
                                       FindPreset(request.preset).text);
@@ -102,11 +126,11 @@ int Sweep(const Request& request, const std::string& command) {
     options.sweeps = ParseSweepConfig(request.config, FileText(request.config));
   } else {
     SweepAxes sweep;
-    sweep.filters = request.filters;
     if (!request.inputs.empty()) sweep.inputs = request.inputs;
     sweep.interleave = request.interleave;
     sweep.threads.clear();
-    for (int64_t threads : ParseIntegerAxis("--threads", request.threads)) {
+    for (int64_t threads : ParseIntegerAxis(
+             "--threads", request.threads.empty() ? "1" : request.threads)) {
       if (threads > 1024)
         throw InvalidInput("--threads", "numbers from 1 to 1024",
                            std::to_string(threads));
@@ -129,10 +153,11 @@ int Sweep(const Request& request, const std::string& command) {
     }
     options.sweeps = {sweep};
   }
-  options.out = request.out;
+  options.filters = request.filters;
   options.command = command;
   options.seed = request.seed;
   options.resume = request.resume;
+  options.force = request.force;
   options.resident = !request.no_resident;
   ParseShard(request.shard, options);
   options.sampling.budget_seconds = request.budget;
@@ -176,10 +201,15 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
   command->add_flag("--interleave", request->interleave,
                     "time cases that differ only in their input in turns");
   command->add_option("--out", request->out, "result file (required)");
-  command->add_flag(
+  auto* resume = command->add_flag(
       "--resume", request->resume,
       "keep the records in FILE and its journal, measure the rest");
-  command->add_option("--threads", request->threads, "axis of thread counts");
+  command
+      ->add_flag("--force", request->force,
+                 "replace FILE, and drop its journal, if it exists")
+      ->excludes(resume);
+  command->add_option("--threads", request->threads,
+                      "axis of thread counts (default 1)");
   command
       ->add_option(
           "--time-limit", request->time_limit,
@@ -209,6 +239,7 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
       "Ctrl-C keeps finished records (exit status 130); --resume continues.\n"
       "Exit status: 0 all checks passed, 1 a check failed, 2 invalid "
       "arguments.\n"
+      "Filters choose among what a preset or a configuration names.\n"
       "Draw with: python3 -m reports.figures FILE --out DIR");
   command->callback([request, command_line, &status] {
     status = Sweep(*request, command_line);

@@ -3,12 +3,15 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
+#include <optional>
 
+#include "harness/base/tell.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/hard_inputs.h"
 #include "harness/cases/verification.h"
 #include "harness/commands/commands.h"
+#include "harness/commands/tally.h"
+#include "harness/commands/verify_random.h"
 #include "harness/judging/trial.h"
 
 namespace subquad {
@@ -16,29 +19,13 @@ namespace {
 
 struct Options {
   Filters filters;
-  std::string n, case_id, input = "normal";
-  uint64_t seed = 1;
+  std::string n, case_id, input, random, out = "failed-cases";
+  std::optional<uint64_t> seed;
   int threads = 1;
   bool verbose = false;
 };
 
-// Counts for one implementation in one scalar type.
-struct Tally {
-  int64_t passed = 0, failed = 0, mistrusted = 0, skipped = 0, findings = 0;
-  double over_bound = 0, over_plain = 0;
-
-  void Add(const Verdict& verdict) {
-    passed += verdict.outcome == Outcome::kPassed;
-    failed += verdict.outcome == Outcome::kFailed;
-    mistrusted += verdict.outcome == Outcome::kMistrusted;
-    skipped += verdict.outcome == Outcome::kSkipped;
-    findings += !verdict.gates.empty();
-    over_bound = std::max(over_bound, verdict.comparison.max_over_bound);
-    over_plain = std::max(over_plain, verdict.comparison.over_plain);
-  }
-};
-
-using Key = std::pair<const Implementation*, Scalar>;
+constexpr uint64_t kUsualSeed = 1;
 
 void PrintVerdict(const Implementation& implementation, const Case& one,
                   const Verdict& verdict) {
@@ -56,8 +43,11 @@ void PrintVerdict(const Implementation& implementation, const Case& one,
 
 std::vector<Case> CasesFor(const Options& options) {
   if (!options.case_id.empty()) {
-    CaseRequest request = ParseCaseId(options.case_id);
-    return {MakeCase(request)};
+    const Case one = MakeCase(ParseCaseId(options.case_id));
+    if (!options.filters.Takes(*one.op) || !options.filters.Takes(one.scalar))
+      throw InvalidInput("filters", "those of the case",
+                         "none that matches " + options.case_id);
+    return {one};
   }
   const std::vector<int64_t> sizes =
       options.n.empty() ? AwkwardSizes() : ParseIntegerAxis("--n", options.n);
@@ -66,9 +56,9 @@ std::vector<Case> CasesFor(const Options& options) {
     if (!options.filters.Takes(*op)) continue;
     for (const ScalarInfo& info : kScalars) {
       if (!options.filters.Takes(info.scalar)) continue;
-      for (Case& one :
-           VerificationCases(*op, sizes, info.scalar, options.seed)) {
-        one.input = options.input;
+      for (Case& one : VerificationCases(*op, sizes, info.scalar,
+                                         options.seed.value_or(kUsualSeed))) {
+        if (!options.input.empty()) one.input = options.input;
         cases.push_back(std::move(one));
       }
     }
@@ -78,15 +68,14 @@ std::vector<Case> CasesFor(const Options& options) {
 
 int Verify(const Options& options) {
   options.filters.Check();
-  FindHardInput(options.input);
-  std::map<const Implementation*, std::map<Scalar, Tally>> tallies;
-  Tally total;
+  if (!options.input.empty()) FindHardInput(options.input);
+  TallyTable table;
   const bool terminal = isatty(fileno(stderr));
   const std::vector<Case> cases = CasesFor(options);
   int64_t done = 0;
   for (const Case& one : cases) {
     if (terminal && ++done % 16 == 0)
-      fmt::print(stderr, "\r{} of {} cases", done, cases.size());
+      Tell("\r{} of {} cases", done, cases.size());
     std::vector<const Implementation*> able;
     for (const Implementation* implementation : ImplementationsOf(*one.op))
       if (options.filters.Takes(*implementation) &&
@@ -107,8 +96,7 @@ int Verify(const Options& options) {
             fmt::format("the reference is undefined: {}", undefined.what()));
         if (!options.verbose) PrintVerdict(*implementation, one, verdict);
       }
-      tallies[implementation][one.scalar].Add(verdict);
-      total.Add(verdict);
+      table.Add(*implementation, one.scalar, verdict);
       const bool bad = verdict.outcome == Outcome::kFailed ||
                        verdict.outcome == Outcome::kMistrusted;
       if (bad || options.verbose || !options.case_id.empty())
@@ -120,28 +108,12 @@ int Verify(const Options& options) {
             implementation->id, one.Id());
     }
   }
-  if (terminal) fmt::print(stderr, "\r{:40}\r", "");
-  for (const Implementation& implementation : Implementations()) {
-    const auto found = tallies.find(&implementation);
-    if (found == tallies.end()) continue;
-    for (const auto& [scalar, tally] : found->second)
-      fmt::print(
-          "{:<34} {:<14} {:<5} {:<9} {:5} passed {:3} failed {:3} "
-          "mistrusted {:4} skipped   error/bound <= {:.3g}  error/plain "
-          "<= {:.3g}{}\n",
-          implementation.op, implementation.id,
-          ToString(implementation.backend), Info(scalar).name, tally.passed,
-          tally.failed, tally.mistrusted, tally.skipped, tally.over_bound,
-          tally.over_plain,
-          tally.findings
-              ? fmt::format("  (the gates disagree {} times)", tally.findings)
-              : "");
-  }
-  fmt::print("{} passed, {} failed, {} mistrusted, {} skipped\n", total.passed,
-             total.failed, total.mistrusted, total.skipped);
-  if (tallies.empty())
+  if (terminal) Tell("\r{:40}\r", "");
+  table.Print();
+  if (table.empty())
     throw InvalidInput("filters", "at least one implementation and scalar type",
                        "none that matches");
+  const Tally& total = table.total();
   return total.passed > 0 && total.failed == 0 && total.mistrusted == 0
              ? kFine
              : kCheckFailed;
@@ -166,8 +138,21 @@ void AddVerifyCommand(CLI::App& program, int& status) {
     kinds += (kinds.empty() ? "" : ", ") + std::string(kind.name);
   auto* input = command->add_option("--input", options->input,
                                     "kind of numbers: " + kinds);
+  auto* seed = AddSeedOption(*command, options->seed);
+  auto* random = command->add_option(
+      "--random", options->random,
+      "N cases, or for a TIME (90s, 15m, 2h): operators, shapes, parameters "
+      "and "
+      "inputs drawn from a seed,\nwhich is printed; a failure is shrunk to its "
+      "smallest case");
+  command
+      ->add_option("--out", options->out,
+                   "with --random: folder for the case folders of failures")
+      ->needs(random)
+      ->capture_default_str();
   // An id contains all of these.
-  one->excludes(n, input, AddSeedOption(*command, options->seed));
+  one->excludes(n, input, seed, random);
+  random->excludes(n);
   command
       ->add_option("--threads", options->threads,
                    "threads used by each implementation")
@@ -178,8 +163,23 @@ void AddVerifyCommand(CLI::App& program, int& status) {
       "Verdicts: passed; failed; mistrusted (the comparison could not have\n"
       "failed); skipped (with a reason). Exit status: 0 at least one passed "
       "and\n"
-      "none failed or is mistrusted, 1 otherwise, 2 invalid arguments.");
-  command->callback([options, &status] { status = Verify(*options); });
+      "none failed or is mistrusted, 1 otherwise, 2 invalid arguments.\n"
+      "--random draws half of its numbers from N(0, 1), half from other "
+      "kinds;\n"
+      "`subquad check` takes the folders that it writes. There mistrusted "
+      "cases do\n"
+      "not count; Ctrl-C ends it, and what failed until then is kept (130).");
+  command->callback([options, &status] {
+    if (options->random.empty()) {
+      status = Verify(*options);
+      return;
+    }
+    RandomOptions random_options{
+        options->random,  options->filters, {}, options->seed, options->out,
+        options->threads, options->verbose};
+    if (!options->input.empty()) random_options.input = options->input;
+    status = VerifyRandom(random_options);
+  });
 }
 
 }  // namespace subquad

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -43,6 +44,7 @@ void FillAnswer(OutputAnswer& answer,
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
   std::vector<double> plain_error(static_cast<size_t>(pool.threads()));
   std::vector<double> largest(static_cast<size_t>(pool.threads()));
+  std::vector<int64_t> overflows(static_cast<size_t>(pool.threads()));
   pool.For(rows, [&](int64_t r, int worker) {
     const RowId& id = answer.selection.rows[static_cast<size_t>(r)];
     std::vector<Exact> exact(static_cast<size_t>(width));
@@ -57,6 +59,9 @@ void FillAnswer(OutputAnswer& answer,
       if (std::isinf(units[c])) continue;
       // Before it is stored in a type that is narrower than its arithmetic.
       const long double found = rounded[static_cast<size_t>(c)];
+      if (!std::isfinite(rounded[static_cast<size_t>(c)]) &&
+          std::isfinite(exact[static_cast<size_t>(c)]))
+        ++overflows[static_cast<size_t>(worker)];
       double& error = plain_error[static_cast<size_t>(worker)];
       error = std::max(error, static_cast<double>(std::abs(found - value)));
       double& top = largest[static_cast<size_t>(worker)];
@@ -65,6 +70,8 @@ void FillAnswer(OutputAnswer& answer,
   });
   answer.plain_error = *std::ranges::max_element(plain_error);
   answer.largest = *std::ranges::max_element(largest);
+  answer.plain_overflows =
+      std::accumulate(overflows.begin(), overflows.end(), int64_t{0});
 }
 
 }  // namespace
@@ -95,14 +102,26 @@ RowSelection SelectRows(const Problem& problem, int output, uint64_t seed) {
   return selection;
 }
 
+std::vector<RowSelection> SelectRows(const Problem& problem, uint64_t seed) {
+  std::vector<RowSelection> selections;
+  for (size_t o = 0; o < problem.outputs.size(); ++o)
+    selections.push_back(SelectRows(problem, static_cast<int>(o), seed));
+  return selections;
+}
+
 Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
                      uint64_t seed) {
+  return ComputeAnswer(problem, inputs, SelectRows(problem, seed));
+}
+
+Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
+                     std::vector<RowSelection> selections) {
   Answer answer;
   for (size_t i = 0; i < problem.outputs.size(); ++i) {
     const int output = static_cast<int>(i);
     OutputAnswer one;
     one.name = problem.outputs[i].name;
-    one.selection = SelectRows(problem, output, seed);
+    one.selection = std::move(selections[i]);
     one.width = LayoutOf(problem, output).width;
     if (problem.scalar == Scalar::kFloat64)
       FillAnswer(one, problem.op->ReferenceLongDouble(problem, inputs),
@@ -113,6 +132,23 @@ Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
     answer.outputs.push_back(std::move(one));
   }
   return answer;
+}
+
+void AddRows(const Answer& more, Answer& answer) {
+  const auto append = [](const auto& from, auto& to) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  for (size_t o = 0; o < answer.outputs.size(); ++o) {
+    const OutputAnswer& from = more.outputs[o];
+    OutputAnswer& to = answer.outputs[o];
+    append(from.selection.rows, to.selection.rows);
+    append(from.value, to.value);
+    append(from.units, to.units);
+    append(from.slack, to.slack);
+    to.plain_error = std::max(to.plain_error, from.plain_error);
+    to.largest = std::max(to.largest, from.largest);
+    to.plain_overflows += from.plain_overflows;
+  }
 }
 
 }  // namespace subquad

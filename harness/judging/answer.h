@@ -22,6 +22,8 @@ struct RowSelection {
 
 // The rows of one output that are compared. The sample depends on the seed.
 RowSelection SelectRows(const Problem& problem, int output, uint64_t seed);
+// Those of every output.
+std::vector<RowSelection> SelectRows(const Problem& problem, uint64_t seed);
 
 struct OutputAnswer {
   std::string name;
@@ -30,9 +32,15 @@ struct OutputAnswer {
   std::vector<long double> value;  // [rows, width]
   std::vector<double> units;       // bound of the plain program, in roundoffs
   std::vector<double> slack;       // error of `value` itself; empty: none
+  // What an answer from outside says that each of its numbers may be off by.
+  // Both gates allow exactly this more.
+  double given_error = 0;
   // Over the elements with a finite bound:
   double plain_error = 0;  // the plain program's largest error, in arithmetic
   double largest = 0;      // of the reference, in absolute value
+  // Elements for which the plain program has no finite number although the
+  // reference has: its scalar type has no room for this problem.
+  int64_t plain_overflows = 0;
 };
 
 struct Answer {
@@ -44,6 +52,12 @@ struct Answer {
 // scalar type can be told. Throws InvalidInput where the formula has no value.
 Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
                      uint64_t seed);
+// The same for given rows of each output.
+Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
+                     std::vector<RowSelection> selections);
+
+// Adds the rows of `more`, an answer to the same problem.
+void AddRows(const Answer& more, Answer& answer);
 
 // Where the rows of an output stand: numbers per head and per row.
 struct OutputLayout {

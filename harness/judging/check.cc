@@ -5,7 +5,7 @@
 
 #include "harness/base/registry.h"
 #include "harness/cases/draws.h"
-#include "harness/cases/generate.h"
+#include "harness/judging/expected.h"
 #include "harness/judging/trial.h"
 
 namespace subquad {
@@ -18,11 +18,6 @@ Inputs Rounded(const Inputs& inputs, Scalar scalar) {
   return rounded;
 }
 
-bool SameValues(const Inputs& a, const Inputs& b) {
-  return std::ranges::equal(a.tensors, b.tensors, {}, &Tensor::values,
-                            &Tensor::values);
-}
-
 // A number that is finite in the file and not in the scalar type.
 bool Overflows(const Inputs& given, const Inputs& rounded) {
   for (size_t t = 0; t < given.tensors.size(); ++t)
@@ -33,55 +28,46 @@ bool Overflows(const Inputs& given, const Inputs& rounded) {
   return false;
 }
 
-// The reference's answer with the expected numbers in its place. Inputs that
-// had to be rounded change the answer by what they change the reference, and
-// numbers that a float32 program computed are no better than that.
-Answer WithExpected(const CaseFolder& folder, const Problem& problem,
-                    Answer answer, const Answer& unrounded) {
-  std::vector<OutputAnswer> kept;
-  for (size_t o = 0; o < answer.outputs.size(); ++o) {
-    OutputAnswer& one = answer.outputs[o];
-    const auto expected =
-        std::ranges::find(folder.expected, one.name, &ExpectedTensor::name);
-    if (expected == folder.expected.end()) continue;
-    const OutputLayout layout = LayoutOf(problem, static_cast<int>(o));
-    for (size_t r = 0; r < one.selection.rows.size(); ++r) {
-      const RowId& id = one.selection.rows[r];
-      const int64_t row = id.head * layout.rows + id.row;
-      for (int64_t c = 0; c < one.width; ++c) {
-        const size_t at = r * static_cast<size_t>(one.width) + c;
-        const long double shift =
-            one.value[at] - unrounded.outputs[o].value[at];
-        one.value[at] = expected->values[row * one.width + c] + shift;
-      }
+class FolderCheck {
+ public:
+  FolderCheck(const CaseFolder& folder,
+              const std::function<void(const CheckLine&)>& report,
+              const CheckChoice& choice)
+      : folder_(folder),
+        report_(report),
+        choice_(choice),
+        exact_(folder, folder.problem, folder.inputs) {}
+
+  void Run() {
+    // Of a large case the reference is judged last, on the rows too that looked
+    // wrong to others; it is still the first line.
+    std::vector<CheckLine> lines;
+    const bool sampled = std::ranges::any_of(
+        exact_.reference().outputs,
+        [](const OutputAnswer& one) { return !one.selection.all; });
+    const auto later = [&](CheckLine line) {
+      lines.push_back(std::move(line));
+    };
+    if (sampled) RunScalar(Scalar::kFloat64, later);
+    if (choice_.reference) RunReference();
+    for (const ScalarInfo& info : kScalars) {
+      if (info.scalar != Scalar::kFloat64 || !sampled)
+        RunScalar(info.scalar, report_);
+      else
+        for (const CheckLine& line : lines) report_(line);
     }
-    if (!expected->is_float32) continue;
-    const double roundoff = Info(Scalar::kFloat32).unit_roundoff;
-    for (size_t at = 0; at < one.units.size(); ++at)
-      one.slack.push_back(
-          roundoff *
-          (one.units[at] + std::abs(static_cast<double>(one.value[at]))));
-    one.plain_error = std::max(
-        one.plain_error * roundoff / Info(problem.scalar).unit_roundoff,
-        roundoff * one.largest);
   }
-  return answer;
-}
 
-}  // namespace
-
-void CheckCaseFolder(const CaseFolder& folder,
-                     const std::function<void(const CheckLine&)>& report,
-                     const std::function<bool(const Implementation&)>& wanted) {
-  const Answer exact = ComputeAnswer(folder.problem, folder.inputs, 1);
-
-  // The definition itself, as the first of the implementations.
-  {
-    Trial trial(folder.problem, folder.inputs, 1);
-    trial.set_answer(WithExpected(folder, folder.problem, exact, exact));
-    for (size_t o = 0; o < exact.outputs.size(); ++o) {
-      const OutputAnswer& one = exact.outputs[o];
-      const OutputLayout layout = LayoutOf(folder.problem, static_cast<int>(o));
+ private:
+  // The definition itself, as if it were one of the implementations.
+  void RunReference() {
+    Trial trial(folder_.problem, folder_.inputs, 1);
+    trial.set_answer(exact_.WithExpected());
+    const Answer& answer = exact_.reference();
+    for (size_t o = 0; o < answer.outputs.size(); ++o) {
+      const OutputAnswer& one = answer.outputs[o];
+      const OutputLayout layout =
+          LayoutOf(folder_.problem, static_cast<int>(o));
       double* out = static_cast<double*>(trial.arrays().outputs[o].data);
       for (size_t r = 0; r < one.selection.rows.size(); ++r) {
         const RowId& id = one.selection.rows[r];
@@ -91,38 +77,79 @@ void CheckCaseFolder(const CaseFolder& folder,
       }
     }
     const Implementation definition;
-    report(
-        {"reference", "cpu", Scalar::kFloat64, trial.JudgeOutputs(definition)});
+    const Verdict verdict = trial.JudgeOutputs(definition);
+    report_({"reference", "cpu", Scalar::kFloat64, verdict,
+             DecidingGateOf(verdict.comparison, false)});
   }
 
-  for (const ScalarInfo& info : kScalars) {
-    Problem problem = folder.problem;
-    problem.scalar = info.scalar;
+  void RunScalar(Scalar scalar,
+                 const std::function<void(const CheckLine&)>& report) {
     std::vector<const Implementation*> able;
-    for (const Implementation* implementation : ImplementationsOf(*folder.op))
-      if (std::ranges::count(implementation->scalars, info.scalar) &&
-          (!wanted || wanted(*implementation)))
+    for (const Implementation* implementation :
+         choice_.implementations.empty() ? ImplementationsOf(*folder_.op)
+                                         : choice_.implementations)
+      if (IsAvailable(implementation->backend) &&
+          std::ranges::count(implementation->scalars, scalar) &&
+          (!choice_.wanted || choice_.wanted(*implementation, scalar)))
         able.push_back(implementation);
-    if (able.empty()) continue;
-    Inputs rounded = Rounded(folder.inputs, info.scalar);
-    if (Overflows(folder.inputs, rounded)) {
+    if (able.empty()) return;
+    const std::string name(Info(scalar).name);
+    const auto skip_all = [&](const std::string& reason) {
       for (const Implementation* implementation : able)
-        report({implementation->id,
-                std::string(ToString(implementation->backend)), info.scalar,
-                Verdict::Skipped("an input does not fit into " +
-                                 std::string(info.name))});
-      continue;
+        report(LineFor(*implementation, scalar, Verdict::Skipped(reason), {}));
+    };
+    const Inputs rounded = Rounded(folder_.inputs, scalar);
+    if (Overflows(folder_.inputs, rounded))
+      return skip_all("an input does not fit into " + name);
+    Problem problem = folder_.problem;
+    problem.scalar = scalar;
+    std::unique_ptr<ExpectedAnswer> own;
+    try {
+      if (scalar != Scalar::kFloat64)
+        own = std::make_unique<ExpectedAnswer>(folder_, problem, rounded);
+    } catch (const InvalidInput& none) {
+      // In float64 it has one.
+      return skip_all("no answer in " + name + ": " + none.what());
     }
-    Trial trial(problem, std::move(rounded), 1);
-    Answer answer = ComputeAnswer(trial.problem(), trial.inputs(), 1);
-    const bool same = SameValues(trial.inputs(), folder.inputs);
-    trial.set_answer(
-        WithExpected(folder, problem, answer, same ? answer : exact));
-    for (const Implementation* implementation : able)
-      report({implementation->id,
-              std::string(ToString(implementation->backend)), info.scalar,
-              Verify(*implementation, trial, {})});
+    ExpectedAnswer& expected = own ? *own : exact_;
+    const bool asked = scalar == Scalar::kFloat64 ||
+                       (scalar == Scalar::kFloat32 && folder_.has_float32);
+    Trial trial(problem, rounded, 1);
+    trial.set_answer(expected.WithExpected());
+    for (const Implementation* implementation : able) {
+      Verdict verdict = expected.JudgeAllRows(
+          *implementation, trial, Verify(*implementation, trial, {}));
+      if (!asked && verdict.comparison.not_finite > 0 &&
+          expected.PlainOverflows())
+        verdict = Verdict::Skipped("the plain dense program overflows in " +
+                                   name + " too");
+      const bool norm_wise =
+          verdict.comparison.judged() > 0 &&
+          static_cast<bool>(trial.NormBound(*implementation));
+      const DecidingGate deciding =
+          DecidingGateOf(verdict.comparison, norm_wise);
+      report(LineFor(*implementation, scalar, std::move(verdict), deciding));
+    }
   }
+
+  static CheckLine LineFor(const Implementation& implementation, Scalar scalar,
+                           Verdict verdict, const DecidingGate& deciding) {
+    return {implementation.id, std::string(ToString(implementation.backend)),
+            scalar, std::move(verdict), deciding};
+  }
+
+  const CaseFolder& folder_;
+  const std::function<void(const CheckLine&)>& report_;
+  const CheckChoice& choice_;
+  ExpectedAnswer exact_;
+};
+
+}  // namespace
+
+void CheckCaseFolder(const CaseFolder& folder,
+                     const std::function<void(const CheckLine&)>& report,
+                     const CheckChoice& choice) {
+  FolderCheck(folder, report, choice).Run();
 }
 
 }  // namespace subquad

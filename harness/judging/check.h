@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "harness/cases/case_folder.h"
 #include "harness/judging/verdict.h"
@@ -15,14 +16,24 @@ struct CheckLine {
   std::string backend;
   Scalar scalar;
   Verdict verdict;
+  DecidingGate deciding;  // where something was compared
 };
 
-// Calls `report` for the reference and for each implementation and scalar type,
-// of those that `wanted` names where it is given. Throws InvalidInput where the
-// problem has no answer.
-void CheckCaseFolder(
-    const CaseFolder& folder,
-    const std::function<void(const CheckLine&)>& report,
-    const std::function<bool(const Implementation&)>& wanted = {});
+// Which lines are wanted: everything, unless it says less.
+struct CheckChoice {
+  // In place of those of the registry, for programs that are not in it.
+  std::vector<const Implementation*> implementations = {};
+  std::function<bool(const Implementation&, Scalar)> wanted = {};
+  bool reference = true;  // the definition itself, as the first line
+};
+
+// Calls `report` for the reference and for each implementation and scalar type
+// that is wanted and whose device is there. Every row of the expected tensors
+// is compared. Throws InvalidInput where the problem has no answer; where it
+// has none in a scalar type that is narrower than the files, the lines of that
+// type are skipped.
+void CheckCaseFolder(const CaseFolder& folder,
+                     const std::function<void(const CheckLine&)>& report,
+                     const CheckChoice& choice = {});
 
 }  // namespace subquad

@@ -82,7 +82,8 @@ struct Rounding {
   explicit Rounding(Scalar scalar)
       : storage(Info(scalar).unit_roundoff),
         arithmetic(ArithmeticRoundoff(scalar)),
-        least(narrow() ? storage * SmallestNormal(scalar) : 0) {}
+        least(narrow() ? storage * SmallestNormal(scalar) : 0),
+        underflow(arithmetic * SmallestNormal(ArithmeticOf(scalar))) {}
   bool narrow() const { return arithmetic < storage; }
   // Storing the exact number: one rounding, and more where the type has no
   // smaller exponents.
@@ -91,6 +92,9 @@ struct Rounding {
   }
 
   double storage, arithmetic, least;
+  // What one product may lose where it has no smaller exponents: half the
+  // distance of the smallest numbers. Sums lose nothing there.
+  double underflow;
 };
 
 // One element against the answer.
@@ -103,8 +107,10 @@ struct Element {
   double ratio = 0;             // error / allowed
 };
 
+// `products`: how many may underflow on the way to this element.
 Element CompareElement(double found, long double expected, double units,
-                       double slack, const Rounding& rounding) {
+                       double slack, double products,
+                       const Rounding& rounding) {
   Element element;
   element.finite = std::isfinite(found);
   if (!element.finite) return element;
@@ -112,7 +118,8 @@ Element CompareElement(double found, long double expected, double units,
   const double storing = rounding.Storing(static_cast<double>(expected));
   element.arithmetic_error =
       rounding.narrow() ? element.error - storing : element.error;
-  element.allowed = rounding.arithmetic * units + storing + slack;
+  element.allowed = rounding.arithmetic * units +
+                    products * rounding.underflow + storing + slack;
   // A bound that is not a number allows nothing.
   const bool error_finite = std::isfinite(element.error);
   element.bounded = !error_finite || std::isfinite(element.allowed);
@@ -122,13 +129,25 @@ Element CompareElement(double found, long double expected, double units,
   return element;
 }
 
+// A bound is a sum of relative errors, which says nothing of products below the
+// smallest normal number. An output is a sum of `terms` products of at most
+// four numbers each (two features, a weight, a value) and one quotient; a
+// program whose bound is wider than the plain one's by a factor (a transform,
+// which spreads errors over its outputs) is allowed that factor here too.
+double UnderflowingProducts(double terms, double units, double plain_units) {
+  const double wider =
+      units > plain_units && plain_units > 0 ? units / plain_units : 1;
+  return 4 * (terms + 1) * wider;
+}
+
 // Adds the elements of one row. Returns the plain program's largest bound in
 // the row, in roundoffs; `gate_two_error` is the largest error that counts for
 // gate 2.
 double CompareRow(const OutputAnswer& answer, size_t row,
                   const Arrays::Entry& entry, int64_t start,
-                  const std::vector<double>& units, const Rounding& rounding,
-                  double& gate_two_error, Comparison& total) {
+                  const std::vector<double>& units, double terms,
+                  const Rounding& rounding, double& gate_two_error,
+                  Comparison& total) {
   const size_t first = row * static_cast<size_t>(answer.width);
   double row_bound = 0;
   for (int64_t c = 0; c < answer.width; ++c) {
@@ -136,10 +155,11 @@ double CompareRow(const OutputAnswer& answer, size_t row,
     const long double expected = answer.value[at];
     ++total.elements;
     if (expected != 0) total.zero_reference = false;
-    const Element element =
-        CompareElement(ElementAt(entry.scalar, entry.data, start + c), expected,
-                       units[static_cast<size_t>(c)],
-                       answer.slack.empty() ? 0 : answer.slack[at], rounding);
+    const double element_units = units[static_cast<size_t>(c)];
+    const Element element = CompareElement(
+        ElementAt(entry.scalar, entry.data, start + c), expected, element_units,
+        (answer.slack.empty() ? 0 : answer.slack[at]) + answer.given_error,
+        UnderflowingProducts(terms, element_units, answer.units[at]), rounding);
     if (!element.finite) {
       ++total.not_finite;
       total.untouched += IsPoison(entry.scalar, entry.data, start + c);
@@ -172,34 +192,71 @@ double CompareRow(const OutputAnswer& answer, size_t row,
   return row_bound;
 }
 
-Yardstick CompareOutput(const OutputAnswer& answer, const Arrays::Entry& entry,
-                        bool per_head, double bound_factor,
-                        const RowBound& bound, const Rounding& rounding,
-                        Comparison& total) {
-  double gate_two_error = 0;
-  double bounds = 0, largest_bound = 0;  // of rows
-  std::vector<double> units(static_cast<size_t>(answer.width));
-  for (size_t r = 0; r < answer.selection.rows.size(); ++r) {
-    const RowId& id = answer.selection.rows[r];
-    if (bound)
-      bound(id, units);
-    else
-      for (size_t c = 0; c < units.size(); ++c)
-        units[c] = bound_factor * answer.units[r * units.size() + c];
-    const int64_t start =
-        (per_head ? id.head * entry.head_stride : 0) + id.row * answer.width;
-    const double row_bound = CompareRow(answer, r, entry, start, units,
-                                        rounding, gate_two_error, total);
-    bounds += row_bound;
-    largest_bound = std::max(largest_bound, row_bound);
-  }
-  // The plain program may be exact by luck; a few roundings of the largest
-  // number are always allowed.
-  const double yardstick =
-      std::max(answer.plain_error, 2 * rounding.arithmetic * answer.largest);
-  return {gate_two_error > 0 ? gate_two_error / yardstick : 0,
-          largest_bound > 0 ? bounds / largest_bound : 0};
+// The plain program's error on one output. It may be exact by luck; a few
+// roundings of the largest number are always allowed.
+double PlainError(const OutputAnswer& answer, const Rounding& rounding) {
+  return std::max(
+      answer.plain_error,
+      2 * (rounding.arithmetic * answer.largest + rounding.underflow));
 }
+
+// Compares one output row by row.
+class OutputComparison {
+ public:
+  OutputComparison(const Problem& problem, size_t output,
+                   const OutputAnswer& answer, const Arrays& arrays,
+                   double bound_factor, const RowBound& bound)
+      : answer_(answer),
+        entry_(arrays.outputs[output]),
+        per_head_(problem.output_per_head[output]),
+        terms_(static_cast<double>(std::max(problem.queries, problem.keys))),
+        bound_factor_(bound_factor),
+        bound_(bound),
+        rounding_(problem.scalar),
+        units_(static_cast<size_t>(answer.width)) {}
+
+  // As CompareRow.
+  double Row(size_t r, double& gate_two_error, Comparison& total) {
+    const RowId& id = answer_.selection.rows[r];
+    if (bound_)
+      bound_(id, units_);
+    else
+      for (size_t c = 0; c < units_.size(); ++c)
+        units_[c] = bound_factor_ * answer_.units[r * units_.size() + c];
+    const int64_t start =
+        (per_head_ ? id.head * entry_.head_stride : 0) + id.row * answer_.width;
+    return CompareRow(answer_, r, entry_, start, units_, terms_, rounding_,
+                      gate_two_error, total);
+  }
+
+  Yardstick AllRows(Comparison& total) {
+    double gate_two_error = 0;
+    double bounds = 0, largest_bound = 0;  // of rows
+    for (size_t r = 0; r < answer_.selection.rows.size(); ++r) {
+      const double row_bound = Row(r, gate_two_error, total);
+      bounds += row_bound;
+      largest_bound = std::max(largest_bound, row_bound);
+    }
+    const double plain = PlainError(answer_, rounding_);
+    const double beyond = gate_two_error - answer_.given_error;
+    return {.over_plain = beyond > 0 ? beyond / plain : 0,
+            .rows = largest_bound > 0 ? bounds / largest_bound : 0,
+            .error = gate_two_error,
+            .given = answer_.given_error,
+            .plain = plain};
+  }
+
+  const Rounding& rounding() const { return rounding_; }
+
+ private:
+  const OutputAnswer& answer_;
+  const Arrays::Entry& entry_;
+  const bool per_head_;
+  const double terms_, bound_factor_;
+  const RowBound& bound_;
+  const Rounding rounding_;
+  std::vector<double> units_;
+};
 
 }  // namespace
 
@@ -208,12 +265,11 @@ Comparison Compare(const Problem& problem, const Answer& answer,
                    const RowBound& bound) {
   Comparison total;
   total.scalar = problem.scalar;
-  const Rounding rounding(problem.scalar);
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
     const OutputAnswer& one = answer.outputs[o];
     const Yardstick found =
-        CompareOutput(one, arrays.outputs[o], problem.output_per_head[o],
-                      bound_factor, bound, rounding, total);
+        OutputComparison(problem, o, one, arrays, bound_factor, bound)
+            .AllRows(total);
     total.rows += static_cast<int64_t>(one.selection.rows.size());
     total.all_rows = total.all_rows && one.selection.all;
     total.plain_error = std::max(total.plain_error, one.plain_error);
@@ -221,6 +277,30 @@ Comparison Compare(const Problem& problem, const Answer& answer,
     total.over_plain = std::max(total.over_plain, found.over_plain);
   }
   return total;
+}
+
+std::vector<double> RowsOverTolerance(const Problem& problem, size_t output,
+                                      const OutputAnswer& answer,
+                                      const Arrays& arrays, double bound_factor,
+                                      const RowBound& bound,
+                                      double yardstick_factor) {
+  OutputComparison comparison(problem, output, answer, arrays, bound_factor,
+                              bound);
+  const double plain =
+      yardstick_factor * PlainError(answer, comparison.rounding());
+  std::vector<double> over;
+  for (size_t r = 0; r < answer.selection.rows.size(); ++r) {
+    Comparison row;
+    double gate_two_error = 0;
+    comparison.Row(r, gate_two_error, row);
+    double most = row.max_over_bound;
+    if (!bound)
+      most = std::max(most, gate_two_error / (plain + answer.given_error));
+    if (row.not_finite > 0 || row.lost_bounds > 0)
+      most = std::numeric_limits<double>::infinity();
+    over.push_back(most);
+  }
+  return over;
 }
 
 }  // namespace subquad

@@ -28,6 +28,9 @@ struct Yardstick {
   // of the rows' bounds over the largest of them. Rows with much less of a
   // bound than others have no say in it.
   double rows = 0;
+  double error = 0;  // the largest error, absolute
+  double given = 0;  // OutputAnswer::given_error, taken off it first
+  double plain = 0;  // what the rest is divided by
 };
 
 struct Comparison {
@@ -68,5 +71,15 @@ void StoreAt(Scalar scalar, double value, void* data, size_t index);
 Comparison Compare(const Problem& problem, const Answer& answer,
                    const Arrays& arrays, double bound_factor,
                    const RowBound& bound);
+
+// For each row of `answer`, which is of output `output` of the problem: the
+// largest of its errors over their tolerance, infinite where one is not finite.
+// The tolerance is that of gate 1 and, without `bound`, `yardstick_factor`
+// times the plain program's error.
+std::vector<double> RowsOverTolerance(const Problem& problem, size_t output,
+                                      const OutputAnswer& answer,
+                                      const Arrays& arrays, double bound_factor,
+                                      const RowBound& bound,
+                                      double yardstick_factor);
 
 }  // namespace subquad

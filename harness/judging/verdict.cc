@@ -57,6 +57,28 @@ double OverYardstick(const Comparison& comparison) {
   return most;
 }
 
+DecidingGate DecidingGateOf(const Comparison& comparison, bool norm_wise) {
+  DecidingGate found{1, comparison.max_over_bound * comparison.bound,
+                     comparison.bound};
+  double most = comparison.max_over_bound;
+  if (norm_wise) return found;
+  for (const Yardstick& one : comparison.yardsticks) {
+    double over = one.over_plain / kYardstickFactor;
+    // Then an eighth of gate 1's bound counts: see OverYardstick.
+    const bool good_enough = one.rows < kYardstickRows &&
+                             comparison.max_over_bound / kGoodEnough < over;
+    if (good_enough) over = comparison.max_over_bound / kGoodEnough;
+    if (!(over > most)) continue;
+    most = over;
+    if (good_enough)
+      found = {2, comparison.max_over_bound * comparison.bound,
+               kGoodEnough * comparison.bound};
+    else
+      found = {2, one.error, kYardstickFactor * one.plain + one.given};
+  }
+  return found;
+}
+
 Verdict Judge(const Comparison& comparison, bool norm_wise,
               int64_t broken_guards) {
   Verdict verdict{Outcome::kPassed, "", "", comparison};

@@ -11,6 +11,13 @@ namespace subquad {
 enum class Outcome { kPassed, kFailed, kMistrusted, kSkipped };
 std::string_view ToString(Outcome outcome);
 
+// The largest error and what it may be, by the gate that is nearest to its
+// limit (or furthest beyond).
+struct DecidingGate {
+  int gate = 1;
+  double error = 0, tolerance = 0;  // absolute
+};
+
 struct Verdict {
   Outcome outcome = Outcome::kSkipped;
   std::string reason;  // in words, unless it passed
@@ -38,6 +45,9 @@ inline constexpr double kGoodEnough = 1.0 / 8;
 
 // Gate 2 as one number, above 1 where it fails: the largest of all outputs.
 double OverYardstick(const Comparison& comparison);
+
+// The gate that decides; `norm_wise` as in Judge.
+DecidingGate DecidingGateOf(const Comparison& comparison, bool norm_wise);
 
 // `norm_wise`: gate 1 is a bound of norms (an FFT's). Such an algorithm may
 // lose against the plain program where numbers vary widely; then gate 1 decides

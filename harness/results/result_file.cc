@@ -14,6 +14,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "harness/base/output_file.h"
 #include "harness/base/registry.h"
 #include "harness/cases/input_source.h"
 #include "harness/results/summary.h"
@@ -34,17 +35,6 @@ Json TextOrNull(const std::string& text) {
 std::runtime_error SystemError(const std::string& what, const fs::path& path) {
   return std::runtime_error(
       fmt::format("{} {}: {}", what, path.string(), std::strerror(errno)));
-}
-
-void WriteAll(int file, const std::string& text, const fs::path& path) {
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = ::write(file, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw SystemError("cannot write", path);
-    done += static_cast<size_t>(count);
-  }
-  if (::fsync(file) != 0) throw SystemError("cannot write", path);
 }
 
 bool IsLength(const Problem& problem, const std::string& name) {
@@ -225,23 +215,6 @@ Json MakeResultFile(const Json& header, const std::vector<Json>& records) {
   return file;
 }
 
-void WriteFileAtomically(const fs::path& path, const std::string& text) {
-  const fs::path temporary = path.string() + ".part";
-  const int file =
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  if (file < 0) throw SystemError("cannot write", temporary);
-  try {
-    WriteAll(file, text, temporary);
-  } catch (...) {
-    ::close(file);
-    ::unlink(temporary.c_str());
-    throw;
-  }
-  ::close(file);
-  if (::rename(temporary.c_str(), path.c_str()) != 0)
-    throw SystemError("cannot write", path);
-}
-
 namespace {
 
 void CheckRecord(const Json& record, const std::string& where) {
@@ -337,7 +310,7 @@ Journal::~Journal() {
 void Journal::Append(const Json& record) { WriteLine(record.dump()); }
 
 void Journal::WriteLine(const std::string& line) {
-  WriteAll(file_, line + "\n", path_);
+  WriteToDisk(file_, line + "\n", path_);
 }
 
 fs::path Journal::PathFor(const fs::path& out) {

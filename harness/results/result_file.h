@@ -38,12 +38,6 @@ void SortRecords(std::vector<Json>& records);
 // A whole result file: fits and crossovers are computed here.
 Json MakeResultFile(const Json& header, const std::vector<Json>& records);
 
-// Writes through a temporary name in the same folder, so that the file is
-// either the old one or the whole new one. Throws std::runtime_error with the
-// system's words (a full disk, say).
-void WriteFileAtomically(const std::filesystem::path& path,
-                         const std::string& text);
-
 // Throws InvalidInput that names the file, and the record, where a field that
 // others read without asking is missing or of another type.
 void CheckResults(const Json& file, const std::string& name);

@@ -15,6 +15,8 @@
 #include "harness/base/environment.h"
 #include "harness/base/exit_status.h"
 #include "harness/base/interrupts.h"
+#include "harness/base/output_file.h"
+#include "harness/base/tell.h"
 #include "harness/cases/case_folder.h"
 #include "harness/results/result_file.h"
 
@@ -63,8 +65,8 @@ class Progress {
     // Cases grow along a sweep: the last ones tell more than the first.
     const double left = elapsed / static_cast<double>(done_) *
                         static_cast<double>(total_ - done_);
-    fmt::print(
-        stderr, "[{}/{}] {}{}{}\n", done_, total_, planned.one.Id(), text,
+    Tell(
+        "[{}/{}] {}{}{}\n", done_, total_, planned.one.Id(), text,
         done_ < total_ ? fmt::format("  (about {} left)", Duration(left)) : "");
   }
 
@@ -142,7 +144,8 @@ class Sweep {
 
  private:
   std::vector<PlannedCase> Plan() const {
-    std::vector<PlannedCase> plan = PlanSweep(options_.sweeps, options_.seed);
+    std::vector<PlannedCase> plan =
+        PlanSweep(options_.sweeps, options_.filters, options_.seed);
     if (options_.shards == 1) return plan;
     std::vector<PlannedCase> mine;
     int group = 0;
@@ -183,10 +186,16 @@ class Sweep {
                    const std::vector<PlannedCase>& plan) {
     const bool left_over = fs::exists(journal);
     if (!options_.resume) {
+      if (options_.force) {
+        fs::remove(journal);
+        return;
+      }
       if (left_over)
         throw InvalidInput(options_.out.string(),
                            "no journal of an interrupted sweep",
-                           journal.string() + " (continue it with --resume)");
+                           journal.string() +
+                               " (--resume continues it, --force "
+                               "drops it)");
       return;
     }
     if (fs::exists(options_.out)) {
@@ -418,10 +427,10 @@ class Sweep {
         options_.out.string(), records_.size(), verdicts["passed"],
         verdicts["failed"], verdicts["mistrusted"], verdicts["skipped"]);
     if (Interrupted()) {
-      fmt::print(stderr,
-                 "interrupted; what was finished is in {}, --resume "
-                 "goes on\n",
-                 options_.out.string());
+      Tell(
+          "interrupted; what was finished is in {}, --resume "
+          "goes on\n",
+          options_.out.string());
       return kInterrupted;
     }
     return verdicts["passed"] > 0 && verdicts["failed"] == 0 &&

@@ -13,10 +13,12 @@ namespace subquad {
 
 struct SweepOptions {
   std::vector<SweepAxes> sweeps;
+  Filters filters;  // choose among what the sweeps name
   std::filesystem::path out;
   std::string command;  // as it was called, for the file
   uint64_t seed = 1;
-  bool resume = false;
+  bool resume = false;   // keep what is there
+  bool force = false;    // drop what is there
   bool resident = true;  // also the peak resident set of a fresh process
   int shard = 1, shards = 1;
   SamplingRule sampling;

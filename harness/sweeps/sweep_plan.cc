@@ -136,17 +136,20 @@ void CheckSameBut(const PlannedCase& first, const PlannedCase& other) {
 
 class Planner {
  public:
-  explicit Planner(uint64_t seed) : seed_(seed) {}
+  Planner(const Filters& filters, uint64_t seed)
+      : filters_(filters), seed_(seed) {}
 
   void Add(const SweepAxes& sweep) {
     sweep.filters.Check();
     const std::vector<Values> points = Cross(sweep);
     for (const Operator* op : Operators()) {
-      if (!sweep.filters.Takes(*op)) continue;
+      if (!sweep.filters.Takes(*op) || !filters_.Takes(*op)) continue;
       for (const ScalarInfo& info : kScalars) {
-        const bool wanted = sweep.filters.scalars.empty()
-                                ? info.scalar == Scalar::kFloat32
-                                : sweep.filters.Takes(info.scalar);
+        const bool open =
+            sweep.filters.scalars.empty() && filters_.scalars.empty();
+        const bool wanted = open ? info.scalar == Scalar::kFloat32
+                                 : sweep.filters.Takes(info.scalar) &&
+                                       filters_.Takes(info.scalar);
         if (!wanted) continue;
         for (const Values& values : points)
           for (int threads : sweep.threads)
@@ -180,8 +183,9 @@ class Planner {
           CaseOf(op, values, scalar, input, seed_), threads, {}};
       const std::string key = planned.one.Id() + "|" + std::to_string(threads);
       for (const Implementation* one : ImplementationsOf(op))
-        if (sweep.filters.Takes(*one) &&
-            (!sweep.filters.backends.empty() || IsAvailable(one->backend)) &&
+        if (sweep.filters.Takes(*one) && filters_.Takes(*one) &&
+            (!sweep.filters.backends.empty() || !filters_.backends.empty() ||
+             IsAvailable(one->backend)) &&
             std::ranges::count(one->scalars, scalar) &&
             (!planned.one.backward || one->backward) &&
             seen_
@@ -215,6 +219,7 @@ class Planner {
     }
   }
 
+  const Filters& filters_;
   const uint64_t seed_;
   std::vector<PlannedCase> plan_;
   std::set<std::string> seen_;
@@ -227,13 +232,19 @@ class Planner {
 }  // namespace
 
 std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
-                                   uint64_t seed) {
-  Planner planner(seed);
+                                   const Filters& filters, uint64_t seed) {
+  filters.Check();
+  Planner planner(filters, seed);
   for (const SweepAxes& sweep : sweeps) planner.Add(sweep);
   std::vector<PlannedCase> plan = planner.Take();
   if (plan.empty())
     throw InvalidInput("filters", "at least one implementation and scalar type",
                        "none that matches");
+  std::vector<std::pair<const Implementation*, Scalar>> chosen;
+  for (const PlannedCase& planned : plan)
+    for (const Implementation* one : planned.implementations)
+      chosen.emplace_back(one, planned.one.scalar);
+  filters.CheckUsed(chosen);
   return plan;
 }
 

@@ -37,10 +37,11 @@ struct PlannedCase {
 std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
                                         const std::string& text);
 
-// Crosses the axes. Without a scalar filter float32 alone is planned. Cases of
-// one group are adjacent. Throws InvalidInput when nothing is left or a
-// combination is invalid.
+// Crosses the axes, and keeps what `filters` take too. A sweep that names no
+// scalar type plans those of `filters`, or float32 alone. Cases of one group
+// are adjacent. Throws InvalidInput when nothing is left, a value of `filters`
+// chooses nothing, or a combination is invalid.
 std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
-                                   uint64_t seed);
+                                   const Filters& filters, uint64_t seed);
 
 }  // namespace subquad

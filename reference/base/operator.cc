@@ -126,9 +126,13 @@ bool IsBackward(const Operator& op, const std::vector<std::string>& names) {
 
 void CheckNames(const Signature& signature,
                 const std::vector<std::string>& names) {
-  std::string known;
+  // An unknown name first: it is probably the missing one, misspelt.
+  std::vector<std::string> known;
+  for (const TensorRule& rule : signature.inputs) known.push_back(rule.name);
+  for (const std::string& name : names)
+    if (IndexOf(signature.inputs, name) < 0)
+      throw UnknownName("input (with these parameters)", known, name);
   for (const TensorRule& rule : signature.inputs) {
-    known += (known.empty() ? "" : ", ") + rule.name;
     const auto count = std::count(names.begin(), names.end(), rule.name);
     if (count == 0 && !rule.optional)
       throw InvalidInput("input " + rule.name, Symbols(rule, false), "none");
@@ -136,10 +140,6 @@ void CheckNames(const Signature& signature,
       throw InvalidInput("input " + rule.name, "one tensor",
                          std::to_string(count));
   }
-  for (const std::string& name : names)
-    if (IndexOf(signature.inputs, name) < 0)
-      throw InvalidInput("input " + name, "one of " + known,
-                         "a tensor that is not taken with these parameters");
 }
 
 }  // namespace
@@ -224,9 +224,10 @@ Problem MakeProblem(const Operator& op, Params params, bool backward,
     if (found == sizes.end())
       throw InvalidInput("size " + rule.name, "a number", "none");
     if (found->second < rule.min || found->second > kMaxInteger)
-      throw InvalidInput("size " + rule.name,
-                         "at least " + std::to_string(rule.min),
-                         std::to_string(found->second));
+      throw InvalidInput(
+          "size " + rule.name,
+          std::to_string(rule.min) + ".." + std::to_string(kMaxInteger),
+          std::to_string(found->second));
     dims[rule.name] = found->second;
   }
   for (const auto& [name, value] : sizes)

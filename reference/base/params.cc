@@ -45,11 +45,11 @@ std::string TypeName(ParamType type) {
   return "";
 }
 
-std::string Range(const ParamRule& rule) {
-  const bool bounded = rule.max != kMaxInteger;
-  if (bounded)
-    return std::to_string(rule.min) + ".." + std::to_string(rule.max);
-  return "at least " + std::to_string(rule.min);
+std::string Range(const ParamRule& rule, int64_t value) {
+  // The upper end is named where it is what was missed.
+  if (rule.max == kMaxInteger && value < rule.min)
+    return "at least " + std::to_string(rule.min);
+  return std::to_string(rule.min) + ".." + std::to_string(rule.max);
 }
 
 std::string Expected(const ParamRule& rule) {
@@ -62,14 +62,14 @@ std::string Expected(const ParamRule& rule) {
 
 void CheckRange(const ParamRule& rule, int64_t value) {
   if (value < rule.min || value > rule.max)
-    throw InvalidInput("parameter " + rule.name, Range(rule),
+    throw InvalidInput("parameter " + rule.name, Range(rule, value),
                        std::to_string(value));
 }
 
 void CheckValue(const ParamRule& rule, ParamValue& value) {
   const std::string subject = "parameter " + rule.name;
   auto wrong_type = [&] {
-    return InvalidInput(subject, TypeName(rule.type), ToString(value));
+    return InvalidInput(subject, Expected(rule), ToString(value));
   };
   switch (rule.type) {
     case ParamType::kFlag:

@@ -36,8 +36,11 @@ class MalformedCase : public testing::TestWithParam<Malformed> {
   fs::path root_;
 };
 
-void ExpectOneGoodLine(const std::string& line, const Malformed& malformed) {
-  EXPECT_NE(line.find("case spoilt"), std::string::npos) << line;
+// The case is named by the path that it was given by.
+void ExpectOneGoodLine(const std::string& line, const fs::path& folder,
+                       const Malformed& malformed) {
+  EXPECT_NE(line.find("case " + folder.string() + ": "), std::string::npos)
+      << line;
   for (const std::string& word : malformed.words)
     EXPECT_NE(line.find(word), std::string::npos)
         << "no '" << word << "' in " << line;
@@ -63,7 +66,7 @@ TEST_P(MalformedCase, IsRefusedInOneLineThatNamesIt) {
   }
   EXPECT_LE(peak.bytes(), static_cast<int64_t>(40 * bytes + (1 << 20)));
   ASSERT_NE(message, "") << "the case was taken";
-  ExpectOneGoodLine(message, malformed);
+  ExpectOneGoodLine(message, one.folder, malformed);
 
   // And as the program says it: exit status 2, exactly one line.
   const std::string errors = (root_ / "stderr").string();
@@ -76,7 +79,7 @@ TEST_P(MalformedCase, IsRefusedInOneLineThatNamesIt) {
   const std::string text = Slurp(errors);
   EXPECT_EQ(std::ranges::count(text, '\n'), 1) << text;
   EXPECT_TRUE(text.ends_with('\n'));
-  ExpectOneGoodLine(text.substr(0, text.size() - 1), malformed);
+  ExpectOneGoodLine(text.substr(0, text.size() - 1), one.folder, malformed);
 }
 
 INSTANTIATE_TEST_SUITE_P(Check, MalformedCase,

@@ -55,7 +55,7 @@ class Claims(unittest.TestCase):
         self.out = self.folder / "claims.json"
 
     def answers(self, *files):
-        result = run("claims", *files, "--out", self.out)
+        result = run("claims", *files, "--out", self.out, "--force")
         self.assertEqual(result.returncode, 0, result.stderr)
         content = json.loads(self.out.read_text(encoding="utf-8"))
         jsonschema.validate(content, SCHEMA)
@@ -190,7 +190,7 @@ class Claims(unittest.TestCase):
 
     def summary(self, *arguments):
         out = self.folder / "summary.json"
-        result = run("summarize", *arguments, "--out", out)
+        result = run("summarize", *arguments, "--out", out, "--force")
         self.assertEqual(result.returncode, 0, result.stderr)
         content = json.loads(out.read_text(encoding="utf-8"))
         jsonschema.validate(content, SUMMARY_SCHEMA)
@@ -247,7 +247,7 @@ class Claims(unittest.TestCase):
             ("", [sweep, "--recipes", self.folder / "none.json"], ["none.json", "a recipe"]),
         ):
             bad.write_text(text, encoding="utf-8")
-            result = run("summarize", *arguments, "--out", self.out)
+            result = run("summarize", *arguments, "--out", self.out, "--force")
             self.assertEqual(result.returncode, 2, (arguments, result.stdout, result.stderr))
             self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
             for word in words:

@@ -398,7 +398,8 @@ class Checks(Cli):
 class Sweeps(Cli):
     def sweep(self, *arguments, status=0):
         out = self.folder / "out.json"
-        result = run("sweep", *SMALL, "--out", out, *arguments)
+        replace = () if "--resume" in arguments else ("--force",)
+        result = run("sweep", *SMALL, "--out", out, *replace, *arguments)
         self.assertEqual(result.returncode, status, result.stderr + result.stdout)
         return self.read(out)
 

@@ -17,7 +17,7 @@ const std::string kReal = "reports/inputs/mpnet-layer0";
 
 std::vector<PlannedCase> Plan(const std::string& sweeps) {
   return PlanSweep(ParseSweepConfig("test", "{\"sweeps\": [" + sweeps + "]}"),
-                   1);
+                   {}, 1);
 }
 
 std::string Sweep(const std::string& rest) {

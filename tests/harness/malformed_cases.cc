@@ -188,7 +188,7 @@ std::vector<Malformed> ParamCases() {
   add("param_whole_float", "{\"height\": 5.0, \"width\": 7}",
       {"parameter height"});
   add("param_beyond_31_bits", "{\"height\": 2147483648, \"width\": 7}",
-      {"parameter height", "2147483648"});
+      {"parameter height: expected 1..2147483647, found 2147483648"});
   add("param_beyond_63_bits", "{\"height\": 9223372036854775808, \"width\": 7}",
       {"parameter height"});
   add("param_beyond_64_bits",
@@ -225,14 +225,15 @@ std::vector<Malformed> TensorCases() {
       [](Spoilt& one) {
         one.json["inputs"]["bias"] = "weights.npy", one.Save();
       },
-      {"input bias", "weights, values"});
+      {"input (with these parameters)", "one of weights, values",
+       "found 'bias'"});
   add("input_not_taken_is_not_read",
       [](Spoilt& one) {
         for (int i = 0; i < 1000; ++i)
           one.json["inputs"]["x" + std::to_string(i)] = "values.npy";
         one.Save();
       },
-      {"input x0"});
+      {"found 'x0'"});
   for (const Json& wrong :
        {Json(7), Json(nullptr), Json::array({"values.npy"}), Json::object()})
     add("file_of_type_" + std::to_string(list.size()),
@@ -466,6 +467,20 @@ std::vector<Malformed> TensorCases() {
         [=](Spoilt& one) { one.SetNumber("out.npy", 1, value); },
         {"expected: out", "element 1"});
   }
+
+  // A name that is not taken is named, and not the one that is then missing.
+  add("input_misspelt",
+      [](Spoilt& one) {
+        one.json["inputs"]["value"] = one.json["inputs"]["values"];
+        one.json["inputs"].erase("values");
+        one.Save();
+      },
+      {"found 'value' (did you mean 'values'?)"});
+  for (const Json& wrong : {Json(-1e-12), Json(1), Json("1e-12"), Json(true),
+                            Json(nullptr), Json::array({1e-12})})
+    add("expected_error_" + std::to_string(list.size()),
+        [=](Spoilt& one) { one.json["expected_error"] = wrong, one.Save(); },
+        {"expected_error", "from 0 to below 1"});
 
   // Expected.
   add("expected_empty",

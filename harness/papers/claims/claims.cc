@@ -10,6 +10,8 @@
 #include "harness/base/environment.h"
 #include "harness/base/exit_status.h"
 #include "harness/base/interrupts.h"
+#include "harness/base/output_file.h"
+#include "harness/base/tell.h"
 #include "harness/papers/claims/rules.h"
 #include "harness/sweeps/presets.h"
 
@@ -360,20 +362,22 @@ int RunClaims(const ClaimsOptions& options) {
   if (options.out.extension() != ".json")
     throw InvalidInput("--out", "a file whose name ends in .json",
                        "'" + options.out.string() + "'");
-  const Evidence evidence = ReadEvidence(options.files);
+  fs::path table = options.out;
+  table.replace_extension(".md");
   std::error_code error;
   for (const std::string& file : options.files)
     if (fs::equivalent(file, options.out, error))
       throw InvalidInput("--out", "another file than those it reads", file);
+  for (const fs::path& file : {options.out, table})
+    OutputFile("--out", file, Unless(options.force));
+  const Evidence evidence = ReadEvidence(options.files);
   CatchInterrupts();
   const std::vector<AnsweredClaim> answers = AnswerClaims(evidence);
   if (Interrupted()) {
-    fmt::print(stderr, "interrupted after {} of {} claims; nothing written\n",
-               answers.size(), Claims().size());
+    Tell("interrupted after {} of {} claims; nothing written\n", answers.size(),
+         Claims().size());
     return kInterrupted;
   }
-  fs::path table = options.out;
-  table.replace_extension(".md");
   const Json header = {{"command", options.command},
                        {"created", CurrentTime()},
                        {"environment", DescribeEnvironment(1)}};
@@ -390,8 +394,7 @@ int RunClaims(const ClaimsOptions& options) {
   }
   fmt::print("{} -> {}, {}\n", Summary(answers), options.out.string(),
              table.string());
-  if (refuted)
-    fmt::print(stderr, "subquad claims: an erratum was not confirmed\n");
+  if (refuted) Tell("subquad claims: an erratum was not confirmed\n");
   return refuted ? kCheckFailed : kFine;
 }
 

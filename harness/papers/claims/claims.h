@@ -52,6 +52,7 @@ std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers);
 struct ClaimsOptions {
   std::vector<std::string> files;  // or folders of them
   std::filesystem::path out;
+  bool force = false;  // replace it if it exists
   std::string command;
 };
 

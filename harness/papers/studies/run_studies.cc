@@ -10,6 +10,8 @@
 #include "harness/base/environment.h"
 #include "harness/base/exit_status.h"
 #include "harness/base/interrupts.h"
+#include "harness/base/output_file.h"
+#include "harness/base/tell.h"
 #include "harness/cases/input_source.h"
 #include "harness/papers/studies/attention_heads.h"
 #include "harness/papers/studies/studies.h"
@@ -68,11 +70,19 @@ int RunStudies(const StudyOptions& options) {
         "a study that takes tensors" + (names.empty() ? names : ": " + names),
         chosen.front()->name);
   }
+  for (const Study* study : chosen)
+    if (!inputs.empty() && !takes_inputs(study))
+      Tell("{}: takes no --input, runs without\n", study->name);
   std::error_code error;
   fs::create_directories(options.out, error);
   if (error || !fs::is_directory(options.out))
     throw InvalidInput("--out", "a folder that can be made",
                        "'" + options.out.string() + "'");
+  for (const Study* study : chosen)
+    OutputFile("--out", options.out / (study->name + ".json"),
+               Unless(options.force));
+  // Made from all the studies in the folder, so it is always made again.
+  OutputFile("--out", options.out / "verdicts.md", "");
   Json header = {{"command", options.command},
                  {"created", CurrentTime()},
                  {"seed", options.seed},
@@ -81,14 +91,14 @@ int RunStudies(const StudyOptions& options) {
   bool all_hold = true;
   size_t done = 0;
   const auto say_interrupted = [&](const std::string& where) {
-    fmt::print(stderr, "interrupted {}; {} finished in {}\n", where,
-               done == 1 ? "1 study is" : fmt::format("{} studies are", done),
-               options.out.string());
+    Tell("interrupted {}; {} finished in {}\n", where,
+         done == 1 ? "1 study is" : fmt::format("{} studies are", done),
+         options.out.string());
   };
   for (const Study* study : chosen) {
     const Clock::time_point start = Clock::now();
     if (chosen.size() > 1)
-      fmt::print(stderr, "[{}/{}] {}\n", done + 1, chosen.size(), study->name);
+      Tell("[{}/{}] {}\n", done + 1, chosen.size(), study->name);
     StudyResult result;
     try {
       StudyRun run(study->name, options.seed, options.threads, true);

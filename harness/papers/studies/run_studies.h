@@ -16,6 +16,7 @@ struct StudyOptions {
   // Case folders for the parameter `input` of the studies that have it.
   std::vector<std::string> inputs;
   bool tiny = false;
+  bool force = false;  // replace NAME.json if it exists
   std::string command;
 };
 

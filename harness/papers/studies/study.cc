@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "harness/base/interrupts.h"
+#include "harness/base/tell.h"
 
 namespace subquad {
 namespace {
@@ -29,7 +30,7 @@ class StageProgress {
   StageProgress(const std::string& study, int64_t count, bool show)
       : study_(study), count_(count), show_(show), start_(Clock::now()) {}
   ~StageProgress() {
-    if (shown_ && terminal_) fmt::print(stderr, "\r{:70}\r", "");
+    if (shown_ && terminal_) Tell("\r{:70}\r", "");
   }
 
   void Step() {
@@ -41,10 +42,10 @@ class StageProgress {
     next_ = elapsed + (terminal_ ? 0.5 : 20);
     const double left = elapsed * static_cast<double>(count_ - done) /
                         static_cast<double>(done);
-    fmt::print(stderr, "{}{}: {:.0f} % of a stage, about {:.0f} s left{}",
-               terminal_ ? "\r" : "", study_,
-               100.0 * static_cast<double>(done) / static_cast<double>(count_),
-               left, terminal_ ? "    " : "\n");
+    Tell("{}{}: {:.0f} % of a stage, about {:.0f} s left{}",
+         terminal_ ? "\r" : "", study_,
+         100.0 * static_cast<double>(done) / static_cast<double>(count_), left,
+         terminal_ ? "    " : "\n");
     std::fflush(stderr);
     shown_ = true;
   }

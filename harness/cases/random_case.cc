@@ -1,0 +1,222 @@
+#include "harness/cases/random_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "harness/base/text.h"
+#include "harness/cases/draws.h"
+
+namespace subquad {
+namespace {
+
+constexpr int64_t kLargestSize = 700;
+constexpr int64_t kLargestWidth = 80;
+constexpr int64_t kLargestHeads = 4;
+// Multiply-adds of the reference for a whole case.
+constexpr double kMostWork = 3e7;
+
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+// Draws in order, so that every choice has numbers of its own.
+class Dice {
+ public:
+  Dice(uint64_t seed, uint64_t index)
+      : draws_(seed, "random/" + std::to_string(index)) {}
+
+  double Uniform() { return draws_.Uniform(next_++); }
+  bool Chance(double probability) { return Uniform() < probability; }
+  int64_t Between(int64_t least, int64_t most) {
+    const double width = static_cast<double>(most - least + 1);
+    return std::min(
+        most, least + static_cast<int64_t>(std::floor(Uniform() * width)));
+  }
+  // Small ones are as likely as large ones; every third is a power of two or
+  // its neighbour, where blocks begin and end.
+  int64_t Size(int64_t most) {
+    const double top = std::log2(static_cast<double>(most) + 1);
+    if (Chance(1.0 / 3)) {
+      const int64_t power = int64_t{1}
+                            << static_cast<int>(std::floor(Uniform() * top));
+      return std::clamp<int64_t>(power + Between(-1, 1), 1, most);
+    }
+    return std::clamp<int64_t>(static_cast<int64_t>(std::exp2(Uniform() * top)),
+                               1, most);
+  }
+  template <typename T>
+  const T& OneOf(const std::vector<T>& list) {
+    return list[static_cast<size_t>(
+        Between(0, static_cast<int64_t>(list.size()) - 1))];
+  }
+
+ private:
+  const Draws draws_;
+  uint64_t next_ = 0;
+};
+
+// Flags and choices, then the numbers that go with them.
+void DrawParams(const Operator& op, int64_t n, Dice& dice, Values& values) {
+  Params chosen;
+  std::set<std::string> done;
+  for (bool more = true; more;) {
+    more = false;
+    for (const ParamRule& rule : op.ParamRules(chosen)) {
+      if (!done.insert(rule.name).second) continue;
+      std::string text;
+      if (rule.type == ParamType::kFlag)
+        text = dice.Chance(0.5) ? "1" : "0";
+      else if (rule.type == ParamType::kText)
+        text = dice.OneOf(rule.choices);
+      else if (rule.type == ParamType::kNumber && dice.Chance(0.5))
+        text = ToString(ParamValue(std::exp2(8 * dice.Uniform() - 6)));
+      else if (rule.type == ParamType::kInteger && !rule.follows_n &&
+               dice.Chance(0.7))
+        text = std::to_string(
+            dice.Between(std::max<int64_t>(rule.min, 0),
+                         std::min(rule.max, std::max(rule.min, n + 2))));
+      if (text.empty()) continue;
+      values.emplace_back(rule.name, text);
+      chosen.Set(rule.name, ParseParam(rule, text));
+      more = true;
+      break;  // it may bring others with it
+    }
+  }
+}
+
+void DrawSizes(const CaseRequest& request, Dice& dice, Values& values) {
+  const Case probe = MakeCase(request);
+  const bool backward = probe.op->HasBackward() && dice.Chance(0.25);
+  if (backward) values.emplace_back("backward", "1");
+  const Signature signature = probe.op->SignatureFor(probe.params, backward);
+  for (const SizeRule& rule : signature.sizes) {
+    // Half of the cases are square.
+    if (rule.follows_n && dice.Chance(0.5)) continue;
+    const int64_t most = rule.follows_n ? kLargestSize : kLargestWidth;
+    values.emplace_back(rule.name,
+                        std::to_string(std::max(rule.min, dice.Size(most))));
+  }
+  if (dice.Chance(0.4)) {
+    values.emplace_back("heads",
+                        std::to_string(dice.Between(1, kLargestHeads)));
+    if (dice.Chance(0.5)) values.emplace_back("per_head", "1");
+  }
+  std::string with;
+  bool projections = false;
+  for (const TensorRule& rule : signature.inputs) {
+    projections = projections || rule.draw.projection;
+    if (rule.optional && dice.Chance(0.5))
+      with += (with.empty() ? "" : "+") + rule.name;
+  }
+  if (!with.empty()) values.emplace_back("with", with);
+  if (projections && dice.Chance(0.3))
+    values.emplace_back("omega", "orthogonal");
+}
+
+double WorkOf(const Case& one) {
+  const Problem problem = ProblemOf(one);
+  double work = 0;
+  for (size_t o = 0; o < problem.outputs.size(); ++o) {
+    const Shape shape = problem.OutputShape(o);
+    double rows =
+        static_cast<double>(problem.output_per_head[o] ? shape[0] : 1);
+    rows *= static_cast<double>(shape[problem.output_per_head[o] ? 1 : 0]);
+    work += rows * problem.op->RowWork(problem, static_cast<int>(o));
+  }
+  return work;
+}
+
+}  // namespace
+
+const std::vector<std::string>& RandomInputs() {
+  static const std::vector<std::string> inputs = {
+      "normal",   "dropping", "growing", "decaying", "opposite",
+      "repeated", "sinusoid", "masked",  "unit"};
+  return inputs;
+}
+
+std::optional<Case> RandomCases::Draw(uint64_t index) const {
+  Dice dice(seed, index);
+  CaseRequest request;
+  request.op = dice.OneOf(operators);
+  request.scalar = dice.OneOf(scalars);
+  request.seed = seed;
+  const bool plain = dice.Chance(0.5);
+  const std::string& kind = dice.OneOf(RandomInputs());
+  request.input = input ? *input : plain ? "normal" : kind;
+  request.n = dice.Size(kLargestSize);
+  try {
+    DrawParams(*request.op, *request.n, dice, request.values);
+    // Images have their own two axes.
+    const Params none;
+    for (const ParamRule& rule : request.op->ParamRules(none))
+      if (rule.follows_n && dice.Chance(0.8))
+        request.values.emplace_back(rule.name, std::to_string(dice.Size(26)));
+    DrawSizes(request, dice, request.values);
+    Case one = MakeCase(request);
+    if (WorkOf(one) > kMostWork) return std::nullopt;
+    // Round trip: what an id says is what there is.
+    return MakeCase(ParseCaseId(one.Id()));
+  } catch (const InvalidInput&) {
+    return std::nullopt;
+  }
+}
+
+std::vector<Case> SimplerCases(const Case& one) {
+  const CaseRequest request = ParseCaseId(one.Id());
+  std::vector<Case> simpler;
+  std::set<std::string> ids = {one.Id()};
+  const auto add = [&](const CaseRequest& changed) {
+    try {
+      Case made = MakeCase(changed);
+      if (ids.insert(made.Id()).second) simpler.push_back(std::move(made));
+    } catch (const InvalidInput&) {
+      // It does not go together.
+    }
+  };
+  if (request.n)
+    for (const int64_t n : {int64_t{1}, *request.n / 2, *request.n - 1})
+      if (n >= 1 && n < *request.n) {
+        CaseRequest changed = request;
+        changed.n = n;
+        add(changed);
+      }
+  for (size_t i = 0; i < request.values.size(); ++i) {
+    const auto& [name, text] = request.values[i];
+    // Without it there is a default, or there is nothing.
+    if (!one.sizes.contains(name)) {
+      CaseRequest changed = request;
+      changed.values.erase(changed.values.begin() +
+                           static_cast<std::ptrdiff_t>(i));
+      add(changed);
+    }
+    const auto number = ParseNumber<int64_t>(text);
+    if (!number) continue;
+    for (const int64_t less :
+         {int64_t{0}, int64_t{1}, *number / 2, *number - 1})
+      if (less >= 0 && less < *number) {
+        CaseRequest changed = request;
+        changed.values[i].second = std::to_string(less);
+        add(changed);
+      }
+  }
+  // Both lengths at once, where they are named apart.
+  for (const int64_t part : {2, 1}) {
+    CaseRequest changed = request;
+    bool any = false;
+    for (auto& [name, text] : changed.values) {
+      const auto number = ParseNumber<int64_t>(text);
+      if (!one.sizes.contains(name) || !number || *number < 2) continue;
+      text = std::to_string(part == 2 ? *number / 2 : *number - 1);
+      any = true;
+    }
+    if (any) add(changed);
+  }
+  if (request.input != "normal") {
+    CaseRequest changed = request;
+    changed.input = "normal";
+    add(changed);
+  }
+  return simpler;
+}
+
+}  // namespace subquad

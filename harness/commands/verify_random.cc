@@ -1,0 +1,241 @@
+#include "harness/commands/verify_random.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <random>
+
+#include "harness/base/exit_status.h"
+#include "harness/base/interrupts.h"
+#include "harness/base/tell.h"
+#include "harness/base/text.h"
+#include "harness/cases/generate.h"
+#include "harness/cases/hard_inputs.h"
+#include "harness/cases/random_case.h"
+#include "harness/commands/tally.h"
+#include "harness/judging/shrink.h"
+#include "harness/judging/trial.h"
+
+namespace subquad {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How much is asked for: one of the two.
+struct Amount {
+  uint64_t cases = 0;
+  double seconds = 0;
+};
+
+Amount ParseAmount(const std::string& text) {
+  const InvalidInput wrong("--random",
+                           "a number of cases, or a time like 90s, 15m or 2h",
+                           "'" + text + "'");
+  if (const auto cases = ParseNumber<int64_t>(text)) {
+    if (*cases < 1) throw wrong;
+    return {static_cast<uint64_t>(*cases), 0};
+  }
+  if (text.empty()) throw wrong;
+  const auto number = ParseNumber<double>(text.substr(0, text.size() - 1));
+  const std::map<char, double> units = {{'s', 1}, {'m', 60}, {'h', 3600}};
+  const auto unit = units.find(text.back());
+  if (!number || unit == units.end() || !(*number > 0) || !(*number < 1e6))
+    throw wrong;
+  return {0, *number * unit->second};
+}
+
+uint64_t FreshSeed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32 | device()) >> 1;  // an id takes 63 bits
+}
+
+class RandomRun {
+ public:
+  explicit RandomRun(const RandomOptions& options)
+      : options_(options), amount_(ParseAmount(options.amount)) {
+    options_.filters.Check();
+    if (options_.input) FindHardInput(*options_.input);
+    for (const Operator* op : Operators())
+      if (!AbleFor(*op).empty()) cases_.operators.push_back(op);
+    for (const ScalarInfo& info : kScalars)
+      for (const Operator* op : cases_.operators)
+        if (!AbleFor(*op, info.scalar).empty()) {
+          cases_.scalars.push_back(info.scalar);
+          break;
+        }
+    if (cases_.operators.empty())
+      throw InvalidInput("filters",
+                         "at least one implementation and scalar type that run "
+                         "on this machine",
+                         "none that matches");
+    cases_.input = options_.input;
+    cases_.seed = options_.seed ? *options_.seed : FreshSeed();
+  }
+
+  int Run() {
+    fmt::print("seed {}: subquad verify --random {} --seed {} repeats it\n",
+               cases_.seed, options_.amount, cases_.seed);
+    std::fflush(stdout);
+    CatchInterrupts();
+    uint64_t index = 0;
+    for (; !Interrupted() && !Done(index); ++index) {
+      Step(index);
+      ShowProgress(index + 1);
+    }
+    if (terminal_) Tell("\r{:70}\r", "");
+    table_.Print();
+    fmt::print("{} cases of {} draws in {:.0f} s, seed {}\n", checked_, index,
+               Seconds(), cases_.seed);
+    if (lucky_ > 0)
+      fmt::print("{} failures of gate 2 did not come back with other numbers\n",
+                 lucky_);
+    for (const std::string& failure : failures_) fmt::print("{}\n", failure);
+    if (Interrupted()) {
+      Tell("interrupted after {} draws; what failed is listed and written\n",
+           index);
+      return kInterrupted;
+    }
+    return table_.total().passed > 0 && table_.total().failed == 0
+               ? kFine
+               : kCheckFailed;
+  }
+
+ private:
+  std::vector<const Implementation*> AbleFor(
+      const Operator& op, std::optional<Scalar> scalar = {}) const {
+    std::vector<const Implementation*> able;
+    for (const Implementation* one : ImplementationsOf(op)) {
+      if (!options_.filters.Takes(*one) || !IsAvailable(one->backend)) continue;
+      const auto takes = [&](Scalar type) {
+        return options_.filters.Takes(type) && (!scalar || type == *scalar);
+      };
+      if (std::ranges::any_of(one->scalars, takes)) able.push_back(one);
+    }
+    return able;
+  }
+
+  double Seconds() const {
+    return std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+
+  bool Done(uint64_t index) const {
+    return amount_.cases > 0 ? index >= amount_.cases
+                             : Seconds() >= amount_.seconds;
+  }
+
+  void Step(uint64_t index) {
+    const std::optional<Case> one = cases_.Draw(index);
+    if (!one) return;
+    const auto able = AbleFor(*one->op, one->scalar);
+    if (able.empty()) return;
+    ++checked_;
+    Problem problem = ProblemOf(*one);
+    Inputs inputs = GenerateInputs(*one, problem);
+    Trial trial(std::move(problem), std::move(inputs), one->seed);
+    for (const Implementation* implementation : able) {
+      Verdict verdict;
+      try {
+        verdict = Verify(*implementation, trial, {.threads = options_.threads});
+      } catch (const InvalidInput& undefined) {
+        verdict = Verdict::Skipped(
+            fmt::format("the reference is undefined: {}", undefined.what()));
+      }
+      if (FailedByLuck(*implementation, *one, verdict, options_.threads)) {
+        ++lucky_;
+        fmt::print("once: {} {}, not with other numbers\n  repeat: {}\n",
+                   implementation->id, verdict.reason,
+                   Repeat(*implementation, *one));
+        std::fflush(stdout);
+        continue;
+      }
+      table_.Add(*implementation, one->scalar, verdict);
+      if (options_.verbose)
+        fmt::print("{:<10} {:<14} {}{}{}\n", ToString(verdict.outcome),
+                   implementation->id, one->Id(),
+                   verdict.reason.empty() ? "" : "  ", verdict.reason);
+      if (verdict.outcome == Outcome::kFailed)
+        Report(*implementation, *one, index, verdict);
+    }
+  }
+
+  static std::string Repeat(const Implementation& implementation,
+                            const Case& one) {
+    return fmt::format(
+        "subquad verify --implementation {} --backend {} --case {}",
+        implementation.id, ToString(implementation.backend), one.Id());
+  }
+
+  void Report(const Implementation& implementation, const Case& one,
+              uint64_t index, const Verdict& verdict) {
+    // One bug fails thousands of cases.
+    constexpr int kShrunk = 3;
+    if (++failed_[{&implementation, one.scalar}] > kShrunk) return;
+    if (terminal_) Tell("\r{:70}\r", "");
+    fmt::print("failed: {} {}\n  repeat: {}\n", implementation.id,
+               verdict.reason, Repeat(implementation, one));
+    std::fflush(stdout);
+    const Case smallest = Shrink(
+        one,
+        [&](const Case& simpler) {
+          return VerifyCase(implementation, simpler, options_.threads)
+                     .outcome == Outcome::kFailed;
+        },
+        [] { return Interrupted(); });
+    std::filesystem::path folder =
+        options_.out / fmt::format("{}-{}-{}-{}-{}-{}", implementation.op,
+                                   implementation.id,
+                                   ToString(implementation.backend),
+                                   Info(one.scalar).name, cases_.seed, index);
+    const std::filesystem::path wanted = folder;
+    for (int more = 2; std::filesystem::exists(folder); ++more)
+      folder = fmt::format("{}-{}", wanted.string(), more);
+    const Verdict found = WriteFailingCase(implementation, smallest, folder,
+                                           "generated: " + smallest.Id());
+    failures_.push_back(fmt::format(
+        "failed: {} {} {}: smallest case {}{}", implementation.op,
+        implementation.id, Info(one.scalar).name, folder.string(),
+        found.outcome == Outcome::kFailed
+            ? ""
+            : fmt::format(" (check says {})", ToString(found.outcome))));
+    fmt::print("  smallest: {}\n  subquad check {} --implementation {}: {}\n",
+               Repeat(implementation, smallest), folder.string(),
+               implementation.id,
+               found.reason.empty() ? "passed" : found.reason);
+    std::fflush(stdout);
+  }
+
+  void ShowProgress(uint64_t drawn) {
+    if (Seconds() < next_) return;
+    next_ = Seconds() + (terminal_ ? 0.5 : 60);
+    const std::string left =
+        amount_.cases > 0
+            ? fmt::format("{} of {} draws", drawn, amount_.cases)
+            : fmt::format("{} draws, {:.0f} s left", drawn,
+                          std::max(0.0, amount_.seconds - Seconds()));
+    Tell("{}{}, {} cases, {} failed{}", terminal_ ? "\r" : "", left, checked_,
+         table_.total().failed, terminal_ ? "    " : "\n");
+  }
+
+  const RandomOptions& options_;
+  const Amount amount_;
+  RandomCases cases_;
+  TallyTable table_;
+  uint64_t checked_ = 0, lucky_ = 0;
+  std::map<std::pair<const Implementation*, Scalar>, int> failed_;
+  std::vector<std::string> failures_;
+  const bool terminal_ = ::isatty(STDERR_FILENO) != 0;
+  const Clock::time_point start_ = Clock::now();
+  double next_ = terminal_ ? 0.5 : 60;
+};
+
+}  // namespace
+
+int VerifyRandom(const RandomOptions& options) {
+  return RandomRun(options).Run();
+}
+
+}  // namespace subquad

@@ -1,0 +1,224 @@
+#include "harness/judging/expected.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace subquad {
+namespace {
+
+bool SameValues(const Inputs& a, const Inputs& b) {
+  return std::ranges::equal(a.tensors, b.tensors, {}, &Tensor::values,
+                            &Tensor::values);
+}
+
+const ExpectedTensor* ExpectedOf(const CaseFolder& folder,
+                                 const std::string& output) {
+  const auto found =
+      std::ranges::find(folder.expected, output, &ExpectedTensor::name);
+  return found == folder.expected.end() ? nullptr : &*found;
+}
+
+double LargestMagnitude(const std::vector<double>& values) {
+  double most = 0;
+  for (double value : values) most = std::max(most, std::abs(value));
+  return most;
+}
+
+// What the numbers of a float32 program may be off by.
+double Float32Slack(double units, long double value) {
+  return Info(Scalar::kFloat32).unit_roundoff *
+         (units + std::abs(static_cast<double>(value)));
+}
+
+// Rows that the reference has worked out, in order, with their place in the
+// answer.
+using KnownRows = std::map<std::pair<int64_t, int64_t>, size_t>;
+
+KnownRows KnownRowsOf(const OutputAnswer& answer) {
+  KnownRows known;
+  for (size_t r = 0; r < answer.selection.rows.size(); ++r)
+    known[{answer.selection.rows[r].head, answer.selection.rows[r].row}] = r;
+  return known;
+}
+
+// The rows from `first` on that the reference has not worked out, with
+// tolerances from their neighbours that it has.
+OutputAnswer RowsBetween(const OutputAnswer& answer, const KnownRows& known,
+                         const ExpectedTensor& expected,
+                         const OutputLayout& layout, int output, int64_t head,
+                         int64_t first, int64_t end) {
+  OutputAnswer between = answer;
+  between.selection.rows.clear();
+  between.value.clear();
+  between.units.clear();
+  between.slack.clear();
+  const auto width = static_cast<size_t>(layout.width);
+  for (int64_t row = first; row < end; ++row) {
+    // The first and the last row of a head are always in the sample.
+    const auto after = known.upper_bound({head, row});
+    const auto before = std::prev(after);
+    if (before->first == std::pair(head, row)) continue;
+    between.selection.rows.push_back({output, head, row});
+    for (size_t c = 0; c < width; ++c) {
+      const double value =
+          expected
+              .values[static_cast<size_t>(head * layout.rows + row) * width +
+                      c];
+      const double units = std::min(answer.units[before->second * width + c],
+                                    answer.units[after->second * width + c]) /
+                           2;
+      between.value.push_back(value);
+      between.units.push_back(units);
+      if (expected.is_float32)
+        between.slack.push_back(Float32Slack(units, value));
+    }
+  }
+  return between;
+}
+
+struct Suspect {
+  RowId id;
+  double over = 0;  // error / the neighbours' tolerance, above 1
+};
+
+}  // namespace
+
+ExpectedAnswer::ExpectedAnswer(const CaseFolder& folder, const Problem& problem,
+                               const Inputs& rounded)
+    : folder_(folder),
+      problem_(problem),
+      rounded_(rounded),
+      same_(SameValues(folder.inputs, rounded)) {
+  answer_ = ComputeAnswer(problem_, rounded_, 1);
+  if (!same_) unrounded_ = ComputeAnswer(folder_.problem, folder_.inputs, 1);
+}
+
+void ExpectedAnswer::AddRows(std::vector<RowSelection> rows) {
+  subquad::AddRows(ComputeAnswer(problem_, rounded_, rows), answer_);
+  if (!same_)
+    subquad::AddRows(ComputeAnswer(folder_.problem, folder_.inputs, rows),
+                     unrounded_);
+}
+
+void ExpectedAnswer::AddRowsOf(const ExpectedAnswer& other) {
+  std::vector<RowSelection> rows(answer_.outputs.size());
+  bool any = false;
+  for (size_t o = 0; o < rows.size(); ++o) {
+    const KnownRows known = KnownRowsOf(answer_.outputs[o]);
+    for (const RowId& id : other.answer_.outputs[o].selection.rows)
+      if (!known.contains({id.head, id.row})) rows[o].rows.push_back(id);
+    any = any || !rows[o].rows.empty();
+  }
+  if (any) AddRows(std::move(rows));
+}
+
+bool ExpectedAnswer::PlainOverflows() const {
+  return std::ranges::any_of(answer_.outputs, [](const OutputAnswer& one) {
+    return one.plain_overflows > 0;
+  });
+}
+
+// Inputs that had to be rounded change the answer by what they change the
+// reference, and numbers that a float32 program computed are no better than
+// that.
+Answer ExpectedAnswer::WithExpected() const {
+  Answer answer = answer_;
+  for (size_t o = 0; o < answer.outputs.size(); ++o) {
+    OutputAnswer& one = answer.outputs[o];
+    const ExpectedTensor* expected = ExpectedOf(folder_, one.name);
+    if (expected == nullptr) continue;
+    one.given_error =
+        folder_.expected_error * LargestMagnitude(expected->values);
+    const OutputLayout layout = LayoutOf(problem_, static_cast<int>(o));
+    for (size_t r = 0; r < one.selection.rows.size(); ++r) {
+      const RowId& id = one.selection.rows[r];
+      const int64_t row = id.head * layout.rows + id.row;
+      for (int64_t c = 0; c < one.width; ++c) {
+        const size_t at = r * static_cast<size_t>(one.width) + c;
+        const long double shift =
+            same_ ? 0 : one.value[at] - unrounded_.outputs[o].value[at];
+        one.value[at] = expected->values[row * one.width + c] + shift;
+      }
+    }
+    if (!expected->is_float32) continue;
+    const double roundoff = Info(Scalar::kFloat32).unit_roundoff;
+    for (size_t at = 0; at < one.units.size(); ++at)
+      one.slack.push_back(Float32Slack(one.units[at], one.value[at]));
+    one.plain_error = std::max(
+        one.plain_error * roundoff / Info(problem_.scalar).unit_roundoff,
+        roundoff * one.largest);
+  }
+  return answer;
+}
+
+Verdict ExpectedAnswer::JudgeAllRows(const Implementation& implementation,
+                                     Trial& trial, Verdict verdict) {
+  const auto beyond_the_sample = [&](size_t o) {
+    return !answer_.outputs[o].selection.all &&
+           ExpectedOf(folder_, answer_.outputs[o].name) != nullptr;
+  };
+  const auto find_suspects = [&] {
+    constexpr int64_t kRowsAtATime = 4096;
+    std::vector<Suspect> suspects;
+    const Answer& answer = trial.answer();
+    for (size_t o = 0; o < answer.outputs.size(); ++o) {
+      if (!beyond_the_sample(o)) continue;
+      const OutputAnswer& one = answer.outputs[o];
+      const OutputLayout layout = LayoutOf(problem_, static_cast<int>(o));
+      const KnownRows known = KnownRowsOf(one);
+      for (int64_t head = 0; head < layout.heads; ++head)
+        for (int64_t first = 0; first < layout.rows; first += kRowsAtATime) {
+          const OutputAnswer between =
+              RowsBetween(one, known, *ExpectedOf(folder_, one.name), layout,
+                          static_cast<int>(o), head, first,
+                          std::min(first + kRowsAtATime, layout.rows));
+          const std::vector<double> over = RowsOverTolerance(
+              problem_, o, between, trial.arrays(), implementation.bound_factor,
+              trial.NormBound(implementation), kYardstickFactor);
+          for (size_t r = 0; r < over.size(); ++r)
+            if (!(over[r] <= 1))
+              suspects.push_back({between.selection.rows[r], over[r]});
+        }
+    }
+    std::ranges::sort(suspects, std::ranges::greater{}, &Suspect::over);
+    return suspects;
+  };
+  const auto may_still_fail = [&] {
+    return verdict.outcome == Outcome::kPassed ||
+           verdict.outcome == Outcome::kMistrusted;
+  };
+  bool any = false;
+  for (size_t o = 0; o < answer_.outputs.size(); ++o)
+    any = any || beyond_the_sample(o);
+  if (!any || !may_still_fail()) return verdict;
+  // The worst first: a wrong answer is found out by a few rows.
+  for (size_t batch = 64;; batch *= 2) {
+    const std::vector<Suspect> suspects = find_suspects();
+    if (suspects.empty()) break;
+    std::vector<RowSelection> rows(answer_.outputs.size());
+    for (size_t i = 0; i < std::min(batch, suspects.size()); ++i)
+      rows[static_cast<size_t>(suspects[i].id.output)].rows.push_back(
+          suspects[i].id);
+    AddRows(std::move(rows));
+    trial.set_answer(WithExpected());
+    verdict = trial.JudgeOutputs(implementation);
+    if (!may_still_fail()) break;
+  }
+  verdict.comparison.rows = 0;
+  verdict.comparison.all_rows = true;
+  for (size_t o = 0; o < answer_.outputs.size(); ++o) {
+    const OutputLayout layout = LayoutOf(problem_, static_cast<int>(o));
+    const auto& selection = answer_.outputs[o].selection;
+    const bool all = selection.all || beyond_the_sample(o);
+    verdict.comparison.all_rows = verdict.comparison.all_rows && all;
+    verdict.comparison.rows +=
+        all ? layout.heads * layout.rows
+            : static_cast<int64_t>(selection.rows.size());
+  }
+  return verdict;
+}
+
+}  // namespace subquad

@@ -1,0 +1,91 @@
+#include "harness/judging/shrink.h"
+
+#include <fmt/format.h>
+
+#include "harness/cases/generate.h"
+#include "harness/cases/random_case.h"
+#include "harness/cases/write_case_folder.h"
+#include "harness/judging/check.h"
+#include "harness/judging/trial.h"
+
+namespace subquad {
+
+Verdict VerifyCase(const Implementation& implementation, const Case& one,
+                   int threads) {
+  try {
+    Problem problem = ProblemOf(one);
+    Inputs inputs = GenerateInputs(one, problem);
+    Trial trial(std::move(problem), std::move(inputs), one.seed);
+    return Verify(implementation, trial, {.threads = threads});
+  } catch (const InvalidInput& undefined) {
+    return Verdict::Skipped(
+        fmt::format("the reference is undefined: {}", undefined.what()));
+  }
+}
+
+bool FailedByLuck(const Implementation& implementation, const Case& one,
+                  const Verdict& verdict, int threads) {
+  constexpr uint64_t kOthers = 4;
+  const Comparison& numbers = verdict.comparison;
+  const bool gate_two_alone = verdict.outcome == Outcome::kFailed &&
+                              numbers.judged() > 0 && numbers.not_finite == 0 &&
+                              numbers.lost_bounds == 0 &&
+                              numbers.max_over_bound <= 1;
+  if (!gate_two_alone) return false;
+  Case other = one;
+  for (other.seed = 1; other.seed <= kOthers; ++other.seed)
+    if (other.seed != one.seed &&
+        VerifyCase(implementation, other, threads).outcome == Outcome::kFailed)
+      return false;
+  return true;
+}
+
+Case Shrink(const Case& one, const std::function<bool(const Case&)>& fails,
+            const std::function<bool()>& stop) {
+  // Each step makes a number smaller or leaves something out, so that it ends;
+  // the limit is for cases whose failures come and go.
+  constexpr int kMostTries = 2000;
+  Case smallest = one;
+  int tries = 0;
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    for (const Case& simpler : SimplerCases(smallest)) {
+      if (stop() || ++tries > kMostTries) return smallest;
+      if (!fails(simpler)) continue;
+      smallest = simpler;
+      smaller = true;
+      break;
+    }
+  }
+  return smallest;
+}
+
+Verdict WriteFailingCase(const Implementation& implementation, const Case& one,
+                         const std::filesystem::path& folder,
+                         const std::string& source) {
+  const Problem problem = ProblemOf(one);
+  const Inputs inputs = GenerateInputs(one, problem);
+  const Answer answer = ComputeAnswer(problem, inputs, one.seed);
+  std::vector<ExpectedTensor> expected;
+  for (size_t o = 0; o < answer.outputs.size(); ++o) {
+    const OutputAnswer& from = answer.outputs[o];
+    if (!from.selection.all) continue;  // too long for one: others are enough
+    // All rows, head by head.
+    expected.push_back({from.name,
+                        problem.OutputShape(o),
+                        {from.value.begin(), from.value.end()},
+                        false});
+  }
+  WriteCaseFolder(folder, problem, inputs, expected, source);
+  Verdict found = Verdict::Skipped("not checked");
+  CheckCaseFolder(
+      ReadCaseFolder(folder),
+      [&](const CheckLine& line) { found = line.verdict; },
+      {.implementations = {&implementation},
+       .wanted = [&](const Implementation&,
+                     Scalar scalar) { return scalar == one.scalar; },
+       .reference = false});
+  return found;
+}
+
+}  // namespace subquad

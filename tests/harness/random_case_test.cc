@@ -1,0 +1,164 @@
+// Cases that nobody chose: drawn alike from one seed, and a mistake that is
+// planted in a program is found, shrunk and written as a case.
+#include "harness/cases/random_case.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "harness/base/registry.h"
+#include "harness/judging/check.h"
+#include "harness/judging/comparison.h"
+#include "harness/judging/shrink.h"
+
+namespace subquad {
+namespace {
+
+namespace fs = std::filesystem;
+
+RandomCases EveryCase(uint64_t seed) {
+  return {Operators(), {Scalar::kFloat32, Scalar::kFloat64}, {}, seed};
+}
+
+TEST(RandomCases, AreAFunctionOfSeedAndIndex) {
+  int drawn = 0, other = 0;
+  for (uint64_t index = 0; index < 200; ++index) {
+    const auto one = EveryCase(7).Draw(index), again = EveryCase(7).Draw(index),
+               another = EveryCase(8).Draw(index);
+    ASSERT_EQ(one.has_value(), again.has_value());
+    if (!one) continue;
+    ++drawn;
+    EXPECT_EQ(one->Id(), again->Id());
+    EXPECT_EQ(MakeCase(ParseCaseId(one->Id())).Id(), one->Id());
+    other += !another || one->Id() != another->Id();
+  }
+  EXPECT_GT(drawn, 100);
+  EXPECT_EQ(other, drawn);
+}
+
+TEST(RandomCases, ReachEveryOperatorAndKindOfCase) {
+  std::set<std::string> reached;
+  for (uint64_t index = 0; index < 2000; ++index) {
+    const auto one = EveryCase(1).Draw(index);
+    if (!one) continue;
+    reached.insert(std::string(one->op->description().id));
+    reached.insert("input " + one->input);
+    reached.insert("scalar " + std::string(Info(one->scalar).name));
+    if (one->heads > 1) reached.insert(one->per_head ? "per head" : "heads");
+    if (one->backward) reached.insert("backward");
+    if (!one->with.empty()) reached.insert("optional inputs");
+    if (one->omega != "gaussian") reached.insert("omega");
+    if (one->Tokens() == 1) reached.insert("one query");
+    if (one->Tokens() > 256) reached.insert("many queries");
+  }
+  for (const Operator* op : Operators())
+    EXPECT_TRUE(reached.contains(std::string(op->description().id)))
+        << op->description().id;
+  for (const std::string& input : RandomInputs())
+    EXPECT_TRUE(reached.contains("input " + input)) << input;
+  for (const char* kind :
+       {"scalar float32", "scalar float64", "heads", "per head", "backward",
+        "optional inputs", "omega", "one query", "many queries"})
+    EXPECT_TRUE(reached.contains(kind)) << kind;
+}
+
+// A right program whose last number is off by a hundredth, in causal problems
+// of seven queries or more alone.
+class LastNumberOff : public Prepared {
+ public:
+  LastNumberOff(std::unique_ptr<Prepared> right, const Problem& problem,
+                const Arrays& arrays)
+      : right_(std::move(right)),
+        off_(problem.queries >= 7 && problem.params.Flag("causal")),
+        arrays_(arrays) {}
+
+  void Run() override {
+    right_->Run();
+    if (!off_) return;
+    const Arrays::Entry& out = arrays_.outputs.front();
+    const double value = ElementAt(out.scalar, out.data, out.count - 1);
+    StoreAt(out.scalar, 1.01 * value + 0.01, out.data,
+            static_cast<size_t>(out.count - 1));
+  }
+  double Flops() const override { return right_->Flops(); }
+
+ private:
+  std::unique_ptr<Prepared> right_;
+  const bool off_;
+  const Arrays arrays_;
+};
+
+Implementation Planted() {
+  Implementation planted = FindImplementation("toeplitz_1d", "fft_columns");
+  planted.id = "planted";
+  planted.prepare = [right = planted.prepare](
+                        const Problem& problem, const Arrays& arrays,
+                        Layout& layout) -> std::unique_ptr<Prepared> {
+    return std::make_unique<LastNumberOff>(right(problem, arrays, layout),
+                                           problem, arrays);
+  };
+  return planted;
+}
+
+bool Fails(const Implementation& implementation, const Case& one) {
+  return VerifyCase(implementation, one, 1).outcome == Outcome::kFailed;
+}
+
+TEST(RandomCases, FindShrinkAndWriteAPlantedMistake) {
+  const Implementation planted = Planted();
+  const Implementation& right =
+      FindImplementation("toeplitz_1d", "fft_columns");
+  RandomCases cases = EveryCase(3);
+  cases.operators = {&FindOperator("toeplitz_1d")};
+  std::optional<Case> found;
+  for (uint64_t index = 0; index < 200 && !found; ++index) {
+    found = cases.Draw(index);
+    if (found && !Fails(planted, *found)) found.reset();
+  }
+  ASSERT_TRUE(found) << "200 cases do not find it";
+  ASSERT_FALSE(Fails(right, *found));
+
+  const Case smallest = Shrink(
+      *found, [&](const Case& one) { return Fails(planted, one); },
+      [] { return false; });
+  EXPECT_TRUE(Fails(planted, smallest)) << smallest.Id();
+  EXPECT_EQ(smallest.Tokens(), 7) << smallest.Id();
+  EXPECT_TRUE(smallest.params.Flag("causal")) << smallest.Id();
+  EXPECT_EQ(smallest.sizes.at("e"), 1) << smallest.Id();
+  EXPECT_EQ(smallest.heads, 0) << smallest.Id();
+  EXPECT_EQ(smallest.input, "normal") << smallest.Id();
+  for (const Case& simpler : SimplerCases(smallest))
+    EXPECT_FALSE(Fails(planted, simpler)) << simpler.Id();
+
+  std::string name =
+      (fs::temp_directory_path() / "random_case.XXXXXX").string();
+  ASSERT_NE(::mkdtemp(name.data()), nullptr);
+  const fs::path folder = fs::path(name) / "failures" / "case";
+  EXPECT_EQ(WriteFailingCase(planted, smallest, folder, "a test").outcome,
+            Outcome::kFailed);
+  // Nothing else is wrong with the folder: the right programs pass.
+  int passed = 0;
+  CheckCaseFolder(ReadCaseFolder(folder), [&](const CheckLine& line) {
+    passed += line.verdict.passed();
+    EXPECT_NE(line.verdict.outcome, Outcome::kFailed) << line.implementation;
+  });
+  EXPECT_GE(passed, 5);
+  // It is not written over.
+  EXPECT_THROW(WriteFailingCase(planted, smallest, folder, "a test"),
+               InvalidInput);
+  fs::remove_all(name);
+}
+
+TEST(RandomCases, ShrinkingEndsWhenItIsToldTo) {
+  const auto one = MakeCase(ParseCaseId("toeplitz_1d:n=64,e=8,causal=1"));
+  const Case same = Shrink(
+      one, [](const Case&) { return true; }, [] { return true; });
+  EXPECT_EQ(same.Id(), one.Id());
+  const Case least = Shrink(
+      one, [](const Case&) { return true; }, [] { return false; });
+  EXPECT_EQ(least.Id(), "toeplitz_1d:n=1,e=1,causal=0,scalar=float32,seed=1");
+}
+
+}  // namespace
+}  // namespace subquad
