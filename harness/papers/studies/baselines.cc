@@ -126,7 +126,7 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
   return {baseline, against};
 }
 
-// The smallest m from which on random features are surely better than a
+// The smallest m at which, and beyond, random features are surely better than a
 // baseline; nothing if none is. `worse`: they are surely worse at every m.
 struct Comparison {
   std::optional<double> beats;
