@@ -439,10 +439,7 @@ TITLES = {
 def pictures(made, measured, formats):
     """{file name: bytes} of the figures of peers and threads, as far as their tables hold something to draw."""
     drawings = {
-        "peers-figure": (
-            speed_figures.peer_rows(made["peers"], programs.PEERS) if made["peers"] else [],
-            speed_figures.draw_peers,
-        ),
+        "peers-figure": (speed_figures.peer_rows(made["peers"]) if made["peers"] else [], speed_figures.draw_peers),
         "threads-figure": (
             speed_figures.thread_rows(made["threads"]) if made["threads"] else [],
             speed_figures.draw_threads,

@@ -129,8 +129,8 @@ double WorkOf(const Case& one) {
 
 const std::vector<std::string>& RandomInputs() {
   static const std::vector<std::string> inputs = {
-      "normal",   "dropping", "growing", "decaying", "opposite",
-      "repeated", "sinusoid", "masked",  "unit"};
+      "normal",   "dropping", "growing", "decaying",
+      "opposite", "repeated", "masked",  "unit"};
   return inputs;
 }
 

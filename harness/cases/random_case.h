@@ -24,7 +24,9 @@ struct RandomCases {
 };
 
 // Kinds of numbers that are drawn: those that every implementation can do.
-// tests/harness/known_limits.json says what the others lead to.
+// tests/harness/known_limits.json says what the others lead to. Whole waves
+// (sinusoid) are not among them: with a few tokens their sums cancel to
+// nothing, and normalisers with them.
 const std::vector<std::string>& RandomInputs();
 
 // Cases that are simpler than `one` by a single step, simplest first: a smaller

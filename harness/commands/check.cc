@@ -58,6 +58,12 @@ Json JsonOf(const CheckLine& line) {
     json["deciding"] = {{"gate", line.deciding.gate},
                         {"error", line.deciding.error},
                         {"tolerance", line.deciding.tolerance}};
+  // What gate 2 compares, by output: see Yardstick.
+  Json yardsticks = Json::array();
+  for (const Yardstick& one : line.verdict.comparison.yardsticks)
+    yardsticks.push_back(
+        {{"error", one.error}, {"plain_error", one.plain}, {"rows", one.rows}});
+  if (!yardsticks.empty()) json["yardsticks"] = yardsticks;
   return json;
 }
 

@@ -86,7 +86,7 @@ def build(results, studies, recipes, general="rest", summary=None):
         made, why = [], []
         for platform in [None] if recipe.kind == "study" else platforms:
             try:
-                product, used = _make(recipe, platform, results, points, studies, summary)
+                product, used = _make(recipe, platform, results, points, studies, summary, recipes)
             except recipe_figure.Unserved as reason:
                 why.append(str(reason))
                 continue
@@ -131,7 +131,7 @@ def _slug(text):
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def _make(recipe, platform, results, points, studies, summary):
+def _make(recipe, platform, results, points, studies, summary, recipes):
     """(Product, the points that it shows)"""
     title = recipe["title"]
     if recipe.kind == "study":
@@ -140,7 +140,7 @@ def _make(recipe, platform, results, points, studies, summary):
     if recipe.kind in ("fits", "crossovers"):
         contents = [content for _, content in results if any(point.source is content for point in own)]
         fits = recipe.kind == "fits"
-        table = tables.exponents(summary, contents, platform) if fits else tables.crossovers(summary, platform)
+        table = tables.exponents(summary, contents, platform, recipes) if fits else tables.crossovers(summary, platform)
         words = footer(contents, platform, None, table.csv())
         return Product(recipe.name, title, recipe, words, table=table, data={f"{recipe.name}.csv": table.csv()}), []
     if recipe.kind == "table":

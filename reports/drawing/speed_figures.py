@@ -20,10 +20,13 @@ def _words(operator, implementation, case):
     return f"{operator.replace('_', ' ')}, {implementation}, n = {n}"
 
 
-def peer_rows(table, peers, threads=1):
+def peer_rows(table, threads=1):
     """[(words, [(peer, ratio, low, high)])]: each program of ours at its largest case beside somebody else's program."""
     rows = [dict(zip(table.header, row)) for row in table.rows]
-    rows = [row for row in rows if row["peer"] in peers and row["threads"] == threads and row["backend"] == "cpu"]
+    # Ours are compared with one another, too.
+    ours = {row["implementation"] for row in rows if row["peer"]} | set(plot_style.STYLES)
+    rows = [row for row in rows
+            if row["peer"] not in ours | {""} and row["threads"] == threads and row["backend"] == "cpu"]  # fmt: skip
     largest = {}
     for row in rows:
         key = row["operator"], row["implementation"]

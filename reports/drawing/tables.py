@@ -183,14 +183,21 @@ def _curve_words(panel, label):
     return f"{label}, {panel['title']}" if panel["title"] else label
 
 
-def exponents(summary, contents, platform):
+def _growth(recipes):
+    """{(recipe, label): growth} of the lines whose recipe says how they grow."""
+    return {(recipe.name, series["label"]): series["growth"]
+            for recipe in recipes for series in recipe.get("series", []) if "growth" in series}  # fmt: skip
+
+
+def exponents(summary, contents, platform, recipes=()):
     classes = {(one["operator"], one["implementation"]): one for content in contents for one in content["algorithms"]
                if one["backend"] == platform[1]}  # fmt: skip
-    found, rows = {}, []
+    found, rows, growth = {}, [], _growth(recipes)
     for recipe, panel in summary.on(platform):
+        kind = "time" if panel["quantity"] == "seconds" else "memory"
         for curve in panel["curves"]:
             fit, theory = curve["fit"], classes.get((curve["operator"], curve["implementation"]), {})
-            known = theory.get("time_class" if panel["quantity"] == "seconds" else "memory_class") or NOT_APPLICABLE
+            known = growth.get((recipe, curve["label"]), {}).get(kind) or theory.get(f"{kind}_class") or NOT_APPLICABLE
             texts = found.setdefault((recipe, _curve_words(panel, curve["label"])), {})
             texts[panel["quantity"]] = [known.replace("^2", "²"), NOT_THERE]
             if panel_notes.has_meaning(fit):

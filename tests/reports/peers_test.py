@@ -520,6 +520,9 @@ class TableTest(Workplace):
         contents = [synthetic(), self.sweep_on_threads(1.8)]
         made = [self.make(*contents, out=name) for name in ("first", "second")]
         names = {f"{name}.{end}" for name in ("aims", "peers", "threads") for end in ("md", "tex", "csv")}
+        names |= {
+            f"{name}-figure.{end}" for name in ("peers", "threads") for end in ("svg", "caption.md", "caption.tex")
+        }
         for result, folder in made:
             self.assertEqual(0, result.returncode, result.stderr)
             self.assertEqual(names, {file.name for file in folder.iterdir()})
@@ -532,6 +535,8 @@ class TableTest(Workplace):
         self.assertIn("| fft | n = 1024 | 1 thread | 102 µs |", peers_md)
         self.assertIn("| rival | 5 [4.5, 5.5] |", peers_md)
         self.assertIn("rival is made up", peers_md)
+        self.assertIn("dense, n = 256", (made[0][1] / "threads-figure.svg").read_text())
+        self.assertIn("time of the other program / time of ours", (made[0][1] / "peers-figure.svg").read_text())
         self.assertRegex(threads_md, r"\| dense \| n = 256 \| 51.2 µs \| 51.2 µs \| 1\.8 \[[0-9.]+, [0-9.]+\] \|")
         for name in ("aims", "peers", "threads"):
             latex = (made[0][1] / f"{name}.tex").read_text()

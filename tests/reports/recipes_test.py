@@ -4,6 +4,7 @@
 Run: python3 tests/reports/recipes_test.py. Every number in here is made up to exercise the drawing; none was measured.
 """
 
+import copy
 import csv
 import io
 import itertools
@@ -294,6 +295,18 @@ class SummaryTest(figures_test.Workplace):
         self.assertEqual(("1421.6", "1387.2", "nan"), (row["value"], row["low"], row["high"]))
         self.assertEqual("1.05", rows["fit", "softmax, tiled", "", "seconds"]["value"])
         self.assertEqual("2.5", rows["ratio", "kernelized, m = 16", "softmax, dense", "seconds"]["value"])
+
+    def test_a_speed_up_is_a_ratio_of_the_summary(self):
+        for panel in self.summary["recipes"][0]["panels"]:
+            panel["ratios"].append({**panel["ratios"][0], "dense": "softmax, tiled", "ratio": 3.25})
+        self.assertEqual(0, self.draw_both("--only", "nprf-fig1a").returncode)
+        with open(self.out / "nprf-fig1a.csv", encoding="utf-8", newline="") as file:
+            found = {row["speedup"] for row in csv.DictReader(file) if row["speedup"] != "nan"}
+        self.assertEqual({"3.25"}, found)  # and not 2.5, which is against another baseline
+        with self.assertRaisesRegex(result_file.InputError, "against: expected one of .*, found 'softmax'"):
+            wrong = copy.deepcopy(RECIPES["nprf-fig1a"])
+            wrong.content["panels"][-1]["against"] = "softmax"
+            recipe_figure.curves(wrong, recipe_file.points_of([("made.json", self.content)]), {})
 
     def test_three_digits_in_words(self):
         points = recipe_file.points_of([("made.json", self.content)])
