@@ -226,7 +226,9 @@ def undescribed(paths):
 
 
 def readable(path):
-    ignored = path.startswith(("reports/results/", "reports/inputs/declaration")) and not path.endswith("README.md")
+    ignored = path.startswith(
+        ("reports/results/", "reports/inputs/declaration", "reports/inputs/constitution")
+    ) and not path.endswith("README.md")
     return pathlib.Path(path).suffix in TEXT and path not in MADE_UP and not ignored and not path.startswith("LICENSE")
 
 

@@ -81,17 +81,6 @@ double StudentCentral(double t, size_t freedom) {
   return odd ? 2 / std::numbers::pi * (theta + sine * sum) : sine * sum;
 }
 
-// The t with P(|T| < t) = confidence. In the angle of the sums above, as t
-// itself has no upper end: with one degree of freedom it is tan(c * pi / 2).
-double StudentQuantile(double confidence, size_t freedom) {
-  const double root = std::sqrt(static_cast<double>(freedom));
-  const double theta =
-      Solve(0, std::numbers::pi / 2, confidence, [&](double angle) {
-        return StudentCentral(root * std::tan(angle), freedom);
-      });
-  return root * std::tan(theta);
-}
-
 // The z with P(Z > z) = tail, for tails below one half.
 double NormalUpperQuantile(double tail) {
   return Solve(0, 40, -tail, [](double z) {
@@ -106,6 +95,17 @@ double MedianOfSorted(const std::vector<double>& sorted) {
 }
 
 }  // namespace
+
+// In the angle of StudentCentral's sums, as t itself has no upper end: with one
+// degree of freedom it is tan(c * pi / 2).
+double StudentQuantile(double confidence, size_t freedom) {
+  const double root = std::sqrt(static_cast<double>(freedom));
+  const double theta =
+      Solve(0, std::numbers::pi / 2, confidence, [&](double angle) {
+        return StudentCentral(root * std::tan(angle), freedom);
+      });
+  return root * std::tan(theta);
+}
 
 Median MedianWithInterval(std::span<const double> samples, double confidence) {
   CheckConfidence(confidence);

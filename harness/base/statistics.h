@@ -22,6 +22,9 @@ struct Interval {
   double high = 0;
 };
 
+// The t with P(|T| < t) = confidence, for Student's T.
+double StudentQuantile(double confidence, size_t freedom);
+
 struct Median {
   double median = 0;            // in the unit of the samples
   Interval interval;            // of the distribution's median

@@ -72,8 +72,8 @@ void DrawParams(const Operator& op, int64_t n, Dice& dice, Values& values) {
       else if (rule.type == ParamType::kInteger && !rule.follows_n &&
                dice.Chance(0.7))
         text = std::to_string(
-            dice.Between(std::max<int64_t>(rule.min, 0),
-                         std::min(rule.max, std::max(rule.min, n + 2))));
+            std::min(rule.max, std::max<int64_t>(rule.min, 0) - 1 +
+                                   dice.Size(std::max<int64_t>(n, 1) + 3)));
       if (text.empty()) continue;
       values.emplace_back(rule.name, text);
       chosen.Set(rule.name, ParseParam(rule, text));

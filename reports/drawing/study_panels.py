@@ -114,6 +114,37 @@ def draw_approximation_error(study):
     return page.finish()
 
 
+def draw_baselines(study):
+    against = study.table("against", "d", "R", "m", "map", "ratio")
+    baseline = study.table("baseline", "d", "R", "map", "mean")
+    widths, radii, features = against.values("d"), against.values("R"), against.values("m")
+    styles = dict(zip(radii, STYLES))
+    labels = [(f"R = {radius:g}", styles[radius]) for radius in radii] + [("equal weights", THEORY)]
+    page = new_page(
+        study, [(1, index > 0, labels if index == len(widths) - 1 else []) for index in range(len(widths))],
+        notes=["Lines: m positive random features, mean error over that of equal weights. Crosses at the right: the d + 1 "
+               "Taylor features (1, x) for the same R, in the same colour."],
+    )  # fmt: skip
+    ratios, aside = [], features[-1] * 2
+    for axes, width in zip(page.axes, widths):
+        for radius in radii:
+            rows = against.where(d=width, R=radius, map="uniform")
+            curve(axes, column(rows, "m"), column(rows, "ratio"), styles[radius])
+            means = {row["map"]: row["mean"] for row in baseline.where(d=width, R=radius)}
+            taylor = means["taylor1"] / means["uniform"]
+            axes.plot([aside], [taylor], "x", color=styles[radius].color, markersize=4)
+            ratios += [*column(rows, "ratio"), taylor]
+        guide(axes, [features[0], aside], [1, 1])
+        axes.set_xscale("log")
+        powers(axes.xaxis, features)
+        axes.set_xlabel("random features m")
+        title(axes, f"d = {width:g}")
+    for axes in page.axes:
+        log_y(axes, ratios)
+    page.axes[0].set_ylabel("error / error of equal weights")
+    return page.finish()
+
+
 def draw_sample_complexity(study):
     table = study.table("smallest", "R", "n", "epsilon", "m", "low", "high", "bound", "delta")
     epsilons, sizes = table.values("epsilon"), table.values("n")
@@ -460,6 +491,7 @@ def seconds_by_n(axes, table):
 DRAWINGS = {
     "prf_variance": draw_prf_variance,
     "approximation_error": draw_approximation_error,
+    "baselines": draw_baselines,
     "sample_complexity": draw_sample_complexity,
     "feature_maps": draw_feature_maps,
     "conversion": draw_conversion,

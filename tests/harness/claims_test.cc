@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "harness/papers/claims/rules.h"
 #include "harness/papers/studies/studies.h"
 #include "harness/papers/studies/study.h"
 #include "tests/harness/planted_records.h"
@@ -189,6 +190,34 @@ TEST(Claims, SmallStudiesAreAHint) {
   file = Lemma2(1.1, 0.99);
   file.content["parameters"]["draws"] = 3;
   EXPECT_EQ(Judged({file}), kCannotBeTested);
+}
+
+// A study may find that a formula is wrong, or that it cannot tell: neither is
+// a claim that does not hold.
+TEST(Claims, StudiesMayFindErrataAndCannotTestAll) {
+  const auto verdict = [](const std::string& study,
+                          const std::vector<std::string>& tables,
+                          const std::string& claim) {
+    Json empty = Json::object();
+    for (const std::string& table : tables)
+      empty[table] = {{"columns", Json::array()}, {"rows", Json::array()}};
+    Evidence evidence;
+    evidence.studies = {{"planted.json",
+                         {{"format", "study/1"},
+                          {"study", study},
+                          {"parameters", FindStudy(study).parameters},
+                          {"tables", empty}}}};
+    return FromStudies(evidence, study, claim).verdict();
+  };
+  EXPECT_EQ(
+      verdict("sample_complexity", {"at_bound", "smallest"}, "nprf-thm3-step"),
+      kWrongAsPrinted);
+  EXPECT_EQ(verdict("sample_complexity", {"at_bound", "smallest"}, "nprf-thm3"),
+            kNotReproduced);
+  EXPECT_EQ(verdict("conversion", {"heads", "paired"}, "nprf-convert"),
+            kCannotBeTested);
+  EXPECT_EQ(verdict("conversion", {"heads", "paired"}, "nprf-convert-weights"),
+            kNotReproduced);
 }
 
 TEST(Claims, StudiesWithOtherTablesAreRefused) {

@@ -250,6 +250,7 @@ class Refusals(Cli):
             ("toeplitz_1d:n=4,seed=-1", "seed"),
             ("toeplitz_1d:n=4,input=odd", "odd"),
             ("toeplitz_1d:n=4,heads=-1", "heads"),
+            ("toeplitz_1d:n=4,e=2147483648", "size e: expected 1..2147483647, found 2147483648"),
             ("toeplitz_2d:height=0,width=3", "height"),
             ("toeplitz_2d:height=3,width=3,backward=1", "backward"),
             ("toeplitz_1d:n=4\nx=5", "x"),

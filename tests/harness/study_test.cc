@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "harness/cases/draws.h"
 #include "harness/papers/studies/random_features.h"
@@ -201,22 +202,22 @@ INSTANTIATE_TEST_SUITE_P(
                 "known", "mean", 0.5, 0},
         Planted{"NeverFalls", "approximation_error", "nprf-fig1b", "error",
                 "mean", 0, 1},
-        Planted{"BoundTooSmall", "sample_complexity", "nprf-thm3", "smallest",
-                "bound", 1e-9, 0},
+        Planted{"MissesAtTheBound", "sample_complexity", "nprf-thm3",
+                "at_bound", "misses", 0, 8},
+        Planted{"EqualWeightsSuffice", "sample_complexity", "nprf-thm3",
+                "at_bound", "uniform_misses", 0, 0},
+        Planted{"EqualWeightsLose", "baselines", "baselines-uniform", "against",
+                "low", 0, -0.01, "map", "uniform"},
+        Planted{"TaylorLoses", "baselines", "baselines-taylor", "against",
+                "low", 0, -0.01, "map", "taylor1"},
+        Planted{"NoBetterThanBias", "feature_maps", "nprf-maps", "baseline",
+                "median", 0, 1e-4},
         Planted{"SphereUnbiased", "feature_maps", "nprf-maps-bias", "bias",
                 "mean_ratio", 0, 1, "map", "sphere"},
         Planted{"PrfBiased", "feature_maps", "nprf-maps-bias", "bias",
                 "mean_ratio", 1.2, 0, "map", "prf"},
         Planted{"MapsUnlike", "feature_maps", "nprf-maps", "error", "median", 0,
                 1e6, "map", "sphere"},
-        Planted{"NormalisedNoBetter", "conversion", "nprf-convert", "error",
-                "median", 100, 0, "normalised", "true"},
-        Planted{"StandardIsFine", "conversion", "nprf-convert", "error",
-                "median", 0, 0.01, "normalised", "false"},
-        Planted{"OneModelLoses", "conversion", "nprf-convert/minilm", "error",
-                "median", 100, 0, "model", "minilm"},
-        Planted{"OtherModelLoses", "conversion", "nprf-convert", "error",
-                "median", 100, 0, "model", "mpnet"},
         Planted{"ExactBeyondTheEdge", "rpe_rank", "nprf-prop1", "edge",
                 "residual", 0, 1e-15},
         Planted{"InexactBeforeTheEdge", "rpe_rank", "nprf-prop1", "edge",
@@ -243,6 +244,56 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"SlowerConvergence", "spe_convergence", "spe-convergence",
                 "slope", "slope", 1, 0.2}),
     [](const auto& test) { return test.param.name; });
+
+// The needed m typed in: slopes follow it, and theirs alone is the verdict.
+TEST(SampleComplexity, FactorsAreJudgedByTheSlopes) {
+  const Study& study = FindStudy("sample_complexity");
+  StudyResult result = Tiny(study.name);
+  StudyTable* smallest = nullptr;
+  for (StudyTable& table : result.tables)
+    if (table.name == "smallest") smallest = &table;
+  ASSERT_TRUE(smallest);
+  // Outcomes for m = n^of_n exp(of_R R^2) epsilon^of_epsilon, up to `noise`.
+  const auto outcomes = [&](double of_n, double of_R, double of_epsilon,
+                            double noise) {
+    for (size_t r = 0; r < smallest->rows.size(); ++r) {
+      const double radius = smallest->Number(r, "R");
+      auto& row = smallest->rows[r];
+      row[smallest->Index("m")] =
+          std::pow(smallest->Number(r, "n"), of_n) *
+          std::exp(of_R * radius * radius) *
+          std::pow(smallest->Number(r, "epsilon"), of_epsilon) *
+          std::exp(noise * std::cos(5.0 * static_cast<double>(r * r)));
+      row[smallest->Index("judged")] = true;
+    }
+    std::vector<ClaimVerdict> found;
+    const auto verdicts = study.judge(result.parameters, result.tables);
+    for (const char* claim :
+         {"nprf-thm3-n", "nprf-thm3-R", "nprf-thm3-epsilon"})
+      found.push_back(VerdictOn(verdicts, claim).outcome);
+    return found;
+  };
+  using enum ClaimVerdict;
+  using Outcomes = std::vector<ClaimVerdict>;
+  EXPECT_EQ(outcomes(1, 4, -2, 1e-3),
+            (Outcomes{kReproduced, kReproduced, kReproduced}));
+  EXPECT_EQ(outcomes(0.5, 4, -2, 1e-3),
+            (Outcomes{kNotReproduced, kReproduced, kReproduced}));
+  EXPECT_EQ(outcomes(1, 3, -2, 1e-3),
+            (Outcomes{kReproduced, kNotReproduced, kReproduced}));
+  EXPECT_EQ(outcomes(1, 4, -1, 1e-3),
+            (Outcomes{kReproduced, kReproduced, kNotReproduced}));
+  // An interval too wide to say anything.
+  EXPECT_EQ(outcomes(1, 4, -2, 2)[2], kInPart);
+  EXPECT_EQ(outcomes(NAN, 4, -2, 1e-3),
+            (Outcomes{kNotReproduced, kNotReproduced, kNotReproduced}));
+  // No setting left to judge.
+  for (auto& row : smallest->rows) row[smallest->Index("judged")] = false;
+  EXPECT_EQ(
+      VerdictOn(study.judge(result.parameters, result.tables), "nprf-thm3-n")
+          .outcome,
+      kNotReproduced);
+}
 
 // Verdicts on times, held against times that are typed in: a measured one
 // would be right on some days only.

@@ -18,7 +18,7 @@ SUBQUAD = None  # the executable, from the command line
 FORMATS = ("pdf", "svg", "png")
 
 
-STUDIES = 12  # the ten of the papers, and two that read matrices out of the program
+STUDIES = 13  # the ten of the papers, two that read matrices out of the program, and the baselines
 
 
 class Studies(unittest.TestCase):

@@ -222,8 +222,8 @@ const std::vector<Claim>& Claims() {
          return FromStudies(evidence, "sample_complexity", "nprf-thm3");
        }},
       {"nprf-fig1b",
-       "the error is large and flat in m for R > 1, small and falling for R = "
-       "1",
+       "for large R the error is huge and only slightly improved by more "
+       "features; for R = 1 it is small and drops significantly",
        "NPRF fig. 1b", kStudy, "approximation_error",
        [](const Evidence& evidence) {
          return FromStudies(evidence, "approximation_error", "nprf-fig1b");
@@ -236,8 +236,9 @@ const std::vector<Claim>& Claims() {
          return FromStudies(evidence, "rpe_rank", "nprf-prop1");
        }},
       {"nprf-convert",
-       "normalised attention converts with little loss, standard attention "
-       "does not; relative positions help both",
+       "a translation model with normalised attention keeps its quality when "
+       "it is converted, one with standard attention does not; relative "
+       "positions help both",
        "NPRF fig. 2", kStudy, "conversion",
        [](const Evidence& evidence) {
          return FromStudies(evidence, "conversion", "nprf-convert");

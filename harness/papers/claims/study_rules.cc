@@ -56,9 +56,15 @@ void Judge(const Study& study, const StudyFile& file, const std::string& claim,
                 fmt::format("{} has no verdict on it", file.file));
     return;
   }
+  if (verdict->outcome == ClaimVerdict::kWrongAsPrinted) {
+    finding.Require(true, verdict->numbers);
+    return;
+  }
   Holds holds = verdict->outcome == ClaimVerdict::kReproduced ? Holds::kYes
                 : verdict->outcome == ClaimVerdict::kInPart   ? Holds::kBetween
-                                                              : Holds::kNo;
+                : verdict->outcome == ClaimVerdict::kCannotBeTested
+                    ? Holds::kMissing
+                    : Holds::kNo;
   std::string numbers = verdict->numbers;
   if (!full) {
     // Uncertain either way.

@@ -1,5 +1,6 @@
 #include "harness/papers/studies/attention_heads.h"
 
+#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -42,9 +43,31 @@ double Distance(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
+// How far an estimated row is from the exact one.
+struct RowError {
+  double weights = 0;  // |A - A^|_1
+  double output = 0;   // |(A - A^) V| / |A V|; NaN without values
+};
+
+RowError Compare(const double* estimate, const double* exact, int64_t count,
+                 const std::vector<double>& values, int64_t n) {
+  using Row = Eigen::Map<const Eigen::RowVectorXd>;
+  const Eigen::RowVectorXd right = Row(exact, count),
+                           off = Row(estimate, count) - right;
+  RowError error{off.lpNorm<1>(), std::numeric_limits<double>::quiet_NaN()};
+  if (values.empty()) return error;
+  const Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic,
+                                       Eigen::RowMajor>>
+      v(values.data(), n, static_cast<int64_t>(values.size()) / n);
+  error.output =
+      (off * v.topRows(count)).norm() / (right * v.topRows(count)).norm();
+  return error;
+}
+
 // elu(x) + 1 has no randomness and no choice of f.
-double EluError(const double* query, const std::vector<double>& keys,
-                int64_t count, int64_t d, double scale, const double* bias) {
+RowError EluError(const double* query, const std::vector<double>& keys,
+                  int64_t count, int64_t d, double scale, const double* bias,
+                  const std::vector<double>& values) {
   const auto elu1 = [&](double x) {
     x *= std::sqrt(scale);
     return x > 0 ? x + 1 : std::exp(x);
@@ -60,7 +83,10 @@ double EluError(const double* query, const std::vector<double>& keys,
     sum += estimate[at];
   }
   for (double& value : estimate) value /= sum;
-  return Distance(AttentionRow(query, keys, count, d, scale, bias), estimate);
+  const std::vector<double> exact =
+      AttentionRow(query, keys, count, d, scale, bias);
+  return Compare(estimate.data(), exact.data(), count, values,
+                 static_cast<int64_t>(keys.size()) / d);
 }
 
 std::vector<const RandomMapKind*> Kinds() {
@@ -107,6 +133,26 @@ void EachRow(const AttentionHead& head, const Sample& sample, bool rpe,
   }
 }
 
+// The errors of what needs no features.
+void AddBaselines(const AttentionHead& head, const Sample& sample,
+                  const Projections& projections, bool normalised, bool rpe,
+                  double scale, HeadResult& result) {
+  const double share = 1 / static_cast<double>(sample.used);
+  for (size_t b = 0; b < BaselineKinds().size(); ++b)
+    EachRow(
+        head, sample, rpe, [&](int64_t r, int64_t count, const double* bias) {
+          double output = std::numeric_limits<double>::quiet_NaN();
+          const BaselineError error = ErrorOf(
+              BaselineKinds()[b].map, projections, r, count, std::sqrt(scale),
+              bias, [&](const double* estimate, const double* exact) {
+                output =
+                    Compare(estimate, exact, count, head.values, head.n).output;
+              });
+          result.baselines(normalised, rpe, b) += error.error * share;
+          result.baseline_outputs(normalised, rpe, b) += output * share;
+        });
+}
+
 // Adds the errors of one draw of Omega; `stream` is its place among the draws.
 void AddErrors(const AttentionHead& head, const HeadSettings& settings,
                const Draws& omegas, int64_t stream, size_t draw,
@@ -119,8 +165,10 @@ void AddErrors(const AttentionHead& head, const HeadSettings& settings,
     const Sample sample = SampleOf(head, settings.rows, normalised);
     const double share = 1 / static_cast<double>(sample.used);
     const double scale = normalised ? 1 : head.scale;
-    const auto error_at = [&](bool rpe, size_t map, size_t f) -> double& {
-      return result.errors(draw, normalised, rpe, map, f);
+    const auto add = [&](bool rpe, size_t map, size_t f,
+                         const RowError& error) {
+      result.errors(draw, normalised, rpe, map, f) += error.weights * share;
+      result.outputs(draw, normalised, rpe, map, f) += error.output * share;
     };
     for (size_t k = 0; k < kinds.size(); ++k) {
       std::vector<int64_t> counts;
@@ -130,23 +178,31 @@ void AddErrors(const AttentionHead& head, const HeadSettings& settings,
       const Projections projections =
           Project(sample.queries, sample.keys, omega, head.d);
       for (const bool rpe : with_rpe)
-        EachRow(head, sample, rpe,
-                [&](int64_t r, int64_t count, const double* bias) {
-                  const std::vector<double> found =
-                      AttentionErrors(kinds[k]->map, projections, r, count,
-                                      std::sqrt(scale), bias, counts);
-                  for (size_t f = 0; f < found.size(); ++f)
-                    error_at(rpe, k, f) += found[f] * share;
-                });
+        EachRow(
+            head, sample, rpe,
+            [&](int64_t r, int64_t count, const double* bias) {
+              size_t f = 0;
+              AttentionEstimates(
+                  kinds[k]->map, projections, r, count, std::sqrt(scale), bias,
+                  counts, [&](const double* estimate, const double* exact) {
+                    add(rpe, k, f++,
+                        Compare(estimate, exact, count, head.values, head.n));
+                  });
+            });
+      // The first projections serve for what needs none; once is enough.
+      if (k == 0 && draw == 0)
+        for (const bool rpe : with_rpe)
+          AddBaselines(head, sample, projections, normalised, rpe, scale,
+                       result);
     }
     for (const bool rpe : with_rpe)
       EachRow(head, sample, rpe,
               [&](int64_t r, int64_t count, const double* bias) {
-                const double error =
+                const RowError error =
                     EluError(sample.queries.data() + r * head.d, sample.keys,
-                             count, head.d, scale, bias);
+                             count, head.d, scale, bias, head.values);
                 for (size_t f = 0; f < features.size(); ++f)
-                  error_at(rpe, kinds.size(), f) += error * share;
+                  add(rpe, kinds.size(), f, error);
               });
   }
 }
@@ -217,6 +273,10 @@ AttentionHead HeadIn(const CaseFolder& folder, int64_t h) {
   const double* k = folder.inputs["k"].Head(h);
   head.queries.assign(q, q + head.n * head.d);
   head.keys.assign(k, k + head.n * head.d);
+  if (problem.HasInput("v") && problem.dims.contains("e")) {
+    const double* v = folder.inputs["v"].Head(h);
+    head.values.assign(v, v + head.n * problem.Dim("e"));
+  }
   // One number per offset; that of an image is a matrix.
   if (problem.HasInput("bias") &&
       problem.InputShape(static_cast<size_t>(problem.InputIndex("bias")))
@@ -316,6 +376,10 @@ std::vector<HeadResult> MeasureHeads(StudyRun& run,
                               {"rpe", 2},
                               {"map", HeadMaps().size()},
                               {"f", settings.features.size()}});
+    results[h].outputs = results[h].errors;
+    results[h].baselines =
+        Grid({{"normalised", 2}, {"rpe", 2}, {"map", BaselineKinds().size()}});
+    results[h].baseline_outputs = results[h].baselines;
     results[h].has_bias = !heads[h].bias.empty();
   }
   const Draws omegas = run.DrawsOf("omega");

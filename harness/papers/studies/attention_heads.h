@@ -27,6 +27,7 @@ struct AttentionHead {
   double scale = 0;
   std::vector<double> queries, keys;  // [n, d]
   std::vector<double> bias;           // [2n-1]; empty if it has none
+  std::vector<double> values;         // [n, e]; empty if they are not known
 };
 
 // Where heads come from: a folder.
@@ -65,6 +66,11 @@ struct HeadResult {
   // |A - A^|_1, means over rows, by draw, normalised, rpe, map of HeadMaps()
   // and f. Zero for rpe where the head has no bias.
   Grid errors;
+  // |(A - A^) V| / |A V| in the same places; NaN without values.
+  Grid outputs;
+  // The same two of what needs no features: by normalised, rpe and map of
+  // BaselineKinds().
+  Grid baselines, baseline_outputs;
   bool has_bias = false;
   double peak[2] = {0, 0};  // standard, normalised: largest weight over mean
   double moved = 0;         // |A_normalised - A|_1, mean over rows

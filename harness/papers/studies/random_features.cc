@@ -45,6 +45,26 @@ void Orthogonalize(std::vector<double>& rows, int64_t d) {
   }
 }
 
+ConstArray DotsOf(const Projections& seen, int64_t query, int64_t count) {
+  return {seen.dots.data() + query * seen.n, count};
+}
+
+// exp(bias) over its largest; ones without a bias.
+Eigen::ArrayXd BiasWeights(const double* bias, int64_t count) {
+  if (!bias) return Eigen::ArrayXd::Ones(count);
+  const ConstArray values(bias, count);
+  return (values - values.maxCoeff()).exp();
+}
+
+// Softmax of square * dots + bias.
+Eigen::ArrayXd ExactWeights(const ConstArray& dots, double square,
+                            const double* bias) {
+  Eigen::ArrayXd exact = square * dots;
+  if (bias) exact += ConstArray(bias, exact.size());
+  exact = (exact - exact.maxCoeff()).exp().eval();
+  return exact / exact.sum();
+}
+
 }  // namespace
 
 const std::vector<RandomMapKind>& RandomMapKinds() {
@@ -136,18 +156,27 @@ std::vector<double> AttentionErrors(RandomMap map, const Projections& seen,
                                     int64_t query, int64_t count, double radius,
                                     const double* bias,
                                     const std::vector<int64_t>& rows) {
+  std::vector<double> errors;
+  AttentionEstimates(map, seen, query, count, radius, bias, rows,
+                     [&](const double* estimate, const double* exact) {
+                       errors.push_back((ConstArray(estimate, count) -
+                                         ConstArray(exact, count))
+                                            .abs()
+                                            .sum());
+                     });
+  return errors;
+}
+
+void AttentionEstimates(RandomMap map, const Projections& seen, int64_t query,
+                        int64_t count, double radius, const double* bias,
+                        const std::vector<int64_t>& rows,
+                        const VisitEstimate& visit) {
   const double square = radius * radius;
-  const ConstArray dots(seen.dots.data() + query * seen.n, count);
+  const ConstArray dots = DotsOf(seen, query, count);
   const ConstArray half_squares(seen.half_squares.data() + query * seen.n,
                                 count);
-  Eigen::ArrayXd weight = Eigen::ArrayXd::Ones(count), exact = square * dots;
-  if (bias) {
-    exact += ConstArray(bias, count);
-    weight =
-        (ConstArray(bias, count) - ConstArray(bias, count).maxCoeff()).exp();
-  }
-  exact = (exact - exact.maxCoeff()).exp().eval();
-  exact /= exact.sum();
+  const Eigen::ArrayXd weight = BiasWeights(bias, count),
+                       exact = ExactWeights(dots, square, bias);
   const Eigen::ArrayXd shift = square * half_squares;
   const auto key = [&](int64_t a) {
     return ConstArray(seen.keys.data() + a * seen.n, count);
@@ -173,7 +202,6 @@ std::vector<double> AttentionErrors(RandomMap map, const Projections& seen,
     }
   const Eigen::ArrayXd lowered = shift + largest;
   Eigen::ArrayXd sum = Eigen::ArrayXd::Zero(count), estimate(count);
-  std::vector<double> errors;
   int64_t a = 0;
   for (const int64_t end : rows) {
     for (; a < end; ++a) {
@@ -189,9 +217,39 @@ std::vector<double> AttentionErrors(RandomMap map, const Projections& seen,
     }
     estimate = outside * sum;
     estimate /= estimate.sum();
-    errors.push_back((estimate - exact).abs().sum());
+    visit(estimate.data(), exact.data());
   }
-  return errors;
+}
+
+const std::vector<BaselineKind>& BaselineKinds() {
+  static const std::vector<BaselineKind> kinds = {
+      {"uniform", Baseline::kUniform},
+      {"bias", Baseline::kBias},
+      {"taylor1", Baseline::kTaylor},
+      {"taylor1_clipped", Baseline::kTaylorClipped},
+  };
+  return kinds;
+}
+
+BaselineError ErrorOf(Baseline map, const Projections& seen, int64_t query,
+                      int64_t count, double radius, const double* bias,
+                      const VisitEstimate& visit) {
+  const double square = radius * radius;
+  const ConstArray dots = DotsOf(seen, query, count);
+  const Eigen::ArrayXd exact = ExactWeights(dots, square, bias);
+  Eigen::ArrayXd estimate = Eigen::ArrayXd::Ones(count);
+  if (map != Baseline::kUniform) estimate = BiasWeights(bias, count);
+  if (map == Baseline::kTaylor || map == Baseline::kTaylorClipped)
+    estimate *= 1 + square * dots;
+  const auto negative = static_cast<double>((estimate < 0).count());
+  if (map == Baseline::kTaylorClipped) estimate = estimate.max(0.0).eval();
+  const double sum = estimate.sum();
+  // Without any weight left there is no row: the largest distance there is.
+  if (sum == 0) return {2, negative / static_cast<double>(count)};
+  estimate /= sum;
+  if (visit) visit(estimate.data(), exact.data());
+  return {(estimate - exact).abs().sum(),
+          negative / static_cast<double>(count)};
 }
 
 void PrfRatios(const double* omega, int64_t count, int64_t d, const double* x,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -52,9 +53,19 @@ Projections Project(const std::vector<double>& queries,
                     const std::vector<double>& keys,
                     const std::vector<double>& omega, int64_t d);
 
-// |A - A^|_1 of one query's attention over the first `count` keys, both
-// rescaled by `radius`, with the first rows[t] rows of Omega, for every t
-// (ascending). `bias` is added to the logits, or null.
+// Gets an estimated attention row and the exact one, both of `count` weights.
+using VisitEstimate =
+    std::function<void(const double* estimate, const double* exact)>;
+
+// One query's attention over the first `count` keys, all rescaled by `radius`,
+// with the first rows[t] rows of Omega, for every t (ascending). `bias` is
+// added to the logits, or null.
+void AttentionEstimates(RandomMap map, const Projections& seen, int64_t query,
+                        int64_t count, double radius, const double* bias,
+                        const std::vector<int64_t>& rows,
+                        const VisitEstimate& visit);
+
+// |A - A^|_1 of each.
 std::vector<double> AttentionErrors(RandomMap map, const Projections& seen,
                                     int64_t query, int64_t count, double radius,
                                     const double* bias,
@@ -66,6 +77,27 @@ inline std::vector<double> AttentionErrors(RandomMap map,
                                            const std::vector<int64_t>& rows) {
   return AttentionErrors(map, seen, 0, seen.n, radius, bias, rows);
 }
+
+// What needs no random features, and what they have to beat.
+enum class Baseline {
+  kUniform,        // every key alike: queries, keys and bias are ignored
+  kBias,           // exp(bias) alone: queries and keys are ignored
+  kTaylor,         // the d + 1 features (1, x): exp(q k) is about 1 + q k
+  kTaylorClipped,  // the same without negative weights; not linear attention
+};
+struct BaselineKind {
+  std::string name;
+  Baseline map;
+};
+const std::vector<BaselineKind>& BaselineKinds();
+
+struct BaselineError {
+  double error;     // |A - A^|_1, 2 where no weight is left
+  double negative;  // share of the weights below zero, before they are clipped
+};
+BaselineError ErrorOf(Baseline map, const Projections& seen, int64_t query,
+                      int64_t count, double radius, const double* bias,
+                      const VisitEstimate& visit = nullptr);
 
 // phi(x) phi(y) / exp(x y) of prf for single rows of omega [count, d]: what is
 // averaged over m of them.

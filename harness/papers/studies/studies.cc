@@ -7,10 +7,11 @@ namespace subquad {
 
 const std::vector<Study>& Studies() {
   static const std::vector<Study> studies = {
-      PrfVarianceStudy(),    ApproximationErrorStudy(), SampleComplexityStudy(),
-      FeatureMapsStudy(),    ConversionStudy(),         RpeRankStudy(),
-      PrecisionStudy(),      SinusoidalStudy(),         BiasMapsStudy(),
-      SpeConvergenceStudy(), SparsePatternsStudy(),     ShiftedScoresStudy(),
+      PrfVarianceStudy(),      ApproximationErrorStudy(), BaselinesStudy(),
+      SampleComplexityStudy(), FeatureMapsStudy(),        ConversionStudy(),
+      RpeRankStudy(),          PrecisionStudy(),          SinusoidalStudy(),
+      BiasMapsStudy(),         SpeConvergenceStudy(),     SparsePatternsStudy(),
+      ShiftedScoresStudy(),
   };
   return studies;
 }

@@ -15,6 +15,7 @@ const Study& FindStudy(std::string_view name);
 
 Study PrfVarianceStudy();
 Study ApproximationErrorStudy();
+Study BaselinesStudy();
 Study SampleComplexityStudy();
 Study FeatureMapsStudy();
 Study ConversionStudy();
