@@ -26,6 +26,9 @@ std::string Remarks(const CaseFolder& folder, const CheckLine& line) {
                                  numbers.rows, line.deciding.gate);
   if (folder.expected_error > 0)
     text += fmt::format(", expected_error {:g}", folder.expected_error);
+  const Margin& margin = line.verdict.margin;
+  if (margin.wrong_answers > 0)
+    text += fmt::format(", margin {:.3g}: {}", margin.value, margin.nearest);
   text += ")";
   if (!line.verdict.reason.empty())
     text += fmt::format("  {}: {}", ToString(line.verdict.outcome),
@@ -183,7 +186,10 @@ void AddCheckCommand(CLI::App& program, int& status) {
       "error\n"
       "and what it may be (of the gate that decides), pass or FAIL, and how "
       "many\n"
-      "rows were compared. \"expected_error\": X in case.json says that each\n"
+      "rows were compared. The margin is how many tolerances the nearest "
+      "wrong\n"
+      "answer is away; below 1 the verdict is mistrusted. \"expected_error\": "
+      "X in case.json says that each\n"
       "expected number may be off by X times the largest in its tensor; "
       "without\n"
       "it float64 files count as exact, and float32 files as the answer of a\n"

@@ -14,6 +14,8 @@ void Tally::Add(const Verdict& verdict) {
   findings += !verdict.gates.empty();
   over_bound = std::max(over_bound, verdict.comparison.max_over_bound);
   over_plain = std::max(over_plain, verdict.comparison.over_plain);
+  if (verdict.passed() && verdict.margin.value < least.value)
+    least = verdict.margin;
 }
 
 void TallyTable::Add(const Implementation& implementation, Scalar scalar,
@@ -30,11 +32,12 @@ void TallyTable::Print() const {
       fmt::print(
           "{:<34} {:<14} {:<5} {:<9} {:5} passed {:3} failed {:3} "
           "mistrusted {:4} skipped   error/bound <= {:.3g}  error/plain "
-          "<= {:.3g}{}\n",
+          "<= {:.3g}  margin >= {:.3g}{}{}\n",
           implementation.op, implementation.id,
           ToString(implementation.backend), Info(scalar).name, tally.passed,
           tally.failed, tally.mistrusted, tally.skipped, tally.over_bound,
-          tally.over_plain,
+          tally.over_plain, tally.least.value,
+          tally.least.nearest.empty() ? "" : " (" + tally.least.nearest + ")",
           tally.findings
               ? fmt::format("  (the gates disagree {} times)", tally.findings)
               : "");

@@ -13,6 +13,7 @@ namespace subquad {
 struct Tally {
   int64_t passed = 0, failed = 0, mistrusted = 0, skipped = 0, findings = 0;
   double over_bound = 0, over_plain = 0;
+  Margin least;  // of those that passed
 
   void Add(const Verdict& verdict);
 };

@@ -32,9 +32,12 @@ void PrintVerdict(const Implementation& implementation, const Case& one,
   const std::string errors =
       verdict.outcome == Outcome::kSkipped
           ? ""
-          : fmt::format("  error/bound {:.3g}  error/plain {:.3g}",
-                        verdict.comparison.max_over_bound,
-                        verdict.comparison.over_plain);
+          : fmt::format(
+                "  error/bound {:.3g}  error/plain {:.3g}  margin "
+                "{:.3g} ({})",
+                verdict.comparison.max_over_bound,
+                verdict.comparison.over_plain, verdict.margin.value,
+                verdict.margin.nearest);
   fmt::print("{:<10} {:<12} {}{}{}{}\n", ToString(verdict.outcome),
              implementation.id, one.Id(), errors,
              verdict.reason.empty() ? "" : "  " + verdict.reason,
@@ -161,7 +164,9 @@ void AddVerifyCommand(CLI::App& program, int& status) {
                     "print a line for every case");
   command->footer(
       "Verdicts: passed; failed; mistrusted (the comparison could not have\n"
-      "failed); skipped (with a reason). Exit status: 0 at least one passed "
+      "failed); skipped (with a reason). The margin is how many tolerances\n"
+      "the nearest wrong answer is away (a bias left out, say); below 1 the\n"
+      "verdict is mistrusted. Exit status: 0 at least one passed "
       "and\n"
       "none failed or is mistrusted, 1 otherwise, 2 invalid arguments.\n"
       "--random draws half of its numbers from N(0, 1), half from other "

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "harness/cases/draws.h"
 #include "harness/cases/generate.h"
 
 namespace subquad {
@@ -140,29 +141,26 @@ double UnderflowingProducts(double terms, double units, double plain_units) {
   return 4 * (terms + 1) * wider;
 }
 
-// Adds the elements of one row. Returns the plain program's largest bound in
-// the row, in roundoffs; `gate_two_error` is the largest error that counts for
-// gate 2.
-double CompareRow(const OutputAnswer& answer, size_t row,
-                  const Arrays::Entry& entry, int64_t start,
-                  const std::vector<double>& units, double terms,
-                  const Rounding& rounding, double& gate_two_error,
-                  Comparison& total) {
+// Adds the elements of one row, found(column) each; `gate_two_error` is the
+// largest error that counts for gate 2.
+template <typename Found, typename Untouched>
+void CompareRow(const OutputAnswer& answer, size_t row, const Found& found,
+                const Untouched& untouched, const std::vector<double>& units,
+                double terms, const Rounding& rounding, double& gate_two_error,
+                Comparison& total) {
   const size_t first = row * static_cast<size_t>(answer.width);
-  double row_bound = 0;
   for (int64_t c = 0; c < answer.width; ++c) {
     const auto at = first + static_cast<size_t>(c);
     const long double expected = answer.value[at];
     ++total.elements;
     if (expected != 0) total.zero_reference = false;
-    const double element_units = units[static_cast<size_t>(c)];
     const Element element = CompareElement(
-        ElementAt(entry.scalar, entry.data, start + c), expected, element_units,
+        found(c), expected, units[at],
         (answer.slack.empty() ? 0 : answer.slack[at]) + answer.given_error,
-        UnderflowingProducts(terms, element_units, answer.units[at]), rounding);
+        UnderflowingProducts(terms, units[at], answer.units[at]), rounding);
     if (!element.finite) {
       ++total.not_finite;
-      total.untouched += IsPoison(entry.scalar, entry.data, start + c);
+      total.untouched += untouched(c);
       continue;
     }
     total.max_error = std::max(total.max_error, element.error);
@@ -178,10 +176,8 @@ double CompareRow(const OutputAnswer& answer, size_t row,
                          : total.first_without_digits) = place();
       continue;
     }
-    if (plain_has_bound) {
+    if (plain_has_bound)
       gate_two_error = std::max(gate_two_error, element.arithmetic_error);
-      row_bound = std::max(row_bound, answer.units[at]);
-    }
     const bool first_judged = total.worst.output.empty();
     if (!(element.ratio <= total.max_over_bound) || first_judged) {
       total.max_over_bound = element.ratio;
@@ -189,7 +185,6 @@ double CompareRow(const OutputAnswer& answer, size_t row,
       total.worst = place();
     }
   }
-  return row_bound;
 }
 
 // The plain program's error on one output. It may be exact by luck; a few
@@ -200,79 +195,134 @@ double PlainError(const OutputAnswer& answer, const Rounding& rounding) {
       2 * (rounding.arithmetic * answer.largest + rounding.underflow));
 }
 
-// Compares one output row by row.
-class OutputComparison {
- public:
-  OutputComparison(const Problem& problem, size_t output,
-                   const OutputAnswer& answer, const Arrays& arrays,
-                   double bound_factor, const RowBound& bound)
-      : answer_(answer),
-        entry_(arrays.outputs[output]),
-        terms_(static_cast<double>(std::max(problem.queries, problem.keys))),
-        bound_factor_(bound_factor),
-        bound_(bound),
-        rounding_(problem.scalar),
-        units_(static_cast<size_t>(answer.width)) {}
+// Gate 2 of one output.
+Yardstick YardstickOf(const OutputAnswer& answer, double gate_two_error,
+                      double rows, const Rounding& rounding) {
+  const double plain = PlainError(answer, rounding);
+  const double beyond = gate_two_error - answer.given_error;
+  return {.over_plain = beyond > 0 ? beyond / plain : 0,
+          .rows = rows,
+          .error = gate_two_error,
+          .given = answer.given_error,
+          .plain = plain};
+}
 
-  // As CompareRow.
-  double Row(size_t r, double& gate_two_error, Comparison& total) {
-    const RowId& id = answer_.selection.rows[r];
-    if (bound_)
-      bound_(id, units_);
-    else
-      for (size_t c = 0; c < units_.size(); ++c)
-        units_[c] = bound_factor_ * answer_.units[r * units_.size() + c];
-    const int64_t start = id.head * entry_.SliceSize() + id.row * answer_.width;
-    return CompareRow(answer_, r, entry_, start, units_, terms_, rounding_,
-                      gate_two_error, total);
+// How many products a sum may have.
+double TermsOf(const Problem& problem) {
+  return static_cast<double>(std::max(problem.queries, problem.keys));
+}
+
+// The sum of the rows' bounds over the largest of them, where this tolerance is
+// finite.
+double YardstickRows(const OutputAnswer& answer,
+                     const std::vector<double>& units) {
+  double bounds = 0, largest_bound = 0;
+  const auto width = static_cast<size_t>(answer.width);
+  for (size_t first = 0; first < units.size(); first += width) {
+    double row_bound = 0;
+    for (size_t at = first; at < first + width; ++at)
+      if (std::isfinite(units[at]) && !std::isinf(answer.units[at]))
+        row_bound = std::max(row_bound, answer.units[at]);
+    bounds += row_bound;
+    largest_bound = std::max(largest_bound, row_bound);
   }
+  return largest_bound > 0 ? bounds / largest_bound : 0;
+}
 
-  Yardstick AllRows(Comparison& total) {
-    double gate_two_error = 0;
-    double bounds = 0, largest_bound = 0;  // of rows
-    for (size_t r = 0; r < answer_.selection.rows.size(); ++r) {
-      const double row_bound = Row(r, gate_two_error, total);
-      bounds += row_bound;
-      largest_bound = std::max(largest_bound, row_bound);
-    }
-    const double plain = PlainError(answer_, rounding_);
-    const double beyond = gate_two_error - answer_.given_error;
-    return {.over_plain = beyond > 0 ? beyond / plain : 0,
-            .rows = largest_bound > 0 ? bounds / largest_bound : 0,
-            .error = gate_two_error,
-            .given = answer_.given_error,
-            .plain = plain};
-  }
+// Compares row r of an output with what a program left in it.
+void CompareWritten(const Problem& problem, size_t output,
+                    const OutputAnswer& answer, size_t r, const Arrays& arrays,
+                    const std::vector<double>& units, const Rounding& rounding,
+                    double& gate_two_error, Comparison& total) {
+  const Arrays::Entry& entry = arrays.outputs[output];
+  const RowId& id = answer.selection.rows[r];
+  const int64_t start = id.head * entry.SliceSize() + id.row * answer.width;
+  CompareRow(
+      answer, r,
+      [&](int64_t c) { return ElementAt(entry.scalar, entry.data, start + c); },
+      [&](int64_t c) { return IsPoison(entry.scalar, entry.data, start + c); },
+      units, TermsOf(problem), rounding, gate_two_error, total);
+}
 
-  const Rounding& rounding() const { return rounding_; }
+// The units of gate 1 for every element.
+std::vector<double> UnitsOf(const OutputAnswer& answer, double bound_factor,
+                            const RowBound& bound) {
+  std::vector<double> units = answer.units;
+  const auto width = static_cast<size_t>(answer.width);
+  if (bound)
+    for (size_t r = 0; r < answer.selection.rows.size(); ++r)
+      bound(answer.selection.rows[r], {units.data() + r * width, width});
+  else
+    for (double& unit : units) unit *= bound_factor;
+  return units;
+}
 
- private:
-  const OutputAnswer& answer_;
-  const Arrays::Entry& entry_;
-  const double terms_, bound_factor_;
-  const RowBound& bound_;
-  const Rounding rounding_;
-  std::vector<double> units_;
-};
+void Add(const OutputAnswer& answer, Yardstick yardstick, Comparison& total) {
+  total.plain_error = std::max(total.plain_error, answer.plain_error);
+  total.over_plain = std::max(total.over_plain, yardstick.over_plain);
+  total.yardsticks.push_back(yardstick);
+}
 
 }  // namespace
 
+Tolerance ToleranceOf(const Answer& answer, double bound_factor,
+                      const RowBound& bound) {
+  Tolerance tolerance;
+  for (const OutputAnswer& one : answer.outputs) {
+    std::vector<double> units = UnitsOf(one, bound_factor, bound);
+    tolerance.yardstick_rows.push_back(YardstickRows(one, units));
+    tolerance.units.push_back(std::move(units));
+  }
+  return tolerance;
+}
+
 Comparison Compare(const Problem& problem, const Answer& answer,
-                   const Arrays& arrays, double bound_factor,
-                   const RowBound& bound) {
+                   const Arrays& arrays, const Tolerance& tolerance) {
   Comparison total;
   total.scalar = problem.scalar;
+  const Rounding rounding(problem.scalar);
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
     const OutputAnswer& one = answer.outputs[o];
-    const Yardstick found =
-        OutputComparison(problem, o, one, arrays, bound_factor, bound)
-            .AllRows(total);
+    double gate_two_error = 0;
+    for (size_t r = 0; r < one.selection.rows.size(); ++r)
+      CompareWritten(problem, o, one, r, arrays, tolerance.units[o], rounding,
+                     gate_two_error, total);
     total.rows += static_cast<int64_t>(one.selection.rows.size());
     total.all_rows = total.all_rows && one.selection.all;
-    total.plain_error = std::max(total.plain_error, one.plain_error);
-    total.yardsticks.push_back(found);
-    total.over_plain = std::max(total.over_plain, found.over_plain);
+    Add(one,
+        YardstickOf(one, gate_two_error, tolerance.yardstick_rows[o], rounding),
+        total);
   }
+  return total;
+}
+
+Comparison CompareRows(const Problem& problem, const Answer& answer,
+                       std::span<const FoundRows> parts,
+                       const Tolerance& tolerance) {
+  Comparison total;
+  total.scalar = problem.scalar;
+  const Rounding rounding(problem.scalar);
+  for (size_t o = 0; o < answer.outputs.size(); ++o) {
+    const OutputAnswer& one = answer.outputs[o];
+    double gate_two_error = 0;
+    for (const FoundRows& part : parts) {
+      if (part.output != o) continue;
+      for (size_t r = 0; r < part.rows.size(); ++r)
+        CompareRow(
+            one, part.rows[r],
+            [&](int64_t c) {
+              return RoundTo(problem.scalar,
+                             static_cast<double>(part.value(r, c)));
+            },
+            [](int64_t) { return false; }, tolerance.units[o], TermsOf(problem),
+            rounding, gate_two_error, total);
+      total.rows += static_cast<int64_t>(part.rows.size());
+    }
+    Add(one,
+        YardstickOf(one, gate_two_error, tolerance.yardstick_rows[o], rounding),
+        total);
+  }
+  total.all_rows = false;
   return total;
 }
 
@@ -281,15 +331,15 @@ std::vector<double> RowsOverTolerance(const Problem& problem, size_t output,
                                       const Arrays& arrays, double bound_factor,
                                       const RowBound& bound,
                                       double yardstick_factor) {
-  OutputComparison comparison(problem, output, answer, arrays, bound_factor,
-                              bound);
-  const double plain =
-      yardstick_factor * PlainError(answer, comparison.rounding());
+  const Rounding rounding(problem.scalar);
+  const std::vector<double> units = UnitsOf(answer, bound_factor, bound);
+  const double plain = yardstick_factor * PlainError(answer, rounding);
   std::vector<double> over;
   for (size_t r = 0; r < answer.selection.rows.size(); ++r) {
     Comparison row;
     double gate_two_error = 0;
-    comparison.Row(r, gate_two_error, row);
+    CompareWritten(problem, output, answer, r, arrays, units, rounding,
+                   gate_two_error, row);
     double most = row.max_over_bound;
     if (!bound)
       most = std::max(most, gate_two_error / (plain + answer.given_error));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,12 +66,40 @@ double ElementAt(Scalar scalar, const void* data, int64_t index);
 // `value` is already rounded to the type.
 void StoreAt(Scalar scalar, double value, void* data, size_t index);
 
-// Compares the outputs of a run with the answer. `bound` gives norm-wise units
-// or is empty: then bound_factor times the plain program's units count. Gate 2
-// is taken over the elements for which the plain program has a finite bound.
+// What an implementation is allowed, on the rows of the answer.
+struct Tolerance {
+  std::vector<std::vector<double>> units;  // by output, [rows, width]
+  std::vector<double> yardstick_rows;      // by output: Yardstick::rows
+};
+
+// `bound` gives norm-wise units or is empty: then bound_factor times the plain
+// program's units count.
+Tolerance ToleranceOf(const Answer& answer, double bound_factor,
+                      const RowBound& bound);
+
+// Compares the outputs of a run with the answer. Gate 2 is taken over the
+// elements for which the plain program has a finite bound.
 Comparison Compare(const Problem& problem, const Answer& answer,
-                   const Arrays& arrays, double bound_factor,
-                   const RowBound& bound);
+                   const Arrays& arrays, const Tolerance& tolerance);
+
+// Rows of one output that a program might have written.
+struct FoundRows {
+  size_t output = 0;
+  std::vector<size_t> rows;  // of OutputAnswer::selection
+  // Of rows[r]; rounded to the problem's type when it is compared.
+  std::function<long double(size_t r, int64_t column)> value;
+};
+
+// An answer that is right but in these rows.
+struct WrongAnswer {
+  std::string name;  // the mistake, in words
+  std::vector<FoundRows> parts;
+};
+
+// The same for an answer that is right but in these rows.
+Comparison CompareRows(const Problem& problem, const Answer& answer,
+                       std::span<const FoundRows> parts,
+                       const Tolerance& tolerance);
 
 // For each row of `answer`, which is of output `output` of the problem: the
 // largest of its errors over their tolerance, infinite where one is not finite.

@@ -70,22 +70,48 @@ Verdict Trial::RunAndJudge(const Implementation& implementation,
   return JudgeOutputs(implementation);
 }
 
-const RowBound& Trial::NormBound(const Implementation& implementation) {
+const std::vector<WrongAnswer>& Trial::wrong_answers() {
+  if (!wrong_answers_)
+    wrong_answers_ = std::make_unique<std::vector<WrongAnswer>>(
+        MakeWrongAnswers(problem_, inputs_, answer()));
+  return *wrong_answers_;
+}
+
+const Trial::Known& Trial::KnownOf(const Implementation& implementation) {
   const std::string name =
       std::string(ToString(implementation.backend)) + "/" + implementation.id;
-  const auto found = norm_bounds_.find(name);
-  if (found != norm_bounds_.end()) return found->second;
-  return norm_bounds_[name] = implementation.norm_bound
-                                  ? implementation.norm_bound(problem_, inputs_)
-                                  : RowBound();
+  std::shared_ptr<const Known>& of_this = known_[name];
+  if (of_this) return *of_this;
+  const double factor = implementation.bound_factor;
+  const RowBound bound = implementation.norm_bound
+                             ? implementation.norm_bound(problem_, inputs_)
+                             : RowBound();
+  const std::string factor_name = fmt::format("factor {}", factor);
+  if (!bound && known_[factor_name]) return *(of_this = known_[factor_name]);
+  auto known = std::make_shared<Known>();
+  known->norm_wise = static_cast<bool>(bound);
+  known->bound = bound;
+  known->tolerance = ToleranceOf(answer(), factor, bound);
+  const auto margin = [&](bool bound_alone) {
+    return MarginOf(problem_, answer(), wrong_answers(), known->tolerance,
+                    bound_alone);
+  };
+  known->margin = margin(false);
+  if (known->norm_wise) known->of_bound_alone = margin(true);
+  if (!bound) known_[factor_name] = known;
+  return *(known_[name] = std::move(known));
 }
 
 Verdict Trial::JudgeOutputs(const Implementation& implementation) {
-  const RowBound& bound = NormBound(implementation);
-  return Judge(
-      Compare(problem_, answer(), arrays_, implementation.bound_factor, bound),
-      static_cast<bool>(bound),
-      GuardedMemory::CountBrokenGuards() + CountBrokenDeviceGuards());
+  const Known& known = KnownOf(implementation);
+  const Comparison comparison =
+      Compare(problem_, answer(), arrays_, known.tolerance);
+  // A wrong answer that a norm-wise bound takes and gate 2 does not would have
+  // been judged by its bound alone.
+  const bool bound_alone = known.norm_wise && !(OverYardstick(comparison) <= 1);
+  return Judge(comparison, bound_alone ? known.of_bound_alone : known.margin,
+               known.norm_wise,
+               GuardedMemory::CountBrokenGuards() + CountBrokenDeviceGuards());
 }
 
 std::string DoesNotFit(const Implementation& implementation,

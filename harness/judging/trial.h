@@ -9,7 +9,7 @@
 
 #include "algorithms/implementation.h"
 #include "harness/judging/answer.h"
-#include "harness/judging/verdict.h"
+#include "harness/judging/wrong_answers.h"
 #include "optimized/base/buffer.h"
 
 namespace subquad {
@@ -25,8 +25,12 @@ class Trial {
   const Arrays& arrays() const { return arrays_; }
   const Answer& answer();
   void set_answer(Answer answer) {
+    wrong_answers_.reset();
+    known_.clear();
     answer_ = std::make_unique<Answer>(std::move(answer));
   }
+  // Made when first asked for.
+  const std::vector<WrongAnswer>& wrong_answers();
 
   // Fills outputs and workspaces with NaN.
   void Poison();
@@ -42,18 +46,43 @@ class Trial {
   // Compares what is in the outputs now.
   Verdict JudgeOutputs(const Implementation& implementation);
 
-  // The bounds that hold norm-wise for this implementation and these inputs;
-  // nothing where it has none.
-  const RowBound& NormBound(const Implementation& implementation);
+  // Whether the bound that holds for this implementation and these inputs is
+  // norm-wise.
+  bool IsNormWise(const Implementation& implementation) {
+    return KnownOf(implementation).norm_wise;
+  }
+  // The bounds that hold norm-wise for it; nothing where it has none.
+  const RowBound& NormBound(const Implementation& implementation) {
+    return KnownOf(implementation).bound;
+  }
+  const Tolerance& ToleranceFor(const Implementation& implementation) {
+    return KnownOf(implementation).tolerance;
+  }
+  // The margin of an output that both gates take.
+  const Margin& MarginFor(const Implementation& implementation) {
+    return KnownOf(implementation).margin;
+  }
 
  private:
+  // What is known about an implementation before it runs.
+  struct Known {
+    bool norm_wise = false;
+    RowBound bound;
+    Tolerance tolerance;
+    Margin margin;          // of an output that both gates take
+    Margin of_bound_alone;  // and of one that only a norm-wise bound takes
+  };
+  const Known& KnownOf(const Implementation& implementation);
+
   Problem problem_;
   Inputs inputs_;
   uint64_t seed_;
   std::vector<GuardedMemory> input_memory_, output_memory_;
   Arrays arrays_;
   std::unique_ptr<Answer> answer_;
-  std::map<std::string, RowBound> norm_bounds_;  // by backend and id
+  std::unique_ptr<std::vector<WrongAnswer>> wrong_answers_;
+  // By backend and id, and by factor where several share one.
+  std::map<std::string, std::shared_ptr<const Known>> known_;
 };
 
 // Why the workspace of its formula is more than the machine has free, in words;

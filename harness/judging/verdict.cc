@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace subquad {
 namespace {
@@ -39,11 +40,11 @@ std::string_view ToString(Outcome outcome) {
 }
 
 Verdict Verdict::Skipped(std::string reason) {
-  return {Outcome::kSkipped, std::move(reason), "", {}};
+  return {Outcome::kSkipped, std::move(reason), "", {}, {}};
 }
 
 Verdict Verdict::Failed(std::string reason) {
-  return {Outcome::kFailed, std::move(reason), "", {}};
+  return {Outcome::kFailed, std::move(reason), "", {}, {}};
 }
 
 double OverYardstick(const Comparison& comparison) {
@@ -79,9 +80,15 @@ DecidingGate DecidingGateOf(const Comparison& comparison, bool norm_wise) {
   return found;
 }
 
-Verdict Judge(const Comparison& comparison, bool norm_wise,
-              int64_t broken_guards) {
-  Verdict verdict{Outcome::kPassed, "", "", comparison};
+double DistanceOf(const Comparison& comparison, bool bound_alone) {
+  if (comparison.not_finite > 0) return std::numeric_limits<double>::infinity();
+  return std::max(comparison.max_over_bound,
+                  bound_alone ? 0 : OverYardstick(comparison));
+}
+
+Verdict Judge(const Comparison& comparison, const Margin& margin,
+              bool norm_wise, int64_t broken_guards) {
+  Verdict verdict{Outcome::kPassed, "", "", comparison, margin};
   const auto set = [&](Outcome outcome, std::string reason) {
     verdict.outcome = outcome;
     verdict.reason = std::move(reason);
@@ -130,6 +137,14 @@ Verdict Judge(const Comparison& comparison, bool norm_wise,
   // All else holds, but these elements could have been anything.
   if (comparison.without_digits > 0)
     return set(Outcome::kMistrusted, NoDigits(comparison));
+  if (margin.wrong_answers == 0)
+    return set(Outcome::kMistrusted,
+               "no wrong answer differs from the right one");
+  if (!(margin.value >= 1))
+    return set(Outcome::kMistrusted,
+               fmt::format("cannot tell \"{}\" from right: it is {:.3g} of the "
+                           "tolerance away",
+                           margin.nearest, margin.value));
   return verdict;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "harness/judging/comparison.h"
@@ -18,11 +19,23 @@ struct DecidingGate {
   double error = 0, tolerance = 0;  // absolute
 };
 
+// How far the nearest wrong answer (wrong_answers.h) is from being taken for
+// right.
+struct Margin {
+  // The smallest, over the wrong answers that apply, of the largest error over
+  // tolerance that one of them shows, as the gates see it that the output has
+  // passed: both, or a norm-wise bound alone. Below 1 it would have been taken.
+  double value = std::numeric_limits<double>::infinity();
+  std::string nearest;        // which wrong answer that is
+  int64_t wrong_answers = 0;  // that apply
+};
+
 struct Verdict {
   Outcome outcome = Outcome::kSkipped;
   std::string reason;  // in words, unless it passed
   std::string gates;   // where the two gates disagree
   Comparison comparison;
+  Margin margin = {};
 
   bool passed() const { return outcome == Outcome::kPassed; }
   static Verdict Skipped(std::string reason);
@@ -49,12 +62,17 @@ double OverYardstick(const Comparison& comparison);
 // The gate that decides; `norm_wise` as in Judge.
 DecidingGate DecidingGateOf(const Comparison& comparison, bool norm_wise);
 
+// How far an answer is from being taken: error over tolerance, the larger of
+// both gates, or that of gate 1 alone. Infinite where NaN or infinity decide.
+double DistanceOf(const Comparison& comparison, bool bound_alone);
+
 // `norm_wise`: gate 1 is a bound of norms (an FFT's). Such an algorithm may
 // lose against the plain program where numbers vary widely; then gate 1 decides
 // and the disagreement is written down. Otherwise both gates must hold.
 // Elements whose error even the plain dense program cannot bound could not have
 // failed: they make a verdict mistrusted, unless the others fail.
-Verdict Judge(const Comparison& comparison, bool norm_wise,
-              int64_t broken_guards);
+// So does a margin below 1: a wrong answer would have passed as well.
+Verdict Judge(const Comparison& comparison, const Margin& margin,
+              bool norm_wise, int64_t broken_guards);
 
 }  // namespace subquad

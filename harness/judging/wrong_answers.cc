@@ -2,196 +2,173 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <map>
 
 #include "harness/cases/draws.h"
-#include "harness/cases/generate.h"
+#include "harness/judging/misreadings.h"
+#include "harness/judging/verdict.h"
 
 namespace subquad {
 namespace {
 
-constexpr double kUntouched = std::numeric_limits<double>::quiet_NaN();
+// Makes wrong answers from one output of the right one.
+class WrongOutput {
+ public:
+  WrongOutput(const Problem& problem, const Answer& answer, size_t output,
+              std::vector<WrongAnswer>& list)
+      : answer_(answer.outputs[output]),
+        output_(output),
+        layout_(LayoutOf(problem, static_cast<int>(output))),
+        several_(answer.outputs.size() > 1),
+        list_(list) {
+    const std::vector<RowId>& rows = answer_.selection.rows;
+    for (size_t r = 0; r < rows.size(); ++r)
+      index_[{rows[r].head, rows[r].row}] = r;
+  }
 
-void Add(const Outputs& right, size_t output, const std::string& name,
-         const std::vector<double>& altered, std::vector<WrongAnswer>& list) {
-  WrongAnswer wrong{name, right};
-  if (right.size() > 1)
-    wrong.name += " (output " + std::to_string(output) + ")";
-  wrong.outputs[output] = altered;
-  list.push_back(std::move(wrong));
-}
+  // Every judged row, times a factor.
+  void Scaled(const std::string& name, double factor) {
+    std::vector<size_t> rows(answer_.selection.rows.size());
+    for (size_t r = 0; r < rows.size(); ++r) rows[r] = r;
+    Add(name, rows, rows, factor);
+  }
 
-std::vector<double> Scaled(std::vector<double> values, double factor) {
-  for (double& value : values) value *= factor;
-  return values;
-}
-
-// Row r of every head gets row r + 1, the last one the first.
-std::vector<double> Shifted(const OutputLayout& layout,
-                            std::vector<double> values) {
-  const int64_t head_size = layout.rows * layout.width;
-  for (auto head = values.begin(); head != values.end(); head += head_size)
-    std::rotate(head, head + layout.width, head + head_size);
-  return values;
-}
-
-std::vector<double> WithRow(const OutputLayout& layout, int64_t head,
-                            int64_t row, double value,
-                            std::vector<double> values) {
-  std::fill_n(values.begin() + (head * layout.rows + row) * layout.width,
-              layout.width, value);
-  return values;
-}
-
-// The offset axes of one head's block, reversed.
-void ReverseAxes(const TensorRule& rule, const Shape& shape, double* values) {
-  for (int axis : rule.offset_axes) {
-    int64_t inner = 1, outer = 1;
-    for (size_t i = 0; i < shape.size(); ++i) {
-      if (static_cast<int>(i) < axis) outer *= shape[i];
-      if (static_cast<int>(i) > axis) inner *= shape[i];
+  // Rows that get the row of another place, where both are judged.
+  template <typename From>
+  void Moved(const std::string& name, const From& from) {
+    std::vector<size_t> rows, sources;
+    for (size_t r = 0; r < answer_.selection.rows.size(); ++r) {
+      const RowId& id = answer_.selection.rows[r];
+      const auto source = index_.find(from(id));
+      if (source == index_.end()) continue;
+      rows.push_back(r);
+      sources.push_back(source->second);
     }
-    const int64_t extent = shape[static_cast<size_t>(axis)];
-    for (int64_t o = 0; o < outer; ++o)
-      for (int64_t a = 0; a < extent / 2; ++a) {
-        double* block = values + o * extent * inner;
-        std::swap_ranges(block + a * inner, block + (a + 1) * inner,
-                         block + (extent - 1 - a) * inner);
-      }
+    Add(name, rows, sources, 1);
   }
-}
 
-// The inputs as somebody sees them who takes i - j for j - i; false when no
-// tensor runs over offsets.
-bool ReverseOffsets(const Problem& problem, Inputs& inputs) {
-  bool any = false;
-  for (size_t t = 0; t < problem.inputs.size(); ++t) {
-    const TensorRule& rule = problem.inputs[t];
-    if (rule.offset_axes.empty()) continue;
-    any = true;
-    Tensor& tensor = inputs.tensors[t];
-    const Shape shape(
-        tensor.shape.begin() +
-            static_cast<std::ptrdiff_t>(problem.input_leading[t].size()),
-        tensor.shape.end());
-    const int64_t block = ElementCount(shape);
-    for (size_t start = 0; start < tensor.values.size();
-         start += static_cast<size_t>(block))
-      ReverseAxes(rule, shape, tensor.values.data() + start);
+  // One row; NaN stands for one that was never written.
+  void OneRow(const std::string& name, int64_t row, double factor) {
+    const auto found = index_.find({layout_.heads - 1, row});
+    if (found == index_.end()) return;
+    Add(name, {found->second}, {found->second}, factor);
   }
-  return any;
-}
 
-void AddMisread(const std::string& name, const Problem& problem,
-                const Inputs& inputs, uint64_t seed,
-                std::vector<WrongAnswer>& list) {
-  try {
-    list.push_back(
-        {name, RightAnswer(problem, ComputeAnswer(problem, inputs, seed))});
-  } catch (const InvalidInput&) {
-    // The misread problem has no answer: nobody would hand one in.
-  }
-}
+  const OutputLayout& layout() const { return layout_; }
 
-void AddOtherFlags(const Trial& trial, uint64_t seed,
-                   std::vector<WrongAnswer>& list) {
-  const Problem& problem = trial.problem();
-  std::vector<GivenShape> given;
-  for (const Tensor& tensor : trial.inputs().tensors)
-    given.push_back({tensor.name, tensor.shape});
-  for (const ParamRule& rule : problem.op->ParamRules(problem.params)) {
-    if (rule.type != ParamType::kFlag) continue;
-    Params params = problem.params;
-    params.Set(rule.name, !params.Flag(rule.name));
-    try {
-      const Problem other =
-          ResolveProblem(*problem.op, params, problem.scalar, given);
-      AddMisread(rule.name + " the other way", other, trial.inputs(), seed,
-                 list);
-    } catch (const InvalidInput&) {
-      // It takes other tensors then.
-    }
-  }
-}
-
-}  // namespace
-
-Outputs RightAnswer(const Problem& problem, const Answer& answer) {
-  Outputs outputs;
-  for (size_t o = 0; o < answer.outputs.size(); ++o) {
-    const OutputAnswer& one = answer.outputs[o];
-    if (!one.selection.all)
-      throw InvalidInput("wrong answers", "a problem with all rows computed",
-                         "a sample of them");
-    const OutputLayout layout = LayoutOf(problem, static_cast<int>(o));
-    std::vector<double> values(
-        static_cast<size_t>(layout.heads * layout.rows * layout.width));
-    for (size_t r = 0; r < one.selection.rows.size(); ++r) {
-      const RowId& id = one.selection.rows[r];
-      for (int64_t c = 0; c < one.width; ++c)
-        values[static_cast<size_t>(
-            (id.head * layout.rows + id.row) * one.width + c)] =
-            RoundTo(problem.scalar,
-                    static_cast<double>(
-                        one.value[r * static_cast<size_t>(one.width) +
-                                  static_cast<size_t>(c)]));
-    }
-    outputs.push_back(std::move(values));
-  }
-  return outputs;
-}
-
-std::vector<WrongAnswer> MakeWrongAnswers(const Trial& trial,
-                                          const Outputs& right, uint64_t seed) {
-  const Problem& problem = trial.problem();
-  std::vector<WrongAnswer> list;
-  for (size_t o = 0; o < right.size(); ++o) {
-    const OutputLayout layout = LayoutOf(problem, static_cast<int>(o));
-    const std::vector<double>& values = right[o];
-    const auto add = [&](const std::string& name,
-                         const std::vector<double>& altered) {
-      Add(right, o, name, altered, list);
+ private:
+  void Add(std::string name, const std::vector<size_t>& rows,
+           const std::vector<size_t>& sources, double factor) {
+    if (rows.empty()) return;
+    if (several_) name += " (" + answer_.name + ")";
+    const auto value = [&one = answer_, sources, factor](size_t r, int64_t c) {
+      const size_t at =
+          sources[r] * static_cast<size_t>(one.width) + static_cast<size_t>(c);
+      return factor == 0 ? 0 : factor * one.value[at];
     };
-    add("all zero", Scaled(values, 0));
-    add("sign flipped", Scaled(values, -1));
-    add("scaled by 1.001", Scaled(values, 1.001));
-    add("rows shifted by one", Shifted(layout, values));
-    add("one row zeroed",
-        WithRow(layout, layout.heads - 1, layout.rows / 2, 0, values));
-    add("last row left out",
-        WithRow(layout, layout.heads - 1, layout.rows - 1, kUntouched, values));
-    if (layout.heads > 1) {
-      std::vector<double> rotated = values;
-      std::rotate(rotated.begin(), rotated.begin() + layout.rows * layout.width,
-                  rotated.end());
-      add("another head's rows", rotated);
-    }
+    list_.push_back({name, {{output_, rows, value}}});
   }
-  Inputs reversed = trial.inputs();
-  if (ReverseOffsets(problem, reversed))
-    AddMisread("offset i - j for j - i", problem, reversed, seed, list);
-  AddOtherFlags(trial, seed, list);
-  return list;
-}
 
-bool Coincides(const Problem& problem, const Outputs& right,
-               const Outputs& wrong) {
+  const OutputAnswer& answer_;
+  const size_t output_;
+  const OutputLayout layout_;
+  const bool several_;
+  std::map<std::pair<int64_t, int64_t>, size_t> index_;  // head, row
+  std::vector<WrongAnswer>& list_;
+};
+
+// A row of the table of altered outputs.
+struct OutputMistake {
+  const char* name;
+  void (*make)(const char* name, WrongOutput& output);
+};
+
+constexpr OutputMistake kOutputMistakes[] = {
+    {"all zero",
+     [](const char* name, WrongOutput& output) { output.Scaled(name, 0); }},
+    {"sign flipped",
+     [](const char* name, WrongOutput& output) { output.Scaled(name, -1); }},
+    {"scaled by 1.001",
+     [](const char* name, WrongOutput& output) { output.Scaled(name, 1.001); }},
+    {"rows shifted by one",
+     [](const char* name, WrongOutput& output) {
+       output.Moved(name, [rows = output.layout().rows](const RowId& id) {
+         return std::pair(id.head, (id.row + 1) % rows);
+       });
+     }},
+    {"one row zeroed",
+     [](const char* name, WrongOutput& output) {
+       output.OneRow(name, output.layout().rows / 2, 0);
+     }},
+    {"last row left out",
+     [](const char* name, WrongOutput& output) {
+       output.OneRow(name, output.layout().rows - 1, std::nan(""));
+     }},
+    {"another head's rows",
+     [](const char* name, WrongOutput& output) {
+       output.Moved(name, [heads = output.layout().heads](const RowId& id) {
+         return std::pair((id.head + 1) % heads, id.row);
+       });
+     }},
+};
+
+// Nothing differs by more than two roundings of the largest number of its
+// output to the scalar type.
+bool Coincides(const Problem& problem, const Answer& answer,
+               const WrongAnswer& wrong) {
   const double roundoff = Info(problem.scalar).unit_roundoff;
-  for (size_t o = 0; o < right.size(); ++o) {
-    double largest = 0;
-    for (double value : right[o]) largest = std::max(largest, std::abs(value));
-    for (size_t i = 0; i < right[o].size(); ++i)
-      if (!(std::abs(wrong[o][i] - right[o][i]) <= 2 * roundoff * largest))
-        return false;
+  // Numbers below the normal ones are rounded as those are.
+  const long double least = SmallestNormal(problem.scalar);
+  for (const FoundRows& part : wrong.parts) {
+    const OutputAnswer& right = answer.outputs[part.output];
+    long double largest = least;
+    for (long double value : right.value)
+      largest = std::max(largest, std::abs(value));
+    for (size_t r = 0; r < part.rows.size(); ++r)
+      for (int64_t c = 0; c < right.width; ++c) {
+        const size_t at = part.rows[r] * static_cast<size_t>(right.width) +
+                          static_cast<size_t>(c);
+        const double found =
+            RoundTo(problem.scalar, static_cast<double>(part.value(r, c)));
+        if (!(std::abs(found - right.value[at]) <= 2 * roundoff * largest))
+          return false;
+      }
   }
   return true;
 }
 
-double DistanceOf(const Verdict& verdict, bool norm_wise) {
-  const Comparison& numbers = verdict.comparison;
-  if (numbers.not_finite > 0) return std::numeric_limits<double>::infinity();
-  return std::max(numbers.max_over_bound,
-                  norm_wise ? 0 : OverYardstick(numbers));
+}  // namespace
+
+std::vector<WrongAnswer> MakeWrongAnswers(const Problem& problem,
+                                          Inputs& inputs,
+                                          const Answer& answer) {
+  std::vector<WrongAnswer> list;
+  for (size_t o = 0; o < answer.outputs.size(); ++o) {
+    WrongOutput output(problem, answer, o, list);
+    for (const OutputMistake& mistake : kOutputMistakes)
+      mistake.make(mistake.name, output);
+  }
+  for (WrongAnswer& misread : MisreadAnswers(problem, inputs, answer))
+    list.push_back(std::move(misread));
+  std::erase_if(list, [&](const WrongAnswer& wrong) {
+    return Coincides(problem, answer, wrong);
+  });
+  return list;
+}
+
+Margin MarginOf(const Problem& problem, const Answer& answer,
+                const std::vector<WrongAnswer>& wrong_answers,
+                const Tolerance& tolerance, bool bound_alone) {
+  Margin margin;
+  for (const WrongAnswer& wrong : wrong_answers) {
+    const double distance = DistanceOf(
+        CompareRows(problem, answer, wrong.parts, tolerance), bound_alone);
+    ++margin.wrong_answers;
+    if (distance >= margin.value) continue;
+    margin.value = distance;
+    margin.nearest = wrong.name;
+  }
+  return margin;
 }
 
 }  // namespace subquad

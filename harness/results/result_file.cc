@@ -108,13 +108,17 @@ Json CheckJson(const Verdict& verdict) {
                 {"bound", nullptr},
                 {"error_ratio", nullptr},
                 {"rows", nullptr},
-                {"gates", TextOrNull(verdict.gates)}};
+                {"gates", TextOrNull(verdict.gates)},
+                {"margin", nullptr},
+                {"nearest", nullptr}};
   if (!compared) return check;
   check["max_error"] = NumberOrNull(numbers.max_error);
   if (numbers.judged() > 0) {
     check["error"] = NumberOrNull(numbers.max_over_bound);
     check["bound"] = NumberOrNull(numbers.bound);
     check["error_ratio"] = NumberOrNull(numbers.over_plain);
+    check["margin"] = NumberOrNull(verdict.margin.value);
+    check["nearest"] = TextOrNull(verdict.margin.nearest);
   }
   check["rows"] = numbers.all_rows ? Json("all") : Json(numbers.rows);
   return check;

@@ -89,6 +89,8 @@ std::vector<Sampled> SampleInTurns(std::span<const Contestant> contestants,
         result.stopped_by = "samples";
       else if (spent[i] >= rule.budget_seconds && taken >= 3)
         result.stopped_by = "budget";
+      if (!result.stopped_by.empty() && contestants[i].finished)
+        contestants[i].finished();
     }
     if (!active) return results;
   }

@@ -17,6 +17,8 @@ struct Contestant {
   double first_seconds = 0;  // about how long one run takes
   // Where a device has a clock of its own: seconds of one run by that.
   std::function<double()> timed_run = {};
+  // Called after its last sample, before anybody else runs.
+  std::function<void()> finished = {};
 };
 
 // When to stop taking samples of a contestant.

@@ -20,6 +20,7 @@
 #include "harness/base/memory_counter.h"
 #include "harness/base/npy.h"
 #include "harness/cases/generate.h"
+#include "harness/judging/after_timing.h"
 #include "harness/judging/comparison.h"
 #include "harness/judging/trial.h"
 #include "harness/results/result_file.h"
@@ -111,6 +112,7 @@ struct Entry {
   std::unique_ptr<Prepared> prepared;
   Json record;
   double first_seconds = 0;
+  AfterTiming after = {};
 };
 
 class CaseRun {
@@ -164,6 +166,11 @@ class CaseRun {
       WriteNpy(job_.folder / ("out_" + problem_.outputs[o].name + ".npy"),
                problem_.OutputShape(o), values, is_float32);
     }
+  }
+
+  // What is known of it once it has been timed.
+  AfterTiming JudgeTimed(const Entry& entry) const {
+    return subquad::JudgeTimed(*entry.implementation, *trial_, *entry.prepared);
   }
 
   // Why a time that short cannot be; empty where it can.
@@ -340,6 +347,9 @@ std::vector<Contestant> ContestantsOf(const std::vector<Entry*>& entries) {
     contestants.push_back({JobName(*entry->implementation),
                            [entry] { entry->prepared->Run(); },
                            entry->first_seconds});
+    contestants.back().finished = [entry] {
+      entry->after = entry->run->JudgeTimed(*entry);
+    };
     if (DeviceRun* device = entry->prepared->OnDevice())
       contestants.back().timed_run = [device] { return device->Time(); };
   }
@@ -350,12 +360,14 @@ void SayMeasured(const Entry& entry, const Sampled& sampled,
                  const std::vector<Entry*>& all) {
   Json record = entry.record;
   const double fastest = *std::ranges::min_element(sampled.samples);
-  const std::string impossible =
-      entry.run->WhyImpossible(*entry.implementation, fastest);
-  if (!impossible.empty()) {
+  std::string reason = entry.after.verdict.reason;
+  if (reason.empty())
+    reason = entry.run->WhyImpossible(*entry.implementation, fastest);
+  if (!reason.empty()) {
     record["check"]["verdict"] = "failed";
-    record["check"]["reason"] = impossible;
+    record["check"]["reason"] = reason;
   } else {
+    record["deterministic"] = entry.after.deterministic;
     record["seconds"] = {{"median", sampled.median.median},
                          {"low", sampled.median.interval.low},
                          {"high", sampled.median.interval.high},
@@ -415,6 +427,8 @@ void TakeTurns(CaseRun& run, const std::vector<Entry*>& entries) {
     if (results[i].samples.empty()) continue;
     results[i].median = MedianWithInterval(results[i].samples);
     results[i].stopped_by = line.starts_with("end ") ? line.substr(4) : "";
+    entries[i]->prepared->Run();  // others have written there since
+    contestants[i].finished();
     SayMeasured(*entries[i], results[i], entries);
   }
 }

@@ -26,7 +26,8 @@ using Json = nlohmann::json;
 // What happened with one implementation, scalar type, kind of input and choice
 // of parameters.
 struct Tally {
-  int passed = 0, failed = 0, silent = 0, without_digits = 0, without_value = 0;
+  int passed = 0, failed = 0, silent = 0, near = 0, without_digits = 0,
+      without_value = 0;
   double over_bound = 0, over_plain = 0;  // the worst of all cases
   std::string first_reason;               // of a failure
 
@@ -34,6 +35,7 @@ struct Tally {
     if (failed > 0) return "fails";
     if (without_digits > 0) return "no digit";
     if (passed > 0) return "passed";
+    if (near > 0) return "cannot tell";
     if (silent > 0) return "tells nothing";
     return "no value";
   }
@@ -161,8 +163,11 @@ void JudgeCase(const Case& one, std::map<Key, Tally>& tallies) {
     if (verdict.passed()) {
       ++tally.passed;
     } else if (verdict.outcome == Outcome::kMistrusted) {
-      ++(verdict.comparison.without_digits > 0 ? tally.without_digits
-                                               : tally.silent);
+      const Comparison& numbers = verdict.comparison;
+      ++(numbers.without_digits > 0 ? tally.without_digits
+         : numbers.zero_reference   ? tally.silent
+         : verdict.margin.value < 1 ? tally.near
+                                    : tally.silent);
     } else {
       if (tally.failed++ == 0)
         tally.first_reason = one.Id() + ": " + verdict.reason;
@@ -223,7 +228,8 @@ TEST_P(HardInputs, PassOrStandInTheTable) {
           op.description().id, key.implementation, key.scalar, key.input,
           key.choices, tally.Outcome(), tally.over_bound, tally.over_plain,
           tally.without_digits,
-          tally.passed + tally.failed + tally.silent + tally.without_digits);
+          tally.passed + tally.failed + tally.silent + tally.near +
+              tally.without_digits);
   }
   for (size_t i = 0; i < limits.size(); ++i) {
     EXPECT_TRUE(used[i].any) << "not there any more: " << limits[i];

@@ -13,7 +13,8 @@
 #include "harness/base/registry.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/verification.h"
-#include "harness/judging/wrong_answers.h"
+#include "harness/judging/right_answer.h"
+#include "harness/judging/trial.h"
 #include "harness/results/result_file.h"
 
 namespace subquad {
@@ -37,6 +38,12 @@ class Judging : public testing::Test {
   Verdict Judge(const Outputs& outputs) {
     trial_.SetOutputs(outputs);
     return Judge();
+  }
+
+  // Units of a bound that is this part of the largest number.
+  double UnitsOf(double part) {
+    return part * trial_.answer().outputs[0].largest /
+           Info(Scalar::kFloat32).unit_roundoff;
   }
 
   const Implementation definition_;  // no bound of its own
@@ -191,11 +198,12 @@ TEST_F(Judging, NumbersThatNobodyBoundsAreNullInAFile) {
 // that bounds more is held to it.
 TEST_F(Judging, AnAlgorithmsOwnBoundIsHeldAgainstThePlainOne) {
   double own = kInfinity;
+  const double most = UnitsOf(0.0005);
   Implementation norm_wise;
   norm_wise.id = "norm_wise";
   norm_wise.norm_bound = [&](const Problem&, const Inputs&) {
     return [&](const RowId& id, std::span<double> units) {
-      std::ranges::fill(units, 1e9);
+      std::ranges::fill(units, most);
       if (id.head == 0 && id.row == 10) units[2] = own;
     };
   };
@@ -209,7 +217,8 @@ TEST_F(Judging, AnAlgorithmsOwnBoundIsHeldAgainstThePlainOne) {
   answer.outputs[0].units[52] = kInfinity;
   trial_.set_answer(answer);
   EXPECT_EQ(trial_.JudgeOutputs(norm_wise).outcome, Outcome::kMistrusted);
-  own = 1e9;
+  own = most;
+  norm_wise.id = "bounded";
   EXPECT_TRUE(trial_.JudgeOutputs(norm_wise).passed());
   Outputs outputs = right_;
   outputs[0][52] += 1e6;
@@ -266,18 +275,75 @@ TEST_F(Judging, GateTwoHoldsWhereNoNormDecides) {
   for (double& units : loose.outputs[0].units) units *= 1e6;
   trial_.set_answer(loose);
   Outputs outputs = right_;
-  outputs[0][9] *= 1.001;
+  const double largest = trial_.answer().outputs[0].largest;
+  const auto middling = std::ranges::find_if(outputs[0], [&](double value) {
+    return value > 0.2 * largest && value < 0.4 * largest;
+  });
+  *middling *= 1.001;
   EXPECT_EQ(Judge(outputs).outcome, Outcome::kFailed);
   Implementation norm_wise;
   norm_wise.id = "norm_wise";
-  norm_wise.norm_bound = [&](const Problem&, const Inputs&) {
-    return [](const RowId&, std::span<double> units) {
-      std::ranges::fill(units, 1e9);
+  norm_wise.norm_bound = [most = UnitsOf(0.0005)](const Problem&,
+                                                  const Inputs&) {
+    return [most](const RowId&, std::span<double> units) {
+      std::ranges::fill(units, most);
     };
   };
   const Verdict verdict = trial_.JudgeOutputs(norm_wise);
-  EXPECT_TRUE(verdict.passed());
+  EXPECT_TRUE(verdict.passed()) << verdict.reason;
   EXPECT_NE(verdict.gates, "");
+}
+
+// A tolerance that would have taken a wrong answer takes no right one either:
+// the verdict says which it could not tell. Where gate 2 holds as well, it
+// keeps them out.
+TEST_F(Judging, AMarginBelowOneIsMistrusted) {
+  EXPECT_GT(Judge().margin.value, 10);
+  Outputs outputs = right_;
+  outputs[0][5] += 100 * trial_.answer().outputs[0].plain_error;
+  trial_.SetOutputs(outputs);
+  const auto judge = [&](double part) {
+    Implementation norm_wise;
+    norm_wise.id = fmt::format("norm_wise {}", part);
+    norm_wise.norm_bound = [most = UnitsOf(part)](const Problem&,
+                                                  const Inputs&) {
+      return [most](const RowId&, std::span<double> units) {
+        std::ranges::fill(units, most);
+      };
+    };
+    return trial_.JudgeOutputs(norm_wise);
+  };
+  const Verdict narrow = judge(0.0005);
+  EXPECT_TRUE(narrow.passed()) << narrow.reason;
+  EXPECT_EQ(narrow.margin.nearest, "scaled by 1.001");
+  EXPECT_NEAR(narrow.margin.value, 2, 0.01);
+  const Verdict wide = judge(0.002);
+  EXPECT_EQ(wide.outcome, Outcome::kMistrusted);
+  EXPECT_NE(wide.reason.find("cannot tell \"scaled by 1.001\" from right"),
+            std::string::npos)
+      << wide.reason;
+  EXPECT_NEAR(wide.margin.value, 0.5, 0.01);
+  const Json check = Json::parse(CheckJson(wide).dump());
+  EXPECT_NEAR(check["margin"].get<double>(), 0.5, 0.01);
+  EXPECT_EQ(check["nearest"], "scaled by 1.001");
+  trial_.SetOutputs(right_);
+  EXPECT_TRUE(judge(0.002).passed());
+  // What is out of bounds has failed all the same.
+  outputs[0][5] += trial_.answer().outputs[0].largest;
+  trial_.SetOutputs(outputs);
+  EXPECT_EQ(judge(0.003).outcome, Outcome::kFailed);
+}
+
+TEST(Verdicts, NoWrongAnswerIsNoPass) {
+  Comparison comparison;
+  comparison.rows = comparison.elements = 4;
+  comparison.zero_reference = false;
+  comparison.yardsticks = {{1, 40}};
+  EXPECT_EQ(Judge(comparison, {50, "all zero", 7}, false, 0).outcome,
+            Outcome::kPassed);
+  EXPECT_EQ(Judge(comparison, {}, false, 0).outcome, Outcome::kMistrusted);
+  EXPECT_EQ(Judge(comparison, {std::nan(""), "", 7}, false, 0).outcome,
+            Outcome::kMistrusted);
 }
 
 // Where the plain program's error is that of a few rows it may be next to
@@ -291,7 +357,7 @@ TEST(Verdicts, AFewRowsAreAYardstickForErrorsNearTheirBoundsOnly) {
     comparison.max_over_bound = over_bound;
     comparison.over_plain = over_plain;
     comparison.yardsticks = {{1, 40}, {over_plain, rows}};
-    return Judge(comparison, false, 0).outcome;
+    return Judge(comparison, {50, "all zero", 7}, false, 0).outcome;
   };
   EXPECT_EQ(outcome(7.9, 40, 0.9), Outcome::kPassed);
   EXPECT_EQ(outcome(8.1, 40, 0.01), Outcome::kFailed);

@@ -1,0 +1,127 @@
+#include "harness/judging/after_timing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "harness/cases/draws.h"
+
+namespace subquad {
+namespace {
+
+// An input in which every output is linear: the values; of a backward pass the
+// gradient that comes in; of tokens that are everything at once, the projection
+// to the output.
+int LinearInput(const Problem& problem) {
+  if (problem.backward) return IndexOf(problem.inputs, "grad");
+  for (const char* name : {"v", "values", "w_v"})
+    if (const int index = IndexOf(problem.inputs, name); index >= 0)
+      return index;
+  return -1;
+}
+
+std::string ChangedInput(const Trial& trial) {
+  const std::vector<Tensor>& tensors = trial.inputs().tensors;
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    const Arrays::Entry& entry = trial.arrays().inputs[t];
+    for (size_t i = 0; i < tensors[t].values.size(); ++i)
+      if (!(ElementAt(entry.scalar, entry.data, static_cast<int64_t>(i)) ==
+            tensors[t].values[i]))
+        return entry.name;
+  }
+  return "";
+}
+
+std::vector<std::vector<unsigned char>> OutputBits(const Trial& trial) {
+  std::vector<std::vector<unsigned char>> bits;
+  for (const Arrays::Entry& entry : trial.arrays().outputs) {
+    const auto* data = static_cast<const unsigned char*>(entry.data);
+    bits.emplace_back(data, data + entry.count * Info(entry.scalar).bytes);
+  }
+  return bits;
+}
+
+// Writes an input's own numbers times a factor.
+void Write(const Trial& trial, size_t input, double factor) {
+  const Arrays::Entry& entry = trial.arrays().inputs[input];
+  const std::vector<double>& values = trial.inputs().tensors[input].values;
+  for (size_t i = 0; i < values.size(); ++i)
+    StoreAt(entry.scalar, factor * values[i], entry.data, i);
+}
+
+// Two, unless twice a number is no number of the type any more.
+double FactorFor(const Trial& trial, size_t input) {
+  const Scalar scalar = trial.problem().scalar;
+  return std::ranges::all_of(
+             trial.inputs().tensors[input].values,
+             [&](double x) { return std::isfinite(RoundTo(scalar, 2 * x)); })
+             ? 2
+             : 0.5;
+}
+
+Answer Scaled(Answer answer, double factor) {
+  for (OutputAnswer& one : answer.outputs) {
+    for (long double& value : one.value) value *= factor;
+    for (double& units : one.units) units *= factor;
+    for (double& slack : one.slack) slack *= factor;
+    one.given_error *= factor;
+    one.plain_error *= factor;
+    one.largest *= factor;
+  }
+  return answer;
+}
+
+Tolerance Scaled(Tolerance tolerance, double factor) {
+  for (std::vector<double>& units : tolerance.units)
+    for (double& one : units) one *= factor;
+  return tolerance;
+}
+
+}  // namespace
+
+AfterTiming JudgeTimed(const Implementation& implementation, Trial& trial,
+                       Prepared& prepared) {
+  AfterTiming found;
+  const auto fail = [&](const std::string& reason) {
+    found.verdict.outcome = Outcome::kFailed;
+    found.verdict.reason = reason;
+    return found;
+  };
+  try {
+    // Timing a device leaves its answers there.
+    if (DeviceRun* device = prepared.OnDevice()) device->Download();
+    if (const std::string changed = ChangedInput(trial); !changed.empty())
+      return fail("wrote to its input " + changed);
+    found.verdict = trial.JudgeOutputs(implementation);
+    if (!found.verdict.passed())
+      return fail("after it was timed: " + found.verdict.reason);
+    const auto before = OutputBits(trial);
+    const Verdict again = trial.RunAndJudge(implementation, prepared);
+    if (!again.passed())
+      return fail("in a run after it was timed: " + again.reason);
+    found.deterministic = OutputBits(trial) == before;
+
+    const int linear = LinearInput(trial.problem());
+    if (linear < 0) return found;
+    const auto input = static_cast<size_t>(linear);
+    const double factor = FactorFor(trial, input);
+    Write(trial, input, factor);
+    trial.Poison();
+    prepared.Run();
+    const Comparison comparison =
+        Compare(trial.problem(), Scaled(trial.answer(), factor), trial.arrays(),
+                Scaled(trial.ToleranceFor(implementation), factor));
+    Write(trial, input, 1);
+    const bool right =
+        comparison.not_finite == 0 && comparison.max_over_bound <= 1 &&
+        (trial.IsNormWise(implementation) || OverYardstick(comparison) <= 1);
+    if (!right)
+      return fail(trial.problem().inputs[input].name +
+                  " was changed in place, and the answer did not follow");
+  } catch (const std::exception& error) {
+    return fail(std::string("in a run after it was timed: ") + error.what());
+  }
+  return found;
+}
+
+}  // namespace subquad

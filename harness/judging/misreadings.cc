@@ -1,0 +1,497 @@
+#include "harness/judging/misreadings.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "optimized/base/thread_pool.h"
+
+namespace subquad {
+namespace {
+
+// Numbers by output: [rows chosen, width].
+using Rows = std::vector<std::vector<long double>>;
+
+// Other numbers in a tensor, for as long as this lives.
+class Altered {
+ public:
+  Altered(Tensor& tensor, std::vector<double> values)
+      : tensor_(tensor), kept_(std::move(values)) {
+    kept_.swap(tensor_.values);
+  }
+  ~Altered() { kept_.swap(tensor_.values); }
+  Altered(const Altered&) = delete;
+  Altered& operator=(const Altered&) = delete;
+
+  const std::vector<double>& before() const { return kept_; }
+
+ private:
+  Tensor& tensor_;
+  std::vector<double> kept_;
+};
+
+// The same for some of its numbers, so that a tensor of many rows need not be
+// copied: those at first, first + stride ..
+class AlteredPart {
+ public:
+  AlteredPart(Tensor& tensor, int64_t first, int64_t end, int64_t stride)
+      : tensor_(tensor), first_(first), stride_(stride) {
+    for (int64_t i = first; i < end; i += stride)
+      kept_.push_back(tensor.values[static_cast<size_t>(i)]);
+  }
+  ~AlteredPart() {
+    for (size_t i = 0; i < kept_.size(); ++i)
+      tensor_.values[static_cast<size_t>(first_) +
+                     i * static_cast<size_t>(stride_)] = kept_[i];
+  }
+  AlteredPart(const AlteredPart&) = delete;
+  AlteredPart& operator=(const AlteredPart&) = delete;
+
+  template <typename Change>
+  void Each(const Change& change) {
+    for (size_t i = 0; i < kept_.size(); ++i) {
+      double& value = tensor_.values[static_cast<size_t>(first_) +
+                                     i * static_cast<size_t>(stride_)];
+      value = change(value);
+    }
+  }
+
+ private:
+  Tensor& tensor_;
+  const int64_t first_, stride_;
+  std::vector<double> kept_;
+};
+
+// Rows of the answer, spread over all of them, the first and the last included.
+std::vector<size_t> Spread(size_t rows, size_t most) {
+  std::vector<size_t> chosen;
+  const size_t count = std::min(rows, most);
+  for (size_t i = 0; i < count; ++i)
+    chosen.push_back(count == 1 ? rows - 1 : i * (rows - 1) / (count - 1));
+  return chosen;
+}
+
+// Where the offset of zero stands along an axis of offsets, by the form of its
+// extent: n_q + n_k - 1 begins at -(n_q - 1), 2 n - 1 and 2 r + 1 are
+// symmetrical, and anything else counts distances from zero.
+int64_t OriginOf(const Problem& problem, const std::string& extent,
+                 int64_t count) {
+  if (extent.starts_with("2*")) return count / 2;
+  if (extent.ends_with("-1")) return problem.queries - 1;
+  return 0;
+}
+
+class Misreader {
+ public:
+  Misreader(const Problem& problem, Inputs& inputs, const Answer& answer)
+      : problem_(problem), inputs_(inputs), answer_(answer) {
+    for (const OutputAnswer& one : answer.outputs) {
+      // A gradient by offset has rows of one number.
+      const size_t most = one.width == 1 ? 4 * kMisreadRows : kMisreadRows;
+      chosen_.push_back(Spread(one.selection.rows.size(), most));
+    }
+    // The answer was computed from these inputs, so this has a value too.
+    right_ = Evaluate(problem_).value();
+  }
+
+  const Problem& problem() const { return problem_; }
+  Inputs& inputs() { return inputs_; }
+  std::vector<WrongAnswer> Take() { return std::move(list_); }
+
+  // What the reference says to the inputs as they are now; nothing where the
+  // formula has no value: nobody would hand that in.
+  std::optional<Rows> Evaluate(const Problem& problem) const {
+    try {
+      return problem.scalar == Scalar::kFloat64
+                 ? EvaluateIn(problem,
+                              problem.op->ReferenceLongDouble(problem, inputs_))
+                 : EvaluateIn(problem,
+                              problem.op->ReferenceDouble(problem, inputs_));
+    } catch (const InvalidInput&) {
+      return std::nullopt;
+    }
+  }
+
+  // The reference's own answer, where nothing is misread.
+  const Rows& right() const { return right_; }
+
+  // Rows that are not finite are left out: a program that wrote those would be
+  // refused for them.
+  void Add(const std::string& name, const std::optional<Rows>& found) {
+    if (!found) return;
+    WrongAnswer wrong{name, {}};
+    for (size_t o = 0; o < chosen_.size(); ++o) {
+      const auto width = static_cast<size_t>(answer_.outputs[o].width);
+      FoundRows part{o, {}, {}};
+      std::vector<long double> values;
+      for (size_t r = 0; r < chosen_[o].size(); ++r) {
+        const auto first =
+            (*found)[o].begin() + static_cast<std::ptrdiff_t>(r * width);
+        const auto last = first + static_cast<std::ptrdiff_t>(width);
+        if (!std::all_of(first, last,
+                         [](long double x) { return std::isfinite(x); }))
+          continue;
+        part.rows.push_back(chosen_[o][r]);
+        // Where the answer is somebody else's numbers, what changes is added to
+        // them: their own error is no mistake.
+        const size_t expected = chosen_[o][r] * width;
+        for (size_t c = 0; c < width; ++c)
+          values.push_back(answer_.outputs[o].value[expected + c] +
+                           (first[static_cast<std::ptrdiff_t>(c)] -
+                            right()[o][r * width + c]));
+      }
+      if (part.rows.empty()) continue;
+      part.value =
+          [kept = std::make_shared<std::vector<long double>>(std::move(values)),
+           width](size_t r, int64_t c) {
+            return (*kept)[r * width + static_cast<size_t>(c)];
+          };
+      wrong.parts.push_back(std::move(part));
+    }
+    if (!wrong.parts.empty()) list_.push_back(std::move(wrong));
+  }
+
+  void AddNow(const std::string& name) { Add(name, Evaluate(problem_)); }
+
+ private:
+  template <typename Real>
+  Rows EvaluateIn(const Problem& problem,
+                  const std::unique_ptr<Reference<Real>>& reference) const {
+    constexpr double kWorthThreads = 1e7;
+    Rows rows;
+    for (size_t o = 0; o < chosen_.size(); ++o) {
+      const OutputAnswer& one = answer_.outputs[o];
+      const auto count = static_cast<int64_t>(chosen_[o].size());
+      const auto width = static_cast<size_t>(one.width);
+      std::vector<long double> values(chosen_[o].size() * width);
+      const double work = static_cast<double>(count) *
+                          problem.op->RowWork(problem, static_cast<int>(o));
+      ThreadPool pool(
+          work < kWorthThreads
+              ? 1
+              : static_cast<int>(std::thread::hardware_concurrency()));
+      pool.For(count, [&](int64_t r, int) {
+        const auto at = static_cast<size_t>(r);
+        std::vector<Real> row(width);
+        reference->Row(one.selection.rows[chosen_[o][at]], row.data(), nullptr);
+        std::copy(row.begin(), row.end(),
+                  values.begin() + static_cast<std::ptrdiff_t>(at * width));
+      });
+      rows.push_back(std::move(values));
+    }
+    return rows;
+  }
+
+  const Problem& problem_;
+  Inputs& inputs_;
+  const Answer& answer_;
+  std::vector<std::vector<size_t>> chosen_;  // by output
+  Rows right_;
+  std::vector<WrongAnswer> list_;
+};
+
+// A tensor whose axes run over offsets.
+class OffsetTensor {
+ public:
+  OffsetTensor(const Problem& problem, size_t index, const Tensor& tensor)
+      : rule_(problem.inputs[index]),
+        shape_(tensor.shape.begin() + static_cast<std::ptrdiff_t>(
+                                          problem.input_leading[index].size()),
+               tensor.shape.end()) {
+    for (const int axis : rule_.offset_axes) {
+      const int64_t extent = shape_[static_cast<size_t>(axis)];
+      origins_.push_back(
+          OriginOf(problem, rule_.shape[static_cast<size_t>(axis)], extent));
+    }
+  }
+
+  const std::string& name() const { return rule_.name; }
+  int64_t LastExtent() const {
+    return shape_[static_cast<size_t>(rule_.offset_axes.back())];
+  }
+
+  // Each number becomes what `read` makes of its offsets: it may change them,
+  // or say that there is no number.
+  template <typename Read>
+  std::vector<double> Mapped(const std::vector<double>& values, double missing,
+                             const Read& read) const {
+    std::vector<double> found(values.size());
+    const auto block = static_cast<size_t>(ElementCount(shape_));
+    std::vector<int64_t> place(shape_.size()), offsets(origins_.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      auto rest = static_cast<int64_t>(i % block);
+      for (size_t axis = shape_.size(); axis-- > 0;) {
+        place[axis] = rest % shape_[axis];
+        rest /= shape_[axis];
+      }
+      for (size_t a = 0; a < offsets.size(); ++a)
+        offsets[a] = place[AxisOf(a)] - origins_[a];
+      if (!read(offsets)) {
+        found[i] = missing;
+        continue;
+      }
+      for (size_t a = 0; a < offsets.size(); ++a)
+        place[AxisOf(a)] = std::clamp<int64_t>(offsets[a] + origins_[a], 0,
+                                               shape_[AxisOf(a)] - 1);
+      size_t at = 0;
+      for (size_t axis = 0; axis < shape_.size(); ++axis)
+        at = at * static_cast<size_t>(shape_[axis]) +
+             static_cast<size_t>(place[axis]);
+      found[i] = values[i - i % block + at];
+    }
+    return found;
+  }
+
+  // The offsets in reverse order.
+  std::vector<double> Reversed(const std::vector<double>& values) const {
+    return Mapped(values, 0, [&](std::vector<int64_t>& offsets) {
+      for (size_t a = 0; a < offsets.size(); ++a)
+        offsets[a] = shape_[AxisOf(a)] - 1 - 2 * origins_[a] - offsets[a];
+      return true;
+    });
+  }
+
+ private:
+  size_t AxisOf(size_t a) const {
+    return static_cast<size_t>(rule_.offset_axes[a]);
+  }
+
+  const TensorRule& rule_;
+  Shape shape_;  // of one head
+  std::vector<int64_t> origins_;
+};
+
+template <typename Use>
+void ForOffsetTensors(Misreader& reader, const Use& use) {
+  for (size_t t = 0; t < reader.problem().inputs.size(); ++t) {
+    if (reader.problem().inputs[t].offset_axes.empty()) continue;
+    Tensor& tensor = reader.inputs().tensors[t];
+    use(OffsetTensor(reader.problem(), t, tensor), tensor);
+  }
+}
+
+// What leaves a bias out: zero, or one where it is a factor of the scores.
+double Neutral(const Problem& problem) {
+  return problem.params.Has("scheme") &&
+                 problem.params.Text("scheme") == "multiplicative"
+             ? 1
+             : 0;
+}
+
+void LeaveOffsetsOut(Misreader& reader) {
+  ForOffsetTensors(reader, [&](const OffsetTensor& offsets, Tensor& tensor) {
+    const Altered altered(
+        tensor,
+        std::vector<double>(tensor.values.size(), Neutral(reader.problem())));
+    reader.AddNow(offsets.name() + " left out");
+  });
+}
+
+void KeepNearestTile(Misreader& reader) {
+  const bool image = reader.problem().params.Has("height");
+  const int64_t tile = image ? kTilePixels : kTileKeys;
+  ForOffsetTensors(reader, [&](const OffsetTensor& offsets, Tensor& tensor) {
+    const Altered altered(
+        tensor, offsets.Mapped(tensor.values, Neutral(reader.problem()),
+                               [&](const std::vector<int64_t>& offset) {
+                                 return std::ranges::all_of(
+                                     offset, [&](int64_t one) {
+                                       return std::abs(one) < tile;
+                                     });
+                               }));
+    reader.AddNow(offsets.name() + " kept in the nearest tile only");
+  });
+}
+
+void ShiftOffsets(Misreader& reader) {
+  ForOffsetTensors(reader, [&](const OffsetTensor& offsets, Tensor& tensor) {
+    for (const int64_t shift : {int64_t{1}, kTileKeys, 2 * kTileKeys}) {
+      if (shift >= offsets.LastExtent()) continue;
+      const Altered altered(
+          tensor,
+          offsets.Mapped(tensor.values, 0, [&](std::vector<int64_t>& offset) {
+            offset.back() += shift;
+            return true;
+          }));
+      reader.AddNow(offsets.name() + " shifted by " + std::to_string(shift));
+    }
+  });
+}
+
+// All of them at once, as somebody reads them who takes i - j for j - i.
+void ReverseOffsets(Misreader& reader) {
+  std::vector<std::unique_ptr<Altered>> altered;
+  ForOffsetTensors(reader, [&](const OffsetTensor& offsets, Tensor& tensor) {
+    altered.push_back(
+        std::make_unique<Altered>(tensor, offsets.Reversed(tensor.values)));
+  });
+  if (!altered.empty()) reader.AddNow("offset i - j for j - i");
+}
+
+// The tensor that the answer is a sum of rows of: keys long and as wide as the
+// output; where there is none (tokens that are also queries and keys), the
+// first that is as long as the keys are.
+struct ValueRows {
+  Tensor* tensor = nullptr;
+  std::string name;
+  int64_t keys = 0, width = 0;
+};
+
+ValueRows ValueRowsOf(Misreader& reader) {
+  const Problem& problem = reader.problem();
+  const Signature signature =
+      problem.op->SignatureFor(problem.params, problem.backward);
+  const std::string& width = problem.outputs.front().shape.back();
+  ValueRows found;
+  for (const bool as_wide : {true, false})
+    for (size_t t = 0; t < problem.inputs.size(); ++t) {
+      const TensorRule& rule = problem.inputs[t];
+      if (rule.role != Role::kData || rule.shape.size() != 2 ||
+          rule.shape.front() != signature.keys || rule.name == "grad" ||
+          (as_wide && rule.shape.back() != width) || rule.name == "q" ||
+          rule.name == "k")
+        continue;
+      Tensor& tensor = reader.inputs().tensors[t];
+      return {&tensor, rule.name, problem.keys, tensor.shape.back()};
+    }
+  return found;
+}
+
+// Calls `use` with the part of every head's rows [first, end) and columns from
+// `column` on that a stride leaves.
+template <typename Change, typename Use>
+void WithRows(const ValueRows& rows, int64_t first, int64_t end, int64_t stride,
+              const Change& change, const Use& use) {
+  std::vector<std::unique_ptr<AlteredPart>> parts;
+  const int64_t head = rows.keys * rows.width;
+  const auto count = static_cast<int64_t>(rows.tensor->values.size());
+  for (int64_t start = 0; start < count; start += head) {
+    parts.push_back(
+        std::make_unique<AlteredPart>(*rows.tensor, start + first * rows.width,
+                                      start + end * rows.width, stride));
+    parts.back()->Each(change);
+  }
+  use();
+}
+
+// out'[., 0] - out[., 0] where the first column of some values is one larger:
+// the part of the weights that these keys have, by row; by output.
+std::optional<Rows> Shares(Misreader& reader, const ValueRows& rows,
+                           int64_t first, int64_t end) {
+  std::optional<Rows> found;
+  WithRows(
+      rows, first, end, rows.width, [](double value) { return value + 1; },
+      [&] { found = reader.Evaluate(reader.problem()); });
+  if (!found) return found;
+  for (size_t i = 0; i < found->front().size(); ++i)
+    found->front()[i] -= reader.right().front()[i];
+  return found;
+}
+
+// The answer is a mean of values: the weights of all keys add up to one.
+bool IsMean(Misreader& reader, const ValueRows& rows) {
+  constexpr long double kRounding = 1e-4L;
+  const Problem& problem = reader.problem();
+  if (problem.backward || LayoutOf(problem, 0).width != rows.width)
+    return false;
+  const std::optional<Rows> sums = Shares(reader, rows, 0, rows.keys);
+  if (!sums) return false;
+  const auto width = static_cast<size_t>(rows.width);
+  for (size_t at = 0; at < sums->front().size(); at += width)
+    if (!(std::abs(sums->front()[at] - 1) < kRounding)) return false;
+  return true;
+}
+
+// Keys that are seen `times` times. Of a mean, with shares s of the weights and
+// N the part of the answer that they give, it becomes
+// (out + (times - 1) N) / (1 + (times - 1) s); of a sum, out + (times - 1) N.
+void SeeTile(Misreader& reader, const ValueRows& rows, bool mean, int64_t first,
+             int64_t end, int times, const std::string& name) {
+  std::optional<Rows> found;
+  WithRows(
+      rows, first, end, 1, [&](double value) { return times * value; },
+      [&] { found = reader.Evaluate(reader.problem()); });
+  if (!found) return;
+  if (mean) {
+    const std::optional<Rows> shares = Shares(reader, rows, first, end);
+    if (!shares) return;
+    const auto width = static_cast<size_t>(rows.width);
+    std::vector<long double>& out = found->front();
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] /= 1 + (times - 1) * shares->front()[i - i % width];
+  }
+  reader.Add(name, found);
+}
+
+void MiscountTiles(Misreader& reader) {
+  const ValueRows rows = ValueRowsOf(reader);
+  if (!rows.tensor || rows.keys <= kTileKeys) return;
+  const bool mean = IsMean(reader, rows);
+  const std::string what = mean ? std::string("keys") : "rows of " + rows.name;
+  const int64_t last = (rows.keys - 1) / kTileKeys * kTileKeys;
+  SeeTile(reader, rows, mean, last, rows.keys, 0,
+          "last tile of " + what + " left out");
+  // The tile of a query in the middle, so that a window shows it too.
+  const int64_t middle = rows.keys / 2 / kTileKeys * kTileKeys;
+  const int64_t end = std::min(middle + kTileKeys, rows.keys);
+  SeeTile(reader, rows, mean, middle, end, 0,
+          "a tile of " + what + " left out");
+  SeeTile(reader, rows, mean, middle, end, 2, "a tile of " + what + " twice");
+}
+
+// Every head reads the next one's keys and values: heads that are grouped
+// wrongly, another batch item, or a stride that is off.
+void ReadOtherHeads(Misreader& reader) {
+  const Problem& problem = reader.problem();
+  if (problem.heads < 2) return;
+  const ValueRows rows = ValueRowsOf(reader);
+  if (!rows.tensor || rows.tensor->slices.count() == 1) return;
+  for (const char* name : {"k", "v"}) {
+    const int index = IndexOf(problem.inputs, name);
+    if (index < 0) continue;
+    Tensor& tensor = reader.inputs().tensors[static_cast<size_t>(index)];
+    std::vector<double>& values = tensor.values;
+    const auto stride = static_cast<std::ptrdiff_t>(tensor.SliceSize());
+    std::rotate(values.begin(), values.begin() + stride, values.end());
+    reader.AddNow("another head's " + tensor.name);
+    std::rotate(values.begin(), values.end() - stride, values.end());
+  }
+}
+
+void FlipFlags(Misreader& reader) {
+  const Problem& problem = reader.problem();
+  std::vector<GivenShape> given;
+  for (const Tensor& tensor : reader.inputs().tensors)
+    given.push_back({tensor.name, tensor.shape});
+  for (const ParamRule& rule : problem.op->ParamRules(problem.params)) {
+    if (rule.type != ParamType::kFlag) continue;
+    Params params = problem.params;
+    params.Set(rule.name, !params.Flag(rule.name));
+    try {
+      const Problem other =
+          ResolveProblem(*problem.op, params, problem.scalar, given);
+      reader.Add(rule.name + " the other way", reader.Evaluate(other));
+    } catch (const InvalidInput&) {
+      // It takes other tensors then.
+    }
+  }
+}
+
+// One row for each kind of misreading.
+constexpr void (*kMisreadings[])(Misreader&) = {
+    LeaveOffsetsOut, KeepNearestTile, ShiftOffsets, ReverseOffsets,
+    MiscountTiles,   ReadOtherHeads,  FlipFlags,
+};
+
+}  // namespace
+
+std::vector<WrongAnswer> MisreadAnswers(const Problem& problem, Inputs& inputs,
+                                        const Answer& answer) {
+  Misreader reader(problem, inputs, answer);
+  for (const auto misread : kMisreadings) misread(reader);
+  return reader.Take();
+}
+
+}  // namespace subquad

@@ -1,0 +1,25 @@
+// The reference's answers to a problem misread: a bias left out, the last tile
+// of keys not seen, another head's keys. Made generically, from what the
+// operator declares about its tensors.
+#pragma once
+
+#include <vector>
+
+#include "harness/judging/comparison.h"
+
+namespace subquad {
+
+// The keys that programs take at a time; of an image, pixels along an axis.
+inline constexpr int64_t kTileKeys = 64;
+inline constexpr int64_t kTilePixels = 8;
+
+// Rows of an output on which misread problems are evaluated: fewer than are
+// judged, so that a margin is rather too small than too large.
+inline constexpr size_t kMisreadRows = 24;
+
+// All that can be made of this problem, those included that coincide with the
+// right answer. `inputs` are altered on the way and given back as they were.
+std::vector<WrongAnswer> MisreadAnswers(const Problem& problem, Inputs& inputs,
+                                        const Answer& answer);
+
+}  // namespace subquad

@@ -1,0 +1,32 @@
+#include "harness/judging/right_answer.h"
+
+#include "harness/cases/draws.h"
+
+namespace subquad {
+
+Outputs RightAnswer(const Problem& problem, const Answer& answer) {
+  Outputs outputs;
+  for (size_t o = 0; o < answer.outputs.size(); ++o) {
+    const OutputAnswer& one = answer.outputs[o];
+    if (!one.selection.all)
+      throw InvalidInput("wrong answers", "a problem with all rows computed",
+                         "a sample of them");
+    const OutputLayout layout = LayoutOf(problem, static_cast<int>(o));
+    std::vector<double> values(
+        static_cast<size_t>(layout.heads * layout.rows * layout.width));
+    for (size_t r = 0; r < one.selection.rows.size(); ++r) {
+      const RowId& id = one.selection.rows[r];
+      for (int64_t c = 0; c < one.width; ++c)
+        values[static_cast<size_t>(
+            (id.head * layout.rows + id.row) * one.width + c)] =
+            RoundTo(problem.scalar,
+                    static_cast<double>(
+                        one.value[r * static_cast<size_t>(one.width) +
+                                  static_cast<size_t>(c)]));
+    }
+    outputs.push_back(std::move(values));
+  }
+  return outputs;
+}
+
+}  // namespace subquad

@@ -1,0 +1,117 @@
+// Programs that are right while they are judged and something else while they
+// are timed: each is caught, and an honest one is not.
+#include "harness/judging/after_timing.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "harness/base/registry.h"
+#include "harness/cases/generate.h"
+
+namespace subquad {
+namespace {
+
+enum class Fault {
+  kNone,
+  kKeepsItsResult,      // by the address of its tensors, say
+  kWritesItsInput,      // and puts nothing back
+  kRightOnce,           // and a hundredth off later
+  kWritesNothingLater,  // the output of the first run is still there
+  kChangesABit,         // within every tolerance, in every second run
+};
+
+class Faulty : public Prepared {
+ public:
+  Faulty(std::unique_ptr<Prepared> honest, const Arrays& arrays, Fault fault)
+      : honest_(std::move(honest)), arrays_(arrays), fault_(fault) {}
+
+  void Run() override {
+    ++runs_;
+    const Arrays::Entry& out = arrays_.outputs.front();
+    auto* numbers = static_cast<float*>(out.data);
+    const auto bytes = static_cast<size_t>(out.count) * sizeof(float);
+    if (fault_ == Fault::kWritesNothingLater && runs_ > 1) return;
+    if (fault_ == Fault::kKeepsItsResult && runs_ > 1) {
+      std::memcpy(numbers, kept_.data(), bytes);
+      return;
+    }
+    honest_->Run();
+    kept_.assign(numbers, numbers + out.count);
+    if (fault_ == Fault::kWritesItsInput)
+      static_cast<float*>(arrays_.inputs.back().data)[3] = 0.5F;
+    if (fault_ == Fault::kRightOnce && runs_ > 1)
+      for (int64_t i = 0; i < out.count; ++i) numbers[i] *= 1.01F;
+    if (fault_ == Fault::kChangesABit && runs_ % 2 == 0)
+      numbers[7] = std::nextafter(numbers[7], 1e9F);
+  }
+
+  double Flops() const override { return honest_->Flops(); }
+
+ private:
+  const std::unique_ptr<Prepared> honest_;
+  const Arrays arrays_;
+  const Fault fault_;
+  int runs_ = 0;
+  std::vector<float> kept_;
+};
+
+// What is found after three runs.
+AfterTiming Timed(const std::string& id, Fault fault) {
+  const Case one = MakeCase(ParseCaseId(id));
+  const Problem problem = ProblemOf(one);
+  Trial trial(problem, GenerateInputs(one, problem), one.seed);
+  const Implementation& honest = *ImplementationsOf(*one.op).front();
+  Faulty prepared(honest.Prepare(problem, trial.arrays(), {}), trial.arrays(),
+                  fault);
+  const Verdict first = trial.RunAndJudge(honest, prepared);
+  EXPECT_TRUE(first.passed()) << first.reason;
+  for (int run = 0; run < 2; ++run) prepared.Run();
+  return JudgeTimed(honest, trial, prepared);
+}
+
+constexpr const char* kCases[] = {
+    "toeplitz_1d:n=70,e=5,scalar=float32,seed=3",
+    "softmax_attention:n=70,d=8,e=5,heads=2,with=bias,scalar=float32,seed=3",
+    "position_attention:n=40,D=6,d=8,e=5,scalar=float32,seed=3",
+    "toeplitz_1d:n=40,e=5,backward=1,scalar=float32,seed=3"};
+
+TEST(AfterTiming, AnHonestProgramPasses) {
+  for (const char* id : kCases) {
+    const AfterTiming found = Timed(id, Fault::kNone);
+    EXPECT_TRUE(found.verdict.passed()) << id << ": " << found.verdict.reason;
+    EXPECT_TRUE(found.deterministic) << id;
+  }
+}
+
+TEST(AfterTiming, EachFaultIsCaught) {
+  for (const char* id : kCases)
+    for (Fault fault : {Fault::kKeepsItsResult, Fault::kWritesItsInput,
+                        Fault::kRightOnce, Fault::kWritesNothingLater}) {
+      const AfterTiming found = Timed(id, fault);
+      EXPECT_EQ(found.verdict.outcome, Outcome::kFailed)
+          << id << " " << static_cast<int>(fault);
+    }
+}
+
+TEST(AfterTiming, TheReasonSaysWhatHappened) {
+  const auto reason = [](Fault fault) {
+    return Timed(kCases[0], fault).verdict.reason;
+  };
+  EXPECT_EQ(reason(Fault::kKeepsItsResult),
+            "values was changed in place, and the answer did not follow");
+  EXPECT_EQ(reason(Fault::kWritesItsInput), "wrote to its input values");
+  EXPECT_TRUE(reason(Fault::kRightOnce).starts_with("after it was timed: "));
+  EXPECT_TRUE(reason(Fault::kWritesNothingLater)
+                  .starts_with("in a run after it was timed: "));
+}
+
+TEST(AfterTiming, BitsThatDifferAreRecorded) {
+  const AfterTiming found = Timed(kCases[0], Fault::kChangesABit);
+  EXPECT_TRUE(found.verdict.passed()) << found.verdict.reason;
+  EXPECT_FALSE(found.deterministic);
+}
+
+}  // namespace
+}  // namespace subquad
