@@ -52,8 +52,8 @@ class PlantedFaults
 
 TEST_P(PlantedFaults, EachIsCaught) {
   const auto& [planted, n] = GetParam();
-  const Case one = MakeCase(ParseCaseId(
-      fmt::format("{},n={},e=8,scalar=float32,seed=5", planted.id, n)));
+  const Case one = MakeCase(
+      ParseCaseId(fmt::format("{},n={},scalar=float32,seed=5", planted.id, n)));
   const Problem problem = ProblemOf(one);
   Trial trial(problem, GenerateInputs(one, problem), one.seed);
   for (const Implementation* implementation : ImplementationsOf(*one.op)) {
@@ -89,23 +89,23 @@ INSTANTIATE_TEST_SUITE_P(
     Sizes, PlantedFaults,
     testing::Combine(
         testing::Values(
-            Planted{"softmax_attention:d=8,with=bias",
+            Planted{"softmax_attention:d=8,e=8,with=bias",
                     {"bias left out", "bias kept in the nearest tile only",
                      "bias shifted by 1", "bias shifted by 64",
                      "bias shifted by 128", "a tile of keys left out",
                      "last tile of keys left out", "a tile of keys twice"}},
-            Planted{"softmax_attention:d=8,with=bias,causal=1",
+            Planted{"softmax_attention:d=8,e=8,with=bias,causal=1",
                     {"bias left out", "bias kept in the nearest tile only",
                      "last tile of keys left out"}},
-            Planted{"softmax_attention:d=8,heads=2",
+            Planted{"softmax_attention:d=8,e=8,heads=2",
                     {"another head's k", "another head's v",
                      "a tile of keys left out"}},
-            Planted{"kernelized_rpe_attention:d=8,heads=2",
+            Planted{"kernelized_rpe_attention:d=8,e=8,heads=2",
                     {"bias left out", "bias kept in the nearest tile only",
                      "another head's k", "another head's v",
                      "a tile of keys left out"}},
             Planted{
-                "toeplitz_1d:heads=2",
+                "toeplitz_1d:e=64,heads=2",
                 {"weights left out", "weights kept in the nearest tile only",
                  "weights shifted by 1", "another head's rows",
                  "a tile of rows of values left out"}}),
