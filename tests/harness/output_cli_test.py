@@ -229,14 +229,7 @@ class Options(Output):
 
     def test_filters_choose_from_a_preset(self):
         points = self.points(
-            "--preset",
-            "quick",
-            "--operator",
-            "sparse_attention",
-            "--implementation",
-            "blocked",
-            "--scalar",
-            "float64",
+            "--preset", "quick", "--operator", "sparse_attention", "--implementation", "blocked", "--scalar", "float64"
         )
         self.assertTrue(points)
         self.assertEqual({point[:3] for point in points}, {("sparse_attention", "blocked", "float64")})
