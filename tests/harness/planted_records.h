@@ -59,7 +59,7 @@ inline const std::vector<Json>& ByTheory() {
     for (const Preset& preset : Presets()) {
       if (preset.name != "claims") continue;
       for (const PlannedCase& planned :
-           PlanSweep(ParseSweepConfig("claims", preset.text), 1)) {
+           PlanSweep(ParseSweepConfig("claims", preset.text), {}, 1)) {
         const Problem problem = ProblemOf(planned.one);
         for (const Implementation* one : planned.implementations) {
           Verdict verdict;

@@ -45,7 +45,8 @@ TEST(RandomCases, ReachEveryOperatorAndKindOfCase) {
     reached.insert(std::string(one->op->description().id));
     reached.insert("input " + one->input);
     reached.insert("scalar " + std::string(Info(one->scalar).name));
-    if (one->heads > 1) reached.insert(one->per_head ? "per head" : "heads");
+    if (one->leading.heads > 1)
+      reached.insert(one->leading.per_head ? "per head" : "heads");
     if (one->backward) reached.insert("backward");
     if (!one->with.empty()) reached.insert("optional inputs");
     if (one->omega != "gaussian") reached.insert("omega");
@@ -126,7 +127,7 @@ TEST(RandomCases, FindShrinkAndWriteAPlantedMistake) {
   EXPECT_EQ(smallest.Tokens(), 7) << smallest.Id();
   EXPECT_TRUE(smallest.params.Flag("causal")) << smallest.Id();
   EXPECT_EQ(smallest.sizes.at("e"), 1) << smallest.Id();
-  EXPECT_EQ(smallest.heads, 0) << smallest.Id();
+  EXPECT_EQ(smallest.leading.heads, 0) << smallest.Id();
   EXPECT_EQ(smallest.input, "normal") << smallest.Id();
   for (const Case& simpler : SimplerCases(smallest))
     EXPECT_FALSE(Fails(planted, simpler)) << simpler.Id();
