@@ -143,7 +143,8 @@ enum class Sums {
   // Karatsuba's differences, blocks): errors are relative to the largest of
   // them, and rounding of the future reaches the past.
   kMixed,
-  // The same in a wider type, whose errors are too small to matter.
+  // The same, too small to matter: in a wider type, or in the last bit of some
+  // rows.
   kMixedWide,
 };
 

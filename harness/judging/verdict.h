@@ -38,6 +38,11 @@ struct Verdict {
   Margin margin = {};
 
   bool passed() const { return outcome == Outcome::kPassed; }
+  // Within every tolerance, where it is wide enough for a wrong answer too.
+  bool cannot_tell() const {
+    return outcome == Outcome::kMistrusted && margin.value < 1 &&
+           reason.starts_with("cannot tell");
+  }
   static Verdict Skipped(std::string reason);
   static Verdict Failed(std::string reason);
 };

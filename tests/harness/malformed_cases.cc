@@ -397,11 +397,12 @@ std::vector<Malformed> TensorCases() {
                      bytes.substr(0, 10) + text + bytes.substr(128));
       },
       {"values.npy"});
-  add("npy_one_dimension_of_four",
+  add("npy_one_dimension_of_six",
       [](Spoilt& one) {
         std::string bytes = one.Bytes("values.npy").substr(0, 10);
         const std::string header =
-            "{'descr': '<f8', 'fortran_order': False, 'shape': (1, 1, 1, 2), }";
+            "{'descr': '<f8', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, "
+            "2), }";
         std::string text =
             header + std::string(117 - header.size(), ' ') + "\n";
         one.SetBytes("values.npy", bytes + text + std::string(16, '\0'));
