@@ -232,6 +232,12 @@ def readable(path):
     return pathlib.Path(path).suffix in TEXT and path not in MADE_UP and not ignored and not path.startswith("LICENSE")
 
 
+def machine_folders(text):
+    """Absolute paths in the command that made a result file."""
+    command = re.search(r'^ *"command": "(.*)"', text, re.MULTILINE)
+    return re.findall(r"(?<=[ =])/[^ ]+", command.group(1)) if command else []
+
+
 class Text(unittest.TestCase):
     def setUp(self):
         self.tree = Tree(ROOT, PROGRAM)
@@ -246,6 +252,13 @@ class Text(unittest.TestCase):
         self.assertEqual([], undescribed(self.tree.paths))
         lacking = [path for path in self.tree.paths if path != "harness/cases/README.md"]
         self.assertEqual(["harness/cases"], undescribed(lacking))
+
+    def test_results_name_no_folder_of_the_machine(self):
+        paths = [path for path in self.tree.paths if path.startswith("reports/results/") and path.endswith(".json")]
+        self.assertGreater(len(paths), 10)
+        commands = {path: machine_folders((ROOT / path).read_text(encoding="utf-8")) for path in paths}
+        self.assertEqual([], [(path, found) for path, found in commands.items() if found])
+        self.assertEqual(["/tmp/x"], machine_folders('"command": "subquad study all --out /tmp/x",'))
 
     def test_planted_faults_are_found(self):
         planted = {
