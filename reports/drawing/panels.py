@@ -216,7 +216,7 @@ def size_ticks(sizes, limits, width, room):
         ticks = ordered[::-1][::step][::-1]
         if apart(ticks) and len(ticks) > 1:
             return ticks
-    return [ordered[-1]]
+    return ordered[-1:]
 
 
 def _padded(values, least_factor, padding):

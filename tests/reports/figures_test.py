@@ -19,6 +19,7 @@ os.environ["PYTHONPATH"] = str(REPORTS.parent)  # for python3 -m reports.figures
 sys.path.insert(0, str(REPORTS.parent))
 
 import jsonschema  # noqa: E402
+from reports.drawing import panels  # noqa: E402
 from reports.files import result_file  # noqa: E402
 
 FORMATS = ("pdf", "svg", "png")
@@ -292,6 +293,13 @@ class DrawingTest(Workplace):
         content["records"] = [record for record in content["records"] if record["check"]["verdict"] == "skipped"]
         result = self.draw(self.write(content), "--format", "svg")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
+
+
+class TicksTest(unittest.TestCase):
+    def test_measured_sizes_with_the_last(self):
+        self.assertEqual([16, 64, 256], panels.size_ticks({16, 64, 256}, (8, 512), 3.0, 0.3))
+        self.assertEqual([256], panels.size_ticks({16, 256}, (8, 512), 0.1, 0.3))
+        self.assertEqual([], panels.size_ticks(set(), (1, 4), 3.0, 0.3))
 
 
 class RefusalTest(Workplace):
