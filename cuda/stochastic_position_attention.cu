@@ -241,8 +241,8 @@ std::vector<Implementation> StochasticPositionAttentionCudaImplementations() {
         .prepare = PrepareOnDevice<Linear>()},
        {.id = "chunked",
         .what = "q^ and k^, then chunks of 64 tokens",
-        // The keys of a chunk share a scale, and the last bit of an early
-        // query may follow from a later key.
+        // The keys of a chunk share a scale. A query that it loses is computed
+        // again pair by pair, and a later key may be what loses it.
         .sums = MixedWideSums,
         .prepare = PrepareOnDevice<Linear>()}});
 }

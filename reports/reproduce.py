@@ -58,7 +58,7 @@ ORDER = (
 
 
 def place_of(source, name):
-    """`figure 3a` of `FastRPB, fig. 3a`: where in the paper something stands."""
+    """`figure 3a` of `FastRPB, fig. 3a`: where in the paper it is."""
     place = source.removeprefix(name).lstrip(", ").partition(";")[0]
     for short, word in WORDS:
         place = re.sub(rf"(?<![a-z]){re.escape(short)}", word, place)
@@ -72,7 +72,7 @@ def by_place(place):
 
 
 def parts_of(name, products, claims):
-    """[(place, products, claims)]: a claim that a figure names stands at that figure, and nowhere else."""
+    """[(place, products, claims)]: a claim that a figure names is listed with that figure only."""
     parts, taken = {}, set()
     known = {claim["id"]: claim for claim in claims}
     for product in products:

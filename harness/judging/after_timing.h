@@ -1,5 +1,5 @@
 // Whether what was timed is what was judged: the same object, still right after
-// many runs, and computing anew in each of them.
+// many runs, and computing again in each of them.
 #pragma once
 
 #include "harness/judging/trial.h"

@@ -59,7 +59,7 @@ Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
 // Adds the rows of `more`, an answer to the same problem.
 void AddRows(const Answer& more, Answer& answer);
 
-// Where the rows of an output stand: [heads, rows, width]. Of the gradient of a
+// The shape of an output: [heads, rows, width]. Of the gradient of a
 // tensor that heads share, `heads` counts its slices.
 struct OutputLayout {
   int64_t heads, rows, width;

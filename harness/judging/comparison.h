@@ -12,7 +12,7 @@
 
 namespace subquad {
 
-// Where an element of an output stands.
+// The place of an element in an output.
 struct ElementPlace {
   std::string output;
   RowId id;

@@ -73,7 +73,7 @@ std::vector<size_t> Spread(size_t rows, size_t most) {
   return chosen;
 }
 
-// Where the offset of zero stands along an axis of offsets, by the form of its
+// Where the offset of zero is along an axis of offsets, by the form of its
 // extent: n_q + n_k - 1 begins at -(n_q - 1), 2 n - 1 and 2 r + 1 are
 // symmetrical, and anything else counts distances from zero.
 int64_t OriginOf(const Problem& problem, const std::string& extent,
@@ -331,7 +331,7 @@ void ReverseOffsets(Misreader& reader) {
 }
 
 // The tensor that the answer is a sum of rows of: keys long and as wide as the
-// output; where there is none (tokens that are also queries and keys), the
+// output; without such an axis (tokens that are queries and keys), the
 // first that is as long as the keys are.
 struct ValueRows {
   Tensor* tensor = nullptr;

@@ -111,7 +111,7 @@ def _labels(panel, group, series):
 
 
 def _keys_last(cells):
-    """Marks that are no lines stand at the end of the legend: the last cell repeats them."""
+    """Moves marks other than lines to the end of the legend: the last cell repeats them."""
     marks = [label for cell in cells for label in cell.labels if label.style in (CROSSING, GUIDE)]
     for cell in cells:
         cell.labels = [label for label in cell.labels if label.style not in (CROSSING, GUIDE)]

@@ -1,6 +1,6 @@
 """A figure as pgfplots code: NAME.tex, which reads its curves from NAME-plot.csv (and pictures of matrices from NAME-plotK.png).
 
-The panels stand where the drawing has them, in inches. Curves are columns of the CSV file, x and y of each beside one another;
+The panels are where the drawing has them, in inches. Curves are columns of the CSV file, x and y of each beside one another;
 a column that is shorter than others ends with nan, which pgfplots leaves out. The code needs \\usepackage{pgfplots}.
 """
 

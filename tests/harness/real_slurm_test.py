@@ -44,7 +44,7 @@ def outcomes(path):
 
 
 class Cluster:
-    """One controller and one node; `why_not` says why there is none."""
+    """One controller and one node; `why_not` says why it does not run."""
 
     def __init__(self, folder):
         self.folder = folder

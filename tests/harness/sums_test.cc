@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -66,6 +68,19 @@ std::vector<float> PastBy(const Implementation& implementation, Trial& trial,
   return past;
 }
 
+// Whether no number changed by more than a few roundings of the largest: what
+// sums that mix too little to matter may leave in the past.
+bool ChangedLittle(const std::vector<float>& before,
+                   const std::vector<float>& after) {
+  constexpr double kFewRoundings = 16 * 0x1p-24;
+  double largest = 0;
+  for (float x : before) largest = std::max<double>(largest, std::abs(x));
+  for (size_t x = 0; x < before.size(); ++x)
+    if (!(std::abs(before[x] - after[x]) <= kFewRoundings * largest))
+      return false;
+  return true;
+}
+
 struct Leaks {
   std::set<std::string> direct;  // that claim to be direct and leak
   std::set<std::string> mixed;   // that claim to mix and leak
@@ -102,9 +117,20 @@ void Measure(const Case& one, const std::vector<const Implementation*>& rows,
         (leaks_here ? leaks.mixed : leaks.silent).insert(name);
         break;
       case Sums::kMixedWide:
-        break;  // rounds its leak away, or not
+        if (leaks_here && !ChangedLittle(before, after))
+          leaks.direct.insert(name + " by too much at " + one.Id());
+        break;
     }
   }
+}
+
+TEST(Sums, ALittleIsAFewRoundingsOfTheLargest) {
+  const std::vector<float> before = {1, 0, -4};
+  EXPECT_TRUE(ChangedLittle(before, {1, 0, -4}));
+  EXPECT_TRUE(ChangedLittle(before, {1.0000002f, 0, -4}));
+  EXPECT_FALSE(ChangedLittle(before, {1.0001f, 0, -4}));
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_FALSE(ChangedLittle(before, {1, nan, -4}));
 }
 
 TEST(Sums, EveryImplementationSaysHowItFormsThem) {

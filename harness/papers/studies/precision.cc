@@ -311,7 +311,7 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
           Costs(run, parameters)};
 }
 
-// The largest relative error of a class in a case, and where it stands.
+// The largest relative error of a class in a case, and where it is.
 struct Largest {
   double error = 0;
   std::string where;
