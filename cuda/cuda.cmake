@@ -15,13 +15,16 @@ if(NOT SUBQUAD_CUDA STREQUAL "OFF")
     endif()
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
-    add_library(subquad_cuda STATIC ${cuda_sources})
+    # cuFFT and cuBLAS are loaded at the first call of one of them.
+    add_library(subquad_cuda STATIC ${cuda_sources} cuda/base/libraries.cc)
+    set_source_files_properties(cuda/base/libraries.cc PROPERTIES COMPILE_DEFINITIONS
+      SUBQUAD_CUDA_LIBRARIES="${CUDAToolkit_LIBRARY_DIR}")
     # A global CMAKE_CXX_STANDARD and nvcc 13 do not get along in CMake 3.25.
     target_compile_options(subquad_cuda PRIVATE
       $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -O3 --expt-relaxed-constexpr
         -Werror=all-warnings -Xcompiler=-Wall,-Wno-restrict,-Werror>)
     target_link_libraries(subquad_cuda PUBLIC subquad_algorithms
-      PRIVATE CUDA::cudart_static CUDA::cufft CUDA::cublas ${CMAKE_DL_LIBS})
+      PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
     target_include_directories(subquad_cuda PRIVATE ${PROJECT_SOURCE_DIR})
     set(device_library subquad_cuda)
     set(cuda_text "nvcc ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")

@@ -133,7 +133,8 @@ class WriteCase(Folder):
             (self.inputs["v"].astype(">f4"), ">f4"),
             (np.asfortranarray(self.inputs["v"]), "ortran"),
             (nan, "nan"),
-            (self.inputs["v"][None, None], "dimensions"),
+            (self.inputs["v"][None, None], "expected [1, 1, 9, 3]"),
+            (self.inputs["v"][None, None, None, None], "dimensions"),
         ):
             self.write()
             np.save(self.folder / "v.npy", array)
