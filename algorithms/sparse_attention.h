@@ -1,5 +1,6 @@
 // The keys that a query sees under a sparse pattern, as a few arithmetic
-// progressions: what reference/softmax/sparse_pattern.h says pair by pair.
+// progressions: what reference/softmax/sparse_pattern.h says pair by pair. As
+// there, the global tokens of etc are numbered from n on.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +12,16 @@
 
 namespace subquad {
 
-// Keys first, first + step, .. : `count` of them.
+// Keys first, first + step, .. : `count` of them, all below n or none.
 struct KeyRun {
   int64_t first, step, count;
 };
 
 class SparseKeys {
  public:
-  explicit SparseKeys(const Problem& problem) : n_(problem.Dim("n")) {
+  explicit SparseKeys(const Problem& problem)
+      : n_(problem.Dim("n")),
+        apart_(problem.HasInput("q_global") ? problem.Dim("g") : 0) {
     const Params& params = problem.params;
     const auto take = [&](const char* name, int64_t& value) {
       if (params.Has(name)) value = params.Integer(name);
@@ -34,7 +37,11 @@ class SparseKeys {
     if (name_ == "longformer") {
       globals_ = params.List("globals");
       SortUnique(globals_);
+      seeing_all_ = globals_;
     }
+    if (name_ == "periodic_full")
+      for (int64_t i = stride_ - 1; i < n_; i += stride_)
+        seeing_all_.push_back(i);
     if (name_ == "bigbird") {
       random_ = params.Table("random");
       for (IntegerList& list : random_) SortUnique(list);
@@ -47,17 +54,26 @@ class SparseKeys {
   int64_t block() const { return block_; }
   int64_t window() const { return window_; }
   int64_t dilation() const { return dilation_; }
-  const IntegerList& globals() const { return globals_; }  // sorted, unique
+  // Positions that all see; sorted, unique.
+  const IntegerList& globals() const { return globals_; }
+  // Positions that see all positions (before them, where causal); the same.
+  const IntegerList& seeing_all() const { return seeing_all_; }
+  // Global tokens beside the n positions.
+  int64_t apart() const { return apart_; }
+  // Queries, and keys: positions and tokens beside them.
+  int64_t total() const { return n_ + apart_; }
 
   // Disjoint runs, in `runs` from its beginning. Nothing is allocated when the
   // vector has room for MaxRuns().
   void Runs(int64_t i, std::vector<KeyRun>& runs) const {
     AllRuns(i, runs);
-    if (!causal_) return;
+    if (!causal_ || i >= n_) return;
     size_t kept = 0;
     for (KeyRun run : runs) {
-      if (run.first > i) continue;
-      run.count = std::min(run.count, (i - run.first) / run.step + 1);
+      if (run.first < n_) {
+        if (run.first > i) continue;
+        run.count = std::min(run.count, (i - run.first) / run.step + 1);
+      }
       runs[kept++] = run;
     }
     runs.resize(kept);
@@ -68,6 +84,11 @@ class SparseKeys {
     runs.clear();
     if (name_ == "local") return AddBlocks(i / block_, i / block_ + 1, runs);
     if (name_ == "sliding") return AddSliding(i, runs);
+    if (name_ == "etc") return AddEtc(i, runs);
+    if (name_ == "periodic_full") {
+      if (i % stride_ == stride_ - 1) return runs.push_back({0, 1, n_});
+      return AddSliding(i, runs);
+    }
     if (name_ == "strided") return AddStrided(i, runs);
     if (name_ == "longformer") return AddLongformer(i, runs);
     AddBigBird(i / block_, runs);
@@ -82,7 +103,8 @@ class SparseKeys {
 
   // What the lists take in memory.
   double ListBytes() const {
-    double bytes = static_cast<double>(globals_.size() * sizeof(int64_t));
+    double bytes = static_cast<double>((globals_.size() + seeing_all_.size()) *
+                                       sizeof(int64_t));
     for (const IntegerList& list : random_)
       bytes += static_cast<double>(sizeof(IntegerList) +
                                    list.size() * sizeof(int64_t));
@@ -97,7 +119,7 @@ class SparseKeys {
   Totals Count() const {
     Totals totals;
     std::vector<KeyRun> runs;
-    for (int64_t i = 0; i < n_; ++i) {
+    for (int64_t i = 0; i < total(); ++i) {
       Runs(i, runs);
       int64_t keys = 0;
       for (const KeyRun& run : runs) keys += run.count;
@@ -125,6 +147,14 @@ class SparseKeys {
     const int64_t before = std::min(window_, i / dilation_);
     const int64_t after = std::min(window_, (n_ - 1 - i) / dilation_);
     runs.push_back({i - before * dilation_, dilation_, before + after + 1});
+  }
+
+  void AddEtc(int64_t i, std::vector<KeyRun>& runs) const {
+    if (i < n_)
+      AddSliding(i, runs);
+    else
+      runs.push_back({0, 1, n_});
+    runs.push_back({n_, 1, apart_});
   }
 
   // The band, and the progression before and after it.
@@ -165,12 +195,12 @@ class SparseKeys {
         AddBlocks(block, block + 1, runs);
   }
 
-  int64_t n_;
+  int64_t n_, apart_;
   std::string name_;
   bool causal_ = false;
   int64_t block_ = 1, window_ = 0, dilation_ = 1, stride_ = 1;
   int64_t window_blocks_ = 0, global_blocks_ = 0;
-  IntegerList globals_;
+  IntegerList globals_, seeing_all_;
   IntegerTable random_;
 };
 

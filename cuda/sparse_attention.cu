@@ -11,6 +11,7 @@
 //             pair. Keys of queries that see much are split among blocks, and
 //             their sums are put together by a second kernel.
 #include <algorithm>
+#include <string>
 
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
@@ -420,6 +421,19 @@ class Blocked : public SparsePrepared<S> {
   DeviceBuffer<float> parts_;
 };
 
+std::string WhyNotOnDevice(const Problem& problem) {
+  if (problem.HasInput("bias"))
+    return "the GPU's masks of pairs take no bias by offset";
+  if (problem.HasInput("q_global"))
+    return "the GPU's lists of keys have no global tokens beside the positions";
+  return "";
+}
+
+std::string WhyNotBlockedOnDevice(const Problem& problem) {
+  const std::string reason = WhyNotBlocked(problem);
+  return reason.empty() ? WhyNotOnDevice(problem) : reason;
+}
+
 }  // namespace
 }  // namespace subquad::device
 
@@ -432,12 +446,14 @@ std::vector<Implementation> SparseAttentionCudaImplementations() {
       {{.id = "dense",
         .what = "two GEMMs (cuBLAS) over all pairs, hidden scores left out",
         .sums = DirectSums,
+        .why_not = WhyNotOnDevice,
         // The weights that are zero add nothing, and no rounding.
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "gathered",
         .what = "a warp for each query, over its own keys",
         .memory = {"O(n)", "n"},
         .sums = DirectSums,
+        .why_not = WhyNotOnDevice,
         // As for kSoftmaxTilesBoundFactor: each sum is rescaled once per 32
         // keys.
         .bound_factor = 1 + 3.0 / kLanes,
@@ -446,6 +462,7 @@ std::vector<Implementation> SparseAttentionCudaImplementations() {
         .what = "groups of queries against tiles of the keys they share",
         .memory = {"O(n)", "n"},
         .sums = DirectSums,
+        .why_not = WhyNotBlockedOnDevice,
         // A tile may hold a single key of a query, and each tile rescales:
         // three roundings beside the one of adding the key. A part that is
         // added costs a key no more than a further tile of its own would have.

@@ -1,8 +1,9 @@
 // sparse_attention: out_i = softmax over the keys j that the pattern shows to
-// query i of (scale q_i.k_j), times v   (Transformers II, "Making the
-// attention matrix sparse")
+// query i of (scale q_i.k_j + bias(j-i)), times v   (Transformers II, "Making
+// the attention matrix sparse")
 //
 //   q, k [n, d], v [n, e], out [n, e]
+//   bias [2n-1]  optional, by increasing offset j - i; -inf hides the key
 //   pattern  key j is seen by query i when
 //     local       floor(i/block) == floor(j/block)
 //     sliding     j-i is a multiple of dilation and |j-i| <= window dilation
@@ -11,19 +12,28 @@
 //     bigbird     in blocks of `block` positions, I of the query and J of the
 //                 key: |J-I| <= window_blocks, or I or J < global_blocks, or J
 //                 is in random[I]
+//     periodic_full  |j-i| <= window, or i mod stride == stride-1
+//     etc         |j-i| <= window; and there are g global tokens beside the n
+//                 positions. All queries see their keys, and they see all keys:
+//                   q_global, k_global [g, d], v_global [g, e],
+//                   out_global [g, e]
 //   causal   and j <= i
 //   scale    default 1/sqrt(d)
 //
-// Every pattern shows a query itself, so that no row is empty.
+// Global tokens have no position: neither `causal` nor the bias applies to
+// them. Every pattern shows a query itself, so that no row is empty unless the
+// bias hides it.
 //
 // What the inputs show: with normal draws each key seen or missed by mistake
 // moves a row by about 1/(keys seen). Sizes that are not multiples of blocks,
-// strides and dilations show ends that are handled wrongly.
+// strides and dilations show ends that are handled wrongly. A bias read as
+// i - j changes every row; so do global tokens that are left out.
 //
 // Bound: see softmax_rows.h, with the keys that are seen for n.
 #pragma once
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -38,33 +48,76 @@ class SparseAttentionReference : public Reference<Real> {
  public:
   SparseAttentionReference(const Problem& problem, const Inputs& inputs)
       : problem_(problem),
-        q_(inputs["q"]),
-        k_(inputs["k"]),
-        v_(inputs["v"]),
+        q_(inputs, "q"),
+        k_(inputs, "k"),
+        v_(inputs, "v"),
+        bias_(problem.HasInput("bias") ? &inputs["bias"] : nullptr),
         n_(problem.Dim("n")),
+        globals_(problem.HasInput("q_global") ? problem.Dim("g") : 0),
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         scale_(SoftmaxScale<Real>(problem)),
-        pattern_(problem.params, n_) {}
+        pattern_(problem.params, n_) {
+    if (bias_ && globals_ == 0) CheckEveryQuerySeesAKey();
+  }
 
   void Row(const RowId& id, Real* value, double* units) override {
-    const double* q = q_.Head(id.head) + id.row * d_;
-    const double* k = k_.Head(id.head);
-    const double* v = v_.Head(id.head);
+    // Output 1 is that of the global tokens.
+    const int64_t i = id.output == 0 ? id.row : n_ + id.row;
+    const double* q = q_.Row(id.head, i, n_, d_);
     SoftmaxRow<Real> row(problem_, id.head, id.row);
-    for (int64_t j = 0; j < n_; ++j)
-      if (pattern_.Sees(id.row, j))
-        row.See(j, ScaledDot<Real>(q, k + j * d_, d_, scale_));
+    for (int64_t j = 0; j < n_ + globals_; ++j) {
+      if (!pattern_.Sees(i, j)) continue;
+      const Score<Real> dot =
+          ScaledDot<Real>(q, k_.Row(id.head, j, n_, d_), d_, scale_);
+      if (!bias_ || i >= n_ || j >= n_) {
+        row.See(j, dot);
+        continue;
+      }
+      const double bias = bias_->Head(id.head)[j - i + n_ - 1];
+      if (bias != kHidden) row.See(j, dot.Plus(static_cast<Real>(bias)));
+    }
     row.Write(
-        e_, [&](int64_t j) { return v + j * e_; }, value, units);
+        e_, [&](int64_t j) { return v_.Row(id.head, j, n_, e_); }, value,
+        units);
   }
 
  private:
+  static constexpr double kHidden = -std::numeric_limits<double>::infinity();
+
+  // A tensor, and behind its n rows those of the global tokens.
+  struct TokensAndGlobals {
+    TokensAndGlobals(const Inputs& inputs, const std::string& name)
+        : tokens(inputs[name]) {
+      for (const Tensor& tensor : inputs.tensors)
+        if (tensor.name == name + "_global") globals = &tensor;
+    }
+    const double* Row(int64_t head, int64_t row, int64_t n,
+                      int64_t width) const {
+      return row < n ? tokens.Head(head) + row * width
+                     : globals->Head(head) + (row - n) * width;
+    }
+    const Tensor& tokens;
+    const Tensor* globals = nullptr;
+  };
+
+  void CheckEveryQuerySeesAKey() const {
+    for (int64_t slice = 0; slice < bias_->slices.count(); ++slice) {
+      const double* bias = bias_->Slice(slice) + n_ - 1;
+      for (int64_t i = 0; i < n_; ++i) {
+        bool sees = bias[0] != kHidden;  // itself
+        for (int64_t j = 0; j < n_ && !sees; ++j)
+          sees = bias[j - i] != kHidden && pattern_.Sees(i, j);
+        if (!sees)
+          ThrowSeesNothing(problem_, bias_->slices.Readers(slice).front(), i);
+      }
+    }
+  }
+
   const Problem& problem_;
-  const Tensor& q_;
-  const Tensor& k_;
-  const Tensor& v_;
-  const int64_t n_, d_, e_;
+  const TokensAndGlobals q_, k_, v_;
+  const Tensor* const bias_;
+  const int64_t n_, globals_, d_, e_;
   const Real scale_;
   const SparsePattern pattern_;
 };
@@ -74,7 +127,8 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
   const Description& description() const override {
     static const Description kDescription = {
         "sparse_attention",
-        "out_i = softmax over the keys seen by i of (scale q_i.k_j), times v",
+        "out_i = softmax over the keys seen by i of (scale q_i.k_j + "
+        "bias(j-i)), times v",
         "Transformers II, \"Making the attention matrix sparse\""};
     return kDescription;
   }
@@ -100,11 +154,13 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
       return ParamRule::Integer(name, meaning, min);
     };
     add({"local", "bigbird"}, integer("block", "positions in a block", 1));
-    add({"sliding", "strided", "longformer"},
+    add({"sliding", "strided", "longformer", "periodic_full", "etc"},
         integer("window", "steps seen to each side", 0));
     add({"sliding", "longformer"},
         integer("dilation", "positions in a step of the window", 1));
-    add({"strided"}, integer("stride", "distance of the far keys", 1));
+    add({"strided", "periodic_full"},
+        integer("stride", "distance of the far keys, or of the full queries",
+                1));
     add({"bigbird"}, integer("window_blocks", "blocks seen to each side", 0));
     add({"bigbird"},
         integer("global_blocks", "first blocks that see and are seen", 0));
@@ -119,14 +175,26 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
     return rules;
   }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature SignatureFor(const Params& params, bool) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n", "positions"),
                        {"d", 64, "width of a query and a key"},
                        {"e", 64, "width of a value"}};
+    TensorRule bias{"bias", {"2*n-1"}, Role::kParameter};
+    bias.optional = true;
+    bias.may_be_minus_infinity = true;
+    bias.offset_axes = {0};
     signature.inputs = {
         {"q", {"n", "d"}}, {"k", {"n", "d"}}, {"v", {"n", "e"}}};
     signature.outputs = {{"out", {"n", "e"}}};
+    if (params.Has("pattern") && params.Text("pattern") == "etc") {
+      signature.sizes.push_back({"g", 8, "global tokens"});
+      signature.inputs.push_back({"q_global", {"g", "d"}});
+      signature.inputs.push_back({"k_global", {"g", "d"}});
+      signature.inputs.push_back({"v_global", {"g", "e"}});
+      signature.outputs.push_back({"out_global", {"g", "e"}});
+    }
+    signature.inputs.push_back(bias);
     signature.queries = signature.keys = "n";
     return signature;
   }
@@ -170,11 +238,11 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
       return std::clamp<int64_t>(n / parts, 1, 64);
     };
     if (pattern == "local" || pattern == "bigbird") set("block", share(8));
-    if (pattern == "sliding" || pattern == "strided" || pattern == "longformer")
-      set("window", share(8));
+    if (pattern != "local" && pattern != "bigbird") set("window", share(8));
     if (pattern == "sliding" || pattern == "longformer")
       set("dilation", int64_t{1});
-    if (pattern == "strided") set("stride", share(4));
+    if (pattern == "strided" || pattern == "periodic_full")
+      set("stride", share(4));
     if (pattern == "longformer") set("globals", IntegerList{0});
     if (pattern != "bigbird") return;
     set("window_blocks", int64_t{1});
@@ -189,14 +257,16 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
   }
 
   double RowWork(const Problem& problem, int) const override {
-    return static_cast<double>(problem.Dim("n")) *
+    const int64_t globals = problem.HasInput("q_global") ? problem.Dim("g") : 0;
+    return static_cast<double>(problem.Dim("n") + globals) *
            static_cast<double>(problem.Dim("d") + problem.Dim("e"));
   }
 
  private:
   static const std::vector<std::string>& Patterns() {
     static const std::vector<std::string> names = {
-        "local", "sliding", "strided", "longformer", "bigbird"};
+        "local",   "sliding",       "strided", "longformer",
+        "bigbird", "periodic_full", "etc"};
     return names;
   }
   static int64_t Blocks(int64_t n, int64_t block) {

@@ -160,6 +160,8 @@ constexpr const char* kMoreCases[] = {
     "window_blocks=1,global_blocks=1,causal=1",
     "sparse_attention:n=200,d=9,e=6,pattern=sliding,window=2,dilation=7",
     "sparse_attention:n=300,d=9,e=6,pattern=local,block=100,causal=1",
+    "sparse_attention:n=300,d=9,e=6,pattern=periodic_full,window=3,stride=70",
+    "sparse_attention:n=90,d=9,e=6,pattern=periodic_full,window=3,stride=99",
     "sparse_attention:n=300,d=9,e=6,pattern=strided,window=3,stride=50",
     "linformer_attention:n_q=3,n_k=1100,p=70,d=70,e=130,heads=2",
     "linformer_attention:n=1030,p=5,e=8,heads=2,per_head=1",

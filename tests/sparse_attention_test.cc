@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "algorithms/sparse_attention.h"
@@ -15,6 +16,7 @@ namespace subquad {
 namespace {
 
 constexpr double kRounding = 1e-13;
+constexpr int64_t kApart = 70;  // global tokens of etc: more than a tile
 
 using Table = std::map<std::string, ParamValue>;
 
@@ -26,7 +28,16 @@ OperatorRun Sparse(int64_t n, const Table& params, bool causal = false,
       .Give("k", {n, d}, NormalNumbers(n * d, 2))
       .Give("v", {n, e}, NormalNumbers(n * e, 3));
   for (const auto& [name, value] : params) run.Set(name, value);
+  const auto pattern = params.find("pattern");
+  if (pattern != params.end() && ToString(pattern->second) == "etc")
+    run.Give("q_global", {kApart, d}, NormalNumbers(kApart * d, 4))
+        .Give("k_global", {kApart, d}, NormalNumbers(kApart * d, 5))
+        .Give("v_global", {kApart, e}, NormalNumbers(kApart * e, 6));
   return run;
+}
+
+OperatorRun WithBias(OperatorRun run, int64_t n) {
+  return run.Give("bias", {2 * n - 1}, NormalNumbers(2 * n - 1, 7));
 }
 
 std::string Name(const Table& params, bool causal) {
@@ -67,6 +78,13 @@ std::vector<Table> Awkward(int64_t n) {
     for (int64_t stride : {I(1), I(2), I(7), n + 1})
       all.push_back(
           {{"pattern", S("strided")}, {"window", window}, {"stride", stride}});
+  for (int64_t window : {I(0), I(5), n}) {
+    all.push_back({{"pattern", S("etc")}, {"window", window}});
+    for (int64_t stride : {I(1), I(2), I(7), n, n + 1, 3 * n})
+      all.push_back({{"pattern", S("periodic_full")},
+                     {"window", window},
+                     {"stride", stride}});
+  }
   for (int64_t block : {I(1), I(16), I(70), n + 1})
     for (int64_t window_blocks : {I(0), I(2), kMaxInteger})
       for (int64_t global_blocks : {I(0), I(2), kMaxInteger}) {
@@ -91,8 +109,10 @@ std::string Picture(const Table& params, bool causal, int64_t n) {
   const Problem problem = run.Resolve(Scalar::kFloat64);
   const SparsePattern pattern(problem.params, n);
   std::string picture;
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t j = 0; j < n; ++j) picture += pattern.Sees(i, j) ? 'x' : '.';
+  const int64_t total = SparseKeys(problem).total();
+  for (int64_t i = 0; i < total; ++i) {
+    for (int64_t j = 0; j < total; ++j)
+      picture += pattern.Sees(i, j) ? 'x' : '.';
     picture += ' ';
   }
   return picture;
@@ -121,6 +141,25 @@ TEST(SparsePattern, IsAsDrawnByHand) {
                      {"globals", IntegerList{4, 0}}},
                     false, 6),
             "xxxxxx xxx.x. xxxxx. x.xxx. xxxxxx x...xx ");
+  EXPECT_EQ(
+      Picture(
+          {{"pattern", S("periodic_full")}, {"window", I(0)}, {"stride", I(3)}},
+          false, 6),
+      "x..... .x.... xxxxxx ...x.. ....x. xxxxxx ");
+  EXPECT_EQ(
+      Picture(
+          {{"pattern", S("periodic_full")}, {"window", I(1)}, {"stride", I(3)}},
+          true, 6),
+      "x..... xx.... xxx... ..xx.. ...xx. xxxxxx ");
+  const std::string all(kApart, 'x');
+  const std::string etc = "xx." + all + " xxx" + all + " .xx" + all + " ";
+  EXPECT_EQ(Picture({{"pattern", S("etc")}, {"window", I(1)}}, false, 3)
+                .substr(0, etc.size()),
+            etc);
+  EXPECT_EQ(Picture({{"pattern", S("etc")}, {"window", I(1)}}, true, 3)
+                .substr(etc.size()),
+            Picture({{"pattern", S("etc")}, {"window", I(3)}}, false, 3)
+                .substr(etc.size()));
   // Query block 1 draws key block 3; the draw does not go both ways.
   EXPECT_EQ(Picture({{"pattern", S("bigbird")},
                      {"block", I(2)},
@@ -143,7 +182,7 @@ TEST(SparseKeys, RunsAreTheRule) {
         std::vector<KeyRun> runs;
         double pairs = 0;
         int64_t most = 0;
-        for (int64_t i = 0; i < n; ++i) {
+        for (int64_t i = 0; i < keys.total(); ++i) {
           keys.Runs(i, runs);
           EXPECT_LE(static_cast<int64_t>(runs.size()), keys.MaxRuns());
           std::multiset<int64_t> listed;
@@ -151,7 +190,7 @@ TEST(SparseKeys, RunsAreTheRule) {
           for (const KeyRun& one : runs)
             for (int64_t x = 0; x < one.count; ++x)
               listed.insert(one.first + x * one.step);
-          for (int64_t j = 0; j < n; ++j)
+          for (int64_t j = 0; j < keys.total(); ++j)
             if (pattern.Sees(i, j)) seen.insert(j);
           ASSERT_EQ(listed, seen)
               << Name(params, causal) << " n " << n << " query " << i;
@@ -176,6 +215,106 @@ TEST(SparseAttention, AwkwardPatterns) {
       }
 }
 
+// The same with a bias, and the harness's own verdict on both outputs.
+TEST(SparseAttention, AwkwardPatternsWithBias) {
+  for (int64_t n : {I(1), I(37), I(150)})
+    for (const Table& params : Awkward(n))
+      for (bool causal : {false, true}) {
+        const OperatorRun run = WithBias(Sparse(n, params, causal), n);
+        const Numbers expected = run.Definition();
+        for (const std::string& program : run.Programs())
+          ASSERT_LE(LargestDifference(run.Run(program), expected), kRounding)
+              << program << " " << Name(params, causal) << " n " << n;
+      }
+}
+
+TEST(SparseAttention, GlobalTokensBesideThePositions) {
+  constexpr int64_t kN = 150;
+  // A window that shows everything: attention over positions and tokens.
+  OperatorRun etc = Sparse(kN, {{"pattern", S("etc")}, {"window", kN}}, false);
+  OperatorRun dense("softmax_attention");
+  const auto both = [&](const char* name) {
+    Numbers rows = etc[name];
+    const Numbers& apart = etc[std::string(name) + "_global"];
+    rows.insert(rows.end(), apart.begin(), apart.end());
+    return rows;
+  };
+  dense.Give("q", {kN, 12}, etc["q"])
+      .Give("k", {kN + kApart, 12}, both("k"))
+      .Give("v", {kN + kApart, 7}, both("v"));
+  const Numbers expected = dense.Run("tiled");
+  OperatorRun without = Sparse(
+      kN, {{"pattern", S("sliding")}, {"window", kN}, {"dilation", I(1)}});
+  for (const std::string& program : etc.Programs()) {
+    EXPECT_LE(LargestDifference(etc.Run(program), expected), kRounding)
+        << program;
+    // The control: no tokens beside the positions.
+    EXPECT_GT(LargestDifference(without.Run(program), expected), 1e-3)
+        << program;
+  }
+  // The second output too.
+  for (bool causal : {false, true})
+    for (bool bias : {false, true}) {
+      OperatorRun run =
+          Sparse(kN, {{"pattern", S("etc")}, {"window", I(9)}}, causal);
+      if (bias) run.Give("bias", {2 * kN - 1}, NormalNumbers(2 * kN - 1, 7));
+      EXPECT_EQ(run.Programs().size(), 3u);
+      for (const std::string& program : run.Programs()) {
+        const Verdict verdict = run.Judge(program);
+        EXPECT_TRUE(verdict.passed()) << program << ": " << verdict.reason;
+      }
+    }
+}
+
+// A bias of one number changes nothing; one that hides all but the window is
+// the window.
+TEST(SparseAttention, BiasByOffset) {
+  constexpr int64_t kN = 150;
+  const Table wide = {{"pattern", S("longformer")},
+                      {"window", kN},
+                      {"dilation", I(1)},
+                      {"globals", IntegerList{3}}};
+  const Table narrow = {
+      {"pattern", S("sliding")}, {"window", I(9)}, {"dilation", I(1)}};
+  OperatorRun level = Sparse(kN, wide);
+  level.Give("bias", {2 * kN - 1}, Numbers(2 * kN - 1, 2.5));
+  OperatorRun band = Sparse(kN, wide);
+  Numbers hidden(2 * kN - 1, -std::numeric_limits<double>::infinity());
+  std::fill_n(hidden.begin() + kN - 1 - 9, 19, 0.0);
+  band.Give("bias", {2 * kN - 1}, hidden);
+  for (const std::string& program : band.Programs()) {
+    EXPECT_LE(
+        LargestDifference(level.Run(program), Sparse(kN, wide).Run(program)),
+        kRounding)
+        << program;
+    EXPECT_LE(
+        LargestDifference(band.Run(program), Sparse(kN, narrow).Run(program)),
+        kRounding)
+        << program;
+    EXPECT_GT(LargestDifference(WithBias(Sparse(kN, wide), kN).Run(program),
+                                Sparse(kN, wide).Run(program)),
+              1e-3)
+        << program;
+  }
+}
+
+TEST(SparseAttention, AQueryThatTheBiasLeavesWithoutKeysIsNamed) {
+  constexpr int64_t kN = 20;
+  OperatorRun run = Sparse(
+      kN, {{"pattern", S("sliding")}, {"window", I(1)}, {"dilation", I(1)}},
+      true);
+  Numbers bias(2 * kN - 1, 0);
+  bias[kN - 1] = -std::numeric_limits<double>::infinity();  // itself
+  run.Give("bias", {2 * kN - 1}, bias);
+  try {
+    run.Definition();
+    FAIL() << "taken";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("query 0"), std::string::npos)
+        << error.what();
+  }
+}
+
 // Beyond the size of a tile, and on threads.
 TEST(SparseAttention, LargerPatternsOnAnyNumberOfThreads) {
   constexpr int64_t kN = 701;
@@ -190,6 +329,8 @@ TEST(SparseAttention, LargerPatternsOnAnyNumberOfThreads) {
        {"window", I(20)},
        {"dilation", I(3)},
        {"globals", globals}},
+      {{"pattern", S("periodic_full")}, {"window", I(80)}, {"stride", I(5)}},
+      {{"pattern", S("etc")}, {"window", I(90)}},
       {{"pattern", S("bigbird")},
        {"block", I(130)},
        {"window_blocks", I(1)},
@@ -197,7 +338,7 @@ TEST(SparseAttention, LargerPatternsOnAnyNumberOfThreads) {
        {"random", IntegerTable(static_cast<size_t>(blocks), {5, 3})}}};
   for (const Table& params : all)
     for (bool causal : {false, true}) {
-      const OperatorRun run = Sparse(kN, params, causal);
+      const OperatorRun run = WithBias(Sparse(kN, params, causal), kN);
       const Numbers expected = run.Definition();
       for (const std::string& program : run.Programs()) {
         const Numbers out = run.Run(program);
@@ -254,6 +395,8 @@ TEST(SparseAttention, WeightsSumToOne) {
   for (const Table& params : Awkward(150)) {
     OperatorRun run = Sparse(150, params, true);
     run["v"].assign(run["v"].size(), 1);
+    if (ToString(params.at("pattern")) == "etc")
+      run["v_global"].assign(run["v_global"].size(), 1);
     const Numbers ones(run["v"].size(), 1);
     for (const std::string& program : run.Programs())
       EXPECT_LE(LargestDifference(run.Run(program), ones), kRounding)
@@ -285,8 +428,8 @@ TEST(SparseAttention, UnseenKeysDoNotMatterToTheBit) {
 // the baseline.
 TEST(SparseAttention, WorkspaceIsNotQuadratic) {
   const Operator& op = FindOperator("sparse_attention");
-  for (const char* pattern :
-       {"local", "sliding", "strided", "longformer", "bigbird"})
+  for (const char* pattern : {"local", "sliding", "strided", "longformer",
+                              "bigbird", "periodic_full", "etc"})
     for (const Implementation* one : ImplementationsOf(op)) {
       if (one->backend != Backend::kCpu) continue;
       double bytes[2];
@@ -344,6 +487,22 @@ TEST(SparseAttention, ParametersThatDoNotFitAreNamed) {
   ExpectInvalid({{"pattern", S("sliding")}, {"window", I(1)}}, "dilation");
   ExpectInvalid({{"pattern", S("local")}, {"block", I(2)}, {"window", I(1)}},
                 "window");
+  ExpectInvalid({{"pattern", S("periodic_full")}, {"window", I(1)}}, "stride");
+  ExpectInvalid(
+      {{"pattern", S("periodic_full")}, {"window", I(1)}, {"stride", I(0)}},
+      "stride");
+  ExpectInvalid({{"pattern", S("etc")}}, "window");
+  ExpectInvalid({{"pattern", S("etc")}, {"window", I(1)}, {"stride", I(2)}},
+                "stride");
+  try {
+    Sparse(20, {{"pattern", S("etc")}, {"window", I(1)}})
+        .Give("bias", {20}, Numbers(20))
+        .Resolve(Scalar::kFloat64);
+    FAIL() << "taken";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("bias"), std::string::npos)
+        << error.what();
+  }
   ExpectInvalid({{"block", I(2)}}, "pattern");
   ExpectInvalid({{"pattern", S("blocky")}, {"block", I(2)}}, "pattern");
 }

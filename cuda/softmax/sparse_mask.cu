@@ -10,6 +10,7 @@ SparsePatternId PatternOf(const std::string& name) {
   if (name == "sliding") return SparsePatternId::kSliding;
   if (name == "strided") return SparsePatternId::kStrided;
   if (name == "longformer") return SparsePatternId::kLongformer;
+  if (name == "periodic_full") return SparsePatternId::kPeriodicFull;
   return SparsePatternId::kBigBird;
 }
 
@@ -41,11 +42,11 @@ SparseMaskTables::SparseMaskTables(Layout& layout, const Problem& problem) {
   global_ = TableOf(layout, host.global);
   random_begin_ = TableOf(layout, host.random_begin);
   random_ = TableOf(layout, host.random);
-  // Whatever is larger than n shows what n would.
+  // Whatever is larger than n shows what n + 1 would.
   const int64_t n = problem.Dim("n");
   const auto take = [&](const char* name, int64_t otherwise) {
     const Params& params = problem.params;
-    return std::min(params.Has(name) ? params.Integer(name) : otherwise, n);
+    return std::min(params.Has(name) ? params.Integer(name) : otherwise, n + 1);
   };
   const int64_t dilation = take("dilation", 1);
   mask_.pattern = PatternOf(problem.params.Text("pattern"));

@@ -13,7 +13,8 @@ enum class SparsePatternId {
   kSliding,
   kStrided,
   kLongformer,
-  kBigBird
+  kBigBird,
+  kPeriodicFull
 };
 
 // To be copied into kernels.
@@ -54,6 +55,8 @@ struct SparseMask {
       case SparsePatternId::kLongformer:
         return (near && kind_i == kind_j) || kind_i == kGlobal ||
                kind_j == kGlobal;
+      case SparsePatternId::kPeriodicFull:
+        return near || kind_i == unit - 1;
       case SparsePatternId::kBigBird:
         break;
     }

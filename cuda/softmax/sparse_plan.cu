@@ -23,9 +23,9 @@ std::vector<int> OrderOfQueries(const SparseKeys& visible) {
       InBlocks(visible) ? 1 : std::min(visible.dilation(), visible.n());
   for (int64_t residue = 0; residue < step; ++residue)
     for (int64_t i = residue; i < visible.n(); i += step)
-      if (!std::ranges::binary_search(visible.globals(), i))
+      if (!std::ranges::binary_search(visible.seeing_all(), i))
         order.push_back(static_cast<int>(i));
-  for (const int64_t i : visible.globals())
+  for (const int64_t i : visible.seeing_all())
     order.push_back(static_cast<int>(i));
   return order;
 }
@@ -39,7 +39,7 @@ int64_t EndOfGroup(const SparseKeys& visible, int64_t first) {
               ? std::min(end, (first / visible.block() + 1) * visible.block())
               : first + kSoftmaxQueries / visible.block() * visible.block();
   else if (const auto locals =
-               visible.n() - static_cast<int64_t>(visible.globals().size());
+               visible.n() - static_cast<int64_t>(visible.seeing_all().size());
            first < locals)
     end = std::min(end, locals);
   return std::min(end, visible.n());

@@ -1,5 +1,6 @@
 // Which keys a query sees under the sparse patterns (Transformers II, "Making
-// the attention matrix sparse"): the rule of each, pair by pair.
+// the attention matrix sparse"): the rule of each, pair by pair. The global
+// tokens of etc stand behind the n positions.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,8 @@ class SparsePattern {
  public:
   // Keeps a reference to the parameters' lists: not longer than the problem.
   SparsePattern(const Params& params, int64_t n)
-      : name_(params.Text("pattern")),
+      : n_(n),
+        name_(params.Text("pattern")),
         causal_(params.Flag("causal")),
         block_(Optional(params, "block", n)),
         window_(Optional(params, "window", 0)),
@@ -30,9 +32,13 @@ class SparsePattern {
 
   // Key j is seen by query i.
   bool Sees(int64_t i, int64_t j) const {
+    if (i >= n_ || j >= n_) return true;  // a global token
     if (causal_ && j > i) return false;
     if (name_ == "local") return i / block_ == j / block_;
     if (name_ == "sliding") return Sliding(i, j);
+    if (name_ == "etc") return std::abs(j - i) <= window_;
+    if (name_ == "periodic_full")
+      return std::abs(j - i) <= window_ || i % stride_ == stride_ - 1;
     if (name_ == "strided")
       return std::abs(j - i) <= window_ || (i - j) % stride_ == 0;
     if (name_ == "longformer")
@@ -55,6 +61,7 @@ class SparsePattern {
     return (j - i) % dilation_ == 0 && std::abs(j - i) <= window_ * dilation_;
   }
 
+  const int64_t n_;
   const std::string name_;
   const bool causal_;
   const int64_t block_, window_, dilation_, stride_, window_blocks_,
