@@ -19,22 +19,29 @@ inline double Norm(const double* values, int64_t count, int64_t stride = 1) {
   return std::sqrt(sum);
 }
 
-// 2-norms of every column of every head of a tensor [heads, n, e].
-inline std::vector<double> ColumnNorms(const Tensor& tensor, int64_t heads,
-                                       int64_t n, int64_t e) {
+// 2-norms of every column of every head of a tensor [heads, n, e], over its
+// first rows(head).
+template <typename Rows>
+std::vector<double> ColumnNorms(const Tensor& tensor, int64_t heads,
+                                const Rows& rows, int64_t e) {
   std::vector<double> norms;
   for (int64_t h = 0; h < heads; ++h)
     for (int64_t c = 0; c < e; ++c)
-      norms.push_back(Norm(tensor.Head(h) + c, n, e));
+      norms.push_back(Norm(tensor.Head(h) + c, rows(h), e));
   return norms;
+}
+inline std::vector<double> ColumnNorms(const Tensor& tensor, int64_t heads,
+                                       int64_t n, int64_t e) {
+  return ColumnNorms(
+      tensor, heads, [n](int64_t) { return n; }, e);
 }
 
 // The bound factor(head) |column|_2 for every element of a column of the
-// output, of columns of values [heads, n, e].
-template <typename Factor>
-RowBound ColumnBound(const Tensor& values, int64_t heads, int64_t n, int64_t e,
-                     const Factor& factor) {
-  std::vector<double> units = ColumnNorms(values, heads, n, e);
+// output, of columns of values [heads, n, e]; `rows` is n or as above.
+template <typename Rows, typename Factor>
+RowBound ColumnBound(const Tensor& values, int64_t heads, const Rows& rows,
+                     int64_t e, const Factor& factor) {
+  std::vector<double> units = ColumnNorms(values, heads, rows, e);
   for (int64_t at = 0; at < heads * e; ++at) units[at] *= factor(at / e);
   return [units = std::move(units), e](const RowId& id, std::span<double> row) {
     std::copy_n(units.begin() + id.head * e, e, row.begin());

@@ -130,6 +130,15 @@ const std::vector<SharedRow>& SharedRows() {
   return rows;
 }
 
+// What no kernel takes so far.
+std::string NotOnDevice(const Problem& problem) {
+  const Params& params = problem.params;
+  if (params.Has("query_offset") && params.Integer("query_offset") > 0)
+    return "no kernel takes query_offset";
+  if (params.Has("key_lengths")) return "no kernel takes key_lengths";
+  return "";
+}
+
 }  // namespace
 
 std::vector<Implementation> CompleteTable(std::string_view op, Backend backend,
@@ -147,6 +156,11 @@ std::vector<Implementation> CompleteTable(std::string_view op, Backend backend,
       if (!row.why_not) row.why_not = shared.why_not;
       if (!row.norm_bound) row.norm_bound = shared.norm_bound;
     }
+    if (backend == Backend::kCuda)
+      row.why_not = [own = row.why_not](const Problem& problem) {
+        std::string reason = NotOnDevice(problem);
+        return reason.empty() && own ? own(problem) : reason;
+      };
   }
   return rows;
 }

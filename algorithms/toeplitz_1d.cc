@@ -9,16 +9,16 @@ namespace subquad {
 RowBound Toeplitz1dBound(const Problem& problem, const Inputs& inputs,
                          double factor) {
   const Toeplitz1dSizes sizes(problem);
-  const auto [n_q, n_k, e, heads, vectors, causal] = sizes;
-  // The mask leaves offsets of at most 0: the first n_q weights.
-  const int64_t visible = causal ? n_q : sizes.weights();
+  const auto& [n_q, n_k, e, heads, vectors, seen] = sizes;
+  const int64_t visible = seen.Offsets();
   const auto of_head = [&](int64_t head) {
     return factor * Norm(inputs["weights"].Head(head), visible);
   };
   const Tensor& values = inputs["values"];
-  if (!problem.backward) return ColumnBound(values, heads, n_k, e, of_head);
+  const auto keys = [&](int64_t head) { return seen.Of(head); };
+  if (!problem.backward) return ColumnBound(values, heads, keys, e, of_head);
   const Tensor& grad = inputs["grad"];
-  const auto value_norms = ColumnNorms(values, heads, n_k, e);
+  const auto value_norms = ColumnNorms(values, heads, keys, e);
   const auto grad_norms = ColumnNorms(grad, heads, n_q, e);
   // Over the columns of each vector of weights.
   std::vector<double> sums(static_cast<size_t>(vectors.count()));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "algorithms/implementation.h"
+#include "algorithms/seen_keys.h"
 
 namespace subquad {
 
@@ -13,15 +14,11 @@ struct Toeplitz1dSizes {
         e(problem.Dim("e")),
         heads(problem.heads),
         vectors(problem.SlicesOf("weights")),
-        causal(problem.params.Flag("causal")) {}
+        seen(problem) {}
   int64_t weights() const { return n_q + n_k - 1; }
-  // Keys that query i sees: the first ones.
-  int64_t SeenBy(int64_t i) const {
-    return causal ? std::min(i + 1, n_k) : n_k;
-  }
   int64_t n_q, n_k, e, heads;
   Slices vectors;  // of weights
-  bool causal;
+  SeenKeys seen;
 };
 
 // Norm-wise: the error of an element of the product is at most

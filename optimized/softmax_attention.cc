@@ -15,6 +15,7 @@
 #include <memory>
 #include <vector>
 
+#include "algorithms/seen_keys.h"
 #include "optimized/base/matrix.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/thread_pool.h"
@@ -32,27 +33,25 @@ struct Sizes {
         d(problem.Dim("d")),
         e(problem.Dim("e")),
         heads(problem.heads),
-        causal(problem.params.Flag("causal")),
-        has_bias(problem.HasInput("bias")) {}
+        has_bias(problem.HasInput("bias")),
+        seen(problem) {}
 
-  // Keys that some query before `end` sees.
-  int64_t KeysBefore(int64_t end) const {
-    return causal ? std::min(end, n_k) : n_k;
-  }
   // Of the pairs of a query and a key that are computed when this many queries
   // go through their keys together.
   double Flops(int64_t block) const {
     double pairs = 0;
-    for (int64_t first = 0; first < n_q; first += block) {
-      const int64_t end = std::min(first + block, n_q);
-      pairs += static_cast<double>(end - first) *
-               static_cast<double>(KeysBefore(end));
-    }
-    return 2 * pairs * static_cast<double>(heads) * static_cast<double>(d + e);
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t first = 0; first < n_q; first += block) {
+        const int64_t end = std::min(first + block, n_q);
+        pairs += static_cast<double>(end - first) *
+                 static_cast<double>(seen.Before(h, end));
+      }
+    return 2 * pairs * static_cast<double>(d + e);
   }
 
   int64_t n_q, n_k, d, e, heads;
-  bool causal, has_bias;
+  bool has_bias;
+  SeenKeys seen;
 };
 
 // Rows of the scores that one task fills, weighs and multiplies.
@@ -78,9 +77,9 @@ class DenseSoftmax : public Prepared {
 
  private:
   void RunBlock(int64_t h, int64_t first) {
-    const auto [n_q, n_k, d, e, heads, causal, has_bias] = sizes_;
+    const auto& [n_q, n_k, d, e, heads, has_bias, seen] = sizes_;
     const int64_t rows = std::min(kRowBlock, n_q - first);
-    const int64_t keys = sizes_.KeysBefore(first + rows);
+    const int64_t keys = seen.Before(h, first + rows);
     const ConstMatrixMap<T> q(arrays_.In<T>("q").Head(h) + first * d, rows, d,
                               Eigen::OuterStride<>(d));
     const ConstMatrixMap<T> k(arrays_.In<T>("k").Head(h), keys, d,
@@ -95,7 +94,7 @@ class DenseSoftmax : public Prepared {
     T sums[kRowBlock];
     for (int64_t i = 0; i < rows; ++i) {
       T* row = scores_.data() + (first + i) * n_k;
-      const int64_t visible = sizes_.KeysBefore(first + i + 1);
+      const int64_t visible = seen.By(h, first + i);
       const T* bias =
           has_bias ? arrays_.In<T>("bias").Head(h) + n_q - 1 - (first + i)
                    : nullptr;
@@ -164,15 +163,16 @@ class TiledSoftmax : public Prepared {
     for_blocks([&](int64_t row, int64_t rows, SoftmaxBlock<T>& block) {
       block.Begin(q + row * d, d, rows, scale_);
     });
-    for (int64_t j = 0; j < sizes_.KeysBefore(last); j += kTileKeys)
+    for (int64_t j = 0; j < sizes_.seen.Before(h, last); j += kTileKeys)
       for_blocks([&](int64_t row, int64_t rows, SoftmaxBlock<T>& block) {
-        const int64_t visible = sizes_.KeysBefore(row + rows);
+        const int64_t visible = sizes_.seen.Before(h, row + rows);
         if (j >= visible) return;
         block.Scores(k + j * d, d, std::min(kTileKeys, visible - j));
         if (sizes_.has_bias)  // of query `row` and key j first
           block.AddBias(arrays_.In<T>("bias").Head(h) + sizes_.n_q - 1 - row +
                         j);
-        if (sizes_.causal) block.HideAfter(row - j);
+        if (sizes_.seen.causal())
+          block.HideAfter(row + sizes_.seen.first() - j);
         block.Accumulate(v + j * e, e);
       });
     for_blocks([&](int64_t row, int64_t, SoftmaxBlock<T>& block) {

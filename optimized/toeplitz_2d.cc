@@ -155,8 +155,8 @@ class FftSequence : public Prepared {
   void Run() override {
     const auto weights = arrays_.In<T>("weights");
     pool_.For(sizes_.vectors.count(), [&](int64_t vector, int worker) {
-      columns_.Spectrum(weights.Slice(vector), false, Spectrum(vector),
-                        scratch_[worker]);
+      columns_.Spectrum(weights.Slice(vector), 2 * pixels_.length() - 1,
+                        Spectrum(vector), scratch_[worker]);
     });
     pool_.For(sizes_.heads * BlocksPerHead(), [&](int64_t task, int worker) {
       RunBlock(task / BlocksPerHead(), task % BlocksPerHead() * block_,

@@ -5,7 +5,9 @@
 //   bias [n_q+n_k-1]  optional, by increasing offset: entry t is the bias of
 //                     j - i = t - (n_q-1); -inf hides the key
 //   out  [n_q, e]
-//   causal            query i sees j <= i only
+//   causal, query_offset, key_lengths: see visible_keys.h. The entry of bias
+//   for
+//                     keys j and query i does not depend on them.
 //   scale             default 1/sqrt(d)
 //
 // What the inputs show: normal draws give scores of order one, so that every
@@ -13,7 +15,8 @@
 // its origin at n_k-1, changes all rows. "offset" and "huge" give scores far
 // beyond the range of exp: a maximum that is not subtracted is inf/inf there.
 // "dropping" makes rows whose largest score comes early or late, for the
-// rescaling of partial sums.
+// rescaling of partial sums. Padding that is seen, and a query that stands
+// elsewhere, change which keys are in the mean.
 //
 // Bound: see softmax_rows.h.
 #pragma once
@@ -23,13 +26,14 @@
 #include <limits>
 
 #include "reference/base/operator.h"
+#include "reference/base/visible_keys.h"
 #include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
 
 // Throws for the first query that sees no key through a mask of offsets.
-inline void CheckEveryQuerySees(const Problem& problem, const Tensor& bias,
-                                bool causal) {
+inline void CheckEveryQuerySees(const Problem& problem, const Tensor& bias) {
+  const VisibleKeys visible(problem);
   const int64_t n_q = problem.Dim("n_q"), n_k = problem.Dim("n_k");
   for (int64_t slice = 0; slice < bias.slices.count(); ++slice) {
     const double* b = bias.Slice(slice);
@@ -37,11 +41,10 @@ inline void CheckEveryQuerySees(const Problem& problem, const Tensor& bias,
     for (int64_t t = 0; t < n_q + n_k - 1; ++t)
       finite[t + 1] =
           finite[t] + (b[t] != -std::numeric_limits<double>::infinity());
-    for (int64_t i = 0; i < n_q; ++i) {
-      const int64_t keys = causal ? std::min(i + 1, n_k) : n_k;
-      if (finite[n_q - 1 - i + keys] == finite[n_q - 1 - i])
-        ThrowSeesNothing(problem, bias.slices.Readers(slice).front(), i);
-    }
+    for (int64_t head : bias.slices.Readers(slice))
+      for (int64_t i = 0; i < n_q; ++i)
+        if (finite[n_q - 1 - i + visible.Count(head, i)] == finite[n_q - 1 - i])
+          ThrowSeesNothing(problem, head, i);
   }
 }
 
@@ -55,12 +58,11 @@ class SoftmaxAttentionReference : public Reference<Real> {
         v_(inputs["v"]),
         bias_(problem.HasInput("bias") ? &inputs["bias"] : nullptr),
         n_q_(problem.Dim("n_q")),
-        n_k_(problem.Dim("n_k")),
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
-        causal_(problem.params.Flag("causal")),
+        visible_(problem),
         scale_(SoftmaxScale<Real>(problem)) {
-    if (bias_) CheckEveryQuerySees(problem, *bias_, causal_);
+    if (bias_) CheckEveryQuerySees(problem, *bias_);
   }
 
   void Row(const RowId& id, Real* value, double* units) override {
@@ -69,7 +71,7 @@ class SoftmaxAttentionReference : public Reference<Real> {
     const double* k = k_.Head(id.head);
     const double* v = v_.Head(id.head);
     SoftmaxRow<Real> row(problem_, id.head, i);
-    for (int64_t j = 0; j < n_k_ && (!causal_ || j <= i); ++j) {
+    for (int64_t j = 0; visible_.Sees(id.head, i, j); ++j) {
       const double bias = bias_ ? bias_->Head(id.head)[j - i + n_q_ - 1] : 0;
       if (bias == -std::numeric_limits<double>::infinity()) continue;
       const Score<Real> dot = ScaledDot<Real>(q, k + j * d_, d_, scale_);
@@ -85,8 +87,8 @@ class SoftmaxAttentionReference : public Reference<Real> {
   const Tensor& k_;
   const Tensor& v_;
   const Tensor* bias_;
-  const int64_t n_q_, n_k_, d_, e_;
-  const bool causal_;
+  const int64_t n_q_, d_, e_;
+  const VisibleKeys visible_;
   const Real scale_;
 };
 
@@ -100,8 +102,9 @@ class SoftmaxAttention final : public OperatorWith<SoftmaxAttentionReference> {
   }
 
   std::vector<ParamRule> ParamRules(const Params&) const override {
-    return {ParamRule::Flag("causal", "query i sees keys j <= i only"),
-            ParamRule::Scale("1/sqrt(d)")};
+    std::vector<ParamRule> rules = VisibleKeysParams();
+    rules.push_back(ParamRule::Scale("1/sqrt(d)"));
+    return rules;
   }
 
   Signature SignatureFor(const Params&, bool) const override {

@@ -4,7 +4,8 @@
 //   weights [n_q+n_k-1]  w by increasing offset: entry t is w(t - (n_q-1))
 //   values  [n_k, e]     v
 //   out     [n_q, e]
-//   causal               query i sees j <= i only
+//   causal, query_offset, key_lengths: see visible_keys.h. The weight of key j
+//                        for query i does not depend on them.
 //
 // Backward, given grad [n_q, e] = dL/dout (the adjoint of the same sum):
 //   grad_values[j]     = sum_i w(j - i) grad[i]
@@ -24,6 +25,7 @@
 #include <vector>
 
 #include "reference/base/operator.h"
+#include "reference/base/visible_keys.h"
 
 namespace subquad {
 
@@ -38,7 +40,7 @@ class Toeplitz1dReference : public Reference<Real> {
         n_q_(problem.Dim("n_q")),
         n_k_(problem.Dim("n_k")),
         e_(problem.Dim("e")),
-        causal_(problem.params.Flag("causal")) {}
+        visible_(problem) {}
 
   void Row(const RowId& id, Real* value, double* units) override {
     if (!problem_.backward) return Out(id.head, id.row, value, units);
@@ -48,8 +50,6 @@ class Toeplitz1dReference : public Reference<Real> {
   }
 
  private:
-  bool Seen(int64_t i, int64_t j) const { return !causal_ || j <= i; }
-
   Real Weight(int64_t head, int64_t offset) const {
     return static_cast<Real>(weights_.Head(head)[offset + n_q_ - 1]);
   }
@@ -58,7 +58,7 @@ class Toeplitz1dReference : public Reference<Real> {
     std::fill_n(value, e_, Real{0});
     if (units) std::fill_n(units, e_, 0.0);
     const double* v = values_.Head(head);
-    for (int64_t j = 0; j < n_k_ && Seen(i, j); ++j)
+    for (int64_t j = 0; visible_.Sees(head, i, j); ++j)
       Add(Weight(head, j - i), v + j * e_, n_k_, value, units);
   }
 
@@ -71,7 +71,7 @@ class Toeplitz1dReference : public Reference<Real> {
     for (int64_t head : heads) {
       const double* g = grad_->Head(head);
       for (int64_t i = 0; i < n_q_; ++i)
-        if (Seen(i, j))
+        if (visible_.Sees(head, i, j))
           Add(Weight(head, j - i), g + i * e_, terms, value, units);
     }
   }
@@ -89,7 +89,7 @@ class Toeplitz1dReference : public Reference<Real> {
       const double* v = values_.Head(h);
       for (int64_t i = std::max<int64_t>(0, -offset);
            i < n_q_ && i + offset < n_k_; ++i) {
-        if (!Seen(i, i + offset)) continue;
+        if (!visible_.Sees(h, i, i + offset)) continue;
         for (int64_t c = 0; c < e_; ++c) {
           const Real a = static_cast<Real>(g[i * e_ + c]);
           const Real b = static_cast<Real>(v[(i + offset) * e_ + c]);
@@ -117,7 +117,7 @@ class Toeplitz1dReference : public Reference<Real> {
   const Tensor& values_;
   const Tensor* grad_;
   const int64_t n_q_, n_k_, e_;
-  const bool causal_;
+  const VisibleKeys visible_;
 };
 
 class Toeplitz1d final : public OperatorWith<Toeplitz1dReference> {
@@ -130,7 +130,7 @@ class Toeplitz1d final : public OperatorWith<Toeplitz1dReference> {
   }
 
   std::vector<ParamRule> ParamRules(const Params&) const override {
-    return {ParamRule::Flag("causal", "query i sees keys j <= i only")};
+    return VisibleKeysParams();
   }
 
   Signature SignatureFor(const Params&, bool backward) const override {

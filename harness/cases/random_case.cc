@@ -70,7 +70,7 @@ void DrawParams(const Operator& op, int64_t n, Dice& dice, Values& values) {
       else if (rule.type == ParamType::kNumber && dice.Chance(0.5))
         text = ToString(ParamValue(std::exp2(8 * dice.Uniform() - 6)));
       else if (rule.type == ParamType::kInteger && !rule.follows_n &&
-               dice.Chance(0.7))
+               dice.Chance(rule.name == "query_offset" ? 0.25 : 0.7))
         text = std::to_string(
             std::min(rule.max, std::max<int64_t>(rule.min, 0) - 1 +
                                    dice.Size(std::max<int64_t>(n, 1) + 3)));
@@ -133,6 +133,20 @@ void DrawSizes(const CaseRequest& request, Dice& dice, Values& values) {
     values.emplace_back("omega", "orthogonal");
 }
 
+// Padding, where the operator takes it.
+void DrawKeyLengths(const CaseRequest& request, Dice& dice, Values& values) {
+  const Case probe = MakeCase(request);
+  const auto rules = probe.op->ParamRules(probe.params);
+  if (std::ranges::count(rules, "key_lengths", &ParamRule::name) == 0 ||
+      !dice.Chance(0.25))
+    return;
+  const Problem problem = ProblemOf(probe);
+  std::string lengths;
+  for (int64_t item = 0; item < problem.Batch(); ++item)
+    lengths += (item > 0 ? "+" : "") + std::to_string(dice.Size(problem.keys));
+  values.emplace_back("key_lengths", lengths);
+}
+
 double WorkOf(const Case& one) {
   const Problem problem = ProblemOf(one);
   double work = 0;
@@ -173,6 +187,7 @@ std::optional<Case> RandomCases::Draw(uint64_t index) const {
       if (rule.follows_n && dice.Chance(0.8))
         request.values.emplace_back(rule.name, std::to_string(dice.Size(26)));
     DrawSizes(request, dice, request.values);
+    DrawKeyLengths(request, dice, request.values);
     Case one = MakeCase(request);
     if (WorkOf(one) > kMostWork) return std::nullopt;
     // Round trip: what an id says is what there is.

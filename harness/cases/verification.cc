@@ -47,6 +47,11 @@ std::vector<std::string> ImageAxes(const Operator& op, const Params& params) {
   return axes;
 }
 
+bool HasParam(const Operator& op, const Params& params,
+              const std::string& name) {
+  return std::ranges::count(op.ParamRules(params), name, &ParamRule::name) > 0;
+}
+
 bool HasSize(const Signature& signature, const std::string& name) {
   return std::ranges::count(signature.sizes, name, &SizeRule::name) > 0;
 }
@@ -85,6 +90,27 @@ std::vector<Values> SharedAxes(const Signature& signature) {
            {"heads", "4"},
            {"per_head", "1"},
            {"leading", all("2x2")}}};
+}
+
+// Queries that stand behind the first key, and padding: one token against a
+// cache, a chunk of a prompt inside one, more keys than queries see, an offset
+// beyond the last key, and batch items of one key and of all.
+std::vector<Values> Positions(const std::string& queries,
+                              const std::string& keys, int64_t middle) {
+  const auto text = [](int64_t number) { return std::to_string(number); };
+  const std::string half = text(middle / 2), last = text(middle - 1);
+  return {{{queries, "1"}, {"query_offset", last}},
+          {{queries, half}, {"query_offset", text(middle - middle / 2)}},
+          {{"query_offset", "5"}},
+          {{keys, text(middle / 4)}, {"query_offset", half}},
+          {{"batch", "3"},
+           {"heads", "2"},
+           {"per_head", "1"},
+           {"key_lengths", "1+" + half + "+" + text(middle)}},
+          {{queries, half},
+           {"batch", "2"},
+           {"key_lengths", last + "+" + text(middle / 3)},
+           {"query_offset", "3"}}};
 }
 
 }  // namespace
@@ -135,6 +161,18 @@ std::vector<Case> VerificationCases(const Operator& op,
         // One key is fewer than this operator takes (a stride of several).
       }
     }
+    std::vector<Values> positions;
+    if (HasParam(op, probe.params, "query_offset"))
+      positions = Positions(queries, keys, middle);
+    for (const Values& position : positions) {
+      add(middle, with(position));
+      for (const TensorRule& rule : signature.inputs)
+        if (rule.optional) {
+          Values more = with(position);
+          more.emplace_back("with", rule.name);
+          add(middle, more);
+        }
+    }
     for (const TensorRule& rule : signature.inputs)
       if (rule.optional)
         for (int64_t n : {int64_t{1}, middle})
@@ -164,6 +202,10 @@ std::vector<Case> VerificationCases(const Operator& op,
       for (Values axes : SharedAxes(signature)) {
         axes.emplace_back("backward", "1");
         add(middle, with(axes));
+      }
+      for (Values position : positions) {
+        position.emplace_back("backward", "1");
+        add(middle, with(position));
       }
       for (const std::string& name : {keys, queries})
         if (HasSize(signature, name))

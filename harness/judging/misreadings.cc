@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "optimized/base/thread_pool.h"
+#include "reference/base/visible_keys.h"
 
 namespace subquad {
 namespace {
@@ -79,7 +80,8 @@ std::vector<size_t> Spread(size_t rows, size_t most) {
 int64_t OriginOf(const Problem& problem, const std::string& extent,
                  int64_t count) {
   if (extent.starts_with("2*")) return count / 2;
-  if (extent.ends_with("-1")) return problem.queries - 1;
+  if (extent.ends_with("-1"))
+    return problem.queries - 1 + QueryOffset(problem.params);
   return 0;
 }
 
@@ -460,29 +462,45 @@ void ReadOtherHeads(Misreader& reader) {
   }
 }
 
-void FlipFlags(Misreader& reader) {
+// The answer with other parameters, where the tensors are what they take.
+void AddWithParams(Misreader& reader, Params params, const std::string& name) {
   const Problem& problem = reader.problem();
   std::vector<GivenShape> given;
   for (const Tensor& tensor : reader.inputs().tensors)
     given.push_back({tensor.name, tensor.shape});
+  try {
+    const Problem other =
+        ResolveProblem(*problem.op, std::move(params), problem.scalar, given);
+    reader.Add(name, reader.Evaluate(other));
+  } catch (const InvalidInput&) {
+    // It takes other tensors then.
+  }
+}
+
+void FlipFlags(Misreader& reader) {
+  const Problem& problem = reader.problem();
   for (const ParamRule& rule : problem.op->ParamRules(problem.params)) {
     if (rule.type != ParamType::kFlag) continue;
     Params params = problem.params;
     params.Set(rule.name, !params.Flag(rule.name));
-    try {
-      const Problem other =
-          ResolveProblem(*problem.op, params, problem.scalar, given);
-      reader.Add(rule.name + " the other way", reader.Evaluate(other));
-    } catch (const InvalidInput&) {
-      // It takes other tensors then.
-    }
+    AddWithParams(reader, std::move(params), rule.name + " the other way");
+  }
+}
+
+// Queries that stand at 0, and padding that is seen.
+void LeaveVisibilityOut(Misreader& reader) {
+  for (const char* name : {"query_offset", "key_lengths"}) {
+    Params params = reader.problem().params;
+    if (!params.Has(name)) continue;
+    params.Erase(name);
+    AddWithParams(reader, std::move(params), std::string(name) + " left out");
   }
 }
 
 // One row for each kind of misreading.
 constexpr void (*kMisreadings[])(Misreader&) = {
     LeaveOffsetsOut, KeepNearestTile, ShiftOffsets, ReverseOffsets,
-    MiscountTiles,   ReadOtherHeads,  FlipFlags,
+    MiscountTiles,   ReadOtherHeads,  FlipFlags,    LeaveVisibilityOut,
 };
 
 }  // namespace

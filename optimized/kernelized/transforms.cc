@@ -64,7 +64,7 @@ template <typename T>
 double LagProduct<W>::Spectrum(const T* bias, W* spectrum, W* scratch) const {
   W* weights = scratch;
   const double norm = BiasWeights(shape_, bias, weights);
-  product_.Spectrum(weights, shape_.causal, spectrum,
+  product_.Spectrum(weights, shape_.BiasCount(), spectrum,
                     scratch + WholeLines<W>(shape_.BiasCount()));
   return norm;
 }
@@ -87,7 +87,7 @@ void LagProduct<W>::Run(const W* spectrum, Fill& fill, Take& take,
   if (image_)
     ApplyToImage(product_, *image_, spectrum, source, sink, rest);
   else
-    product_.Apply(spectrum, source, sink, rest);
+    product_.Apply(spectrum, source, shape_.n_k, sink, rest);
 }
 
 // ---- algorithm 1 as printed -----------------------------------------

@@ -270,14 +270,14 @@ double ToeplitzColumns<T>::BlockFlops() const {
 }
 
 template <typename T>
-void ToeplitzColumns<T>::Spectrum(const T* weights, bool causal, T* spectrum,
-                                  T* scratch) const {
+void ToeplitzColumns<T>::Spectrum(const T* weights, int64_t visible,
+                                  T* spectrum, T* scratch) const {
   // U modulo X^N - i: row k holds w(N - k) + i w(-k), divided by N here so that
   // the way back need not.
   const int64_t length = plan_.length;
   const T size = static_cast<T>(length);
   const T* center = weights + n_q_ - 1;  // the weight of offset 0
-  const int64_t last = causal ? 0 : n_k_ - 1;
+  const int64_t last = visible - n_q_;
   std::fill(spectrum, spectrum + 2 * length, T{0});
   for (int64_t k = 0; k < n_q_; ++k) spectrum[2 * k + 1] = center[-k] / size;
   for (int64_t offset = 1; offset <= last; ++offset)
@@ -287,55 +287,58 @@ void ToeplitzColumns<T>::Spectrum(const T* weights, bool causal, T* spectrum,
 
 template <typename T>
 void ToeplitzColumns<T>::Apply(const T* spectrum, const T* values,
-                               int64_t value_stride, int64_t columns, T* out,
-                               int64_t out_stride, bool accumulate,
-                               T* scratch) const {
-  kernels_->product_columns(plan_, spectrum, false, n_k_, values, value_stride,
+                               int64_t value_stride, int64_t keys,
+                               int64_t columns, T* out, int64_t out_stride,
+                               bool accumulate, T* scratch) const {
+  kernels_->product_columns(plan_, spectrum, false, keys, values, value_stride,
                             columns, n_q_, out, out_stride, accumulate,
                             scratch);
 }
 
 template <typename T>
 void ToeplitzColumns<T>::Apply(const T* spectrum, const RowSource<T>& values,
-                               const RowSink<T>& out, T* scratch) const {
-  kernels_->product(plan_, spectrum, false, n_k_, values, n_q_, out, scratch);
+                               int64_t keys, const RowSink<T>& out,
+                               T* scratch) const {
+  kernels_->product(plan_, spectrum, false, keys, values, n_q_, out, scratch);
 }
 
 template <typename T>
 void ToeplitzColumns<T>::ApplyTransposed(const T* spectrum, const T* grad,
                                          int64_t grad_stride, int64_t columns,
                                          T* out, int64_t out_stride,
-                                         bool accumulate, T* scratch) const {
+                                         int64_t keys, bool accumulate,
+                                         T* scratch) const {
   kernels_->product_columns(plan_, spectrum, true, n_q_, grad, grad_stride,
-                            columns, n_k_, out, out_stride, accumulate,
+                            columns, keys, out, out_stride, accumulate,
                             scratch);
 }
 
 template <typename T>
 void ToeplitzColumns<T>::ApplyTransposed(const T* spectrum,
                                          const RowSource<T>& grad,
-                                         const RowSink<T>& out,
+                                         const RowSink<T>& out, int64_t keys,
                                          T* scratch) const {
-  kernels_->product(plan_, spectrum, true, n_q_, grad, n_k_, out, scratch);
+  kernels_->product(plan_, spectrum, true, n_q_, grad, keys, out, scratch);
 }
 
 template <typename T>
 void ToeplitzColumns<T>::AccumulateWeightGradient(
     const T* grad, int64_t grad_stride, const T* values, int64_t value_stride,
-    int64_t columns, T* sum, T* scratch) const {
-  kernels_->accumulate_columns(plan_, n_q_, grad, grad_stride, n_k_, values,
+    int64_t keys, int64_t columns, T* sum, T* scratch) const {
+  kernels_->accumulate_columns(plan_, n_q_, grad, grad_stride, keys, values,
                                value_stride, columns, sum, scratch);
 }
 
 template <typename T>
 void ToeplitzColumns<T>::AccumulateWeightGradient(const RowSource<T>& grad,
                                                   const RowSource<T>& values,
-                                                  T* sum, T* scratch) const {
-  kernels_->accumulate(plan_, n_q_, grad, n_k_, values, sum, scratch);
+                                                  int64_t keys, T* sum,
+                                                  T* scratch) const {
+  kernels_->accumulate(plan_, n_q_, grad, keys, values, sum, scratch);
 }
 
 template <typename T>
-void ToeplitzColumns<T>::WeightGradient(const T* sum, bool causal,
+void ToeplitzColumns<T>::WeightGradient(const T* sum, int64_t visible,
                                         T* grad_weights, T* scratch) const {
   // conj(V) G is the polynomial sum_s grad_weights(-s) X^s modulo X^2N + 1:
   // s >= 0 in the real part of row s, s < 0 negated in the imaginary part of
@@ -352,7 +355,7 @@ void ToeplitzColumns<T>::WeightGradient(const T* sum, bool causal,
     const T re = sequence[2 * k], im = sequence[2 * k + 1];
     if (k < n_q_)
       grad_weights[n_q_ - 1 - k] = (twist[0] * re - twist[1] * im) / length;
-    if (!causal && k > length - n_k_)
+    if (k >= length - (visible - n_q_))
       grad_weights[n_q_ - 1 + length - k] =
           -(twist[0] * im + twist[1] * re) / length;
   }

@@ -115,26 +115,28 @@ class ToeplitzColumns {
   // log2 N for a complex transform of N points.
   double BlockFlops() const;
 
-  // weights [n_q + n_k - 1] -> spectrum [SpectrumSize()]. With `causal`,
-  // weights of offsets above 0 count as zero.
-  void Spectrum(const T* weights, bool causal, T* spectrum, T* scratch) const;
+  // weights [n_q + n_k - 1] -> spectrum [SpectrumSize()]. The first `visible`
+  // weights (at least n_q) count, the others as zero.
+  void Spectrum(const T* weights, int64_t visible, T* spectrum,
+                T* scratch) const;
 
   // One block: columns [0, columns) of values and out, 1 <= columns <=
   // BlockColumns(). Strides are in elements. out may not overlap values. With
-  // `accumulate`, the result is added to out.
+  // `accumulate`, the result is added to out. The first `keys` values count,
+  // and are all that is read.
   void Apply(const T* spectrum, const T* values, int64_t value_stride,
-             int64_t columns, T* out, int64_t out_stride, bool accumulate,
-             T* scratch) const;
-  void Apply(const T* spectrum, const RowSource<T>& values,
+             int64_t keys, int64_t columns, T* out, int64_t out_stride,
+             bool accumulate, T* scratch) const;
+  void Apply(const T* spectrum, const RowSource<T>& values, int64_t keys,
              const RowSink<T>& out, T* scratch) const;
 
   // The transposed product, the gradient in values: out[j] = sum_i w(j - i)
-  // grad[i]; grad [n_q, columns], out [n_k, columns].
+  // grad[i]; grad [n_q, columns], out [keys, columns], keys <= n_k.
   void ApplyTransposed(const T* spectrum, const T* grad, int64_t grad_stride,
                        int64_t columns, T* out, int64_t out_stride,
-                       bool accumulate, T* scratch) const;
+                       int64_t keys, bool accumulate, T* scratch) const;
   void ApplyTransposed(const T* spectrum, const RowSource<T>& grad,
-                       const RowSink<T>& out, T* scratch) const;
+                       const RowSink<T>& out, int64_t keys, T* scratch) const;
 
   // The gradient in weights, grad_weights(delta) = sum_{j - i = delta}
   // <grad[i], values[j]>, in two steps: add the spectra of every block to `sum`
@@ -142,12 +144,13 @@ class ToeplitzColumns {
   // scratch: GradientScratchSize() for both.
   void AccumulateWeightGradient(const T* grad, int64_t grad_stride,
                                 const T* values, int64_t value_stride,
-                                int64_t columns, T* sum, T* scratch) const;
-  void AccumulateWeightGradient(const RowSource<T>& grad,
-                                const RowSource<T>& values, T* sum,
+                                int64_t keys, int64_t columns, T* sum,
                                 T* scratch) const;
-  // grad_weights [n_q + n_k - 1]; with `causal`, offsets above 0 get zero.
-  void WeightGradient(const T* sum, bool causal, T* grad_weights,
+  void AccumulateWeightGradient(const RowSource<T>& grad,
+                                const RowSource<T>& values, int64_t keys,
+                                T* sum, T* scratch) const;
+  // grad_weights [n_q + n_k - 1]; those that are not visible get zero.
+  void WeightGradient(const T* sum, int64_t visible, T* grad_weights,
                       T* scratch) const;
 
  private:

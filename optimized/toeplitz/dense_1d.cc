@@ -30,21 +30,21 @@ class Dense : public Prepared {
     if (!backward_) {
       const auto out = arrays_.Out<T>("out");
       for (int64_t h = 0; h < sizes_.heads; ++h)
-        product_.Run(pool_, FillFrom(weights.Head(h)), values.Head(h),
+        product_.Run(pool_, FillFrom(h, weights.Head(h)), values.Head(h),
                      out.Head(h));
       return;
     }
     const auto grad = arrays_.In<T>("grad");
     const auto grad_weights = arrays_.Out<T>("grad_weights");
     for (int64_t h = 0; h < sizes_.heads; ++h) {
-      product_.RunTransposed(pool_, FillFrom(weights.Head(h)), grad.Head(h),
+      product_.RunTransposed(pool_, FillFrom(h, weights.Head(h)), grad.Head(h),
                              grad_values_->Head(h));
       const T* m = product_.RunOuter(pool_, grad.Head(h), values.Head(h));
       T* sums = grad_weights.Head(h);
       if (sizes_.vectors.IsFirst(h)) std::fill_n(sums, sizes_.weights(), T{0});
       for (int64_t i = 0; i < sizes_.n_q; ++i) {
         T* diagonals = sums + sizes_.n_q - 1 - i;
-        for (int64_t j = 0; j < sizes_.SeenBy(i); ++j)
+        for (int64_t j = 0; j < sizes_.seen.By(h, i); ++j)
           diagonals[j] += m[i * sizes_.n_k + j];
       }
     }
@@ -58,9 +58,9 @@ class Dense : public Prepared {
 
  private:
   // Row i of the matrix is a slice of the weights.
-  auto FillFrom(const T* weights) const {
-    return [this, weights](int64_t i, T* row) {
-      const int64_t visible = sizes_.SeenBy(i);
+  auto FillFrom(int64_t h, const T* weights) const {
+    return [this, h, weights](int64_t i, T* row) {
+      const int64_t visible = sizes_.seen.By(h, i);
       std::copy_n(weights + sizes_.n_q - 1 - i, visible, row);
       std::fill(row + visible, row + sizes_.n_k, T{0});
     };

@@ -27,35 +27,41 @@ void Tile(const T* weights, int64_t visible, const T* values, int64_t stride,
 
 template <typename T>
 template <int kVectors>
-void DirectToeplitz<T>::Panel(const T* weights, const T* values, int64_t stride,
+void DirectToeplitz<T>::Panel(const T* weights, int64_t visible,
+                              const T* values, int64_t stride, int64_t keys,
                               T* out, int64_t out_stride) const {
+  // Query i has the weights from n_q - 1 - i on.
+  const auto seen = [&](int64_t i) {
+    return std::min(visible - (n_q_ - 1 - i), keys);
+  };
   int64_t i = 0;
   for (; i + 4 <= n_q_; i += 4)
-    Tile<T, 4, kVectors>(weights + n_q_ - 1 - i, Seen(i + 3), values, stride,
+    Tile<T, 4, kVectors>(weights + n_q_ - 1 - i, seen(i + 3), values, stride,
                          out + i * out_stride, out_stride);
   for (; i < n_q_; ++i)
-    Tile<T, 1, kVectors>(weights + n_q_ - 1 - i, Seen(i), values, stride,
+    Tile<T, 1, kVectors>(weights + n_q_ - 1 - i, seen(i), values, stride,
                          out + i * out_stride, out_stride);
 }
 
 template <typename T>
-void DirectToeplitz<T>::Apply(const T* weights, const T* values, T* out,
+void DirectToeplitz<T>::Apply(const T* weights, int64_t visible,
+                              const T* values, int64_t keys, T* out,
                               int worker) const {
   T* own = work_[worker];
-  std::copy_n(weights, n_q_ + n_k_ - 1, own);
-  if (causal_) std::fill_n(own + n_q_, n_k_ - 1, T{0});
+  std::copy_n(weights, visible, own);
+  std::fill(own + visible, own + n_q_ + n_k_ - 1, T{0});
   int64_t c = 0;
   for (; c + 4 * kCount <= e_; c += 4 * kCount)
-    Panel<4>(own, values + c, e_, out + c, e_);
+    Panel<4>(own, visible, values + c, e_, keys, out + c, e_);
   for (; c + kCount <= e_; c += kCount)
-    Panel<1>(own, values + c, e_, out + c, e_);
+    Panel<1>(own, visible, values + c, e_, keys, out + c, e_);
   if (c == e_) return;
   T* padded = own + n_q_ + n_k_ - 1;
   T* result = padded + n_k_ * kCount;
   std::fill_n(padded, n_k_ * kCount, T{0});
-  for (int64_t j = 0; j < n_k_; ++j)
+  for (int64_t j = 0; j < keys; ++j)
     std::copy_n(values + j * e_ + c, e_ - c, padded + j * kCount);
-  Panel<1>(own, padded, kCount, result, kCount);
+  Panel<1>(own, visible, padded, kCount, keys, result, kCount);
   for (int64_t i = 0; i < n_q_; ++i)
     std::copy_n(result + i * kCount, e_ - c, out + i * e_ + c);
 }

@@ -21,12 +21,10 @@ class DirectToeplitz {
     return std::max(n_q, n_k) <= kRows;
   }
 
-  DirectToeplitz(Layout& layout, int64_t n_q, int64_t n_k, int64_t e,
-                 bool causal)
+  DirectToeplitz(Layout& layout, int64_t n_q, int64_t n_k, int64_t e)
       : n_q_(n_q),
         n_k_(n_k),
         e_(e),
-        causal_(causal),
         work_(layout, WholeLines<T>(n_q + n_k - 1 + (n_q + n_k) * kCount)) {}
 
   double Flops() const {
@@ -34,22 +32,20 @@ class DirectToeplitz {
            static_cast<double>(e_);
   }
 
-  // weights [n_q + n_k - 1] as in ToeplitzColumns.
-  void Apply(const T* weights, const T* values, T* out, int worker) const;
+  // weights [n_q + n_k - 1], of which the first `visible` count, and values
+  // [n_k, e], of which the first `keys` do, as in ToeplitzColumns.
+  void Apply(const T* weights, int64_t visible, const T* values, int64_t keys,
+             T* out, int worker) const;
 
  private:
   static constexpr int64_t kCount = kLaneCount<T>;
 
   template <int kVectors>
-  void Panel(const T* weights, const T* values, int64_t stride, T* out,
-             int64_t out_stride) const;
-  int64_t Seen(int64_t i) const {
-    return causal_ ? std::min(i + 1, n_k_) : n_k_;
-  }
+  void Panel(const T* weights, int64_t visible, const T* values, int64_t stride,
+             int64_t keys, T* out, int64_t out_stride) const;
 
   const int64_t n_q_, n_k_, e_;
-  const bool causal_;
-  // What causality leaves of the weights, and the last columns padded to a
+  // What is visible of the weights, and the last columns padded to a
   // vector: [n_k] of the values, [n_q] of the result.
   PerThread<T> work_;
 };

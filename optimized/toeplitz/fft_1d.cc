@@ -55,10 +55,11 @@ class Fft : public Prepared {
   void TransformWeights(const T* weights, T* spectrum) const {
     std::fill_n(spectrum, fft_.column_size(), T{0});
     EmbedOffsets(weights + sizes_.n_q - 1, sizes_.n_q,
-                 sizes_.causal ? 1 : sizes_.n_k, length_, spectrum);
+                 sizes_.seen.Offsets() - sizes_.n_q + 1, length_, spectrum);
     fft_.Forward(spectrum);
   }
 
+  // Zeros from row n on.
   void Gather(const T* rows, int64_t n, int64_t count, T* column) const {
     GatherColumns(rows, n, sizes_.e, count, n, fft_.row_stride(),
                   fft_.column_size(), column);
@@ -86,7 +87,7 @@ class Fft : public Prepared {
       const int64_t first = task % GroupsPerHead() * group_;
       const int64_t count = std::min(group_, sizes_.e - first);
       T* column = columns_[worker];
-      Gather(values.Head(h) + first, sizes_.n_k, count, column);
+      Gather(values.Head(h) + first, sizes_.seen.Of(h), count, column);
       Finish(Spectrum(sizes_.vectors.Of(h)), false, sizes_.n_q, count, column,
              out.Head(h) + first);
     });
@@ -106,11 +107,14 @@ class Fft : public Prepared {
         T* g = columns_[worker];
         T* v = g + group_ * size;
         Gather(grad.Head(h) + first, sizes_.n_q, count, g);
-        Gather(values.Head(h) + first, sizes_.n_k, count, v);
+        Gather(values.Head(h) + first, sizes_.seen.Of(h), count, v);
         for (int64_t c = 0; c < count; ++c)
           fft_.AddProduct(g + c * size, v + c * size, sum);
-        Finish(Spectrum(sizes_.vectors.Of(h)), true, sizes_.n_k, count, g,
-               grad_values_->Head(h) + first);
+        T* of_values = grad_values_->Head(h) + first;
+        Finish(Spectrum(sizes_.vectors.Of(h)), true, sizes_.seen.Of(h), count,
+               g, of_values);
+        for (int64_t j = sizes_.seen.Of(h); j < sizes_.n_k; ++j)
+          std::fill_n(of_values + j * sizes_.e, count, T{0});
       };
       const auto tasks = static_cast<int64_t>(heads.size()) * GroupsPerHead();
       T* sum = sums_.Run(pool_, tasks, add);
@@ -123,9 +127,10 @@ class Fft : public Prepared {
   void WriteWeightGradient(const T* sum, T* weights) const {
     for (int64_t m = 0; m < sizes_.n_q; ++m)
       weights[sizes_.n_q - 1 - m] = sum[m];
-    for (int64_t offset = 1; offset < sizes_.n_k; ++offset)
-      weights[sizes_.n_q - 1 + offset] =
-          sizes_.causal ? T{0} : sum[length_ - offset];
+    const int64_t visible = sizes_.seen.Offsets();
+    for (int64_t t = sizes_.n_q; t < visible; ++t)
+      weights[t] = sum[length_ - (t - (sizes_.n_q - 1))];
+    std::fill(weights + visible, weights + sizes_.weights(), T{0});
   }
 
   const Toeplitz1dSizes sizes_;

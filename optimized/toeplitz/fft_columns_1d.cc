@@ -38,8 +38,8 @@ class FftColumns : public Prepared {
   void Run() override {
     const auto weights = arrays_.In<T>("weights");
     pool_.For(sizes_.vectors.count(), [&](int64_t vector, int worker) {
-      columns_.Spectrum(weights.Slice(vector), sizes_.causal, Spectrum(vector),
-                        scratch_[worker]);
+      columns_.Spectrum(weights.Slice(vector), sizes_.seen.Offsets(),
+                        Spectrum(vector), scratch_[worker]);
     });
     backward_ ? RunBackward() : RunForward();
   }
@@ -63,8 +63,9 @@ class FftColumns : public Prepared {
       const int64_t h = task / BlocksPerHead();
       const int64_t first = task % BlocksPerHead() * block_;
       columns_.Apply(Spectrum(sizes_.vectors.Of(h)), values.Head(h) + first,
-                     sizes_.e, std::min(block_, sizes_.e - first),
-                     out.Head(h) + first, sizes_.e, false, scratch_[worker]);
+                     sizes_.e, sizes_.seen.Of(h),
+                     std::min(block_, sizes_.e - first), out.Head(h) + first,
+                     sizes_.e, false, scratch_[worker]);
     });
   }
 
@@ -80,15 +81,19 @@ class FftColumns : public Prepared {
         const int64_t count = std::min(block_, sizes_.e - first);
         const T* g = grad.Head(h) + first;
         columns_.AccumulateWeightGradient(g, sizes_.e, values.Head(h) + first,
-                                          sizes_.e, count, sum,
-                                          scratch_[worker]);
+                                          sizes_.e, sizes_.seen.Of(h), count,
+                                          sum, scratch_[worker]);
+        T* of_values = grad_values_->Head(h) + first;
         columns_.ApplyTransposed(Spectrum(sizes_.vectors.Of(h)), g, sizes_.e,
-                                 count, grad_values_->Head(h) + first, sizes_.e,
+                                 count, of_values, sizes_.e, sizes_.seen.Of(h),
                                  false, scratch_[worker]);
+        for (int64_t j = sizes_.seen.Of(h); j < sizes_.n_k; ++j)
+          std::fill_n(of_values + j * sizes_.e, count, T{0});
       };
       const auto tasks = static_cast<int64_t>(heads.size()) * BlocksPerHead();
-      columns_.WeightGradient(sums_.Run(pool_, tasks, add), sizes_.causal,
-                              grad_weights.Slice(vector), scratch_[0]);
+      columns_.WeightGradient(sums_.Run(pool_, tasks, add),
+                              sizes_.seen.Offsets(), grad_weights.Slice(vector),
+                              scratch_[0]);
     }
     grad_values_->AddUp(pool_);
   }
@@ -113,14 +118,15 @@ class FewRows : public Prepared {
       : sizes_(problem),
         arrays_(arrays),
         pool_(layout),
-        product_(layout, sizes_.n_q, sizes_.n_k, sizes_.e, sizes_.causal) {}
+        product_(layout, sizes_.n_q, sizes_.n_k, sizes_.e) {}
 
   void Run() override {
     const auto weights = arrays_.In<T>("weights");
     const auto values = arrays_.In<T>("values");
     const auto out = arrays_.Out<T>("out");
     pool_.For(sizes_.heads, [&](int64_t h, int worker) {
-      product_.Apply(weights.Head(h), values.Head(h), out.Head(h), worker);
+      product_.Apply(weights.Head(h), sizes_.seen.Offsets(), values.Head(h),
+                     sizes_.seen.Of(h), out.Head(h), worker);
     });
   }
 

@@ -42,7 +42,8 @@ void ApplyToImage(const ToeplitzColumns<T>& product, const ImageSequence& image,
                   const T* spectrum, const RowSource<T>& values,
                   const RowSink<T>& out, T* scratch) {
   Block<T> block{image, product.BlockColumns(), values, out};
-  product.Apply(spectrum, {Fill<T>, &block}, {Take<T>, &block}, scratch);
+  product.Apply(spectrum, {Fill<T>, &block}, image.length(), {Take<T>, &block},
+                scratch);
 }
 
 template void ApplyToImage(const ToeplitzColumns<float>&, const ImageSequence&,

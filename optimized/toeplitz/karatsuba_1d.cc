@@ -136,7 +136,7 @@ class Karatsuba : public Prepared {
       double* result = v + product_.size() * kColumns;
       double* rest = result + product_.size() * kColumns;
       std::fill_n(v, product_.size() * kColumns, 0.0);
-      for (int64_t j = 0; j < sizes_.n_k; ++j)
+      for (int64_t j = 0; j < sizes_.seen.Of(head); ++j)
         std::copy_n(values.Head(head) + j * sizes_.e + first, columns,
                     v + j * kColumns);
       product_.Multiply(Weights(sizes_.vectors.Of(head)), v, result, rest);
@@ -162,7 +162,7 @@ class Karatsuba : public Prepared {
   // Zeros where the padded matrix goes beyond the problem, or the mask hides.
   void PadWeights(const float* weights, double* padded) const {
     std::fill_n(padded, product_.weights(), 0.0);
-    std::copy_n(weights, sizes_.causal ? sizes_.n_q : sizes_.weights(),
+    std::copy_n(weights, sizes_.seen.Offsets(),
                 padded + product_.size() - sizes_.n_q);
   }
 

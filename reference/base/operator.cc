@@ -5,6 +5,8 @@
 #include <set>
 #include <string_view>
 
+#include "reference/base/visible_keys.h"
+
 namespace subquad {
 namespace {
 
@@ -220,6 +222,7 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
   problem.queries = CountOf(signature.queries, problem.dims);
   problem.keys = CountOf(signature.keys, problem.dims);
   DecideOutputAxes(problem);
+  CheckKeyLengths(problem);
   op.CheckSizes(problem);
   return problem;
 }

@@ -157,7 +157,8 @@ std::vector<Malformed> TextCases() {
       {"case.json", "16 MiB"});
   add("unknown_param",
       [](Spoilt& one) { one.json["params"]["clip"] = 3, one.Save(); },
-      {"parameter: expected causal, found 'clip'"});
+      {"parameter: expected one of causal, query_offset, key_lengths, found "
+       "'clip'"});
   for (const Json& wrong : {Json(1), Json("true"), Json(nullptr), Json(0.0),
                             Json::array(), Json::object()})
     add("param_of_type_" + std::to_string(list.size()),

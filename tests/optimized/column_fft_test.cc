@@ -117,17 +117,19 @@ Answer<T> Fast(const Problem<T>& p) {
   Aligned<T> gradient_scratch(engine.GradientScratchSize());
   std::vector<T> spectrum(engine.SpectrumSize(), nan);
   std::vector<T> sum(engine.SpectrumSize());
-  engine.Spectrum(p.weights.data(), causal, spectrum.data(), scratch.get());
+  const int64_t visible = causal ? n_q : n_q + n_k - 1;
+  engine.Spectrum(p.weights.data(), visible, spectrum.data(), scratch.get());
   for (int64_t c = 0; c < e; c += engine.BlockColumns()) {
     const int64_t columns = std::min(engine.BlockColumns(), e - c);
-    engine.Apply(spectrum.data(), &p.values[c], e, columns, &a.out[c], e, false,
-                 scratch.get());
+    engine.Apply(spectrum.data(), &p.values[c], e, n_k, columns, &a.out[c], e,
+                 false, scratch.get());
     engine.ApplyTransposed(spectrum.data(), &p.grad[c], e, columns,
-                           &a.grad_values[c], e, false, scratch.get());
-    engine.AccumulateWeightGradient(&p.grad[c], e, &p.values[c], e, columns,
-                                    sum.data(), gradient_scratch.get());
+                           &a.grad_values[c], e, n_k, false, scratch.get());
+    engine.AccumulateWeightGradient(&p.grad[c], e, &p.values[c], e, n_k,
+                                    columns, sum.data(),
+                                    gradient_scratch.get());
   }
-  engine.WeightGradient(sum.data(), causal, a.grad_weights.data(),
+  engine.WeightGradient(sum.data(), visible, a.grad_weights.data(),
                         gradient_scratch.get());
   return a;
 }
@@ -238,10 +240,10 @@ TYPED_TEST(ColumnFftTest, ImpulseGivesTheWeightsBack) {
   const std::vector<T> weights = Normal<T>(2 * n - 1, 4);
   std::vector<T> values(n), out(n), spectrum(engine.SpectrumSize());
   Aligned<T> scratch(engine.ScratchSize());
-  engine.Spectrum(weights.data(), false, spectrum.data(), scratch.get());
+  engine.Spectrum(weights.data(), 2 * n - 1, spectrum.data(), scratch.get());
   const int64_t j = 70001;
   values[j] = 1;
-  engine.Apply(spectrum.data(), values.data(), 1, 1, out.data(), 1, false,
+  engine.Apply(spectrum.data(), values.data(), 1, n, 1, out.data(), 1, false,
                scratch.get());
   long double error = 0;
   for (int64_t i = 0; i < n; ++i)
@@ -318,12 +320,12 @@ TYPED_TEST(ColumnFftTest, AccumulateAddsAndLeavesOtherColumnsAlone) {
   const std::vector<T> values = Normal<T>(n * stride, 6);
   std::vector<T> spectrum(engine.SpectrumSize());
   Aligned<T> scratch(engine.ScratchSize());
-  engine.Spectrum(weights.data(), true, spectrum.data(), scratch.get());
+  engine.Spectrum(weights.data(), n, spectrum.data(), scratch.get());
   for (int64_t columns : {int64_t{1}, engine.BlockColumns()}) {
     std::vector<T> once(n * stride, T{7}), twice(n * stride, T{7});
-    engine.Apply(spectrum.data(), &values[3], stride, columns, &once[5], stride,
-                 false, scratch.get());
-    engine.Apply(spectrum.data(), &values[3], stride, columns, &twice[5],
+    engine.Apply(spectrum.data(), &values[3], stride, n, columns, &once[5],
+                 stride, false, scratch.get());
+    engine.Apply(spectrum.data(), &values[3], stride, n, columns, &twice[5],
                  stride, true, scratch.get());
     for (int64_t i = 0; i < n; ++i)
       for (int64_t c = 0; c < stride; ++c) {
@@ -374,16 +376,17 @@ TYPED_TEST(ColumnFftTest, CallersRows) {
   std::vector<T> spectrum(engine.SpectrumSize());
   std::vector<T> expected(n_q * width), out(n_q * width);
   Aligned<T> scratch(engine.GradientScratchSize());
-  engine.Spectrum(weights.data(), false, spectrum.data(), scratch.get());
+  engine.Spectrum(weights.data(), n_q + n_k - 1, spectrum.data(),
+                  scratch.get());
   std::vector<int> read(n_k), written(n_q), read_grad(n_q), written_back(n_k);
   Rows<T> from{values.data(), nullptr, width, width, &read};
   Rows<T> to{nullptr, out.data(), width, width, &written};
   Rows<T> from_grad{grad.data(), nullptr, width, width, &read_grad};
 
-  engine.Apply(spectrum.data(), values.data(), width, width, expected.data(),
-               width, false, scratch.get());
-  engine.Apply(spectrum.data(), {Rows<T>::Fill, &from}, {Rows<T>::Take, &to},
-               scratch.get());
+  engine.Apply(spectrum.data(), values.data(), width, n_k, width,
+               expected.data(), width, false, scratch.get());
+  engine.Apply(spectrum.data(), {Rows<T>::Fill, &from}, n_k,
+               {Rows<T>::Take, &to}, scratch.get());
   EXPECT_EQ(out, expected);
   EXPECT_EQ(read, std::vector<int>(n_k, 1));
   EXPECT_EQ(written, std::vector<int>(n_q, 1));
@@ -391,17 +394,18 @@ TYPED_TEST(ColumnFftTest, CallersRows) {
   std::vector<T> back(n_k * width), expected_back(n_k * width);
   Rows<T> to_back{nullptr, back.data(), width, width, &written_back};
   engine.ApplyTransposed(spectrum.data(), grad.data(), width, width,
-                         expected_back.data(), width, false, scratch.get());
+                         expected_back.data(), width, n_k, false,
+                         scratch.get());
   engine.ApplyTransposed(spectrum.data(), {Rows<T>::Fill, &from_grad},
-                         {Rows<T>::Take, &to_back}, scratch.get());
+                         {Rows<T>::Take, &to_back}, n_k, scratch.get());
   EXPECT_EQ(back, expected_back);
   EXPECT_EQ(written_back, std::vector<int>(n_k, 1));
 
   std::vector<T> sum(engine.SpectrumSize()), expected_sum = sum;
-  engine.AccumulateWeightGradient(grad.data(), width, values.data(), width,
+  engine.AccumulateWeightGradient(grad.data(), width, values.data(), width, n_k,
                                   width, expected_sum.data(), scratch.get());
   engine.AccumulateWeightGradient({Rows<T>::Fill, &from_grad},
-                                  {Rows<T>::Fill, &from}, sum.data(),
+                                  {Rows<T>::Fill, &from}, n_k, sum.data(),
                                   scratch.get());
   EXPECT_EQ(sum, expected_sum);
 }

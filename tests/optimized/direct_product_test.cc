@@ -28,9 +28,10 @@ void IsTheDefinition(int64_t n_q, int64_t n_k, int64_t e, bool causal) {
         expected[i * e + c] += weights[j - i + n_q - 1] * values[j * e + c];
   std::vector<T> out(expected.size(), T{77});
   Layout layout({.threads = 2});
-  const DirectToeplitz<T> product(layout, n_q, n_k, e, causal);
+  const DirectToeplitz<T> product(layout, n_q, n_k, e);
   GuardedMemory::PoisonAllWorkspaces();
-  product.Apply(weights.data(), values.data(), out.data(), 1);
+  product.Apply(weights.data(), causal ? n_q : n_q + n_k - 1, values.data(),
+                n_k, out.data(), 1);
   ASSERT_EQ(GuardedMemory::CountBrokenGuards(), 0);
   ASSERT_EQ(out, expected) << n_q << " by " << n_k << ", e = " << e
                            << (causal ? ", causal" : "");

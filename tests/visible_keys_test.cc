@@ -1,0 +1,293 @@
+// Queries that stand behind the first key, and padding: query_offset and
+// key_lengths of every operator that takes them.
+#include "reference/base/visible_keys.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "algorithms/seen_keys.h"
+#include "harness/base/registry.h"
+#include "harness/cases/case.h"
+#include "harness/judging/operator_run.h"
+
+namespace subquad {
+namespace {
+
+constexpr int64_t kWidth = 6;
+
+// What a row of a tensor belongs to.
+enum class Along { kQueries, kKeys, kOffsets, kNothing };
+
+struct Operand {
+  std::string name;
+  Along along;
+  int64_t rows = 0;  // along nothing
+};
+
+struct Operation {
+  std::string op;
+  Params params;
+  std::vector<Operand> operands;
+};
+
+Params With(std::map<std::string, ParamValue> values) {
+  Params params;
+  for (auto& [name, value] : values) params.Set(name, value);
+  return params;
+}
+
+const std::vector<Operation>& Operations() {
+  const Operand q{"q", Along::kQueries}, k{"k", Along::kKeys},
+      v{"v", Along::kKeys}, values{"values", Along::kKeys},
+      bias{"bias", Along::kOffsets}, weights{"weights", Along::kOffsets};
+  static const std::vector<Operation> all = {
+      {"softmax_attention", {}, {q, k, v}},
+      {"softmax_attention", {}, {q, k, v, bias}},
+      {"toeplitz_1d", {}, {weights, values}},
+  };
+  return all;
+}
+
+int64_t RowsOf(const Operand& operand, int64_t n_q, int64_t n_k) {
+  switch (operand.along) {
+    case Along::kQueries:
+      return n_q;
+    case Along::kKeys:
+      return n_k;
+    case Along::kOffsets:
+      return n_q + n_k - 1;
+    case Along::kNothing:
+      return operand.rows;
+  }
+  return 0;
+}
+
+// An operation on numbers that stay the same: n queries at 0 .. n - 1 and keys.
+class Whole {
+ public:
+  Whole(const Operation& operation, int64_t n) : operation_(operation), n_(n) {
+    for (size_t t = 0; t < operation.operands.size(); ++t) {
+      const Operand& operand = operation.operands[t];
+      const bool vector = operand.along == Along::kOffsets;
+      numbers_.push_back(NormalNumbers(
+          RowsOf(operand, n, n) * (vector ? 1 : kWidth), t + 1, 0.5));
+    }
+  }
+
+  // Queries first .. first + n_q - 1 against keys 0 .. n_k - 1, with the key
+  // tensors of a batch of items where there are `lengths`, beyond which they
+  // hold large numbers.
+  OperatorRun Part(int64_t first, int64_t n_q, int64_t n_k,
+                   const IntegerList& lengths = {}) const {
+    OperatorRun run(operation_.op);
+    for (const auto& [name, value] : operation_.params.values())
+      run.Set(name, value);
+    const auto items = static_cast<int64_t>(lengths.size());
+    for (size_t t = 0; t < numbers_.size(); ++t) {
+      const Operand& operand = operation_.operands[t];
+      const int64_t rows = RowsOf(operand, n_q, n_k);
+      const bool vector = operand.along == Along::kOffsets;
+      // Entry t of a vector by offset is j - i = t - (n - 1) of the whole.
+      const int64_t skip = vector                             ? n_ - first - n_q
+                           : operand.along == Along::kQueries ? first
+                                                              : 0;
+      const int64_t width = vector ? 1 : kWidth;
+      const auto start = numbers_[t].begin() + skip * width;
+      const Numbers one(start, start + rows * width);
+      Shape shape = vector ? Shape{rows} : Shape{rows, width};
+      if (lengths.empty() || operand.along != Along::kKeys) {
+        run.Give(operand.name, shape, one);
+        continue;
+      }
+      Numbers all;
+      for (int64_t length : lengths) {
+        all.insert(all.end(), one.begin(), one.end());
+        std::fill(all.end() - (rows - length) * width, all.end(), 1e30);
+      }
+      shape.insert(shape.begin(), {items, 1});
+      run.Give(operand.name, shape, all);
+    }
+    return run;
+  }
+
+ private:
+  const Operation& operation_;
+  const int64_t n_;
+  std::vector<Numbers> numbers_;
+};
+
+Numbers Rows(const Numbers& all, int64_t first, int64_t count) {
+  return {all.begin() + first * kWidth, all.begin() + (first + count) * kWidth};
+}
+
+// A chunk of a prompt with the keys so far gives the rows that the whole
+// prompt gives.
+TEST(VisibleKeys, ChunksOfAPromptAreRowsOfTheWhole) {
+  constexpr int64_t kN = 150;
+  for (Operation operation : Operations()) {
+    operation.params.Set("causal", true);
+    const Whole whole(operation, kN);
+    const Numbers all = whole.Part(0, kN, kN).Definition();
+    for (const auto& [first, n_q] :
+         {std::pair<int64_t, int64_t>{0, 40}, {1, 1}, {64, 70}, {149, 1}}) {
+      OperatorRun chunk = whole.Part(first, n_q, first + n_q);
+      chunk.Set("query_offset", first);
+      EXPECT_FALSE(chunk.Programs().empty());
+      for (const std::string& program : chunk.Programs())
+        EXPECT_LT(LargestDifference(chunk.Run(program), Rows(all, first, n_q)),
+                  1e-11)
+            << operation.op << " " << program << " from " << first;
+      // The control: at 0 they would see other keys.
+      if (first == 0 || n_q == kN) continue;
+      OperatorRun at_zero = whole.Part(first, n_q, first + n_q);
+      EXPECT_GT(LargestDifference(at_zero.Definition(), Rows(all, first, n_q)),
+                1e-3)
+          << operation.op;
+    }
+  }
+}
+
+// Padding is as good as gone, whatever stands in it.
+TEST(VisibleKeys, PaddingIsNotThere) {
+  constexpr int64_t kQueries = 70, kKeys = 90;
+  const IntegerList lengths = {1, 40, kKeys};
+  for (Operation operation : Operations())
+    for (const bool causal : {false, true}) {
+      operation.params.Set("causal", causal);
+      const Whole whole(operation, kKeys);
+      OperatorRun padded = whole.Part(0, kQueries, kKeys, lengths);
+      padded.Set("key_lengths", lengths);
+      EXPECT_FALSE(padded.Programs().empty());
+      for (const std::string& program : padded.Programs()) {
+        const Numbers found = padded.Run(program);
+        for (size_t item = 0; item < lengths.size(); ++item) {
+          const Numbers expected =
+              whole.Part(0, kQueries, lengths[item]).Definition();
+          EXPECT_LT(
+              LargestDifference(
+                  Rows(found, static_cast<int64_t>(item) * kQueries, kQueries),
+                  expected),
+              1e-11)
+              << operation.op << " " << program << " item " << item;
+        }
+      }
+    }
+}
+
+TEST(VisibleKeys, GradientsOfPaddingAreZero) {
+  constexpr int64_t kN = 50, kLength = 20;
+  OperatorRun run("toeplitz_1d");
+  run.Give("weights", {2 * kN - 1}, NormalNumbers(2 * kN - 1, 1))
+      .Give("values", {kN, kWidth}, NormalNumbers(kN * kWidth, 2))
+      .Give("grad", {kN, kWidth}, NormalNumbers(kN * kWidth, 3))
+      .Set("key_lengths", IntegerList{kLength});
+  for (const std::string& program : run.Programs()) {
+    const Numbers grad = run.Run(program);  // of the values
+    for (int64_t x = 0; x < kN * kWidth; ++x)
+      EXPECT_EQ(grad[static_cast<size_t>(x)] == 0, x >= kLength * kWidth)
+          << program;
+  }
+}
+
+std::string Refusal(const std::string& op, const Params& params,
+                    int64_t batch) {
+  try {
+    std::vector<GivenShape> given;
+    if (op == "toeplitz_1d")
+      given = {{"weights", {11}}, {"values", {batch, 1, 7, 3}}};
+    else
+      given = {{"q", {batch, 1, 5, 4}}, {"k", {7, 4}}, {"v", {7, 3}}};
+    ResolveProblem(FindOperator(op), params, Scalar::kFloat32, given);
+  } catch (const InvalidInput& refused) {
+    return refused.what();
+  }
+  return "";
+}
+
+TEST(VisibleKeys, Refusals) {
+  for (const std::string op : {"softmax_attention", "toeplitz_1d"}) {
+    const auto refusal = [&](const std::string& name, ParamValue value) {
+      return Refusal(op, With({{name, std::move(value)}}), 2);
+    };
+    EXPECT_EQ(refusal("query_offset", int64_t{-1}),
+              "parameter query_offset: expected at least 0, found -1");
+    EXPECT_EQ(refusal("query_offset", 1.5),
+              "parameter query_offset: expected an integer, found 1.5");
+    EXPECT_EQ(refusal("key_lengths", int64_t{3}),
+              "parameter key_lengths: expected a list of integers, found 3");
+    EXPECT_EQ(refusal("key_lengths", IntegerList{3}),
+              "parameter key_lengths: expected one number for each batch item, "
+              "2 in all, found 1");
+    EXPECT_EQ(refusal("key_lengths", IntegerList{3, 0}),
+              "parameter key_lengths: expected at least 1, found 0");
+    EXPECT_EQ(refusal("key_lengths", IntegerList{3, 8}),
+              "parameter key_lengths: expected at most the 7 keys that there "
+              "are, found 8");
+    EXPECT_EQ(refusal("key_lengths", IntegerList{3, 7}), "");
+  }
+}
+
+TEST(VisibleKeys, CaseIds) {
+  const std::string id =
+      "softmax_attention:n_q=2,n_k=33,d=8,e=8,batch=2,causal=1,query_offset=31,"
+      "key_lengths=33+5,scalar=float32,seed=1";
+  const Case one = MakeCase(ParseCaseId(id));
+  EXPECT_EQ(one.Id(), id);
+  const VisibleKeys keys(ProblemOf(one));
+  EXPECT_EQ(keys.Count(0, 0), 32);
+  EXPECT_EQ(keys.Count(0, 1), 33);
+  EXPECT_EQ(keys.Count(1, 1), 5);
+}
+
+// The reference and the programs count keys by themselves; they must agree.
+TEST(VisibleKeys, ProgramsCountTheSame) {
+  for (const std::string params :
+       {"causal=0", "causal=1", "causal=1,query_offset=4",
+        "causal=1,query_offset=40", "causal=0,query_offset=4",
+        "batch=2,heads=2,causal=1,query_offset=3,key_lengths=9+2"}) {
+    const Problem problem = ProblemOf(MakeCase(ParseCaseId(
+        "softmax_attention:n_q=7,n_k=9,d=8,e=8," + params + ",seed=1")));
+    const VisibleKeys reference(problem);
+    const SeenKeys programs(problem);
+    int64_t offsets = 0;
+    for (int64_t head = 0; head < problem.heads; ++head)
+      for (int64_t i = 0; i < 7; ++i) {
+        EXPECT_EQ(programs.By(head, i), reference.Count(head, i)) << params;
+        for (int64_t j = 0; j < 9; ++j)
+          if (reference.Sees(head, i, j))
+            offsets = std::max(offsets, j - i + 7);
+      }
+    EXPECT_EQ(programs.Offsets(), offsets) << params;
+  }
+}
+
+std::vector<std::string> WrongAnswersOf(const std::string& id) {
+  const Case one = MakeCase(ParseCaseId(id));
+  const Problem problem = ProblemOf(one);
+  Trial trial(problem, GenerateInputs(one, problem), 1);
+  std::vector<std::string> names;
+  for (const WrongAnswer& wrong : trial.wrong_answers())
+    names.push_back(wrong.name);
+  return names;
+}
+
+// Queries that are taken to stand at 0 and padding that is seen are among the
+// answers that must be told from the right one.
+TEST(VisibleKeys, WrongAnswersHaveThem) {
+  for (const std::string op : {"softmax_attention", "toeplitz_1d"}) {
+    const auto found = WrongAnswersOf(
+        op +
+        ":n_q=7,n_k=30,batch=2,causal=1,query_offset=23,key_lengths=30+9,"
+        "seed=1");
+    for (const char* name : {"query_offset left out", "key_lengths left out"})
+      EXPECT_EQ(std::ranges::count(found, name), 1) << op << " " << name;
+    // Where nothing is left out there is no such answer.
+    const auto plain = WrongAnswersOf(op + ":n_q=7,n_k=30,causal=1,seed=1");
+    EXPECT_EQ(std::ranges::count(plain, "query_offset left out"), 0);
+  }
+}
+
+}  // namespace
+}  // namespace subquad
