@@ -101,12 +101,14 @@ TEST(SweepClaims, TimesThatGrowTooFastAreNotReproduced) {
   for (const auto& [id, op] : rows) {
     EXPECT_EQ(VerdictOf(id, ByTheory()), kReproduced)
         << FindingOf(id, ByTheory()).numbers();
-    // Counts and bytes are still as claimed.
     const Records slow = Changed(ByTheory(), {op, ""}, Slower(1));
-    EXPECT_EQ(VerdictOf(id, slow), kInPart) << FindingOf(id, slow).numbers();
+    // Bytes are still as claimed.
+    EXPECT_EQ(VerdictOf(id, slow),
+              id == "lrpe-linear" ? kInPart : kNotReproduced)
+        << FindingOf(id, slow).numbers();
     const Records both = Changed(slow, {op, ""}, [](Json& record) {
-      for (const char* name : {"flops", "workspace_bytes"})
-        record[name] = record[name].get<double>() * Tokens(record);
+      record["workspace_bytes"] =
+          record["workspace_bytes"].get<double>() * Tokens(record);
     });
     EXPECT_EQ(VerdictOf(id, both), kNotReproduced)
         << FindingOf(id, both).numbers();
@@ -222,18 +224,19 @@ TEST(SweepClaims, TheWordsOfARatioFollowTheNumber) {
       << behind;
 }
 
-Records Spe(double sine, double conv) {
-  Records records = Changed(ByTheory(), {"fastrpb_attention", "linear_fft"},
-                            [](Json& record) {
-                              SetTime(record, 1e-6 * Tokens(record));
-                              record["workspace_bytes"] = 1000 * Tokens(record);
-                            });
+// `bytes`: FastRPB's, for a token; the noise of SPE has its own size.
+Records Spe(double sine, double conv, double bytes = 1000) {
+  Records records = Changed(
+      ByTheory(), {"fastrpb_attention", "linear_fft"}, [=](Json& record) {
+        SetTime(record, 1e-6 * Tokens(record));
+        record["workspace_bytes"] = bytes * Tokens(record);
+      });
   return Changed(std::move(records), {"stochastic_position_attention", ""},
                  [=](Json& record) {
                    const double times =
                        record["params"]["kind"] == "conv" ? conv : sine;
                    SetTime(record, times * 1e-6 * Tokens(record));
-                   record["workspace_bytes"] = times * 1000 * Tokens(record);
+                   record["workspace_bytes"] = times * bytes * Tokens(record);
                  });
 }
 
@@ -246,10 +249,14 @@ TEST(SweepClaims, Table3AndItsMemory) {
   // More than three times what the table has.
   EXPECT_EQ(VerdictOf("frpb-table3", Spe(19, 107)), kReproduced);
   EXPECT_EQ(VerdictOf("frpb-table3", Spe(20, 107)), kInPart);
-  EXPECT_EQ(VerdictOf("frpb-table3", Spe(19, 110)), kInPart);
+  EXPECT_EQ(VerdictOf("frpb-table3", Spe(19, 116)), kInPart);
   EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1.6, 2)), kReproduced);
-  EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1.4, 2)), kInPart);
-  EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1.4, 1)), kNotReproduced);
+  EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1, 2)), kInPart);
+  // The noise alone may be more than that, or next to nothing.
+  EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1.6, 0.1)), kReproduced);
+  EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1.6, 2, 1e7)), kReproduced);
+  EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1.4, 1, 1e7)), kNotReproduced)
+      << FindingOf("frpb-memory-spe", Spe(1.4, 1, 1e7)).numbers();
   // "Up to": one pair is enough.
   Records one = Spe(2, 20);
   for (Json& record : one)
@@ -258,6 +265,66 @@ TEST(SweepClaims, Table3AndItsMemory) {
       SetTime(record, (record["params"]["kind"] == "conv" ? 50 : 10) * 1e-6 *
                           Tokens(record));
   EXPECT_EQ(VerdictOf("frpb-table3", one), kReproduced);
+}
+
+TEST(SweepClaims, QuadraticMeansNeitherLinearNorCubic) {
+  const struct {
+    std::string id, op, implementation;
+    ClaimVerdict other;  // times of another growth, bytes as they are
+  } rows[] = {{"frpb-quadratic", "softmax_attention", "dense", kInPart},
+              {"blog-quadratic", "softmax_attention", "dense", kInPart},
+              {"frpb-rpe-quadratic", "position_attention", "", kNotReproduced}};
+  for (const auto& [id, op, implementation, other] : rows) {
+    EXPECT_EQ(VerdictOf(id, ByTheory()), kReproduced)
+        << FindingOf(id, ByTheory()).numbers();
+    for (const double power : {-1.0, 1.0}) {
+      const Records changed =
+          Changed(ByTheory(), {op, implementation}, Slower(power));
+      EXPECT_EQ(VerdictOf(id, changed), other)
+          << FindingOf(id, changed).numbers();
+    }
+  }
+}
+
+TEST(SweepClaims, MemoryOfAnImageGrowsLikeItsSide) {
+  EXPECT_EQ(VerdictOf("frpb-2d-memory", ByTheory()), kReproduced)
+      << FindingOf("frpb-2d-memory", ByTheory()).numbers();
+  const Records pixels = Changed(
+      ByTheory(), {"toeplitz_2d_xy", "xy"},
+      [](Json& record) { record["workspace_bytes"] = 64 * Tokens(record); });
+  EXPECT_EQ(VerdictOf("frpb-2d-memory", pixels), kNotReproduced);
+}
+
+TEST(SweepClaims, KernelizedAttentionScalesLinearly) {
+  EXPECT_EQ(VerdictOf("lrpe-scalability", ByTheory()), kReproduced)
+      << FindingOf("lrpe-scalability", ByTheory()).numbers();
+  EXPECT_EQ(VerdictOf("lrpe-scalability",
+                      Changed(ByTheory(), {"linear_attention", "prefix_sum"},
+                              Slower(1))),
+            kInPart);
+  EXPECT_EQ(VerdictOf("lrpe-scalability",
+                      Changed(ByTheory(), {"linear_attention", ""}, Slower(1))),
+            kNotReproduced);
+}
+
+// Times of the maps, elu1 being one.
+Records Maps(double sikf, double dpfp, double prf) {
+  return Changed(ByTheory(), {"linear_attention", "associative"},
+                 [=](Json& record) {
+                   const std::string map = record["params"]["feature_map"];
+                   SetTime(record, 1e-6 * (map == "sikf"   ? sikf
+                                           : map == "dpfp" ? dpfp
+                                           : map == "elu1" ? 1
+                                                           : prf));
+                 });
+}
+
+TEST(SweepClaims, TheOrderOfMaps) {
+  EXPECT_EQ(VerdictOf("frpb-map-order", Maps(1, 1.5, 2)), kReproduced)
+      << FindingOf("frpb-map-order", Maps(1, 1.5, 2)).numbers();
+  EXPECT_EQ(VerdictOf("frpb-map-order", Maps(1.3, 1.5, 2)), kInPart);
+  EXPECT_EQ(VerdictOf("frpb-map-order", Maps(1, 2, 1.5)), kInPart);
+  EXPECT_EQ(VerdictOf("frpb-map-order", Maps(1.3, 0.8, 0.5)), kNotReproduced);
 }
 
 TEST(SweepClaims, WhatAlgorithm1Keeps) {
@@ -372,7 +439,8 @@ TEST(SweepClaims, ShardsOfSeveralProcessorsHaveNoTimes) {
   for (const char* id : {"nprf-fig1a", "frpb-table3"})
     EXPECT_EQ(FindClaim(id).rule(evidence).verdict(), kCannotBeTested) << id;
   EXPECT_EQ(FindClaim("frpb-1d-memory").rule(evidence).verdict(), kReproduced);
-  EXPECT_EQ(FindClaim("frpb-1d-time").rule(evidence).verdict(), kInPart);
+  EXPECT_EQ(FindClaim("frpb-1d-time").rule(evidence).verdict(),
+            kCannotBeTested);
 }
 
 }  // namespace

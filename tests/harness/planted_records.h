@@ -121,8 +121,10 @@ inline ClaimVerdict VerdictOf(const std::string& id, const Records& records) {
 }
 
 inline const std::vector<std::string> kSweepClaims = {
-    "frpb-1d-time", "frpb-1d-memory", "frpb-fig3",
-    "frpb-table3",  "lrpe-linear",    "frpb-memory-spe",
-    "nprf-memory",  "nprf-time",      "nprf-fig1a"};
+    "frpb-1d-time",   "frpb-1d-memory", "frpb-fig3",
+    "frpb-table3",    "lrpe-linear",    "frpb-memory-spe",
+    "nprf-memory",    "nprf-time",      "nprf-fig1a",
+    "frpb-quadratic", "blog-quadratic", "frpb-rpe-quadratic",
+    "frpb-2d-memory", "frpb-map-order", "lrpe-scalability"};
 
 }  // namespace subquad

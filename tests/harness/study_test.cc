@@ -269,7 +269,7 @@ TEST(SampleComplexity, FactorsAreJudgedByTheSlopes) {
     std::vector<ClaimVerdict> found;
     const auto verdicts = study.judge(result.parameters, result.tables);
     for (const char* claim :
-         {"nprf-thm3-n", "nprf-thm3-R", "nprf-thm3-epsilon"})
+         {"nprf-thm3-n", "nprf-thm3-r", "nprf-thm3-epsilon"})
       found.push_back(VerdictOn(verdicts, claim).outcome);
     return found;
   };

@@ -12,7 +12,7 @@
 #include "harness/base/interrupts.h"
 #include "harness/base/output_file.h"
 #include "harness/base/tell.h"
-#include "harness/papers/claims/rules.h"
+#include "harness/papers/claims/claim_list.h"
 #include "harness/sweeps/presets.h"
 
 namespace subquad {
@@ -112,6 +112,8 @@ std::string_view ToString(ClaimKind kind) {
       return "sweep";
     case ClaimKind::kStudy:
       return "study";
+    case ClaimKind::kNone:
+      return "none";
   }
   return "";
 }
@@ -119,173 +121,22 @@ std::string_view ToString(ClaimKind kind) {
 // ---- the list --------------------------------------------------------------
 
 const std::vector<Claim>& Claims() {
-  using enum ClaimKind;
-  static const std::vector<Claim> claims = {
-      {"frpb-1d-time",
-       "a Toeplitz product takes O(D N log N) time",
-       "FastRPB prop. 3.1",
-       kSweep,
-       "",
-       Frpb1dTime,
-       {"fastrpb-toeplitz"}},
-      {"frpb-1d-memory",
-       "and O(N) memory",
-       "FastRPB prop. 3.1",
-       kSweep,
-       "",
-       Frpb1dMemory,
-       {"fastrpb-toeplitz"}},
-      {"frpb-2d-time",
-       "O(D N log N) time for an image of N x N pixels",
-       "FastRPB prop. 3.2",
-       kErratum,
-       "",
-       Frpb2dTime,
-       {"fastrpb-toeplitz-2d"}},
-      {"frpb-fig3",
-       "linear attention with FastRPB is 5 times faster than softmax attention "
-       "and takes 10 times less memory, up to 50 x 50 pixels",
-       "FastRPB section 5, fig. 3",
-       kSweep,
-       "",
-       FrpbFig3,
-       {"fastrpb-fig3a", "fastrpb-fig3b"}},
-      {"frpb-table3",
-       "FastRPB is up to 30 times cheaper than convSPE and 3 times cheaper "
-       "than sineSPE",
-       "FastRPB section 5, table 3",
-       kSweep,
-       "",
-       FrpbTable3,
-       {"fastrpb-table3"}},
-      {"frpb-memory-spe",
-       "it takes 1.5 times less memory than either SPE",
-       "FastRPB section 5",
-       kSweep,
-       "",
-       FrpbMemorySpe,
-       {"fastrpb-table3"}},
-      {"sikf-shift",
-       "exp features make attention invariant to a constant added to queries "
-       "and to keys; elu1, relu and dpfp do not",
-       "FastRPB eq. 9", kProperty, "", SikfShift},
-      {"frpb-slices",
-       "the slices of the circulant matrix and of its product, and the entries "
-       "of the flattened matrices, as printed",
-       "FastRPB appendix B.2 and B.3", kErratum, "", FrpbSlices},
-      {"frpb-pad", "images that are not square can be padded with zeros",
-       "FastRPB footnote 9", kProperty, "", FrpbPad},
-      {"lrpe-linear",
-       "the product with clipped relative scores takes linear time and memory",
-       "LRPE section III",
-       kSweep,
-       "",
-       LrpeLinear,
-       {"lrpe-runtimes-rpe"}},
-      {"lrpe-auto", "choosing by the memory formulas takes the least memory",
-       "LRPE section IV", kProperty, "", LrpeAuto},
-      {"lrpe-sign", "clip(i-j) with the first column before the query",
-       "LRPE section III", kErratum, "", LrpeSign},
-      {"lrpe-tail", "the right term ends at min(L_Q+k, L_K)",
-       "LRPE section III", kErratum, "", LrpeTailRule},
-      {"lrpe-phi", "phi is applied to Q and V", "LRPE section III", kErratum,
-       "", LrpePhi},
-      {"nprf-time",
-       "kernelized attention with relative positions takes O(n log n) time",
-       "NPRF section 3.2",
-       kSweep,
-       "",
-       NprfTime,
-       {"nprf-memory", "nprf-fig1a"}},
-      {"nprf-memory",
-       "(not stated) algorithm 1 keeps n m d numbers",
-       "NPRF algorithm 1",
-       kSweep,
-       "",
-       NprfMemory,
-       {"nprf-memory"}},
-      {"nprf-fig1a",
-       "it overtakes softmax attention on long sequences, for m = 16 to 128",
-       "NPRF fig. 1a",
-       kSweep,
-       "",
-       NprfFig1a,
-       {"nprf-fig1a"}},
-      {"nprf-lemma2", "the variance of the estimate by random features",
-       "NPRF lemma 2", kStudy, "prf_variance",
-       [](const Evidence& evidence) {
-         return FromStudies(evidence, "prf_variance", "nprf-lemma2");
-       }},
-      {"nprf-thm3", "how many features suffice for an error and a probability",
-       "NPRF theorem 3", kStudy, "sample_complexity",
-       [](const Evidence& evidence) {
-         return FromStudies(evidence, "sample_complexity", "nprf-thm3");
-       }},
-      {"nprf-fig1b",
-       "for large R the error is huge and only slightly improved by more "
-       "features; for R = 1 it is small and drops significantly",
-       "NPRF fig. 1b", kStudy, "approximation_error",
-       [](const Evidence& evidence) {
-         return FromStudies(evidence, "approximation_error", "nprf-fig1b");
-       }},
-      {"nprf-prop1",
-       "attention with relative positions is beyond dot-then-exponentiate for "
-       "n > d + 1",
-       "NPRF prop. 1", kStudy, "rpe_rank",
-       [](const Evidence& evidence) {
-         return FromStudies(evidence, "rpe_rank", "nprf-prop1");
-       }},
-      {"nprf-convert",
-       "a translation model with normalised attention keeps its quality when "
-       "it is converted, one with standard attention does not; relative "
-       "positions help both",
-       "NPRF fig. 2", kStudy, "conversion",
-       [](const Evidence& evidence) {
-         return FromStudies(evidence, "conversion", "nprf-convert");
-       }},
-      {"nprf-maps",
-       "trigonometric, spherical and orthogonal features perform alike once "
-       "normalised",
-       "NPRF fig. 3b", kStudy, "feature_maps",
-       [](const Evidence& evidence) {
-         return FromStudies(evidence, "feature_maps", "nprf-maps");
-       }},
-      {"nprf-footnote3", "the FFT cannot speed up generation",
-       "NPRF footnote 3", kProperty, "", NprfFootnote3},
-      {"nprf-eq13",
-       "the first row of D_2 has a factor (x_2 W^V), and a causal bias is "
-       "b_{i-j}",
-       "NPRF eq. 13, footnote 3", kErratum, "", NprfEq13},
-      {"txl-linear",
-       "the terms (b) and (d) of all pairs at linear cost",
-       "Transformer-XL appendix B",
-       kSweep,
-       "",
-       TxlLinear,
-       {"txl-time"}},
-      {"txl-matrix", "the last row of B as printed",
-       "Transformer-XL appendix B", kErratum, "", TxlMatrixRule},
-      {"blog-equivariance",
-       "self-attention is permutation equivariant, and position schemes break "
-       "that",
-       "Transformers II eq. 2", kProperty, "", BlogEquivariance},
-      {"blog-rotation", "shifting a sinusoidal position is a rotation",
-       "Transformers II eq. 4", kProperty, "", BlogRotation},
-      {"blog-decay",
-       "dot products of sinusoidal positions fall over the first 51 offsets",
-       "Transformers II fig. 2", kStudy, "sinusoidal",
-       [](const Evidence& evidence) {
-         return FromStudies(evidence, "sinusoidal", "blog-decay");
-       }},
-      {"blog-rnn", "causal linear attention is a recurrence, as printed",
-       "Transformers II eq. 18-20", kErratum, "", BlogRnn},
-      {"blog-convolution",
-       "multi-head attention with relative positions can be a convolution",
-       "Transformers II eq. 22 and 23", kProperty, "", BlogConvolution},
-      {"blog-hopfield", "one update of a modern Hopfield network is attention",
-       "Transformers II, last section", kProperty, "", BlogHopfield},
-  };
+  static const std::vector<Claim> claims = [] {
+    std::vector<Claim> all;
+    for (auto list : {FastRpbClaims, LrpeClaims, NprfClaims,
+                      TransformerXlClaims, TransformersIiClaims})
+      for (Claim& claim : list()) all.push_back(std::move(claim));
+    return all;
+  }();
   return claims;
+}
+
+// "FastRPB" of "FastRPB section 5".
+std::string PaperOf(const Claim& claim) {
+  for (const char* paper :
+       {"FastRPB", "LRPE", "NPRF", "Transformer-XL", "Transformers II"})
+    if (claim.source.starts_with(paper)) return paper;
+  throw std::logic_error("claim " + claim.id + " is of no paper");
 }
 
 std::string NeedsOf(const Claim& claim) {
@@ -330,6 +181,8 @@ Json ClaimsJson(const std::vector<AnsweredClaim>& answers,
         {{"id", claim->id},
          {"says", claim->says},
          {"source", claim->source},
+         {"paper", PaperOf(*claim)},
+         {"words", QuotationOf(*claim)},
          {"kind", ToString(claim->kind)},
          {"recipes", claim->recipes},
          {"needs", needs.empty() ? Json(nullptr) : Json(needs)},
@@ -345,17 +198,34 @@ Json ClaimsJson(const std::vector<AnsweredClaim>& answers,
 }
 
 std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers) {
-  std::vector<std::vector<std::string>> rows;
-  for (const auto& [claim, finding] : answers)
-    rows.push_back({claim->id, claim->says, claim->source,
-                    fmt::format("**{}**", ToString(finding.verdict())),
-                    finding.numbers(), Code(NeedsOf(*claim))});
-  return "# What the papers claim, and what was found\n\nMade by `subquad "
-         "claims`; every verdict follows from the numbers by a rule in code."
-         "\n\n" +
-         Summary(answers) + ".\n\n" +
-         MarkdownTable(
-             {"claim", "says", "source", "verdict", "numbers", "needs"}, rows);
+  std::string text =
+      "# What the papers claim, and what was found\n\nMade by `subquad "
+      "claims`; every verdict follows from the numbers by a rule in code. The "
+      "claims of a paper are in the order of its text.\n\n" +
+      Summary(answers) + ".\n";
+  for (size_t first = 0; first < answers.size();) {
+    const std::string paper = PaperOf(*answers[first].claim);
+    size_t end = first;
+    std::vector<std::vector<std::string>> rows;
+    for (; end < answers.size() && PaperOf(*answers[end].claim) == paper;
+         ++end) {
+      const auto& [claim, finding] = answers[end];
+      rows.push_back(
+          {claim->id, claim->says,
+           fmt::format("{}: \"{}\"", claim->source, QuotationOf(*claim)),
+           fmt::format("**{}**", ToString(finding.verdict())),
+           finding.numbers(), Code(NeedsOf(*claim))});
+    }
+    const std::vector<AnsweredClaim> group(
+        answers.begin() + static_cast<std::ptrdiff_t>(first),
+        answers.begin() + static_cast<std::ptrdiff_t>(end));
+    text += fmt::format(
+        "\n## {}\n\n{}.\n\n{}", paper, Summary(group),
+        MarkdownTable(
+            {"claim", "says", "source", "verdict", "numbers", "needs"}, rows));
+    first = end;
+  }
+  return text;
 }
 
 int RunClaims(const ClaimsOptions& options) {
@@ -390,7 +260,8 @@ int RunClaims(const ClaimsOptions& options) {
     refuted = refuted || ErratumRefuted(finding);
     fmt::print("{:<18} {:<22} {}\n", claim->id, ToString(finding.verdict()),
                finding.numbers());
-    if (finding.verdict() == ClaimVerdict::kCannotBeTested)
+    if (finding.verdict() == ClaimVerdict::kCannotBeTested &&
+        !NeedsOf(*claim).empty())
       fmt::print("{:<18} {:<22} needs: {}\n", "", "", NeedsOf(*claim));
   }
   fmt::print("{} -> {}, {}\n", Summary(answers), options.out.string(),

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,7 +18,13 @@
 
 namespace subquad {
 
-enum class ClaimKind { kErratum, kProperty, kSweep, kStudy };
+enum class ClaimKind {
+  kErratum,
+  kProperty,
+  kSweep,
+  kStudy,
+  kNone  // nothing here can test it; its rule says why
+};
 std::string_view ToString(ClaimKind kind);
 
 struct Claim {
@@ -26,12 +33,17 @@ struct Claim {
   std::string source;  // paper and place
   ClaimKind kind;
   std::string study;  // for kStudy
-  Finding (*rule)(const Evidence& evidence);
+  std::function<Finding(const Evidence& evidence)> rule;
   std::vector<std::string> recipes = {};  // whose points the rule takes
 };
 
 // All of them, in the order of the papers.
 const std::vector<Claim>& Claims();
+
+std::string PaperOf(const Claim& claim);
+
+// A few words at its place in the text.
+const std::string& QuotationOf(const Claim& claim);
 
 // The command that makes the records or the study which the claim needs; empty
 // where it needs none.

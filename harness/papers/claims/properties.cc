@@ -1,13 +1,16 @@
 #include "harness/papers/claims/properties.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <random>
 
 #include "harness/base/memory_counter.h"
 #include "harness/judging/operator_run.h"
+#include "harness/papers/claims/counts.h"
 #include "reference/position_attention.h"
 
 namespace subquad {
@@ -102,29 +105,53 @@ Padding PadToSquare(int64_t height, int64_t width) {
 
 // ---- Transformers II -------------------------------------------------------
 
-double EquivarianceGap(const std::string& scheme) {
-  constexpr int64_t kN = 24, kWide = 7, kD = 6, kE = 5;
+namespace {
+
+// Of an empty scheme: plain self-attention.
+OperatorRun PositionRun(const std::string& scheme, int64_t n, int64_t wide,
+                        int64_t e) {
+  constexpr int64_t kD = 6;
   OperatorRun run("position_attention");
   // Plain self-attention is scheme `bias` with a bias of zero.
   const std::string used = scheme.empty() ? "bias" : scheme;
   run.Set("scheme", used)
-      .Give("x", {kN, kWide}, NormalNumbers(kN * kWide, 1))
-      .Give("w_q", {kWide, kD}, NormalNumbers(kWide * kD, 2, 0.4))
-      .Give("w_k", {kWide, kD}, NormalNumbers(kWide * kD, 3, 0.4))
-      .Give("w_v", {kWide, kE}, NormalNumbers(kWide * kE, 4, 0.4));
-  constexpr int64_t kOffsets = 2 * kN - 1;
+      .Give("x", {n, wide}, NormalNumbers(n * wide, 1))
+      .Give("w_q", {wide, kD}, NormalNumbers(wide * kD, 2, 0.4))
+      .Give("w_k", {wide, kD}, NormalNumbers(wide * kD, 3, 0.4))
+      .Give("w_v", {wide, e}, NormalNumbers(wide * e, 4, 0.4));
+  const int64_t offsets = 2 * n - 1;
   if (used == "absolute" || used == "absolute_scores" || used == "untied")
-    run.Give("pos", {kN, kWide}, NormalNumbers(kN * kWide, 5));
+    run.Give("pos", {n, wide}, NormalNumbers(n * wide, 5));
   if (used == "shaw")
-    run.Give("rel", {kOffsets, kD}, NormalNumbers(kOffsets * kD, 6));
+    run.Give("rel", {offsets, kD}, NormalNumbers(offsets * kD, 6));
   if (used == "deberta")
-    run.Give("rel", {kOffsets, kWide}, NormalNumbers(kOffsets * kWide, 6));
+    run.Give("rel", {offsets, wide}, NormalNumbers(offsets * wide, 6));
   if (used == "bias" || used == "multiplicative")
-    run.Give("bias", {kOffsets},
-             scheme.empty() ? Numbers(kOffsets) : NormalNumbers(kOffsets, 7));
+    run.Give("bias", {offsets},
+             scheme.empty() ? Numbers(offsets) : NormalNumbers(offsets, 7));
   if (used == "untied" || used == "deberta")
-    run.Give("u_q", {kWide, kD}, NormalNumbers(kWide * kD, 8, 0.4))
-        .Give("u_k", {kWide, kD}, NormalNumbers(kWide * kD, 9, 0.4));
+    run.Give("u_q", {wide, kD}, NormalNumbers(wide * kD, 8, 0.4))
+        .Give("u_k", {wide, kD}, NormalNumbers(wide * kD, 9, 0.4));
+  return run;
+}
+
+}  // namespace
+
+double SchemeGap(const std::string& scheme) {
+  const OperatorRun run = PositionRun(scheme, 24, 7, 5);
+  const Numbers exact = run.Definition();
+  double largest = 0, worst = 0;
+  for (double x : exact) largest = std::max(largest, std::abs(x));
+  for (const std::string& program : run.Programs()) {
+    const double gap = LargestDifference(run.Run(program), exact) / largest;
+    worst = gap <= worst ? worst : gap;
+  }
+  return worst;
+}
+
+double EquivarianceGap(const std::string& scheme) {
+  constexpr int64_t kN = 24, kWide = 7, kE = 5;
+  OperatorRun run = PositionRun(scheme, kN, kWide, kE);
   std::vector<int64_t> order(kN);
   std::iota(order.begin(), order.end(), 0);
   std::mt19937_64 generator(9);
@@ -260,51 +287,17 @@ Hopfield HopfieldUpdate() {
   return result;
 }
 
-// ---- Transformer-XL --------------------------------------------------------
-
-namespace {
-
-double XlFlops(const std::string& implementation, int64_t segment,
-               int64_t memory, int64_t p) {
-  constexpr int64_t kD = 4;
-  const int64_t keys = segment + memory;
-  const Problem problem = ResolveProblem(
-      FindOperator("transformer_xl_attention"), {}, Scalar::kFloat32,
-      {{"q", {segment, kD}},
-       {"k", {keys, kD}},
-       {"v", {keys, kD}},
-       {"r", {keys, p}},
-       {"w_kr", {kD, p}},
-       {"u", {kD}},
-       {"t", {kD}}});
-  return FindImplementation("transformer_xl_attention", implementation)
-      .CostOf(problem, 1)
-      .flops;
-}
-
-}  // namespace
-
-// Each product takes 2 d more operations when r is wider by one.
-double CountedProjections(const std::string& implementation, int64_t segment,
-                          int64_t memory) {
-  constexpr double kD = 4;
-  return (XlFlops(implementation, segment, memory, 6) -
-          XlFlops(implementation, segment, memory, 5)) /
-         (2 * kD);
-}
-
-double CountedFlops(const std::string& implementation, int64_t segment,
-                    int64_t memory) {
-  return XlFlops(implementation, segment, memory, 4);
-}
-
 // ---- NPRF ------------------------------------------------------------------
 
 Generation GenerateTokens(int64_t n, bool check) {
-  // Three transforms of twice the length make one product.
-  const auto product = [](int64_t length) {
-    const double padded = 2 * static_cast<double>(length);
-    return 3 * 5 * padded * std::log2(padded);
+  // By the length that its transforms are padded to.
+  std::map<uint64_t, double> products;
+  const auto product = [&](int64_t length) {
+    const uint64_t padded = std::bit_ceil(static_cast<uint64_t>(length));
+    const auto [known, fresh] = products.try_emplace(padded, 0);
+    if (fresh)
+      known->second = TransformOperations(static_cast<int64_t>(padded));
+    return known->second;
   };
   Generation result = {};
   const Numbers c = NormalNumbers(n, 1);  // c[t] for a key t before the query

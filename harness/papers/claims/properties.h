@@ -25,6 +25,10 @@ Padding PadToSquare(int64_t height, int64_t width);
 // permuted output. An empty scheme is plain self-attention.
 double EquivarianceGap(const std::string& scheme);
 
+// Transformers II eq. 5-13: the largest difference of any program of a scheme
+// from the definition, relative to its largest number.
+double SchemeGap(const std::string& scheme);
+
 // Transformers II eq. 4: how far rotated sinusoidal positions are from shifted
 // ones, with the angle as printed and, as a control, with its negative.
 struct Rotation {
@@ -50,17 +54,9 @@ struct Hopfield {
 };
 Hopfield HopfieldUpdate();
 
-// Transformer-XL appendix B: the number of products w_kr r in one run, from the
-// operations counted for two widths of r.
-double CountedProjections(const std::string& implementation, int64_t segment,
-                          int64_t memory);
-// All operations of one run.
-double CountedFlops(const std::string& implementation, int64_t segment,
-                    int64_t memory);
-
 // NPRF footnote 3: a causal product whose tokens arrive one by one, each
-// computed from the outputs so far. A transform of length L counts as 5 L log2
-// L operations.
+// computed from the outputs so far. Operations of transforms are counted in a
+// run (counts.h).
 struct Generation {
   double gap;        // blocks of doubling length against the definition
   double direct;     // operations: plain sums, token by token

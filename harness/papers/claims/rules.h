@@ -25,13 +25,69 @@ Finding BlogRotation(const Evidence&);
 Finding BlogConvolution(const Evidence&);
 Finding BlogHopfield(const Evidence&);
 
-// sweep_rules.cc
+// formula_rules.cc
+Finding KernelForm(const Evidence&);
+Finding FrpbIndependent(const Evidence&);
+Finding FrpbToeplitz(const Evidence&);
+Finding FrpbPadLengths(const Evidence&);
+Finding LrpeProduct(const Evidence&);
+Finding LrpeDenominator(const Evidence&);
+Finding NprfEq10(const Evidence&);
+Finding TxlTermD(const Evidence&);
+Finding BlogCompressed(const Evidence&);
+Finding BlogCompleteGraph(const Evidence&);
+
+Finding FrpbPropB1(const Evidence&);
+Finding LrpePrefixSum(const Evidence&);
+Finding TxlTermB(const Evidence&);
+Finding BlogSchemes(const Evidence&);
+
+// count_rules.cc
+Finding Frpb1dOperations(const Evidence&);
+Finding FrpbNaive(const Evidence&);
+Finding LinearOperations(const Evidence&);
+Finding NprfOperations(const Evidence&);
+Finding LrpeTerms(const Evidence&);
+
+// printed_rules.cc
+Finding FrpbAbstract(const Evidence&);
+Finding FrpbSlower(const Evidence&);
+Finding FrpbSpeDozens(const Evidence&);
+Finding FrpbTable1Repeats(const Evidence&);
+Finding NprfGlueNine(const Evidence&);
+Finding NprfAverages(const Evidence&);
+
+// statement_rules.cc
+Finding FrpbLinearMemory(const Evidence&);
+Finding FrpbConstantMemory(const Evidence&);
+Finding FrpbShiftSoftmax(const Evidence&);
+Finding FrpbInvariant(const Evidence&);
+Finding MapsUnbiased(const Evidence&);
+Finding NprfSharp(const Evidence&);
+Finding FrpbSikfMemory(const Evidence&);
+Finding BlogUnique(const Evidence&);
+Finding BlogNullSpace(const Evidence&);
+Finding BlogQueryShift(const Evidence&);
+Finding BlogEq8(const Evidence&);
+Finding BlogOffset(const Evidence&);
+Finding BlogPropagation(const Evidence&);
+Finding BlogInfinite(const Evidence&);
+Finding BlogGlu(const Evidence&);
+
+// fastrpb_sweep_rules.cc
+Finding FrpbQuadratic(const Evidence&);
+Finding FrpbMapOrder(const Evidence&);
 Finding Frpb1dTime(const Evidence&);
 Finding Frpb1dMemory(const Evidence&);
 Finding Frpb2dTime(const Evidence&);
 Finding FrpbFig3(const Evidence&);
 Finding FrpbTable3(const Evidence&);
 Finding FrpbMemorySpe(const Evidence&);
+Finding FrpbRpeQuadratic(const Evidence&);
+Finding Frpb2dMemory(const Evidence&);
+
+// sweep_rules.cc
+Finding LrpeScalability(const Evidence&);
 Finding LrpeLinear(const Evidence&);
 Finding NprfTime(const Evidence&);
 Finding NprfMemory(const Evidence&);

@@ -251,7 +251,7 @@ struct Factor {
 };
 constexpr Factor kFactors[] = {
     {"nprf-thm3-n", "the number of features needed grows like n", "n^{}", 1},
-    {"nprf-thm3-R", "the number of features needed grows like exp(4 R^2)",
+    {"nprf-thm3-r", "the number of features needed grows like exp(4 R^2)",
      "exp({} R^2)", 4},
     {"nprf-thm3-epsilon",
      "the number of features needed grows like 1 / epsilon^2", "epsilon^{}",

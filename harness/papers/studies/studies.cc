@@ -7,11 +7,13 @@ namespace subquad {
 
 const std::vector<Study>& Studies() {
   static const std::vector<Study> studies = {
-      PrfVarianceStudy(),      ApproximationErrorStudy(), BaselinesStudy(),
-      SampleComplexityStudy(), FeatureMapsStudy(),        ConversionStudy(),
-      RpeRankStudy(),          PrecisionStudy(),          SinusoidalStudy(),
-      BiasMapsStudy(),         SpeConvergenceStudy(),     SparsePatternsStudy(),
-      ShiftedScoresStudy(),
+      PrfVarianceStudy(),    ApproximationErrorStudy(),
+      BaselinesStudy(),      SampleComplexityStudy(),
+      FeatureMapsStudy(),    ConversionStudy(),
+      RpeRankStudy(),        PrecisionStudy(),
+      SinusoidalStudy(),     BiasMapsStudy(),
+      SpeConvergenceStudy(), SparsePatternsStudy(),
+      ShiftedScoresStudy(),  SpectraStudy(),
   };
   return studies;
 }

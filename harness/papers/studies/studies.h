@@ -26,6 +26,7 @@ Study BiasMapsStudy();
 Study SpeConvergenceStudy();
 Study SparsePatternsStudy();
 Study ShiftedScoresStudy();
+Study SpectraStudy();
 
 // Mean and its standard error, by the sum of squares about the mean.
 struct MeanError {
