@@ -145,6 +145,34 @@ def draw_baselines(study):
     return page.finish()
 
 
+def draw_spectra(study):
+    table = study.table("rank", "model", "rows", "rank_90", "rank_99", "drawn_90", "drawn_99")
+    models, rows = table.values("model"), table.rows[0]["rows"]
+    styles = dict(zip(models, STYLES))
+    labels = [(model, styles[model]) for model in models] + [("as drawn rows", THEORY)]
+    page = new_page(
+        study, [(1, False, labels), (1, True, [])],
+        notes=[f"One point a head, {rows:g} keys: singular values that hold 90 % (left) or 99 % (right) of the sum of their "
+               "squares, against those of drawn queries and keys of the same lengths. Long dashes: an eighth of the keys."],
+    )  # fmt: skip
+    ends = [1, rows]
+    for axes, share in zip(page.axes, (90, 99)):
+        for model in models:
+            heads = table.where(model=model)
+            axes.plot(column(heads, f"drawn_{share}"), column(heads, f"rank_{share}"), color=styles[model].color,
+                      linestyle="none", marker=styles[model].marker, markersize=2.8)  # fmt: skip
+        guide(axes, ends, ends)
+        axes.axhline(rows / 8, color=DARK_GREY, linestyle=plot_style.LONG, linewidth=0.7, zorder=1)
+        axes.set_xscale("log")
+        tens(axes.xaxis, *ends)
+        axes.set_xlabel("singular values, drawn rows")
+        title(axes, f"{share} % of the squares")
+    for axes in page.axes:
+        log_y(axes, ends)
+    page.axes[0].set_ylabel("singular values, the head's own")
+    return page.finish()
+
+
 def draw_sample_complexity(study):
     table = study.table("smallest", "R", "n", "epsilon", "m", "low", "high", "bound", "delta")
     epsilons, sizes = table.values("epsilon"), table.values("n")
@@ -492,6 +520,7 @@ DRAWINGS = {
     "prf_variance": draw_prf_variance,
     "approximation_error": draw_approximation_error,
     "baselines": draw_baselines,
+    "spectra": draw_spectra,
     "sample_complexity": draw_sample_complexity,
     "feature_maps": draw_feature_maps,
     "conversion": draw_conversion,

@@ -239,6 +239,8 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"NotARotation", "sinusoidal", "blog-rotation", "rotation",
                 "error", 1, 1e-6},
         Planted{"DoNotFall", "sinusoidal", "blog-decay", "dots", "dot", 0, 1},
+        Planted{"FullRank", "spectra", "blog-low-rank", "rank", "rank_90", 0,
+                64},
         Planted{"ImpulsesLost", "bias_maps", "bias-maps", "impulses", "error",
                 1, 1e-6},
         Planted{"SlowerConvergence", "spe_convergence", "spe-convergence",

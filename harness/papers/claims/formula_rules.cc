@@ -298,6 +298,86 @@ Finding FrpbPropB1(const Evidence&) {
   return finding;
 }
 
+namespace {
+
+// Rows of sparse attention's output that another value of token `j` changes.
+std::vector<bool> RowsThatSee(const OperatorRun& run,
+                              const std::string& program, int64_t j) {
+  OperatorRun other = run;
+  for (int64_t c = 0; c < kE; ++c) other["v"][j * kE + c] += 1;
+  const Numbers before = run.Run(program), after = other.Run(program);
+  std::vector<bool> rows;
+  for (int64_t i = 0; i < kN; ++i)
+    rows.push_back(!std::equal(before.begin() + i * kE,
+                               before.begin() + (i + 1) * kE,
+                               after.begin() + i * kE));
+  return rows;
+}
+
+}  // namespace
+
+Finding BlogSomeQueries(const Evidence&) {
+  Finding finding;
+  constexpr int64_t kPeriod = 6, kWindow = 2;
+  OperatorRun run = Attention("sparse_attention");
+  run.Set("pattern", std::string("periodic_full"))
+      .Set("window", kWindow)
+      .Set("stride", kPeriod)
+      .Set("causal", true);
+  int64_t wrong = 0, full = 0, programs = 0;
+  for (const std::string& program : run.Programs()) {
+    ++programs;
+    for (int64_t j = 0; j < kN; ++j) {
+      const std::vector<bool> rows = RowsThatSee(run, program, j);
+      for (int64_t i = 0; i < kN; ++i) {
+        const bool reader = i % kPeriod == kPeriod - 1;
+        const bool seen = j <= i && (reader || i - j <= kWindow);
+        wrong += rows[static_cast<size_t>(i)] != seen;
+        full += seen && reader && i - j > kWindow;
+      }
+    }
+  }
+  finding.Add(
+      wrong == 0 && full > 0 && programs > 0 ? Holds::kYes : Holds::kNo,
+      fmt::format("of the pairs of {} tokens, read from {} programs by changed "
+                  "values, {} are other than one reader of all previous tokens "
+                  "in {} and a window of {} for the rest",
+                  kN, programs,
+                  finding.Number("wrong pairs", static_cast<double>(wrong)),
+                  kPeriod, kWindow));
+  return finding;
+}
+
+Finding BlogEtc(const Evidence&) {
+  Finding finding;
+  constexpr int64_t kGlobals = 3;
+  OperatorRun run = Attention("sparse_attention");
+  run.Set("pattern", std::string("etc"))
+      .Set("window", int64_t{2})
+      .Give("q_global", {kGlobals, kD}, Normal(kGlobals * kD, 4))
+      .Give("k_global", {kGlobals, kD}, Normal(kGlobals * kD, 5))
+      .Give("v_global", {kGlobals, kE}, Normal(kGlobals * kE, 6));
+  AddPrograms(finding, run, fmt::format("{} global tokens", kGlobals),
+              run.Programs());
+  // Every input sees a global token; none sees an input beyond the window.
+  OperatorRun other = run;
+  for (double& x : other["v_global"]) x += 1;
+  const Numbers before = run.Definition(), after = other.Definition();
+  double least = HUGE_VAL;
+  for (size_t i = 0; i < before.size(); ++i)
+    least = std::min(least, std::abs(after[i] - before[i]));
+  const std::vector<bool> rows = RowsThatSee(run, run.Programs().front(), 0);
+  const auto seen = std::count(rows.begin(), rows.end(), true);
+  finding.Add(least > 0 && seen == 3 ? Holds::kYes : Holds::kNo,
+              fmt::format("other values of the global tokens change every row, "
+                          "by {} or more; another value of the first input "
+                          "changes {} rows, those of its window",
+                          finding.Number("least change", least),
+                          finding.Number("rows that see the first input",
+                                         static_cast<double>(seen))));
+  return finding;
+}
+
 Finding BlogSchemes(const Evidence&) {
   Finding finding;
   for (const std::string& scheme : PositionSchemeNames()) {

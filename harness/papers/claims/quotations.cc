@@ -157,6 +157,8 @@ const std::string& QuotationOf(const Claim& claim) {
       {"blog-patterns", "Longformer* also used a convolutional structure"},
       {"blog-some-queries", "interact with all of the previous inputs"},
       {"blog-etc", "extra global content embeddings are added"},
+      {"blog-etc-positions",
+       "special relative position embeddings are learned"},
       {"blog-propagation",
        "it may take many layers for information to propagate"},
       {"blog-learned-sparse", "attempts to learn the sparsity pattern"},

@@ -41,6 +41,8 @@ Finding FrpbPropB1(const Evidence&);
 Finding LrpePrefixSum(const Evidence&);
 Finding TxlTermB(const Evidence&);
 Finding BlogSchemes(const Evidence&);
+Finding BlogSomeQueries(const Evidence&);
+Finding BlogEtc(const Evidence&);
 
 // count_rules.cc
 Finding Frpb1dOperations(const Evidence&);

@@ -63,13 +63,15 @@ std::vector<Claim> TransformersIiClaims() {
               "attention sees",
               "Transformers II figs. 6-9", "sparse_patterns",
               "sparse-patterns"),
-      Untested("blog-some-queries",
-               "layers in which some inputs see all previous ones",
-               "Transformers II fig. 8d", kNoOperator),
-      Untested(
-          "blog-etc",
-          "extended transformer construction: global memory, special positions",
-          "Transformers II fig. 9b", kNoOperator),
+      {"blog-some-queries", "layers in which some inputs see all previous ones",
+       "Transformers II fig. 8d", kProperty, "", BlogSomeQueries},
+      {"blog-etc",
+       "tokens that belong to no input see all others and are seen by all, so "
+       "that distant inputs interact",
+       "Transformers II fig. 9b", kProperty, "", BlogEtc},
+      Untested("blog-etc-positions",
+               "positions of their own to, from and between global tokens",
+               "Transformers II section on sparse attention", kTraining),
       {"blog-propagation",
        "local windows take many layers to carry information along; global "
        "tokens and random links mix fast",
