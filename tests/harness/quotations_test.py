@@ -40,8 +40,12 @@ class Quotations(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             out = pathlib.Path(folder) / "claims.json"
             empty = pathlib.Path(folder) / "none.json"
-            empty.write_text('{"format": "results/1", "created": "", "environment": {}, "records": []}', encoding="utf-8")
-            subprocess.run([PROGRAM, "claims", str(empty), "--out", str(out), "--force"], capture_output=True, check=True)
+            empty.write_text(
+                '{"format": "results/1", "created": "", "environment": {}, "records": []}', encoding="utf-8"
+            )
+            subprocess.run(
+                [PROGRAM, "claims", str(empty), "--out", str(out), "--force"], capture_output=True, check=True
+            )
             cls.claims = json.loads(out.read_text(encoding="utf-8"))["claims"]
 
     def test_the_words_stand_in_the_paper(self):

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/papers/claims/claims.h"
+#include "harness/papers/claims/claim.h"
 
 namespace subquad {
 

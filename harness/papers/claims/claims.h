@@ -13,37 +13,16 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/papers/claims/claim.h"
 #include "harness/papers/claims/evidence.h"
 #include "harness/papers/claims/finding.h"
 
 namespace subquad {
 
-enum class ClaimKind {
-  kErratum,
-  kProperty,
-  kSweep,
-  kStudy,
-  kNone  // nothing here can test it; its rule says why
-};
-std::string_view ToString(ClaimKind kind);
-
-struct Claim {
-  std::string id;
-  std::string says;    // in our words
-  std::string source;  // paper and place
-  ClaimKind kind;
-  std::string study;  // for kStudy
-  std::function<Finding(const Evidence& evidence)> rule;
-  std::vector<std::string> recipes = {};  // whose points the rule takes
-};
-
 // All of them, in the order of the papers.
 const std::vector<Claim>& Claims();
 
 std::string PaperOf(const Claim& claim);
-
-// A few words at its place in the text.
-const std::string& QuotationOf(const Claim& claim);
 
 // The command that makes the records or the study which the claim needs; empty
 // where it needs none.

@@ -3,7 +3,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "harness/papers/claims/claims.h"
+#include "harness/papers/claims/claim.h"
 
 namespace subquad {
 

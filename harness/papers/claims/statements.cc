@@ -1,6 +1,5 @@
 #include "harness/papers/claims/statements.h"
 
-#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -8,6 +7,7 @@
 #include <utility>
 
 #include "harness/cases/draws.h"
+#include "harness/papers/studies/spectrum.h"
 #include "reference/kernelized/feature_map.h"
 #include "reference/softmax/sparse_pattern.h"
 
@@ -188,14 +188,11 @@ std::vector<MapMean> MeansOfMaps(int64_t draws) {
 }
 
 int64_t PositionRank(int64_t positions, int64_t width) {
-  const std::vector<double> rows = Sinusoids(positions, width);
-  const Eigen::Map<const Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic,
-                                       Eigen::RowMajor>>
-      matrix(rows.data(), positions, width);
-  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(
-      matrix * matrix.transpose(), Eigen::EigenvaluesOnly);
-  const double largest = solver.eigenvalues().maxCoeff();
-  return (solver.eigenvalues().array() > 1e-12 * largest).count();
+  const std::vector<double> values = Eigenvalues(
+      GramMatrix(Sinusoids(positions, width), positions), positions);
+  // Squares of singular values.
+  return std::ranges::count_if(
+      values, [&](double value) { return value > 1e-12 * values.back(); });
 }
 
 namespace {
@@ -285,21 +282,19 @@ int64_t LayersToReachAll(const Params& pattern, int64_t n, int64_t limit) {
 KernelRank RankOfExponential() {
   constexpr int64_t kPoints = 12, kD = 2;
   const Numbers points = NormalNumbers(kPoints * kD, 5, 1.5);
-  Eigen::MatrixXd exponential(kPoints, kPoints), linear = exponential;
+  const auto dot = [&](int64_t i, int64_t j) {
+    return Dot(points.data() + i * kD, points.data() + j * kD, kD);
+  };
+  Numbers exponential, linear;
   for (int64_t i = 0; i < kPoints; ++i)
     for (int64_t j = 0; j < kPoints; ++j) {
-      const double dot =
-          Dot(points.data() + i * kD, points.data() + j * kD, kD);
-      exponential(i, j) = std::exp(dot);
-      linear(i, j) = 1 + dot;
+      // Scaled to ones on the diagonal: the same rank, and numbers of one size.
+      exponential.push_back(std::exp(dot(i, j) - (dot(i, i) + dot(j, j)) / 2));
+      linear.push_back(1 + dot(i, j));
     }
-  // Scaled to ones on the diagonal: the same rank, and numbers of one size.
-  const Eigen::VectorXd root = exponential.diagonal().array().rsqrt().matrix();
-  exponential = root.asDiagonal() * exponential * root.asDiagonal();
-  const auto least = [](const Eigen::MatrixXd& matrix) {
-    const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver(
-        matrix, Eigen::EigenvaluesOnly);
-    return solver.eigenvalues().minCoeff() / solver.eigenvalues().maxCoeff();
+  const auto least = [](const Numbers& matrix) {
+    const std::vector<double> values = Eigenvalues(matrix, kPoints);
+    return values.front() / values.back();
   };
   return {least(exponential), std::abs(least(linear)), kPoints, kD + 1};
 }
