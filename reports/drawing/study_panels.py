@@ -17,64 +17,47 @@ from reports.drawing.study_page import (
 
 
 def draw_prf_variance(study):
-    table = study.table("variance", "sum_square", "m", "variance", "lemma", "variance_ratio", "judged", "low", "high",
-                        "mean_ratio", "mean_error")  # fmt: skip
-    features = table.values("m")
+    table = study.table("variance", "map", "spread", "m", "variance", "lemma", "variance_ratio", "judged", "low", "high",
+                        "mean_ratio", "mean_low", "mean_high")  # fmt: skip
+    maps, features = table.values("map"), table.values("m")
     styles = dict(zip(features, STYLES))
-    byx = sorted(table.rows, key=lambda row: row["sum_square"])
-    labels = [(f"m = {m:g}", styles[m]) for m in features] + [("lemma 2", THEORY)]
+    labels = [(f"m = {m:g}", styles[m]) for m in features] + [("theory", THEORY)]
     page = new_page(
-        study, [(1, False, labels), (1, False, []), (1, False, [])],
-        notes=["Points: sampled; dotted lines: the lemma. Open points, and points missing in the other panels: too few draws "
-               "to judge the variance. Bars: 95 % intervals. The sample variance of a distribution with so long a tail lies "
-               "below the variance more often than above it. Right: dashed at 5, where it is judged; all m use the same draws."],
+        study,
+        [[(1, index > 0, labels if index == 0 else []) for index in range(len(maps))],
+         [(1, index > 0, []) for index in range(len(maps))]],
+        notes=["Above: sample variance; dotted: lemma 2, and the like for the other maps. Below: sample variance over theory, with "
+               "the range that 95 % of samples have if theory holds (bars): its middle lies below 1, as the estimate has a "
+               "long tail. Every point has draws of its own. Only cells whose range spans less than a factor of 1.5 are below."],
     )  # fmt: skip
-    left, middle, right = page.axes
-    low, high = byx[0]["sum_square"], byx[-1]["sum_square"]
-    for index, m in enumerate(features):
-        style = styles[m]
-        rows = [row for row in byx if row["m"] == m]
-        guide(left, column(rows, "sum_square"), column(rows, "lemma"))
-        for judged in (True, False):
-            shown = [row for row in rows if row["judged"] is judged]
-            left.plot(
-                column(shown, "sum_square"), column(shown, "variance"), style.marker,
-                color=style.color if judged else "white", markeredgecolor=style.color, markeredgewidth=0.7,
-                markersize=2.8,
-            )  # fmt: skip
-        shown = [row for row in rows if row["judged"]]
-        spread = 1.035 ** (index - (len(features) - 1) / 2)
-        xs = [row["sum_square"] * spread for row in shown]
-        ratios = column(shown, "variance_ratio")
-        middle.errorbar(
-            xs, ratios, yerr=[[row["variance_ratio"] - row["low"] for row in shown],
-                              [row["high"] - row["variance_ratio"] for row in shown]],
-            fmt=style.marker, color=style.color, markersize=2.6, linewidth=0.7, capsize=0,
-        )  # fmt: skip
-        right.plot(xs, [(row["mean_ratio"] - 1) / row["mean_error"] for row in shown], style.marker, color=style.color,
-                   markersize=2.8)  # fmt: skip
-    for axes in page.axes:
-        axes.set_xscale("log")
-        axes.set_xlabel("|x + y|²")
-    tens(left.xaxis, low / 1.2, high * 1.2)
-    judged = [row["sum_square"] for row in byx if row["judged"]]
-    for axes in (middle, right):
-        tens(axes.xaxis, min(judged) / 1.2, max(judged) * 1.2)
-    values = column(byx, "variance") + column(byx, "lemma")
-    log_y(left, values)
-    left.set_ylabel("variance / exp(x·y)²")
-    title(left, "variance of the estimate")
-    middle.axhline(1, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
-    middle.set_ylabel("sample variance / lemma 2")
-    title(middle, "with 95 % intervals")
-    right.axhspan(-1.96, 1.96, color=MID_GREY, alpha=0.15, linewidth=0)
-    right.axhline(0, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
-    for limit in (-5, 5):
-        right.axhline(limit, color=DARK_GREY, linestyle=plot_style.LONG, linewidth=0.7, zorder=1)
-    right.set_ylim(-5.4, 5.4)
-    plain(right.yaxis)
-    right.set_ylabel("standard errors")
-    title(right, "mean off exp(x·y); band: 95 %")
+    values = column(table.rows, "variance") + column(table.rows, "lemma")
+    shown = [row for row in table.rows if row["judged"]]
+    ratios = [row[name] for row in shown for name in ("variance_ratio", "low", "high")]
+    for index, name in enumerate(maps):
+        above, below = page.axes[index], page.axes[len(maps) + index]
+        mine = sorted(table.where(map=name), key=lambda row: row["spread"])
+        for place, m in enumerate(features):
+            style = styles[m]
+            rows = [row for row in mine if row["m"] == m]
+            guide(above, column(rows, "spread"), column(rows, "lemma"))
+            above.plot(column(rows, "spread"), column(rows, "variance"), style.marker, color=style.color, markersize=2.6)
+            rows = [row for row in rows if row["judged"]]
+            xs = [row["spread"] * 1.06 ** (place - (len(features) - 1) / 2) for row in rows]
+            below.vlines(xs, column(rows, "low"), column(rows, "high"), color=style.color, linewidth=0.7)
+            below.plot(xs, column(rows, "variance_ratio"), style.marker, color=style.color, markersize=2.6)
+        spreads = column(mine, "spread")
+        for axes in (above, below):
+            axes.set_xscale("log")
+            tens(axes.xaxis, spreads[0] / 1.3, spreads[-1] * 1.3)
+        sign = "−" if name == "trf" else "+"
+        below.set_xlabel(f"|x {sign} y|²")
+        log_y(above, values)
+        title(above, name)
+        below.axhline(1, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
+        below.set_ylim(min(ratios) - 0.02, max(ratios) + 0.02)
+        plain(below.yaxis)
+    page.axes[0].set_ylabel("variance / exp(x·y)²")
+    page.axes[len(maps)].set_ylabel("sample variance / theory")
     return page.finish()
 
 

@@ -156,16 +156,17 @@ TEST(Claims, PropertiesNeedNoFile) {
 
 // ---- studies ---------------------------------------------------------------
 
-// Two pairs of vectors: the mean and the variance in units of theory.
+// Four cells: the mean and the variance in units of theory.
 StudyFile Lemma2(const Json& mean, const Json& variance) {
   const std::vector<std::string> names = {
-      "judged",         "mean_ratio", "mean_error",  "variance_ratio",
-      "variance_error", "sum_square", "batch_median"};
+      "map",       "spread",         "judged", "mean_ratio", "mean_low",
+      "mean_high", "variance_ratio", "low",    "high"};
   Json columns = Json::array(), rows = Json::array();
   for (const std::string& name : names)
     columns.push_back({{"name", name}, {"unit", "1"}, {"meaning", "planted"}});
-  for (int row = 0; row < 2; ++row)
-    rows.push_back({true, mean, 0.001, variance, 0.01, 1.0, 1.0});
+  for (int row = 0; row < 4; ++row)
+    rows.push_back(
+        {"prf", 1.0, true, mean, 0.998, 1.002, variance, 0.95, 1.05});
   return {
       "planted.json",
       {{"format", "study/1"},
@@ -197,13 +198,13 @@ TEST(Claims, StudiesDoNotRestOnNaN) {
 
 TEST(Claims, SmallStudiesAreAHint) {
   StudyFile file = Lemma2(1.0005, 0.99);
-  file.content["parameters"]["draws"] = 3;
+  file.content["parameters"]["rows"] = 3;
   EXPECT_EQ(Judged({file}), kInPart);
   file = Lemma2(1.0005, 0.99);
   file.content["parameters"]["input"] = {"other tensors"};
   EXPECT_EQ(Judged({file}), kReproduced);
   file = Lemma2(1.1, 0.99);
-  file.content["parameters"]["draws"] = 3;
+  file.content["parameters"]["rows"] = 3;
   EXPECT_EQ(Judged({file}), kCannotBeTested);
 }
 
