@@ -116,13 +116,16 @@ int64_t ProjectedCount(const PositionSizes& sizes) {
              : 0;
 }
 
-// Scores of a block of queries, `rows` of each head, that see all keys.
+// Scores of a block of queries, `rows` of each head.
 struct BlockOfScores {
   const float* content;
   int64_t rows, stride, n;
+  int64_t causal_from;  // keys that the first row sees; 0: all rows see all
   float scale;
 
-  __device__ int64_t Seen(int64_t) const { return n; }
+  __device__ int64_t Seen(int64_t i) const {
+    return causal_from > 0 ? causal_from + i : n;
+  }
   __device__ float Content(int64_t head, int64_t i, int64_t j) const {
     return content[(head * rows + i) * stride + j];
   }
@@ -186,7 +189,8 @@ class PositionRun : public DevicePrepared {
         rel_(layout, sizes_.Is(PositionScheme::kShaw)
                          ? sizes_.vectors * sizes_.offsets() * sizes_.d
                          : 0),
-        scale_(SoftmaxScale<float>(problem)) {}
+        scale_(SoftmaxScale<float>(problem)),
+        causal_(problem.params.Flag("causal")) {}
 
   void Launch() override {
     const int64_t n = sizes_.n, width = sizes_.key_width();
@@ -262,6 +266,7 @@ class PositionRun : public DevicePrepared {
                                   .rows = block.rows,
                                   .stride = rows_.plan().stride(),
                                   .n = sizes_.n,
+                                  .causal_from = causal_ ? block.first + 1 : 0,
                                   .scale = scale_};
     if (sizes_.relative())
       ExponentiateRelative(block, scores);
@@ -283,6 +288,7 @@ class PositionRun : public DevicePrepared {
 
   Widened<S> rel_;
   const float scale_;
+  const bool causal_;
 };
 
 template <typename S>
@@ -463,6 +469,14 @@ class PositionDense : public PositionRun<S> {
   DeviceBuffer<float> projected_;
 };
 
+std::string WhyNotOnDevice(const Problem& problem) {
+  if (TakesReleasedOrder(problem.params))
+    return "the GPU's last term of deberta is the paper's";
+  if (problem.params.Has("key_lengths"))
+    return "the GPU's queries see the same number of keys in every batch item";
+  return "";
+}
+
 }  // namespace
 }  // namespace subquad::device
 
@@ -475,11 +489,13 @@ std::vector<Implementation> PositionAttentionCudaImplementations() {
       {{.id = "dense",
         .what = "scores in memory, offsets projected for each query (cuBLAS)",
         .sums = DirectSums,
+        .why_not = WhyNotOnDevice,
         .prepare = PrepareOnDevice<PositionDense>()},
        {.id = "shift",
         .what = "positions projected once, GEMMs and shifts by blocks",
         .memory = {"O(n (d + e)), and scores that fit the cache", "n"},
         .sums = DirectSums,
+        .why_not = WhyNotOnDevice,
         .prepare = PrepareOnDevice<PositionShift>()}});
 }
 

@@ -16,6 +16,7 @@
 // roundings of the three that the reference's bound has for the sum and the
 // scale, and a factor of one.
 #include <algorithm>
+#include <string>
 
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
@@ -258,6 +259,11 @@ class XlDense : public XlAttention<S> {
   DeviceBuffer<float> projected_;
 };
 
+std::string WhyNotOnDevice(const Problem& problem) {
+  if (problem.params.Flag("causal")) return "";
+  return "the GPU's shift begins at distance zero: no key after its query";
+}
+
 }  // namespace
 }  // namespace subquad::device
 
@@ -270,11 +276,13 @@ std::vector<Implementation> TransformerXlAttentionCudaImplementations() {
       {{.id = "dense",
         .what = "w_kr r for every pair (a batch of GEMMs), scores in memory",
         .sums = DirectSums,
+        .why_not = WhyNotOnDevice,
         .prepare = PrepareOnDevice<XlDense>()},
        {.id = "shift",
         .what = "w_kr r once per distance, GEMMs and left shifts by blocks",
         .memory = {"O((M+L) (d+e)), and scores that fit the cache", "n"},
         .sums = DirectSums,
+        .why_not = WhyNotOnDevice,
         .prepare = PrepareOnDevice<XlShift>()}});
 }
 

@@ -19,6 +19,7 @@ std::vector<Implementation> LinearAttentionImplementations();
 std::vector<Implementation> SoftmaxAttentionImplementations();
 std::vector<Implementation> SparseAttentionImplementations();
 std::vector<Implementation> StochasticPositionAttentionImplementations();
+std::vector<Implementation> RelativeLogitsAttentionImplementations();
 std::vector<Implementation> TransformerXlAttentionImplementations();
 std::vector<Implementation> PositionAttentionImplementations();
 std::vector<Implementation> LinformerAttentionImplementations();

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "algorithms/seen_keys.h"
 #include "optimized/base/matrix.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/thread_pool.h"
@@ -32,7 +33,9 @@ struct Sizes {
         D(problem.Dim("D")),
         d(problem.Dim("d")),
         e(problem.Dim("e")),
-        heads(problem.heads) {}
+        heads(problem.heads),
+        released(TakesReleasedOrder(problem.params)),
+        seen(problem) {}
 
   bool Is(PositionScheme one) const { return scheme == one; }
   bool relative() const {
@@ -44,13 +47,28 @@ struct Sizes {
   // Queries and keys of `untied` are [x w, pos u].
   int64_t key_width() const { return Is(PositionScheme::kUntied) ? 2 * d : d; }
   int64_t offsets() const { return 2 * n - 1; }
+  // Of a query and a key that are formed, in all heads.
+  double Pairs() const;
 
   PositionScheme scheme;
   int64_t n, D, d, e, heads;
+  bool released;
+  SeenKeys seen;
 };
 
 constexpr int64_t kBlock = 64;       // queries whose scores are formed together
 constexpr int64_t kProjected = 128;  // rows that one task projects
+
+double Sizes::Pairs() const {
+  double pairs = 0;
+  for (int64_t h = 0; h < heads; ++h)
+    for (int64_t first = 0; first < n; first += kBlock) {
+      const int64_t end = std::min(first + kBlock, n);
+      pairs += static_cast<double>(end - first) *
+               static_cast<double>(seen.Before(h, end));
+    }
+  return pairs;
+}
 
 template <typename T>
 MatrixMap<T> View(T* data, int64_t rows, int64_t columns, int64_t stride) {
@@ -83,10 +101,11 @@ class WithPositions : public Prepared {
       pool_.For((sizes_.n + kBlock - 1) / kBlock, [&](int64_t b, int worker) {
         const int64_t first = b * kBlock;
         const int64_t rows = std::min(kBlock, sizes_.n - first);
+        const int64_t keys = sizes_.seen.Before(h, first + rows);
         T* const scores = ScoreMemory(first, worker);
-        AddBias(h, first, rows, scores);
-        AddRelative(h, first, rows, worker, scores);
-        Finish(h, first, rows, scores);
+        AddBias(h, first, rows, keys, scores);
+        AddRelative(h, first, rows, keys, worker, scores);
+        Finish(h, first, rows, keys, scores);
       });
     }
   }
@@ -95,19 +114,20 @@ class WithPositions : public Prepared {
     const double n = static_cast<double>(sizes_.n);
     const double key = static_cast<double>(sizes_.key_width());
     const double e = static_cast<double>(sizes_.e);
-    return static_cast<double>(sizes_.heads) *
-           (2 * n * static_cast<double>(sizes_.D) * (2 * key + e) +
-            2 * n * n * (key + e) + RelativeFlops());
+    return static_cast<double>(sizes_.heads) * 2 * n *
+               static_cast<double>(sizes_.D) * (2 * key + e) +
+           2 * sizes_.Pairs() * (key + e) + RelativeFlops();
   }
 
  protected:
-  // Of the relative terms of one head.
+  // Of the relative terms.
   virtual double RelativeFlops() const = 0;
   virtual void ProjectOffsets(int64_t h) = 0;
   // Where the scores [rows, n] of a block stand.
   virtual T* ScoreMemory(int64_t first, int worker) = 0;
-  virtual void AddRelative(int64_t h, int64_t first, int64_t rows, int worker,
-                           T* scores) = 0;
+  // Of the first `keys` keys.
+  virtual void AddRelative(int64_t h, int64_t first, int64_t rows, int64_t keys,
+                           int worker, T* scores) = 0;
 
   const T* In(const char* name, int64_t h) const {
     return arrays_.In<T>(name).Head(h);
@@ -158,36 +178,39 @@ class WithPositions : public Prepared {
   }
 
   // scores = q k^T, and a number by offset added to it or multiplied with it.
-  void AddBias(int64_t h, int64_t first, int64_t rows, T* scores) {
+  void AddBias(int64_t h, int64_t first, int64_t rows, int64_t keys,
+               T* scores) {
     const int64_t n = sizes_.n, width = sizes_.key_width();
-    View(scores, rows, n, n).noalias() =
+    View(scores, rows, keys, n).noalias() =
         View(static_cast<const T*>(q_.data()) + first * width, rows, width) *
-        View(static_cast<const T*>(k_.data()), n, width).transpose();
+        View(static_cast<const T*>(k_.data()), keys, width).transpose();
     if (!sizes_.has_bias()) return;
     const bool added = sizes_.Is(PositionScheme::kBias);
     for (int64_t i = 0; i < rows; ++i) {
       T* const row = scores + i * n;
       const T* bias = In("bias", h) + n - 1 - (first + i);
       if (added)
-        for (int64_t j = 0; j < n; ++j) row[j] += bias[j];
+        for (int64_t j = 0; j < keys; ++j) row[j] += bias[j];
       else
-        for (int64_t j = 0; j < n; ++j) row[j] *= bias[j];
+        for (int64_t j = 0; j < keys; ++j) row[j] *= bias[j];
     }
   }
 
-  void Finish(int64_t h, int64_t first, int64_t rows, T* scores) {
+  void Finish(int64_t h, int64_t first, int64_t rows, int64_t keys, T* scores) {
     const int64_t n = sizes_.n, e = sizes_.e;
     T sums[kBlock];
     for (int64_t i = 0; i < rows; ++i) {
       T* const row = scores + i * n;
-      for (int64_t j = 0; j < n; ++j) row[j] *= scale_;
-      sums[i] = ExponentiateRow<T>(row, n, nullptr);
+      const int64_t visible = sizes_.seen.By(h, first + i);
+      for (int64_t j = 0; j < visible; ++j) row[j] *= scale_;
+      sums[i] = ExponentiateRow<T>(row, visible, nullptr);
+      std::fill(row + visible, row + keys, T{0});
     }
     // Values whose signs alternate along the sequence cancel term by term; a
     // GEMM that adds even and odd ones apart loses what the plain program
     // keeps.
     T* const out = arrays_.Out<T>("out").Head(h) + first * e;
-    MultiplyInOrder<T>(scores, n, rows, n, v_.data(), e, out);
+    MultiplyInOrder<T>(scores, n, rows, keys, v_.data(), e, out);
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t c = 0; c < e; ++c) out[i * e + c] /= sums[i];
   }
@@ -210,11 +233,11 @@ class DensePositions : public WithPositions<T> {
       WithPositions<T>::k_;
 
   double RelativeFlops() const override {
-    const double n = static_cast<double>(sizes_.n);
+    const double pairs = sizes_.Pairs();
     const double d = static_cast<double>(sizes_.d);
     if (sizes_.Is(PositionScheme::kDeberta))
-      return 4 * n * n * d * (static_cast<double>(sizes_.D) + 1);
-    return sizes_.relative() ? 2 * n * n * d : 0;
+      return 4 * pairs * d * (static_cast<double>(sizes_.D) + 1);
+    return sizes_.relative() ? 2 * pairs * d : 0;
   }
 
   void ProjectOffsets(int64_t) override {}
@@ -222,31 +245,35 @@ class DensePositions : public WithPositions<T> {
     return scores_.data() + first * sizes_.n;
   }
 
-  void AddRelative(int64_t h, int64_t first, int64_t rows, int worker,
-                   T* scores) override {
+  void AddRelative(int64_t h, int64_t first, int64_t rows, int64_t keys,
+                   int worker, T* scores) override {
     if (!sizes_.relative()) return;
     const int64_t n = sizes_.n, d = sizes_.d, D = sizes_.D;
     const T* rel = this->In("rel", h);
     T* const memory = projected_[worker];
     for (int64_t i = first; i < first + rows; ++i) {
       Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, 1>> row(
-          scores + (i - first) * n, n);
+          scores + (i - first) * n, keys);
       const Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, 1>> query(
           q_.data() + i * d, d);
       if (sizes_.Is(PositionScheme::kShaw)) {
-        row.noalias() += View(rel + (n - 1 - i) * d, n, d) * query;
+        row.noalias() += View(rel + (n - 1 - i) * d, keys, d) * query;
         continue;
       }
-      auto projected = View(memory, n, d, d);
+      // rel(j - i) for j = 0 .. keys-1.
+      const T* after = rel + (n - 1 - i) * D;
+      auto projected = View(memory, keys, d, d);
       projected.noalias() =
-          View(rel + (n - 1 - i) * D, n, D) * View(this->In("u_k", h), D, d);
+          View(after, keys, D) * View(this->In("u_k", h), D, d);
       row.noalias() += projected * query;
-      // rel(i - j) for j = 0 .. n-1 are the rows n-1+i .. i.
+      // rel(i - j) for j = 0 .. keys-1 are the rows n-1+i .. n-keys+i.
+      const T* from = sizes_.released ? after : rel + (n - keys + i) * D;
       projected.noalias() =
-          View(rel + i * D, n, D) * View(this->In("u_q", h), D, d);
-      for (int64_t j = 0; j < n; ++j)
-        row(j) += projected.row(n - 1 - j).dot(
-            View(static_cast<const T*>(k_.data()) + j * d, 1, d).row(0));
+          View(from, keys, D) * View(this->In("u_q", h), D, d);
+      for (int64_t j = 0; j < keys; ++j)
+        row(j) += projected.row(sizes_.released ? j : keys - 1 - j)
+                      .dot(View(static_cast<const T*>(k_.data()) + j * d, 1, d)
+                               .row(0));
     }
   }
 
@@ -277,11 +304,12 @@ class ShiftPositions : public WithPositions<T> {
   }
 
   double RelativeFlops() const override {
-    const double n = static_cast<double>(sizes_.n);
+    const double pairs = sizes_.Pairs();
+    const double rows = static_cast<double>(sizes_.heads * sizes_.n);
     const double d = static_cast<double>(sizes_.d);
-    double flops = sizes_.relative() ? 2 * n * (n + kBlock) * d : 0;
+    double flops = sizes_.relative() ? 2 * (pairs + rows * kBlock) * d : 0;
     if (sizes_.Is(PositionScheme::kDeberta))
-      flops += 4 * n * n * d + 8 * n * d * static_cast<double>(sizes_.D);
+      flops += 4 * pairs * d + 8 * rows * d * static_cast<double>(sizes_.D);
     return flops;
   }
 
@@ -296,30 +324,37 @@ class ShiftPositions : public WithPositions<T> {
 
   T* ScoreMemory(int64_t, int worker) override { return scores_[worker]; }
 
-  void AddRelative(int64_t h, int64_t first, int64_t rows, int worker,
-                   T* scores) override {
+  void AddRelative(int64_t h, int64_t first, int64_t rows, int64_t keys,
+                   int worker, T* scores) override {
     if (!sizes_.relative()) return;
     const int64_t n = sizes_.n, d = sizes_.d;
     T* const tile = shifted_[worker];
-    // q_i . rel(j-i): offsets -(first+rows-1) .. n-1-first.
+    // q_i . rel(j-i): offsets -(first+rows-1) .. keys-1-first.
     const T* rel = sizes_.Is(PositionScheme::kShaw) ? this->In("rel", h)
                                                     : offsets_k_.data();
-    const int64_t width = n + rows - 1;
+    const int64_t width = keys + rows - 1;
     View(tile, rows, width, width).noalias() =
         View(static_cast<const T*>(q_.data()) + first * d, rows, d) *
         View(rel + (n - first - rows) * d, width, d).transpose();
-    View(scores, rows, n, n) += ShiftedView(tile, rows, n, width);
+    View(scores, rows, keys, n) += ShiftedView(tile, rows, keys, width);
     if (!sizes_.Is(PositionScheme::kDeberta)) return;
-    // rel(i-j) . k_j: the same with keys for queries, a square at a time.
-    for (int64_t j = 0; j < n; j += kBlock) {
-      const int64_t keys = std::min(kBlock, n - j);
-      const int64_t span = rows + keys - 1;
-      const T* from = offsets_q_.data() + (first - j - keys + n) * d;
-      View(tile, keys, span, span).noalias() =
-          View(static_cast<const T*>(k_.data()) + j * d, keys, d) *
+    // rel(i-j) . k_j, or rel(j-i) . k_j: the same with keys for queries, a
+    // square at a time.
+    for (int64_t j = 0; j < keys; j += kBlock) {
+      const int64_t count = std::min(kBlock, keys - j);
+      const int64_t span = rows + count - 1;
+      const int64_t lowest =
+          sizes_.released ? j - first - rows + 1 : first - j - count + 1;
+      const T* from = offsets_q_.data() + (n - 1 + lowest) * d;
+      View(tile, count, span, span).noalias() =
+          View(static_cast<const T*>(k_.data()) + j * d, count, d) *
           View(from, span, d).transpose();
-      View(scores + j, rows, keys, n) +=
-          ShiftedView(tile, keys, rows, span).transpose();
+      if (sizes_.released)
+        View(scores + j, rows, count, n) +=
+            RisingView(tile, count, rows, span).rowwise().reverse().transpose();
+      else
+        View(scores + j, rows, count, n) +=
+            ShiftedView(tile, count, rows, span).transpose();
     }
   }
 
@@ -328,6 +363,13 @@ class ShiftPositions : public WithPositions<T> {
                                        int64_t columns, int64_t stride) {
     return ConstMatrixMap<T>(tile + rows - 1, rows, columns,
                              Eigen::OuterStride<>(stride - 1));
+  }
+
+  // Row i from column i on.
+  static ConstMatrixMap<T> RisingView(const T* tile, int64_t rows,
+                                      int64_t columns, int64_t stride) {
+    return ConstMatrixMap<T>(tile, rows, columns,
+                             Eigen::OuterStride<>(stride + 1));
   }
 
   Buffer<T> offsets_q_, offsets_k_;

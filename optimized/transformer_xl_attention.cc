@@ -9,6 +9,8 @@
 //           O((M+L) d p + L (M+L) (d + e)) time; a block of scores at a time,
 //           so O(M+L) memory.
 //
+// With `causal` false there are M+2L-1 distances, those below zero too.
+//
 // Term (d) of the paper, t.(w_kr r), needs no product of its own: t joins q_i.
 #include <algorithm>
 #include <vector>
@@ -34,7 +36,14 @@ struct Sizes {
         d(problem.Dim("d")),
         e(problem.Dim("e")),
         p(problem.Dim("p")),
-        heads(problem.heads) {}
+        heads(problem.heads),
+        causal(problem.params.Flag("causal")) {}
+
+  // Keys that query i sees: the first ones.
+  int64_t Seen(int64_t i) const { return causal ? memory + i + 1 : n_k; }
+  // Rows of r, and those of distances below zero.
+  int64_t distances() const { return n_k + before(); }
+  int64_t before() const { return causal ? 0 : n_q - 1; }
 
   // Of a query and a key that are formed, in one head.
   double Pairs() const {
@@ -42,12 +51,13 @@ struct Sizes {
     for (int64_t first = 0; first < n_q; first += kBlock) {
       const int64_t end = std::min(first + kBlock, n_q);
       pairs +=
-          static_cast<double>(end - first) * static_cast<double>(memory + end);
+          static_cast<double>(end - first) * static_cast<double>(Seen(end - 1));
     }
     return pairs;
   }
 
   int64_t n_q, memory, n_k, d, e, p, heads;
+  bool causal;
 };
 
 int64_t Blocks(const Sizes& sizes) { return (sizes.n_q + kBlock - 1) / kBlock; }
@@ -104,7 +114,7 @@ class TransformerXl : public Prepared {
     T sums[kBlock];
     for (int64_t i = 0; i < rows; ++i) {
       T* const row = scores + i * stride;
-      const int64_t visible = sizes_.memory + first + i + 1;
+      const int64_t visible = sizes_.Seen(first + i);
       sums[i] = ExponentiateRow<T>(row, visible, nullptr);
       std::fill(row + visible, row + keys, T{0});
     }
@@ -138,9 +148,11 @@ class DenseXl : public TransformerXl<T> {
       });
   }
 
-  // w_kr r for every pair: L (M + (L+1)/2) times.
+  // w_kr r for every pair: L (M + (L+1)/2) times, or L (M + L).
   double Flops() const override {
     const double n_q = static_cast<double>(sizes_.n_q);
+    if (!sizes_.causal)
+      return this->FlopsWith(n_q * static_cast<double>(sizes_.n_k));
     return this->FlopsWith(n_q *
                            (static_cast<double>(sizes_.n_k) - (n_q - 1) / 2));
   }
@@ -152,7 +164,7 @@ class DenseXl : public TransformerXl<T> {
   void RunBlock(int64_t h, int64_t first, int worker) {
     const int64_t d = sizes_.d, p = sizes_.p, n_k = sizes_.n_k;
     const int64_t rows = std::min(kBlock, sizes_.n_q - first);
-    const int64_t keys = sizes_.memory + first + rows;
+    const int64_t keys = sizes_.Seen(first + rows - 1);
     const T* queries = this->Queries(h, first, rows, worker);
     T* const scores = scores_.data() + first * n_k;
     MatrixMap<T>(scores, rows, keys, Eigen::OuterStride<>(n_k)).noalias() =
@@ -161,10 +173,13 @@ class DenseXl : public TransformerXl<T> {
     const auto w_kr = View(arrays_.template In<T>("w_kr").Head(h), d, p);
     const T* r = arrays_.template In<T>("r").Head(h);
     for (int64_t i = 0; i < rows; ++i) {
-      // Keys 0 .. M+i are at distances M+i .. 0: the rows of r backwards.
-      const int64_t visible = sizes_.memory + first + i + 1;
+      // Keys 0, 1 .. are at distances M+i, M+i-1 ..: rows of r backwards.
+      const int64_t visible = sizes_.Seen(first + i);
+      const int64_t nearest =
+          sizes_.before() + sizes_.memory + first + i + 1 - visible;
       auto projected = View(projected_[worker], visible, d);
-      projected.noalias() = View(r, visible, p) * w_kr.transpose();
+      projected.noalias() =
+          View(r + nearest * p, visible, p) * w_kr.transpose();
       Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>>(scores + i * n_k,
                                                       visible) +=
           (projected * View(queries + (rows + i) * d, 1, d).transpose())
@@ -183,22 +198,22 @@ class ShiftXl : public TransformerXl<T> {
  public:
   ShiftXl(const Problem& problem, const Arrays& arrays, Layout& layout)
       : TransformerXl<T>(problem, arrays, layout),
-        projected_(layout, sizes_.n_k * sizes_.d),
+        projected_(layout, sizes_.distances() * sizes_.d),
         scores_(layout, kBlock * sizes_.n_k),
-        shifted_(layout, kBlock * sizes_.n_k) {}
+        shifted_(layout, kBlock * Columns(kBlock, sizes_.n_k)) {}
 
   void Run() override {
-    const int64_t d = sizes_.d, p = sizes_.p, n_k = sizes_.n_k;
+    const int64_t d = sizes_.d, p = sizes_.p, count = sizes_.distances();
     for (int64_t h = 0; h < sizes_.heads; ++h) {
       const T* r = arrays_.template In<T>("r").Head(h);
       const auto w_kr = View(arrays_.template In<T>("w_kr").Head(h), d, p);
-      // The paper's Q: row x is w_kr r[M+L-1-x].
-      pool_.For((n_k + kBlock - 1) / kBlock, [&](int64_t piece, int worker) {
+      // The paper's Q: row x is w_kr r of the distance M+L-1-x.
+      pool_.For((count + kBlock - 1) / kBlock, [&](int64_t piece, int worker) {
         const int64_t first = piece * kBlock;
-        const int64_t rows = std::min(kBlock, n_k - first);
+        const int64_t rows = std::min(kBlock, count - first);
         auto some = View(this->queries_[worker], rows, d);
         some.noalias() = View(r + first * p, rows, p) * w_kr.transpose();
-        View(projected_.data() + (n_k - first - rows) * d, rows, d) =
+        View(projected_.data() + (count - first - rows) * d, rows, d) =
             some.colwise().reverse();
       });
       // The longest rows first, for an even finish.
@@ -208,36 +223,44 @@ class ShiftXl : public TransformerXl<T> {
     }
   }
 
-  // w_kr r once for every distance: M + L times.
+  // w_kr r once for every distance: M + L times, or M + 2 L - 1.
   double Flops() const override {
-    return this->FlopsWith(static_cast<double>(sizes_.n_k));
+    return this->FlopsWith(static_cast<double>(sizes_.distances()));
   }
 
  private:
   using TransformerXl<T>::sizes_, TransformerXl<T>::arrays_,
       TransformerXl<T>::pool_;
 
+  // Distances that a block meets with this many keys. A causal one leaves out
+  // what only hidden pairs would need.
+  int64_t Columns(int64_t rows, int64_t keys) const {
+    return sizes_.causal ? keys : keys + rows - 1;
+  }
+
   void RunBlock(int64_t h, int64_t first, int worker) {
-    const int64_t d = sizes_.d, n_k = sizes_.n_k;
+    const int64_t d = sizes_.d;
     const int64_t rows = std::min(kBlock, sizes_.n_q - first);
-    const int64_t keys = sizes_.memory + first + rows;
+    const int64_t keys = sizes_.Seen(first + rows - 1);
+    const int64_t columns = Columns(rows, keys);
     const T* queries = this->Queries(h, first, rows, worker);
     T* const scores = scores_[worker];
     T* const shifted = shifted_[worker];
     View(scores, rows, keys).noalias() =
         View(queries, rows, d) *
         View(arrays_.template In<T>("k").Head(h), keys, d).transpose();
-    // Column x of the last `keys` columns of the paper's B~. Row i is shifted
-    // to the left by L-1-i; the block's columns begin at L - first - rows.
-    View(shifted, rows, keys).noalias() =
+    // Columns of the paper's B~. Row i is shifted to the left by L-1-i; the
+    // block's columns begin at L - first - rows.
+    View(shifted, rows, columns).noalias() =
         View(queries + rows * d, rows, d) *
-        View(static_cast<const T*>(projected_.data()) + (n_k - keys) * d, keys,
-             d)
+        View(static_cast<const T*>(projected_.data()) +
+                 (sizes_.n_q - first - rows) * d,
+             columns, d)
             .transpose();
     for (int64_t i = 0; i < rows; ++i) {
       T* const row = scores + i * keys;
-      const T* left = shifted + i * keys + (rows - 1 - i);
-      const int64_t visible = sizes_.memory + first + i + 1;
+      const T* left = shifted + i * columns + (rows - 1 - i);
+      const int64_t visible = sizes_.Seen(first + i);
       for (int64_t j = 0; j < visible; ++j) row[j] += left[j];
     }
     this->Finish(h, first, rows, keys, scores, keys);

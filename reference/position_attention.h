@@ -17,6 +17,11 @@
 //   rel [2n-1, d]; deberta: [2n-1, D] by increasing offset j - i
 //   bias [2n-1]                       bias, multiplicative
 //   scale                             default 1/sqrt(d)
+//   p2c          deberta: paper (default), or released: rel(j-i) in both terms,
+//                which is what the released code computes
+//   causal       query i sees keys j <= i only
+//   key_lengths  one for each batch item: it sees the keys before it only, the
+//                rest is padding
 //
 // Transformers II counts offsets as i - j in eq. 10, 11 and 13 and takes their
 // size in eq. 12; offsets here are signed and j - i throughout.
@@ -43,6 +48,7 @@
 #include <vector>
 
 #include "reference/base/operator.h"
+#include "reference/base/visible_keys.h"
 #include "reference/softmax/position_scheme.h"
 #include "reference/softmax/softmax_rows.h"
 
@@ -59,14 +65,16 @@ class PositionAttentionReference : public Reference<Real> {
         D_(problem.Dim("D")),
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
-        scale_(SoftmaxScale<Real>(problem)) {
+        released_(TakesReleasedOrder(problem.params)),
+        scale_(SoftmaxScale<Real>(problem)),
+        visible_(problem) {
     for (int64_t h = 0; h < problem.heads; ++h) heads_.push_back(MakeHead(h));
   }
 
   void Row(const RowId& id, Real* value, double* units) override {
     const Head& head = heads_[id.head];
     SoftmaxRow<Real> row(problem_, id.head, id.row);
-    for (int64_t j = 0; j < n_; ++j) {
+    for (int64_t j = 0; j < visible_.Count(id.head, id.row); ++j) {
       const Score<Real> score = PairScore(head, id.head, id.row, j);
       row.See(j, {scale_ * score.value,
                   1.01 * static_cast<double>(scale_) * score.units});
@@ -162,7 +170,7 @@ class PositionAttentionReference : public Reference<Real> {
       }
       case PositionScheme::kDeberta:
         return Sum(Sum(content, Dot(head.q, i, head.position_k, after)),
-                   Dot(head.position_q, before, head.k, j));
+                   Dot(head.position_q, released_ ? after : before, head.k, j));
     }
     return content;
   }
@@ -190,7 +198,9 @@ class PositionAttentionReference : public Reference<Real> {
   const Inputs& inputs_;
   const PositionScheme scheme_;
   const int64_t n_, D_, d_, e_;
+  const bool released_;
   const Real scale_;
+  const VisibleKeys visible_;
   std::vector<Head> heads_;
 };
 
@@ -205,10 +215,24 @@ class PositionAttention final
     return kDescription;
   }
 
-  std::vector<ParamRule> ParamRules(const Params&) const override {
-    return {ParamRule::Choice("scheme", "how scores know positions",
-                              PositionSchemeNames()),
-            ParamRule::Scale("1/sqrt(d)")};
+  std::vector<ParamRule> ParamRules(const Params& given) const override {
+    std::vector<ParamRule> rules = {
+        ParamRule::Choice("scheme", "how scores know positions",
+                          PositionSchemeNames()),
+        ParamRule::Scale("1/sqrt(d)")};
+    for (ParamRule& rule : VisibleKeysParams())
+      if (rule.name != "query_offset") rules.push_back(std::move(rule));
+    rules[2].meaning = "query i sees keys j <= i only";
+    const auto scheme = given.values().find("scheme");
+    if (scheme == given.values().end() ||
+        scheme->second != ParamValue(std::string("deberta")))
+      return rules;
+    ParamRule p2c = ParamRule::Choice(
+        "p2c", "the offset of deberta's last term", {"paper", "released"});
+    p2c.required = false;
+    p2c.default_value = "paper";
+    rules.push_back(p2c);
+    return rules;
   }
 
   Signature SignatureFor(const Params& params, bool) const override {

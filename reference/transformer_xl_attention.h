@@ -5,6 +5,8 @@
 //
 //   q [L, d], k [M+L, d], v [M+L, e]
 //   r [M+L, p]   row x embeds the distance x = M+i-j
+//   causal       default true; false (XLNet, Conformer): every query sees every
+//                key, and r [M+2L-1, p] has distances from -(L-1) on
 //   w_kr [d, p]
 //   u, t [d]     (the paper's u and v)
 //   out [L, e]
@@ -31,6 +33,7 @@
 #include <cmath>
 #include <vector>
 
+#include "reference/base/flag_on.h"
 #include "reference/base/operator.h"
 #include "reference/softmax/softmax_rows.h"
 
@@ -48,6 +51,9 @@ class TransformerXlAttentionReference : public Reference<Real> {
         t_(inputs["t"]),
         memory_(problem.Dim("M")),
         n_k_(problem.Dim("M") + problem.Dim("L")),
+        causal_(problem.params.Flag("causal")),
+        before_(causal_ ? 0 : problem.Dim("L") - 1),
+        distances_(n_k_ + before_),
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         scale_(SoftmaxScale<Real>(problem)) {
@@ -62,9 +68,10 @@ class TransformerXlAttentionReference : public Reference<Real> {
     const double* t = t_.Head(id.head);
     const double* v = v_.Head(id.head);
     SoftmaxRow<Real> row(problem_, id.head, i);
-    for (int64_t j = 0; j <= memory_ + i; ++j) {
+    for (int64_t j = 0; j < (causal_ ? memory_ + i + 1 : n_k_); ++j) {
       const double* k = k_.Head(id.head) + j * d_;
-      const int64_t distance = (id.head * n_k_ + memory_ + i - j) * d_;
+      const int64_t distance =
+          (id.head * distances_ + before_ + memory_ + i - j) * d_;
       Real content = 0, position = 0;
       double error = 0;
       for (int64_t a = 0; a < d_; ++a) {
@@ -87,9 +94,10 @@ class TransformerXlAttentionReference : public Reference<Real> {
   }
 
  private:
-  // w_kr r for every distance, [M+L, d], with the bound of its error.
+  // w_kr r for every distance, one after the other, with the bound of its
+  // error.
   void Project(const double* r, const double* w_kr, int64_t p) {
-    for (int64_t x = 0; x < n_k_; ++x)
+    for (int64_t x = 0; x < distances_; ++x)
       for (int64_t a = 0; a < d_; ++a) {
         Real sum = 0;
         double magnitude = 0;
@@ -110,7 +118,10 @@ class TransformerXlAttentionReference : public Reference<Real> {
   const Tensor& v_;
   const Tensor& u_;
   const Tensor& t_;
-  const int64_t memory_, n_k_, d_, e_;
+  const int64_t memory_, n_k_;
+  const bool causal_;
+  const int64_t before_, distances_;  // those below zero, and all
+  const int64_t d_, e_;
   const Real scale_;
   std::vector<Real> projected_;
   std::vector<double> units_;
@@ -129,10 +140,12 @@ class TransformerXlAttention final
   }
 
   std::vector<ParamRule> ParamRules(const Params&) const override {
-    return {ParamRule::Scale("1/sqrt(d)")};
+    return {FlagOn("causal", "query i sees keys j <= M+i only"),
+            ParamRule::Scale("1/sqrt(d)")};
   }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature SignatureFor(const Params& params, bool) const override {
+    const bool causal = IsOn(params, "causal");
     Signature signature;
     signature.sizes = {
         SizeRule::Length("L", "queries"),
@@ -140,7 +153,7 @@ class TransformerXlAttention final
         {"d", 64, "width of a query and a key"},
         {"e", 64, "width of a value"},
         {"p", 64, "width of a distance's embedding"}};
-    TensorRule r{"r", {"M+L", "p"}, Role::kParameter};
+    TensorRule r{"r", {causal ? "M+L" : "M+2*L-1", "p"}, Role::kParameter};
     r.offset_axes = {0};
     signature.inputs = {{"q", {"L", "d"}},
                         {"k", {"M+L", "d"}},

@@ -325,5 +325,94 @@ TEST(PositionAttention, SinusoidsAreABiasByOffset) {
   }
 }
 
+const std::vector<std::string>& Schemes() { return PositionSchemeNames(); }
+
+// What a query does not see cannot move it by a bit; what it sees does. With
+// `causal` and with padding, and in the last block of keys and the first.
+TEST(PositionAttention, UnseenKeysDoNotMatterToTheBit) {
+  for (const std::string& scheme : Schemes())
+    for (const int64_t key : {int64_t{1}, int64_t{63}, int64_t{64}, kN - 1}) {
+      OperatorRun run = Attention(scheme);
+      run.Set("causal", true);
+      OperatorRun other = run;
+      for (int64_t a = 0; a < kWide; ++a) other["x"][key * kWide + a] += 10;
+      for (const std::string& program : run.Programs(Scalar::kFloat32)) {
+        const Numbers a = run.Run(program, Scalar::kFloat32);
+        const Numbers b = other.Run(program, Scalar::kFloat32);
+        EXPECT_TRUE(std::equal(a.begin(), a.begin() + key * kE, b.begin()))
+            << scheme << " " << program << " key " << key;
+        EXPECT_NE(a[key * kE], b[key * kE]) << scheme << " " << program;
+      }
+    }
+}
+
+TEST(PositionAttention, CausalAndPaddedIsTheDefinition) {
+  for (const std::string& scheme : Schemes())
+    for (const int64_t n : {int64_t{1}, int64_t{65}, kN})
+      for (const bool causal : {false, true})
+        for (const int64_t length : {int64_t{1}, n / 2 + 1, n}) {
+          OperatorRun run = Attention(scheme, n);
+          run.Set("causal", causal).Set("key_lengths", IntegerList{length});
+          const Numbers expected = run.Definition();
+          EXPECT_EQ(run.Programs().size(), 2u);
+          for (const std::string& program : run.Programs()) {
+            EXPECT_LE(LargestDifference(run.Run(program), expected), kRounding)
+                << scheme << " " << program << " n " << n << " causal "
+                << causal << " length " << length;
+            EXPECT_EQ(run.Run(program, Scalar::kFloat32, 1),
+                      run.Run(program, Scalar::kFloat32, 3))
+                << scheme << " " << program;
+          }
+        }
+}
+
+// The released order is the paper's for embeddings that are the same to both
+// sides, and another for others.
+TEST(PositionAttention, ReleasedDeberta) {
+  for (const int64_t n : {int64_t{1}, int64_t{3}, int64_t{64}, kN}) {
+    OperatorRun paper = Attention("deberta", n);
+    OperatorRun released = paper;
+    released.Set("p2c", std::string("released"));
+    const Numbers expected = released.Definition();
+    for (const std::string& program : released.Programs()) {
+      EXPECT_LE(LargestDifference(released.Run(program), expected), kRounding)
+          << program << " n " << n;
+      if (n == 1) continue;
+      EXPECT_GT(LargestDifference(paper.Run(program), expected), 1e-3)
+          << program;
+    }
+    for (int64_t x = 0; x < n - 1; ++x)
+      for (int64_t a = 0; a < kWide; ++a)
+        for (OperatorRun* run : {&paper, &released})
+          (*run)["rel"][(2 * n - 2 - x) * kWide + a] =
+              (*run)["rel"][x * kWide + a];
+    for (const std::string& program : released.Programs())
+      EXPECT_LE(LargestDifference(released.Run(program), paper.Run(program)),
+                kRounding)
+          << program << " n " << n;
+  }
+}
+
+TEST(PositionAttention, ParametersThatDoNotFitAreNamed) {
+  const auto expect = [](const std::string& scheme, const char* name,
+                         const ParamValue& value) {
+    OperatorRun run = Attention(scheme);
+    run.Set(name, value);
+    try {
+      run.Resolve(Scalar::kFloat64);
+      FAIL() << name << " taken with " << scheme;
+    } catch (const InvalidInput& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos)
+          << error.what();
+    }
+  };
+  expect("shaw", "p2c", std::string("released"));
+  expect("deberta", "p2c", std::string("both"));
+  expect("shaw", "key_lengths", IntegerList{kN + 1});
+  expect("shaw", "key_lengths", IntegerList{0});
+  expect("shaw", "key_lengths", IntegerList{1, 2});
+  expect("shaw", "query_offset", int64_t{1});
+}
+
 }  // namespace
 }  // namespace subquad

@@ -13,13 +13,16 @@ namespace {
 constexpr double kRounding = 1e-13;
 constexpr int64_t kD = 6, kE = 5, kP = 4;
 
-OperatorRun Attention(int64_t length, int64_t memory, int64_t p = kP) {
+OperatorRun Attention(int64_t length, int64_t memory, int64_t p = kP,
+                      bool causal = true) {
   const int64_t keys = memory + length;
+  const int64_t distances = causal ? keys : keys + length - 1;
   OperatorRun run("transformer_xl_attention");
+  if (!causal) run.Set("causal", false);
   run.Give("q", {length, kD}, NormalNumbers(length * kD, 1))
       .Give("k", {keys, kD}, NormalNumbers(keys * kD, 2))
       .Give("v", {keys, kE}, NormalNumbers(keys * kE, 3))
-      .Give("r", {keys, p}, NormalNumbers(keys * p, 4))
+      .Give("r", {distances, p}, NormalNumbers(distances * p, 4))
       .Give("w_kr", {kD, p}, NormalNumbers(kD * p, 5, 0.5))
       .Give("u", {kD}, NormalNumbers(kD, 6))
       .Give("t", {kD}, NormalNumbers(kD, 7));
@@ -27,17 +30,19 @@ OperatorRun Attention(int64_t length, int64_t memory, int64_t p = kP) {
 }
 
 // The definition typed in once more.
-Numbers Naive(OperatorRun& run, int64_t length, int64_t memory) {
+Numbers Naive(OperatorRun& run, int64_t length, int64_t memory,
+              bool causal = true) {
   Numbers out;
   for (int64_t i = 0; i < length; ++i) {
     Numbers scores;
-    for (int64_t j = 0; j <= memory + i; ++j) {
+    const int64_t first_distance = causal ? 0 : 1 - length;
+    for (int64_t j = 0; j < (causal ? memory + i + 1 : memory + length); ++j) {
+      const int64_t row = memory + i - j - first_distance;
       double score = 0;
       for (int64_t a = 0; a < kD; ++a) {
         double projected = 0;
         for (int64_t b = 0; b < kP; ++b)
-          projected +=
-              run["w_kr"][a * kP + b] * run["r"][(memory + i - j) * kP + b];
+          projected += run["w_kr"][a * kP + b] * run["r"][row * kP + b];
         score += (run["q"][i * kD + a] + run["u"][a]) * run["k"][j * kD + a] +
                  (run["q"][i * kD + a] + run["t"][a]) * projected;
       }
@@ -58,12 +63,16 @@ Numbers Naive(OperatorRun& run, int64_t length, int64_t memory) {
 
 TEST(TransformerXl, EverySmallProblemAndSeveralBlocks) {
   const auto check = [](int64_t length, int64_t memory) {
-    OperatorRun run = Attention(length, memory);
-    const Numbers expected = Naive(run, length, memory);
-    EXPECT_LE(LargestDifference(run.Definition(), expected), kRounding);
-    for (const std::string& program : run.Programs())
-      EXPECT_LE(LargestDifference(run.Run(program), expected), kRounding)
-          << program << " L " << length << " M " << memory;
+    for (bool causal : {true, false}) {
+      OperatorRun run = Attention(length, memory, kP, causal);
+      const Numbers expected = Naive(run, length, memory, causal);
+      EXPECT_LE(LargestDifference(run.Definition(), expected), kRounding);
+      EXPECT_EQ(run.Programs().size(), 2u);
+      for (const std::string& program : run.Programs())
+        EXPECT_LE(LargestDifference(run.Run(program), expected), kRounding)
+            << program << " L " << length << " M " << memory << " causal "
+            << causal;
+    }
   };
   for (int64_t length = 1; length <= 7; ++length)
     for (int64_t memory = 0; memory <= 7; ++memory) check(length, memory);
@@ -159,6 +168,38 @@ TEST(TransformerXl, AnyNumberOfThreadsGivesTheSameBits) {
     EXPECT_EQ(run.Run(program, Scalar::kFloat32, 1),
               run.Run(program, Scalar::kFloat32, 3))
         << program;
+}
+
+// Where every key is seen: the last query alone, whose distances are not below
+// zero, is the causal one; the others are not.
+TEST(TransformerXl, BothDirections) {
+  constexpr int64_t kL = 70, kM = 20, kKeys = kL + kM;
+  OperatorRun causal = Attention(kL, kM);
+  OperatorRun both = Attention(kL, kM, kP, false);
+  const Numbers& r = both["r"];
+  causal["r"] = Numbers(r.begin() + (kL - 1) * kP, r.end());
+  for (const std::string& program : both.Programs()) {
+    const Numbers a = causal.Run(program), b = both.Run(program);
+    const auto last = static_cast<std::ptrdiff_t>((kL - 1) * kE);
+    EXPECT_LE(LargestDifference(Numbers(a.begin() + last, a.end()),
+                                Numbers(b.begin() + last, b.end())),
+              kRounding)
+        << program;
+    EXPECT_GT(LargestDifference(a, b), 0.1) << program;
+    EXPECT_EQ(both.Run(program, Scalar::kFloat32, 1),
+              both.Run(program, Scalar::kFloat32, 3))
+        << program;
+  }
+  OperatorRun wrong = causal;
+  wrong.Set("causal", false);
+  try {
+    wrong.Resolve(Scalar::kFloat64);
+    FAIL() << "taken with " << kKeys << " distances";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("r"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("159"), std::string::npos)
+        << error.what();
+  }
 }
 
 // The claim txl-linear: M + L products w_kr r instead of one for every pair

@@ -13,6 +13,7 @@
 #include "reference/linformer_attention.h"
 #include "reference/memory_compressed_attention.h"
 #include "reference/position_attention.h"
+#include "reference/relative_logits_attention.h"
 #include "reference/softmax_attention.h"
 #include "reference/sparse_attention.h"
 #include "reference/stochastic_position_attention.h"
@@ -49,6 +50,7 @@ const std::vector<Row>& Rows() {
        KernelizedClippedRpeAttentionImplementations},
       {One<TransformerXlAttention>(), TransformerXlAttentionImplementations},
       {One<PositionAttention>(), PositionAttentionImplementations},
+      {One<RelativeLogitsAttention>(), RelativeLogitsAttentionImplementations},
       {One<SparseAttention>(), SparseAttentionImplementations},
       {One<LinformerAttention>(), LinformerAttentionImplementations},
       {One<MemoryCompressedAttention>(),

@@ -164,6 +164,11 @@ std::vector<Case> VerificationCases(const Operator& op,
     std::vector<Values> positions;
     if (HasParam(op, probe.params, "query_offset"))
       positions = Positions(queries, keys, middle);
+    else if (HasParam(op, probe.params, "key_lengths"))
+      positions = {{{"batch", "2"},
+                    {"heads", "2"},
+                    {"per_head", "1"},
+                    {"key_lengths", "1+" + std::to_string(middle - 1)}}};
     for (const Values& position : positions) {
       add(middle, with(position));
       for (const TensorRule& rule : signature.inputs)

@@ -25,6 +25,7 @@ template <typename T>
 struct Kernels {
   void (*scores)(const Tile<T>&, const T* k, int64_t k_stride);
   void (*add_bias)(const Tile<T>&, const T* bias);
+  void (*add_band)(const Tile<T>&, const T* table, int64_t stride);
   void (*accumulate)(const Tile<T>&, const T* v, int64_t v_stride);
   void (*divide)(const Tile<T>&);
   T (*exponentiate_row)(T* row, int64_t count, const T* bias);
@@ -242,6 +243,44 @@ void AddBias(const Tile<T>& tile, const T* bias) {
   }
 }
 
+// Key j reads a row of the table one entry before key j - 1.
+template <typename T>
+void AddBand(const Tile<T>& tile, const T* table, int64_t stride) {
+  const Tag<T> d;
+  ForVectors(tile, [&](int64_t lane, auto vectors) {
+    ForRows(tile.keys, [&](int64_t key, auto rows) {
+      constexpr int kX = rows(), kV = vectors();
+      Vector<T> sums[kX][kV];
+#pragma GCC unroll 8
+      for (int x = 0; x < kX; ++x)
+#pragma GCC unroll 8
+        for (int v = 0; v < kV; ++v) sums[x][v] = hn::Zero(d);
+      for (int64_t t = 0; t < tile.p; ++t) {
+        const T* own = tile.band + t * kBlockQueries<T> + lane;
+        const T* at = table + t * stride + lane - key;
+        Vector<T> query[kV];
+#pragma GCC unroll 8
+        for (int v = 0; v < kV; ++v)
+          query[v] = hn::Load(d, own + v * kLanes<T>);
+#pragma GCC unroll 8
+        for (int x = 0; x < kX; ++x)
+#pragma GCC unroll 8
+          for (int v = 0; v < kV; ++v)
+            sums[x][v] = hn::MulAdd(
+                query[v], hn::LoadU(d, at + v * kLanes<T> - x), sums[x][v]);
+      }
+      T* score = tile.score + key * kBlockQueries<T> + lane;
+#pragma GCC unroll 8
+      for (int x = 0; x < kX; ++x)
+#pragma GCC unroll 8
+        for (int v = 0; v < kV; ++v) {
+          T* to = score + x * kBlockQueries<T> + v * kLanes<T>;
+          hn::Store(hn::Add(hn::Load(d, to), sums[x][v]), d, to);
+        }
+    });
+  });
+}
+
 template <typename T>
 void Accumulate(const Tile<T>& tile, const T* v, int64_t v_stride) {
   const Tag<T> d;
@@ -403,9 +442,9 @@ T ExponentiateRow(T* row, int64_t count, const T* bias) {
 
 template <typename T>
 const Kernels<T>* KernelTable() {
-  static const Kernels<T> table = {&Scores<T>,          &AddBias<T>,
-                                   &Accumulate<T>,      &Divide<T>,
-                                   &ExponentiateRow<T>, &MultiplyInOrder<T>};
+  static const Kernels<T> table = {
+      &Scores<T>, &AddBias<T>,         &AddBand<T>,        &Accumulate<T>,
+      &Divide<T>, &ExponentiateRow<T>, &MultiplyInOrder<T>};
   return &table;
 }
 
@@ -435,10 +474,10 @@ const Kernels<double>& ChooseKernels(double) {
 }  // namespace softmax_tiles
 
 template <typename T>
-SoftmaxBlock<T>::SoftmaxBlock(Layout& layout, int64_t d, int64_t e)
-    : memory_(layout, Cut<T>::template Size<softmax_tiles::Tile<T>>(d, e)),
-      tile_(Cut<T>::template Make<softmax_tiles::Tile<T>>(memory_.data(), d,
-                                                          e)) {}
+SoftmaxBlock<T>::SoftmaxBlock(Layout& layout, int64_t d, int64_t e, int64_t p)
+    : memory_(layout, Cut<T>::template Size<softmax_tiles::Tile<T>>(d, e, p)),
+      tile_(Cut<T>::template Make<softmax_tiles::Tile<T>>(memory_.data(), d, e,
+                                                          p)) {}
 
 template <typename T>
 void SoftmaxBlock<T>::Begin(const T* q, int64_t q_stride, int64_t rows,
@@ -454,6 +493,15 @@ void SoftmaxBlock<T>::Begin(const T* q, int64_t q_stride, int64_t rows,
 }
 
 template <typename T>
+void SoftmaxBlock<T>::BeginBand(const T* r, int64_t r_stride) {
+  constexpr int64_t kQueries = kBlockQueries<T>;
+  CopyTransposed(r, r_stride, tile_.rows, tile_.p, T{1}, tile_.band, kQueries);
+  for (int64_t x = 0; x < tile_.p && tile_.rows < kQueries; ++x)
+    std::fill_n(tile_.band + x * kQueries + tile_.rows, kQueries - tile_.rows,
+                T{0});
+}
+
+template <typename T>
 void SoftmaxBlock<T>::Scores(const T* k, int64_t k_stride, int64_t keys) {
   tile_.keys = keys;
   softmax_tiles::ChooseKernels(T{}).scores(tile_, k, k_stride);
@@ -462,6 +510,11 @@ void SoftmaxBlock<T>::Scores(const T* k, int64_t k_stride, int64_t keys) {
 template <typename T>
 void SoftmaxBlock<T>::AddBias(const T* bias) {
   softmax_tiles::ChooseKernels(T{}).add_bias(tile_, bias);
+}
+
+template <typename T>
+void SoftmaxBlock<T>::AddBand(const T* table, int64_t stride) {
+  softmax_tiles::ChooseKernels(T{}).add_band(tile_, table, stride);
 }
 
 template <typename T>

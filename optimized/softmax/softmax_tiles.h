@@ -13,7 +13,8 @@
 //   block.Begin(q, d, rows, scale);        // rows <= kBlockQueries<T>
 //   for each tile of at most kTileKeys keys:
 //     block.Scores(k, d, keys);            // scale q.k
-//     block.AddBias(..), block.HideAfter(..), or edits of block.Score(i, j)
+//     block.AddBias(..), block.AddBand(..), block.HideAfter(..), or edits of
+//         block.Score(i, j)
 //     block.Accumulate(v, e);
 //   block.End(out, e);
 //
@@ -39,19 +40,23 @@ namespace softmax_tiles {
 // number i is at r * kBlockQueries + i.
 template <typename T>
 struct Tile {
-  Tile(Cut<T>& cut, int64_t query_width, int64_t value_width)
+  Tile(Cut<T>& cut, int64_t query_width, int64_t value_width,
+       int64_t band_width)
       : d(query_width),
         e(value_width),
+        p(band_width),
         query(cut(d * kBlockQueries<T>)),
+        band(cut(p * kBlockQueries<T>)),
         score(cut(kTileKeys * kBlockQueries<T>)),
         out(cut(e * kBlockQueries<T>)),
         top(cut(kBlockQueries<T>)),
         sum(cut(kBlockQueries<T>)),
         factor(cut(kBlockQueries<T>)) {}
 
-  int64_t d, e;
+  int64_t d, e, p;
   int64_t rows = 0, keys = 0;
   T* query;   // [d]: scale * q, transposed
+  T* band;    // [p]: what queries say about distances, transposed
   T* score;   // [kTileKeys]
   T* out;     // [e]: sum of weight * value
   T* top;     // [1]: largest score so far
@@ -64,9 +69,12 @@ struct Tile {
 template <typename T>
 class SoftmaxBlock {
  public:
-  SoftmaxBlock(Layout& layout, int64_t d, int64_t e);
+  // `p`: of BeginBand.
+  SoftmaxBlock(Layout& layout, int64_t d, int64_t e, int64_t p = 0);
 
   void Begin(const T* q, int64_t q_stride, int64_t rows, T scale);
+  // After Begin: r [rows, p], for AddBand.
+  void BeginBand(const T* r, int64_t r_stride);
 
   void Scores(const T* k, int64_t k_stride, int64_t keys);
 
@@ -76,6 +84,9 @@ class SoftmaxBlock {
   }
   // Score(i, j) += bias[j - i], read for the block's own queries only.
   void AddBias(const T* bias);
+  // Score(i, j) += sum_x r[i][x] table[x stride + i - j], read for whole
+  // vectors of queries and for all keys of the tile.
+  void AddBand(const T* table, int64_t stride);
   // Hides key j from query i where j > i + last.
   void HideAfter(int64_t last);
   // Hides key j from query i where j < i + first.

@@ -196,6 +196,9 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
                        const std::vector<GivenShape>& given,
                        const Shape& at_least) {
   CheckParams(op.ParamRules(params), params);
+  for (const ParamRule& rule : op.ParamRules(params))
+    if (rule.default_value == "true" && !params.Has(rule.name))
+      params.Set(rule.name, true);
   std::vector<std::string> names;
   for (const GivenShape& tensor : given) names.push_back(tensor.name);
   Problem problem;

@@ -33,4 +33,10 @@ inline PositionScheme PositionSchemeOf(const Params& params) {
       names.begin());
 }
 
+// The third term of deberta takes rel(j-i), as the released code does, and not
+// rel(i-j), as the paper says.
+inline bool TakesReleasedOrder(const Params& params) {
+  return params.Has("p2c") && params.Text("p2c") == "released";
+}
+
 }  // namespace subquad

@@ -46,6 +46,7 @@ std::vector<LargeCase> LargeCases() {
       {"sparse_attention:n=65536,d=4,e=2,causal=1,pattern=strided,window=2,"
        "stride=512"},
       {"transformer_xl_attention:n=2048,d=8,e=2"},
+      {"relative_logits_attention:n=4096,d=8,e=2,p=4,E=300"},
       {"stochastic_position_attention:n=65536,d=4,e=2,draws=16,components=2"},
       {"kernelized_rpe_attention:n=65536,d=8,e=2", 1e-9},
   };

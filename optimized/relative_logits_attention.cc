@@ -1,0 +1,363 @@
+// relative_logits_attention: s_ij = scale q_i.k_j + r_i.table[:, a] for the
+// distances a = i + query_offset - j in [0, E), out = softmax(s) v
+//
+//   dense   scores in memory by a GEMM; the logits of a query's own distances
+//           by a product of its own, added backwards: O(n^2 (d+e) + n E p)
+//           time, O(n^2) memory.
+//   shift   the n_q x E logits of a head by one GEMM, then a block of scores
+//           at a time, to which a row of logits is added shifted: the same
+//           operations, O(n E) memory.
+//   tiled   online softmax over tiles of keys (softmax_tiles.h): O(n) memory.
+//           A tile of 64 keys makes its logits where its scores stand. With the
+//           queries i in the lanes, those of key j are
+//           sum_x r[x][i] table[x][i + query_offset - j]: lanes next to each
+//           other read entries next to each other, so that the shift is where
+//           the row of the table is read from. The table stands between zeros,
+//           a tile's width on each side, and tiles beyond the band skip it.
+#include <algorithm>
+#include <vector>
+
+#include "algorithms/seen_keys.h"
+#include "optimized/base/matrix.h"
+#include "optimized/base/prepare.h"
+#include "optimized/base/thread_pool.h"
+#include "optimized/implementations.h"
+#include "optimized/softmax/softmax_tiles.h"
+#include "reference/softmax/softmax_scale.h"
+
+namespace subquad {
+namespace {
+
+struct Sizes {
+  explicit Sizes(const Problem& problem)
+      : n_q(problem.Dim("n_q")),
+        n_k(problem.Dim("n_k")),
+        d(problem.Dim("d")),
+        e(problem.Dim("e")),
+        p(problem.Dim("p")),
+        E(problem.Dim("E")),
+        heads(problem.heads),
+        seen(problem) {}
+
+  // Keys [begin, end) of those that some query in [first, last) sees, to which
+  // one of these queries has a distance of the band.
+  struct Keys {
+    int64_t begin, end;
+    int64_t count() const { return std::max<int64_t>(0, end - begin); }
+  };
+  Keys InBand(int64_t h, int64_t first, int64_t last) const {
+    return {std::max<int64_t>(0, first + seen.first() - E + 1),
+            std::min(last + seen.first(), seen.Before(h, last))};
+  }
+
+  // Of the pairs that are computed when this many queries go through their keys
+  // together, and for each query and each head `logits` products of p.
+  double Flops(int64_t block, double logits) const {
+    double pairs = 0;
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t first = 0; first < n_q; first += block) {
+        const int64_t end = std::min(first + block, n_q);
+        pairs += static_cast<double>(end - first) *
+                 static_cast<double>(seen.Before(h, end));
+      }
+    return 2 * pairs * static_cast<double>(d + e) +
+           2 * logits * static_cast<double>(p);
+  }
+
+  int64_t n_q, n_k, d, e, p, E, heads;
+  SeenKeys seen;
+};
+
+template <typename T>
+ConstMatrixMap<T> View(const T* data, int64_t rows, int64_t columns) {
+  return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
+}
+
+// What the programs with scores in memory share.
+template <typename T>
+class WithScores : public Prepared {
+ public:
+  WithScores(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : sizes_(problem),
+        scale_(SoftmaxScale<T>(problem)),
+        arrays_(arrays),
+        pool_(layout) {}
+
+ protected:
+  // Queries whose scores one task fills, weighs and multiplies.
+  static constexpr int64_t kBlock = 64;
+  int64_t Blocks() const { return (sizes_.n_q + kBlock - 1) / kBlock; }
+
+  const T* In(const char* name, int64_t h) const {
+    return arrays_.In<T>(name).Head(h);
+  }
+
+  // `logits(i, keys)` points to the logit of query i and the first of the keys;
+  // those of the next keys stand before it.
+  template <typename Logits>
+  void RunBlock(int64_t h, int64_t first, T* scores, int64_t stride,
+                const Logits& logits) {
+    const int64_t d = sizes_.d, e = sizes_.e;
+    const int64_t rows = std::min(kBlock, sizes_.n_q - first);
+    const int64_t keys = sizes_.seen.Before(h, first + rows);
+    MatrixMap<T> block(scores, rows, keys, Eigen::OuterStride<>(stride));
+    block.noalias() = scale_ * View(In("q", h) + first * d, rows, d) *
+                      View(In("k", h), keys, d).transpose();
+    T sums[kBlock];
+    for (int64_t i = 0; i < rows; ++i) {
+      T* const row = scores + i * stride;
+      const auto band = sizes_.InBand(h, first + i, first + i + 1);
+      if (band.count() > 0) {
+        const T* logit = logits(first + i, band);
+        T* const from = row + band.begin;
+        for (int64_t x = 0; x < band.count(); ++x) from[x] += logit[-x];
+      }
+      const int64_t visible = sizes_.seen.By(h, first + i);
+      sums[i] = ExponentiateRow<T>(row, visible, nullptr);
+      std::fill(row + visible, row + keys, T{0});
+    }
+    MatrixMap<T> out(arrays_.Out<T>("out").Head(h) + first * e, rows, e,
+                     Eigen::OuterStride<>(e));
+    out.noalias() = block * View(In("v", h), keys, e);
+    for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
+  }
+
+  // The distance from query i to the first of these keys.
+  int64_t Farthest(int64_t i, const Sizes::Keys& keys) const {
+    return i + sizes_.seen.first() - keys.begin;
+  }
+
+  const Sizes sizes_;
+  const T scale_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+};
+
+template <typename T>
+class DenseLogits : public WithScores<T> {
+ public:
+  DenseLogits(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : WithScores<T>(problem, arrays, layout),
+        scores_(layout, sizes_.n_q * sizes_.n_k),
+        logits_(layout, sizes_.E) {}
+
+  void Run() override {
+    const int64_t p = sizes_.p, E = sizes_.E;
+    for (int64_t h = 0; h < sizes_.heads; ++h)
+      pool_.For(this->Blocks(), [&](int64_t b, int worker) {
+        const int64_t first = b * kBlock;
+        this->RunBlock(
+            h, first, scores_.data() + first * sizes_.n_k, sizes_.n_k,
+            [&](int64_t i, const Sizes::Keys& keys) -> const T* {
+              T* const own = logits_[worker];
+              const int64_t nearest =
+                  this->Farthest(i, keys) - keys.count() + 1;
+              Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>>(own, keys.count())
+                  .noalias() =
+                  View(this->In("r", h) + i * p, 1, p) *
+                  ConstMatrixMap<T>(this->In("table", h) + nearest, p,
+                                    keys.count(), Eigen::OuterStride<>(E));
+              return own + keys.count() - 1;
+            });
+      });
+  }
+
+  double Flops() const override {
+    double logits = 0;
+    for (int64_t h = 0; h < sizes_.heads; ++h)
+      for (int64_t i = 0; i < sizes_.n_q; ++i)
+        logits += static_cast<double>(sizes_.InBand(h, i, i + 1).count());
+    return sizes_.Flops(kBlock, logits);
+  }
+
+ private:
+  using WithScores<T>::sizes_, WithScores<T>::pool_, WithScores<T>::kBlock;
+
+  Buffer<T> scores_;
+  PerThread<T> logits_;
+};
+
+template <typename T>
+class ShiftLogits : public WithScores<T> {
+ public:
+  ShiftLogits(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : WithScores<T>(problem, arrays, layout),
+        logits_(layout, sizes_.n_q * sizes_.E),
+        scores_(layout, kBlock * sizes_.n_k) {}
+
+  void Run() override {
+    const int64_t p = sizes_.p, E = sizes_.E;
+    for (int64_t h = 0; h < sizes_.heads; ++h) {
+      pool_.For(this->Blocks(), [&](int64_t b, int) {
+        const int64_t first = b * kBlock;
+        const int64_t rows = std::min(kBlock, sizes_.n_q - first);
+        MatrixMap<T>(logits_.data() + first * E, rows, E,
+                     Eigen::OuterStride<>(E))
+            .noalias() = View(this->In("r", h) + first * p, rows, p) *
+                         View(this->In("table", h), p, E);
+      });
+      // The longest rows first, for an even finish.
+      pool_.For(this->Blocks(), [&](int64_t b, int worker) {
+        this->RunBlock(
+            h, (this->Blocks() - 1 - b) * kBlock, scores_[worker], sizes_.n_k,
+            [&](int64_t i, const Sizes::Keys& keys) -> const T* {
+              return logits_.data() + i * E + this->Farthest(i, keys);
+            });
+      });
+    }
+  }
+
+  double Flops() const override {
+    return sizes_.Flops(kBlock, static_cast<double>(sizes_.heads * sizes_.n_q) *
+                                    static_cast<double>(sizes_.E));
+  }
+
+ private:
+  using WithScores<T>::sizes_, WithScores<T>::pool_, WithScores<T>::kBlock;
+
+  Buffer<T> logits_;
+  PerThread<T> scores_;
+};
+
+template <typename T>
+class TiledLogits : public Prepared {
+ public:
+  TiledLogits(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : sizes_(problem),
+        scale_(SoftmaxScale<T>(problem)),
+        arrays_(arrays),
+        pool_(layout),
+        tables_(problem.SlicesOf("table")),
+        table_(layout, tables_.count() * sizes_.p * Padded()),
+        together_(Together(sizes_, layout.threads())) {
+    for (int64_t block = 0; block < layout.threads() * together_; ++block)
+      blocks_.emplace_back(layout, sizes_.d, sizes_.e, sizes_.p);
+  }
+
+  void Run() override {
+    PadTables();
+    const int64_t rows = together_ * kBlockQueries<T>;
+    const int64_t tasks = (sizes_.n_q + rows - 1) / rows;
+    // The longest rows of a causal problem first, for an even finish.
+    pool_.For(sizes_.heads * tasks, [&](int64_t index, int worker) {
+      RunBlocks(index / tasks, (tasks - 1 - index % tasks) * rows,
+                blocks_.data() + worker * together_);
+    });
+  }
+
+  double Flops() const override {
+    double logits = 0;
+    for (int64_t h = 0; h < sizes_.heads; ++h)
+      for (int64_t row = 0; row < sizes_.n_q; row += kBlockQueries<T>) {
+        const int64_t rows = std::min(kBlockQueries<T>, sizes_.n_q - row);
+        auto keys = sizes_.InBand(h, row, row + rows);
+        keys.begin = keys.begin / kTileKeys * kTileKeys;  // whole tiles
+        logits += static_cast<double>(rows) * static_cast<double>(keys.count());
+      }
+    return sizes_.Flops(kBlockQueries<T>, logits);
+  }
+
+ private:
+  // Zeros before and behind a row of the table: what a tile reads of it whose
+  // last pair is the first of the band, or the other way round.
+  static constexpr int64_t kPad = kBlockQueries<T> + kTileKeys;
+  int64_t Padded() const { return sizes_.E + 2 * kPad; }
+
+  // Blocks of queries that meet a tile of keys while it is in cache: up to
+  // four, as long as every thread has four tasks. No bit of a result depends on
+  // it.
+  static int64_t Together(const Sizes& sizes, int threads) {
+    const int64_t blocks =
+        sizes.heads * ((sizes.n_q - 1) / kBlockQueries<T> + 1);
+    return std::clamp<int64_t>(blocks / (4 * threads), 1, 4);
+  }
+
+  void PadTables() {
+    const int64_t p = sizes_.p, E = sizes_.E;
+    std::fill_n(table_.data(), tables_.count() * p * Padded(), T{0});
+    for (int64_t h = 0; h < sizes_.heads; ++h) {
+      if (!tables_.IsFirst(h)) continue;
+      const T* table = arrays_.In<T>("table").Head(h);
+      T* const padded = table_.data() + tables_.Of(h) * p * Padded() + kPad;
+      for (int64_t x = 0; x < p; ++x)
+        std::copy_n(table + x * E, E, padded + x * Padded());
+    }
+  }
+
+  void RunBlocks(int64_t h, int64_t first, SoftmaxBlock<T>* blocks) {
+    const int64_t d = sizes_.d, e = sizes_.e, p = sizes_.p;
+    const T* q = arrays_.In<T>("q").Head(h);
+    const T* k = arrays_.In<T>("k").Head(h);
+    const T* v = arrays_.In<T>("v").Head(h);
+    const T* r = arrays_.In<T>("r").Head(h);
+    const T* table =
+        table_.data() + tables_.Of(h) * p * Padded() + kPad;  // distance 0
+    T* const out = arrays_.Out<T>("out").Head(h);
+    const int64_t last =
+        std::min(first + together_ * kBlockQueries<T>, sizes_.n_q);
+    const auto for_blocks = [&](const auto& work) {
+      for (int64_t row = first; row < last; row += kBlockQueries<T>)
+        work(row, std::min(kBlockQueries<T>, last - row),
+             blocks[(row - first) / kBlockQueries<T>]);
+    };
+    for_blocks([&](int64_t row, int64_t rows, SoftmaxBlock<T>& block) {
+      block.Begin(q + row * d, d, rows, scale_);
+      block.BeginBand(r + row * p, p);
+    });
+    for (int64_t j = 0; j < sizes_.seen.Before(h, last); j += kTileKeys)
+      for_blocks([&](int64_t row, int64_t rows, SoftmaxBlock<T>& block) {
+        const int64_t visible = sizes_.seen.Before(h, row + rows);
+        if (j >= visible) return;
+        const int64_t keys = std::min(kTileKeys, visible - j);
+        block.Scores(k + j * d, d, keys);
+        const auto band = sizes_.InBand(h, row, row + rows);
+        const int64_t distance = row + sizes_.seen.first() - j;
+        if (j < band.end && j + keys > band.begin)
+          block.AddBand(table + distance, Padded());
+        if (sizes_.seen.causal()) block.HideAfter(distance);
+        block.Accumulate(v + j * e, e);
+      });
+    for_blocks([&](int64_t row, int64_t, SoftmaxBlock<T>& block) {
+      block.End(out + row * e, e);
+    });
+  }
+
+  const Sizes sizes_;
+  const T scale_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  const Slices tables_;
+  Buffer<T> table_;
+  const int64_t together_;
+  std::vector<SoftmaxBlock<T>> blocks_;
+};
+
+}  // namespace
+
+std::vector<Implementation> RelativeLogitsAttentionImplementations() {
+  return CpuTable(
+      "relative_logits_attention",
+      {{.id = "dense",
+        .what = "scores in memory (GEMMs), the logits of each query by itself",
+        .source = "definition",
+        .time = {"O(n^2 (d+e) + n E p)", "n^2"},
+        .memory = {"O(n^2)", "n^2"},
+        .sums = DirectSums,
+        .prepare = PrepareFor<DenseLogits>},
+       {.id = "shift",
+        .what = "the logits of all distances by one GEMM, added shifted",
+        .source = "Transformer-XL appendix B, for a band",
+        .time = {"O(n^2 (d+e) + n E p)", "n^2"},
+        .memory = {"O(n E)", "n"},
+        .sums = DirectSums,
+        .prepare = PrepareFor<ShiftLogits>},
+       {.id = "tiled",
+        .what = "online softmax over tiles of keys, logits made in the tile",
+        .source = "Milakov and Gimelshein 2018; Dao et al. 2022",
+        .time = {"O(n^2 (d+e) + n E p)", "n^2"},
+        .memory = {"O(p E), O(d+e+p) per thread", "1"},
+        .sums = DirectSums,
+        .prepare = PrepareFor<TiledLogits>}});
+}
+
+}  // namespace subquad
