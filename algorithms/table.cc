@@ -93,6 +93,10 @@ const std::vector<SharedRow>& SharedRows() {
       {"position_attention", "shift",
        "Transformers II eq. 5-13; Transformer-XL appendix B", {"O(n^2 d)", "n^2"}},
 
+      {"relative_logits_attention", "tiled",
+       "Milakov and Gimelshein 2018; Dao et al. 2022",
+       {"O(n^2 (d+e) + n E p)", "n^2"}},
+
       {"sparse_attention", "dense",
        "Transformers II, \"Making the attention matrix sparse\"",
        {"O(n^2 (d+e))", "n^2"}, {"O(n^2)", "n^2"}},
@@ -130,7 +134,7 @@ const std::vector<SharedRow>& SharedRows() {
   return rows;
 }
 
-// What no kernel takes so far.
+// What no kernel takes so far but that of relative_logits_attention.
 std::string NotOnDevice(const Problem& problem) {
   const Params& params = problem.params;
   if (params.Has("query_offset") && params.Integer("query_offset") > 0)
@@ -156,7 +160,7 @@ std::vector<Implementation> CompleteTable(std::string_view op, Backend backend,
       if (!row.why_not) row.why_not = shared.why_not;
       if (!row.norm_bound) row.norm_bound = shared.norm_bound;
     }
-    if (backend == Backend::kCuda)
+    if (backend == Backend::kCuda && op != "relative_logits_attention")
       row.why_not = [own = row.why_not](const Problem& problem) {
         std::string reason = NotOnDevice(problem);
         return reason.empty() && own ? own(problem) : reason;

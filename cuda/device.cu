@@ -116,6 +116,7 @@ std::vector<Implementation> CudaImplementations() {
            KernelizedClippedRpeAttentionCudaImplementations,
            TransformerXlAttentionCudaImplementations,
            PositionAttentionCudaImplementations,
+           RelativeLogitsAttentionCudaImplementations,
            SparseAttentionCudaImplementations,
            LinformerAttentionCudaImplementations,
            MemoryCompressedAttentionCudaImplementations,

@@ -19,6 +19,7 @@ std::vector<Implementation> ClippedRpeProductCudaImplementations();
 std::vector<Implementation> KernelizedClippedRpeAttentionCudaImplementations();
 std::vector<Implementation> TransformerXlAttentionCudaImplementations();
 std::vector<Implementation> PositionAttentionCudaImplementations();
+std::vector<Implementation> RelativeLogitsAttentionCudaImplementations();
 std::vector<Implementation> SparseAttentionCudaImplementations();
 std::vector<Implementation> LinformerAttentionCudaImplementations();
 std::vector<Implementation> MemoryCompressedAttentionCudaImplementations();

@@ -353,8 +353,6 @@ std::vector<Implementation> RelativeLogitsAttentionImplementations() {
         .prepare = PrepareFor<ShiftLogits>},
        {.id = "tiled",
         .what = "online softmax over tiles of keys, logits made in the tile",
-        .source = "Milakov and Gimelshein 2018; Dao et al. 2022",
-        .time = {"O(n^2 (d+e) + n E p)", "n^2"},
         .memory = {"O(p E), O(d+e+p) per thread", "1"},
         .sums = DirectSums,
         .prepare = PrepareFor<TiledLogits>}});
