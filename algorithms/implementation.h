@@ -131,7 +131,7 @@ using RowBound = std::function<void(const RowId& id, std::span<double> units)>;
 // How time or memory grows.
 struct Complexity {
   std::string text;   // "O(e n log n)"
-  std::string order;  // in the tokens: "1", "n", "n log n", "n^2"
+  std::string order;  // in the tokens: "1", "n^0.5", "n", "n log n", "n^2"
 };
 
 // What an algorithm's rounding errors reach.

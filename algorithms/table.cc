@@ -101,9 +101,9 @@ const std::vector<SharedRow>& SharedRows() {
        "Transformers II, \"Making the attention matrix sparse\"",
        {"O(n^2 (d+e))", "n^2"}, {"O(n^2)", "n^2"}},
       {"sparse_attention", "gathered",
-       "Transformers II, \"Making the attention matrix sparse\"", {"O(pairs (d+e))", "n"}},
+       "Transformers II, \"Making the attention matrix sparse\"", {"O(pairs (d+e)), pairs n^2/s if strided", "n"}},
       {"sparse_attention", "blocked",
-       "Transformers II, \"Making the attention matrix sparse\"", {"O(pairs (d+e))", "n"},
+       "Transformers II, \"Making the attention matrix sparse\"", {"O(pairs (d+e)), pairs n^2/s if strided", "n"},
        {}, WhyNotBlocked},
 
       {"linformer_attention", "dense", "Transformers II eq. 15",

@@ -261,7 +261,7 @@ std::vector<Implementation> Toeplitz2dXyImplementations() {
         .prepare = PrepareFor<Dense>},
        {.id = "xy",
         .what = "row and column sums, two 1-D products, a broadcast add",
-        .memory = {"O(e (H + W))", "n"},
+        .memory = {"O(e (H + W))", "n^0.5"},
         .sums = XySums,
         .norm_bound = XyBound,
         .prepare = PrepareFor<Xy>}});

@@ -340,7 +340,50 @@ double LogRatio(double fast, double dense) {
 struct Crossing {
   CrossoverKind kind;
   double n = 0;
+  double low = 0, high = 0;  // by interpolation alone
 };
+
+// How far the crossing between n[i] and n[i + 1] may lie from the straight line
+// between them, as a factor: where the parabolas through one size more on
+// either side cross, and without such a size anywhere between the two.
+std::pair<double, double> CrossingsOfParabolas(
+    const std::vector<double>& n, const std::vector<double>& log_ratio,
+    size_t i) {
+  const double a = std::log(n[i]), b = std::log(n[i + 1]);
+  double low = b, high = a;
+  int parabolas = 0;
+  for (const size_t first : {i - 1, i}) {  // i - 1 wraps for the first size
+    if (first >= n.size() || first + 2 >= n.size()) continue;
+    double x[3], y[3];
+    for (size_t k = 0; k < 3; ++k) {
+      x[k] = std::log(n[first + k]);
+      y[k] = log_ratio[first + k];
+    }
+    if (!std::isfinite(y[0]) || !std::isfinite(y[1]) || !std::isfinite(y[2]))
+      continue;
+    const auto height = [&](double at) {
+      double sum = 0;
+      for (size_t k = 0; k < 3; ++k) {
+        double term = y[k];
+        for (size_t l = 0; l < 3; ++l)
+          if (l != k) term *= (at - x[l]) / (x[k] - x[l]);
+        sum += term;
+      }
+      return sum;
+    };
+    // Both ends are sizes, where the parabola has the curve's own signs.
+    double left = a, right = b;
+    for (int step = 0; step < 60; ++step) {
+      const double middle = (left + right) / 2;
+      (height(middle) >= 0 ? left : right) = middle;
+    }
+    low = std::min(low, left);
+    high = std::max(high, right);
+    ++parabolas;
+  }
+  if (parabolas == 0) return {n[i], n[i + 1]};
+  return {std::exp(low), std::exp(high)};
+}
 
 Crossing LastCrossing(const std::vector<double>& n,
                       const std::vector<double>& log_ratio) {
@@ -354,7 +397,9 @@ Crossing LastCrossing(const std::vector<double>& n,
   double share = before / (before - after);
   if (std::isinf(before)) share = std::isinf(after) ? 0.5 : 1;
   const double step = n[losses] / n[losses - 1];
-  return {CrossoverKind::kCrosses, n[losses - 1] * std::pow(step, share)};
+  const double at = n[losses - 1] * std::pow(step, share);
+  const auto [low, high] = CrossingsOfParabolas(n, log_ratio, losses - 1);
+  return {CrossoverKind::kCrosses, at, std::min(at, low), std::max(at, high)};
 }
 
 std::string SizeText(double n) { return std::to_string(std::llround(n)); }
@@ -394,8 +439,8 @@ Crossover FindCrossover(const Curve& fast, const Curve& dense) {
   const Crossing latest = LastCrossing(n, worst);
   result.kind = crossing.kind;
   if (crossing.kind == CrossoverKind::kCrosses) result.n = crossing.n;
-  if (earliest.kind == CrossoverKind::kCrosses) result.low = earliest.n;
-  if (latest.kind == CrossoverKind::kCrosses) result.high = latest.n;
+  if (earliest.kind == CrossoverKind::kCrosses) result.low = earliest.low;
+  if (latest.kind == CrossoverKind::kCrosses) result.high = latest.high;
 
   // From losing to winning; more than once means that one number hides a part
   // of the story.

@@ -105,7 +105,10 @@ struct Crossover {
 // both have, linear in log-log between them. `low` is the crossing of fast at
 // its best with dense at its worst, `high` the other way round; as both curves
 // are pushed to their ends at all sizes at once, this is wider than an interval
-// of the curves' own confidence. The order of the sizes does not matter; a
+// of the curves' own confidence. Both ends also hold the
+// crossings of parabolas through three sizes instead of lines through two: what
+// interpolation leaves open; with two sizes in all, everything between them.
+// The order of the sizes does not matter; a
 // size that occurs twice in a curve is refused, zero values are allowed.
 Crossover FindCrossover(const Curve& fast, const Curve& dense);
 

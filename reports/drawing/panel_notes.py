@@ -4,6 +4,7 @@ import re
 
 from reports.drawing import plot_style
 
+FEWEST_SAMPLES = 6  # for a 95 % interval of the median
 WIDEST_FIT = 0.5  # an exponent whose interval is wider says nothing
 LONGEST_REASON = 130  # characters
 NUMBER = re.compile(r"[0-9][0-9.,e+-]*( ?([KMGT]iB|[mµn]?s|s|min|h)\b)?")  # with its unit
@@ -35,6 +36,11 @@ def sentences(content):
 def exponents(content):
     """The fitted exponents of (Panel, Group) pairs, a sentence for each panel."""
     return list(dict.fromkeys(s for panels, group in _by_group(content) for s in _fit_sentences(panels, group)))
+
+
+def few_samples(row, panel):
+    """Whether the band of a measured point is the range of its samples, as there are too few for an interval of the median."""
+    return bool(panel.low and row[panel.low] and row.get("samples") and row["samples"] < FEWEST_SAMPLES)
 
 
 def has_meaning(fit):
@@ -79,6 +85,8 @@ def _legend(content):
     panels = [panel for panel, _ in content]
     if any(row[panel.low] for panel, group in content if panel.low for row in group.rows):
         parts.append("band: interval of the median")
+    if any(few_samples(row, panel) for panel, group in content for row in group.rows):
+        parts.append(f"open marks: fewer than {FEWEST_SAMPLES} samples, whose band is their range and no 95 % interval")
     parts += [panel.thin_meaning for panel, group in content
               if panel.thin and any(row[panel.thin] for row in group.rows)]  # fmt: skip
     if any(algorithm[f"{panel.theory}_class"] for panel, group in content if panel.theory

@@ -244,6 +244,11 @@ def _draw_series(axes, panel, series, group):
             axes.fill_between(xs, lows, highs, color=style.color, alpha=0.25, linewidth=0)
         axes.plot(xs, ys, color=style.color, linestyle=style.dashes, linewidth=width, marker=style.marker,
                   **layout.marker(style))  # fmt: skip
+        few = [row for row in points if panel_notes.few_samples(row, panel)]
+        if few and style.marker not in ("x", "+"):
+            open_marks = {**layout.marker(style), "markerfacecolor": "white", "markeredgecolor": style.color}
+            axes.plot([row[panel.x] for row in few], [row[panel.y] for row in few], color=style.color, linestyle="none",
+                      marker=style.marker, **open_marks)  # fmt: skip
     if panel.x == "n":
         for row in series.marks:
             if row["verdict"] == "failed" and row[panel.y]:

@@ -40,7 +40,9 @@ def draw_prf_variance(study):
             style = styles[m]
             rows = [row for row in mine if row["m"] == m]
             guide(above, column(rows, "spread"), column(rows, "lemma"))
-            above.plot(column(rows, "spread"), column(rows, "variance"), style.marker, color=style.color, markersize=2.6)
+            above.plot(
+                column(rows, "spread"), column(rows, "variance"), style.marker, color=style.color, markersize=2.6
+            )
             rows = [row for row in rows if row["judged"]]
             xs = [row["spread"] * 1.06 ** (place - (len(features) - 1) / 2) for row in rows]
             below.vlines(xs, column(rows, "low"), column(rows, "high"), color=style.color, linewidth=0.7)

@@ -215,6 +215,7 @@ def make_row(record, n, environment):
         "seconds": seconds.get("median"),
         "seconds_low": seconds.get("low"),
         "seconds_high": seconds.get("high"),
+        "samples": len(seconds["samples"]) if "samples" in seconds else None,
         "setup_seconds": record["setup_seconds"],
         "first_seconds": record["first_seconds"],
         "workspace_bytes": workspace,

@@ -394,6 +394,31 @@ TEST(CrossoverTest, OpenEndsAreSaid) {
             "4096");
 }
 
+// A ratio that bends between the sizes: the line misses the crossing, though
+// the values have no noise at all; what interpolation leaves open holds it.
+TEST(CrossoverTest, HoldsWhatInterpolationLeavesOpen) {
+  const auto bent = [](double n) {
+    const double x = std::log(n);
+    return std::exp(0.5 * (std::log(900.0) - x) +
+                    0.08 * (std::log(900.0) - x) * std::abs(x - 3));
+  };
+  const Samples sizes = {64, 256, 1024, 4096};
+  const CurveData fast = MakeCurve(sizes, bent);
+  const CurveData dense = MakeCurve(sizes, [](double) { return 1.0; });
+  const Crossover crossover = FindCrossover(fast, dense);
+  ASSERT_TRUE(crossover.n && crossover.low && crossover.high);
+  EXPECT_GT(std::abs(*crossover.n - 900), 1);
+  EXPECT_LT(*crossover.low, 900.5);
+  EXPECT_GT(*crossover.high, 899.5);
+  EXPECT_LT(*crossover.high / *crossover.low, 1.5);
+  // With two sizes it may be anywhere between them.
+  const CurveData two = MakeCurve({256, 4096}, bent);
+  const Crossover open =
+      FindCrossover(two, MakeCurve({256, 4096}, [](double) { return 1.0; }));
+  EXPECT_EQ(open.low, 256);
+  EXPECT_EQ(open.high, 4096);
+}
+
 TEST(CrossoverTest, OrderAndSizesOfOneCurveOnly) {
   CurveData fast =
       MakeCurve({4096, 64, 300, 512, 1024}, [](double n) { return 700 * n; });

@@ -20,7 +20,9 @@ sys.path.insert(0, str(ROOT))
 
 from reports import figures  # noqa: E402
 from reports.drawing import catalogue  # noqa: E402
+from reports.drawing import panel_notes  # noqa: E402
 from reports.drawing import plot_style  # noqa: E402
+from reports.drawing import quantities  # noqa: E402
 from reports.files import recipe_file  # noqa: E402
 
 PROGRAM = ""  # set by main
@@ -160,6 +162,26 @@ class AgreementTest(unittest.TestCase):
         self.assertTrue(
             against_text(moved(self.summary, "crossover"), "nprf-fig1a", "seconds", tables["crossovers"], "| ")[0]
         )
+
+
+class FewSamples(unittest.TestCase):
+    """Fewer than six samples give no 95 % interval of a median: such points are marked."""
+
+    def test_a_point_of_few_samples_is_told_apart(self):
+        time, workspace = quantities.QUANTITIES["seconds"], quantities.QUANTITIES["workspace_bytes"]
+        row = {"seconds_low": 1.0, "seconds_high": 2.0, "samples": 5}
+        self.assertTrue(panel_notes.few_samples(row, time))
+        self.assertFalse(panel_notes.few_samples({**row, "samples": 6}, time))
+        self.assertFalse(panel_notes.few_samples({**row, "samples": None}, time))
+        self.assertFalse(panel_notes.few_samples({**row, "seconds_low": None}, time))
+        self.assertFalse(panel_notes.few_samples(row, workspace))
+
+    def test_the_committed_captions_say_so(self):
+        for folder in MACHINES:
+            records = json.loads((folder / "paper.json").read_text(encoding="utf-8"))["records"]
+            few = [r for r in records if r["seconds"] and len(r["seconds"]["samples"]) < panel_notes.FEWEST_SAMPLES]
+            self.assertTrue(few)
+            self.assertIn("open marks: fewer than 6 samples", (folder / "README.md").read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -334,9 +334,8 @@ void AddQuadratic(Finding& finding, const RecipeCurve& curve,
         within   ? Holds::kYes
         : beyond ? Holds::kNo
                  : Holds::kBetween,
-        fmt::format("{} grows with exponent {} (limits: 1.5 and 2.5)", name,
-                    finding.Number("exponent of the " + name, growth->exponent,
-                                   growth->interval)));
+        fmt::format("{} grows with {} (limits: 1.5 and 2.5)", name,
+                    ExponentText(finding, "exponent of the " + name, *growth)));
   }
 }
 

@@ -74,6 +74,16 @@ std::optional<ExponentFit> GrowthOf(const RecipeCurve& curve,
   return known ? fit : std::nullopt;
 }
 
+std::string ExponentText(Finding& finding, const std::string& name,
+                         const ExponentFit& fit) {
+  const std::string text = finding.Number(name, fit.exponent, fit.interval);
+  const double width = fit.interval.high - fit.interval.low;
+  return width <= kWidestFit
+             ? "exponent " + text
+             : fmt::format("an exponent that is known only within {}",
+                           ThreeDigits(width));
+}
+
 std::string NoGrowth(const RecipeCurve& curve, const std::string& what) {
   if (curve.mixed) return what + ": its times are of several processors";
   return fmt::format(
@@ -95,12 +105,10 @@ void AddGrowth(Finding& finding, const RecipeCurve& curve, CurveValue quantity,
                                                    : Holds::kNo;
   finding.Add(
       holds,
-      fmt::format(
-          "{} grows with exponent {} for n from {:.10g} to {:.10g} "
-          "(limit: {:.10g})",
-          what,
-          finding.Number("exponent of " + what, fit->exponent, fit->interval),
-          fit->n_min, fit->n_max, limit));
+      fmt::format("{} grows with {} for n from {:.10g} to {:.10g} "
+                  "(limit: {:.10g})",
+                  what, ExponentText(finding, "exponent of " + what, *fit),
+                  fit->n_min, fit->n_max, limit));
 }
 
 Holds AtLeast(const Quotient& quotient, double limit) {

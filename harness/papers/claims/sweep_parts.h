@@ -39,6 +39,11 @@ void AddGrowth(Finding& finding, const RecipeCurve& curve, CurveValue quantity,
 // The exponent of a growth that is known well enough to be judged.
 std::optional<ExponentFit> GrowthOf(const RecipeCurve& curve,
                                     CurveValue quantity);
+// An exponent whose interval is wider is not printed.
+inline constexpr double kWidestFit = 0.5;
+// "exponent 1.04 [1.02, 1.06]", or how wide its interval is.
+std::string ExponentText(Finding& finding, const std::string& name,
+                         const ExponentFit& fit);
 std::string NoGrowth(const RecipeCurve& curve, const std::string& what);
 
 // Yes where the whole interval of the ratio is at or above the limit.
