@@ -241,6 +241,10 @@ Finding FrpbTable3(const Evidence& evidence) {
       fmt::format("table 3 itself has up to {:.1f} times for convSPE "
                   "and {:.1f} for sineSPE",
                   table::kConv, table::kSine));
+  all.Note(
+      "the noise is an input here: drawing it, as a model does for every "
+      "batch, "
+      "is in none of the times");
   return all;
 }
 
