@@ -202,6 +202,17 @@ TEST(TransformerXl, BothDirections) {
   }
 }
 
+// A case that does not say so is causal, as a case folder is.
+TEST(TransformerXl, CasesAreCausalUnlessTheySayOtherwise) {
+  const auto distances = [](const std::string& id) {
+    const Problem problem = ProblemOf(MakeCase(ParseCaseId(id)));
+    return problem.InputShape(static_cast<size_t>(problem.InputIndex("r")))[0];
+  };
+  EXPECT_EQ(distances("transformer_xl_attention:L=8,M=3"), 11);
+  EXPECT_EQ(distances("transformer_xl_attention:L=8,M=3,causal=1"), 11);
+  EXPECT_EQ(distances("transformer_xl_attention:L=8,M=3,causal=0"), 18);
+}
+
 // The claim txl-linear: M + L products w_kr r instead of one for every pair
 // that is seen. Such a product is 2 d p flops and nothing else depends on p.
 TEST(TransformerXl, ShiftProjectsEveryDistanceOnce) {

@@ -326,7 +326,8 @@ Case MakeCase(const CaseRequest& request) {
   if (folder) TakeImage(*folder, request, one.params);
   one.op->CompleteParams(n, one.seed, one.params);
   for (const ParamRule& rule : rules)
-    if (rule.type == ParamType::kFlag && !one.params.Has(rule.name))
+    if (rule.type == ParamType::kFlag && rule.default_value != "true" &&
+        !one.params.Has(rule.name))
       one.params.Set(rule.name, false);
   CheckParams(one.op->ParamRules(one.params), one.params);
   ResolveSizes(request, rules, n, rest, one);
