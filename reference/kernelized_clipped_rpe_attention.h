@@ -108,7 +108,9 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
   }
 
  private:
-  static Real Elu1(Real x) { return x > 0 ? x + 1 : std::exp(x); }
+  static Real Elu1(Real x) {
+    return x > 0 ? x + 1 : static_cast<Real>(std::exp(x));
+  }
 
   // phi(q_i) times what brings its largest entry to about one.
   std::vector<Real> QueryFeatures(int64_t head, int64_t i,

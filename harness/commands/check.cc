@@ -64,8 +64,7 @@ Json JsonOf(const CheckLine& line) {
   // What gate 2 compares, by output: see Yardstick.
   Json yardsticks = Json::array();
   for (const Yardstick& one : line.verdict.comparison.yardsticks)
-    yardsticks.push_back(
-        {{"error", one.error}, {"plain_error", one.plain}, {"rows", one.rows}});
+    yardsticks.push_back({{"error", one.error}, {"plain_error", one.plain}});
   if (!yardsticks.empty()) json["yardsticks"] = yardsticks;
   return json;
 }

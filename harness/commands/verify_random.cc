@@ -90,9 +90,6 @@ class RandomRun {
     table_.Print();
     fmt::print("{} cases of {} draws in {:.0f} s, seed {}\n", checked_, index,
                Seconds(), cases_.seed);
-    if (lucky_ > 0)
-      fmt::print("{} failures of gate 2 did not come back with other numbers\n",
-                 lucky_);
     for (const std::string& failure : failures_) fmt::print("{}\n", failure);
     if (Interrupted()) {
       Tell("interrupted after {} draws; what failed is listed and written\n",
@@ -143,14 +140,6 @@ class RandomRun {
       } catch (const InvalidInput& undefined) {
         verdict = Verdict::Skipped(
             fmt::format("the reference is undefined: {}", undefined.what()));
-      }
-      if (FailedByLuck(*implementation, *one, verdict, options_.threads)) {
-        ++lucky_;
-        fmt::print("once: {} {}, not with other numbers\n  repeat: {}\n",
-                   implementation->id, verdict.reason,
-                   Repeat(*implementation, *one));
-        std::fflush(stdout);
-        continue;
       }
       table_.Add(*implementation, one->scalar, verdict);
       if (options_.verbose)
@@ -224,7 +213,7 @@ class RandomRun {
   const Amount amount_;
   RandomCases cases_;
   TallyTable table_;
-  uint64_t checked_ = 0, lucky_ = 0;
+  uint64_t checked_ = 0;
   std::map<std::pair<const Implementation*, Scalar>, int> failed_;
   std::vector<std::string> failures_;
   const bool terminal_ = ::isatty(STDERR_FILENO) != 0;

@@ -38,6 +38,9 @@ struct OutputAnswer {
   // Over the elements with a finite bound:
   double plain_error = 0;  // the plain program's largest error, in arithmetic
   double largest = 0;      // of the reference, in absolute value
+  // Of the largest number: an error that gate 2 takes the plain program to
+  // have, however exact it was.
+  double roundings = 2;
   // Elements for which the plain program has no finite number although the
   // reference has: its scalar type has no room for this problem.
   int64_t plain_overflows = 0;
@@ -46,6 +49,17 @@ struct OutputAnswer {
 struct Answer {
   std::vector<OutputAnswer> outputs;  // in the order of Problem::outputs
 };
+
+// Where the plain program's largest error is the largest of fewer rows than
+// this, it may be next to nothing by luck: the elements of a row share the
+// errors of its scores and of its normaliser, so that a row is off by its usual
+// error times one number, which is near zero now and then. Rows whose bounds
+// are much smaller than others' do not count.
+inline constexpr double kTellingRows = 24;
+// There the rows with the largest bounds are computed again, up to this many in
+// all, with roundings that fall at random (emulated.h): the largest of their
+// errors is the plain program's.
+inline constexpr int64_t kRowsAgain = 24;
 
 // Evaluates the definition: in float64 for narrower scalars, in long double for
 // float64, so that the error of the plain dense program in the problem's own

@@ -187,21 +187,20 @@ void CompareRow(const OutputAnswer& answer, size_t row, const Found& found,
   }
 }
 
-// The plain program's error on one output. It may be exact by luck; a few
-// roundings of the largest number are always allowed.
+// The plain program's error on one output. It may be exact; a few roundings of
+// the largest number are always allowed.
 double PlainError(const OutputAnswer& answer, const Rounding& rounding) {
-  return std::max(
-      answer.plain_error,
-      2 * (rounding.arithmetic * answer.largest + rounding.underflow));
+  return std::max(answer.plain_error,
+                  answer.roundings * (rounding.arithmetic * answer.largest +
+                                      rounding.underflow));
 }
 
 // Gate 2 of one output.
 Yardstick YardstickOf(const OutputAnswer& answer, double gate_two_error,
-                      double rows, const Rounding& rounding) {
+                      const Rounding& rounding) {
   const double plain = PlainError(answer, rounding);
   const double beyond = gate_two_error - answer.given_error;
   return {.over_plain = beyond > 0 ? beyond / plain : 0,
-          .rows = rows,
           .error = gate_two_error,
           .given = answer.given_error,
           .plain = plain};
@@ -210,23 +209,6 @@ Yardstick YardstickOf(const OutputAnswer& answer, double gate_two_error,
 // How many products a sum may have.
 double TermsOf(const Problem& problem) {
   return static_cast<double>(std::max(problem.queries, problem.keys));
-}
-
-// The sum of the rows' bounds over the largest of them, where this tolerance is
-// finite.
-double YardstickRows(const OutputAnswer& answer,
-                     const std::vector<double>& units) {
-  double bounds = 0, largest_bound = 0;
-  const auto width = static_cast<size_t>(answer.width);
-  for (size_t first = 0; first < units.size(); first += width) {
-    double row_bound = 0;
-    for (size_t at = first; at < first + width; ++at)
-      if (std::isfinite(units[at]) && !std::isinf(answer.units[at]))
-        row_bound = std::max(row_bound, answer.units[at]);
-    bounds += row_bound;
-    largest_bound = std::max(largest_bound, row_bound);
-  }
-  return largest_bound > 0 ? bounds / largest_bound : 0;
 }
 
 // Compares row r of an output with what a program left in it.
@@ -268,11 +250,8 @@ void Add(const OutputAnswer& answer, Yardstick yardstick, Comparison& total) {
 Tolerance ToleranceOf(const Answer& answer, double bound_factor,
                       const RowBound& bound) {
   Tolerance tolerance;
-  for (const OutputAnswer& one : answer.outputs) {
-    std::vector<double> units = UnitsOf(one, bound_factor, bound);
-    tolerance.yardstick_rows.push_back(YardstickRows(one, units));
-    tolerance.units.push_back(std::move(units));
-  }
+  for (const OutputAnswer& one : answer.outputs)
+    tolerance.units.push_back(UnitsOf(one, bound_factor, bound));
   return tolerance;
 }
 
@@ -289,9 +268,7 @@ Comparison Compare(const Problem& problem, const Answer& answer,
                      gate_two_error, total);
     total.rows += static_cast<int64_t>(one.selection.rows.size());
     total.all_rows = total.all_rows && one.selection.all;
-    Add(one,
-        YardstickOf(one, gate_two_error, tolerance.yardstick_rows[o], rounding),
-        total);
+    Add(one, YardstickOf(one, gate_two_error, rounding), total);
   }
   return total;
 }
@@ -318,9 +295,7 @@ Comparison CompareRows(const Problem& problem, const Answer& answer,
             rounding, gate_two_error, total);
       total.rows += static_cast<int64_t>(part.rows.size());
     }
-    Add(one,
-        YardstickOf(one, gate_two_error, tolerance.yardstick_rows[o], rounding),
-        total);
+    Add(one, YardstickOf(one, gate_two_error, rounding), total);
   }
   total.all_rows = false;
   return total;

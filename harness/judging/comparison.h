@@ -25,13 +25,9 @@ struct ElementPlace {
 // float32's.
 struct Yardstick {
   double over_plain = 0;  // largest error / that of the plain program
-  // How many rows the plain program's largest error is the largest of: the sum
-  // of the rows' bounds over the largest of them. Rows with much less of a
-  // bound than others have no say in it.
-  double rows = 0;
-  double error = 0;  // the largest error, absolute
-  double given = 0;  // OutputAnswer::given_error, taken off it first
-  double plain = 0;  // what the rest is divided by
+  double error = 0;       // the largest error, absolute
+  double given = 0;       // OutputAnswer::given_error, taken off it first
+  double plain = 0;       // what the rest is divided by
 };
 
 struct Comparison {
@@ -69,7 +65,6 @@ void StoreAt(Scalar scalar, double value, void* data, size_t index);
 // What an implementation is allowed, on the rows of the answer.
 struct Tolerance {
   std::vector<std::vector<double>> units;  // by output, [rows, width]
-  std::vector<double> yardstick_rows;      // by output: Yardstick::rows
 };
 
 // `bound` gives norm-wise units or is empty: then bound_factor times the plain

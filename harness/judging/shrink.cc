@@ -23,23 +23,6 @@ Verdict VerifyCase(const Implementation& implementation, const Case& one,
   }
 }
 
-bool FailedByLuck(const Implementation& implementation, const Case& one,
-                  const Verdict& verdict, int threads) {
-  constexpr uint64_t kOthers = 4;
-  const Comparison& numbers = verdict.comparison;
-  const bool gate_two_alone = verdict.outcome == Outcome::kFailed &&
-                              numbers.judged() > 0 && numbers.not_finite == 0 &&
-                              numbers.lost_bounds == 0 &&
-                              numbers.max_over_bound <= 1;
-  if (!gate_two_alone) return false;
-  Case other = one;
-  for (other.seed = 1; other.seed <= kOthers; ++other.seed)
-    if (other.seed != one.seed &&
-        VerifyCase(implementation, other, threads).outcome == Outcome::kFailed)
-      return false;
-  return true;
-}
-
 Case Shrink(const Case& one, const std::function<bool(const Case&)>& fails,
             const std::function<bool()>& stop) {
   // Each step makes a number smaller or leaves something out, so that it ends;

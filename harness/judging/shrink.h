@@ -15,14 +15,6 @@ namespace subquad {
 Verdict VerifyCase(const Implementation& implementation, const Case& one,
                    int threads);
 
-// A failure of gate 2 alone that does not come back with other numbers. Gate 2
-// compares the largest of two programs' rounding errors; in a small problem the
-// plain program's is now and then next to nothing by luck, so that among a
-// hundred thousand verdicts on right answers a few fail. A mistake fails with
-// other numbers too.
-bool FailedByLuck(const Implementation& implementation, const Case& one,
-                  const Verdict& verdict, int threads);
-
 // The last of a chain of simpler cases (SimplerCases) for each of which
 // `fails` is true. Ends early where `stop` is true.
 Case Shrink(const Case& one, const std::function<bool(const Case&)>& fails,

@@ -49,12 +49,8 @@ Verdict Verdict::Failed(std::string reason) {
 
 double OverYardstick(const Comparison& comparison) {
   double most = 0;
-  for (const Yardstick& one : comparison.yardsticks) {
-    double over = one.over_plain / kYardstickFactor;
-    if (one.rows < kYardstickRows)
-      over = std::min(over, comparison.max_over_bound / kGoodEnough);
-    most = std::max(most, over);
-  }
+  for (const Yardstick& one : comparison.yardsticks)
+    most = std::max(most, one.over_plain / kYardstickFactor);
   return most;
 }
 
@@ -64,18 +60,10 @@ DecidingGate DecidingGateOf(const Comparison& comparison, bool norm_wise) {
   double most = comparison.max_over_bound;
   if (norm_wise) return found;
   for (const Yardstick& one : comparison.yardsticks) {
-    double over = one.over_plain / kYardstickFactor;
-    // Then an eighth of gate 1's bound counts: see OverYardstick.
-    const bool good_enough = one.rows < kYardstickRows &&
-                             comparison.max_over_bound / kGoodEnough < over;
-    if (good_enough) over = comparison.max_over_bound / kGoodEnough;
+    const double over = one.over_plain / kYardstickFactor;
     if (!(over > most)) continue;
     most = over;
-    if (good_enough)
-      found = {2, comparison.max_over_bound * comparison.bound,
-               kGoodEnough * comparison.bound};
-    else
-      found = {2, one.error, kYardstickFactor * one.plain + one.given};
+    found = {2, one.error, kYardstickFactor * one.plain + one.given};
   }
   return found;
 }

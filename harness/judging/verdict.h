@@ -50,16 +50,6 @@ struct Verdict {
 // Gate 2: the error is at most this many times that of the plain dense program
 // in the same scalar type.
 inline constexpr double kYardstickFactor = 8;
-// Where that error is the largest of fewer rows than these, it may be next to
-// nothing by luck: the elements of a row share the errors of its scores and of
-// its normaliser, so that a row is off by its usual error times one number,
-// which is anywhere near zero now and then. There an error within this part of
-// its bound is good enough too. Of 317000 verdicts on right answers to normal
-// numbers with at most 16 queries, twelve were beyond 8 times the plain
-// program's error: all with Yardstick::rows below 2, and all within 0.07 of
-// their bounds. The largest was 7.6 times for 2 rows, 6 for 4 and 3.2 for 8.
-inline constexpr double kYardstickRows = 4;
-inline constexpr double kGoodEnough = 1.0 / 8;
 
 // Gate 2 as one number, above 1 where it fails: the largest of all outputs.
 double OverYardstick(const Comparison& comparison);

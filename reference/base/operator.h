@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reference/base/emulated.h"
 #include "reference/base/problem.h"
 
 namespace subquad {
@@ -75,6 +76,9 @@ class Operator {
       const Problem& problem, const Inputs& inputs) const = 0;
   virtual std::unique_ptr<Reference<long double>> ReferenceLongDouble(
       const Problem& problem, const Inputs& inputs) const = 0;
+  // In the arithmetic of the ArithmeticScope around this call and those of Row.
+  virtual std::unique_ptr<Reference<Emulated>> ReferenceEmulated(
+      const Problem& problem, const Inputs& inputs) const = 0;
 };
 
 // Sizes and parameters that follow n: the axes along which the problem grows.
@@ -126,7 +130,7 @@ Problem MakeProblem(const Operator& op, Params params, bool backward,
                     const LeadingAxes& leading,
                     const std::vector<std::string>& optional_inputs);
 
-// Gives an operator its three references from one template.
+// Gives an operator its references from one template.
 template <template <typename> class ReferenceOf>
 class OperatorWith : public Operator {
  public:
@@ -141,6 +145,10 @@ class OperatorWith : public Operator {
   std::unique_ptr<Reference<long double>> ReferenceLongDouble(
       const Problem& problem, const Inputs& inputs) const final {
     return std::make_unique<ReferenceOf<long double>>(problem, inputs);
+  }
+  std::unique_ptr<Reference<Emulated>> ReferenceEmulated(
+      const Problem& problem, const Inputs& inputs) const final {
+    return std::make_unique<ReferenceOf<Emulated>>(problem, inputs);
   }
 };
 

@@ -32,7 +32,8 @@ struct FeatureRow {
     for (const auto& one : features) {
       const int power = one.mantissa == 0 ? 0 : one.exponent - top;
       const Real mantissa = static_cast<Real>(one.mantissa);
-      values.push_back(narrow ? std::ldexp(mantissa, power) : mantissa);
+      values.push_back(narrow ? static_cast<Real>(std::ldexp(mantissa, power))
+                              : mantissa);
       if (!narrow) powers.push_back(power);
     }
   }

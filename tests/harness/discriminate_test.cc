@@ -83,12 +83,6 @@ std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
 // Distances are measured where at least this many elements are compared.
 constexpr int64_t kTellingElements = 64;
 
-bool YardstickDecides(const Comparison& comparison) {
-  return std::ranges::any_of(comparison.yardsticks, [](const Yardstick& one) {
-    return one.rows >= kYardstickRows;
-  });
-}
-
 // The right answer with the rows of a wrong one.
 Outputs Overlaid(const Problem& problem, const Answer& answer, Outputs outputs,
                  const WrongAnswer& wrong) {
@@ -143,10 +137,9 @@ void JudgeWrongAnswers(const Case& one, Table& table) {
                                        std::numeric_limits<double>::infinity())
                           .first->second;
       least = std::min(least, distance);
-      // With few elements (one query, say) or rows the worst-case bound decides
-      // alone: it refuses, but it has no need to be near.
+      // With few elements (one query, say) it refuses, but it has no need to be
+      // near.
       if (verdict.comparison.elements < kTellingElements) continue;
-      if (!YardstickDecides(verdict.comparison)) continue;
       // The signed features of trf cancel in the normaliser: wrong answers are
       // refused, but a norm-wise bound is not ten times away from them.
       if (one.params.Has("feature_map") &&

@@ -1,0 +1,196 @@
+// Numbers whose arithmetic is chosen while the program runs: that of a type
+// whose roundings fall at random, to learn how large the error of a plain
+// program usually is, or that of a type with fewer digits, to plant the fault
+// of a program that multiplies or adds in it.
+//
+// With random roundings this is Monte Carlo arithmetic (Parker 1997): every
+// result that is not exact is moved by a random part of its last place before
+// it is rounded. Results that are exact stay so.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+#include <type_traits>
+
+namespace subquad {
+
+// How numbers of a type are spaced.
+struct Format {
+  int digits = 24;               // of the mantissa, with the leading one
+  int smallest_exponent = -126;  // of a number with all digits
+  double largest = 3.4028234663852886e38;
+
+  static constexpr Format Float64() {
+    return {53, -1022, std::numeric_limits<double>::max()};
+  }
+  static constexpr Format Float32() { return {}; }
+  static constexpr Format BFloat16() { return {8, -126, 3.3895e38}; }
+  static constexpr Format TensorFloat32() { return {11, -126, 3.4012e38}; }
+  static constexpr Format Float16() { return {11, -14, 65504}; }
+};
+
+struct Arithmetic {
+  Format result = Format::Float32();  // of everything but sums
+  Format sum = Format::Float32();     // of sums and differences
+  Format factor = Format::Float32();  // factors are rounded to it first
+  bool random = false;                // roundings fall at random
+};
+
+// The arithmetic of Emulated numbers on this thread, for as long as it lives.
+class ArithmeticScope {
+ public:
+  ArithmeticScope(const Arithmetic& arithmetic, uint64_t seed)
+      : outer_(current_) {
+    current_ = {arithmetic, seed};
+  }
+  ~ArithmeticScope() { current_ = outer_; }
+  ArithmeticScope(const ArithmeticScope&) = delete;
+  ArithmeticScope& operator=(const ArithmeticScope&) = delete;
+
+  static long double Result(long double x) {
+    return Round(x, current_.arithmetic.result);
+  }
+  static long double Sum(long double x) {
+    return Round(x, current_.arithmetic.sum);
+  }
+  static long double Factor(long double x) {
+    return Nearest(x, current_.arithmetic.factor);
+  }
+
+ private:
+  struct State {
+    Arithmetic arithmetic;
+    uint64_t seed;
+  };
+
+  static long double Nearest(long double x, const Format& format) {
+    if (!std::isfinite(x) || x == 0) return x;
+    int digits = format.digits;
+    const int exponent = std::ilogb(x);
+    if (exponent < format.smallest_exponent) {
+      digits -= format.smallest_exponent - exponent;
+      if (digits < 1) {
+        const long double least =
+            std::ldexp(1.0L, format.smallest_exponent - format.digits + 1);
+        return std::abs(x) > least / 2 ? std::copysign(least, x) : x * 0;
+      }
+    }
+    // Veltkamp's splitting: the upper digits of x.
+    const long double spread =
+        x * (static_cast<long double>(uint64_t{1} << (64 - digits)) + 1);
+    const long double rounded = spread - (spread - x);
+    return std::abs(rounded) > static_cast<long double>(format.largest)
+               ? std::copysign(std::numeric_limits<long double>::infinity(), x)
+               : rounded;
+  }
+
+  static long double Round(long double x, const Format& format) {
+    const long double nearest = Nearest(x, format);
+    if (!current_.arithmetic.random || nearest == x || !std::isfinite(nearest))
+      return nearest;
+    const int last_place =
+        std::max(std::ilogb(x), format.smallest_exponent) - format.digits + 1;
+    return Nearest(x + std::ldexp(Uniform() - 0.5L, last_place), format);
+  }
+
+  // In [0, 1): the next number of splitmix64.
+  static long double Uniform() {
+    uint64_t z = current_.seed += 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return std::ldexp(static_cast<long double>(z ^ z >> 31), -64);
+  }
+
+  static inline thread_local State current_{};
+  State outer_;
+};
+
+template <typename T>
+concept BuiltIn = std::is_arithmetic_v<T>;
+
+class Emulated {
+ public:
+  Emulated() = default;
+  template <BuiltIn Number>
+  Emulated(Number value)
+      : value_(ArithmeticScope::Result(static_cast<long double>(value))) {}
+  operator long double() const { return value_; }
+
+  friend Emulated operator*(Emulated x, Emulated y) {
+    return Emulated(ArithmeticScope::Factor(x.value_) *
+                    ArithmeticScope::Factor(y.value_));
+  }
+  friend Emulated operator/(Emulated x, Emulated y) {
+    return Emulated(x.value_ / y.value_);
+  }
+  friend Emulated operator+(Emulated x, Emulated y) {
+    return Sum(x.value_ + y.value_);
+  }
+  friend Emulated operator-(Emulated x, Emulated y) {
+    return Sum(x.value_ - y.value_);
+  }
+  // Without these the built-in operators would do as well, and neither would be
+  // chosen.
+  template <BuiltIn Number>
+  friend Emulated operator*(Emulated x, Number y) {
+    return x * Emulated(y);
+  }
+  template <BuiltIn Number>
+  friend Emulated operator*(Number x, Emulated y) {
+    return Emulated(x) * y;
+  }
+  template <BuiltIn Number>
+  friend Emulated operator/(Emulated x, Number y) {
+    return x / Emulated(y);
+  }
+  template <BuiltIn Number>
+  friend Emulated operator/(Number x, Emulated y) {
+    return Emulated(x) / y;
+  }
+  template <BuiltIn Number>
+  friend Emulated operator+(Emulated x, Number y) {
+    return x + Emulated(y);
+  }
+  template <BuiltIn Number>
+  friend Emulated operator+(Number x, Emulated y) {
+    return Emulated(x) + y;
+  }
+  template <BuiltIn Number>
+  friend Emulated operator-(Emulated x, Number y) {
+    return x - Emulated(y);
+  }
+  template <BuiltIn Number>
+  friend Emulated operator-(Number x, Emulated y) {
+    return Emulated(x) - y;
+  }
+  Emulated operator-() const {
+    Emulated negative;
+    negative.value_ = -value_;
+    return negative;
+  }
+  Emulated& operator*=(Emulated x) { return *this = *this * x; }
+  Emulated& operator/=(Emulated x) { return *this = *this / x; }
+  Emulated& operator+=(Emulated x) { return *this = *this + x; }
+  Emulated& operator-=(Emulated x) { return *this = *this - x; }
+
+ private:
+  static Emulated Sum(long double value) {
+    Emulated sum;
+    sum.value_ = ArithmeticScope::Sum(value);
+    return sum;
+  }
+
+  long double value_ = 0;
+};
+
+}  // namespace subquad
+
+template <>
+inline constexpr long double std::numbers::log2e_v<subquad::Emulated> =
+    std::numbers::log2e_v<long double>;
+template <>
+inline constexpr long double std::numbers::pi_v<subquad::Emulated> =
+    std::numbers::pi_v<long double>;
