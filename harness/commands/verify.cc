@@ -12,6 +12,7 @@
 #include "harness/commands/commands.h"
 #include "harness/commands/tally.h"
 #include "harness/commands/verify_random.h"
+#include "harness/commands/verify_spikes.h"
 #include "harness/judging/trial.h"
 
 namespace subquad {
@@ -22,7 +23,7 @@ struct Options {
   std::string n, case_id, input, random, out = "failed-cases";
   std::optional<uint64_t> seed;
   int threads = 1;
-  bool verbose = false;
+  bool verbose = false, spikes = false;
 };
 
 constexpr uint64_t kUsualSeed = 1;
@@ -162,6 +163,12 @@ void AddVerifyCommand(CLI::App& program, int& status) {
       ->check(CLI::Range(1, 1024));
   command->add_flag("--verbose", options->verbose,
                     "print a line for every case");
+  command
+      ->add_flag("--spikes", options->spikes,
+                 "tensors by offset that are zero but at one offset, at every "
+                 "edge of a tile, judged\nby closed forms on all rows; --n: "
+                 "4096:1048576:x4 where nothing else is said")
+      ->excludes(one, input, seed, random);
   command->footer(
       "Verdicts: passed; failed; mistrusted (the comparison could not have\n"
       "failed); skipped (with a reason). The margin is how many tolerances\n"
@@ -175,6 +182,14 @@ void AddVerifyCommand(CLI::App& program, int& status) {
       "cases do\n"
       "not count; Ctrl-C ends it, and what failed until then is kept (130).");
   command->callback([options, &status] {
+    if (options->spikes) {
+      status = VerifySpikes(
+          options->filters,
+          ParseIntegerAxis("--n",
+                           options->n.empty() ? "4096:1048576:x4" : options->n),
+          options->threads);
+      return;
+    }
     if (options->random.empty()) {
       status = Verify(*options);
       return;

@@ -158,6 +158,40 @@ def draw_spectra(study):
     return page.finish()
 
 
+def draw_margins(study):
+    table = study.table("margin", "operator", "n", "rule", "margin", "taken", "wrong_answers")
+    rules, sizes = table.values("rule"), sorted(table.values("n"))
+    styles = dict(zip(rules, STYLES))
+    labels = [("this program's gates" if rule == "gates" else rule.replace("e-0", "e-"), styles[rule]) for rule in rules]
+    page = new_page(
+        study, [(1, False, labels), (1, False, [])],
+        notes=["Left: how many tolerances the nearest wrong answer is away, for the operator where it is nearest (lines), and for "
+               "every operator by the gates (dots). Below 1 (long dashes) a wrong answer is taken for right. Right: the share of "
+               "all wrong answers that is taken. Operators whose definition takes too long are measured up to a smaller n."],
+    )  # fmt: skip
+    left, right = page.axes
+    for rule in rules:
+        smallest, share = [], []
+        for n in sizes:
+            rows = table.where(rule=rule, n=n)
+            smallest.append(min(column(rows, "margin")))
+            share.append(100 * sum(column(rows, "taken")) / sum(column(rows, "wrong_answers")))
+        curve(left, sizes, smallest, styles[rule])
+        curve(right, sizes, share, styles[rule])
+    gates = table.where(rule="gates")
+    left.plot(column(gates, "n"), column(gates, "margin"), ".", color=styles["gates"].color, markersize=2, alpha=0.6)
+    left.axhline(1, color=DARK_GREY, linestyle=plot_style.LONG, linewidth=0.7, zorder=1)
+    log_y(left, column(table.rows, "margin"))
+    left.set_ylabel("nearest wrong answer, tolerances")
+    right.set_ylabel("wrong answers taken, %")
+    right.set_ylim(bottom=-2)
+    for axes in (left, right):
+        axes.set_xscale("log")
+        counts(axes.xaxis, sizes)
+        axes.set_xlabel("n")
+    return page.finish()
+
+
 def draw_sample_complexity(study):
     table = study.table("smallest", "R", "n", "epsilon", "m", "low", "high", "bound", "delta")
     epsilons, sizes = table.values("epsilon"), table.values("n")
@@ -510,6 +544,7 @@ DRAWINGS = {
     "feature_maps": draw_feature_maps,
     "conversion": draw_conversion,
     "rpe_rank": draw_rpe_rank,
+    "margins": draw_margins,
     "precision": draw_precision,
     "sinusoidal": draw_sinusoidal,
     "bias_maps": draw_bias_maps,

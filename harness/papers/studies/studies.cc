@@ -14,6 +14,7 @@ const std::vector<Study>& Studies() {
       SinusoidalStudy(),     BiasMapsStudy(),
       SpeConvergenceStudy(), SparsePatternsStudy(),
       ShiftedScoresStudy(),  SpectraStudy(),
+      MarginsStudy(),
   };
   return studies;
 }

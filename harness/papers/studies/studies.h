@@ -27,6 +27,7 @@ Study SpeConvergenceStudy();
 Study SparsePatternsStudy();
 Study ShiftedScoresStudy();
 Study SpectraStudy();
+Study MarginsStudy();
 
 // Mean and its standard error, by the sum of squares about the mean.
 struct MeanError {

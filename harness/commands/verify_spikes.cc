@@ -1,0 +1,74 @@
+#include "harness/commands/verify_spikes.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "harness/base/registry.h"
+#include "harness/base/tell.h"
+#include "harness/commands/commands.h"
+#include "harness/judging/spikes.h"
+
+namespace subquad {
+namespace {
+
+// Of quadratic programs so many queries meet all keys.
+constexpr int64_t kMostQueries = 300;
+
+bool IsQuadratic(const Implementation& implementation) {
+  return implementation.time.order.find("n^2") != std::string::npos;
+}
+
+}  // namespace
+
+int VerifySpikes(const Filters& filters, const std::vector<int64_t>& sizes,
+                 int threads) {
+  filters.Check();
+  int passed = 0, bad = 0, skipped = 0;
+  const bool terminal = isatty(fileno(stderr));
+  for (const SpikeSubject& subject : SpikeSubjects()) {
+    const Operator& op = FindOperator(subject.operator_id);
+    if (!filters.Takes(op) || !filters.Takes(Scalar::kFloat32)) continue;
+    for (const Implementation* implementation : ImplementationsOf(op)) {
+      if (!filters.Takes(*implementation)) continue;
+      for (const int64_t n : sizes)
+        for (const bool causal : {false, true}) {
+          const int64_t n_q =
+              IsQuadratic(*implementation) ? std::min(n, kMostQueries) : n;
+          if (terminal)
+            Tell("\r{:70}\r{} {} n = {}", "", subject.operator_id,
+                 implementation->id, n);
+          const SpikeVerdict verdict =
+              ProbeSpikes(subject, *implementation, n_q, n, causal, threads);
+          if (terminal) Tell("\r{:70}\r", "");
+          if (verdict.outcome == Outcome::kSkipped) {
+            ++skipped;
+            fmt::print("skipped    {:<24} {:<12} n_k={}{}  {}\n",
+                       subject.operator_id, implementation->id, n,
+                       causal ? " causal" : "", verdict.reason);
+            continue;
+          }
+          (verdict.outcome == Outcome::kPassed ? passed : bad) += 1;
+          fmt::print(
+              "{:<10} {:<24} {:<12} n_q={} n_k={}{}  {} offsets  error {:.3g} "
+              "tolerances  moved by {:.3g}{}\n",
+              ToString(verdict.outcome), subject.operator_id,
+              implementation->id, n_q, n, causal ? " causal" : "",
+              verdict.offsets, verdict.error, verdict.margin,
+              verdict.reason.empty() ? "" : "  " + verdict.reason);
+          std::fflush(stdout);
+        }
+    }
+  }
+  fmt::print("{} passed, {} failed or mistrusted, {} skipped\n", passed, bad,
+             skipped);
+  if (passed + bad + skipped == 0)
+    throw InvalidInput("filters",
+                       "an operator with an input by offset, in float32",
+                       "none that matches");
+  return passed > 0 && bad == 0 ? kFine : kCheckFailed;
+}
+
+}  // namespace subquad

@@ -1,0 +1,217 @@
+#include "harness/judging/spikes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "harness/base/registry.h"
+#include "harness/cases/generate.h"
+#include "harness/judging/comparison.h"
+#include "harness/judging/trial.h"
+
+namespace subquad {
+namespace {
+
+constexpr int64_t kWidth = 8;
+// Floating-point operations of one run, beyond which it is skipped.
+constexpr double kMostFlops = 4e10;
+// Roundings of sums of n numbers add up like a random walk; this many standard
+// deviations of it are allowed. An FFT spreads those of the spike over all
+// rows.
+constexpr double kDeviations = 32;
+
+// The number at the offset. exp(bias) is about the number of keys: the spike
+// and all other keys share the weight evenly.
+double SpikeFor(const SpikeSubject& subject, int64_t n_k) {
+  return subject.mean && !subject.product
+             ? static_cast<float>(std::log(static_cast<double>(n_k) + 1))
+             : 1;
+}
+
+// Of a causal problem: fewer queries than keys are the last of the sequence.
+int64_t QueryOffset(int64_t n_q, int64_t n_k) {
+  return std::max<int64_t>(0, n_k - n_q);
+}
+
+// A mean of `seen` values, of which the spike's counts `weight` times more.
+struct Row {
+  int64_t seen = 0;
+  bool hit = false;  // the query sees the spike's key
+  int64_t key = 0;
+};
+
+Row RowOf(int64_t i, int64_t n_q, int64_t n_k, bool causal, int64_t offset) {
+  Row row;
+  row.seen = causal ? std::min(i + 1 + QueryOffset(n_q, n_k), n_k) : n_k;
+  row.key = i + offset;
+  row.hit = row.key >= 0 && row.key < row.seen;
+  return row;
+}
+
+}  // namespace
+
+const std::vector<SpikeSubject>& SpikeSubjects() {
+  static const std::vector<SpikeSubject> subjects = {
+      {"toeplitz_1d", "", "weights", "values", false, true},
+      {"softmax_attention", "d=8,with=bias", "bias", "v", true, false},
+      {"kernelized_rpe_attention", "d=8,feature_map=elu1", "bias", "v", true,
+       false},
+      {"fastrpb_attention", "d=8,attention=linear,feature_map=elu1", "weights",
+       "v", true, true},
+  };
+  return subjects;
+}
+
+std::vector<int64_t> SpikeOffsets(int64_t n_q, int64_t n_k) {
+  std::set<int64_t> offsets;
+  const auto add = [&](int64_t offset) {
+    if (offset > -n_q && offset < n_k) offsets.insert(offset);
+  };
+  add(0);
+  add(1 - n_q);
+  add(n_k - 1);
+  for (int64_t edge = 64; edge <= std::max(n_q, n_k); edge *= 2)
+    for (int64_t near : {edge - 1, edge, edge + 1}) {
+      add(near);
+      add(-near);
+    }
+  return {offsets.begin(), offsets.end()};
+}
+
+std::vector<double> SpikeAnswer(const SpikeSubject& subject,
+                                const std::vector<double>& values, int64_t n_q,
+                                int64_t e, bool causal, int64_t offset,
+                                double spike) {
+  const int64_t n_k = static_cast<int64_t>(values.size()) / e;
+  std::vector<double> out(static_cast<size_t>(n_q * e));
+  std::vector<double> sums(static_cast<size_t>(e));
+  int64_t summed = 0;
+  for (int64_t i = 0; i < n_q; ++i) {
+    const Row row = RowOf(i, n_q, n_k, causal, offset);
+    if (subject.mean)
+      for (; summed < row.seen; ++summed)
+        for (int64_t c = 0; c < e; ++c)
+          sums[static_cast<size_t>(c)] +=
+              values[static_cast<size_t>(summed * e + c)];
+    const double extra = subject.product || !row.hit ? 0 : std::expm1(spike);
+    for (int64_t c = 0; c < e; ++c) {
+      const double value =
+          row.hit ? values[static_cast<size_t>(row.key * e + c)] : 0;
+      double& to = out[static_cast<size_t>(i * e + c)];
+      if (subject.mean)
+        to = (sums[static_cast<size_t>(c)] + extra * value) /
+             (static_cast<double>(row.seen) + extra);
+      if (subject.product) to += spike * value;
+    }
+  }
+  return out;
+}
+
+void CompareSpike(const SpikeSubject& subject,
+                  const std::vector<double>& values,
+                  const std::vector<double>& found, int64_t n_q, int64_t e,
+                  bool causal, int64_t offset, double spike, double roundoff,
+                  SpikeVerdict& verdict) {
+  const int64_t n_k = static_cast<int64_t>(values.size()) / e;
+  const auto answer = [&](double at_offset) {
+    return SpikeAnswer(subject, values, n_q, e, causal, offset, at_offset);
+  };
+  const std::vector<double> expected = answer(spike), without = answer(0);
+  double largest = 0;
+  for (double value : values) largest = std::max(largest, std::abs(value));
+  const double tolerance =
+      kDeviations * roundoff * std::sqrt(static_cast<double>(n_k)) * largest;
+  ++verdict.offsets;
+  double move = 0;
+  bool any_hit = false;
+  for (int64_t i = 0; i < n_q; ++i) {
+    const Row row = RowOf(i, n_q, n_k, causal, offset);
+    any_hit = any_hit || row.hit;
+    for (int64_t c = 0; c < e; ++c) {
+      const auto at = static_cast<size_t>(i * e + c);
+      move = std::max(move, std::abs(expected[at] - without[at]));
+      const double error = std::abs(found[at] - expected[at]);
+      if (error <= tolerance) {
+        verdict.error = std::max(verdict.error, error / tolerance);
+        continue;
+      }
+      verdict.error = std::isnan(error)
+                          ? std::numeric_limits<double>::infinity()
+                          : std::max(verdict.error, error / tolerance);
+      if (verdict.outcome == Outcome::kFailed) continue;
+      verdict.outcome = Outcome::kFailed;
+      verdict.reason = fmt::format(
+          "spike at offset {}: row {} column {} is {:.6g}, expected {:.6g} "
+          "({:.6g} without the spike)",
+          offset, i, c, found[at], expected[at], without[at]);
+    }
+  }
+  if (any_hit)
+    verdict.margin = verdict.margin == 0
+                         ? move / tolerance
+                         : std::min(verdict.margin, move / tolerance);
+}
+
+SpikeVerdict ProbeSpikes(const SpikeSubject& subject,
+                         const Implementation& implementation, int64_t n_q,
+                         int64_t n_k, bool causal, int threads) {
+  SpikeVerdict verdict;
+  std::string id = fmt::format(
+      "{}:{}{}e={},n_q={},n_k={},causal={},scalar=float32", subject.operator_id,
+      subject.settings, subject.settings.empty() ? "" : ",", kWidth, n_q, n_k,
+      causal ? 1 : 0);
+  if (causal && QueryOffset(n_q, n_k) > 0)
+    id += fmt::format(",query_offset={}", QueryOffset(n_q, n_k));
+  const Case one = MakeCase(ParseCaseId(id));
+  const Problem problem = ProblemOf(one);
+  verdict.reason = WhyNot(implementation, problem);
+  if (!verdict.reason.empty()) return verdict;
+  verdict.reason = DoesNotFit(implementation, problem, threads);
+  if (!verdict.reason.empty()) return verdict;
+  const double flops = implementation.CostOf(problem, threads).flops;
+  if (flops > kMostFlops) {
+    verdict.reason = fmt::format(
+        "would take too long: {:.2g} operations for each offset", flops);
+    return verdict;
+  }
+  Inputs inputs = GenerateInputs(one, problem);
+  std::vector<double> values;
+  for (Tensor& tensor : inputs.tensors)
+    if (tensor.name == subject.values)
+      values = tensor.values;
+    else
+      std::ranges::fill(tensor.values, 0);
+  Trial trial(problem, std::move(inputs), one.seed);
+  const auto weights = std::ranges::find(trial.arrays().inputs, subject.tensor,
+                                         &Arrays::Entry::name);
+  const Arrays::Entry& out = trial.arrays().outputs.front();
+  const double spike = SpikeFor(subject, n_k);
+  const auto prepared =
+      implementation.Prepare(problem, trial.arrays(), {.threads = threads});
+  std::vector<double> found(static_cast<size_t>(out.count));
+  verdict.outcome = Outcome::kPassed;
+  for (const int64_t offset : SpikeOffsets(n_q, n_k)) {
+    const auto at = static_cast<size_t>(offset + n_q - 1);
+    StoreAt(problem.scalar, spike, weights->data, at);
+    trial.Poison();
+    prepared->Run();
+    StoreAt(problem.scalar, 0, weights->data, at);
+    for (int64_t x = 0; x < out.count; ++x)
+      found[static_cast<size_t>(x)] = ElementAt(problem.scalar, out.data, x);
+    CompareSpike(subject, values, found, n_q, kWidth, causal, offset, spike,
+                 Info(problem.scalar).unit_roundoff, verdict);
+    if (verdict.outcome == Outcome::kFailed) return verdict;
+  }
+  if (!(verdict.margin >= 1)) {
+    verdict.outcome = Outcome::kMistrusted;
+    verdict.reason =
+        fmt::format("a spike moves the output by {:.3g} of the tolerance only",
+                    verdict.margin);
+  }
+  return verdict;
+}
+
+}  // namespace subquad

@@ -1,0 +1,270 @@
+// Can a check fail, at this length? For each operator and length, the wrong
+// answers that apply, and how far the nearest one is from being taken: by the
+// gates of this program, by torch.allclose with the tolerances in use, and by
+// the rule that an error may be twice that of the formula in bfloat16.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "harness/cases/draws.h"
+#include "harness/cases/generate.h"
+#include "harness/judging/operator_run.h"
+#include "harness/papers/studies/studies.h"
+
+namespace subquad {
+namespace {
+
+// A margin to trust, and up to which length every operator is to have it.
+constexpr double kEnough = 10;
+constexpr double kUpTo = 65536;
+constexpr const char* kGates = "gates";
+constexpr double kRelative = 1e-5;  // torch.allclose's default
+
+// The largest of error(right, found) over the rows that are wrong.
+template <typename Error>
+double LargestOf(const Problem& problem, const Answer& answer,
+                 const WrongAnswer& wrong, const Error& error) {
+  double largest = 0;
+  for (const FoundRows& part : wrong.parts) {
+    const OutputAnswer& right = answer.outputs[part.output];
+    for (size_t r = 0; r < part.rows.size(); ++r)
+      for (int64_t c = 0; c < right.width; ++c) {
+        const auto expected = static_cast<double>(
+            right.value[part.rows[r] * static_cast<size_t>(right.width) +
+                        static_cast<size_t>(c)]);
+        const double found =
+            RoundTo(problem.scalar, static_cast<double>(part.value(r, c)));
+        // A row that is left out is NaN, which no rule takes.
+        largest = std::isnan(found) ? std::numeric_limits<double>::infinity()
+                                    : std::max(largest, error(expected, found));
+      }
+  }
+  return largest;
+}
+
+// The largest error of the formula in bfloat16, its sums in float32 as matrix
+// units have them, on some of the answer's rows.
+double Bfloat16Error(const Problem& problem, const Inputs& inputs,
+                     const Answer& answer, int64_t most_rows) {
+  Arithmetic arithmetic;
+  arithmetic.result = arithmetic.factor = Format::BFloat16();
+  const ArithmeticScope scope(arithmetic, 1);
+  const auto reference = problem.op->ReferenceEmulated(problem, inputs);
+  double largest = 0;
+  for (const OutputAnswer& one : answer.outputs) {
+    const size_t rows = one.selection.rows.size();
+    const auto width = static_cast<size_t>(one.width);
+    const size_t step = std::max<size_t>(
+        1, rows / static_cast<size_t>(std::max<int64_t>(1, most_rows)));
+    std::vector<Emulated> row(width);
+    for (size_t r = 0; r < rows; r += step) {
+      reference->Row(one.selection.rows[r], row.data(), nullptr);
+      for (size_t c = 0; c < width; ++c)
+        largest = Worst(largest, static_cast<double>(
+                                     std::abs(static_cast<long double>(row[c]) -
+                                              one.value[r * width + c])));
+    }
+  }
+  return largest;
+}
+
+// How far each wrong answer is from being taken; below 1 it is.
+using Distances = std::vector<double>;
+
+Distances OfGates(Trial& trial) {
+  Distances nearest;
+  for (const Implementation* implementation :
+       CpuImplementations(trial.problem())) {
+    const RowBound bound =
+        implementation->norm_bound
+            ? implementation->norm_bound(trial.problem(), trial.inputs())
+            : RowBound();
+    const Tolerance tolerance =
+        ToleranceOf(trial.answer(), implementation->bound_factor, bound);
+    Distances distances;
+    for (const WrongAnswer& wrong : trial.wrong_answers())
+      distances.push_back(DistanceOf(
+          CompareRows(trial.problem(), trial.answer(), wrong.parts, tolerance),
+          false));
+    if (nearest.empty() ||
+        std::ranges::min(distances) < std::ranges::min(nearest))
+      nearest = std::move(distances);
+  }
+  return nearest;
+}
+
+StudyTables Measure(StudyRun& run, const Json& parameters) {
+  StudyTable table{
+      "margin",
+      {{"operator", "name", "operator"},
+       {"case", "name", "its case, without the length"},
+       {"n", "tokens", "queries and keys"},
+       {"rule", "name",
+        "gates: this program's, of the implementation on the CPU with the "
+        "widest tolerance; allclose: by its absolute tolerance, with a "
+        "relative one of 1e-5; bfloat16: twice the error of the formula in it"},
+       {"margin", "1",
+        "how many tolerances the nearest wrong answer is away; below 1 it is "
+        "taken for right"},
+       {"nearest", "name", "which wrong answer that is"},
+       {"taken", "1", "wrong answers that are taken for right"},
+       {"wrong_answers", "1", "that were tried"}},
+      {}};
+  struct Setting {
+    std::string text;
+    int64_t n;
+  };
+  std::vector<Setting> settings;
+  for (const Json& one : parameters.at("cases"))
+    for (int64_t n : parameters.at("n").get<std::vector<int64_t>>())
+      if (n <= one.at("most_n").get<int64_t>())
+        settings.push_back({one.at("case"), n});
+  run.InTurn(static_cast<int64_t>(settings.size()), [&](int64_t index) {
+    const Setting& setting = settings[static_cast<size_t>(index)];
+    const Case one =
+        MakeCase(ParseCaseId(fmt::format("{},n={},scalar=float32,seed={}",
+                                         setting.text, setting.n, run.seed())));
+    Problem problem = ProblemOf(one);
+    Inputs inputs = GenerateInputs(one, problem);
+    const Inputs same = inputs;
+    Trial trial(problem, std::move(inputs), one.seed);
+    const std::vector<WrongAnswer>& wrong_answers = trial.wrong_answers();
+    const auto add = [&](const std::string& rule, const Distances& distances) {
+      const auto nearest = std::ranges::min_element(distances);
+      table.Add(
+          {std::string(one.op->description().id), setting.text, setting.n, rule,
+           *nearest,
+           wrong_answers[static_cast<size_t>(nearest - distances.begin())].name,
+           std::ranges::count_if(distances, [](double d) { return d < 1; }),
+           distances.size()});
+    };
+    const auto by = [&](const auto& error) {
+      Distances distances;
+      for (const WrongAnswer& wrong : wrong_answers)
+        distances.push_back(LargestOf(problem, trial.answer(), wrong, error));
+      return distances;
+    };
+    add(kGates, OfGates(trial));
+    for (double absolute : parameters.at("absolute").get<std::vector<double>>())
+      add(fmt::format("allclose {:.0e}", absolute),
+          by([&](double right, double found) {
+            return std::abs(found - right) /
+                   (absolute + kRelative * std::abs(right));
+          }));
+    const double allowed = 2 * Bfloat16Error(problem, same, trial.answer(),
+                                             parameters.at("bfloat16_rows"));
+    add("twice bfloat16", by([&](double right, double found) {
+          return std::abs(found - right) / allowed;
+        }));
+  });
+  return {table};
+}
+
+std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
+  const StudyTable& table = FindTable(tables, "margin");
+  StudyVerdict gates{
+      "margins",
+      "up to n = 65536 every wrong answer is at least ten tolerances away, and "
+      "at no length is one taken for right"};
+  gates.ours = true;
+  double least = HUGE_VAL, least_anywhere = HUGE_VAL, longest = 0;
+  std::string where;
+  for (size_t r = 0; r < table.rows.size(); ++r) {
+    if (table.Text(r, "rule") != kGates) continue;
+    const double margin = table.Number(r, "margin"), n = table.Number(r, "n");
+    longest = std::max(longest, n);
+    least_anywhere = Least(least_anywhere, margin);
+    if (n > kUpTo || !(Least(least, margin) == margin)) continue;
+    least = margin;
+    where = fmt::format("{} at n = {:g}, \"{}\"", table.Text(r, "operator"), n,
+                        table.Text(r, "nearest"));
+  }
+  const bool known = longest > 0 && std::isfinite(least);
+  gates.outcome = Decide(known && least >= kEnough && least_anywhere >= 1,
+                         known && least_anywhere >= 1);
+  gates.numbers = fmt::format(
+      "smallest margin up to 65536: {:.3g} ({}); up to {:g}: {:.3g}", least,
+      where, longest, least_anywhere);
+
+  // Whether it takes a margin to tell: the usual rules at the largest length.
+  StudyVerdict usual{"margins-usual-rules",
+                     "torch.allclose with an absolute tolerance of 1e-2 or "
+                     "1e-3, and twice the error of bfloat16, take wrong "
+                     "answers for right where the gates take none"};
+  usual.ours = true;
+  double ours = 0;
+  std::vector<std::pair<std::string, double>> others;
+  for (size_t r = 0; r < table.rows.size(); ++r) {
+    const std::string rule = table.Text(r, "rule");
+    const double taken = table.Number(r, "taken");
+    if (rule == kGates) {
+      ours += taken;
+      continue;
+    }
+    const auto found =
+        std::ranges::find(others, rule, &std::pair<std::string, double>::first);
+    if (found == others.end())
+      others.push_back({rule, taken});
+    else
+      found->second += taken;
+  }
+  bool all = !others.empty(), any = false;
+  for (const auto& [rule, taken] : others) {
+    usual.numbers += fmt::format(
+        "{}{}: {:g}", usual.numbers.empty() ? "" : ", ", rule, taken);
+    if (rule == "allclose 1e-05") continue;
+    all = all && taken > 0;
+    any = any || taken > 0;
+  }
+  usual.numbers += fmt::format(
+      " wrong answers taken, over all operators and lengths; the gates: {:g}",
+      ours);
+  usual.outcome = Decide(all && ours == 0, any && ours == 0);
+  return {gates, usual};
+}
+
+}  // namespace
+
+Study MarginsStudy() {
+  Study study;
+  study.name = "margins";
+  study.purpose =
+      "How far the nearest wrong answer is from being taken for right, by this "
+      "program's gates and by the rules in use.";
+  study.source = "this project";
+  const auto one = [](const char* text, int64_t most_n) {
+    return Json{{"case", text}, {"most_n", most_n}};
+  };
+  constexpr int64_t kLong = 1 << 20, kMedium = 65536, kShort = 4096;
+  study.parameters = {
+      {"n", {256, 1024, 4096, 16384, 65536, 262144, 1048576}},
+      {"cases",
+       {one("toeplitz_1d:e=16", kLong), one("toeplitz_2d:e=16", kLong),
+        one("toeplitz_2d_xy:e=16", kLong),
+        one("softmax_attention:d=16,e=16,with=bias", kLong),
+        one("linear_attention:d=16,e=16,feature_map=elu1,causal=1", kLong),
+        one("fastrpb_attention:d=16,e=16", kMedium),
+        one("kernelized_rpe_attention:d=16,e=16,feature_map=elu1", kLong),
+        one("kernelized_clipped_rpe_attention:d=16,e=16", kMedium),
+        one("clipped_rpe_product:d=16", kMedium),
+        one("transformer_xl_attention:d=16,e=16", kMedium),
+        one("position_attention:D=16,d=16,e=16,scheme=bias", kShort),
+        one("sparse_attention:d=16,e=16", kMedium),
+        one("linformer_attention:d=16,e=16", kMedium),
+        one("memory_compressed_attention:d=16,e=16", kMedium),
+        one("stochastic_position_attention:d=16,e=16", kShort),
+        one("relative_logits_attention:d=16,e=16", kMedium)}},
+      {"absolute", {1e-2, 1e-3, 1e-5}},
+      {"bfloat16_rows", 24}};
+  study.tiny = {{"n", {256}},
+                {"cases",
+                 {one("toeplitz_1d:e=4", kLong),
+                  one("softmax_attention:d=4,e=4,with=bias", kLong)}}};
+  study.measure = Measure;
+  study.judge = JudgeTables;
+  return study;
+}
+
+}  // namespace subquad
