@@ -126,6 +126,7 @@ TEST_F(CaseFolderTest, MinusInfinityIsTakenInABiasOnly) {
                     -std::numeric_limits<double>::infinity());
       const bool allowed = rule.name == "bias" &&
                            (OperatorOf(golden) == "softmax_attention" ||
+                            OperatorOf(golden) == "sparse_attention" ||
                             OperatorOf(golden) == "kernelized_rpe_attention");
       EXPECT_EQ(rule.may_be_minus_infinity, allowed) << rule.name;
       if (allowed)
