@@ -27,6 +27,7 @@ def sentences(content):
     found = [_legend(content)]
     for panels, group in groups:
         found += _crossover_sentences(panels, group)
+    found.append(_margin_sentence([group for _, group in groups]))
     for panels, group in groups:
         found += _missing_sentences(panels, group)
         found += group.remarks
@@ -104,6 +105,16 @@ def _legend(content):
         signs = {"skipped": "▽ not run", "mistrusted": "◇ mistrusted", "failed": "× failed"}
         parts += [sign for verdict, sign in signs.items() if verdict in verdicts]
     return _sentence("; ".join(dict.fromkeys(parts)))
+
+
+def _margin_sentence(groups):
+    """How far the nearest wrong answer was from being taken, where every point that passed has a margin."""
+    passed = [row for group in groups for row in group.rows if row["verdict"] == "passed"]
+    if not passed or any(row.get("margin") is None for row in passed):
+        return ""
+    row = min(passed, key=lambda row: row["margin"])
+    return (f"Every point was checked: the nearest wrong answer ({row['nearest']}) is {row['margin']:.2g} tolerances away, at "
+            f"n = {row['n']:g} of {row['implementation']}.")  # fmt: skip
 
 
 def _sentence(text):

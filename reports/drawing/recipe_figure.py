@@ -229,6 +229,8 @@ def _attach_summary(recipe, panel, shown, group, lines):
 
 def _table(everything, x):
     shown = [column for _, panel, _, _ in everything for column in panel.columns() if column != "n"]
+    judged = any(point.row["margin"] is not None for *_, lines in everything for line in lines for point in line.points)
+    shown += ["margin", "nearest"] if judged else []
     header = list(
         dict.fromkeys(["panel", "series", "operator", "implementation", x, "verdict", *shown, "reason", "case"])
     )
@@ -264,7 +266,7 @@ def _plotted(row, panel):
 
 def _cell(column, value):
     if value is None:
-        return "" if column in ("reason",) else "nan"
+        return "" if column in ("reason", "nearest") else "nan"
     return value
 
 

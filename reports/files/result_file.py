@@ -227,6 +227,8 @@ def make_row(record, n, environment):
         "bound": check["bound"],
         "error": check["error"],
         "error_ratio": check["error_ratio"],
+        "margin": check.get("margin"),
+        "nearest": check.get("nearest"),
         "floor_share": floor / seconds["median"] if floor and seconds else None,
         "reason": check["reason"],
         "case": record["case"],

@@ -221,6 +221,23 @@ class SchemaTest(unittest.TestCase):
 
 
 class DrawingTest(Workplace):
+    def test_captions_have_the_smallest_margin(self):
+        content = synthetic_results()
+        passed = [record for record in content["records"] if record["check"]["verdict"] == "passed"]
+        margins = [264.0] * len(passed)
+
+        def captions():
+            for record, margin in zip(passed, margins):
+                record["check"].update(margin=margin, nearest="bias left out" if margin == 41.3 else "scaled by 1.001")
+            result = self.draw(self.write(content), "--format", "svg")
+            self.assertEqual((0, ""), (result.returncode, result.stderr))
+            return "".join(path.read_text(encoding="utf-8") for path in self.out.glob("*.caption.md"))
+
+        margins[3] = 41.3
+        self.assertIn("the nearest wrong answer (bias left out) is 41 tolerances away", captions())
+        margins[0] = None  # one of an earlier version
+        self.assertNotIn("wrong answer", captions())
+
     def test_same_file_gives_same_bytes(self):
         path = self.write(synthetic_results())
         first, second = self.folder / "first", self.folder / "second"
