@@ -230,12 +230,14 @@ def _study_product(name, heading, recipe, study):
                        study.content["created"][:10], f"seed {study.content['seed']}", f"data {digest}"])  # fmt: skip
     named = copy.copy(study)
     named.heading = heading
+    make_table = tables.OF_STUDIES.get(study.name)
     return Product(
         name,
         heading,
         recipe,
         words,
         draw=lambda: study_panels.draw(named),
+        table=make_table(study) if make_table else None,
         setting=f"{study.content['purpose']} ({study.content['source']})",
         data=data,
     )

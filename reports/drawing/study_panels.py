@@ -162,7 +162,9 @@ def draw_margins(study):
     table = study.table("margin", "operator", "n", "rule", "margin", "taken", "wrong_answers")
     rules, sizes = table.values("rule"), sorted(table.values("n"))
     styles = dict(zip(rules, STYLES))
-    labels = [("this program's gates" if rule == "gates" else rule.replace("e-0", "e-"), styles[rule]) for rule in rules]
+    labels = [
+        ("this program's gates" if rule == "gates" else rule.replace("e-0", "e-"), styles[rule]) for rule in rules
+    ]
     page = new_page(
         study, [(1, False, labels), (1, False, [])],
         notes=["Left: how many tolerances the nearest wrong answer is away, for the operator where it is nearest (lines), and for "
@@ -184,7 +186,7 @@ def draw_margins(study):
     log_y(left, column(table.rows, "margin"))
     left.set_ylabel("nearest wrong answer, tolerances")
     right.set_ylabel("wrong answers taken, %")
-    right.set_ylim(bottom=-2)
+    right.set_ylim(bottom=0)
     for axes in (left, right):
         axes.set_xscale("log")
         counts(axes.xaxis, sizes)

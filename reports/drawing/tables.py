@@ -345,3 +345,34 @@ def input_ratios(contents, asked):
             f"{percent} %.")  # fmt: skip
     inputs = sorted({entry["input"] for entry in entries})
     return Table([], columns, list(blocks.items()), note, header, rows, []), list(lines.items()), inputs
+
+
+# Of studies
+
+
+def margins(study):
+    """The nearest wrong answer for every operator and length, and how many each rule takes."""
+    table = study.table("margin", "operator", "n", "rule", "margin", "nearest", "taken", "wrong_answers", "plain")
+    rules = table.values("rule")
+    others = [rule for rule in rules if rule != "gates"]
+    blocks, rows = [], []
+    for operator in table.values("operator"):
+        texts = []
+        for n in sorted({row["n"] for row in table.where(operator=operator)}):
+            cells = {row["rule"]: row for row in table.where(operator=operator, n=n)}
+            gates = cells["gates"]
+            texts.append([plot_style.format_count(n), gates["nearest"], plot_style.format_plain(gates["margin"]),
+                          *[f"{cells[rule]['taken']:g}" + ("*" if cells[rule]["plain"] > 1 else "") for rule in rules], f"{gates['wrong_answers']:g}"])  # fmt: skip
+            rows += [[operator, n, *[cells[rule][name] for name in ("rule", "margin", "nearest", "taken", "wrong_answers", "plain")]]
+                     for rule in rules]  # fmt: skip
+        blocks.append((operator, texts))
+    columns = ["n", "nearest wrong answer", "margin", "gates", *[rule.replace("e-0", "e-") for rule in others], "of"]
+    heads = [("", 1), ("by the gates", 2), ("wrong answers taken for right", len(rules) + 1)]
+    note = ("Margin: how many tolerances the nearest wrong answer is away; below 1 it is taken. allclose: torch.allclose with this "
+            "absolute tolerance and a relative one of 1e-5. Twice bfloat16: an error may be twice that of the formula in bfloat16. *: the rule refuses the plain program in float32.")  # fmt: skip
+    return Table(
+        heads, columns, blocks, note, ["operator", "n", "rule", "margin", "nearest", "taken", "of", "plain"], rows, []
+    )
+
+
+OF_STUDIES = {"margins": margins}

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "harness/cases/draws.h"
 #include "harness/cases/generate.h"
@@ -110,7 +111,10 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
         "taken for right"},
        {"nearest", "name", "which wrong answer that is"},
        {"taken", "1", "wrong answers that are taken for right"},
-       {"wrong_answers", "1", "that were tried"}},
+       {"wrong_answers", "1", "that were tried"},
+       {"plain", "1",
+        "largest error of the plain program in float32 over the absolute "
+        "tolerance; above 1 the rule refuses what is right"}},
       {}};
   struct Setting {
     std::string text;
@@ -131,7 +135,11 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
     const Inputs same = inputs;
     Trial trial(problem, std::move(inputs), one.seed);
     const std::vector<WrongAnswer>& wrong_answers = trial.wrong_answers();
-    const auto add = [&](const std::string& rule, const Distances& distances) {
+    double plain_error = 0;
+    for (const OutputAnswer& answer : trial.answer().outputs)
+      plain_error = std::max(plain_error, answer.plain_error);
+    const auto add = [&](const std::string& rule, double tolerance,
+                         const Distances& distances) {
       const auto nearest = std::ranges::min_element(distances);
       table.Add(
           {std::string(one.op->description().id), setting.text, setting.n, rule,
@@ -146,16 +154,16 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
         distances.push_back(LargestOf(problem, trial.answer(), wrong, error));
       return distances;
     };
-    add(kGates, OfGates(trial));
+    add(kGates, kYardstickFactor * plain_error, OfGates(trial));
     for (double absolute : parameters.at("absolute").get<std::vector<double>>())
-      add(fmt::format("allclose {:.0e}", absolute),
+      add(fmt::format("allclose {:.0e}", absolute), absolute,
           by([&](double right, double found) {
             return std::abs(found - right) /
                    (absolute + kRelative * std::abs(right));
           }));
     const double allowed = 2 * Bfloat16Error(problem, same, trial.answer(),
                                              parameters.at("bfloat16_rows"));
-    add("twice bfloat16", by([&](double right, double found) {
+    add("twice bfloat16", allowed, by([&](double right, double found) {
           return std::abs(found - right) / allowed;
         }));
   });
@@ -218,9 +226,15 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
     all = all && taken > 0;
     any = any || taken > 0;
   }
+  std::set<std::string> refused;
+  for (size_t r = 0; r < table.rows.size(); ++r)
+    if (table.Number(r, "plain") > 1 &&
+        table.Text(r, "rule") == "allclose 1e-05")
+      refused.insert(table.Text(r, "operator"));
   usual.numbers += fmt::format(
-      " wrong answers taken, over all operators and lengths; the gates: {:g}",
-      ours);
+      " wrong answers taken, over all operators and lengths; the gates: {:g}. "
+      "allclose 1e-05 refuses the plain program of {} operators somewhere",
+      ours, refused.size());
   usual.outcome = Decide(all && ours == 0, any && ours == 0);
   return {gates, usual};
 }
