@@ -146,7 +146,7 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
            *nearest,
            wrong_answers[static_cast<size_t>(nearest - distances.begin())].name,
            std::ranges::count_if(distances, [](double d) { return d < 1; }),
-           distances.size()});
+           distances.size(), plain_error / tolerance});
     };
     const auto by = [&](const auto& error) {
       Distances distances;
