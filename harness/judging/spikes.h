@@ -49,12 +49,13 @@ struct SpikeVerdict {
 };
 
 // Compares an output with SpikeAnswer: `found` [n_q, e] is what a program
-// returned for this offset. Adds to the verdict.
+// returned for this offset. `mixes`: by a transform, whose rounding of the
+// spike reaches rows that do not see it. Adds to the verdict.
 void CompareSpike(const SpikeSubject& subject,
                   const std::vector<double>& values,
                   const std::vector<double>& found, int64_t n_q, int64_t e,
                   bool causal, int64_t offset, double spike, double roundoff,
-                  SpikeVerdict& verdict);
+                  bool mixes, SpikeVerdict& verdict);
 
 // Runs the implementation with a spike at each of the offsets. Skipped, with
 // the reason, where it cannot run or would take too long.

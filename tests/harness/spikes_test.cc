@@ -78,27 +78,30 @@ TEST_P(Spikes, PlantedFaultsAreRefused) {
     return SpikeAnswer(subject, values, kLength, kWidth, false, offset,
                        at_offset);
   };
-  const auto outcome = [&](const Numbers& found) {
-    SpikeVerdict verdict;
-    verdict.outcome = Outcome::kPassed;
-    CompareSpike(subject, values, found, kLength, kWidth, false, kOffset, spike,
-                 kRoundoff, verdict);
-    EXPECT_GT(verdict.margin, 10);
-    return verdict.outcome;
-  };
-  const Numbers right = answer(kOffset, spike), without = answer(kOffset, 0);
-  EXPECT_EQ(outcome(right), Outcome::kPassed);
-  EXPECT_EQ(outcome(without), Outcome::kFailed) << "left out";
-  EXPECT_EQ(outcome(answer(kOffset + 1, spike)), Outcome::kFailed) << "shifted";
-  EXPECT_EQ(outcome(answer(-kOffset, spike)), Outcome::kFailed) << "i - j";
-  Numbers one_tile = right, elsewhere = right, unwritten = right;
-  for (int64_t i = 64 * kWidth; i < 128 * kWidth; ++i)
-    one_tile[static_cast<size_t>(i)] = without[static_cast<size_t>(i)];
-  EXPECT_EQ(outcome(one_tile), Outcome::kFailed) << "rows of one tile";
-  elsewhere.back() += 0.1;  // the last query sees no key at this offset
-  EXPECT_EQ(outcome(elsewhere), Outcome::kFailed) << "moved elsewhere";
-  unwritten[7] = std::nan("");
-  EXPECT_EQ(outcome(unwritten), Outcome::kFailed);
+  for (const bool mixes : {false, true}) {
+    const auto outcome = [&](const Numbers& found) {
+      SpikeVerdict verdict;
+      verdict.outcome = Outcome::kPassed;
+      CompareSpike(subject, values, found, kLength, kWidth, false, kOffset,
+                   spike, kRoundoff, mixes, verdict);
+      EXPECT_GT(verdict.margin, 10);
+      return verdict.outcome;
+    };
+    const Numbers right = answer(kOffset, spike), without = answer(kOffset, 0);
+    EXPECT_EQ(outcome(right), Outcome::kPassed);
+    EXPECT_EQ(outcome(without), Outcome::kFailed) << "left out";
+    EXPECT_EQ(outcome(answer(kOffset + 1, spike)), Outcome::kFailed)
+        << "shifted";
+    EXPECT_EQ(outcome(answer(-kOffset, spike)), Outcome::kFailed) << "i - j";
+    Numbers one_tile = right, elsewhere = right, unwritten = right;
+    for (int64_t i = 64 * kWidth; i < 128 * kWidth; ++i)
+      one_tile[static_cast<size_t>(i)] = without[static_cast<size_t>(i)];
+    EXPECT_EQ(outcome(one_tile), Outcome::kFailed) << "rows of one tile";
+    elsewhere.back() += 0.1;  // the last query sees no key at this offset
+    EXPECT_EQ(outcome(elsewhere), Outcome::kFailed) << "moved elsewhere";
+    unwritten[7] = std::nan("");
+    EXPECT_EQ(outcome(unwritten), Outcome::kFailed);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, Spikes, testing::ValuesIn(SpikeSubjects()),
