@@ -49,7 +49,7 @@ void AddVariants(const Operator& op, bool backward, Params params,
   std::vector<ParamRule> optional;
   for (const ParamRule& rule : rules)
     if (rule.type == ParamType::kInteger && !rule.required &&
-        !choices.contains(rule.name))
+        rule.default_value.empty() && !choices.contains(rule.name))
       optional.push_back(rule);
   if (!optional.empty()) {
     for (const bool given : {false, true}) {

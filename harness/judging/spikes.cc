@@ -167,8 +167,16 @@ SpikeVerdict ProbeSpikes(const SpikeSubject& subject,
       "{}:{}{}e={},n_q={},n_k={},causal={},scalar=float32", subject.operator_id,
       subject.settings, subject.settings.empty() ? "" : ",", kWidth, n_q, n_k,
       causal ? 1 : 0);
-  if (causal && QueryOffset(n_q, n_k) > 0)
+  if (causal && QueryOffset(n_q, n_k) > 0) {
+    const auto rules = FindOperator(subject.operator_id).ParamRules({});
+    if (std::ranges::find(rules, "query_offset", &ParamRule::name) ==
+        rules.end()) {
+      verdict.reason =
+          "its last queries alone cannot be asked for: no query_offset";
+      return verdict;
+    }
     id += fmt::format(",query_offset={}", QueryOffset(n_q, n_k));
+  }
   const Case one = MakeCase(ParseCaseId(id));
   const Problem problem = ProblemOf(one);
   verdict.reason = WhyNot(implementation, problem);
