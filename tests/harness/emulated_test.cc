@@ -119,7 +119,11 @@ void WriteAnswer(const Trial& trial, const Answer& answer, Inputs& inputs,
     const OutputLayout layout = LayoutOf(problem, static_cast<int>(o));
     std::vector<Emulated> row(static_cast<size_t>(layout.width));
     for (const RowId& id : one.selection.rows) {
-      reference->Row(id, row.data(), nullptr);
+      try {
+        reference->Row(id, row.data(), nullptr);
+      } catch (const InvalidInput&) {  // a normaliser that rounding cancelled
+        std::ranges::fill(row, Emulated(std::nan("")));
+      }
       const int64_t first = (id.head * layout.rows + id.row) * layout.width;
       for (int64_t c = 0; c < layout.width; ++c)
         StoreAt(problem.scalar,
@@ -141,12 +145,19 @@ TEST_P(Precision, FewerDigitsInsideAFloat32ProgramAreCaught) {
   });
   ASSERT_FALSE(cases.empty());
   const size_t step = (cases.size() + kMostCases - 1) / kMostCases;
+  int cases_judged = 0;
   for (size_t i = 0; i < cases.size(); i += step) {
     const Case& one = cases[i];
     Problem problem = ProblemOf(one);
     Inputs inputs = GenerateInputs(one, problem);
     Inputs same = inputs;
     Trial trial(problem, std::move(inputs), one.seed);
+    try {
+      trial.answer();
+    } catch (const InvalidInput&) {
+      continue;  // a query has no feature in common with any key
+    }
+    ++cases_judged;
     std::vector<const Implementation*> able;
     for (const Implementation* implementation : ImplementationsOf(*GetParam()))
       if (WhyNot(*implementation, problem).empty())
@@ -168,6 +179,7 @@ TEST_P(Precision, FewerDigitsInsideAFloat32ProgramAreCaught) {
       }
     }
   }
+  EXPECT_GT(cases_judged, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Operators, Precision, testing::ValuesIn(Operators()),
