@@ -18,7 +18,7 @@ SUBQUAD = None  # the executable, from the command line
 FORMATS = ("pdf", "svg", "png")
 
 
-STUDIES = 14  # the eleven of the papers, two that read matrices out of the program, and the baselines
+STUDIES = 15  # the eleven of the papers, two that read matrices out of the program, baselines, margins
 
 
 class Studies(unittest.TestCase):
