@@ -140,6 +140,9 @@ std::string NotOnDevice(const Problem& problem) {
   if (params.Has("query_offset") && params.Integer("query_offset") > 0)
     return "no kernel takes query_offset";
   if (params.Has("key_lengths")) return "no kernel takes key_lengths";
+  if (problem.op->description().id == "softmax_attention" &&
+      params.Has("height"))
+    return "no kernel takes the bias of an image";
   return "";
 }
 

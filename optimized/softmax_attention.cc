@@ -15,6 +15,7 @@
 #include <memory>
 #include <vector>
 
+#include "algorithms/kernelized.h"
 #include "algorithms/seen_keys.h"
 #include "optimized/base/matrix.h"
 #include "optimized/base/prepare.h"
@@ -28,13 +29,21 @@ namespace {
 
 struct Sizes {
   explicit Sizes(const Problem& problem)
-      : n_q(problem.Dim("n_q")),
-        n_k(problem.Dim("n_k")),
+      : n_q(problem.queries),
+        n_k(problem.keys),
         d(problem.Dim("d")),
         e(problem.Dim("e")),
         heads(problem.heads),
         has_bias(problem.HasInput("bias")),
-        seen(problem) {}
+        seen(problem),
+        positions{problem.params.Has("width") ? problem.Dim("width") : 0} {}
+
+  bool is_image() const { return positions.image_width > 0; }
+  // The bias of a head for query i and the key at position 0 of it.
+  template <typename T>
+  const T* BiasOf(const T* bias, int64_t i) const {
+    return bias + positions.Of(n_q - 1) - positions.Of(i);
+  }
 
   // Of the pairs of a query and a key that are computed when this many queries
   // go through their keys together.
@@ -52,6 +61,7 @@ struct Sizes {
   int64_t n_q, n_k, d, e, heads;
   bool has_bias;
   SeenKeys seen;
+  TokenPositions positions;
 };
 
 // Rows of the scores that one task fills, weighs and multiplies.
@@ -77,7 +87,7 @@ class DenseSoftmax : public Prepared {
 
  private:
   void RunBlock(int64_t h, int64_t first) {
-    const auto& [n_q, n_k, d, e, heads, has_bias, seen] = sizes_;
+    const auto& [n_q, n_k, d, e, heads, has_bias, seen, positions] = sizes_;
     const int64_t rows = std::min(kRowBlock, n_q - first);
     const int64_t keys = seen.Before(h, first + rows);
     const ConstMatrixMap<T> q(arrays_.In<T>("q").Head(h) + first * d, rows, d,
@@ -96,8 +106,12 @@ class DenseSoftmax : public Prepared {
       T* row = scores_.data() + (first + i) * n_k;
       const int64_t visible = seen.By(h, first + i);
       const T* bias =
-          has_bias ? arrays_.In<T>("bias").Head(h) + n_q - 1 - (first + i)
+          has_bias ? sizes_.BiasOf(arrays_.In<T>("bias").Head(h), first + i)
                    : nullptr;
+      if (bias && sizes_.is_image()) {
+        for (int64_t j = 0; j < visible; ++j) row[j] += bias[positions.Of(j)];
+        bias = nullptr;
+      }
       sums[i] = ExponentiateRow(row, visible, bias);
       std::fill(row + visible, row + keys, T{0});
     }
@@ -168,9 +182,11 @@ class TiledSoftmax : public Prepared {
         const int64_t visible = sizes_.seen.Before(h, row + rows);
         if (j >= visible) return;
         block.Scores(k + j * d, d, std::min(kTileKeys, visible - j));
-        if (sizes_.has_bias)  // of query `row` and key j first
-          block.AddBias(arrays_.In<T>("bias").Head(h) + sizes_.n_q - 1 - row +
-                        j);
+        if (sizes_.has_bias && sizes_.is_image())
+          AddImageBias(h, row, rows, j, std::min(kTileKeys, visible - j),
+                       block);
+        else if (sizes_.has_bias)  // of query `row` and key j first
+          block.AddBias(sizes_.BiasOf(arrays_.In<T>("bias").Head(h), row) + j);
         if (sizes_.seen.causal())
           block.HideAfter(row + sizes_.seen.first() - j);
         block.Accumulate(v + j * e, e);
@@ -178,6 +194,20 @@ class TiledSoftmax : public Prepared {
     for_blocks([&](int64_t row, int64_t, SoftmaxBlock<T>& block) {
       block.End(out + row * e, e);
     });
+  }
+
+  // Queries of a block lie in one or several rows of the image.
+  void AddImageBias(int64_t h, int64_t row, int64_t rows, int64_t key,
+                    int64_t keys, SoftmaxBlock<T>& block) const {
+    const T* bias = sizes_.BiasOf(arrays_.In<T>("bias").Head(h), row);
+    int64_t back[kBlockQueries<T>];  // from query `row` to each
+    for (int64_t i = 0; i < rows; ++i)
+      back[i] = sizes_.positions.Of(row + i) - sizes_.positions.Of(row);
+    for (int64_t j = 0; j < keys; ++j) {
+      const T* at = bias + sizes_.positions.Of(key + j);
+      T* scores = &block.Score(0, j);
+      for (int64_t i = 0; i < rows; ++i) scores[i] += at[-back[i]];
+    }
   }
 
   const Sizes sizes_;

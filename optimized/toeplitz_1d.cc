@@ -23,6 +23,7 @@
 #include "optimized/base/prepare.h"
 #include "optimized/implementations.h"
 #include "optimized/toeplitz/circulant_fft.h"
+#include "optimized/toeplitz/column_fft.h"
 #include "optimized/toeplitz/programs_1d.h"
 
 namespace subquad {
@@ -34,11 +35,25 @@ namespace {
 // the product of two spectra, transformed back, is at most |w|_2 |v|_2 times
 // that. The errors of the stages are independent enough for their sum to stay
 // under 2 log2(L) u; tests/toeplitz_1d_test.cc measures how far under.
-RowBound FftBound(const Problem& problem, const Inputs& inputs) {
-  const int64_t length = GoodFftLength(Toeplitz1dSizes(problem).weights());
+RowBound BoundOfLength(const Problem& problem, const Inputs& inputs,
+                       int64_t length) {
   return Toeplitz1dBound(
       problem, inputs,
       2 * std::max(1.0, CirculantFft<float>::LogLength({length})));
+}
+
+RowBound FftBound(const Problem& problem, const Inputs& inputs) {
+  return BoundOfLength(problem, inputs,
+                       GoodFftLength(Toeplitz1dSizes(problem).weights()));
+}
+
+// N complex points do what 2N real ones do in an embedding. N is at least 16,
+// so that a few rows meet the roundings of 16.
+RowBound FftColumnsBound(const Problem& problem, const Inputs& inputs) {
+  const Toeplitz1dSizes sizes(problem);
+  return BoundOfLength(
+      problem, inputs,
+      2 * ToeplitzColumns<float>::LengthFor(sizes.n_q, sizes.n_k));
 }
 
 }  // namespace
@@ -66,7 +81,7 @@ std::vector<Implementation> Toeplitz1dImplementations() {
         .memory = {"O(n) per block of columns", "n"},
         .sums = FftColumns1dSums,
         .backward = true,
-        .norm_bound = FftBound,
+        .norm_bound = FftColumnsBound,
         .prepare = PrepareFftColumns1d},
        {.id = "karatsuba",
         .scalars = {Scalar::kFloat32},

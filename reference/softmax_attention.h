@@ -5,9 +5,11 @@
 //   bias [n_q+n_k-1]  optional, by increasing offset: entry t is the bias of
 //                     j - i = t - (n_q-1); -inf hides the key
 //   out  [n_q, e]
-//   causal, query_offset, key_lengths: see visible_keys.h. The entry of bias
-//   for
-//                     keys j and query i does not depend on them.
+// With height and width, q, k, v are the pixels of an image, and
+//   bias [2H-1, 2W-1]  optional, by the offsets of rows and of columns (Swin)
+//   causal, query_offset, key_lengths: see visible_keys.h; of an image no
+//                     query_offset. The entry of bias for key j and query i
+//                     does not depend on them.
 //   scale             default 1/sqrt(d)
 //
 // What the inputs show: normal draws give scores of order one, so that every
@@ -25,11 +27,29 @@
 #include <cmath>
 #include <limits>
 
+#include "reference/base/image.h"
 #include "reference/base/operator.h"
 #include "reference/base/visible_keys.h"
 #include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
+
+// Throws for the first pixel that sees no pixel through a mask of offsets.
+inline void CheckEveryPixelSees(const Problem& problem, const Tensor& bias,
+                                const BiasByOffset& by_offset) {
+  const VisibleKeys visible(problem);
+  for (int64_t head = 0; head < problem.heads; ++head) {
+    const double* b = bias.Head(head);
+    for (int64_t i = 0; i < by_offset.n_q; ++i) {
+      const int64_t count = visible.Count(head, i);
+      int64_t j = 0;
+      while (j < count && b[by_offset.Index(i, j)] ==
+                              -std::numeric_limits<double>::infinity())
+        ++j;
+      if (j == count) ThrowSeesNothing(problem, head, i);
+    }
+  }
+}
 
 // Throws for the first query that sees no key through a mask of offsets.
 inline void CheckEveryQuerySees(const Problem& problem, const Tensor& bias) {
@@ -57,12 +77,17 @@ class SoftmaxAttentionReference : public Reference<Real> {
         k_(inputs["k"]),
         v_(inputs["v"]),
         bias_(problem.HasInput("bias") ? &inputs["bias"] : nullptr),
-        n_q_(problem.Dim("n_q")),
+        by_offset_{problem.queries,
+                   problem.params.Has("width") ? problem.Dim("width") : 0},
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         visible_(problem),
         scale_(SoftmaxScale<Real>(problem)) {
-    if (bias_) CheckEveryQuerySees(problem, *bias_);
+    if (!bias_) return;
+    if (by_offset_.width > 0)
+      CheckEveryPixelSees(problem, *bias_, by_offset_);
+    else
+      CheckEveryQuerySees(problem, *bias_);
   }
 
   void Row(const RowId& id, Real* value, double* units) override {
@@ -72,7 +97,8 @@ class SoftmaxAttentionReference : public Reference<Real> {
     const double* v = v_.Head(id.head);
     SoftmaxRow<Real> row(problem_, id.head, i);
     for (int64_t j = 0; visible_.Sees(id.head, i, j); ++j) {
-      const double bias = bias_ ? bias_->Head(id.head)[j - i + n_q_ - 1] : 0;
+      const double bias =
+          bias_ ? bias_->Head(id.head)[by_offset_.Index(i, j)] : 0;
       if (bias == -std::numeric_limits<double>::infinity()) continue;
       const Score<Real> dot = ScaledDot<Real>(q, k + j * d_, d_, scale_);
       row.See(j, bias_ ? dot.Plus(static_cast<Real>(bias)) : dot);
@@ -87,7 +113,8 @@ class SoftmaxAttentionReference : public Reference<Real> {
   const Tensor& k_;
   const Tensor& v_;
   const Tensor* bias_;
-  const int64_t n_q_, d_, e_;
+  const BiasByOffset by_offset_;
+  const int64_t d_, e_;
   const VisibleKeys visible_;
   const Real scale_;
 };
@@ -101,30 +128,49 @@ class SoftmaxAttention final : public OperatorWith<SoftmaxAttentionReference> {
     return kDescription;
   }
 
-  std::vector<ParamRule> ParamRules(const Params&) const override {
-    std::vector<ParamRule> rules = VisibleKeysParams();
+  std::vector<ParamRule> ParamRules(const Params& given) const override {
+    const bool image = given.Has("height") || given.Has("width");
+    std::vector<ParamRule> rules = VisibleKeysParams(image);
     rules.push_back(ParamRule::Scale("1/sqrt(d)"));
+    for (ParamRule& rule : ImageParams()) {
+      rule.required = image;
+      rules.push_back(std::move(rule));
+    }
     return rules;
   }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature SignatureFor(const Params& params, bool) const override {
+    const bool image = params.Has("height");
+    const std::string n_q = image ? kPixels : "n_q";
+    const std::string n_k = image ? kPixels : "n_k";
     Signature signature;
-    signature.sizes = {SizeRule::Length("n_q", "queries"),
-                       SizeRule::Length("n_k", "keys"),
-                       {"d", 64, "width of a query and a key"},
-                       {"e", 64, "width of a value"}};
+    if (!image)
+      signature.sizes = {SizeRule::Length("n_q", "queries"),
+                         SizeRule::Length("n_k", "keys")};
+    signature.sizes.push_back({"d", 64, "width of a query and a key"});
+    signature.sizes.push_back({"e", 64, "width of a value"});
     TensorRule bias{"bias", {"n_q+n_k-1"}, Role::kParameter};
+    bias.offset_axes = {0};
+    if (image) {
+      bias.shape = {"2*height-1", "2*width-1"};
+      bias.offset_axes = {0, 1};
+    }
     bias.optional = true;
     bias.may_be_minus_infinity = true;
-    bias.offset_axes = {0};
     signature.inputs = {
-        {"q", {"n_q", "d"}}, {"k", {"n_k", "d"}}, {"v", {"n_k", "e"}}, bias};
-    signature.outputs = {{"out", {"n_q", "e"}}};
+        {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}, bias};
+    signature.outputs = {{"out", {n_q, "e"}}};
+    signature.queries = n_q;
+    signature.keys = n_k;
     return signature;
   }
 
+  void CompleteParams(int64_t n, uint64_t, Params& params) const override {
+    if (params.Has("height") || params.Has("width")) CompleteImage(n, params);
+  }
+
   double RowWork(const Problem& problem, int) const override {
-    return static_cast<double>(problem.Dim("n_k")) *
+    return static_cast<double>(problem.keys) *
            static_cast<double>(problem.Dim("d") + problem.Dim("e"));
   }
 };

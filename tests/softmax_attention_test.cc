@@ -324,5 +324,89 @@ TEST(SoftmaxAttention, TiledNeedsNoMemoryForScores) {
   EXPECT_LT(bytes("tiled"), bytes("dense") / 100);
 }
 
+// ---- images ----------------------------------------------------------------
+
+constexpr int64_t kHeight = 9, kWidth = 31;  // two blocks of queries and more
+
+OperatorRun OnImage(int64_t height, int64_t width, const Numbers& bias,
+                    bool causal = false) {
+  const int64_t n = height * width;
+  OperatorRun run = Attention({n, n, 12, 7}, causal);
+  run.Set("height", height).Set("width", width);
+  run.Give("bias", {2 * height - 1, 2 * width - 1}, bias);
+  return run;
+}
+
+// The bias of a column and of a row of pixels is that of a sequence.
+TEST(SoftmaxAttention, ImagesOfOneRowAreSequences) {
+  constexpr int64_t kN = 137;
+  const Numbers bias = NormalNumbers(2 * kN - 1, 4);
+  for (bool causal : {false, true}) {
+    OperatorRun sequence = Attention({kN, kN, 12, 7}, causal);
+    sequence.Give("bias", {2 * kN - 1}, bias);
+    for (const std::string& program : sequence.Programs()) {
+      const Numbers out = sequence.Run(program);
+      for (const OperatorRun& image :
+           {OnImage(1, kN, bias, causal), OnImage(kN, 1, bias, causal)})
+        EXPECT_LE(LargestDifference(image.Run(program), out), kRounding)
+            << program;
+    }
+  }
+}
+
+// The last pixel of a row has no right neighbour: the first pixel of the next
+// row comes after it in memory, but lies elsewhere.
+TEST(SoftmaxAttention, BiasOfAnImageHidesByRowsAndColumns) {
+  // Each pixel sees itself and its right neighbour, in the last column itself.
+  Numbers bias((2 * kHeight - 1) * (2 * kWidth - 1), -kInfinity);
+  const int64_t middle = (kHeight - 1) * (2 * kWidth - 1) + kWidth - 1;
+  bias[middle] = bias[middle + 1] = 0;
+  const OperatorRun run = OnImage(kHeight, kWidth, bias);
+  const Numbers v = NormalNumbers(kHeight * kWidth * 7, 3);
+  for (const std::string& program : run.Programs()) {
+    const Numbers out = run.Run(program);
+    for (int64_t row = 0; row < kHeight; ++row) {
+      const int64_t last = row * kWidth + kWidth - 1;
+      for (int64_t c = 0; c < 7; ++c) {
+        EXPECT_EQ(out[last * 7 + c], v[last * 7 + c]) << program;
+        // Between the values of the two, and not that of the pixel alone.
+        const double own = v[(last - 1) * 7 + c], right = v[last * 7 + c];
+        EXPECT_GT(out[(last - 1) * 7 + c], std::min(own, right)) << program;
+        EXPECT_LT(out[(last - 1) * 7 + c], std::max(own, right)) << program;
+      }
+    }
+  }
+  // A pixel that sees nothing is named.
+  bias[middle] = -kInfinity;
+  try {
+    OnImage(kHeight, kWidth, bias).Definition();
+    ADD_FAILURE() << "the last column sees nothing";
+  } catch (const InvalidInput& error) {
+    EXPECT_NE(std::string(error.what()).find("query 30"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(SoftmaxAttention, ImagesAreChecked) {
+  const auto refusal = [](OperatorRun run) -> std::string {
+    try {
+      run.Resolve(Scalar::kFloat64);
+    } catch (const InvalidInput& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Numbers bias((2 * kHeight - 1) * (2 * kWidth - 1));
+  const OperatorRun right = OnImage(kHeight, kWidth, bias);
+  EXPECT_EQ(refusal(right), "");
+  EXPECT_NE(refusal(OperatorRun(right).Set("height", kHeight + 1)), "");
+  EXPECT_NE(refusal(OperatorRun(right).Set("query_offset", int64_t{1})), "");
+  EXPECT_EQ(refusal(OperatorRun(right).Set("key_lengths", IntegerList{5})), "");
+  OperatorRun no_width("softmax_attention");
+  no_width.Set("height", kHeight);
+  EXPECT_NE(refusal(no_width).find("width"), std::string::npos)
+      << refusal(no_width);
+}
+
 }  // namespace
 }  // namespace subquad

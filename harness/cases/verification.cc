@@ -192,6 +192,12 @@ std::vector<Case> VerificationCases(const Operator& op,
       for (const Image& image : kImages) {
         const Values shape = {{axes[0], image.height}, {axes[1], image.width}};
         add(image.pixels, with(shape));
+        for (const TensorRule& rule : signature.inputs)
+          if (rule.optional) {
+            Values more = with(shape);
+            more.emplace_back("with", rule.name);
+            add(image.pixels, more);
+          }
       }
       const Image& image = kImages[0];
       add(image.pixels, with({{axes[0], image.height},

@@ -50,6 +50,10 @@ struct Answer {
   std::vector<OutputAnswer> outputs;  // in the order of Problem::outputs
 };
 
+// Rows on which the plain program's error is measured in another order of terms
+// too (term_order.h).
+inline constexpr int64_t kRowsInAnotherOrder = 64;
+
 // Where the plain program's largest error is the largest of fewer rows than
 // this, it may be next to nothing by luck: the elements of a row share the
 // errors of its scores and of its normaliser, so that a row is off by its usual

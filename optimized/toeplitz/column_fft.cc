@@ -177,9 +177,9 @@ int64_t ChooseLength(int64_t rows) {
 }
 
 template <typename T>
-Plan<T> MakePlan(int64_t rows) {
+Plan<T> MakePlan(int64_t length) {
   Plan<T> plan;
-  const int64_t length = plan.length = ChooseLength(rows);
+  plan.length = length;
   const int64_t order = 4 * length;
   const Roots roots(order);
   std::vector<int64_t> frequency = {0};  // of every node of a level
@@ -235,8 +235,13 @@ ToeplitzColumns<T>::ToeplitzColumns(int64_t n_q, int64_t n_k)
     throw std::invalid_argument(
         "ToeplitzColumns: n_q and n_k must be at least 1, found " +
         std::to_string(n_q) + " and " + std::to_string(n_k));
-  plan_ = column_fft::MakePlan<T>(std::max(n_q, n_k));
+  plan_ = column_fft::MakePlan<T>(LengthFor(n_q, n_k));
   kernels_ = column_fft::ChooseKernels(T{});
+}
+
+template <typename T>
+int64_t ToeplitzColumns<T>::LengthFor(int64_t n_q, int64_t n_k) {
+  return column_fft::ChooseLength(std::max(n_q, n_k));
 }
 
 template <typename T>

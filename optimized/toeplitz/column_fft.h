@@ -105,6 +105,7 @@ class ToeplitzColumns {
   }
 
   int64_t Length() const { return plan_.length; }
+  static int64_t LengthFor(int64_t n_q, int64_t n_k);
   int64_t BlockColumns() const;  // columns of one call: the lanes of the widest
                                  // vector of this machine
   int64_t SpectrumSize() const { return 2 * plan_.length; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "reference/base/params.h"
@@ -33,5 +34,17 @@ inline void CompleteImage(int64_t n, Params& params) {
   params.Set("height", std::max<int64_t>(1, height));
   params.Set("width", n / std::max<int64_t>(1, height));
 }
+
+// The entry of a bias by offset for query i and key j: of a sequence of `n_q`
+// queries, or of an image of this width and n_q pixels.
+struct BiasByOffset {
+  int64_t n_q, width;  // 0: a sequence
+  int64_t Index(int64_t i, int64_t j) const {
+    if (width == 0) return j - i + n_q - 1;
+    const int64_t rows = j / width - i / width + n_q / width - 1;
+    const int64_t columns = j % width - i % width + width - 1;
+    return rows * (2 * width - 1) + columns;
+  }
+};
 
 }  // namespace subquad

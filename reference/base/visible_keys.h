@@ -18,8 +18,8 @@
 
 namespace subquad {
 
-// The parameters above.
-inline std::vector<ParamRule> VisibleKeysParams() {
+// The parameters above; of an image no query_offset.
+inline std::vector<ParamRule> VisibleKeysParams(bool image = false) {
   ParamRule offset =
       ParamRule::Integer("query_offset", "position of the first query", 0);
   offset.required = false;
@@ -27,6 +27,9 @@ inline std::vector<ParamRule> VisibleKeysParams() {
   ParamRule lengths{"key_lengths", ParamType::kList,
                     "keys of each batch item, the rest is padding", false};
   lengths.min = 1;
+  if (image)
+    return {ParamRule::Flag("causal", "pixel i sees pixels j <= i only"),
+            lengths};
   return {
       ParamRule::Flag("causal", "query i sees keys j <= i + query_offset only"),
       offset, lengths};

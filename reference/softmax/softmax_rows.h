@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "reference/base/problem.h"
+#include "reference/base/term_order.h"
 #include "reference/softmax/softmax_scale.h"
 
 namespace subquad {
@@ -83,17 +84,17 @@ class SoftmaxRow {
     Real largest = seen_[0].score.value;
     for (const Seen& seen : seen_)
       largest = std::max(largest, seen.score.value);
-    std::vector<Real> weights;
+    std::vector<Real> weights(seen_.size());
     Real sum = 0;
     std::fill_n(value, e, Real{0});
-    for (const Seen& seen : seen_) {
-      const Real weight = std::exp(seen.score.value - largest);
-      weights.push_back(weight);
+    ForTerms(seen_.size(), [&](size_t at) {
+      const Real weight = std::exp(seen_[at].score.value - largest);
+      weights[at] = weight;
       sum += weight;
-      const auto* v = values(seen.key);
+      const auto* v = values(seen_[at].key);
       for (int64_t c = 0; c < e; ++c)
         value[c] += weight * static_cast<Real>(v[c]);
-    }
+    });
     for (int64_t c = 0; c < e; ++c) value[c] /= sum;
     if (units)
       WriteUnits(e, largest, sum, weights, values, value_units, value, units);
