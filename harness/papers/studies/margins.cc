@@ -17,8 +17,10 @@
 namespace subquad {
 namespace {
 
-// A margin to trust, and up to which length every operator is to have it.
+// A margin to trust, up to which length every operator is to have it, and up to
+// which every wrong answer is to be told from right.
 constexpr double kEnough = 10;
+constexpr double kTrusted = 16384;
 constexpr double kUpTo = 65536;
 constexpr const char* kGates = "gates";
 constexpr double kRelative = 1e-5;  // torch.allclose's default
@@ -174,28 +176,36 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
   const StudyTable& table = FindTable(tables, "margin");
   StudyVerdict gates{
       "margins",
-      "up to n = 65536 every wrong answer is at least ten tolerances away"};
+      "every wrong answer is at least ten tolerances away up to n = 16384, and "
+      "refused up to 65536"};
   gates.ours = true;
-  double least = HUGE_VAL, least_beyond = HUGE_VAL, longest = 0;
-  std::string where, where_beyond;
+  // Up to each length, and beyond.
+  struct Smallest {
+    double up_to;
+    double margin = HUGE_VAL;
+    std::string where;
+  };
+  Smallest ranges[] = {{kTrusted}, {kUpTo}, {HUGE_VAL}};
   for (size_t r = 0; r < table.rows.size(); ++r) {
     if (table.Text(r, "rule") != kGates) continue;
     const double margin = table.Number(r, "margin"), n = table.Number(r, "n");
-    longest = std::max(longest, n);
-    double& so_far = n > kUpTo ? least_beyond : least;
-    if (!(Least(so_far, margin) == margin)) continue;
-    so_far = margin;
-    (n > kUpTo ? where_beyond : where) =
-        fmt::format("{} at n = {:g}, \"{}\"", table.Text(r, "operator"), n,
-                    table.Text(r, "nearest"));
+    Smallest& range = *std::ranges::find_if(
+        ranges, [&](const Smallest& one) { return n <= one.up_to; });
+    if (std::isnan(range.margin) || range.margin <= margin) continue;
+    range.margin = margin;
+    range.where =
+        fmt::format("{:.3g} ({} at n = {:g}, \"{}\")", margin,
+                    table.Text(r, "operator"), n, table.Text(r, "nearest"));
   }
-  const bool known = longest > 0 && std::isfinite(least);
-  gates.outcome = Decide(known && least >= kEnough, known && least >= 1);
-  gates.numbers = fmt::format("smallest margin: {:.3g} ({})", least, where);
-  if (!where_beyond.empty())
-    gates.numbers += fmt::format(
-        "; beyond 65536: {:.3g} ({}){}", least_beyond, where_beyond,
-        least_beyond < 1 ? ", where right answers are mistrusted" : "");
+  const auto& [near, middle, far] = ranges;
+  const bool all_refused =
+      std::isfinite(near.margin) && near.margin > 1 && middle.margin > 1;
+  gates.outcome = Decide(all_refused && near.margin >= kEnough, all_refused);
+  gates.numbers = "smallest margin up to 16384: " + near.where;
+  if (!middle.where.empty()) gates.numbers += "; up to 65536: " + middle.where;
+  if (!far.where.empty())
+    gates.numbers += "; beyond: " + far.where +
+                     (far.margin < 1 ? ", where no answer passes" : "");
 
   // Whether it takes a margin to tell: the usual rules at the largest length.
   StudyVerdict usual{"margins-usual-rules",
