@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <CLI/Version.hpp>
-#include <Eigen/Core>
 #include <algorithm>
 #include <ctime>
 #include <fstream>
@@ -101,8 +100,7 @@ nlohmann::ordered_json DescribeBuild() {
       {"compiler", kCompiler},
       {"flags", kFlags},
       {"libraries",
-       {{"eigen", fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION,
-                              EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION)},
+       {{"eigen", SUBQUAD_EIGEN_VERSION},
         {"fftw", std::string(fftw_version)},
         {"nlohmann_json",
          fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,

@@ -1,6 +1,5 @@
-// Eigenvalues of symmetric matrices. Eigen stays in the file behind it, which
-// is compiled as the studies are: two files with Eigen's functions for
-// different processors must not meet in one program.
+// Eigenvalues of symmetric matrices. Eigen stays in the file behind it: it
+// takes long to compile.
 #pragma once
 
 #include <cstdint>
