@@ -22,6 +22,8 @@
 #include <string>
 #include <vector>
 
+#include "optimized/base/elementwise.h"
+#include "optimized/base/lanes.h"
 #include "optimized/base/matrix.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/thread_pool.h"
@@ -231,24 +233,25 @@ class ByTerms : public Prepared {
 
   // x + 1 or exp(x) without a choice between them.
   void KeyFeatures(const T* k, int64_t rows, T* features) const {
-    const Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>> x(k, rows * d_);
-    Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>(features, rows * d_) =
-        x.max(T{0}) + x.min(T{0}).exp();
+    Elementwise(k, rows * d_, features,
+                [](const auto& x) { return x.max(T{0}) + x.min(T{0}).exp(); });
   }
 
   // The features of a query, multiplied by what brings the largest to about
   // one: see the reference.
   void QueryFeatures(const T* q, int64_t rows, T* features) const {
     for (int64_t i = 0; i < rows; ++i) {
-      const Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>> x(q + i * d_,
-                                                                   d_);
-      Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>> phi(features + i * d_, d_);
-      const T top = x.maxCoeff();
+      const T* query = q + i * d_;
+      T* const phi = features + i * d_;
+      const T top = *std::max_element(query, query + d_);
       if (top <= 0) {
-        phi = (x - top).exp();
+        Elementwise(query, d_, phi,
+                    [&](const auto& x) { return (x - top).exp(); });
       } else {
         const T factor = std::ldexp(T{1}, -std::ilogb(top + 1));
-        phi = (x.max(T{0}) + x.min(T{0}).exp()) * factor;
+        Elementwise(query, d_, phi, [&](const auto& x) {
+          return (x.max(T{0}) + x.min(T{0}).exp()) * factor;
+        });
       }
     }
   }
@@ -263,7 +266,9 @@ class ByTerms : public Prepared {
     View(state, d_, e_).noalias() +=
         phi.transpose() *
         View(arrays_.In<T>("v").Head(h) + first * e_, keys, e_);
-    View(state + d_ * e_, 1, d_) += phi.colwise().sum();
+    T* const sums = state + d_ * e_;
+    for (int64_t j = 0; j < keys; ++j)
+      for (int64_t c = 0; c < d_; ++c) sums[c] += features[j * d_ + c];
   }
 
   void RunBlock(int64_t h, int64_t b, int worker, const T* state) {
@@ -328,7 +333,8 @@ class ByTerms : public Prepared {
       for (int64_t j = group; j < end; j += kPanel) {
         const auto panel = matrix.middleCols(j, std::min(kPanel, end - j));
         sum.noalias() += panel * v.middleRows(j, panel.cols());
-        for (int64_t i = 0; i < rows; ++i) weight(i) += panel.row(i).sum();
+        for (int64_t i = 0; i < rows; ++i)
+          weight(i) += SumOf(scores + i * window_.n_k + j, panel.cols());
       }
       out += sum;
       normaliser += weight;
@@ -366,7 +372,8 @@ class ByTerms : public Prepared {
                       scores + i * (end - begin));
     out.noalias() +=
         tile * View(arrays_.In<T>("v").Head(h) + begin * e_, end - begin, e_);
-    normaliser += tile.rowwise().sum();
+    for (int64_t i = 0; i < out.rows(); ++i)
+      normaliser(i, 0) += SumOf(scores + i * tile.cols(), tile.cols());
   }
 
   // The content scores of a causal block for the keys of the block itself.
@@ -383,7 +390,8 @@ class ByTerms : public Prepared {
     HideFuture(first, first, tile);
     out.noalias() +=
         tile * View(arrays_.In<T>("v").Head(h) + first * e_, keys, e_);
-    normaliser += tile.rowwise().sum();
+    for (int64_t i = 0; i < out.rows(); ++i)
+      normaliser(i, 0) += SumOf(&tile(i, 0), keys);
   }
 
   const Plan plan_;

@@ -85,8 +85,8 @@ class Fft2 : public Prepared {
         lengths_(sizes_.lengths()),
         fft_(layout, lengths_),
         group_(std::min(kImageGroup, sizes_.e)),
-        spectra_(layout, sizes_.vectors.count() * fft_.column_size()),
-        columns_(layout, group_ * fft_.column_size()) {}
+        spectra_(layout, sizes_.vectors.count() * fft_.column_size(), OnLine{}),
+        columns_(layout, group_ * fft_.column_size(), OnLine{}) {}
 
   void Run() override {
     const auto weights = arrays_.In<T>("weights");
@@ -149,8 +149,8 @@ class FftSequence : public Prepared {
         columns_(layout, pixels_.length(), pixels_.length()),
         block_(columns_.BlockColumns()),
         spectrum_size_(columns_.SpectrumSize()),
-        spectra_(layout, sizes_.vectors.count() * spectrum_size_),
-        scratch_(layout, WholeLines<T>(columns_.ScratchSize())) {}
+        spectra_(layout, sizes_.vectors.count() * spectrum_size_, OnLine{}),
+        scratch_(layout, WholeLines<T>(columns_.ScratchSize()), OnLine{}) {}
 
   void Run() override {
     const auto weights = arrays_.In<T>("weights");

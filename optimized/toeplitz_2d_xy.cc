@@ -79,8 +79,8 @@ class LineProduct {
     if (n_ <= kDirectLength) return;
     fft_ = std::make_unique<CirculantFft<T>>(layout,
                                              std::vector<int64_t>{length_});
-    spectrum_ = Buffer<T>(layout, fft_->column_size());
-    columns_ = Buffer<T>(layout, Group() * fft_->column_size());
+    spectrum_ = Buffer<T>(layout, fft_->column_size(), OnLine{});
+    columns_ = Buffer<T>(layout, Group() * fft_->column_size(), OnLine{});
   }
 
   void Run(const T* weights, const T* in, T* out) const {

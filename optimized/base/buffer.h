@@ -2,6 +2,11 @@
 // words, and known to a list, so that a checked run can begin with NaN in every
 // workspace and end by looking for writes outside of it. Tables that belong to
 // a plan (and must keep their values between runs) live in PlanTable.
+//
+// The line is for speed. No bit of a result may depend on it: a test moves the
+// arrays off their lines (GuardedMemory::shift) and asks for the same bits.
+// What must lie on a line, because a library or an aligned load reads it, says
+// so.
 #pragma once
 
 #include <sys/mman.h>
@@ -25,17 +30,24 @@ class GuardedMemory {
   static constexpr int64_t kGuardBytes = 64;
 
   GuardedMemory() = default;
-  GuardedMemory(int64_t bytes, bool poisonable)
+  GuardedMemory(int64_t bytes, bool poisonable, bool on_line = false)
       : bytes_(bytes), poisonable_(poisonable) {
-    const int64_t padded = (bytes + 63) / 64 * 64;
-    base_ = static_cast<unsigned char*>(
-        std::aligned_alloc(64, padded + 2 * kGuardBytes));
+    const int64_t before = kGuardBytes + (on_line ? 0 : shift());
+    const int64_t all = (before + bytes + kGuardBytes + 63) / 64 * 64;
+    base_ = static_cast<unsigned char*>(std::aligned_alloc(64, all));
     if (!base_) throw std::bad_alloc();
-    AskForHugePages(base_, padded + 2 * kGuardBytes);
-    std::memset(base_, kGuard, kGuardBytes);
-    std::memset(base_ + kGuardBytes + bytes, kGuard,
-                padded - bytes + kGuardBytes);
+    data_ = base_ + before;
+    AskForHugePages(base_, all);
+    std::memset(base_, kGuard, before);
+    std::memset(data_ + bytes, kGuard, all - before - bytes);
     Register();
+  }
+
+  // Bytes from a line to the arrays that are allocated from now on; 0 but in
+  // tests. Less than a line, and a multiple of the numbers' size.
+  static int64_t& shift() {
+    static int64_t bytes = 0;
+    return bytes;
   }
   GuardedMemory(GuardedMemory&& other) noexcept { *this = std::move(other); }
   GuardedMemory& operator=(GuardedMemory&& other) noexcept {
@@ -43,6 +55,7 @@ class GuardedMemory {
     Release();
     if (other.base_) other.Unregister();
     base_ = std::exchange(other.base_, nullptr);
+    data_ = std::exchange(other.data_, nullptr);
     bytes_ = std::exchange(other.bytes_, 0);
     poisonable_ = other.poisonable_;
     if (base_) Register();
@@ -50,12 +63,12 @@ class GuardedMemory {
   }
   ~GuardedMemory() { Release(); }
 
-  void* data() const { return base_ ? base_ + kGuardBytes : nullptr; }
+  void* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
 
   bool GuardsIntact() const {
     for (int64_t i = 0; i < kGuardBytes; ++i)
-      if (base_[i] != kGuard || base_[kGuardBytes + bytes_ + i] != kGuard)
+      if (data_[i - kGuardBytes] != kGuard || data_[bytes_ + i] != kGuard)
         return false;
     return true;
   }
@@ -112,10 +125,11 @@ class GuardedMemory {
     if (!base_) return;
     Unregister();
     std::free(base_);
-    base_ = nullptr;
+    base_ = data_ = nullptr;
   }
 
-  unsigned char* base_ = nullptr;
+  unsigned char* base_ = nullptr;  // what was allocated
+  unsigned char* data_ = nullptr;  // behind the guard
   int64_t bytes_ = 0;
   bool poisonable_ = true;
 };
@@ -128,6 +142,10 @@ inline int64_t WholeLines(int64_t count) {
   return (count + line - 1) / line * line;
 }
 
+// Of an array that is read by aligned loads, or by a library that plans for an
+// alignment.
+struct OnLine {};
+
 // `count` numbers from a layout. Workspace is poisoned before a checked run:
 // its values do not survive to the next one. What a plan computes once and
 // keeps is not.
@@ -135,20 +153,26 @@ template <typename T, bool kPoisoned>
 class GuardedArray {
  public:
   GuardedArray() = default;
-  GuardedArray(Layout& layout, int64_t count) : size_(count) {
-    layout.Add(static_cast<double>(count) * sizeof(T));
-    if (!layout.counting()) *this = GuardedArray(count);
-  }
+  GuardedArray(Layout& layout, int64_t count)
+      : GuardedArray(layout, count, false) {}
+  GuardedArray(Layout& layout, int64_t count, OnLine)
+      : GuardedArray(layout, count, true) {}
   // For what is no part of a run.
-  explicit GuardedArray(int64_t count)
-      : size_(count),
-        memory_(count * static_cast<int64_t>(sizeof(T)), kPoisoned) {}
+  explicit GuardedArray(int64_t count) : GuardedArray(count, true) {}
 
   T* data() const { return static_cast<T*>(memory_.data()); }
   int64_t size() const { return size_; }
   T& operator[](int64_t i) const { return data()[i]; }
 
  private:
+  GuardedArray(int64_t count, bool on_line)
+      : size_(count),
+        memory_(count * static_cast<int64_t>(sizeof(T)), kPoisoned, on_line) {}
+  GuardedArray(Layout& layout, int64_t count, bool on_line) : size_(count) {
+    layout.Add(static_cast<double>(count) * sizeof(T));
+    if (!layout.counting()) *this = GuardedArray(count, on_line);
+  }
+
   int64_t size_ = 0;
   GuardedMemory memory_;
 };
@@ -165,6 +189,9 @@ class PerThread {
   PerThread() = default;
   PerThread(Layout& layout, int64_t count)
       : count_(count), memory_(layout, layout.threads() * count) {}
+  // `count` is a multiple of a line.
+  PerThread(Layout& layout, int64_t count, OnLine on_line)
+      : count_(count), memory_(layout, layout.threads() * count, on_line) {}
 
   T* operator[](int worker) const { return memory_.data() + worker * count_; }
 

@@ -23,4 +23,23 @@ template <typename T>
   return lanes;
 }
 
+template <typename Vector, typename T>
+[[gnu::always_inline]] inline void StoreLanes(const Vector& lanes, T* to) {
+  static_assert(sizeof lanes == sizeof(Lanes<T>));
+  std::memcpy(to, &lanes, sizeof lanes);
+}
+
+// In an order that does not depend on where the numbers lie.
+template <typename T>
+inline T SumOf(const T* x, int64_t count) {
+  constexpr int64_t kCount = kLaneCount<T>;
+  Lanes<T> sums = {};
+  int64_t i = 0;
+  for (; i + kCount <= count; i += kCount) sums += LoadLanes(x + i);
+  T sum = 0;
+  for (; i < count; ++i) sum += x[i];
+  for (int64_t l = 0; l < kCount; ++l) sum += sums[l];
+  return sum;
+}
+
 }  // namespace subquad

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "optimized/base/elementwise.h"
+#include "optimized/base/lanes.h"
 #include "optimized/base/matrix.h"
 
 namespace subquad {
@@ -88,10 +90,10 @@ void FeatureRows<T>::Project(const T* x, int64_t rows, const T* omega,
     if (spec_.id == FeatureMapId::kTrf) {
       T power = 0;
       const T factor = SplitExpFast(half_square, &power);
-      using Array = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
-      Array left(m, p), right(m + p, p);
-      right = left.cos() * factor;
-      left = left.sin() * factor;
+      Elementwise(m, p, m + p,
+                  [&](const auto& angle) { return angle.cos() * factor; });
+      Elementwise(m, p, m,
+                  [&](const auto& angle) { return angle.sin() * factor; });
       std::fill_n(k, f_, power);
       continue;
     }

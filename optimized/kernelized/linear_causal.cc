@@ -99,9 +99,9 @@ void StepPanel(const T* keys, const T* queries, int64_t f, const T* values,
       sum[t][c] = V{};
     }
   for (int64_t a = 0; a < f; ++a) {
-    V* row = reinterpret_cast<V*>(state + a * width);
+    T* const row = state + a * width;
     V s[kVectors];
-    for (int c = 0; c < kVectors; ++c) s[c] = row[c];
+    for (int c = 0; c < kVectors; ++c) s[c] = LoadLanes(row + c * kCount);
     for (int t = 0; t < kTokens; ++t) {
       const T key = keys[t * f + a], query = queries[t * f + a];
       for (int c = 0; c < kVectors; ++c) {
@@ -109,11 +109,11 @@ void StepPanel(const T* keys, const T* queries, int64_t f, const T* values,
         sum[t][c] += query * s[c];
       }
     }
-    for (int c = 0; c < kVectors; ++c) row[c] = s[c];
+    for (int c = 0; c < kVectors; ++c) StoreLanes(s[c], row + c * kCount);
   }
   for (int t = 0; t < kTokens; ++t)
     for (int c = 0; c < kVectors; ++c)
-      reinterpret_cast<V*>(sums + t * width)[c] = sum[t][c];
+      StoreLanes(sum[t][c], sums + t * width + c * kCount);
 }
 
 template <typename T, int kTokens>

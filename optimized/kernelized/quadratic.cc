@@ -231,12 +231,12 @@ template <typename T, int kGroup, int kTile>
 void ScoreTile(const T* queries, int64_t f, const T* keys, int64_t count,
                T* scores) {
   using V = Lanes<T>;
-  constexpr int kPanel = 2 * kLaneCount<T>;
+  constexpr int kCount = kLaneCount<T>, kPanel = 2 * kCount;
   for (int64_t x = 0; x < count; x += kPanel) {
     V sum[kGroup][2] = {};
     for (int64_t a = 0; a < f; ++a) {
-      const V* key = reinterpret_cast<const V*>(keys + x * f + a * kPanel);
-      const V left = key[0], right = key[1];
+      const T* key = keys + x * f + a * kPanel;
+      const V left = LoadLanes(key), right = LoadLanes(key + kCount);
       for (int r = 0; r < kGroup; ++r) {
         const T query = queries[r * f + a];
         sum[r][0] += query * left;
@@ -245,9 +245,9 @@ void ScoreTile(const T* queries, int64_t f, const T* keys, int64_t count,
     }
 #pragma GCC unroll 16
     for (int r = 0; r < kGroup; ++r) {
-      V* to = reinterpret_cast<V*>(scores + r * kTile + x);
-      to[0] = sum[r][0];
-      to[1] = sum[r][1];
+      T* const to = scores + r * kTile + x;
+      StoreLanes(sum[r][0], to);
+      StoreLanes(sum[r][1], to + kCount);
     }
   }
 }
@@ -258,11 +258,12 @@ template <typename T, int kGroup, int kTile, int kVectors>
 void AddPanel(const T* scores, const T* values, int64_t count, int64_t width,
               T* sums) {
   using V = Lanes<T>;
+  constexpr int kCount = kLaneCount<T>;
   V sum[kGroup][kVectors] = {};
   for (int64_t j = 0; j < count; ++j) {
-    const V* value = reinterpret_cast<const V*>(values + j * width);
+    const T* value = values + j * width;
     V v[kVectors];
-    for (int c = 0; c < kVectors; ++c) v[c] = value[c];
+    for (int c = 0; c < kVectors; ++c) v[c] = LoadLanes(value + c * kCount);
     for (int r = 0; r < kGroup; ++r) {
       const T score = scores[r * kTile + j];
       for (int c = 0; c < kVectors; ++c) sum[r][c] += score * v[c];
@@ -271,19 +272,22 @@ void AddPanel(const T* scores, const T* values, int64_t count, int64_t width,
 #pragma GCC unroll 16
   for (int r = 0; r < kGroup; ++r)
 #pragma GCC unroll 2
-    for (int c = 0; c < kVectors; ++c)
-      reinterpret_cast<V*>(sums + r * width)[c] += sum[r][c];
+    for (int c = 0; c < kVectors; ++c) {
+      T* const to = sums + r * width + c * kCount;
+      StoreLanes(LoadLanes(to) + sum[r][c], to);
+    }
 }
 
 // totals[r] += sum of scores[r][j] over a tile, lane by lane.
 template <typename T, int kGroup, int kTile>
 void AddTotals(const T* scores, T* totals) {
-  using V = Lanes<T>;
+  constexpr int kCount = kLaneCount<T>;
   for (int r = 0; r < kGroup; ++r) {
-    const V* score = reinterpret_cast<const V*>(scores + r * kTile);
-    V sum = score[0];
-    for (int c = 1; c < kTile / kLaneCount<T>; ++c) sum += score[c];
-    reinterpret_cast<V*>(totals)[r] += sum;
+    const T* score = scores + r * kTile;
+    Lanes<T> sum = LoadLanes(score);
+    for (int c = kCount; c < kTile; c += kCount) sum += LoadLanes(score + c);
+    T* const to = totals + r * kCount;
+    StoreLanes(LoadLanes(to) + sum, to);
   }
 }
 

@@ -100,8 +100,8 @@ FftKernelized<T>::FftKernelized(const KernelizedShape& shape, Layout& layout)
       features_(shape, layout),
       lost_(shape, layout),
       weights_(layout, shape.BiasCount()),
-      spectrum_(layout, fft_.column_size()),
-      channels_(layout, shape.f * (shape.e + 1) * fft_.column_size()),
+      spectrum_(layout, fft_.column_size(), OnLine{}),
+      channels_(layout, shape.f * (shape.e + 1) * fft_.column_size(), OnLine{}),
       normalisers_(layout, shape.n_q) {}
 
 template <typename T>
@@ -204,8 +204,8 @@ StreamedFft<T, W>::StreamedFft(const KernelizedShape& shape, Layout& layout)
       features_(shape, layout),
       lost_(shape, layout),
       normalisers_(layout, shape.n_q),
-      spectrum_(layout, product_.SpectrumSize()),
-      work_(layout, Cut<W>::template Size<Work>(shape, product_)) {}
+      spectrum_(layout, product_.SpectrumSize(), OnLine{}),
+      work_(layout, Cut<W>::template Size<Work>(shape, product_), OnLine{}) {}
 
 template <typename T, typename W>
 double StreamedFft<T, W>::Flops() const {

@@ -475,7 +475,8 @@ const Kernels<double>& ChooseKernels(double) {
 
 template <typename T>
 SoftmaxBlock<T>::SoftmaxBlock(Layout& layout, int64_t d, int64_t e, int64_t p)
-    : memory_(layout, Cut<T>::template Size<softmax_tiles::Tile<T>>(d, e, p)),
+    : memory_(layout, Cut<T>::template Size<softmax_tiles::Tile<T>>(d, e, p),
+              OnLine{}),
       tile_(Cut<T>::template Make<softmax_tiles::Tile<T>>(memory_.data(), d, e,
                                                           p)) {}
 

@@ -25,8 +25,9 @@ class Fft : public Prepared {
         length_(GoodFftLength(sizes_.weights())),
         fft_(layout, {length_}),
         group_(std::min(kColumnGroup, sizes_.e)),
-        spectra_(layout, sizes_.vectors.count() * fft_.column_size()),
-        columns_(layout, (backward_ ? 2 : 1) * group_ * fft_.column_size()),
+        spectra_(layout, sizes_.vectors.count() * fft_.column_size(), OnLine{}),
+        columns_(layout, (backward_ ? 2 : 1) * group_ * fft_.column_size(),
+                 OnLine{}),
         sums_(layout, fft_.column_size(), backward_) {
     if (backward_)
       grad_values_.emplace(layout, arrays, "grad_values", sizes_.heads);

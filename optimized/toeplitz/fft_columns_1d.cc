@@ -26,10 +26,11 @@ class FftColumns : public Prepared {
         columns_(layout, sizes_.n_q, sizes_.n_k),
         block_(columns_.BlockColumns()),
         spectrum_size_(columns_.SpectrumSize()),
-        spectra_(layout, sizes_.vectors.count() * spectrum_size_),
+        spectra_(layout, sizes_.vectors.count() * spectrum_size_, OnLine{}),
         scratch_(layout,
                  WholeLines<T>(backward_ ? columns_.GradientScratchSize()
-                                         : columns_.ScratchSize())),
+                                         : columns_.ScratchSize()),
+                 OnLine{}),
         sums_(layout, spectrum_size_, backward_) {
     if (backward_)
       grad_values_.emplace(layout, arrays, "grad_values", sizes_.heads);

@@ -15,7 +15,7 @@ class GradientSums {
  public:
   // Of `size` numbers; none where `needed` is false.
   GradientSums(Layout& layout, int64_t size, bool needed)
-      : size_(size), sums_(layout, needed ? kSums * size : 0) {}
+      : size_(size), sums_(layout, needed ? kSums * size : 0, OnLine{}) {}
 
   // The sum of what add(task, sum, worker) adds to the [size] numbers at `sum`
   // for each task.
