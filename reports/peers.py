@@ -53,6 +53,8 @@ except ImportError as error:
     )
     sys.exit(2)
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
 # Largest difference of a row from ours, relative to the row: an error of one part in a thousand is detected, except in types of two bytes,
 # where peers round weights too.
 TOLERANCE = {"float32": 5e-4, "float64": 5e-4, "float16": 4e-3, "bfloat16": 3e-2}
@@ -287,7 +289,9 @@ class Measurement:
         if rival is None:
             return refuse("skipped", "we have no answer to compare it with")
         threads = str(self.options.threads)
-        environment = {**os.environ, **WARM_HEAP, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
+        # A script's path begins with its own folder; the package lies elsewhere.
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, **WARM_HEAP, "PYTHONPATH": path, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
                        "OPENBLAS_NUM_THREADS": threads}  # fmt: skip
         child = self.children[name] = Child([sys.executable, runner.__file__], environment)
         inputs = [path.stem for path in self.folder.glob("*.npy") if not path.stem.startswith(("out_", "peer_"))]
@@ -526,6 +530,7 @@ def run(options, command):
     jobs = plan(aims, known, options.largest, lambda text: print(text, file=sys.stderr))
     if not jobs:
         raise InputError("nothing to measure: no case of these aims can be run")
+    has_peers = any(job.peers for job in jobs)
     store = Store(options.out, options.resume, options.seed)
     for module in sorted(
         {programs.missing_module(programs.PEERS[name]) for job in jobs for name in job.peers} - {None}
@@ -549,6 +554,12 @@ def run(options, command):
         kept = f"what was finished is in {options.out}" if store.records else "nothing was finished"
         print(f"interrupted; {kept}; --resume continues", file=sys.stderr)
         return 130
+    if has_peers and not store.ratios:
+        reasons = sorted({record["check"]["reason"] or "" for record in store.records.values()} - {""})
+        why = f": {reasons[0][:300]}" if reasons else ""
+        others = f" (and {len(reasons) - 1} other reasons in {options.out})" if len(reasons) > 1 else ""
+        print(f"peers.py: expected a peer beside ours, found none that could be measured{why}{others}", file=sys.stderr)
+        return 1
     verdicts = {record["check"]["verdict"] for record in store.records.values()}
     return 0 if whole and "passed" in verdicts and not verdicts & {"failed", "mistrusted"} else 1
 

@@ -19,7 +19,6 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "reports"
-os.environ["PYTHONPATH"] = str(ROOT)  # for python3 -m reports.figures and the like
 sys.path.insert(0, str(REPORTS.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
@@ -124,8 +123,10 @@ class Workplace(unittest.TestCase):
                 "--programs", str(self.folder / "programs.py"), "--budget", budget, *arguments]  # fmt: skip
 
     def run_peers(self, list_of_aims, *arguments, **options):
+        """As README says: from the root, with no path set."""
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         return subprocess.run(self.command(list_of_aims, *arguments, **options), capture_output=True, text=True, timeout=600,
-                              check=False)  # fmt: skip
+                              check=False, cwd=ROOT, env=environment)  # fmt: skip
 
     def content(self):
         content = json.loads(self.out.read_text(encoding="utf-8"))
@@ -241,6 +242,20 @@ class RunTest(Workplace):
             self.assertEqual("skipped", records[name, 32]["check"]["verdict"], name)
             self.assertIn(words, records[name, 32]["check"]["reason"])
 
+    def test_no_peer_at_all_is_an_error(self):
+        for names, words in (
+            (["absent"], "no_such_module_anywhere is not installed"),
+            (["absent", "dies"], "other reasons"),
+        ):
+            with self.subTest(names):
+                self.out.unlink(missing_ok=True)
+                result = self.run_peers([aim("one", peers=names, cases=[{"n": 32, "e": 4}])])
+                self.assertEqual(1, result.returncode, result.stderr)
+                last = result.stderr.splitlines()[-1]
+                self.assertIn("found none that could be measured", last)
+                self.assertIn(words, last)
+                self.assertEqual([], self.content()["ratios"])
+
     def test_what_this_program_lacks_is_left_out(self):
         result = self.run_peers([aim("one", implementations=["fft", "tomorrow"])])
         self.assertEqual(0, result.returncode, result.stderr)
@@ -262,7 +277,9 @@ class RunTest(Workplace):
 
     def test_an_interrupt_keeps_what_is_finished(self):
         many = [aim("one", cases=[{"n": "32:400:+1", "e": 4}])]
-        with subprocess.Popen(self.command(many), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            self.command(many), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
             for line in process.stderr:
                 if line.startswith("[2/"):
                     break
@@ -327,7 +344,8 @@ class RunTest(Workplace):
                 ]
                 small.append({**one, "kind": "ratio", "backend": "cpu", "peers": names, "cases": cases})
         result = self.run_peers(small)
-        self.assertEqual(0, result.returncode, result.stderr)
+        installed = any(programs.missing_module(one) is None for one in programs.PEERS.values())
+        self.assertEqual(0 if installed else 1, result.returncode, result.stderr)
         found = set()
         for record in self.content()["records"]:
             if record["implementation"] in programs.PEERS:
@@ -513,7 +531,7 @@ class TableTest(Workplace):
             files.append(self.folder / f"{index}.json")
             files[-1].write_text(json.dumps(content), encoding="utf-8")
         result = subprocess.run([sys.executable, "-m", "reports.aims", *map(str, files), "--out", str(self.folder / out),
-                                 "--aims", str(path), "--subquad", PROGRAM], capture_output=True, text=True, check=False)  # fmt: skip
+                                 "--aims", str(path), "--subquad", PROGRAM], capture_output=True, text=True, check=False, cwd=ROOT)  # fmt: skip
         return result, self.folder / out
 
     def test_files_and_twice_the_same_bytes(self):
