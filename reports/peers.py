@@ -18,7 +18,7 @@ On a GPU (aims with that backend, if there is one) both sides are timed by CUDA 
 run, and memory is what was allocated on it.
 
 SciPy and PyTorch are optional: where one is missing its peers are skipped, with a line that says so.
-Exit status: 0 success, 1 a check failed, 2 invalid arguments, 130 interrupted (what was finished is kept).
+Exit status: 0 success, 1 a check failed or no peer could be measured, 2 invalid arguments, 130 interrupted (what was finished is kept).
 """
 
 import argparse
