@@ -187,6 +187,7 @@ TEST(CudaMore, PassesCasesOfOnePath) {
 struct DeviceLimit {
   std::string op, implementation, input;
   std::vector<std::string> with;  // choices of parameters, any of them
+  bool everywhere;                // or on some devices, by their order of sums
 
   bool Covers(const Implementation& one, const Case& found) const {
     return one.op == op && one.id == implementation && found.input == input &&
@@ -205,7 +206,8 @@ const std::vector<DeviceLimit>& DeviceLimits() {
       for (const Json& input : row.at("input"))
         for (const Json& implementation : row.at("implementation"))
           rows.push_back({row.at("operator"), implementation, input,
-                          row.value("with", std::vector<std::string>())});
+                          row.value("with", std::vector<std::string>()),
+                          row.value("everywhere", true)});
     return rows;
   }();
   return limits;
@@ -257,8 +259,9 @@ TEST_P(Cuda, PassesHardInputsOrSaysWhichNot) {
 // A limit that is not there any more is struck from the table.
 TEST(CudaMore, LimitsOfTheDeviceHappen) {
   if (!Device().present) GTEST_SKIP() << Device().why_not;
-  EXPECT_FALSE(DeviceLimits().empty());
+  EXPECT_TRUE(std::ranges::any_of(DeviceLimits(), &DeviceLimit::everywhere));
   for (const DeviceLimit& limit : DeviceLimits()) {
+    if (!limit.everywhere) continue;
     const std::vector<Case> all =
         VerificationCases(FindOperator(limit.op), {3, 48}, Scalar::kFloat32, 1);
     const auto happens = [&](const std::vector<Case>& cases) {

@@ -1,4 +1,4 @@
-// cuBLAS of the emulated device, by Eigen.
+// cuBLAS of the emulated device.
 #pragma once
 
 #include "cuda_runtime.h"

@@ -1,7 +1,9 @@
-// cuFFT and cuBLAS of the emulated device, by FFTW and Eigen.
+// cuFFT and cuBLAS of the emulated device, by FFTW and by plain loops: the bits
+// are those of every processor.
 #include <fftw3.h>
 
-#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <vector>
 
@@ -155,17 +157,18 @@ float ElementAt(const void* data, cudaDataType_t type, long long index) {
   return std::nanf("");
 }
 
-// op(X), rows x columns, of a matrix that is stored by columns.
-Eigen::MatrixXf Read(const void* data, cudaDataType_t type, int leading,
-                     cublasOperation_t op, int rows, int columns,
-                     long long offset) {
-  Eigen::MatrixXf matrix(rows, columns);
+// op(X), rows x columns, of a matrix that is stored by columns; by columns.
+std::vector<float> Read(const void* data, cudaDataType_t type, int leading,
+                        cublasOperation_t op, int rows, int columns,
+                        long long offset) {
+  std::vector<float> matrix;
+  matrix.reserve(static_cast<size_t>(rows) * static_cast<size_t>(columns));
   for (int c = 0; c < columns; ++c)
     for (int r = 0; r < rows; ++r) {
       const long long at = op == CUBLAS_OP_N
                                ? static_cast<long long>(c) * leading + r
                                : static_cast<long long>(r) * leading + c;
-      matrix(r, c) = ElementAt(data, type, offset + at);
+      matrix.push_back(ElementAt(data, type, offset + at));
     }
   return matrix;
 }
@@ -186,16 +189,25 @@ cublasStatus_t cublasGemmStridedBatchedEx(
   const float factor = *static_cast<const float*>(alpha);
   const float keep = *static_cast<const float*>(beta);
   for (int i = 0; i < batch; ++i) {
-    const Eigen::MatrixXf product =
-        Read(a, a_type, lda, op_a, m, k, i * stride_a) *
+    const std::vector<float> left =
+        Read(a, a_type, lda, op_a, m, k, i * stride_a);
+    const std::vector<float> right =
         Read(b, b_type, ldb, op_b, k, n, i * stride_b);
     float* out = static_cast<float*>(c) + i * stride_c;
-    for (int column = 0; column < n; ++column)
+    std::vector<float> sums(static_cast<size_t>(m));
+    for (int column = 0; column < n; ++column) {
+      std::fill(sums.begin(), sums.end(), 0.0f);
+      const float* x = left.data();
+      for (int p = 0; p < k; ++p, x += m) {
+        const float y = right[static_cast<size_t>(column) * k + p];
+        for (int row = 0; row < m; ++row) sums[row] += x[row] * y;
+      }
       for (int row = 0; row < m; ++row) {
         float& to = out[static_cast<long long>(column) * ldc + row];
         // Nothing is read where nothing is kept: there may be NaN.
-        to = factor * product(row, column) + (keep == 0 ? 0 : keep * to);
+        to = factor * sums[row] + (keep == 0 ? 0 : keep * to);
       }
+    }
   }
   return CUBLAS_STATUS_SUCCESS;
 }
