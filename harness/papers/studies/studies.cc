@@ -43,7 +43,8 @@ double Quantile(std::vector<double> samples, double q) {
   const size_t below = static_cast<size_t>(place);
   const size_t above = std::min(below + 1, samples.size() - 1);
   const double part = place - static_cast<double>(below);
-  return samples[below] * (1 - part) + samples[above] * part;
+  // Monotone in q, and exact between equal samples, on every processor.
+  return std::lerp(samples[below], samples[above], part);
 }
 
 double Worst(double a, double b) { return std::isnan(a) || a > b ? a : b; }
