@@ -22,7 +22,7 @@ const char* const kCommit = \"${commit}\";
 const bool kDirty = ${dirty};
 const char* const kCompiler = \"${COMPILER}\";
 const char* const kFlags = \"${FLAGS}\";
-const char* const kCuda = \"${CUDA}\";
+const char* const kCudaCompiler = \"${CUDA}\";
 
 }  // namespace subquad
 ")

@@ -8,6 +8,6 @@ extern const char* const kCommit;  // "unknown" outside a git checkout
 extern const bool kDirty;          // tracked files differ from the commit
 extern const char* const kCompiler;
 extern const char* const kFlags;
-extern const char* const kCuda;  // nvcc and architectures, or why not
+extern const char* const kCudaCompiler;  // nvcc and architectures, or why not
 
 }  // namespace subquad

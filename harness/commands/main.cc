@@ -23,7 +23,8 @@ std::string VersionText() {
       "subquad {}\ncommit: {}{}\ncompiler: {}\nflags: {}\nlibraries: {}\n"
       "CUDA: {}; device: {}",
       kVersion, kCommit, kDirty ? " with local changes" : "", kCompiler, kFlags,
-      libraries, kCuda, Device().present ? Device().name : Device().why_not);
+      libraries, kCudaCompiler,
+      Device().present ? Device().name : Device().why_not);
 }
 
 std::vector<std::string> CommandNames(const CLI::App& program) {

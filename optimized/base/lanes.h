@@ -1,18 +1,49 @@
 // A whole vector register of numbers, by the compiler's own vector type: for
 // loops that a compiler may not vectorise by itself (a maximum, a sum in
-// another order) and for register tiles in code built for one machine. Kernels
-// that choose their instruction set at run time are written with highway.
+// another order) and for register tiles in code built for one processor.
+// Kernels that choose their instruction set at run time are written with
+// highway.
+//
+// Wider than the processor's registers, such a vector is kept in memory and
+// taken apart at each use, ten times slower than what it replaces; so its width
+// and the size of tiles follow the target. Every file of a program must have
+// the same one, so they come with the target subquad_processor.
 #pragma once
+
+#ifndef SUBQUAD_FOR_ONE_PROCESSOR
+#error "link subquad_processor, by which all files are for the same processor"
+#endif
 
 #include <cstdint>
 #include <cstring>
 
 namespace subquad {
 
+#if defined(__AVX512F__)
+inline constexpr int64_t kVectorBytes = 64;
+inline constexpr int kVectorRegisters = 32;
+#elif defined(__AVX__)
+inline constexpr int64_t kVectorBytes = 32;
+inline constexpr int kVectorRegisters = 16;
+#elif defined(__aarch64__)
+inline constexpr int64_t kVectorBytes = 16;
+inline constexpr int kVectorRegisters = 32;
+#else
+inline constexpr int64_t kVectorBytes = 16;
+inline constexpr int kVectorRegisters = 16;
+#endif
+
 template <typename T>
-using Lanes [[gnu::vector_size(64), gnu::may_alias]] = T;
+using Lanes [[gnu::vector_size(kVectorBytes), gnu::may_alias]] = T;
 template <typename T>
-inline constexpr int64_t kLaneCount = 64 / static_cast<int64_t>(sizeof(T));
+inline constexpr int64_t kLaneCount = kVectorBytes /
+                                      static_cast<int64_t>(sizeof(T));
+
+// Numbers in whole vectors that hold `count` of them.
+template <typename T>
+constexpr int64_t WholeVectors(int64_t count) {
+  return (count + kLaneCount<T> - 1) / kLaneCount<T> * kLaneCount<T>;
+}
 
 // From any address. Always inlined, as code for another machine has another way
 // of returning a vector.

@@ -7,10 +7,17 @@ namespace {
 
 // What an operation of the transforms costs, in operations of the tile, where
 // the two cross: from times taken in turns at n = 512..8192, f = 16, 64, 256
-// and e = 64 on one machine. It grows with n, from 1.5 to 2.8 in float32 and
-// from 1.3 to 2.5 in float64.
+// and e = 64, on one machine with each width of the tile's vectors. It grows
+// with n; with AVX-512 from 1.5 to 2.8 in float32 and from 1.3 to 2.5 in
+// float64. The transforms choose their instructions at run time, so beside the
+// narrowest tile they cost less than it does.
 template <typename T>
-constexpr double kTransformCost = sizeof(T) == 4 ? 2.4 : 2.3;
+constexpr double TransformCost() {
+  constexpr bool kFloat = sizeof(T) == 4;
+  if (kVectorBytes == 64) return kFloat ? 2.4 : 2.3;
+  if (kVectorBytes == 32) return kFloat ? 2.0 : 1.85;
+  return kFloat ? 0.67 : 0.7;
+}
 
 // The same attention on a sequence of another length.
 KernelizedShape WithLength(KernelizedShape shape, int64_t n) {
@@ -35,9 +42,9 @@ KernelizedEstimate<T>::KernelizedEstimate(const KernelizedShape& shape) {
   const double pairs =
       static_cast<double>(shape.heads) * static_cast<double>(shape.n_q) *
       static_cast<double>(shape.n_k) * (shape.causal ? 0.5 : 1);
-  tiled = pairs * 2 * static_cast<double>(shape.f + WholeLines<T>(shape.e));
+  tiled = pairs * 2 * static_cast<double>(shape.f + WholeVectors<T>(shape.e));
   Layout counting = Layout::Counting(1);
-  streamed = kTransformCost<T> * StreamedFft<T, T>(shape, counting).Flops();
+  streamed = TransformCost<T>() * StreamedFft<T, T>(shape, counting).Flops();
 }
 
 template <typename T>
@@ -65,7 +72,8 @@ std::string AutoKernelized<T>::Choice() const {
   const double ratio = transforms ? estimate.streamed / estimate.tiled
                                   : estimate.tiled / estimate.streamed;
   const std::string names[] = {"tiled", "fft_streamed"};
-  std::string choice = names[transforms] + ", by estimate " +
+  std::string choice = names[transforms] + ", by estimate for vectors of " +
+                       std::to_string(kVectorBytes) + " bytes " +
                        std::to_string(std::lround(100 * ratio)) +
                        " % of the time of " + names[!transforms];
   if (!shape_.is_image())

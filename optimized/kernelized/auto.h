@@ -14,8 +14,8 @@ namespace subquad {
 
 // Times in units of one floating-point operation of `tiled`, by counting the
 // operations of both. What an operation of the transforms costs beside one of
-// the tile is measured (auto.cc), so the choice is right where the
-// two differ by more than that varies from machine to machine.
+// the tile is measured for each width of vectors (auto.cc), so the choice is
+// right where the two differ by more than that varies from machine to machine.
 template <typename T>
 struct KernelizedEstimate {
   explicit KernelizedEstimate(const KernelizedShape& shape);
@@ -32,8 +32,8 @@ class AutoKernelized {
     return streamed_ ? streamed_->Flops() : tiled_->Flops();
   }
 
-  // The algorithm, the estimated ratio of times, and for sequences the length
-  // at which the other one takes over.
+  // The algorithm, the estimated ratio of times and for which vectors, and for
+  // sequences the length at which the other one takes over.
   std::string Choice() const;
 
  private:

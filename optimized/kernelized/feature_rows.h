@@ -185,7 +185,7 @@ inline T LargestSum(const T* x, const T* y, int64_t count) {
 template <typename T>
 inline T PairProduct(const T* mq, const T* eq, const T* mk, const T* ek, T top,
                      int64_t f) {
-  constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
+  constexpr int64_t kLanes = kLaneCount<T>;
   T lanes[kLanes] = {};
   int64_t a = 0;
   for (; a + kLanes <= f; a += kLanes)

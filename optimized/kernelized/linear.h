@@ -102,11 +102,7 @@ class RecurrentAttention {
 
  private:
   static constexpr int64_t kChunk = 48;  // a multiple of those three
-  static constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
 
-  static int64_t Padded(int64_t e) {
-    return (e + kLanes - 1) / kLanes * kLanes;
-  }
   // What a head needs that is worked on.
   struct Worker {
     Worker(Layout& layout, const KernelizedShape& shape);

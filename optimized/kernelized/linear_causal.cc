@@ -119,14 +119,17 @@ void StepPanel(const T* keys, const T* queries, int64_t f, const T* values,
 template <typename T, int kTokens>
 void Step(const T* keys, const T* queries, int64_t f, const T* values,
           int64_t width, T* state, T* sums) {
-  constexpr int64_t kLanes = 64 / sizeof(T);
+  // Values and sums of three tokens and the state have to fit the registers.
+  constexpr int kMost = kVectorRegisters / 8;
+  constexpr int64_t kLanes = kLaneCount<T>;
   int64_t c = 0;
-  for (; c + 4 * kLanes <= width; c += 4 * kLanes)
-    StepPanel<T, kTokens, 4>(keys, queries, f, values + c, width, state + c,
-                             sums + c);
-  for (; c + 2 * kLanes <= width; c += 2 * kLanes)
-    StepPanel<T, kTokens, 2>(keys, queries, f, values + c, width, state + c,
-                             sums + c);
+  for (; c + kMost * kLanes <= width; c += kMost * kLanes)
+    StepPanel<T, kTokens, kMost>(keys, queries, f, values + c, width, state + c,
+                                 sums + c);
+  if constexpr (kMost > 2)
+    for (; c + 2 * kLanes <= width; c += 2 * kLanes)
+      StepPanel<T, kTokens, 2>(keys, queries, f, values + c, width, state + c,
+                               sums + c);
   for (; c < width; c += kLanes)
     StepPanel<T, kTokens, 1>(keys, queries, f, values + c, width, state + c,
                              sums + c);
@@ -158,9 +161,9 @@ template <typename T>
 RecurrentAttention<T>::Worker::Worker(Layout& layout,
                                       const KernelizedShape& shape)
     : tokens(shape, kChunk, layout),
-      state(layout, shape.f * Padded(shape.e)),
-      values(layout, kChunk * Padded(shape.e)),
-      sums(layout, kChunk * Padded(shape.e)),
+      state(layout, shape.f * WholeVectors<T>(shape.e)),
+      values(layout, kChunk * WholeVectors<T>(shape.e)),
+      sums(layout, kChunk * WholeVectors<T>(shape.e)),
       totals(layout, shape.f),
       keys(layout, kChunk * shape.f),
       queries(layout, kChunk * shape.f) {}
@@ -187,7 +190,7 @@ void RecurrentAttention<T>::Run(ThreadPool& pool,
 template <typename T>
 void RecurrentAttention<T>::RunHead(const HeadTensors<T>& head,
                                     Worker& worker) {
-  const int64_t f = shape_.f, e = shape_.e, width = Padded(e);
+  const int64_t f = shape_.f, e = shape_.e, width = WholeVectors<T>(e);
   CausalTokens<T>& tokens = worker.tokens;
   tokens.Begin(head);
   T *const state = worker.state.data(), *const values = worker.values.data(),

@@ -188,20 +188,22 @@ class TiledKernelized {
   static constexpr int64_t kLanes = kLaneCount<T>;
   static constexpr int64_t kPanel = 2 * kLanes;  // keys in registers
   static constexpr int64_t kTile = 64;           // keys in the nearest cache
-  static constexpr int64_t kGroup = 12;          // queries in registers
+  // Queries in registers, each with two vectors of sums.
+  static constexpr int64_t kGroup = kVectorRegisters >= 32 ? 12 : 6;
 
   // Queries of one task. Where the keys do not fit the second cache they are
   // read from beyond it once for each task: as many as leave every thread four
   // tasks. No bit of a result depends on it.
-  static constexpr int64_t kMostRows = 16 * kGroup;
+  static constexpr int64_t kLeastRows = 48, kMostRows = 192;
+  static_assert(kLeastRows % kGroup == 0 && kMostRows % kGroup == 0);
   static int64_t Rows(const KernelizedShape& shape, int threads) {
-    if (shape.n_k < 4096) return 4 * kGroup;
-    return std::clamp<int64_t>(shape.n_q / (4 * threads) / kGroup, 4, 16) *
-           kGroup;
+    if (shape.n_k < 4096) return kLeastRows;
+    return std::clamp<int64_t>(shape.n_q / (4 * threads) / kGroup * kGroup,
+                               kLeastRows, kMostRows);
   }
   // Of a row of values and of sums.
   static int64_t Width(const KernelizedShape& shape) {
-    return WholeLines<T>(shape.e);
+    return WholeVectors<T>(shape.e);
   }
   struct Work {
     Work(Cut<T>& cut, const KernelizedShape& shape, int64_t rows)

@@ -43,8 +43,7 @@ std::vector<HeadTensors<T>> TensorsByHead(const Problem& problem,
 // values come out equal.
 template <typename T>
 int64_t ExtendedWidth(int64_t e) {
-  constexpr int64_t kLanes = 64 / static_cast<int64_t>(sizeof(T));
-  return (e + kLanes) / kLanes * kLanes;
+  return WholeVectors<T>(e + 1);
 }
 template <typename T>
 void ExtendValues(const T* values, int64_t rows, int64_t e, T* extended) {

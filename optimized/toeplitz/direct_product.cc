@@ -51,8 +51,8 @@ void DirectToeplitz<T>::Apply(const T* weights, int64_t visible,
   std::copy_n(weights, visible, own);
   std::fill(own + visible, own + n_q_ + n_k_ - 1, T{0});
   int64_t c = 0;
-  for (; c + 4 * kCount <= e_; c += 4 * kCount)
-    Panel<4>(own, visible, values + c, e_, keys, out + c, e_);
+  for (; c + kPanel * kCount <= e_; c += kPanel * kCount)
+    Panel<kPanel>(own, visible, values + c, e_, keys, out + c, e_);
   for (; c + kCount <= e_; c += kCount)
     Panel<1>(own, visible, values + c, e_, keys, out + c, e_);
   if (c == e_) return;

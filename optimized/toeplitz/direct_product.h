@@ -39,6 +39,8 @@ class DirectToeplitz {
 
  private:
   static constexpr int64_t kCount = kLaneCount<T>;
+  // Of columns, with four rows of the result in registers.
+  static constexpr int kPanel = kVectorRegisters / 8;
 
   template <int kVectors>
   void Panel(const T* weights, int64_t visible, const T* values, int64_t stride,

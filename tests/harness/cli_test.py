@@ -594,7 +594,7 @@ class Sweeps(Cli):
             records = {record["implementation"]: record for record in self.read(out)["records"]}
             self.assertRegex(
                 records["auto"]["choice"],
-                rf"^{chosen}, by estimate \d+ % of the time of {other}; .* cross near n = \d+$",
+                rf"^{chosen}, by estimate for vectors of (16|32|64) bytes \d+ % of the time of {other}; .* cross near n = \d+$",
             )
             self.assertNotIn("choice", records["tiled"])
             out.unlink()

@@ -166,8 +166,9 @@ TEST_P(Precision, FewerDigitsInsideAFloat32ProgramAreCaught) {
     WriteAnswer(trial, trial.answer(), same, kFloat32);
     // Algorithms with tighter bounds than the plain program's may refuse it.
     for (const Implementation* implementation : able)
-      if (implementation->id == "dense")
+      if (implementation->id == "dense") {
         EXPECT_TRUE(trial.JudgeOutputs(*implementation).passed()) << one.Id();
+      }
     for (const Planted& planted : PlantedFaults()) {
       WriteAnswer(trial, trial.answer(), same, planted.arithmetic);
       for (const Implementation* implementation : able) {

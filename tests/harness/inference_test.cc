@@ -69,7 +69,9 @@ TEST(Slopes, AreFoundAndCovered) {
     const std::vector<Estimate> slopes = FitSlopes(x, y);
     ASSERT_EQ(slopes.size(), 2u);
     covered += !slopes[0].Excludes(2);
-    if (trial == 0) EXPECT_NEAR(slopes[1].value, -3, 1);
+    if (trial == 0) {
+      EXPECT_NEAR(slopes[1].value, -3, 1);
+    }
   }
   EXPECT_NEAR(covered, 0.95 * kTrials, 0.02 * kTrials);
 }

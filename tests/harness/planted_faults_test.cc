@@ -47,6 +47,10 @@ struct Planted {
   std::vector<std::string> faults;
 };
 
+void PrintTo(const Planted& planted, std::ostream* stream) {
+  *stream << planted.id;
+}
+
 class PlantedFaults
     : public testing::TestWithParam<std::tuple<Planted, int64_t>> {};
 
@@ -113,9 +117,5 @@ INSTANTIATE_TEST_SUITE_P(
     NameOf);
 
 }  // namespace
-
-void PrintTo(const Planted& planted, std::ostream* stream) {
-  *stream << planted.id;
-}
 
 }  // namespace subquad
