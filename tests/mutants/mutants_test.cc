@@ -1,0 +1,169 @@
+// Every mutant has to be refused: a fault planted in a copy of an algorithm's
+// file, which `verify` must catch on one of the cases that it is made for. With
+// all of them off the same copies have to pass the same cases.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "harness/base/registry.h"
+#include "harness/cases/generate.h"
+#include "harness/cases/verification.h"
+#include "harness/judging/trial.h"
+#include "tests/mutants/switch.h"
+
+namespace subquad {
+namespace {
+
+struct Mutant {
+  int number = 0;
+  std::string name, what;
+};
+
+// Those of one program that are verified on the same cases.
+struct Group {
+  const Operator* op = nullptr;
+  const Implementation* implementation = nullptr;
+  std::string case_id;  // or all cases of the operator
+  std::vector<Mutant> mutants;
+};
+
+void PrintTo(const Group& group, std::ostream* stream) {
+  *stream << group.mutants.size() << " mutants";
+}
+
+constexpr Backend kBackend =
+    SUBQUAD_EMULATED_MUTANTS ? Backend::kCuda : Backend::kCpu;
+
+const Implementation* FindImplementation(const Operator& op,
+                                         const std::string& id) {
+  for (const Implementation* one : ImplementationsOf(op))
+    if (one->id == id && one->backend == kBackend) return one;
+  throw std::runtime_error(
+      fmt::format("{}: no implementation {}", op.description().id, id));
+}
+
+std::vector<Group> Groups() {
+  std::ifstream file(SUBQUAD_MUTANTS_TABLE);
+  std::map<std::string, Group> groups;
+  int number = 0;
+  for (const nlohmann::json& row : nlohmann::json::parse(file)) {
+    const Operator& op = FindOperator(row.at("operator").get<std::string>());
+    const auto id = row.at("implementation").get<std::string>();
+    const std::string case_id = row.value("case", "");
+    Group& group =
+        groups[fmt::format("{} {} {}", op.description().id, id, case_id)];
+    group.op = &op;
+    group.implementation = FindImplementation(op, id);
+    group.case_id = case_id;
+    group.mutants.push_back({++number, row.at("name").get<std::string>(),
+                             row.at("what").get<std::string>()});
+  }
+  std::vector<Group> all;
+  for (auto& [key, group] : groups) all.push_back(std::move(group));
+  return all;
+}
+
+// Those that show most come first; float32 is the type in which a fault is
+// harder to tell from rounding. An emulated device takes its time.
+std::vector<Case> CasesOf(const Group& group) {
+  if (!group.case_id.empty()) return {MakeCase(ParseCaseId(group.case_id))};
+  std::vector<int64_t> sizes = {70, 33, 5};
+  std::vector<Case> cases;
+  const auto add = [&](const std::vector<int64_t>& more) {
+    for (Case& one : VerificationCases(*group.op, more, Scalar::kFloat32, 1))
+      cases.push_back(std::move(one));
+  };
+  for (const int64_t size : sizes) add({size});
+  if (kBackend == Backend::kCpu) add(AwkwardSizes());
+  return cases;
+}
+
+struct Refusals {
+  int cases = 0;                          // judged with all mutants off
+  std::vector<std::string> passed;        // mutants that no case refused
+  std::vector<std::string> false_alarms;  // cases that fail with all off
+};
+
+Refusals Judge(const Group& group) {
+  Refusals found;
+  std::vector<Mutant> left = group.mutants;
+  std::map<int, bool> reached;
+  const auto verdict = [&](Trial& trial, int number) {
+    mutants::on = number;
+    mutants::reached = false;
+    const Verdict one = Verify(*group.implementation, trial, {});
+    mutants::on = mutants::kNone;
+    reached[number] |= mutants::reached;
+    return one;
+  };
+  for (const Case& one : CasesOf(group)) {
+    if (left.empty()) break;
+    const Problem problem = ProblemOf(one);
+    if (!WhyNot(*group.implementation, problem).empty()) continue;
+    Trial trial(problem, GenerateInputs(one, problem), one.seed);
+    const Verdict control = verdict(trial, mutants::kNone);
+    if (control.outcome == Outcome::kSkipped || control.cannot_tell()) continue;
+    ++found.cases;
+    if (!control.passed()) {
+      found.false_alarms.push_back(one.Id() + ": " + control.reason);
+      continue;
+    }
+    std::erase_if(left, [&](const Mutant& mutant) {
+      return verdict(trial, mutant.number).outcome == Outcome::kFailed;
+    });
+  }
+  for (const Mutant& mutant : left)
+    found.passed.push_back(fmt::format(
+        "{} ({}), {}", mutant.name, mutant.what,
+        reached[mutant.number] ? "though it ran" : "which never ran"));
+  return found;
+}
+
+class Mutants : public testing::TestWithParam<Group> {};
+
+TEST_P(Mutants, AreRefused) {
+  const Refusals found = Judge(GetParam());
+  EXPECT_GT(found.cases, 0);
+  for (const std::string& mutant : found.passed) ADD_FAILURE() << mutant;
+  for (const std::string& alarm : found.false_alarms) ADD_FAILURE() << alarm;
+}
+
+// What finds no fault says so: a number that no copy knows, and a program in
+// which nothing is planted.
+TEST(MutantsTest, OneThatDoesNothingIsReported) {
+  Group group = Groups().front();
+  group.case_id = fmt::format("{}:n=33", group.op->description().id);
+  group.mutants = {{-1, "nothing", "no copy knows it"}};
+  const Refusals found = Judge(group);
+  EXPECT_EQ(found.cases, 1);
+  ASSERT_EQ(found.passed.size(), 1u);
+  EXPECT_NE(found.passed[0].find("never ran"), std::string::npos);
+}
+
+#if !SUBQUAD_EMULATED_MUTANTS
+TEST(MutantsTest, EveryOperatorHasTwo) {
+  std::map<std::string_view, size_t> counts;
+  for (const Group& group : Groups())
+    counts[group.op->description().id] += group.mutants.size();
+  for (const Operator* op : Operators())
+    EXPECT_GE(counts[op->description().id], 2u)
+        << op->description().id << ": see tests/mutants/README.md";
+}
+#endif
+
+std::string NameOf(const testing::TestParamInfo<Group>& info) {
+  const Group& group = info.param;
+  if (!group.case_id.empty()) return group.mutants.front().name;
+  return fmt::format("{}_{}", group.op->description().id,
+                     group.implementation->id);
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, Mutants, testing::ValuesIn(Groups()),
+                         NameOf);
+
+}  // namespace
+}  // namespace subquad

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Writes a copy of one source file in which all its mutants can be switched on, one at a time.
+
+    plant_mutants.py MUTANTS.json SOURCE_FOLDER FILE OUT
+
+A mutant's `find` stands in its file exactly once. What is between ⟦ and ⟧ in it (or all of it) is what `replace` replaces: an
+expression where it does not end with a semicolon, whole statements where it does. Number k of the table (from 1) becomes
+`(mutants::IsOn(k) ? (replace) : (as it was))`, or the same as if and else. The build fails where `find` does not stand in the
+file once: a mutant that is no longer broken would be taken for one that nobody caught, or worse.
+
+A mutant may name the one `case` that it is verified on, instead of many.
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+FIELDS = {"name", "file", "find", "replace", "operator", "implementation", "what"}
+MAY_HAVE = {"case"}
+OPEN, CLOSE = "⟦", "⟧"
+
+
+def fail(text):
+    sys.exit(f"mutants: {text}")
+
+
+def read(path):
+    """The mutants by their numbers."""
+    mutants = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    names = set()
+    for mutant in mutants:
+        name = mutant.get("name", "")
+        if set(mutant) - MAY_HAVE != FIELDS:
+            fail(f"{name or mutant}: expected the fields {', '.join(sorted(FIELDS))}")
+        if not re.fullmatch(r"[a-z0-9_]+", name):
+            fail(f"'{name}': expected a name of a-z, 0-9 and _")
+        if name in names:
+            fail(f"{name}: this name occurs twice")
+        names.add(name)
+    return dict(enumerate(mutants, 1))
+
+
+def place(mutant, text):
+    """First and last place of what is replaced."""
+    name, find = mutant["name"], mutant["find"]
+    before, opened, rest = find.partition(OPEN)
+    if not opened:
+        before, rest = "", find + CLOSE
+    inside, closed, after = rest.partition(CLOSE)
+    if not closed or OPEN in rest or CLOSE in after:
+        fail(f"{name}: expected at most one {OPEN}..{CLOSE} in its `find`")
+    whole = before + inside + after
+    count = text.count(whole)
+    if count != 1:
+        fail(f"{name}: its `find` occurs {count} times in {mutant['file']}, expected once")
+    if inside == mutant["replace"]:
+        fail(f"{name}: it replaces a text by the same")
+    first = text.index(whole) + len(before)
+    return first, first + len(inside)
+
+
+def switched(number, mutant, otherwise):
+    if otherwise.rstrip().endswith((";", "}")):
+        return f"{{ if (::subquad::mutants::IsOn({number})) {{ {mutant['replace']} }} else {{ {otherwise} }} }}"
+    return f"(::subquad::mutants::IsOn({number}) ? ({mutant['replace']}) : ({otherwise}))"
+
+
+def plant(mutants, file, text):
+    places = {}
+    for number, mutant in mutants.items():
+        if mutant["file"] == file:
+            places.setdefault(place(mutant, text), []).append(number)
+    end = len(text)
+    out = text
+    # From the last one on, so that the places before stay where they are.
+    for (first, last), numbers in sorted(places.items(), reverse=True):
+        if last > end:
+            fail(f"{mutants[numbers[0]]['name']}: another mutant replaces a part of the same")
+        end = first
+        changed = text[first:last]
+        for number in numbers:
+            changed = switched(number, mutants[number], changed)
+        out = out[:first] + changed + out[last:]
+    return f'#include "tests/mutants/switch.h"\n#line 1 "{file}"\n' + out
+
+
+def main():
+    if len(sys.argv) != 5:
+        sys.exit(__doc__)
+    table, folder, file, target = sys.argv[1:]
+    mutants = read(table)
+    if all(mutant["file"] != file for mutant in mutants.values()):
+        fail(f"there is no mutant of {file}")
+    text = plant(mutants, file, (pathlib.Path(folder) / file).read_text(encoding="utf-8"))
+    out = pathlib.Path(target)
+    # An unchanged copy keeps its time stamp and is not compiled again.
+    if not out.exists() or out.read_text(encoding="utf-8") != text:
+        out.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
