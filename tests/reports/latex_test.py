@@ -13,7 +13,6 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "reports/results/xeon-2.5ghz-2-cores"
 sys.path.insert(0, str(ROOT))
 
 from reports import figures  # noqa: E402
@@ -21,6 +20,9 @@ from reports.drawing import catalogue  # noqa: E402
 from reports.drawing import latex  # noqa: E402
 from reports.drawing import plot_style  # noqa: E402
 from reports.files import recipe_file  # noqa: E402
+from reports.files import result_file  # noqa: E402
+
+RESULTS = result_file.default_folder()
 
 TEN = ("nprf-fig1a", "nprf-fig1b", "nprf-lemma2", "fastrpb-fig3a", "fastrpb-fig1-2", "fastrpb-toeplitz", "txl-shift", "blog-fig6-9",
        "blog-schemes", "crossover-linear")  # fmt: skip

@@ -17,6 +17,7 @@ sys.path[:0] = [str(REPORTS.parent), str(TESTS)]
 
 import figures_test  # noqa: E402
 import recipes_test  # noqa: E402
+from reports.files import result_file  # noqa: E402
 
 VOID = {"meta", "br", "input", "path", "use", "rect", "image"}
 CLAIMS = {
@@ -219,7 +220,7 @@ class GalleryTest(figures_test.Workplace):
 class ReadmeTest(figures_test.Workplace):
     """The generated tables of the README, on the committed results."""
 
-    RESULTS = REPORTS / "results" / "xeon-2.5ghz-2-cores"
+    RESULTS = result_file.default_folder()
     LIST = [
         {"operator": "toeplitz_1d", "implementations": [
             {"implementation": "dense", "backend": "cpu", "scalars": ["float32", "float64"], "backward": True},
@@ -289,7 +290,11 @@ class ReadmeTest(figures_test.Workplace):
         self.assertIn("expected <!-- headline --> and <!-- /headline --> once each", result.stderr)
 
     def test_the_readme_is_short(self):
-        self.assertLess((REPORTS.parent / "README.md").stat().st_size, 12500)
+        """What is written by hand: generated tables grow with the operators."""
+        text = (REPORTS.parent / "README.md").read_text(encoding="utf-8")
+        by_hand = re.sub(r"<!-- (\w+) -->.*?<!-- /\1 -->", "", text, flags=re.S)
+        self.assertLess(len(by_hand), len(text))
+        self.assertLess(len(by_hand), 9000)
 
 
 if __name__ == "__main__":
