@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds what the compiler made to one processor for each library: python3 tests/objects_test.py BUILD
+"""Checks that every library is compiled for one processor in the whole program: python3 tests/objects_test.py BUILD
 
 Functions of a library's headers are in every object that calls them, and the linker keeps one of each. If two objects were
 compiled for different processors, one of them runs code that was compiled for the other: Eigen then loads 32 bytes at once from

@@ -74,4 +74,6 @@ class Quotations(unittest.TestCase):
 if __name__ == "__main__":
     PROGRAM = sys.argv.pop(1)
     ran = unittest.main(exit=False).result
+    for _, reason in ran.skipped:
+        print("skipped:", reason)
     sys.exit(1 if not ran.wasSuccessful() else 77 if ran.skipped else 0)  # CTest does not see unittest's skips

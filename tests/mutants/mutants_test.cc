@@ -38,14 +38,6 @@ void PrintTo(const Group& group, std::ostream* stream) {
 constexpr Backend kBackend =
     SUBQUAD_EMULATED_MUTANTS ? Backend::kCuda : Backend::kCpu;
 
-const Implementation* FindImplementation(const Operator& op,
-                                         const std::string& id) {
-  for (const Implementation* one : ImplementationsOf(op))
-    if (one->id == id && one->backend == kBackend) return one;
-  throw std::runtime_error(
-      fmt::format("{}: no implementation {}", op.description().id, id));
-}
-
 std::vector<Group> Groups() {
   std::ifstream file(SUBQUAD_MUTANTS_TABLE);
   std::map<std::string, Group> groups;
@@ -57,7 +49,8 @@ std::vector<Group> Groups() {
     Group& group =
         groups[fmt::format("{} {} {}", op.description().id, id, case_id)];
     group.op = &op;
-    group.implementation = FindImplementation(op, id);
+    group.implementation =
+        &FindImplementation(op.description().id, id, kBackend);
     group.case_id = case_id;
     group.mutants.push_back({++number, row.at("name").get<std::string>(),
                              row.at("what").get<std::string>()});
@@ -67,17 +60,16 @@ std::vector<Group> Groups() {
   return all;
 }
 
-// Those that show most come first; float32 is the type in which a fault is
-// harder to tell from rounding. An emulated device takes its time.
+// Sizes that show most faults come first. In float32 a fault is harder to tell
+// from rounding than in float64. An emulated device is slow: a few sizes.
 std::vector<Case> CasesOf(const Group& group) {
   if (!group.case_id.empty()) return {MakeCase(ParseCaseId(group.case_id))};
-  std::vector<int64_t> sizes = {70, 33, 5};
   std::vector<Case> cases;
   const auto add = [&](const std::vector<int64_t>& more) {
     for (Case& one : VerificationCases(*group.op, more, Scalar::kFloat32, 1))
       cases.push_back(std::move(one));
   };
-  for (const int64_t size : sizes) add({size});
+  for (const int64_t size : {70, 33, 5}) add({size});
   if (kBackend == Backend::kCpu) add(AwkwardSizes());
   return cases;
 }
@@ -132,8 +124,7 @@ TEST_P(Mutants, AreRefused) {
   for (const std::string& alarm : found.false_alarms) ADD_FAILURE() << alarm;
 }
 
-// What finds no fault says so: a number that no copy knows, and a program in
-// which nothing is planted.
+// Nothing is broken by a number that no copy knows.
 TEST(MutantsTest, OneThatDoesNothingIsReported) {
   Group group = Groups().front();
   group.case_id = fmt::format("{}:n=33", group.op->description().id);

@@ -3,10 +3,10 @@
 
     plant_mutants.py MUTANTS.json SOURCE_FOLDER FILE OUT
 
-A mutant's `find` stands in its file exactly once. What is between ⟦ and ⟧ in it (or all of it) is what `replace` replaces: an
-expression where it does not end with a semicolon, whole statements where it does. Number k of the table (from 1) becomes
-`(mutants::IsOn(k) ? (replace) : (as it was))`, or the same as if and else. The build fails where `find` does not stand in the
-file once: a mutant that is no longer broken would be taken for one that nobody caught, or worse.
+The `find` of a mutant must occur in its file exactly once. The part between ⟦ and ⟧, or all of it where there are none, is
+replaced by `replace`: whole statements where it ends with a semicolon, otherwise an expression. Mutant number k of the table,
+counted from 1, becomes `(mutants::IsOn(k) ? (replace) : (original))`, or an if and an else. The build fails where `find` does not
+occur exactly once: a mutant that no longer breaks anything would be taken for one that nobody caught.
 
 A mutant may name the one `case` that it is verified on, instead of many.
 """

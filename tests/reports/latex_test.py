@@ -181,4 +181,6 @@ if __name__ == "__main__":
     program = unittest.main(exit=False)
     if not program.result.wasSuccessful():
         sys.exit(1)
+    for _, reason in program.result.skipped:
+        print("skipped:", reason)
     sys.exit(77 if program.result.skipped else 0)
