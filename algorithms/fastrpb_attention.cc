@@ -24,7 +24,9 @@ Problem ProductOf(const Problem& problem) {
   };
   given.push_back({"values", shape("v")});
   if (!IsImage(problem)) {
-    if (problem.params.Flag("causal")) params.Set("causal", true);
+    for (const char* name : {"causal", "query_offset", "key_lengths"})
+      if (problem.params.Has(name))
+        params.Set(name, problem.params.values().at(name));
     given.push_back({"weights", shape("weights")});
     return ResolveProblem(kLine, params, problem.scalar, given,
                           problem.leading);

@@ -167,6 +167,8 @@ struct Implementation {
   // precision and tests of causality ask it.
   std::function<Sums(const Problem&)> sums;
   bool backward = false;  // has the backward pass too
+  // Why it has none, in words.
+  std::string why_no_backward;
 
   // Why it cannot run this problem; empty if it can.
   std::function<std::string(const Problem&)> why_not;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "algorithms/seen_keys.h"
 #include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad {
@@ -40,16 +41,14 @@ struct KernelizedShape {
         f(map.features()),
         heads(problem.heads),
         causal(problem.params.Flag("causal")),
+        seen(problem),
+        normaliser(NormaliserOf(problem)),
         has_bias(problem.HasInput("bias")),
         positions{problem.params.Has("width") ? problem.Dim("width") : 0} {}
 
   bool is_image() const { return positions.image_width > 0; }
   int64_t width() const { return positions.image_width; }  // of an image
   int64_t height() const { return n_q / width(); }
-
-  int64_t SeenBy(int64_t i) const {
-    return causal ? std::min(i + 1, n_k) : n_k;
-  }
 
   // Entries of one bias vector; on an image, of one bias matrix.
   int64_t BiasCount() const {
@@ -64,11 +63,16 @@ struct KernelizedShape {
   }
 
   // Whether causality lets some query see a key at entry t of the bias.
-  bool MayBeSeen(int64_t t) const { return !causal || t <= BiasMiddle(); }
+  bool MayBeSeen(int64_t t) const {
+    return !causal || t - BiasMiddle() <= seen.first();
+  }
 
   FeatureMapSpec map;
   int64_t n_q, n_k, d, e, f, heads;
-  bool causal, has_bias;
+  bool causal;
+  SeenKeys seen;
+  Normaliser normaliser;
+  bool has_bias;
   TokenPositions positions;
 };
 

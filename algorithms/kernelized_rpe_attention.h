@@ -24,6 +24,9 @@ namespace subquad {
 // directly, with the plain program's element-wise bound. An exact |D| > 8 E
 // never is, one < 2 E always, and between them the larger of the two bounds
 // holds. Both limits are wider where features are uncertain.
+// With eps, D + eps stands for D wherever it divides; what is computed directly
+// is decided by D. Unnormalised, dN and the sum of e_ij |v_j| are the error.
+//
 // Where a query is not computed directly, |D~| > kLostFactor E is known, so
 // that not only |D~| >= |D'| - dD, but |D~| (1 + 1 / kLostFactor) >= |D'| less
 // what products add. Transforms in float64 divide E by 2^29.

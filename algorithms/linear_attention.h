@@ -34,14 +34,16 @@ inline RowBound ReferenceBound(const Problem& problem, const Inputs& inputs) {
   };
 }
 
-// Signed features (trf) cancel in a weight phi(q) . phi(k), down to nothing but
-// rounding. The plain dense program makes one such weight and puts it into both
-// sums, where its error cancels again; sums in the other bracket have errors of
-// their own in numerator and denominator. So the bound of the reference holds
-// for both, but the baseline's error is no measure.
+// Signed features (trf, identity) cancel in a weight phi(q) . phi(k), down to
+// nothing but rounding. The plain dense program makes one such weight and puts
+// it into both sums, where its error cancels again; sums in the other bracket
+// have errors of their own in numerator and denominator. So the bound of the
+// reference holds for both, but the baseline's error is no measure. A numerator
+// alone has nothing that cancels.
 inline RowBound SignedFeatureBound(const Problem& problem,
                                    const Inputs& inputs) {
-  if (FeatureMapOf(problem).id != FeatureMapId::kTrf) return {};
+  if (!FeatureMapOf(problem).is_signed() || !NormaliserOf(problem).normalized)
+    return {};
   return ReferenceBound(problem, inputs);
 }
 

@@ -19,6 +19,12 @@ inline double Norm(const double* values, int64_t count, int64_t stride = 1) {
   return std::sqrt(sum);
 }
 
+// The most additions that one of `count` numbers goes through where they are
+// added up in parts of `part` numbers, then the parts.
+inline int64_t AdditionsInParts(int64_t count, int64_t part) {
+  return count <= part ? count : part + (count + part - 1) / part;
+}
+
 // 2-norms of every column of every head of a tensor [heads, n, e], over its
 // first rows(head).
 template <typename Rows>
@@ -46,6 +52,17 @@ RowBound ColumnBound(const Tensor& values, int64_t heads, const Rows& rows,
   return [units = std::move(units), e](const RowId& id, std::span<double> row) {
     std::copy_n(units.begin() + id.head * e, e, row.begin());
   };
+}
+
+// The bound of a gradient that the heads of a slice share: the sum of theirs.
+inline void AddOverHeads(const RowBound& of_head, const Slices& slices,
+                         const RowId& id, std::span<double> units) {
+  std::vector<double> one(units.size());
+  std::ranges::fill(units, 0);
+  for (int64_t head : slices.Readers(id.head)) {
+    of_head({id.output, head, id.row}, one);
+    for (size_t c = 0; c < units.size(); ++c) units[c] += one[c];
+  }
 }
 
 }  // namespace subquad

@@ -143,6 +143,12 @@ std::string NotOnDevice(const Problem& problem) {
   if (problem.op->description().id == "softmax_attention" &&
       params.Has("height"))
     return "no kernel takes the bias of an image";
+  if (params.Has("eps") && params.Number("eps") > 0)
+    return "no kernel takes eps";
+  if (params.Has("normalized") && !params.Flag("normalized"))
+    return "no kernel leaves out the normaliser";
+  if (params.Has("feature_map") && params.Text("feature_map") == "identity")
+    return "no kernel takes the feature map identity";
   return "";
 }
 
@@ -155,6 +161,10 @@ std::vector<Implementation> CompleteTable(std::string_view op, Backend backend,
     row.op = op;
     row.backend = backend;
     if (row.scalars.empty()) row.scalars = scalars;
+    if (!row.backward && row.why_no_backward.empty())
+      row.why_no_backward = backend == Backend::kCuda
+                                ? "kernels have the forward pass only"
+                                : "this algorithm's is not written yet";
     for (const SharedRow& shared : SharedRows()) {
       if (shared.op != op || shared.id != row.id) continue;
       if (row.source.empty()) row.source = shared.source;

@@ -29,4 +29,8 @@ struct Toeplitz1dSizes {
 RowBound Toeplitz1dBound(const Problem& problem, const Inputs& inputs,
                          double factor);
 
+// The same of an image, toeplitz_2d.
+RowBound Toeplitz2dBound(const Problem& problem, const Inputs& inputs,
+                         double factor);
+
 }  // namespace subquad

@@ -51,23 +51,62 @@ MultiplyAdds MultiplyAddsOf(int major, int minor) {
   return {0, 0};
 }
 
-DeviceInfo Ask() {
-  DeviceInfo info;
+__global__ void Nothing() {}
+
+// Why the first device cannot be used, or nothing; `there` is set if there is
+// one.
+std::string WhyNot(int driver, int runtime, bool& there) {
+  const auto failed = [](cudaError_t status) {
+    cudaGetLastError();
+    return status != cudaSuccess;
+  };
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess || count == 0) {
-    cudaGetLastError();
-    info.why_not =
-        status == cudaSuccess || status == cudaErrorNoDevice
-            ? "no CUDA device"
-            : std::string("no CUDA device: ") + cudaGetErrorString(status);
+  // Without any driver the runtime finds one of version 0 too old.
+  there = driver > 0 && status != cudaErrorNoDevice &&
+          (failed(status) || count > 0);
+  if (!there) return "no CUDA device";
+  if (status == cudaErrorInsufficientDriver)
+    return "a driver for CUDA " + Version(driver) +
+           ", which is older than the runtime of this program, " +
+           Version(runtime);
+  if (failed(status))
+    return std::string("a driver that lists no device: ") +
+           cudaGetErrorString(status);
+  cudaDeviceProp properties{};
+  if (const cudaError_t asked = cudaGetDeviceProperties(&properties, 0);
+      failed(asked))
+    return std::string("a device that says nothing: ") +
+           cudaGetErrorString(asked);
+  const std::string name = properties.name;
+  // The first call that needs a context: taken by another process, split into
+  // instances of which none is given to this one, out of memory.
+  if (const cudaError_t opened = cudaFree(nullptr); failed(opened))
+    return name + ", which cannot be opened: " + cudaGetErrorString(opened);
+  cudaFuncAttributes attributes{};
+  if (const cudaError_t loaded = cudaFuncGetAttributes(&attributes, Nothing);
+      failed(loaded))
+    return name + " of compute capability " + std::to_string(properties.major) +
+           "." + std::to_string(properties.minor) +
+           ", for which this program has no kernels "
+           "(CMAKE_CUDA_ARCHITECTURES): " +
+           cudaGetErrorString(loaded);
+  return "";
+}
+
+DeviceInfo Ask() {
+  DeviceInfo info;
+  int driver = 0, runtime = 0, cufft = 0;
+  SUBQUAD_CUDA_CHECK(cudaDriverGetVersion(&driver));
+  SUBQUAD_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
+  bool there = false;
+  info.why_not = WhyNot(driver, runtime, there);
+  if (!info.why_not.empty()) {
+    info.unusable = there;
     return info;
   }
   cudaDeviceProp properties{};
   SUBQUAD_CUDA_CHECK(cudaGetDeviceProperties(&properties, 0));
-  int driver = 0, runtime = 0, cufft = 0;
-  SUBQUAD_CUDA_CHECK(cudaDriverGetVersion(&driver));
-  SUBQUAD_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
   SUBQUAD_CUDA_CHECK(cufftGetVersion(&cufft));
   info.present = true;
 #ifdef SUBQUAD_EMULATED_CUDA

@@ -17,7 +17,9 @@ struct DeviceInfo {
   bool present = false;
   bool emulated = false;  // by the host, to check kernels
   bool has_clock = true;  // it can measure times
-  std::string why_not;    // why no device is present
+  bool unusable = false;  // there is one, but this program cannot use it
+  // Why no device is present: what was found, after "expected a GPU, found ..".
+  std::string why_not;
   std::string name;
   std::string driver, runtime, cufft, cublas;  // versions
   int64_t memory_bytes = 0;

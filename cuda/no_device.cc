@@ -6,7 +6,7 @@ namespace subquad {
 const DeviceInfo& Device() {
   static const DeviceInfo info = [] {
     DeviceInfo none;
-    none.why_not = "built without CUDA";
+    none.why_not = "no CUDA in this program";
     return none;
   }();
   return info;

@@ -95,20 +95,22 @@ class Xy : public DevicePrepared {
   ImageSums sums_;
 };
 
-// A row sum of W pixels is off by at most W u |v_row|_2 in any order, so the
-// vector of row sums by W u |v|_2, and its product with the weights by |w|_2
-// times that. The products add 2 log2(L) u |w|_2 |sums|_2 by transforms, n u of
-// it by definition, with |sums|_2 <= sqrt(W) |v|_2. Likewise columns.
+// A number of a row sum of W pixels goes through at most D = kTile + W / kTile
+// additions, so that the sum is off by at most D u |v_row|_1, and the vector of
+// row sums by D u sqrt(W) |v|_2; its product with the weights by |w|_2 times
+// that. The products add 2 log2(L) u |w|_2 |sums|_2 by transforms, n u of it by
+// definition, with |sums|_2 <= sqrt(W) |v|_2. Likewise columns.
 RowBound XyBound(const Problem& problem, const Inputs& inputs) {
   const ImageShape shape = ShapeOf(problem);
   const auto part = [&](const double* weights, int64_t summed, int64_t n) {
-    const auto terms = static_cast<double>(summed);
+    const auto additions =
+        static_cast<double>(AdditionsInParts(summed, ImageSums::kTile));
     const double product =
         n <= ImageSums::kDirect
             ? static_cast<double>(n)
             : 2 * std::log2(static_cast<double>(GoodFftLength(2 * n - 1)));
-    return Norm(weights, 2 * n - 1) *
-           (terms + std::sqrt(terms) * (product + 1));
+    return Norm(weights, 2 * n - 1) * std::sqrt(static_cast<double>(summed)) *
+           (additions + product + 1);
   };
   return ColumnBound(inputs["values"], shape.heads, shape.height * shape.width,
                      shape.e, [&](int64_t head) {

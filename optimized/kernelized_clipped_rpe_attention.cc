@@ -98,7 +98,8 @@ struct Plan {
   int64_t features() const { return window.block * d; }
   int64_t all_keys() const { return terms.content_linear ? 0 : window.n_k * d; }
   int64_t states() const {
-    return terms.content_linear ? segments() * d * (e + 1) : 0;
+    // One more for the keys before the first query.
+    return terms.content_linear ? (segments() + 1) * d * (e + 1) : 0;
   }
   int64_t matrix() const { return has_matrix() ? window.n_q * window.n_k : 0; }
   int64_t sums() const { return has_matrix() ? window.block * e : 0; }
@@ -180,14 +181,15 @@ class ByTerms : public Prepared {
   }
 
   void RunHead(int64_t h) {
+    window_.BeginHead(h);
     const T* v = arrays_.In<T>("v").Head(h);
-    if (plan_.terms.position_linear) tails_.Run(pool_, v);
+    if (plan_.terms.position_linear) tails_.Run(pool_, h, v);
     if (!plan_.terms.content_linear) {
       const T* k = arrays_.In<T>("k").Head(h);
       constexpr int64_t kKeys = 256;
-      pool_.For((window_.n_k + kKeys - 1) / kKeys, [&](int64_t piece, int) {
+      pool_.For((window_.keys + kKeys - 1) / kKeys, [&](int64_t piece, int) {
         const int64_t first = piece * kKeys;
-        KeyFeatures(k + first * d_, std::min(kKeys, window_.n_k - first),
+        KeyFeatures(k + first * d_, std::min(kKeys, window_.keys - first),
                     all_keys_.data() + first * d_);
       });
       return ForBlocks(h);
@@ -195,16 +197,22 @@ class ByTerms : public Prepared {
     pool_.For(plan_.segments(), [&](int64_t s, int worker) {
       std::fill_n(State(s), d_ * (e_ + 1), T{0});
       for (int64_t b = FirstBlock(s); b < FirstBlock(s + 1); ++b)
-        AddKeys(h, b, worker, State(s));
+        AddKeys(h, FirstKey(b), window_.block, worker, State(s));
     });
     if (!window_.causal) {
       for (int64_t s = 1; s < plan_.segments(); ++s)
         for (int64_t x = 0; x < d_ * (e_ + 1); ++x) State(0)[x] += State(s)[x];
       return ForBlocks(h);
     }
+    T* const start = State(plan_.segments());
+    std::fill_n(start, d_ * (e_ + 1), T{0});
+    pool_.For(1, [&](int64_t, int worker) {
+      for (int64_t j = 0; j < FirstKey(0); j += window_.block)
+        AddKeys(h, j, std::min(window_.block, FirstKey(0) - j), worker, start);
+    });
     // From the sums of the segments to the state before each.
     for (int64_t x = 0; x < d_ * (e_ + 1); ++x) {
-      T before = 0;
+      T before = start[x];
       for (int64_t s = 0; s < plan_.segments(); ++s) {
         const T own = State(s)[x];
         State(s)[x] = before;
@@ -214,7 +222,7 @@ class ByTerms : public Prepared {
     pool_.For(plan_.segments(), [&](int64_t s, int worker) {
       for (int64_t b = FirstBlock(s); b < FirstBlock(s + 1); ++b) {
         RunBlock(h, b, worker, State(s));
-        AddKeys(h, b, worker, State(s));
+        AddKeys(h, FirstKey(b), window_.block, worker, State(s));
       }
     });
   }
@@ -229,6 +237,14 @@ class ByTerms : public Prepared {
   T* State(int64_t s) const { return states_.data() + s * d_ * (e_ + 1); }
   int64_t FirstBlock(int64_t s) const {
     return std::min(s * plan_.blocks_per_segment(), plan_.content_blocks());
+  }
+
+  // Block b of the keys for the content term: with `causal` those at the
+  // positions of its queries.
+  int64_t FirstKey(int64_t b) const {
+    const int64_t before =
+        window_.causal ? std::min(window_.seen.first(), window_.keys) : 0;
+    return before + b * window_.block;
   }
 
   // x + 1 or exp(x) without a choice between them.
@@ -256,9 +272,9 @@ class ByTerms : public Prepared {
     }
   }
 
-  void AddKeys(int64_t h, int64_t b, int worker, T* state) {
-    const int64_t first = b * window_.block;
-    const int64_t keys = std::min(window_.block, window_.n_k - first);
+  // At most a block of them, from `first` on.
+  void AddKeys(int64_t h, int64_t first, int64_t most, int worker, T* state) {
+    const int64_t keys = std::min(most, window_.keys - first);
     if (keys <= 0) return;
     T* const features = keys_[worker];
     KeyFeatures(arrays_.In<T>("k").Head(h) + first * d_, keys, features);
@@ -306,8 +322,7 @@ class ByTerms : public Prepared {
   void AddMatrix(int64_t h, int64_t first, int worker, const ConstMap& query,
                  const T* weights, Map& out, Map& normaliser) {
     const int64_t rows = query.rows();
-    const int64_t keys =
-        window_.causal ? std::min(first + rows, window_.n_k) : window_.n_k;
+    const int64_t keys = window_.seen.Before(h, first + rows);
     T* const scores = matrix_.data() + first * window_.n_k;
     Map matrix(scores, rows, keys, Eigen::OuterStride<>(window_.n_k));
     if (!plan_.terms.position_linear)
@@ -321,7 +336,7 @@ class ByTerms : public Prepared {
         matrix.noalias() = query * phi;
       else
         matrix.noalias() += query * phi;
-      if (window_.causal) HideFuture(first, 0, matrix);
+      if (window_.causal) HideFuture(window_.seen.first() + first, 0, matrix);
     }
     const ConstMap v = View(arrays_.In<T>("v").Head(h), keys, e_);
     Map sum = View(sums_[worker], rows, e_);
@@ -363,7 +378,7 @@ class ByTerms : public Prepared {
     };
     if (const T* sum = tails_.Before(b)) add_tail(sum, begin, 0);
     if (const T* sum = tails_.After(b))
-      add_tail(sum, window_.n_k - end, columns - 1);
+      add_tail(sum, window_.keys - end, columns - 1);
     if (begin == end) return;
     T* const scores = tiles_[worker];
     Map tile = View(scores, out.rows(), end - begin);
@@ -379,8 +394,8 @@ class ByTerms : public Prepared {
   // The content scores of a causal block for the keys of the block itself.
   void AddOwnKeys(int64_t h, int64_t b, int worker, const ConstMap& query,
                   Map& out, Map& normaliser) {
-    const int64_t first = b * window_.block;
-    const int64_t keys = std::min(out.rows(), window_.n_k - first);
+    const int64_t first = FirstKey(b);
+    const int64_t keys = std::min(out.rows(), window_.keys - first);
     if (keys <= 0) return;
     T* const features = keys_[worker];
     KeyFeatures(arrays_.In<T>("k").Head(h) + first * d_, keys, features);
@@ -395,7 +410,7 @@ class ByTerms : public Prepared {
   }
 
   const Plan plan_;
-  const ClippedWindow window_;
+  ClippedWindow window_;
   const int64_t d_, e_;
   const Arrays arrays_;
   ThreadPool pool_;
@@ -407,11 +422,10 @@ class ByTerms : public Prepared {
 template <Terms (*Choose)(const Problem&)>
 std::unique_ptr<Prepared> PrepareTerms(const Problem& problem,
                                        const Arrays& arrays, Layout& layout) {
-  if (problem.scalar == Scalar::kFloat64)
-    return std::make_unique<ByTerms<double>>(problem, arrays, layout,
-                                             Choose(problem));
-  return std::make_unique<ByTerms<float>>(problem, arrays, layout,
-                                          Choose(problem));
+  return ForScalar(problem, [&]<typename T>() -> std::unique_ptr<Prepared> {
+    return std::make_unique<ByTerms<T>>(problem, arrays, layout,
+                                        Choose(problem));
+  });
 }
 
 }  // namespace

@@ -20,8 +20,10 @@
 #include "algorithms/seen_keys.h"
 #include "optimized/base/matrix.h"
 #include "optimized/base/prepare.h"
+#include "optimized/base/shared_gradient.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
+#include "optimized/softmax/dense_gradient.h"
 #include "optimized/softmax/softmax_tiles.h"
 #include "reference/softmax/softmax_scale.h"
 
@@ -332,6 +334,112 @@ class TiledLogits : public Prepared {
   std::vector<SoftmaxBlock<T>> blocks_;
 };
 
+// The adjoint of dense: the gradients of the scores of a head in memory, and
+// those of its logits by distance, read from them shifted.
+template <typename T>
+class DenseLogitsGradient : public WithScores<T> {
+ public:
+  DenseLogitsGradient(const Problem& problem, const Arrays& arrays,
+                      Layout& layout)
+      : WithScores<T>(problem, arrays, layout),
+        gradient_(layout, sizes_.n_q, sizes_.n_k, sizes_.e),
+        logits_(layout, sizes_.n_q * sizes_.E),
+        grad_q_(layout, arrays, "grad_q", sizes_.heads),
+        grad_k_(layout, arrays, "grad_k", sizes_.heads),
+        grad_v_(layout, arrays, "grad_v", sizes_.heads),
+        grad_r_(layout, arrays, "grad_r", sizes_.heads),
+        grad_table_(layout, arrays, "grad_table", sizes_.heads) {}
+
+  void Run() override {
+    const int64_t key_blocks = (sizes_.n_k + kBlock - 1) / kBlock;
+    for (int64_t h = 0; h < sizes_.heads; ++h) {
+      pool_.For(this->Blocks(),
+                [&](int64_t block, int) { RunQueries(h, block * kBlock); });
+      pool_.For(key_blocks,
+                [&](int64_t block, int) { RunKeys(h, block * kBlock); });
+      MatrixMap<T> grad_table(grad_table_.Head(h), sizes_.p, sizes_.E,
+                              Eigen::OuterStride<>(sizes_.E));
+      grad_table.noalias() =
+          View(this->In("r", h), sizes_.n_q, sizes_.p).transpose() *
+          View<T>(logits_.data(), sizes_.n_q, sizes_.E);
+    }
+    for (const auto* shared :
+         {&grad_q_, &grad_k_, &grad_v_, &grad_r_, &grad_table_})
+      shared->AddUp(pool_);
+  }
+
+  // Of the pairs five products; of the logits three.
+  double Flops() const override {
+    const double d = static_cast<double>(sizes_.d);
+    const double e = static_cast<double>(sizes_.e);
+    const double logits = static_cast<double>(sizes_.heads) *
+                          static_cast<double>(sizes_.n_q * sizes_.E);
+    return sizes_.Flops(kBlock, 0) * (3 * d + 2 * e) / (d + e) +
+           6 * logits * static_cast<double>(sizes_.p);
+  }
+
+ private:
+  using WithScores<T>::sizes_, WithScores<T>::pool_, WithScores<T>::scale_,
+      WithScores<T>::kBlock;
+
+  void RunQueries(int64_t h, int64_t first) {
+    const auto& [n_q, n_k, d, e, p, E, heads, seen] = sizes_;
+    const int64_t rows = std::min(kBlock, n_q - first);
+    const int64_t keys = seen.Before(h, first + rows);
+    const auto k = View(this->In("k", h), keys, d);
+    const auto table = View(this->In("table", h), p, E);
+    MatrixMap<T> scores(gradient_.Weights(first), rows, keys,
+                        Eigen::OuterStride<>(n_k));
+    MatrixMap<T> logits(logits_.data() + first * E, rows, E,
+                        Eigen::OuterStride<>(E));
+    scores.noalias() =
+        scale_ * View(this->In("q", h) + first * d, rows, d) * k.transpose();
+    logits.noalias() = View(this->In("r", h) + first * p, rows, p) * table;
+    for (int64_t i = first; i < first + rows; ++i) {
+      const auto band = sizes_.InBand(h, i, i + 1);
+      T* const row = gradient_.Weights(i) + band.begin;
+      const T* const logit = logits_.data() + i * E + this->Farthest(i, band);
+      for (int64_t x = 0; x < band.count(); ++x) row[x] += logit[-x];
+      gradient_.Exponentiate(i, seen.By(h, i), nullptr);
+    }
+    gradient_.Scores(first, rows, keys, this->In("grad", h), this->In("v", h));
+    const auto score_rows = gradient_.ScoreRows(first, rows, keys);
+    logits.setZero();
+    for (int64_t i = first; i < first + rows; ++i) {
+      const auto band = sizes_.InBand(h, i, i + 1);
+      for (int64_t x = 0; x < band.count(); ++x)
+        logits(i - first, this->Farthest(i, band) - x) =
+            score_rows(i - first, band.begin + x);
+    }
+    MatrixMap<T> grad_q(grad_q_.Head(h) + first * d, rows, d,
+                        Eigen::OuterStride<>(d));
+    grad_q.noalias() = scale_ * score_rows * k;
+    MatrixMap<T> grad_r(grad_r_.Head(h) + first * p, rows, p,
+                        Eigen::OuterStride<>(p));
+    grad_r.noalias() = logits * table.transpose();
+  }
+
+  void RunKeys(int64_t h, int64_t key) {
+    const int64_t n_q = sizes_.n_q, d = sizes_.d;
+    const int64_t keys = std::min(kBlock, sizes_.n_k - key);
+    int64_t first = 0;  // of the block of queries that sees the first key
+    while (first < n_q &&
+           sizes_.seen.Before(h, std::min(first + kBlock, n_q)) <= key)
+      first += kBlock;
+    first = std::min(first, n_q);
+    gradient_.Values(key, keys, first, this->In("grad", h), grad_v_.Head(h));
+    MatrixMap<T> grad_k(grad_k_.Head(h) + key * d, keys, d,
+                        Eigen::OuterStride<>(d));
+    grad_k.noalias() = scale_ *
+                       gradient_.ScoreColumns(first, key, keys).transpose() *
+                       View(this->In("q", h) + first * d, n_q - first, d);
+  }
+
+  DenseGradient<T> gradient_;
+  Buffer<T> logits_;  // of a head, then their gradients
+  SharedGradient<T> grad_q_, grad_k_, grad_v_, grad_r_, grad_table_;
+};
+
 }  // namespace
 
 std::vector<Implementation> RelativeLogitsAttentionImplementations() {
@@ -343,7 +451,8 @@ std::vector<Implementation> RelativeLogitsAttentionImplementations() {
         .time = {"O(n^2 (d+e) + n E p)", "n^2"},
         .memory = {"O(n^2)", "n^2"},
         .sums = DirectSums,
-        .prepare = PrepareFor<DenseLogits>},
+        .backward = true,
+        .prepare = PrepareForEither<DenseLogits, DenseLogitsGradient>},
        {.id = "shift",
         .what = "the logits of all distances by one GEMM, added shifted",
         .source = "Transformer-XL appendix B, for a band",

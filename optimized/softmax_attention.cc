@@ -10,17 +10,27 @@
 //           memory, faster than dense at every size; the baseline to beat.
 //
 // With `causal` both leave out what lies wholly above the diagonal.
+//
+// Backward, `dense` keeps the weights and the gradients of the scores of a head
+// (dense_gradient.h: five GEMMs); `tiled` goes over its tiles twice, forward
+// for the sums of the weights and backward with the scores recomputed
+// (gradient_tiles.h: seven products a tile), in O(n) memory.
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "algorithms/kernelized.h"
 #include "algorithms/seen_keys.h"
 #include "optimized/base/matrix.h"
 #include "optimized/base/prepare.h"
+#include "optimized/base/shared_gradient.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
+#include "optimized/softmax/dense_gradient.h"
+#include "optimized/softmax/gradient_tiles.h"
 #include "optimized/softmax/softmax_tiles.h"
 #include "reference/softmax/softmax_scale.h"
 
@@ -56,6 +66,14 @@ struct Sizes {
                  static_cast<double>(seen.Before(h, end));
       }
     return 2 * pairs * static_cast<double>(d + e);
+  }
+
+  // The first query of a block of `block` that sees key j or a later one.
+  int64_t FirstToSee(int64_t h, int64_t j, int64_t block) const {
+    int64_t first = 0;
+    while (first < n_q && seen.Before(h, std::min(first + block, n_q)) <= j)
+      first += block;
+    return std::min(first, n_q);
   }
 
   int64_t n_q, n_k, d, e, heads;
@@ -124,6 +142,115 @@ class DenseSoftmax : public Prepared {
   const Arrays arrays_;
   ThreadPool pool_;
   Buffer<T> scores_;
+};
+
+// The same two GEMMs and five more, with the weights and the gradients of the
+// scores of one head in memory.
+template <typename T>
+class DenseSoftmaxGradient : public Prepared {
+ public:
+  DenseSoftmaxGradient(const Problem& problem, const Arrays& arrays,
+                       Layout& layout)
+      : sizes_(problem),
+        scale_(SoftmaxScale<T>(problem)),
+        arrays_(arrays),
+        pool_(layout),
+        gradient_(layout, sizes_.n_q, sizes_.n_k, sizes_.e),
+        grad_q_(layout, arrays, "grad_q", sizes_.heads),
+        grad_k_(layout, arrays, "grad_k", sizes_.heads),
+        grad_v_(layout, arrays, "grad_v", sizes_.heads) {
+    if (sizes_.has_bias)
+      grad_bias_.emplace(layout, arrays, "grad_bias", sizes_.heads);
+  }
+
+  void Run() override {
+    const auto blocks = [](int64_t count) {
+      return (count + kRowBlock - 1) / kRowBlock;
+    };
+    for (int64_t h = 0; h < sizes_.heads; ++h) {
+      pool_.For(blocks(sizes_.n_q),
+                [&](int64_t block, int) { RunQueries(h, block * kRowBlock); });
+      pool_.For(blocks(sizes_.n_k),
+                [&](int64_t block, int) { RunKeys(h, block * kRowBlock); });
+      if (grad_bias_) AddBiasGradient(h);
+    }
+    grad_q_.AddUp(pool_);
+    grad_k_.AddUp(pool_);
+    grad_v_.AddUp(pool_);
+    if (grad_bias_) grad_bias_->AddUp(pool_);
+  }
+
+  // Scores, grad_q and grad_k of width d; g.v and grad_v of width e.
+  double Flops() const override {
+    const double d = static_cast<double>(sizes_.d);
+    const double e = static_cast<double>(sizes_.e);
+    return sizes_.Flops(kRowBlock) * (3 * d + 2 * e) / (d + e);
+  }
+
+ private:
+  void RunQueries(int64_t h, int64_t first) {
+    const auto& [n_q, n_k, d, e, heads, has_bias, seen, positions] = sizes_;
+    const int64_t rows = std::min(kRowBlock, n_q - first);
+    const int64_t keys = seen.Before(h, first + rows);
+    const ConstMatrixMap<T> q(arrays_.In<T>("q").Head(h) + first * d, rows, d,
+                              Eigen::OuterStride<>(d));
+    const ConstMatrixMap<T> k(arrays_.In<T>("k").Head(h), keys, d,
+                              Eigen::OuterStride<>(d));
+    MatrixMap<T> scores(gradient_.Weights(first), rows, keys,
+                        Eigen::OuterStride<>(n_k));
+    scores.noalias() = scale_ * q * k.transpose();
+    for (int64_t i = first; i < first + rows; ++i) {
+      const T* bias =
+          has_bias ? sizes_.BiasOf(arrays_.In<T>("bias").Head(h), i) : nullptr;
+      if (bias && sizes_.is_image()) {
+        T* const own = gradient_.Weights(i);
+        for (int64_t j = 0; j < seen.By(h, i); ++j)
+          own[j] += bias[positions.Of(j)];
+        bias = nullptr;
+      }
+      gradient_.Exponentiate(i, seen.By(h, i), bias);
+    }
+    gradient_.Scores(first, rows, keys, arrays_.In<T>("grad").Head(h),
+                     arrays_.In<T>("v").Head(h));
+    MatrixMap<T> grad_q(grad_q_.Head(h) + first * d, rows, d,
+                        Eigen::OuterStride<>(d));
+    grad_q.noalias() = scale_ * gradient_.ScoreRows(first, rows, keys) * k;
+  }
+
+  void AddBiasGradient(int64_t h) {
+    T* const out = grad_bias_->Head(h);
+    if (!sizes_.is_image()) return gradient_.Diagonals(pool_, out);
+    const TokenPositions& positions = sizes_.positions;
+    std::fill_n(out, 2 * positions.Of(sizes_.n_q - 1) + 1, T{0});
+    const auto scores = gradient_.ScoreRows(0, sizes_.n_q, sizes_.n_k);
+    for (int64_t i = 0; i < sizes_.n_q; ++i) {
+      T* const to = out + positions.Of(sizes_.n_q - 1) - positions.Of(i);
+      for (int64_t j = 0; j < sizes_.n_k; ++j)
+        to[positions.Of(j)] += scores(i, j);
+    }
+  }
+
+  void RunKeys(int64_t h, int64_t key) {
+    const int64_t n_q = sizes_.n_q, d = sizes_.d;
+    const int64_t keys = std::min(kRowBlock, sizes_.n_k - key);
+    const int64_t first = sizes_.FirstToSee(h, key, kRowBlock);
+    gradient_.Values(key, keys, first, arrays_.In<T>("grad").Head(h),
+                     grad_v_.Head(h));
+    const ConstMatrixMap<T> q(arrays_.In<T>("q").Head(h) + first * d,
+                              n_q - first, d, Eigen::OuterStride<>(d));
+    MatrixMap<T> grad_k(grad_k_.Head(h) + key * d, keys, d,
+                        Eigen::OuterStride<>(d));
+    grad_k.noalias() =
+        scale_ * gradient_.ScoreColumns(first, key, keys).transpose() * q;
+  }
+
+  const Sizes sizes_;
+  const T scale_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  DenseGradient<T> gradient_;
+  SharedGradient<T> grad_q_, grad_k_, grad_v_;
+  std::optional<SharedGradient<T>> grad_bias_;
 };
 
 template <typename T>
@@ -218,6 +345,134 @@ class TiledSoftmax : public Prepared {
   std::vector<SoftmaxBlock<T>> blocks_;
 };
 
+// One block of queries after the other, forward and backward
+// (gradient_tiles.h). The blocks of a head are dealt out to a fixed number of
+// parts, each with sums of its own over queries, so that threads change no bit.
+template <typename T>
+class TiledSoftmaxGradient : public Prepared {
+ public:
+  TiledSoftmaxGradient(const Problem& problem, const Arrays& arrays,
+                       Layout& layout)
+      : sizes_(problem),
+        scale_(SoftmaxScale<T>(problem)),
+        arrays_(arrays),
+        pool_(layout),
+        parts_(Parts(sizes_)),
+        offsets_(sizes_.has_bias ? sizes_.n_q + sizes_.n_k - 1 : 0),
+        part_size_(WholeLines<T>(sizes_.n_k * (sizes_.d + sizes_.e) +
+                                 (offsets_ > 0 ? offsets_ + 2 * kMargin : 0))),
+        sums_(layout, sizes_.heads * parts_ * part_size_),
+        blocks_(PartPerThread<GradientBlock<T>>(layout, sizes_.d, sizes_.e)),
+        grad_q_(layout, arrays, "grad_q", sizes_.heads),
+        grad_k_(layout, arrays, "grad_k", sizes_.heads),
+        grad_v_(layout, arrays, "grad_v", sizes_.heads) {
+    if (sizes_.has_bias)
+      grad_bias_.emplace(layout, arrays, "grad_bias", sizes_.heads);
+  }
+
+  void Run() override {
+    pool_.For(sizes_.heads * parts_, [&](int64_t index, int worker) {
+      RunPart(index / parts_, index % parts_, blocks_[worker]);
+    });
+    pool_.For(sizes_.heads, [&](int64_t h, int) { AddParts(h); });
+    grad_q_.AddUp(pool_);
+    grad_k_.AddUp(pool_);
+    grad_v_.AddUp(pool_);
+    if (grad_bias_) grad_bias_->AddUp(pool_);
+  }
+
+  // Forward; the scores again, grad_q and grad_k of width d; g.v and grad_v of
+  // width e.
+  double Flops() const override {
+    const double d = static_cast<double>(sizes_.d);
+    const double e = static_cast<double>(sizes_.e);
+    return sizes_.Flops(kBlockQueries<T>) * (4 * d + 3 * e) / (d + e);
+  }
+
+ private:
+  static constexpr int64_t kMargin = GradientBlock<T>::kMargin;
+
+  // As many as keep 16 threads busy, and no more than there are blocks.
+  static int64_t Parts(const Sizes& sizes) {
+    const int64_t blocks = (sizes.n_q - 1) / kBlockQueries<T> + 1;
+    return std::min(std::clamp<int64_t>(16 / sizes.heads, 1, 8), blocks);
+  }
+
+  struct Sums {
+    T *grad_k, *grad_v, *grad_bias;
+  };
+  Sums SumsOf(int64_t h, int64_t part) const {
+    T* const first = sums_.data() + (h * parts_ + part) * part_size_;
+    T* const values = first + sizes_.n_k * sizes_.d;
+    return {first, values, values + sizes_.n_k * sizes_.e + kMargin};
+  }
+
+  void RunPart(int64_t h, int64_t part, GradientBlock<T>& block) {
+    const int64_t d = sizes_.d, e = sizes_.e, n_q = sizes_.n_q;
+    const Sums sums = SumsOf(h, part);
+    std::fill_n(sums.grad_k, part_size_, T{0});
+    const T* const k = arrays_.In<T>("k").Head(h);
+    const T* const v = arrays_.In<T>("v").Head(h);
+    const T* const bias =
+        sizes_.has_bias ? arrays_.In<T>("bias").Head(h) + n_q - 1 : nullptr;
+    for (int64_t row = part * kBlockQueries<T>; row < n_q;
+         row += parts_ * kBlockQueries<T>) {
+      const int64_t rows = std::min(kBlockQueries<T>, n_q - row);
+      const int64_t visible = sizes_.seen.Before(h, row + rows);
+      const auto for_tiles = [&](const auto& use) {
+        for (int64_t j = 0; j < visible; j += kTileKeys) {
+          block.scores().Scores(k + j * d, d, std::min(kTileKeys, visible - j));
+          if (bias) block.scores().AddBias(bias - row + j);
+          if (sizes_.seen.causal())
+            block.scores().HideAfter(row + sizes_.seen.first() - j);
+          use(j);
+        }
+      };
+      block.Begin(arrays_.In<T>("q").Head(h) + row * d, rows, scale_,
+                  arrays_.In<T>("grad").Head(h) + row * e);
+      for_tiles([&](int64_t j) { block.scores().Accumulate(v + j * e, e); });
+      block.Turn();
+      for_tiles([&](int64_t j) {
+        block.Accumulate(k + j * d, v + j * e, sums.grad_k + j * d,
+                         sums.grad_v + j * e,
+                         bias ? sums.grad_bias + n_q - 1 - row + j : nullptr);
+      });
+      block.End(grad_q_.Head(h) + row * d, scale_);
+    }
+  }
+
+  // In the order of the parts.
+  void AddParts(int64_t h) {
+    const auto add = [&](T* to, int64_t count, T* Sums::*from) {
+      std::copy_n(SumsOf(h, 0).*from, count, to);
+      for (int64_t part = 1; part < parts_; ++part) {
+        const T* const more = SumsOf(h, part).*from;
+        for (int64_t x = 0; x < count; ++x) to[x] += more[x];
+      }
+    };
+    add(grad_k_.Head(h), sizes_.n_k * sizes_.d, &Sums::grad_k);
+    add(grad_v_.Head(h), sizes_.n_k * sizes_.e, &Sums::grad_v);
+    if (grad_bias_) add(grad_bias_->Head(h), offsets_, &Sums::grad_bias);
+  }
+
+  const Sizes sizes_;
+  const T scale_;
+  const Arrays arrays_;
+  ThreadPool pool_;
+  const int64_t parts_, offsets_, part_size_;
+  Buffer<T> sums_;  // over the queries of each part
+  std::vector<GradientBlock<T>> blocks_;
+  SharedGradient<T> grad_q_, grad_k_, grad_v_;
+  std::optional<SharedGradient<T>> grad_bias_;
+};
+
+std::string NoImageBiasBackward(const Problem& problem) {
+  return problem.backward && problem.HasInput("bias") &&
+                 problem.params.Has("height")
+             ? "no gradient of the bias of an image"
+             : "";
+}
+
 }  // namespace
 
 std::vector<Implementation> SoftmaxAttentionImplementations() {
@@ -226,12 +481,15 @@ std::vector<Implementation> SoftmaxAttentionImplementations() {
       {{.id = "dense",
         .what = "two GEMMs (Eigen) with the scores in memory",
         .sums = DirectSums,
-        .prepare = PrepareFor<DenseSoftmax>},
+        .backward = true,
+        .prepare = PrepareForEither<DenseSoftmax, DenseSoftmaxGradient>},
        {.id = "tiled",
         .what = "online softmax over tiles of keys, queries in the SIMD lanes",
         .memory = {"O(d+e) per thread", "1"},
         .sums = DirectSums,
-        .prepare = PrepareFor<TiledSoftmax>}});
+        .backward = true,
+        .why_not = NoImageBiasBackward,
+        .prepare = PrepareForEither<TiledSoftmax, TiledSoftmaxGradient>}});
 }
 
 }  // namespace subquad

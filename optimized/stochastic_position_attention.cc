@@ -281,12 +281,11 @@ class AttentionOnTokens : public Prepared {
 
 Implementation RowOf(const char* id, const char* what) {
   const auto prepare = [id](const Problem& problem, const Arrays& arrays,
-                            Layout& layout) -> std::unique_ptr<Prepared> {
-    if (problem.scalar == Scalar::kFloat64)
-      return std::make_unique<AttentionOnTokens<double>>(problem, arrays,
-                                                         layout, id);
-    return std::make_unique<AttentionOnTokens<float>>(problem, arrays, layout,
-                                                      id);
+                            Layout& layout) {
+    return ForScalar(problem, [&]<typename T>() -> std::unique_ptr<Prepared> {
+      return std::make_unique<AttentionOnTokens<T>>(problem, arrays, layout,
+                                                    id);
+    });
   };
   return {.id = id, .what = what, .sums = DirectSums, .prepare = prepare};
 }

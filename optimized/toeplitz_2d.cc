@@ -6,16 +6,22 @@
 //   fft_sequence  the image as one sequence (image_sequence.h), a Toeplitz
 //                 product by our FFT with the columns in SIMD lanes: as many
 //                 operations as fft2, one vector of columns in flight.
+//
+// All have the backward pass: the adjoint product, and for the gradient of the
+// weights one sum over all columns of products of spectra.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
-#include "algorithms/norms.h"
+#include "algorithms/toeplitz_1d.h"
 #include "optimized/base/prepare.h"
+#include "optimized/base/shared_gradient.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
 #include "optimized/toeplitz/circulant_fft.h"
 #include "optimized/toeplitz/column_fft.h"
+#include "optimized/toeplitz/gradient_sums.h"
 #include "optimized/toeplitz/image_sequence.h"
 #include "optimized/toeplitz/materialized.h"
 
@@ -30,6 +36,7 @@ struct Sizes {
         heads(problem.heads),
         vectors(problem.SlicesOf("weights")) {}
   int64_t pixels() const { return height * width; }
+  int64_t pitch() const { return 2 * width - 1; }  // of the weights
   std::vector<int64_t> lengths() const {
     return ImageFftLengths(height, width);
   }
@@ -42,34 +49,74 @@ class Dense : public Prepared {
  public:
   Dense(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
+        backward_(problem.backward),
         arrays_(arrays),
         pool_(layout),
-        product_(layout, sizes_.pixels(), sizes_.pixels(), sizes_.e) {}
+        product_(layout, sizes_.pixels(), sizes_.pixels(), sizes_.e) {
+    if (backward_)
+      grad_values_.emplace(layout, arrays, "grad_values", sizes_.heads);
+  }
 
   void Run() override {
-    const int64_t height = sizes_.height, width = sizes_.width;
-    for (int64_t h = 0; h < sizes_.heads; ++h) {
-      const T* weights = arrays_.In<T>("weights").Head(h);
-      const auto fill_row = [=](int64_t i, T* row) {
-        const T* from = weights + (height - 1 - i / width) * (2 * width - 1) +
-                        width - 1 - i % width;
-        for (int64_t r = 0; r < height; ++r)
-          std::copy_n(from + r * (2 * width - 1), width, row + r * width);
-      };
-      product_.Run(pool_, fill_row, arrays_.In<T>("values").Head(h),
-                   arrays_.Out<T>("out").Head(h));
+    const auto weights = arrays_.In<T>("weights");
+    const auto values = arrays_.In<T>("values");
+    if (!backward_) {
+      const auto out = arrays_.Out<T>("out");
+      for (int64_t h = 0; h < sizes_.heads; ++h)
+        product_.Run(pool_, FillFrom(weights.Head(h)), values.Head(h),
+                     out.Head(h));
+      return;
     }
+    const auto grad = arrays_.In<T>("grad");
+    const auto grad_weights = arrays_.Out<T>("grad_weights");
+    for (int64_t h = 0; h < sizes_.heads; ++h) {
+      product_.RunTransposed(pool_, FillFrom(weights.Head(h)), grad.Head(h),
+                             grad_values_->Head(h));
+      const T* m = product_.RunOuter(pool_, grad.Head(h), values.Head(h));
+      T* sums = grad_weights.Head(h);
+      if (sizes_.vectors.IsFirst(h))
+        std::fill_n(sums, (2 * sizes_.height - 1) * sizes_.pitch(), T{0});
+      AddDiagonals(m, sums);
+    }
+    grad_values_->AddUp(pool_);
   }
 
   double Flops() const override {
-    return static_cast<double>(sizes_.heads) * product_.Flops();
+    return (backward_ ? 2 : 1) * static_cast<double>(sizes_.heads) *
+           product_.Flops();
   }
 
  private:
+  // The weight of row i's first entry.
+  int64_t FirstOffset(int64_t i) const {
+    return (sizes_.height - 1 - i / sizes_.width) * sizes_.pitch() +
+           sizes_.width - 1 - i % sizes_.width;
+  }
+
+  // Row i of the matrix is one slice of the weights for each row of the image.
+  auto FillFrom(const T* weights) const {
+    return [this, weights](int64_t i, T* row) {
+      const T* from = weights + FirstOffset(i);
+      for (int64_t r = 0; r < sizes_.height; ++r)
+        std::copy_n(from + r * sizes_.pitch(), sizes_.width,
+                    row + r * sizes_.width);
+    };
+  }
+
+  void AddDiagonals(const T* m, T* weights) const {
+    for (int64_t i = 0; i < sizes_.pixels(); ++i) {
+      T* to = weights + FirstOffset(i);
+      for (int64_t r = 0; r < sizes_.height; ++r, to += sizes_.pitch())
+        for (int64_t c = 0; c < sizes_.width; ++c) to[c] += *m++;
+    }
+  }
+
   const Sizes sizes_;
+  const bool backward_;
   const Arrays arrays_;
   ThreadPool pool_;
   MaterializedProduct<T> product_;
+  std::optional<SharedGradient<T>> grad_values_;
 };
 
 // Padded images in flight per thread: each is about four images large, so few.
@@ -80,47 +127,40 @@ class Fft2 : public Prepared {
  public:
   Fft2(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
+        backward_(problem.backward),
         arrays_(arrays),
         pool_(layout),
         lengths_(sizes_.lengths()),
         fft_(layout, lengths_),
         group_(std::min(kImageGroup, sizes_.e)),
         spectra_(layout, sizes_.vectors.count() * fft_.column_size(), OnLine{}),
-        columns_(layout, group_ * fft_.column_size(), OnLine{}) {}
+        columns_(layout, (backward_ ? 2 : 1) * group_ * fft_.column_size(),
+                 OnLine{}),
+        sums_(layout, fft_.column_size(), backward_) {
+    if (backward_)
+      grad_values_.emplace(layout, arrays, "grad_values", sizes_.heads);
+  }
 
   void Run() override {
     const auto weights = arrays_.In<T>("weights");
-    const auto values = arrays_.In<T>("values");
-    const auto out = arrays_.Out<T>("out");
-    const int64_t size = fft_.column_size(), stride = fft_.row_stride();
     pool_.For(sizes_.vectors.count(), [&](int64_t vector, int) {
-      TransformWeights(weights.Slice(vector), spectra_.data() + vector * size);
+      TransformWeights(weights.Slice(vector), Spectrum(vector));
     });
-    const int64_t groups = (sizes_.e + group_ - 1) / group_;
-    pool_.For(sizes_.heads * groups, [&](int64_t task, int worker) {
-      const int64_t h = task / groups, first = task % groups * group_;
-      const int64_t count = std::min(group_, sizes_.e - first);
-      const T* spectrum = spectra_.data() + sizes_.vectors.Of(h) * size;
-      T* columns = columns_[worker];
-      GatherColumns(values.Head(h) + first, sizes_.pixels(), sizes_.e, count,
-                    sizes_.width, stride, size, columns);
-      for (int64_t c = 0; c < count; ++c) {
-        fft_.Forward(columns + c * size);
-        fft_.Multiply(spectrum, false, columns + c * size);
-        fft_.Backward(columns + c * size);
-      }
-      ScatterColumns(columns, sizes_.pixels(), sizes_.e, count, sizes_.width,
-                     stride, size, out.Head(h) + first);
-    });
+    backward_ ? RunBackward() : RunForward();
   }
 
   double Flops() const override {
-    return static_cast<double>(2 * sizes_.heads * sizes_.e +
-                               sizes_.vectors.count()) *
+    const int64_t columns = sizes_.heads * sizes_.e * (backward_ ? 3 : 2);
+    return static_cast<double>(columns + sizes_.vectors.count()) *
            fft_.TransformFlops();
   }
 
  private:
+  T* Spectrum(int64_t vector) const {
+    return spectra_.data() + vector * fft_.column_size();
+  }
+  int64_t GroupsPerHead() const { return (sizes_.e + group_ - 1) / group_; }
+
   void TransformWeights(const T* weights, T* spectrum) const {
     std::fill_n(spectrum, fft_.column_size(), T{0});
     EmbedImageOffsets(weights, sizes_.height, sizes_.width, fft_.row_stride(),
@@ -128,7 +168,69 @@ class Fft2 : public Prepared {
     fft_.Forward(spectrum);
   }
 
+  void Gather(const T* rows, int64_t count, T* columns) const {
+    GatherColumns(rows, sizes_.pixels(), sizes_.e, count, sizes_.width,
+                  fft_.row_stride(), fft_.column_size(), columns);
+    for (int64_t c = 0; c < count; ++c)
+      fft_.Forward(columns + c * fft_.column_size());
+  }
+
+  // Convolves the transformed columns and writes them to rows.
+  void Finish(const T* spectrum, bool transposed, int64_t count, T* columns,
+              T* rows) const {
+    for (int64_t c = 0; c < count; ++c) {
+      T* one = columns + c * fft_.column_size();
+      fft_.Multiply(spectrum, transposed, one);
+      fft_.Backward(one);
+    }
+    ScatterColumns(columns, sizes_.pixels(), sizes_.e, count, sizes_.width,
+                   fft_.row_stride(), fft_.column_size(), rows);
+  }
+
+  void RunForward() {
+    const auto values = arrays_.In<T>("values");
+    const auto out = arrays_.Out<T>("out");
+    pool_.For(sizes_.heads * GroupsPerHead(), [&](int64_t task, int worker) {
+      const int64_t h = task / GroupsPerHead();
+      const int64_t first = task % GroupsPerHead() * group_;
+      const int64_t count = std::min(group_, sizes_.e - first);
+      Gather(values.Head(h) + first, count, columns_[worker]);
+      Finish(Spectrum(sizes_.vectors.Of(h)), false, count, columns_[worker],
+             out.Head(h) + first);
+    });
+  }
+
+  void RunBackward() {
+    const auto values = arrays_.In<T>("values");
+    const auto grad = arrays_.In<T>("grad");
+    const auto grad_weights = arrays_.Out<T>("grad_weights");
+    const int64_t size = fft_.column_size();
+    for (int64_t vector = 0; vector < sizes_.vectors.count(); ++vector) {
+      const std::vector<int64_t> heads = sizes_.vectors.Readers(vector);
+      const auto add = [&](int64_t task, T* sum, int worker) {
+        const int64_t h = heads[task / GroupsPerHead()];
+        const int64_t first = task % GroupsPerHead() * group_;
+        const int64_t count = std::min(group_, sizes_.e - first);
+        T* g = columns_[worker];
+        T* v = g + group_ * size;
+        Gather(grad.Head(h) + first, count, g);
+        Gather(values.Head(h) + first, count, v);
+        for (int64_t c = 0; c < count; ++c)
+          fft_.AddProduct(g + c * size, v + c * size, sum);
+        Finish(Spectrum(sizes_.vectors.Of(h)), true, count, g,
+               grad_values_->Head(h) + first);
+      };
+      const auto tasks = static_cast<int64_t>(heads.size()) * GroupsPerHead();
+      T* sum = sums_.Run(pool_, tasks, add);
+      fft_.Backward(sum);
+      TakeImageOffsets(sum, sizes_.height, sizes_.width, fft_.row_stride(),
+                       grad_weights.Slice(vector));
+    }
+    grad_values_->AddUp(pool_);
+  }
+
   const Sizes sizes_;
+  const bool backward_;
   const Arrays arrays_;
   ThreadPool pool_;
   const std::vector<int64_t> lengths_;
@@ -136,6 +238,8 @@ class Fft2 : public Prepared {
   const int64_t group_;
   Buffer<T> spectra_;
   PerThread<T> columns_;
+  GradientSums<T> sums_;
+  std::optional<SharedGradient<T>> grad_values_;
 };
 
 template <typename T>
@@ -143,6 +247,7 @@ class FftSequence : public Prepared {
  public:
   FftSequence(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
+        backward_(problem.backward),
         pixels_(sizes_.height, sizes_.width),
         arrays_(arrays),
         pool_(layout),
@@ -150,63 +255,104 @@ class FftSequence : public Prepared {
         block_(columns_.BlockColumns()),
         spectrum_size_(columns_.SpectrumSize()),
         spectra_(layout, sizes_.vectors.count() * spectrum_size_, OnLine{}),
-        scratch_(layout, WholeLines<T>(columns_.ScratchSize()), OnLine{}) {}
+        scratch_(layout,
+                 WholeLines<T>(backward_ ? columns_.GradientScratchSize()
+                                         : columns_.ScratchSize()),
+                 OnLine{}),
+        sums_(layout, spectrum_size_, backward_) {
+    if (backward_)
+      grad_values_.emplace(layout, arrays, "grad_values", sizes_.heads);
+  }
 
   void Run() override {
     const auto weights = arrays_.In<T>("weights");
     pool_.For(sizes_.vectors.count(), [&](int64_t vector, int worker) {
-      columns_.Spectrum(weights.Slice(vector), 2 * pixels_.length() - 1,
-                        Spectrum(vector), scratch_[worker]);
+      columns_.Spectrum(weights.Slice(vector), Offsets(), Spectrum(vector),
+                        scratch_[worker]);
     });
-    pool_.For(sizes_.heads * BlocksPerHead(), [&](int64_t task, int worker) {
-      RunBlock(task / BlocksPerHead(), task % BlocksPerHead() * block_,
-               scratch_[worker]);
-    });
+    backward_ ? RunBackward() : RunForward();
   }
 
   double Flops() const override {
-    return static_cast<double>(sizes_.heads * BlocksPerHead()) *
+    return (backward_ ? 2.5 : 1) *
+           static_cast<double>(sizes_.heads * BlocksPerHead()) *
            columns_.BlockFlops();
   }
 
  private:
-  // Columns [first, first + a block) of one head.
+  // Columns [first, first + a block) of pixels: what is read or written.
+  template <typename Number>
   struct Block {
-    const T* values;
-    T* out;
+    Number* pixels;
     int64_t e, lanes, columns;
   };
 
   T* Spectrum(int64_t vector) const {
     return spectra_.data() + vector * spectrum_size_;
   }
+  int64_t Offsets() const { return 2 * pixels_.length() - 1; }
   int64_t BlocksPerHead() const { return (sizes_.e + block_ - 1) / block_; }
+  template <typename Number>
+  Block<Number> BlockOf(Number* head, int64_t first) const {
+    return {head + first, sizes_.e, block_, std::min(block_, sizes_.e - first)};
+  }
 
-  void RunBlock(int64_t h, int64_t first, T* scratch) const {
-    Block block = {arrays_.In<T>("values").Head(h) + first,
-                   arrays_.Out<T>("out").Head(h) + first, sizes_.e, block_,
-                   std::min(block_, sizes_.e - first)};
-    ApplyToImage(columns_, pixels_, Spectrum(sizes_.vectors.Of(h)),
-                 {Fill, &block}, {Take, &block}, scratch);
+  void RunForward() {
+    const auto values = arrays_.In<T>("values");
+    const auto out = arrays_.Out<T>("out");
+    pool_.For(sizes_.heads * BlocksPerHead(), [&](int64_t task, int worker) {
+      const int64_t h = task / BlocksPerHead();
+      const int64_t first = task % BlocksPerHead() * block_;
+      auto from = BlockOf(values.Head(h), first);
+      auto to = BlockOf(out.Head(h), first);
+      ApplyToImage(columns_, pixels_, Spectrum(sizes_.vectors.Of(h)),
+                   {Fill, &from}, {Take, &to}, scratch_[worker]);
+    });
+  }
+
+  void RunBackward() {
+    const auto values = arrays_.In<T>("values");
+    const auto grad = arrays_.In<T>("grad");
+    const auto grad_weights = arrays_.Out<T>("grad_weights");
+    for (int64_t vector = 0; vector < sizes_.vectors.count(); ++vector) {
+      const std::vector<int64_t> heads = sizes_.vectors.Readers(vector);
+      const auto add = [&](int64_t task, T* sum, int worker) {
+        const int64_t h = heads[task / BlocksPerHead()];
+        const int64_t first = task % BlocksPerHead() * block_;
+        auto of_grad = BlockOf(grad.Head(h), first);
+        auto of_values = BlockOf(values.Head(h), first);
+        auto to = BlockOf(grad_values_->Head(h), first);
+        AccumulateImageGradient<T>(columns_, pixels_, {Fill, &of_grad},
+                                   {Fill, &of_values}, sum, scratch_[worker]);
+        ApplyTransposedToImage(columns_, pixels_, Spectrum(vector),
+                               {Fill, &of_grad}, {Take, &to}, scratch_[worker]);
+      };
+      const auto tasks = static_cast<int64_t>(heads.size()) * BlocksPerHead();
+      // The weights of the image are those of the sequence as they lie there.
+      columns_.WeightGradient(sums_.Run(pool_, tasks, add), Offsets(),
+                              grad_weights.Slice(vector), scratch_[0]);
+    }
+    grad_values_->AddUp(pool_);
   }
 
   static void Fill(void* context, int64_t pixel, int64_t count, T* rows) {
-    const Block& block = *static_cast<const Block*>(context);
+    const auto& block = *static_cast<const Block<const T>*>(context);
     for (int64_t x = 0; x < count; ++x) {
       T* row = rows + x * block.lanes;
-      std::copy_n(block.values + (pixel + x) * block.e, block.columns, row);
+      std::copy_n(block.pixels + (pixel + x) * block.e, block.columns, row);
       std::fill(row + block.columns, row + block.lanes, T{0});
     }
   }
 
   static void Take(void* context, int64_t pixel, int64_t count, const T* rows) {
-    const Block& block = *static_cast<const Block*>(context);
+    const auto& block = *static_cast<const Block<T>*>(context);
     for (int64_t x = 0; x < count; ++x)
       std::copy_n(rows + x * block.lanes, block.columns,
-                  block.out + (pixel + x) * block.e);
+                  block.pixels + (pixel + x) * block.e);
   }
 
   const Sizes sizes_;
+  const bool backward_;
   const ImageSequence pixels_;
   const Arrays arrays_;
   ThreadPool pool_;
@@ -214,20 +360,16 @@ class FftSequence : public Prepared {
   const int64_t block_, spectrum_size_;
   Buffer<T> spectra_;
   PerThread<T> scratch_;
+  GradientSums<T> sums_;
+  std::optional<SharedGradient<T>> grad_values_;
 };
 
 // As for toeplitz_1d/fft, with log2 of all the points; the sequence of
 // fft_sequence has as many, (2H - 1)(2W - 1), before rounding up.
 RowBound Fft2Bound(const Problem& problem, const Inputs& inputs) {
-  const Sizes sizes(problem);
-  const double factor =
-      2 * std::max(1.0, CirculantFft<float>::LogLength(sizes.lengths()));
-  return ColumnBound(
-      inputs["values"], sizes.heads, sizes.pixels(), sizes.e,
-      [&](int64_t head) {
-        return factor * Norm(inputs["weights"].Head(head),
-                             (2 * sizes.height - 1) * (2 * sizes.width - 1));
-      });
+  return Toeplitz2dBound(problem, inputs,
+                         2 * std::max(1.0, CirculantFft<float>::LogLength(
+                                               Sizes(problem).lengths())));
 }
 
 }  // namespace
@@ -238,10 +380,12 @@ std::vector<Implementation> Toeplitz2dImplementations() {
       {{.id = "dense",
         .what = "materialised matrix times values by GEMM (Eigen)",
         .sums = DirectSums,
+        .backward = true,
         .prepare = PrepareFor<Dense>},
        {.id = "fft2",
         .what = "two-level circulant embedding, 2-D transforms by FFTW",
         .sums = MixedSums,
+        .backward = true,
         .norm_bound = Fft2Bound,
         .prepare = PrepareFor<Fft2>},
        {.id = "fft_sequence",
@@ -249,6 +393,7 @@ std::vector<Implementation> Toeplitz2dImplementations() {
                 "lanes",
         .memory = {"O(HW) per vector of columns in flight", "n"},
         .sums = MixedSums,
+        .backward = true,
         .norm_bound = Fft2Bound,
         .prepare = PrepareFor<FftSequence>}});
 }

@@ -5,7 +5,14 @@
 //   rpe    [2r+1, d]   one embedding per clipped offset j - i, increasing
 //   v      [n_k, e]
 //   out    [n_q, e]
-//   causal             query i sees keys j <= i only
+//   causal, query_offset, key_lengths: see visible_keys.h; with query_offset p
+//                      offsets are j - i - p
+//
+// Backward, given grad [n_q, e] = dL/dout, with t the row of rpe of a pair:
+//   grad_q[i]   = sum_j <grad[i], v[j]> rpe[t]
+//   grad_rpe[t] = sum over the pairs of t of <grad[i], v[j]> q[i]
+//   grad_v[j]   = sum_i S_ij grad[i]
+// each summed over the heads that share the tensor.
 //
 // As printed the note takes clip(i - j), which turns the embeddings around, and
 // its sum over the keys after the window stops too early: both are shown in
@@ -16,17 +23,24 @@
 // the right that is cut off, n_q > n_k + r one on the left, r = 0 a key that is
 // counted in both tails, r > n an embedding read before its first row.
 //
-// Bound: a score is off by at most (d u) sum |q||rpe| (Higham 2002, eq. 3.5)
-// and each of the n_k terms then passes through one product and n_k additions,
-// in whatever order they are grouped: 1.01 (n_k + d + 2) u sum_j sum_a
-// |q||rpe||v|. A product of three small numbers may fall below the normal
-// range, where it is off by half of the smallest subnormal number instead.
+// Bound: the output and all gradients are sums of m rows, each times a dot
+// product of w numbers, which is off by at most (w u) sum |x||y| (Higham 2002,
+// eq. 3.5). A term then passes through one product and m additions, in whatever
+// order they are grouped: 1.01 (m + w + 2) u sum sum |x||y||z|. A product of
+// three small numbers may fall below the normal range, where it is off by half
+// of the smallest subnormal number instead.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "reference/base/gradients.h"
+#include "reference/base/long_sums.h"
 #include "reference/base/operator.h"
+#include "reference/base/visible_keys.h"
 
 namespace subquad {
 
@@ -34,42 +48,26 @@ template <typename Real>
 class ClippedRpeProductReference : public Reference<Real> {
  public:
   ClippedRpeProductReference(const Problem& problem, const Inputs& inputs)
-      : q_(inputs["q"]),
+      : problem_(problem),
+        q_(inputs["q"]),
         rpe_(inputs["rpe"]),
         v_(inputs["v"]),
+        grad_(problem.backward ? &inputs["grad"] : nullptr),
+        n_q_(problem.Dim("n_q")),
         n_k_(problem.Dim("n_k")),
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         r_(problem.Dim("r")),
-        causal_(problem.params.Flag("causal")),
+        visible_(problem),
         subnormal_(Subnormal(problem.scalar) /
                    Info(problem.scalar).unit_roundoff) {}
 
   void Row(const RowId& id, Real* value, double* units) override {
-    std::fill_n(value, e_, Real{0});
-    if (units) std::fill_n(units, e_, 0.0);
-    const double* q = q_.Head(id.head) + id.row * d_;
-    const double* v = v_.Head(id.head);
-    const double terms = 1.01 * static_cast<double>(n_k_ + d_ + 2);
-    for (int64_t j = 0; j < n_k_ && (!causal_ || j <= id.row); ++j) {
-      const int64_t t = std::clamp(j - id.row, -r_, r_) + r_;
-      const double* rpe = rpe_.Head(id.head) + t * d_;
-      Real score = 0;
-      double magnitude = 0;
-      for (int64_t a = 0; a < d_; ++a) {
-        const Real product =
-            static_cast<Real>(q[a]) * static_cast<Real>(rpe[a]);
-        score += product;
-        magnitude += std::abs(static_cast<double>(product));
-      }
-      for (int64_t c = 0; c < e_; ++c)
-        value[c] += score * static_cast<Real>(v[j * e_ + c]);
-      if (!units) continue;
-      const double lost = static_cast<double>(d_) * subnormal_;
-      for (int64_t c = 0; c < e_; ++c)
-        units[c] +=
-            (terms * magnitude + lost) * std::abs(v[j * e_ + c]) + subnormal_;
-    }
+    if (!problem_.backward) return Out(id, value, units);
+    const std::string& name = problem_.outputs[id.output].name;
+    if (name == "grad_q") return GradQueries(id, value, units);
+    if (name == "grad_v") return GradValues(id, value, units);
+    GradEmbeddings(id, value, units);
   }
 
  private:
@@ -77,11 +75,118 @@ class ClippedRpeProductReference : public Reference<Real> {
     return scalar == Scalar::kFloat64 ? 0x1p-1074 : 0x1p-149;
   }
 
+  const double* Query(int64_t head, int64_t i) const {
+    return q_.Head(head) + i * d_;
+  }
+  const double* Value(int64_t head, int64_t j) const {
+    return v_.Head(head) + j * e_;
+  }
+  const double* Grad(int64_t head, int64_t i) const {
+    return grad_->Head(head) + i * e_;
+  }
+  // The row of rpe for query i and key j.
+  int64_t Embedding(int64_t i, int64_t j) const {
+    return std::clamp(j - i - visible_.offset(), -r_, r_) + r_;
+  }
+  const double* EmbeddingOf(int64_t head, int64_t i, int64_t j) const {
+    return rpe_.Head(head) + Embedding(i, j) * d_;
+  }
+
+  // A sum of up to `terms` rows [width], each times a dot product.
+  class Sum {
+   public:
+    Sum(int64_t width, int64_t terms, double subnormal, double* units)
+        : width_(width),
+          terms_(static_cast<double>(terms)),
+          subnormal_(subnormal),
+          units_(units),
+          sums_(static_cast<size_t>(width)) {
+      if (units) std::fill_n(units, width, 0.0);
+    }
+
+    void Add(const double* x, const double* y, int64_t count,
+             const double* row) {
+      Real dot = 0;
+      double magnitude = 0;
+      for (int64_t a = 0; a < count; ++a) {
+        const Real product = static_cast<Real>(x[a]) * static_cast<Real>(y[a]);
+        dot += product;
+        magnitude += std::abs(static_cast<double>(product));
+      }
+      sums_.AddRow(dot, row, static_cast<size_t>(width_));
+      sums_.Next();
+      if (!units_) return;
+      const auto length = static_cast<double>(count);
+      const double factor =
+          1.01 * (terms_ + length + 2) * magnitude + length * subnormal_;
+      for (int64_t c = 0; c < width_; ++c)
+        units_[c] += factor * std::abs(row[c]) + subnormal_;
+    }
+
+    void Write(Real* value) const {
+      for (int64_t c = 0; c < width_; ++c)
+        value[c] = sums_.Total(static_cast<size_t>(c));
+    }
+
+   private:
+    const int64_t width_;
+    const double terms_, subnormal_;
+    double* const units_;
+    LongSums<Real> sums_;
+  };
+
+  void Out(const RowId& id, Real* value, double* units) const {
+    Sum sum(e_, n_k_, subnormal_, units);
+    for (int64_t j = 0; visible_.Sees(id.head, id.row, j); ++j)
+      sum.Add(Query(id.head, id.row), EmbeddingOf(id.head, id.row, j), d_,
+              Value(id.head, j));
+    sum.Write(value);
+  }
+
+  void GradQueries(const RowId& id, Real* value, double* units) const {
+    const std::vector<int64_t> heads = q_.slices.Readers(id.head);
+    Sum sum(d_, n_k_ * Count(heads), subnormal_, units);
+    for (int64_t head : heads)
+      for (int64_t j = 0; visible_.Sees(head, id.row, j); ++j)
+        sum.Add(Grad(head, id.row), Value(head, j), e_,
+                EmbeddingOf(head, id.row, j));
+    sum.Write(value);
+  }
+
+  void GradValues(const RowId& id, Real* value, double* units) const {
+    const std::vector<int64_t> heads = v_.slices.Readers(id.head);
+    Sum sum(e_, n_q_ * Count(heads), subnormal_, units);
+    for (int64_t head : heads)
+      for (int64_t i = 0; i < n_q_; ++i)
+        if (visible_.Sees(head, i, id.row))
+          sum.Add(Query(head, i), EmbeddingOf(head, i, id.row), d_,
+                  Grad(head, i));
+    sum.Write(value);
+  }
+
+  // At most n_k pairs of one query, then all queries.
+  void GradEmbeddings(const RowId& id, Real* value, double* units) const {
+    const std::vector<int64_t> heads = rpe_.slices.Readers(id.head);
+    Sum sum(d_, n_k_ + n_q_ * Count(heads), subnormal_, units);
+    for (int64_t head : heads)
+      for (int64_t i = 0; i < n_q_; ++i)
+        for (int64_t j = 0; visible_.Sees(head, i, j); ++j)
+          if (Embedding(i, j) == id.row)
+            sum.Add(Grad(head, i), Value(head, j), e_, Query(head, i));
+    sum.Write(value);
+  }
+
+  static int64_t Count(const std::vector<int64_t>& heads) {
+    return static_cast<int64_t>(heads.size());
+  }
+
+  const Problem& problem_;
   const Tensor& q_;
   const Tensor& rpe_;
   const Tensor& v_;
-  const int64_t n_k_, d_, e_, r_;
-  const bool causal_;
+  const Tensor* grad_;
+  const int64_t n_q_, n_k_, d_, e_, r_;
+  const VisibleKeys visible_;
   const double subnormal_;  // in units of the roundoff
 };
 
@@ -97,10 +202,10 @@ class ClippedRpeProduct final
   }
 
   std::vector<ParamRule> ParamRules(const Params&) const override {
-    return {ParamRule::Flag("causal", "query i sees keys j <= i only")};
+    return VisibleKeysParams();
   }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature SignatureFor(const Params&, bool backward) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n_q", "queries"),
                        SizeRule::Length("n_k", "keys"),
@@ -111,12 +216,21 @@ class ClippedRpeProduct final
     rpe.offset_axes = {0};
     signature.inputs = {{"q", {"n_q", "d"}}, rpe, {"v", {"n_k", "e"}}};
     signature.outputs = {{"out", {"n_q", "e"}}};
-    return signature;
+    return backward ? WithGradients(std::move(signature)) : signature;
   }
 
-  double RowWork(const Problem& problem, int) const override {
-    return static_cast<double>(problem.Dim("n_k")) *
-           static_cast<double>(problem.Dim("d") + problem.Dim("e"));
+  bool HasBackward() const override { return true; }
+
+  // Half of all pairs may have one embedding.
+  double RowWork(const Problem& problem, int output) const override {
+    const auto n_q = static_cast<double>(problem.Dim("n_q"));
+    const auto n_k = static_cast<double>(problem.Dim("n_k"));
+    const double terms =
+        static_cast<double>(problem.Dim("d") + problem.Dim("e"));
+    if (!problem.backward) return n_k * terms;
+    return problem.outputs[output].name == "grad_rpe"
+               ? n_q * n_k * terms * static_cast<double>(problem.heads)
+               : std::max(n_q, n_k) * terms;
   }
 };
 

@@ -5,10 +5,12 @@
 //
 //   q [n_q, d], k [n_k, d], v [n_k, e]
 //   attention = softmax   softmax_attention.h: bias [n_q+n_k-1] optional, scale
-//   attention = linear    linear_attention.h: feature_map, nu, omega, scale
+//   attention = linear    linear_attention.h: feature_map, nu, omega, scale,
+//                         eps, normalized
 //   weights [n_q+n_k-1]   w by increasing offset
 //   out  [n_q, e]
-//   causal                masks the attention and W alike
+//   causal, query_offset, key_lengths (visible_keys.h, the last two not on an
+//                         image) mask the attention and W alike
 // With height and width, q, k, v are the pixels of an image, and
 //   weights_rows [2H-1], weights_cols [2W-1]:
 //   W_ij = weights_rows(r'-r) + weights_cols(c'-c)   (section 3.2.2)
@@ -27,6 +29,7 @@
 #include <span>
 
 #include "reference/base/image.h"
+#include "reference/base/long_sums.h"
 #include "reference/inner_attention.h"
 #include "reference/linear_attention.h"
 #include "reference/softmax_attention.h"
@@ -43,7 +46,7 @@ class FastRpbAttentionReference : public Reference<Real> {
         n_k_(KeysOf(problem)),
         e_(problem.Dim("e")),
         width_(problem.params.Has("width") ? problem.Dim("width") : 0),
-        causal_(problem.params.Flag("causal")) {
+        visible_(problem) {
     if (IsSoftmax(problem))
       attention_ = std::make_unique<SoftmaxAttentionReference<Real>>(
           attention_problem_, inputs);
@@ -61,20 +64,21 @@ class FastRpbAttentionReference : public Reference<Real> {
   void Row(const RowId& id, Real* value, double* units) override {
     attention_->Row(id, value, units);
     const double* v = v_.Head(id.head);
-    std::vector<Real> product(static_cast<size_t>(e_));
+    const auto width = static_cast<size_t>(e_);
+    LongSums<Real> product(width);
     std::vector<double> product_units(static_cast<size_t>(e_));
-    const int64_t seen = causal_ ? std::min(id.row + 1, n_k_) : n_k_;
+    const int64_t seen = visible_.Count(id.head, id.row);
     const double terms = 1.01 * static_cast<double>(n_k_ + 1);
     for (int64_t j = 0; j < seen; ++j) {
       double magnitude = 0;
       const Real weight = Weight(id.head, id.row, j, &magnitude);
-      for (int64_t c = 0; c < e_; ++c) {
-        product[c] += weight * static_cast<Real>(v[j * e_ + c]);
+      product.AddRow(weight, v + j * e_, width);
+      product.Next();
+      for (int64_t c = 0; c < e_; ++c)
         product_units[c] += terms * magnitude * std::abs(v[j * e_ + c]);
-      }
     }
     for (int64_t c = 0; c < e_; ++c) {
-      value[c] += product[c];
+      value[c] += product.Total(static_cast<size_t>(c));
       if (units)
         units[c] += product_units[c] + std::abs(static_cast<double>(value[c]));
     }
@@ -108,7 +112,7 @@ class FastRpbAttentionReference : public Reference<Real> {
   const Tensor* weights_ = nullptr;
   const Tensor* columns_ = nullptr;
   const int64_t n_q_, n_k_, e_, width_;
-  const bool causal_;
+  const VisibleKeys visible_;
 };
 
 class FastRpbAttention final : public OperatorWith<FastRpbAttentionReference> {
@@ -129,10 +133,14 @@ class FastRpbAttention final : public OperatorWith<FastRpbAttentionReference> {
     if (linear)
       for (ParamRule& rule : FeatureMapParams(given))
         rules.push_back(std::move(rule));
-    rules.push_back(
-        ParamRule::Flag("causal", "query i sees positions j <= i only"));
-    rules.push_back(ParamRule::Scale(linear ? "1" : "1/sqrt(d)"));
     const bool image = given.Has("height") || given.Has("width");
+    // Of an image no key is padding.
+    for (ParamRule& rule : VisibleKeysParams(image))
+      if (!image || rule.name != "key_lengths")
+        rules.push_back(std::move(rule));
+    if (linear)
+      std::ranges::move(NormaliserParams(), std::back_inserter(rules));
+    rules.push_back(ParamRule::Scale(linear ? "1" : "1/sqrt(d)"));
     for (ParamRule& rule : ImageParams()) {
       rule.required = image;
       rules.push_back(std::move(rule));

@@ -5,7 +5,8 @@
 //   q [n_q, d], k [n_k, d], v [n_k, e]
 //   rpe [2r+1, d]   one embedding per clipped offset j - i, increasing
 //   out [n_q, e]
-//   causal          query i sees keys j <= i only
+//   causal, query_offset, key_lengths: see visible_keys.h; with query_offset p
+//                   offsets are j - i - p
 //
 // (The note writes phi of Q and "V": it is Q and K. Where embeddings are not
 // positive the normaliser may vanish; tests/harness/errata_test.cc shows a
@@ -37,7 +38,10 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/long_sums.h"
 #include "reference/base/operator.h"
+#include "reference/base/term_order.h"
+#include "reference/base/visible_keys.h"
 
 namespace subquad {
 
@@ -54,7 +58,7 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         r_(problem.Dim("r")),
-        causal_(problem.params.Flag("causal")),
+        visible_(problem),
         keys_(inputs["k"].slices) {
     for (double x : inputs["k"].values)
       key_features_.push_back(Elu1(static_cast<Real>(x)));
@@ -65,36 +69,40 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
     std::vector<double> gaps(d_);
     const std::vector<Real> query = QueryFeatures(id.head, i, gaps);
     const double* v = v_.Head(id.head);
-    std::fill_n(value, e_, Real{0});
-    Real normaliser = 0;
+    const auto width = static_cast<size_t>(e_);
+    LongSums<Real> sums(width + 1);  // the last one is the normaliser
     double normaliser_units = 0;
     std::vector<double> sum_units(e_);
-    for (int64_t j = 0; j < n_k_ && (!causal_ || j <= i); ++j) {
+    const auto seen = static_cast<size_t>(visible_.Count(id.head, i));
+    ForTerms(seen, [&](size_t term) {
+      const auto j = static_cast<int64_t>(term);
       const Real* key =
           key_features_.data() + (keys_.Of(id.head) * n_k_ + j) * d_;
+      const int64_t offset = j - i - visible_.offset();
       const double* rpe =
-          rpe_.Head(id.head) + (std::clamp(j - i, -r_, r_) + r_) * d_;
+          rpe_.Head(id.head) + (std::clamp(offset, -r_, r_) + r_) * d_;
       Real content = 0, position = 0;
       for (int64_t a = 0; a < d_; ++a) {
         content += query[a] * key[a];
         position += query[a] * static_cast<Real>(rpe[a]);
       }
       const Real weight = content + position;
-      normaliser += weight;
-      for (int64_t c = 0; c < e_; ++c)
-        value[c] += weight * static_cast<Real>(v[j * e_ + c]);
-      if (!units) continue;
+      sums.Add(width, weight);
+      sums.AddRow(weight, v + j * e_, width);
+      sums.Next();
+      if (!units) return;
       const double weight_units = WeightUnits(query, gaps, key, rpe);
       normaliser_units += weight_units;
       for (int64_t c = 0; c < e_; ++c)
         sum_units[c] += weight_units * std::abs(v[j * e_ + c]);
-    }
+    });
+    const Real normaliser = sums.Total(width);
     // In the problem's own type a sum may cancel to zero that is none.
     if (normaliser == 0 &&
         static_cast<int64_t>(sizeof(Real)) > Info(ArithmeticOf(scalar_)).bytes)
       throw InvalidInput("normaliser", "a number other than zero",
                          "zero at query " + std::to_string(i));
-    for (int64_t c = 0; c < e_; ++c) value[c] /= normaliser;
+    for (size_t c = 0; c < width; ++c) value[c] = sums.Total(c) / normaliser;
     if (!units) return;
     const double least = std::abs(static_cast<double>(normaliser)) -
                          1.01 * ArithmeticRoundoff(scalar_) * normaliser_units;
@@ -151,7 +159,7 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
   const Tensor& v_;
   const Tensor& rpe_;
   const int64_t n_k_, d_, e_, r_;
-  const bool causal_;
+  const VisibleKeys visible_;
   const Slices keys_;
   std::vector<Real> key_features_;  // [slices, n_k, d]
 };
@@ -169,7 +177,7 @@ class KernelizedClippedRpeAttention final
   }
 
   std::vector<ParamRule> ParamRules(const Params&) const override {
-    return {ParamRule::Flag("causal", "query i sees keys j <= i only")};
+    return VisibleKeysParams();
   }
 
   Signature SignatureFor(const Params&, bool) const override {

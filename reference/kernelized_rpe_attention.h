@@ -16,6 +16,11 @@
 //   feature_map, nu (dpfp)    the map
 //   normalize                 q and k rows are divided by their 2-norms first
 //   causal                    query i sees positions j <= i only
+//   query_offset, key_lengths see visible_keys.h; not on an image. The entry of
+//                             bias for key j and query i does not depend on
+//                             them
+//   eps                       is added to the denominator; default 0
+//   normalized = false        the numerator alone
 //   scale                     phi is applied to sqrt(scale) x; default 1
 //
 // What the inputs show: normal draws show any wrong offset. A bias 200 higher
@@ -62,10 +67,14 @@ class KernelizedRpeAttention final
     std::vector<ParamRule> rules = FeatureMapParams(given);
     rules.push_back(ParamRule::Flag(
         "normalize", "divide queries and keys by their 2-norms first"));
-    rules.push_back(ParamRule::Flag("causal", "query i sees keys j <= i only"));
-    rules.push_back(ParamRule::Scale("1"));
     // An image has both, a sequence neither.
     const bool image = given.Has("height") || given.Has("width");
+    // Of an image no key is padding.
+    for (ParamRule& rule : VisibleKeysParams(image))
+      if (!image || rule.name != "key_lengths")
+        rules.push_back(std::move(rule));
+    std::ranges::move(NormaliserParams(), std::back_inserter(rules));
+    rules.push_back(ParamRule::Scale("1"));
     for (ParamRule& rule : ImageParams()) {
       rule.required = image;
       rules.push_back(std::move(rule));

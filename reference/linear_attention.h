@@ -9,7 +9,9 @@
 //   omega  [f, d] or [p, d]   where the map projects (feature_map.h)
 //   out    [n_q, e]
 //   feature_map, nu (dpfp)    the map
-//   causal                    query i sees j <= i only
+//   causal, query_offset, key_lengths: see visible_keys.h
+//   eps                       is added to the denominator; default 0
+//   normalized = false        the numerator alone
 //   scale                     phi is applied to sqrt(scale) x; default 1
 //
 // What the inputs show: normal draws show any wrong index. A mean far from zero
@@ -50,7 +52,8 @@ class LinearAttention final : public OperatorWith<LinearAttentionReference> {
 
   std::vector<ParamRule> ParamRules(const Params& given) const override {
     std::vector<ParamRule> rules = FeatureMapParams(given);
-    rules.push_back(ParamRule::Flag("causal", "query i sees keys j <= i only"));
+    std::ranges::move(VisibleKeysParams(), std::back_inserter(rules));
+    std::ranges::move(NormaliserParams(), std::back_inserter(rules));
     rules.push_back(ParamRule::Scale("1"));
     return rules;
   }

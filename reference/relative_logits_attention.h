@@ -19,18 +19,29 @@
 // keys and E = 1 show ends that are handled wrongly; without `causal` keys
 // after the query have no band.
 //
-// Bound: softmax_rows.h with the score's error: that of the scaled dot product,
-// p + 1 roundings of the magnitudes sum|r||table| for the band, and one of the
-// sum of both.
+// Backward, with dS of softmax_gradient.h, each summed over the heads that
+// share the tensor, a = i + query_offset - j in [0, E):
+//   grad_q[i] = scale sum_j dS_ij k_j      grad_k[j] = scale sum_i dS_ij q_i
+//   grad_v[j] = sum_i P_ij grad[i]
+//   grad_r[i] = sum_j dS_ij table[:, a]    grad_table[:, a] = sum_i dS_ij r_i
+//
+// Bound: softmax_rows.h and softmax_gradient.h with the score's error: that of
+// the scaled dot product, p + 1 roundings of the magnitudes sum|r||table| for
+// the band, and one of the sum of both.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "reference/base/flag_on.h"
+#include "reference/base/gradients.h"
 #include "reference/base/operator.h"
 #include "reference/base/visible_keys.h"
+#include "reference/softmax/softmax_gradient.h"
 #include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
@@ -45,34 +56,110 @@ class RelativeLogitsAttentionReference : public Reference<Real> {
         v_(inputs["v"]),
         r_(inputs["r"]),
         table_(inputs["table"]),
+        n_q_(problem.Dim("n_q")),
+        n_k_(problem.Dim("n_k")),
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         p_(problem.Dim("p")),
         E_(problem.Dim("E")),
         scale_(SoftmaxScale<Real>(problem)),
-        visible_(problem) {}
-
-  void Row(const RowId& id, Real* value, double* units) override {
-    const int64_t i = id.row;
-    const double* q = q_.Head(id.head) + i * d_;
-    const double* k = k_.Head(id.head);
-    const double* v = v_.Head(id.head);
-    SoftmaxRow<Real> row(problem_, id.head, i);
-    for (int64_t j = 0; j < visible_.Count(id.head, i); ++j) {
-      Score<Real> score = ScaledDot<Real>(q, k + j * d_, d_, scale_);
-      const int64_t a = i + visible_.offset() - j;
-      if (0 <= a && a < E_) {
-        const Score<Real> band = Band(id.head, i, a);
-        score = score.Plus(band.value);
-        score.units += band.units;
-      }
-      row.See(j, score);
-    }
-    row.Write(
-        e_, [&](int64_t j) { return v + j * e_; }, value, units);
+        visible_(problem) {
+    if (problem.backward)
+      gradient_.emplace(problem, *this, inputs["grad"], n_q_, n_k_, e_);
   }
 
+  void Row(const RowId& id, Real* value, double* units) override {
+    if (problem_.backward) return Gradient(id, value, units);
+    SoftmaxRow<Real> row(problem_, id.head, id.row);
+    for (int64_t j = 0; j < visible_.Count(id.head, id.row); ++j)
+      row.See(j, *See(id.head, id.row, j));
+    row.Write(
+        e_, [&](int64_t j) { return Value(id.head, j); }, value, units);
+  }
+
+  // For softmax_gradient.h.
+  std::optional<Score<Real>> See(int64_t head, int64_t i, int64_t j) const {
+    if (!visible_.Sees(head, i, j)) return std::nullopt;
+    Score<Real> score = ScaledDot<Real>(q_.Head(head) + i * d_,
+                                        k_.Head(head) + j * d_, d_, scale_);
+    const int64_t a = Distance(i, j);
+    if (0 <= a && a < E_) {
+      const Score<Real> band = Band(head, i, a);
+      score = score.Plus(band.value);
+      score.units += band.units;
+    }
+    return score;
+  }
+  const double* Value(int64_t head, int64_t j) const {
+    return v_.Head(head) + j * e_;
+  }
+  const double* ValueUnits(int64_t, int64_t) const { return nullptr; }
+
  private:
+  using Pair = GradientPair<Real>;
+
+  int64_t Distance(int64_t i, int64_t j) const {
+    return i + visible_.offset() - j;
+  }
+
+  void Gradient(const RowId& id, Real* value, double* units) const {
+    const std::string& name = problem_.outputs[id.output].name;
+    const auto readers = [&](const Tensor& tensor) {
+      return tensor.slices.Readers(id.head);
+    };
+    if (name == "grad_v")
+      return gradient_->ValueRow(readers(v_), id.row, value, units);
+    if (name == "grad_r") return GradR(readers(r_), id.row, value, units);
+    if (name == "grad_table")
+      return GradTable(readers(table_), id.row, value, units);
+    GradientRow<Real> row(d_, value, units);
+    if (name == "grad_q")
+      for (int64_t head : readers(q_))
+        gradient_->ForKeys(head, id.row, row.bounded(),
+                           [&](int64_t j, const Pair& pair) {
+                             row.Add(pair.score, k_.Head(head) + j * d_);
+                           });
+    else
+      for (int64_t head : readers(k_))
+        gradient_->ForQueries(head, id.row, row.bounded(),
+                              [&](int64_t i, const Pair& pair) {
+                                row.Add(pair.score, q_.Head(head) + i * d_);
+                              });
+    row.Finish(scale_);
+  }
+
+  void GradR(const std::vector<int64_t>& heads, int64_t i, Real* value,
+             double* units) const {
+    GradientRow<Real> row(p_, value, units);
+    std::vector<double> column(static_cast<size_t>(p_));
+    for (int64_t head : heads)
+      gradient_->ForKeys(
+          head, i, row.bounded(), [&](int64_t j, const Pair& pair) {
+            const int64_t a = Distance(i, j);
+            if (a < 0 || a >= E_) return;
+            for (int64_t x = 0; x < p_; ++x)
+              column[static_cast<size_t>(x)] = table_.Head(head)[x * E_ + a];
+            row.Add(pair.score, column.data());
+          });
+    row.Finish();
+  }
+
+  // Row x of the table: its entries for all distances.
+  void GradTable(const std::vector<int64_t>& heads, int64_t x, Real* value,
+                 double* units) const {
+    for (int64_t a = 0; a < E_; ++a) {
+      GradientRow<Real> entry(1, value + a, units ? units + a : nullptr);
+      for (int64_t head : heads)
+        for (int64_t i = 0; i < n_q_; ++i) {
+          const int64_t j = i + visible_.offset() - a;
+          if (j < 0 || j >= n_k_) continue;
+          if (const auto pair = gradient_->At(head, i, j, entry.bounded()))
+            entry.Add(pair->score, r_.Head(head) + i * p_ + x);
+        }
+      entry.Finish();
+    }
+  }
+
   // r_i.table[:, a]
   Score<Real> Band(int64_t head, int64_t i, int64_t a) const {
     const double* r = r_.Head(head) + i * p_;
@@ -94,9 +181,11 @@ class RelativeLogitsAttentionReference : public Reference<Real> {
   const Tensor& v_;
   const Tensor& r_;
   const Tensor& table_;
-  const int64_t d_, e_, p_, E_;
+  const int64_t n_q_, n_k_, d_, e_, p_, E_;
   const Real scale_;
   const VisibleKeys visible_;
+  std::optional<SoftmaxGradient<Real, RelativeLogitsAttentionReference>>
+      gradient_;
 };
 
 class RelativeLogitsAttention final
@@ -118,7 +207,7 @@ class RelativeLogitsAttention final
     return rules;
   }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature SignatureFor(const Params&, bool backward) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n_q", "queries"),
                        SizeRule::Length("n_k", "keys"),
@@ -134,14 +223,31 @@ class RelativeLogitsAttention final
                         {"r", {"n_q", "p"}, Role::kData, Draw::kMixing},
                         table};
     signature.outputs = {{"out", {"n_q", "e"}}};
-    return signature;
+    return backward ? WithGradients(std::move(signature)) : signature;
   }
 
-  double RowWork(const Problem& problem, int) const override {
-    return static_cast<double>(problem.Dim("n_k")) *
-               static_cast<double>(problem.Dim("d") + problem.Dim("e")) +
-           static_cast<double>(std::min(problem.Dim("n_k"), problem.Dim("E"))) *
-               static_cast<double>(problem.Dim("p"));
+  bool HasBackward() const override { return true; }
+
+  double RowWork(const Problem& problem, int output) const override {
+    const int64_t pairs = problem.backward
+                              ? std::max(problem.Dim("n_q"), problem.Dim("n_k"))
+                              : problem.Dim("n_k");
+    const double row =
+        static_cast<double>(pairs) *
+            static_cast<double>(problem.Dim("d") + problem.Dim("e")) +
+        static_cast<double>(std::min(pairs, problem.Dim("E"))) *
+            static_cast<double>(problem.Dim("p"));
+    // A row of the table's gradient has a sum for every distance.
+    return problem.outputs[static_cast<size_t>(output)].name == "grad_table"
+               ? row * static_cast<double>(problem.Dim("E"))
+               : row;
+  }
+
+  double SharedWork(const Problem& problem) const override {
+    return problem.backward ? static_cast<double>(problem.heads) *
+                                  static_cast<double>(problem.Dim("n_q")) *
+                                  RowWork(problem, 0)
+                            : 0;
   }
 };
 

@@ -12,6 +12,12 @@
 //                     does not depend on them.
 //   scale             default 1/sqrt(d)
 //
+// Backward, with dS of softmax_gradient.h, each summed over the heads that
+// share the tensor:
+//   grad_q[i] = scale sum_j dS_ij k_j      grad_k[j] = scale sum_i dS_ij q_i
+//   grad_v[j] = sum_i P_ij grad[i]
+//   grad_bias(dist) = sum over j - i = dist of dS_ij; 0 where the bias is -inf
+//
 // What the inputs show: normal draws give scores of order one, so that every
 // key counts and a missing or doubled one shows. A bias read as i - j, or with
 // its origin at n_k-1, changes all rows. "offset" and "huge" give scores far
@@ -20,16 +26,22 @@
 // rescaling of partial sums. Padding that is seen, and a query that stands
 // elsewhere, change which keys are in the mean.
 //
-// Bound: see softmax_rows.h.
+// Bound: see softmax_rows.h and softmax_gradient.h.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "reference/base/gradients.h"
 #include "reference/base/image.h"
 #include "reference/base/operator.h"
 #include "reference/base/visible_keys.h"
+#include "reference/softmax/softmax_gradient.h"
 #include "reference/softmax/softmax_rows.h"
 
 namespace subquad {
@@ -79,44 +91,111 @@ class SoftmaxAttentionReference : public Reference<Real> {
         bias_(problem.HasInput("bias") ? &inputs["bias"] : nullptr),
         by_offset_{problem.queries,
                    problem.params.Has("width") ? problem.Dim("width") : 0},
+        n_q_(problem.queries),
+        n_k_(problem.keys),
         d_(problem.Dim("d")),
         e_(problem.Dim("e")),
         visible_(problem),
         scale_(SoftmaxScale<Real>(problem)) {
-    if (!bias_) return;
-    if (by_offset_.width > 0)
+    if (bias_ && by_offset_.width > 0)
       CheckEveryPixelSees(problem, *bias_, by_offset_);
-    else
+    else if (bias_)
       CheckEveryQuerySees(problem, *bias_);
+    if (problem.backward)
+      gradient_.emplace(problem, *this, inputs["grad"], n_q_, n_k_, e_);
   }
 
   void Row(const RowId& id, Real* value, double* units) override {
-    const int64_t i = id.row;
-    const double* q = q_.Head(id.head) + i * d_;
-    const double* k = k_.Head(id.head);
-    const double* v = v_.Head(id.head);
-    SoftmaxRow<Real> row(problem_, id.head, i);
-    for (int64_t j = 0; visible_.Sees(id.head, i, j); ++j) {
-      const double bias =
-          bias_ ? bias_->Head(id.head)[by_offset_.Index(i, j)] : 0;
-      if (bias == -std::numeric_limits<double>::infinity()) continue;
-      const Score<Real> dot = ScaledDot<Real>(q, k + j * d_, d_, scale_);
-      row.See(j, bias_ ? dot.Plus(static_cast<Real>(bias)) : dot);
-    }
+    if (problem_.backward) return Gradient(id, value, units);
+    SoftmaxRow<Real> row(problem_, id.head, id.row);
+    for (int64_t j = 0; j < visible_.Count(id.head, id.row); ++j)
+      if (const auto score = See(id.head, id.row, j)) row.See(j, *score);
     row.Write(
-        e_, [&](int64_t j) { return v + j * e_; }, value, units);
+        e_, [&](int64_t j) { return Value(id.head, j); }, value, units);
   }
 
+  // For softmax_gradient.h.
+  std::optional<Score<Real>> See(int64_t head, int64_t i, int64_t j) const {
+    if (!visible_.Sees(head, i, j)) return std::nullopt;
+    const double bias = bias_ ? bias_->Head(head)[by_offset_.Index(i, j)] : 0;
+    if (bias == -std::numeric_limits<double>::infinity()) return std::nullopt;
+    const Score<Real> dot = ScaledDot<Real>(q_.Head(head) + i * d_,
+                                            k_.Head(head) + j * d_, d_, scale_);
+    return bias_ ? dot.Plus(static_cast<Real>(bias)) : dot;
+  }
+  const double* Value(int64_t head, int64_t j) const {
+    return v_.Head(head) + j * e_;
+  }
+  const double* ValueUnits(int64_t, int64_t) const { return nullptr; }
+
  private:
+  using Pair = GradientPair<Real>;
+
+  void Gradient(const RowId& id, Real* value, double* units) const {
+    const std::string& name = problem_.outputs[id.output].name;
+    const auto readers = [&](const Tensor& tensor) {
+      return tensor.slices.Readers(id.head);
+    };
+    if (name == "grad_v")
+      return gradient_->ValueRow(readers(v_), id.row, value, units);
+    if (name == "grad_bias") return GradBias(id, value, units);
+    GradientRow<Real> row(d_, value, units);
+    if (name == "grad_q")
+      for (int64_t head : readers(q_))
+        gradient_->ForKeys(head, id.row, row.bounded(),
+                           [&](int64_t j, const Pair& pair) {
+                             row.Add(pair.score, k_.Head(head) + j * d_);
+                           });
+    else
+      for (int64_t head : readers(k_))
+        gradient_->ForQueries(head, id.row, row.bounded(),
+                              [&](int64_t i, const Pair& pair) {
+                                row.Add(pair.score, q_.Head(head) + i * d_);
+                              });
+    row.Finish(scale_);
+  }
+
+  void GradBias(const RowId& id, Real* value, double* units) const {
+    if (by_offset_.width > 0) return GradImageBias(id, value, units);
+    const int64_t offset = id.row - (n_q_ - 1);
+    GradientRow<Real> row(1, value, units);
+    for (int64_t head : bias_->slices.Readers(id.head))
+      for (int64_t i = std::max<int64_t>(0, -offset);
+           i < n_q_ && i + offset < n_k_; ++i)
+        if (const auto pair = gradient_->At(head, i, i + offset, row.bounded()))
+          row.Add(pair->score);
+    row.Finish();
+  }
+
+  // One offset of rows: its entries for all offsets of columns.
+  void GradImageBias(const RowId& id, Real* value, double* units) const {
+    const int64_t width = by_offset_.width;
+    for (int64_t t = 0; t < 2 * width - 1; ++t) {
+      GradientRow<Real> entry(1, value + t, units ? units + t : nullptr);
+      for (int64_t head : bias_->slices.Readers(id.head))
+        for (int64_t i = 0; i < n_q_; ++i) {
+          const int64_t row = i / width + id.row - (n_q_ / width - 1);
+          const int64_t column = i % width + t - (width - 1);
+          if (row < 0 || row >= n_k_ / width || column < 0 || column >= width)
+            continue;
+          if (const auto pair =
+                  gradient_->At(head, i, row * width + column, entry.bounded()))
+            entry.Add(pair->score);
+        }
+      entry.Finish();
+    }
+  }
+
   const Problem& problem_;
   const Tensor& q_;
   const Tensor& k_;
   const Tensor& v_;
   const Tensor* bias_;
   const BiasByOffset by_offset_;
-  const int64_t d_, e_;
+  const int64_t n_q_, n_k_, d_, e_;
   const VisibleKeys visible_;
   const Real scale_;
+  std::optional<SoftmaxGradient<Real, SoftmaxAttentionReference>> gradient_;
 };
 
 class SoftmaxAttention final : public OperatorWith<SoftmaxAttentionReference> {
@@ -139,7 +218,7 @@ class SoftmaxAttention final : public OperatorWith<SoftmaxAttentionReference> {
     return rules;
   }
 
-  Signature SignatureFor(const Params& params, bool) const override {
+  Signature SignatureFor(const Params& params, bool backward) const override {
     const bool image = params.Has("height");
     const std::string n_q = image ? kPixels : "n_q";
     const std::string n_k = image ? kPixels : "n_k";
@@ -162,16 +241,28 @@ class SoftmaxAttention final : public OperatorWith<SoftmaxAttentionReference> {
     signature.outputs = {{"out", {n_q, "e"}}};
     signature.queries = n_q;
     signature.keys = n_k;
-    return signature;
+    return backward ? WithGradients(std::move(signature)) : signature;
   }
+
+  bool HasBackward() const override { return true; }
 
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {
     if (params.Has("height") || params.Has("width")) CompleteImage(n, params);
   }
 
   double RowWork(const Problem& problem, int) const override {
-    return static_cast<double>(problem.keys) *
+    const int64_t pairs = problem.backward
+                              ? std::max(problem.queries, problem.keys)
+                              : problem.keys;
+    return static_cast<double>(pairs) *
            static_cast<double>(problem.Dim("d") + problem.Dim("e"));
+  }
+
+  double SharedWork(const Problem& problem) const override {
+    return problem.backward
+               ? static_cast<double>(problem.heads) *
+                     static_cast<double>(problem.queries) * RowWork(problem, 0)
+               : 0;
   }
 };
 

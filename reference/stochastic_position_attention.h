@@ -156,7 +156,7 @@ class StochasticPositionAttention final
     const bool linear =
         given.Has("attention") && given.Text("attention") == "linear";
     if (linear)
-      for (ParamRule& rule : FeatureMapParams(given))
+      for (ParamRule& rule : FeatureMapParams(given, false))
         rules.push_back(std::move(rule));
     rules.push_back(
         ParamRule::Flag("causal", "query i sees positions j <= i only"));

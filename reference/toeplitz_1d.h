@@ -22,8 +22,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
+#include "reference/base/gradients.h"
+#include "reference/base/long_sums.h"
 #include "reference/base/operator.h"
 #include "reference/base/visible_keys.h"
 
@@ -55,16 +58,19 @@ class Toeplitz1dReference : public Reference<Real> {
   }
 
   void Out(int64_t head, int64_t i, Real* value, double* units) const {
-    std::fill_n(value, e_, Real{0});
+    const auto width = static_cast<size_t>(e_);
+    LongSums<Real> sums(width);
     if (units) std::fill_n(units, e_, 0.0);
     const double* v = values_.Head(head);
     for (int64_t j = 0; visible_.Sees(head, i, j); ++j)
-      Add(Weight(head, j - i), v + j * e_, n_k_, value, units);
+      Add(Weight(head, j - i), v + j * e_, n_k_, sums, units);
+    for (size_t c = 0; c < width; ++c) value[c] = sums.Total(c);
   }
 
   // Summed over the heads that share the values.
   void GradValues(int64_t slice, int64_t j, Real* value, double* units) const {
-    std::fill_n(value, e_, Real{0});
+    const auto width = static_cast<size_t>(e_);
+    LongSums<Real> sums(width);
     if (units) std::fill_n(units, e_, 0.0);
     const std::vector<int64_t> heads = values_.slices.Readers(slice);
     const int64_t terms = n_q_ * static_cast<int64_t>(heads.size());
@@ -72,8 +78,9 @@ class Toeplitz1dReference : public Reference<Real> {
       const double* g = grad_->Head(head);
       for (int64_t i = 0; i < n_q_; ++i)
         if (visible_.Sees(head, i, j))
-          Add(Weight(head, j - i), g + i * e_, terms, value, units);
+          Add(Weight(head, j - i), g + i * e_, terms, sums, units);
     }
+    for (size_t c = 0; c < width; ++c) value[c] = sums.Total(c);
   }
 
   // Summed over the heads that share the weights.
@@ -102,10 +109,10 @@ class Toeplitz1dReference : public Reference<Real> {
     if (units) *units = 1.01 * terms * magnitude;
   }
 
-  void Add(Real weight, const double* row, int64_t terms, Real* value,
+  void Add(Real weight, const double* row, int64_t terms, LongSums<Real>& sums,
            double* units) const {
-    for (int64_t c = 0; c < e_; ++c)
-      value[c] += weight * static_cast<Real>(row[c]);
+    sums.AddRow(weight, row, static_cast<size_t>(e_));
+    sums.Next();
     if (!units) return;
     const double factor = 1.01 * static_cast<double>(terms) *
                           std::abs(static_cast<double>(weight));
@@ -142,15 +149,8 @@ class Toeplitz1d final : public OperatorWith<Toeplitz1dReference> {
     weights.offset_axes = {0};
     TensorRule values{"values", {"n_k", "e"}};
     signature.inputs = {weights, values};
-    if (!backward) {
-      signature.outputs = {{"out", {"n_q", "e"}}};
-      return signature;
-    }
-    signature.inputs.push_back({"grad", {"n_q", "e"}});
-    weights.name = "grad_weights";
-    values.name = "grad_values";
-    signature.outputs = {values, weights};
-    return signature;
+    signature.outputs = {{"out", {"n_q", "e"}}};
+    return backward ? WithGradients(std::move(signature)) : signature;
   }
 
   bool HasBackward() const override { return true; }

@@ -6,16 +6,27 @@
 //   values  [H*W, e]       pixel (r, c) is row r*W + c
 //   out     [H*W, e]
 //
+// Backward, given grad [H*W, e] = dL/dout (the adjoint of the same sum):
+//   grad_values[j]         = sum_i w(j - i) grad[i]
+//   grad_weights(dr, dc)   = sum over r'-r = dr, c'-c = dc of
+//                            <grad[(r,c)], v[(r',c')]>
+// each summed over the heads that share the tensor.
+//
 // What the inputs show: a one-level embedding wraps the end of an image row
 // into the next one; normal draws show it at every border.
 //
-// Bound: a sum of HW products, gamma_HW sum |a||b|.
+// Bound: a sum of m products in any order, gamma_m sum |a||b|: m = HW in the
+// product, and in the backward pass as many as there are, over all heads.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
+#include "reference/base/gradients.h"
 #include "reference/base/image.h"
+#include "reference/base/long_sums.h"
 #include "reference/base/operator.h"
 
 namespace subquad {
@@ -24,36 +35,104 @@ template <typename Real>
 class Toeplitz2dReference : public Reference<Real> {
  public:
   Toeplitz2dReference(const Problem& problem, const Inputs& inputs)
-      : weights_(inputs["weights"]),
+      : problem_(problem),
+        weights_(inputs["weights"]),
         values_(inputs["values"]),
+        grad_(problem.backward ? &inputs["grad"] : nullptr),
         height_(problem.Dim("height")),
         width_(problem.Dim("width")),
         e_(problem.Dim("e")) {}
 
   void Row(const RowId& id, Real* value, double* units) override {
-    const double* w = weights_.Head(id.head);
-    const double* v = values_.Head(id.head);
-    const int64_t r = id.row / width_, c = id.row % width_;
-    const double terms = 1.01 * static_cast<double>(height_ * width_);
-    std::fill_n(value, e_, Real{0});
-    if (units) std::fill_n(units, e_, 0.0);
-    for (int64_t rr = 0; rr < height_; ++rr) {
-      for (int64_t cc = 0; cc < width_; ++cc) {
-        const double weight =
-            w[(rr - r + height_ - 1) * (2 * width_ - 1) + cc - c + width_ - 1];
-        const double* row = v + (rr * width_ + cc) * e_;
-        for (int64_t x = 0; x < e_; ++x)
-          value[x] += static_cast<Real>(weight) * static_cast<Real>(row[x]);
-        if (!units) continue;
-        for (int64_t x = 0; x < e_; ++x)
-          units[x] += terms * std::abs(weight) * std::abs(row[x]);
-      }
-    }
+    if (!problem_.backward) return Out(id, value, units);
+    if (problem_.outputs[id.output].name == "grad_values")
+      return GradValues(id, value, units);
+    GradWeights(id, value, units);
   }
 
  private:
+  // w(j - i) of a head, by pixels.
+  double Weight(int64_t head, int64_t i, int64_t j) const {
+    return weights_.Head(
+        head)[BiasByOffset{height_ * width_, width_}.Index(i, j)];
+  }
+
+  void Out(const RowId& id, Real* value, double* units) const {
+    const int64_t pixels = height_ * width_;
+    const double* v = values_.Head(id.head);
+    LongSums<Real> sums(static_cast<size_t>(e_));
+    if (units) std::fill_n(units, e_, 0.0);
+    for (int64_t j = 0; j < pixels; ++j)
+      Add(Weight(id.head, id.row, j), v + j * e_, pixels, sums, units);
+    Write(sums, value);
+  }
+
+  // Summed over the heads that share the values.
+  void GradValues(const RowId& id, Real* value, double* units) const {
+    const int64_t pixels = height_ * width_;
+    const std::vector<int64_t> heads = values_.slices.Readers(id.head);
+    const int64_t terms = pixels * static_cast<int64_t>(heads.size());
+    LongSums<Real> sums(static_cast<size_t>(e_));
+    if (units) std::fill_n(units, e_, 0.0);
+    for (int64_t head : heads)
+      for (int64_t i = 0; i < pixels; ++i)
+        Add(Weight(head, i, id.row), grad_->Head(head) + i * e_, terms, sums,
+            units);
+    Write(sums, value);
+  }
+
+  // One offset of rows, all offsets of columns; summed over the heads that
+  // share the weights.
+  void GradWeights(const RowId& id, Real* value, double* units) const {
+    const int64_t rows = id.row - (height_ - 1);
+    const std::vector<int64_t> heads = weights_.slices.Readers(id.head);
+    for (int64_t t = 0; t < 2 * width_ - 1; ++t) {
+      const int64_t columns = t - (width_ - 1);
+      LongSums<Real> sum(1);
+      double magnitude = 0;
+      int64_t terms = 0;
+      for (int64_t head : heads)
+        for (int64_t r = std::max<int64_t>(0, -rows);
+             r < std::min(height_, height_ - rows); ++r)
+          for (int64_t c = std::max<int64_t>(0, -columns);
+               c < std::min(width_, width_ - columns); ++c, terms += e_)
+            AddDot(
+                grad_->Head(head) + (r * width_ + c) * e_,
+                values_.Head(head) + ((r + rows) * width_ + c + columns) * e_,
+                sum, units ? &magnitude : nullptr);
+      value[t] = sum.Total(0);
+      if (units) units[t] = 1.01 * static_cast<double>(terms) * magnitude;
+    }
+  }
+
+  void Add(double weight, const double* row, int64_t terms,
+           LongSums<Real>& sums, double* units) const {
+    sums.AddRow(static_cast<Real>(weight), row, static_cast<size_t>(e_));
+    sums.Next();
+    if (!units) return;
+    const double factor = 1.01 * static_cast<double>(terms) * std::abs(weight);
+    for (int64_t x = 0; x < e_; ++x) units[x] += factor * std::abs(row[x]);
+  }
+
+  void AddDot(const double* g, const double* v, LongSums<Real>& sum,
+              double* magnitude) const {
+    for (int64_t x = 0; x < e_; ++x) {
+      const Real term = static_cast<Real>(g[x]) * static_cast<Real>(v[x]);
+      sum.Add(0, term);
+      sum.Next();
+      if (magnitude) *magnitude += std::abs(static_cast<double>(term));
+    }
+  }
+
+  void Write(const LongSums<Real>& sums, Real* value) const {
+    for (int64_t x = 0; x < e_; ++x)
+      value[x] = sums.Total(static_cast<size_t>(x));
+  }
+
+  const Problem& problem_;
   const Tensor& weights_;
   const Tensor& values_;
+  const Tensor* grad_;
   const int64_t height_, width_, e_;
 };
 
@@ -70,7 +149,7 @@ class Toeplitz2d final : public OperatorWith<Toeplitz2dReference> {
     return ImageParams();
   }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature SignatureFor(const Params&, bool backward) const override {
     Signature signature;
     signature.sizes = {{"e", 64, "width of a value"}};
     TensorRule weights{
@@ -79,16 +158,24 @@ class Toeplitz2d final : public OperatorWith<Toeplitz2dReference> {
     signature.inputs = {weights, {"values", {kPixels, "e"}}};
     signature.outputs = {{"out", {kPixels, "e"}}};
     signature.queries = signature.keys = kPixels;
-    return signature;
+    return backward ? WithGradients(std::move(signature)) : signature;
   }
+
+  bool HasBackward() const override { return true; }
 
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {
     CompleteImage(n, params);
   }
 
-  double RowWork(const Problem& problem, int) const override {
-    return static_cast<double>(problem.Dim("height") * problem.Dim("width") *
-                               problem.Dim("e"));
+  // A row of the gradient of the weights is one offset of rows.
+  double RowWork(const Problem& problem, int output) const override {
+    const double terms =
+        static_cast<double>(problem.Dim("height") * problem.Dim("width")) *
+        static_cast<double>(problem.Dim("e"));
+    return problem.outputs[output].name == "grad_weights"
+               ? terms *
+                     static_cast<double>(problem.Dim("width") * problem.heads)
+               : terms;
   }
 };
 

@@ -6,16 +6,31 @@
 //   values [H*W, e]   pixel (r, c) is row r*W + c
 //   out    [H*W, e]
 //
+// Backward, given grad [H*W, e] = dL/dout (the adjoint of the same sum):
+//   grad_values[j]         = sum_i (w_rows(r'-r) + w_cols(c'-c)) grad[i]
+//   grad_weights_rows(dr)  = sum over r'-r = dr of <sum_c grad[(r,c)],
+//                            sum_c' v[(r',c')]>, and likewise of columns
+// each summed over the heads that share the tensor.
+//
 // What the inputs show: rows swapped with columns change the answer unless
 // H = W and the weights are equal, so the default image is not square.
 //
-// Bound: HW products, each with a weight that is itself one rounded sum.
+// Bound: HW products, each with a weight that is itself one rounded sum. In the
+// gradient of a weight of rows, pairs of pixels are added up in some order
+// along both columns, the values, the rows and the heads: a term passes through
+// 2 W + e + H heads additions and one product, in whichever order those four
+// are nested.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "reference/base/gradients.h"
 #include "reference/base/image.h"
+#include "reference/base/long_sums.h"
 #include "reference/base/operator.h"
 
 namespace subquad {
@@ -24,41 +39,132 @@ template <typename Real>
 class Toeplitz2dXyReference : public Reference<Real> {
  public:
   Toeplitz2dXyReference(const Problem& problem, const Inputs& inputs)
-      : rows_(inputs["weights_rows"]),
+      : problem_(problem),
+        rows_(inputs["weights_rows"]),
         cols_(inputs["weights_cols"]),
         values_(inputs["values"]),
+        grad_(problem.backward ? &inputs["grad"] : nullptr),
         height_(problem.Dim("height")),
         width_(problem.Dim("width")),
         e_(problem.Dim("e")) {}
 
   void Row(const RowId& id, Real* value, double* units) override {
-    const double* w_rows = rows_.Head(id.head);
-    const double* w_cols = cols_.Head(id.head);
-    const double* v = values_.Head(id.head);
-    const int64_t r = id.row / width_, c = id.row % width_;
-    const double terms = 1.01 * static_cast<double>(height_ * width_ + 1);
-    std::fill_n(value, e_, Real{0});
-    if (units) std::fill_n(units, e_, 0.0);
-    for (int64_t rr = 0; rr < height_; ++rr) {
-      for (int64_t cc = 0; cc < width_; ++cc) {
-        const double a = w_rows[rr - r + height_ - 1];
-        const double b = w_cols[cc - c + width_ - 1];
-        const Real weight = static_cast<Real>(a) + static_cast<Real>(b);
-        const double* row = v + (rr * width_ + cc) * e_;
-        for (int64_t x = 0; x < e_; ++x)
-          value[x] += weight * static_cast<Real>(row[x]);
-        if (!units) continue;
-        const double magnitude = terms * (std::abs(a) + std::abs(b));
-        for (int64_t x = 0; x < e_; ++x)
-          units[x] += magnitude * std::abs(row[x]);
-      }
-    }
+    if (!problem_.backward) return Out(id, value, units);
+    const std::string& name = problem_.outputs[id.output].name;
+    if (name == "grad_values") return GradValues(id, value, units);
+    if (name == "grad_weights_rows")
+      GradWeights(rows_, {height_, width_, width_, 1}, id, value, units);
+    else
+      GradWeights(cols_, {width_, height_, 1, width_}, id, value, units);
   }
 
  private:
+  // Pixels as `lines` of `length` pixels each, in steps of pixels.
+  struct Lines {
+    int64_t lines, length, line_step, step;
+  };
+
+  void Out(const RowId& id, Real* value, double* units) const {
+    const int64_t pixels = height_ * width_;
+    const double* v = values_.Head(id.head);
+    LongSums<Real> sums(static_cast<size_t>(e_));
+    if (units) std::fill_n(units, e_, 0.0);
+    for (int64_t j = 0; j < pixels; ++j)
+      Add(id.head, id.row, j, v + j * e_, pixels, sums, units);
+    Write(sums, value);
+  }
+
+  // Summed over the heads that share the values.
+  void GradValues(const RowId& id, Real* value, double* units) const {
+    const int64_t pixels = height_ * width_;
+    const std::vector<int64_t> heads = values_.slices.Readers(id.head);
+    const int64_t terms = pixels * static_cast<int64_t>(heads.size());
+    LongSums<Real> sums(static_cast<size_t>(e_));
+    if (units) std::fill_n(units, e_, 0.0);
+    for (int64_t head : heads)
+      for (int64_t i = 0; i < pixels; ++i)
+        Add(head, i, id.row, grad_->Head(head) + i * e_, terms, sums, units);
+    Write(sums, value);
+  }
+
+  // Of one offset of lines; summed over the heads that share the weights.
+  void GradWeights(const Tensor& weights, const Lines& image, const RowId& id,
+                   Real* value, double* units) const {
+    const int64_t offset = id.row - (image.lines - 1);
+    const std::vector<int64_t> heads = weights.slices.Readers(id.head);
+    LongSums<Real> total(1);
+    double magnitude = 0;
+    for (int64_t head : heads)
+      for (int64_t line = std::max<int64_t>(0, -offset);
+           line < std::min(image.lines, image.lines - offset); ++line) {
+        const Sums g = SumOfLine(grad_->Head(head), image, line, units);
+        const Sums v =
+            SumOfLine(values_.Head(head), image, line + offset, units);
+        Real dot = 0;
+        for (size_t x = 0; x < static_cast<size_t>(e_); ++x) {
+          dot += g.values[x] * v.values[x];
+          if (units) magnitude += g.magnitudes[x] * v.magnitudes[x];
+        }
+        total.Add(0, dot);
+        total.Next();
+      }
+    *value = total.Total(0);
+    const auto lines =
+        static_cast<double>(image.lines) * static_cast<double>(heads.size());
+    if (units)
+      *units = 1.01 *
+               (2 * static_cast<double>(image.length) +
+                static_cast<double>(e_) + lines + 1) *
+               magnitude;
+  }
+
+  struct Sums {
+    std::vector<Real> values;
+    std::vector<double> magnitudes;
+  };
+  Sums SumOfLine(const double* pixels, const Lines& image, int64_t line,
+                 const double* units) const {
+    const auto width = static_cast<size_t>(e_);
+    LongSums<Real> sums(width);
+    Sums found{std::vector<Real>(width),
+               std::vector<double>(units ? width : 0)};
+    for (int64_t p = 0; p < image.length; ++p) {
+      const double* row =
+          pixels + (line * image.line_step + p * image.step) * e_;
+      sums.AddRow(static_cast<Real>(1), row, width);
+      sums.Next();
+      if (units)
+        for (size_t x = 0; x < width; ++x)
+          found.magnitudes[x] += std::abs(row[x]);
+    }
+    Write(sums, found.values.data());
+    return found;
+  }
+
+  // The row of values, or of gradients, times the weight of pixels i and j.
+  void Add(int64_t head, int64_t i, int64_t j, const double* row, int64_t terms,
+           LongSums<Real>& sums, double* units) const {
+    const double a = rows_.Head(head)[j / width_ - i / width_ + height_ - 1];
+    const double b = cols_.Head(head)[j % width_ - i % width_ + width_ - 1];
+    sums.AddRow(static_cast<Real>(a) + static_cast<Real>(b), row,
+                static_cast<size_t>(e_));
+    sums.Next();
+    if (!units) return;
+    const double factor =
+        1.01 * static_cast<double>(terms + 1) * (std::abs(a) + std::abs(b));
+    for (int64_t x = 0; x < e_; ++x) units[x] += factor * std::abs(row[x]);
+  }
+
+  void Write(const LongSums<Real>& sums, Real* value) const {
+    for (int64_t x = 0; x < e_; ++x)
+      value[x] = sums.Total(static_cast<size_t>(x));
+  }
+
+  const Problem& problem_;
   const Tensor& rows_;
   const Tensor& cols_;
   const Tensor& values_;
+  const Tensor* grad_;
   const int64_t height_, width_, e_;
 };
 
@@ -76,7 +182,7 @@ class Toeplitz2dXy final : public OperatorWith<Toeplitz2dXyReference> {
     return ImageParams();
   }
 
-  Signature SignatureFor(const Params&, bool) const override {
+  Signature SignatureFor(const Params&, bool backward) const override {
     Signature signature;
     signature.sizes = {{"e", 64, "width of a value"}};
     TensorRule rows{"weights_rows", {"2*height-1"}, Role::kParameter};
@@ -85,16 +191,23 @@ class Toeplitz2dXy final : public OperatorWith<Toeplitz2dXyReference> {
     signature.inputs = {rows, cols, {"values", {kPixels, "e"}}};
     signature.outputs = {{"out", {kPixels, "e"}}};
     signature.queries = signature.keys = kPixels;
-    return signature;
+    return backward ? WithGradients(std::move(signature)) : signature;
   }
+
+  bool HasBackward() const override { return true; }
 
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {
     CompleteImage(n, params);
   }
 
-  double RowWork(const Problem& problem, int) const override {
-    return static_cast<double>(problem.Dim("height") * problem.Dim("width") *
-                               problem.Dim("e"));
+  // A gradient of a weight has the sums of all lines.
+  double RowWork(const Problem& problem, int output) const override {
+    const double terms =
+        static_cast<double>(problem.Dim("height") * problem.Dim("width")) *
+        static_cast<double>(problem.Dim("e"));
+    return problem.outputs[output].name.starts_with("grad_weights")
+               ? 2 * terms * static_cast<double>(problem.heads)
+               : terms;
   }
 };
 

@@ -81,7 +81,7 @@ TEST(ClippedRpeProduct, TilesAndTailsHoldEveryKeyOnce) {
               weights[t] = std::exp2(std::abs(t + window.first)) +
                            (t + window.first > 0 ? 0.5 : 0);
             TailSums<double> tails(layout, window, 1);
-            tails.Run(pool, values.data());
+            tails.Run(pool, 0, values.data());
             for (int64_t i = 0; i < n_q; ++i) {
               const int64_t b = i / block, begin = window.Begin(b),
                             end = window.End(b);

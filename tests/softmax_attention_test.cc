@@ -311,6 +311,93 @@ TEST(SoftmaxAttention, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
+// The outputs of the backward pass, one after the other.
+const std::vector<std::string> kGradients = {"grad_q", "grad_k", "grad_v",
+                                             "grad_bias"};
+
+OperatorRun Backward(const Sizes& s, bool causal) {
+  OperatorRun run = Attention(s, causal);
+  return run
+      .Give("bias", {s.n_q + s.n_k - 1}, NormalNumbers(s.n_q + s.n_k - 1, 4))
+      .Give("grad", {s.n_q, s.e}, NormalNumbers(s.n_q * s.e, 5));
+}
+
+// A constant added to the bias changes no weight, so that its gradient adds up
+// to nothing; that of a bias of every second offset alone does not.
+TEST(SoftmaxAttention, GradientsOfTheBiasAddUpToZero) {
+  for (bool causal : {false, true}) {
+    const OperatorRun run = Backward(kSizes, causal);
+    for (const std::string& program : run.Programs()) {
+      const Numbers gradient =
+          run.Run(program, Scalar::kFloat64, 1, "grad_bias");
+      double sum = 0, part = 0;
+      for (size_t t = 0; t < gradient.size(); ++t) {
+        sum += gradient[t];
+        part += t % 2 == 0 ? gradient[t] : 0;
+      }
+      EXPECT_LE(std::abs(sum), kSizes.n_q * kRounding) << program;
+      EXPECT_GT(std::abs(part), 1e3 * kSizes.n_q * kRounding) << program;
+    }
+  }
+}
+
+// <grad, out> = <grad_v, v>, as the output is linear in the values.
+TEST(SoftmaxAttention, TheGradientOfValuesIsTheAdjoint) {
+  for (bool causal : {false, true}) {
+    OperatorRun run = Backward(kSizes, causal),
+                forward = Attention(kSizes, causal);
+    forward.Give("bias", {kSizes.n_q + kSizes.n_k - 1}, run["bias"]);
+    const auto inner = [](const Numbers& a, const Numbers& b) {
+      return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+    };
+    for (const std::string& program : run.Programs()) {
+      const Numbers out = forward.Run(program);
+      const Numbers grad_v = run.Run(program, Scalar::kFloat64, 1, "grad_v");
+      const double left = inner(out, run["grad"]);
+      EXPECT_NEAR(left, inner(grad_v, run["v"]), kSizes.n_q * kRounding)
+          << program;
+      EXPECT_GT(std::abs(left), 1e-2) << program;
+    }
+  }
+}
+
+TEST(SoftmaxAttention, GradientsHaveTheSameBitsOnAnyNumberOfThreads) {
+  for (bool causal : {false, true}) {
+    const OperatorRun run = Backward({600, 500, 12, 7}, causal);
+    for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
+      for (const std::string& program : run.Programs(scalar))
+        for (const std::string& output : kGradients)
+          EXPECT_EQ(run.Run(program, scalar, 1, output),
+                    run.Run(program, scalar, 3, output))
+              << program << " " << output;
+  }
+}
+
+// A bias of -inf hides its keys: it gets no gradient at all, and others do.
+TEST(SoftmaxAttention, HiddenOffsetsHaveNoGradient) {
+  OperatorRun run = Backward(kSizes, false);
+  Numbers& bias = run["bias"];
+  for (size_t t = 0; t < bias.size(); t += 3) bias[t] = -kInfinity;
+  for (const std::string& program : run.Programs()) {
+    EXPECT_TRUE(run.Judge(program).passed()) << program;
+    const Numbers gradient = run.Run(program, Scalar::kFloat64, 1, "grad_bias");
+    for (size_t t = 0; t < gradient.size(); ++t)
+      EXPECT_EQ(gradient[t] == 0, t % 3 == 0) << program << " " << t;
+  }
+}
+
+TEST(SoftmaxAttention, TiledGradientsNeedNoMemoryForScores) {
+  const OperatorRun run = Backward({8192, 8192, 64, 64}, false);
+  const Problem problem = run.Resolve(Scalar::kFloat32);
+  const auto bytes = [&](const char* id) {
+    return FindImplementation("softmax_attention", id)
+        .CostOf(problem, 1)
+        .workspace_bytes;
+  };
+  EXPECT_GT(bytes("tiled"), 0);
+  EXPECT_LT(bytes("tiled"), bytes("dense") / 10);
+}
+
 // Less than a hundredth of the memory of dense at n = 8192, d = 64.
 TEST(SoftmaxAttention, TiledNeedsNoMemoryForScores) {
   OperatorRun run = Attention({8192, 8192, 64, 64});

@@ -1,5 +1,5 @@
 // Queries that stand behind the first key, and padding: query_offset and
-// key_lengths of every operator that takes them.
+// key_lengths of every operator that takes them; eps and normalized.
 #include "reference/base/visible_keys.h"
 
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include "harness/base/registry.h"
 #include "harness/cases/case.h"
 #include "harness/judging/operator_run.h"
+#include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad {
 namespace {
@@ -41,11 +42,34 @@ Params With(std::map<std::string, ParamValue> values) {
 const std::vector<Operation>& Operations() {
   const Operand q{"q", Along::kQueries}, k{"k", Along::kKeys},
       v{"v", Along::kKeys}, values{"values", Along::kKeys},
-      bias{"bias", Along::kOffsets}, weights{"weights", Along::kOffsets};
+      bias{"bias", Along::kOffsets}, weights{"weights", Along::kOffsets},
+      omega{"omega", Along::kNothing, 5}, rpe{"rpe", Along::kNothing, 9};
+  const auto map = [](const std::string& name) {
+    return With({{"feature_map", name}});
+  };
   static const std::vector<Operation> all = {
       {"softmax_attention", {}, {q, k, v}},
       {"softmax_attention", {}, {q, k, v, bias}},
       {"toeplitz_1d", {}, {weights, values}},
+      {"linear_attention", map("elu1"), {q, k, v}},
+      {"linear_attention", map("prf"), {q, k, v, omega}},
+      {"linear_attention",
+       With({{"feature_map", std::string("identity")}, {"normalized", false}}),
+       {q, k, v}},
+      {"linear_attention",
+       With({{"feature_map", std::string("relu")}, {"eps", 0.5}}),
+       {q, k, v}},
+      {"kernelized_rpe_attention", map("elu1"), {q, k, v, bias}},
+      {"kernelized_rpe_attention", map("prf"), {q, k, v, omega, bias}},
+      {"fastrpb_attention",
+       With({{"attention", std::string("softmax")}}),
+       {q, k, v, weights}},
+      {"fastrpb_attention",
+       With({{"attention", std::string("linear")},
+             {"feature_map", std::string("elu1")}}),
+       {q, k, v, weights}},
+      {"clipped_rpe_product", {}, {q, rpe, v}},
+      {"kernelized_clipped_rpe_attention", {}, {q, k, rpe, v}},
   };
   return all;
 }
@@ -73,6 +97,9 @@ class Whole {
       const bool vector = operand.along == Along::kOffsets;
       numbers_.push_back(NormalNumbers(
           RowsOf(operand, n, n) * (vector ? 1 : kWidth), t + 1, 0.5));
+      // Embeddings that a normaliser adds up keep it off zero.
+      if (operand.name == "rpe")
+        for (double& number : numbers_.back()) number = std::abs(number);
     }
   }
 
@@ -276,7 +303,8 @@ std::vector<std::string> WrongAnswersOf(const std::string& id) {
 // Queries that are taken to stand at 0 and padding that is seen are among the
 // answers that must be told from the right one.
 TEST(VisibleKeys, WrongAnswersHaveThem) {
-  for (const std::string op : {"softmax_attention", "toeplitz_1d"}) {
+  for (const std::string op : {"softmax_attention", "toeplitz_1d",
+                               "linear_attention", "clipped_rpe_product"}) {
     const auto found = WrongAnswersOf(
         op +
         ":n_q=7,n_k=30,batch=2,causal=1,query_offset=23,key_lengths=30+9,"
@@ -287,6 +315,83 @@ TEST(VisibleKeys, WrongAnswersHaveThem) {
     const auto plain = WrongAnswersOf(op + ":n_q=7,n_k=30,causal=1,seed=1");
     EXPECT_EQ(std::ranges::count(plain, "query_offset left out"), 0);
   }
+}
+
+// N / (D + eps) of the linear family, where N and D are unnormalised outputs:
+// D that of values of one. Scales and stabilisers must not show.
+TEST(Normaliser, EpsIsAddedToTheSumOfTheWeights) {
+  constexpr int64_t kN = 70, kProjections = 5;
+  for (const std::string& op : {std::string("linear_attention"),
+                                std::string("kernelized_rpe_attention")})
+    for (const std::string& map : FeatureMapNames())
+      for (const bool causal : {false, true})
+        for (const double factor : {0.3, 3.0}) {
+          const auto run = [&](const Numbers& v) {
+            OperatorRun one(op);
+            one.Set("feature_map", map).Set("causal", causal);
+            if (map == "dpfp") one.Set("nu", int64_t{1});
+            one.Give("q", {kN, kWidth}, NormalNumbers(kN * kWidth, 1, factor))
+                .Give("k", {kN, kWidth}, NormalNumbers(kN * kWidth, 2, factor))
+                .Give("v", {kN, kWidth}, v);
+            if (ParseFeatureMap(map) >= FeatureMapId::kPrf)
+              one.Give("omega", {kProjections, kWidth},
+                       NormalNumbers(kProjections * kWidth, 4));
+            if (op == "kernelized_rpe_attention") {
+              Numbers bias = NormalNumbers(2 * kN - 1, 5);
+              for (double& b : bias) b -= 7;
+              one.Give("bias", {2 * kN - 1}, bias);
+            }
+            return one;
+          };
+          const Numbers v = NormalNumbers(kN * kWidth, 3);
+          const Numbers N = run(v).Set("normalized", false).Definition();
+          const Numbers D =
+              run(Numbers(v.size(), 1.0)).Set("normalized", false).Definition();
+          // As large as the normalisers are, and away from their zeros.
+          double eps = 0;
+          for (double one : D) eps = std::max(eps, 1.5 * std::abs(one));
+          OperatorRun with = run(v);
+          with.Set("eps", eps);
+          OperatorRun alone = run(v);
+          alone.Set("normalized", false);
+          for (const std::string& program : with.Programs()) {
+            const Numbers found = with.Run(program);
+            const Numbers sums = alone.Run(program);
+            double largest = 0;
+            for (double one : N) largest = std::max(largest, std::abs(one));
+            for (size_t x = 0; x < v.size(); ++x) {
+              ASSERT_NEAR(found[x], N[x] / (D[x] + eps), 1e-10 * largest / eps)
+                  << op << " " << map << " " << program << " " << x;
+              ASSERT_NEAR(sums[x], N[x], 1e-10 * largest)
+                  << op << " " << map << " " << program << " " << x;
+            }
+          }
+        }
+}
+
+TEST(Normaliser, Refusals) {
+  const auto refusal = [](const std::string& name, ParamValue value) {
+    try {
+      ResolveProblem(FindOperator("linear_attention"),
+                     With({{"feature_map", std::string("elu1")},
+                           {name, std::move(value)}}),
+                     Scalar::kFloat32,
+                     {{"q", {5, 4}}, {"k", {7, 4}}, {"v", {7, 3}}});
+    } catch (const InvalidInput& refused) {
+      return std::string(refused.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal("eps", -1e-6),
+            "parameter eps: expected a finite number of at least 0, found "
+            "-1e-06");
+  EXPECT_EQ(refusal("eps", int64_t{0}), "");
+  EXPECT_EQ(refusal("scale", 0.0),
+            "parameter scale: expected a finite number greater than 0, found "
+            "0");
+  EXPECT_EQ(refusal("normalized", int64_t{0}),
+            "parameter normalized: expected true or false, found 0");
+  EXPECT_EQ(refusal("normalized", false), "");
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ __host__ __device__ void WithMap(FeatureMapId id, Function&& f) {
       return f.template operator()<FeatureMapId::kElu1>();
     case FeatureMapId::kRelu:
       return f.template operator()<FeatureMapId::kRelu>();
+    case FeatureMapId::kIdentity:
+      return;  // no kernel takes it (algorithms/table.cc)
     case FeatureMapId::kSikf:
       return f.template operator()<FeatureMapId::kSikf>();
     case FeatureMapId::kDpfp:

@@ -5,7 +5,7 @@
 namespace subquad::device {
 namespace {
 
-constexpr int kTile = 32;   // rows and columns of a tile of the image
+constexpr int kTile = ImageSums::kTile;
 constexpr int kLanes = 32;  // channels of a block
 constexpr int kRows = 8;
 constexpr int kThreads = 256;

@@ -29,6 +29,8 @@ class ImageSums {
   // Up to this many sums the product is direct: fewer launches than transforms
   // need, in no more time.
   static constexpr int64_t kDirect = 512;
+  // Rows and columns are added up within tiles of as many, then over tiles.
+  static constexpr int kTile = 32;
 
  private:
   // The sums along one axis, [heads, n, e], times its weights.

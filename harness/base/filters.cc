@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cuda/device.h"
+#include "harness/base/tell.h"
 #include "harness/base/text.h"
 
 namespace subquad {
@@ -26,6 +28,10 @@ void Filters::Check() const {
   for (const std::string& name : backends)
     if (name != "cpu" && name != "cuda")
       throw UnknownName("--backend", {"cpu", "cuda"}, name);
+  const bool asks_for_device = std::ranges::count(backends, "cuda") > 0;
+  if (asks_for_device && !Device().present)
+    throw InvalidInput("--backend cuda", "a GPU that this program can use",
+                       Device().why_not);
   for (const std::string& name : implementations) {
     std::vector<std::string> known;
     for (const Implementation& implementation : Implementations())
@@ -35,6 +41,11 @@ void Filters::Check() const {
     if (std::ranges::find(known, name) == known.end())
       throw UnknownName("--implementation", known, name);
   }
+}
+
+void Filters::TellOfUnusableDevice() const {
+  if (Device().unusable && Contains(backends, "cuda"))
+    Tell("GPU programs are left out: found {}\n", Device().why_not);
 }
 
 bool Filters::Takes(const Implementation& implementation) const {

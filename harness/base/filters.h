@@ -14,8 +14,11 @@ namespace subquad {
 struct Filters {
   std::vector<std::string> operators, implementations, backends, scalars;
 
-  // Throws InvalidInput for a name that does not exist.
+  // Throws InvalidInput for a name that does not exist, and where a GPU is
+  // asked for by name that is not there or cannot be used.
   void Check() const;
+  // A line on standard error where a GPU is there that cannot be used.
+  void TellOfUnusableDevice() const;
   bool Takes(const Implementation& implementation) const;
   bool Takes(Scalar scalar) const;
   bool Takes(const Operator& op) const;

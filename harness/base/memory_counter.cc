@@ -41,7 +41,9 @@ int64_t Usable(void* memory) {
 }  // namespace
 
 #if SUBQUAD_COUNTS_MEMORY
-// glibc's own functions under their internal names.
+// glibc's own functions under their internal names. Shared libraries are to
+// find those here.
+#pragma GCC visibility push(default)
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);
@@ -95,6 +97,7 @@ int posix_memalign(void** memory, size_t alignment, size_t size) {
   return 0;
 }
 }
+#pragma GCC visibility pop
 #endif
 
 namespace subquad {

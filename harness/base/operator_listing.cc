@@ -221,7 +221,8 @@ Json ListParam(const Operator& op, const Decisions& all, const Variant& variant,
     entry["min"] = rule.min;
     entry["max"] = rule.max;
   }
-  if (rule.type == ParamType::kNumber) entry["above"] = 0;
+  if (rule.type == ParamType::kNumber)
+    entry[rule.may_be_zero ? "min" : "above"] = 0;
   if (!rule.choices.empty()) {
     entry["choices"] = rule.choices;
     entry["generated"] = GeneratedChoice(op, variant, rule.name);
@@ -261,11 +262,15 @@ Json ListTensor(const TensorRule& rule, bool input) {
   return entry;
 }
 
-Json ListImplementation(const Implementation& one) {
+Json ListImplementation(const Operator& op, const Implementation& one) {
   Json entry = {{"implementation", one.id},  {"backend", ToString(one.backend)},
                 {"scalars", Json::array()},  {"time", one.time.text},
                 {"memory", one.memory.text}, {"backward", one.backward},
                 {"what", one.what},          {"source", one.source}};
+  if (!one.backward)
+    entry["why_no_backward"] = op.HasBackward()
+                                   ? one.why_no_backward
+                                   : "the definition has the forward pass only";
   for (Scalar scalar : one.scalars)
     entry["scalars"].push_back(Info(scalar).name);
   return entry;
@@ -327,7 +332,7 @@ Json ListOperator(const Operator& op) {
   entry["case"] = SampleCase(op);
   entry["implementations"] = Json::array();
   for (const Implementation* one : ImplementationsOf(op))
-    entry["implementations"].push_back(ListImplementation(*one));
+    entry["implementations"].push_back(ListImplementation(op, *one));
   return entry;
 }
 

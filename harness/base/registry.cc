@@ -121,7 +121,8 @@ std::string WhyNot(const Implementation& implementation,
   if (std::find(scalars.begin(), scalars.end(), problem.scalar) ==
       scalars.end())
     return "no " + std::string(Info(problem.scalar).name) + " version";
-  if (problem.backward && !implementation.backward) return "no backward pass";
+  if (problem.backward && !implementation.backward)
+    return "no backward pass: " + implementation.why_no_backward;
   if (implementation.backend == Backend::kCuda)
     for (size_t i = 0; i < problem.inputs.size(); ++i)
       if (!problem.InputSlices(i).IsEvenlySpaced())

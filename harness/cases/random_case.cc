@@ -64,7 +64,7 @@ void DrawParams(const Operator& op, int64_t n, Dice& dice, Values& values) {
       if (!done.insert(rule.name).second) continue;
       std::string text;
       if (rule.type == ParamType::kFlag)
-        text = dice.Chance(0.5) ? "1" : "0";
+        text = dice.Chance(rule.IsOnByDefault() ? 0.8 : 0.5) ? "1" : "0";
       else if (rule.type == ParamType::kText)
         text = dice.OneOf(rule.choices);
       else if (rule.type == ParamType::kNumber && dice.Chance(0.5))

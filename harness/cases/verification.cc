@@ -1,11 +1,15 @@
 #include "harness/cases/verification.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace subquad {
 namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
+
+// With more variants than this, forms take turns.
+constexpr size_t kManyVariants = 12;
 
 // Every combination of the flags and choices that the operator takes; a choice
 // may bring others with it.
@@ -16,7 +20,9 @@ void AddVariants(const Operator& op, const Params& chosen, Values values,
   for (const ParamRule& rule : op.ParamRules(chosen)) {
     if (chosen.Has(rule.name)) continue;
     std::vector<std::string> texts = rule.choices;
-    if (rule.type == ParamType::kFlag) texts = {"0", "1"};
+    // Sums without a normaliser have cases of their own.
+    if (rule.type == ParamType::kFlag && rule.name != "normalized")
+      texts = {"0", "1"};
     if (texts.empty()) continue;
     for (const std::string& text : texts) {
       Params next = chosen;
@@ -97,7 +103,9 @@ std::vector<Values> SharedAxes(const Signature& signature) {
 // beyond the last key, and batch items of one key and of all.
 std::vector<Values> Positions(const std::string& queries,
                               const std::string& keys, int64_t middle) {
-  const auto text = [](int64_t number) { return std::to_string(number); };
+  const auto text = [](int64_t number) {
+    return std::to_string(std::max<int64_t>(1, number));
+  };
   const std::string half = text(middle / 2), last = text(middle - 1);
   return {{{queries, "1"}, {"query_offset", last}},
           {{queries, half}, {"query_offset", text(middle - middle / 2)}},
@@ -113,7 +121,158 @@ std::vector<Values> Positions(const std::string& queries,
            {"query_offset", "3"}}};
 }
 
+// The other questions that an operator answers: queries and keys elsewhere,
+// sums with eps and without a normaliser.
+std::vector<Values> FormsOf(const Operator& op, const Params& params,
+                            const Signature& signature, int64_t middle) {
+  std::vector<Values> forms;
+  if (HasParam(op, params, "query_offset"))
+    forms = Positions(signature.queries, signature.keys, middle);
+  else if (HasParam(op, params, "key_lengths"))
+    forms = {{{"batch", "2"},
+              {"heads", "2"},
+              {"per_head", "1"},
+              {"key_lengths",
+               "1+" + std::to_string(std::max<int64_t>(1, middle - 1))}}};
+  if (HasParam(op, params, "eps")) {
+    // Random features of long rows are so small that eps would hide all else.
+    const bool projects =
+        params.Has("feature_map") &&
+        std::ranges::count(signature.inputs, "omega", &TensorRule::name) > 0;
+    if (!projects || params.Flag("normalize"))
+      forms.push_back({{"eps", "0.5"}});
+    forms.push_back({{"normalized", "0"}});
+  }
+  return forms;
+}
+
+// With a turn, one of them: another with each turn, and after all of them
+// another again, so that flags that alternate do not always meet the same.
+std::vector<Values> InTurn(std::vector<Values> all,
+                           std::optional<size_t> turn) {
+  if (!turn || all.empty()) return all;
+  return {all[(*turn + *turn / all.size()) % all.size()]};
+}
+
+// Those of one variant; with a turn, one of several forms.
+void AddCases(const Operator& op, const Values& variant,
+              const std::vector<int64_t>& sizes, Scalar scalar, uint64_t seed,
+              std::optional<size_t> turn, std::vector<Case>& cases) {
+  CaseRequest request;
+  request.op = &op;
+  request.scalar = scalar;
+  request.seed = seed;
+  const auto add = [&](int64_t n, Values more) {
+    request.n = n;
+    request.values = variant;
+    request.values.insert(request.values.end(), more.begin(), more.end());
+    cases.push_back(MakeCase(request));
+  };
+  request.n = 16;
+  request.values = variant;
+  const Case probe = MakeCase(request);
+  const Signature signature = op.SignatureFor(probe.params, false);
+  Values narrow;  // an awkward width keeps small cases cheap and blocks ragged
+  if (HasSize(signature, "e")) narrow.emplace_back("e", "19");
+  for (int64_t n : sizes) add(n, narrow);
+  const int64_t middle = sizes[sizes.size() / 2];
+  const auto with = [&](Values more) {
+    more.insert(more.end(), narrow.begin(), narrow.end());
+    return more;
+  };
+  add(middle, with({{"heads", "3"}}));
+  add(middle, with({{"heads", "2"}, {"per_head", "1"}}));
+  const std::vector<Values> shared = InTurn(SharedAxes(signature), turn);
+  for (const Values& axes : shared) add(middle, with(axes));
+  const std::string &queries = signature.queries, &keys = signature.keys;
+  if (queries != keys && HasSize(signature, queries) &&
+      HasSize(signature, keys)) {
+    const std::string more = std::to_string(middle + middle / 3 + 1);
+    add(middle, with({{queries, more}}));
+    add(middle, with({{keys, more}}));
+    add(middle, with({{queries, "1"}}));
+    try {
+      add(middle, with({{keys, "1"}}));
+    } catch (const InvalidInput&) {
+      // One key is fewer than this operator takes (a stride of several).
+    }
+  }
+  const std::vector<Values> forms =
+      InTurn(FormsOf(op, probe.params, signature, middle), turn);
+  for (const Values& values : forms) {
+    add(middle, with(values));
+    for (const TensorRule& rule : signature.inputs)
+      if (rule.optional) {
+        Values more = with(values);
+        more.emplace_back("with", rule.name);
+        add(middle, more);
+      }
+  }
+  for (const TensorRule& rule : signature.inputs)
+    if (rule.optional)
+      for (int64_t n : {int64_t{1}, middle})
+        add(n, with({{"with", rule.name}}));
+  for (const TensorRule& rule : signature.inputs)
+    if (rule.optional)
+      add(middle, with({{"batch", "2"},
+                        {"heads", "2"},
+                        {"per_head", "1"},
+                        {"with", rule.name}}));
+  if (const auto axes = ImageAxes(op, probe.params); axes.size() == 2) {
+    for (const Image& image : kImages) {
+      const Values shape = {{axes[0], image.height}, {axes[1], image.width}};
+      add(image.pixels, with(shape));
+      for (const TensorRule& rule : signature.inputs)
+        if (rule.optional) {
+          Values more = with(shape);
+          more.emplace_back("with", rule.name);
+          add(image.pixels, more);
+        }
+    }
+    const Image& image = kImages[0];
+    add(image.pixels, with({{axes[0], image.height},
+                            {axes[1], image.width},
+                            {"heads", "2"},
+                            {"per_head", "1"}}));
+  }
+  if (op.HasBackward()) {
+    const std::string more = std::to_string(middle + 5);
+    for (int64_t n : sizes) add(n, with({{"backward", "1"}}));
+    for (const TensorRule& rule : signature.inputs)
+      if (rule.optional) {
+        const Values axes = {{"backward", "1"}, {"with", rule.name}};
+        for (int64_t n : sizes) add(n, with(axes));
+        for (const auto& places : {shared, forms})
+          for (Values place : places) {
+            place.insert(place.end(), axes.begin(), axes.end());
+            add(middle, with(place));
+          }
+      }
+    add(middle, with({{"backward", "1"}, {"heads", "2"}}));
+    add(middle, with({{"backward", "1"}, {"heads", "3"}, {"per_head", "1"}}));
+    for (Values axes : shared) {
+      axes.emplace_back("backward", "1");
+      add(middle, with(axes));
+    }
+    for (Values values : forms) {
+      values.emplace_back("backward", "1");
+      add(middle, with(values));
+    }
+    for (const std::string& name : {keys, queries})
+      if (HasSize(signature, name))
+        add(middle, with({{"backward", "1"}, {name, more}}));
+  }
+}
+
 }  // namespace
+
+std::vector<Case> CasesWith(const Operator& op, const Values& values,
+                            const std::vector<int64_t>& sizes, Scalar scalar,
+                            uint64_t seed) {
+  std::vector<Case> cases;
+  AddCases(op, values, sizes, scalar, seed, {}, cases);
+  return cases;
+}
 
 std::vector<Case> VerificationCases(const Operator& op,
                                     const std::vector<int64_t>& sizes,
@@ -121,108 +280,10 @@ std::vector<Case> VerificationCases(const Operator& op,
   std::vector<Values> variants;
   AddVariants(op, {}, {}, variants);
   std::vector<Case> cases;
-  for (Values& variant : variants) {
-    CaseRequest request;
-    request.op = &op;
-    request.scalar = scalar;
-    request.seed = seed;
-    const auto add = [&](int64_t n, Values more) {
-      request.n = n;
-      request.values = variant;
-      request.values.insert(request.values.end(), more.begin(), more.end());
-      cases.push_back(MakeCase(request));
-    };
-    request.n = 16;
-    request.values = variant;
-    const Case probe = MakeCase(request);
-    const Signature signature = op.SignatureFor(probe.params, false);
-    Values
-        narrow;  // an awkward width keeps small cases cheap and blocks ragged
-    if (HasSize(signature, "e")) narrow.emplace_back("e", "19");
-    for (int64_t n : sizes) add(n, narrow);
-    const int64_t middle = sizes[sizes.size() / 2];
-    const auto with = [&](Values more) {
-      more.insert(more.end(), narrow.begin(), narrow.end());
-      return more;
-    };
-    add(middle, with({{"heads", "3"}}));
-    add(middle, with({{"heads", "2"}, {"per_head", "1"}}));
-    for (const Values& axes : SharedAxes(signature)) add(middle, with(axes));
-    const std::string &queries = signature.queries, &keys = signature.keys;
-    if (queries != keys && HasSize(signature, queries) &&
-        HasSize(signature, keys)) {
-      const std::string more = std::to_string(middle + middle / 3 + 1);
-      add(middle, with({{queries, more}}));
-      add(middle, with({{keys, more}}));
-      add(middle, with({{queries, "1"}}));
-      try {
-        add(middle, with({{keys, "1"}}));
-      } catch (const InvalidInput&) {
-        // One key is fewer than this operator takes (a stride of several).
-      }
-    }
-    std::vector<Values> positions;
-    if (HasParam(op, probe.params, "query_offset"))
-      positions = Positions(queries, keys, middle);
-    else if (HasParam(op, probe.params, "key_lengths"))
-      positions = {{{"batch", "2"},
-                    {"heads", "2"},
-                    {"per_head", "1"},
-                    {"key_lengths", "1+" + std::to_string(middle - 1)}}};
-    for (const Values& position : positions) {
-      add(middle, with(position));
-      for (const TensorRule& rule : signature.inputs)
-        if (rule.optional) {
-          Values more = with(position);
-          more.emplace_back("with", rule.name);
-          add(middle, more);
-        }
-    }
-    for (const TensorRule& rule : signature.inputs)
-      if (rule.optional)
-        for (int64_t n : {int64_t{1}, middle})
-          add(n, with({{"with", rule.name}}));
-    for (const TensorRule& rule : signature.inputs)
-      if (rule.optional)
-        add(middle, with({{"batch", "2"},
-                          {"heads", "2"},
-                          {"per_head", "1"},
-                          {"with", rule.name}}));
-    if (const auto axes = ImageAxes(op, probe.params); axes.size() == 2) {
-      for (const Image& image : kImages) {
-        const Values shape = {{axes[0], image.height}, {axes[1], image.width}};
-        add(image.pixels, with(shape));
-        for (const TensorRule& rule : signature.inputs)
-          if (rule.optional) {
-            Values more = with(shape);
-            more.emplace_back("with", rule.name);
-            add(image.pixels, more);
-          }
-      }
-      const Image& image = kImages[0];
-      add(image.pixels, with({{axes[0], image.height},
-                              {axes[1], image.width},
-                              {"heads", "2"},
-                              {"per_head", "1"}}));
-    }
-    if (op.HasBackward()) {
-      const std::string more = std::to_string(middle + 5);
-      for (int64_t n : sizes) add(n, with({{"backward", "1"}}));
-      add(middle, with({{"backward", "1"}, {"heads", "2"}}));
-      add(middle, with({{"backward", "1"}, {"heads", "3"}, {"per_head", "1"}}));
-      for (Values axes : SharedAxes(signature)) {
-        axes.emplace_back("backward", "1");
-        add(middle, with(axes));
-      }
-      for (Values position : positions) {
-        position.emplace_back("backward", "1");
-        add(middle, with(position));
-      }
-      for (const std::string& name : {keys, queries})
-        if (HasSize(signature, name))
-          add(middle, with({{"backward", "1"}, {name, more}}));
-    }
-  }
+  const bool many = variants.size() > kManyVariants;
+  for (size_t x = 0; x < variants.size(); ++x)
+    AddCases(op, variants[x], sizes, scalar, seed,
+             many ? std::optional<size_t>(x) : std::nullopt, cases);
   return cases;
 }
 

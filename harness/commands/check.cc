@@ -75,6 +75,7 @@ class Checker {
 
   int Run() {
     request_.filters.Check();
+    request_.filters.TellOfUnusableDevice();
     for (const std::string& path : request_.folders) {
       try {
         CheckFolder(path);
@@ -138,7 +139,7 @@ class Checker {
   void Finish() const {
     const std::string missing =
         without_device_ == 0 ? ""
-                             : fmt::format("{} checks need a GPU: {}",
+                             : fmt::format("{} checks need a GPU; found {}",
                                            without_device_, Device().why_not);
     if (request_.json) {
       const Json file = {

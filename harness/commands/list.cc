@@ -27,7 +27,9 @@ void PrintImplementations(const Json& entry) {
                Text(one.at("implementation")), Text(one.at("backend")),
                Joined(one.at("scalars"), " "), Text(one.at("time")),
                Text(one.at("memory")), Text(one.at("what")),
-               one.at("backward").get<bool>() ? "; with backward pass" : "");
+               one.at("backward").get<bool>()
+                   ? "; with backward pass"
+                   : "; no backward pass: " + Text(one.at("why_no_backward")));
 }
 
 void PrintSummary(const Json& entry) {
@@ -48,7 +50,7 @@ std::string Condition(const Json& entry) {
 
 std::string Range(const Json& param) {
   if (!param.contains("min")) return param.contains("above") ? " above 0" : "";
-  if (param.at("max").get<int64_t>() == kMaxInteger)
+  if (!param.contains("max") || param.at("max").get<int64_t>() == kMaxInteger)
     return fmt::format(" >= {}", param.at("min").get<int64_t>());
   return fmt::format(" from {} to {}", param.at("min").get<int64_t>(),
                      param.at("max").get<int64_t>());

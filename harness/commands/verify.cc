@@ -72,6 +72,7 @@ std::vector<Case> CasesFor(const Options& options) {
 
 int Verify(const Options& options) {
   options.filters.Check();
+  options.filters.TellOfUnusableDevice();
   if (!options.input.empty()) FindHardInput(options.input);
   TallyTable table;
   const bool terminal = isatty(fileno(stderr));

@@ -58,6 +58,7 @@ class RandomRun {
   explicit RandomRun(const RandomOptions& options)
       : options_(options), amount_(ParseAmount(options.amount)) {
     options_.filters.Check();
+    options_.filters.TellOfUnusableDevice();
     if (options_.input) FindHardInput(*options_.input);
     for (const Operator* op : Operators())
       if (!AbleFor(*op).empty()) cases_.operators.push_back(op);

@@ -26,6 +26,7 @@ bool IsQuadratic(const Implementation& implementation) {
 int VerifySpikes(const Filters& filters, const std::vector<int64_t>& sizes,
                  int threads) {
   filters.Check();
+  filters.TellOfUnusableDevice();
   int passed = 0, bad = 0, skipped = 0;
   const bool terminal = isatty(fileno(stderr));
   for (const SpikeSubject& subject : SpikeSubjects()) {

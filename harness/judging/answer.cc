@@ -15,6 +15,9 @@
 namespace subquad {
 namespace {
 
+// Multiply-adds that are spent to learn the plain program's usual error.
+constexpr double kMostWorkAgain = 2e9;
+
 std::vector<int64_t> RowsOf(int64_t rows, uint64_t seed,
                             const std::string& name) {
   std::set<int64_t> chosen;
@@ -44,8 +47,8 @@ void AddErrorInAnotherOrder(const Problem& problem, OutputAnswer& answer,
   const auto rows = static_cast<int64_t>(answer.selection.rows.size());
   const double work = problem.op->RowWork(
       problem, static_cast<int>(answer.selection.rows[0].output));
-  const auto most = static_cast<int64_t>(
-      std::clamp(2e9 / work, 2.0, static_cast<double>(kRowsInAnotherOrder)));
+  const auto most = static_cast<int64_t>(std::clamp(
+      kMostWorkAgain / work, 2.0, static_cast<double>(kRowsInAnotherOrder)));
   const int64_t step = (rows - 1) / most + 1;
   const auto width = static_cast<size_t>(answer.width);
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
@@ -110,6 +113,15 @@ void FillAnswer(const Problem& problem, OutputAnswer& answer,
   AddErrorInAnotherOrder(problem, answer, plain);
 }
 
+// One reference for all outputs, as gradients share much of their work.
+template <typename Exact, typename Plain>
+void FillAnswer(const Problem& problem, Answer& answer,
+                const std::unique_ptr<Reference<Exact>>& reference,
+                const std::unique_ptr<Reference<Plain>>& plain) {
+  for (OutputAnswer& one : answer.outputs)
+    FillAnswer(problem, one, reference, plain);
+}
+
 // A program that sums over keys before it sums over features adds up numbers
 // that the plain program, which makes one weight of them, never sees: where
 // keys are few, the plain program is almost exact and no measure. Roundings of
@@ -137,49 +149,117 @@ std::vector<std::pair<double, size_t>> RowsByBound(const OutputAnswer& answer) {
   return rows;
 }
 
-// See kTellingRows.
-void AddUsualError(const Problem& problem, const Inputs& inputs,
-                   OutputAnswer& answer) {
-  const auto rows = RowsByBound(answer);
-  if (rows.empty()) return;
+// Rows of an output that are computed again, and how often; see kTellingRows.
+struct RowsAgain {
+  OutputAnswer* answer;
+  std::vector<size_t> rows;
+  int64_t runs;
+  // No digit of the answer is certain, and the plain program has next to no
+  // error all the same, as with ones and powers of two, whose sums and products
+  // are exact: luck, and no measure of others.
+  bool cancels;
+};
+
+RowsAgain ChooseRowsAgain(const Problem& problem, OutputAnswer& answer) {
+  const auto by_bound = RowsByBound(answer);
+  if (by_bound.empty()) return {&answer, {}, 0, false};
   double telling = 0;
-  for (const auto& [bound, row] : rows) telling += bound / rows[0].first;
-  if (telling >= kTellingRows) return;
+  for (const auto& [bound, row] : by_bound)
+    telling += bound / by_bound[0].first;
+  // Rows of gradients of keys share the errors of the queries that see them.
+  if (problem.backward && problem.queries > 0)
+    telling =
+        std::min(telling, static_cast<double>(problem.queries * problem.heads));
+  const double bound = by_bound[0].first * ArithmeticRoundoff(problem.scalar);
+  constexpr double kByLuck = 1e-3;
+  const bool cancels =
+      answer.largest < bound && answer.plain_error < kByLuck * bound;
+  if (telling >= kTellingRows && !cancels) return {&answer, {}, 0, false};
+  const auto chosen =
+      std::min<int64_t>({static_cast<int64_t>(by_bound.size()),
+                         static_cast<int64_t>(std::ceil(telling)), kRowsAgain});
+  // Long rows are few: half a minute at most.
+  const double affordable =
+      std::clamp(kMostWorkAgain / problem.op->RowWork(
+                                      problem, answer.selection.rows[0].output),
+                 2.0, static_cast<double>(kRowsAgain));
+  RowsAgain again{
+      &answer,
+      {},
+      std::max<int64_t>(1, static_cast<int64_t>(affordable) / chosen),
+      cancels};
+  for (int64_t i = 0; i < chosen; ++i)
+    again.rows.push_back(by_bound[static_cast<size_t>(i)].second);
+  return again;
+}
+
+void ComputeAgain(Reference<Emulated>& reference, const RowsAgain& again) {
+  OutputAnswer& answer = *again.answer;
+  const auto width = static_cast<size_t>(answer.width);
+  std::vector<Emulated> row(width);
+  for (const size_t r : again.rows) {
+    try {
+      reference.Row(answer.selection.rows[r], row.data(), nullptr);
+    } catch (const InvalidInput&) {
+      continue;  // roundings have cancelled a normaliser that is not zero
+    }
+    for (size_t c = 0; c < width; ++c) {
+      const size_t at = r * width + c;
+      const auto error = static_cast<double>(
+          std::abs(static_cast<long double>(row[c]) - answer.value[at]));
+      if (std::isfinite(answer.units[at]) && std::isfinite(error))
+        answer.plain_error = std::max(answer.plain_error, error);
+    }
+  }
+}
+
+// In runs of one reference each, so that what it makes of the inputs first
+// (features of keys) is rounded differently in each, as far as that is
+// affordable.
+void ComputeAgain(const Problem& problem, const Inputs& inputs,
+                  const Arithmetic& arithmetic,
+                  const std::vector<RowsAgain>& again) {
+  int64_t runs = 0;
+  double row_work = 0;
+  for (const RowsAgain& one : again) {
+    runs = std::max(runs, one.runs);
+    row_work = std::max(
+        row_work,
+        problem.op->RowWork(problem, one.answer->selection.rows[0].output));
+  }
+  if (runs == 0) return;
+  // A reference takes up to about `kWidth` rows' work before its first row.
+  constexpr double kWidth = 64;
+  const double before = row_work * kWidth + problem.op->SharedWork(problem);
+  const bool anew = (problem.params.Has("feature_map") || problem.backward) &&
+                    before * static_cast<double>(runs) < kMostWorkAgain;
+  const ArithmeticScope scope(arithmetic, 1);
+  auto reference = problem.op->ReferenceEmulated(problem, inputs);
+  for (int64_t run = 0; run < runs; ++run) {
+    if (run > 0 && anew)
+      reference = problem.op->ReferenceEmulated(problem, inputs);
+    for (const RowsAgain& one : again)
+      if (run < one.runs) ComputeAgain(*reference, one);
+  }
+}
+
+// See kTellingRows.
+void AddUsualErrors(const Problem& problem, const Inputs& inputs,
+                    Answer& answer) {
+  // Emulated, more would take minutes.
+  if (problem.op->SharedWork(problem) > kMostWorkAgain) return;
+  std::vector<RowsAgain> usual, cancelling;
+  for (OutputAnswer& one : answer.outputs) {
+    RowsAgain again = ChooseRowsAgain(problem, one);
+    (again.cancels ? cancelling : usual).push_back(std::move(again));
+  }
   const Format format = ArithmeticOf(problem.scalar) == Scalar::kFloat64
                             ? Format::Float64()
                             : Format::Float32();
-  const Arithmetic at_random{format, format, format, true};
-  const auto chosen =
-      std::min<int64_t>({static_cast<int64_t>(rows.size()),
-                         static_cast<int64_t>(std::ceil(telling)), kRowsAgain});
-  // Long rows are few: half a minute at most.
-  const double work = problem.op->RowWork(
-      problem, static_cast<int>(answer.selection.rows[0].output));
-  const double affordable =
-      std::clamp(2e9 / work, 2.0, static_cast<double>(kRowsAgain));
-  const int64_t runs =
-      std::max<int64_t>(1, static_cast<int64_t>(affordable) / chosen);
-  const ArithmeticScope scope(at_random, 1);
-  const auto reference = problem.op->ReferenceEmulated(problem, inputs);
-  const auto width = static_cast<size_t>(answer.width);
-  std::vector<Emulated> row(width);
-  for (int64_t run = 0; run < runs; ++run) {
-    for (int64_t i = 0; i < chosen; ++i) {
-      const size_t r = rows[static_cast<size_t>(i)].second;
-      try {
-        reference->Row(answer.selection.rows[r], row.data(), nullptr);
-      } catch (const InvalidInput&) {
-        continue;  // roundings have cancelled a normaliser that is not zero
-      }
-      for (size_t c = 0; c < width; ++c) {
-        const size_t at = r * width + c;
-        const auto error = static_cast<double>(
-            std::abs(static_cast<long double>(row[c]) - answer.value[at]));
-        if (std::isfinite(answer.units[at]) && std::isfinite(error))
-          answer.plain_error = std::max(answer.plain_error, error);
-      }
-    }
-  }
+  Arithmetic at_random{format, format, format, true};
+  ComputeAgain(problem, inputs, at_random, usual);
+  at_random.exact_too = true;
+  ComputeAgain(problem, inputs, at_random, cancelling);
 }
 
 }  // namespace
@@ -226,22 +306,34 @@ Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
                      std::vector<RowSelection> selections) {
   Answer answer;
   for (size_t i = 0; i < problem.outputs.size(); ++i) {
-    const int output = static_cast<int>(i);
     OutputAnswer one;
     one.name = problem.outputs[i].name;
     one.selection = std::move(selections[i]);
-    one.width = LayoutOf(problem, output).width;
-    if (problem.scalar == Scalar::kFloat64)
-      FillAnswer(problem, one, problem.op->ReferenceLongDouble(problem, inputs),
-                 problem.op->ReferenceDouble(problem, inputs));
-    else
-      FillAnswer(problem, one, problem.op->ReferenceDouble(problem, inputs),
-                 problem.op->ReferenceFloat(problem, inputs));
+    one.width = LayoutOf(problem, static_cast<int>(i)).width;
     one.roundings = RoundingsOf(problem);
-    AddUsualError(problem, inputs, one);
     answer.outputs.push_back(std::move(one));
   }
+  if (problem.scalar == Scalar::kFloat64)
+    FillAnswer(problem, answer,
+               problem.op->ReferenceLongDouble(problem, inputs),
+               problem.op->ReferenceDouble(problem, inputs));
+  else
+    FillAnswer(problem, answer, problem.op->ReferenceDouble(problem, inputs),
+               problem.op->ReferenceFloat(problem, inputs));
+  AddUsualErrors(problem, inputs, answer);
   return answer;
+}
+
+bool FitsType(Scalar scalar, const Answer& answer) {
+  const long double largest =
+      scalar == Scalar::kFloat64    ? Format::Float64().largest
+      : scalar == Scalar::kFloat16  ? Format::Float16().largest
+      : scalar == Scalar::kBFloat16 ? Format::BFloat16().largest
+                                    : Format::Float32().largest;
+  for (const OutputAnswer& one : answer.outputs)
+    for (const long double value : one.value)
+      if (std::abs(value) > largest) return false;
+  return true;
 }
 
 void AddRows(const Answer& more, Answer& answer) {

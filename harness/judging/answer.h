@@ -74,6 +74,10 @@ Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
 Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
                      std::vector<RowSelection> selections);
 
+// Is none of its numbers larger than any of the type? Unnormalised outputs may
+// be of any size.
+bool FitsType(Scalar scalar, const Answer& answer);
+
 // Adds the rows of `more`, an answer to the same problem.
 void AddRows(const Answer& more, Answer& answer);
 

@@ -8,6 +8,7 @@
 
 #include "optimized/base/thread_pool.h"
 #include "reference/base/visible_keys.h"
+#include "reference/softmax/softmax_scale.h"
 
 namespace subquad {
 namespace {
@@ -345,7 +346,9 @@ ValueRows ValueRowsOf(Misreader& reader) {
   const Problem& problem = reader.problem();
   const Signature signature =
       problem.op->SignatureFor(problem.params, problem.backward);
-  const std::string& width = problem.outputs.front().shape.back();
+  const std::string width = problem.op->SignatureFor(problem.params, false)
+                                .outputs.front()
+                                .shape.back();
   ValueRows found;
   for (const bool as_wide : {true, false})
     for (size_t t = 0; t < problem.inputs.size(); ++t) {
@@ -462,6 +465,61 @@ void ReadOtherHeads(Misreader& reader) {
   }
 }
 
+// Gradients are sums over queries: a tile of them left out or counted twice.
+// They are linear in the gradient that comes in.
+void MiscountQueries(Misreader& reader) {
+  const Problem& problem = reader.problem();
+  if (!problem.backward || problem.queries <= kTileKeys) return;
+  Tensor& grad =
+      reader.inputs().tensors[static_cast<size_t>(problem.InputIndex("grad"))];
+  const ValueRows rows{&grad, grad.name, problem.queries,
+                       grad.SliceSize() / problem.queries};
+  const int64_t last = (rows.keys - 1) / kTileKeys * kTileKeys;
+  SeeTile(reader, rows, false, last, rows.keys, 0,
+          "last tile of queries left out");
+  SeeTile(reader, rows, false, 0, kTileKeys, 2, "first tile of queries twice");
+}
+
+// The gradient of a tensor that heads share, of one of them only.
+void TakeOneHead(Misreader& reader) {
+  const Problem& problem = reader.problem();
+  if (!problem.backward || problem.heads < 2) return;
+  Tensor& grad =
+      reader.inputs().tensors[static_cast<size_t>(problem.InputIndex("grad"))];
+  const auto size = static_cast<size_t>(grad.SliceSize());
+  for (size_t o = 0; o < problem.outputs.size(); ++o) {
+    const Slices slices = problem.OutputSlices(o);
+    if (slices.count() == problem.heads) continue;
+    std::vector<double> first = grad.values;
+    for (int64_t head = 0; head < problem.heads; ++head)
+      if (!slices.IsFirst(head))
+        std::fill_n(first.begin() + head * grad.SliceSize(), size, 0.0);
+    const Altered altered(grad, std::move(first));
+    std::optional<Rows> found = reader.Evaluate(problem);
+    if (!found) continue;
+    for (size_t other = 0; other < found->size(); ++other)
+      if (other != o) (*found)[other] = reader.right()[other];
+    reader.Add(problem.outputs[o].name + " of one head only", found);
+  }
+}
+
+// Scores are scaled, their gradients are not.
+void LeaveScaleOut(Misreader& reader) {
+  const Problem& problem = reader.problem();
+  if (!problem.backward || !problem.dims.contains("d") ||
+      std::ranges::count(problem.op->ParamRules(problem.params), "scale",
+                         &ParamRule::name) == 0)
+    return;
+  for (const char* name : {"grad_q", "grad_k"}) {
+    const int output = IndexOf(problem.outputs, name);
+    if (output < 0) continue;
+    Rows found = reader.right();
+    for (long double& x : found[static_cast<size_t>(output)])
+      x /= SoftmaxScale<long double>(problem);
+    reader.Add(std::string("scale left out of ") + name, found);
+  }
+}
+
 // The answer with other parameters, where the tensors are what they take.
 void AddWithParams(Misreader& reader, Params params, const std::string& name) {
   const Problem& problem = reader.problem();
@@ -482,7 +540,8 @@ void FlipFlags(Misreader& reader) {
   for (const ParamRule& rule : problem.op->ParamRules(problem.params)) {
     if (rule.type != ParamType::kFlag) continue;
     Params params = problem.params;
-    params.Set(rule.name, !params.Flag(rule.name));
+    params.Set(rule.name, params.Has(rule.name) ? !params.Flag(rule.name)
+                                                : !rule.IsOnByDefault());
     AddWithParams(reader, std::move(params), rule.name + " the other way");
   }
 }
@@ -499,8 +558,9 @@ void LeaveVisibilityOut(Misreader& reader) {
 
 // One row for each kind of misreading.
 constexpr void (*kMisreadings[])(Misreader&) = {
-    LeaveOffsetsOut, KeepNearestTile, ShiftOffsets, ReverseOffsets,
-    MiscountTiles,   ReadOtherHeads,  FlipFlags,    LeaveVisibilityOut,
+    LeaveOffsetsOut, KeepNearestTile, ShiftOffsets,  ReverseOffsets,
+    MiscountTiles,   ReadOtherHeads,  FlipFlags,     LeaveVisibilityOut,
+    MiscountQueries, TakeOneHead,     LeaveScaleOut,
 };
 
 }  // namespace

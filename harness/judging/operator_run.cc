@@ -64,13 +64,16 @@ std::vector<const Implementation*> CpuImplementations(const Problem& problem) {
   return able;
 }
 
-Numbers RunOnce(const Implementation& implementation, Trial& trial,
-                int threads) {
+Numbers RunOnce(const Implementation& implementation, Trial& trial, int threads,
+                const std::string& output) {
   const auto prepared = implementation.Prepare(trial.problem(), trial.arrays(),
                                                {.threads = threads});
   trial.Poison();
   prepared->Run();
-  const Arrays::Entry& out = trial.arrays().outputs.front();
+  const size_t index =
+      output.empty() ? 0
+                     : static_cast<size_t>(trial.problem().OutputIndex(output));
+  const Arrays::Entry& out = trial.arrays().outputs[index];
   Numbers values(static_cast<size_t>(out.count));
   for (int64_t i = 0; i < out.count; ++i)
     values[static_cast<size_t>(i)] = ElementAt(out.scalar, out.data, i);
@@ -100,10 +103,10 @@ std::vector<std::string> OperatorRun::Programs(Scalar scalar) const {
   return ids;
 }
 
-Numbers OperatorRun::Run(const std::string& program, Scalar scalar,
-                         int threads) const {
+Numbers OperatorRun::Run(const std::string& program, Scalar scalar, int threads,
+                         const std::string& output) const {
   Trial trial = MakeTrialOf(scalar);
-  return RunOnce(Find(program), trial, threads);
+  return RunOnce(Find(program), trial, threads, output);
 }
 
 Verdict OperatorRun::Judge(const std::string& program, Scalar scalar) const {

@@ -38,9 +38,10 @@ Trial MakeTrial(const Operator& op, const Params& params, Scalar scalar,
 // The implementations on the CPU that run this problem.
 std::vector<const Implementation*> CpuImplementations(const Problem& problem);
 
-// The first output after one run with poisoned outputs and workspaces.
-Numbers RunOnce(const Implementation& implementation, Trial& trial,
-                int threads);
+// An output, the first if it is not named, after one run with poisoned outputs
+// and workspaces.
+Numbers RunOnce(const Implementation& implementation, Trial& trial, int threads,
+                const std::string& output = "");
 
 // One problem, built up tensor by tensor.
 class OperatorRun {
@@ -58,7 +59,7 @@ class OperatorRun {
   std::vector<std::string> Programs(Scalar scalar = Scalar::kFloat64) const;
 
   Numbers Run(const std::string& program, Scalar scalar = Scalar::kFloat64,
-              int threads = 1) const;
+              int threads = 1, const std::string& output = "") const;
 
   // The harness's own verdict on a program.
   Verdict Judge(const std::string& program,

@@ -141,6 +141,10 @@ Verdict Verify(const Implementation& implementation, Trial& trial,
   std::string reason = WhyNot(implementation, trial.problem());
   if (reason.empty())
     reason = DoesNotFit(implementation, trial.problem(), options.threads);
+  const Scalar scalar = trial.problem().scalar;
+  if (reason.empty() && !FitsType(scalar, trial.answer()))
+    reason = fmt::format("the answer has numbers larger than any {}",
+                         Info(scalar).name);
   if (!reason.empty()) return Verdict::Skipped(reason);
   std::unique_ptr<Prepared> prepared;
   try {

@@ -19,6 +19,8 @@ class WrongOutput {
       : answer_(answer.outputs[output]),
         output_(output),
         layout_(LayoutOf(problem, static_cast<int>(output))),
+        by_offset_(problem.backward &&
+                   std::ranges::count(problem.outputs[output].offset_axes, 0)),
         several_(answer.outputs.size() > 1),
         list_(list) {
     const std::vector<RowId>& rows = answer_.selection.rows;
@@ -55,6 +57,8 @@ class WrongOutput {
   }
 
   const OutputLayout& layout() const { return layout_; }
+  // Rows are offsets: the gradient of a bias.
+  bool by_offset() const { return by_offset_; }
 
  private:
   void Add(std::string name, const std::vector<size_t>& rows,
@@ -72,7 +76,7 @@ class WrongOutput {
   const OutputAnswer& answer_;
   const size_t output_;
   const OutputLayout layout_;
-  const bool several_;
+  const bool by_offset_, several_;
   std::map<std::pair<int64_t, int64_t>, size_t> index_;  // head, row
   std::vector<WrongAnswer>& list_;
 };
@@ -103,6 +107,13 @@ constexpr OutputMistake kOutputMistakes[] = {
     {"last row left out",
      [](const char* name, WrongOutput& output) {
        output.OneRow(name, output.layout().rows - 1, std::nan(""));
+     }},
+    {"by i - j for j - i",
+     [](const char* name, WrongOutput& output) {
+       if (!output.by_offset()) return;
+       output.Moved(name, [rows = output.layout().rows](const RowId& id) {
+         return std::pair(id.head, rows - 1 - id.row);
+       });
      }},
     {"another head's rows",
      [](const char* name, WrongOutput& output) {

@@ -146,6 +146,7 @@ class Sweep {
   std::vector<PlannedCase> Plan() const {
     std::vector<PlannedCase> plan =
         PlanSweep(options_.sweeps, options_.filters, options_.seed);
+    options_.filters.TellOfUnusableDevice();
     if (options_.shards == 1) return plan;
     std::vector<PlannedCase> mine;
     int group = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -16,6 +17,21 @@ inline std::vector<Implementation> CpuTable(std::string_view op,
                        std::move(rows));
 }
 
+// What make<T>() makes, T being the problem's scalar type. Copies with planted
+// faults (tests/mutants) are compiled and run in float32 alone.
+template <typename Make>
+static std::unique_ptr<Prepared> ForScalar(const Problem& problem,
+                                           const Make& make) {
+#ifdef SUBQUAD_FLOAT32_ONLY
+  if (problem.scalar != Scalar::kFloat32)
+    throw std::logic_error("compiled for float32 only");
+#else
+  if (problem.scalar == Scalar::kFloat64)
+    return make.template operator()<double>();
+#endif
+  return make.template operator()<float>();
+}
+
 // `prepare` of a class template over the scalar type, constructed from
 // (problem, arrays, layout): PrepareFor<Fft>. Static, because GCC takes what is
 // made from a template of an unnamed namespace for visible everywhere: two
@@ -24,9 +40,18 @@ template <template <typename> class Algorithm>
 static std::unique_ptr<Prepared> PrepareFor(const Problem& problem,
                                             const Arrays& arrays,
                                             Layout& layout) {
-  if (problem.scalar == Scalar::kFloat64)
-    return std::make_unique<Algorithm<double>>(problem, arrays, layout);
-  return std::make_unique<Algorithm<float>>(problem, arrays, layout);
+  return ForScalar(problem, [&]<typename T>() -> std::unique_ptr<Prepared> {
+    return std::make_unique<Algorithm<T>>(problem, arrays, layout);
+  });
+}
+
+// The same for an algorithm whose backward pass is a class of its own.
+template <template <typename> class Forward, template <typename> class Backward>
+static std::unique_ptr<Prepared> PrepareForEither(const Problem& problem,
+                                                  const Arrays& arrays,
+                                                  Layout& layout) {
+  return problem.backward ? PrepareFor<Backward>(problem, arrays, layout)
+                          : PrepareFor<Forward>(problem, arrays, layout);
 }
 
 }  // namespace subquad

@@ -1,7 +1,7 @@
 // What the linear algorithms for clipped relative scores share (LRPE section
 // III). With clip(j - i, -r, r), all keys at or before i - r have one weight,
 // all at or after i + r another, and only the window between them has its own.
-// For a block of B queries
+// For a block of B queries, with i the position of a query among the keys,
 //
 //   keys    0 .. begin-1 | begin ........ end-1 | end .. n_k-1
 //           one sum      | tile [B, B+2r-2]     | one sum
@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "algorithms/seen_keys.h"
 #include "optimized/base/buffer.h"
 #include "optimized/base/thread_pool.h"
 #include "reference/base/problem.h"
@@ -31,11 +32,16 @@ struct ClippedWindow {
       : n_q(problem.Dim("n_q")),
         n_k(problem.Dim("n_k")),
         r(problem.Dim("r")),
-        causal(problem.params.Flag("causal")),
+        seen(problem),
+        causal(seen.causal()),
+        keys(n_k),
         block(block_size),
         reach(std::max<int64_t>(r, 1)),
-        first(std::max(-r, 1 - n_q)),
-        last(std::min(r, causal ? 0 : n_k - 1)) {}
+        first(std::clamp(1 - n_q - seen.first(), -r, r)),
+        last(std::clamp(n_k - 1 - seen.first(), -r, causal ? 0 : r)) {}
+
+  // For a head's keys without padding.
+  void BeginHead(int64_t head) { keys = seen.Of(head); }
 
   // A tile that is about a third longer than its window.
   static int64_t BlockFor(const Problem& problem) {
@@ -53,22 +59,24 @@ struct ClippedWindow {
   // Keys of the tile of a block. Its last query is taken as if the block were
   // full. For r = 0 the key at i itself is in the tile.
   int64_t Begin(int64_t b) const {
-    return std::clamp<int64_t>(b * block - reach + 1, 0, n_k);
+    return std::clamp<int64_t>(seen.first() + b * block - reach + 1, 0, keys);
   }
   int64_t End(int64_t b) const {
-    return std::clamp<int64_t>((b + 1) * block + (causal ? 0 : reach - 1),
-                               Begin(b), n_k);
+    const int64_t position = seen.first() + (b + 1) * block;
+    return std::clamp<int64_t>(position + (causal ? 0 : reach - 1), Begin(b),
+                               keys);
   }
   int64_t widest() const {
     return std::min(n_k, block + (causal ? 1 : 2) * (reach - 1));
   }
 
-  // Weights [columns()] of query i to its scores for keys begin .. end-1.
+  // Weights [columns()] of a query to its scores for keys begin .. end-1.
   template <typename T>
-  void FillRow(const T* weights, int64_t i, int64_t begin, int64_t end,
+  void FillRow(const T* weights, int64_t query, int64_t begin, int64_t end,
                T* row) const {
+    const int64_t i = seen.first() + query;
     const int64_t visible =
-        std::max(begin, causal ? std::min(end, i + 1) : end);
+        std::max(begin, std::min({end, keys, causal ? i + 1 : keys}));
     const int64_t before = std::clamp(i - r, begin, visible);
     const int64_t inside = std::clamp(i + r + 1, before, visible);
     std::fill_n(row, before - begin, weights[0]);
@@ -80,10 +88,36 @@ struct ClippedWindow {
     std::fill_n(row + (visible - begin), end - visible, T{0});
   }
 
+  // The way back: gradients of a query's scores for keys begin .. end-1 are
+  // added to those of its weights.
+  template <typename T>
+  void FoldRow(const T* row, int64_t query, int64_t begin, int64_t end,
+               T* weights) const {
+    const int64_t i = seen.first() + query;
+    const int64_t visible =
+        std::max(begin, std::min({end, keys, causal ? i + 1 : keys}));
+    const int64_t before = std::clamp(i - r, begin, visible);
+    const int64_t inside = std::clamp(i + r + 1, before, visible);
+    weights[0] += Total(row, before - begin);
+    for (int64_t j = before; j < inside; ++j)
+      weights[j - i - first] += row[j - begin];
+    weights[columns() - 1] += Total(row + (inside - begin), visible - inside);
+  }
+
   int64_t n_q, n_k, r;
+  SeenKeys seen;
   bool causal;
+  int64_t keys;  // of the head at hand
   int64_t block, reach;
   int64_t first, last;
+
+ private:
+  template <typename T>
+  static T Total(const T* numbers, int64_t count) {
+    T sum = 0;
+    for (int64_t j = 0; j < count; ++j) sum += numbers[j];
+    return sum;
+  }
 };
 
 // Sums of the values [n_k, e] before and after the tile of every block.
@@ -99,7 +133,8 @@ class TailSums {
         before_(layout, window.blocks() * e),
         after_(layout, after_count_ * e) {}
 
-  void Run(ThreadPool& pool, const T* v) {
+  void Run(ThreadPool& pool, int64_t head, const T* v) {
+    window_.BeginHead(head);
     const int64_t blocks = window_.blocks();
     pool.For(blocks + after_count_, [&](int64_t piece, int) {
       if (piece < blocks)
@@ -131,11 +166,13 @@ class TailSums {
   // Blocks, also such as would follow the last one, with keys after their tile.
   static int64_t AfterCount(const ClippedWindow& window) {
     if (window.causal) return 0;
-    const int64_t keys = window.n_k - window.reach + 1;
+    const int64_t keys = window.n_k - window.seen.first() - window.reach + 1;
     return std::max<int64_t>(0, (keys + window.block - 1) / window.block - 1);
   }
   int64_t End(int64_t b) const {
-    return std::min(window_.n_k, (b + 1) * window_.block + window_.reach - 1);
+    return std::min(
+        window_.keys,
+        window_.seen.first() + (b + 1) * window_.block + window_.reach - 1);
   }
 
   // sums[b] += sums[b-1] + .. + sums[0], rows of e_ numbers `step` apart.
@@ -158,7 +195,7 @@ class TailSums {
     for (int64_t j = begin; j < end; ++j) Add(v + j * e_, sum);
   }
 
-  const ClippedWindow window_;
+  ClippedWindow window_;
   const int64_t e_, after_count_;
   Buffer<T> before_, after_;
 };

@@ -20,13 +20,14 @@ FeatureColumns<T>::FeatureColumns(const KernelizedShape& shape, Layout& layout)
       features_(shape.map),
       keys_(layout, shape.f * shape.n_k),
       queries_(layout, shape.f * shape.n_q),
+      tops_(layout, shape.n_q),
       live_(layout, shape.f),
       work_(layout, Cut<T>::template Size<Work>(shape)) {}
 
 template <typename T>
 void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
   const int64_t f = shape_.f, d = shape_.d;
-  const int64_t k_chunks = (shape_.n_k + kChunk - 1) / kChunk;
+  const int64_t k_chunks = (head.keys + kChunk - 1) / kChunk;
   const int64_t q_chunks = (shape_.n_q + kChunk - 1) / kChunk;
   const auto compute = [&](const T* x, int64_t n, int64_t chunk,
                            const Work& work) {
@@ -41,7 +42,7 @@ void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
     std::fill_n(WorkOf(worker).largest, f, kNoExponent<T>);
   pool.For(k_chunks, [&](int64_t chunk, int worker) {
     const Work work = WorkOf(worker);
-    const int64_t count = compute(head.k, shape_.n_k, chunk, work);
+    const int64_t count = compute(head.k, head.keys, chunk, work);
     RunningKeyScale<T> scale(nullptr, work.largest, f);
     for (int64_t j = 0; j < count; ++j) scale.See(work.exponent + j * f);
   });
@@ -54,7 +55,8 @@ void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
     const bool key = task < k_chunks;
     const int64_t n = key ? shape_.n_k : shape_.n_q;
     const int64_t chunk = key ? task : task - k_chunks;
-    const int64_t count = compute(key ? head.k : head.q, n, chunk, work);
+    const int64_t count =
+        compute(key ? head.k : head.q, key ? head.keys : n, chunk, work);
     T* values = (key ? keys_ : queries_).data() + chunk * kChunk;
     for (int64_t j = 0; j < count; ++j) {
       T* row = work.mantissa + j * f;
@@ -62,7 +64,7 @@ void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
       if (key)
         all.KeyValues(row, exponent, row);
       else
-        all.QueryValues(row, exponent, row);
+        tops_[chunk * kChunk + j] = all.QueryValues(row, exponent, row);
       for (int64_t a = 0; a < f; ++a) values[a * n + j] = row[a];
     }
   });
@@ -124,7 +126,7 @@ bool DirectRows<T>::OneScale(int64_t keys, bool* zeros,
 template <typename T>
 typename DirectRows<T>::Chunk DirectRows<T>::ReadKeys(
     const HeadTensors<T>& head, int64_t first, const Work& work) const {
-  Chunk chunk = {first, std::min(kKeys, shape_.n_k - first), false, false};
+  Chunk chunk = {first, std::min(kKeys, head.keys - first), false, false};
   features_.Compute(head.k + first * shape_.d, chunk.count, head.omega,
                     work.scratch, work.k_mantissa, work.k_exponent);
   chunk.one_scale = OneScale(chunk.count, &chunk.zeros, work);
@@ -244,7 +246,7 @@ void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
   for (int64_t x = 0; x < count; ++x) {
     features_.Compute(head.q + rows[x] * shape_.d, 1, head.omega, work.scratch,
                       work.q_mantissa + x * f, work.q_exponent + x * f);
-    last = std::max(last, shape_.SeenBy(rows[x]));
+    last = std::max(last, shape_.seen.By(head.index, rows[x]));
   }
   const T common = CommonBias(head.bias, shape_.BiasCount());
   for (int64_t first = 0; first < last; first += kKeys) {
@@ -256,8 +258,8 @@ void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
           ConstMatrixMap<T>(work.k_values, chunk.count, f, Stride(f))
               .transpose();
     for (int64_t x = 0; x < count; ++x) {
-      const int64_t visible =
-          std::clamp<int64_t>(shape_.SeenBy(rows[x]) - first, 0, chunk.count);
+      const int64_t visible = std::clamp<int64_t>(
+          shape_.seen.By(head.index, rows[x]) - first, 0, chunk.count);
       Products(x, visible, work);
       const T top =
           AddBias(x, rows[x], head.bias, common, first, visible, work);
@@ -265,9 +267,11 @@ void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
     }
     AddValues(head.v + first * e, count, chunk.count, work);
   }
+  const SumScale by_bias = CommonWeight(head.bias, shape_.BiasCount());
   for (int64_t x = 0; x < count; ++x)
-    for (int64_t c = 0; c < e; ++c)
-      head.out[rows[x] * e + c] = work.sums[x * e + c] / work.totals[x];
+    WriteRow(shape_.normaliser, work.sums + x * e, work.totals[x],
+             ScaleOfSums(static_cast<double>(work.tops[x]), by_bias), e,
+             head.out + rows[x] * e);
 }
 
 double TransformFactor(const KernelizedShape& shape) {
@@ -296,7 +300,7 @@ void LostRows<T>::Repair(ThreadPool& pool, const HeadTensors<T>& head,
   pool.For(shape_.f, [&](int64_t a, int) {
     const T* key = features.Key(a);
     double squares = 0;
-    for (int64_t j = 0; j < shape_.n_k; ++j)
+    for (int64_t j = 0; j < head.keys; ++j)
       squares += static_cast<double>(key[j]) * static_cast<double>(key[j]);
     norms_[a] = factor * static_cast<T>(std::sqrt(squares));
   });

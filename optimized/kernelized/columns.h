@@ -10,8 +10,9 @@
 
 namespace subquad {
 
-// Features of all keys and of all queries, feature by feature: [f, n_k] and
-// [f, n_q], keys at the scale of the largest, each query at one of its own.
+// Features of all keys but padding and of all queries, feature by feature: [f,
+// n_k] and [f, n_q], keys at the scale of the largest, each query at one of its
+// own.
 template <typename T>
 class FeatureColumns {
  public:
@@ -20,6 +21,8 @@ class FeatureColumns {
 
   const T* Key(int64_t a) const { return keys_.data() + a * shape_.n_k; }
   const T* Query(int64_t a) const { return queries_.data() + a * shape_.n_q; }
+  // The exponent of query i's own scale.
+  T Top(int64_t i) const { return tops_[i]; }
 
  private:
   static constexpr int64_t kChunk = 128;
@@ -39,7 +42,7 @@ class FeatureColumns {
 
   const KernelizedShape shape_;
   const FeatureRows<T> features_;
-  Buffer<T> keys_, queries_, live_;
+  Buffer<T> keys_, queries_, tops_, live_;
   PerThread<T> work_;
 };
 

@@ -166,6 +166,10 @@ void FeatureRows<T>::Compute(const T* x, int64_t rows, const T* omega,
       for (int64_t i = 0; i < count; ++i)
         mantissa[i] = SplitValue(x[i] > 0 ? x[i] : T{0}, exponent + i);
       break;
+    case FeatureMapId::kIdentity:
+      for (int64_t i = 0; i < count; ++i)
+        mantissa[i] = SplitValue(x[i], exponent + i);
+      break;
     case FeatureMapId::kSikf:
       for (int64_t i = 0; i < count; ++i)
         mantissa[i] = SplitExpFast(x[i], exponent + i);

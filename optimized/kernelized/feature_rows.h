@@ -291,13 +291,15 @@ class RunningKeyScale {
   }
 
   // Features of a query against keys in this scale, up to a power of two for
-  // the whole row. A feature that no key has had may come out as any number.
-  void QueryValues(const T* mantissa, const T* exponent, T* values) const {
+  // the whole row, whose exponent it returns: products of keys and queries are
+  // larger by that. A feature that no key has had may come out as any number.
+  T QueryValues(const T* mantissa, const T* exponent, T* values) const {
     const T top = LargestSum(exponent, live_, f_);
     for (int64_t a = 0; a < f_; ++a) {
       const T power = exponent[a] + scale_[a] - top;
       values[a] = mantissa[a] * PowerOfTwo(power < kSlack ? power : kSlack);
     }
+    return top;
   }
 
  private:

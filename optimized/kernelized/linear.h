@@ -38,9 +38,12 @@ class AssociativeAttention {
           mantissa(cut(kChunk * shape.f)),
           exponent(cut(kChunk * shape.f)),
           factor(cut(shape.f)),
+          tops(cut(kChunk)),
           scratch(cut(FeatureRows<T>(shape.map).ScratchSize(kChunk))) {}
     T* rows;  // of values or of sums, extended
-    T *mantissa, *exponent, *factor, *scratch;
+    T *mantissa, *exponent, *factor;
+    T* tops;  // exponents of the rows of queries
+    T* scratch;
   };
   State StateOf(int64_t segment) const;
   void AddKeys(const HeadTensors<T>& head, int64_t first, int64_t last,
@@ -62,8 +65,16 @@ class CausalTokens {
  public:
   CausalTokens(const KernelizedShape& shape, int64_t chunk, Layout& layout);
   void Begin(const HeadTensors<T>& head);
-  // The next chunk is tokens [first, first + count).
+  // The next chunk is queries [first, first + count), each with the last key
+  // that it sees, where there is one.
   void Load(int64_t first, int64_t count);
+  // The next chunk is keys [first, first + count), before any query.
+  void LoadKeys(int64_t first, int64_t count);
+  // Keys of the chunk: its first tokens have one, from first_key() on.
+  int64_t keys() const { return keys_; }
+  int64_t first_key() const { return first_key_; }
+  // The exponent of query t of the chunk: its sums are larger by that.
+  T top(int64_t t) const { return tops_[t]; }
   // Makes the features of tokens from `start` on (within the chunk) until one
   // needs another scale; returns the end of the run, and the next one starts
   // there; rows behind it may hold anything. Where the state must be brought to
@@ -76,17 +87,15 @@ class CausalTokens {
  private:
   bool Plain(T* keys, T* queries);
   void Compute();
-  int64_t Keys() const {
-    return std::clamp<int64_t>(shape_.n_k - first_, 0, count_);
-  }
 
   const KernelizedShape shape_;
   const FeatureRows<T> features_;
   Buffer<T> k_mantissa_, k_exponent_, q_mantissa_, q_exponent_;
-  Buffer<T> scale_numbers_, live_, factor_, scratch_;
+  Buffer<T> scale_numbers_, live_, factor_, tops_, scratch_;
   HeadTensors<T> head_;
   RunningKeyScale<T> scale_;
-  int64_t first_ = 0, count_ = 0;
+  int64_t count_ = 0;  // tokens
+  int64_t first_key_ = 0, keys_ = 0, first_query_ = 0, queries_ = 0;
   bool raised_ = false;
 };
 
@@ -109,6 +118,7 @@ class RecurrentAttention {
     CausalTokens<T> tokens;
     Buffer<T> state, values, sums, totals, keys, queries;
   };
+  void Absorb(const HeadTensors<T>& head, Worker& worker);
   void RunHead(const HeadTensors<T>& head, Worker& worker);
 
   const KernelizedShape shape_;
@@ -127,13 +137,14 @@ class ChunkedAttention {
   static constexpr int64_t kChunk = 128;
 
   static int64_t ChunkOf(const KernelizedShape& shape) {
-    return std::min(kChunk, shape.n_q);
+    return shape.seen.first() > 0 ? kChunk : std::min(kChunk, shape.n_q);
   }
   struct Worker {
     Worker(Layout& layout, const KernelizedShape& shape);
     CausalTokens<T> tokens;
     Buffer<T> state, keys, queries, scores, sums, values;
   };
+  void Absorb(const HeadTensors<T>& head, Worker& worker);
   void RunHead(const HeadTensors<T>& head, Worker& worker);
 
   const KernelizedShape shape_;
@@ -153,11 +164,12 @@ class PrefixSumAttention {
   static constexpr int64_t kChunk = 64;
 
   void RunHead(ThreadPool& pool, const HeadTensors<T>& head);
+  void AddChunk(const HeadTensors<T>& head, int64_t count, int64_t query);
 
   const KernelizedShape shape_;
   const int64_t keys_;  // that some query sees
   CausalTokens<T> tokens_;
-  Buffer<T> sums_, totals_, queries_, k_rows_;
+  Buffer<T> sums_, totals_, queries_, tops_, k_rows_;
 };
 
 extern template class AssociativeAttention<float>;

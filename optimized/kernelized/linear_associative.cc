@@ -98,8 +98,8 @@ void AssociativeAttention<T>::Run(ThreadPool& pool,
   const int64_t f = shape_.f, e = shape_.e, width = ExtendedWidth<T>(e);
   for (const HeadTensors<T>& head : heads) {
     pool.For(segments_, [&](int64_t segment, int worker) {
-      AddKeys(head, segment * shape_.n_k / segments_,
-              (segment + 1) * shape_.n_k / segments_, StateOf(segment),
+      AddKeys(head, segment * head.keys / segments_,
+              (segment + 1) * head.keys / segments_, StateOf(segment),
               Cut<T>::template Make<Work>(work_[worker], shape_));
     });
     Merge();
@@ -114,13 +114,14 @@ void AssociativeAttention<T>::Run(ThreadPool& pool,
       T *const sums = work.rows, *const mantissa = work.mantissa,
                *const exponent = work.exponent;
       const T* rows = head.q + row * shape_.d;
+      std::fill_n(work.tops, count, T{0});
       if (!plain ||
           !features_.Plain(rows, count, head.omega, work.scratch, mantissa)) {
         features_.Compute(rows, count, head.omega, work.scratch, mantissa,
                           exponent);
         for (int64_t t = 0; t < count; ++t)
-          scale.QueryValues(mantissa + t * f, exponent + t * f,
-                            mantissa + t * f);
+          work.tops[t] = scale.QueryValues(mantissa + t * f, exponent + t * f,
+                                           mantissa + t * f);
       }
       const auto queries = Map<T>(mantissa, count, f);
       const auto all = Map<T>(state.sums, f, width);
@@ -129,7 +130,9 @@ void AssociativeAttention<T>::Run(ThreadPool& pool,
       out.noalias() = queries.leftCols(f / 2) * all.topRows(f / 2);
       out.noalias() += queries.rightCols(f - f / 2) * all.bottomRows(f - f / 2);
       for (int64_t t = 0; t < count; ++t)
-        Quotient(sums + t * width, e, head.out + (row + t) * e);
+        WriteRow(shape_.normaliser, sums + t * width, sums[t * width + e],
+                 ScaleOfSums(static_cast<double>(work.tops[t])), e,
+                 head.out + (row + t) * e);
     });
   }
 }

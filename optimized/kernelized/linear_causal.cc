@@ -14,6 +14,7 @@ CausalTokens<T>::CausalTokens(const KernelizedShape& shape, int64_t chunk,
       scale_numbers_(layout, shape.f),
       live_(layout, shape.f),
       factor_(layout, shape.f),
+      tops_(layout, chunk),
       scratch_(layout, features_.ScratchSize(chunk)),
       scale_(scale_numbers_.data(), live_.data(), shape.f) {}
 
@@ -25,32 +26,42 @@ void CausalTokens<T>::Begin(const HeadTensors<T>& head) {
 
 template <typename T>
 void CausalTokens<T>::Load(int64_t first, int64_t count) {
-  first_ = first;
-  count_ = count;
+  first_query_ = first;
+  queries_ = count_ = count;
+  first_key_ = KeysBefore(shape_, head_) + first;
+  keys_ = std::clamp<int64_t>(head_.keys - first_key_, 0, count);
+}
+
+template <typename T>
+void CausalTokens<T>::LoadKeys(int64_t first, int64_t count) {
+  queries_ = 0;
+  keys_ = count_ = count;
+  first_key_ = first;
 }
 
 // The whole chunk as one run of plain features, if it is one.
 template <typename T>
 bool CausalTokens<T>::Plain(T* keys, T* queries) {
-  const int64_t here = Keys();
   if (!scale_.Plain() ||
-      !features_.Plain(head_.k + first_ * shape_.d, here, head_.omega,
+      !features_.Plain(head_.k + first_key_ * shape_.d, keys_, head_.omega,
                        scratch_.data(), keys) ||
-      !features_.Plain(head_.q + first_ * shape_.d, count_, head_.omega,
+      !features_.Plain(head_.q + first_query_ * shape_.d, queries_, head_.omega,
                        scratch_.data(), queries))
     return false;
-  scale_.SeePlain(keys, here, factor_.data());
-  std::fill_n(keys + here * shape_.f, (count_ - here) * shape_.f, T{0});
+  scale_.SeePlain(keys, keys_, factor_.data());
+  std::fill_n(keys + keys_ * shape_.f, (count_ - keys_) * shape_.f, T{0});
+  std::fill_n(tops_.data(), queries_, T{0});
   return true;
 }
 
 template <typename T>
 void CausalTokens<T>::Compute() {
-  if (Keys() > 0)
-    features_.Compute(head_.k + first_ * shape_.d, Keys(), head_.omega,
+  if (keys_ > 0)
+    features_.Compute(head_.k + first_key_ * shape_.d, keys_, head_.omega,
                       scratch_.data(), k_mantissa_.data(), k_exponent_.data());
-  features_.Compute(head_.q + first_ * shape_.d, count_, head_.omega,
-                    scratch_.data(), q_mantissa_.data(), q_exponent_.data());
+  if (queries_ > 0)
+    features_.Compute(head_.q + first_query_ * shape_.d, queries_, head_.omega,
+                      scratch_.data(), q_mantissa_.data(), q_exponent_.data());
 }
 
 template <typename T>
@@ -62,7 +73,7 @@ int64_t CausalTokens<T>::Scale(int64_t start, T* keys, T* queries) {
     Compute();
   }
   for (int64_t t = start; t < count_; ++t) {
-    if (first_ + t < shape_.n_k) {
+    if (t < keys_) {
       const T* exponent = k_exponent_.data() + t * f;
       if (!scale_.Fits(exponent)) {
         if (t > start) return t;
@@ -74,8 +85,10 @@ int64_t CausalTokens<T>::Scale(int64_t start, T* keys, T* queries) {
     } else {
       std::fill_n(keys + t * f, f, T{0});
     }
-    scale_.QueryValues(q_mantissa_.data() + t * f, q_exponent_.data() + t * f,
-                       queries + t * f);
+    if (t < queries_)
+      tops_[t] =
+          scale_.QueryValues(q_mantissa_.data() + t * f,
+                             q_exponent_.data() + t * f, queries + t * f);
   }
   return count_;
 }
@@ -187,6 +200,34 @@ void RecurrentAttention<T>::Run(ThreadPool& pool,
   });
 }
 
+// State and totals of the keys before the first query, by GEMM.
+template <typename T>
+void RecurrentAttention<T>::Absorb(const HeadTensors<T>& head, Worker& worker) {
+  const int64_t f = shape_.f, e = shape_.e, width = WholeVectors<T>(e);
+  const int64_t before = KeysBefore(shape_, head);
+  T *const keys = worker.keys.data(), *const values = worker.values.data(),
+           *const totals = worker.totals.data();
+  auto state = Map<T>(worker.state.data(), f, width);
+  for (int64_t first = 0; first < before; first += kChunk) {
+    const int64_t count = std::min(kChunk, before - first);
+    worker.tokens.LoadKeys(first, count);
+    for (int64_t t = 0; t < count; ++t)
+      std::copy_n(head.v + (first + t) * e, e, values + t * width);
+    for (int64_t start = 0, end = 0; start < count; start = end) {
+      end = worker.tokens.Scale(start, keys, worker.queries.data());
+      if (const T* factor = worker.tokens.factor()) {
+        Rescale(factor, f, width, worker.state.data());
+        Rescale(factor, f, 1, worker.totals.data());
+      }
+      const auto run = Map<T>(keys + start * f, end - start, f);
+      state.noalias() +=
+          run.transpose() * Map<T>(values + start * width, end - start, width);
+      for (int64_t t = start; t < end; ++t)
+        for (int64_t a = 0; a < f; ++a) totals[a] += keys[t * f + a];
+    }
+  }
+}
+
 template <typename T>
 void RecurrentAttention<T>::RunHead(const HeadTensors<T>& head,
                                     Worker& worker) {
@@ -201,14 +242,15 @@ void RecurrentAttention<T>::RunHead(const HeadTensors<T>& head,
   std::fill_n(state, f * width, T{0});
   std::fill_n(totals, f, T{0});
   std::fill_n(values, kChunk * width, T{0});
+  Absorb(head, worker);
   for (int64_t first = 0; first < shape_.n_q; first += kChunk) {
     const int64_t count = std::min(kChunk, shape_.n_q - first);
     tokens.Load(first, count);
     // Rows of whole vectors serve as they are.
-    const T* rows = head.v + first * e;
-    if (e != width || first + count > shape_.n_k) {
-      for (int64_t t = 0; t < count && first + t < shape_.n_k; ++t)
-        std::copy_n(head.v + (first + t) * e, e, values + t * width);
+    const T* rows = head.v + tokens.first_key() * e;
+    if (e != width || tokens.keys() < count) {
+      for (int64_t t = 0; t < tokens.keys(); ++t)
+        std::copy_n(rows + t * e, e, values + t * width);
       rows = values;
     }
     for (int64_t start = 0, end = 0; start < count; start = end) {
@@ -226,8 +268,9 @@ void RecurrentAttention<T>::RunHead(const HeadTensors<T>& head,
                    state, sums + t * width);
       for (t = start; t < end; ++t) {
         const T total = StepTotals(keys + t * f, queries + t * f, f, totals);
-        T* out = head.out + (first + t) * e;
-        for (int64_t c = 0; c < e; ++c) out[c] = sums[t * width + c] / total;
+        WriteRow(shape_.normaliser, sums + t * width, total,
+                 ScaleOfSums(static_cast<double>(tokens.top(t))), e,
+                 head.out + (first + t) * e);
       }
     }
   }
@@ -236,9 +279,10 @@ void RecurrentAttention<T>::RunHead(const HeadTensors<T>& head,
 template <typename T>
 double RecurrentAttention<T>::Flops() const {
   return static_cast<double>(shape_.heads) *
-         (FeatureFlops(shape_) + 4.0 * static_cast<double>(shape_.n_q) *
-                                     static_cast<double>(shape_.f) *
-                                     static_cast<double>(shape_.e + 1));
+         (FeatureFlops(shape_) + AbsorbFlops(shape_) +
+          4.0 * static_cast<double>(shape_.n_q) *
+              static_cast<double>(shape_.f) *
+              static_cast<double>(shape_.e + 1));
 }
 
 // ---- chunked --------------------------------------------------------
@@ -273,6 +317,27 @@ void ChunkedAttention<T>::Run(ThreadPool& pool,
   });
 }
 
+template <typename T>
+void ChunkedAttention<T>::Absorb(const HeadTensors<T>& head, Worker& worker) {
+  const int64_t f = shape_.f, e = shape_.e, width = ExtendedWidth<T>(e);
+  const int64_t chunk = ChunkOf(shape_), before = KeysBefore(shape_, head);
+  T *const keys = worker.keys.data(), *const values = worker.values.data(),
+           *const state = worker.state.data();
+  for (int64_t first = 0; first < before; first += chunk) {
+    const int64_t count = std::min(chunk, before - first);
+    worker.tokens.LoadKeys(first, count);
+    ExtendValues(head.v + first * e, count, e, values);
+    for (int64_t start = 0, end = 0; start < count; start = end) {
+      end = worker.tokens.Scale(start, keys, worker.queries.data());
+      if (worker.tokens.factor())
+        Rescale(worker.tokens.factor(), f, width, state);
+      Map<T>(state, f, width).noalias() +=
+          Map<T>(keys + start * f, end - start, f).transpose() *
+          Map<T>(values + start * width, end - start, width);
+    }
+  }
+}
+
 // The GEMMs of a run have the shape of the whole chunk, with rows of zeros for
 // tokens outside: a library may add in another order for another shape, and
 // where the runs end depends on later tokens.
@@ -288,11 +353,12 @@ void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, Worker& worker) {
            *const sums = worker.sums.data(),
            *const values = worker.values.data();
   std::fill_n(state, f * width, T{0});
+  Absorb(head, worker);
   for (int64_t first = 0; first < shape_.n_q; first += chunk) {
     const int64_t count = std::min(chunk, shape_.n_q - first);
-    const int64_t here = std::clamp<int64_t>(shape_.n_k - first, 0, count);
     tokens.Load(first, count);
-    ExtendValues(head.v + first * e, here, e, values);
+    const int64_t here = tokens.keys();
+    ExtendValues(head.v + tokens.first_key() * e, here, e, values);
     for (int64_t start = 0, end = 0; start < count; start = end) {
       end = tokens.Scale(start, keys, queries);
       for (T* rows : {keys, queries}) {
@@ -314,7 +380,9 @@ void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, Worker& worker) {
         Map<T>(state, f, width).noalias() += k.transpose() * v;
       }
       for (int64_t t = start; t < end; ++t)
-        Quotient(sums + t * width, e, head.out + (first + t) * e);
+        WriteRow(shape_.normaliser, sums + t * width, sums[t * width + e],
+                 ScaleOfSums(static_cast<double>(tokens.top(t))), e,
+                 head.out + (first + t) * e);
     }
   }
 }
@@ -325,7 +393,7 @@ double ChunkedAttention<T>::Flops() const {
                e = static_cast<double>(shape_.e);
   const double chunk = static_cast<double>(ChunkOf(shape_));
   return static_cast<double>(shape_.heads) *
-         (FeatureFlops(shape_) +
+         (FeatureFlops(shape_) + AbsorbFlops(shape_) +
           static_cast<double>(shape_.n_q) * (4 * f * e + 2 * chunk * (f + e)));
 }
 
@@ -335,11 +403,12 @@ template <typename T>
 PrefixSumAttention<T>::PrefixSumAttention(const KernelizedShape& shape,
                                           Layout& layout)
     : shape_(shape),
-      keys_(std::min(shape.n_q, shape.n_k)),
+      keys_(std::min(shape.seen.first() + shape.n_q, shape.n_k)),
       tokens_(shape, kChunk, layout),
       sums_(layout, keys_ * shape.f * shape.e),
       totals_(layout, keys_ * shape.f),
       queries_(layout, shape.n_q * shape.f),
+      tops_(layout, shape.n_q),
       k_rows_(layout, kChunk * shape.f) {}
 
 template <typename T>
@@ -348,45 +417,61 @@ void PrefixSumAttention<T>::Run(ThreadPool& pool,
   for (const HeadTensors<T>& head : heads) RunHead(pool, head);
 }
 
+// The chunk that was loaded, with `count` tokens; its queries' features to
+// queries_ from row `query` on.
+template <typename T>
+void PrefixSumAttention<T>::AddChunk(const HeadTensors<T>& head, int64_t count,
+                                     int64_t query) {
+  const int64_t f = shape_.f, e = shape_.e;
+  T* keys = k_rows_.data();
+  for (int64_t start = 0, end = 0; start < count; start = end) {
+    end = tokens_.Scale(start, keys, queries_.data() + query * f);
+    for (int64_t t = start; t < std::min(end, tokens_.keys()); ++t) {
+      const int64_t j = tokens_.first_key() + t;
+      const T* key = keys + t * f;
+      const T* value = head.v + j * e;
+      const T* before = sums_.data() + (j - 1) * f * e;
+      T* sums = sums_.data() + j * f * e;
+      T* totals = totals_.data() + j * f;
+      const T* factor = t == start ? tokens_.factor() : nullptr;
+      for (int64_t a = 0; a < f; ++a) {
+        const T old = j == 0 ? T{0} : (factor ? factor[a] : T{1});
+        const T k = key[a];
+        if (j == 0) {
+          totals[a] = k;
+          for (int64_t c = 0; c < e; ++c) sums[a * e + c] = k * value[c];
+          continue;
+        }
+        totals[a] = old * totals[a - f] + k;
+        for (int64_t c = 0; c < e; ++c)
+          sums[a * e + c] = old * before[a * e + c] + k * value[c];
+      }
+    }
+  }
+}
+
 template <typename T>
 void PrefixSumAttention<T>::RunHead(ThreadPool& pool,
                                     const HeadTensors<T>& head) {
   const int64_t f = shape_.f, e = shape_.e;
   tokens_.Begin(head);
-  T* keys = k_rows_.data();
+  const int64_t before = KeysBefore(shape_, head);
+  for (int64_t first = 0; first < before; first += kChunk) {
+    const int64_t count = std::min(kChunk, before - first);
+    tokens_.LoadKeys(first, count);
+    AddChunk(head, count, 0);
+  }
   for (int64_t first = 0; first < shape_.n_q; first += kChunk) {
     const int64_t count = std::min(kChunk, shape_.n_q - first);
     tokens_.Load(first, count);
-    for (int64_t start = 0, end = 0; start < count; start = end) {
-      end = tokens_.Scale(start, keys, queries_.data() + first * f);
-      for (int64_t t = start; t < end && first + t < shape_.n_k; ++t) {
-        const int64_t j = first + t;
-        const T* key = keys + t * f;
-        const T* value = head.v + j * e;
-        const T* before = sums_.data() + (j - 1) * f * e;
-        T* sums = sums_.data() + j * f * e;
-        T* totals = totals_.data() + j * f;
-        const T* factor = t == start ? tokens_.factor() : nullptr;
-        for (int64_t a = 0; a < f; ++a) {
-          const T old = j == 0 ? T{0} : (factor ? factor[a] : T{1});
-          const T k = key[a];
-          if (j == 0) {
-            totals[a] = k;
-            for (int64_t c = 0; c < e; ++c) sums[a * e + c] = k * value[c];
-            continue;
-          }
-          totals[a] = old * totals[a - f] + k;
-          for (int64_t c = 0; c < e; ++c)
-            sums[a * e + c] = old * before[a * e + c] + k * value[c];
-        }
-      }
-    }
+    AddChunk(head, count, first);
+    for (int64_t t = 0; t < count; ++t) tops_[first + t] = tokens_.top(t);
   }
   constexpr int64_t kRows = 64;
   pool.For((shape_.n_q + kRows - 1) / kRows, [&](int64_t block, int) {
     const int64_t last = std::min((block + 1) * kRows, shape_.n_q);
     for (int64_t i = block * kRows; i < last; ++i) {
-      const int64_t j = std::min(i, keys_ - 1);
+      const int64_t j = shape_.seen.By(head.index, i) - 1;
       const T* query = queries_.data() + i * f;
       const T* sums = sums_.data() + j * f * e;
       const T* totals = totals_.data() + j * f;
@@ -397,7 +482,8 @@ void PrefixSumAttention<T>::RunHead(ThreadPool& pool,
         total += query[a] * totals[a];
         for (int64_t c = 0; c < e; ++c) out[c] += query[a] * sums[a * e + c];
       }
-      for (int64_t c = 0; c < e; ++c) out[c] /= total;
+      WriteRow(shape_.normaliser, out, total,
+               ScaleOfSums(static_cast<double>(tops_[i])), e, out);
     }
   });
 }

@@ -24,11 +24,18 @@ inline void Rescale(const T* factor, int64_t f, int64_t width, T* sums) {
   }
 }
 
-// out [e] = sums [e] / sums[e]
+// The keys that all queries of a causal head see, before any of them: the
+// queries behind go on with the next key each.
 template <typename T>
-inline void Quotient(const T* sums, int64_t e, T* out) {
-  const T total = sums[e];
-  for (int64_t c = 0; c < e; ++c) out[c] = sums[c] / total;
+inline int64_t KeysBefore(const KernelizedShape& shape,
+                          const HeadTensors<T>& head) {
+  return std::min(shape.seen.first(), head.keys);
+}
+
+// Of a head's keys before the first query.
+inline double AbsorbFlops(const KernelizedShape& shape) {
+  return 2.0 * static_cast<double>(std::min(shape.seen.first(), shape.n_k)) *
+         static_cast<double>(shape.f) * static_cast<double>(shape.e + 1);
 }
 
 inline double FeatureFlops(const KernelizedShape& shape) {

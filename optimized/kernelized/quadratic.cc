@@ -53,6 +53,7 @@ QuadraticFeatures<T>::QuadraticFeatures(const KernelizedShape& shape,
       k_row_(layout, shape.has_bias ? shape.n_k : 0),
       q_mantissa_(layout, shape.n_q * shape.f),
       q_exponent_(layout, shape.n_q * shape.f),
+      q_top_(layout, shape.n_q),
       scale_numbers_(layout, shape.f),
       live_(layout, shape.f),
       negative_scale_(layout, shape.f),
@@ -65,13 +66,13 @@ QuadraticFeatures<T>::QuadraticFeatures(const KernelizedShape& shape,
 template <typename T>
 void QuadraticFeatures<T>::Compute(ThreadPool& pool,
                                    const HeadTensors<T>& head) {
-  const int64_t k_blocks = (shape_.n_k + kBlock - 1) / kBlock;
+  keys_ = head.keys;
+  const int64_t k_blocks = (keys_ + kBlock - 1) / kBlock;
   const int64_t q_blocks = (shape_.n_q + kBlock - 1) / kBlock;
   pool.For(k_blocks + q_blocks, [&](int64_t block, int worker) {
     const bool key = block < k_blocks;
     const int64_t row = (key ? block : block - k_blocks) * kBlock;
-    const int64_t count =
-        std::min(kBlock, (key ? shape_.n_k : shape_.n_q) - row);
+    const int64_t count = std::min(kBlock, (key ? keys_ : shape_.n_q) - row);
     features_.Compute(
         (key ? head.k : head.q) + row * shape_.d, count, head.omega,
         scratch_[worker],
@@ -83,7 +84,7 @@ void QuadraticFeatures<T>::Compute(ThreadPool& pool,
     bias_.Split(head.bias);
     horizon_ = bias_.Horizon();
   }
-  if (shape_.causal) horizon_ = std::min<int64_t>(horizon_, 0);
+  if (shape_.causal) horizon_ = std::min(horizon_, shape_.seen.first());
   scale_.Clear();
 }
 
@@ -144,7 +145,10 @@ void QuadraticFeatures<T>::DirectRow(const HeadTensors<T>& head, int64_t i,
           for (int64_t c = 0; c < e; ++c) out[c] += weight * head.v[j * e + c];
         }
       });
-  for (int64_t c = 0; c < e; ++c) out[c] /= total;
+  subquad::WriteRow(shape_.normaliser, out, total,
+                    ScaleOfSums(static_cast<double>(top),
+                                CommonWeight(head.bias, shape_.BiasCount())),
+                    e, out);
 }
 
 // ---- dense -----------------------------------------------------------------
@@ -179,7 +183,7 @@ void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
   const int64_t rows = std::min(kRows, shape_.n_q - row);
   first = std::max(first, row);
   last = std::min(last, row + rows);
-  const int64_t columns = shape_.causal ? shape_.SeenBy(row + rows - 1) : n_k;
+  const int64_t columns = shape_.seen.Before(head.index, row + rows);
   using Stride = Eigen::OuterStride<>;
   const T* queries = features_.queries() + row * f;
   if (first > row || last < row + rows) {

@@ -75,13 +75,14 @@ class QuadraticFeatures {
         StoreKey(next_key);
       }
       T* query = q_mantissa_.data() + i * shape_.f;
-      scale_.QueryValues(query, q_exponent_.data() + i * shape_.f, query);
+      q_top_[i] =
+          scale_.QueryValues(query, q_exponent_.data() + i * shape_.f, query);
     }
     process(begin, shape_.n_q);
   }
 
   int64_t SeenBy(int64_t i) const {
-    return std::clamp<int64_t>(i + horizon_ + 1, 0, shape_.n_k);
+    return std::clamp<int64_t>(i + horizon_ + 1, 0, keys_);
   }
   const T* queries() const { return q_mantissa_.data(); }  // [n_q, f]
   const T* keys() const { return k_values_.data(); }
@@ -104,8 +105,15 @@ class QuadraticFeatures {
   void WriteRow(const HeadTensors<T>& head, int64_t i, const T* sums, T total,
                 int worker) const {
     if (Lost(total)) return DirectRow(head, i, worker);
-    for (int64_t c = 0; c < shape_.e; ++c)
-      head.out[i * shape_.e + c] = sums[c] / total;
+    subquad::WriteRow(shape_.normaliser, sums, total, ScaleOf(head, i),
+                      shape_.e, head.out + i * shape_.e);
+  }
+  // Of the sums of query i. A plain normaliser does not need it.
+  SumScale ScaleOf(const HeadTensors<T>& head, int64_t i) const {
+    const double top = static_cast<double>(q_top_[i]);
+    if (bias_.empty() || shape_.normaliser.is_plain()) return ScaleOfSums(top);
+    return ScaleOfSums(top + static_cast<double>(TopExponent(i)),
+                       CommonWeight(head.bias, shape_.BiasCount()));
   }
 
   T TopExponent(int64_t i) const {
@@ -142,9 +150,10 @@ class QuadraticFeatures {
   const FeatureRows<T> features_;
   const int64_t tile_;
   int64_t horizon_ = 0;
+  int64_t keys_ = 0;  // of the head, without padding
   BiasByRow<T> bias_;
   Buffer<T> k_mantissa_, k_exponent_, k_values_, k_row_;
-  Buffer<T> q_mantissa_, q_exponent_;
+  Buffer<T> q_mantissa_, q_exponent_, q_top_;
   Buffer<T> scale_numbers_, live_, negative_scale_, factor_;
   PerThread<T> scratch_, direct_;
   RunningKeyScale<T> scale_;

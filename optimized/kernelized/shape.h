@@ -2,6 +2,9 @@
 // the step from an algorithm to a Prepared.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <numbers>
 #include <string>
 #include <vector>
 
@@ -22,6 +25,8 @@ struct HeadTensors {
   const T* omega;
   const T* bias;
   T* out;
+  int64_t index;  // of the head
+  int64_t keys;   // without padding
 };
 
 template <typename T>
@@ -30,11 +35,68 @@ std::vector<HeadTensors<T>> TensorsByHead(const Problem& problem,
   const auto of = [&](const std::string& name, int64_t head) {
     return problem.HasInput(name) ? arrays.In<T>(name).Head(head) : nullptr;
   };
+  const SeenKeys seen(problem);
   std::vector<HeadTensors<T>> heads;
   for (int64_t h = 0; h < problem.heads; ++h)
     heads.push_back({of("q", h), of("k", h), of("v", h), of("omega", h),
-                     of("bias", h), arrays.Out<T>("out").Head(h)});
+                     of("bias", h), arrays.Out<T>("out").Head(h), h,
+                     seen.Of(h)});
   return heads;
+}
+
+// mantissa 2^exponent, which may lie beyond the range of any type.
+struct SumScale {
+  double mantissa = 1;
+  int exponent = 0;
+};
+
+// exp of what CommonBias takes from every entry. Beyond the limits there are
+// only zeros and infinities.
+template <typename T>
+SumScale CommonWeight(const T* bias, int64_t count) {
+  // ln 2 in two parts, the first of so few bits that its products are exact.
+  constexpr double kHigh = 0x1.62e42p-1;
+  constexpr double kLow =
+      static_cast<double>(std::numbers::ln2_v<long double> - kHigh);
+  const double common =
+      std::clamp(static_cast<double>(CommonBias(bias, count)), -1e8, 1e8);
+  const double steps = std::nearbyint(common * std::numbers::log2e);
+  return {std::exp((common - steps * kHigh) - steps * kLow),
+          static_cast<int>(steps)};
+}
+
+// 2^top common: what sums of weights, as a program holds them, are multiplied
+// by to be the true ones, but for the features' constants.
+inline SumScale ScaleOfSums(double top, SumScale common = {}) {
+  return {common.mantissa,
+          static_cast<int>(std::clamp(top, -1e8, 1e8)) + common.exponent};
+}
+
+// A row of the output from its sums of weights times values [e] and of weights.
+template <typename T, typename Sum>
+void WriteRow(const Normaliser& form, const Sum* sums, Sum total,
+              const SumScale& scale, int64_t e, T* out) {
+  if (!form.normalized) {
+    const double factor = form.constant * scale.mantissa;
+    for (int64_t c = 0; c < e; ++c)
+      out[c] = static_cast<T>(
+          std::ldexp(static_cast<double>(sums[c]) * factor, scale.exponent));
+    return;
+  }
+  if (form.eps > 0) {
+    // Relative to eps where that is above the scale: it may be by more than the
+    // type's range.
+    const double eps = form.epsilon() / scale.mantissa;
+    const int over = std::max(0, std::ilogb(eps) - scale.exponent);
+    total = std::ldexp(total, -over) +
+            static_cast<Sum>(std::ldexp(eps, -scale.exponent - over));
+    if (over > 0) {
+      for (int64_t c = 0; c < e; ++c)
+        out[c] = static_cast<T>(std::ldexp(sums[c], -over) / total);
+      return;
+    }
+  }
+  for (int64_t c = 0; c < e; ++c) out[c] = static_cast<T>(sums[c] / total);
 }
 
 // Values with a column of ones for the normaliser, and zeros up to whole
@@ -88,11 +150,10 @@ template <template <typename> typename Algorithm>
 std::unique_ptr<Prepared> PrepareKernelized(const Problem& problem,
                                             const Arrays& arrays,
                                             Layout& layout) {
-  if (problem.scalar == Scalar::kFloat64)
-    return std::make_unique<KernelizedPrepared<double, Algorithm>>(
-        problem, arrays, layout);
-  return std::make_unique<KernelizedPrepared<float, Algorithm>>(problem, arrays,
-                                                                layout);
+  return ForScalar(problem, [&]<typename T>() -> std::unique_ptr<Prepared> {
+    return std::make_unique<KernelizedPrepared<T, Algorithm>>(problem, arrays,
+                                                              layout);
+  });
 }
 
 }  // namespace subquad

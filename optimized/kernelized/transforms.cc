@@ -8,7 +8,8 @@
 
 namespace subquad {
 template <typename T, typename W>
-double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights) {
+double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights,
+                   SumScale* scale) {
   const int64_t count = shape.BiasCount();
   const auto visible = [&](int64_t t) {
     return shape.MayBeSeen(t) && bias[t] >= std::numeric_limits<T>::lowest();
@@ -31,6 +32,7 @@ double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights) {
     squares +=
         static_cast<double>(weights[t]) * static_cast<double>(weights[t]);
   }
+  *scale = ScaleOfSums(static_cast<double>(top), CommonWeight(bias, count));
   return std::sqrt(squares);
 }
 
@@ -61,9 +63,10 @@ int64_t LagProduct<W>::ScratchSize() const {
 
 template <typename W>
 template <typename T>
-double LagProduct<W>::Spectrum(const T* bias, W* spectrum, W* scratch) const {
+double LagProduct<W>::Spectrum(const T* bias, W* spectrum, W* scratch,
+                               SumScale* scale) const {
   W* weights = scratch;
-  const double norm = BiasWeights(shape_, bias, weights);
+  const double norm = BiasWeights(shape_, bias, weights, scale);
   product_.Spectrum(weights, shape_.BiasCount(), spectrum,
                     scratch + WholeLines<W>(shape_.BiasCount()));
   return norm;
@@ -71,7 +74,7 @@ double LagProduct<W>::Spectrum(const T* bias, W* spectrum, W* scratch) const {
 
 template <typename W>
 template <typename Fill, typename Take>
-void LagProduct<W>::Run(const W* spectrum, Fill& fill, Take& take,
+void LagProduct<W>::Run(const W* spectrum, int64_t keys, Fill& fill, Take& take,
                         W* scratch) const {
   const RowSource<W> source = {
       [](void* with, int64_t row, int64_t count, W* rows) {
@@ -87,7 +90,7 @@ void LagProduct<W>::Run(const W* spectrum, Fill& fill, Take& take,
   if (image_)
     ApplyToImage(product_, *image_, spectrum, source, sink, rest);
   else
-    product_.Apply(spectrum, source, shape_.n_k, sink, rest);
+    product_.Apply(spectrum, source, keys, sink, rest);
 }
 
 // ---- algorithm 1 as printed -----------------------------------------
@@ -119,7 +122,8 @@ void FftKernelized<T>::Run(ThreadPool& pool,
   const int64_t q_width = shape_.is_image() ? shape_.width() : shape_.n_q;
   for (const HeadTensors<T>& head : heads) {
     features_.Compute(pool, head);
-    const double norm = BiasWeights(shape_, head.bias, weights_.data());
+    SumScale scale;
+    const double norm = BiasWeights(shape_, head.bias, weights_.data(), &scale);
     std::fill_n(spectrum_.data(), size, T{0});
     if (shape_.is_image())
       EmbedImageOffsets(weights_.data(), shape_.height(), shape_.width(),
@@ -133,7 +137,7 @@ void FftKernelized<T>::Run(ThreadPool& pool,
       const T* key = features_.Key(a);
       T* column = channels_.data() + channel * size;
       std::fill_n(column, size, T{0});
-      for (int64_t j = 0; j < shape_.n_k; ++j)
+      for (int64_t j = 0; j < head.keys; ++j)
         column[j / k_width * fft_.row_stride() + j % k_width] =
             c < e ? key[j] * head.v[j * e + c] : key[j];
       fft_.Forward(column);
@@ -154,7 +158,9 @@ void FftKernelized<T>::Run(ThreadPool& pool,
       }
     });
     for (int64_t i = 0; i < shape_.n_q; ++i)
-      for (int64_t c = 0; c < e; ++c) head.out[i * e + c] /= normalisers_[i];
+      WriteRow(shape_.normaliser, head.out + i * e, normalisers_[i],
+               ScaleOfSums(static_cast<double>(features_.Top(i)), scale), e,
+               head.out + i * e);
     lost_.Repair(pool, head, features_, norm,
                  std::numeric_limits<T>::epsilon() / 2, normalisers_.data());
   }
@@ -217,7 +223,8 @@ double StreamedFft<T, W>::Flops() const {
 
 // The columns of a block are features.
 template <typename T, typename W>
-void StreamedFft<T, W>::Normalisers(const Work& work) const {
+void StreamedFft<T, W>::Normalisers(const HeadTensors<T>& head,
+                                    const Work& work) const {
   const int64_t block = product_.columns();
   std::fill_n(normalisers_.data(), shape_.n_q, W{0});
   for (int64_t first = 0; first < shape_.f; first += block) {
@@ -237,7 +244,7 @@ void StreamedFft<T, W>::Normalisers(const Work& work) const {
               static_cast<W>(query[row + i]) * from[i * block + l];
       }
     };
-    product_.Run(spectrum_.data(), fill, take, work.scratch);
+    product_.Run(spectrum_.data(), head.keys, fill, take, work.scratch);
   }
 }
 
@@ -264,7 +271,7 @@ void StreamedFft<T, W>::Numerators(const HeadTensors<T>& head, int64_t first,
       auto take = [&](int64_t row, int64_t rows, const W* from) {
         AddWeighed<kBlock>(query + row, from, rows, sums + row * kBlock);
       };
-      product_.Run(spectrum_.data(), fill, take, work.scratch);
+      product_.Run(spectrum_.data(), head.keys, fill, take, work.scratch);
     }
   });
   for (int64_t i = 0; i < shape_.n_q; ++i)
@@ -279,25 +286,30 @@ void StreamedFft<T, W>::Run(ThreadPool& pool,
   const int64_t tasks = (e + block - 1) / block + 1;
   for (const HeadTensors<T>& head : heads) {
     features_.Compute(pool, head);
-    const double norm =
-        product_.Spectrum(head.bias, spectrum_.data(), WorkOf(0).scratch);
+    SumScale scale;
+    const double norm = product_.Spectrum(head.bias, spectrum_.data(),
+                                          WorkOf(0).scratch, &scale);
     pool.For(tasks, [&](int64_t task, int worker) {
       const Work work = WorkOf(worker);
       if (task == tasks - 1)
-        Normalisers(work);
+        Normalisers(head, work);
       else
         Numerators(head, task * block, work);
     });
-    for (int64_t i = 0; i < shape_.n_q; ++i)
-      for (int64_t c = 0; c < e; ++c)
-        head.out[i * e + c] = static_cast<T>(
-            static_cast<W>(head.out[i * e + c]) / normalisers_[i]);
+    std::vector<W> sums(static_cast<size_t>(e));
+    for (int64_t i = 0; i < shape_.n_q; ++i) {
+      std::copy_n(head.out + i * e, e, sums.begin());
+      WriteRow(shape_.normaliser, sums.data(), normalisers_[i],
+               ScaleOfSums(static_cast<double>(features_.Top(i)), scale), e,
+               head.out + i * e);
+    }
     lost_.Repair(pool, head, features_, norm,
                  std::numeric_limits<W>::epsilon() / 2, normalisers_.data());
   }
 }
 
-template double BiasWeights(const KernelizedShape&, const double*, double*);
+template double BiasWeights(const KernelizedShape&, const double*, double*,
+                            SumScale*);
 template class FftKernelized<float>;
 template class FftKernelized<double>;
 template class StreamedFft<float, float>;

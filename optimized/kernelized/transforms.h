@@ -27,14 +27,16 @@ class LagProduct {
   int64_t ScratchSize() const;
   double BlockFlops() const { return product_.BlockFlops(); }
 
-  // Returns the 2-norm of c.
+  // Returns the 2-norm of c; `scale` as in BiasWeights.
   template <typename T>
-  double Spectrum(const T* bias, W* spectrum, W* scratch) const;
+  double Spectrum(const T* bias, W* spectrum, W* scratch,
+                  SumScale* scale) const;
 
-  // fill(row, count, rows) and take(row, count, rows) as in column_fft.h, for
-  // rows of tokens.
+  // fill(row, count, rows) for rows of the first `keys` tokens (on an image all
+  // of them), and take(row, count, rows), as in column_fft.h.
   template <typename Fill, typename Take>
-  void Run(const W* spectrum, Fill& fill, Take& take, W* scratch) const;
+  void Run(const W* spectrum, int64_t keys, Fill& fill, Take& take,
+           W* scratch) const;
 
  private:
   const KernelizedShape shape_;
@@ -43,9 +45,11 @@ class LagProduct {
 };
 
 // c = exp(bias) relative to its largest entry that some query sees; zero where
-// causality hides it. Returns the 2-norm.
+// causality hides it. Returns the 2-norm, and in `scale` what exp was divided
+// by.
 template <typename T, typename W>
-double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights);
+double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights,
+                   SumScale* scale);
 
 // Algorithm 1 as printed: all f (e + 1) channels at once.
 template <typename T>
@@ -85,7 +89,7 @@ class StreamedFft {
   Work WorkOf(int worker) const {
     return Cut<W>::template Make<Work>(work_[worker], shape_, product_);
   }
-  void Normalisers(const Work& work) const;
+  void Normalisers(const HeadTensors<T>& head, const Work& work) const;
   void Numerators(const HeadTensors<T>& head, int64_t first,
                   const Work& work) const;
 

@@ -97,6 +97,9 @@ class SoftmaxBlock {
   void End(T* out, int64_t out_stride);
 
  private:
+  template <typename U>
+  friend class GradientBlock;
+
   Buffer<T> memory_;
   softmax_tiles::Tile<T> tile_;
 };

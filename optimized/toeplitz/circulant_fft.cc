@@ -180,12 +180,28 @@ void EmbedImageOffsets(const T* weights, int64_t height, int64_t width,
                  column + (row < 0 ? row + lengths[0] : row) * row_stride);
 }
 
+template <typename T>
+void TakeImageOffsets(const T* column, int64_t height, int64_t width,
+                      int64_t row_stride, T* weights) {
+  const std::vector<int64_t> lengths = ImageFftLengths(height, width);
+  for (int64_t row = 1 - height; row < height; ++row) {
+    const T* const from =
+        column + (row < 0 ? row + lengths[0] : row) * row_stride;
+    T* const to = weights + (height - 1 - row) * (2 * width - 1) + width - 1;
+    for (int64_t m = 0; m < width; ++m) to[-m] = from[m];
+    for (int64_t m = 1; m < width; ++m) to[m] = from[lengths[1] - m];
+  }
+}
+
 template void EmbedOffsets(const float*, int64_t, int64_t, int64_t, float*);
 template void EmbedOffsets(const double*, int64_t, int64_t, int64_t, double*);
 template void EmbedImageOffsets(const float*, int64_t, int64_t, int64_t,
                                 float*);
 template void EmbedImageOffsets(const double*, int64_t, int64_t, int64_t,
                                 double*);
+template void TakeImageOffsets(const float*, int64_t, int64_t, int64_t, float*);
+template void TakeImageOffsets(const double*, int64_t, int64_t, int64_t,
+                               double*);
 template class CirculantFft<float>;
 template class CirculantFft<double>;
 template void GatherColumns(const float*, int64_t, int64_t, int64_t, int64_t,

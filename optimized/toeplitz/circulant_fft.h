@@ -119,6 +119,11 @@ template <typename T>
 void EmbedImageOffsets(const T* weights, int64_t height, int64_t width,
                        int64_t row_stride, T* column);
 
+// The way back, of sums by offsets: weights[..] = column[..].
+template <typename T>
+void TakeImageOffsets(const T* column, int64_t height, int64_t width,
+                      int64_t row_stride, T* weights);
+
 extern template class CirculantFft<float>;
 extern template class CirculantFft<double>;
 

@@ -5,12 +5,15 @@
 //
 // With random roundings this is Monte Carlo arithmetic (Parker 1997): every
 // result that is not exact is moved by a random part of its last place before
-// it is rounded. Results that are exact stay so.
+// it is rounded. Results that are exact stay so, or with `exact_too` are moved
+// by a random part of half a place as well.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <numbers>
 #include <type_traits>
@@ -37,6 +40,7 @@ struct Arithmetic {
   Format sum = Format::Float32();     // of sums and differences
   Format factor = Format::Float32();  // factors are rounded to it first
   bool random = false;                // roundings fall at random
+  bool exact_too = false;             // also of results that are exact
 };
 
 // The arithmetic of Emulated numbers on this thread, for as long as it lives.
@@ -44,7 +48,7 @@ class ArithmeticScope {
  public:
   ArithmeticScope(const Arithmetic& arithmetic, uint64_t seed)
       : outer_(current_) {
-    current_ = {arithmetic, seed};
+    current_ = {arithmetic, seed, !KeepsFactors(arithmetic)};
   }
   ~ArithmeticScope() { current_ = outer_; }
   ArithmeticScope(const ArithmeticScope&) = delete;
@@ -57,24 +61,62 @@ class ArithmeticScope {
     return Round(x, current_.arithmetic.sum);
   }
   static long double Factor(long double x) {
-    return Nearest(x, current_.arithmetic.factor);
+    return current_.rounds_factors ? Nearest(x, current_.arithmetic.factor) : x;
   }
 
  private:
   struct State {
     Arithmetic arithmetic;
     uint64_t seed;
+    bool rounds_factors;  // otherwise that would not change them
   };
 
+  static bool KeepsFactors(const Arithmetic& arithmetic) {
+    const auto takes = [&](const Format& format) {
+      return format.digits <= arithmetic.factor.digits &&
+             format.smallest_exponent >= arithmetic.factor.smallest_exponent &&
+             format.largest <= arithmetic.factor.largest;
+    };
+    return takes(arithmetic.result) && takes(arithmetic.sum);
+  }
+
+  // std::ilogb and std::ldexp(1, exponent), which took most of the time: the
+  // exponent of x87's numbers lies in their last two bytes.
+  static constexpr bool kIsX87 = std::numeric_limits<long double>::digits == 64;
+  static constexpr int kX87Bias = 16383;
+  struct X87 {
+    uint64_t mantissa;
+    uint16_t exponent;
+  };
+  static constexpr size_t kX87Bytes = 10;
+  static constexpr int kNotFinite = 0x7FFF - kX87Bias;
+
+  static int ExponentOf(long double x) {
+    if constexpr (!kIsX87) return std::isfinite(x) ? std::ilogb(x) : kNotFinite;
+    X87 bits;
+    std::memcpy(&bits, &x, kX87Bytes);
+    return (bits.exponent & 0x7FFF) - kX87Bias;
+  }
+
+  static long double PowerOfTwo(int exponent) {
+    if constexpr (!kIsX87) return std::ldexp(1.0L, exponent);
+    const X87 bits{uint64_t{1} << 63,
+                   static_cast<uint16_t>(exponent + kX87Bias)};
+    long double power = 0;
+    std::memcpy(&power, &bits, kX87Bytes);
+    return power;
+  }
+
   static long double Nearest(long double x, const Format& format) {
-    if (!std::isfinite(x) || x == 0) return x;
+    if (x == 0) return x;
     int digits = format.digits;
-    const int exponent = std::ilogb(x);
+    const int exponent = ExponentOf(x);
+    if (exponent == kNotFinite) return x;
     if (exponent < format.smallest_exponent) {
       digits -= format.smallest_exponent - exponent;
       if (digits < 1) {
         const long double least =
-            std::ldexp(1.0L, format.smallest_exponent - format.digits + 1);
+            PowerOfTwo(format.smallest_exponent - format.digits + 1);
         return std::abs(x) > least / 2 ? std::copysign(least, x) : x * 0;
       }
     }
@@ -89,11 +131,19 @@ class ArithmeticScope {
 
   static long double Round(long double x, const Format& format) {
     const long double nearest = Nearest(x, format);
-    if (!current_.arithmetic.random || nearest == x || !std::isfinite(nearest))
+    const Arithmetic& arithmetic = current_.arithmetic;
+    if (x == 0 || !arithmetic.random || (nearest == x && !arithmetic.exact_too))
       return nearest;
-    const int last_place =
-        std::max(std::ilogb(x), format.smallest_exponent) - format.digits + 1;
-    return Nearest(x + std::ldexp(Uniform() - 0.5L, last_place), format);
+    const int exponent = ExponentOf(x);
+    if (exponent == kNotFinite || ExponentOf(nearest) == kNotFinite)
+      return nearest;
+    // The neighbour on the other side, the more often the nearer it is.
+    const long double last_place = PowerOfTwo(
+        std::max(exponent, format.smallest_exponent) - format.digits + 1);
+    const long double error =
+        nearest == x ? (Uniform() - 0.5L) * last_place : x - nearest;
+    if (Uniform() * last_place >= std::abs(error)) return nearest;
+    return Nearest(nearest + std::copysign(last_place, error), format);
   }
 
   // In [0, 1): the next number of splitmix64.
@@ -101,10 +151,12 @@ class ArithmeticScope {
     uint64_t z = current_.seed += 0x9e3779b97f4a7c15;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
     z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return std::ldexp(static_cast<long double>(z ^ z >> 31), -64);
+    // As signed integers these are converted in one instruction.
+    return static_cast<long double>(static_cast<int64_t>((z ^ z >> 31) >> 1)) *
+           0x1p-63L;
   }
 
-  static inline thread_local State current_{};
+  static inline thread_local State current_{{}, 0, false};
   State outer_;
 };
 

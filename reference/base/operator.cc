@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <string_view>
 
+#include "reference/base/gradients.h"
 #include "reference/base/visible_keys.h"
 
 namespace subquad {
@@ -20,12 +20,8 @@ std::string Symbols(const TensorRule& rule, size_t leading) {
 
 // A gradient has the leading axes of its tensor, other outputs the largest.
 void DecideOutputAxes(Problem& problem) {
-  constexpr std::string_view kGradient = "grad_";
   for (const TensorRule& rule : problem.outputs) {
-    const int source =
-        rule.name.starts_with(kGradient)
-            ? IndexOf(problem.inputs, rule.name.substr(kGradient.size()))
-            : -1;
+    const int source = InputOfGradient(problem, rule.name);
     problem.output_leading.push_back(
         source >= 0 ? problem.input_leading[static_cast<size_t>(source)]
                     : problem.leading);
@@ -218,6 +214,7 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
     ordered.push_back(&*found);
   }
   problem.outputs = signature.outputs;
+  DropGradientsOfAbsentInputs(problem);
   AddParamsToDims(problem.params, problem.dims);
   ResolveLeading(ordered, at_least, problem);
   ResolveDims(signature.sizes, ordered, problem);

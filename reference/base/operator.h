@@ -70,6 +70,9 @@ class Operator {
   // rows are compared.
   virtual double RowWork(const Problem& problem, int output) const = 0;
 
+  // Those that it does once, when the first row of a gradient is asked for.
+  virtual double SharedWork(const Problem&) const { return 0; }
+
   virtual std::unique_ptr<Reference<float>> ReferenceFloat(
       const Problem& problem, const Inputs& inputs) const = 0;
   virtual std::unique_ptr<Reference<double>> ReferenceDouble(

@@ -34,7 +34,7 @@ std::string TypeName(ParamType type) {
     case ParamType::kInteger:
       return "an integer";
     case ParamType::kNumber:
-      return "a finite number greater than 0";
+      return "a finite number";
     case ParamType::kText:
       return "a string";
     case ParamType::kList:
@@ -53,6 +53,9 @@ std::string Range(const ParamRule& rule, int64_t value) {
 }
 
 std::string Expected(const ParamRule& rule) {
+  if (rule.type == ParamType::kNumber)
+    return TypeName(rule.type) +
+           (rule.may_be_zero ? " of at least 0" : " greater than 0");
   if (rule.type != ParamType::kText) return TypeName(rule.type);
   std::string choices;
   for (const std::string& choice : rule.choices)
@@ -83,7 +86,8 @@ void CheckValue(const ParamRule& rule, ParamValue& value) {
       if (const int64_t* integer = std::get_if<int64_t>(&value))
         value = static_cast<double>(*integer);
       const double* number = std::get_if<double>(&value);
-      if (!number || !std::isfinite(*number) || !(*number > 0))
+      if (!number || !std::isfinite(*number) ||
+          !(*number > 0 || (rule.may_be_zero && *number == 0)))
         throw wrong_type();
       break;
     }

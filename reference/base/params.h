@@ -69,8 +69,8 @@ inline constexpr int64_t kMaxInteger = (int64_t{1} << 31) - 1;
 enum class ParamType { kFlag, kInteger, kNumber, kText, kList, kTable };
 
 // What a parameter may be. Integers and the entries of lists lie in
-// [min, max]; a number is finite and greater than zero; a text is one of
-// `choices`.
+// [min, max]; a number is finite and greater than zero, or zero where
+// `may_be_zero`; a text is one of `choices`.
 struct ParamRule {
   std::string name;
   ParamType type;
@@ -83,6 +83,9 @@ struct ParamRule {
   // What an optional parameter is taken for where it is not given; empty where
   // that is a case of its own (a sequence instead of an image).
   std::string default_value = {};
+  bool may_be_zero = false;  // a number
+
+  bool IsOnByDefault() const { return default_value == "true"; }
 
   static ParamRule Flag(std::string name, std::string meaning) {
     ParamRule rule{std::move(name), ParamType::kFlag, std::move(meaning),

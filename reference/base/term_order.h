@@ -4,8 +4,9 @@
 // leaves every partial sum near zero and almost no error: luck, and no measure
 // of programs that add up in other orders (a matrix product that takes even and
 // odd terms apart, tiles). So the plain program's error is measured in another
-// order too, and the larger one is the yardstick. The sums of a softmax follow
-// the order in force (softmax_rows.h); all others come out the same.
+// order too, and the larger one is the yardstick. The sums of a softmax
+// (softmax_rows.h) and of kernelized attention, with and without positions,
+// follow the order in force; all others come out the same.
 #pragma once
 
 #include <cstddef>

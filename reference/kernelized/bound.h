@@ -8,12 +8,17 @@
 //
 // Features and c. Each is computed once and serves numerator and normaliser
 // alike, so that an error e_ij of a weight moves the quotient by
-// e_ij (v_j - out) / D only. e_ij is the sum of
-//   (rel_q + rel_k + u rel_q rel_k) m_ij    relative errors (feature_errors.h)
-//   c_ij (abs_q |phi(k)|_1 + abs_k |phi(q)|_1)    absolute ones (trf only)
-//   BiasUnits(b) m_ij                       of exp(b)
+// e_ij (v_j - out) / D only. Relative errors of features (feature_errors.h) and
+// of exp(b) are mostly those of exponents,
+//   r = rel_q + rel_k + BiasUnits(b),
+// and multiply the weight by up to exp(u r). That is 1 + u r unless exponents
+// are in the millions; and there one key mostly outweighs all others, so that
+// v_j = out, but for eps, and unnormalised. e_ij is the sum of
+//   (exp(u r) - 1) / u m_ij
+//   exp(u r) c_ij (abs_q |phi(k)|_1 + abs_k |phi(q)|_1)   absolute (trf only)
 // and, where q and k are computed themselves (SPE), of
-//   c_ij sum_a |phi_a(q)| m_a(k) + m_a(q) |phi_a(k)| + u m_a(q) m_a(k)
+//   exp(u r) c_ij
+//       sum_a |phi_a(q)| m_a(k) + m_a(q) |phi_a(k)| + u m_a(q) m_a(k)
 // for features that are off by u m_a. Angles y and z of trf that are off by u t
 // and u s count together: sine and cosine of one projection add F cos(y - z) to
 // a pair, which moves by at most
@@ -29,6 +34,18 @@
 // All together, with dD the whole error of D:
 //   |error| <= (sum_j (f + n + 12) u m_ij (|v_j| + |out|)
 //               + sum_j e_ij |v_j - out|) / (|D| - dD).
+//
+// With eps, and unnormalised, the scale counts: nothing is promised where a
+// weight may be off by exp(kNoDigit), or where an entry of the bias is beyond
+// the range of logarithms that value.h keeps.
+//
+// With eps, D + eps stands for D: N / (D + eps) moves by e_ij of a weight as
+// above, and the sum D + eps, the larger scale of both, the constant of the
+// features and a shift of the bias add 6 u |out|. Unnormalised, out is off
+// by what N is,
+//   |error| <= sum_j ((f + n + 12) u m_ij + e_ij) |v_j|,
+// and by the same 6 u |out|. Such outputs may be of any size, so that what is
+// below the smallest normal number may be lost in both.
 #pragma once
 
 #include <limits>
@@ -41,8 +58,11 @@ namespace subquad {
 
 // What the size of a bias adds to the error of its exponential, in units of the
 // roundoff: the difference to the shift, where there is one, is rounded too.
-inline double BiasUnits(double bias, double shift) {
+inline double BiasUnits(double bias, double shift, const Normaliser& form) {
   const double shifted = ShiftedBias(bias, shift);
+  if (!form.is_plain() && (std::abs(bias) > kMaxLogarithm ||
+                           std::abs(bias - shift) > kMaxLogarithm))
+    return std::numeric_limits<double>::infinity();
   return (shift == 0 ? 0 : std::abs(shifted)) + LargeExpUnits(shifted);
 }
 
@@ -63,7 +83,7 @@ class KernelizedBound {
           spec_, spec_.projects() ? inputs["omega"].Head(head) : nullptr,
           roundoff_);
       keys_.emplace_back();
-      for (int64_t j = 0; j < KeysOf(problem); ++j)
+      for (int64_t j = 0; j < value.KeyCount(head); ++j)
         keys_.back().push_back(
             ErrorsOf(value.keys(), head, j, value.Key(head, j)));
     }
@@ -77,7 +97,8 @@ class KernelizedBound {
       bias_units_.emplace_back();
       for (int64_t t = 0; t < count; ++t)
         bias_units_.back().push_back(
-            std::isfinite(b[t]) ? BiasUnits(b[t], shift) : 0);
+            std::isfinite(b[t]) ? BiasUnits(b[t], shift, value.normaliser())
+                                : 0);
     }
   }
 
@@ -91,7 +112,7 @@ class KernelizedBound {
       return static_cast<double>(
           std::ldexp(x.mantissa, x.exponent - normaliser.exponent));
     };
-    const size_t seen = static_cast<size_t>(value_.Seen(i));
+    const size_t seen = static_cast<size_t>(value_.Seen(head, i));
     std::vector<double> m(seen), moved(seen);  // m_ij and e_ij
     double largest = 0;
     for (size_t j = 0; j < seen; ++j) {
@@ -101,11 +122,10 @@ class KernelizedBound {
       const RowErrors& k = keys_[static_cast<size_t>(head)][j];
       const FeatureRow<Real>& phi_k = value_.Key(head, key);
       m[j] = at(c * SumOverFeatures(phi_q, phi_k, Magnitude));
-      moved[j] =
-          (q.relative + k.relative + roundoff_ * q.relative * k.relative +
-           BiasUnitsOf(head, i, key)) *
-              m[j] +
-          at(c * k.absolute * q.norm) + at(c * q.absolute * k.norm);
+      const double exponents =
+          q.relative + k.relative + BiasUnitsOf(head, i, key);
+      const double relative = RelativeUnits(exponents, roundoff_);
+      moved[j] = at(c * k.absolute * q.norm) + at(c * q.absolute * k.norm);
       if (!q.moved.values.empty())
         moved[j] +=
             at(c * SumOverFeatures(phi_q, k.moved, Magnitude)) +
@@ -113,6 +133,9 @@ class KernelizedBound {
             roundoff_ * at(c * SumOverFeatures(q.moved, k.moved, Magnitude));
       if (!q.angles.empty())
         moved[j] += at(c * MovedByAngles(q, phi_q, k, phi_k));
+      moved[j] += relative * (m[j] + roundoff_ * moved[j]);
+      if (!value_.normaliser().is_plain() && HasNoDigit(exponents, roundoff_))
+        moved[j] = std::numeric_limits<double>::infinity();
       largest = std::max(largest, m[j]);
     }
 
@@ -121,6 +144,7 @@ class KernelizedBound {
     const double lost =
         static_cast<double>(f_) * largest * smallest_ * 0x1p42 / roundoff_;
     const double* v = v_.Head(head);
+    const Normaliser& form = value_.normaliser();
     std::vector<double> numerator(static_cast<size_t>(e_));
     double sums = 0, all = 0;  // of D: by products and sums, and by everything
     for (size_t j = 0; j < seen; ++j) {
@@ -129,18 +153,22 @@ class KernelizedBound {
       all += terms * m[j] + moved[j] + lost;
       for (size_t x = 0; x < numerator.size(); ++x) {
         const double v_j = v[j * numerator.size() + x];
-        numerator[x] +=
-            terms * m[j] * std::abs(v_j) +
-            (moved[j] + lost) * std::abs(v_j - static_cast<double>(out[x]));
+        const double common = form.normalized ? static_cast<double>(out[x]) : 0;
+        numerator[x] += terms * m[j] * std::abs(v_j);
+        if (v_j != common)
+          numerator[x] += (moved[j] + lost) * std::abs(v_j - common);
       }
     }
+    if (!form.normalized) sums = all = 0;
     const double size = std::abs(static_cast<double>(normaliser.mantissa)) -
                         1.02 * roundoff_ * all;
+    const double scaling = form.is_plain() ? 2 : 8;
+    const double below = form.is_plain() ? 0 : smallest_ / roundoff_;
     for (size_t x = 0; x < numerator.size(); ++x) {
       const double value = std::abs(static_cast<double>(out[x]));
-      units[x] = size > 0
-                     ? 1.02 * (numerator[x] + value * sums) / size + 2 * value
-                     : std::numeric_limits<double>::infinity();
+      units[x] = size > 0 ? 1.02 * (numerator[x] + value * sums) / size +
+                                scaling * value + below
+                          : std::numeric_limits<double>::infinity();
     }
   }
 
@@ -209,7 +237,7 @@ class KernelizedBound {
   const int64_t e_, f_;
   const double roundoff_, smallest_;
   std::vector<FeatureErrors<Real>> errors_;
-  std::vector<std::vector<RowErrors>> keys_;  // [heads][n_k]
+  std::vector<std::vector<RowErrors>> keys_;  // [heads][keys]
   Slices bias_;
   std::vector<std::vector<double>> bias_units_;  // [slices][bias], or empty
 };

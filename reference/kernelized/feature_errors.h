@@ -16,6 +16,18 @@ inline double LargeExpUnits(double y) {
   return std::abs(y) > 350 ? 1.1 * std::abs(y) : 0;
 }
 
+// The relative error of an exponential, in units of the roundoff, whose
+// exponent is off by so many. (Held within the range of a double.)
+inline constexpr double kNoDigit = 600;
+inline double RelativeUnits(double exponent_units, double roundoff) {
+  return std::expm1(std::min(roundoff * exponent_units, kNoDigit)) / roundoff;
+}
+
+// Whether it may be anything.
+inline bool HasNoDigit(double exponent_units, double roundoff) {
+  return !(roundoff * exponent_units < kNoDigit);
+}
+
 // What rounding does to the features of a row, in units of the unit roundoff:
 //   |computed - exact| <= u (relative |feature| + absolute + moved[a]),
 // and sine and cosine of projection a are those of an angle that is off by
@@ -66,6 +78,7 @@ class FeatureErrors {
             scaling * std::max(1.0, largest) + 4 + LargeExpUnits(lowest);
         break;
       case FeatureMapId::kRelu:
+      case FeatureMapId::kIdentity:
         error.relative = scaling;
         break;
       case FeatureMapId::kSikf:
@@ -118,6 +131,7 @@ class FeatureErrors {
   //          min(t_c, max(0, t_c + x'_c / u)). Nothing where x' is firmly
   //          negative.
   //   elu1   t_c times the largest slope, exp(min(0, x'_c + u t_c)).
+  //   identity  t_c.
   //   dpfp   u_i m_k + m_i u_k + u m_i m_k, m the errors of relu in u.
   //   sikf, prf: an exponent's error y makes a relative one of expm1(u y) / u;
   //          y is t_c, or sum_c |omega_ac| t_c plus sum_c |x'_c| t_c + u t_c^2
@@ -156,6 +170,9 @@ class FeatureErrors {
       case FeatureMapId::kRelu:
         for (size_t c = 0; c < d; ++c) error.moved.push_back(Split(relu(c, 1)));
         break;
+      case FeatureMapId::kIdentity:
+        for (size_t c = 0; c < d; ++c) error.moved.push_back(Split(off[c]));
+        break;
       case FeatureMapId::kDpfp: {
         // Products of u could leave the range of a double; 2^top is taken out.
         double largest_x = largest;
@@ -192,7 +209,7 @@ class FeatureErrors {
   }
 
   double RelativeOf(double exponent_units) const {
-    return std::expm1(roundoff_ * exponent_units) / roundoff_;
+    return RelativeUnits(exponent_units, roundoff_);
   }
 
   const FeatureMapSpec spec_;

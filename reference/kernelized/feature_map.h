@@ -2,9 +2,10 @@
 // FastRPB eq. 4-6 and section 3.1; NPRF eq. 4-5), applied to sqrt(scale) * x,
 // normalised first where asked. feature_map_spec.h has the formulas.
 //
-// The constants 1/sqrt(f) and 1/sqrt(2p) are left out: a normalised attention
+// The constants 1/sqrt(f), 1/sqrt(2p) and 1/sqrt(p) are left out: an attention
 // is a quotient of two sums that are both linear in the key features and both
-// linear in the query features, so a constant common to all features cancels.
+// linear in the query features, so that a constant common to all features
+// cancels; with eps, or unnormalised, it comes in at the end (value.h).
 //
 // Features reach exp(95) and exp(-2000) where the attention is an ordinary
 // number, so each has an exponent of its own.
@@ -70,6 +71,9 @@ class FeatureMap {
         break;
       case FeatureMapId::kRelu:
         for (const Real y : row) phi.push_back(relu(y));
+        break;
+      case FeatureMapId::kIdentity:
+        for (const Real y : row) phi.push_back(Split(y));
         break;
       case FeatureMapId::kSikf:
         for (const Real y : row) phi.push_back(SplitExp(Checked(y)));

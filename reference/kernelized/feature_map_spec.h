@@ -4,10 +4,14 @@
 //   elu1            x+1 where x > 0, else exp(x)
 //   relu            max(x, 0)
 //   sikf            exp(x)
+//   identity        x, signed: the normaliser may cancel
 //   dpfp            u = relu([x, -x]); u[i] * u[(i + v) mod 2d], v = 1..nu
-//   prf             exp(-|x|^2/2) exp(omega x)
-//   prf_hyperbolic  exp(-|x|^2/2) [exp(omega x), exp(-omega x)]
-//   trf             exp(+|x|^2/2) [sin(omega x), cos(omega x)]
+//   prf             exp(-|x|^2/2) exp(omega x) / sqrt(f)
+//   prf_hyperbolic  exp(-|x|^2/2) [exp(omega x), exp(-omega x)] / sqrt(2p)
+//   trf             exp(+|x|^2/2) [sin(omega x), cos(omega x)] / sqrt(p)
+//
+// Programs leave the constants of the last three out and account for them
+// where they do not cancel (Normaliser).
 #pragma once
 
 #include <algorithm>
@@ -15,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/flag_on.h"
 #include "reference/base/operator.h"
 
 namespace subquad {
@@ -23,6 +28,7 @@ enum class FeatureMapId {
   kElu1,
   kRelu,
   kSikf,
+  kIdentity,
   kDpfp,
   kPrf,
   kPrfHyperbolic,
@@ -52,11 +58,41 @@ struct FeatureMapSpec {
     }
   }
   bool projects() const { return projections > 0; }
+  // Whether features have signs, so that weights may cancel.
+  bool is_signed() const {
+    return id == FeatureMapId::kTrf || id == FeatureMapId::kIdentity;
+  }
+  // The constants of a query's and a key's feature, multiplied.
+  double constant() const {
+    switch (id) {
+      case FeatureMapId::kPrf:
+      case FeatureMapId::kTrf:
+        return 1 / static_cast<double>(projections);
+      case FeatureMapId::kPrfHyperbolic:
+        return 0.5 / static_cast<double>(projections);
+      default:
+        return 1;
+    }
+  }
+};
+
+// What becomes of a query's sums N of weights times values and D of weights
+// (parameters eps and normalized): N / (D + eps), or N alone.
+struct Normaliser {
+  bool normalized = true;
+  double eps = 0;
+  double constant = 1;  // that weights without constants are multiplied by
+
+  // Where scales cancel.
+  bool is_plain() const { return normalized && eps == 0; }
+  // What is added to D of weights without constants.
+  double epsilon() const { return eps / constant; }
 };
 
 inline const std::vector<std::string>& FeatureMapNames() {
   static const std::vector<std::string> names = {
-      "elu1", "relu", "sikf", "dpfp", "prf", "prf_hyperbolic", "trf"};
+      "elu1", "relu", "sikf",           "identity",
+      "dpfp", "prf",  "prf_hyperbolic", "trf"};
   return names;
 }
 
@@ -71,14 +107,25 @@ inline FeatureMapId ParseFeatureMap(const std::string& name) {
 // features in proportion to the inputs.
 inline constexpr int64_t kMaxNu = 256;
 
-inline std::vector<ParamRule> FeatureMapParams(const Params& given) {
+inline std::vector<ParamRule> FeatureMapParams(const Params& given,
+                                               bool identity = true) {
   std::vector<ParamRule> rules = {ParamRule::Choice(
       "feature_map", "map of queries and keys", FeatureMapNames())};
+  if (!identity) std::erase(rules[0].choices, "identity");
   if (given.Has("feature_map") && given.Text("feature_map") == "dpfp") {
     rules.push_back(ParamRule::Integer("nu", "shifts of dpfp", 1));
     rules.back().max = kMaxNu;
   }
   return rules;
+}
+
+inline std::vector<ParamRule> NormaliserParams() {
+  const ParamRule normalized =
+      FlagOn("normalized", "divide by the sum of the weights; false: do not");
+  ParamRule eps{"eps", ParamType::kNumber, "is added to the normaliser", false};
+  eps.default_value = "0";
+  eps.may_be_zero = true;
+  return {normalized, eps};
 }
 
 // Fills in what a generated case needs.
@@ -91,6 +138,9 @@ inline void CompleteFeatureMap(Params& params) {
   // 64 have, the normaliser keeps no digit in float32, and with norm 1 few.
   if (params.Text("feature_map") == "trf" && !params.Has("scale"))
     params.Set("scale", 1.0 / 1024);
+  // Sums of products of N(0, 1) draws cancel in the normaliser.
+  if (params.Text("feature_map") == "identity" && !params.Has("normalized"))
+    params.Set("normalized", false);
 }
 
 // Adds `omega` and its number of rows where the map needs it.
@@ -117,6 +167,13 @@ inline FeatureMapSpec FeatureMapOf(const Problem& problem) {
       params.Has("scale") ? std::sqrt(params.Number("scale")) : 1.0;
   spec.normalize = params.Flag("normalize");
   return spec;
+}
+
+inline Normaliser NormaliserOf(const Problem& problem) {
+  const Params& params = problem.params;
+  return {!params.Has("normalized") || params.Flag("normalized"),
+          params.Has("eps") ? params.Number("eps") : 0,
+          FeatureMapOf(problem).constant()};
 }
 
 // Queries and keys of a problem; on an image both are its pixels.

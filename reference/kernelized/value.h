@@ -1,15 +1,18 @@
 // The value of kernelized attention, row by row:
 //
-//   out_i = sum_j c_ij phi(q_i).phi(k_j) v_j / sum_j c_ij phi(q_i).phi(k_j)
+//   out_i = sum_j c_ij phi(q_i).phi(k_j) v_j
+//           / (eps + sum_j c_ij phi(q_i).phi(k_j))
 //
 // with c_ij = exp(bias(j - i)), or 1 without a bias, over the keys that query i
-// sees (causal: j <= i). linear_attention, kernelized_rpe_attention and the
-// linear half of fastrpb_attention are this.
+// sees (visible_keys.h); unnormalised, the numerator alone. linear_attention,
+// kernelized_rpe_attention and the linear half of fastrpb_attention are this.
 //
 // Range. Every feature, product and weight has an exponent of its own
 // (scaled.h), and the two sums are taken relative to the largest weight, which
-// cancels in their quotient. So nothing overflows, and a small weight is lost
-// only beside one that is larger by the type's whole range.
+// cancels in their quotient: eps is brought to that scale, or where it is
+// larger they are brought to its scale, and an unnormalised sum back from it.
+// So nothing overflows, and a small weight is lost only beside one that is
+// larger by the type's whole range.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +20,16 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/long_sums.h"
+#include "reference/base/term_order.h"
+#include "reference/base/visible_keys.h"
 #include "reference/kernelized/feature_map.h"
 #include "reference/kernelized/feature_row.h"
 
 namespace subquad {
 
-// Taken from a bias before its exponential, which changes nothing in a
-// normalised attention: nothing, so that nothing is rounded, unless the largest
+// Taken from a bias before its exponential, and given back where it does not
+// cancel: nothing, so that nothing is rounded, unless the largest
 // entry is far off.
 inline double BiasShift(const double* bias, int64_t count) {
   const double largest = *std::max_element(bias, bias + count);
@@ -31,8 +37,10 @@ inline double BiasShift(const double* bias, int64_t count) {
 }
 
 // Entries 1e6 below are as good as equal: at 1e9 float32 counts in steps of 64.
-inline double ShiftedBias(double bias, double shift) {
-  return std::clamp(bias - shift, -kMaxLogarithm, kMaxLogarithm);
+template <typename Real>
+Real ShiftedBias(Real bias, Real shift) {
+  const Real most = static_cast<Real>(kMaxLogarithm);
+  return std::clamp(bias - shift, -most, most);
 }
 
 // Writes a row of queries or keys that an operator computes, and where `units`
@@ -59,16 +67,16 @@ class KernelizedValue {
         k_{key ? nullptr : &inputs["k"], std::move(key), "k: key "},
         v_(inputs["v"]),
         n_q_(QueriesOf(problem)),
-        n_k_(KeysOf(problem)),
         e_(problem.Dim("e")),
         width_(problem.params.Has("width") ? problem.Dim("width") : 0),
-        causal_(problem.params.Flag("causal")),
+        visible_(problem),
+        normaliser_(NormaliserOf(problem)),
         bytes_(Info(ArithmeticOf(problem.scalar)).bytes) {
     for (int64_t head = 0; head < problem.heads; ++head) {
       maps_.emplace_back(
           spec_, spec_.projects() ? inputs["omega"].Head(head) : nullptr);
       keys_.emplace_back();
-      for (int64_t j = 0; j < n_k_; ++j)
+      for (int64_t j = 0; j < visible_.Length(head); ++j)
         keys_.back().push_back(Phi(k_, head, j));
     }
     if (!problem.HasInput("bias")) return;
@@ -77,35 +85,58 @@ class KernelizedValue {
     const int64_t count = bias.SliceSize();
     for (int64_t slice = 0; slice < bias_.count(); ++slice) {
       const double* b = bias.Slice(slice);
-      const double shift = BiasShift(b, count);
+      const double largest = BiasShift(b, count);
+      const Real shift = static_cast<Real>(largest);
+      // Beyond this there are only zeros and infinities.
+      shifts_.push_back(
+          SplitExp(static_cast<Real>(std::clamp(largest, -1e8, 1e8))));
       c_.emplace_back();
       for (int64_t t = 0; t < count; ++t)
-        c_.back().push_back(std::isfinite(b[t]) ? SplitExp(static_cast<Real>(
-                                                      ShiftedBias(b[t], shift)))
-                                                : Scaled<Real>());
+        c_.back().push_back(
+            std::isfinite(b[t])
+                ? SplitExp(ShiftedBias(static_cast<Real>(b[t]), shift))
+                : Scaled<Real>());
     }
   }
 
-  // Writes out_i [e]; returns its normaliser sum_j c_ij phi(q_i).phi(k_j).
+  // Writes out_i [e]; returns what it was divided by, or unnormalised by what
+  // the sums must be multiplied: a normaliser of 1 over that.
   Scaled<Real> Row(int64_t head, int64_t i, Real* out) const {
     const FeatureRow<Real> phi_q = Query(head, i);
     std::vector<Scaled<Real>> weights;
     int top = 2 * kZeroExponent;
-    for (int64_t j = 0; j < Seen(i); ++j) {
+    for (int64_t j = 0; j < Seen(head, i); ++j) {
       weights.push_back(Weight(head, i, j, phi_q));
       if (weights.back().mantissa != 0)
         top = std::max(
             top, weights.back().exponent + std::ilogb(weights.back().mantissa));
     }
     const double* v = v_.Head(head);
-    std::fill_n(out, e_, Real{0});
-    Real normaliser = 0;
-    for (int64_t j = 0; j < Seen(i); ++j) {
-      const Scaled<Real>& w = weights[static_cast<size_t>(j)];
+    const auto width = static_cast<size_t>(e_);
+    LongSums<Real> sums(width + 1);  // the last one is the normaliser
+    ForTerms(weights.size(), [&](size_t j) {
+      const Scaled<Real>& w = weights[j];
       const Real weight = std::ldexp(w.mantissa, w.exponent - top);
-      normaliser += weight;
+      sums.Add(width, weight);
+      sums.AddRow(weight, v + j * width, width);
+      sums.Next();
+    });
+    for (size_t x = 0; x < width; ++x) out[x] = sums.Total(x);
+    Real normaliser = sums.Total(width);
+    // What the weights of this loop are multiplied by.
+    const Scaled<Real> unit = Unit(head, top);
+    if (!normaliser_.normalized) {
       for (int64_t x = 0; x < e_; ++x)
-        out[x] += weight * static_cast<Real>(v[j * e_ + x]);
+        out[x] = std::ldexp(out[x] * unit.mantissa, unit.exponent);
+      return {1 / unit.mantissa, top - unit.exponent};
+    }
+    if (normaliser_.eps > 0) {
+      const Real eps = static_cast<Real>(normaliser_.eps) / unit.mantissa;
+      const int over = std::max(0, std::ilogb(eps) - unit.exponent);
+      normaliser = std::ldexp(normaliser, -over) +
+                   std::ldexp(eps, -unit.exponent - over);
+      for (int64_t x = 0; x < e_; ++x) out[x] = std::ldexp(out[x], -over);
+      top += over;
     }
     // In the problem's own type, rounding may cancel a nonzero sum to zero.
     if (normaliser == 0 && static_cast<int64_t>(sizeof(Real)) > bytes_)
@@ -118,9 +149,11 @@ class KernelizedValue {
   // The parts of the sums, for their bound.
   const Source& queries() const { return q_; }
   const Source& keys() const { return k_; }
-  int64_t Seen(int64_t i) const {
-    return causal_ ? std::min(i + 1, n_k_) : n_k_;
+  int64_t KeyCount(int64_t head) const { return visible_.Length(head); }
+  int64_t Seen(int64_t head, int64_t i) const {
+    return visible_.Count(head, i);
   }
+  const Normaliser& normaliser() const { return normaliser_; }
   FeatureRow<Real> Query(int64_t head, int64_t i) const {
     return Phi(q_, head, i);
   }
@@ -141,6 +174,14 @@ class KernelizedValue {
   }
 
  private:
+  // 2^top with the features' constants and what was taken from the bias.
+  Scaled<Real> Unit(int64_t head, int top) const {
+    const Scaled<Real> constant = {static_cast<Real>(normaliser_.constant),
+                                   top};
+    if (shifts_.empty()) return constant;
+    return constant * shifts_[static_cast<size_t>(bias_.Of(head))];
+  }
+
   // c_ij phi(q_i).phi(k_j)
   Scaled<Real> Weight(int64_t head, int64_t i, int64_t j,
                       const FeatureRow<Real>& phi_q) const {
@@ -172,14 +213,16 @@ class KernelizedValue {
   const FeatureMapSpec spec_;
   const Source q_, k_;
   const Tensor& v_;
-  const int64_t n_q_, n_k_, e_;
+  const int64_t n_q_, e_;
   const int64_t width_;  // of an image; 0: a sequence
-  const bool causal_;
+  const VisibleKeys visible_;
+  const Normaliser normaliser_;
   const int64_t bytes_;  // of the problem's arithmetic
   std::vector<FeatureMap<Real>> maps_;
-  std::vector<std::vector<FeatureRow<Real>>> keys_;  // [heads][n_k]
+  std::vector<std::vector<FeatureRow<Real>>> keys_;  // [heads][keys]
   Slices bias_;
   std::vector<std::vector<Scaled<Real>>> c_;  // [slices][bias], or empty
+  std::vector<Scaled<Real>> shifts_;          // exp(shift) of each slice
 };
 
 }  // namespace subquad

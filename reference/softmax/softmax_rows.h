@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "reference/base/long_sums.h"
 #include "reference/base/problem.h"
 #include "reference/base/term_order.h"
 #include "reference/softmax/softmax_scale.h"
@@ -85,17 +86,17 @@ class SoftmaxRow {
     for (const Seen& seen : seen_)
       largest = std::max(largest, seen.score.value);
     std::vector<Real> weights(seen_.size());
-    Real sum = 0;
-    std::fill_n(value, e, Real{0});
+    const auto width = static_cast<size_t>(e);
+    LongSums<Real> sums(width + 1);  // the last one is of the weights
     ForTerms(seen_.size(), [&](size_t at) {
       const Real weight = std::exp(seen_[at].score.value - largest);
       weights[at] = weight;
-      sum += weight;
-      const auto* v = values(seen_[at].key);
-      for (int64_t c = 0; c < e; ++c)
-        value[c] += weight * static_cast<Real>(v[c]);
+      sums.Add(width, weight);
+      sums.AddRow(weight, values(seen_[at].key), width);
+      sums.Next();
     });
-    for (int64_t c = 0; c < e; ++c) value[c] /= sum;
+    const Real sum = sums.Total(width);
+    for (size_t c = 0; c < width; ++c) value[c] = sums.Total(c) / sum;
     if (units)
       WriteUnits(e, largest, sum, weights, values, value_units, value, units);
   }

@@ -152,7 +152,10 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorDevicesUnavailable = 46,
   cudaErrorNoDevice = 100,
+  cudaErrorNoKernelImageForDevice = 209,
   cudaErrorIllegalAddress = 700,  // and nothing runs any more
 };
 enum cudaMemcpyKind {
@@ -176,6 +179,8 @@ struct cudaEvent {
 };
 using cudaEvent_t = cudaEvent*;
 
+struct cudaFuncAttributes {};
+
 const char* cudaGetErrorString(cudaError_t status);
 cudaError_t cudaGetLastError();
 cudaError_t cudaGetDeviceCount(int* count);
@@ -185,6 +190,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr which,
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device);
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes,
+                                  void (*kernel)());
 cudaError_t cudaMalloc(void** data, size_t bytes);
 cudaError_t cudaFree(void* data);
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes,

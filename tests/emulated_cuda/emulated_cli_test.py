@@ -260,5 +260,50 @@ class Others(unittest.TestCase):
         self.assertIn("illegal memory access", done.stdout)
 
 
+class Unusable(unittest.TestCase):
+    """A GPU that is there and cannot be used never vanishes without a word."""
+
+    WHY = {
+        "driver": "a driver for CUDA 12.2, which is older than the runtime of this program, 13.0",
+        "open": "emulated by the host, which cannot be opened: CUDA-capable device(s) is/are busy or unavailable",
+        "kernels": "emulated by the host of compute capability 8.0, for which this program has no kernels "
+        "(CMAKE_CUDA_ARCHITECTURES): no kernel image is available for execution on the device",
+    }
+    COMMANDS = (
+        ("verify", "--operator", "toeplitz_1d", "--n", "17"),
+        ("verify", "--operator", "toeplitz_1d", "--spikes", "--n", "4096"),
+        ("verify", "--operator", "toeplitz_1d", "--random", "1"),
+        ("check", str(ROOT / "tests/golden/toeplitz_1d-square")),
+        ("sweep", "--operator", "toeplitz_1d", "--n", "16", "--e", "1", "--out", "{out}"),
+    )
+
+    def test_asking_for_it_is_an_error(self):
+        for what, why in self.WHY.items():
+            for command in self.COMMANDS:
+                with tempfile.TemporaryDirectory() as folder:
+                    out = pathlib.Path(folder) / "t.json"
+                    words = (word.format(out=out) for word in command)
+                    done = run(*words, "--backend", "cuda", SUBQUAD_EMULATED_REFUSE=what)
+                    self.assertFalse(out.exists())
+                self.assertEqual(done.returncode, 2, done.stdout)
+                self.assertIn(f"--backend cuda: expected a GPU that this program can use, found {why}\n", done.stderr)
+                self.assertEqual(done.stdout, "")
+
+    def test_leaving_it_out_is_said(self):
+        for what, why in self.WHY.items():
+            done = run(*self.COMMANDS[0], SUBQUAD_EMULATED_REFUSE=what)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"GPU programs are left out: found {why}\n", done.stderr)
+        done = run(*self.COMMANDS[0], "--backend", "cpu", SUBQUAD_EMULATED_REFUSE="driver")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_a_machine_without_one_hears_of_it_where_it_asks(self):
+        done = run(*self.COMMANDS[0], SUBQUAD_EMULATED_REFUSE="none")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        done = run(*self.COMMANDS[0], "--backend", "cuda", SUBQUAD_EMULATED_REFUSE="none")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("found no CUDA device\n", done.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

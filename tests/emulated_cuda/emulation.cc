@@ -6,6 +6,7 @@
 #include <boost/context/fiber.hpp>
 #include <boost/context/pooled_fixedsize_stack.hpp>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -247,6 +248,12 @@ size_t MemoryBytes() {
 size_t in_use = 0;
 cudaError_t last = cudaSuccess;
 
+// SUBQUAD_EMULATED_REFUSE: what this device does not do.
+bool Refuses(const char* what) {
+  const char* text = std::getenv("SUBQUAD_EMULATED_REFUSE");
+  return text && std::strcmp(text, what) == 0;
+}
+
 cudaError_t Remember(cudaError_t status) {
   if (status != cudaSuccess) last = status;
   return status;
@@ -264,6 +271,12 @@ const char* cudaGetErrorString(cudaError_t status) {
       return "out of memory";
     case cudaErrorIllegalAddress:
       return "an illegal memory access was encountered";
+    case cudaErrorInsufficientDriver:
+      return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorDevicesUnavailable:
+      return "CUDA-capable device(s) is/are busy or unavailable";
+    case cudaErrorNoKernelImageForDevice:
+      return "no kernel image is available for execution on the device";
     case cudaErrorNoDevice:
       return "no CUDA-capable device is detected";
   }
@@ -273,8 +286,15 @@ const char* cudaGetErrorString(cudaError_t status) {
 cudaError_t cudaGetLastError() { return std::exchange(last, cudaSuccess); }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
-  return cudaSuccess;
+  *count = Refuses("none") || Refuses("driver") ? 0 : 1;
+  return Refuses("none")     ? Remember(cudaErrorNoDevice)
+         : Refuses("driver") ? Remember(cudaErrorInsufficientDriver)
+                             : cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, void (*)()) {
+  return Refuses("kernels") ? Remember(cudaErrorNoKernelImageForDevice)
+                            : cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
@@ -296,13 +316,15 @@ cudaError_t cudaDeviceGetPCIBusId(char*, int, int) {
   return Remember(cudaErrorInvalidValue);
 }
 
+constexpr int kRuntimeVersion = 13000, kOldDriverVersion = 12020;
+
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = 0;
+  *version = Refuses("driver") ? kOldDriverVersion : kRuntimeVersion;
   return cudaSuccess;
 }
 
 cudaError_t cudaRuntimeGetVersion(int* version) {
-  *version = 0;
+  *version = kRuntimeVersion;
   return cudaSuccess;
 }
 
@@ -327,7 +349,9 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
 }
 
 cudaError_t cudaFree(void* data) {
-  if (!data) return cudaSuccess;
+  if (!data)
+    return Refuses("open") ? Remember(cudaErrorDevicesUnavailable)
+                           : cudaSuccess;
   const auto found = Allocations().find(data);
   if (found == Allocations().end()) return Remember(cudaErrorInvalidValue);
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));

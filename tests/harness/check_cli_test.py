@@ -190,8 +190,8 @@ class OtherTypes(Case):
             {},
         )
         text = self.check(0, case)
-        self.assertRegex(text, r"dense +float32 +skipped: the plain dense program overflows in float32 too")
-        # A float32 file asks about float32 programs, which fail there.
+        self.assertRegex(text, r"dense +float32 +skipped: the answer has numbers larger than any float32")
+        # So is that of a float32 file: no program could be right.
         case = self.case(
             "asked",
             "toeplitz_1d",
@@ -200,7 +200,9 @@ class OtherTypes(Case):
             {},
             expected_error=1e-6,
         )
-        self.assertRegex(self.check(1, case), r"dense +float32 +failed: 4 of 4 elements are NaN or infinite")
+        self.assertRegex(
+            self.check(0, case), r"dense +float32 +skipped: the answer has numbers larger than any float32"
+        )
 
     def test_subnormal_answers(self):
         n = 50

@@ -252,11 +252,22 @@ class Refusals(Cli):
             ("toeplitz_1d:n=4,heads=-1", "heads"),
             ("toeplitz_1d:n=4,e=2147483648", "size e: expected 1..2147483647, found 2147483648"),
             ("toeplitz_2d:height=0,width=3", "height"),
-            ("toeplitz_2d:height=3,width=3,backward=1", "backward"),
             ("toeplitz_1d:n=4\nx=5", "x"),
         ):
             self.refuse(["verify", "--case", case], word)
         self.refuse(["verify", "--case", "toeplitz_1d:n=4", "--n", "5"], "--n")
+
+    def test_a_gradient_that_the_definition_lacks(self):
+        forward = "the definition has the forward pass only"
+        without = [
+            operator["operator"]
+            for operator in json.loads(run("list", "--json").stdout)
+            if any(one.get("why_no_backward") == forward for one in operator["implementations"])
+        ]
+        if not without:
+            self.skipTest("every operator has gradients")
+        for operator in without:
+            self.refuse(["verify", "--case", f"{operator}:n=4,backward=1"], "backward")
 
     def test_a_filter_that_matches_nothing(self):
         self.refuse(["verify", "--operator", "toeplitz_1d", "--scalar", "float16", "--backend", "cpu"], "matches")

@@ -75,6 +75,27 @@ TEST(Emulated, RandomRoundingsAreRightOnAverageAndLeaveExactResultsAlone) {
   EXPECT_NEAR(up / double{kDraws}, 0.25, 5 * std::sqrt(0.25 * 0.75 / kDraws));
 }
 
+TEST(Emulated, ExactResultsAreMovedTooWhereThatIsAskedFor) {
+  Arithmetic random = kFloat32;
+  random.random = random.exact_too = true;
+  const ArithmeticScope scope(random, 7);
+  constexpr int kDraws = 4000;
+  int moved = 0, up = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const long double one = Emulated(1);
+    ASSERT_LE(std::abs(one - 1), 0x1p-23L);
+    moved += one != 1;
+    up += one > 1;
+    ASSERT_EQ(static_cast<long double>(Emulated(0) * Emulated(1)), 0);
+  }
+  // A part of a last place that is uniform in (-1/2, 1/2) is a quarter on
+  // average. Five standard deviations.
+  EXPECT_NEAR(moved / double{kDraws}, 0.25,
+              5 * std::sqrt(0.25 * 0.75 / kDraws));
+  EXPECT_NEAR(up / double{kDraws}, 0.125,
+              5 * std::sqrt(0.125 * 0.875 / kDraws));
+}
+
 TEST(Emulated, ScopesNest) {
   const ArithmeticScope outer(kFloat32, 1);
   {

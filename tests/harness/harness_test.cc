@@ -249,6 +249,18 @@ TEST(Generator, NarrowNumbersSurviveTheirStorage) {
     }
 }
 
+// ---- cases ------------------------------------------------------------------
+
+// A quarter of one token is still a token.
+TEST(VerificationCases, ExistForFewTokens) {
+  for (const Operator* op : Operators())
+    for (const int64_t n : {1, 2, 3})
+      for (const Case& one : VerificationCases(*op, {n}, Scalar::kFloat32, 1)) {
+        SCOPED_TRACE(one.Id());
+        EXPECT_NO_THROW(ProblemOf(one));
+      }
+}
+
 // ---- case ids ---------------------------------------------------------------
 
 TEST(CaseIds, EveryVerificationCaseRoundTrips) {

@@ -164,7 +164,14 @@ TEST(RandomCases, WhatWasFoundStaysRepaired) {
         "scale=0.016288332936671653,input=opposite,scalar=float64,"
         "seed=5137410630152605902",
         "softmax_attention:n=1000,d=1,e=17,causal=0,scale=0.001,"
-        "input=opposite,scalar=float32,seed=1"}) {
+        "input=opposite,scalar=float32,seed=1",
+        "linear_attention:n_q=481,n_k=341,d=14,e=3,p=5,feature_map=trf,"
+        "causal=0,scale=0.0009765625,input=opposite,omega=orthogonal,"
+        "scalar=float32,seed=1020625277644986862",
+        // A sum over a wide image: its bound forgot how long its partial sums
+        // are.
+        "toeplitz_2d_xy:e=6,height=1,width=1023,input=repeated,"
+        "scalar=float64,seed=2624460191315320151"}) {
     const Case one = MakeCase(ParseCaseId(id));
     int judged = 0;
     for (const Implementation* program : CpuImplementations(ProblemOf(one))) {

@@ -394,6 +394,44 @@ TEST(Answers, ThePlainErrorOfFewRowsIsTheUsualOne) {
   EXPECT_GT(over_median(3, judged), 0.3);
 }
 
+// Features of keys are made once for all rows, and their roundings must not be
+// those of one draw: here two keys compete by exponents of 8e4.
+TEST(Answers, WhatIsMadeOnceIsRoundedAgainToo) {
+  const Case one = CaseOf(
+      "linear_attention:n_q=1,n_k=48,d=16,e=19,f=16,feature_map=prf,causal=0,"
+      "query_offset=47,input=offset,scalar=float64");
+  const Problem problem = ProblemOf(one);
+  const Inputs inputs = GenerateInputs(one, problem);
+  const OutputAnswer answer = ComputeAnswer(problem, inputs, 1).outputs[0];
+  std::vector<double> plain(static_cast<size_t>(answer.width));
+  problem.op->ReferenceDouble(problem, inputs)->Row({}, plain.data(), nullptr);
+  double of_one_run = 0;
+  for (size_t c = 0; c < plain.size(); ++c)
+    of_one_run = std::max(
+        of_one_run, static_cast<double>(std::abs(plain[c] - answer.value[c])));
+  EXPECT_GT(answer.plain_error, 20 * of_one_run);
+}
+
+// No program can give a number that its type does not hold; that is no pass.
+TEST(Answers, NumbersBeyondTheTypeAreSkipped) {
+  for (const auto& [scalar, expected] :
+       {std::pair{"float32", Outcome::kSkipped},
+        {"float64", Outcome::kPassed}}) {
+    const Case one = CaseOf(fmt::format(
+        "linear_attention:n=9,d=8,e=8,feature_map=identity,normalized=0,"
+        "input=huge,scalar={}",
+        scalar));
+    const Problem problem = ProblemOf(one);
+    Trial trial(problem, GenerateInputs(one, problem), one.seed);
+    EXPECT_EQ(Verify(*ImplementationsOf(*one.op).front(), trial, {}).outcome,
+              expected)
+        << scalar;
+  }
+  Answer nan;
+  nan.outputs.emplace_back().value = {std::nanl("")};
+  EXPECT_TRUE(FitsType(Scalar::kFloat32, nan));
+}
+
 // Where keys are fewer than features, the plain program adds up less than
 // others do.
 TEST(Answers, SumsOverFeaturesAreAllowedTheirRoundings) {

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Writes a copy of one source file in which all its mutants can be switched on, one at a time.
 
-    plant_mutants.py MUTANTS.json SOURCE_FOLDER FILE OUT
+    plant_mutants.py MUTANTS.json SOURCE_FOLDER SOURCE OUT
 
 The `find` of a mutant must occur in its file exactly once. The part between ⟦ and ⟧, or all of it where there are none, is
 replaced by `replace`: whole statements where it ends with a semicolon, otherwise an expression. Mutant number k of the table,
 counted from 1, becomes `(mutants::IsOn(k) ? (replace) : (original))`, or an if and an else. The build fails where `find` does not
 occur exactly once: a mutant that no longer breaks anything would be taken for one that nobody caught.
 
-A mutant may name the one `case` that it is verified on, instead of many.
+A mutant may name the one `case` that it is verified on, instead of many. One of a header names the source file `through` which
+it is compiled: the copy of that has the header with its mutants in place of the #include.
 """
 
 import json
@@ -17,7 +18,7 @@ import re
 import sys
 
 FIELDS = {"name", "file", "find", "replace", "operator", "implementation", "what"}
-MAY_HAVE = {"case"}
+MAY_HAVE = {"case", "through"}
 OPEN, CLOSE = "⟦", "⟧"
 
 
@@ -82,18 +83,33 @@ def plant(mutants, file, text):
         for number in numbers:
             changed = switched(number, mutants[number], changed)
         out = out[:first] + changed + out[last:]
-    return f'#include "tests/mutants/switch.h"\n#line 1 "{file}"\n' + out
+    return out
+
+
+def copy(mutants, folder, source, target):
+    """The text of a source file with all mutants that are compiled through it."""
+    through = {number: mutant for number, mutant in mutants.items() if mutant.get("through", mutant["file"]) == source}
+    if not through:
+        fail(f"there is no mutant of {source}")
+    text = plant(through, source, (folder / source).read_text(encoding="utf-8"))
+    for header in sorted({mutant["file"] for mutant in through.values()} - {source}):
+        include = f'#include "{header}"\n'
+        if text.count(include) != 1:
+            fail(f"{source} does not include {header}")
+        planted = plant(through, header, (folder / header).read_text(encoding="utf-8"))
+        text = text.replace(include, planted.replace("#pragma once\n", ""))
+    # What is compiled once for each instruction set includes itself.
+    itself = '#define HWY_TARGET_INCLUDE "{}"'
+    text = text.replace(itself.format(source), itself.format(target.resolve()))
+    return '#include "tests/mutants/switch.h"\n' + text
 
 
 def main():
     if len(sys.argv) != 5:
         sys.exit(__doc__)
-    table, folder, file, target = sys.argv[1:]
-    mutants = read(table)
-    if all(mutant["file"] != file for mutant in mutants.values()):
-        fail(f"there is no mutant of {file}")
-    text = plant(mutants, file, (pathlib.Path(folder) / file).read_text(encoding="utf-8"))
+    table, folder, source, target = sys.argv[1:]
     out = pathlib.Path(target)
+    text = copy(read(table), pathlib.Path(folder), source, out)
     # An unchanged copy keeps its time stamp and is not compiled again.
     if not out.exists() or out.read_text(encoding="utf-8") != text:
         out.write_text(text, encoding="utf-8")

@@ -17,10 +17,8 @@
 namespace subquad {
 namespace {
 
-// A margin to trust, up to which length every operator is to have it, and up to
-// which every wrong answer is to be told from right.
+// A margin to trust, and up to which length every operator is to have it.
 constexpr double kEnough = 10;
-constexpr double kTrusted = 16384;
 constexpr double kUpTo = 65536;
 constexpr const char* kGates = "gates";
 constexpr double kRelative = 1e-5;  // torch.allclose's default
@@ -176,8 +174,7 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
   const StudyTable& table = FindTable(tables, "margin");
   StudyVerdict gates{
       "margins",
-      "every wrong answer is at least ten tolerances away up to n = 16384, and "
-      "refused up to 65536"};
+      "every wrong answer is at least ten tolerances away up to n = 65536"};
   gates.ours = true;
   // Up to each length, and beyond.
   struct Smallest {
@@ -185,7 +182,7 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
     double margin = HUGE_VAL;
     std::string where;
   };
-  Smallest ranges[] = {{kTrusted}, {kUpTo}, {HUGE_VAL}};
+  Smallest ranges[] = {{kUpTo}, {HUGE_VAL}};
   for (size_t r = 0; r < table.rows.size(); ++r) {
     if (table.Text(r, "rule") != kGates) continue;
     const double margin = table.Number(r, "margin"), n = table.Number(r, "n");
@@ -197,12 +194,10 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
         fmt::format("{:.3g} ({} at n = {:g}, \"{}\")", margin,
                     table.Text(r, "operator"), n, table.Text(r, "nearest"));
   }
-  const auto& [near, middle, far] = ranges;
-  const bool all_refused =
-      std::isfinite(near.margin) && near.margin > 1 && middle.margin > 1;
+  const auto& [near, far] = ranges;
+  const bool all_refused = std::isfinite(near.margin) && near.margin > 1;
   gates.outcome = Decide(all_refused && near.margin >= kEnough, all_refused);
-  gates.numbers = "smallest margin up to 16384: " + near.where;
-  if (!middle.where.empty()) gates.numbers += "; up to 65536: " + middle.where;
+  gates.numbers = "smallest margin up to 65536: " + near.where;
   if (!far.where.empty())
     gates.numbers += "; beyond: " + far.where +
                      (far.margin < 1 ? ", where no answer passes" : "");

@@ -1,0 +1,117 @@
+// The backward pass of a softmax whose weights are in memory: gradients of
+// scores and values of one head, by GEMMs, for the dense programs of all
+// operators with a softmax (formulas: reference/softmax/softmax_gradient.h).
+//
+//   DenseGradient<T> gradient(layout, n_q, n_k, e);
+//   for each block of queries [first, first + rows), on any thread:
+//     write their scores to gradient.Weights(first), rows n_k() apart
+//     for each query i: gradient.Exponentiate(i, visible, bias);
+//     gradient.Scores(first, rows, keys, g, v);   // dS of these rows
+//     gradient.ScoreRows(..) times keys, for the queries
+//   then, once all rows are there:
+//     gradient.Values(first key, keys, first query, g, grad_v);
+//     gradient.ScoreColumns(..), transposed, times queries, for the keys
+//     gradient.Diagonals(pool, grad_bias);
+//
+// Keys that a query does not see have weights and gradients of zero. Every sum
+// is split into fixed pieces, so that threads change no bit.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "optimized/base/buffer.h"
+#include "optimized/base/matrix.h"
+#include "optimized/base/thread_pool.h"
+#include "optimized/softmax/softmax_tiles.h"
+
+namespace subquad {
+
+template <typename T>
+class DenseGradient {
+ public:
+  DenseGradient(Layout& layout, int64_t n_q, int64_t n_k, int64_t e)
+      : n_q_(n_q),
+        n_k_(n_k),
+        e_(e),
+        weights_(layout, n_q * n_k),
+        scores_(layout, n_q * n_k) {}
+
+  T* Weights(int64_t i) const { return weights_.data() + i * n_k_; }
+
+  // Rows of dS: [rows, keys] from query `first` and the first key on.
+  ConstMatrixMap<T> ScoreRows(int64_t first, int64_t rows, int64_t keys) const {
+    return {scores_.data() + first * n_k_, rows, keys,
+            Eigen::OuterStride<>(n_k_)};
+  }
+  // Columns of dS: [queries from `first` on, keys] from key `key` on.
+  ConstMatrixMap<T> ScoreColumns(int64_t first, int64_t key,
+                                 int64_t keys) const {
+    return {scores_.data() + first * n_k_ + key, n_q_ - first, keys,
+            Eigen::OuterStride<>(n_k_)};
+  }
+
+  // The scores of query i and its first `visible` keys, plus the bias of each,
+  // become weights; `bias` may be null, and -inf in it hides the key.
+  void Exponentiate(int64_t i, int64_t visible, const T* bias) const {
+    T* const row = Weights(i);
+    const T sum = ExponentiateRow(row, visible, bias);
+    for (int64_t j = 0; j < visible; ++j) row[j] /= sum;
+    std::fill(row + visible, row + n_k_, T{0});
+  }
+
+  // dS of rows [first, first + rows) that see keys before `keys`, where the
+  // weights are already; g [n_q, e] and v [n_k, e] of the head.
+  void Scores(int64_t first, int64_t rows, int64_t keys, const T* g,
+              const T* v) const {
+    MatrixMap<T> scores(scores_.data() + first * n_k_, rows, keys,
+                        Eigen::OuterStride<>(n_k_));
+    scores.noalias() = Rows(g, first, rows) * Rows(v, 0, keys).transpose();
+    for (int64_t i = first; i < first + rows; ++i) {
+      const T* const weight = Weights(i);
+      T* const row = scores_.data() + i * n_k_;
+      T dot = 0;
+      for (int64_t j = 0; j < keys; ++j) dot += weight[j] * row[j];
+      for (int64_t j = 0; j < keys; ++j) row[j] = weight[j] * (row[j] - dot);
+      std::fill(row + keys, row + n_k_, T{0});
+    }
+  }
+
+  // Rows [key, key + keys) of grad_v, with the queries from `first` on.
+  void Values(int64_t key, int64_t keys, int64_t first, const T* g,
+              T* grad_v) const {
+    const ConstMatrixMap<T> weights(weights_.data() + first * n_k_ + key,
+                                    n_q_ - first, keys,
+                                    Eigen::OuterStride<>(n_k_));
+    MatrixMap<T> out(grad_v + key * e_, keys, e_, Eigen::OuterStride<>(e_));
+    out.noalias() = weights.transpose() * Rows(g, first, n_q_ - first);
+  }
+
+  // out[j - i + n_q - 1] = sum of dS_ij, for all n_q + n_k - 1 offsets.
+  void Diagonals(ThreadPool& pool, T* out) const {
+    constexpr int64_t kPiece = 512;
+    const int64_t offsets = n_q_ + n_k_ - 1;
+    pool.For((offsets + kPiece - 1) / kPiece, [&](int64_t piece, int) {
+      const int64_t begin = piece * kPiece;
+      const int64_t end = std::min(begin + kPiece, offsets);
+      std::fill(out + begin, out + end, T{0});
+      for (int64_t i = 0; i < n_q_; ++i) {
+        const int64_t shift = n_q_ - 1 - i;
+        const T* const row = scores_.data() + i * n_k_;
+        const int64_t last = std::min(n_k_, end - shift);
+        for (int64_t j = std::max<int64_t>(0, begin - shift); j < last; ++j)
+          out[j + shift] += row[j];
+      }
+    });
+  }
+
+ private:
+  ConstMatrixMap<T> Rows(const T* from, int64_t first, int64_t rows) const {
+    return {from + first * e_, rows, e_, Eigen::OuterStride<>(e_)};
+  }
+
+  const int64_t n_q_, n_k_, e_;
+  Buffer<T> weights_, scores_;  // P and dS
+};
+
+}  // namespace subquad
