@@ -41,6 +41,9 @@ LAYERS = {
     "harness/papers/studies": ["harness/papers"],
     "harness/papers/claims": ["harness/papers/studies"],
     "harness/commands": ["harness/papers/claims"],
+    "harness/python": ["harness/results"],
+    "harness/python/subquad": [],
+    "harness/python/examples": [],
     "reports/files": [],
     "reports/drawing": ["reports/files"],
     "reports/peer": ["reports/files"],
@@ -72,6 +75,7 @@ LIBRARIES = {
     "fmt/": ["harness"],
     "benchmark/": ["harness"],
     "Random123/": ["harness"],
+    "nanobind/": ["harness/python"],
 }
 SOURCES = {".h", ".cc", ".cu"}
 

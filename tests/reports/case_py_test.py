@@ -303,7 +303,8 @@ class Guide(unittest.TestCase):
 
     def test_the_example_of_the_readme(self):
         text = (REPORTS.parent / "README.md").read_text(encoding="utf-8")
-        (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        (program,) = [one for one in programs if "write_case" in one]
         (command,) = re.findall(r"`(build/subquad check my-case)`", text)
         for factor, status in ((1, 0), (1.01, 1)):
             script = self.folder / "script.py"

@@ -1,0 +1,361 @@
+// The module subquad._subquad: what the Python package calls. Everything here
+// is a thin cover; the GIL is released wherever numbers are worked on.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/base/build_info.h"
+#include "harness/base/environment.h"
+#include "harness/base/operator_listing.h"
+#include "harness/base/output_file.h"
+#include "harness/base/statistics.h"
+#include "harness/cases/generate.h"
+#include "harness/cases/random_case.h"
+#include "harness/cases/verification.h"
+#include "harness/judging/trial.h"
+#include "harness/python/arrays.h"
+#include "harness/python/timed.h"
+#include "harness/results/result_file.h"
+
+namespace nb = nanobind;
+
+namespace subquad {
+namespace {
+
+template <typename Work>
+auto WithoutGil(const Work& work) {
+  nb::gil_scoped_release released;
+  return work();
+}
+
+CaseFolder GivenCase(const std::string& op, nb::dict params, nb::list tensors,
+                     nb::list expected, double expected_error) {
+  std::vector<ReadOnlyArray> kept;
+  const Params values = ParamsOf(params);
+  const std::vector<GivenArray> inputs = ArraysOf(tensors, kept);
+  const std::vector<GivenArray> outputs = ArraysOf(expected, kept);
+  return WithoutGil([&] {
+    return MakeGivenCase(op, values, inputs, outputs, expected_error);
+  });
+}
+
+nb::dict ToPython(const GivenVerdict& found) {
+  const Verdict& verdict = found.verdict;
+  const Comparison& numbers = verdict.comparison;
+  nb::dict dict;
+  dict["verdict"] = std::string(ToString(verdict.outcome));
+  dict["reason"] = verdict.reason;
+  dict["gates"] = verdict.gates;
+  dict["scalar"] = std::string(Info(found.scalar).name);
+  dict["gate"] = found.deciding.gate;
+  dict["error"] = found.deciding.error;
+  dict["bound"] = found.deciding.tolerance;
+  dict["margin"] = verdict.margin.value;
+  dict["nearest"] = verdict.margin.nearest;
+  dict["wrong_answers"] = verdict.margin.wrong_answers;
+  dict["rows"] = numbers.rows;
+  dict["all_rows"] = numbers.all_rows;
+  dict["error_over_bound"] = numbers.max_over_bound;
+  dict["error_over_plain"] = numbers.over_plain;
+  dict["worst"] = nb::none();
+  if (found.worst) {
+    nb::dict worst;
+    worst["output"] = found.worst->output;
+    worst["batch"] = found.worst->batch;
+    worst["head"] = found.worst->head;
+    worst["row"] = found.worst->row;
+    worst["element"] = found.worst->element;
+    worst["expected"] = found.worst->expected;
+    worst["found"] = found.worst->found;
+    dict["worst"] = worst;
+  }
+  return dict;
+}
+
+nb::dict Check(const std::string& op, nb::dict params, nb::list tensors,
+               nb::list expected, double expected_error) {
+  const CaseFolder given =
+      GivenCase(op, params, tensors, expected, expected_error);
+  return ToPython(WithoutGil([&] { return CheckGiven(given); }));
+}
+
+nb::dict JudgeOutput(const std::string& op, nb::dict params, nb::list tensors,
+                     nb::list outputs, double expected_error,
+                     const std::string& scalar, const std::string& like) {
+  const CaseFolder given =
+      GivenCase(op, params, tensors, outputs, expected_error);
+  return ToPython(
+      WithoutGil([&] { return JudgeGiven(given, ParseScalar(scalar), like); }));
+}
+
+std::string Mistake(const std::string& op, nb::dict params, nb::list tensors,
+                    nb::list outputs, const std::string& scalar) {
+  const CaseFolder given = GivenCase(op, params, tensors, outputs, 0);
+  return WithoutGil([&] { return MistakeOf(given, ParseScalar(scalar)); });
+}
+
+nb::dict Definition(const std::string& op, nb::dict params, nb::list tensors,
+                    const std::vector<int64_t>& rows) {
+  const CaseFolder given = GivenCase(op, params, tensors, nb::list(), 0);
+  nb::dict outputs;
+  for (size_t o = 0; o < given.problem.outputs.size(); ++o) {
+    Shape shape;
+    const std::vector<double> values =
+        WithoutGil([&] { return DefinitionRows(given, o, rows, shape); });
+    outputs[given.problem.outputs[o].name.c_str()] =
+        NumPyOf(values, shape, Scalar::kFloat64);
+  }
+  return outputs;
+}
+
+void SaveCase(const std::string& folder, const std::string& op, nb::dict params,
+              nb::list tensors, nb::list expected, const std::string& source) {
+  const CaseFolder given = GivenCase(op, params, tensors, expected, 0);
+  WithoutGil([&] { WriteGivenCase(folder, given, source); });
+}
+
+nb::dict LoadCase(const std::string& folder) {
+  const CaseFolder given = WithoutGil([&] { return ReadCaseFolder(folder); });
+  nb::dict inputs, expected, dict;
+  for (const Tensor& tensor : given.inputs.tensors)
+    inputs[tensor.name.c_str()] =
+        NumPyOf(tensor.values, tensor.shape, Scalar::kFloat64);
+  for (const ExpectedTensor& tensor : given.expected)
+    expected[tensor.name.c_str()] =
+        NumPyOf(tensor.values, tensor.shape,
+                tensor.is_float32 ? Scalar::kFloat32 : Scalar::kFloat64);
+  dict["operator"] = std::string(given.op->description().id);
+  dict["params"] = ToPython(given.problem.params);
+  dict["inputs"] = inputs;
+  dict["expected"] = expected;
+  dict["expected_error"] = given.expected_error;
+  dict["source"] = given.source;
+  return dict;
+}
+
+// ---- generated cases
+// ---------------------------------------------------------
+
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+std::vector<std::string> IdsOf(const std::vector<Case>& cases) {
+  std::vector<std::string> ids;
+  for (const Case& one : cases) ids.push_back(one.Id());
+  return ids;
+}
+
+std::vector<std::string> CasesFor(const std::string& op, const Values& values,
+                                  const std::vector<int64_t>& sizes,
+                                  const std::string& scalar, uint64_t seed) {
+  return WithoutGil([&] {
+    return IdsOf(CasesWith(FindOperator(op), values,
+                           sizes.empty() ? AwkwardSizes() : sizes,
+                           ParseScalar(scalar), seed));
+  });
+}
+
+// One case from values that are named as in an id, with n or without (0).
+std::string CaseFor(const std::string& op, int64_t n, const Values& values,
+                    const std::string& input, const std::string& scalar,
+                    uint64_t seed) {
+  CaseRequest request;
+  request.op = &FindOperator(op);
+  if (n > 0) request.n = n;
+  request.values = values;
+  request.input = input;
+  request.scalar = ParseScalar(scalar);
+  request.seed = seed;
+  return MakeCase(request).Id();
+}
+
+// The same case with other numbers.
+std::string OtherNumbers(const std::string& id, uint64_t seed,
+                         const std::string& input) {
+  CaseRequest request = ParseCaseId(id);
+  request.seed = seed;
+  if (!input.empty()) request.input = input;
+  return MakeCase(request).Id();
+}
+
+nb::dict Generate(const std::string& id) {
+  const Case one = MakeCase(ParseCaseId(id));
+  Problem problem;
+  const Inputs inputs = WithoutGil([&] {
+    problem = ProblemOf(one);
+    return GenerateInputs(one, problem);
+  });
+  nb::dict tensors, shapes, dict;
+  for (const Tensor& tensor : inputs.tensors)
+    tensors[tensor.name.c_str()] =
+        NumPyOf(tensor.values, tensor.shape, one.scalar);
+  for (size_t o = 0; o < problem.outputs.size(); ++o) {
+    nb::list shape;
+    for (const int64_t extent : problem.OutputShape(o)) shape.append(extent);
+    shapes[problem.outputs[o].name.c_str()] = nb::tuple(shape);
+  }
+  dict["operator"] = std::string(one.op->description().id);
+  dict["params"] = ToPython(problem.params);
+  dict["tensors"] = tensors;
+  dict["outputs"] = shapes;
+  dict["scalar"] = std::string(Info(one.scalar).name);
+  dict["backward"] = one.backward;
+  dict["queries"] = problem.queries;
+  return dict;
+}
+
+std::vector<std::string> Simpler(const std::string& id) {
+  return IdsOf(SimplerCases(MakeCase(ParseCaseId(id))));
+}
+
+// ---- timing and result files
+// ---------------------------------------------------
+
+// A program of ours with the arrays that it reads.
+class Timed {
+ public:
+  Timed(const std::string& op, nb::dict params, nb::list tensors,
+        const std::string& implementation, int threads) {
+    const Params values = ParamsOf(params);
+    const std::vector<GivenArray> arrays = ArraysOf(tensors, kept_);
+    program_ = WithoutGil([&] {
+      return std::make_unique<ReadyProgram>(op, values, arrays, implementation,
+                                            threads);
+    });
+  }
+
+  double Run() {
+    return WithoutGil([&] { return program_->Run(); });
+  }
+  std::string Id() const { return program_->implementation().id; }
+
+  nb::dict Outputs() {
+    nb::dict outputs;
+    const Problem& problem = program_->problem();
+    for (size_t o = 0; o < problem.outputs.size(); ++o) {
+      const Shape shape = problem.OutputShape(o);
+      const auto bytes =
+          static_cast<size_t>(ElementCount(shape) * Info(problem.scalar).bytes);
+      auto* copy = new char[bytes];
+      std::copy_n(program_->output(o), bytes, copy);
+      outputs[problem.outputs[o].name.c_str()] =
+          NumPyOwning(copy, shape, problem.scalar);
+    }
+    return outputs;
+  }
+
+  // The outputs themselves: this object is of no further use.
+  nb::dict Take() {
+    nb::dict outputs;
+    const Problem& problem = program_->problem();
+    for (size_t o = 0; o < problem.outputs.size(); ++o)
+      outputs[problem.outputs[o].name.c_str()] = NumPyOwning(
+          program_->Release(o), problem.OutputShape(o), problem.scalar);
+    return outputs;
+  }
+
+ private:
+  std::vector<ReadOnlyArray> kept_;
+  std::unique_ptr<ReadyProgram> program_;
+};
+
+// A record of results/1 without measured numbers; of a program that is not
+// ours, `name` stands for it and its costs are not known.
+std::string RecordFor(const std::string& id, const std::string& implementation,
+                      const std::string& name, int threads) {
+  const Case one = MakeCase(ParseCaseId(id));
+  const Problem problem = ProblemOf(one);
+  const Implementation& ours =
+      implementation.empty()
+          ? *ImplementationsOf(*one.op).front()
+          : FindImplementation(one.op->description().id, implementation);
+  Json record = MakeRecord(one, problem, ours, threads, Verdict::Skipped(""));
+  if (implementation.empty()) {
+    record["implementation"] = name;
+    record["workspace_formula_bytes"] = nullptr;
+    record["flops"] = nullptr;
+  }
+  return record.dump();
+}
+
+std::string WhyNotRun(const std::string& id, const std::string& implementation,
+                      int threads) {
+  const Case one = MakeCase(ParseCaseId(id));
+  const Problem problem = ProblemOf(one);
+  const Implementation& ours =
+      FindImplementation(one.op->description().id, implementation);
+  const std::string why = WhyNot(ours, problem);
+  return why.empty() ? DoesNotFit(ours, problem, threads) : why;
+}
+
+std::string ResultFile(const std::string& header, const std::string& records) {
+  std::vector<Json> list;
+  for (const Json& record : Json::parse(records)) list.push_back(record);
+  return WithoutGil(
+      [&] { return MakeResultFile(Json::parse(header), list).dump(1); });
+}
+
+nb::tuple MedianOf(const std::vector<double>& samples) {
+  if (samples.empty()) throw InvalidInput("samples", "at least one", "none");
+  const Median found = MedianWithInterval(samples);
+  return nb::make_tuple(found.median, found.interval.low, found.interval.high);
+}
+
+}  // namespace
+}  // namespace subquad
+
+NB_MODULE(_subquad, module) {
+  using namespace subquad;  // NOLINT: the whole module is its cover
+  nb::register_exception_translator(
+      [](const std::exception_ptr& problem, void*) {
+        try {
+          std::rethrow_exception(problem);
+        } catch (const InvalidInput& invalid) {
+          PyErr_SetString(PyExc_ValueError, invalid.what());
+        }
+      });
+  module.attr("version") = kVersion;
+  module.attr("commit") = kCommit;
+  module.def("operators", [] {
+    std::vector<std::string> ids;
+    for (const Operator* op : Operators())
+      ids.emplace_back(op->description().id);
+    return ids;
+  });
+  module.def("listing", [](const std::string& op) {
+    return ListOperator(FindOperator(op)).dump();
+  });
+  module.def("check", &Check);
+  module.def("judge", &JudgeOutput);
+  module.def("mistake", &Mistake);
+  module.def("definition", &Definition);
+  module.def("save_case", &SaveCase);
+  module.def("load_case", &LoadCase);
+  module.def("cases", &CasesFor);
+  module.def("case_id", &CaseFor);
+  module.def("other_numbers", &OtherNumbers);
+  module.def("generate", &Generate);
+  module.def("simpler", &Simpler);
+  module.def("hard_inputs", [] { return RandomInputs(); });
+  module.def("record", &RecordFor);
+  module.def("why_not", &WhyNotRun);
+  module.def("result_file", &ResultFile);
+  module.def("median", &MedianOf);
+  module.def("write_file",
+             [](const std::string& path, const std::string& text) {
+               WriteFileAtomically(path, text);
+             });
+  module.def("environment", [](int threads) {
+    return WithoutGil([&] { return DescribeEnvironment(threads).dump(); });
+  });
+  module.def("now", &CurrentTime);
+  nb::class_<Timed>(module, "Timed")
+      .def(nb::init<const std::string&, nb::dict, nb::list, const std::string&,
+                    int>())
+      .def("run", &Timed::Run)
+      .def("outputs", &Timed::Outputs)
+      .def("take", &Timed::Take)
+      .def_prop_ro("implementation", &Timed::Id);
+}

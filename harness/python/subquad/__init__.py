@@ -1,0 +1,37 @@
+"""Verdicts on efficient attention, where it is written.
+
+    import subquad
+
+    r = subquad.check("softmax_attention", out=y, q=q, k=k, v=v, bias=b, causal=True)   # is this output right?
+    subquad.verify(my_function, "softmax_attention", array="torch", causal=True)        # is this function?
+    subquad.sweep({"mine": my_function}, "softmax_attention", n=[256, 1024])            # and what does it cost?
+
+Tensors are arrays of NumPy, PyTorch or JAX, or anything with DLPack or the array interface, in float64, float32, bfloat16
+or float16; on the CPU they are not copied. Their shapes are those of `signature(op)`, with up to two leading axes (batch,
+heads). What is refused is a ValueError of one line. The numbers are those of the program `subquad check`.
+"""
+
+from subquad import testing
+from subquad._calls import Case, Check, Worst, check, load_case, operators, reference, run, save_case, signature
+from subquad._subquad import version as __version__
+from subquad._sweep import Sweep, sweep
+from subquad._verify import Failure, Verification, verify
+
+__all__ = [
+    "Case",
+    "Check",
+    "Failure",
+    "Sweep",
+    "Verification",
+    "Worst",
+    "check",
+    "load_case",
+    "operators",
+    "reference",
+    "run",
+    "save_case",
+    "signature",
+    "sweep",
+    "testing",
+    "verify",
+]

@@ -1,0 +1,116 @@
+"""Arrays of several libraries in the module's terms, and back. No library is imported that the arrays do not come from."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import numpy as np
+
+KINDS = ("numpy", "torch", "jax")
+Given = tuple  # (name, array that the module reads, scalar type or "")
+
+
+def kind_of(value: Any) -> str:
+    """The library that an array comes from; "numpy" for everything that is read through NumPy."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return "torch"
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(value, jax.Array):
+        return "jax"
+    return "numpy"
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an array of one of these libraries."""
+    names = ("__dlpack__", "__array_interface__", "__array__", "__cuda_array_interface__")
+    return isinstance(value, np.ndarray) or any(hasattr(value, name) for name in names)
+
+
+def given(name: str, value: Any) -> Given:
+    """What the module takes for one tensor: memory on the CPU, row-major. Copies only what is not that already."""
+    array, scalar = bits_of(name, value)
+    return name, array, scalar
+
+
+def bits_of(name: str, value: Any) -> tuple[np.ndarray, str]:
+    """An array of NumPy over the same memory, and the type of its numbers; those of two bytes come as uint16."""
+    if kind_of(value) == "torch":
+        return _of_torch(name, value)
+    if isinstance(value, np.ndarray):
+        array = value
+    elif hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
+        array = value.get()  # CuPy: a copy on the host
+    else:
+        try:
+            array = np.from_dlpack(value) if _only_dlpack(value) else np.asarray(value)
+        except (TypeError, ValueError, RuntimeError, BufferError) as error:
+            raise ValueError(
+                f"{name}: expected an array, found {type(value).__name__} ({_first_line(error)})"
+            ) from None
+    found = array.dtype.name
+    if found not in ("float64", "float32", "float16", "bfloat16"):
+        raise ValueError(
+            f"{name}: expected an array of float64, float32, bfloat16 or float16, found {_described(value, found)}"
+        )
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    array = np.ascontiguousarray(array) if array.ndim else array
+    return (array.view(np.uint16) if array.dtype.itemsize == 2 and array.ndim else array), found
+
+
+def _only_dlpack(value: Any) -> bool:
+    return hasattr(value, "__dlpack__") and not any(
+        hasattr(value, name) for name in ("__array__", "__array_interface__")
+    )
+
+
+def _described(value: Any, found: str) -> str:
+    return found if is_array(value) else type(value).__name__
+
+
+def _of_torch(name: str, value: Any) -> tuple[np.ndarray, str]:
+    torch = sys.modules["torch"]
+    types = {torch.float64: "float64", torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+    if value.dtype not in types:
+        raise ValueError(f"{name}: expected a tensor of float64, float32, bfloat16 or float16, found {value.dtype}")
+    if value.layout != torch.strided:
+        raise ValueError(f"{name}: expected a dense tensor, found {value.layout}")
+    tensor = value.detach().cpu().resolve_neg().contiguous()
+    scalar = types[value.dtype]
+    if value.element_size() == 2:
+        return tensor.view(torch.int16).numpy().view(np.uint16), scalar
+    return tensor.numpy(), scalar
+
+
+def array_of(bits: np.ndarray, scalar: str, kind: str, device: str | None = None) -> Any:
+    """An array of library `kind` from what the module returned; shares its memory where that library can."""
+    if kind == "torch":
+        torch = importlib.import_module("torch")
+        if bits.dtype == np.uint16:
+            tensor = torch.from_numpy(bits.view(np.int16)).view(getattr(torch, scalar))
+        else:
+            tensor = torch.from_numpy(bits)
+        return tensor if device in (None, "cpu") else tensor.to(device)
+    if bits.dtype == np.uint16:
+        bits = bits.view(numpy_type(scalar))
+    if kind == "jax":
+        # JAX may share NumPy's memory, and takes it for constant.
+        return importlib.import_module("jax.numpy").array(bits)
+    return bits
+
+
+def numpy_type(scalar: str) -> np.dtype:
+    """NumPy has no bfloat16 of its own; ml_dtypes, which comes with JAX, brings it."""
+    if scalar != "bfloat16":
+        return np.dtype(scalar)
+    try:
+        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+    except ImportError:
+        raise ValueError('bfloat16: expected the package ml_dtypes, or array="torch"; found neither') from None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0]

@@ -1,0 +1,296 @@
+"""Single calls: an output judged, the definition evaluated, one of our programs run, cases on disk."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from subquad import _arrays, _subquad
+
+NARROW = ("bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The element of an output with the largest error over its tolerance."""
+
+    output: str
+    batch: int
+    head: int
+    row: int
+    element: int
+    expected: float
+    found: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.output}: batch {self.batch}, head {self.head}, row {self.row}, element {self.element}: "
+            f"expected {self.expected:.9g}, found {self.found:.9g}"
+        )
+
+
+@dataclass(frozen=True)
+class Check:
+    """A verdict; true where it is `passed`.
+
+    error, bound: the largest error, and the tolerance of the gate that decided, at the element nearest to failing.
+    margin, nearest: how many tolerances away the nearest wrong answer is, and which it is.
+    looks_like: of an output that failed, the wrong answer that it resembles, or None.
+    parts: of a check of outputs and gradients, the verdict on each.
+    """
+
+    operator: str
+    verdict: str
+    reason: str
+    error: float
+    bound: float
+    margin: float
+    nearest: str
+    worst: Worst | None
+    scalar: str
+    rows: int
+    all_rows: bool
+    gate: int
+    gates: str = ""
+    error_over_bound: float = math.nan
+    error_over_plain: float = math.nan
+    looks_like: str | None = None
+    parts: dict[str, Check] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        return self.verdict == "passed"
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __str__(self) -> str:
+        rows = "all rows" if self.all_rows else f"{self.rows} rows"
+        text = f"{self.operator} {self.scalar}: {self.verdict}, error {self.error:.3e}, bound {self.bound:.3e} ({rows}"
+        if math.isfinite(self.margin):
+            text += f", gate {self.gate}, margin {self.margin:.3g}: {self.nearest}"
+        text += ")"
+        if self.reason:
+            text += f"\n  {self.reason}"
+        if not self.passed and self.worst:
+            text += f"\n  worst at {self.worst}"
+        if self.looks_like:
+            text += f"\n  looks like: {self.looks_like}"
+        return text
+
+
+class Case(dict):
+    """A case folder: operator, params, inputs, expected, expected_error, source; as keys and as attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def operators() -> list[str]:
+    """The names of all operators."""
+    return list(_subquad.operators())
+
+
+@functools.lru_cache(maxsize=None)
+def listing(op: str) -> dict:
+    """What `subquad list --json` says of an operator."""
+    if not isinstance(op, str):
+        raise ValueError(f"operator: expected one of {', '.join(operators())}; found {type(op).__name__}")
+    found = json.loads(_subquad.listing(op))
+    return found[0] if isinstance(found, list) else found
+
+
+def signature(op: str) -> dict[str, Any]:
+    """What an operator takes and gives: a dict with formula, source, inputs, params, outputs, sizes, implementations.
+
+    Each of the last five is a dict by name. An input or output has its shape in terms of the sizes, without the leading axes
+    (batch, heads); `required`; and `when`, the parameters with which it is there. Where the shape depends on a parameter,
+    `variants` has all of them. A parameter has type, default, meaning, and its choices or range.
+    """
+    found = json.loads(json.dumps(listing(op)))
+    result = {key: found[key] for key in ("operator", "formula", "source")}
+    for key in ("inputs", "params", "outputs", "sizes"):
+        result[key] = _by_name(found[key], "name")
+    result["implementations"] = _by_name(found["implementations"], "implementation")
+    return result
+
+
+def _by_name(entries: list[dict], key: str) -> dict[str, dict]:
+    groups: dict[str, list[dict]] = {}
+    for entry in entries:
+        groups.setdefault(entry[key], []).append({name: value for name, value in entry.items() if name != key})
+    return {name: group[0] if len(group) == 1 else {**group[0], "variants": group} for name, group in groups.items()}
+
+
+def split(op: str, values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Keyword arguments as (params, tensors). None stands for an argument that was not given."""
+    names = {rule["name"] for rule in listing(op)["params"]}
+    params, tensors = {}, {}
+    for name, value in values.items():
+        if value is None:
+            continue
+        if name in names or not (_arrays.is_array(value) or isinstance(value, (list, tuple))):
+            params[name] = plain(value)
+        else:
+            tensors[name] = value
+    return params, tensors
+
+
+def plain(value: Any) -> Any:
+    """A parameter's value without NumPy: True, 12, 0.25, "elu1", [0, 5]."""
+    if _arrays.is_array(value):
+        return np.asarray(value).tolist()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def given_list(tensors: dict[str, Any]) -> list:
+    return [_arrays.given(name, value) for name, value in tensors.items()]
+
+
+def check(
+    op: str,
+    /,
+    out: Any = None,
+    *,
+    grad: Any = None,
+    grads: dict[str, Any] | None = None,
+    expected_error: float = 0.0,
+    **tensors: Any,
+) -> Check:
+    """Whether an output is what the definition of `op` gives on these tensors.
+
+    out: the output, or a dict of outputs; shape and type as the program computed it. It is judged as the output of a program
+        in that type: float32 by the error that a float32 program may have, float64 as one in float64.
+    grad, grads: the gradient that came in, of the shape of `out`, and those that went out, by the names of the inputs:
+        {"q": dq, "bias": db}.
+    expected_error: how far each number of `out` may be off beside that, in units of the largest magnitude of its tensor.
+    tensors: inputs and parameters of the operator, by the names of `signature(op)`.
+    """
+    params, inputs = split(op, tensors)
+    parts = {}
+    if out is not None:
+        outputs = out if isinstance(out, dict) else {"out": out}
+        parts["out"] = _check_one(op, params, inputs, outputs, expected_error)
+    if grads is not None or grad is not None:
+        if grad is None or not grads:
+            raise ValueError("gradients: expected grad (what came in) and grads (what went out), found one of them")
+        named = {name if name.startswith("grad_") else f"grad_{name}": value for name, value in grads.items()}
+        parts["grads"] = _check_one(op, params, {**inputs, "grad": grad}, named, expected_error)
+    if not parts:
+        raise ValueError("out: expected an array, found none")
+    found = list(parts.values())
+    if len(found) == 1:
+        return found[0]
+    order = {"failed": 0, "mistrusted": 1, "skipped": 2, "passed": 3}
+    worst = min(found, key=lambda one: (order[one.verdict], -one.error_over_bound))
+    return Check(**{**worst.__dict__, "parts": parts})
+
+
+def _check_one(op: str, params: dict, inputs: dict, outputs: dict, expected_error: float) -> Check:
+    arrays, given = given_list(inputs), given_list(outputs)
+    scalars = {scalar for _, _, scalar in given}
+    narrow = [scalar for scalar in NARROW if scalar in scalars]
+    if narrow:
+        raw = _subquad.judge(op, params, arrays, given, float(expected_error), narrow[0], "")
+    else:
+        raw = _subquad.check(op, params, arrays, given, float(expected_error))
+    scalar = narrow[0] if narrow else "float32" if "float32" in scalars else "float64"
+    mistake = None
+    if raw["verdict"] == "failed":
+        mistake = _mistake(op, params, arrays, given, scalar)
+    return check_of(op, raw, scalar, mistake)
+
+
+def _mistake(op: str, params: dict, arrays: list, outputs: list, scalar: str) -> str | None:
+    try:
+        return _subquad.mistake(op, params, arrays, outputs, scalar) or None
+    except ValueError:
+        return None
+
+
+def check_of(op: str, raw: dict, scalar: str, looks_like: str | None = None) -> Check:
+    """The module's answer as a Check."""
+    return Check(
+        operator=op,
+        verdict=raw["verdict"],
+        reason=raw["reason"],
+        error=raw["error"],
+        bound=raw["bound"],
+        margin=raw["margin"],
+        nearest=raw["nearest"],
+        worst=Worst(**raw["worst"]) if raw["worst"] else None,
+        scalar=scalar,
+        rows=raw["rows"],
+        all_rows=raw["all_rows"],
+        gate=raw["gate"],
+        gates=raw["gates"],
+        error_over_bound=raw["error_over_bound"],
+        error_over_plain=raw["error_over_plain"],
+        looks_like=looks_like,
+    )
+
+
+def reference(op: str, /, *, rows: list[int] | None = None, **tensors: Any) -> Any:
+    """The definition in higher precision, rounded to float64: a NumPy array, or a dict of them where there are several outputs.
+
+    rows: which rows (queries) of each head; all of them where it is left out. The other axes stay as they are.
+    """
+    params, inputs = split(op, tensors)
+    if rows is not None and len(rows) == 0:
+        raise ValueError("rows: expected at least one row, found none")
+    chosen = [] if rows is None else [int(row) for row in rows]
+    return _only(_subquad.definition(op, params, given_list(inputs), chosen))
+
+
+def run(op: str, /, *, implementation: str = "", threads: int = 1, **tensors: Any) -> Any:
+    """What one of our programs computes, in the type and library of the tensors. All tensors have one type.
+
+    implementation: a name from `signature(op)`; left out, the first that can run this problem.
+    """
+    params, inputs = split(op, tensors)
+    if not inputs:
+        raise ValueError("tensors: expected those of signature(op), found none")
+    arrays = given_list(inputs)
+    timed = _subquad.Timed(op, params, arrays, implementation, threads)
+    timed.run()
+    kind, scalar = _arrays.kind_of(next(iter(inputs.values()))), arrays[0][2]
+    return _only({name: _arrays.array_of(bits, scalar, kind) for name, bits in timed.take().items()})
+
+
+def _only(outputs: dict[str, Any]) -> Any:
+    return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+
+
+def save_case(
+    folder: str | os.PathLike,
+    op: str,
+    /,
+    out: Any = None,
+    *,
+    grad: Any = None,
+    grads: dict[str, Any] | None = None,
+    source: str = "",
+    **tensors: Any,
+) -> None:
+    """Writes a case folder for `subquad check`. Outputs that are not given are the definition's."""
+    params, inputs = split(op, tensors)
+    outputs = {} if out is None else dict(out) if isinstance(out, dict) else {"out": out}
+    if grad is not None:
+        inputs["grad"] = grad
+        for name, value in (grads or {}).items():
+            outputs[name if name.startswith("grad_") else f"grad_{name}"] = value
+    _subquad.save_case(os.fspath(folder), op, params, given_list(inputs), given_list(outputs), source)
+
+
+def load_case(folder: str | os.PathLike) -> Case:
+    """A case folder: `case.operator`, `case.params`, `case.inputs`, `case.expected` (arrays of NumPy by name)."""
+    return Case(_subquad.load_case(os.fspath(folder)))

@@ -1,0 +1,247 @@
+"""Calls somebody's function where a crash ends nothing: in a forked child, which sends back what each call gave.
+
+A call is one case, or two on the same arrays with other numbers in them (`again`).
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import resource
+import select
+import signal
+import struct
+import sys
+import time
+import traceback
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterator
+
+import numpy as np
+
+from subquad import _arrays, _subquad
+
+Bits = tuple  # (array of NumPy, scalar type)
+
+
+@dataclass
+class Call:
+    """What to call the function with. `case` and `again` are ids."""
+
+    case: str
+    again: str = ""
+    arguments: tuple[str, ...] | None = None  # parameters that the function takes; None: all of them
+
+
+@dataclass
+class Reply:
+    """What came of a call. `fault` says in words what was wrong before any number was compared."""
+
+    outputs: dict[str, Bits] = field(default_factory=dict)
+    second: dict[str, Bits] = field(default_factory=dict)
+    fault: str = ""
+    overwritten: bool = False  # the second call wrote into what the first had returned
+    seconds: float = 0.0
+
+
+@dataclass
+class Caller:
+    """Somebody's function, and how it wants its arrays."""
+
+    function: Callable
+    kind: str
+    device: str | None
+    isolate: bool
+    timeout: float
+
+    def __call__(self, calls: list[Call]) -> Iterator[tuple[Call, Reply]]:
+        """In the order of the calls."""
+        if not self.isolate:
+            for call in calls:
+                yield call, self.here(call)
+            return
+        left = list(calls)
+        while left:
+            for reply in self._in_child(list(left)):
+                yield left.pop(0), reply
+
+    def _in_child(self, calls: list[Call]) -> Iterator[Reply]:
+        """Replies of one child; ends after the first call that ended the child."""
+        reading, writing = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.close(reading)
+                self._serve(calls, writing)
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(writing)
+        done = 0
+        ended = False
+        try:
+            while done < len(calls):
+                message = _receive(reading, time.monotonic() + self.timeout)
+                if isinstance(message, Reply):
+                    done += 1
+                    yield message
+                    continue
+                fault = f"did not return within {self.timeout:g} s"
+                if message == "ended":
+                    _, status = os.waitpid(child, 0)
+                    ended = True
+                    fault = _how_it_ended(status)
+                yield Reply(fault=fault)
+                return
+        finally:
+            os.close(reading)
+            if not ended:
+                if done < len(calls):
+                    os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+
+    def _serve(self, calls: list[Call], writing: int) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        # A crash is told by the parent, in a line.
+        faulthandler.disable()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if self.kind == "torch":
+            # A forked child has none of the threads of its parent's pool.
+            sys.modules["torch"].set_num_threads(1)
+        for call in calls:
+            data = pickle.dumps(self.here(call), protocol=4)
+            with_size = struct.pack("<q", len(data)) + data
+            view = memoryview(with_size)
+            while view:
+                view = view[os.write(writing, view) :]
+
+    def here(self, call: Call) -> Reply:
+        """The call in this process."""
+        problem = _subquad.generate(call.case)
+        arrays = {
+            name: _arrays.array_of(np.array(bits), problem["scalar"], self.kind, self.device)
+            for name, bits in problem["tensors"].items()
+        }
+        reply = Reply()
+        start = time.perf_counter()
+        reply.outputs, held, reply.fault = self._one(call, problem, arrays)
+        reply.seconds = time.perf_counter() - start
+        if call.again and not reply.fault:
+            other = _subquad.generate(call.again)
+            if self.kind == "jax":
+                arrays = {
+                    name: _arrays.array_of(np.array(bits), other["scalar"], self.kind)
+                    for name, bits in other["tensors"].items()
+                }
+            else:
+                for name, bits in other["tensors"].items():
+                    _write_into(arrays[name], bits, other["scalar"], self.kind)
+            reply.second, _, reply.fault = self._one(call, other, arrays)
+            if not reply.fault:
+                for name, (bits, _) in reply.outputs.items():
+                    now, _ = _arrays.bits_of(name, held[name])
+                    reply.overwritten = reply.overwritten or not np.array_equal(_raw(now), _raw(bits))
+        return reply
+
+    def _one(self, call: Call, problem: dict, arrays: dict[str, Any]) -> tuple[dict[str, Bits], dict[str, Any], str]:
+        backward = problem["backward"]
+        # The numbers that the problem has, not those that the arrays have by now.
+        before = {name: _raw(np.array(_arrays.bits_of(name, array)[0])) for name, array in arrays.items()}
+        inputs = {name: array for name, array in arrays.items() if not (backward and name == "grad")}
+        params = problem["params"]
+        if call.arguments is not None:
+            params = {name: value for name, value in params.items() if name in call.arguments}
+        try:
+            if backward:
+                found = self._gradients(inputs, params, arrays["grad"])
+            else:
+                found = self.function(**inputs, **params)
+        except Exception as error:  # pylint: disable=broad-except
+            return {}, {}, _how_it_failed(error)
+        if not isinstance(found, dict):
+            found = {next(iter(problem["outputs"])): found}
+        outputs, fault = {}, ""
+        for name, shape in problem["outputs"].items():
+            if name not in found:
+                return {}, {}, f"returned no {name}; expected {', '.join(problem['outputs'])}"
+            value = found[name]
+            if not _arrays.is_array(value):
+                return {}, {}, f"returned {type(value).__name__} as {name}; expected an array"
+            if _arrays.kind_of(value) != self.kind:
+                return {}, {}, f"returned an array of {_arrays.kind_of(value)} as {name}; expected one of {self.kind}"
+            try:
+                bits, scalar = _arrays.bits_of(name, value)
+            except ValueError as error:
+                return {}, {}, f"returned another type: {error}"
+            if tuple(bits.shape) != tuple(shape):
+                return {}, {}, f"returned the wrong shape: {name} has {list(bits.shape)}, expected {list(shape)}"
+            if scalar != problem["scalar"]:
+                return {}, {}, f"returned the wrong type: {name} has {scalar}, expected {problem['scalar']}"
+            outputs[name] = np.array(bits), scalar
+        for name, array in arrays.items():
+            if not np.array_equal(_raw(_arrays.bits_of(name, array)[0]), before[name]):
+                fault = f"changed its input {name}"
+        return outputs, found, fault
+
+    def _gradients(self, inputs: dict[str, Any], params: dict[str, Any], grad: Any) -> dict[str, Any]:
+        """By the framework's own differentiation: grad_X for every input X."""
+        if self.kind == "jax":
+            jax = sys.modules["jax"]
+
+            def forward(tensors: dict[str, Any]) -> Any:
+                found = self.function(**tensors, **params)
+                return next(iter(found.values())) if isinstance(found, dict) else found
+
+            _, pull = jax.vjp(forward, inputs)
+            return {f"grad_{name}": value for name, value in pull(grad)[0].items()}
+        leaves = {name: tensor.detach().requires_grad_() for name, tensor in inputs.items()}
+        found = self.function(**leaves, **params)
+        out = next(iter(found.values())) if isinstance(found, dict) else found
+        out.backward(grad)
+        return {f"grad_{name}": leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+
+
+def _raw(bits: np.ndarray) -> np.ndarray:
+    """Bits that compare equal where they are, NaN included."""
+    return np.ascontiguousarray(bits).reshape(-1).view(np.uint8)
+
+
+def _write_into(array: Any, bits: np.ndarray, scalar: str, kind: str) -> None:
+    if kind == "torch":
+        array.copy_(_arrays.array_of(np.array(bits), scalar, "torch"))
+    else:
+        array.view(bits.dtype)[...] = bits
+
+
+def _receive(reading: int, deadline: float) -> Any:
+    """A reply; "ended" where the child did; "late" where nothing came in time."""
+    data, size = bytearray(), None
+    while size is None or len(data) < size:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([reading], [], [], left)[0]:
+            return "late"
+        # Not a byte of the next reply.
+        part = os.read(reading, min(1 << 20, (8 if size is None else size) - len(data)))
+        if not part:
+            return "ended"
+        data += part
+        if size is None and len(data) == 8:
+            size, data = struct.unpack("<q", data)[0], bytearray()
+    return pickle.loads(bytes(data))
+
+
+def _how_it_ended(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"crashed: {signal.Signals(os.WTERMSIG(status)).name}"
+    return f"ended the process with status {os.WEXITSTATUS(status)}"
+
+
+def _how_it_failed(error: Exception) -> str:
+    lines = str(error).strip().split("\n")
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    return f"raised {type(error).__name__}: {lines[0]}{where}"

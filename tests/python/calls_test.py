@@ -1,0 +1,258 @@
+"""Single calls: their numbers are the program's, their errors one line, and nothing is kept or copied that need not be."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import subquad
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GOLDEN = sorted((ROOT / "tests" / "golden").glob("*/case.json"))
+PROGRAM = os.environ.get("SUBQUAD_PROGRAM", "")
+
+
+def tensors(n=50, heads=2, d=16, dtype=np.float32, seed=1):
+    draw = np.random.default_rng(seed)
+    return {name: draw.standard_normal((heads, n, d)).astype(dtype) for name in "qkv"}
+
+
+def softmax(q, k, v, bias=None, scale=None, causal=False):
+    scores = q @ np.swapaxes(k, -1, -2) * q.dtype.type(scale or 1 / np.sqrt(q.shape[-1]))
+    if bias is not None:
+        n_q, n_k = scores.shape[-2:]
+        scores = scores + bias[np.arange(n_k)[None] - np.arange(n_q)[:, None] + n_q - 1]
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights @ v / weights.sum(-1, keepdims=True)
+
+
+def program(*arguments):
+    done = subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module", name="told")
+def told_by_the_program():
+    """What the program says of every golden case: its line `reference` by folder."""
+    if not PROGRAM:
+        pytest.skip("SUBQUAD_PROGRAM is not set")
+    code, out, err = program("check", "--json", *(file.parent for file in GOLDEN))
+    assert code == 0, err
+    return {
+        pathlib.Path(case["case"]).name: next(one for one in case["lines"] if one["implementation"] == "reference")
+        for case in json.loads(out)["cases"]
+    }
+
+
+@pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.parent.name)
+def test_the_numbers_are_the_programs(file, told):
+    line = told[file.parent.name]
+    case = subquad.load_case(file.parent)
+    inputs = dict(case.inputs)
+    if "grad" in inputs:
+        grads = {name[len("grad_") :]: value for name, value in case.expected.items()}
+        found = subquad.check(case.operator, grads=grads, expected_error=case.expected_error, **inputs, **case.params)
+    else:
+        found = subquad.check(
+            case.operator, out=case.expected, expected_error=case.expected_error, **inputs, **case.params
+        )
+    assert found.verdict == "passed"
+    assert (found.error, found.bound) == (line["deciding"]["error"], line["deciding"]["tolerance"])
+    assert (found.margin, found.nearest) == (line["check"]["margin"], line["check"]["nearest"])
+
+
+@pytest.mark.skipif(not PROGRAM, reason="SUBQUAD_PROGRAM is not set")
+def test_a_wrong_output_is_told_as_the_program_tells_it(tmp_path):
+    given = tensors()
+    out = softmax(**given, scale=1.0)
+    found = subquad.check("softmax_attention", out=out, **given)
+    assert not found and found.looks_like == "scale left out"
+    assert found.worst.found == out[found.worst.head, found.worst.row, found.worst.element]
+    subquad.save_case(tmp_path / "case", "softmax_attention", out=out, source="a test", **given)
+    code, text, _ = program("check", "--json", tmp_path / "case")
+    assert code == 1
+    line = next(one for one in json.loads(text)["cases"][0]["lines"] if one["implementation"] == "reference")
+    assert (found.error, found.bound) == (line["deciding"]["error"], line["deciding"]["tolerance"])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_right_outputs_pass(dtype):
+    given = tensors(dtype=dtype)
+    wide = {name: value.astype(np.float64) for name, value in given.items()}
+    found = subquad.check("softmax_attention", out=softmax(**wide).astype(dtype), **given)
+    assert found, str(found)
+    assert found.margin > 1 and found.nearest and found.scalar == np.dtype(dtype).name
+
+
+def test_memory_of_any_layout_is_read():
+    given = tensors()
+    out = softmax(**given)
+    given["q"] = np.asfortranarray(given["q"])
+    given["k"] = np.repeat(given["k"], 2, -1)[..., ::2]
+    given["v"] = given["v"].astype(">f4")
+    given["v"].flags.writeable = False
+    assert subquad.check("softmax_attention", out=out, **given)
+
+
+def test_gradients():
+    draw = np.random.default_rng(2)
+    weights, values, grad = draw.standard_normal(99), draw.standard_normal((50, 8)), draw.standard_normal((50, 8))
+    place = np.arange(50)[None] - np.arange(50)[:, None] + 49
+    matrix = weights[place]
+    products = grad @ values.T
+    grads = {"values": matrix.T @ grad, "weights": np.array([products[place == t].sum() for t in range(99)])}
+    found = subquad.check("toeplitz_1d", out=matrix @ values, grad=grad, grads=grads, weights=weights, values=values)
+    assert found, str(found)
+    assert set(found.parts) == {"out", "grads"}
+    grads["weights"] = grads["weights"][::-1]
+    wrong = subquad.check("toeplitz_1d", out=matrix @ values, grad=grad, grads=grads, weights=weights, values=values)
+    assert not wrong and wrong.parts["out"] and wrong.worst.output == "grad_weights"
+
+
+def test_reference_and_run():
+    given = tensors()
+    whole = subquad.reference("softmax_attention", **given)
+    assert whole.dtype == np.float64 and whole.shape == (2, 50, 16)
+    wide = {name: value.astype(np.float64) for name, value in given.items()}
+    assert np.abs(whole - softmax(**wide)).max() < 1e-14
+    some = subquad.reference("softmax_attention", rows=[0, 17], **given)
+    assert np.array_equal(some, whole[:, [0, 17]])
+    for name in ("dense", "tiled"):
+        out = subquad.run("softmax_attention", implementation=name, **given)
+        assert out.dtype == np.float32 and subquad.check("softmax_attention", out=out, **given)
+
+
+def test_signature():
+    assert "softmax_attention" in subquad.operators()
+    for op in subquad.operators():
+        found = subquad.signature(op)
+        assert found["inputs"] and found["outputs"] and "dense" in found["implementations"]
+    found = subquad.signature("softmax_attention")
+    assert found["inputs"]["bias"]["shape"] == ["n_q+n_k-1"] and not found["inputs"]["bias"]["required"]
+    assert found["params"]["causal"]["default"] == "false"
+
+
+@pytest.mark.parametrize(
+    "change, expected",
+    [
+        ({"bias": np.zeros(7, np.float32)}, "bias"),
+        (
+            {"q": np.zeros((2, 50, 16), np.int32)},
+            "q: expected an array of float64, float32, bfloat16 or float16, found int32",
+        ),
+        ({"q": "text"}, "q"),
+        ({"q": None}, "q"),
+        ({"colour": 3}, "colour"),
+        ({"scale": -1.0}, "scale"),
+        ({"v": np.zeros((2, 51, 16), np.float32)}, "n_k"),
+        ({"k": np.full((2, 50, 16), np.nan, np.float32)}, "k"),
+        ({"out": np.zeros((2, 50, 15), np.float32)}, "out"),
+        ({"expected_error": 2.0}, "expected_error"),
+        ({"grad": np.zeros((2, 50, 16), np.float32)}, "gradients: expected"),
+    ],
+)
+def test_errors_are_one_line(change, expected):
+    given = {**tensors(), "out": np.zeros((2, 50, 16), np.float32), **change}
+    with pytest.raises(ValueError) as error:
+        subquad.check("softmax_attention", **given)
+    assert expected in str(error.value) and "\n" not in str(error.value)
+
+
+def test_an_unknown_operator_is_a_value_error():
+    for call in (subquad.signature, lambda op: subquad.check(op, out=np.zeros(3)), lambda op: subquad.verify(len, op)):
+        with pytest.raises(ValueError, match="operator"):
+            call("softmax")
+
+
+def test_nan_is_found():
+    given = tensors()
+    out = softmax(**given)
+    out[1, 3, 2] = np.nan
+    found = subquad.check("softmax_attention", out=out, **given)
+    assert not found and (found.worst.head, found.worst.row, found.worst.element) == (1, 3, 2)
+    assert "NaN" in str(found)
+
+
+def resident():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_200_calls_leak_nothing():
+    draw = np.random.default_rng(1)
+    given = {"weights": draw.standard_normal(63), "values": draw.standard_normal((32, 128))}
+    place = np.arange(32)[None] - np.arange(32)[:, None] + 31
+    out = given["weights"][place] @ given["values"]
+    before_references = [sys.getrefcount(value) for value in (*given.values(), out)]
+
+    def calls(count):
+        for _ in range(count):
+            subquad.check("toeplitz_1d", out=out, **given)
+            subquad.run("toeplitz_1d", **given)
+            subquad.reference("toeplitz_1d", rows=[1], **given)
+
+    calls(20)
+    before = resident()
+    calls(200)
+    assert [sys.getrefcount(value) for value in (*given.values(), out)] == before_references
+    # An output is 32 KiB: 200 that were kept would be 6.4 MiB.
+    assert resident() - before < 3 << 20
+
+
+def test_the_lock_of_python_is_released():
+    given = tensors(n=1200, heads=1, d=64)
+    count, running = 0, True
+
+    def work():
+        nonlocal running
+        subquad.reference("softmax_attention", **given)
+        running = False
+
+    thread = threading.Thread(target=work)
+    gaps, last = [], time.perf_counter()
+    start = last
+    thread.start()
+    while running:
+        count += 1
+        now = time.perf_counter()
+        gaps.append(now - last)
+        last = now
+    thread.join()
+    # Held, the loop would stand still for nearly all of the time.
+    assert count > 100 and max(gaps) < 0.7 * (time.perf_counter() - start)
+
+
+def test_threads_get_their_own_answers():
+    given = [tensors(seed=seed) for seed in range(8)]
+    found = [None] * 8
+
+    def work(i):
+        found[i] = subquad.check("softmax_attention", out=softmax(**given[i]), **given[i])
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert all(found) and [one.error for one in found] == [
+        subquad.check("softmax_attention", out=softmax(**one), **one).error for one in given
+    ]
+
+
+def test_nothing_is_imported_that_is_not_there():
+    code = (
+        "import subquad, sys; print([m for m in ('torch', 'jax', 'pytest', 'matplotlib', 'scipy') if m in sys.modules])"
+    )
+    path = os.pathsep.join(p for p in sys.path if p)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,204 @@
+"""`verify` and `sweep`: what a function does besides being wrong is a row that says so."""
+
+import json
+import os
+import pathlib
+import signal
+import sys
+
+import numpy as np
+import pytest
+
+import subquad
+from subquad import testing
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SMALL = {"n": [1, 5, 16]}
+
+
+def toeplitz(weights, values, causal=False):
+    n_k = values.shape[-2]
+    n_q = weights.shape[-1] + 1 - n_k
+    heads = max(values.shape[-3] if values.ndim > 2 else 1, weights.shape[-2] if weights.ndim > 1 else 1)
+    if values.ndim > 2 and values.shape[-3] < heads:
+        values = np.repeat(values, heads // values.shape[-3], -3)
+    if weights.ndim > 1 and weights.shape[-2] < heads:
+        weights = np.repeat(weights, heads // weights.shape[-2], -2)
+    matrix = weights[..., np.arange(n_k)[None] - np.arange(n_q)[:, None] + n_q - 1]
+    return (np.tril(matrix) if causal else matrix) @ values
+
+
+def test_a_right_function_passes(tmp_path):
+    found = subquad.verify(toeplitz, "toeplitz_1d", folder=tmp_path, **SMALL)
+    assert found and found.passed and not found.failures and found.looks_like is None
+    assert "0 failed" in str(found) and "called again" in str(found)
+
+
+def raises(weights, values, causal=False):
+    if values.shape[-2] == 16:
+        raise RuntimeError("no kernel for 16")
+    return toeplitz(weights, values, causal)
+
+
+def crashes(weights, values, causal=False):
+    if values.shape[-2] == 16:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return toeplitz(weights, values, causal)
+
+
+def leaves(weights, values, causal=False):
+    if values.shape[-2] == 16:
+        os._exit(3)
+    return toeplitz(weights, values, causal)
+
+
+def hangs(weights, values, causal=False):
+    while values.shape[-2] == 16 and values.ndim == 2:
+        pass
+    return toeplitz(weights, values, causal)
+
+
+def changes_inputs(weights, values, causal=False):
+    out = toeplitz(weights, values, causal)
+    values *= 2
+    return out
+
+
+def wrong_shape(weights, values, causal=False):
+    return toeplitz(weights, values, causal)[..., :-1, :] if values.shape[-2] > 1 else toeplitz(weights, values, causal)
+
+
+def wrong_type(weights, values, causal=False):
+    return toeplitz(weights, values, causal).astype(np.float64)
+
+
+def no_array(weights, values, causal=False):
+    return toeplitz(weights, values, causal).tolist()
+
+
+def other_name(weights, values, causal=False):
+    return {"output": toeplitz(weights, values, causal)}
+
+
+def nan(weights, values, causal=False):
+    out = toeplitz(weights, values, causal)
+    out[..., -1, -1] = np.nan
+    return out
+
+
+@pytest.mark.parametrize(
+    "function, reason",
+    [
+        (raises, "raised RuntimeError: no kernel for 16 (verify_test.py:"),
+        (crashes, "crashed: SIGSEGV"),
+        (leaves, "ended the process with status 3"),
+        (changes_inputs, "changed its input values"),
+        (wrong_shape, "returned the wrong shape: out has [4, 19], expected [5, 19]"),
+        (wrong_type, "returned the wrong type: out has float64, expected float32"),
+        (no_array, "returned list as out"),
+        (other_name, "returned no out"),
+        (nan, "NaN or infinite"),
+    ],
+)
+def test_what_a_function_does_is_named(function, reason, tmp_path):
+    found = subquad.verify(function, "toeplitz_1d", folder=tmp_path, **SMALL)
+    assert not found
+    assert any(reason in one.reason for one in found.failures), str(found)
+    assert reason in str(found)
+    assert all(pathlib.Path(one.folder, "case.json").exists() for one in found.failures)
+    if function in (raises, crashes, leaves):
+        assert sum(row.passed for row in found.rows) > 0  # what came after it was called all the same
+
+
+def test_a_call_that_does_not_return_is_named(tmp_path):
+    found = subquad.verify(hangs, "toeplitz_1d", n=[16], timeout=0.5, shrink=0.1, folder=tmp_path)
+    assert any("did not return within 0.5 s" in one.reason for one in found.failures)
+
+
+def test_a_failure_is_made_small(tmp_path):
+    found = subquad.verify(
+        lambda weights, values: 2 * toeplitz(weights, values), "toeplitz_1d", n=[33], shrink=2, folder=tmp_path
+    )
+    case = subquad.load_case(found.failures[0].folder)
+    assert case.inputs["values"].shape[-2] < 10
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ({"array": "tensorflow"}, "array: expected one of numpy, torch, jax"),
+        ({"colour": 1}, "colour"),
+        ({"causal": 7}, "causal"),
+        ({"n": [0]}, "n"),
+        ({"scalars": ["float8"]}, "float8"),
+        ({"like": "fastest"}, "fastest"),
+    ],
+)
+def test_errors(options, expected):
+    with pytest.raises(ValueError, match=expected) as error:
+        subquad.verify(toeplitz, "toeplitz_1d", **{**SMALL, **options})
+    assert "\n" not in str(error.value)
+
+
+def test_an_assertion_says_where_and_what():
+    draw = np.random.default_rng(1)
+    weights, values = draw.standard_normal(99), draw.standard_normal((50, 8))
+    out = toeplitz(weights, values)
+    assert testing.assert_correct("toeplitz_1d", out=out, weights=weights, values=values)
+    with pytest.raises(AssertionError) as error:
+        testing.assert_correct("toeplitz_1d", out=toeplitz(weights[::-1], values), weights=weights, values=values)
+    for words in ("worst at out", "bound", "margin", "looks like: offset i - j for j - i"):
+        assert words in str(error.value)
+    with pytest.raises(AssertionError, match="wrong shape"):
+        testing.assert_correct(wrong_shape, "toeplitz_1d", **SMALL)
+    assert np.abs(testing.verified("toeplitz_1d", out, weights=weights, values=values) - out).max() < 1e-12
+    with pytest.raises(AssertionError):
+        testing.verified("toeplitz_1d", 1.01 * out, weights=weights, values=values)
+
+
+def test_a_sweep_times_what_is_right(tmp_path):
+    def wrong(weights, values, causal=False):
+        return 1.01 * toeplitz(weights, values, causal)
+
+    def broken(weights, values):
+        raise OSError("no device")
+
+    file = tmp_path / "r.json"
+    functions = {"mine": toeplitz, "wrong": wrong, "broken": broken}
+    found = subquad.sweep(functions, "toeplitz_1d", n=[64, 256], baselines=["dense", "fft"], out=file, budget=0.1)
+    assert not found.passed
+    for name in ("mine", "dense", "fft"):
+        assert set(found.seconds(name)) == {64, 256}
+    assert not found.seconds("wrong") and not found.seconds("broken")
+    assert "raised OSError: no device" in str(found)
+    written = json.loads(file.read_text())
+    assert written["format"] == "results/1" and len(written["records"]) == 10
+    sys.path.insert(0, str(ROOT))
+    schema = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    schema.validate(written, json.loads((ROOT / "reports/files/results.schema.json").read_text()))
+
+
+def test_errors_of_sweeps():
+    for options, expected in (
+        ({"n": []}, "n: expected lengths"),
+        ({"n": [64], "baselines": ["fastest"]}, "baselines: expected some of dense"),
+        ({"n": [64], "budget": 0}, "budget"),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            subquad.sweep({"mine": toeplitz}, "toeplitz_1d", **options)
+    with pytest.raises(ValueError, match="names of letters"):
+        subquad.sweep({"my kernel": toeplitz}, "toeplitz_1d", n=[64])
+
+
+def test_jax():
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+
+    def product(weights, values, causal=False):
+        n_k = values.shape[-2]
+        n_q = weights.shape[-1] + 1 - n_k
+        matrix = weights[..., np.arange(n_k)[None] - np.arange(n_q)[:, None] + n_q - 1]
+        return jax.numpy.matmul(matrix, values, precision="highest")
+
+    one = {"weights": jax.numpy.arange(9.0), "values": jax.numpy.ones((5, 2))}
+    assert subquad.check("toeplitz_1d", out=product(**one), **one)
+    assert isinstance(subquad.run("toeplitz_1d", **one), jax.Array)
