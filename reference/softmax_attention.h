@@ -139,20 +139,10 @@ class SoftmaxAttentionReference : public Reference<Real> {
     if (name == "grad_v")
       return gradient_->ValueRow(readers(v_), id.row, value, units);
     if (name == "grad_bias") return GradBias(id, value, units);
-    GradientRow<Real> row(d_, value, units);
     if (name == "grad_q")
-      for (int64_t head : readers(q_))
-        gradient_->ForKeys(head, id.row, row.bounded(),
-                           [&](int64_t j, const Pair& pair) {
-                             row.Add(pair.score, k_.Head(head) + j * d_);
-                           });
-    else
-      for (int64_t head : readers(k_))
-        gradient_->ForQueries(head, id.row, row.bounded(),
-                              [&](int64_t i, const Pair& pair) {
-                                row.Add(pair.score, q_.Head(head) + i * d_);
-                              });
-    row.Finish(scale_);
+      return gradient_->QueryRow(readers(q_), id.row, k_, d_, scale_, value,
+                                 units);
+    gradient_->KeyRow(readers(k_), id.row, q_, d_, scale_, value, units);
   }
 
   void GradBias(const RowId& id, Real* value, double* units) const {

@@ -70,15 +70,25 @@ struct ClippedWindow {
     return std::min(n_k, block + (causal ? 1 : 2) * (reach - 1));
   }
 
+  // For a query at position i, keys begin .. end-1 are those clipped before it,
+  // up to `before`; those of an offset of their own, up to `inside`; those
+  // clipped behind it, up to `visible`; and those that it does not see.
+  struct Ranges {
+    int64_t before, inside, visible;
+  };
+  Ranges RangesOf(int64_t i, int64_t begin, int64_t end) const {
+    const int64_t visible =
+        std::max(begin, std::min({end, keys, causal ? i + 1 : keys}));
+    const int64_t before = std::clamp(i - r, begin, visible);
+    return {before, std::clamp(i + r + 1, before, visible), visible};
+  }
+
   // Weights [columns()] of a query to its scores for keys begin .. end-1.
   template <typename T>
   void FillRow(const T* weights, int64_t query, int64_t begin, int64_t end,
                T* row) const {
     const int64_t i = seen.first() + query;
-    const int64_t visible =
-        std::max(begin, std::min({end, keys, causal ? i + 1 : keys}));
-    const int64_t before = std::clamp(i - r, begin, visible);
-    const int64_t inside = std::clamp(i + r + 1, before, visible);
+    const auto [before, inside, visible] = RangesOf(i, begin, end);
     std::fill_n(row, before - begin, weights[0]);
     if (inside > before)
       std::copy_n(weights + (before - i - first), inside - before,
@@ -94,10 +104,7 @@ struct ClippedWindow {
   void FoldRow(const T* row, int64_t query, int64_t begin, int64_t end,
                T* weights) const {
     const int64_t i = seen.first() + query;
-    const int64_t visible =
-        std::max(begin, std::min({end, keys, causal ? i + 1 : keys}));
-    const int64_t before = std::clamp(i - r, begin, visible);
-    const int64_t inside = std::clamp(i + r + 1, before, visible);
+    const auto [before, inside, visible] = RangesOf(i, begin, end);
     weights[0] += Total(row, before - begin);
     for (int64_t j = before; j < inside; ++j)
       weights[j - i - first] += row[j - begin];

@@ -174,6 +174,29 @@ class SoftmaxGradient {
     row.Finish();
   }
 
+  // Row i of the gradient of queries that these heads share, and row j of that
+  // of keys, where scores are scale q_i.k_j and what does not depend on them.
+  void QueryRow(const std::vector<int64_t>& heads, int64_t i, const Tensor& k,
+                int64_t d, Real scale, Real* value, double* units) const {
+    GradientRow<Real> row(d, value, units);
+    for (int64_t head : heads)
+      ForKeys(head, i, row.bounded(),
+              [&](int64_t j, const GradientPair<Real>& pair) {
+                row.Add(pair.score, k.Head(head) + j * d);
+              });
+    row.Finish(scale);
+  }
+  void KeyRow(const std::vector<int64_t>& heads, int64_t j, const Tensor& q,
+              int64_t d, Real scale, Real* value, double* units) const {
+    GradientRow<Real> row(d, value, units);
+    for (int64_t head : heads)
+      ForQueries(head, j, row.bounded(),
+                 [&](int64_t i, const GradientPair<Real>& pair) {
+                   row.Add(pair.score, q.Head(head) + i * d);
+                 });
+    row.Finish(scale);
+  }
+
  private:
   // What all pairs of a query share.
   struct Query {
