@@ -85,10 +85,12 @@ struct FoundRows {
   std::function<long double(size_t r, int64_t column)> value;
 };
 
-// An answer that is right but in these rows.
+// Rows of an answer that a mistake makes.
 struct WrongAnswer {
   std::string name;  // the mistake, in words
   std::vector<FoundRows> parts;
+  // The other rows are as they should be, and not only left out here.
+  bool right_elsewhere = false;
 };
 
 // The same for an answer that is right but in these rows.

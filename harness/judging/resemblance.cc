@@ -2,314 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
-#include "harness/judging/misreadings.h"
+#include "harness/judging/confusions.h"
 #include "harness/judging/wrong_answers.h"
 
 namespace subquad {
 namespace {
-
-// An answer of a mistake on whole outputs, where it is known.
-using Rows = std::vector<std::optional<std::vector<long double>>>;
-
-// The names of a mistake, and its rows of the first output.
-struct Suspect {
-  std::string name;
-  Rows rows;  // by place in the judged rows
-};
-
-class Suspects {
- public:
-  Suspects(const Problem& problem, Inputs& inputs, const Answer& answer)
-      : problem_(problem), inputs_(inputs), answer_(answer.outputs.front()) {
-    const size_t rows = answer_.selection.rows.size();
-    const size_t count = std::min(rows, kMisreadRows);
-    for (size_t i = 0; i < count; ++i)
-      chosen_.push_back(count == 1 ? 0 : i * (rows - 1) / (count - 1));
-  }
-
-  std::vector<Suspect> Take() {
-    if (problem_.backward) return {};
-    ChangeScale();
-    MoveMask();
-    MoveOffsets();
-    WrapAround();
-    ExchangeHeads();
-    MisplaceEps();
-    return std::move(list_);
-  }
-
- private:
-  std::vector<GivenShape> Shapes() const {
-    std::vector<GivenShape> given;
-    for (const Tensor& tensor : inputs_.tensors)
-      given.push_back({tensor.name, tensor.shape});
-    return given;
-  }
-
-  std::optional<ParamRule> RuleOf(const std::string& name) const {
-    for (const ParamRule& rule : problem_.op->ParamRules(problem_.params))
-      if (rule.name == name) return rule;
-    return std::nullopt;
-  }
-
-  // The chosen rows of another problem, taken `shift` rows further on.
-  std::optional<Rows> Evaluate(const Problem& problem,
-                               int64_t shift = 0) const {
-    try {
-      const auto reference = problem.op->ReferenceDouble(problem, inputs_);
-      const int64_t last = LayoutOf(problem, 0).rows - 1;
-      Rows rows(answer_.selection.rows.size());
-      std::vector<double> row(static_cast<size_t>(answer_.width));
-      for (size_t r : chosen_) {
-        RowId id = answer_.selection.rows[r];
-        id.row += shift;
-        if (id.row < 0 || id.row > last) continue;
-        reference->Row(id, row.data(), nullptr);
-        rows[r] = std::vector<long double>(row.begin(), row.end());
-      }
-      return rows;
-    } catch (const InvalidInput&) {
-      return std::nullopt;  // no value: nobody would hand that in
-    }
-  }
-
-  std::optional<Rows> EvaluateWith(const Params& params) const {
-    try {
-      return Evaluate(ResolveProblem(*problem_.op, params, problem_.scalar,
-                                     Shapes(), problem_.leading));
-    } catch (const InvalidInput&) {
-      return std::nullopt;
-    }
-  }
-
-  void Add(const std::string& name, std::optional<Rows> rows) {
-    if (rows) list_.push_back({name, std::move(*rows)});
-  }
-
-  void ChangeScale() {
-    if (!RuleOf("scale")) return;
-    Params params = problem_.params;
-    const double given = params.Has("scale") ? params.Number("scale") : 0;
-    params.Set("scale", 1.0);
-    Add("scale left out", EvaluateWith(params));
-    if (given > 0) {
-      params.Set("scale", given * given);
-      Add("scale applied twice", EvaluateWith(params));
-      params.Erase("scale");
-      Add("the default scale in place of the given one", EvaluateWith(params));
-    }
-  }
-
-  // Numbers of tensors by offset, each from `from(index, count)` of its axis.
-  template <typename From>
-  void AlterOffsets(const From& from) {
-    for (size_t t = 0; t < problem_.inputs.size(); ++t) {
-      const TensorRule& rule = problem_.inputs[t];
-      Tensor& tensor = inputs_.tensors[t];
-      for (const int axis : rule.offset_axes) {
-        const size_t first = tensor.shape.size() - rule.shape.size();
-        const size_t at = first + static_cast<size_t>(axis);
-        int64_t inner = 1;
-        for (size_t a = at + 1; a < tensor.shape.size(); ++a)
-          inner *= tensor.shape[a];
-        const int64_t count = tensor.shape[at];
-        const std::vector<double> before = tensor.values;
-        for (int64_t i = 0; i < static_cast<int64_t>(before.size()); ++i) {
-          const int64_t entry = i / inner % count;
-          const auto value = [&](int64_t other) {
-            return before[static_cast<size_t>(i + (other - entry) * inner)];
-          };
-          tensor.values[static_cast<size_t>(i)] = from(entry, count, value);
-        }
-      }
-    }
-  }
-
-  // Row i + 1 of a problem whose queries are one row further on, and whose
-  // offsets are one smaller, is row i with a mask that is off by one.
-  void MoveMask() {
-    if (!problem_.params.Flag("causal")) return;
-    const Inputs kept = inputs_;
-    for (const int64_t shift : {1, -1}) {
-      for (size_t t = 0; t < problem_.inputs.size(); ++t) {
-        const TensorRule& rule = problem_.inputs[t];
-        // One symbol for queries and keys does not tell which a tensor has.
-        const bool by_query = rule.name == "q" || rule.name == "r";
-        if (!by_query) continue;
-        Tensor& tensor = inputs_.tensors[t];
-        const int64_t rows =
-            tensor.shape[tensor.shape.size() - rule.shape.size()];
-        const int64_t width = tensor.SliceSize() / rows;
-        for (int64_t i = 0; i < static_cast<int64_t>(tensor.values.size());
-             ++i) {
-          const int64_t row = i / width % rows;
-          const int64_t other = std::clamp<int64_t>(row - shift, 0, rows - 1);
-          tensor.values[static_cast<size_t>(i)] =
-              kept.tensors[t]
-                  .values[static_cast<size_t>(i + (other - row) * width)];
-        }
-      }
-      AlterOffsets([&](int64_t entry, int64_t count, const auto& value) {
-        return value(std::clamp<int64_t>(entry + shift, 0, count - 1));
-      });
-      Add(shift > 0 ? "mask off by one: a key too many"
-                    : "mask off by one: a key too few",
-          Evaluate(problem_, shift));
-      inputs_ = kept;
-    }
-  }
-
-  // The other way than the shift of every check, whose last entry is gone: here
-  // the end comes in again, or is repeated.
-  void MoveOffsets() {
-    const Inputs kept = inputs_;
-    for (const TensorRule& rule : problem_.inputs) {
-      if (rule.offset_axes.empty()) continue;
-      for (const int64_t shift : {1, -1})
-        for (const bool around : {true, false}) {
-          AlterOffsets([&](int64_t entry, int64_t count, const auto& value) {
-            const int64_t other = entry + shift;
-            return value(around ? (other + count) % count
-                                : std::clamp<int64_t>(other, 0, count - 1));
-          });
-          Add(rule.name + " shifted by 1", Evaluate(problem_));
-          inputs_ = kept;
-        }
-      return;
-    }
-  }
-
-  // A transform that is too short: what lies beyond its ends comes back in.
-  void WrapAround() {
-    const int64_t period = std::max(problem_.queries, problem_.keys);
-    const Inputs kept = inputs_;
-    const auto add = [&](const char* name, const auto& from) {
-      AlterOffsets(from);
-      for (size_t t = 0; t < kept.tensors.size(); ++t)
-        if (inputs_.tensors[t].values != kept.tensors[t].values) {
-          Add(name, Evaluate(problem_));
-          break;
-        }
-      inputs_ = kept;
-    };
-    const auto inside = [](int64_t entry, int64_t count) {
-      return entry >= 0 && entry < count;
-    };
-    const char* const name = "wrap-around of a transform without padding";
-    add(name, [&](int64_t entry, int64_t count, const auto& value) {
-      double sum = value(entry);
-      for (const int64_t other : {entry - period, entry + period})
-        if (inside(other, count)) sum += value(other);
-      return sum;
-    });
-    // Of logarithms: the sum is of what they stand for.
-    add(name, [&](int64_t entry, int64_t count, const auto& value) {
-      double sum = std::exp(value(entry));
-      for (const int64_t other : {entry - period, entry + period})
-        if (inside(other, count)) sum += std::exp(value(other));
-      return std::log(sum);
-    });
-    // Only one half of the offsets, read modulo the period.
-    add(name, [&](int64_t entry, int64_t count, const auto& value) {
-      const int64_t other = entry + period;
-      return value(inside(other, count) ? other : entry);
-    });
-    add(name, [&](int64_t entry, int64_t count, const auto& value) {
-      const int64_t other = entry - period;
-      return value(inside(other, count) ? other : entry);
-    });
-    // A causal sum has no negative offsets of its own: the future wraps in.
-    if (problem_.params.Flag("causal")) {
-      Params params = problem_.params;
-      params.Set("causal", false);
-      try {
-        const Problem open = ResolveProblem(
-            *problem_.op, params, problem_.scalar, Shapes(), problem_.leading);
-        AlterOffsets([&](int64_t entry, int64_t count, const auto& value) {
-          const int64_t zero = problem_.queries - 1;
-          const int64_t other = entry > zero ? entry - period : entry;
-          return inside(other, count) ? value(other) : 0;
-        });
-        Add(name, Evaluate(open));
-      } catch (const InvalidInput&) {
-        // It cannot do without the mask.
-      }
-      inputs_ = kept;
-    }
-  }
-
-  // Rows of the answer in the places that another order of axes gives them.
-  void ExchangeHeads() {
-    const OutputLayout layout = LayoutOf(problem_, 0);
-    if (layout.heads < 2 || !answer_.selection.all) return;
-    const int64_t heads = layout.heads / problem_.Batch();
-    const auto add = [&](const char* name, const auto& source) {
-      Rows rows(answer_.selection.rows.size());
-      for (size_t r = 0; r < rows.size(); ++r) {
-        const int64_t from = source(static_cast<int64_t>(r));
-        const auto first = answer_.value.begin() +
-                           static_cast<std::ptrdiff_t>(from * answer_.width);
-        rows[r] = std::vector<long double>(first, first + answer_.width);
-      }
-      list_.push_back({name, std::move(rows)});
-    };
-    const int64_t per_item = heads * layout.rows;
-    add("heads and rows exchanged", [&](int64_t r) {
-      const int64_t in_item = r % per_item;
-      return r - in_item + in_item % heads * layout.rows + in_item / heads;
-    });
-    add("heads in reverse order", [&](int64_t r) {
-      const int64_t head = r % per_item / layout.rows;
-      return r + (heads - 1 - 2 * head) * layout.rows;
-    });
-  }
-
-  // out = numerator / (normaliser + eps), by the parameters' names.
-  void MisplaceEps() {
-    if (!RuleOf("eps") || !RuleOf("normalized")) return;
-    const double eps =
-        problem_.params.Has("eps") ? problem_.params.Number("eps") : 0;
-    Params params = problem_.params;
-    params.Erase("eps");
-    const std::optional<Rows> without = EvaluateWith(params);
-    params.Set("normalized", false);
-    const std::optional<Rows> numerator = EvaluateWith(params);
-    if (!without || !numerator || !(eps > 0)) return;
-    Add("eps left out", without);
-    const auto add = [&](const char* name, const auto& quotient) {
-      Rows rows = *without;
-      for (size_t r : chosen_)
-        for (size_t c = 0; rows[r] && c < rows[r]->size(); ++c) {
-          const long double top = (*(*numerator)[r])[c];
-          (*rows[r])[c] = quotient(top, top / (*(*without)[r])[c]);
-        }
-      list_.push_back({name, std::move(rows)});
-    };
-    using Number = long double;
-    add("eps as the least normaliser", [&](Number top, Number bottom) {
-      return top / std::max<Number>(bottom, eps);
-    });
-    add("eps in the numerator too", [&](Number top, Number bottom) {
-      return (top + eps) / (bottom + eps);
-    });
-    add("eps added to the quotient",
-        [&](Number top, Number bottom) { return top / bottom + eps; });
-    add("eps under a square root", [&](Number top, Number bottom) {
-      return top / std::sqrt(bottom * bottom + eps);
-    });
-    add("eps for every key", [&](Number top, Number bottom) {
-      return top / (bottom + eps * static_cast<Number>(problem_.keys));
-    });
-  }
-
-  const Problem& problem_;
-  Inputs& inputs_;
-  const OutputAnswer& answer_;
-  std::vector<size_t> chosen_;
-  std::vector<Suspect> list_;
-};
 
 // Root mean squares over elements: of what was found from a mistake's answer,
 // and from the right one.
@@ -337,8 +35,6 @@ class Matcher {
   Matcher(const Problem& problem, const Answer& answer, const Outputs& outputs)
       : problem_(problem), answer_(answer), outputs_(outputs) {}
 
-  // The rows that a wrong answer does not have are right in it, unless it was
-  // worked out on a few rows only.
   void Try(const WrongAnswer& wrong) {
     Distance distance;
     for (const FoundRows& part : wrong.parts) {
@@ -352,22 +48,13 @@ class Matcher {
           distance.Add(Found(part.output, part.rows[i], c), part.value(i, c),
                        RightOf(part.output, part.rows[i], c));
       }
-      if (part.rows.size() >= std::min(rows, kMisreadRows)) continue;
+      if (!wrong.right_elsewhere) continue;
       for (size_t r = 0; r < rows; ++r)
         for (int64_t c = 0; !altered[r] && c < right.width; ++c)
           distance.Add(Found(part.output, r, c), RightOf(part.output, r, c),
                        RightOf(part.output, r, c));
     }
     Keep(wrong.name, distance.Ratio());
-  }
-
-  void Try(const Suspect& suspect) {
-    Distance distance;
-    for (size_t r = 0; r < suspect.rows.size(); ++r)
-      for (int64_t c = 0; suspect.rows[r] && c < answer_.outputs[0].width; ++c)
-        distance.Add(Found(0, r, c), (*suspect.rows[r])[static_cast<size_t>(c)],
-                     RightOf(0, r, c));
-    Keep(suspect.name, distance.Ratio());
   }
 
   // Every row is the right one times a factor of its own, as where the weights
@@ -473,8 +160,8 @@ Resemblance LooksLike(const Problem& problem, Inputs& inputs,
   for (const WrongAnswer& wrong : MakeWrongAnswers(problem, inputs, answer))
     matcher.Try(wrong);
   if (!outputs.front().empty()) {
-    for (const Suspect& suspect : Suspects(problem, inputs, answer).Take())
-      matcher.Try(suspect);
+    for (const WrongAnswer& wrong : UsualConfusions(problem, inputs, answer))
+      matcher.Try(wrong);
     matcher.TryNormaliser();
     matcher.TryNoise();
   }

@@ -53,7 +53,7 @@ class WrongOutput {
   void OneRow(const std::string& name, int64_t row, double factor) {
     const auto found = index_.find({layout_.heads - 1, row});
     if (found == index_.end()) return;
-    Add(name, {found->second}, {found->second}, factor);
+    Add(name, {found->second}, {found->second}, factor, true);
   }
 
   const OutputLayout& layout() const { return layout_; }
@@ -62,7 +62,8 @@ class WrongOutput {
 
  private:
   void Add(std::string name, const std::vector<size_t>& rows,
-           const std::vector<size_t>& sources, double factor) {
+           const std::vector<size_t>& sources, double factor,
+           bool right_elsewhere = false) {
     if (rows.empty()) return;
     if (several_) name += " (" + answer_.name + ")";
     const auto value = [&one = answer_, sources, factor](size_t r, int64_t c) {
@@ -70,7 +71,7 @@ class WrongOutput {
           sources[r] * static_cast<size_t>(one.width) + static_cast<size_t>(c);
       return factor == 0 ? 0 : factor * one.value[at];
     };
-    list_.push_back({name, {{output_, rows, value}}});
+    list_.push_back({name, {{output_, rows, value}}, right_elsewhere});
   }
 
   const OutputAnswer& answer_;
