@@ -5,8 +5,6 @@
 #include <memory>
 #include <optional>
 
-#include "harness/judging/misreadings.h"
-
 namespace subquad {
 namespace {
 
@@ -15,10 +13,11 @@ using Rows = std::vector<std::optional<std::vector<long double>>>;
 
 class Confuser {
  public:
-  Confuser(const Problem& problem, Inputs& inputs, const Answer& answer)
+  Confuser(const Problem& problem, Inputs& inputs, const Answer& answer,
+           size_t most_rows)
       : problem_(problem), inputs_(inputs), answer_(answer.outputs.front()) {
     const size_t rows = answer_.selection.rows.size();
-    const size_t count = std::min(rows, kMisreadRows);
+    const size_t count = std::min(rows, most_rows);
     for (size_t i = 0; i < count; ++i)
       chosen_.push_back(count == 1 ? 0 : i * (rows - 1) / (count - 1));
   }
@@ -51,21 +50,31 @@ class Confuser {
   std::optional<Rows> Evaluate(const Problem& problem,
                                int64_t shift = 0) const {
     try {
-      const auto reference = problem.op->ReferenceDouble(problem, inputs_);
-      const int64_t last = LayoutOf(problem, 0).rows - 1;
-      Rows rows(answer_.selection.rows.size());
-      std::vector<double> row(static_cast<size_t>(answer_.width));
-      for (size_t r : chosen_) {
-        RowId id = answer_.selection.rows[r];
-        id.row += shift;
-        if (id.row < 0 || id.row > last) continue;
-        reference->Row(id, row.data(), nullptr);
-        rows[r] = std::vector<long double>(row.begin(), row.end());
-      }
-      return rows;
+      return problem.scalar == Scalar::kFloat64
+                 ? EvaluateIn(
+                       problem, shift,
+                       *problem.op->ReferenceLongDouble(problem, inputs_))
+                 : EvaluateIn(problem, shift,
+                              *problem.op->ReferenceDouble(problem, inputs_));
     } catch (const InvalidInput&) {
       return std::nullopt;  // no value: nobody would hand that in
     }
+  }
+
+  template <typename Real>
+  Rows EvaluateIn(const Problem& problem, int64_t shift,
+                  Reference<Real>& reference) const {
+    const int64_t last = LayoutOf(problem, 0).rows - 1;
+    Rows rows(answer_.selection.rows.size());
+    std::vector<Real> row(static_cast<size_t>(answer_.width));
+    for (size_t r : chosen_) {
+      RowId id = answer_.selection.rows[r];
+      id.row += shift;
+      if (id.row < 0 || id.row > last) continue;
+      reference.Row(id, row.data(), nullptr);
+      rows[r] = std::vector<long double>(row.begin(), row.end());
+    }
+    return rows;
   }
 
   std::optional<Rows> EvaluateWith(const Params& params) const {
@@ -191,6 +200,10 @@ class Confuser {
 
   // A transform that is too short: what lies beyond its ends comes back in.
   void WrapAround() {
+    if (std::ranges::none_of(problem_.inputs, [](const TensorRule& rule) {
+          return !rule.offset_axes.empty();
+        }))
+      return;
     const int64_t period = std::max(problem_.queries, problem_.keys);
     const Inputs kept = inputs_;
     const auto add = [&](const char* name, const auto& from) {
@@ -322,9 +335,10 @@ class Confuser {
 }  // namespace
 
 std::vector<WrongAnswer> UsualConfusions(const Problem& problem, Inputs& inputs,
-                                         const Answer& answer) {
+                                         const Answer& answer,
+                                         size_t most_rows) {
   if (problem.backward) return {};
-  return Confuser(problem, inputs, answer).Take();
+  return Confuser(problem, inputs, answer, most_rows).Take();
 }
 
 }  // namespace subquad

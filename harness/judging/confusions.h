@@ -6,13 +6,14 @@
 
 #include <vector>
 
-#include "harness/judging/comparison.h"
+#include "harness/judging/misreadings.h"
 
 namespace subquad {
 
-// Those that apply, on kMisreadRows of the answer's rows; none of gradients.
-// `inputs` are altered on the way and given back as they were.
+// Those that apply, on up to `most_rows` of the answer's rows; none of
+// gradients. `inputs` are altered on the way and given back as they were.
 std::vector<WrongAnswer> UsualConfusions(const Problem& problem, Inputs& inputs,
-                                         const Answer& answer);
+                                         const Answer& answer,
+                                         size_t most_rows = kMisreadRows);
 
 }  // namespace subquad

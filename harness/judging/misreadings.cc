@@ -75,24 +75,14 @@ std::vector<size_t> Spread(size_t rows, size_t most) {
   return chosen;
 }
 
-// Where the offset of zero is along an axis of offsets, by the form of its
-// extent: n_q + n_k - 1 begins at -(n_q - 1), 2 n - 1 and 2 r + 1 are
-// symmetrical, and anything else counts distances from zero.
-int64_t OriginOf(const Problem& problem, const std::string& extent,
-                 int64_t count) {
-  if (extent.starts_with("2*")) return count / 2;
-  if (extent.ends_with("-1"))
-    return problem.queries - 1 + QueryOffset(problem.params);
-  return 0;
-}
-
 class Misreader {
  public:
-  Misreader(const Problem& problem, Inputs& inputs, const Answer& answer)
+  Misreader(const Problem& problem, Inputs& inputs, const Answer& answer,
+            size_t most_rows)
       : problem_(problem), inputs_(inputs), answer_(answer) {
     for (const OutputAnswer& one : answer.outputs) {
       // A gradient by offset has rows of one number.
-      const size_t most = one.width == 1 ? 4 * kMisreadRows : kMisreadRows;
+      const size_t most = one.width == 1 ? 4 * most_rows : most_rows;
       chosen_.push_back(Spread(one.selection.rows.size(), most));
     }
     // The answer was computed from these inputs, so this has a value too.
@@ -205,8 +195,8 @@ class OffsetTensor {
                tensor.shape.end()) {
     for (const int axis : rule_.offset_axes) {
       const int64_t extent = shape_[static_cast<size_t>(axis)];
-      origins_.push_back(
-          OriginOf(problem, rule_.shape[static_cast<size_t>(axis)], extent));
+      origins_.push_back(OriginOf(rule_.shape[static_cast<size_t>(axis)],
+                                  extent, problem.queries, problem.params));
     }
   }
 
@@ -296,15 +286,19 @@ void KeepNearestTile(Misreader& reader) {
   const bool image = reader.problem().params.Has("height");
   const int64_t tile = image ? kTilePixels : kTileKeys;
   ForOffsetTensors(reader, [&](const OffsetTensor& offsets, Tensor& tensor) {
+    bool all_near = true;
     const Altered altered(
         tensor, offsets.Mapped(tensor.values, Neutral(reader.problem()),
                                [&](const std::vector<int64_t>& offset) {
-                                 return std::ranges::all_of(
+                                 const bool near = std::ranges::all_of(
                                      offset, [&](int64_t one) {
                                        return std::abs(one) < tile;
                                      });
+                                 all_near = all_near && near;
+                                 return near;
                                }));
-    reader.AddNow(offsets.name() + " kept in the nearest tile only");
+    if (!all_near)
+      reader.AddNow(offsets.name() + " kept in the nearest tile only");
   });
 }
 
@@ -565,9 +559,17 @@ constexpr void (*kMisreadings[])(Misreader&) = {
 
 }  // namespace
 
+int64_t OriginOf(const std::string& extent, int64_t count, int64_t queries,
+                 const Params& params) {
+  if (extent.starts_with("2*")) return count / 2;
+  if (extent.ends_with("-1")) return queries - 1 + QueryOffset(params);
+  return 0;
+}
+
 std::vector<WrongAnswer> MisreadAnswers(const Problem& problem, Inputs& inputs,
-                                        const Answer& answer) {
-  Misreader reader(problem, inputs, answer);
+                                        const Answer& answer,
+                                        size_t most_rows) {
+  Misreader reader(problem, inputs, answer, most_rows);
   for (const auto misread : kMisreadings) misread(reader);
   return reader.Take();
 }

@@ -3,6 +3,7 @@
 // operator declares about its tensors.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "harness/judging/comparison.h"
@@ -17,9 +18,17 @@ inline constexpr int64_t kTilePixels = 8;
 // judged, so that a margin is rather too small than too large.
 inline constexpr size_t kMisreadRows = 24;
 
+// Where the offset of zero is along an axis of offsets, by the form of its
+// extent: n_q + n_k - 1 begins at -(n_q - 1), 2 n - 1 and 2 r + 1 are
+// symmetrical, and anything else counts distances from zero.
+int64_t OriginOf(const std::string& extent, int64_t count, int64_t queries,
+                 const Params& params);
+
 // All that can be made of this problem, those included that coincide with the
-// right answer. `inputs` are altered on the way and given back as they were.
+// right answer, on up to `most_rows` rows. `inputs` are altered on the way and
+// given back as they were.
 std::vector<WrongAnswer> MisreadAnswers(const Problem& problem, Inputs& inputs,
-                                        const Answer& answer);
+                                        const Answer& answer,
+                                        size_t most_rows = kMisreadRows);
 
 }  // namespace subquad

@@ -35,7 +35,8 @@ class WrongOutput {
     Add(name, rows, rows, factor);
   }
 
-  // Rows that get the row of another place, where both are judged.
+  // Rows that get the row of another place, where both are judged and there is
+  // another.
   template <typename From>
   void Moved(const std::string& name, const From& from) {
     std::vector<size_t> rows, sources;
@@ -46,7 +47,7 @@ class WrongOutput {
       rows.push_back(r);
       sources.push_back(source->second);
     }
-    Add(name, rows, sources, 1);
+    if (rows != sources) Add(name, rows, sources, 1);
   }
 
   // One row; NaN stands for one that was never written.
@@ -124,8 +125,8 @@ constexpr OutputMistake kOutputMistakes[] = {
      }},
 };
 
-// Nothing differs by more than two roundings of the largest number of its
-// output to the scalar type.
+}  // namespace
+
 bool Coincides(const Problem& problem, const Answer& answer,
                const WrongAnswer& wrong) {
   const double roundoff = Info(problem.scalar).unit_roundoff;
@@ -149,17 +150,21 @@ bool Coincides(const Problem& problem, const Answer& answer,
   return true;
 }
 
-}  // namespace
-
-std::vector<WrongAnswer> MakeWrongAnswers(const Problem& problem,
-                                          Inputs& inputs,
-                                          const Answer& answer) {
+std::vector<WrongAnswer> AlteredAnswers(const Problem& problem,
+                                        const Answer& answer) {
   std::vector<WrongAnswer> list;
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
     WrongOutput output(problem, answer, o, list);
     for (const OutputMistake& mistake : kOutputMistakes)
       mistake.make(mistake.name, output);
   }
+  return list;
+}
+
+std::vector<WrongAnswer> MakeWrongAnswers(const Problem& problem,
+                                          Inputs& inputs,
+                                          const Answer& answer) {
+  std::vector<WrongAnswer> list = AlteredAnswers(problem, answer);
   for (WrongAnswer& misread : MisreadAnswers(problem, inputs, answer))
     list.push_back(std::move(misread));
   std::erase_if(list, [&](const WrongAnswer& wrong) {

@@ -13,9 +13,18 @@
 
 namespace subquad {
 
-// The wrong answers that apply. One that differs from the right answer by no
-// more than the rounding of its largest number to the problem's scalar type (a
-// bias of zero, another head where there is one) is right, and is left out.
+// Altered outputs, those included that coincide with the right answer.
+// The parts refer to the answer, which must outlive them.
+std::vector<WrongAnswer> AlteredAnswers(const Problem& problem,
+                                        const Answer& answer);
+
+// It differs from the right answer by no more than two roundings of its largest
+// number to the problem's scalar type: it is right.
+bool Coincides(const Problem& problem, const Answer& answer,
+               const WrongAnswer& wrong);
+
+// The wrong answers that apply; one that coincides with the right answer (a
+// bias of zero) is left out.
 // `inputs` are altered on the way and given back as they were.
 // The parts refer to the answer, which must outlive them.
 std::vector<WrongAnswer> MakeWrongAnswers(const Problem& problem,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <thread>
 
+#include "harness/cases/draws.h"
 #include "harness/cases/write_case_folder.h"
 #include "harness/judging/resemblance.h"
 #include "harness/judging/trial.h"
@@ -94,6 +95,22 @@ Problem InScalar(const CaseFolder& given, Scalar scalar) {
   Problem problem = given.problem;
   problem.scalar = scalar;
   return problem;
+}
+
+// The inputs rounded to the problem's type.
+Inputs RoundedInputs(const CaseFolder& given, Scalar scalar) {
+  Inputs inputs = given.inputs;
+  for (Tensor& tensor : inputs.tensors)
+    for (double& value : tensor.values) {
+      const double rounded = RoundTo(scalar, value);
+      if (std::isfinite(value) && !std::isfinite(rounded))
+        throw InvalidInput(
+            tensor.name,
+            "numbers in the range of " + std::string(Info(scalar).name),
+            std::to_string(value));
+      value = rounded;
+    }
+  return inputs;
 }
 
 // In the order of Problem::outputs; empty where none was given.
@@ -203,6 +220,29 @@ GivenVerdict JudgeGiven(const CaseFolder& given, Scalar scalar,
 std::string MistakeOf(const CaseFolder& given, Scalar scalar) {
   Inputs inputs = given.inputs;
   return LooksLike(InScalar(given, scalar), inputs, OutputsOf(given)).name;
+}
+
+OwnTest MakeOwnTest(const std::string& op, const Params& params,
+                    const std::vector<GivenArray>& inputs,
+                    const std::optional<GivenArray>& grad, Scalar scalar,
+                    const AllClose& tolerance) {
+  for (const double part : {tolerance.relative, tolerance.absolute})
+    if (!(part >= 0) || !std::isfinite(part))
+      throw InvalidInput("rtol, atol", "finite numbers from 0",
+                         std::to_string(part));
+  OwnTest test;
+  test.tolerance = tolerance;
+  const CaseFolder out = MakeGivenCase(op, params, inputs, {}, 0);
+  test.problem = InScalar(out, scalar);
+  test.inputs = RoundedInputs(out, scalar);
+  if (grad) {
+    std::vector<GivenArray> all = inputs;
+    all.push_back(*grad);
+    const CaseFolder back = MakeGivenCase(op, params, all, {}, 0);
+    test.backward = InScalar(back, scalar);
+    test.backward_inputs = RoundedInputs(back, scalar);
+  }
+  return test;
 }
 
 std::vector<double> DefinitionRows(const CaseFolder& given, size_t output,

@@ -10,6 +10,7 @@
 #include "harness/cases/case.h"
 #include "harness/cases/case_folder.h"
 #include "harness/judging/check.h"
+#include "harness/judging/power_advice.h"
 #include "harness/judging/right_answer.h"
 
 namespace subquad {
@@ -56,6 +57,13 @@ GivenVerdict JudgeGiven(const CaseFolder& given, Scalar scalar,
 
 // The mistake that the expected tensors look like (resemblance.h), or nothing.
 std::string MistakeOf(const CaseFolder& given, Scalar scalar);
+
+// A test of somebody's own in this scalar type, to which the numbers are
+// rounded; of gradients too where `grad` is there.
+OwnTest MakeOwnTest(const std::string& op, const Params& params,
+                    const std::vector<GivenArray>& inputs,
+                    const std::optional<GivenArray>& grad, Scalar scalar,
+                    const AllClose& tolerance);
 
 // Rows of an output by the definition in long double; every row where `rows` is
 // empty. The shape is that of the output, with the number of rows asked for.

@@ -97,6 +97,64 @@ std::string Mistake(const std::string& op, nb::dict params, nb::list tensors,
   return WithoutGil([&] { return MistakeOf(given, ParseScalar(scalar)); });
 }
 
+nb::list ToPython(const std::vector<std::string>& texts) {
+  nb::list list;
+  for (const std::string& text : texts) list.append(text);
+  return list;
+}
+
+nb::dict ToPython(const Power& power) {
+  nb::list tried;
+  for (const TriedAnswer& one : power.tried)
+    tried.append(nb::make_tuple(one.name, one.over, one.ours, one.same));
+  nb::dict dict;
+  dict["tried"] = tried;
+  dict["right"] = power.right;
+  dict["rows"] = power.rows;
+  dict["all_rows"] = power.all_rows;
+  return dict;
+}
+
+// `grad` as one tensor or none; rtol and atol below zero: PyTorch's defaults.
+nb::dict PowerOfTest(const std::string& op, nb::dict params, nb::list tensors,
+                     nb::list grad, const std::string& scalar, double rtol,
+                     double atol, bool advise) {
+  std::vector<ReadOnlyArray> kept;
+  const Params values = ParamsOf(params);
+  const std::vector<GivenArray> inputs = ArraysOf(tensors, kept);
+  const std::vector<GivenArray> incoming = ArraysOf(grad, kept);
+  const Scalar type = ParseScalar(scalar);
+  const AllClose tolerance =
+      rtol < 0 && atol < 0 ? AllClose::DefaultOf(type) : AllClose{rtol, atol};
+  // About ten seconds on two cores, and as much for the advice.
+  constexpr double kWork = 1e10, kWorkOfAdvice = 1e9;
+  TestPower power;
+  Advice advice;
+  WithoutGil([&] {
+    OwnTest test = MakeOwnTest(
+        op, values, inputs,
+        incoming.empty() ? std::nullopt : std::optional(incoming.front()), type,
+        tolerance);
+    power = PowerOf(test, kWork);
+    if (advise) advice = AdviseOn(test, power, kWorkOfAdvice);
+  });
+  nb::dict dict;
+  dict["rtol"] = tolerance.relative;
+  dict["atol"] = tolerance.absolute;
+  dict["out"] = ToPython(power.out);
+  if (power.gradients) dict["gradients"] = ToPython(*power.gradients);
+  if (advise) {
+    nb::dict advised;
+    advised["changes"] = ToPython(advice.changes);
+    advised["rtol"] = advice.tolerance.relative;
+    advised["atol"] = advice.tolerance.absolute;
+    advised["still_accepted"] = ToPython(advice.still_accepted);
+    advised["nobody_tells"] = ToPython(advice.nobody_tells);
+    dict["advice"] = advised;
+  }
+  return dict;
+}
+
 nb::dict Definition(const std::string& op, nb::dict params, nb::list tensors,
                     const std::vector<int64_t>& rows) {
   const CaseFolder given = GivenCase(op, params, tensors, nb::list(), 0);
@@ -330,6 +388,7 @@ NB_MODULE(_subquad, module) {
   module.def("check", &Check);
   module.def("judge", &JudgeOutput);
   module.def("mistake", &Mistake);
+  module.def("power", &PowerOfTest);
   module.def("definition", &Definition);
   module.def("save_case", &SaveCase);
   module.def("load_case", &LoadCase);

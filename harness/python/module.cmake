@@ -1,7 +1,7 @@
 # The module subquad._subquad. It links the files that the program is made of, so
 # that a tree that is built has only this folder to compile. In a wheel the
 # libraries of the system that it needs lie beside it.
-find_package(Python 3.9 REQUIRED COMPONENTS Interpreter Development.Module)
+find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
 if(NOT nanobind_DIR)
   execute_process(COMMAND ${Python_EXECUTABLE} -m nanobind --cmake_dir
     OUTPUT_VARIABLE nanobind_DIR OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
@@ -23,6 +23,8 @@ endif()
 file(GLOB module_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.cc)
 nanobind_add_module(subquad_module NB_STATIC NOMINSIZE ${module_sources})
 target_compile_options(subquad_module PRIVATE -O1)
+# Its headers shadow names, which is no concern of ours.
+target_include_directories(subquad_module SYSTEM PRIVATE ${NB_DIR}/include)
 target_link_libraries(subquad_module PRIVATE subquad_judging_archive subquad_no_device
   nlohmann_json::nlohmann_json)
 set_target_properties(subquad_module PROPERTIES OUTPUT_NAME _subquad

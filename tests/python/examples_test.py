@@ -43,6 +43,47 @@ def test_the_example_for_kernels():
         one.verify_base()
 
 
+def test_attention_of_pytorch_and_t5():
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    models = load("models")
+    assert models.pytorch().passed
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    found = models.t5()
+    assert found.passed and found.all_rows
+
+
+def test_a_performer_that_adds_to_its_features():
+    pytest.importorskip("performer_pytorch", reason="performer-pytorch is not installed")
+    models = load("models")
+    assert models.performer(1e-4).verdict == "failed"
+    assert models.performer(0.0).passed
+
+
+def test_published_tests_that_could_not_fail():
+    example = load("published_tests")
+    values = example.narrow_values()
+    assert {"causal the other way", "scale left out", "rows shifted by one"} <= set(values.accepted)
+    assert "N(0, 1)" in values.advice.changes[0] and not values.advice.still_accepted
+    mean = example.gradients_of_a_mean()
+    assert "gradients: all zero (grad_q)" in mean.accepted and "gradients: scale left out of grad_k" in mean.accepted
+    assert not any(name for name in mean.accepted if not name.startswith("gradients: "))
+    assert "random cotangent" in mean.advice.changes[0] and not mean.advice.still_accepted
+    zeros = example.bias_of_zeros()
+    assert set(zeros.accepted) == set(zeros.same) and "bias left out" in zeros.same
+    assert zeros.advice.changes == ("bias drawn from N(0, 1)",) and not zeros.advice.still_accepted
+    tight, wide = (example.one_unit_in_the_last_place(atol) for atol in (5e-4, 1e-3))
+    assert tight.right > 1 > wide.right
+    assert set(tight.accepted) == set(wide.accepted) and "bias left out" in wide.same
+
+
+def test_the_table_of_default_tolerances():
+    page = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+    made = load("default_tolerances").table(lambda name: name in ("`linear_attention`", "`toeplitz_1d`"))
+    for line in made.split("\n"):
+        told = line.rsplit("|", 2)[0]  # the error of a right program differs between processors
+        assert told in page
+
+
 def test_the_example_of_the_readme(capsys):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     text = (EXAMPLES.parents[2] / "README.md").read_text(encoding="utf-8")
@@ -50,4 +91,5 @@ def test_the_example_of_the_readme(capsys):
     exec(program, {})  # pylint: disable=exec-used
     told = capsys.readouterr().out
     assert "softmax_attention float32: passed" in told and "looks like: bias left out" in told
+    assert "accepted  bias left out" in told and "advice: bias drawn from N(0, 1)" in told
     assert told.count(" samples") == 6

@@ -6,11 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
 
-#include "harness/cases/draws.h"
 #include "harness/cases/generate.h"
+#include "harness/judging/all_close.h"
 #include "harness/judging/operator_run.h"
 #include "harness/papers/studies/studies.h"
 
@@ -22,28 +21,6 @@ constexpr double kEnough = 10;
 constexpr double kUpTo = 65536;
 constexpr const char* kGates = "gates";
 constexpr double kRelative = 1e-5;  // torch.allclose's default
-
-// The largest of error(right, found) over the rows that are wrong.
-template <typename Error>
-double LargestOf(const Problem& problem, const Answer& answer,
-                 const WrongAnswer& wrong, const Error& error) {
-  double largest = 0;
-  for (const FoundRows& part : wrong.parts) {
-    const OutputAnswer& right = answer.outputs[part.output];
-    for (size_t r = 0; r < part.rows.size(); ++r)
-      for (int64_t c = 0; c < right.width; ++c) {
-        const auto expected = static_cast<double>(
-            right.value[part.rows[r] * static_cast<size_t>(right.width) +
-                        static_cast<size_t>(c)]);
-        const double found =
-            RoundTo(problem.scalar, static_cast<double>(part.value(r, c)));
-        // A row that is left out is NaN, which no rule takes.
-        largest = std::isnan(found) ? std::numeric_limits<double>::infinity()
-                                    : std::max(largest, error(expected, found));
-      }
-  }
-  return largest;
-}
 
 // The largest error of the formula in bfloat16, its sums in float32 as matrix
 // units have them, on some of the answer's rows.
@@ -148,24 +125,20 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
            std::ranges::count_if(distances, [](double d) { return d < 1; }),
            distances.size(), plain_error / tolerance});
     };
-    const auto by = [&](const auto& error) {
+    const auto by = [&](const AllClose& tolerance) {
       Distances distances;
       for (const WrongAnswer& wrong : wrong_answers)
-        distances.push_back(LargestOf(problem, trial.answer(), wrong, error));
+        distances.push_back(
+            LargestOver(tolerance, problem, trial.answer(), wrong));
       return distances;
     };
     add(kGates, kYardstickFactor * plain_error, OfGates(trial));
     for (double absolute : parameters.at("absolute").get<std::vector<double>>())
       add(fmt::format("allclose {:.0e}", absolute), absolute,
-          by([&](double right, double found) {
-            return std::abs(found - right) /
-                   (absolute + kRelative * std::abs(right));
-          }));
+          by({.relative = kRelative, .absolute = absolute}));
     const double allowed = 2 * Bfloat16Error(problem, same, trial.answer(),
                                              parameters.at("bfloat16_rows"));
-    add("twice bfloat16", allowed, by([&](double right, double found) {
-          return std::abs(found - right) / allowed;
-        }));
+    add("twice bfloat16", allowed, by({.absolute = allowed}));
   });
   return {table};
 }

@@ -4,6 +4,7 @@
 
     r = subquad.check("softmax_attention", out=y, q=q, k=k, v=v, bias=b, causal=True)   # is this output right?
     subquad.verify(my_function, "softmax_attention", array="torch", causal=True)        # is this function?
+    subquad.power("softmax_attention", rtol=1e-2, atol=1e-2, q=q, k=k, v=v, bias=b)     # could my own test fail?
     subquad.sweep({"mine": my_function}, "softmax_attention", n=[256, 1024])            # and what does it cost?
 
 Tensors are arrays of NumPy, PyTorch or JAX, or anything with DLPack or the array interface, in float64, float32, bfloat16
@@ -13,20 +14,24 @@ heads). What is refused is a ValueError of one line. The numbers are those of th
 
 from subquad import testing
 from subquad._calls import Case, Check, Worst, check, load_case, operators, reference, run, save_case, signature
+from subquad._power import Advice, Power, power
 from subquad._subquad import version as __version__
 from subquad._sweep import Sweep, sweep
 from subquad._verify import Failure, Verification, verify
 
 __all__ = [
+    "Advice",
     "Case",
     "Check",
     "Failure",
+    "Power",
     "Sweep",
     "Verification",
     "Worst",
     "check",
     "load_case",
     "operators",
+    "power",
     "reference",
     "run",
     "save_case",

@@ -1,0 +1,141 @@
+#include "harness/judging/low_precision.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <thread>
+
+#include "optimized/base/thread_pool.h"
+
+namespace subquad {
+namespace {
+
+constexpr double kFewestRows = 4;  // of an output
+constexpr double kMostWork = 5e8;  // for these: about ten seconds
+
+struct Kind {
+  const char* name;
+  Arithmetic arithmetic;
+};
+
+constexpr Arithmetic Factors(Format format, Format own) {
+  return {.result = own, .sum = own, .factor = format};
+}
+constexpr Arithmetic SumsIn(Format format, Format own) {
+  return {.result = own, .sum = format, .factor = own};
+}
+
+std::vector<Kind> LowPrecision(Scalar scalar) {
+  const Format own = Format::Float32(), bf16 = Format::BFloat16(),
+               fp16 = Format::Float16(), tf32 = Format::TensorFloat32();
+  switch (scalar) {
+    case Scalar::kFloat64: {
+      const Format wide = Format::Float64();
+      return {{"products of float32", Factors(own, wide)},
+              {"sums in float32", SumsIn(own, wide)}};
+    }
+    case Scalar::kFloat32:
+      return {{"products of TensorFloat32", Factors(tf32, own)},
+              {"products of bfloat16", Factors(bf16, own)},
+              {"sums in bfloat16", SumsIn(bf16, own)},
+              {"sums in float16", SumsIn(fp16, own)}};
+    case Scalar::kBFloat16:
+      return {{"sums in bfloat16", SumsIn(bf16, own)}};
+    case Scalar::kFloat16:
+      return {{"products of bfloat16", Factors(bf16, own)},
+              {"sums in float16", SumsIn(fp16, own)}};
+  }
+  return {};
+}
+
+// Up to `most_rows` of each output, spread over the answer's, that the
+// reference gives a value.
+template <typename Real>
+WrongAnswer AnswerOf(const std::string& name, Reference<Real>& reference,
+                     const Answer& answer,
+                     const std::vector<size_t>& most_rows) {
+  WrongAnswer found{name, {}};
+  for (size_t o = 0; o < answer.outputs.size(); ++o) {
+    const OutputAnswer& one = answer.outputs[o];
+    const size_t rows = one.selection.rows.size();
+    const size_t count = std::min(rows, most_rows[o]);
+    const auto width = static_cast<size_t>(one.width);
+    FoundRows part{o, {}, {}};
+    std::vector<long double> values;
+    std::vector<Real> row(width);
+    for (size_t i = 0; i < count; ++i) {
+      const size_t r = count == 1 ? rows - 1 : i * (rows - 1) / (count - 1);
+      try {
+        reference.Row(one.selection.rows[r], row.data(), nullptr);
+      } catch (const InvalidInput&) {
+        continue;  // roundings have cancelled a normaliser that is not zero
+      }
+      part.rows.push_back(r);
+      for (const Real& value : row)
+        values.push_back(static_cast<long double>(value));
+    }
+    if (part.rows.empty()) continue;
+    part.value =
+        [kept = std::make_shared<std::vector<long double>>(std::move(values)),
+         width](size_t r, int64_t c) {
+          return (*kept)[r * width + static_cast<size_t>(c)];
+        };
+    found.parts.push_back(std::move(part));
+  }
+  return found;
+}
+
+std::vector<WrongAnswer> EmulatedAnswers(const std::vector<Kind>& kinds,
+                                         const Problem& problem,
+                                         const Inputs& inputs,
+                                         const Answer& answer,
+                                         double most_work) {
+  const auto outputs = static_cast<double>(answer.outputs.size());
+  const double shared = problem.op->SharedWork(problem);
+  double fewest = shared;
+  for (size_t o = 0; o < answer.outputs.size(); ++o)
+    fewest += kFewestRows * problem.op->RowWork(problem, static_cast<int>(o));
+  if (fewest > kMostWork) return {};
+  const double each = (std::max(most_work, fewest) - shared) / outputs;
+  std::vector<size_t> most_rows;
+  for (size_t o = 0; o < answer.outputs.size(); ++o)
+    most_rows.push_back(std::max(
+        size_t{1},
+        static_cast<size_t>(
+            each / problem.op->RowWork(problem, static_cast<int>(o)))));
+  std::vector<WrongAnswer> found(kinds.size());
+  // The arithmetic is a thread's own.
+  ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
+  pool.For(static_cast<int64_t>(kinds.size()), [&](int64_t index, int) {
+    const auto at = static_cast<size_t>(index);
+    const ArithmeticScope scope(kinds[at].arithmetic, 1);
+    found[at] = AnswerOf(kinds[at].name,
+                         *problem.op->ReferenceEmulated(problem, inputs),
+                         answer, most_rows);
+  });
+  std::erase_if(found,
+                [](const WrongAnswer& one) { return one.parts.empty(); });
+  return found;
+}
+
+}  // namespace
+
+std::vector<WrongAnswer> LowPrecisionAnswers(const Problem& problem,
+                                             const Inputs& inputs,
+                                             const Answer& answer,
+                                             double most_work) {
+  return EmulatedAnswers(LowPrecision(problem.scalar), problem, inputs, answer,
+                         most_work);
+}
+
+WrongAnswer PlainAnswer(const Problem& problem, const Inputs& inputs,
+                        const Answer& answer) {
+  const std::vector<size_t> all(answer.outputs.size(), SIZE_MAX);
+  if (problem.scalar == Scalar::kFloat64)
+    return AnswerOf("float64", *problem.op->ReferenceDouble(problem, inputs),
+                    answer, all);
+  return AnswerOf("float32", *problem.op->ReferenceFloat(problem, inputs),
+                  answer, all);
+}
+
+}  // namespace subquad

@@ -1,0 +1,164 @@
+#include "harness/judging/power.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/cases/draws.h"
+#include "harness/judging/confusions.h"
+#include "harness/judging/low_precision.h"
+#include "harness/judging/misreadings.h"
+#include "harness/judging/verdict.h"
+#include "harness/judging/wrong_answers.h"
+
+namespace subquad {
+namespace {
+
+// About as many answers are made, right or wrong.
+constexpr double kAnswers = 40;
+// As many times fewer multiply-adds are emulated, which takes longer.
+constexpr double kEmulated = 1000;
+constexpr int64_t kFewestRows = 8;  // of a head
+
+// Rows in pairs, so that one can be taken for the next; the same of every head.
+RowSelection PairsOfRows(const OutputLayout& layout, int output,
+                         int64_t per_head) {
+  RowSelection selection;
+  selection.all = per_head >= layout.rows;
+  std::vector<int64_t> rows;
+  if (selection.all)
+    for (int64_t row = 0; row < layout.rows; ++row) rows.push_back(row);
+  const int64_t pairs = per_head / 2;
+  for (int64_t i = 0; !selection.all && i < pairs; ++i) {
+    const int64_t first = i * (layout.rows - 2) / (pairs - 1);
+    for (const int64_t row : {first, first + 1})
+      if (rows.empty() || rows.back() < row) rows.push_back(row);
+  }
+  for (int64_t head = 0; head < layout.heads; ++head)
+    for (const int64_t row : rows)
+      selection.rows.push_back({output, head, row});
+  return selection;
+}
+
+std::vector<RowSelection> AffordableRows(const Problem& problem,
+                                         double most_work) {
+  std::vector<RowSelection> selections;
+  const auto outputs = static_cast<int>(problem.outputs.size());
+  for (int output = 0; output < outputs; ++output) {
+    const OutputLayout layout = LayoutOf(problem, output);
+    const double affordable = most_work / kAnswers / outputs /
+                              problem.op->RowWork(problem, output) /
+                              static_cast<double>(layout.heads);
+    const auto per_head = static_cast<int64_t>(
+        std::clamp(affordable, static_cast<double>(kFewestRows),
+                   static_cast<double>(layout.rows)));
+    selections.push_back(PairsOfRows(layout, output, per_head));
+  }
+  return selections;
+}
+
+class Trier {
+ public:
+  Trier(const Problem& problem, const Answer& answer, const AllClose& tolerance)
+      : problem_(problem),
+        answer_(answer),
+        stored_(answer),
+        tolerance_(tolerance),
+        gates_(ToleranceOf(answer, 1, {})) {
+    for (OutputAnswer& one : stored_.outputs)
+      for (long double& value : one.value)
+        value = RoundTo(problem.scalar, static_cast<double>(value));
+  }
+
+  double Over(const WrongAnswer& wrong) const {
+    return LargestOver(tolerance_, problem_, stored_, wrong);
+  }
+
+  // Every number by one unit in its last place, as where it was just on the
+  // other side of where rounding changes.
+  WrongAnswer OnePlaceOff() const {
+    WrongAnswer off{"one place off", {}};
+    for (size_t o = 0; o < stored_.outputs.size(); ++o) {
+      const OutputAnswer& one = stored_.outputs[o];
+      FoundRows part{o, {}, {}};
+      for (size_t r = 0; r < one.selection.rows.size(); ++r)
+        part.rows.push_back(r);
+      part.value = [&one, u = Info(problem_.scalar).unit_roundoff](
+                       size_t r, int64_t c) -> long double {
+        const long double value = one.value[r * static_cast<size_t>(one.width) +
+                                            static_cast<size_t>(c)];
+        // Beyond half of the way to the next number, and not of that after it.
+        return value * (1 + 1.5L * u);
+      };
+      off.parts.push_back(std::move(part));
+    }
+    return off;
+  }
+
+  TriedAnswer Try(const WrongAnswer& wrong) const {
+    constexpr AllClose kExact = {};
+    return {
+        wrong.name, Over(wrong),
+        DistanceOf(CompareRows(problem_, answer_, wrong.parts, gates_), false),
+        LargestOver(kExact, problem_, stored_, wrong) == 0};
+  }
+
+  void Keep(const TriedAnswer& tried) {
+    const auto found = std::ranges::find(list_, tried.name, &TriedAnswer::name);
+    if (found == list_.end())
+      list_.push_back(tried);
+    else if (tried.over < found->over)
+      *found = tried;
+  }
+
+  std::vector<TriedAnswer> Take() { return std::move(list_); }
+
+ private:
+  const Problem& problem_;
+  const Answer& answer_;
+  // In the type of the test, as the answer is that it compares with.
+  Answer stored_;
+  const AllClose tolerance_;
+  const Tolerance gates_;
+  std::vector<TriedAnswer> list_;
+};
+
+}  // namespace
+
+Power PowerOf(const Problem& problem, Inputs& inputs, const AllClose& tolerance,
+              double most_work) {
+  const Answer answer =
+      ComputeAnswer(problem, inputs, AffordableRows(problem, most_work));
+  Power power;
+  size_t most_rows = 0;
+  for (const OutputAnswer& one : answer.outputs) {
+    most_rows = std::max(most_rows, one.selection.rows.size());
+    power.rows += static_cast<int64_t>(one.selection.rows.size());
+    power.all_rows = power.all_rows && one.selection.all;
+  }
+  Trier trier(problem, answer, tolerance);
+  // One that is near to the right answer whatever the tensors are, such as a
+  // factor of 1.001 in bfloat16, is no mistake that a test could see.
+  for (const WrongAnswer& wrong : AlteredAnswers(problem, answer)) {
+    const TriedAnswer tried = trier.Try(wrong);
+    if (tried.same || !Coincides(problem, answer, wrong)) trier.Keep(tried);
+  }
+  for (const WrongAnswer& wrong :
+       MisreadAnswers(problem, inputs, answer, most_rows))
+    trier.Keep(trier.Try(wrong));
+  for (const WrongAnswer& wrong :
+       UsualConfusions(problem, inputs, answer, most_rows)) {
+    // Otherwise nothing was confused: a scale of 1 left out.
+    if (!Coincides(problem, answer, wrong)) trier.Keep(trier.Try(wrong));
+  }
+  const double emulated = most_work / kEmulated;
+  for (const WrongAnswer& wrong :
+       LowPrecisionAnswers(problem, inputs, answer, emulated))
+    if (!Coincides(problem, answer, wrong)) trier.Keep(trier.Try(wrong));
+  power.tried = trier.Take();
+  power.right = trier.Over(PlainAnswer(problem, inputs, answer));
+  if (Info(problem.scalar).bytes == 2)
+    power.right = std::max(power.right, trier.Over(trier.OnePlaceOff()));
+  return power;
+}
+
+}  // namespace subquad

@@ -1,0 +1,325 @@
+#include "harness/judging/power_advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "harness/cases/draws.h"
+#include "harness/judging/misreadings.h"
+#include "reference/base/visible_keys.h"
+
+namespace subquad {
+namespace {
+
+// Tiles in the middle and at the end, and a shift by two of them, need so many.
+constexpr int64_t kFewestKeys = 3 * kTileKeys;
+// Right programs stay below the tightest tolerance by this factor.
+constexpr double kRoom = 2;
+
+// Up to the next of 1, 2 and 5 times a power of ten.
+double RoundedUp(double x) {
+  const double power = std::pow(10.0, std::floor(std::log10(x)));
+  for (const double digit : {1.0, 2.0, 5.0})
+    if (x <= digit * power) return digit * power;
+  return 10 * power;
+}
+
+// A tensor drawn as generated cases have it, -inf left where it is.
+void DrawAnew(const TensorRule& rule, Scalar scalar, Tensor& tensor) {
+  const Draws draws(1, "power/" + rule.name);
+  const Shape shape(
+      tensor.shape.end() - static_cast<std::ptrdiff_t>(rule.shape.size()),
+      tensor.shape.end());
+  const int64_t block = ElementCount(shape);
+  for (size_t i = 0; i < tensor.values.size(); ++i) {
+    if (std::isinf(tensor.values[i])) continue;
+    double drawn = rule.draw.from == Draw::From::kUniform ? draws.Uniform(i)
+                                                          : draws.Normal(i);
+    if (rule.draw.number)
+      drawn = rule.draw.number(drawn, {shape, static_cast<int64_t>(i) % block});
+    tensor.values[i] = RoundTo(scalar, drawn);
+  }
+}
+
+std::string Distribution(const TensorRule& rule) {
+  return rule.name + (rule.draw.from == Draw::From::kUniform
+                          ? " drawn uniformly on (0, 1)"
+                          : " drawn from N(0, 1)");
+}
+
+// The first keys and queries alone: up to `most` of each.
+struct Shortened {
+  Problem problem;
+  Inputs inputs;
+};
+
+std::optional<Shortened> Shorten(const Problem& problem, const Inputs& inputs,
+                                 int64_t most) {
+  Dims dims = problem.dims;
+  for (const std::string& axis : problem.length_axes) {
+    if (problem.params.Has(axis)) return std::nullopt;  // an image
+    dims[axis] = std::min(dims.at(axis), most);
+  }
+  const std::string queries =
+      problem.op->SignatureFor(problem.params, problem.backward).queries;
+  // Where the offset of zero is.
+  const auto origin = [&](const std::string& extent, int64_t count,
+                          const Dims& sizes) {
+    return OriginOf(extent, count, CountOf(queries, sizes), problem.params);
+  };
+  Shortened found;
+  std::vector<GivenShape> shapes;
+  for (size_t t = 0; t < inputs.tensors.size(); ++t) {
+    const Tensor& tensor = inputs.tensors[t];
+    const TensorRule& rule = problem.inputs[t];
+    const size_t leading = tensor.shape.size() - rule.shape.size();
+    Tensor part = tensor;
+    for (size_t axis = 0; axis < rule.shape.size(); ++axis) {
+      const size_t at = leading + axis;
+      const int64_t before = part.shape[at];
+      const int64_t after = CountOf(rule.shape[axis], dims);
+      if (after == before) continue;
+      const bool by_offset =
+          std::ranges::count(rule.offset_axes, static_cast<int>(axis)) > 0;
+      const int64_t first =
+          by_offset ? origin(rule.shape[axis], before, problem.dims) -
+                          origin(rule.shape[axis], after, dims)
+                    : 0;
+      int64_t inner = 1;
+      for (size_t a = at + 1; a < part.shape.size(); ++a)
+        inner *= part.shape[a];
+      std::vector<double> kept;
+      const auto count = static_cast<int64_t>(part.values.size());
+      for (int64_t start = 0; start < count; start += before * inner) {
+        const auto begin = part.values.begin() + start + first * inner;
+        kept.insert(kept.end(), begin, begin + after * inner);
+      }
+      part.values = std::move(kept);
+      part.shape[at] = after;
+    }
+    shapes.push_back({part.name, part.shape});
+    found.inputs.tensors.push_back(std::move(part));
+  }
+  try {
+    found.problem =
+        ResolveProblem(*problem.op, problem.params, problem.scalar, shapes);
+  } catch (const InvalidInput&) {
+    return std::nullopt;  // parameters speak of more keys than are left
+  }
+  return found;
+}
+
+// A test with changes, and what they are.
+struct Changed {
+  OwnTest test;
+  std::vector<std::string> changes;
+};
+
+// Each of these changes a test, or gives nothing where it would change nothing.
+void Redraw(const TensorRule& rule, size_t index, OwnTest& test) {
+  Tensor& tensor = test.inputs.tensors[index];
+  DrawAnew(rule, test.problem.scalar, tensor);
+  if (!test.backward) return;
+  const auto at = static_cast<size_t>(test.backward->InputIndex(rule.name));
+  test.backward_inputs.tensors[at].values = tensor.values;
+}
+
+std::optional<Changed> DrawBias(Changed one) {
+  std::string what;
+  for (size_t t = 0; t < one.test.problem.inputs.size(); ++t) {
+    const TensorRule& rule = one.test.problem.inputs[t];
+    if (rule.offset_axes.empty()) continue;
+    Redraw(rule, t, one.test);
+    what += (what.empty() ? "" : ", ") + Distribution(rule);
+  }
+  if (what.empty()) return std::nullopt;
+  one.changes.push_back(what);
+  return one;
+}
+
+std::optional<Changed> DrawGradient(Changed one) {
+  if (!one.test.backward) return std::nullopt;
+  const auto at = static_cast<size_t>(one.test.backward->InputIndex("grad"));
+  DrawAnew(one.test.backward->inputs[at], one.test.problem.scalar,
+           one.test.backward_inputs.tensors[at]);
+  one.changes.push_back("a random cotangent: grad drawn from N(0, 1)");
+  return one;
+}
+
+// Tensors of data that are not by offset.
+std::optional<Changed> DrawData(Changed one) {
+  std::string what;
+  for (size_t t = 0; t < one.test.problem.inputs.size(); ++t) {
+    const TensorRule& rule = one.test.problem.inputs[t];
+    if (rule.role != Role::kData || !rule.offset_axes.empty()) continue;
+    Redraw(rule, t, one.test);
+    what += (what.empty() ? "" : ", ") + rule.name;
+  }
+  if (what.empty()) return std::nullopt;
+  one.changes.push_back(what + " drawn from N(0, 1)");
+  return one;
+}
+
+std::optional<Changed> KeepKeys(Changed one, int64_t keys) {
+  auto out = Shorten(one.test.problem, one.test.inputs, keys);
+  if (!out) return std::nullopt;
+  one.test.problem = std::move(out->problem);
+  one.test.inputs = std::move(out->inputs);
+  if (one.test.backward) {
+    auto back = Shorten(*one.test.backward, one.test.backward_inputs, keys);
+    if (!back) return std::nullopt;
+    one.test.backward = std::move(back->problem);
+    one.test.backward_inputs = std::move(back->inputs);
+  }
+  one.changes.push_back(fmt::format("fewer keys: {}", keys));
+  return one;
+}
+
+// By name, gradients apart.
+struct Outcome {
+  std::string name;
+  TriedAnswer tried;
+};
+
+std::vector<Outcome> OutcomesOf(const TestPower& power) {
+  std::vector<Outcome> outcomes;
+  for (const TriedAnswer& tried : power.out.tried)
+    outcomes.push_back({tried.name, tried});
+  if (power.gradients)
+    for (const TriedAnswer& tried : power.gradients->tried)
+      outcomes.push_back({"gradients: " + tried.name, tried});
+  return outcomes;
+}
+
+double RightOf(const TestPower& power) {
+  return std::max(power.out.right,
+                  power.gradients ? power.gradients->right : 0);
+}
+
+class Adviser {
+ public:
+  Adviser(const OwnTest& test, const TestPower& power, double most_work)
+      : test_(test), power_(power), most_work_(most_work) {
+    for (const Outcome& one : OutcomesOf(power))
+      if (one.tried.accepted()) accepted_.push_back(one.name);
+    best_.still_accepted = accepted_;
+    best_.tolerance = test.tolerance;
+  }
+
+  // Changes of tensors in all combinations, with and without another
+  // tolerance; the fewest first.
+  Advice Take() {
+    if (accepted_.empty() && RightOf(power_) <= 1) return best_;
+    std::vector<Measured> before, now = {{{}, power_}};
+    for (int size = 1; !now.empty(); ++size) {
+      before = std::move(now);
+      now.clear();
+      for (unsigned set = 0; set < kSets; ++set) {
+        if (std::popcount(set) != size) continue;
+        for (const int64_t keys : KeysFor(set))
+          if (auto one = Measure(set, keys)) {
+            if (Judge(*one, false)) return best_;
+            now.push_back(std::move(*one));
+          }
+      }
+      for (const Measured& one : before)
+        if (Judge(one, true)) return best_;
+    }
+    return best_;
+  }
+
+ private:
+  static constexpr unsigned kBias = 1, kGradient = 2, kFewerKeys = 4, kData = 8,
+                            kSets = 16;
+
+  // Halvings; beside other changes the last of them.
+  std::vector<int64_t> KeysFor(unsigned set) const {
+    if (!(set & kFewerKeys)) return {test_.problem.keys};
+    std::vector<int64_t> halvings;
+    for (int64_t keys = test_.problem.keys / 2; keys >= kFewestKeys; keys /= 2)
+      halvings.push_back(keys);
+    if (set != kFewerKeys && halvings.size() > 1) halvings = {halvings.back()};
+    return halvings;
+  }
+
+  // The power of the test with changed tensors.
+  struct Measured {
+    std::vector<std::string> changes;
+    TestPower power;
+  };
+
+  std::optional<Measured> Measure(unsigned set, int64_t keys) const {
+    std::optional<Changed> one = Changed{test_, {}};
+    if (set & kBias) one = DrawBias(std::move(*one));
+    if (one && (set & kGradient)) one = DrawGradient(std::move(*one));
+    if (one && (set & kData)) one = DrawData(std::move(*one));
+    if (one && (set & kFewerKeys)) one = KeepKeys(std::move(*one), keys);
+    if (!one) return std::nullopt;
+    try {
+      return Measured{std::move(one->changes), PowerOf(one->test, most_work_)};
+    } catch (const InvalidInput&) {
+      return std::nullopt;  // no answer on these tensors
+    }
+  }
+
+  // Whether every wrong answer is refused that can be told, and right programs
+  // are taken.
+  bool Judge(const Measured& one, bool other_tolerance) {
+    const TestPower& power = one.power;
+    const double right =
+        std::max(power.out.right, power.gradients ? power.gradients->right : 0);
+    double factor = 1;
+    Advice advice{one.changes, test_.tolerance, {}, {}};
+    if (other_tolerance) {
+      if (!(right > 0)) return false;
+      factor = RoundedUp(kRoom * right);
+      advice.tolerance.relative *= factor;
+      advice.tolerance.absolute *= factor;
+      advice.changes.push_back(
+          fmt::format("a {} tolerance: rtol {:.3g}, atol {:.3g}",
+                      factor < 1 ? "tighter" : "wider",
+                      advice.tolerance.relative, advice.tolerance.absolute));
+    } else if (right > (RightOf(power_) > 1 ? 1 / kRoom : 1)) {
+      return false;
+    }
+    const std::vector<Outcome> outcomes = OutcomesOf(one.power);
+    for (const Outcome& found : outcomes) {
+      if (found.tried.over / factor > 1) continue;
+      const bool ours = found.tried.ours > 1 || found.tried.same;
+      (ours ? advice.still_accepted : advice.nobody_tells)
+          .push_back(found.name);
+    }
+    for (const std::string& name : accepted_)
+      if (std::ranges::find(outcomes, name, &Outcome::name) == outcomes.end())
+        advice.still_accepted.push_back(name);
+    const bool first = best_.changes.empty() && RightOf(power_) > 1;
+    if (first || advice.still_accepted.size() < best_.still_accepted.size())
+      best_ = std::move(advice);
+    return best_.still_accepted.empty();
+  }
+
+  const OwnTest& test_;
+  const TestPower& power_;
+  const double most_work_;
+  std::vector<std::string> accepted_;
+  Advice best_;
+};
+
+}  // namespace
+
+TestPower PowerOf(OwnTest& test, double most_work) {
+  TestPower power{PowerOf(test.problem, test.inputs, test.tolerance, most_work),
+                  std::nullopt};
+  if (test.backward)
+    power.gradients = PowerOf(*test.backward, test.backward_inputs,
+                              test.tolerance, most_work);
+  return power;
+}
+
+Advice AdviseOn(const OwnTest& test, const TestPower& power, double most_work) {
+  return Adviser(test, power, most_work).Take();
+}
+
+}  // namespace subquad

@@ -1,0 +1,46 @@
+"""What torch.testing.assert_close's default tolerances can see of attention, by type: the table of harness/python/README.md.
+python harness/python/examples/default_tolerances.py"""
+
+import numpy as np
+
+import subquad
+
+TYPES = ("float64", "float32", "float16", "bfloat16")
+TOKENS, WIDTH = 192, 32
+
+
+def normal(draws, *shape):
+    return draws.standard_normal(shape)
+
+
+def problems():
+    """Operators with their tensors and parameters, by what they are called in the table."""
+    draws = np.random.default_rng(1)
+    q, k, v = (normal(draws, 2, TOKENS, WIDTH) for _ in range(3))
+    by_offset = normal(draws, 2, 2 * TOKENS - 1)
+    softmax = {"q": q, "k": k, "v": v, "bias": by_offset}
+    return {
+        "`softmax_attention`": ("softmax_attention", softmax),
+        "`softmax_attention`, gradients too": ("softmax_attention", {**softmax, "grad": normal(draws, *v.shape)}),
+        "`linear_attention`": ("linear_attention", {"q": q, "k": k, "v": v, "feature_map": "elu1", "causal": True}),
+        "`kernelized_rpe_attention`": ("kernelized_rpe_attention", {**softmax, "feature_map": "elu1"}),
+        "`toeplitz_1d`": ("toeplitz_1d", {"weights": by_offset, "values": v}),
+    }
+
+
+def table(wanted=lambda name: True):
+    """Lines of Markdown, of the problems that are wanted."""
+    lines = ["| operator | type | rtol, atol | accepts | which | a right program |", "|---|---|---|---|---|---|"]
+    for name, (op, arguments) in problems().items():
+        for dtype in TYPES if wanted(name) else ():
+            found = subquad.power(op, dtype=dtype, advise=False, **arguments)
+            count = f"{len(found.accepted)} of {len(found.accepted) + len(found.rejected)}"
+            lines.append(
+                f"| {name} | {dtype} | {found.rtol:.2g}, {found.atol:.2g} | {count} | {', '.join(found.accepted) or '–'} "
+                f"| {found.right:.2g} |"
+            )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())

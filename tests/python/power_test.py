@@ -1,0 +1,98 @@
+"""`power`: what a test of somebody's own accepts, and what would catch it."""
+
+import numpy as np
+import pytest
+
+import subquad
+
+
+def tensors(n=140, heads=2, width=8, bias=1.0):
+    draws = np.random.default_rng(1)
+    q, k, v = draws.standard_normal((3, heads, n, width)).astype(np.float32)
+    return {"q": q, "k": k, "v": v, "bias": (bias * draws.standard_normal(2 * n - 1)).astype(np.float32)}
+
+
+def test_a_test_that_sees_everything():
+    found = subquad.power("softmax_attention", **tensors())
+    assert found and found.passed and not found.accepted and found.advice is None
+    assert (found.dtype, found.rtol, found.atol) == ("float32", 1.3e-6, 1e-5)
+    assert found.all_rows and found.rows == 280 and 0 < found.right < 1
+    assert set(found.ours) == set(found.rejected) and min(found.ours.values()) > 1
+    assert "accepts 0 of" in str(found) and "advice" not in str(found)
+
+
+def test_a_bias_of_zeros():
+    found = subquad.power("softmax_attention", **tensors(bias=0))
+    assert not found
+    assert {"bias left out", "bias shifted by 1", "offset i - j for j - i"} <= set(found.accepted) & set(found.same)
+    assert "scale left out" in found.rejected
+    assert found.advice.changes == ("bias drawn from N(0, 1)",) and not found.advice.still_accepted
+    assert "the right answer, on these tensors" in str(found) and "refuses all of them" in str(found)
+
+
+def test_gradients_below_the_tolerance():
+    given = tensors()
+    grad = np.full_like(given["v"], 1e-6)
+    found = subquad.power("softmax_attention", rtol=0, atol=1e-4, grad=grad, **given)
+    assert found.accepted and all(name.startswith("gradients: ") for name in found.accepted)
+    assert "gradients: all zero (grad_q)" in found.accepted
+    assert "gradients: last row left out (grad_q)" in found.rejected
+    assert any("random cotangent" in change for change in found.advice.changes)
+    assert len(str(found).split("\n")) < 25 and "further ones accepted" in str(found)
+
+
+def test_the_distances_are_those_of_allclose():
+    given = tensors()
+    right = subquad.reference("softmax_attention", **given)
+    rtol, atol = 0.05, 0.5
+    found = subquad.power("softmax_attention", rtol=rtol, atol=atol, dtype="float64", advise=False, **given)
+    without = subquad.reference("softmax_attention", **{**given, "bias": None})
+    for name, wrong in (("all zero", 0 * right), ("sign flipped", -right), ("bias left out", without)):
+        over = np.max(np.abs(wrong - right) / (atol + rtol * np.abs(right)))
+        tried = {**found.accepted, **found.rejected}[name]
+        assert tried == pytest.approx(over, rel=1e-9), name
+        assert (name in found.accepted) == np.allclose(wrong, right, rtol=rtol, atol=atol)
+
+
+def test_the_type_of_the_test():
+    given = tensors(n=70)
+    by_type = {
+        name: subquad.power("softmax_attention", dtype=name, advise=False, **given) for name in ("float16", np.float64)
+    }
+    assert [found.dtype for found in by_type.values()] == ["float16", "float64"]
+    assert by_type["float16"].rtol == 1e-3 and "products of float32" in by_type[np.float64].accepted
+    # A unit in the last place is refused, and so is what is right.
+    tight = subquad.power("softmax_attention", rtol=0, atol=1e-7, dtype="bfloat16", **given)
+    assert not tight and tight.right > 1000 and "the test refuses what is right" in str(tight)
+    assert "a wider tolerance" in tight.advice.changes[-1]
+
+
+def test_torch_tensors():
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    given = {name: torch.tensor(value).bfloat16() for name, value in tensors().items()}
+    found = subquad.power("softmax_attention", advise=False, **given)
+    assert found.dtype == "bfloat16" and found.rtol == 1.6e-2 and found.passed
+    assert subquad.power("softmax_attention", dtype=torch.bfloat16, advise=False, **tensors()).dtype == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"rtol": 1e-2}, "rtol, atol: expected both or neither"),
+        ({"rtol": -1, "atol": 0}, "rtol: expected a finite number from 0"),
+        ({"rtol": float("nan"), "atol": 0}, "rtol: expected a finite number from 0"),
+        ({"rtol": "tight", "atol": 0}, "rtol: expected a number"),
+        ({"dtype": "int8"}, "scalar"),
+        ({"grad": np.ones((2, 3), np.float32)}, "grad"),
+        ({"q": np.full((2, 140, 8), 1e6), "dtype": "float16"}, "numbers in the range of float16"),
+    ],
+)
+def test_errors_are_one_line(arguments, message):
+    with pytest.raises(ValueError, match=message) as raised:
+        subquad.power("softmax_attention", **{**tensors(), **arguments})
+    assert "\n" not in str(raised.value)
+
+
+def test_without_tensors():
+    with pytest.raises(ValueError, match="tensors: expected those of"):
+        subquad.power("softmax_attention")
