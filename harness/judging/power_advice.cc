@@ -8,7 +8,6 @@
 
 #include "harness/cases/draws.h"
 #include "harness/judging/misreadings.h"
-#include "reference/base/visible_keys.h"
 
 namespace subquad {
 namespace {
@@ -117,7 +116,6 @@ struct Changed {
   std::vector<std::string> changes;
 };
 
-// Each of these changes a test, or gives nothing where it would change nothing.
 void Redraw(const TensorRule& rule, size_t index, OwnTest& test) {
   Tensor& tensor = test.inputs.tensors[index];
   DrawAnew(rule, test.problem.scalar, tensor);
@@ -126,6 +124,8 @@ void Redraw(const TensorRule& rule, size_t index, OwnTest& test) {
   test.backward_inputs.tensors[at].values = tensor.values;
 }
 
+// Each of the following changes a test, or gives nothing where there is nothing
+// to change.
 std::optional<Changed> DrawBias(Changed one) {
   std::string what;
   for (size_t t = 0; t < one.test.problem.inputs.size(); ++t) {
@@ -267,14 +267,13 @@ class Adviser {
   // Whether every wrong answer is refused that can be told, and right programs
   // are taken.
   bool Judge(const Measured& one, bool other_tolerance) {
-    const TestPower& power = one.power;
-    const double right =
-        std::max(power.out.right, power.gradients ? power.gradients->right : 0);
+    const double right = RightOf(one.power);
     double factor = 1;
     Advice advice{one.changes, test_.tolerance, {}, {}};
     if (other_tolerance) {
-      if (!(right > 0)) return false;
+      if (!(right > 0) || std::isinf(right)) return false;
       factor = RoundedUp(kRoom * right);
+      if (factor == 1) return false;
       advice.tolerance.relative *= factor;
       advice.tolerance.absolute *= factor;
       advice.changes.push_back(
