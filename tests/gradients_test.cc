@@ -225,7 +225,9 @@ TEST_P(Gradients, HoldIdentities) {
     std::vector<GivenTensor> given = GivenTensors(inputs);
     const std::vector<double> grad = inputs["grad"].values;
     std::vector<GivenTensor> forward = given;
-    std::erase_if(forward, [](const auto& one) { return one.name == "grad"; });
+    std::erase_if(forward, [](const GivenTensor& tensor) {
+      return tensor.name == "grad";
+    });
     Trial trial = MakeTrial(op, problem.params, one.scalar, given, 1);
     Trial forward_trial = MakeTrial(op, problem.params, one.scalar, forward, 1);
     for (const Implementation* program : CpuImplementations(problem)) {

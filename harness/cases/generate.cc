@@ -24,19 +24,18 @@ void ScaleRows(double norm, int64_t width, std::vector<double>& values) {
   }
 }
 
-void RoundAll(const Case& one, Tensor& tensor) {
+}  // namespace
+
+void RoundTensor(Scalar scalar, const std::string& what, Tensor& tensor) {
   for (double& value : tensor.values) {
-    const double rounded = RoundTo(one.scalar, value);
+    const double rounded = RoundTo(scalar, value);
     if (std::isfinite(value) && !std::isfinite(rounded))
       throw InvalidInput(
-          one.input + ": " + tensor.name,
-          "numbers in the range of " + std::string(Info(one.scalar).name),
+          what, "numbers in the range of " + std::string(Info(scalar).name),
           std::to_string(value));
     value = rounded;
   }
 }
-
-}  // namespace
 
 Inputs GenerateInputs(const Case& one, const Problem& problem) {
   Inputs inputs;
@@ -48,7 +47,7 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
     const TensorRule& rule = problem.inputs[t];
     if (one.source) {
       if (auto tensor = TensorFromSource(*one.source, problem, t)) {
-        RoundAll(one, *tensor);
+        RoundTensor(one.scalar, one.input + ": " + tensor->name, *tensor);
         inputs.tensors.push_back(std::move(*tensor));
         continue;
       }

@@ -6,6 +6,10 @@
 
 namespace subquad {
 
+// Rounds a tensor to a scalar type. Throws InvalidInput that names `what` where
+// a finite number overflows the type.
+void RoundTensor(Scalar scalar, const std::string& what, Tensor& tensor);
+
 // All inputs of a case, rounded to its scalar type: from its folder, if it has
 // one, and generated for the rest. Throws InvalidInput where a number of the
 // folder overflows the type.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 
 #include "harness/cases/draws.h"
 #include "harness/cases/generate.h"
@@ -271,6 +272,23 @@ Comparison Compare(const Problem& problem, const Answer& answer,
     Add(one, YardstickOf(one, gate_two_error, rounding), total);
   }
   return total;
+}
+
+FoundRows KeptRows(size_t output, std::vector<size_t> rows, size_t width,
+                   std::vector<long double> values) {
+  return {output, std::move(rows),
+          [width, kept = std::make_shared<const std::vector<long double>>(
+                      std::move(values))](size_t r, int64_t c) {
+            return (*kept)[r * width + static_cast<size_t>(c)];
+          }};
+}
+
+std::vector<size_t> SpreadRows(size_t rows, size_t most) {
+  std::vector<size_t> chosen;
+  const size_t count = std::min(rows, most);
+  for (size_t i = 0; i < count; ++i)
+    chosen.push_back(count == 1 ? rows - 1 : i * (rows - 1) / (count - 1));
+  return chosen;
 }
 
 Comparison CompareRows(const Problem& problem, const Answer& answer,

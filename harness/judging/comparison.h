@@ -85,6 +85,14 @@ struct FoundRows {
   std::function<long double(size_t r, int64_t column)> value;
 };
 
+// The same with its numbers, [rows, width].
+FoundRows KeptRows(size_t output, std::vector<size_t> rows, size_t width,
+                   std::vector<long double> values);
+
+// Up to `most` of so many rows, spread over all of them, the first and the last
+// included.
+std::vector<size_t> SpreadRows(size_t rows, size_t most);
+
 // Rows of an answer that a mistake makes.
 struct WrongAnswer {
   std::string name;  // the mistake, in words

@@ -16,10 +16,7 @@ class Confuser {
   Confuser(const Problem& problem, Inputs& inputs, const Answer& answer,
            size_t most_rows)
       : problem_(problem), inputs_(inputs), answer_(answer.outputs.front()) {
-    const size_t rows = answer_.selection.rows.size();
-    const size_t count = std::min(rows, most_rows);
-    for (size_t i = 0; i < count; ++i)
-      chosen_.push_back(count == 1 ? 0 : i * (rows - 1) / (count - 1));
+    chosen_ = SpreadRows(answer_.selection.rows.size(), most_rows);
   }
 
   std::vector<WrongAnswer> Take() {
@@ -88,21 +85,19 @@ class Confuser {
 
   void Add(const std::string& name, const std::optional<Rows>& rows) {
     if (!rows) return;
-    FoundRows part{0, {}, {}};
+    std::vector<size_t> known;
     std::vector<long double> values;
     for (size_t r = 0; r < rows->size(); ++r) {
       const auto& row = (*rows)[r];
       if (!row) continue;
-      part.rows.push_back(r);
+      known.push_back(r);
       values.insert(values.end(), row->begin(), row->end());
     }
-    if (part.rows.empty()) return;
-    part.value =
-        [kept = std::make_shared<std::vector<long double>>(std::move(values)),
-         width = static_cast<size_t>(answer_.width)](size_t r, int64_t c) {
-          return (*kept)[r * width + static_cast<size_t>(c)];
-        };
-    list_.push_back({name, {std::move(part)}});
+    if (known.empty()) return;
+    list_.push_back(
+        {name,
+         {KeptRows(0, std::move(known), static_cast<size_t>(answer_.width),
+                   std::move(values))}});
   }
 
   void ChangeScale() {

@@ -57,30 +57,23 @@ WrongAnswer AnswerOf(const std::string& name, Reference<Real>& reference,
   WrongAnswer found{name, {}};
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
     const OutputAnswer& one = answer.outputs[o];
-    const size_t rows = one.selection.rows.size();
-    const size_t count = std::min(rows, most_rows[o]);
     const auto width = static_cast<size_t>(one.width);
-    FoundRows part{o, {}, {}};
+    std::vector<size_t> rows;
     std::vector<long double> values;
     std::vector<Real> row(width);
-    for (size_t i = 0; i < count; ++i) {
-      const size_t r = count == 1 ? rows - 1 : i * (rows - 1) / (count - 1);
+    for (const size_t r : SpreadRows(one.selection.rows.size(), most_rows[o])) {
       try {
         reference.Row(one.selection.rows[r], row.data(), nullptr);
       } catch (const InvalidInput&) {
         continue;  // roundings have cancelled a normaliser that is not zero
       }
-      part.rows.push_back(r);
+      rows.push_back(r);
       for (const Real& value : row)
         values.push_back(static_cast<long double>(value));
     }
-    if (part.rows.empty()) continue;
-    part.value =
-        [kept = std::make_shared<std::vector<long double>>(std::move(values)),
-         width](size_t r, int64_t c) {
-          return (*kept)[r * width + static_cast<size_t>(c)];
-        };
-    found.parts.push_back(std::move(part));
+    if (!rows.empty())
+      found.parts.push_back(
+          KeptRows(o, std::move(rows), width, std::move(values)));
   }
   return found;
 }

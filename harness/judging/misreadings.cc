@@ -66,13 +66,15 @@ class AlteredPart {
   std::vector<double> kept_;
 };
 
-// Rows of the answer, spread over all of them, the first and the last included.
-std::vector<size_t> Spread(size_t rows, size_t most) {
-  std::vector<size_t> chosen;
-  const size_t count = std::min(rows, most);
-  for (size_t i = 0; i < count; ++i)
-    chosen.push_back(count == 1 ? rows - 1 : i * (rows - 1) / (count - 1));
-  return chosen;
+// Where the offset of zero is along an axis of offsets, by the form of its
+// extent: n_q + n_k - 1 begins at -(n_q - 1), 2 n - 1 and 2 r + 1 are
+// symmetrical, and anything else counts distances from zero.
+int64_t OriginOf(const Problem& problem, const std::string& extent,
+                 int64_t count) {
+  if (extent.starts_with("2*")) return count / 2;
+  if (extent.ends_with("-1"))
+    return problem.queries - 1 + QueryOffset(problem.params);
+  return 0;
 }
 
 class Misreader {
@@ -83,7 +85,7 @@ class Misreader {
     for (const OutputAnswer& one : answer.outputs) {
       // A gradient by offset has rows of one number.
       const size_t most = one.width == 1 ? 4 * most_rows : most_rows;
-      chosen_.push_back(Spread(one.selection.rows.size(), most));
+      chosen_.push_back(SpreadRows(one.selection.rows.size(), most));
     }
     // The answer was computed from these inputs, so this has a value too.
     right_ = Evaluate(problem_).value();
@@ -117,7 +119,7 @@ class Misreader {
     WrongAnswer wrong{name, {}};
     for (size_t o = 0; o < chosen_.size(); ++o) {
       const auto width = static_cast<size_t>(answer_.outputs[o].width);
-      FoundRows part{o, {}, {}};
+      std::vector<size_t> rows;
       std::vector<long double> values;
       for (size_t r = 0; r < chosen_[o].size(); ++r) {
         const auto first =
@@ -126,7 +128,7 @@ class Misreader {
         if (!std::all_of(first, last,
                          [](long double x) { return std::isfinite(x); }))
           continue;
-        part.rows.push_back(chosen_[o][r]);
+        rows.push_back(chosen_[o][r]);
         // Where the answer is somebody else's numbers, what changes is added to
         // them: their own error is no mistake.
         const size_t expected = chosen_[o][r] * width;
@@ -135,13 +137,9 @@ class Misreader {
                            (first[static_cast<std::ptrdiff_t>(c)] -
                             right()[o][r * width + c]));
       }
-      if (part.rows.empty()) continue;
-      part.value =
-          [kept = std::make_shared<std::vector<long double>>(std::move(values)),
-           width](size_t r, int64_t c) {
-            return (*kept)[r * width + static_cast<size_t>(c)];
-          };
-      wrong.parts.push_back(std::move(part));
+      if (!rows.empty())
+        wrong.parts.push_back(
+            KeptRows(o, std::move(rows), width, std::move(values)));
     }
     if (!wrong.parts.empty()) list_.push_back(std::move(wrong));
   }
@@ -195,8 +193,8 @@ class OffsetTensor {
                tensor.shape.end()) {
     for (const int axis : rule_.offset_axes) {
       const int64_t extent = shape_[static_cast<size_t>(axis)];
-      origins_.push_back(OriginOf(rule_.shape[static_cast<size_t>(axis)],
-                                  extent, problem.queries, problem.params));
+      origins_.push_back(
+          OriginOf(problem, rule_.shape[static_cast<size_t>(axis)], extent));
     }
   }
 
@@ -558,13 +556,6 @@ constexpr void (*kMisreadings[])(Misreader&) = {
 };
 
 }  // namespace
-
-int64_t OriginOf(const std::string& extent, int64_t count, int64_t queries,
-                 const Params& params) {
-  if (extent.starts_with("2*")) return count / 2;
-  if (extent.ends_with("-1")) return queries - 1 + QueryOffset(params);
-  return 0;
-}
 
 std::vector<WrongAnswer> MisreadAnswers(const Problem& problem, Inputs& inputs,
                                         const Answer& answer,

@@ -3,7 +3,6 @@
 // operator declares about its tensors.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "harness/judging/comparison.h"
@@ -17,12 +16,6 @@ inline constexpr int64_t kTilePixels = 8;
 // Rows of an output on which misread problems are evaluated: fewer than are
 // judged, so that a margin is rather too small than too large.
 inline constexpr size_t kMisreadRows = 24;
-
-// Where the offset of zero is along an axis of offsets, by the form of its
-// extent: n_q + n_k - 1 begins at -(n_q - 1), 2 n - 1 and 2 r + 1 are
-// symmetrical, and anything else counts distances from zero.
-int64_t OriginOf(const std::string& extent, int64_t count, int64_t queries,
-                 const Params& params);
 
 // All that can be made of this problem, those included that coincide with the
 // right answer, on up to `most_rows` rows. `inputs` are altered on the way and

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "harness/cases/draws.h"
+#include "harness/cases/input_source.h"
 #include "harness/judging/misreadings.h"
 
 namespace subquad {
@@ -46,68 +47,6 @@ std::string Distribution(const TensorRule& rule) {
   return rule.name + (rule.draw.from == Draw::From::kUniform
                           ? " drawn uniformly on (0, 1)"
                           : " drawn from N(0, 1)");
-}
-
-// The first keys and queries alone: up to `most` of each.
-struct Shortened {
-  Problem problem;
-  Inputs inputs;
-};
-
-std::optional<Shortened> Shorten(const Problem& problem, const Inputs& inputs,
-                                 int64_t most) {
-  Dims dims = problem.dims;
-  for (const std::string& axis : problem.length_axes) {
-    if (problem.params.Has(axis)) return std::nullopt;  // an image
-    dims[axis] = std::min(dims.at(axis), most);
-  }
-  const std::string queries =
-      problem.op->SignatureFor(problem.params, problem.backward).queries;
-  // Where the offset of zero is.
-  const auto origin = [&](const std::string& extent, int64_t count,
-                          const Dims& sizes) {
-    return OriginOf(extent, count, CountOf(queries, sizes), problem.params);
-  };
-  Shortened found;
-  std::vector<GivenShape> shapes;
-  for (size_t t = 0; t < inputs.tensors.size(); ++t) {
-    const Tensor& tensor = inputs.tensors[t];
-    const TensorRule& rule = problem.inputs[t];
-    const size_t leading = tensor.shape.size() - rule.shape.size();
-    Tensor part = tensor;
-    for (size_t axis = 0; axis < rule.shape.size(); ++axis) {
-      const size_t at = leading + axis;
-      const int64_t before = part.shape[at];
-      const int64_t after = CountOf(rule.shape[axis], dims);
-      if (after == before) continue;
-      const bool by_offset =
-          std::ranges::count(rule.offset_axes, static_cast<int>(axis)) > 0;
-      const int64_t first =
-          by_offset ? origin(rule.shape[axis], before, problem.dims) -
-                          origin(rule.shape[axis], after, dims)
-                    : 0;
-      int64_t inner = 1;
-      for (size_t a = at + 1; a < part.shape.size(); ++a)
-        inner *= part.shape[a];
-      std::vector<double> kept;
-      const auto count = static_cast<int64_t>(part.values.size());
-      for (int64_t start = 0; start < count; start += before * inner) {
-        const auto begin = part.values.begin() + start + first * inner;
-        kept.insert(kept.end(), begin, begin + after * inner);
-      }
-      part.values = std::move(kept);
-      part.shape[at] = after;
-    }
-    shapes.push_back({part.name, part.shape});
-    found.inputs.tensors.push_back(std::move(part));
-  }
-  try {
-    found.problem =
-        ResolveProblem(*problem.op, problem.params, problem.scalar, shapes);
-  } catch (const InvalidInput&) {
-    return std::nullopt;  // parameters speak of more keys than are left
-  }
-  return found;
 }
 
 // A test with changes, and what they are.
@@ -163,12 +102,12 @@ std::optional<Changed> DrawData(Changed one) {
 }
 
 std::optional<Changed> KeepKeys(Changed one, int64_t keys) {
-  auto out = Shorten(one.test.problem, one.test.inputs, keys);
+  auto out = FirstKeys(one.test.problem, one.test.inputs, keys);
   if (!out) return std::nullopt;
   one.test.problem = std::move(out->problem);
   one.test.inputs = std::move(out->inputs);
   if (one.test.backward) {
-    auto back = Shorten(*one.test.backward, one.test.backward_inputs, keys);
+    auto back = FirstKeys(*one.test.backward, one.test.backward_inputs, keys);
     if (!back) return std::nullopt;
     one.test.backward = std::move(back->problem);
     one.test.backward_inputs = std::move(back->inputs);
@@ -307,6 +246,35 @@ class Adviser {
 };
 
 }  // namespace
+
+std::optional<Shortened> FirstKeys(const Problem& problem, const Inputs& inputs,
+                                   int64_t most) {
+  Dims dims = problem.dims;
+  for (const std::string& axis : problem.length_axes) {
+    if (problem.params.Has(axis)) return std::nullopt;  // an image
+    dims[axis] = std::min(dims.at(axis), most);
+  }
+  std::vector<GivenShape> shapes;
+  for (size_t t = 0; t < problem.inputs.size(); ++t)
+    shapes.push_back(
+        {problem.inputs[t].name,
+         ShapeOf(problem.inputs[t], dims, problem.input_leading[t])});
+  CaseFolder whole;
+  whole.op = problem.op;
+  whole.problem = problem;
+  whole.inputs = inputs;
+  try {
+    Shortened found{
+        ResolveProblem(*problem.op, problem.params, problem.scalar, shapes),
+        {}};
+    for (size_t t = 0; t < problem.inputs.size(); ++t)
+      found.inputs.tensors.push_back(
+          TensorFromSource(whole, found.problem, t).value());
+    return found;
+  } catch (const InvalidInput&) {
+    return std::nullopt;  // parameters speak of more keys than are left
+  }
+}
 
 TestPower PowerOf(OwnTest& test, double most_work) {
   TestPower power{PowerOf(test.problem, test.inputs, test.tolerance, most_work),

@@ -28,6 +28,16 @@ struct TestPower {
 // Throws InvalidInput where the problem has no answer.
 TestPower PowerOf(OwnTest& test, double most_work);
 
+// The part of a problem with up to `most` queries and keys, the first ones;
+// what is by offset stays centred. Nothing for an image, and where parameters
+// speak of more keys.
+struct Shortened {
+  Problem problem;
+  Inputs inputs;
+};
+std::optional<Shortened> FirstKeys(const Problem& problem, const Inputs& inputs,
+                                   int64_t most);
+
 struct Advice {
   // In words; none where none is needed, or would help.
   std::vector<std::string> changes;

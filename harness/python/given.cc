@@ -4,7 +4,7 @@
 #include <cmath>
 #include <thread>
 
-#include "harness/cases/draws.h"
+#include "harness/cases/generate.h"
 #include "harness/cases/write_case_folder.h"
 #include "harness/judging/resemblance.h"
 #include "harness/judging/trial.h"
@@ -97,19 +97,11 @@ Problem InScalar(const CaseFolder& given, Scalar scalar) {
   return problem;
 }
 
-// The inputs rounded to the problem's type.
+// Throws InvalidInput where a number overflows the type.
 Inputs RoundedInputs(const CaseFolder& given, Scalar scalar) {
   Inputs inputs = given.inputs;
   for (Tensor& tensor : inputs.tensors)
-    for (double& value : tensor.values) {
-      const double rounded = RoundTo(scalar, value);
-      if (std::isfinite(value) && !std::isfinite(rounded))
-        throw InvalidInput(
-            tensor.name,
-            "numbers in the range of " + std::string(Info(scalar).name),
-            std::to_string(value));
-      value = rounded;
-    }
+    RoundTensor(scalar, tensor.name, tensor);
   return inputs;
 }
 
