@@ -251,7 +251,8 @@ void ReadInputs(const NamedArrays& arrays, CaseFolder& result) {
     const TensorRule& rule = problem.inputs[i];
     const NamedArray& named = arrays.at(rule.name);
     Tensor tensor{rule.name, named.shape, problem.InputSlices(i),
-                  NumbersOf(named)};
+                  NumbersOf(named),
+                  named.is_float32 ? Scalar::kFloat32 : Scalar::kFloat64};
     CheckFinite(rule, tensor);
     result.inputs.tensors.push_back(std::move(tensor));
     result.has_float32 = result.has_float32 || named.is_float32;

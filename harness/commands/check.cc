@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "cuda/device.h"
@@ -16,7 +17,33 @@ struct Request {
   std::vector<std::string> folders;
   Filters filters;
   bool json = false;
+  double require_margin = 0;
 };
+
+// The line's own word for its verdict.
+std::string Word(const Verdict& verdict) {
+  switch (verdict.outcome) {
+    case Outcome::kPassed:
+      return "pass";
+    case Outcome::kFailed:
+      return verdict.diagnosis ? "FAIL, " + verdict.diagnosis->ShareText()
+                               : "FAIL";
+    default:
+      return std::string(ToString(verdict.outcome));
+  }
+}
+
+// "passed, blind to: bias shifted by 1 (margin 0.02; a bias of random numbers
+// would show it)"
+std::string BlindSpots(const Margin& margin) {
+  std::string text;
+  for (const BlindSpot& spot : margin.blind_to)
+    text += fmt::format(
+        "{}{} (margin {:.3g}{})", text.empty() ? "" : ", ", spot.name,
+        spot.distance,
+        spot.remedy.empty() ? "" : "; " + spot.remedy + " would show it");
+  return "passed, blind to: " + text;
+}
 
 // What is said behind pass or FAIL.
 std::string Remarks(const CaseFolder& folder, const CheckLine& line) {
@@ -35,21 +62,46 @@ std::string Remarks(const CaseFolder& folder, const CheckLine& line) {
                         line.verdict.reason);
   else if (!line.verdict.gates.empty())
     text += "  (" + line.verdict.gates + ")";
+  if (line.verdict.blind()) text += "  " + BlindSpots(margin);
   return text;
+}
+
+// What the numbers are called whose verdict a line is, and their type.
+std::pair<std::string, std::string_view> Subject(const CaseFolder& folder,
+                                                 const CheckLine& line) {
+  if (!line.of_folder)
+    return {line.implementation + (line.backend == "cuda" ? " (cuda)" : ""),
+            Info(line.scalar).name};
+  const bool float32 =
+      std::ranges::any_of(folder.expected, &ExpectedTensor::is_float32);
+  return {folder.expected.size() == 1 ? "your " + folder.expected.front().name
+                                      : "your outputs",
+          Info(float32 ? Scalar::kFloat32 : Scalar::kFloat64).name};
 }
 
 void PrintLine(const CaseFolder& folder, const CheckLine& line) {
   const Verdict& verdict = line.verdict;
-  const std::string id =
-      line.implementation + (line.backend == "cuda" ? " (cuda)" : "");
-  fmt::print("{:<40} {:<14} {:<9} ", folder.path, id, Info(line.scalar).name);
   const Comparison& numbers = verdict.comparison;
-  if (numbers.judged() == numbers.not_finite)
-    fmt::print("{}: {}\n", ToString(verdict.outcome), verdict.reason);
+  const auto [subject, type] = Subject(folder, line);
+  const bool compared = numbers.judged() != numbers.not_finite;
+  // Of the user's numbers the verdict comes first.
+  if (line.of_folder)
+    fmt::print("{:<40} {:<24} {:<9} ", folder.path,
+               subject + ": " + Word(verdict), type);
   else
-    fmt::print("error {:9.3e}  tolerance {:9.3e}  {}{}\n", line.deciding.error,
-               line.deciding.tolerance, verdict.passed() ? "pass" : "FAIL",
+    fmt::print("{:<40} {:<14} {:<9} ", folder.path, subject, type);
+  if (!compared) {
+    fmt::print("{}: {}\n", ToString(verdict.outcome), verdict.reason);
+  } else {
+    fmt::print("error {:9.3e}  tolerance {:9.3e}{}{}\n", line.deciding.error,
+               line.deciding.tolerance,
+               line.of_folder ? "" : "  " + Word(verdict),
                Remarks(folder, line));
+  }
+  if (!verdict.diagnosis) return;
+  for (const WrongElements& wrong : verdict.diagnosis->outputs)
+    fmt::print("    {}: {}\n", wrong.output, wrong.Text());
+  fmt::print("    {}\n", verdict.diagnosis->looks_like.Text());
 }
 
 Json JsonOf(const CheckLine& line) {
@@ -89,7 +141,8 @@ class Checker {
     }
     Finish();
     if (not_valid_ > 0) return kNotValid;
-    return failed_ > 0 || passed_ == 0 ? kCheckFailed : kFine;
+    return failed_ > 0 || below_margin_ > 0 || passed_ == 0 ? kCheckFailed
+                                                            : kFine;
   }
 
  private:
@@ -122,6 +175,8 @@ class Checker {
       passed_ += passed;
       skipped_ += skipped;
       failed_ += !passed && !skipped;
+      below_margin_ +=
+          passed && line.verdict.margin.value < request_.require_margin;
     };
     try {
       CheckCaseFolder(folder, report, choice);
@@ -148,6 +203,7 @@ class Checker {
           {"passed", passed_},
           {"failed", failed_},
           {"skipped", skipped_},
+          {"below_margin", below_margin_},
           {"invalid", not_valid_},
           {"other_operators", others_},
           {"not_checked", missing.empty() ? Json(nullptr) : Json(missing)}};
@@ -156,14 +212,18 @@ class Checker {
     }
     if (!missing.empty()) fmt::print("not checked: {}\n", missing);
     fmt::print(
-        "{} passed, {} failed, {} skipped{}{}\n", passed_, failed_, skipped_,
+        "{} passed, {} failed, {} skipped{}{}{}\n", passed_, failed_, skipped_,
+        below_margin_ ? fmt::format(", {} of those that passed have less than "
+                                    "the margin of {:g} that is required",
+                                    below_margin_, request_.require_margin)
+                      : "",
         not_valid_ ? fmt::format(", {} invalid cases", not_valid_) : "",
         others_ ? fmt::format(", {} cases of other operators", others_) : "");
   }
 
   const Request& request_;
   int64_t passed_ = 0, failed_ = 0, skipped_ = 0, not_valid_ = 0, others_ = 0;
-  int64_t without_device_ = 0;
+  int64_t without_device_ = 0, below_margin_ = 0;
   Json cases_ = Json::array();
 };
 
@@ -181,23 +241,27 @@ void AddCheckCommand(CLI::App& program, int& status) {
   AddFilterOptions(*command, request->filters);
   command->add_flag("--json", request->json,
                     "print one JSON object (format check/1)");
+  command
+      ->add_option(
+          "--require-margin", request->require_margin,
+          "exit status 1 where a line that passes has a smaller margin")
+      ->check(CLI::NonNegativeNumber);
   command->footer(
-      "Prints a line for each implementation and scalar type: the largest "
-      "error\n"
-      "and what it may be (of the gate that decides), pass or FAIL, and how "
-      "many\n"
-      "rows were compared. The margin is how many tolerances the nearest "
-      "wrong\n"
-      "answer is away; below 1 the verdict is mistrusted. \"expected_error\": "
-      "X in case.json says that each\n"
-      "expected number may be off by X times the largest in its tensor; "
-      "without\n"
-      "it float64 files count as exact, and float32 files as the answer of a\n"
-      "float32 program.\n"
-      "Exit status: 0 all pass, 1 a failure, or nothing was checked, 2 an "
-      "invalid\n"
-      "or unreadable case.\n"
-      "`subquad list --operator X` shows how to write a case.");
+      R"(The first line of a case is about its own numbers, held against the
+definition; the others are our programs, held against its numbers, by scalar
+type. A line has the largest error and what it may be (of the gate that
+decides), pass or FAIL, how many rows were compared, and the margin: how many
+tolerances the nearest wrong answer is away. Where it is below 1 the numbers
+are such that a mistake would not show: "passed, blind to: .." names each.
+Of a failure it says where the wrong elements are, and which known mistake it
+looks like. "mistrusted" means that nothing could have failed.
+
+"expected_error": X in case.json says that each expected number may be off by X
+times the largest in its tensor; without it float64 files count as exact, and
+float32 files as the answer of a float32 program.
+
+Exit status: 0 all pass, 1 a failure, or nothing was checked, 2 an invalid or
+unreadable case. `subquad list --operator X` shows how to write a case.)");
   command->callback([request, &status] { status = Checker(*request).Run(); });
 }
 

@@ -43,6 +43,8 @@ void PrintVerdict(const Implementation& implementation, const Case& one,
              implementation.id, one.Id(), errors,
              verdict.reason.empty() ? "" : "  " + verdict.reason,
              verdict.gates.empty() ? "" : "  " + verdict.gates);
+  if (verdict.diagnosis)
+    fmt::print("{:10} {}\n", "", verdict.diagnosis->looks_like.Text());
 }
 
 std::vector<Case> CasesFor(const Options& options) {
@@ -94,6 +96,7 @@ int Verify(const Options& options) {
       Verdict verdict;
       try {
         verdict = Verify(*implementation, trial, {.threads = options.threads});
+        trial.Explain(*implementation, verdict);
       } catch (const InvalidInput& undefined) {
         // Generated numbers without an answer, no user error: continue.
         if (!options.case_id.empty()) throw;

@@ -148,7 +148,7 @@ class RandomRun {
                    implementation->id, one->Id(),
                    verdict.reason.empty() ? "" : "  ", verdict.reason);
       if (verdict.outcome == Outcome::kFailed)
-        Report(*implementation, *one, index, verdict);
+        Report(*implementation, *one, index, trial, verdict);
     }
   }
 
@@ -160,13 +160,16 @@ class RandomRun {
   }
 
   void Report(const Implementation& implementation, const Case& one,
-              uint64_t index, const Verdict& verdict) {
+              uint64_t index, Trial& trial, Verdict verdict) {
     // One bug fails thousands of cases.
     constexpr int kShrunk = 3;
     if (++failed_[{&implementation, one.scalar}] > kShrunk) return;
     if (terminal_) Tell("\r{:70}\r", "");
     fmt::print("failed: {} {}\n  repeat: {}\n", implementation.id,
                verdict.reason, Repeat(implementation, one));
+    trial.Explain(implementation, verdict);
+    if (verdict.diagnosis)
+      fmt::print("  {}\n", verdict.diagnosis->looks_like.Text());
     std::fflush(stdout);
     const Case smallest = Shrink(
         one,

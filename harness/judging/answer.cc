@@ -309,7 +309,10 @@ Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
     OutputAnswer one;
     one.name = problem.outputs[i].name;
     one.selection = std::move(selections[i]);
-    one.width = LayoutOf(problem, static_cast<int>(i)).width;
+    const OutputLayout layout = LayoutOf(problem, static_cast<int>(i));
+    one.width = layout.width;
+    if (problem.output_leading[i].size() == 2)
+      one.heads_of_item = layout.heads / problem.Batch();
     one.roundings = RoundingsOf(problem);
     answer.outputs.push_back(std::move(one));
   }

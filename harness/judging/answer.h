@@ -28,7 +28,10 @@ std::vector<RowSelection> SelectRows(const Problem& problem, uint64_t seed);
 struct OutputAnswer {
   std::string name;
   RowSelection selection;
-  int64_t width = 1;               // numbers in a row
+  int64_t width = 1;  // numbers in a row
+  // Of each batch item, where there are several; 0: the rows have no batch
+  // axis.
+  int64_t heads_of_item = 0;
   std::vector<long double> value;  // [rows, width]
   std::vector<double> units;       // bound of the plain program, in roundoffs
   std::vector<double> slack;       // error of `value` itself; empty: none

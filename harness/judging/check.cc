@@ -5,6 +5,7 @@
 
 #include "harness/base/registry.h"
 #include "harness/cases/draws.h"
+#include "harness/judging/diagnose.h"
 #include "harness/judging/expected.h"
 #include "harness/judging/trial.h"
 
@@ -61,7 +62,7 @@ class FolderCheck {
  private:
   // The definition itself, as if it were one of the implementations.
   void RunReference() {
-    Trial trial(folder_.problem, folder_.inputs, 1);
+    Trial trial(folder_.problem, folder_.inputs, 1, NumbersFrom::kUser);
     trial.set_answer(exact_.WithExpected());
     const Answer& answer = exact_.reference();
     for (size_t o = 0; o < answer.outputs.size(); ++o) {
@@ -77,9 +78,19 @@ class FolderCheck {
       }
     }
     const Implementation definition;
-    const Verdict verdict = trial.JudgeOutputs(definition);
-    report_({"reference", "cpu", Scalar::kFloat64, verdict,
-             DecidingGateOf(verdict.comparison, false)});
+    Verdict verdict = trial.JudgeOutputs(definition);
+    // Here the numbers in question are the folder's.
+    if (verdict.outcome == Outcome::kFailed) {
+      Inputs inputs = folder_.inputs;
+      verdict.diagnosis = Diagnose(
+          folder_.problem, inputs, answer,
+          MakeWrongAnswers(folder_.problem, inputs, answer),
+          exact_.WithExpected(), trial.ToleranceFor(definition), false);
+      explained_ = true;
+    }
+    const DecidingGate deciding = DecidingGateOf(verdict.comparison, false);
+    report_({"reference", "cpu", Scalar::kFloat64, std::move(verdict), deciding,
+             true});
   }
 
   void RunScalar(Scalar scalar,
@@ -114,7 +125,7 @@ class FolderCheck {
     ExpectedAnswer& expected = own ? *own : exact_;
     const bool asked = scalar == Scalar::kFloat64 ||
                        (scalar == Scalar::kFloat32 && folder_.has_float32);
-    Trial trial(problem, rounded, 1);
+    Trial trial(problem, rounded, 1, NumbersFrom::kUser);
     trial.set_answer(expected.WithExpected());
     for (const Implementation* implementation : able) {
       Verdict verdict = expected.JudgeAllRows(
@@ -123,6 +134,8 @@ class FolderCheck {
           expected.PlainOverflows())
         verdict = Verdict::Skipped("the plain dense program overflows in " +
                                    name + " too");
+      // Where the folder's own numbers are wrong, all programs seem to be.
+      if (!explained_) trial.Explain(*implementation, verdict);
       const bool norm_wise =
           verdict.comparison.judged() > 0 &&
           static_cast<bool>(trial.NormBound(*implementation));
@@ -142,6 +155,7 @@ class FolderCheck {
   const std::function<void(const CheckLine&)>& report_;
   const CheckChoice& choice_;
   ExpectedAnswer exact_;
+  bool explained_ = false;  // what is wrong with the folder's own numbers
 };
 
 }  // namespace

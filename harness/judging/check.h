@@ -16,7 +16,8 @@ struct CheckLine {
   std::string backend;
   Scalar scalar;
   Verdict verdict;
-  DecidingGate deciding;  // where something was compared
+  DecidingGate deciding;   // where something was compared
+  bool of_folder = false;  // the expected numbers against the definition
 };
 
 // Which lines are wanted: everything, unless it says less.

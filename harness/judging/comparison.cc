@@ -1,5 +1,7 @@
 #include "harness/judging/comparison.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -100,7 +102,7 @@ struct Rounding {
 };
 
 // One element against the answer.
-struct Element {
+struct ComparedElement {
   bool finite = false;   // what was found; nothing else is known if not
   bool bounded = false;  // the error can be judged by a finite bound
   double error = 0;
@@ -110,10 +112,10 @@ struct Element {
 };
 
 // `products`: how many may underflow on the way to this element.
-Element CompareElement(double found, long double expected, double units,
-                       double slack, double products,
-                       const Rounding& rounding) {
-  Element element;
+ComparedElement CompareElement(double found, long double expected, double units,
+                               double slack, double products,
+                               const Rounding& rounding) {
+  ComparedElement element;
   element.finite = std::isfinite(found);
   if (!element.finite) return element;
   element.error = static_cast<double>(std::abs(found - expected));
@@ -142,6 +144,16 @@ double UnderflowingProducts(double terms, double units, double plain_units) {
   return 4 * (terms + 1) * wider;
 }
 
+// Element `at` of an answer, [rows, width], with the units of gate 1.
+ComparedElement ElementOf(const OutputAnswer& answer, size_t at, double found,
+                          const std::vector<double>& units, double terms,
+                          const Rounding& rounding) {
+  return CompareElement(
+      found, answer.value[at], units[at],
+      (answer.slack.empty() ? 0 : answer.slack[at]) + answer.given_error,
+      UnderflowingProducts(terms, units[at], answer.units[at]), rounding);
+}
+
 // Adds the elements of one row, found(column) each; `gate_two_error` is the
 // largest error that counts for gate 2.
 template <typename Found, typename Untouched>
@@ -155,10 +167,8 @@ void CompareRow(const OutputAnswer& answer, size_t row, const Found& found,
     const long double expected = answer.value[at];
     ++total.elements;
     if (expected != 0) total.zero_reference = false;
-    const Element element = CompareElement(
-        found(c), expected, units[at],
-        (answer.slack.empty() ? 0 : answer.slack[at]) + answer.given_error,
-        UnderflowingProducts(terms, units[at], answer.units[at]), rounding);
+    const ComparedElement element =
+        ElementOf(answer, at, found(c), units, terms, rounding);
     if (!element.finite) {
       ++total.not_finite;
       total.untouched += untouched(c);
@@ -166,7 +176,8 @@ void CompareRow(const OutputAnswer& answer, size_t row, const Found& found,
     }
     total.max_error = std::max(total.max_error, element.error);
     const auto place = [&] {
-      return ElementPlace{answer.name, answer.selection.rows[row], c};
+      return ElementPlace{answer.name, answer.selection.rows[row], c,
+                          answer.heads_of_item};
     };
     const bool plain_has_bound = !std::isinf(answer.units[at]);
     if (!element.bounded) {
@@ -212,19 +223,12 @@ double TermsOf(const Problem& problem) {
   return static_cast<double>(std::max(problem.queries, problem.keys));
 }
 
-// Compares row r of an output with what a program left in it.
-void CompareWritten(const Problem& problem, size_t output,
-                    const OutputAnswer& answer, size_t r, const Arrays& arrays,
-                    const std::vector<double>& units, const Rounding& rounding,
-                    double& gate_two_error, Comparison& total) {
+bool IsWritten(const Arrays& arrays, size_t output, const OutputAnswer& answer,
+               size_t r, int64_t c) {
   const Arrays::Entry& entry = arrays.outputs[output];
   const RowId& id = answer.selection.rows[r];
-  const int64_t start = id.head * entry.SliceSize() + id.row * answer.width;
-  CompareRow(
-      answer, r,
-      [&](int64_t c) { return ElementAt(entry.scalar, entry.data, start + c); },
-      [&](int64_t c) { return IsPoison(entry.scalar, entry.data, start + c); },
-      units, TermsOf(problem), rounding, gate_two_error, total);
+  return !IsPoison(entry.scalar, entry.data,
+                   id.head * entry.SliceSize() + id.row * answer.width + c);
 }
 
 // The units of gate 1 for every element.
@@ -263,10 +267,14 @@ Comparison Compare(const Problem& problem, const Answer& answer,
   const Rounding rounding(problem.scalar);
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
     const OutputAnswer& one = answer.outputs[o];
+    const FoundNumbers found = FoundIn(arrays, o, one);
     double gate_two_error = 0;
     for (size_t r = 0; r < one.selection.rows.size(); ++r)
-      CompareWritten(problem, o, one, r, arrays, tolerance.units[o], rounding,
-                     gate_two_error, total);
+      CompareRow(
+          one, r, [&](int64_t c) { return found(r, c); },
+          [&](int64_t c) { return !IsWritten(arrays, o, one, r, c); },
+          tolerance.units[o], TermsOf(problem), rounding, gate_two_error,
+          total);
     total.rows += static_cast<int64_t>(one.selection.rows.size());
     total.all_rows = total.all_rows && one.selection.all;
     Add(one, YardstickOf(one, gate_two_error, rounding), total);
@@ -319,28 +327,64 @@ Comparison CompareRows(const Problem& problem, const Answer& answer,
   return total;
 }
 
+FoundNumbers FoundIn(const Arrays& arrays, size_t output,
+                     const OutputAnswer& answer) {
+  const Arrays::Entry& entry = arrays.outputs[output];
+  return [&entry, &answer](size_t r, int64_t c) {
+    const RowId& id = answer.selection.rows[r];
+    return ElementAt(entry.scalar, entry.data,
+                     id.head * entry.SliceSize() + id.row * answer.width + c);
+  };
+}
+
+std::vector<double> OverTolerance(const Problem& problem,
+                                  const OutputAnswer& answer,
+                                  const FoundNumbers& found,
+                                  const std::vector<double>& units,
+                                  double yardstick_factor) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Rounding rounding(problem.scalar);
+  const double limit = yardstick_factor * PlainError(answer, rounding);
+  const auto width = static_cast<size_t>(answer.width);
+  std::vector<double> over(answer.value.size());
+  for (size_t at = 0; at < over.size(); ++at) {
+    const ComparedElement element = ElementOf(
+        answer, at, found(at / width, static_cast<int64_t>(at % width)), units,
+        TermsOf(problem), rounding);
+    const bool plain_has_bound = !std::isinf(answer.units[at]);
+    if (!element.finite || (!element.bounded && plain_has_bound))
+      over[at] = kInfinity;
+    else if (element.bounded)
+      over[at] = element.ratio;
+    if (yardstick_factor > 0 && element.bounded && plain_has_bound)
+      over[at] = std::max(
+          over[at], element.arithmetic_error / (limit + answer.given_error));
+  }
+  return over;
+}
+
 std::vector<double> RowsOverTolerance(const Problem& problem, size_t output,
                                       const OutputAnswer& answer,
                                       const Arrays& arrays, double bound_factor,
                                       const RowBound& bound,
                                       double yardstick_factor) {
-  const Rounding rounding(problem.scalar);
-  const std::vector<double> units = UnitsOf(answer, bound_factor, bound);
-  const double plain = yardstick_factor * PlainError(answer, rounding);
-  std::vector<double> over;
-  for (size_t r = 0; r < answer.selection.rows.size(); ++r) {
-    Comparison row;
-    double gate_two_error = 0;
-    CompareWritten(problem, output, answer, r, arrays, units, rounding,
-                   gate_two_error, row);
-    double most = row.max_over_bound;
-    if (!bound)
-      most = std::max(most, gate_two_error / (plain + answer.given_error));
-    if (row.not_finite > 0 || row.lost_bounds > 0)
-      most = std::numeric_limits<double>::infinity();
-    over.push_back(most);
-  }
-  return over;
+  const std::vector<double> over = OverTolerance(
+      problem, answer, FoundIn(arrays, output, answer),
+      UnitsOf(answer, bound_factor, bound), bound ? 0 : yardstick_factor);
+  const auto width = static_cast<std::ptrdiff_t>(answer.width);
+  std::vector<double> rows;
+  for (auto row = over.begin(); row != over.end(); row += width)
+    rows.push_back(*std::max_element(row, row + width));
+  return rows;
+}
+
+std::string ElementPlace::Text() const {
+  const std::string head =
+      heads_of_item > 0
+          ? fmt::format("batch {} head {}", id.head / heads_of_item,
+                        id.head % heads_of_item)
+          : fmt::format("head {}", id.head);
+  return fmt::format("{} {} row {} column {}", output, head, id.row, column);
 }
 
 }  // namespace subquad

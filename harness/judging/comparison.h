@@ -17,6 +17,10 @@ struct ElementPlace {
   std::string output;
   RowId id;
   int64_t column = 0;
+  int64_t heads_of_item = 0;  // OutputAnswer::heads_of_item
+
+  // "out batch 1 head 2 row 71 column 25"
+  std::string Text() const;
 };
 
 // The plain dense program as a yardstick for one output. Where numbers are
@@ -99,6 +103,8 @@ struct WrongAnswer {
   std::vector<FoundRows> parts;
   // The other rows are as they should be, and not only left out here.
   bool right_elsewhere = false;
+  // What would show it better, in words; empty: nothing is known.
+  std::string remedy = {};
 };
 
 // The same for an answer that is right but in these rows.
@@ -106,10 +112,24 @@ Comparison CompareRows(const Problem& problem, const Answer& answer,
                        std::span<const FoundRows> parts,
                        const Tolerance& tolerance);
 
-// For each row of `answer`, which is of output `output` of the problem: the
-// largest of its errors over their tolerance, infinite where one is not finite.
-// The tolerance is that of gate 1 and, without `bound`, `yardstick_factor`
-// times the plain program's error.
+// The numbers of one output, by row of the answer.
+using FoundNumbers = std::function<double(size_t r, int64_t column)>;
+// Those in the arrays of a run.
+FoundNumbers FoundIn(const Arrays& arrays, size_t output,
+                     const OutputAnswer& answer);
+
+// Error over tolerance of every element, [rows, width], of one output of the
+// problem; infinite where it is not finite. The tolerance is that of gate 1
+// with these units and, unless it is zero, `yardstick_factor` times the plain
+// program's error.
+std::vector<double> OverTolerance(const Problem& problem,
+                                  const OutputAnswer& answer,
+                                  const FoundNumbers& found,
+                                  const std::vector<double>& units,
+                                  double yardstick_factor);
+
+// The same with the largest of each row alone; of gate 1 alone where there is
+// a `bound`.
 std::vector<double> RowsOverTolerance(const Problem& problem, size_t output,
                                       const OutputAnswer& answer,
                                       const Arrays& arrays, double bound_factor,

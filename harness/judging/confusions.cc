@@ -24,7 +24,12 @@ class Confuser {
     MoveMask();
     MoveOffsets();
     WrapAround();
+    ExchangeImageAxes();
+    SwapKeysAndValues();
     ExchangeHeads();
+    ReshapeHeads();
+    AttendOverHeads();
+    GroupHeadsOtherwise();
     MisplaceEps();
     return std::move(list_);
   }
@@ -43,30 +48,39 @@ class Confuser {
     return std::nullopt;
   }
 
-  // The chosen rows of another problem, taken `shift` rows further on.
-  std::optional<Rows> Evaluate(const Problem& problem,
-                               int64_t shift = 0) const {
+  // The chosen rows of another problem, each at the place that at(row) says;
+  // rows that it does not have are left out.
+  template <typename At>
+  std::optional<Rows> EvaluateAt(const Problem& problem, const At& at) const {
     try {
       return problem.scalar == Scalar::kFloat64
                  ? EvaluateIn(
-                       problem, shift,
+                       problem, at,
                        *problem.op->ReferenceLongDouble(problem, inputs_))
-                 : EvaluateIn(problem, shift,
+                 : EvaluateIn(problem, at,
                               *problem.op->ReferenceDouble(problem, inputs_));
     } catch (const InvalidInput&) {
       return std::nullopt;  // no value: nobody would hand that in
     }
   }
 
-  template <typename Real>
-  Rows EvaluateIn(const Problem& problem, int64_t shift,
+  // The same rows, `shift` further on.
+  std::optional<Rows> Evaluate(const Problem& problem,
+                               int64_t shift = 0) const {
+    return EvaluateAt(problem, [shift](RowId id) {
+      id.row += shift;
+      return id;
+    });
+  }
+
+  template <typename At, typename Real>
+  Rows EvaluateIn(const Problem& problem, const At& at,
                   Reference<Real>& reference) const {
     const int64_t last = LayoutOf(problem, 0).rows - 1;
     Rows rows(answer_.selection.rows.size());
     std::vector<Real> row(static_cast<size_t>(answer_.width));
     for (size_t r : chosen_) {
-      RowId id = answer_.selection.rows[r];
-      id.row += shift;
+      const RowId id = at(answer_.selection.rows[r]);
       if (id.row < 0 || id.row > last) continue;
       reference.Row(id, row.data(), nullptr);
       rows[r] = std::vector<long double>(row.begin(), row.end());
@@ -256,6 +270,167 @@ class Confuser {
     }
   }
 
+  // Of a tensor by two offsets, as an image's.
+  void ExchangeImageAxes() {
+    const Inputs kept = inputs_;
+    bool any = false;
+    for (size_t t = 0; t < problem_.inputs.size(); ++t) {
+      if (problem_.inputs[t].offset_axes.size() != 2) continue;
+      Tensor& tensor = inputs_.tensors[t];
+      const int64_t columns = tensor.shape.back();
+      const int64_t rows = tensor.shape[tensor.shape.size() - 2];
+      if (rows != columns) continue;
+      const std::vector<double>& before = kept.tensors[t].values;
+      for (int64_t i = 0; i < std::ssize(before); ++i) {
+        const int64_t in_image = i % (rows * columns);
+        const int64_t from = in_image % columns * columns + in_image / columns;
+        tensor.values[static_cast<size_t>(i)] =
+            before[static_cast<size_t>(i - in_image + from)];
+      }
+      any = true;
+    }
+    if (any)
+      Add("height and width of the offsets exchanged", Evaluate(problem_));
+    inputs_ = kept;
+  }
+
+  Tensor* InputNamed(const char* name) {
+    const int index = IndexOf(problem_.inputs, name);
+    return index < 0 ? nullptr : &inputs_.tensors[static_cast<size_t>(index)];
+  }
+
+  void SwapKeysAndValues() {
+    Tensor* k = InputNamed("k");
+    Tensor* v = InputNamed("v");
+    if (!k || !v || k->shape != v->shape) return;
+    std::swap(k->values, v->values);
+    Add("keys and values swapped", Evaluate(problem_));
+    std::swap(k->values, v->values);
+  }
+
+  // Slices of equal size in another order: the one at `to` comes from
+  // from(to).
+  template <typename From>
+  static void Reorder(std::vector<double>& values, int64_t size,
+                      const From& from) {
+    const std::vector<double> before = values;
+    for (int64_t to = 0; to < std::ssize(before) / size; ++to)
+      std::copy_n(before.begin() + from(to) * size, size,
+                  values.begin() + to * size);
+  }
+
+  // Numbers in memory as [n, h, d], read as [h, n, d]; and whole batch items
+  // and heads that are taken for one another.
+  void ReshapeHeads() {
+    const Inputs kept = inputs_;
+    bool rows_moved = false, items_moved = false;
+    const auto for_each = [&](const auto& use) {
+      for (const char* name : {"q", "k", "v"})
+        if (Tensor* tensor = InputNamed(name)) use(*tensor);
+    };
+    for_each([&](Tensor& tensor) {
+      const Shape& shape = tensor.shape;
+      if (shape.size() < 3) return;
+      const int64_t width = shape.back(), rows = shape[shape.size() - 2];
+      const int64_t heads = shape[shape.size() - 3];
+      Reorder(tensor.values, width, [&](int64_t to) {
+        const int64_t in_item = to % (heads * rows);
+        return to - in_item + in_item % rows * heads + in_item / rows;
+      });
+      rows_moved = rows_moved || (heads > 1 && rows > 1);
+    });
+    if (rows_moved)
+      Add("q, k and v as [n, h, d], read without transposing",
+          Evaluate(problem_));
+    inputs_ = kept;
+    for_each([&](Tensor& tensor) {
+      const Shape& shape = tensor.shape;
+      if (shape.size() != 4 || tensor.name == "q") return;
+      const int64_t items = shape[0], heads = shape[1];
+      Reorder(tensor.values, tensor.SliceSize(),
+              [&](int64_t to) { return to % items * heads + to / items; });
+      items_moved = items_moved || (items > 1 && heads > 1);
+    });
+    if (items_moved)
+      Add("batch items and heads of k and v exchanged", Evaluate(problem_));
+    inputs_ = kept;
+  }
+
+  // A program that takes [n, h, d] and is given [h, n, d] takes the heads for a
+  // sequence.
+  void AttendOverHeads() {
+    const OutputLayout layout = LayoutOf(problem_, 0);
+    const int64_t heads = layout.heads / problem_.Batch();
+    if (heads < 2 || problem_.queries != problem_.keys) return;
+    const int64_t rows = problem_.queries;
+    Inputs transposed = inputs_;
+    std::vector<GivenShape> shapes;
+    for (Tensor& tensor : transposed.tensors) {
+      Shape& shape = tensor.shape;
+      const size_t axes = shape.size();
+      if (axes < 3 || shape[axes - 2] != rows || shape[axes - 3] != heads)
+        return;
+      std::swap(shape[axes - 2], shape[axes - 3]);
+      Reorder(tensor.values, shape.back(), [&](int64_t to) {
+        const int64_t in_item = to % (heads * rows);
+        return to - in_item + in_item % heads * rows + in_item / heads;
+      });
+      shapes.push_back({tensor.name, shape});
+    }
+    try {
+      Params params = problem_.params;
+      const Problem other =
+          ResolveProblem(*problem_.op, params, problem_.scalar, shapes);
+      for (size_t t = 0; t < transposed.tensors.size(); ++t)
+        transposed.tensors[t].slices = other.InputSlices(t);
+      std::swap(inputs_, transposed);
+      const std::optional<Rows> found = EvaluateAt(other, [&](RowId id) {
+        const int64_t item = id.head / heads;
+        return RowId{0, item * rows + id.row, id.head % heads};
+      });
+      std::swap(inputs_, transposed);
+      Add("attention over heads, as where [n, h, d] is expected", found);
+    } catch (const InvalidInput&) {
+      // It has parameters for as many rows as there were.
+    }
+  }
+
+  // Heads of queries share those of keys in turns, and not with their
+  // neighbours.
+  void GroupHeadsOtherwise() {
+    const Inputs kept = inputs_;
+    const int64_t heads = problem_.heads / problem_.Batch();
+    bool any = false;
+    for (const char* name : {"k", "v"}) {
+      Tensor* tensor = InputNamed(name);
+      if (!tensor || tensor->shape.size() < 3) continue;
+      int64_t& groups = tensor->shape[tensor->shape.size() - 3];
+      if (groups < 2 || groups == heads) continue;
+      const std::vector<double> before = tensor->values;
+      const int64_t size = tensor->SliceSize();
+      tensor->values.clear();
+      for (int64_t item = 0; item < std::ssize(before) / (groups * size);
+           ++item)
+        for (int64_t head = 0; head < heads; ++head) {
+          const auto first =
+              before.begin() + (item * groups + head % groups) * size;
+          tensor->values.insert(tensor->values.end(), first, first + size);
+        }
+      groups = heads;
+      any = true;
+    }
+    if (any) {
+      const Problem other =
+          ResolveProblem(*problem_.op, problem_.params, problem_.scalar,
+                         Shapes(), problem_.leading);
+      for (size_t t = 0; t < inputs_.tensors.size(); ++t)
+        inputs_.tensors[t].slices = other.InputSlices(t);
+      Add("heads of keys and values shared in turns, not by neighbours",
+          Evaluate(other));
+    }
+    inputs_ = kept;
+  }
+
   // Rows of the answer in the places that another order of axes gives them.
   void ExchangeHeads() {
     const OutputLayout layout = LayoutOf(problem_, 0);
@@ -276,6 +451,12 @@ class Confuser {
       const int64_t in_item = r % per_item;
       return r - in_item + in_item % heads * layout.rows + in_item / heads;
     });
+    if (const int64_t items = problem_.Batch(); items > 1 && heads > 1)
+      add("batch items and heads exchanged", [&](int64_t r) {
+        const int64_t head = r / layout.rows;
+        return (head % items * heads + head / items) * layout.rows +
+               r % layout.rows;
+      });
     add("heads in reverse order", [&](int64_t r) {
       const int64_t head = r % per_item / layout.rows;
       return r + (heads - 1 - 2 * head) * layout.rows;
@@ -292,8 +473,7 @@ class Confuser {
     const std::optional<Rows> without = EvaluateWith(params);
     params.Set("normalized", false);
     const std::optional<Rows> numerator = EvaluateWith(params);
-    if (!without || !numerator || !(eps > 0)) return;
-    Add("eps left out", without);
+    if (!without || !numerator) return;
     const auto add = [&](const char* name, const auto& quotient) {
       Rows rows = *without;
       for (size_t r : chosen_)
@@ -304,6 +484,13 @@ class Confuser {
       Add(name, rows);
     };
     using Number = long double;
+    add("divided by the normaliser twice", [&](Number top, Number bottom) {
+      return top / (bottom + eps) / (bottom + eps);
+    });
+    if (!(eps > 0)) return;
+    Add("eps left out", without);
+    add("eps twice",
+        [&](Number top, Number bottom) { return top / (bottom + 2 * eps); });
     add("eps as the least normaliser", [&](Number top, Number bottom) {
       return top / std::max<Number>(bottom, eps);
     });

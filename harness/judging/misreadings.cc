@@ -4,38 +4,18 @@
 #include <cmath>
 #include <memory>
 #include <optional>
-#include <thread>
 
-#include "optimized/base/thread_pool.h"
+#include "harness/judging/misreader.h"
 #include "reference/base/visible_keys.h"
 #include "reference/softmax/softmax_scale.h"
 
 namespace subquad {
 namespace {
 
-// Numbers by output: [rows chosen, width].
-using Rows = std::vector<std::vector<long double>>;
+using Rows = Misreader::Rows;
 
-// Other numbers in a tensor, for as long as this lives.
-class Altered {
- public:
-  Altered(Tensor& tensor, std::vector<double> values)
-      : tensor_(tensor), kept_(std::move(values)) {
-    kept_.swap(tensor_.values);
-  }
-  ~Altered() { kept_.swap(tensor_.values); }
-  Altered(const Altered&) = delete;
-  Altered& operator=(const Altered&) = delete;
-
-  const std::vector<double>& before() const { return kept_; }
-
- private:
-  Tensor& tensor_;
-  std::vector<double> kept_;
-};
-
-// The same for some of its numbers, so that a tensor of many rows need not be
-// copied: those at first, first + stride ..
+// Other numbers in part of a tensor, so that one of many rows need not be
+// copied: those at first, first + stride .., for as long as this lives.
 class AlteredPart {
  public:
   AlteredPart(Tensor& tensor, int64_t first, int64_t end, int64_t stride)
@@ -76,112 +56,6 @@ int64_t OriginOf(const Problem& problem, const std::string& extent,
     return problem.queries - 1 + QueryOffset(problem.params);
   return 0;
 }
-
-class Misreader {
- public:
-  Misreader(const Problem& problem, Inputs& inputs, const Answer& answer,
-            size_t most_rows)
-      : problem_(problem), inputs_(inputs), answer_(answer) {
-    for (const OutputAnswer& one : answer.outputs) {
-      // A gradient by offset has rows of one number.
-      const size_t most = one.width == 1 ? 4 * most_rows : most_rows;
-      chosen_.push_back(SpreadRows(one.selection.rows.size(), most));
-    }
-    // The answer was computed from these inputs, so this has a value too.
-    right_ = Evaluate(problem_).value();
-  }
-
-  const Problem& problem() const { return problem_; }
-  Inputs& inputs() { return inputs_; }
-  std::vector<WrongAnswer> Take() { return std::move(list_); }
-
-  // What the reference says to the inputs as they are now; nothing where the
-  // formula has no value: nobody would hand that in.
-  std::optional<Rows> Evaluate(const Problem& problem) const {
-    try {
-      return problem.scalar == Scalar::kFloat64
-                 ? EvaluateIn(problem,
-                              problem.op->ReferenceLongDouble(problem, inputs_))
-                 : EvaluateIn(problem,
-                              problem.op->ReferenceDouble(problem, inputs_));
-    } catch (const InvalidInput&) {
-      return std::nullopt;
-    }
-  }
-
-  // The reference's own answer, where nothing is misread.
-  const Rows& right() const { return right_; }
-
-  // Rows that are not finite are left out: a program that wrote those would be
-  // refused for them.
-  void Add(const std::string& name, const std::optional<Rows>& found) {
-    if (!found) return;
-    WrongAnswer wrong{name, {}};
-    for (size_t o = 0; o < chosen_.size(); ++o) {
-      const auto width = static_cast<size_t>(answer_.outputs[o].width);
-      std::vector<size_t> rows;
-      std::vector<long double> values;
-      for (size_t r = 0; r < chosen_[o].size(); ++r) {
-        const auto first =
-            (*found)[o].begin() + static_cast<std::ptrdiff_t>(r * width);
-        const auto last = first + static_cast<std::ptrdiff_t>(width);
-        if (!std::all_of(first, last,
-                         [](long double x) { return std::isfinite(x); }))
-          continue;
-        rows.push_back(chosen_[o][r]);
-        // Where the answer is somebody else's numbers, what changes is added to
-        // them: their own error is no mistake.
-        const size_t expected = chosen_[o][r] * width;
-        for (size_t c = 0; c < width; ++c)
-          values.push_back(answer_.outputs[o].value[expected + c] +
-                           (first[static_cast<std::ptrdiff_t>(c)] -
-                            right()[o][r * width + c]));
-      }
-      if (!rows.empty())
-        wrong.parts.push_back(
-            KeptRows(o, std::move(rows), width, std::move(values)));
-    }
-    if (!wrong.parts.empty()) list_.push_back(std::move(wrong));
-  }
-
-  void AddNow(const std::string& name) { Add(name, Evaluate(problem_)); }
-
- private:
-  template <typename Real>
-  Rows EvaluateIn(const Problem& problem,
-                  const std::unique_ptr<Reference<Real>>& reference) const {
-    constexpr double kWorthThreads = 1e7;
-    Rows rows;
-    for (size_t o = 0; o < chosen_.size(); ++o) {
-      const OutputAnswer& one = answer_.outputs[o];
-      const auto count = static_cast<int64_t>(chosen_[o].size());
-      const auto width = static_cast<size_t>(one.width);
-      std::vector<long double> values(chosen_[o].size() * width);
-      const double work = static_cast<double>(count) *
-                          problem.op->RowWork(problem, static_cast<int>(o));
-      ThreadPool pool(
-          work < kWorthThreads
-              ? 1
-              : static_cast<int>(std::thread::hardware_concurrency()));
-      pool.For(count, [&](int64_t r, int) {
-        const auto at = static_cast<size_t>(r);
-        std::vector<Real> row(width);
-        reference->Row(one.selection.rows[chosen_[o][at]], row.data(), nullptr);
-        std::copy(row.begin(), row.end(),
-                  values.begin() + static_cast<std::ptrdiff_t>(at * width));
-      });
-      rows.push_back(std::move(values));
-    }
-    return rows;
-  }
-
-  const Problem& problem_;
-  Inputs& inputs_;
-  const Answer& answer_;
-  std::vector<std::vector<size_t>> chosen_;  // by output
-  Rows right_;
-  std::vector<WrongAnswer> list_;
-};
 
 // A tensor whose axes run over offsets.
 class OffsetTensor {
@@ -263,6 +137,10 @@ void ForOffsetTensors(Misreader& reader, const Use& use) {
   }
 }
 
+std::string RandomNumbers(const OffsetTensor& offsets) {
+  return "a " + offsets.name() + " of random numbers";
+}
+
 // What leaves a bias out: zero, or one where it is a factor of the scores.
 double Neutral(const Problem& problem) {
   return problem.params.Has("scheme") &&
@@ -276,7 +154,7 @@ void LeaveOffsetsOut(Misreader& reader) {
     const Altered altered(
         tensor,
         std::vector<double>(tensor.values.size(), Neutral(reader.problem())));
-    reader.AddNow(offsets.name() + " left out");
+    reader.AddNow(offsets.name() + " left out", RandomNumbers(offsets));
   });
 }
 
@@ -296,7 +174,8 @@ void KeepNearestTile(Misreader& reader) {
                                  return near;
                                }));
     if (!all_near)
-      reader.AddNow(offsets.name() + " kept in the nearest tile only");
+      reader.AddNow(offsets.name() + " kept in the nearest tile only",
+                    RandomNumbers(offsets));
   });
 }
 
@@ -310,7 +189,8 @@ void ShiftOffsets(Misreader& reader) {
             offset.back() += shift;
             return true;
           }));
-      reader.AddNow(offsets.name() + " shifted by " + std::to_string(shift));
+      reader.AddNow(offsets.name() + " shifted by " + std::to_string(shift),
+                    RandomNumbers(offsets));
     }
   });
 }
@@ -332,6 +212,7 @@ struct ValueRows {
   Tensor* tensor = nullptr;
   std::string name;
   int64_t keys = 0, width = 0;
+  const char* remedy = "fewer keys";
 };
 
 ValueRows ValueRowsOf(Misreader& reader) {
@@ -406,6 +287,7 @@ bool IsMean(Misreader& reader, const ValueRows& rows) {
 // (out + (times - 1) N) / (1 + (times - 1) s); of a sum, out + (times - 1) N.
 void SeeTile(Misreader& reader, const ValueRows& rows, bool mean, int64_t first,
              int64_t end, int times, const std::string& name) {
+  if (!reader.Wants(name)) return;
   std::optional<Rows> found;
   WithRows(
       rows, first, end, 1, [&](double value) { return times * value; },
@@ -419,7 +301,7 @@ void SeeTile(Misreader& reader, const ValueRows& rows, bool mean, int64_t first,
     for (size_t i = 0; i < out.size(); ++i)
       out[i] /= 1 + (times - 1) * shares->front()[i - i % width];
   }
-  reader.Add(name, found);
+  reader.Add(name, found, rows.remedy);
 }
 
 void MiscountTiles(Misreader& reader) {
@@ -465,7 +347,7 @@ void MiscountQueries(Misreader& reader) {
   Tensor& grad =
       reader.inputs().tensors[static_cast<size_t>(problem.InputIndex("grad"))];
   const ValueRows rows{&grad, grad.name, problem.queries,
-                       grad.SliceSize() / problem.queries};
+                       grad.SliceSize() / problem.queries, "fewer queries"};
   const int64_t last = (rows.keys - 1) / kTileKeys * kTileKeys;
   SeeTile(reader, rows, false, last, rows.keys, 0,
           "last tile of queries left out");
@@ -558,9 +440,9 @@ constexpr void (*kMisreadings[])(Misreader&) = {
 }  // namespace
 
 std::vector<WrongAnswer> MisreadAnswers(const Problem& problem, Inputs& inputs,
-                                        const Answer& answer,
-                                        size_t most_rows) {
-  Misreader reader(problem, inputs, answer, most_rows);
+                                        const Answer& answer, size_t most_rows,
+                                        std::set<std::string> only) {
+  Misreader reader(problem, inputs, answer, most_rows, std::move(only));
   for (const auto misread : kMisreadings) misread(reader);
   return reader.Take();
 }

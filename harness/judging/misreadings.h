@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "harness/judging/comparison.h"
+#include "harness/judging/misreader.h"
 
 namespace subquad {
 
@@ -13,15 +13,12 @@ namespace subquad {
 inline constexpr int64_t kTileKeys = 64;
 inline constexpr int64_t kTilePixels = 8;
 
-// Rows of an output on which misread problems are evaluated: fewer than are
-// judged, so that a margin is rather too small than too large.
-inline constexpr size_t kMisreadRows = 24;
-
 // All that can be made of this problem, those included that coincide with the
-// right answer, on up to `most_rows` rows. `inputs` are altered on the way and
-// given back as they were.
+// right answer, on up to `most_rows` rows; those of the names `only`, if there
+// are any. `inputs` are altered on the way and given back as they were.
 std::vector<WrongAnswer> MisreadAnswers(const Problem& problem, Inputs& inputs,
                                         const Answer& answer,
-                                        size_t most_rows = kMisreadRows);
+                                        size_t most_rows = kMisreadRows,
+                                        std::set<std::string> only = {});
 
 }  // namespace subquad

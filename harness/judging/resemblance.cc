@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "harness/judging/confusions.h"
 #include "harness/judging/wrong_answers.h"
@@ -14,12 +15,17 @@ namespace {
 class Distance {
  public:
   void Add(long double found, long double wrong, long double right) {
-    // Both hold nothing there.
-    if (std::isnan(found) && std::isnan(wrong)) return;
+    if (std::isnan(found) || std::isnan(wrong)) {
+      (std::isnan(found) && std::isnan(wrong) ? nothing_ : differ_) = true;
+      return;
+    }
     from_wrong_ += (found - wrong) * (found - wrong);
     from_right_ += (found - right) * (found - right);
   }
   double Ratio() const {
+    // Where nothing was written the right answer is infinitely far.
+    if (differ_) return 1;
+    if (nothing_) return 0;
     if (!(from_right_ > 0)) return 1;
     const double ratio =
         std::sqrt(static_cast<double>(from_wrong_ / from_right_));
@@ -28,18 +34,23 @@ class Distance {
 
  private:
   long double from_wrong_ = 0, from_right_ = 0;
+  bool nothing_ = false, differ_ = false;  // both are nothing, or one of them
 };
 
 class Matcher {
  public:
-  Matcher(const Problem& problem, const Answer& answer, const Outputs& outputs)
-      : problem_(problem), answer_(answer), outputs_(outputs) {}
+  Matcher(const Problem& problem, const Answer& right, const Answer& found,
+          const Tolerance& tolerance)
+      : problem_(problem),
+        right_(right),
+        found_(found),
+        tolerance_(tolerance) {}
 
   void Try(const WrongAnswer& wrong) {
     Distance distance;
     for (const FoundRows& part : wrong.parts) {
-      const OutputAnswer& right = answer_.outputs[part.output];
-      if (outputs_[part.output].empty()) continue;
+      const OutputAnswer& right = right_.outputs[part.output];
+      if (found_.outputs[part.output].value.empty()) continue;
       const size_t rows = right.selection.rows.size();
       std::vector<bool> altered(rows);
       for (size_t i = 0; i < part.rows.size(); ++i) {
@@ -54,14 +65,20 @@ class Matcher {
           distance.Add(Found(part.output, r, c), RightOf(part.output, r, c),
                        RightOf(part.output, r, c));
     }
-    Keep(wrong.name, distance.Ratio());
+    known_.insert(wrong.name);
+    const double ratio = distance.Ratio();
+    // Where two mistakes have one answer, the first is the simpler one.
+    if (!(ratio < 0.99 * best_.ratio)) return;
+    best_ = {wrong.name, ratio};
+    if (ratio <= kAlike) best_.tolerances = TolerancesTo(wrong);
   }
 
   // Every row is the right one times a factor of its own, as where the weights
   // are right and what they are divided by is not.
   void TryNormaliser() {
+    known_.insert("another normaliser");
     if (best_.ratio < kAlike) return;
-    const OutputAnswer& right = answer_.outputs.front();
+    const OutputAnswer& right = right_.outputs.front();
     if (right.width < 2) return;
     long double errors = 0, left = 0, least = 1, most = 1;
     for (size_t r = 0; r < right.selection.rows.size(); ++r) {
@@ -92,8 +109,9 @@ class Matcher {
 
   // Errors of every size and sign, as large as types of two bytes make them.
   void TryNoise() {
+    known_.insert("few digits");
     if (best_.ratio < kAlike) return;
-    const OutputAnswer& right = answer_.outputs.front();
+    const OutputAnswer& right = right_.outputs.front();
     long double squares = 0, errors = 0, product = 0;
     size_t rows = 0;
     for (size_t r = 0; r < right.selection.rows.size(); ++r) {
@@ -118,50 +136,78 @@ class Matcher {
     best_ = {relative > 0x1p-9
                  ? "the rounding of arithmetic in bfloat16, or long sums in "
                    "float16"
-                 : "the rounding of arithmetic in float16",
+                 : "the rounding of arithmetic in float16 or TensorFloat32",
              kAlike};
   }
 
   Resemblance Best() const {
-    return best_.ratio <= kAlike ? best_ : Resemblance{"", best_.ratio};
+    Resemblance best =
+        best_.ratio <= kAlike ? best_ : Resemblance{"", best_.ratio};
+    best.known = std::ssize(known_);
+    return best;
   }
 
  private:
-  void Keep(const std::string& name, double ratio) {
-    // Where two mistakes have one answer, the first is the simpler one.
-    if (ratio < 0.99 * best_.ratio) best_ = {name, ratio};
+  // The mistake's rows as an output, where what was found is the answer.
+  double TolerancesTo(const WrongAnswer& wrong) const {
+    std::vector<FoundRows> parts;
+    for (const FoundRows& part : wrong.parts)
+      if (!found_.outputs[part.output].value.empty()) parts.push_back(part);
+    return DistanceOf(CompareRows(problem_, found_, parts, tolerance_), false);
   }
 
   long double RightOf(size_t output, size_t r, int64_t c) const {
-    const OutputAnswer& right = answer_.outputs[output];
-    return right
-        .value[r * static_cast<size_t>(right.width) + static_cast<size_t>(c)];
+    return At(right_.outputs[output], r, c);
   }
-
   long double Found(size_t output, size_t r, int64_t c) const {
-    const OutputLayout layout = LayoutOf(problem_, static_cast<int>(output));
-    const RowId& id = answer_.outputs[output].selection.rows[r];
-    return outputs_[output][static_cast<size_t>(
-        (id.head * layout.rows + id.row) * layout.width + c)];
+    return At(found_.outputs[output], r, c);
+  }
+  static long double At(const OutputAnswer& one, size_t r, int64_t c) {
+    return one
+        .value[r * static_cast<size_t>(one.width) + static_cast<size_t>(c)];
   }
 
   const Problem& problem_;
-  const Answer& answer_;
-  const Outputs& outputs_;
+  const Answer& right_;
+  const Answer& found_;
+  const Tolerance& tolerance_;
+  std::set<std::string> known_;
   Resemblance best_;
 };
 
 }  // namespace
 
+Answer WithNumbers(const Problem& problem, const Answer& right,
+                   const Outputs& outputs) {
+  Answer found = right;
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    OutputAnswer& one = found.outputs[o];
+    if (outputs[o].empty()) {
+      one.value.clear();
+      continue;
+    }
+    const OutputLayout layout = LayoutOf(problem, static_cast<int>(o));
+    for (size_t r = 0; r < one.selection.rows.size(); ++r) {
+      const RowId& id = one.selection.rows[r];
+      const auto first =
+          static_cast<size_t>((id.head * layout.rows + id.row) * layout.width);
+      const auto width = static_cast<size_t>(one.width);
+      for (size_t c = 0; c < width; ++c)
+        one.value[r * width + c] = outputs[o][first + c];
+    }
+  }
+  return found;
+}
+
 Resemblance LooksLike(const Problem& problem, Inputs& inputs,
-                      const Outputs& outputs) {
-  const Answer answer = ComputeAnswer(problem, inputs, 1);
-  Matcher matcher(problem, answer, outputs);
-  for (const WrongAnswer& wrong : MakeWrongAnswers(problem, inputs, answer))
-    matcher.Try(wrong);
-  if (!outputs.front().empty()) {
-    for (const WrongAnswer& wrong : UsualConfusions(problem, inputs, answer))
-      matcher.Try(wrong);
+                      const Answer& right,
+                      const std::vector<WrongAnswer>& wrong_answers,
+                      const Answer& found, const Tolerance& tolerance) {
+  Matcher matcher(problem, right, found, tolerance);
+  for (const WrongAnswer& wrong : wrong_answers) matcher.Try(wrong);
+  if (!found.outputs.front().value.empty()) {
+    for (const WrongAnswer& wrong : UsualConfusions(problem, inputs, right))
+      if (!Coincides(problem, right, wrong)) matcher.Try(wrong);
     matcher.TryNormaliser();
     matcher.TryNoise();
   }

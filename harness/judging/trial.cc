@@ -10,10 +10,14 @@
 #include "harness/base/registry.h"
 #include "harness/cases/draws.h"
 #include "harness/cases/generate.h"
+#include "harness/judging/diagnose.h"
 
 namespace subquad {
-Trial::Trial(Problem problem, Inputs inputs, uint64_t seed)
-    : problem_(std::move(problem)), inputs_(std::move(inputs)), seed_(seed) {
+Trial::Trial(Problem problem, Inputs inputs, uint64_t seed, NumbersFrom from)
+    : problem_(std::move(problem)),
+      inputs_(std::move(inputs)),
+      seed_(seed),
+      from_(from) {
   const int64_t bytes = Info(problem_.scalar).bytes;
   for (const Tensor& tensor : inputs_.tensors) {
     const int64_t count = static_cast<int64_t>(tensor.values.size());
@@ -93,8 +97,8 @@ const Trial::Known& Trial::KnownOf(const Implementation& implementation) {
   known->bound = bound;
   known->tolerance = ToleranceOf(answer(), factor, bound);
   const auto margin = [&](bool bound_alone) {
-    return MarginOf(problem_, answer(), wrong_answers(), known->tolerance,
-                    bound_alone);
+    return MarginOf(problem_, inputs_, answer(), wrong_answers(),
+                    known->tolerance, bound_alone);
   };
   known->margin = margin(false);
   if (known->norm_wise) known->of_bound_alone = margin(true);
@@ -111,7 +115,28 @@ Verdict Trial::JudgeOutputs(const Implementation& implementation) {
   const bool bound_alone = known.norm_wise && !(OverYardstick(comparison) <= 1);
   return Judge(comparison, bound_alone ? known.of_bound_alone : known.margin,
                known.norm_wise,
-               GuardedMemory::CountBrokenGuards() + CountBrokenDeviceGuards());
+               GuardedMemory::CountBrokenGuards() + CountBrokenDeviceGuards(),
+               from_);
+}
+
+void Trial::Explain(const Implementation& implementation, Verdict& verdict) {
+  if (verdict.outcome != Outcome::kFailed || verdict.comparison.elements == 0)
+    return;
+  const Known& known = KnownOf(implementation);
+  try {
+    Answer found = answer();
+    for (size_t o = 0; o < found.outputs.size(); ++o) {
+      OutputAnswer& one = found.outputs[o];
+      const FoundNumbers numbers = FoundIn(arrays_, o, one);
+      const auto width = static_cast<size_t>(one.width);
+      for (size_t at = 0; at < one.value.size(); ++at)
+        one.value[at] = numbers(at / width, static_cast<int64_t>(at % width));
+    }
+    verdict.diagnosis = Diagnose(problem_, inputs_, answer(), wrong_answers(),
+                                 found, known.tolerance, known.norm_wise);
+  } catch (const std::bad_alloc&) {
+    // The verdict stands without it.
+  }
 }
 
 std::string DoesNotFit(const Implementation& implementation,

@@ -18,7 +18,8 @@ class Trial {
  public:
   // Takes the problem and its inputs; the answer is computed when first asked
   // for.
-  Trial(Problem problem, Inputs inputs, uint64_t seed);
+  Trial(Problem problem, Inputs inputs, uint64_t seed,
+        NumbersFrom from = NumbersFrom::kUs);
 
   const Problem& problem() const { return problem_; }
   const Inputs& inputs() const { return inputs_; }
@@ -45,6 +46,9 @@ class Trial {
 
   // Compares what is in the outputs now.
   Verdict JudgeOutputs(const Implementation& implementation);
+
+  // Adds to a failed verdict on what is in the outputs now what is wrong there.
+  void Explain(const Implementation& implementation, Verdict& verdict);
 
   // Whether the bound that holds for this implementation and these inputs is
   // norm-wise.
@@ -77,6 +81,7 @@ class Trial {
   Problem problem_;
   Inputs inputs_;
   uint64_t seed_;
+  NumbersFrom from_;
   std::vector<GuardedMemory> input_memory_, output_memory_;
   Arrays arrays_;
   std::unique_ptr<Answer> answer_;

@@ -9,18 +9,13 @@
 namespace subquad {
 namespace {
 
-std::string Words(const ElementPlace& place) {
-  return fmt::format("{} head {} row {} column {}", place.output, place.id.head,
-                     place.id.row, place.column);
-}
-
 // What the elements without any bound are, for a comparison that has some.
 std::string NoDigits(const Comparison& comparison) {
   return fmt::format(
       "theory promises no digit of {} of {} elements in {}, first at {}: even "
       "the plain dense program's error has no finite bound there",
       comparison.without_digits, comparison.elements,
-      Info(comparison.scalar).name, Words(comparison.first_without_digits));
+      Info(comparison.scalar).name, comparison.first_without_digits.Text());
 }
 
 }  // namespace
@@ -40,11 +35,11 @@ std::string_view ToString(Outcome outcome) {
 }
 
 Verdict Verdict::Skipped(std::string reason) {
-  return {Outcome::kSkipped, std::move(reason), "", {}, {}};
+  return {.outcome = Outcome::kSkipped, .reason = std::move(reason)};
 }
 
 Verdict Verdict::Failed(std::string reason) {
-  return {Outcome::kFailed, std::move(reason), "", {}, {}};
+  return {.outcome = Outcome::kFailed, .reason = std::move(reason)};
 }
 
 double OverYardstick(const Comparison& comparison) {
@@ -75,7 +70,7 @@ double DistanceOf(const Comparison& comparison, bool bound_alone) {
 }
 
 Verdict Judge(const Comparison& comparison, const Margin& margin,
-              bool norm_wise, int64_t broken_guards) {
+              bool norm_wise, int64_t broken_guards, NumbersFrom from) {
   Verdict verdict{Outcome::kPassed, "", "", comparison, margin};
   const auto set = [&](Outcome outcome, std::string reason) {
     verdict.outcome = outcome;
@@ -104,11 +99,11 @@ Verdict Judge(const Comparison& comparison, const Margin& margin,
                                        "plain dense program's is,"
                                      : "its bound is not a number",
                            comparison.lost_bounds, comparison.elements,
-                           Words(comparison.first_lost_bound)));
+                           comparison.first_lost_bound.Text()));
   if (!(comparison.max_over_bound <= 1))
     return set(Outcome::kFailed,
                fmt::format("error {:.3g} times its bound at {}",
-                           comparison.max_over_bound, Words(comparison.worst)));
+                           comparison.max_over_bound, comparison.worst.Text()));
   if (!(OverYardstick(comparison) <= 1)) {
     if (!norm_wise)
       return set(
@@ -116,7 +111,7 @@ Verdict Judge(const Comparison& comparison, const Margin& margin,
           fmt::format("error {:.3g} times that of the plain dense program "
                       "({:.3g} of its bound) at {}",
                       comparison.over_plain, comparison.max_over_bound,
-                      Words(comparison.worst)));
+                      comparison.worst.Text()));
     verdict.gates = fmt::format(
         "within its norm-wise bound ({:.3g} of it), but {:.3g} times the error "
         "of the plain dense program",
@@ -128,7 +123,14 @@ Verdict Judge(const Comparison& comparison, const Margin& margin,
   if (margin.wrong_answers == 0)
     return set(Outcome::kMistrusted,
                "no wrong answer differs from the right one");
-  if (!(margin.value >= 1))
+  if (std::ssize(margin.blind_to) == margin.wrong_answers)
+    return set(
+        Outcome::kMistrusted,
+        fmt::format("could not have failed: every wrong answer is within "
+                    "the tolerance, \"{}\" too",
+                    margin.blind_to.back().name));
+  if (std::isnan(margin.value) ||
+      (margin.value < 1 && from == NumbersFrom::kUs))
     return set(Outcome::kMistrusted,
                fmt::format("cannot tell \"{}\" from right: it is {:.3g} of the "
                            "tolerance away",

@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "harness/judging/comparison.h"
+#include "harness/judging/diagnosis.h"
 
 namespace subquad {
 
@@ -19,6 +22,16 @@ struct DecidingGate {
   double error = 0, tolerance = 0;  // absolute
 };
 
+// A wrong answer that would have been taken for right.
+struct BlindSpot {
+  std::string name;
+  double distance = 0;  // error over tolerance, below 1
+  std::string remedy;   // what would show it better; empty: nothing is known
+};
+
+// Whose numbers a problem has. Ours are chosen so that a mistake shows.
+enum class NumbersFrom { kUs, kUser };
+
 // How far the nearest wrong answer (wrong_answers.h) is from being taken for
 // right.
 struct Margin {
@@ -26,8 +39,9 @@ struct Margin {
   // tolerance that one of them shows, as the gates see it that the output has
   // passed: both, or a norm-wise bound alone. Below 1 it would have been taken.
   double value = std::numeric_limits<double>::infinity();
-  std::string nearest;        // which wrong answer that is
-  int64_t wrong_answers = 0;  // that apply
+  std::string nearest;              // which wrong answer that is
+  int64_t wrong_answers = 0;        // that apply
+  std::vector<BlindSpot> blind_to;  // those below 1, the nearest first
 };
 
 struct Verdict {
@@ -36,8 +50,12 @@ struct Verdict {
   std::string gates;   // where the two gates disagree
   Comparison comparison;
   Margin margin = {};
+  // Where it failed and somebody asked (Trial::Explain).
+  std::optional<Diagnosis> diagnosis = {};
 
   bool passed() const { return outcome == Outcome::kPassed; }
+  // Passed, as some wrong answers would have.
+  bool blind() const { return passed() && !margin.blind_to.empty(); }
   // Within every tolerance, where it is wide enough for a wrong answer too.
   bool cannot_tell() const {
     return outcome == Outcome::kMistrusted && margin.value < 1 &&
@@ -66,8 +84,11 @@ double DistanceOf(const Comparison& comparison, bool bound_alone);
 // and the disagreement is written down. Otherwise both gates must hold.
 // Elements whose error even the plain dense program cannot bound could not have
 // failed: they make a verdict mistrusted, unless the others fail.
-// So does a margin below 1: a wrong answer would have passed as well.
+// So does a margin below 1 of numbers that are ours: a wrong answer would have
+// passed as well. Of a user's numbers a right answer has passed,
+// with what the check is blind to, unless that is every wrong answer there is.
 Verdict Judge(const Comparison& comparison, const Margin& margin,
-              bool norm_wise, int64_t broken_guards);
+              bool norm_wise, int64_t broken_guards,
+              NumbersFrom from = NumbersFrom::kUs);
 
 }  // namespace subquad

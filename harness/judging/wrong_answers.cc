@@ -5,6 +5,7 @@
 #include <map>
 
 #include "harness/cases/draws.h"
+#include "harness/judging/input_rounding.h"
 #include "harness/judging/misreadings.h"
 #include "harness/judging/verdict.h"
 
@@ -173,18 +174,42 @@ std::vector<WrongAnswer> MakeWrongAnswers(const Problem& problem,
   return list;
 }
 
-Margin MarginOf(const Problem& problem, const Answer& answer,
+Margin MarginOf(const Problem& problem, Inputs& inputs, const Answer& answer,
                 const std::vector<WrongAnswer>& wrong_answers,
                 const Tolerance& tolerance, bool bound_alone) {
+  const auto distance = [&](const WrongAnswer& one) {
+    return DistanceOf(CompareRows(problem, answer, one.parts, tolerance),
+                      bound_alone);
+  };
   Margin margin;
-  for (const WrongAnswer& wrong : wrong_answers) {
-    const double distance = DistanceOf(
-        CompareRows(problem, answer, wrong.parts, tolerance), bound_alone);
+  const auto count = [&](const std::string& name, double value) {
     ++margin.wrong_answers;
-    if (distance >= margin.value) continue;
-    margin.value = distance;
-    margin.nearest = wrong.name;
+    if (value >= margin.value) return;
+    margin.value = value;
+    margin.nearest = name;
+  };
+  std::vector<BlindSpot> taken;
+  std::vector<std::string> names;
+  for (const WrongAnswer& wrong : wrong_answers) {
+    const double value = distance(wrong);
+    if (!(value < 1)) {
+      count(wrong.name, value);
+      continue;
+    }
+    taken.push_back({wrong.name, value, wrong.remedy});
+    names.push_back(wrong.name);
   }
+  if (taken.empty()) return margin;
+  std::map<std::string, double> rounding;
+  for (const WrongAnswer& moved :
+       MovedByRounding(problem, inputs, answer, names))
+    rounding[moved.name] = std::max(rounding[moved.name], distance(moved));
+  for (BlindSpot& spot : taken) {
+    if (spot.distance <= rounding[spot.name]) continue;
+    count(spot.name, spot.distance);
+    margin.blind_to.push_back(std::move(spot));
+  }
+  std::ranges::sort(margin.blind_to, {}, &BlindSpot::distance);
   return margin;
 }
 

@@ -31,8 +31,11 @@ std::vector<WrongAnswer> MakeWrongAnswers(const Problem& problem,
                                           Inputs& inputs, const Answer& answer);
 
 // Of an implementation with this tolerance; `bound_alone`: gate 1
-// decides alone.
-Margin MarginOf(const Problem& problem, const Answer& answer,
+// decides alone. A wrong answer that would have been taken does not count where
+// it is no further from the right one than the rounding of the inputs moves it
+// (input_rounding.h). `inputs` are altered on the way and given back as they
+// were.
+Margin MarginOf(const Problem& problem, Inputs& inputs, const Answer& answer,
                 const std::vector<WrongAnswer>& wrong_answers,
                 const Tolerance& tolerance, bool bound_alone);
 

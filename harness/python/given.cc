@@ -6,6 +6,7 @@
 
 #include "harness/cases/generate.h"
 #include "harness/cases/write_case_folder.h"
+#include "harness/judging/diagnose.h"
 #include "harness/judging/resemblance.h"
 #include "harness/judging/trial.h"
 #include "optimized/base/thread_pool.h"
@@ -54,8 +55,42 @@ WorstPlace PlaceOf(const CaseFolder& given, const std::string& output, RowId id,
   return place;
 }
 
+// The problem in this scalar type; its inputs stay as they were given.
+Problem InScalar(const CaseFolder& given, Scalar scalar) {
+  Problem problem = given.problem;
+  problem.scalar = scalar;
+  return problem;
+}
+
+// In the order of Problem::outputs; empty where none was given.
+Outputs OutputsOf(const CaseFolder& given) {
+  Outputs outputs;
+  for (const TensorRule& rule : given.problem.outputs) {
+    const ExpectedTensor* found = FindExpected(given, rule.name);
+    outputs.push_back(found ? found->values : std::vector<double>());
+  }
+  return outputs;
+}
+
+// What is wrong with outputs of which some numbers are NaN or infinite; nothing
+// where the problem has no answer.
+std::optional<Diagnosis> DiagnoseNotFinite(const CaseFolder& given,
+                                           Scalar scalar) {
+  try {
+    const Problem problem = InScalar(given, scalar);
+    Inputs inputs = given.inputs;
+    const Answer right = ComputeAnswer(problem, inputs, 1);
+    return Diagnose(problem, inputs, right,
+                    MakeWrongAnswers(problem, inputs, right),
+                    WithNumbers(problem, right, OutputsOf(given)),
+                    ToleranceOf(right, 1, {}), false);
+  } catch (const InvalidInput&) {
+    return std::nullopt;
+  }
+}
+
 // Where a number is NaN or infinite, the verdict without any bound.
-std::optional<GivenVerdict> NotFinite(const CaseFolder& given) {
+std::optional<GivenVerdict> NotFinite(const CaseFolder& given, Scalar scalar) {
   int64_t count = 0, elements = 0, first = -1;
   const ExpectedTensor* where = nullptr;
   for (const ExpectedTensor& tensor : given.expected)
@@ -80,6 +115,8 @@ std::optional<GivenVerdict> NotFinite(const CaseFolder& given) {
                                   " elements are NaN or infinite");
   found.verdict.comparison.elements = elements;
   found.verdict.comparison.not_finite = count;
+  found.verdict.diagnosis = DiagnoseNotFinite(given, scalar);
+  found.scalar = scalar;
   found.deciding.error = HUGE_VAL;
   return found;
 }
@@ -90,29 +127,12 @@ void SetWorst(const CaseFolder& given, GivenVerdict& found) {
     found.worst = PlaceOf(given, worst.output, worst.id, worst.column);
 }
 
-// The problem in this scalar type; its inputs stay as they were given.
-Problem InScalar(const CaseFolder& given, Scalar scalar) {
-  Problem problem = given.problem;
-  problem.scalar = scalar;
-  return problem;
-}
-
 // Throws InvalidInput where a number overflows the type.
 Inputs RoundedInputs(const CaseFolder& given, Scalar scalar) {
   Inputs inputs = given.inputs;
   for (Tensor& tensor : inputs.tensors)
     RoundTensor(scalar, tensor.name, tensor);
   return inputs;
-}
-
-// In the order of Problem::outputs; empty where none was given.
-Outputs OutputsOf(const CaseFolder& given) {
-  Outputs outputs;
-  for (const TensorRule& rule : given.problem.outputs) {
-    const ExpectedTensor* found = FindExpected(given, rule.name);
-    outputs.push_back(found ? found->values : std::vector<double>());
-  }
-  return outputs;
 }
 
 }  // namespace
@@ -140,7 +160,7 @@ CaseFolder MakeGivenCase(const std::string& op, const Params& params,
     const GivenArray& array =
         *std::ranges::find(inputs, rule.name, &GivenArray::name);
     Tensor tensor{rule.name, array.shape, given.problem.InputSlices(i),
-                  NumbersOf(array)};
+                  NumbersOf(array), array.scalar};
     CheckFinite(rule, tensor);
     given.inputs.tensors.push_back(std::move(tensor));
     given.has_float32 = given.has_float32 || array.scalar == Scalar::kFloat32;
@@ -165,7 +185,7 @@ CaseFolder MakeGivenCase(const std::string& op, const Params& params,
 }
 
 GivenVerdict CheckGiven(const CaseFolder& given) {
-  if (auto found = NotFinite(given)) return *found;
+  if (auto found = NotFinite(given, Scalar::kFloat64)) return *found;
   GivenVerdict found;
   CheckChoice choice;
   choice.wanted = [](const Implementation&, Scalar) { return false; };
@@ -181,20 +201,17 @@ GivenVerdict CheckGiven(const CaseFolder& given) {
 }
 
 GivenVerdict JudgeGiven(const CaseFolder& given, Scalar scalar,
-                        const std::string& like) {
+                        const std::string& like, NumbersFrom from) {
   const Implementation own;
   const Implementation& judged_as =
       like.empty() ? own : FindImplementation(given.op->description().id, like);
-  if (auto found = NotFinite(given)) {
-    found->scalar = scalar;
-    return *found;
-  }
+  if (auto found = NotFinite(given, scalar)) return *found;
   for (const TensorRule& rule : given.problem.outputs)
     if (!FindExpected(given, rule.name))
       throw InvalidInput("output " + rule.name, "an array", "none");
   GivenVerdict found;
   found.scalar = scalar;
-  Trial trial(InScalar(given, scalar), given.inputs, 1);
+  Trial trial(InScalar(given, scalar), given.inputs, 1, from);
   Answer answer = trial.answer();
   if (given.expected_error > 0) {
     for (OutputAnswer& one : answer.outputs)
@@ -203,15 +220,11 @@ GivenVerdict JudgeGiven(const CaseFolder& given, Scalar scalar,
   }
   trial.SetOutputs(OutputsOf(given));
   found.verdict = trial.JudgeOutputs(judged_as);
+  trial.Explain(judged_as, found.verdict);
   found.deciding =
       DecidingGateOf(found.verdict.comparison, trial.IsNormWise(judged_as));
   SetWorst(given, found);
   return found;
-}
-
-std::string MistakeOf(const CaseFolder& given, Scalar scalar) {
-  Inputs inputs = given.inputs;
-  return LooksLike(InScalar(given, scalar), inputs, OutputsOf(given)).name;
 }
 
 OwnTest MakeOwnTest(const std::string& op, const Params& params,

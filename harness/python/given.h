@@ -53,10 +53,7 @@ GivenVerdict CheckGiven(const CaseFolder& given);
 // as an implementation's output is: by its own bound, or by that of `like`, one
 // of ours.
 GivenVerdict JudgeGiven(const CaseFolder& given, Scalar scalar,
-                        const std::string& like);
-
-// The mistake that the expected tensors look like (resemblance.h), or nothing.
-std::string MistakeOf(const CaseFolder& given, Scalar scalar);
+                        const std::string& like, NumbersFrom from);
 
 // A test of somebody's own in this scalar type, to which the numbers are
 // rounded; of gradients too where `grad` is there.

@@ -42,6 +42,12 @@ CaseFolder GivenCase(const std::string& op, nb::dict params, nb::list tensors,
   });
 }
 
+nb::list ToPython(const std::vector<std::string>& texts) {
+  nb::list list;
+  for (const std::string& text : texts) list.append(text);
+  return list;
+}
+
 nb::dict ToPython(const GivenVerdict& found) {
   const Verdict& verdict = found.verdict;
   const Comparison& numbers = verdict.comparison;
@@ -56,6 +62,18 @@ nb::dict ToPython(const GivenVerdict& found) {
   dict["margin"] = verdict.margin.value;
   dict["nearest"] = verdict.margin.nearest;
   dict["wrong_answers"] = verdict.margin.wrong_answers;
+  nb::list blind_to;
+  for (const BlindSpot& spot : verdict.margin.blind_to)
+    blind_to.append(nb::make_tuple(spot.name, spot.distance, spot.remedy));
+  dict["blind_to"] = blind_to;
+  std::vector<std::string> where;
+  if (verdict.diagnosis)
+    for (const WrongElements& wrong : verdict.diagnosis->outputs)
+      where.push_back(wrong.output + ": " + wrong.Text());
+  dict["where"] = ToPython(where);
+  dict["wrong_share"] = verdict.diagnosis ? verdict.diagnosis->Share() : 0.0;
+  dict["looks_like"] =
+      verdict.diagnosis ? verdict.diagnosis->looks_like.name : "";
   dict["rows"] = numbers.rows;
   dict["all_rows"] = numbers.all_rows;
   dict["error_over_bound"] = numbers.max_over_bound;
@@ -84,23 +102,14 @@ nb::dict Check(const std::string& op, nb::dict params, nb::list tensors,
 
 nb::dict JudgeOutput(const std::string& op, nb::dict params, nb::list tensors,
                      nb::list outputs, double expected_error,
-                     const std::string& scalar, const std::string& like) {
+                     const std::string& scalar, const std::string& like,
+                     bool generated) {
   const CaseFolder given =
       GivenCase(op, params, tensors, outputs, expected_error);
-  return ToPython(
-      WithoutGil([&] { return JudgeGiven(given, ParseScalar(scalar), like); }));
-}
-
-std::string Mistake(const std::string& op, nb::dict params, nb::list tensors,
-                    nb::list outputs, const std::string& scalar) {
-  const CaseFolder given = GivenCase(op, params, tensors, outputs, 0);
-  return WithoutGil([&] { return MistakeOf(given, ParseScalar(scalar)); });
-}
-
-nb::list ToPython(const std::vector<std::string>& texts) {
-  nb::list list;
-  for (const std::string& text : texts) list.append(text);
-  return list;
+  return ToPython(WithoutGil([&] {
+    return JudgeGiven(given, ParseScalar(scalar), like,
+                      generated ? NumbersFrom::kUs : NumbersFrom::kUser);
+  }));
 }
 
 nb::dict ToPython(const Power& power) {
@@ -387,7 +396,6 @@ NB_MODULE(_subquad, module) {
   });
   module.def("check", &Check);
   module.def("judge", &JudgeOutput);
-  module.def("mistake", &Mistake);
   module.def("power", &PowerOfTest);
   module.def("definition", &Definition);
   module.def("save_case", &SaveCase);

@@ -110,8 +110,17 @@ Json CheckJson(const Verdict& verdict) {
                 {"rows", nullptr},
                 {"gates", TextOrNull(verdict.gates)},
                 {"margin", nullptr},
-                {"nearest", nullptr}};
+                {"nearest", nullptr},
+                {"blind_to", Json::array()},
+                {"wrong_share", nullptr},
+                {"looks_like", nullptr}};
   if (!compared) return check;
+  for (const BlindSpot& spot : verdict.margin.blind_to)
+    check["blind_to"].push_back(spot.name);
+  if (verdict.diagnosis) {
+    check["wrong_share"] = verdict.diagnosis->Share();
+    check["looks_like"] = TextOrNull(verdict.diagnosis->looks_like.name);
+  }
   check["max_error"] = NumberOrNull(numbers.max_error);
   if (numbers.judged() > 0) {
     check["error"] = NumberOrNull(numbers.max_over_bound);

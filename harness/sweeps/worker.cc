@@ -133,7 +133,9 @@ class CaseRun {
       return;
     }
     Inputs inputs = GenerateInputs(case_, problem_);
-    trial_ = std::make_unique<Trial>(problem_, std::move(inputs), case_.seed);
+    trial_ = std::make_unique<Trial>(
+        problem_, std::move(inputs), case_.seed,
+        case_.source ? NumbersFrom::kUser : NumbersFrom::kUs);
     if (job_.resident) return RunResident();
     for (const std::string& name : part_.implementations) CheckOne(Find(name));
   }
@@ -269,6 +271,7 @@ class CaseRun {
       first = RunInParts(*entry.prepared);
       entry.first_seconds = first.run;
       verdict = trial_->JudgeOutputs(one);
+      trial_->Explain(one, verdict);
       // What a library keeps for the whole program (FFTW's planner, its
       // wisdom) is there by now and is not counted.
       entry.prepared.reset();

@@ -147,6 +147,9 @@ struct Tensor {
   Shape shape;
   Slices slices;
   std::vector<double> values;
+  // The type in which they were given: they may be off by half a last place of
+  // it.
+  Scalar scalar = Scalar::kFloat64;
 
   int64_t SliceSize() const {
     return static_cast<int64_t>(values.size()) / slices.count();

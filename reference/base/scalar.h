@@ -34,6 +34,10 @@ constexpr const ScalarInfo& Info(Scalar scalar) {
 constexpr Scalar ArithmeticOf(Scalar scalar) {
   return scalar == Scalar::kFloat64 ? Scalar::kFloat64 : Scalar::kFloat32;
 }
+// The one of two types whose numbers lie further apart.
+constexpr Scalar Coarser(Scalar a, Scalar b) {
+  return Info(a).unit_roundoff < Info(b).unit_roundoff ? b : a;
+}
 constexpr double ArithmeticRoundoff(Scalar scalar) {
   return Info(ArithmeticOf(scalar)).unit_roundoff;
 }

@@ -41,7 +41,10 @@ class Check:
 
     error, bound: the largest error, and the tolerance of the gate that decided, at the element nearest to failing.
     margin, nearest: how many tolerances away the nearest wrong answer is, and which it is.
+    blind_to: of an output that passed, the wrong answers that would have passed too, the nearest first: on these tensors they
+        cannot be told from the right answer.
     looks_like: of an output that failed, the wrong answer that it resembles, or None.
+    wrong_share, where: of an output that failed, the share of elements beyond their tolerance, and where they are.
     parts: of a check of outputs and gradients, the verdict on each.
     """
 
@@ -60,7 +63,11 @@ class Check:
     gates: str = ""
     error_over_bound: float = math.nan
     error_over_plain: float = math.nan
+    blind_to: list[str] = field(default_factory=list)
+    remedies: dict[str, str] = field(default_factory=dict)
     looks_like: str | None = None
+    wrong_share: float = 0.0
+    where: list[str] = field(default_factory=list)
     parts: dict[str, Check] = field(default_factory=dict)
 
     @property
@@ -78,8 +85,14 @@ class Check:
         text += ")"
         if self.reason:
             text += f"\n  {self.reason}"
+        if self.where:
+            text += f"\n  {100 * self.wrong_share:.3g} % of elements are wrong: {'; '.join(self.where)}"
         if not self.passed and self.worst:
             text += f"\n  worst at {self.worst}"
+        if self.passed and self.blind_to:
+            text += f"\n  passed, blind to: {', '.join(self.blind_to)}"
+            for remedy in dict.fromkeys(self.remedies[name] for name in self.blind_to if self.remedies.get(name)):
+                text += f"\n  {remedy} would show more"
         if self.looks_like:
             text += f"\n  looks like: {self.looks_like}"
         return text
@@ -200,24 +213,13 @@ def _check_one(op: str, params: dict, inputs: dict, outputs: dict, expected_erro
     scalars = {scalar for _, _, scalar in given}
     narrow = [scalar for scalar in NARROW if scalar in scalars]
     if narrow:
-        raw = _subquad.judge(op, params, arrays, given, float(expected_error), narrow[0], "")
+        raw = _subquad.judge(op, params, arrays, given, float(expected_error), narrow[0], "", False)
     else:
         raw = _subquad.check(op, params, arrays, given, float(expected_error))
-    scalar = narrow[0] if narrow else "float32" if "float32" in scalars else "float64"
-    mistake = None
-    if raw["verdict"] == "failed":
-        mistake = _mistake(op, params, arrays, given, scalar)
-    return check_of(op, raw, scalar, mistake)
+    return check_of(op, raw, narrow[0] if narrow else "float32" if "float32" in scalars else "float64")
 
 
-def _mistake(op: str, params: dict, arrays: list, outputs: list, scalar: str) -> str | None:
-    try:
-        return _subquad.mistake(op, params, arrays, outputs, scalar) or None
-    except ValueError:
-        return None
-
-
-def check_of(op: str, raw: dict, scalar: str, looks_like: str | None = None) -> Check:
+def check_of(op: str, raw: dict, scalar: str) -> Check:
     """The module's answer as a Check."""
     return Check(
         operator=op,
@@ -235,7 +237,11 @@ def check_of(op: str, raw: dict, scalar: str, looks_like: str | None = None) -> 
         gates=raw["gates"],
         error_over_bound=raw["error_over_bound"],
         error_over_plain=raw["error_over_plain"],
-        looks_like=looks_like,
+        blind_to=[name for name, _, _ in raw["blind_to"]],
+        remedies={name: remedy for name, _, remedy in raw["blind_to"]},
+        looks_like=raw["looks_like"] or None,
+        wrong_share=raw["wrong_share"],
+        where=raw["where"],
     )
 
 

@@ -253,7 +253,7 @@ class _One:
         like = name if name in self.ours else self.like
         try:
             raw = _subquad.judge(
-                self.op, self.problem["params"], tensors, one.outputs(), 0.0, self.problem["scalar"], like
+                self.op, self.problem["params"], tensors, one.outputs(), 0.0, self.problem["scalar"], like, True
             )
         except ValueError as error:
             record["check"].update(verdict="failed", reason=str(error))
@@ -269,6 +269,7 @@ class _One:
             "gates": raw["gates"] or None,
             "margin": _number(raw["margin"]),
             "nearest": raw["nearest"] or None,
+            "blind_to": [name for name, *_ in raw["blind_to"]],
         }
         changed = one.changed()
         if changed:

@@ -319,7 +319,7 @@ class _Work:
         tensors = [(name, bits, problem["scalar"]) for name, bits in problem["tensors"].items()]
         given = [(name, bits, scalar) for name, (bits, scalar) in outputs.items()]
         try:
-            raw = _subquad.judge(self.op, problem["params"], tensors, given, 0.0, problem["scalar"], self.like)
+            raw = _subquad.judge(self.op, problem["params"], tensors, given, 0.0, problem["scalar"], self.like, True)
         except ValueError as error:
             # Numbers for which the definition has no value.
             if row:
@@ -328,11 +328,10 @@ class _Work:
             return None
         found = _calls.check_of(self.op, raw, problem["scalar"])
         if found.verdict == "failed":
-            mistake = _calls._mistake(self.op, problem["params"], tensors, given, problem["scalar"])
             return Failure(
                 case,
                 found.reason,
-                mistake,
+                found.looks_like,
                 error=found.error,
                 bound=found.bound,
                 margin=found.margin,

@@ -8,12 +8,14 @@ from subquad import _arrays, _calls
 from subquad import _verify as verification
 
 
-def assert_correct(what: str | Callable, /, *arguments: Any, **options: Any) -> Any:
+def assert_correct(what: str | Callable, /, *arguments: Any, require_margin: float = 0.0, **options: Any) -> Any:
     """Of an output, as `check`: assert_correct("softmax_attention", out=y, q=q, k=k, v=v).
     Of a function, as `verify`: assert_correct(my_function, "softmax_attention", array="torch").
 
     Raises AssertionError with the worst element, the bound, the margin and the wrong answer that it looks like.
     Returns the verdict.
+
+    require_margin: of an output, the least margin; with 1 no tensors pass on which a wrong answer would pass too.
     """
     __tracebackhide__ = True  # pytest shows the caller
     if callable(what):
@@ -22,6 +24,8 @@ def assert_correct(what: str | Callable, /, *arguments: Any, **options: Any) -> 
         found = _calls.check(what, *arguments, **options)
     if not found.passed:
         raise AssertionError(str(found))
+    if not callable(what) and not found.margin >= require_margin:
+        raise AssertionError(f"{found}\n  expected a margin of {require_margin:g}, found {found.margin:.3g}")
     return found
 
 

@@ -1,0 +1,79 @@
+#include "harness/judging/input_rounding.h"
+
+#include <cmath>
+#include <memory>
+
+#include "harness/cases/draws.h"
+#include "harness/judging/misreadings.h"
+
+namespace subquad {
+namespace {
+
+constexpr uint64_t kTimes = 8;
+
+// The unit in the last place of `value`; zero of zero and of infinity.
+double LastPlace(double value, Scalar scalar) {
+  if (value == 0 || !std::isfinite(value)) return 0;
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  return std::ldexp(Info(scalar).unit_roundoff, exponent);
+}
+
+// A whole unit up or down, since half of one is no number of the type.
+std::vector<double> OneUnitOff(const Tensor& tensor, Scalar scalar,
+                               uint64_t seed) {
+  const Draws draws(seed, "rounding/" + tensor.name);
+  std::vector<double> values = tensor.values;
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] +=
+        std::copysign(LastPlace(values[i], scalar), draws.Uniform(i) - 0.5);
+  return values;
+}
+
+// The right answer, off by half of what separates `after` from `before`, which
+// are off it themselves.
+WrongAnswer HalfBetween(const Answer& answer, const WrongAnswer& before,
+                        const WrongAnswer& after) {
+  WrongAnswer moved{.name = before.name};
+  for (const FoundRows& from : before.parts)
+    for (const FoundRows& to : after.parts) {
+      if (to.output != from.output || to.rows != from.rows) continue;
+      const OutputAnswer& one = answer.outputs[from.output];
+      moved.parts.push_back(
+          {from.output, from.rows,
+           [&one, rows = from.rows, from = from.value, to = to.value](
+               size_t r, int64_t c) -> long double {
+             const size_t at = rows[r] * static_cast<size_t>(one.width) +
+                               static_cast<size_t>(c);
+             return one.value[at] + (to(r, c) - from(r, c)) / 2;
+           }});
+    }
+  return moved;
+}
+
+}  // namespace
+
+std::vector<WrongAnswer> MovedByRounding(
+    const Problem& problem, Inputs& inputs, const Answer& answer,
+    const std::vector<std::string>& names) {
+  const auto misread = [&] {
+    return MisreadAnswers(problem, inputs, answer, kMisreadRows,
+                          {names.begin(), names.end()});
+  };
+  const std::vector<WrongAnswer> before = misread();
+  std::vector<WrongAnswer> moved;
+  for (uint64_t time = 0; time < kTimes && !before.empty(); ++time) {
+    std::vector<std::unique_ptr<Altered>> altered;
+    for (Tensor& tensor : inputs.tensors)
+      altered.push_back(std::make_unique<Altered>(
+          tensor,
+          OneUnitOff(tensor, Coarser(problem.scalar, tensor.scalar), time)));
+    for (const WrongAnswer& after : misread())
+      for (const WrongAnswer& one : before)
+        if (one.name == after.name)
+          moved.push_back(HalfBetween(answer, one, after));
+  }
+  return moved;
+}
+
+}  // namespace subquad
