@@ -452,7 +452,7 @@ def pictures(made, measured, formats):
             words = catalogue.footer(measured.sources(), (measured.machine, "cpu"), None, text)
             title = TITLES[name.partition("-")[0]]
             product = catalogue.Product(name, title, None, words, draw=lambda draw=draw, rows=rows: draw(rows))
-            files.update(product.files(formats))
+            files.update(product.files(formats, "long"))
     return files
 
 

@@ -2,7 +2,8 @@
 """Draws result, study and summary files: every recipe that they serve, and general figures for what no recipe shows.
 
     python3 -m reports.figures FILE... --out DIR [--format pdf,svg,png,tex] [--only NAME,..] [--general rest|all|none]
-                               [--width column|text|INCHES] [--bare] [--style NAME|FILE] [--compare A B]
+                               [--width column|text|INCHES] [--panels N] [--bare] [--style NAME|FILE] [--caption short|long]
+                               [--compare A B]
 
 A folder means the .json files in it. Nothing is measured or estimated here: exponents and crossovers of recipes are those
 of a summary file (`subquad summarize`). A recipe is a file in reports/recipes/; a study that no recipe shows is drawn under its own name.
@@ -19,8 +20,10 @@ if not __package__:  # run as a file
     sys.path[0] = str(pathlib.Path(__file__).resolve().parent.parent)
 
 try:
+    from reports.drawing import caption as captions
     from reports.drawing import catalogue
     from reports.drawing import compare
+    from reports.drawing import layout
     from reports.drawing import plot_style
     from reports.files import recipe_file
     from reports.files import result_file
@@ -110,12 +113,25 @@ def parse_width(text):
     return inches
 
 
+def parse_panels(text):
+    if text not in map(str, range(1, 10)):
+        raise argparse.ArgumentTypeError(f"expected 1 to 9 panels, found {text!r}")
+    return int(text)
+
+
 def add_look(parser):
     """The options that say how figures look."""
     parser.add_argument(
         "--width",
         type=parse_width,
         help="of every figure: column or text (of the style), or inches (default: as the recipe says)",
+    )
+    parser.add_argument(
+        "--panels",
+        metavar="N",
+        type=parse_panels,
+        help="side by side in every figure (default: as the recipe says; two or more where the figure is at most "
+        f"{layout.NARROW:g} in wide, and no higher than {layout.HIGHEST:g} in)",
     )
     parser.add_argument("--bare", action="store_true", help="panels and legends only, no title over them")
     parser.add_argument(
@@ -129,7 +145,7 @@ def add_look(parser):
 
 def look_of(options):
     try:
-        return plot_style.load_look(options.style, options.width, options.bare)
+        return plot_style.load_look(options.style, options.width, options.bare, options.panels)
     except plot_style.StyleError as error:
         raise result_file.InputError(str(error)) from None
 
@@ -174,6 +190,13 @@ def parse_arguments(arguments):
     )
     add_look(parser)
     parser.add_argument(
+        "--caption",
+        choices=captions.LENGTHS,
+        default="short",
+        help=f"short: at most {captions.WORDS} words; long: also what crosses where, verdicts, and why points are missing "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
         "--recipes", metavar="DIR", type=pathlib.Path, default=recipe_file.FOLDER, help="folder of recipes"
     )
     options = parser.parse_args(arguments)
@@ -201,7 +224,7 @@ def main(arguments=None):
         chosen = choose(made, options.only)
         if not chosen:
             raise result_file.InputError("nothing to draw: no recipe is served by these files")
-        drawn = [product.files(options.format) for product in chosen]
+        drawn = [product.files(options.format, options.caption) for product in chosen]
         options.out.mkdir(parents=True, exist_ok=True)
         for warning in made.warnings:
             print(f"figures.py: note: {warning}", file=sys.stderr)

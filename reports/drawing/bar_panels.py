@@ -36,17 +36,18 @@ def draw(content, width, title, at):
         [layout.Cell(shared=index > 0) for index in range(len(content))], ROW * plot_style.scale() * len(names) + 0.1,
         titled=False, left=room,
     )  # fmt: skip
-    page = layout.Page([block], title, width, [f"At n = {plot_style.format_count(at)}."])
-    for axes, (panel, group) in zip(page.axes, content):
+    panels = "; ".join(f"{layout.letters(index)} {panel.label}" for index, (panel, _) in enumerate(content))
+    page = layout.Page([block], title, width, [f"At n = {plot_style.format_count(at)}: {panels}."])
+    for axes, place, (panel, group) in zip(page.axes, page.panels, content):
         rows = {row["implementation"]: row for row in group.rows if row["n"] == at}
-        for place, name in enumerate(names):
+        for bar, name in enumerate(names):
             row = rows.get(name)
             if not row or not row[panel.y]:
                 continue
             color = plot_style.shade(group.styles[name], 0, 1).color
-            axes.barh(place, row[panel.y], height=0.62, color=color, linewidth=0)
+            axes.barh(bar, row[panel.y], height=0.62, color=color, linewidth=0)
             if panel.low and row[panel.low] and row[panel.high]:
-                axes.plot([row[panel.low], row[panel.high]], [place, place], color=DARK_GREY, linewidth=0.9)
+                axes.plot([row[panel.low], row[panel.high]], [bar, bar], color=DARK_GREY, linewidth=0.9)
         largest = max(row[panel.y] for row in rows.values() if row[panel.y])
         axes.set_xlim(0, largest * 1.06)
         axes.grid(False, axis="y")
@@ -54,7 +55,8 @@ def draw(content, width, title, at):
             step = 2.0 ** math.ceil(math.log2(largest / 4))
             axes.xaxis.set_major_locator(matplotlib.ticker.MultipleLocator(step))
         else:
-            axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(4))
+            most = min(4, max(1, int(place.width / (0.45 * plot_style.scale()))))
+            axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(most))
         axes.xaxis.set_major_formatter(
             matplotlib.ticker.FuncFormatter(lambda x, _, write=panel.tick_format: write(x) if x else "0")
         )

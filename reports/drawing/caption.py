@@ -6,10 +6,14 @@ import re
 from reports.drawing import latex
 
 
+LENGTHS = ("short", "long")
+WORDS = 60  # of a short caption, at most
+
+
 @dataclasses.dataclass
 class Caption:
-    """title: what is shown; setting: its source and what all points share; notes: sentences; numbers: more
-    of them, too long for a page; provenance: where the numbers come from"""
+    """title: what is shown; setting: its source and what all points share; notes: sentences; numbers: more of them, too long
+    for a page; provenance: where the numbers come from; brief, source: notes and setting of the short caption"""
 
     name: str
     title: str
@@ -17,22 +21,38 @@ class Caption:
     notes: list
     numbers: list
     provenance: str
+    brief: list  # the most important first
+    source: str
 
     def sentences(self):
         return [sentence for sentence in map(_sentence, [self.setting, *self.notes]) if sentence]
 
     def plain(self):
-        """(title, the rest)"""
+        """(title, the rest) of the long caption"""
         return _sentence(self.title), " ".join(self.sentences())
 
-    def markdown(self):
-        title, rest = self.plain()
-        parts = [f"**{title}** {_marked(rest)}", *(_marked(_sentence(words)) for words in self.numbers)]
-        return "\n\n".join([*parts, _sentence(self.provenance)]) + "\n"
+    def short(self):
+        """(title, the rest): as many of the brief sentences as WORDS hold, and the source."""
+        title, source, kept = _sentence(self.title), _sentence(self.source), []
+        for sentence in map(_sentence, self.brief):
+            if len(" ".join([title, *kept, sentence, source]).split()) <= WORDS:
+                kept.append(sentence)
+        return title, " ".join([*kept, source]).strip()
 
-    def latex(self):
-        """`\\caption` and `\\label`, to be given below `\\includegraphics` or `\\input`; the rest as comments."""
-        title, rest = map(latex.escape, self.plain())
+    def _parts(self, length):
+        return self.short() if length == "short" else self.plain()
+
+    def markdown(self, length):
+        """length: `short` (exponents and origin as a comment) or `long`"""
+        title, rest = self._parts(length)
+        parts = [f"**{title}** {_marked(rest)}".rstrip()]
+        more = [*(_marked(_sentence(words)) for words in self.numbers), _sentence(self.provenance)]
+        parts += more if length == "long" else ["<!--", *more, "-->"]
+        return "\n\n".join(parts) + "\n"
+
+    def latex(self, length):
+        """`\\caption` and `\\label`, to be given below `\\includegraphics` or `\\input`; exponents and origin as comments."""
+        title, rest = map(latex.escape, self._parts(length))
         short = latex.escape(self.title)
         comments = [f"% {' '.join(words.split())}" for words in [*self.numbers, self.provenance]]
         return "\n".join(

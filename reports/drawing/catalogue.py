@@ -39,12 +39,16 @@ class Product:
     kinds: tuple = ()  # other words that choose it
     missing: list = dataclasses.field(default_factory=list)  # what the recipe shows and the files do not hold
     about: str = ""  # the one model of a study that a figure is about
+    source: str = ""  # stands for the setting in a short caption
 
     def caption(self, page):
-        return captions.Caption(self.name, self.title, self.setting, page.notes, page.numbers, self.footer)
+        missing = [f"Lines that are not in these files: {len(self.missing)}"] if self.missing else []
+        brief = [*page.brief[:1], *missing, *page.brief[1:]]
+        return captions.Caption(self.name, self.title, self.setting, page.notes, page.numbers, self.footer, brief,
+                                self.source or self.setting)  # fmt: skip
 
-    def files(self, formats):
-        """{file name: bytes}"""
+    def files(self, formats, caption="short"):
+        """{file name: bytes}; caption: its length"""
         made = {}
         if self.draw:
             page = self.draw()
@@ -52,8 +56,8 @@ class Product:
             if "tex" in formats:
                 made.update(pgfplots.files(self.name, page))
             words = self.caption(page)
-            made[f"{self.name}.caption.md"] = words.markdown().encode()
-            made[f"{self.name}.caption.tex"] = words.latex().encode()
+            made[f"{self.name}.caption.md"] = words.markdown(caption).encode()
+            made[f"{self.name}.caption.tex"] = words.latex(caption).encode()
         if self.table:
             made[f"{self.name}.md"] = f"**{self.title}**\n\n{self.table.markdown()}\n{self.footer}\n".encode()
             made[self.table_file()] = self.table.latex(self.title, self.footer).encode()
@@ -239,6 +243,7 @@ def _study_product(name, heading, recipe, study):
         draw=lambda: study_panels.draw(named),
         table=make_table(study) if make_table else None,
         setting=f"{study.content['purpose']} ({study.content['source']})",
+        source=recipe_figure.after(study.content["source"]),
         data=data,
     )
 

@@ -77,6 +77,7 @@ def _picture(recipe, side, backend):
 
 def _product(recipe, sides, backend):
     pictures = [_picture(recipe, side, backend) for side in sides]
+    sides_words = f"A (filled): {sides[0].name}; B (hollow): {sides[1].name}."
     content = []
     for (panel, first), (_, second) in zip(pictures[0].content, pictures[1].content):
         group = result_file.Group({}, first.axis, sources=[])
@@ -87,7 +88,7 @@ def _product(recipe, sides, backend):
                 style = one.styles[name]
                 group.styles[long_name] = _paler(style) if hollow else style
             group.rows += [{**row, "implementation": names[row["implementation"]]} for row in one.rows]
-        group.remarks = [f"A (filled): {sides[0].name}; B (hollow): {sides[1].name}."]
+        group.remarks = [sides_words]
         content.append((dataclasses.replace(panel, theory="", quantity=""), group))
     points = [point for picture in pictures for point in picture.points]
     name = f"{recipe.name}-compare" + ("" if backend == "cpu" else f"-{backend}")
@@ -100,7 +101,9 @@ def _product(recipe, sides, backend):
     width, per_row = pictures[0].width, pictures[0].per_row
 
     def draw():
-        return panels.draw(content, plot_style.width_named(width), recipe["title"], per_row, pictures[0].ticks)
+        page = panels.draw(content, plot_style.width_named(width), recipe["title"], per_row, pictures[0].ticks)
+        page.brief.insert(0, sides_words)
+        return page
 
     return catalogue.Product(
         name, recipe["title"], recipe, "; ".join(footers), draw=draw, setting=recipe_figure.setting(recipe, points, {"n"}),

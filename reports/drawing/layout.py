@@ -1,11 +1,13 @@
 """Lays out a figure: rows of panels, with a legend over each row. Everything is placed by hand from measured text.
 
 Distances are inches from the upper left corner. Words about a figure are no part of it: `Page.notes` holds them, for its
-caption. What goes on a page is told as blocks; a block whose panels do not fit side by side takes several rows.
+caption. What goes on a page is told as blocks; a block whose panels do not fit side by side takes several rows. On a narrow
+page panels are small, and no page of those is higher than HIGHEST.
 """
 
 import dataclasses
 import math
+import string
 import typing
 
 import matplotlib.lines
@@ -18,7 +20,13 @@ RIGHT = 0.09  # after the last panel: half of a tick's label
 INNER = 0.16  # between panels that share a y axis
 KEY_WIDTH, KEY_GAP = 0.3, 0.06  # a piece of line in front of a label, and the gap between the two
 LABEL_GAP = 0.16  # between two labels of a legend
-LEAST_OWN, LEAST_SHARED = 1.12, 0.85  # the narrowest axes that are set beside others
+LEAST_OWN, LEAST_SHARED = 1.12, 0.85  # the narrowest axes that are set beside others, for letters of 7 points
+NARROW, HIGHEST = 4.0, 4.5  # a page of a column, where panels are small: two a row, the words of y axes over them
+LEAST_SMALL, LEAST_HEIGHT = 0.48, 0.35
+SMALL_Y_AXIS = 0.52  # the numbers of a y axis alone
+BELOW = 0.03  # the last row
+OVER = 0.02  # words over a panel may end this far to the right of it
+LETTERS = string.ascii_lowercase
 MARKER_EDGE = {"markeredgecolor": "white", "markeredgewidth": 0.3}
 
 
@@ -31,13 +39,15 @@ class Label(typing.NamedTuple):
 
 @dataclasses.dataclass
 class Cell:
-    """One panel: its share of the row, whether it has the y axis of the one before, its lines, and room over it."""
+    """One panel: its share of the row, whether it has the y axis of the one before, its lines, and room over it.
+    `words`: its title, where that may take two lines."""
 
     labels: list = dataclasses.field(default_factory=list)
     share: float = 1.0
     shared: bool = False
     above: float = 0.0  # beyond the room for a title
     after: float = 0.0  # room at the right, for a colour bar
+    words: str = ""
 
 
 @dataclasses.dataclass
@@ -51,6 +61,7 @@ class Block:
     aspect: float = 0.0  # height / width of the axes, where it matters
     left: float = 0.0  # room for the words of the y axis, where they are not numbers
     one_legend: bool = False  # the same words mean the same lines in all panels
+    least: float = 0.0  # the narrowest axes, where numbers are in them; for letters of 7 points
 
 
 def x_axis_room():
@@ -61,107 +72,169 @@ def y_axis_room():
     return 0.68 * plot_style.scale()
 
 
-class Page:
-    """blocks: what is drawn, from top to bottom. `axes` are all panels in that order; `notes` are sentences for the caption,
-    `numbers` more of them, for whoever wants every number."""
+@dataclasses.dataclass
+class Place:
+    """Where a panel is: its axes, and the left edge of its y axis's words."""
 
-    def __init__(self, blocks, heading="", width=None, notes=()):
+    left: float
+    top: float
+    width: float
+    height: float
+    cell: Cell
+    edge: float
+    first: bool  # has a y axis of its own
+    small: bool  # its title begins at the edge
+    above: bool  # the words of its y axis are over it
+    repeats: bool  # ... and over the panels of the row before
+    lines: int  # of the title
+
+    def box(self):
+        return self.left, self.top, self.width, self.height
+
+
+@dataclasses.dataclass
+class Plan:
+    """Everything on a page with its place. `y` is the lower edge."""
+
+    y: float
+    panels: list = dataclasses.field(default_factory=list)
+    keys: list = dataclasses.field(default_factory=list)  # of legends: (x, y, Label)
+    legends: list = dataclasses.field(default_factory=list)  # lists of Labels
+    rows: list = dataclasses.field(default_factory=list)  # height of each
+    legible: bool = True
+
+    def smallest(self):
+        return min(min(panel.width, panel.height) for panel in self.panels)
+
+
+class Page:
+    """blocks: what is drawn, from top to bottom. `axes` are all panels in that order; `notes` are sentences for the long
+    caption, `brief` those for the short one, the most important first; `numbers` more of them, for whoever wants every number.
+    """
+
+    def __init__(self, blocks, heading="", width=None, notes=(), brief=None):
         self.width = plot_style.width_for(width or plot_style.look().text)
         self.notes, self.numbers = list(notes), []
-        self.axes, self.keys, self.places, self.broken = [], [], [], []
-        plan, y = [], 0.04
+        self.brief = list(notes if brief is None else brief)
+        y = 0.04
         title_size = plot_style.look().title_size
         shown = bool(heading) and not plot_style.look().bare
         headings = plot_style.wrap(heading, self.width - 0.06, title_size, "bold") if shown else []
         heading_step = 1.25 * plot_style.line_height()
         y += heading_step * len(headings)
-        for block in blocks:
-            y = self._plan(block, plan, y)
-        self.height = y + 0.03
+        plan = self._plan(blocks, y)
+        self.height = plan.y + BELOW
+        self.panels, self.places = plan.panels, [panel.box() for panel in plan.panels]
+        self.legends = plan.legends
+        self.titles = {}
         self.figure, self.origin, self.sheet = plot_style.open_figure(self.width, self.height)
         for index, words in enumerate(headings):
             self.text(0.03, 0.04 + (index + 0.4) * heading_step, words, size=title_size, weight="bold")
-        for x, key_y, label in self.keys:
+        for x, key_y, label in plan.keys:
             self._draw_key(x, key_y, label)
-        for place, cell in plan:
-            self.axes.append(self.add_axes(*place))
-            if cell.shared:
-                self.axes[-1].tick_params(labelleft=False, left=False)
+        self.axes = [self.add_axes(*place) for place in self.places]
+        for axes, panel in zip(self.axes, plan.panels):
+            if panel.cell.shared and not panel.first:
+                axes.tick_params(labelleft=False, left=False)
 
-    def _plan(self, block, plan, y):
-        """Appends (place, cell) for each panel of the block; returns where the next block begins."""
-        rows = self._rows(block)
+    # Planning
+
+    def _plan(self, blocks, y):
+        """As many panels a row as asked for, or fewer where they would be too narrow. Without a wish, a narrow page has two or
+        more, so that the smallest panel is largest."""
+        asked, most = plot_style.look().panels, max(len(block.cells) for block in blocks)
+        if self.width > NARROW and not asked:
+            return self._arrange(blocks, y, None)
+        counts = range(asked, 0, -1) if asked else range(min(2, most), most + 1)
+        legible = [plan for plan in (self._squeezed(blocks, y, count) for count in counts) if plan.legible]
+        if not legible:
+            return self._squeezed(blocks, y, 1)
+        return legible[0] if asked else max(legible, key=Plan.smallest)
+
+    def _squeezed(self, blocks, y, per_row):
+        plan = self._arrange(blocks, y, per_row)
+        over = plan.y + BELOW - HIGHEST
+        if self.width > NARROW or over <= 0:
+            return plan
+        return self._arrange(blocks, y, per_row, max(1 - over / sum(plan.rows), LEAST_HEIGHT / min(plan.rows)))
+
+    def _arrange(self, blocks, y, per_row, squeeze=1.0):
+        """per_row: panels side by side, None: as many as fit; squeeze: share of their heights."""
+        plan = Plan(y)
+        lettered = sum(len(block.cells) for block in blocks) > 1
+        for block in blocks:
+            self._arrange_block(plan, block, per_row, squeeze, lettered)
+        return plan
+
+    def _arrange_block(self, plan, block, per_row, squeeze, lettered):
+        rows = _even_rows(block.cells, min(per_row, block.most)) if per_row else self._rows(block)
+        tight = len(block.cells) > 1 and (self.width <= NARROW or not all(self._fits(block, row) for row in rows))
+        small = tight and not block.left
+        named = small and not block.aspect  # the words of the y axis are over the panel
+        one_axis = all(cell.shared for cell in block.cells[1:])
         legends = [cell.labels for cell in block.cells if cell.labels]
         whole = list(dict.fromkeys(sum(legends, []))) if block.one_legend else _common(legends)
+        y = plan.y
         if whole:
-            y = self._plan_legend(whole, 0.03, self.width - 0.06, y) + 0.03
-        room = 1.25 * plot_style.line_height() if block.titled else 0.05
-        for row in rows:
-            widths = self._widths(block, row) if len(row) >= len(rows[0]) else self._widths(block, rows[0])[: len(row)]
-            lefts, x = [], 0.0
+            y = _plan_legend(plan, whole, 0.03, self.width - 0.06, y) + 0.03
+        for number, row in enumerate(rows):
+            widths = self._widths(block, row if len(row) >= len(rows[0]) else rows[0], small)[: len(row)]
+            least = (block.least or LEAST_SMALL) * plot_style.scale()
+            plan.legible = plan.legible and (not tight or min(widths) >= least)
+            edges, lefts, x = [], [], 0.0
             for cell, width in zip(row, widths):
-                x += INNER if cell.shared else block.left or y_axis_room()
+                edges.append(x)
+                x += _before(block, cell if edges[1:] else dataclasses.replace(cell, shared=False), small)
                 lefts.append(x)
                 x += width + cell.after
             own = y
             if legends and not whole:
                 own = max(
-                    (self._plan_legend(cell.labels, left - y_axis_room() * 0.5, width + y_axis_room() * 0.5, y)
-                     for cell, left, width in zip(row, lefts, widths) if cell.labels),
+                    (_plan_legend(plan, cell.labels, (left + edge) / 2, width + (left - edge) / 2, y)
+                     for cell, left, edge, width in zip(row, lefts, edges, widths) if cell.labels),
                     default=y,
                 )  # fmt: skip
-            height = min(block.aspect * min(widths), 6.0) if block.aspect else block.height
+            repeats = named and one_axis and number > 0
+            titles = block.titled and max(len(title_lines(cell.words, width + left - edge if small else width))
+                                          for cell, left, edge, width in zip(row, lefts, edges, widths))  # fmt: skip
+            lines = max(titles + (named and not repeats), int(lettered))
+            room = (0.25 + lines) * plot_style.line_height() if lines else 0.05
+            height = squeeze * (min(block.aspect * min(widths), 6.0) if block.aspect else block.height)
             top = own + room + max(cell.above for cell in row)
-            for cell, left, width in zip(row, lefts, widths):
-                plan.append(((left, top, width, height), cell))
-                self.broken.append(not cell.shared)
-                self.places.append((left, top, width, height))
+            for cell, left, edge, width in zip(row, lefts, edges, widths):
+                width = height / block.aspect if block.aspect and squeeze < 1 else width
+                first = cell is row[0] or not cell.shared
+                plan.panels.append(Place(left, top, width, height, cell, edge, first, small, named, repeats, titles))
+            plan.rows.append(height)
             y = top + height + x_axis_room()
-        return y
+        plan.y = y
 
     def _rows(self, block):
-        """The cells in rows that fit the width; the first of a row has a y axis of its own."""
+        """The cells in rows that fit the width with the words of their y axes at the side."""
         rows = []
         for cell in block.cells:
             if rows and len(rows[-1]) < block.most and self._fits(block, [*rows[-1], cell]):
                 rows[-1].append(cell)
             else:
-                rows.append([dataclasses.replace(cell, shared=False)])
+                rows.append([cell])
         # Rows of 3 and 1 look worse than two of 2.
-        count, per_row = len(block.cells), math.ceil(len(block.cells) / len(rows))
-        if len(rows) > 1 and len(rows[-1]) < len(rows[0]) and len(rows) == math.ceil(count / per_row):
-            even = [block.cells[start : start + per_row] for start in range(0, count, per_row)]
-            even = [[dataclasses.replace(row[0], shared=False), *row[1:]] for row in even]
-            if all(self._fits(block, row) for row in even):
+        if len(rows) > 1 and len(rows[-1]) < len(rows[0]):
+            even = _even_rows(block.cells, math.ceil(len(block.cells) / len(rows)))
+            if len(even) == len(rows) and all(self._fits(block, row) for row in even):
                 rows = even
         return rows
 
-    def _spent(self, block, row):
-        return sum(cell.after + (INNER if cell.shared else block.left or y_axis_room()) for cell in row) + RIGHT
+    def _spent(self, block, row, small=False):
+        before = [_before(block, cell, small) for cell in [dataclasses.replace(row[0], shared=False), *row[1:]]]
+        return sum(before) + sum(cell.after for cell in row) + RIGHT
 
     def _fits(self, block, row):
-        least = [(LEAST_SHARED if cell.shared else LEAST_OWN) * plot_style.scale() for cell in row]
-        return self._spent(block, row) + sum(least) <= self.width
+        least = [(LEAST_SHARED if cell.shared and cell is not row[0] else LEAST_OWN) for cell in row]
+        return self._spent(block, row) + sum(least) * plot_style.scale() <= self.width
 
-    def _widths(self, block, row):
-        free, shares = self.width - self._spent(block, row), sum(cell.share for cell in row)
+    def _widths(self, block, row, small):
+        free, shares = self.width - self._spent(block, row, small), sum(cell.share for cell in row)
         return [free * cell.share / shares for cell in row]
-
-    def _plan_legend(self, labels, x, width, y):
-        """Keeps the keys of a legend, in columns where they take several lines; returns the y under it."""
-        widths = [KEY_WIDTH + KEY_GAP + plot_style.text_width(label.words) + LABEL_GAP for label in labels]
-        step = plot_style.line_height()
-        if sum(widths) <= width + LABEL_GAP:
-            offset = x
-            for label, one in zip(labels, widths):
-                self.keys.append((offset, y + step / 2, label))
-                offset += one
-            return y + step
-        columns = next(count for count in range(len(labels), 0, -1) if count == 1 or _columns_fit(widths, count, width))
-        column_widths = [max(widths[column::columns]) for column in range(columns)]
-        for index, label in enumerate(labels):
-            self.keys.append((x + sum(column_widths[: index % columns]), y + (index // columns + 0.5) * step, label))
-        return y + step * math.ceil(len(labels) / columns)
 
     def _draw_key(self, x, y, label):
         style = label.style
@@ -169,14 +242,42 @@ class Page:
                   marker=style.marker, markevery=[1], **marker(style))  # fmt: skip
         self.text(x + KEY_WIDTH + KEY_GAP, y, label.words, DARK_GREY)
 
+    def title(self, axes, words, weight="normal", color=DARK_GREY):
+        """Words over a panel."""
+        self.titles[self.axes.index(axes)] = (words, weight, color)
+
     def finish(self):
-        """Gives the y axis of its neighbour to a panel that shared it and begins a row; returns the page."""
-        own = None
-        for axes, broken in zip(self.axes, self.broken):
-            if broken and own is not None and not axes.get_ylabel():
-                axes.set_ylabel(own.get_ylabel())
-            own = axes if axes.get_ylabel() else own
+        """Writes letters, titles and the words of y axes over the panels; returns the page."""
+        own = ""
+        for index, (axes, panel) in enumerate(zip(self.axes, self.panels)):
+            own = axes.get_ylabel() or own
+            if panel.first and not axes.get_ylabel() and panel.cell.shared:
+                axes.set_ylabel(own)  # begins a row that goes on from the one before
+            lines = []
+            if index in self.titles:
+                words, *looks = self.titles[index]
+                room = panel.left + panel.width - (panel.edge if panel.small else panel.left)
+                lines = [(line, *looks) for line in (title_lines(words, room) if panel.lines > 1 else [words])]
+            if panel.above:
+                if axes.get_ylabel() and not panel.repeats:
+                    lines.append((axes.get_ylabel(), "normal", "black"))
+                axes.set_ylabel("")
+                _shrink(axes.xaxis.label, panel.width + INNER)
+            letter = f"{letters(index)} " if len(self.axes) > 1 else ""
+            lines = lines or [("", "normal", "black")]
+            for place, words in enumerate(lines):
+                up = (len(lines) - place - 0.45) * plot_style.line_height() + panel.cell.above
+                self._write_over(panel, panel.top - up, letter if place == 0 else "", *words)
         return self
+
+    def _write_over(self, panel, y, letter, words, weight, color):
+        x = panel.edge + 0.03 if panel.small else panel.left
+        before = plot_style.text_width(letter, weight="bold") if letter else 0.0
+        if letter:
+            self.text(x, y, letter.strip(), weight="bold")
+        if words:
+            size = size_for(words, panel.left + panel.width + OVER - x - before, weight)
+            self.text(x + before, y, words, color, size, weight)
 
     # Placing things
 
@@ -209,6 +310,49 @@ class Page:
         return pixel_x / dpi - self.origin[0], self.sheet[1] - pixel_y / dpi - self.origin[1]
 
 
+def title_lines(words, room):
+    """The title of a panel in one line, with smaller letters if need be, or else in several."""
+    room -= plot_style.text_width("(a) ", weight="bold")
+    if plot_style.text_width(words, plot_style.SMALLEST_TEXT, "bold") <= room:
+        return [words]
+    return plot_style.wrap(words, room, plot_style.SMALLEST_TEXT, "bold")
+
+
+def letters(first, count=1):
+    """`(b)`, or `(b)–(d)`: count panels from the first, which is 0."""
+    return f"({LETTERS[first]})" if count == 1 else f"({LETTERS[first]})–({LETTERS[first + count - 1]})"
+
+
+def size_for(words, room, weight="normal"):
+    """Points of the letters with which the words fit, not below the smallest."""
+    size = plot_style.look().text_size
+    while size > plot_style.SMALLEST_TEXT and plot_style.text_width(words, size, weight) > room:
+        size -= 0.25
+    return size
+
+
+def _shrink(label, room):
+    if label.get_text():
+        label.set_fontsize(size_for(label.get_text(), room))
+
+
+def narrow():
+    """Whether the look asks for figures of a column."""
+    return plot_style.width_for(math.inf) <= NARROW
+
+
+def _before(block, cell, small):
+    """Room at the left of a panel's axes."""
+    if cell.shared:
+        return INNER
+    return block.left or (SMALL_Y_AXIS * plot_style.scale() if small else y_axis_room())
+
+
+def _even_rows(cells, most):
+    per_row = math.ceil(len(cells) / math.ceil(len(cells) / most))
+    return [cells[start : start + per_row] for start in range(0, len(cells), per_row)]
+
+
 def marker(style):
     """Crosses have no face: their edge is their colour."""
     size = plot_style.look().marker_size
@@ -217,6 +361,24 @@ def marker(style):
     if style.hollow:
         return {"markersize": size, "markeredgecolor": style.color, "markeredgewidth": 0.7, "markerfacecolor": "white"}
     return {"markersize": size, **MARKER_EDGE}
+
+
+def _plan_legend(plan, labels, x, width, y):
+    """Keeps the keys of a legend, in columns where they take several lines; returns the y under it."""
+    plan.legends.append(labels)
+    widths = [KEY_WIDTH + KEY_GAP + plot_style.text_width(label.words) + LABEL_GAP for label in labels]
+    step = plot_style.line_height()
+    if sum(widths) <= width + LABEL_GAP:
+        offset = x
+        for label, one in zip(labels, widths):
+            plan.keys.append((offset, y + step / 2, label))
+            offset += one
+        return y + step
+    columns = next(count for count in range(len(labels), 0, -1) if count == 1 or _columns_fit(widths, count, width))
+    column_widths = [max(widths[column::columns]) for column in range(columns)]
+    for index, label in enumerate(labels):
+        plan.keys.append((x + sum(column_widths[: index % columns]), y + (index // columns + 0.5) * step, label))
+    return y + step * math.ceil(len(labels) / columns)
 
 
 def _columns_fit(widths, columns, width):

@@ -10,7 +10,7 @@ from reports.drawing import plot_style
 from reports.drawing.panels import AXIS_LABELS
 from reports.drawing.plot_style import BLACK, BLUE, MID_GREY, VERMILLION
 
-CELL = 0.2  # height of a cell, inches
+CELL, CELL_WIDTH = 0.2, 0.24  # height of a cell and its least width, inches
 MOST = 16.0  # ratios beyond are as dark as this
 COLORS = matplotlib.colors.LinearSegmentedColormap.from_list("ratio", [VERMILLION, "#ffffff", BLUE])
 
@@ -18,17 +18,16 @@ COLORS = matplotlib.colors.LinearSegmentedColormap.from_list("ratio", [VERMILLIO
 def draw(maps, axes_names, width, title, notes):
     """maps: (baseline, {(x, y): ratio or None}); axes_names: of x and y; returns the layout.Page."""
     rows = max(len({y for _, y in cells}) for _, cells in maps)
-    block = layout.Block([layout.Cell() for _ in maps], CELL * plot_style.scale() * rows)
+    columns = max(len({x for x, _ in cells}) for _, cells in maps)
+    block = layout.Block([layout.Cell() for _ in maps], CELL * plot_style.scale() * rows, least=CELL_WIDTH * columns)
     page = layout.Page([block], title, width, notes)
     for axes, (baseline, cells) in zip(page.axes, maps):
         axes.grid(False)
-        axes.set_title(
-            f"against {baseline}", fontsize=plot_style.look().text_size, loc="left", fontweight="bold", pad=3
-        )
+        page.title(axes, f"against {baseline}", "bold", "black")
         _draw_cells(axes, cells)
         axes.set_xlabel(AXIS_LABELS.get(axes_names[0], axes_names[0]) if axes_names[0] != "n" else "tokens n")
         axes.set_ylabel(AXIS_LABELS.get(axes_names[1], axes_names[1]))
-    return page
+    return page.finish()
 
 
 def _draw_cells(axes, cells):
@@ -60,7 +59,8 @@ def _draw_cells(axes, cells):
     axes.set_ylim(-0.5, len(ys) - 0.5)
     for axis, values in ((axes.xaxis, xs), (axes.yaxis, ys)):
         axis.set_major_locator(matplotlib.ticker.FixedLocator(range(len(values))))
-        axis.set_major_formatter(matplotlib.ticker.FixedFormatter([plot_style.format_count(value) for value in values]))
+        write = plot_style.counts_format(values)
+        axis.set_major_formatter(matplotlib.ticker.FixedFormatter([write(value) for value in values]))
     axes.tick_params(length=0)
 
 

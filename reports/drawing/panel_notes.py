@@ -1,7 +1,10 @@
 """The words of a figure's caption: what is drawn how, where curves cross, how they grow, and why points are missing."""
 
+import itertools
 import re
+from collections import Counter
 
+from reports.drawing import layout
 from reports.drawing import plot_style
 
 FEWEST_SAMPLES = 6  # for a 95 % interval of the median
@@ -32,6 +35,35 @@ def sentences(content):
         found += _missing_sentences(panels, group)
         found += group.remarks
     return [sentence for sentence in dict.fromkeys(found) if sentence]
+
+
+def brief(content):
+    """The sentences of a short caption, the most important first: the panels, points that are missing, how to read the lines."""
+    found = [_panels_sentence([panel for panel, _ in content])] if len(content) > 1 else []
+    rows = {(row["case"], row["implementation"]): row for _, group in content for row in group.rows}.values()
+    counts = Counter(row["verdict"] for row in rows)
+    marked = [sign.replace(" ", f" {counts[verdict]} ", 1) for verdict, sign in SIGNS.items() if counts[verdict]]
+    if marked:
+        over = any(panel.x == "n" for panel, _ in content)
+        found.append(f"{'Points, above the axes' if over else 'Points left out'}: {', '.join(marked)}.")
+    if any(mark_kind(row, panel) == "zero" for panel, group in content for row in group.rows if panel.x == "n"):
+        found.append("Marks on the lower edge: 0.")
+    return found + [_sentence(words) for words in dict.fromkeys(words for words, _ in _legend_parts(content)) if words]
+
+
+def _panels_sentence(panels):
+    """`(a)–(b) bidirectional; (c)–(d) masked: time per run, workspace.`"""
+    shown = [
+        (panel.title, panel.label if panel.x == "n" else f"{panel.label} against {panel.x_label}") for panel in panels
+    ]
+    for key in (0, 1):
+        runs = [(words, [one[1 - key] for one in run]) for words, run in itertools.groupby(shown, lambda one: one[key])]
+        starts = itertools.accumulate((len(others) for _, others in runs), initial=0)
+        if len(runs) > 1 and runs[0][0] and all(others == runs[0][1] for _, others in runs):
+            listed = (f"{layout.letters(start, len(others))} {words}" for start, (words, others) in zip(starts, runs))
+            others = ", ".join(filter(None, runs[0][1]))
+            return "; ".join(listed) + (f": {others}." if others else ".")
+    return "; ".join(f"{layout.letters(index)} {', '.join(filter(None, one))}" for index, one in enumerate(shown)) + "."
 
 
 def exponents(content):
@@ -80,31 +112,42 @@ def _by_group(content):
     return list(groups.values())
 
 
+SIGNS = {"skipped": "▽ not run", "mistrusted": "◇ mistrusted", "failed": "× failed"}
+
+
 def _legend(content):
     """Explains, once, whatever a reader cannot guess."""
+    parts = [words for _, words in _legend_parts(content)]
+    verdicts = {row["verdict"] for _, group in content for row in group.rows}
+    if any(panel.x == "n" for panel, _ in content):
+        parts += [sign for verdict, sign in SIGNS.items() if verdict in verdicts]
+    return _sentence("; ".join(dict.fromkeys(parts)))
+
+
+def _legend_parts(content):
+    """[(in a few words, in full)]; no few words where the legend or an axis has them"""
     parts = []
     panels = [panel for panel, _ in content]
     if any(row[panel.low] for panel, group in content if panel.low for row in group.rows):
-        parts.append("band: interval of the median")
+        parts.append(("band: interval of the median",) * 2)
     if any(few_samples(row, panel) for panel, group in content for row in group.rows):
-        parts.append(f"open marks: fewer than {FEWEST_SAMPLES} samples, whose band is their range and no 95 % interval")
-    parts += [panel.thin_meaning for panel, group in content
+        few = f"open marks: fewer than {FEWEST_SAMPLES} samples"
+        parts.append((few, f"{few}, whose band is their range and no 95 % interval"))
+    parts += [(panel.thin_meaning,) * 2 for panel, group in content
               if panel.thin and any(row[panel.thin] for row in group.rows)]  # fmt: skip
     if any(algorithm[f"{panel.theory}_class"] for panel, group in content if panel.theory
            for algorithm in group.algorithms.values()):  # fmt: skip
-        parts.append("grey: growth by theory through the largest n")
+        parts.append(("", "grey: growth by theory through the largest n"))
     if any(
         cross["n"] and cross["quantity"] == panel.quantity for panel, group in content for cross in group.crossovers
     ):
-        parts.append("rings: crossings")
+        parts.append(("", "rings: crossings"))
     if any(panel.frontier for panel in panels):
-        parts.append("grey stairs: implementations that no other beats at that n; lines run from small to large n")
-    parts += [f"speed-up: time of {panel.against} / time" for panel in panels if panel.against]
-    verdicts = {row["verdict"] for _, group in content for row in group.rows}
-    if any(panel.x == "n" for panel in panels):
-        signs = {"skipped": "▽ not run", "mistrusted": "◇ mistrusted", "failed": "× failed"}
-        parts += [sign for verdict, sign in signs.items() if verdict in verdicts]
-    return _sentence("; ".join(dict.fromkeys(parts)))
+        stairs = "grey stairs: implementations that no other beats at that n"
+        parts.append((stairs, f"{stairs}; lines run from small to large n"))
+    parts += [("", f"speed-up: time of {panel.against} / time")
+              for panel in panels if panel.against]  # fmt: skip
+    return parts
 
 
 def _margin_sentence(groups):
@@ -189,7 +232,7 @@ def _n_range(rows, group):
     """`n = 64 to 1Ki` where the rows are neighbours among the implementation's, else the list."""
     sizes = [row["n"] for row in rows]
     tried = [row["n"] for row in group.rows if row["implementation"] == rows[0]["implementation"]]
-    texts = [plot_style.format_count(n) for n in sizes]
+    texts = list(map(plot_style.counts_format(sizes), sizes))
     if len(sizes) > 2 and sum(sizes[0] <= n <= sizes[-1] for n in tried) == len(sizes):
         texts = [f"{texts[0]} to {texts[-1]}"]
     elif len(sizes) > 5:

@@ -50,7 +50,7 @@ class Panel:
     ticks: typing.Callable = plot_style.decimal_ticks
     x: str = "n"
     x_label: str = ""
-    x_format: typing.Callable = plot_style.format_count
+    x_format: typing.Callable | None = None  # None: counts
     low: str = ""
     high: str = ""
     thin: str = ""
@@ -86,19 +86,18 @@ def draw(content, width, title, per_row=2, ticks=()):
     """
     drawn = [(panel, group, _series(panel, group)) for panel, group in content]
     cells = [
-        layout.Cell(_labels(panel, group, series), above=MARK_ROW * len(_edge_rows(panel, series)))
+        layout.Cell(_labels(panel, group, series), above=MARK_ROW * len(_edge_rows(panel, series)), words=panel.title)
         for panel, group, series in drawn
     ]
     block = layout.Block(_keys_last(cells), HEIGHT, any(panel.title for panel, _, _ in drawn), per_row, one_legend=True)
-    page = layout.Page([block], title, width, panel_notes.sentences(content))
+    page = layout.Page([block], title, width, panel_notes.sentences(content), panel_notes.brief(content))
     page.numbers = panel_notes.exponents(content)
     for axes, place, (panel, group, series) in zip(page.axes, page.places, drawn):
-        _draw_panel(axes, panel, series, group, place[2], ticks)
+        _draw_panel(axes, panel, series, group, place[2:], ticks)
         if panel.title:
-            axes.set_title(panel.title, fontsize=plot_style.look().text_size, loc="left", fontweight="bold",
-                           pad=3 + MARK_ROW * 72 * len(_edge_rows(panel, series)))  # fmt: skip
+            page.title(axes, panel.title, "bold", "black")
         _draw_marks(page, axes, panel, series, place[1])
-    return page
+    return page.finish()
 
 
 def _labels(panel, group, series):
@@ -150,11 +149,11 @@ def _crossings(panel, group):
 # Axes
 
 
-def _draw_panel(axes, panel, series, group, width, ticks):
+def _draw_panel(axes, panel, series, group, inches, ticks):
     axes.set_xscale("log")
     axes.set_yscale("log")
     _set_limits(axes, panel, series, group)
-    _set_ticks(axes, panel, group, width, ticks)
+    _set_ticks(axes, panel, group, inches, ticks)
     axes.set_xlabel(panel.x_label or _n_label(group.axis))
     axes.set_ylabel(panel.label)
     _draw_guides(axes, panel, series, group)
@@ -190,15 +189,17 @@ def _set_limits(axes, panel, series, group):
     axes.set_ylim(y_low, y_high)
 
 
-def _set_ticks(axes, panel, group, width, chosen):
+def _set_ticks(axes, panel, group, inches, chosen):
+    width, height = inches
     x_limits, y_limits = axes.get_xlim(), axes.get_ylim()
     if panel.x == "n":
         room = 0.36 * plot_style.scale()
-        x_ticks = list(chosen) or size_ticks({row["n"] for row in group.rows}, x_limits, width, room)
+        x_ticks = size_ticks(set(chosen) or {row["n"] for row in group.rows}, x_limits, width, room)
     else:
-        x_ticks = plot_style.decimal_ticks(*x_limits, most=int(width / 0.48))
-    y_ticks = panel.ticks(*y_limits, most=7)
-    for axis, ticks, tick_format in ((axes.xaxis, x_ticks, panel.x_format), (axes.yaxis, y_ticks, panel.tick_format)):
+        x_ticks = plot_style.decimal_ticks(*x_limits, most=int(width / (0.48 * plot_style.scale())))
+    y_ticks = panel.ticks(*y_limits, most=plot_style.most_ticks(height, 7))
+    x_format = panel.x_format or plot_style.counts_format(x_ticks)
+    for axis, ticks, tick_format in ((axes.xaxis, x_ticks, x_format), (axes.yaxis, y_ticks, panel.tick_format)):
         axis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
         axis.set_minor_locator(matplotlib.ticker.NullLocator())
         axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _, write=tick_format: write(value)))
@@ -399,6 +400,7 @@ def _draw_frontiers(axes, panel, group, room):
     shared = sorted({row["n"] for row in drawable if sum(other["n"] == row["n"] for other in drawable) >= 2})
     chosen = {shared[round(step * (len(shared) - 1) / 3)] for step in range(4)} if shared else set()
     grey = {"color": LIGHT_GREY, "zorder": 1.5}
+    write = plot_style.counts_format(chosen)
     for n in sorted(chosen):
         best = []
         for row in sorted((row for row in drawable if row["n"] == n), key=lambda row: (row[panel.x], row[panel.y])):
@@ -408,7 +410,7 @@ def _draw_frontiers(axes, panel, group, room):
         axes.plot(xs, ys, drawstyle="steps-post", linewidth=1.0, **grey)
         anchors = [room.place(x, y) for x, y in zip(xs, ys)]
         room.write(
-            f"n = {plot_style.format_count(n)}",
+            f"n = {write(n)}",
             lambda width, height, anchors=anchors: [
                 (x + across * (width / 2 + 4), y + up * (height / 2 + 4 + far))
                 for far in (0, 7, 14)

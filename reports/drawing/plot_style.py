@@ -72,6 +72,7 @@ STYLES = {
     "fft_float64": Style(SKY, SHORT, "o"),
     "fft_columns_float64": Style(VERMILLION, DOTTED, "^"),
     "dense_rpe": Style("#8c8c8c", LONG, "D"),
+    "associative_alone": Style(BLACK, DASHED, "<"),
     "windowed_alone": Style(PURPLE, DASH_DOT_DOT, "d"),
     "fastrpb_softmax": Style(PURPLE, DASH_DOT_DOT, "X"),
     "fastrpb_linear": Style(GREEN, SHORT, "v"),
@@ -130,7 +131,8 @@ def style_of(implementation):
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """Sizes are points and inches. `width` is that of every figure (a number, `column` or `text`), None: as its recipe says."""
+    """Sizes are points and inches. `width` is that of every figure (a number, `column` or `text`), None: as its recipe says;
+    `panels`: how many stand side by side, None: as many as are legible."""
 
     font: str
     text_size: float
@@ -141,10 +143,12 @@ class Look:
     text: float
     width: float | str | None = None
     bare: bool = False  # without the heading
+    panels: int | None = None
 
 
 STYLE_PATH = pathlib.Path(__file__).with_name("styles.json")
 SMALLEST_TEXT = 6  # points: smaller is not read in print
+EVERY_LETTER = "DejaVu Sans"  # has what other fonts lack: superscripts, subscripts, accents
 
 
 class StyleError(Exception):
@@ -155,7 +159,7 @@ def named_styles(path=STYLE_PATH):
     return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
 
 
-def load_look(name="default", width=None, bare=False):
+def load_look(name="default", width=None, bare=False, panels=None):
     """The Look of a name in styles.json, or of a file that has the keys of one of its entries."""
     known = named_styles()
     if name in known:
@@ -177,7 +181,7 @@ def load_look(name="default", width=None, bare=False):
     if fields["text_size"] < SMALLEST_TEXT:
         raise StyleError(f"style {name}: text_size: expected at least {SMALLEST_TEXT}, found {fields['text_size']}")
     fields.pop("about", None)
-    return Look(**fields, width=width, bare=bare)
+    return Look(**fields, width=width, bare=bare, panels=panels)
 
 
 _look = [load_look()]
@@ -204,6 +208,11 @@ def width_for(wanted):
     return {"column": look().column, "text": look().text}.get(asked, asked)
 
 
+def font_family():
+    """The font of the style, and one for the letters that it lacks. Both ship with matplotlib: the same on every machine."""
+    return tuple(dict.fromkeys([look().font, EVERY_LETTER]))
+
+
 def width_named(name):
     """Inches of `column` or `text`."""
     return {"column": look().column, "text": look().text}[name]
@@ -216,7 +225,7 @@ def use_style(chosen=None):
     matplotlib.rcdefaults()
     matplotlib.rcParams.update(
         {
-            "font.family": look().font,  # ships with matplotlib: the same letters on every machine
+            "font.family": list(font_family()),
             "font.size": size,
             "text.hinting": "none",
             "text.parse_math": False,
@@ -272,17 +281,17 @@ def open_figure(width, height):
 
 
 @functools.lru_cache(maxsize=None)
-def _width_of(text, font, size, weight):
+def _width_of(text, fonts, size, weight):
     figure = new_figure(1, 1)
     extent = figure.text(
-        0, 0, text, fontfamily=font, fontsize=size, fontweight=weight, parse_math=False
+        0, 0, text, fontfamily=list(fonts), fontsize=size, fontweight=weight, parse_math=False
     ).get_window_extent(figure.canvas.get_renderer())
     return extent.width / figure.dpi
 
 
 def text_width(text, size=None, weight="normal"):
     """Printed width of one line, in inches."""
-    return _width_of(text, look().font, size or look().text_size, weight)
+    return _width_of(text, font_family(), size or look().text_size, weight)
 
 
 def wrap(text, width, size=None, weight="normal"):
@@ -345,6 +354,19 @@ def format_count(value):
     return f"{value:.0f}"
 
 
+def format_decimal_count(value):
+    """2000 -> 2k, 2048 -> 2048, 16384 -> 16.4k"""
+    for factor, prefix in ((1e6, "M"), (1e3, "k")):
+        if value >= factor and (value % (factor / 10) == 0 or value >= 10_000):
+            return f"{three_digits(value / factor)}{prefix}"
+    return f"{value:.0f}"
+
+
+def counts_format(values):
+    """How the counts of one axis or list are written: by 1024 where all large ones are multiples of it, else by 1000."""
+    return format_count if all(value % 1024 == 0 for value in values if value >= 1000) else format_decimal_count
+
+
 def three_digits(value):
     """Three significant digits, as harness/base/digits.h writes them: 0.0425, 23.5, 1620 rather than 1.62e+03."""
     size = abs(value)
@@ -372,6 +394,11 @@ def format_times(value):
 
 def format_plain(value):
     return f"{value:.3g}"
+
+
+def most_ticks(height, most):
+    """Ticks that an axis of this height has room for."""
+    return max(2, min(most, int(height / (1.2 * line_height()))))
 
 
 def small_ticks(low, high, most):

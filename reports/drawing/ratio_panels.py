@@ -43,7 +43,7 @@ def draw(rows, inputs, width, title, notes):
     inside = words_width > 0.5 * asked  # then they are above their marks
     row = ROW * plot_style.scale() * (2 if inside else 1)
     block = layout.Block([layout.Cell(labels)], row * len(rows), titled=False)
-    page = layout.Page([block], title, width, notes)
+    page = layout.Page([block], title, width, notes, notes[:1])
     (axes,), (left, top, axes_width, height) = page.axes, page.places[0]
     if not inside:
         moved = words_width + 0.12 - left
@@ -53,8 +53,9 @@ def draw(rows, inputs, width, title, notes):
     _draw_rows(axes, rows, inputs, looks, 0.25 if inside else 0.0)
     for index, (words, _) in enumerate(rows):
         place = top + (index + (0.28 if inside else 0.5)) * row
-        page.text(left + 0.02 if inside else words_width + 0.06 - plot_style.text_width(words), place, words, DARK_GREY)
-    return page
+        x = left + 0.02 if inside else words_width + 0.06 - plot_style.text_width(words)
+        page.text(x, place, words, DARK_GREY, layout.size_for(words, axes_width) if inside else None)
+    return page.finish()
 
 
 def _looks(count):

@@ -56,6 +56,8 @@ def curves(recipe, points, summary=None):
         panel = dataclasses.replace(
             QUANTITIES[entry["y"]], title=entry.get("title", ""), against=entry.get("against", "")
         )
+        if panel.against:
+            panel = dataclasses.replace(panel, label=f"{panel.label} over {panel.against}")
         if panel.x == "n":
             panel = dataclasses.replace(panel, x_label=recipe.get("x_label", ""))
         if x != "n":
@@ -112,8 +114,12 @@ def _own_sizes(recipe, points):
 
 def setting(recipe, points, without):
     """The line under the title: the source of the figure, and what all of its points share."""
-    words = [] if recipe["source"] == "this project" else [f"After {recipe['source']}"]
-    return "; ".join([*words, common_settings(points, without)])
+    words = [after(recipe["source"]), common_settings(points, without)]
+    return "; ".join(filter(None, words))
+
+
+def after(source):
+    return "" if source == "this project" else f"After {source.removeprefix('this project; ')}"
 
 
 def sources_of(points):

@@ -7,14 +7,14 @@ import matplotlib.ticker
 
 from reports.drawing import plot_style
 from reports.drawing.plot_style import BLUE, DARK_GREY, LIGHT_GREY
-from reports.drawing.study_page import color_bar, new_page, title
+from reports.drawing.study_page import color_bar, new_page
 
 SEEN = matplotlib.colors.ListedColormap(["#ffffff", BLUE])
 
 
-def _frame(axes, words, height, width, labels):
+def _frame(page, axes, words, height, width, labels):
     axes.grid(False)
-    title(axes, words)
+    page.title(axes, words)
     axes.set_xlim(-0.5, width - 0.5)
     axes.set_ylim(height - 0.5, -0.5)  # queries from the top, as matrices are written
     for spine in axes.spines.values():
@@ -29,6 +29,10 @@ def _frame(axes, words, height, width, labels):
     axes.xaxis.labelpad = axes.yaxis.labelpad = -5
 
 
+def _share(pairs, name, n):
+    return f"{100 * pairs.where(pattern=name)[0]['pairs'] / n**2:.0f} %"
+
+
 def draw_sparse_patterns(study):
     seen = study.table("seen", "pattern", "query", "key")
     pairs = study.table("pairs", "pattern", "implementation", "pairs")
@@ -36,15 +40,15 @@ def draw_sparse_patterns(study):
     names = seen.values("pattern")
     page = new_page(
         study, [(1, index % 4 > 0, []) for index in range(len(names))], aspect=1.0, most=4,
-        notes=[f"Filled: the query (row) sees the key (column), of {n}. After each name: the share of all pairs seen."],
+        words=[f"{name}: {_share(pairs, name, n)}" for name in names],
+        notes=[f"Filled: the query (row) sees the key (column), of {n}.", "After each name: the share of all pairs seen."],
     )  # fmt: skip
     for index, (axes, name) in enumerate(zip(page.axes, names)):
         image = [[0] * n for _ in range(n)]
         for row in seen.where(pattern=name):
             image[row["query"]][row["key"]] = 1
         axes.imshow(image, cmap=SEEN, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-        share = pairs.where(pattern=name)[0]["pairs"] / n**2
-        _frame(axes, f"{name}: {100 * share:.0f} %", n, n, ("key", "" if index % 4 else "query"))
+        _frame(page, axes, f"{name}: {_share(pairs, name, n)}", n, n, ("key", "" if index % 4 else "query"))
     return page.finish()
 
 
@@ -54,9 +58,9 @@ def draw_shifted_scores(study):
     parameters = study.content["parameters"]
     length, width = parameters["L"], parameters["L"] + parameters["M"]
     page = new_page(
-        study, [(1, False, []), (1, False, [])], aspect=length / width, after=0.3,
-        notes=["Left: every query with every distance, longest first; B takes what is right of the stairs. Right: each row is "
-               "shifted left by its query's distance from the last query, and cut where the future begins. "
+        study, [(1, False, []), (1, False, [])], aspect=length / width, after=0.3, least=1.3,
+        notes=["(a) Every query with every distance, longest first; B takes what is right of the stairs.",
+               "(b) Each row is shifted left by its query's distance from the last query, and cut where the future begins.",
                f"L = {length} queries, a memory of M = {parameters['M']}; the same colours in both."],
     )  # fmt: skip
     values = [row["value"] for row in cells.rows if row["value"] == row["value"]]
@@ -69,14 +73,14 @@ def draw_shifted_scores(study):
         drawn = one.imshow(image, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
         color_bar(page, one, drawn)
         label = "distance from M + L − 1 to 0" if name == "B~" else "key"
-        _frame(one, titles.get(name, name), length, width, (label, "query"))
+        _frame(page, one, titles.get(name, name), length, width, (label, "query"))
     for query in range(length):
         start = length - 1 - query
         if start:
             page.axes[0].plot([start - 0.5] * 2, [query - 0.5, query + 0.5], color="black", linewidth=0.9)
             page.axes[0].plot([start - 1.5, start - 0.5], [query + 0.5] * 2, color="black", linewidth=0.9)
     if length > 1:
-        page.axes[0].set_xticks([0, width - 1], [str(width - 1), "0"])
+        page.axes[0].xaxis.set_major_formatter(matplotlib.ticker.FixedFormatter([str(width - 1), "0"]))
     return page.finish()
 
 

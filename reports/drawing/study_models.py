@@ -5,11 +5,12 @@ import re
 
 import matplotlib.ticker
 
+from reports.drawing import layout
 from reports.drawing import plot_style
-from reports.drawing.layout import marker
+from reports.drawing.layout import letters, marker
 from reports.drawing.plot_style import LIGHT_GREY, MID_GREY
 from reports.drawing.study_page import (
-    HEIGHT, MAPS, MAP_NAMES, column, curve, fixed, log_y, new_page, plain, powers, title,
+    HEIGHT, MAPS, MAP_NAMES, column, curve, fixed, log_y, new_page, plain, powers,
 )  # fmt: skip
 
 
@@ -32,7 +33,7 @@ def _map_panels(study, note, models=(None,)):
         grid.append([(1, index > 0, labels if index == 0 and not grid else []) for index in range(len(settings))])
         shown += [(model, setting, index == 0) for index, setting in enumerate(settings)]
     page = new_page(study, grid, height=HEIGHT if len(grid) == 1 else 1.3,
-                notes=[note + " Grey line: 2, the largest possible error of positive weights."])  # fmt: skip
+                notes=[note, "Grey line: 2, the largest possible error of positive weights."])  # fmt: skip
     values = [row[name] for row in table.rows for name in ("median", "low")]
     for axes, (model, (normalised, rpe, words), first) in zip(page.axes, shown):
         for kind in kinds:
@@ -44,7 +45,7 @@ def _map_panels(study, note, models=(None,)):
         powers(axes.xaxis, table.values("f"), 3)
         axes.set_xlabel("features f")
         log_y(axes, values)
-        title(axes, f"{model}: {words}" if model and first else words)
+        page.title(axes, f"{model}: {words}" if model and first else words)
         if first:
             axes.set_ylabel("|A − Â|₁ of a row")
     return page.finish()
@@ -111,18 +112,22 @@ def draw_model(study, model, layers):
     lengths = [(words, style) for words, _, style, _ in LENGTHS]
     labels = [(MAP_NAMES[kind], MAPS[kind]) for kind in kinds]
     grid = [[(1, index > 0, lengths if index == 0 else []) for index in range(len(layers))]]
-    for setting in settings:
-        over = labels if len(grid) == 1 else []
-        grid.append([(1, index > 0, over if index == 0 else []) for index in range(len(layers))])
+    if len(layers) == 1:
+        grid.append([(1, False, labels if index == 0 else []) for index in range(len(settings))])
+    else:
+        grid += [[(1, index > 0, labels if index + place == 0 else []) for index in range(len(layers))]
+                 for place in range(len(settings))]  # fmt: skip
     page = new_page(study, grid, height=1.05, about=model, notes=[
-        "Top: lengths of queries and keys times the root of scale: means and the middle 80 %. Below: error of attention "
-        "rows, standard and normalised on separate axes; thin lines are heads (medians over draws of Ω), thick lines their "
-        "median. Grey line: 2, the largest possible error of positive weights."])  # fmt: skip
+        f"{letters(0, len(layers))} Lengths of queries and keys times the root of scale: means and the middle 80 %.",
+        f"{letters(len(layers), len(layers) * len(settings))} Error of attention rows; thin lines are heads (medians over draws "
+        "of Ω), thick lines their median.",
+        "Grey line: 2, the largest possible error of positive weights.",
+        "Standard and normalised are on separate axes."])  # fmt: skip
     top = page.axes[: len(layers)]
     highest = max(head[f"{name}_high"] for _, heads in layers for head in heads for name in "qk")
     for axes, (words, heads) in zip(top, layers):
         _draw_lengths(axes, heads, highest)
-        title(axes, f"{words}: lengths")
+        page.title(axes, f"{words}: lengths")
     top[0].set_ylabel("√scale · length")
     values = {kind: [row["median"] for row in every if row["normalised"] is kind] for kind in (False, True)}
     places = [(setting, layer) for setting in settings for layer in layers]
@@ -139,7 +144,7 @@ def draw_model(study, model, layers):
         axes.set_xscale("log")
         powers(axes.xaxis, errors.values("f"), 5)
         log_y(axes, values[normalised])
-        title(axes, f"{layer}: {words}")
+        page.title(axes, f"{layer}: {words}")
         if index % len(layers) == 0:
             axes.set_ylabel("|A − Â|₁ of a row")
         if index >= len(places) - len(layers):
@@ -164,16 +169,18 @@ def _draw_lengths(axes, heads, highest):
 
 
 def model_parts(study):
-    """(suffix, words, draw) for the figures of models: one for each, more where it has many layers."""
+    """(suffix, words, draw) for the figures of models: one for each, more where it has many layers; in a column one for each
+    layer."""
     if "head_error" not in study.tables:
         return []
     heads = study.table("heads", "head", "model", "layer", "index")
     parts = []
+    side_by_side = 1 if layout.narrow() else COLUMNS
     for model in heads.values("model"):
         layers = _layers(heads, model)
-        for number, first in enumerate(range(0, len(layers), COLUMNS)):
+        for number, first in enumerate(range(0, len(layers), side_by_side)):
             suffix = re.sub(r"[^A-Za-z0-9.+]+", "_", model).strip("_.") or "model"
             suffix += f"-{number + 1}" if number else ""
-            some = layers[first : first + COLUMNS]
+            some = layers[first : first + side_by_side]
             parts.append((suffix, model, lambda model=model, some=some: draw_model(study, model, some)))
     return parts

@@ -27,11 +27,11 @@ def verdict_sentences(study, about=""):
 
 
 def new_page(study, panels, height=HEIGHT, notes=(), about="", width=None, most=9, aspect=0.0, after=0.0,
-             one_legend=False):  # fmt: skip
+             one_legend=False, least=0.0, words=()):  # fmt: skip
     """The layout.Page of a study.
 
     A panel is (share of the width, shares the y axis of the one before, labels); a label is (words, style). `panels` is one
-    row, or a list of rows. `about` is the model that the page is about; its verdicts are those on the model, a page about no
+    row, or a list of rows; `notes` are sentences, the most important first; `words` are their titles, where those may take two lines. `about` is the model that the page is about; its verdicts are those on the model, a page about no
     model has the rest.
     """
     rows = panels if isinstance(panels[0], list) else [panels]
@@ -39,27 +39,21 @@ def new_page(study, panels, height=HEIGHT, notes=(), about="", width=None, most=
         layout.Block(
             [layout.Cell([layout.Label(*label[:2]) for label in labels], share, shared, after=after)
              for share, shared, labels in row],
-            height, True, most, aspect, one_legend=one_legend,
+            height, True, most, aspect, one_legend=one_legend, least=least,
         )
         for row in rows
     ]  # fmt: skip
+    for cell, title in zip((cell for block in blocks for cell in block.cells), words):
+        cell.words = title
     heading = study.heading + (f": {about}" if about else "")
-    return layout.Page(blocks, heading, width, [*map(pretty, notes), *verdict_sentences(study, about)])
+    notes = list(map(pretty, notes))
+    return layout.Page(blocks, heading, width, [*notes, *verdict_sentences(study, about)], notes)
 
 
 def pretty(text):
     for plain_text, pretty in (("|A - A^|_1", "|A − Â|₁"), ("|^2", "|²"), ("R^2", "R²"), ("R^(-1/2)", "R^(−1/2)")):
         text = text.replace(plain_text, pretty)
     return text
-
-
-def title(axes, text):
-    """Words over a panel, with smaller letters where they would not fit."""
-    size = plot_style.look().text_size
-    room = axes.get_position().width * axes.figure.get_size_inches()[0] + 0.1
-    while size > plot_style.SMALLEST_TEXT and plot_style.text_width(text, size) > room:
-        size -= 0.25
-    axes.set_title(text, fontsize=size, loc="left", color=DARK_GREY, pad=3)
 
 
 def plain(axis):
@@ -86,7 +80,8 @@ def powers(axis, values, most=6):
 def counts(axis, values):
     """A logarithmic axis with ticks at the values: 1024 is 1Ki."""
     powers(axis, values)
-    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: plot_style.format_count(value)))
+    write = plot_style.counts_format(axis.get_majorticklocs())
+    axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _: write(value)))
 
 
 def _power_of_ten(value):
@@ -96,6 +91,11 @@ def _power_of_ten(value):
 
 def tens(axis, low, high, most=6):
     """A logarithmic axis with ticks at powers of ten, or at 1, 2, 5 where there are few."""
+    box = axis.axes.get_position().size * axis.axes.figure.get_size_inches()
+    if axis.axis_name == "x":
+        most = max(2, min(most, int(box[0] / (0.26 * plot_style.scale()))))
+    else:
+        most = plot_style.most_ticks(box[1], most)
     ticks = plot_style.decimal_ticks(low, high, most)
     axis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
     short = low >= 1e-3 and high < 1e5
@@ -132,7 +132,9 @@ def column(rows, name):
 def color_bar(page, axes, image, words=""):
     """A scale of the image's colours in the room at its right (`after`)."""
     left, top, width, height = page.places[page.axes.index(axes)]
-    bar = page.add_axes(left + width + 0.05, top, 0.06, height)
+    axes.apply_aspect()
+    size = axes.get_position().size * page.sheet
+    bar = page.add_axes(left + size[0] + 0.05, top, 0.06, size[1])
     bar.grid(False)
     page.figure.colorbar(image, cax=bar).outline.set_linewidth(0.5)
     bar.tick_params(labelsize=plot_style.look().text_size, width=0.5, length=2)

@@ -7,12 +7,14 @@ import math
 
 import matplotlib.ticker
 
+from reports.drawing import layout
 from reports.drawing import plot_style
 from reports.drawing import study_matrices
+from reports.drawing.layout import letters
 from reports.drawing.plot_style import BLACK, DARK_GREY, LIGHT_GREY, MID_GREY
 from reports.drawing.study_models import draw_conversion, draw_feature_maps, model_parts
 from reports.drawing.study_page import (
-    STYLES, THEORY, color_bar, column, counts, curve, fixed, guide, log_y, marker, new_page, plain, powers, tens, title,
+    STYLES, THEORY, color_bar, column, counts, curve, fixed, guide, log_y, marker, new_page, plain, powers, tens,
 )  # fmt: skip
 
 
@@ -26,9 +28,11 @@ def draw_prf_variance(study):
         study,
         [[(1, index > 0, labels if index == 0 else []) for index in range(len(maps))],
          [(1, index > 0, []) for index in range(len(maps))]],
-        notes=["Above: sample variance; dotted: lemma 2, and the like for the other maps. Below: sample variance over theory, with "
-               "the range that 95 % of samples have if theory holds (bars): its middle lies below 1, as the estimate has a "
-               "long tail. Every point has draws of its own. Only cells whose range spans less than a factor of 1.5 are below."],
+        notes=[f"{letters(0, len(maps))} Sample variance; dotted: lemma 2, and the like for the other maps.",
+               f"{letters(len(maps), len(maps))} Sample variance over theory, with the range that 95 % of samples have if "
+               "theory holds (bars).",
+               "The middle of the range lies below 1, as the estimate has a long tail.", "Every point has draws of its own.",
+               f"Only cells whose range spans less than a factor of 1.5 are in {letters(len(maps), len(maps))}."],
     )  # fmt: skip
     values = column(table.rows, "variance") + column(table.rows, "lemma")
     shown = [row for row in table.rows if row["judged"]]
@@ -54,7 +58,7 @@ def draw_prf_variance(study):
         sign = "−" if name == "trf" else "+"
         below.set_xlabel(f"|x {sign} y|²")
         log_y(above, values)
-        title(above, name)
+        page.title(above, name)
         below.axhline(1, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
         below.set_ylim(min(ratios) - 0.02, max(ratios) + 0.02)
         plain(below.yaxis)
@@ -74,8 +78,8 @@ def draw_approximation_error(study):
     root = [(m / features[0]) ** -0.5 for m in features]
     labels += [("m^(−1/2)", THEORY), ("independent program", cross)]
     page = new_page(study, [(1, False, labels), (1, False, [])],
-                    notes=["Left: mean over the draws and their middle 80 %; crosses: the means of an independent program. "
-                           "Right: the error relative to that at the smallest m."])  # fmt: skip
+                    notes=["(a) Mean over the draws and their middle 80 %; crosses: the means of an independent program.",
+                           "(b) The error relative to that at the smallest m."])  # fmt: skip
     left, right = page.axes
     for radius in radii:
         rows = table.where(R=radius)
@@ -91,11 +95,11 @@ def draw_approximation_error(study):
         axes.set_xlabel("features m")
     left.set_ylabel("|A − Â|₁")
     left.set_ylim(0, 2.05)
-    title(left, "error of an attention row (at most 2)")
+    page.title(left, "error of a row (at most 2)")
     guide(right, features, root)
     log_y(right, [row["mean"] / firsts[row["R"]] for row in table.rows] + root)
     right.set_ylabel("mean / mean at the smallest m")
-    title(right, "error left with more features")
+    page.title(right, "error left with more features")
     return page.finish()
 
 
@@ -107,8 +111,8 @@ def draw_baselines(study):
     labels = [(f"R = {radius:g}", styles[radius]) for radius in radii] + [("equal weights", THEORY)]
     page = new_page(
         study, [(1, index > 0, labels if index == len(widths) - 1 else []) for index in range(len(widths))],
-        notes=["Lines: m positive random features, mean error over that of equal weights. Crosses at the right: the d + 1 "
-               "Taylor features (1, x) for the same R, in the same colour."],
+        notes=["Lines: m positive random features, mean error over that of equal weights.",
+               "Crosses at the right: the d + 1 Taylor features (1, x) for the same R, in the same colour."],
     )  # fmt: skip
     ratios, aside = [], features[-1] * 2
     for axes, width in zip(page.axes, widths):
@@ -123,7 +127,7 @@ def draw_baselines(study):
         axes.set_xscale("log")
         powers(axes.xaxis, features)
         axes.set_xlabel("random features m")
-        title(axes, f"d = {width:g}")
+        page.title(axes, f"d = {width:g}")
     for axes in page.axes:
         log_y(axes, ratios)
     page.axes[0].set_ylabel("error / error of equal weights")
@@ -137,8 +141,8 @@ def draw_spectra(study):
     labels = [(model, styles[model]) for model in models] + [("as drawn rows", THEORY)]
     page = new_page(
         study, [(1, False, labels), (1, True, [])],
-        notes=[f"One point a head, {rows:g} keys: singular values that hold 90 % (left) or 99 % (right) of the sum of their "
-               "squares, against those of drawn queries and keys of the same lengths. Long dashes: an eighth of the keys."],
+        notes=[f"One point a head, {rows:g} keys: how many singular values hold (a) 90 %, (b) 99 % of the sum of their "
+               "squares, against drawn queries and keys of the same lengths.", "Long dashes: an eighth of the keys."],
     )  # fmt: skip
     ends = [1, rows]
     for axes, share in zip(page.axes, (90, 99)):
@@ -150,11 +154,11 @@ def draw_spectra(study):
         axes.axhline(rows / 8, color=DARK_GREY, linestyle=plot_style.LONG, linewidth=0.7, zorder=1)
         axes.set_xscale("log")
         tens(axes.xaxis, *ends)
-        axes.set_xlabel("singular values, drawn rows")
-        title(axes, f"{share} % of the squares")
+        axes.set_xlabel("count, drawn rows")
+        page.title(axes, f"{share} % of the squares")
     for axes in page.axes:
         log_y(axes, ends)
-    page.axes[0].set_ylabel("singular values, the head's own")
+    page.axes[0].set_ylabel("count, the head's own")
     return page.finish()
 
 
@@ -167,9 +171,10 @@ def draw_margins(study):
     ]
     page = new_page(
         study, [(1, False, labels), (1, False, [])],
-        notes=["Left: how many tolerances the nearest wrong answer is away, for the operator where it is nearest (lines), and for "
-               "every operator by the gates (dots). Below 1 (long dashes) a wrong answer is taken for right. Right: the share of "
-               "all wrong answers that is taken. Operators whose definition takes too long are measured up to a smaller n."],
+        notes=["(a) How many tolerances the nearest wrong answer is away, for the operator where it is nearest (lines), and for "
+               "every operator by the gates (dots).", "(b) The share of all wrong answers that is taken.",
+               "Below 1 (long dashes) a wrong answer is taken for right.",
+               "Operators whose definition takes too long are measured up to a smaller n."],
     )  # fmt: skip
     left, right = page.axes
     for rule in rules:
@@ -184,7 +189,7 @@ def draw_margins(study):
     left.plot(column(gates, "n"), column(gates, "margin"), ".", color=styles["gates"].color, markersize=2, alpha=0.6)
     left.axhline(1, color=DARK_GREY, linestyle=plot_style.LONG, linewidth=0.7, zorder=1)
     log_y(left, column(table.rows, "margin"))
-    left.set_ylabel("nearest wrong answer, tolerances")
+    left.set_ylabel("margin in tolerances")
     right.set_ylabel("wrong answers taken, %")
     right.set_ylim(bottom=0)
     for axes in (left, right):
@@ -207,8 +212,8 @@ def draw_sample_complexity(study):
         study,
         panels,
         notes=[
-            "Without marks: the bound of theorem 3, 16 n exp(4R²) / (ε²δ). Points: the smallest m that was enough, with 95 % "
-            "intervals; m = 1 is the least there is."
+            "Points: the smallest m that was enough, with 95 % intervals; m = 1 is the least there is.",
+            "Without marks: the bound of theorem 3, 16 n exp(4R²) / (ε²δ).",
         ],
     )
     every = [row[name] for row in table.rows for name in ("m", "bound")]
@@ -221,7 +226,7 @@ def draw_sample_complexity(study):
         axes.set_xlabel("R²")
         log_y(axes, every, 8)
         plain(axes.xaxis)
-        title(axes, f"ε = {epsilon:g}, δ = {table.rows[0]['delta']:g}")
+        page.title(axes, f"ε = {epsilon:g}, δ = {table.rows[0]['delta']:g}")
     page.axes[0].set_ylabel("features m")
     return page.finish()
 
@@ -240,7 +245,7 @@ def draw_rpe_rank(study):
     floor = 1e-17
     below = [kind for kind in kinds if all(row["map_error"] < FLOOR_SHOWN for row in fits.where(bias=kind))]
     most = max((row["map_error"] for kind in below for row in fits.where(bias=kind)), default=0.0)
-    under = f" Not shown at the right, below the axis: {', '.join(below)} (at most {most:.1g})." if below else ""
+    under = [f"Below the axis of (c) and not shown: {', '.join(below)} (at most {most:.1g})."] if below else []
 
     def above(rows, name):
         return [max(row[name], floor) for row in rows]
@@ -250,7 +255,8 @@ def draw_rpe_rank(study):
     lines = [(kind, plot_style.Style(styles[kind].color, styles[kind].dashes, None)) for kind in kinds]
     meanings = "; ".join(f"{row['bias']}: {row['meaning']}" for row in kinds_table.rows)
     page = new_page(study, [(1, False, lines), (1, False, edge_labels), (1, False, fit_labels)],
-                notes=[f"Bias by offset j − i: {meanings}.{under}"])  # fmt: skip
+                notes=["(a) Spectrum of each bias; (b) residual of the best logits for a random bias; (c) error of the best "
+                       "fitted attention.", *under, f"Bias by offset j − i: {meanings}."])  # fmt: skip
     left, middle, right = page.axes
     for kind in kinds:
         rows = spectrum.where(bias=kind)
@@ -260,7 +266,7 @@ def draw_rpe_rank(study):
     left.set_xlabel("index")
     log_y(left, above(spectrum.rows, "value"), 7)
     left.set_ylabel("singular value / largest")
-    title(left, f"spectrum of the bias, n = {len(spectrum.where(bias=kinds[0])):g}")
+    page.title(left, f"spectrum, n = {len(spectrum.where(bias=kinds[0])):g}")
     for d in widths:
         rows = edge.where(d=d)
         curve(middle, [row["n"] - row["d"] for row in rows], above(rows, "residual"), greys[d])
@@ -269,7 +275,7 @@ def draw_rpe_rank(study):
     fixed(middle.xaxis, [0, 2, 4, 6, 8])
     middle.set_xlabel("n − d")
     middle.set_ylabel("residual of the best logits")
-    title(middle, "edge at n = d + 1, random bias")
+    page.title(middle, "edge at n = d + 1")
     right.set_xscale("log")
     powers(right.xaxis, fits.values("d"))
     right.set_xlabel("width d")
@@ -277,7 +283,7 @@ def draw_rpe_rank(study):
     seen = [error for error in errors if error > FLOOR_SHOWN]
     log_y(right, seen or errors, 7)
     right.set_ylabel("mean |A − Â|₁")
-    title(right, "best fitted attention")
+    page.title(right, "best fitted attention")
     return page.finish()
 
 
@@ -294,9 +300,17 @@ def _leak_groups(leaks):
 
 
 def draw_precision(study):
+    """All operators; in a column each has a figure of its own, the first is this."""
+    return _draw_errors(study, _operators(study)[: 1 if layout.narrow() else None])
+
+
+def _operators(study):
+    return study.table("error", "operator").values("operator")
+
+
+def _draw_errors(study, operators, about=""):
     table = study.table("error", "operator", "implementation", "class", "case", "n", "range", "relative_error")
     names = list(dict.fromkeys((row["operator"], row["implementation"]) for row in table.rows))
-    operators = table.values("operator")
     largest = max(table.values("n"))
     widest = max(table.values("range"))
     styles = {name: plot_style.style_of(name[1]) for name in names}
@@ -313,9 +327,11 @@ def draw_precision(study):
         study,
         [[(1, False, labels), (1, True, []), (1, True, []), (1, True, [])] for _, _, labels in rows_of_panels],
         height=1.4,
-        notes=[f"Largest error of a row over its largest element, float32. Range: exp(bias) goes from 1 down to "
-               f"exp(−range); first three panels of an operator at n = {largest:g} or the largest that runs, the fourth at "
-               f"range {widest:g}. Falling: values of the second half scaled down."],
+        notes=["Largest error of a row over its largest element, float32.",
+               f"{' '.join(map(letters, range(3, 4 * len(operators), 4)))} At range {widest:g}; all others at n = {largest:g} "
+               "or the largest that runs.",
+               "Range: exp(bias) goes from 1 down to exp(−range).", "Falling: values of the second half scaled down."],
+        about=about,
     )  # fmt: skip
     for (operator, mine, _), panels in zip(
         rows_of_panels, (page.axes[4 * i : 4 * i + 4] for i in range(len(operators)))
@@ -327,7 +343,7 @@ def draw_precision(study):
                 curve(axes, column(rows, "range"), column(rows, "relative_error"), styles[name])
             axes.set_xlabel("range of the bias")
             fixed(axes.xaxis, table.values("range")[::2] if len(table.values("range")) > 4 else table.values("range"))
-            title(axes, words)
+            page.title(axes, words)
         axes = panels[3]
         for name in mine:
             rows = table.where(operator=operator, implementation=name[1], case="dropping", range=widest)
@@ -335,7 +351,7 @@ def draw_precision(study):
         axes.set_xscale("log")
         counts(axes.xaxis, table.values("n"))
         axes.set_xlabel("tokens n")
-        title(axes, f"falling, range {widest:g}")
+        page.title(axes, f"falling, range {widest:g}")
         for axes in panels:
             log_y(axes, values, 8)
         panels[0].set_ylabel(f"{OPERATOR_NAMES[operator]}: error / row")
@@ -351,6 +367,7 @@ def _draw_leak(study):
         [(1, index > 0, [(name, plot_style.style_of(name)) for op, name, scalar, _ in groups if (op, scalar) == key])
          for index, key in enumerate(names)],
         about="leak", one_legend=True,
+        notes=["How much the past of a causal product changes with the future, whose scale grows."],
     )  # fmt: skip
     values = [row["leak"] for *_, rows in groups for row in rows]
     for axes, (operator, scalar) in zip(page.axes, names):
@@ -361,7 +378,7 @@ def _draw_leak(study):
         tens(axes.xaxis, min(futures), max(futures), 4)
         log_y(axes, values, 7)
         axes.set_xlabel("scale of the future")
-        title(axes, f"{OPERATOR_NAMES[operator]}, {scalar}")
+        page.title(axes, f"{OPERATOR_NAMES[operator]}, {scalar}")
     page.axes[0].set_ylabel("change of the past / past")
     return page.finish()
 
@@ -371,6 +388,7 @@ def _draw_cost(study):
     cost = study.table("cost", "implementation", "n", "seconds", "low", "high")
     names = cost.values("implementation")
     page = new_page(study, [(1, False, [(name, plot_style.style_of(name)) for name in names])], about="cost",
+                    notes=["Time of the case with the largest error, with intervals of the median."],
                     width=plot_style.look().column)  # fmt: skip
     (axes,) = page.axes
     for name in names:
@@ -378,12 +396,16 @@ def _draw_cost(study):
         curve(axes, column(rows, "n"), column(rows, "seconds"), plot_style.style_of(name),
               (column(rows, "low"), column(rows, "high")))  # fmt: skip
     seconds_by_n(axes, cost)
-    title(axes, f"kernelized, f = e = {study.content['parameters']['cost_d']:g}, largest range")
+    page.title(axes, f"kernelized, f = e = {study.content['parameters']['cost_d']:g}, largest range")
     return page.finish()
 
 
 def precision_parts(study):
-    return [("leak", "leak", lambda: _draw_leak(study)), ("cost", "cost", lambda: _draw_cost(study))]
+    parts = [("leak", "leak", lambda: _draw_leak(study)), ("cost", "cost", lambda: _draw_cost(study))]
+    for operator in _operators(study)[1:] if layout.narrow() else []:
+        words = OPERATOR_NAMES[operator]
+        parts.append((words, words, lambda operator=operator, words=words: _draw_errors(study, [operator], words)))
+    return parts
 
 
 def draw_sinusoidal(study):
@@ -399,19 +421,19 @@ def draw_sinusoidal(study):
     waves = [(f"column {dimension:g}", plot_style.Style(style.color, style.dashes, None))
              for dimension, style in zip(chosen, STYLES)]  # fmt: skip
     page = new_page(study, [(1, False, []), (1, False, waves), (1, False, labels), (1, False, [])], most=2,
-                    notes=["Position matrix: dark is −1, bright is 1. Last panel: number of offsets, from 0, over which the products "
-                           "decrease, for every even D."])  # fmt: skip
+                    notes=["(a) Dark is −1, bright is 1; (b) some of its columns; (c) products of two positions.",
+                           "(d) Number of offsets, from 0, over which the products decrease, for every even D."])  # fmt: skip
     left, second, middle, right = page.axes
     for (_, style), dimension in zip(waves, chosen):
         rows = matrix.where(dimension=dimension)
         second.plot(column(rows, "position"), column(rows, "value"), color=style.color, linestyle=style.dashes)
     second.set_xlabel("position")
     second.set_ylabel("value")
-    title(second, "columns of the matrix")
+    page.title(second, "columns of the matrix")
     _image(left, [(row["position"], row["dimension"], row["value"]) for row in matrix.rows], page)
     left.set_xlabel("dimension")
     left.set_ylabel("position")
-    title(left, f"position matrix, D = {len(matrix.values('dimension'))}")
+    page.title(left, f"position matrix, D = {len(matrix.values('dimension'))}")
     for width in widths:
         rows = dots.where(D=width)
         middle.plot(column(rows, "offset"), column(rows, "dot"), color=styles[width].color,
@@ -427,7 +449,7 @@ def draw_sinusoidal(study):
         color=MID_GREY,
         fontsize=plot_style.look().text_size,
     )
-    title(middle, "products by offset")
+    page.title(middle, "products by offset")
     right.plot(column(falling.rows, "D"), column(falling.rows, "entries"), ".", color=BLACK, markersize=1.5)
     right.axhline(51, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
     right.annotate(
@@ -436,7 +458,7 @@ def draw_sinusoidal(study):
     right.set_xlabel("width D")
     right.set_ylabel("offsets over which they decrease")
     right.set_ylim(0, None)
-    title(right, "monotone part")
+    page.title(right, "monotone part")
     return page.finish()
 
 
@@ -451,6 +473,7 @@ def _image(axes, cells, page, bar=None):
     for side in ("top", "right"):
         axes.spines[side].set_visible(True)
     if bar:
+        axes.set_aspect("equal", anchor="NW")
         color_bar(page, axes, image, bar)
 
 
@@ -458,24 +481,23 @@ def draw_bias_maps(study):
     offsets = study.table("offsets", "offset", "weight")
     pixels = study.table("pixels", "operator", "row", "column", "weight")
     page = new_page(study, [(1, False, []), (1, False, []), (1, False, [])], after=0.32,
-                    notes=["The layout only: the weights are made up, not learned. Cross: the query pixel."])  # fmt: skip
+                    notes=["The layout only: the weights are made up, not learned.", "(b) (c) Cross: the query pixel."])  # fmt: skip
     left = page.axes[0]
     left.plot(column(offsets.rows, "offset"), column(offsets.rows, "weight"), color=plot_style.BLUE, linewidth=0.8)
     left.axhline(0, color=LIGHT_GREY, linewidth=0.7, zorder=0)
     left.set_xlabel("offset, key minus query (tokens)")
     left.set_ylabel("weight")
     plain(left.xaxis)
-    title(left, "1-D: by offset")
+    page.title(left, "1-D: by offset")
     parameters = study.content["parameters"]
     words = {"toeplitz_2d_xy": "2-D: rows + columns", "toeplitz_2d": "2-D: full"}
     for axes, operator in zip(page.axes[1:], pixels.values("operator")):
         rows = pixels.where(operator=operator)
         _image(axes, [(row["row"], row["column"], row["weight"]) for row in rows], page, bar="weight")
         axes.plot([parameters["column"]], [parameters["row"]], "+", color=BLACK, markersize=6)
-        axes.set_aspect("equal", anchor="SW")
         axes.set_xlabel("column (pixels)")
         axes.set_ylabel("row (pixels)")
-        title(axes, words.get(operator, operator))
+        page.title(axes, words.get(operator, operator))
     return page.finish()
 
 
@@ -498,9 +520,9 @@ def draw_spe_convergence(study):
     time_labels = [(METHOD_NAMES[method], plot_style.style_of(method)) for method in methods]
     parameters = study.content["parameters"]
     page = new_page(study, [(1, False, labels), (1, False, time_labels)],
-                    notes=["Left: medians over independent sets of draws, with 95 % intervals"
-                           + (f"; the error falls like R to the {exponents}" if exponents else "")
-                           + ". Right: the fastest algorithm of each on one thread, float32, noise drawn beforehand; "
+                    notes=["(a) Medians over independent sets of draws, with 95 % intervals"
+                           + (f"; the error falls like R to the {exponents}." if exponents else "."),
+                           "(b) The fastest algorithm of each on one thread, float32, noise drawn beforehand; "
                            f"R = {parameters['time_R']}, d = e = {parameters['time_d']}."])  # fmt: skip
     axes, right = page.axes
     for kind in kinds:
@@ -514,13 +536,13 @@ def draw_spe_convergence(study):
     log_y(axes, column(table.rows, "median") + root)
     axes.set_xlabel("draws R")
     axes.set_ylabel("error of the scores / scores")
-    title(axes, "error against draws")
+    page.title(axes, "error against draws")
     for method in methods:
         rows = times.where(method=method)
         curve(right, column(rows, "n"), column(rows, "seconds"), plot_style.style_of(method),
               (column(rows, "low"), column(rows, "high")))  # fmt: skip
     seconds_by_n(right, times)
-    title(right, "linear attention with positions")
+    page.title(right, "linear attention with positions")
     return page.finish()
 
 

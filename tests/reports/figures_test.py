@@ -229,7 +229,7 @@ class DrawingTest(Workplace):
         def captions():
             for record, margin in zip(passed, margins):
                 record["check"].update(margin=margin, nearest="bias left out" if margin == 41.3 else "scaled by 1.001")
-            result = self.draw(self.write(content), "--format", "svg")
+            result = self.draw(self.write(content), "--format", "svg", "--caption", "long")
             self.assertEqual((0, ""), (result.returncode, result.stderr))
             return "".join(path.read_text(encoding="utf-8") for path in self.out.glob("*.caption.md"))
 
@@ -237,6 +237,14 @@ class DrawingTest(Workplace):
         self.assertIn("the nearest wrong answer (bias left out) is 41 tolerances away", captions())
         margins[0] = None  # one of an earlier version
         self.assertNotIn("wrong answer", captions())
+
+    def test_a_short_caption_counts_what_a_long_one_explains(self):
+        path, reason = self.write(synthetic_results()), "row 7 is 12 times its bound"
+        for length, counted in (("short", True), ("long", False)):
+            self.assertEqual(0, self.draw(path, "--format", "svg", "--caption", length).returncode)
+            for end in ("md", "tex"):
+                words = (self.out / f"toeplitz_1d-float32-time-memory.caption.{end}").read_text(encoding="utf-8")
+                self.assertEqual((counted, not counted), ("1 failed" in words, reason in words))
 
     def test_same_file_gives_same_bytes(self):
         path = self.write(synthetic_results())

@@ -110,7 +110,7 @@ class FiguresTest(unittest.TestCase):
     def test_captions_hold_what_figures_do_not(self):
         plot_style.use_style()
         product = next(product for product in self.products if product.name == "nprf-memory")
-        files = product.files(["svg"])
+        files = product.files(["svg"], "long")
         caption = files["nprf-memory.caption.tex"].decode()
         self.assertIn("\\label{fig:nprf-memory}", caption)
         for words in ("Less time than", "Exponents of n"):

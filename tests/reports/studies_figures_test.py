@@ -52,7 +52,8 @@ class Studies(unittest.TestCase):
         """Every study under its own name: without recipes."""
         recipes = self.folder / "recipes"
         recipes.mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "reports.figures", *files, "--out", out or self.out, "--recipes", recipes]
+        command = [sys.executable, "-m", "reports.figures", *files, "--out", out or self.out, "--recipes", recipes,
+                   "--caption", "long"]  # fmt: skip
         if formats:
             command += ["--format", formats]
         return subprocess.run(command, capture_output=True, text=True, check=False)
