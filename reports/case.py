@@ -1,10 +1,10 @@
-"""Writes case folders (format case/1): a problem and its answer, as NumPy arrays, for `subquad check`.
+"""Writes case folders (format case/1): a problem and its answer, as arrays or tensors, for `subquad check`.
 
     write_case("my_case", "softmax_attention", {"q": q, "k": k, "v": v}, {"out": out},
                params={"scale": 0.125}, source="layer 3 of my model")
 
-`subquad check` validates what only the program knows: operators, parameters, matching shapes. reports/inputs/README.md shows
-how to get the arrays out of a PyTorch model.
+It needs NumPy alone and takes what PyTorch, JAX and CuPy have. `subquad check` validates what only the program knows:
+operators, parameters, matching shapes. reports/inputs/README.md shows how to get the tensors out of a PyTorch model.
 """
 
 import json
@@ -13,23 +13,39 @@ import pathlib
 
 import numpy as np
 
+# Not in the files, but exact in float32; and what rounding a number to them costs at most, in units of that number.
+NARROW = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
+TYPES = ("float64", "float32", *NARROW)
+LARGEST_RANK = 5  # of the files that the program reads
 
-def write_case(folder, operator, inputs, expected, params=None, source=""):
+
+def write_case(folder, operator, inputs, expected, params=None, source="", expected_error=None):
     """Writes case.json and one .npy file for each tensor into `folder`, which is created if needed.
 
-    inputs, expected: dictionaries from the tensor's name to an array of float32 or float64 with 1 to 3 dimensions. Other
-        types are refused, because the type means something: an `expected` array in float32 is taken as the answer of a
-        program that computes in float32, one in float64 as exact. The layout in memory does not matter.
+    inputs, expected: dictionaries from the tensor's name to an array of NumPy, JAX or CuPy or a tensor of PyTorch, on any
+        device, in any layout, with 1 to 5 dimensions: [n, d], [h, n, d] or [b, h, n, d]. Its type is float64, float32,
+        bfloat16 or float16; the last two are written as float32, which changes no number. Other types are refused, because
+        the type means something: an `expected` array in float32 is taken as the answer of a program that computes in
+        float32, one in float64 as exact.
     params: parameters of the operator; what is left out has its default.
     source: where the numbers come from, shown when a check fails.
+    expected_error: how far each number of `expected` may be off beside that, in units of the largest magnitude of its tensor.
+        An answer in bfloat16 or float16 needs it: at least 2**-8 or 2**-11, which is what rounding the answer alone costs.
 
     Raises ValueError for what the program would refuse to read. No file is written then.
     """
     files = {}
     for kind, tensors in (("inputs", inputs), ("expected", expected)):
-        for name, array in tensors.items():
+        if not isinstance(tensors, dict):
+            raise ValueError(f"{kind}: expected a dictionary from names to arrays, found {type(tensors).__name__}")
+        for name, tensor in tensors.items():
             file = f"{name}.npy" if kind == "inputs" else f"expected_{name}.npy"
-            files[file] = _checked(kind, name, array)
+            files[file], scalar = _checked(kind, name, tensor)
+            if kind == "expected" and scalar in NARROW and expected_error is None:
+                raise ValueError(
+                    f"expected: {name}: expected expected_error= beside an answer in {scalar} "
+                    f"(at least {NARROW[scalar]}, which rounding to it costs), found none"
+                )
     if not expected:
         raise ValueError("expected: at least one array is needed to check against")
     if not isinstance(operator, str) or not isinstance(source, str):
@@ -37,15 +53,14 @@ def write_case(folder, operator, inputs, expected, params=None, source=""):
     content = {
         "format": "case/1",
         "operator": operator,
-        "params": params or {},
+        "params": {name: _plain(name, value) for name, value in (params or {}).items() if value is not None},
         "inputs": {name: f"{name}.npy" for name in inputs},
         "expected": {name: f"expected_{name}.npy" for name in expected},
         "source": source,
     }
-    try:
-        text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"params: {error}") from None
+    if expected_error is not None:
+        content["expected_error"] = _error(expected_error)
+    text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for file, array in files.items():
@@ -53,18 +68,81 @@ def write_case(folder, operator, inputs, expected, params=None, source=""):
     (folder / "case.json").write_text(text + "\n", encoding="utf-8")
 
 
-def _checked(kind, name, array):
-    """The array in C order, if the program would read it."""
+def _checked(kind, name, tensor):
+    """(the array as the file holds it, the type that it came in), if the program would read it."""
     what = f"{kind}: {name}"
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
         raise ValueError(f"{what}: the name of a tensor is a word like q or weights_rows")
-    if not isinstance(array, np.ndarray) or array.dtype.str not in ("<f4", "<f8"):
-        found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
-        raise ValueError(f"{what}: expected a NumPy array of little-endian float32 or float64, found {found}")
-    if not 1 <= array.ndim <= 3 or array.size == 0:
-        raise ValueError(f"{what}: expected 1 to 3 dimensions and no empty one, found shape {array.shape}")
+    array, scalar = _array(what, tensor)
+    if not 1 <= array.ndim <= LARGEST_RANK or array.size == 0:
+        raise ValueError(
+            f"{what}: expected 1 to {LARGEST_RANK} dimensions and no empty one, found shape {tuple(array.shape)}"
+        )
+    array = np.ascontiguousarray(array, dtype="<f8" if scalar == "float64" else "<f4")
     masked = (array == -math.inf) & (kind == "inputs" and name == "bias")  # a bias may mask keys
     if not (np.isfinite(array) | masked).all():
         first = np.argwhere(~(np.isfinite(array) | masked))[0].tolist()
         raise ValueError(f"{what}: expected finite numbers, found {array[tuple(first)]} at {first}")
-    return np.ascontiguousarray(array)
+    return array, scalar
+
+
+def _array(what, tensor):
+    """(an array of NumPy with the tensor's numbers, their type), by what the tensor can do: no library is imported."""
+    try:
+        if callable(getattr(tensor, "detach", None)):
+            return _of_torch(what, tensor)
+        if isinstance(tensor, np.ndarray):
+            array = tensor
+        elif hasattr(tensor, "__cuda_array_interface__") and hasattr(tensor, "get"):
+            array = tensor.get()  # CuPy: a copy on the host
+        elif hasattr(tensor, "__array__") or hasattr(tensor, "__array_interface__"):
+            array = np.asarray(tensor)
+        elif hasattr(tensor, "__dlpack__"):
+            array = np.from_dlpack(tensor)
+        else:  # a list has no type
+            _refuse(what, type(tensor).__name__)
+    except (TypeError, RuntimeError, BufferError) as error:
+        _refuse(what, f"{type(tensor).__name__} ({str(error).strip().partition(chr(10))[0]})")
+    if array.dtype.name not in TYPES:
+        _refuse(what, array.dtype.name)
+    return array, array.dtype.name
+
+
+def _of_torch(what, tensor):
+    scalar = str(tensor.dtype).replace("torch.", "")
+    layout = str(getattr(tensor, "layout", "torch.strided"))
+    if scalar not in TYPES or layout != "torch.strided":
+        _refuse(what, f"{tensor.dtype}" if layout == "torch.strided" else f"a tensor of layout {layout}")
+    tensor = tensor.detach().cpu()
+    if hasattr(tensor, "resolve_neg"):
+        tensor = tensor.resolve_neg()
+    if scalar == "bfloat16":  # which NumPy has not got
+        tensor = tensor.float()
+    return tensor.numpy(), scalar
+
+
+def _refuse(what, found):
+    raise ValueError(
+        f"{what}: expected an array of NumPy or JAX, or a dense tensor of PyTorch, of float64, float32, bfloat16 or float16; "
+        f"found {found}"
+    ) from None
+
+
+def _plain(name, value):
+    """A parameter's value without NumPy: True, 12, 0.25, "elu1", [0, 5]."""
+    try:
+        value = value.tolist() if hasattr(value, "tolist") else value
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        found = " ".join(repr(value).split())[:80]
+        raise ValueError(
+            f"params: {name}: expected true or false, a finite number, a text or a list, found {found}"
+        ) from None
+    return value
+
+
+def _error(value):
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not number or not 0 <= value < 1:
+        raise ValueError(f"expected_error: expected a number from 0 to below 1, found {value!r}")
+    return float(value)

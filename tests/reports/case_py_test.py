@@ -2,6 +2,7 @@
 """Tests of reports/case.py and of the cases in reports/inputs: python3 tests/reports/case_py_test.py BUILD/subquad"""
 
 import hashlib
+import importlib.util
 import json
 import pathlib
 import re
@@ -33,6 +34,39 @@ def attention(q, k, v, bias, scale):
     scores = scale * q.astype(float) @ k.astype(float).T + bias.astype(float)[offsets + n - 1]
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     return weights / weights.sum(axis=1, keepdims=True) @ v.astype(float)
+
+
+class Tensor:
+    """Stands in for a tensor of PyTorch: its numbers come out where it has no gradient, on the CPU, in a type of NumPy."""
+
+    def __init__(self, array, scalar=None, layout="torch.strided", ready=0):
+        if scalar == "bfloat16":  # the numbers cut to 8 bits
+            array = (array.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+        self.array, self.layout, self.ready = array, layout, ready
+        self.dtype = f"torch.{scalar or ('float32' if array is None else array.dtype)}"
+
+    def then(self, step):
+        assert self.ready == step
+        return Tensor(self.array, self.dtype[6:], ready=step + 1)
+
+    def detach(self):
+        return self.then(0)
+
+    def cpu(self):
+        return self.then(1)
+
+    def float(self):
+        return Tensor(self.array, "float32", ready=self.ready)
+
+    def numpy(self):
+        if self.ready != 2 or self.dtype == "torch.bfloat16":
+            raise TypeError("Can't call numpy()")
+        if self.array is None:
+            raise RuntimeError("no storage\nmore")
+        return self.array
+
+    def __array__(self, *_):
+        raise AssertionError("asked for before it is detached")
 
 
 class Folder(unittest.TestCase):
@@ -100,12 +134,16 @@ class WriteCase(Folder):
         nan = v.copy()
         nan[2, 1] = np.nan
         for name, array, words in (
-            ("q", q.astype(np.float16), "q: .*float16"),
-            ("q", q.astype(">f4"), "q: .*>f4"),
-            ("q", np.ones((9, 4), int), "q: .*int64"),
-            ("q", q.astype(complex), "q: .*complex"),
-            ("q", q.tolist(), "q: .*list"),
-            ("q", q[None, None], r"q: .*\(1, 1, 9, 4\)"),
+            ("q", np.ones((9, 4), int), "q: .*found int64"),
+            ("q", q.astype(complex), "q: .*found complex"),
+            ("q", q.astype(np.longdouble), "q: .*found float128"),
+            ("q", q.tolist(), "q: .*found list"),
+            ("q", "q.npy", "q: .*found str"),
+            ("q", None, "q: .*found NoneType"),
+            ("q", Tensor(q.astype(int)), "q: .*found torch.int64"),
+            ("q", Tensor(q, layout="torch.sparse_coo"), "q: .*dense.*found a tensor of layout torch.sparse_coo"),
+            ("q", Tensor(None), r"q: .*found Tensor \(no storage\)$"),
+            ("q", q[None, None, None, None], r"q: expected 1 to 5 dimensions .*found shape \(1, 1, 1, 1, 9, 4\)"),
             ("q", np.float32(1) * np.ones((), np.float32), "q: .*found"),
             ("q", q[:0], r"q: .*\(0, 4\)"),
             ("v", nan, r"v: .*nan at \[2, 1\]"),
@@ -117,13 +155,177 @@ class WriteCase(Folder):
                 self.write(expected={name: array})
         with self.assertRaisesRegex(ValueError, "expected"):
             self.write(expected={})
-        with self.assertRaises(ValueError):
-            self.write(params={"scale": float("nan")})
-        with self.assertRaises(ValueError):
-            self.write(params={"stride": np.int64(3)})
+        with self.assertRaisesRegex(ValueError, "expected: expected a dictionary from names to arrays, found ndarray"):
+            self.write(expected=self.out)
+        for params, words in (
+            ({"scale": float("nan")}, "params: scale: .*a finite number.*found nan"),
+            ({"scale": np.float32("inf")}, "params: scale: .*found inf"),
+            ({"causal": {1}}, "params: causal: .*found {1}"),
+        ):
+            with self.assertRaisesRegex(ValueError, words):
+                self.write(params=params)
+        for error in (1, -1e-9, float("nan"), "1e-3", True):
+            with self.assertRaisesRegex(ValueError, "expected_error: expected a number from 0 to below 1, found"):
+                self.write(expected_error=error)
         with self.assertRaises(ValueError):
             self.write(source=None)
         self.assertFalse(self.folder.exists())
+
+    def numbers(self, name="q"):
+        return np.load(self.folder / f"{name}.npy")
+
+    def test_types_of_two_bytes_are_written_exactly(self):
+        half = self.inputs["q"].astype(np.float16)
+        half[0, 0], half[0, 1] = 65504, 2.0**-24  # the largest, and the smallest above 0
+        self.write({**self.inputs, "q": half})
+        self.assertEqual(self.numbers().dtype.str, "<f4")
+        np.testing.assert_array_equal(self.numbers().astype(np.float16).view(np.uint16), half.view(np.uint16))
+
+    def test_bytes_in_another_order(self):
+        self.write({name: array.astype(">f4") for name, array in self.inputs.items()}, {"out": self.out.astype(">f8")})
+        self.assertEqual(check(self.folder).returncode, 0)
+        np.testing.assert_array_equal(self.numbers(), self.inputs["q"])
+
+    def test_tensors_as_pytorch_has_them(self):
+        inputs = {name: Tensor(array) for name, array in self.inputs.items()}
+        inputs["v"] = Tensor(self.inputs["v"], "bfloat16")
+        out = attention(**{**self.inputs, "v": inputs["v"].array}, scale=0.5)
+        self.write(inputs, {"out": Tensor(out)})
+        self.assertEqual(check(self.folder).returncode, 0)
+        np.testing.assert_array_equal(self.numbers("v"), inputs["v"].array)
+        self.assertEqual(self.numbers("expected_out").dtype.str, "<f8")
+
+    def test_arrays_of_other_libraries(self):
+        class Array:
+            def __init__(self, array):
+                self.array = array
+
+            def __array__(self, dtype=None, copy=None):
+                return self.array
+
+        class Cupy:
+            __cuda_array_interface__ = {}
+
+            def __init__(self, array):
+                self.get = lambda: array
+
+        class Dlpack:
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self, **options):
+                return self.array.__dlpack__(**options)
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+        for kind in (Array, Cupy, Dlpack):
+            self.write({name: kind(array) for name, array in self.inputs.items()})
+            self.assertEqual(check(self.folder).returncode, 0)
+            np.testing.assert_array_equal(self.numbers(), self.inputs["q"])
+
+    def test_no_library_is_imported(self):
+        text = (
+            "import sys; from reports import case; print({'torch', 'jax', 'ml_dtypes', 'subquad'} & set(sys.modules))"
+        )
+        result = subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, check=False, cwd=REPORTS.parent
+        )
+        self.assertEqual(result.stdout, "set()\n", result.stderr)
+
+    def test_an_answer_of_two_bytes_needs_expected_error(self):
+        half = self.out.astype(np.float16)
+        with self.assertRaisesRegex(
+            ValueError, r"expected: out: expected expected_error= .* float16 \(at least 0.00048828125, .*found none"
+        ):
+            self.write(expected={"out": half})
+        for factor, error, code in ((1, 2.0**-11, 0), (1, 0, 1), (1.01, 2.0**-11, 1)):
+            self.write(expected={"out": half * np.float16(factor)}, expected_error=error)
+            case = json.loads((self.folder / "case.json").read_text(encoding="utf-8"))
+            self.assertEqual(case["expected_error"], error)
+            self.assertEqual(check(self.folder).returncode, code, (factor, error))
+
+    def test_expected_error_is_that_of_the_program(self):
+        wrong = self.out + 1e-4 * np.abs(self.out).max()
+        for error, code in ((None, 1), (0.99e-4, 1), (np.float32(1.01e-4), 0)):
+            self.write(expected={"out": wrong}, expected_error=error)
+            self.assertEqual(check(self.folder).returncode, code, error)
+
+    def test_parameters_may_be_numpys(self):
+        self.write(params={"causal": np.bool_(False), "scale": np.float64(0.5), "query_offset": None})
+        self.assertEqual(check(self.folder).returncode, 0)
+        case = json.loads((self.folder / "case.json").read_text(encoding="utf-8"))
+        self.assertEqual(case["params"], {"causal": False, "scale": 0.5})
+
+    def test_batches_heads_and_grouped_keys(self):
+        """[b, h, n, d] with half as many heads of k and v: query head a reads head a // 2."""
+        random = np.random.default_rng(3)
+        q, k, v = (random.standard_normal((2, heads, 9, 4)).astype(np.float32) for heads in (4, 2, 2))
+        bias = self.inputs["bias"]
+        for heads, code in ((lambda a: a // 2, 0), (lambda a: a % 2, 1)):
+            out = np.stack(
+                [[attention(q[b, a], k[b, heads(a)], v[b, heads(a)], bias, 0.5) for a in range(4)] for b in range(2)]
+            )
+            self.write({"q": q, "k": k, "v": v, "bias": bias}, {"out": out})
+            self.assertEqual(check(self.folder).returncode, code)
+
+    def test_five_dimensions(self):
+        golden = REPORTS.parent / "tests" / "golden" / "stochastic_position_attention-sine-softmax"
+        case = json.loads((golden / "case.json").read_text(encoding="utf-8"))
+        inputs, expected = (
+            {name: np.load(golden / file) for name, file in case[kind].items()} for kind in ("inputs", "expected")
+        )
+        inputs["z"] = np.broadcast_to(inputs["z"], (2, 1, *inputs["z"].shape[-3:]))
+        expected["out"] = np.stack([expected["out"]] * 2).reshape(2, -1, *expected["out"].shape[-2:])
+        self.assertEqual(inputs["z"].ndim, 5)
+        write_case(self.folder, case["operator"], inputs, expected, case["params"])
+        result = check(self.folder)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_shapes_are_the_programs_rules(self):
+        self.write({**self.inputs, "q": self.inputs["q"][None, None, None]})
+        result = check(self.folder)
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"q: .*found \[1, 1, 1, 9, 4\]")
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "PyTorch is not installed")
+    def test_pytorch(self):
+        import torch
+
+        q = torch.randn(2, 9, 3, 4, requires_grad=True)
+        k, v = (torch.nn.Parameter(torch.randn(2, 9, 3, 4)) for _ in range(2))
+        for scalar, error in ((torch.float32, None), (torch.float64, None), (torch.bfloat16, 2.0**-8)):
+            heads = [tensor.transpose(1, 2).to(scalar) for tensor in (q, k, v)]
+            out = torch.nn.functional.scaled_dot_product_attention(*(one.double() for one in heads)).to(scalar)
+            self.assertTrue(out.requires_grad and not heads[0].is_contiguous())
+            self.write(
+                dict(zip("qkv", heads)), {"out": out}, params={"scale": q.shape[-1] ** -0.5}, expected_error=error
+            )
+            self.assertEqual(check(self.folder).returncode, 0, scalar)
+            self.assertTrue(torch.equal(torch.from_numpy(self.numbers()).to(scalar), heads[0]))
+        for wrong, words in (
+            (torch.ones(9, 4, dtype=torch.int32), "found torch.int32"),
+            (torch.ones(9, 4).to_sparse(), "found a tensor of layout torch.sparse_coo"),
+            (torch.ones(9, 4, device="meta"), r"found Tensor \(.*meta"),
+            (torch.ones(9, 4).to(torch.float8_e5m2), "found torch.float8_e5m2"),
+        ):
+            with self.assertRaisesRegex(ValueError, words):
+                self.write({**self.inputs, "q": wrong})
+
+    @unittest.skipUnless(importlib.util.find_spec("jax"), "JAX is not installed")
+    def test_jax(self):
+        import jax
+
+        for scalar, error in (("float32", None), ("float16", 2.0**-11), ("bfloat16", 2.0**-8)):
+            inputs = {name: jax.numpy.asarray(self.inputs[name], dtype=scalar) for name in ("q", "k", "v")}
+            wide = {name: np.asarray(array).astype(float) for name, array in inputs.items()}
+            out = jax.numpy.asarray(attention(**wide, bias=np.zeros(17), scale=0.5), dtype=scalar)
+            self.write(inputs, {"out": out}, expected_error=error)
+            self.assertEqual(check(self.folder).returncode, 0, scalar)
+            np.testing.assert_array_equal(self.numbers(), wide["q"])
+        # The same arrays, given as NumPy's with the type of ml_dtypes.
+        self.write({name: np.asarray(array) for name, array in inputs.items()}, {"out": out}, expected_error=error)
+        np.testing.assert_array_equal(self.numbers(), wide["q"])
 
     def test_the_program_refuses_the_same(self):
         nan = self.inputs["v"].copy()
@@ -134,7 +336,7 @@ class WriteCase(Folder):
             (np.asfortranarray(self.inputs["v"]), "ortran"),
             (nan, "nan"),
             (self.inputs["v"][None, None], "expected [1, 1, 9, 3]"),
-            (self.inputs["v"][None, None, None, None], "dimensions"),
+            (self.inputs["v"][None, None, None, None], "1 to 5 dimensions"),
         ):
             self.write()
             np.save(self.folder / "v.npy", array)
@@ -155,12 +357,12 @@ import numpy as np
 class Tensor:
     def __init__(self, array):
         self.array = np.asarray(array)
+        self.dtype = f"torch.{self.array.dtype}"
 
     def detach(self):
         return self
 
-    def __getitem__(self, index):
-        return Tensor(self.array[index])
+    cpu = detach
 
     def unflatten(self, axis, sizes):
         assert axis == -1
@@ -169,15 +371,8 @@ class Tensor:
     def transpose(self, first, second):
         return Tensor(self.array.swapaxes(first, second))
 
-    def float(self):
-        return Tensor(self.array.astype(np.float32))
-
     def numpy(self):
         return self.array
-
-    @property
-    def shape(self):
-        return self.array.shape
 
 
 class Linear:
@@ -201,7 +396,7 @@ class Linear:
 
 
 class Attention:
-    heads, d, wrong = 8, 64, WRONG
+    heads, d, wrong = 8, 512, WRONG
 
     def __init__(self, random):
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (Linear(random, self.d) for _ in range(4))
@@ -228,7 +423,7 @@ class Model:
 
 
 sys.modules["torch"] = types.SimpleNamespace(inference_mode=contextlib.nullcontext)
-model, tokens = Model(), Tensor(np.random.default_rng(2).standard_normal((1, 30, 64)))
+model, tokens = Model(), Tensor(np.random.default_rng(2).standard_normal((1, 30, 512)))
 """
 
 
@@ -261,7 +456,7 @@ class Guide(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertRegex(result.stdout, "[4-9] passed, 0 failed")
         shapes = {path.stem: np.load(path).shape for path in (self.folder / "my_case").glob("*.npy")}
-        self.assertEqual(shapes, {name: (8, 30, 8) for name in ("q", "k", "v", "expected_out")})
+        self.assertEqual(shapes, {name: (1, 8, 30, 64) for name in ("q", "k", "v", "expected_out")})
 
     def test_a_model_that_computes_something_else_fails(self):
         result = self.own_model(1.01)
