@@ -15,6 +15,8 @@ import math
 import pathlib
 import sys
 
+from reports import interpreter
+
 try:
     from reports.files import aims_file
     from reports.drawing import catalogue
@@ -28,12 +30,7 @@ try:
     from reports.drawing import tables
     from reports.files.result_file import InputError
 except ImportError as error:
-    print(
-        f"aims.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema, then run "
-        "it with /usr/bin/python3",
-        file=sys.stderr,
-    )
-    sys.exit(2)
+    interpreter.instead(__name__, error)
 
 AT_LEAST = ("ratio", "peak", "copy", "trips", "threads")  # other kinds: at most
 MEMORY = "does not fit in memory"

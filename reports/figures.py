@@ -19,6 +19,8 @@ import sys
 if not __package__:  # run as a file
     sys.path[0] = str(pathlib.Path(__file__).resolve().parent.parent)
 
+from reports import interpreter  # noqa: E402
+
 try:
     from reports.drawing import caption as captions
     from reports.drawing import catalogue
@@ -30,12 +32,7 @@ try:
     from reports.files import study_file
     from reports.files import summary_file
 except ImportError as error:
-    print(
-        f"figures.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema, "
-        "then run it with /usr/bin/python3",
-        file=sys.stderr,
-    )
-    sys.exit(2)
+    interpreter.instead(__name__, error)
 
 
 def load_files(paths):

@@ -14,6 +14,8 @@ import pathlib
 import re
 import sys
 
+from reports import interpreter
+
 try:
     from reports.drawing import catalogue
     from reports import figures
@@ -22,9 +24,7 @@ try:
     from reports.files import recipe_file
     from reports.files.result_file import InputError
 except ImportError as error:
-    print(f"gallery.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema",
-          file=sys.stderr)  # fmt: skip
-    sys.exit(2)
+    interpreter.instead(__name__, error)
 
 THUMBNAILS = 4  # in a row of the index
 VERSION = re.compile(rb"<dc:title>(Matplotlib v[0-9.]+)")

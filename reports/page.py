@@ -15,6 +15,8 @@ import re
 import shlex
 import sys
 
+from reports import interpreter
+
 try:
     from reports.drawing import catalogue
     from reports import figures
@@ -24,9 +26,7 @@ try:
     from reports.files import result_file
     from reports.files.result_file import InputError
 except ImportError as error:
-    print(f"page.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema",
-          file=sys.stderr)  # fmt: skip
-    sys.exit(2)
+    interpreter.instead(__name__, error)
 
 TEMPLATE = pathlib.Path(__file__).with_name("page.html")
 GOOD = {

@@ -35,6 +35,8 @@ import sys
 import tempfile
 import time
 
+from reports import interpreter
+
 try:
     import numpy as np
 
@@ -46,12 +48,7 @@ try:
     from reports.peer.store import Store
     from reports.files.result_file import InputError
 except ImportError as error:
-    print(
-        f"peers.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema, then run "
-        "it with /usr/bin/python3 (or an environment made with --system-site-packages)",
-        file=sys.stderr,
-    )
-    sys.exit(2)
+    interpreter.instead(__name__, error, keep=("torch", "scipy"))
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

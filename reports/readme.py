@@ -18,6 +18,8 @@ import pathlib
 import subprocess
 import sys
 
+from reports import interpreter
+
 try:
     from reports import figures
     from reports import page
@@ -28,9 +30,7 @@ try:
     from reports.files import result_file
     from reports.files.result_file import InputError
 except ImportError as error:
-    print(f"readme.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema",
-          file=sys.stderr)  # fmt: skip
-    sys.exit(2)
+    interpreter.instead(__name__, error)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SIZES = {"1k": 1024, "16k": 16384, "256k": 262144}

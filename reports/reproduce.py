@@ -17,6 +17,8 @@ import pathlib
 import re
 import sys
 
+from reports import interpreter
+
 try:
     from matplotlib.backends.backend_pdf import PdfPages
 
@@ -28,9 +30,7 @@ try:
     from reports.files import recipe_file
     from reports.files.result_file import InputError
 except ImportError as error:
-    print(f"reproduce.py: {error}; on Debian and Ubuntu: apt install python3-numpy python3-matplotlib python3-jsonschema",
-          file=sys.stderr)  # fmt: skip
-    sys.exit(2)
+    interpreter.instead(__name__, error)
 
 # How sources begin, in recipes and in claims.
 PAPERS = {

@@ -21,11 +21,16 @@ import struct
 import sys
 import tempfile
 
-import numpy as np
-
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
-from reports.inputs import export  # noqa: E402
+from reports import interpreter  # noqa: E402
+
+try:
+    import numpy as np
+
+    from reports.inputs import export
+except ImportError as error:
+    interpreter.instead(__name__, error, keep=("tokenizers",))
 
 TEXTS = ("declaration.txt", "constitution.txt")
 SHORTEST, LONGEST = 12, 96  # tokens of a sentence, with the two special ones
