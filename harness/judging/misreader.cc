@@ -20,8 +20,7 @@ Misreader::Misreader(const Problem& problem, Inputs& inputs,
     const size_t most = one.width == 1 ? 4 * most_rows : most_rows;
     chosen_.push_back(SpreadRows(one.selection.rows.size(), most));
   }
-  // The answer was computed from these inputs, so this has a value too.
-  right_ = Evaluate(problem_).value();
+  right_ = Evaluate(problem_).value_or(Rows());
 }
 
 std::optional<Misreader::Rows> Misreader::Evaluate(

@@ -39,14 +39,17 @@ class Misreader {
   // Numbers by output: [rows chosen, width].
   using Rows = std::vector<std::vector<long double>>;
 
-  // Works on up to `most_rows` rows of each output of the answer, which was
-  // computed from these inputs. All three must outlive this. `only`: the names
-  // of those that are wanted; empty: all.
+  // Works on up to `most_rows` rows of each output of the answer. All three
+  // must outlive this. `only`: the names of those that are wanted; empty: all.
   Misreader(const Problem& problem, Inputs& inputs, const Answer& answer,
             size_t most_rows, std::set<std::string> only = {});
 
   const Problem& problem() const { return problem_; }
   Inputs& inputs() { return inputs_; }
+
+  // The formula may have no value at inputs next to those of the answer.
+  // Without one nothing below may be called.
+  bool HasValue() const { return !right_.empty(); }
 
   // The reference's own answer, where nothing is misread.
   const Rows& right() const { return right_; }

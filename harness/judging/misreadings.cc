@@ -443,6 +443,7 @@ std::vector<WrongAnswer> MisreadAnswers(const Problem& problem, Inputs& inputs,
                                         const Answer& answer, size_t most_rows,
                                         std::set<std::string> only) {
   Misreader reader(problem, inputs, answer, most_rows, std::move(only));
+  if (!reader.HasValue()) return {};
   for (const auto misread : kMisreadings) misread(reader);
   return reader.Take();
 }

@@ -15,7 +15,8 @@ inline constexpr int64_t kTilePixels = 8;
 
 // All that can be made of this problem, those included that coincide with the
 // right answer, on up to `most_rows` rows; those of the names `only`, if there
-// are any. `inputs` are altered on the way and given back as they were.
+// are any. Nothing where the formula has no value at these inputs, which are
+// altered on the way and given back as they were.
 std::vector<WrongAnswer> MisreadAnswers(const Problem& problem, Inputs& inputs,
                                         const Answer& answer,
                                         size_t most_rows = kMisreadRows,
