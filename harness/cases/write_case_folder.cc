@@ -32,7 +32,7 @@ Json JsonOf(const Params& params) {
 void WriteCaseFolder(const fs::path& folder, const Problem& problem,
                      const Inputs& inputs,
                      const std::vector<ExpectedTensor>& expected,
-                     const std::string& source) {
+                     const std::string& source, double expected_error) {
   std::error_code error;
   fs::create_directories(folder.parent_path(), error);
   if (!fs::create_directory(folder, error))
@@ -44,6 +44,7 @@ void WriteCaseFolder(const fs::path& folder, const Problem& problem,
                {"inputs", Json::object()},
                {"expected", Json::object()},
                {"source", source}};
+  if (expected_error > 0) json["expected_error"] = expected_error;
   for (const Tensor& tensor : inputs.tensors) {
     json["inputs"][tensor.name] = tensor.name + ".npy";
     WriteNpy(folder / (tensor.name + ".npy"), tensor.shape, tensor.values,

@@ -121,6 +121,26 @@ Json JsonOf(const CheckLine& line) {
   return json;
 }
 
+// Inputs of which neighbouring heads share a slice, in a folder without an axis
+// for batch items: meant for grouped heads, and a trap where the heads are
+// batch items times heads.
+Json SharingNotes(const Problem& problem) {
+  Json notes = Json::array();
+  if (problem.leading.size() != 1) return notes;
+  for (size_t i = 0; i < problem.inputs.size(); ++i) {
+    const Shape& leading = problem.input_leading[i];
+    if (leading.size() != 1 || leading[0] == 1 || leading[0] == problem.heads)
+      continue;
+    notes.push_back(
+        fmt::format("{} {} is shared by groups of {} neighbouring heads of {}; "
+                    "if these are "
+                    "batch items times heads, give every tensor as [b, h, ..]",
+                    problem.inputs[i].name, ToString(problem.InputShape(i)),
+                    problem.heads / leading[0], problem.heads));
+  }
+  return notes;
+}
+
 class Checker {
  public:
   explicit Checker(const Request& request) : request_(request) {}
@@ -183,12 +203,17 @@ class Checker {
     } catch (const InvalidInput& problem) {
       throw problem.In("case " + folder.path);
     }
+    const Json notes = SharingNotes(folder.problem);
     if (request_.json)
       cases_.push_back({{"case", folder.path},
                         {"operator", std::string(folder.op->description().id)},
                         {"source", folder.source},
                         {"expected_error", folder.expected_error},
+                        {"notes", notes},
                         {"lines", lines}});
+    else
+      for (const Json& note : notes)
+        fmt::print("    note: {}\n", note.get<std::string>());
   }
 
   void Finish() const {

@@ -289,7 +289,8 @@ void WriteGivenCase(const std::string& folder, CaseFolder given,
     std::vector<double> values = DefinitionRows(given, o, {}, shape);
     given.expected.push_back({name, shape, std::move(values), false});
   }
-  WriteCaseFolder(folder, given.problem, given.inputs, given.expected, source);
+  WriteCaseFolder(folder, given.problem, given.inputs, given.expected, source,
+                  given.expected_error);
 }
 
 }  // namespace subquad

@@ -179,8 +179,10 @@ nb::dict Definition(const std::string& op, nb::dict params, nb::list tensors,
 }
 
 void SaveCase(const std::string& folder, const std::string& op, nb::dict params,
-              nb::list tensors, nb::list expected, const std::string& source) {
-  const CaseFolder given = GivenCase(op, params, tensors, expected, 0);
+              nb::list tensors, nb::list expected, double expected_error,
+              const std::string& source) {
+  const CaseFolder given =
+      GivenCase(op, params, tensors, expected, expected_error);
   WithoutGil([&] { WriteGivenCase(folder, given, source); });
 }
 

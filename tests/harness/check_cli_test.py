@@ -266,6 +266,26 @@ class Reading(Case):
             self.assertLess(int(kib), 64 << 10, arguments)
 
 
+class Sharing(Case):
+    def test_flattened_batch_items_are_told(self):
+        random = np.random.default_rng(1)
+        n, batch, heads = 12, 2, 3
+        weights, values = random.standard_normal((heads, 2 * n - 1)), random.standard_normal((batch, heads, n, 4))
+        out = np.stack([[toeplitz(weights[h], values[b, h], False) for h in range(heads)] for b in range(batch)])
+        flat = self.case("flat", "toeplitz_1d", {"weights": weights, "values": values.reshape(-1, n, 4)},
+                         out.reshape(-1, n, 4), {"causal": False}, expected_error=1e-12)  # fmt: skip
+        note = "weights [3, 23] is shared by groups of 2 neighbouring heads of 6; if these are batch items times heads"
+        self.assertIn(f"    note: {note}", self.check(1, flat))
+        (told,) = json.loads(self.check(1, "--json", flat))["cases"][0]["notes"]
+        self.assertTrue(told.startswith(note), told)
+        whole = self.case("whole", "toeplitz_1d", {"weights": weights, "values": values}, out, {"causal": False},
+                          expected_error=1e-12)  # fmt: skip
+        self.assertNotIn("note:", self.check(0, whole))
+        one = self.case("one", "toeplitz_1d", {"weights": weights[0], "values": values[0]},
+                        np.stack([toeplitz(weights[0], one, False) for one in values[0]]), {"causal": False}, expected_error=1e-12)  # fmt: skip
+        self.assertNotIn("note:", self.check(0, one))
+
+
 class Choosing(Case):
     CASES = sorted(GOLDEN.glob("toeplitz_1d-*")) + [GOLDEN / "softmax_attention-plain"]
 

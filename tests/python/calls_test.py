@@ -83,6 +83,23 @@ def test_a_wrong_output_is_told_as_the_program_tells_it(tmp_path):
     assert (found.error, found.bound) == (line["deciding"]["error"], line["deciding"]["tolerance"])
 
 
+@pytest.mark.skipif(not PROGRAM, reason="SUBQUAD_PROGRAM is not set")
+def test_outputs_of_two_bytes_are_saved_with_their_error(tmp_path):
+    given = tensors(dtype=np.float16)
+    wide = {name: value.astype(np.float64) for name, value in given.items()}
+    out = softmax(**wide).astype(np.float16)
+    with pytest.raises(ValueError, match="out: expected expected_error= beside an output in float16 .*0.000488"):
+        subquad.save_case(tmp_path / "none", "softmax_attention", out=out, **given)
+    assert not (tmp_path / "none").exists()
+    for name, error in (("little", 2.0**-20), ("enough", 2.0**-11)):
+        subquad.save_case(tmp_path / name, "softmax_attention", out=out, expected_error=error, **given)
+        assert subquad.load_case(tmp_path / name).expected_error == error
+        code, text, _ = program("check", "--scalar", "float32", tmp_path / name)
+        assert (code == 0) == (name == "enough"), text
+    with pytest.raises(ValueError, match="expected_error: expected a number from 0 to below 1"):
+        subquad.save_case(tmp_path / "none", "softmax_attention", out=out, expected_error=1.5, **given)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 def test_right_outputs_pass(dtype):
     given = tensors(dtype=dtype)

@@ -13,7 +13,7 @@ import numpy as np
 
 from subquad import _arrays, _subquad
 
-NARROW = ("bfloat16", "float16")
+NARROW = {"bfloat16": 2.0**-8, "float16": 2.0**-11}  # types of two bytes, and what rounding to them costs
 
 
 @dataclass(frozen=True)
@@ -284,17 +284,30 @@ def save_case(
     *,
     grad: Any = None,
     grads: dict[str, Any] | None = None,
+    expected_error: float | None = None,
     source: str = "",
     **tensors: Any,
 ) -> None:
-    """Writes a case folder for `subquad check`. Outputs that are not given are the definition's."""
+    """Writes a case folder for `subquad check`. Outputs that are not given are the definition's.
+
+    expected_error: how far each number of an output may be off beside its own bound, in units of the largest magnitude of
+        its tensor. An output in bfloat16 or float16 needs it: the folder holds float32 numbers, and rounding to two bytes
+        alone costs 2**-8 or 2**-11.
+    """
     params, inputs = split(op, tensors)
     outputs = {} if out is None else dict(out) if isinstance(out, dict) else {"out": out}
     if grad is not None:
         inputs["grad"] = grad
         for name, value in (grads or {}).items():
             outputs[name if name.startswith("grad_") else f"grad_{name}"] = value
-    _subquad.save_case(os.fspath(folder), op, params, given_list(inputs), given_list(outputs), source)
+    given = given_list(outputs)
+    for name, _, scalar in given:
+        if scalar in NARROW and expected_error is None:
+            raise ValueError(
+                f"{name}: expected expected_error= beside an output in {scalar} "
+                f"(at least {NARROW[scalar]}, which rounding to it costs), found none"
+            )
+    _subquad.save_case(os.fspath(folder), op, params, given_list(inputs), given, float(expected_error or 0), source)
 
 
 def load_case(folder: str | os.PathLike) -> Case:

@@ -401,7 +401,7 @@ class _Work:
             tensors = [(name, *_exact(bits, problem["scalar"])) for name, bits in problem["tensors"].items()]
             source = f"verify: {self.found.name}, {smallest}: {first.reason}"
             try:
-                _subquad.save_case(path, self.op, problem["params"], tensors, [], source)
+                _subquad.save_case(path, self.op, problem["params"], tensors, [], 0.0, source)
             except ValueError:
                 path = ""  # the definition has no value there
             for one in group:
