@@ -262,8 +262,8 @@ class Measurement:
     def _start_peer(self, name, model, rival):
         """Whether the peer can be timed; otherwise its record says why not."""
         one = programs.PEERS[name]
-        record = {key: model[key] for key in ("operator", "backend", "threads", "scalar", "size", "tokens", "length_axes",
-                                            "params", "case", "input")}  # fmt: skip
+        record = {key: model[key] for key in ("operator", "backend", "threads", "program", "scalar", "size", "tokens",
+                                            "length_axes", "params", "case", "input")}  # fmt: skip
         record = {**record, "implementation": name, "setup_seconds": None, "first_seconds": None, "seconds": None,
                   "workspace_bytes": None, "workspace_formula_bytes": None, "resident_bytes": None, "flops": None,
                   "bytes": None}  # fmt: skip
@@ -496,7 +496,9 @@ def parse(arguments):
         "--time-limit", type=float, default=300, metavar="S", help="seconds for one answer of a program (default: 300)"
     )
     parser.add_argument("--seed", type=int, default=1, help="seed for generated inputs (default: 1)")
-    parser.add_argument("--resume", action="store_true", help="keep what OUT and its journal hold, measure the rest")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep what OUT and its journal hold of this program, measure the rest"
+    )
     parser.add_argument(
         "--aims", type=pathlib.Path, default=aims_file.PATH, metavar="FILE", help="another list of aims"
     )
@@ -528,7 +530,7 @@ def run(options, command):
     if not jobs:
         raise InputError("nothing to measure: no case of these aims can be run")
     has_peers = any(job.peers for job in jobs)
-    store = Store(options.out, options.resume, options.seed)
+    store = Store(options.out, options.resume, options.seed, environment["program"])
     for module in sorted(
         {programs.missing_module(programs.PEERS[name]) for job in jobs for name in job.peers} - {None}
     ):
@@ -536,6 +538,9 @@ def run(options, command):
     created = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     if store.earlier and store.earlier["environment"]["cpu"] != environment["cpu"]:
         raise InputError(f"{options.out}: was made on another machine ({store.earlier['environment']['cpu']})")
+    if store.others:
+        where = f"; what there was stays in {store.old_path()}" if store.earlier else ""
+        print(f"--resume: {store.others} records are another program's and are measured again{where}", file=sys.stderr)
     jobs = [job for job in jobs if not store.has(job, environment, options.threads)]
     interrupted = whole = False
     try:

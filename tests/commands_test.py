@@ -71,6 +71,8 @@ if words[:1] == ["sweep"]:
     if "--budget" in words:
         del words[words.index("--budget") :][:2]
     words += ["--budget", "0.01", "--no-resident"]
+if words[:1] == ["study"]:
+    words += ["--tiny"]
 os.execv({program!r}, [{program!r}, *words])
 """
 
@@ -180,6 +182,23 @@ class Commands(unittest.TestCase):
         result = self.clone.run("./run-sweeps nprf-fig1a --out 'my results'")
         self.assertEqual(0, result.returncode, result.stderr)
         self.assertIn(r"  python3 -m reports.figures my\ results --out figures --only nprf-fig1a ", result.stdout)
+
+    def test_studies_of_another_program_are_measured_again(self):
+        command = "./run-sweeps fastrpb-fig1-2 --out studies"
+        self.assertEqual(0, self.clone.run(command, STUDIES="1").returncode)
+        (path,) = [path for path in (self.clone.folder / "studies").glob("*.json") if path.name != "summary.json"]
+        first = path.read_bytes()
+        result = self.clone.run(command, STUDIES="1")
+        self.assertEqual((0, first), (result.returncode, path.read_bytes()), result.stderr)
+        self.assertNotIn("another program", result.stderr)
+        other = re.sub(rb'"program": "\w+"', b'"program": "0123456789abcdef"', first)
+        self.assertNotEqual(first, other)
+        path.write_bytes(other)
+        result = self.clone.run(command, STUDIES="1")
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertIn(f"{path.name} is another program's", result.stderr)
+        self.assertEqual(other, path.with_name(path.name + ".old").read_bytes())
+        self.assertNotIn(b"0123456789abcdef", path.read_bytes())
 
     def test_all_reasons_are_needed(self):
         used = {why_not(path, command) for path, command in self.printed}

@@ -97,6 +97,7 @@ nlohmann::ordered_json DescribeBuild() {
   return {
       {"commit", kCommit},
       {"dirty", kDirty},
+      {"program", kProgram},
       {"compiler", kCompiler},
       {"flags", kFlags},
       {"libraries",

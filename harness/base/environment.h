@@ -6,8 +6,8 @@
 
 namespace subquad {
 
-// What a result file records of the program: commit, dirty, compiler, flags and
-// libraries.
+// What a result file records of the program: commit, dirty, digest, compiler,
+// flags and libraries.
 nlohmann::ordered_json DescribeBuild();
 
 // What a result file records of program and machine. Measures the machine's

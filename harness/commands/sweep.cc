@@ -206,7 +206,8 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
   command->add_option("--out", request->out, "result file (required)");
   auto* resume = command->add_flag(
       "--resume", request->resume,
-      "keep the records in FILE and its journal, measure the rest");
+      "keep the records in FILE and its journal that this program measured, "
+      "measure the rest");
   command
       ->add_flag("--force", request->force,
                  "replace FILE, and drop its journal, if it exists")
@@ -240,6 +241,9 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
   command->footer(
       "Each record is on disk (FILE.journal) before the next case begins.\n"
       "Ctrl-C keeps finished records (exit status 130); --resume continues.\n"
+      "What another program measured (other sources, compiler or flags; "
+      "`subquad env`\n"
+      "shows its digest) is measured again, and stays in FILE.old.\n"
       "Exit status: 0 all checks passed, 1 a check failed, 2 invalid "
       "arguments.\n"
       "Filters choose among what a preset or a configuration names.\n"

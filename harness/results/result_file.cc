@@ -14,6 +14,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "harness/base/build_info.h"
 #include "harness/base/output_file.h"
 #include "harness/base/registry.h"
 #include "harness/cases/input_source.h"
@@ -143,6 +144,7 @@ Json MakeRecord(const Case& one, const Problem& problem,
       {"backend", std::string(ToString(implementation.backend))},
       {"scalar", std::string(Info(one.scalar).name)},
       {"threads", threads},
+      {"program", kProgram},
       {"size", SizeJson(one, problem)},
       {"tokens", problem.queries},
       {"length_axes", problem.length_axes},

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "harness/base/build_info.h"
 #include "harness/base/environment.h"
 #include "harness/base/exit_status.h"
 #include "harness/base/interrupts.h"
@@ -135,6 +136,7 @@ class Sweep {
       RunCases({plan.begin() + static_cast<std::ptrdiff_t>(first), end - first},
                journal, progress);
     }
+    SetOthersAside();
     SortRecords(records_);
     WriteFileAtomically(options_.out,
                         MakeResultFile(header, records_).dump(1) + "\n");
@@ -181,8 +183,8 @@ class Sweep {
     return threads;
   }
 
-  // Records of an earlier run, from its file and its journal. Resume only on
-  // the same machine and build: a file has one of each.
+  // Records of an earlier run, from its file and its journal. Those of another
+  // program are measured again; those of another machine are refused.
   void CollectDone(const fs::path& journal, const Json& environment,
                    const std::vector<PlannedCase>& plan) {
     const bool left_over = fs::exists(journal);
@@ -200,35 +202,70 @@ class Sweep {
       return;
     }
     if (fs::exists(options_.out)) {
-      // Bind to a variable: a temporary would die before the loop.
-      Json file = ReadResultFile(options_.out);
-      RefuseOther(options_.out, file, environment);
-      for (Json& record : file["records"]) {
-        RefuseOtherTensors(options_.out, record, plan);
-        Keep(std::move(record));
-      }
+      const Json file = ReadResultFile(options_.out);
+      Collect(options_.out, file, file["records"], environment, plan);
     }
-    if (left_over) {
-      RefuseOther(journal, Journal::ReadHeader(journal), environment);
-      for (Json& record : Journal::Read(journal)) {
-        RefuseOtherTensors(journal, record, plan);
-        Keep(std::move(record));
-      }
-    }
+    if (left_over)
+      Collect(journal, Journal::ReadHeader(journal), Journal::Read(journal),
+              environment, plan);
+    TellOfOtherPrograms(plan);
   }
 
-  // Throws if `header` is of another build or another machine.
-  static void RefuseOther(const fs::path& path, const Json& header,
-                          const Json& environment) {
-    if (!header.contains("environment")) return;
-    const Json& other = header.at("environment");
-    for (const char* what : {"commit", "dirty", "compiler", "flags", "cpu"})
-      if (other.value(what, Json()) != environment.at(what))
-        throw InvalidInput(path.string() + ": --resume: " + what,
-                           environment.at(what).dump() +
-                               " of this build (remove the file, or choose "
-                               "another --out)",
-                           other.value(what, Json()).dump());
+  void Collect(const fs::path& path, const Json& header,
+               const std::vector<Json>& records, const Json& environment,
+               const std::vector<PlannedCase>& plan) {
+    if (header.contains("environment"))
+      RefuseOtherMachine(path, header.at("environment"), environment);
+    bool has_others = false;
+    for (const Json& record : records) {
+      if (record.value("program", "") == kProgram) {
+        RefuseOtherTensors(path, record, plan);
+        Keep(record);
+      } else {
+        others_.insert(RecordKey(record));
+        has_others = true;
+      }
+    }
+    if (has_others) files_of_others_.push_back(path);
+  }
+
+  static void RefuseOtherMachine(const fs::path& path, const Json& other,
+                                 const Json& environment) {
+    const Json cpu = other.value("cpu", Json());
+    if (cpu == environment.at("cpu")) return;
+    throw InvalidInput(path.string() + ": --resume: cpu",
+                       environment.at("cpu").dump() +
+                           " of this machine (remove the file, or choose "
+                           "another --out)",
+                       cpu.dump());
+  }
+
+  static fs::path OldPath(const fs::path& path) {
+    return path.string() + ".old";
+  }
+
+  void TellOfOtherPrograms(const std::vector<PlannedCase>& plan) const {
+    if (others_.empty()) return;
+    size_t again = 0;
+    for (const PlannedCase& planned : plan)
+      for (const Implementation* one : planned.implementations) {
+        const std::string key = RecordKey(
+            planned.one.Id(), one->id, ToString(one->backend), planned.threads);
+        again += others_.contains(key) && !done_.contains(key);
+      }
+    std::string names;
+    for (const fs::path& path : files_of_others_)
+      names += (names.empty() ? "" : " and ") + OldPath(path).string();
+    Tell(
+        "--resume: {} records are another program's; {} are measured again, "
+        "and what there was stays in {}\n",
+        others_.size(), again, names);
+  }
+
+  // Before the files are replaced.
+  void SetOthersAside() const {
+    for (const fs::path& path : files_of_others_)
+      fs::copy_file(path, OldPath(path), fs::copy_options::overwrite_existing);
   }
 
   // Throws if a record's input folder has other contents now.
@@ -445,6 +482,9 @@ class Sweep {
   Forecast forecast_;
   std::set<std::string> done_;
   std::vector<Json> records_;
+  // Points that another program measured, and the files that hold them.
+  std::set<std::string> others_;
+  std::vector<fs::path> files_of_others_;
 };
 
 }  // namespace

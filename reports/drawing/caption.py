@@ -5,7 +5,6 @@ import re
 
 from reports.drawing import latex
 
-
 LENGTHS = ("short", "long")
 WORDS = 60  # of a short caption, at most
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 from reports.files import recipe_file
 from reports.files import result_file
@@ -15,10 +16,12 @@ def key_of(entry):
 class Store:
     """What was finished: a line in OUT.journal for each case, a result file at the end."""
 
-    def __init__(self, out, resume, seed):
-        self.out, self.journal = out, out.with_name(out.name + ".journal")
+    def __init__(self, out, resume, seed, program):
+        """program: the digest of ours; what was timed beside another is measured again."""
+        self.out, self.journal, self.program = out, out.with_name(out.name + ".journal"), program
         self.records, self.ratios, self.algorithms = {}, {}, {}
         self.earlier = None
+        self.others = 0  # records of another program
         if not resume:
             if self.journal.exists():
                 raise InputError(f"{self.journal}: left from an interrupted run; --resume continues it")
@@ -35,8 +38,13 @@ class Store:
                     pass  # half a line, of a run that was killed
 
     def _keep(self, part):
-        self.records.update((key_of(record), record) for record in part["records"])
-        self.ratios.update((key_of(ratio), ratio) for ratio in part.get("ratios", []))
+        own = [record for record in part["records"] if record.get("program") == self.program]
+        self.others += len(part["records"]) - len(own)
+        self.records.update((key_of(record), record) for record in own)
+        measured = {key_of(record) for record in own}
+        self.ratios.update(
+            (key_of(ratio), ratio) for ratio in part.get("ratios", []) if (*key_of(ratio)[:-1], None) in measured
+        )
         self.algorithms.update(((one["operator"], one["implementation"]), one) for one in part["algorithms"])
 
     def add(self, measurement):
@@ -66,10 +74,16 @@ class Store:
             and not any("not installed" in one for one in reasons)
         )
 
+    def old_path(self):
+        """Where an earlier file stays of which not all is kept."""
+        return self.out.with_name(self.out.name + ".old")
+
     def write(self, command, created, seed, environment):
         content = {"format": "results/1", "command": command, "created": created, "seed": seed, "environment": environment,
                    "algorithms": list(self.algorithms.values()), "records": list(self.records.values()), "fits": [],
                    "crossovers": [], "ratios": list(self.ratios.values())}  # fmt: skip
+        if self.others and self.earlier:
+            shutil.copyfile(self.out, self.old_path())
         part = self.out.with_name(self.out.name + ".part")
         part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
         part.replace(self.out)

@@ -4,14 +4,10 @@
 import json
 import os
 import pathlib
-import random
 import re
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 import jsonschema
@@ -549,33 +545,6 @@ class Sweeps(Cli):
         self.fine("sweep", "--config", config, "--no-resident", "--resume", "--out", out, cwd=ROOT)
         self.assertEqual(self.read(out)["records"], more["records"])
 
-    def test_resume_refuses_a_folder_that_holds_other_tensors(self):
-        folder, out = self.folder / "own", self.folder / "out.json"
-        shutil.copytree(ROOT / "tests" / "golden" / "toeplitz_1d-square", folder)
-        command = [
-            "sweep",
-            "--operator",
-            "toeplitz_1d",
-            "--implementation",
-            "fft",
-            "--no-resident",
-            "--budget",
-            "0.02",
-            "--input",
-            folder,
-            "--out",
-            out,
-        ]
-        self.fine(*command, "--n", "4")
-        self.fine(*command, "--n", "4,8", "--resume")
-        before = out.read_bytes()
-        np.save(folder / "values.npy", np.load(folder / "values.npy") + 1)
-        self.refuse([*command, "--n", "4,8,16", "--resume"], "--resume", "own", "digest")
-        self.assertEqual(out.read_bytes(), before)
-        shutil.copytree(ROOT / "tests" / "golden" / "toeplitz_1d-square", folder, dirs_exist_ok=True)
-        self.fine(*command, "--n", "4,8,16", "--resume")
-        self.assertEqual(len(self.read(out)["records"]), 3)
-
     def test_what_an_implementation_chose_is_in_its_record(self):
         out = self.folder / "out.json"
         for n, chosen, other in ((8, "tiled", "fft_streamed"), (3000, "fft_streamed", "tiled")):
@@ -746,113 +715,6 @@ class Sweeps(Cli):
     def points(records):
         return {(r["case"], r["implementation"], r["backend"], r["threads"], r["check"]["verdict"]) for r in records}
 
-    def test_an_existing_journal_needs_resume(self):
-        out = self.folder / "out.json"
-        journal = self.folder / "out.json.journal"
-        journal.write_text('{"format": "journal/1"}\n', encoding="utf-8")
-        self.refuse(["sweep", *SMALL, "--n", "4", "--out", out], "--resume")
-        self.assertFalse(out.exists())
-        self.sweep("--n", "4", "--resume")
-        self.assertFalse(journal.exists())
-
-    def test_resume_refuses_what_another_build_or_machine_made(self):
-        out = self.folder / "out.json"
-        for what, other in (("commit", "0" * 40), ("cpu", "another"), ("flags", "-O0"), ("dirty", None)):
-            file = self.sweep("--n", "4")
-            file["environment"][what] = other
-            out.write_text(json.dumps(file), encoding="utf-8")
-            before = out.read_bytes()
-            self.refuse(["sweep", *SMALL, "--n", "4,8", "--resume", "--out", out], "--resume", what)
-            self.assertEqual(out.read_bytes(), before)
-            out.unlink()
-            journal = self.folder / "out.json.journal"
-            header = {"format": "journal/1", "environment": file["environment"]}
-            journal.write_text(json.dumps(header) + "\n", encoding="utf-8")
-            self.refuse(["sweep", *SMALL, "--n", "4,8", "--resume", "--out", out], "--resume", what, "journal")
-            journal.unlink()
-
-    def test_resume_measures_only_what_is_missing(self):
-        first = self.sweep("--n", "4,8")
-        both = self.sweep("--n", "4,8,16", "--resume")
-        self.assertEqual(len(both["records"]), len(first["records"]) * 3 // 2)
-        for old, new in zip(first["records"], both["records"]):
-            self.assertEqual(old, new)
-
-    def test_killed_ten_times_then_resumed(self):
-        axes = ["sweep", *SMALL, "--n", "8:1024:x2", "--scalar", "float32", "--scalar", "float64"]
-        whole = self.folder / "whole.json"
-        self.fine(*axes, "--out", whole)
-        expected = self.points(self.read(whole)["records"])
-        out = self.folder / "out.json"
-        journal = self.folder / "out.json.journal"
-        draws = random.Random(1)
-        kept = 0
-        for kill in range(10):
-            process = subprocess.Popen(
-                [PROGRAM, *axes, "--resume", "--out", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-            )
-            # In turns: after one more case, somewhere in the next; and somewhere from the start on.
-            one_more = kill % 2 == 0
-            if one_more:
-                self.assertIn("[", process.stderr.readline(), "too short to be killed ten times")
-            time.sleep(draws.uniform(0, 0.05 if one_more else 0.3))
-            self.assertIsNone(process.poll(), "too short to be killed ten times")
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            process.stderr.close()
-            # Nothing that was finished is lost; what is written is whole.
-            self.assertFalse(out.exists())
-            records = len(journal.read_text(encoding="utf-8").split("\n")) - 2
-            self.assertGreaterEqual(records, kept + one_more)
-            kept = records
-        self.assertLess(kept, len(expected), "nothing was left to resume")
-        self.fine(*axes, "--resume", "--out", out)
-        records = self.read(out)["records"]
-        self.assertEqual(self.points(records), expected)
-        self.assertEqual(len(records), len(expected))
-
-    def test_half_a_line_in_the_journal_is_dropped(self):
-        out = self.folder / "out.json"
-        file = self.sweep("--n", "4,8")
-        journal = self.folder / "out.json.journal"
-        lines = [json.dumps({"format": "journal/1"})] + [json.dumps(r) for r in file["records"]]
-        journal.write_text("\n".join(lines)[:-40], encoding="utf-8")
-        out.unlink()
-        again = self.sweep("--n", "4,8", "--resume")
-        self.assertEqual(self.points(again["records"]), self.points(file["records"]))
-
-    def test_interrupt_keeps_what_is_finished(self):
-        out = self.folder / "out.json"
-        process = subprocess.Popen(
-            [
-                PROGRAM,
-                "sweep",
-                "--operator",
-                "toeplitz_1d",
-                "--no-resident",
-                "--n",
-                "64,4096",
-                "--budget",
-                "60",
-                "--width",
-                "0.000001",
-                "--out",
-                out,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        first = process.stderr.readline()  # the first case is done
-        self.assertIn("[1/2]", first)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130, errors)
-        self.assertIn("--resume", errors)
-        records = self.read(out)["records"]
-        self.assertTrue(records)
-        self.assertTrue(all("n=64," in record["case"] for record in records))
-
     def test_memory_limit(self):
         file = self.sweep("--n", "64,16384", "--memory-limit", "0.5")
         verdicts = {(r["size"]["n_q"], r["implementation"]): r["check"] for r in file["records"]}
@@ -868,27 +730,6 @@ class Sweeps(Cli):
         self.assertEqual(verdicts[64, "dense"]["verdict"], "passed")
         self.assertEqual(verdicts[65536, "dense"]["verdict"], "skipped")
         self.assertRegex(verdicts[65536, "dense"]["reason"], "limit|memory")
-
-    @unittest.skipUnless(os.geteuid() == 0, "only root can mount a tiny disk")
-    def test_a_full_disk_keeps_the_old_file(self):
-        disk = self.folder / "disk"
-        disk.mkdir()
-        mount = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], capture_output=True, check=False
-        )
-        if mount.returncode != 0:
-            self.skipTest("mounting is not allowed here")
-        self.addCleanup(subprocess.run, ["umount", disk], check=True)
-        out = disk / "out.json"
-        self.fine("sweep", *SMALL, "--n", "4", "--out", out)
-        before = out.read_bytes()
-        (disk / "filler").write_bytes(b"x" * (64 * 1024 - len(before) - 12 * 1024))
-        result = run("sweep", *SMALL, "--n", "4:400:+4", "--resume", "--out", out)
-        self.assertNotIn(result.returncode, (0, 1, 130))
-        self.assertIn("No space left", result.stderr)
-        self.assertEqual(out.read_bytes(), before)
-        (disk / "filler").unlink()
-        self.read(out)
 
 
 if __name__ == "__main__":

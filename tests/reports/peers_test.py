@@ -275,6 +275,28 @@ class RunTest(Workplace):
         self.assertEqual({1, 2}, {one["threads"] for one in self.content()["records"]}, result.stderr)
         self.assertEqual(2 * len(after), len(self.content()["records"]))
 
+    def test_what_another_program_measured_is_measured_again(self):
+        both = [aim("one"), aim("other", cases=[{"n": 64, "e": 4}])]
+        self.assertEqual(0, self.run_peers(both).returncode)
+        content = self.content()
+        old = [one for one in content["records"] if one["size"]["n_k"] == 64]
+        for record in old:
+            record["program"] = "0123456789abcdef"
+        self.out.write_text(json.dumps(content), encoding="utf-8")
+        before = self.out.read_bytes()
+        result = self.run_peers(both, "--resume")
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertIn(f"--resume: {len(old)} records are another program's", result.stderr)
+        self.assertIn("[1/1]", result.stderr)
+        after = self.content()
+        self.assertEqual({content["environment"]["program"]}, {one["program"] for one in after["records"]})
+        self.assertEqual(len(content["records"]), len(after["records"]))
+        self.assertEqual(len(content["ratios"]), len(after["ratios"]))
+        for ratio in after["ratios"]:
+            was_old = ratio["case"] in {one["case"] for one in old}
+            self.assertEqual(ratio not in content["ratios"], was_old)
+        self.assertEqual(before, self.out.with_name("peers.json.old").read_bytes())
+
     def test_an_interrupt_keeps_what_is_finished(self):
         many = [aim("one", cases=[{"n": "32:400:+1", "e": 4}])]
         with subprocess.Popen(
