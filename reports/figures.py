@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws result, study and summary files: every recipe that they serve, and general figures for what no recipe shows.
+"""Draws result, study and summary files: every recipe that they serve, and general figures for lines that no recipe takes.
 
     python3 -m reports.figures FILE... --out DIR [--format pdf,svg,png,tex] [--only NAME,..] [--general rest|all|none]
                                [--width column|text|INCHES] [--panels N] [--bare] [--style NAME|FILE] [--caption short|long]
@@ -151,7 +151,7 @@ def parse_arguments(arguments):
     parser = argparse.ArgumentParser(
         prog="figures.py",
         description="Draws result files (format results/1) and study files (study/1): every figure and table of "
-        "reports/recipes that they serve, and for measurements that no recipe shows time and workspace against n, "
+        "reports/recipes that they serve, and for a group with a line that no recipe takes time and workspace against n, "
         "error against n, and error against time. Beside each figure are its caption (NAME.caption.md and .tex) and the "
         "data plotted (CSV). Format tex is pgfplots code that reads NAME-plot.csv.",
         epilog="Exit status: 0 drawn, 2 invalid arguments or files (nothing is written then).",
@@ -177,7 +177,8 @@ def parse_arguments(arguments):
     parser.add_argument(
         "--general",
         choices=("rest", "all", "none"),
-        help="general figures for measurements that no recipe shows, for all, or none (default: rest, or all with --only)",
+        help="general figures of groups with a line that no recipe takes, of all groups, or none (default: rest, or all with "
+        "--only)",
     )
     parser.add_argument(
         "--compare",
@@ -200,6 +201,41 @@ def parse_arguments(arguments):
     if bool(options.files) == bool(options.compare):
         parser.error("expected FILEs, or --compare A B")
     return options
+
+
+LISTED = 6  # names in a printed line
+
+
+def listed(words, separator):
+    more = len(words) - LISTED
+    return separator.join(words[:LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def rest_words(rest):
+    """The line that names what no recipe takes, and the first figure that shows it."""
+    named = {}
+    for one in rest:
+        names = named.setdefault((one.identity["operator"], _unusual(one.identity)), [])
+        names += [name for name in one.implementations if name not in names]
+    words = [f"{operator} {', '.join(names)}{unusual}" for (operator, unusual), names in named.items()]
+    return f"no recipe shows: {listed(words, '; ')}  (see {rest[0].figure} ..)"
+
+
+def _unusual(identity):
+    """` (float64, 2 threads)`: the settings that recipes do not take unless they name them."""
+    words = [] if identity["backend"] == "cpu" else [identity["backend"]]
+    for key, plain in recipe_file.PLAIN.items():
+        text = recipe_file.text_of(identity.get(key))
+        if identity.get(key) is not None and text != recipe_file.text_of(plain):
+            short = {"scalar": text, "threads": f"{text} threads"}
+            words.append(short.get(key, key if identity[key] is True else f"{key} = {text}"))
+    return f" ({', '.join(words)})" if words else ""
+
+
+def unserved_words(unserved):
+    names = list(dict.fromkeys(recipe.name for recipe, _ in unserved))
+    what = "1 recipe" if len(names) == 1 else f"{len(names)} recipes"
+    return f"not drawn: {what} that these files do not serve (--only NAME says why): {listed(names, ', ')}"
 
 
 def build(options):
@@ -230,9 +266,10 @@ def main(arguments=None):
                 (options.out / name).write_bytes(content)
             ends = dict.fromkeys(name[len(product.name) :].rpartition(".")[2] for name in files)
             print(options.out / f"{product.name}.{{{','.join(ends)}}}")
-        if options.only is None:
-            for recipe, why in made.unserved:
-                print(f"not drawn: {recipe.name}: {why}")
+        if made.rest and options.only is None:
+            print(rest_words(made.rest))
+        if made.unserved and options.only is None:
+            print(unserved_words(made.unserved))
     except result_file.InputError as error:
         print(f"figures.py: {error}", file=sys.stderr)
         return 2

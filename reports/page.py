@@ -381,9 +381,7 @@ def main(arguments=None):
         results, studies, summary = figures.load_files(options.files)
         claims = load_claims(options.claims) if options.claims else None
         recipes = recipe_file.load_all(options.recipes)
-        made = catalogue.build(results, studies, recipes, "none", summary)
-        if not any(product.recipe and product.recipe.kind not in ("fits", "crossovers") for product in made.products):
-            made = catalogue.build(results, studies, recipes, summary=summary)  # a sweep that no recipe covers
+        made = catalogue.build(results, studies, recipes, summary=summary)
         plot_style.use_style(plot_style.load_look(bare=True))
         text = build(results, studies, made, claims, options.title)
         options.out.mkdir(parents=True, exist_ok=True)

@@ -54,16 +54,60 @@ void CheckOneThing(const std::string& what,
     }
 }
 
-RecipeCurve MakeCurve(const Recipe& recipe, const std::string& id,
+// The axes of a series on which any value will do, beside `axes`.
+std::set<std::string> FreeAxes(const Json& series, std::set<std::string> axes) {
+  if (IsOthers(series)) axes.insert("implementation");
+  return axes;
+}
+
+// Which settings a series names.
+struct Selection {
+  Match match, except;
+
+  Selection(const Json& series, const std::string& subject)
+      : match(MatchOf(series.at("match"), subject)),
+        except(MatchOf(series.value("except", Json::object()), subject)) {}
+  bool Takes(const Settings& settings) const {
+    return Fits(settings, match) && (except.empty() || !Fits(settings, except));
+  }
+};
+
+// The recipe's points that a series takes.
+std::vector<const RecipePoint*> PointsOf(
+    const Recipe& recipe, const Json& series,
+    const std::vector<RecipePoint>& points) {
+  const std::string subject = "recipe " + recipe.name();
+  const Selection own(series, subject);
+  std::vector<Selection> named;
+  if (IsOthers(series))
+    for (const Json& one : recipe.content().at("series"))
+      if (!IsOthers(one)) named.emplace_back(one, subject);
+  const auto is_named = [&](const Settings& settings) {
+    return recipe.AsksFor(settings, {recipe.x()}) &&
+           std::ranges::any_of(named, [&](const Selection& one) {
+             return one.Takes(settings);
+           });
+  };
+  const std::set<std::string> free = FreeAxes(series, {recipe.x()});
+  std::vector<const RecipePoint*> taken;
+  for (const RecipePoint& point : points)
+    if (own.Takes(point.settings) && recipe.AsksFor(point.settings, free) &&
+        !is_named(point.settings))
+      taken.push_back(&point);
+  return taken;
+}
+
+RecipeCurve MakeCurve(const Recipe& recipe, const Json& series,
                       const std::string& label,
                       std::vector<const RecipePoint*> points) {
   CheckOneThing(fmt::format("recipe {}: {}", recipe.name(), label), points,
                 recipe.x());
   std::vector<const RecipePoint*> own;
   for (const RecipePoint* point : points)
-    if (recipe.AsksFor(point->settings, "")) own.push_back(point);
+    if (recipe.AsksFor(point->settings, FreeAxes(series, {})))
+      own.push_back(point);
   if (own.size() >= 3) points = own;
-  RecipeCurve curve{id, label, {}};
+  RecipeCurve curve{series.value("id", series.at("label")), label, {}};
   for (const RecipePoint* point : points) {
     curve.mixed = curve.mixed || point->mixed;
     const Json& record = *point->record;
@@ -136,21 +180,17 @@ std::vector<RecipeCurve> CurvesOf(const Recipe& recipe, const Json& series,
                                   const std::vector<RecipePoint>& points,
                                   const Match& where) {
   const std::string label = series.at("label");
-  const std::string id = series.value("id", label);
   const std::string by = series.value("by", "");
-  const Match match = MatchOf(series.at("match"), "recipe " + recipe.name());
   const auto before = [](const std::string& a, const std::string& b) {
     return Before(a, b);
   };
   std::map<std::string, std::vector<const RecipePoint*>, decltype(before)>
       groups(before);
-  for (const RecipePoint& point : points) {
-    if (!Fits(point.settings, match) || !Fits(point.settings, where) ||
-        !recipe.AsksFor(point.settings, recipe.x()))
-      continue;
-    const auto value = point.settings.find(by);
-    groups[value == point.settings.end() ? "" : value->second].push_back(
-        &point);
+  for (const RecipePoint* point : PointsOf(recipe, series, points)) {
+    if (!Fits(point->settings, where)) continue;
+    const auto value = point->settings.find(by);
+    groups[value == point->settings.end() ? "" : value->second].push_back(
+        point);
   }
   std::vector<RecipeCurve> curves;
   for (const auto& [value, own] : groups) {
@@ -159,7 +199,7 @@ std::vector<RecipeCurve> CurvesOf(const Recipe& recipe, const Json& series,
     if (const size_t at = name.find(hole);
         !by.empty() && at != std::string::npos)
       name.replace(at, hole.size(), value);
-    curves.push_back(MakeCurve(recipe, id, name, own));
+    curves.push_back(MakeCurve(recipe, series, name, own));
   }
   return curves;
 }

@@ -34,10 +34,11 @@ struct RecipeCurve {
   const CurvePoint* At(double n) const;
 };
 
-// The curves of a series (an object with `match`, `label`, and `id` and `by`
-// if it has them), among the recipe's points that also match `where`. A curve
-// takes the sizes that the recipe names where at least three were measured,
-// and any size otherwise. Of several records of one size the first counts.
+// The curves of a series (an object with `match`, `label`, and `id`, `by`,
+// `except` and `others` if it has them), among the recipe's points that also
+// match `where`. A curve takes the sizes that the recipe names where at least
+// three were measured, and any size otherwise. Of several records of one size
+// the first counts.
 // Throws InvalidInput where a curve would hold two values of one setting.
 std::vector<RecipeCurve> CurvesOf(const Recipe& recipe, const Json& series,
                                   const std::vector<RecipePoint>& points,

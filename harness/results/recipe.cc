@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <set>
 #include <sstream>
 
 #include "harness/base/filters.h"
@@ -49,6 +48,29 @@ std::string TextOf(const Json& value) {
     return text;
   }
   return value.dump();
+}
+
+// A series `others` is a line for each implementation of a recipe of curves.
+void CheckOthers(const Json& recipe, const std::string& subject) {
+  for (const char* list : {"series", "baselines"})
+    for (const Json& series : recipe.value(list, Json::array())) {
+      if (!IsOthers(series)) continue;
+      const std::string label = series.at("label");
+      const std::string place = subject + ": others";
+      if (series.at("others") != true)
+        throw InvalidInput(place, "true", series.at("others").dump());
+      if (recipe.at("kind") != "curves" || list != std::string("series"))
+        throw InvalidInput(place, "a series of a recipe of kind curves",
+                           "'" + label + "'");
+      if (series.value("by", Json()) != "implementation")
+        throw InvalidInput(place, "\"by\": \"implementation\"",
+                           series.value("by", Json()).dump());
+      if (label.find("{implementation}") == std::string::npos)
+        throw InvalidInput(place, "a label with {implementation}",
+                           "'" + label + "'");
+      if (series.contains("style"))
+        throw InvalidInput(place, "no style", series.at("style").dump());
+    }
 }
 
 }  // namespace
@@ -97,6 +119,8 @@ bool Fits(const Settings& settings, const Match& match) {
   });
 }
 
+bool IsOthers(const Json& series) { return series.contains("others"); }
+
 Recipe::Recipe(const std::string& name, const std::string& text)
     : name_(name), content_(Json::parse(text, nullptr, false)) {
   const std::string subject = "recipe " + name;
@@ -135,18 +159,21 @@ Recipe::Recipe(const std::string& name, const std::string& text)
   if (kind() == "map" && (!content_.value("y", Json()).is_string() ||
                           content_.value("series", Json()).size() != 1))
     throw InvalidInput(subject, "y and one series for a map", "something else");
+  CheckOthers(content_, subject);
   for (const Json& sweep : content_.value("sweeps", Json::array()))
     sweeps_.push_back(MatchOf(sweep, subject));
 }
 
-bool Recipe::AsksFor(const Settings& settings, const std::string& free) const {
+bool Recipe::AsksFor(const Settings& settings,
+                     const std::set<std::string>& free) const {
   return std::ranges::any_of(sweeps_, [&](const Match& sweep) {
     Match wanted = sweep;
-    wanted.erase(free);
+    std::erase_if(wanted,
+                  [&](const auto& one) { return free.contains(one.first); });
     if (!Fits(settings, wanted)) return false;
     return std::ranges::all_of(Defaults(), [&](const auto& plain) {
       const auto found = settings.find(plain.first);
-      return plain.first == free || sweep.contains(plain.first) ||
+      return free.contains(plain.first) || sweep.contains(plain.first) ||
              found == settings.end() || found->second == plain.second;
     });
   });

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,10 @@ using Match = std::map<std::string, std::vector<std::string>>;
 Match MatchOf(const Json& json, const std::string& subject);
 bool Fits(const Settings& settings, const Match& match);
 
+// Whether a series of a recipe takes what the sweeps ask for whatever the
+// implementation, and no series that is not such a one takes.
+bool IsOthers(const Json& series);
+
 class Recipe {
  public:
   // Throws InvalidInput that names the recipe for another format, and for
@@ -42,9 +47,10 @@ class Recipe {
   // The axis of its curves: n unless it says otherwise.
   std::string x() const { return content_.value("x", "n"); }
 
-  // Whether one of its sweeps measures these settings; `free` is an axis on
-  // which any value will do ("": none).
-  bool AsksFor(const Settings& settings, const std::string& free) const;
+  // Whether one of its sweeps measures these settings; `free` names axes on
+  // which any value will do.
+  bool AsksFor(const Settings& settings,
+               const std::set<std::string>& free) const;
 
  private:
   std::string name_;

@@ -1,4 +1,4 @@
-"""What a set of files can show: every recipe that they serve, and three general figures for the measurements that no recipe shows."""
+"""What a set of files can show: every recipe that they serve, and three general figures for each group with a line that no recipe takes."""
 
 import copy
 import csv
@@ -69,14 +69,25 @@ class Product:
 
 
 @dataclasses.dataclass
+class Rest:
+    """Lines of one group that no recipe takes."""
+
+    identity: dict  # of the group
+    implementations: list
+    figure: str  # the first of the general figures that show them
+
+
+@dataclasses.dataclass
 class Catalogue:
     products: list
     unserved: list  # (recipe, why)
     warnings: list
+    rest: list = dataclasses.field(default_factory=list)
 
 
 def build(results, studies, recipes, general="rest", summary=None):
-    """results: (path, content) pairs; studies: StudyFiles; general: `rest`, `all` or `none` of the groups; summary: a Summary."""
+    """results: (path, content) pairs; studies: StudyFiles; general: the groups that get general figures, `rest` (those with a line
+    that no recipe takes), `all` or `none`; summary: a Summary."""
     summary = summary or summary_file.Summary()
     summary.check(results)
     names = [study.name for study in studies]
@@ -85,7 +96,7 @@ def build(results, studies, recipes, general="rest", summary=None):
             raise result_file.InputError(f"study {name} is in two of the files; their figures would have the same name")
     points = recipe_file.points_of(results)
     platforms = recipe_file.platforms(points)
-    products, unserved, shown = [], [], set()
+    products, unserved, taken = [], [], set()
     for recipe in sorted(recipes, key=_by_source):
         made, why = [], []
         for platform in [None] if recipe.kind == "study" else platforms:
@@ -97,9 +108,7 @@ def build(results, studies, recipes, general="rest", summary=None):
             if len(platforms) > 1 and platform:
                 product = _renamed(product, f"{product.name}-{_slug(platform[0])}", f"{product.title} ({platform[0]})")
             made.append(product)
-            shown.update(
-                (point.identity["machine"], point.row["case"], point.settings["implementation"]) for point in used
-            )
+            taken |= _taken(recipe, used, points)
         products += made
         if made and recipe.kind == "study":
             products += _parts(made[0], next(study for study in studies if study.name == recipe["study"]))
@@ -110,11 +119,10 @@ def build(results, studies, recipes, general="rest", summary=None):
         if study.name not in named and study.name in study_panels.DRAWINGS:
             products.append(_study_product(study.name, study.name.replace("_", " "), None, study))
             products += _parts(products[-1], study)
-    warnings = []
-    if results and general != "none":
-        rest, warnings = _general(results, shown if general == "rest" else set())
-        products += rest
-    return Catalogue(products, unserved, warnings)
+    if not results or general == "none":
+        return Catalogue(products, unserved, [])
+    figures, warnings, rest = _general(results, taken, general == "all")
+    return Catalogue(products + figures, unserved, warnings, rest)
 
 
 PAPERS = ("NPRF", "FastRPB", "LRPE", "Transformer-XL", "Transformers II", "this project")
@@ -322,19 +330,32 @@ class General:
         )  # fmt: skip
 
 
-def _general(results, shown):
+def _taken(recipe, used, points):
+    """The lines (result_file.line_key) that a recipe takes: it shows one of their points. A table takes only lines that are all in
+    its cells: a few numbers are not a curve."""
+    lines = {point.line for point in used}
+    if recipe.kind != "table":
+        return lines
+    cells = {id(point) for point in used}
+    return lines - {point.line for point in points if id(point) not in cells}
+
+
+def _general(results, taken, everything):
+    """(Products, warnings, [Rest]); everything: also of groups all of whose lines are taken."""
     groups, warnings = result_file.group_records(results)
-    names = result_file.figure_names(groups)
-    made = []
-    for name, group in zip(names, groups):
-        machine = group.identity["machine"]
-        if any((machine, row["case"], row["implementation"]) in shown for row in group.rows):
+    made, rest = [], []
+    for name, group in zip(result_file.figure_names(groups), groups):
+        left = [one for one in group.implementations() if result_file.line_key(group.identity, one) not in taken]
+        if not left and not everything:
             continue
-        made += [
+        figures = [
             General(f"{name}-{kind}", kind, width, shapes, group).product()
             for kind, (width, shapes) in quantities.GENERAL.items()
         ]
-    return made, warnings
+        made += figures
+        if left:
+            rest.append(Rest(group.identity, left, figures[0].name))
+    return made, warnings, rest
 
 
 def title(group):

@@ -118,6 +118,17 @@ def shade(style, index, count):
                  MARKERS[(MARKERS.index(style.marker) + index) % len(MARKERS)])  # fmt: skip
 
 
+def apart(style, others):
+    """The style; where one of `others` has its colour and dashes, the same colour with the next dashes and marker that are free."""
+    looks = {(other.color, other.dashes) for other in others}
+    dashes, marker = DASHES.index(style.dashes), MARKERS.index(style.marker)
+    variants = (
+        Style(style.color, DASHES[(dashes + step) % len(DASHES)], MARKERS[(marker + step) % len(MARKERS)])
+        for step in range(len(DASHES))
+    )
+    return next((one for one in variants if (one.color, one.dashes) not in looks), style)
+
+
 def style_of(implementation):
     """The fixed style of a name; a name that is not in the table gets one from its hash, the same everywhere."""
     if implementation in STYLES:

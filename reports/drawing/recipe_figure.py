@@ -49,6 +49,7 @@ def curves(recipe, points, summary=None):
     """The Picture of a recipe of kind curves. summary: {(title, quantity): panel} of summary_file. Raises Unserved."""
     x = recipe.get("x", "n")
     asked = recipe_file.measured_for(recipe, points, (x,))
+    others = recipe_file.others_for(recipe, points, (x,))
     content, everything, missing = [], [], []
     for entry in recipe["panels"]:
         if entry["y"] not in QUANTITIES:
@@ -62,11 +63,8 @@ def curves(recipe, points, summary=None):
             panel = dataclasses.replace(panel, x_label=recipe.get("x_label", ""))
         if x != "n":
             panel = dataclasses.replace(panel, theory="", quantity="")
-        here = [point for point in asked if recipe_file.fits(point.settings, entry.get("where", {}))]
-        lines = [line for series in recipe["series"] for line in recipe_file.lines_of(series, here, (x,))]
-        for line in lines:
-            line.points = _own_sizes(recipe, line.points)
-        missing.append(recipe_file.missing_words(recipe, recipe["series"], lines))
+        lines = _lines(recipe, asked, others, entry.get("where", {}), x)
+        missing.append(recipe_file.missing_words(recipe, lines))
         if panel.y == "speedup":
             group = _speedups(recipe, panel, summary, lines)
             if not group.rows:  # without a summary there are no ratios
@@ -80,8 +78,8 @@ def curves(recipe, points, summary=None):
         _attach_summary(recipe, (summary or {}).get((panel.title, panel.quantity)), panel, group, lines)
         content.append((panel, group))
         everything.append((entry, panel, group, lines))
-    absent = [words for words in missing[0] if all(words in others for others in missing)]
-    _demand(recipe, everything, absent, recipe["series"])
+    absent = [words for words in missing[0] if all(words in of_panel for of_panel in missing)]
+    _demand(everything, absent, recipe_file.named_series(recipe))
     if absent:
         content[0][1].remarks.append(f"Not in these files: {', '.join(dict.fromkeys(absent))}.")
     at = bar_panels.common_size(content, recipe["at"]) if recipe.kind == "bars" else None
@@ -97,7 +95,19 @@ def curves(recipe, points, summary=None):
     )  # fmt: skip
 
 
-def _demand(recipe, everything, absent, series):
+def _lines(recipe, asked, others, where, x):
+    """The Lines of a panel, in the order of the recipe's series."""
+    lines = []
+    for series in recipe["series"]:
+        pool = others if series.get("others") else asked
+        here = [point for point in pool if recipe_file.fits(point.settings, where)]
+        lines += recipe_file.lines_of(series, here, (x,))
+    for line in lines:
+        line.points = _own_sizes(recipe, line)
+    return lines
+
+
+def _demand(everything, absent, series):
     """At least half of the series must be there, and something of them must have passed."""
     passed = any(
         point.row["verdict"] == "passed" for _, _, _, lines in everything for line in lines for point in line.points
@@ -106,10 +116,10 @@ def _demand(recipe, everything, absent, series):
         raise Unserved("no measurements of " + ", ".join(dict.fromkeys(absent)) if absent else "no measurement passed")
 
 
-def _own_sizes(recipe, points):
+def _own_sizes(recipe, line):
     """Other recipes measure the same curve at other n; those are taken only where the recipe's own are too few."""
-    own = recipe_file.measured_for(recipe, points, ())
-    return own if len(own) >= 3 else points
+    own = recipe_file.measured_for(recipe, line.points, ("implementation",) if line.series.get("others") else ())
+    return own if len(own) >= 3 else line.points
 
 
 def setting(recipe, points, without):
@@ -166,7 +176,10 @@ def _group(lines, x):
         style = plot_style.style_of(line.series.get("style", implementation))
         # Implementations have looks of their own.
         shades = 1 if line.series.get("by") == "implementation" else line.count
-        group.styles[line.label] = plot_style.shade(style, line.index, shades)
+        style = plot_style.shade(style, line.index, shades)
+        if line.series.get("others"):
+            style = plot_style.apart(style, group.styles.values())
+        group.styles[line.label] = style
         for point in line.points:
             place = point.settings["n"] if x == "n" else point.settings.get(x)
             group.rows.append({**point.row, "implementation": line.label, "n": place})

@@ -5,6 +5,7 @@ A recipe says under which settings it was measured in the words of a sweep; what
 """
 
 import dataclasses
+import functools
 import json
 import pathlib
 
@@ -108,6 +109,10 @@ class Point:
     source: dict
     place: str
 
+    @functools.cached_property
+    def line(self):
+        return result_file.line_key(self.identity, self.settings["implementation"])
+
 
 def points_of(files):
     """Every record of (path, content) pairs as a Point."""
@@ -151,6 +156,25 @@ def measured_for(recipe, points, free):
     return [point for point in points if asks_for(recipe, point.settings, free)]
 
 
+def named_series(recipe):
+    """Every series but `others`: a figure without them lacks something."""
+    return [series for series in recipe["series"] if not series.get("others")]
+
+
+def others_for(recipe, points, free):
+    """The points that a series `others` may take: one of the recipe's sweeps asks for them, whatever their implementation, and no
+    named series takes them."""
+    if named_series(recipe) == recipe["series"]:
+        return []
+    taken = {
+        id(point)
+        for point in measured_for(recipe, points, free)
+        if any(_takes(series, point) for series in named_series(recipe))
+    }
+    asked = measured_for(recipe, points, (*free, "implementation"))
+    return [point for point in asked if id(point) not in taken]
+
+
 @dataclasses.dataclass
 class Line:
     """One line of a figure: the points of a series, or of one value of its `by`."""
@@ -167,11 +191,14 @@ class Line:
         return self.series.get("id", self.series["label"])
 
 
+def _takes(series, point):
+    left_out = series.get("except")
+    return fits(point.settings, series["match"]) and not (left_out and fits(point.settings, left_out))
+
+
 def lines_of(series, points, free):
     """A series' Lines from points that are its recipe's. Raises InputError if a line would mix two settings."""
-    left_out = series.get("except")
-    chosen = [point for point in points if fits(point.settings, series["match"])
-              and not (left_out and fits(point.settings, left_out))]  # fmt: skip
+    chosen = [point for point in points if _takes(series, point)]
     by = series.get("by")
     values = (
         sorted({point.settings.get(by) for point in chosen}, key=lambda value: (str(type(value)), value))
@@ -206,10 +233,10 @@ def _check_one_thing(series, points, free):
         places[place] = point
 
 
-def missing_words(recipe, series_list, lines):
+def missing_words(recipe, lines):
     """What the recipe shows and the files lack, in words; empty if nothing is missing."""
     present = {id(line.series) for line in lines}
-    return [_series_words(series) for series in series_list if id(series) not in present]
+    return [_series_words(series) for series in named_series(recipe) if id(series) not in present]
 
 
 def _series_words(series):

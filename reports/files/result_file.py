@@ -141,12 +141,12 @@ def group_records(files):
     for path, content in files:
         for index, record in enumerate(content["records"]):
             identity, axis, n = identify(record, content["environment"])
-            key = json.dumps(identity, sort_keys=True)
-            group = groups.setdefault(key, Group(identity, axis, sources=[]))
+            line = line_key(identity, record["implementation"])
+            group = groups.setdefault(line[0], Group(identity, axis, sources=[]))
             if not any(content is source for source in group.sources):
                 group.sources.append(content)
             row = make_row(record, n, content["environment"])
-            point = (key, row["implementation"], n)
+            point = (*line, n)
             if point in points:
                 raise InputError(
                     f"{path}: records[{index}]: {row['implementation']} at {record['case']} occurs twice in the "
@@ -160,6 +160,11 @@ def group_records(files):
     for group in ordered:
         group.rows.sort(key=lambda row: (row["implementation"], row["n"]))
     return ordered, _attach_theory(files, ordered)
+
+
+def line_key(identity, implementation):
+    """What tells a line, one implementation of a group, from every other: all settings but n, machine and threads among them."""
+    return json.dumps(identity, sort_keys=True), implementation
 
 
 def identify(record, environment):

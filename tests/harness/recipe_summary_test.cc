@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "harness/base/digits.h"
 #include "harness/papers/claims/claims.h"
@@ -204,6 +205,95 @@ TEST(RecipeSummary, ShardsOfSeveralProcessorsHaveNoTimes) {
   EXPECT_TRUE(panel.at("curves")[0].at("fit").is_null());
   EXPECT_TRUE(panel.at("crossovers")[0].at("n").is_null());
   EXPECT_TRUE(panel.at("ratios").empty());
+}
+
+// The made recipe with one more series, which names no implementation.
+std::string WithOthers(const std::string& more) {
+  std::string text = kRecipe;
+  const std::string last = "\"by\": \"causal\"}";
+  text.replace(
+      text.find(last), last.size(),
+      last + ", {\"match\": {\"operator\": \"toeplitz_1d\"}, " + more + "}");
+  return text;
+}
+
+constexpr const char* kOthers =
+    R"("others": true, "by": "implementation", "label": "{implementation}")";
+
+std::map<std::string, Json> SizesByLabel(const std::vector<Json>& records,
+                                         const std::string& recipe) {
+  const Json entries = SummarizeRecipes({{"made.json", FileOf(records)}},
+                                        {Recipe("made", recipe)});
+  std::map<std::string, Json> sizes;
+  for (const Json& curve : entries.at(0).at("panels").at(0).at("curves"))
+    sizes[curve.at("label")] = curve.at("n");
+  return sizes;
+}
+
+TEST(RecipeOthers, AreWhatNoNamedSeriesTakes) {
+  const Json own = {256, 1024, 4096};
+  std::vector<Json> records = Records();
+  for (double n : {256, 512, 1024, 4096})
+    records.push_back(RecordOf("karatsuba", n, 1e-9 * n));
+  records.push_back(RecordOf("blocked", 512, 1));
+  records.push_back(RecordOf("folded", 256, 1, {{"scalar", "float64"}}));
+  std::map<std::string, Json> expected = {{"dense", own},
+                                          {"fft, causal = 0", own}};
+  EXPECT_EQ(SizesByLabel(records, kRecipe), expected);
+  expected["karatsuba"] = own;
+  expected["blocked"] = {512};  // fewer than three of the recipe's sizes
+  EXPECT_EQ(SizesByLabel(records, WithOthers(kOthers)), expected);
+  expected.erase("blocked");
+  EXPECT_EQ(
+      SizesByLabel(records,
+                   WithOthers(std::string(kOthers) +
+                              R"(, "except": {"implementation": "blocked"})")),
+      expected);
+}
+
+TEST(RecipeOthers, HaveCrossovers) {
+  std::string text = WithOthers(std::string(kOthers) + R"(, "id": "others")");
+  const std::string pair = R"(["fast", "dense"])";
+  text.replace(text.find(pair), pair.size(), pair + R"(, ["others", "dense"])");
+  std::vector<Json> records = Records();
+  for (double n : {256, 1024, 4096})
+    records.push_back(RecordOf("karatsuba", n, 1e-9 * n * 500));
+  const Json panel = SummarizeRecipes({{"made.json", FileOf(records)}},
+                                      {Recipe("made", text)})[0]
+                         .at("panels")[0];
+  ASSERT_EQ(panel.at("crossovers").size(), 2);
+  EXPECT_EQ(panel.at("crossovers")[1].at("fast"), "karatsuba");
+  EXPECT_NEAR(panel.at("crossovers")[1].at("n"), 500, 1e-6);
+  EXPECT_EQ(panel.at("ratios").size(), 6);
+}
+
+TEST(RecipeOthers, ThatAreWrongAreRefused) {
+  const auto refused = [](const std::string& text, const std::string& words) {
+    try {
+      Recipe("made", text);
+      ADD_FAILURE() << "taken: " << text;
+    } catch (const InvalidInput& problem) {
+      EXPECT_NE(std::string(problem.what()).find(words), std::string::npos)
+          << problem.what();
+    }
+  };
+  const std::string good = kOthers;
+  const auto without = [&](const std::string& part,
+                           const std::string& instead) {
+    std::string text = good;
+    return WithOthers(text.replace(text.find(part), part.size(), instead));
+  };
+  refused(without("true", "false"), "expected true");
+  refused(without(R"("by": "implementation", )", ""), "\"by\"");
+  refused(without(R"("by": "implementation")", R"("by": "causal")"), "\"by\"");
+  refused(without("{implementation}", "rest"), "label with {implementation}");
+  refused(WithOthers(good + R"(, "style": "fft")"), "no style");
+  std::string bars = WithOthers(good);
+  bars.replace(bars.find("\"curves\""), 8, "\"bars\"");
+  refused(bars, "kind curves");
+  std::string baselines = WithOthers(good);
+  baselines.replace(baselines.find("\"series\""), 8, "\"baselines\"");
+  refused(baselines, "a series");
 }
 
 TEST(Recipes, ThatAreWrongAreRefused) {
