@@ -9,8 +9,7 @@
 //           (column_fft.h): the same complexity, 4 to 8 times faster than fft.
 //           A few rows are multiplied directly (toeplitz/direct_product.h).
 //   karatsuba  three products of half the size in place of four, down to 64
-//           rows, in float64: O(e n^1.585) time. The example of
-//           CONTRIBUTING.md.
+//           rows, in float64: O(e n^1.585) time.
 //
 // All but karatsuba have the backward pass; with transforms, the gradient of
 // the weights is one sum over all columns of products of spectra, and one

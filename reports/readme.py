@@ -6,8 +6,8 @@
 The headline table, between <!-- headline --> and <!-- /headline -->, comes from the result files and claims of one
 machine. The table between <!-- verified --> and <!-- /verified --> comes from `list --json` of a program with the GPU's
 table (the one with the emulated device needs no GPU); without --program it is left as it is.
---check writes nothing and fails if something would change.
-Exit status: 0 done, 1 --check found a difference, 2 invalid arguments or files.
+--check writes nothing and fails if the README says what is not so. A program that it does not list yet is named.
+Exit status: 0 done, 1 --check found what is not so, 2 invalid arguments or files.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -175,11 +176,44 @@ def replaced(text, marker, lines, readme):
     return f"{before}{begin}\n" + "\n".join(lines) + f"\n{end}{after.split(end)[1]}"
 
 
+def unlisted(before, after):
+    """What the table of `after` lists and that of `before` does not, in words; None if they differ in anything else."""
+    rows = [_verified_rows(text) for text in (before, after)]
+    if _without_verified(before) != _without_verified(after):
+        return None
+    missing = []
+    for operator, cells in rows[1].items():
+        old = rows[0].pop(operator, None)
+        if old is None:
+            missing.append(operator)
+            continue
+        for was, now in zip(old, cells, strict=True):
+            more = [name for name in now[0] if name not in was[0]]
+            if was != ([name for name in now[0] if name not in more], now[1]):
+                return None
+            missing += [f"{operator} {name}" for name in more]
+    return None if rows[0] else missing
+
+
+def _verified_rows(text):
+    """{operator: [(programs, words after them) for each backend]} of the README's table."""
+    found = re.search(r"<!-- verified -->\n(.*?)<!-- /verified -->", text, re.S)
+    rows = {}
+    for line in found.group(1).splitlines()[2:]:
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        rows[name.strip("`")] = [(re.findall(r"`(.*?)`", cell), cell.rpartition("`")[2]) for cell in cells]
+    return rows
+
+
+def _without_verified(text):
+    return re.sub(r"<!-- verified -->\n(\|[^\n]*\n).*?<!-- /verified -->", r"\1", text, flags=re.S)
+
+
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(
         prog="readme.py",
         description="Writes the generated tables of the README.",
-        epilog="Exit status: 0 done, 1 --check found a difference, 2 invalid arguments or files.",
+        epilog="Exit status: 0 done, 1 --check found what is not so, 2 invalid arguments or files.",
     )
     parser.add_argument("--results", metavar="DIR", type=pathlib.Path, default=result_file.default_folder(),
                         help="folder of one machine's result files (default: the one that reports/results/default names)")  # fmt: skip
@@ -187,7 +221,7 @@ def parse_arguments(arguments):
     parser.add_argument(
         "--readme", metavar="FILE", type=pathlib.Path, default=ROOT / "README.md", help="text to rewrite"
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if something would change")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the README says what is not so")
     return parser.parse_args(arguments)
 
 
@@ -207,10 +241,10 @@ def main(arguments=None):
             text = replaced(text, "verified", verified_table(json.loads(run.stdout)), options.readme)
         if text != found and not options.check:
             options.readme.write_text(text, encoding="utf-8")
-        print(
-            f"{options.readme.name}: {'as it was' if text == found else 'would change' if options.check else 'written'}"
-        )
-        return 1 if options.check and text != found else 0
+        new = unlisted(found, text) if options.check and text != found else None
+        words = "as it was" if text == found else "would change" if options.check else "written"
+        print(f"{options.readme.name}: {words}" + (f": not listed yet: {', '.join(new)}" if new else ""))
+        return 1 if options.check and text != found and new is None else 0
     except (InputError, recipe_figure.Unserved) as error:
         print(f"readme.py: {error}", file=sys.stderr)
         return 2

@@ -1,10 +1,12 @@
-// For tests of an operator's properties: that none of its programs is skipped
-// in silence, whichever are added.
+// For tests of an operator's properties, whichever programs are added: that
+// none is skipped in silence, and those that end at a large size.
 #pragma once
 
 #include <algorithm>
 #include <initializer_list>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "harness/judging/operator_run.h"
 
@@ -16,6 +18,18 @@ inline bool HasPrograms(const OperatorRun& run,
   return std::ranges::all_of(wanted, [&](std::string_view id) {
     return std::ranges::count(programs, id) > 0;
   });
+}
+
+// The programs for this problem but `dense`, and those that would take seconds
+// in plain loops, by their own count of operations.
+inline std::vector<std::string> FastPrograms(const OperatorRun& run,
+                                             Scalar scalar = Scalar::kFloat64) {
+  const Problem problem = run.Resolve(scalar);
+  std::vector<std::string> fast;
+  for (const Implementation* one : CpuImplementations(problem))
+    if (one->id != "dense" && one->CostOf(problem, 1).flops <= 4e9)
+      fast.push_back(one->id);
+  return fast;
 }
 
 }  // namespace subquad

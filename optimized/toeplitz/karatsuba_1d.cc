@@ -5,8 +5,7 @@
 //         [T2 T1] [v1]   out0 = p + (T0 - T1) v1,  out1 = p + (T2 - T1) v0
 //
 // down to blocks of kLeaf rows, which are multiplied directly: O(e n^1.585)
-// time without a transform. It loses to the FFTs and is the worked example of
-// CONTRIBUTING.md: this file and a row in optimized/toeplitz_1d.cc.
+// time without a transform. It loses to the FFTs.
 //
 // Error. In the 2-norm a level makes the error of a product up to 2 + sqrt(2)
 // times larger, and a leaf has kLeaf roundings: 2e9 unit roundoffs at n = 2^20,

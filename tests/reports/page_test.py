@@ -264,6 +264,23 @@ class ReadmeTest(figures_test.Workplace):
         self.readme.write_text(text.replace("× /", "9× /", 1), encoding="utf-8")
         self.assertEqual(1, self.run_readme("--check").returncode)
 
+    def test_a_program_that_is_not_listed_yet_is_named_and_no_error(self):
+        self.assertEqual(0, self.run_readme().returncode)
+        old = self.LIST[0]["implementations"]
+        new = {"implementation": "mine", "backend": "cpu", "scalars": ["float32", "float64"], "backward": False}
+        result = self.run_readme("--check", operators=[{**self.LIST[0], "implementations": [*old, new]}])
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertIn("not listed yet: toeplitz_1d mine", result.stdout)
+        result = self.run_readme("--check", operators=[*self.LIST, {**self.LIST[0], "operator": "toeplitz_9d"}])
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertIn("not listed yet: toeplitz_9d", result.stdout)
+        # What it lists has to be there.
+        renamed = [{**old[0], "implementation": "mine"}, old[1]]
+        forward = [{**old[0], "backward": False}, old[1]]
+        for implementations in (renamed, forward):
+            result = self.run_readme("--check", operators=[{**self.LIST[0], "implementations": implementations}])
+            self.assertEqual(1, result.returncode, result.stdout)
+
     def test_cells_are_ratios_of_the_records(self):
         self.assertEqual(0, self.run_readme().returncode)
         text = self.readme.read_text(encoding="utf-8")
