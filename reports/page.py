@@ -35,6 +35,7 @@ GOOD = {
     "in part": "mid",
     "wrong as printed": "mid",
     "skipped": "soft",
+    "not measured": "soft",
     "cannot be tested": "soft",
 }
 

@@ -42,7 +42,8 @@ PAPERS = {
 }
 WORDS = (("prop.", "proposition"), ("fig.", "figure"), ("eq.", "equation"), ("equations", "equation"), ("figures", "figure"),
          ("sec.", "section"))  # fmt: skip
-LAST = "What cannot be had"
+LACKING, LAST = "What was not measured", "What cannot be had"
+UNANSWERED = {"not measured": LACKING, "cannot be tested here": LAST}  # the chapters of claims with these verdicts
 ORDER = (
     "section",
     "equation",
@@ -84,7 +85,7 @@ def parts_of(name, products, claims):
                 taken.add(one)
                 told.append(known[one])
     for claim in claims:
-        if claim["id"] not in taken and not claim["verdict"].startswith("cannot"):
+        if claim["id"] not in taken and claim["verdict"] not in UNANSWERED:
             parts.setdefault(place_of(claim["source"], name), ([], []))[1].append(claim)
     return [(place, *parts[place]) for place in sorted(parts, key=by_place)]
 
@@ -119,8 +120,15 @@ def write_report(paper, made, sources, claims, numbers):
         words = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
         document.paragraph(f"{len(own)} claims: {words}.")
     parts = parts_of(name, products, own)
+    endings = {
+        ending: [claim for claim in own if claim["verdict"] == verdict] for verdict, ending in UNANSWERED.items()
+    }
+    if not endings[LACKING] and not unserved:
+        del endings[LACKING]
+    elif not endings[LAST]:
+        del endings[LAST]
     document.heading("Contents")
-    for place in [*(place for place, _, _ in parts), LAST]:
+    for place in [*(place for place, _, _ in parts), *endings]:
         document.entry(_capital(place), numbers.get(place, ""))
     if own:
         document.heading("Claims")
@@ -145,14 +153,17 @@ def write_report(paper, made, sources, claims, numbers):
                 document.product_table(product)
         for claim in told:
             document.claim(claim)
-    missing = [claim for claim in own if claim["verdict"].startswith("cannot")]
-    document.heading(LAST)
-    found[LAST] = document.number
-    for claim in missing:
-        document.paragraph(f"{claim['id']} ({place_of(claim['source'], name)}): {claim['says']}. {claim['numbers']}")
-    for recipe, why in unserved:
-        document.paragraph(f"{recipe['title']} ({place_of(recipe['source'], name)}): {why}.")
-    if not missing and not unserved:
+    for ending, missing in endings.items():
+        document.heading(ending)
+        found[ending] = document.number
+        for claim in missing:
+            document.paragraph(
+                f"{claim['id']} ({place_of(claim['source'], name)}): {claim['says']}. {claim['numbers']}"
+            )
+        if ending == LACKING:
+            for recipe, why in unserved:
+                document.paragraph(f"{recipe['title']} ({place_of(recipe['source'], name)}): {why}.")
+    if endings == {LAST: []}:
         document.paragraph("Nothing of what the recipes and claims of this paper ask for is missing. What no claim is about (results "
                            "of trained models, for example) is not tested at all.")  # fmt: skip
     return document, found

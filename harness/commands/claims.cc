@@ -24,21 +24,24 @@ void AddClaimsCommand(CLI::App& program, const std::string& command_line,
                    "is written beside it")
       ->required();
   AddForceOption(*command, options->force);
-  std::string list = "Claims, and the commands that measure what they need:\n";
-  for (const Claim& claim : Claims()) {
-    const std::string needs = NeedsOf(claim);
-    list +=
-        fmt::format("  {:<18} {}\n", claim.id,
-                    needs.empty() ? "none: computed by this command" : needs);
-  }
-  command->footer(
-      list +
-      "`subquad sweep --preset claims` runs all the sweeps that claims need.\n"
-      "Verdicts: reproduced, in part, not reproduced, wrong as printed (a\n"
-      "confirmed erratum), cannot be tested here.\n"
-      "Exit status: 0 every claim has a verdict, whatever it is, 1 a listed\n"
-      "erratum is correct as printed, 2 an invalid file, 130 interrupted\n"
-      "(nothing is written).");
+  command->add_flag("--all", options->all,
+                    "print every claim, not only those that the files hold "
+                    "something of");
+  // A function, as only --help looks at the claims.
+  command->footer([] {
+    std::string list = "Claims, and what each is answered from:\n";
+    for (const Claim& claim : Claims())
+      list += fmt::format("  {:<22} {}\n", claim.id, AnsweredFrom(claim));
+    return list +
+           "`subquad sweep --preset claims` runs all sweeps that claims need.\n"
+           "Verdicts: reproduced, in part, not reproduced, wrong as printed\n"
+           "(a confirmed erratum), not measured (the files lack what the\n"
+           "command above measures), cannot be tested here (nothing measured\n"
+           "here answers it).\n"
+           "Exit status: 0 every claim has a verdict, whatever it is, 1 a\n"
+           "listed erratum is correct as printed, 2 an invalid file, 130\n"
+           "interrupted (nothing is written).";
+  });
   command->callback([options, &status] { status = RunClaims(*options); });
 }
 

@@ -12,6 +12,8 @@ std::string_view ToString(ClaimVerdict verdict) {
       return "not reproduced";
     case ClaimVerdict::kWrongAsPrinted:
       return "wrong as printed";
+    case ClaimVerdict::kNotMeasured:
+      return "not measured";
     case ClaimVerdict::kCannotBeTested:
       return "cannot be tested here";
   }

@@ -13,12 +13,13 @@ enum class ClaimVerdict {
   kNotReproduced,
   kWrongAsPrinted,  // every erratum confirmed: a formula is wrong, its
                     // correction right
-  kCannotBeTested   // the files given lack what it needs
+  kNotMeasured,     // the files given lack the sweep or study that it needs
+  kCannotBeTested   // nothing that is measured here can answer it
 };
 inline constexpr ClaimVerdict kClaimVerdicts[] = {
-    ClaimVerdict::kReproduced, ClaimVerdict::kInPart,
+    ClaimVerdict::kReproduced,    ClaimVerdict::kInPart,
     ClaimVerdict::kNotReproduced, ClaimVerdict::kWrongAsPrinted,
-    ClaimVerdict::kCannotBeTested};
+    ClaimVerdict::kNotMeasured,   ClaimVerdict::kCannotBeTested};
 std::string_view ToString(ClaimVerdict verdict);
 
 // A table in Markdown; bars in cells are escaped, newlines become spaces.

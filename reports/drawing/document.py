@@ -11,7 +11,7 @@ WIDTH = SHEET[0] - 2 * LEFT
 BODY, SMALL = 8.5, 7.0  # points
 STEP = 1.4 * plot_style.POINT  # of a line, for each point of its letters
 CELL_GAP = 0.1
-VERDICT_COLORS = {"reproduced": "#00674b", "not": "#a83c00"}
+VERDICT_COLORS = {"reproduced": "#00674b", "not reproduced": "#a83c00"}
 
 
 class Document:

@@ -62,7 +62,7 @@ class Claims(unittest.TestCase):
         return content, result.stdout
 
     def test_every_claim_is_answered(self):
-        content, text = self.answers(self.made)
+        content, _ = self.answers(self.made)
         claims = {claim["id"]: claim for claim in content["claims"]}
         self.assertIn("frpb-1d-time", claims)
         self.assertEqual(sum(content["counts"].values()), len(claims))
@@ -72,21 +72,58 @@ class Claims(unittest.TestCase):
         table = self.out.with_suffix(".md").read_text(encoding="utf-8")
         for name, claim in claims.items():
             self.assertIn(f"| {name} |", table)
-            self.assertIn(name, text)
             if claim["kind"] == "erratum":
                 self.assertEqual(claim["erratum"], "confirmed", claim)
                 self.assertEqual(claim["verdict"], "wrong as printed", claim)
-            if claim["verdict"] == "cannot be tested here" and claim["kind"] in ("sweep", "study"):
+            if claim["verdict"] == "not measured":
+                self.assertIn(claim["kind"], ("sweep", "study"))
                 self.assertIn("subquad s", claim["needs"])
-                self.assertIn("needs: " + claim["needs"], text)
+                self.assertRegex(claim["numbers"], "needs (recipe|study) ")
+            if claim["kind"] == "none":
+                self.assertEqual(claim["verdict"], "cannot be tested here", claim)
         # From the sweep and from the study, and from nothing.
-        self.assertNotEqual(claims["frpb-1d-time"]["verdict"], "cannot be tested here")
-        self.assertNotEqual(claims["frpb-1d-memory"]["verdict"], "cannot be tested here")
+        for name in ("frpb-1d-time", "frpb-1d-memory"):
+            self.assertNotIn(claims[name]["verdict"], ("not measured", "cannot be tested here"))
         self.assertNotEqual(claims["nprf-lemma2"]["verdict"], "reproduced")  # tiny
-        self.assertEqual(claims["blog-decay"]["verdict"], "cannot be tested here")
+        for name, needs in (("blog-decay", "study sinusoidal"), ("nprf-memory", "recipe nprf-memory")):
+            self.assertEqual(claims[name]["verdict"], "not measured")
+            self.assertTrue(claims[name]["numbers"].endswith(f"; needs {needs}"), claims[name])
+        for name, words in (("frpb-accuracy", "needs models trained"), ("nprf-fig1a-gpu", "needs a GPU")):
+            self.assertEqual(claims[name]["verdict"], "cannot be tested here")
+            self.assertIn(words, claims[name]["numbers"])
         self.assertEqual(claims["blog-rotation"]["verdict"], "reproduced")
         rows = [line for line in table.splitlines() if line.startswith("| ")]
         self.assertEqual({len(re.findall(r"(?<!\\)\|", row)) for row in rows}, {7})
+
+    def listed(self, text):
+        """The claims that the text has a line of, and its last two lines."""
+        *lines, others, counts = text.splitlines()
+        return [line.split()[0] for line in lines if not line.startswith(" ")], others, counts
+
+    def test_the_text_lists_what_the_files_hold(self):
+        content, text = self.answers(self.made / "sweep.json")
+        listed, others, counts = self.listed(text)
+        self.assertEqual(listed, ["frpb-1d-time", "frpb-1d-memory"])
+        hidden = [claim for claim in content["claims"] if claim["id"] not in listed]
+        self.assertIn("(--all lists them)", others)
+        for verdict in ("not measured", "cannot be tested here"):
+            self.assertIn(f" {sum(claim['verdict'] == verdict for claim in hidden)} {verdict}", others)
+        for verdict, count in content["counts"].items():
+            self.assertIn(f" {count} {verdict}", counts)
+        study, _, _ = self.listed(self.answers(self.made / "prf_variance.json")[1])
+        self.assertEqual(study, ["nprf-lemma2", "nprf-lemma2-trf"])
+
+    def test_all_lists_all(self):
+        content, text = self.answers(self.made / "sweep.json", "--all")
+        self.assertNotIn("--all", text)
+        for claim in content["claims"]:
+            self.assertRegex(text, f"(?m)^{claim['id']} +{claim['verdict']} ")
+            if claim["verdict"] == "not measured":
+                self.assertIn(f"measured by: {claim['needs']}\n", text)
+
+    def test_committed_files_fit(self):
+        for path in ROOT.glob("reports/results/*/claims/claims.json"):
+            jsonschema.validate(json.loads(path.read_text(encoding="utf-8")), SCHEMA)
 
     def test_the_same_files_give_the_same_answers(self):
         first, _ = self.answers(self.made)
@@ -179,7 +216,7 @@ class Claims(unittest.TestCase):
         content, _ = self.answers(file)
         claims = {claim["id"]: claim for claim in content["claims"]}
         for name in ("frpb-1d-time", "frpb-1d-memory"):
-            self.assertEqual(claims[name]["verdict"], "cannot be tested here", claims[name])
+            self.assertEqual(claims[name]["verdict"], "not measured", claims[name])
 
     def test_output_that_cannot_be_written(self):
         result = run("claims", self.made, "--out", self.folder / "none" / "claims.json")
@@ -261,7 +298,10 @@ class Claims(unittest.TestCase):
             "FILE",
             "--out",
             "lrpe-tail",
-            "cannot be tested here",
+            "--all",
+            "not measured",
+            "cannot be tested here: needs models trained",
+            "computed by this command, without files",
             "--preset claims",
             "subquad study rpe_rank",
             "130",

@@ -1,6 +1,6 @@
 // The rules of claims on planted studies, and what is computed on the spot:
-// right numbers are reproduced, wrong ones are not, missing ones cannot be
-// tested, and NaN is never support.
+// right numbers are reproduced, wrong ones are not, missing ones are not
+// measured, and NaN is never support.
 #include "harness/papers/claims/claims.h"
 
 #include <algorithm>
@@ -76,9 +76,12 @@ TEST(Finding, VerdictFollowsFromItsParts) {
   };
   using enum Holds;
   EXPECT_EQ(verdict({}), kCannotBeTested);
-  EXPECT_EQ(verdict({kMissing, kMissing}), kCannotBeTested);
+  EXPECT_EQ(verdict({kUntestable, kUntestable}), kCannotBeTested);
+  EXPECT_EQ(verdict({kMissing, kMissing}), kNotMeasured);
+  EXPECT_EQ(verdict({kMissing, kUntestable}), kNotMeasured);
   EXPECT_EQ(verdict({kYes, kYes}), kReproduced);
   EXPECT_EQ(verdict({kYes, kMissing}), kInPart);
+  EXPECT_EQ(verdict({kYes, kUntestable}), kInPart);
   EXPECT_EQ(verdict({kYes, kNo}), kInPart);
   EXPECT_EQ(verdict({kBetween}), kInPart);
   EXPECT_EQ(verdict({kNo, kMissing}), kNotReproduced);
@@ -184,7 +187,7 @@ ClaimVerdict Judged(const std::vector<StudyFile>& files) {
 }
 
 TEST(Claims, StudiesAreJudgedAgain) {
-  EXPECT_EQ(Judged({}), kCannotBeTested);
+  EXPECT_EQ(Judged({}), kNotMeasured);
   EXPECT_EQ(Judged({Lemma2(1.0005, 0.99)}), kReproduced);
   EXPECT_EQ(Judged({Lemma2(1.1, 0.99)}), kNotReproduced);
   EXPECT_EQ(Judged({Lemma2(1.0005, 0.5)}), kNotReproduced);
@@ -196,6 +199,14 @@ TEST(Claims, StudiesDoNotRestOnNaN) {
   EXPECT_EQ(Judged({Lemma2(1.0, nullptr)}), kNotReproduced);
 }
 
+// With the study or without: only trained models could answer it.
+TEST(Claims, NoStudyAnswersWhatNeedsTraining) {
+  const Finding finding = FindClaim("nprf-convert").rule({});
+  EXPECT_EQ(finding.verdict(), kCannotBeTested);
+  EXPECT_NE(finding.numbers().find("needs models trained"), std::string::npos);
+  EXPECT_EQ(FindClaim("nprf-convert-weights").rule({}).verdict(), kNotMeasured);
+}
+
 TEST(Claims, SmallStudiesAreAHint) {
   StudyFile file = Lemma2(1.0005, 0.99);
   file.content["parameters"]["rows"] = 3;
@@ -205,7 +216,7 @@ TEST(Claims, SmallStudiesAreAHint) {
   EXPECT_EQ(Judged({file}), kReproduced);
   file = Lemma2(1.1, 0.99);
   file.content["parameters"]["rows"] = 3;
-  EXPECT_EQ(Judged({file}), kCannotBeTested);
+  EXPECT_EQ(Judged({file}), kNotMeasured);
 }
 
 // A study may find that a formula is wrong, or that it cannot tell: neither is
@@ -248,6 +259,70 @@ TEST(Claims, StudiesWithOtherTablesAreRefused) {
   EXPECT_THROW(Judged({file}), InvalidInput);
 }
 
+// ---- the help --------------------------------------------------------------
+
+TEST(Claims, SayWhatTheyAreAnsweredFrom) {
+  const std::string computed = "computed by this command";
+  EXPECT_EQ(AnsweredFrom(FindClaim("sikf-shift")),
+            computed + ", without files");
+  EXPECT_EQ(AnsweredFrom(FindClaim("lrpe-tail")), computed + ", without files");
+  for (const char* id : {"nprf-lemma2", "nprf-fig1a"})
+    EXPECT_EQ(AnsweredFrom(FindClaim(id)), NeedsOf(FindClaim(id)));
+  for (const char* id : {"txl-linear", "frpb-2d-time"})
+    EXPECT_EQ(AnsweredFrom(FindClaim(id)),
+              computed + ", and from: " + NeedsOf(FindClaim(id)));
+  for (const char* id : {"frpb-accuracy", "nprf-convert", "nprf-fig1a-gpu"}) {
+    const std::string text = AnsweredFrom(FindClaim(id));
+    EXPECT_TRUE(text.starts_with("cannot be tested here: needs ")) << text;
+  }
+}
+
+// ---- the text --------------------------------------------------------------
+
+AnsweredClaim Answer(const char* id, Holds holds, const std::string& text) {
+  AnsweredClaim answer{&FindClaim(id), {}};
+  answer.finding.Add(holds, text);
+  return answer;
+}
+
+TEST(ClaimsText, ListsWhatTheFilesHoldAndCountsTheRest) {
+  const std::vector<AnsweredClaim> answers = {
+      Answer("nprf-lemma2", Holds::kNo, "wrong"),
+      Answer("nprf-lemma2-trf", Holds::kMissing, "another map"),
+      Answer("blog-decay", Holds::kMissing, "needs study sinusoidal"),
+      Answer("frpb-1d-time", Holds::kMissing, "needs recipe fastrpb-toeplitz"),
+      Answer("frpb-accuracy", Holds::kUntestable, "needs training"),
+      Answer("sikf-shift", Holds::kYes, "0")};
+  Evidence evidence;
+  evidence.studies = {Lemma2(1, 1)};
+  const std::string text = ClaimsText(answers, evidence, false);
+  const auto has = [](const std::string& where, const std::string& what) {
+    return where.find(what) != std::string::npos;
+  };
+  EXPECT_TRUE(has(text, "wrong\n")) << text;
+  EXPECT_TRUE(has(text, "another map\n")) << text;
+  EXPECT_TRUE(has(text, "measured by: subquad study prf_variance")) << text;
+  for (const char* other :
+       {"blog-decay", "frpb-1d-time", "frpb-accuracy", "sikf-shift"})
+    EXPECT_FALSE(has(text, other)) << text;
+  EXPECT_TRUE(text.ends_with(
+      "others (--all lists them): 1 computed without files, 2 not measured, 1 "
+      "cannot be tested here\n"))
+      << text;
+  const std::string all = ClaimsText(answers, evidence, true);
+  for (const AnsweredClaim& answer : answers)
+    EXPECT_TRUE(has(all, answer.claim->id)) << all;
+  EXPECT_TRUE(has(all, "measured by: subquad study sinusoidal")) << all;
+  EXPECT_FALSE(has(all, "others")) << all;
+}
+
+TEST(ClaimsText, AnErratumThatIsNoneIsAlwaysListed) {
+  AnsweredClaim answer{&FindClaim("lrpe-tail"), {}};
+  answer.finding.Add(Erratum{"a formula", 0, 0, 0.1});
+  EXPECT_NE(ClaimsText({answer}, {}, false).find("NOT CONFIRMED"),
+            std::string::npos);
+}
+
 // ---- the file --------------------------------------------------------------
 
 TEST(Claims, MarkdownEscapesBars) {
@@ -267,7 +342,8 @@ TEST(Claims, JsonHasNoNumberThatIsNone) {
   EXPECT_TRUE(one["value"].is_null());
   EXPECT_TRUE(one["low"].is_null());
   EXPECT_EQ(one["high"], 2);
-  EXPECT_EQ(json["counts"]["cannot be tested here"], 1);
+  EXPECT_EQ(json["counts"]["not measured"], 1);
+  EXPECT_EQ(json["counts"]["cannot be tested here"], 0);
 }
 
 }  // namespace

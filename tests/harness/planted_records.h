@@ -28,6 +28,7 @@ inline constexpr auto kReproduced = ClaimVerdict::kReproduced;
 inline constexpr auto kInPart = ClaimVerdict::kInPart;
 inline constexpr auto kNotReproduced = ClaimVerdict::kNotReproduced;
 inline constexpr auto kWrongAsPrinted = ClaimVerdict::kWrongAsPrinted;
+inline constexpr auto kNotMeasured = ClaimVerdict::kNotMeasured;
 inline constexpr auto kCannotBeTested = ClaimVerdict::kCannotBeTested;
 inline const double kNaN = std::numeric_limits<double>::quiet_NaN();
 

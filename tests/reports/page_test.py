@@ -31,6 +31,7 @@ CLAIMS = {
             "numbers": "made up",
         },
         {"id": "other", "says": "x", "source": "y", "verdict": "reproduced", "numbers": "made up"},
+        {"id": "lacking", "says": "x", "source": "y", "verdict": "not measured", "numbers": "needs study spectra"},
     ],
 }
 
@@ -133,6 +134,8 @@ class PageTest(figures_test.Workplace):
         text = self.page()
         self.assertIn('<a href="#claim-frpb-1d-time">', text)
         self.assertIn('<span class="bad">not reproduced</span>', text)
+        self.assertIn('<span class="soft">not measured</span></td><td>needs study spectra</td>', text)
+        self.assertIn("<b>1</b>claims not measured</div>", text)
 
     def test_twice_the_same(self):
         path = self.write(self.content())

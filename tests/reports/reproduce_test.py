@@ -18,6 +18,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import figures_test  # noqa: E402
 import recipes_test  # noqa: E402
 from reports import reproduce  # noqa: E402
+from reports.drawing import catalogue  # noqa: E402
+from reports.drawing import plot_style  # noqa: E402
+from reports.files import recipe_file  # noqa: E402
 
 CLAIMS = {
     "format": "claims/1",
@@ -25,6 +28,8 @@ CLAIMS = {
         {"id": "txl-linear", "says": "a count is linear", "source": "Transformer-XL appendix B", "verdict": "reproduced", "numbers": "3"},
         {"id": "txl-words", "says": "text gets better", "source": "Transformer-XL table 1", "verdict": "cannot be tested here",
          "numbers": "needs training"},
+        {"id": "txl-later", "says": "it is fast", "source": "Transformer-XL figure 9", "verdict": "not measured",
+         "numbers": "no records; needs recipe txl-time"},
         {"id": "other", "says": "x", "source": "Transformers II eq. 4", "verdict": "reproduced", "numbers": "4"},
     ],
 }  # fmt: skip
@@ -69,10 +74,6 @@ class ReportTest(figures_test.Workplace):
 
     def test_what_is_in_it(self):
         content = recipes_test.synthetic_results([recipes_test.RECIPES["txl-time"]])
-        from reports.drawing import catalogue
-        from reports.drawing import plot_style
-        from reports.files import recipe_file
-
         plot_style.use_style()
         made = catalogue.build([("run.json", content)], [], recipe_file.load_all(), "none")
         document, found = reproduce.write_report("transformer-xl", made, [("run.json", content)], CLAIMS["claims"], {})
@@ -81,8 +82,24 @@ class ReportTest(figures_test.Workplace):
         self.assertIn("txl-linear", words)
         self.assertIn("needs training", words)  # named among what cannot be had
         self.assertIn("no file of the study shifted_scores", words)
+        self.assertIn("txl-later (figure 9): it is fast. no records; needs recipe txl-time", " ".join(words.split()))
+        self.assertIn("1 not measured", words)
         self.assertNotIn("eq. 4", words)
-        self.assertEqual(["appendix B", reproduce.LAST], list(found))
+        self.assertEqual(["appendix B", reproduce.LACKING, reproduce.LAST], list(found))
+
+    def test_chapters_of_what_is_missing_are_there_for_a_reason(self):
+        claims = {claim["verdict"]: claim for claim in CLAIMS["claims"]}
+        made = catalogue.Catalogue([], [], [])
+        sources = [("run.json", recipes_test.synthetic_results([recipes_test.RECIPES["txl-time"]]))]
+        for verdicts, endings in (
+            (["reproduced"], [reproduce.LAST]),  # which says that nothing is
+            (["not measured"], [reproduce.LACKING]),
+            (["cannot be tested here"], [reproduce.LAST]),
+            (["not measured", "cannot be tested here"], [reproduce.LACKING, reproduce.LAST]),
+        ):
+            own = [dict(claims[verdict], source="Transformer-XL") for verdict in verdicts]
+            _, found = reproduce.write_report("transformer-xl", made, sources, own, {})
+            self.assertEqual(endings, [place for place in found if place in reproduce.UNANSWERED.values()])
 
     def test_sweeps_and_studies_of_a_paper(self):
         result = self.reproduce("transformer-xl", "--sweeps")

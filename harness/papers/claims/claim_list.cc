@@ -3,6 +3,15 @@
 #include "harness/papers/claims/rules.h"
 
 namespace subquad {
+namespace {
+
+Finding Because(const std::string& reason) {
+  Finding finding;
+  finding.Add(Holds::kUntestable, reason);
+  return finding;
+}
+
+}  // namespace
 
 Claim OfStudy(const std::string& id, const std::string& says,
               const std::string& source, const std::string& study,
@@ -19,18 +28,23 @@ Claim OfStudy(const std::string& id, const std::string& says,
       {}};
 }
 
+Claim BesideStudy(const std::string& id, const std::string& says,
+                  const std::string& source, const std::string& study,
+                  const std::string& reason) {
+  Claim claim = OfStudy(id, says, source, study);
+  claim.rule = [study, id, reason](const Evidence& evidence) {
+    Finding finding = FromStudies(evidence, study, id);
+    return finding.verdict() == ClaimVerdict::kNotMeasured ? Because(reason)
+                                                           : finding;
+  };
+  return claim;
+}
+
 Claim Untested(const std::string& id, const std::string& says,
                const std::string& source, const std::string& reason) {
-  return {id,
-          says,
-          source,
-          ClaimKind::kNone,
-          "",
-          [reason](const Evidence&) {
-            Finding finding;
-            finding.Add(Holds::kMissing, reason);
-            return finding;
-          },
+  return {id,     says,
+          source, ClaimKind::kNone,
+          "",     [reason](const Evidence&) { return Because(reason); },
           {}};
 }
 

@@ -21,6 +21,12 @@ Claim OfStudy(const std::string& id, const std::string& says,
               const std::string& source, const std::string& study,
               const std::string& verdict = "");
 
+// A claim that a study comes near and cannot answer either: its file says what
+// was found instead, and without it there is the reason.
+Claim BesideStudy(const std::string& id, const std::string& says,
+                  const std::string& source, const std::string& study,
+                  const std::string& reason);
+
 // A claim that nothing here can test, and why.
 Claim Untested(const std::string& id, const std::string& says,
                const std::string& source, const std::string& reason);

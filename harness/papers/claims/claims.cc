@@ -13,6 +13,7 @@
 #include "harness/base/output_file.h"
 #include "harness/base/tell.h"
 #include "harness/papers/claims/claim_list.h"
+#include "harness/results/recipe.h"
 #include "harness/sweeps/presets.h"
 
 namespace subquad {
@@ -61,6 +62,15 @@ std::string OptionsOf(const Json& sweep) {
                     : fmt::format(" --param {}={}", name, joined);
   }
   return options;
+}
+
+// "study spectra" or "recipe nprf-memory, recipe nprf-fig1a".
+std::string SourcesOf(const Claim& claim) {
+  if (claim.kind == ClaimKind::kStudy) return "study " + claim.study;
+  std::string sources;
+  for (const std::string& recipe : claim.recipes)
+    sources += (sources.empty() ? "recipe " : ", recipe ") + recipe;
+  return sources;
 }
 
 std::vector<Json> SweepsFor(const std::string& id) {
@@ -149,11 +159,44 @@ std::string NeedsOf(const Claim& claim) {
   return "subquad sweep" + OptionsOf(sweeps.front()) + " --out FILE";
 }
 
+std::string AnsweredFrom(const Claim& claim) {
+  const std::string needs = NeedsOf(claim);
+  if (needs.empty() && claim.kind != ClaimKind::kNone)
+    return "computed by this command, without files";
+  const Finding without = claim.rule({});
+  switch (without.verdict()) {
+    case ClaimVerdict::kNotMeasured:
+      return needs;
+    case ClaimVerdict::kCannotBeTested:
+      return "cannot be tested here: " + without.numbers();
+    default:
+      return "computed by this command, and from: " + needs;
+  }
+}
+
+bool HoldPartOf(const Claim& claim, const Evidence& evidence) {
+  if (std::ranges::any_of(evidence.studies, [&](const StudyFile& file) {
+        return file.content.at("study") == claim.study;
+      }))
+    return true;
+  return std::ranges::any_of(claim.recipes, [&](const std::string& name) {
+    const Recipe& recipe = FindRecipe(name);
+    return std::ranges::any_of(evidence.machines, [&](const Machine& machine) {
+      return std::ranges::any_of(machine.records, [&](const Json& record) {
+        return recipe.AsksFor(SettingsOf(record), {recipe.x()});
+      });
+    });
+  });
+}
+
 std::vector<AnsweredClaim> AnswerClaims(const Evidence& evidence) {
   std::vector<AnsweredClaim> answers;
   for (const Claim& claim : Claims()) {
     if (Interrupted()) break;
-    answers.push_back({&claim, claim.rule(evidence)});
+    Finding finding = claim.rule(evidence);
+    if (finding.verdict() == ClaimVerdict::kNotMeasured)
+      finding.Note("needs " + SourcesOf(claim));
+    answers.push_back({&claim, std::move(finding)});
   }
   return answers;
 }
@@ -228,6 +271,32 @@ std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers) {
   return text;
 }
 
+std::string ClaimsText(const std::vector<AnsweredClaim>& answers,
+                       const Evidence& evidence, bool all) {
+  std::string text;
+  int64_t computed = 0, not_measured = 0, untestable = 0;
+  for (const auto& [claim, finding] : answers) {
+    const ClaimVerdict verdict = finding.verdict();
+    if (all || ErratumRefuted(finding) || HoldPartOf(*claim, evidence)) {
+      text += fmt::format("{:<18} {:<22} {}\n", claim->id, ToString(verdict),
+                          finding.numbers());
+      if (verdict == ClaimVerdict::kNotMeasured)
+        text += fmt::format("{:<18} {:<22} measured by: {}\n", "", "",
+                            NeedsOf(*claim));
+    } else {
+      ++(verdict == ClaimVerdict::kNotMeasured      ? not_measured
+         : verdict == ClaimVerdict::kCannotBeTested ? untestable
+                                                    : computed);
+    }
+  }
+  if (computed + not_measured + untestable > 0)
+    text += fmt::format(
+        "others (--all lists them): {} computed without files, {} not "
+        "measured, {} cannot be tested here\n",
+        computed, not_measured, untestable);
+  return text;
+}
+
 int RunClaims(const ClaimsOptions& options) {
   namespace fs = std::filesystem;
   if (options.out.extension() != ".json")
@@ -255,17 +324,12 @@ int RunClaims(const ClaimsOptions& options) {
   WriteFileAtomically(options.out,
                       ClaimsJson(answers, evidence, header).dump(1) + "\n");
   WriteFileAtomically(table, ClaimsMarkdown(answers));
-  bool refuted = false;
-  for (const auto& [claim, finding] : answers) {
-    refuted = refuted || ErratumRefuted(finding);
-    fmt::print("{:<18} {:<22} {}\n", claim->id, ToString(finding.verdict()),
-               finding.numbers());
-    if (finding.verdict() == ClaimVerdict::kCannotBeTested &&
-        !NeedsOf(*claim).empty())
-      fmt::print("{:<18} {:<22} needs: {}\n", "", "", NeedsOf(*claim));
-  }
-  fmt::print("{} -> {}, {}\n", Summary(answers), options.out.string(),
-             table.string());
+  const bool refuted =
+      std::ranges::any_of(answers, [](const AnsweredClaim& answer) {
+        return ErratumRefuted(answer.finding);
+      });
+  fmt::print("{}{} -> {}, {}\n", ClaimsText(answers, evidence, options.all),
+             Summary(answers), options.out.string(), table.string());
   if (refuted) Tell("subquad claims: an erratum was not confirmed\n");
   return refuted ? kCheckFailed : kFine;
 }

@@ -28,10 +28,17 @@ std::string PaperOf(const Claim& claim);
 // where it needs none.
 std::string NeedsOf(const Claim& claim);
 
+// What the claim is answered from, for `subquad claims --help`.
+std::string AnsweredFrom(const Claim& claim);
+
+// Whether the files hold the study of the claim, or a record of its recipes.
+bool HoldPartOf(const Claim& claim, const Evidence& evidence);
+
 struct AnsweredClaim {
   const Claim* claim;
   Finding finding;
 };
+// A claim that was not measured names the recipes or the study that it needs.
 std::vector<AnsweredClaim> AnswerClaims(const Evidence& evidence);
 
 // Format claims/1 (reports/files/claims.schema.json). `header` has command,
@@ -40,10 +47,17 @@ Json ClaimsJson(const std::vector<AnsweredClaim>& answers,
                 const Evidence& evidence, const Json& header);
 std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers);
 
+// The claims that the files hold something of, and how many others there are;
+// with `all` every claim. An erratum that is not confirmed is always among
+// them.
+std::string ClaimsText(const std::vector<AnsweredClaim>& answers,
+                       const Evidence& evidence, bool all);
+
 struct ClaimsOptions {
   std::vector<std::string> files;  // or folders of them
   std::filesystem::path out;
   bool force = false;  // replace it if it exists
+  bool all = false;    // print every claim
   std::string command;
 };
 

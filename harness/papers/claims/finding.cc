@@ -51,7 +51,7 @@ void Finding::Add(const Erratum& erratum, std::string text) {
                 ? "; NOT CONFIRMED: the correction is wrong too"
                 : "; NOT CONFIRMED: correct as printed";
   Add(erratum.printed > erratum.least ? Holds::kNo
-      : std::isnan(erratum.printed)   ? Holds::kMissing
+      : std::isnan(erratum.printed)   ? Holds::kUntestable
                                       : Holds::kYes,
       std::move(text));
 }
@@ -82,11 +82,18 @@ ClaimVerdict Finding::verdict() const {
   if (about_errata() && errata_confirmed() && count(Holds::kYes) == required_)
     return ClaimVerdict::kWrongAsPrinted;
   const auto all = static_cast<int64_t>(parts_.size());
-  if (all == count(Holds::kMissing)) return ClaimVerdict::kCannotBeTested;
+  if (all == count(Holds::kUntestable)) return ClaimVerdict::kCannotBeTested;
+  if (!answered()) return ClaimVerdict::kNotMeasured;
   if (all == count(Holds::kYes)) return ClaimVerdict::kReproduced;
   if (count(Holds::kYes) == 0 && count(Holds::kBetween) == 0)
     return ClaimVerdict::kNotReproduced;
   return ClaimVerdict::kInPart;
+}
+
+bool Finding::answered() const {
+  return std::ranges::any_of(parts_, [](Holds part) {
+    return part != Holds::kMissing && part != Holds::kUntestable;
+  });
 }
 
 std::string Finding::numbers() const {

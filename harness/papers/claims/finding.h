@@ -14,8 +14,9 @@ namespace subquad {
 enum class Holds {
   kYes,
   kNo,
-  kBetween,  // its interval contains the limit
-  kMissing   // no passed record and no study to judge it by
+  kBetween,    // its interval contains the limit
+  kMissing,    // no passed record and no study in the files to judge it by
+  kUntestable  // none could judge it
 };
 
 // A number behind an answer; an end of its interval is NaN where unknown.
@@ -54,9 +55,11 @@ class Finding {
   std::string Number(const std::string& name, double value, Interval interval);
 
   // All errata confirmed and no part holds: wrong as printed. If all parts
-  // hold: reproduced; none: not reproduced; none is known: cannot be tested;
-  // anything else: in part.
+  // hold: reproduced; none: not reproduced; all are untestable: cannot be
+  // tested; the same with missing ones: not measured; anything else: in part.
   ClaimVerdict verdict() const;
+  // Whether anything is known of any part.
+  bool answered() const;
   std::string numbers() const;  // one sentence
   const std::vector<Quantity>& quantities() const { return quantities_; }
   bool about_errata() const { return errata_ > 0; }

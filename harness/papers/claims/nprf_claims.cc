@@ -114,12 +114,13 @@ std::vector<Claim> NprfClaims() {
                "NPRF table 6", kTraining),
       {"nprf-averages", "averages and differences of tables 1 to 3 and 6",
        "NPRF sections 4.1-4.3, appendix A.5", kProperty, "", NprfAverages},
-      OfStudy("nprf-convert",
-              "a translation model with normalised attention keeps its quality "
-              "when "
-              "it is converted, one with standard attention does not; relative "
-              "positions help both",
-              "NPRF fig. 2", "conversion"),
+      BesideStudy(
+          "nprf-convert",
+          "a translation model with normalised attention keeps its quality "
+          "when "
+          "it is converted, one with standard attention does not; relative "
+          "positions help both",
+          "NPRF fig. 2", "conversion", kTraining),
       OfStudy("nprf-convert-weights",
               "of attention weights: normalised attention converts, standard "
               "attention does not, RPE helps both",

@@ -60,7 +60,7 @@ Finding LrpeAuto(const Evidence&) {
   Finding finding;
   const std::vector<ChosenMemory> all = MeasureChoices();
   if (all.empty()) {
-    finding.Add(Holds::kMissing, "bytes cannot be counted in this build");
+    finding.Add(Holds::kUntestable, "bytes cannot be counted in this build");
     return finding;
   }
   for (const bool causal : {false, true}) {

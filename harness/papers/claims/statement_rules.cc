@@ -53,7 +53,7 @@ double LinearBytes(int64_t n, int64_t d, bool causal) {
 Finding FrpbLinearMemory(const Evidence&) {
   Finding finding;
   if (!MemoryCounter::Available()) {
-    finding.Add(Holds::kMissing, "bytes cannot be counted in this build");
+    finding.Add(Holds::kUntestable, "bytes cannot be counted in this build");
     return finding;
   }
   return Judge(LinearMemory{4096, 64, LinearBytes(4096, 64, false),
@@ -80,7 +80,7 @@ Finding Judge(const LinearMemory& memory) {
 Finding FrpbSikfMemory(const Evidence&) {
   Finding finding;
   if (!MemoryCounter::Available()) {
-    finding.Add(Holds::kMissing, "bytes cannot be counted in this build");
+    finding.Add(Holds::kUntestable, "bytes cannot be counted in this build");
     return finding;
   }
   const auto bytes = [](const char* map) {
@@ -101,7 +101,7 @@ Finding FrpbSikfMemory(const Evidence&) {
 Finding FrpbConstantMemory(const Evidence&) {
   Finding finding;
   if (!MemoryCounter::Available()) {
-    finding.Add(Holds::kMissing, "bytes cannot be counted in this build");
+    finding.Add(Holds::kUntestable, "bytes cannot be counted in this build");
     return finding;
   }
   const double growth =

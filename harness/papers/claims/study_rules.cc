@@ -63,10 +63,10 @@ void Judge(const Study& study, const StudyFile& file, const std::string& claim,
   Holds holds = verdict->outcome == ClaimVerdict::kReproduced ? Holds::kYes
                 : verdict->outcome == ClaimVerdict::kInPart   ? Holds::kBetween
                 : verdict->outcome == ClaimVerdict::kCannotBeTested
-                    ? Holds::kMissing
+                    ? Holds::kUntestable
                     : Holds::kNo;
   std::string numbers = verdict->numbers;
-  if (!full) {
+  if (!full && holds != Holds::kUntestable) {
     // Uncertain either way.
     numbers += " (with other settings than the full ones: no more than a hint)";
     holds = holds == Holds::kYes || holds == Holds::kBetween ? Holds::kBetween
@@ -83,9 +83,7 @@ Finding FromStudies(const Evidence& evidence, const std::string& study,
   std::vector<const StudyFile*> files;
   for (const StudyFile& file : evidence.studies)
     if (file.content.at("study") == study) files.push_back(&file);
-  if (files.empty())
-    finding.Add(Holds::kMissing,
-                fmt::format("no study {} in the files given", study));
+  if (files.empty()) finding.Add(Holds::kMissing, "not in the files given");
   for (const StudyFile* file : files) {
     Finding one;
     Judge(FindStudy(study), *file, claim, one);

@@ -16,10 +16,10 @@ Finding PerMachine(const Evidence& evidence,
   std::optional<Finding> missing;
   for (const Machine& machine : evidence.machines) {
     Finding finding = rule(machine);
-    if (finding.verdict() == ClaimVerdict::kCannotBeTested)
-      missing = missing ? missing : finding;
-    else
+    if (finding.answered())
       known.emplace_back(machine.name, std::move(finding));
+    else
+      missing = missing ? missing : finding;
   }
   if (known.empty() && missing) return *missing;
   // Without any records: what the rule says of none.
