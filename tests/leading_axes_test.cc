@@ -85,9 +85,10 @@ TEST(LeadingAxes, TheOutputHasTheLargest) {
 }
 
 TEST(LeadingAxes, Refusals) {
-  EXPECT_EQ(
-      Refusal({{"q", {6, 5, 4}}, {"k", {4, 7, 4}}, {"v", {7, 3}}}),
-      "k: expected a number of heads that divides the 6 of q, found [4, 7, 4]");
+  EXPECT_EQ(Refusal({{"q", {6, 5, 4}}, {"k", {4, 7, 4}}, {"v", {7, 3}}}),
+            "k: expected a number of heads that divides the 6 of q (heads come "
+            "before "
+            "rows), found [4, 7, 4]");
   EXPECT_EQ(Refusal({{"q", {3, 1, 5, 4}}, {"k", {2, 1, 7, 4}}, {"v", {7, 3}}}),
             "k: expected 1 batch item or 3 as q has, found [2, 1, 7, 4]");
   EXPECT_EQ(Refusal({{"q", {1, 1, 1, 5, 4}}, {"k", {7, 4}}, {"v", {7, 3}}}),

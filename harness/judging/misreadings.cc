@@ -409,14 +409,21 @@ void AddWithParams(Misreader& reader, Params params, const std::string& name) {
   }
 }
 
+// The mistake of taking the other value than `value`.
+std::string FlippedName(const std::string& flag, bool value) {
+  if (flag != "causal") return flag + " the other way";
+  return value ? "causal mask left out" : "causal mask that was not asked for";
+}
+
 void FlipFlags(Misreader& reader) {
   const Problem& problem = reader.problem();
   for (const ParamRule& rule : problem.op->ParamRules(problem.params)) {
     if (rule.type != ParamType::kFlag) continue;
     Params params = problem.params;
-    params.Set(rule.name, params.Has(rule.name) ? !params.Flag(rule.name)
-                                                : !rule.IsOnByDefault());
-    AddWithParams(reader, std::move(params), rule.name + " the other way");
+    const bool value =
+        params.Has(rule.name) ? params.Flag(rule.name) : rule.IsOnByDefault();
+    params.Set(rule.name, !value);
+    AddWithParams(reader, std::move(params), FlippedName(rule.name, value));
   }
 }
 

@@ -70,7 +70,8 @@ void ResolveLeading(const std::vector<const GivenShape*>& given,
     if (!leading.empty() && heads % leading.back() != 0)
       throw InvalidInput(rule.name,
                          "a number of heads that divides the " +
-                             std::to_string(heads) + " of " + most_heads,
+                             std::to_string(heads) + " of " + most_heads +
+                             " (heads come before rows)",
                          ToString(given[i]->shape));
     if (leading.size() == 2 && leading[0] != 1 && leading[0] != batch)
       throw InvalidInput(rule.name,

@@ -80,6 +80,7 @@ def curves(recipe, points, summary=None):
         everything.append((entry, panel, group, lines))
     absent = [words for words in missing[0] if all(words in of_panel for of_panel in missing)]
     _demand(everything, absent, recipe_file.named_series(recipe))
+    absent += recipe_file.missing_values(recipe, [line for *_, lines in everything for line in lines])
     if absent:
         content[0][1].remarks.append(f"Not in these files: {', '.join(dict.fromkeys(absent))}.")
     at = bar_panels.common_size(content, recipe["at"]) if recipe.kind == "bars" else None

@@ -239,6 +239,24 @@ def missing_words(recipe, lines):
     return [_series_words(series) for series in named_series(recipe) if id(series) not in present]
 
 
+def missing_values(recipe, lines):
+    """The lines that a series with `by` lacks, in words, where it has others: values that the recipe's sweeps ask for."""
+    words = []
+    for series in named_series(recipe):
+        by, found = series.get("by"), {text_of(line.value) for line in lines if line.series is series}
+        if not by or not found:
+            continue
+        asking = [sweep for sweep in recipe["sweeps"] if by in sweep and _may_meet(sweep, series["match"])]
+        wanted = dict.fromkeys(value for sweep in asking for value in axis_values(sweep[by]))
+        words += [series["label"].replace("{" + by + "}", value) for value in wanted if value not in found]
+    return words
+
+
+def _may_meet(sweep, match):
+    """Whether some settings of a sweep may be those of a match."""
+    return all(set(axis_values(sweep[key])) & set(axis_values(match[key])) for key in match if key in sweep)
+
+
 def _series_words(series):
     match = series["match"]
     values = {

@@ -96,9 +96,12 @@ class Claims(unittest.TestCase):
         self.assertEqual({len(re.findall(r"(?<!\\)\|", row)) for row in rows}, {7})
 
     def listed(self, text):
-        """The claims that the text has a line of, and its last two lines."""
+        """The claims that the text has a line of, or names as those that the files hold too little for, and its last two lines."""
         *lines, others, counts = text.splitlines()
-        return [line.split()[0] for line in lines if not line.startswith(" ")], others, counts
+        too_little = "not enough for (--all says what they need): "
+        named = [line.removeprefix(too_little).split(", ") for line in lines if line.startswith(too_little)]
+        own = [line.split()[0] for line in lines if not line.startswith((" ", too_little))]
+        return [*own, *sum(named, [])], others, counts
 
     def test_the_text_lists_what_the_files_hold(self):
         content, text = self.answers(self.made / "sweep.json")

@@ -31,7 +31,7 @@ HEADS, N, D = 4, 128, 32
 FAULTS = {
     "bias reversed": (lambda q, k, v, b: attention(q, k, v, b[:, ::-1]), "offset i - j for j - i"),
     "scale left out": (lambda q, k, v, b: attention(q, k, v, b, scale=1), "scale left out"),
-    "mask left out": (lambda q, k, v, b: attention(q, k, v, b, causal=False), "causal the other way"),
+    "mask left out": (lambda q, k, v, b: attention(q, k, v, b, causal=False), "causal mask left out"),
     "bias left out": (lambda q, k, v, b: attention(q, k, v, 0 * b), "bias left out"),
     "keys for values": (lambda q, k, v, b: attention(q, v, k, b), "keys and values swapped"),
     "heads not moved back": (

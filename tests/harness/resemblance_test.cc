@@ -103,7 +103,7 @@ TEST(Resemblance, NamesTheUsualConfusions) {
       {"softmax_attention:with=bias,causal=1,n=40,d=8,e=8,heads=3,batch=2,"
        "per_head=1",
        {"scale left out", "bias left out", "offset i - j for j - i",
-        "bias shifted by 1", "causal the other way",
+        "bias shifted by 1", "causal mask left out",
         "mask off by one: a key too many", "mask off by one: a key too few",
         "keys and values swapped", "another head's k", "another head's v",
         "heads and rows exchanged", "batch items and heads exchanged",

@@ -83,6 +83,30 @@ def test_a_wrong_output_is_told_as_the_program_tells_it(tmp_path):
     assert (found.error, found.bound) == (line["deciding"]["error"], line["deciding"]["tolerance"])
 
 
+def half(x):
+    return x.astype(np.float16).astype(np.float32)
+
+
+def test_outputs_of_two_bytes_may_be_of_arithmetic_in_it():
+    given = tensors(dtype=np.float16)
+    q, k, v = (value.astype(np.float32) for value in given.values())
+    scores = half(half(q @ np.swapaxes(k, -1, -2)) * np.float32(0.25))
+    weights = half(np.exp(half(scores - scores.max(-1, keepdims=True))))
+    out = half(half(weights @ v) / half(weights.sum(-1, keepdims=True))).astype(np.float16)
+    found = subquad.check("softmax_attention", out=out, **given)
+    assert found.passed and found.arithmetic == "float16", str(found)
+    assert "as arithmetic in float16" in str(found)
+    strict = subquad.check("softmax_attention", out=out, arithmetic="float32", **given)
+    assert strict.verdict == "failed" and strict.arithmetic == "float32", str(strict)
+    wide = {name: value.astype(np.float64) for name, value in given.items()}
+    stored = subquad.check("softmax_attention", out=softmax(**wide).astype(np.float16), **given)
+    assert stored.passed and stored.arithmetic == "float32", str(stored)
+    wrong = subquad.check("softmax_attention", out=softmax(**wide, scale=1.0).astype(np.float16), **given)
+    assert wrong.verdict == "failed" and wrong.looks_like == "scale left out", str(wrong)
+    with pytest.raises(ValueError, match="arithmetic: expected float32 or float16 for an output in float16"):
+        subquad.check("softmax_attention", out=out, arithmetic="bfloat16", **given)
+
+
 @pytest.mark.skipif(not PROGRAM, reason="SUBQUAD_PROGRAM is not set")
 def test_outputs_of_two_bytes_are_saved_with_their_error(tmp_path):
     given = tensors(dtype=np.float16)

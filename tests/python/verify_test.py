@@ -34,6 +34,37 @@ def test_a_right_function_passes(tmp_path):
     assert "0 failed" in str(found) and "called again" in str(found)
 
 
+def attention(q, k, v, scale=None, causal=False):
+    """Right, and with as many heads in every tensor or one."""
+    scores = np.matmul(q, np.swapaxes(k, -1, -2)) * q.dtype.type(scale or q.shape[-1] ** -0.5)
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights @ v / weights.sum(-1, keepdims=True)
+
+
+def test_grouped_heads_that_a_function_does_not_take_are_not_tested(tmp_path):
+    found = subquad.verify(attention, "softmax_attention", folder=tmp_path)
+    assert found, str(found)
+    (remark,) = [one for one in found.remarks if "groups of heads" in one]
+    assert "raised ValueError" in remark and "k:2+v:2" in remark
+    asked = subquad.verify(attention, "softmax_attention", grouped_heads=True, folder=tmp_path)
+    assert asked.failures and all("leading=" in one.case for one in asked.failures), str(asked)
+
+
+def test_grouped_heads_that_it_takes_now_and_then_are_failures(tmp_path):
+    def sometimes(q, k, v, scale=None, causal=False):
+        if k.ndim > 2 and k.shape[-3] < q.shape[-3]:
+            if q.ndim == 4:
+                raise ValueError("not with batch items")
+            k, v = (np.repeat(x, q.shape[-3] // x.shape[-3], -3) if x.ndim > 2 else x for x in (k, v))
+        return attention(q, k, v, scale, causal)
+
+    found = subquad.verify(sometimes, "softmax_attention", folder=tmp_path)
+    assert found.failures and all("not with batch items" in one.reason for one in found.failures), str(found)
+    assert "groups of heads" not in str(found.remarks)
+
+
 def raises(weights, values, causal=False):
     if values.shape[-2] == 16:
         raise RuntimeError("no kernel for 16")

@@ -121,6 +121,29 @@ class GeneralTest(unittest.TestCase):
         self.assertEqual(len(groups), len(made.rest))
 
 
+class MissingTest(unittest.TestCase):
+    """A recipe's lines that the files lack, one of which is drawn."""
+
+    def missing(self, *features):
+        content = recipes_test.synthetic_results([recipes_test.RECIPES["nprf-fig1a"]])
+        content["records"] = [one for one in content["records"] if one["operator"] == "softmax_attention"
+                              or one["size"].get("f") in features]  # fmt: skip
+        made = catalogue.build([("made.json", content)], [], [recipes_test.RECIPES["nprf-fig1a"]])
+        (product,) = [one for one in made.products if one.recipe]
+        return product.missing, product.caption(product.draw())
+
+    def test_lines_by_a_setting_are_named(self):
+        missing, caption = self.missing(16, 64)
+        self.assertEqual(["kernelized, m = 32", "kernelized, m = 128"], missing)
+        self.assertIn("Lines that are not in these files: 2", caption.markdown("short"))
+        self.assertIn("Not in these files: kernelized, m = 32, kernelized, m = 128.", caption.markdown("long"))
+
+    def test_nothing_is_missing_where_all_are_there(self):
+        missing, caption = self.missing(16, 32, 64, 128)
+        self.assertEqual([], missing)
+        self.assertNotIn("not in these files", caption.markdown("long").lower())
+
+
 class PrintedTest(figures_test.Workplace):
     def setUp(self):
         super().setUp()

@@ -273,11 +273,14 @@ std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers) {
 
 std::string ClaimsText(const std::vector<AnsweredClaim>& answers,
                        const Evidence& evidence, bool all) {
-  std::string text;
+  std::string text, too_little;
   int64_t computed = 0, not_measured = 0, untestable = 0;
   for (const auto& [claim, finding] : answers) {
     const ClaimVerdict verdict = finding.verdict();
-    if (all || ErratumRefuted(finding) || HoldPartOf(*claim, evidence)) {
+    const bool held = ErratumRefuted(finding) || HoldPartOf(*claim, evidence);
+    if (!all && held && verdict == ClaimVerdict::kNotMeasured) {
+      too_little += (too_little.empty() ? "" : ", ") + claim->id;
+    } else if (all || held) {
       text += fmt::format("{:<18} {:<22} {}\n", claim->id, ToString(verdict),
                           finding.numbers());
       if (verdict == ClaimVerdict::kNotMeasured)
@@ -289,6 +292,8 @@ std::string ClaimsText(const std::vector<AnsweredClaim>& answers,
                                                     : computed);
     }
   }
+  if (!too_little.empty())
+    text += "not enough for (--all says what they need): " + too_little + "\n";
   if (computed + not_measured + untestable > 0)
     text += fmt::format(
         "others (--all lists them): {} computed without files, {} not "

@@ -47,9 +47,9 @@ Json ClaimsJson(const std::vector<AnsweredClaim>& answers,
                 const Evidence& evidence, const Json& header);
 std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers);
 
-// The claims that the files hold something of, and how many others there are;
-// with `all` every claim. An erratum that is not confirmed is always among
-// them.
+// The claims that the files answer, the names of those that they hold too
+// little for, and how many others there are; with `all` every claim. An erratum
+// that is not confirmed is always among them.
 std::string ClaimsText(const std::vector<AnsweredClaim>& answers,
                        const Evidence& evidence, bool all);
 

@@ -6,7 +6,7 @@ import functools
 import json
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ class Check:
         cannot be told from the right answer.
     looks_like: of an output that failed, the wrong answer that it resembles, or None.
     wrong_share, where: of an output that failed, the share of elements beyond their tolerance, and where they are.
+    arithmetic: of an output of two bytes, that whose errors it was held against: float32, or its own type.
     parts: of a check of outputs and gradients, the verdict on each.
     """
 
@@ -60,6 +61,7 @@ class Check:
     rows: int
     all_rows: bool
     gate: int
+    arithmetic: str = ""
     gates: str = ""
     error_over_bound: float = math.nan
     error_over_plain: float = math.nan
@@ -83,6 +85,8 @@ class Check:
         if math.isfinite(self.margin):
             text += f", gate {self.gate}, margin {self.margin:.3g}: {self.nearest}"
         text += ")"
+        if self.passed and self.arithmetic == self.scalar:
+            text += f"\n  as arithmetic in {self.scalar}: not as near as float32 stored in it would be"
         if self.reason:
             text += f"\n  {self.reason}"
         if self.where:
@@ -177,6 +181,7 @@ def check(
     grad: Any = None,
     grads: dict[str, Any] | None = None,
     expected_error: float = 0.0,
+    arithmetic: str | None = None,
     **tensors: Any,
 ) -> Check:
     """Whether an output is what the definition of `op` gives on these tensors.
@@ -186,18 +191,21 @@ def check(
     grad, grads: the gradient that came in, of the shape of `out`, and those that went out, by the names of the inputs:
         {"q": dq, "bias": db}.
     expected_error: how far each number of `out` may be off beside that, in units of the largest magnitude of its tensor.
+    arithmetic: of an output in bfloat16 or float16. "float32": computed in it, stored in two bytes. None: where it is not
+        that near it may be the answer of arithmetic in its own type, whose errors are larger; `arithmetic` of the verdict
+        says which it was held against, and `blind_to` what that hides.
     tensors: inputs and parameters of the operator, by the names of `signature(op)`.
     """
     params, inputs = split(op, tensors)
     parts = {}
     if out is not None:
         outputs = out if isinstance(out, dict) else {"out": out}
-        parts["out"] = _check_one(op, params, inputs, outputs, expected_error)
+        parts["out"] = _check_one(op, params, inputs, outputs, expected_error, arithmetic)
     if grads is not None or grad is not None:
         if grad is None or not grads:
             raise ValueError("gradients: expected grad (what came in) and grads (what went out), found one of them")
         named = {name if name.startswith("grad_") else f"grad_{name}": value for name, value in grads.items()}
-        parts["grads"] = _check_one(op, params, {**inputs, "grad": grad}, named, expected_error)
+        parts["grads"] = _check_one(op, params, {**inputs, "grad": grad}, named, expected_error, arithmetic)
     if not parts:
         raise ValueError("out: expected an array, found none")
     found = list(parts.values())
@@ -208,15 +216,28 @@ def check(
     return Check(**{**worst.__dict__, "parts": parts})
 
 
-def _check_one(op: str, params: dict, inputs: dict, outputs: dict, expected_error: float) -> Check:
+def _check_one(
+    op: str, params: dict, inputs: dict, outputs: dict, expected_error: float, arithmetic: str | None
+) -> Check:
     arrays, given = given_list(inputs), given_list(outputs)
     scalars = {scalar for _, _, scalar in given}
-    narrow = [scalar for scalar in NARROW if scalar in scalars]
-    if narrow:
-        raw = _subquad.judge(op, params, arrays, given, float(expected_error), narrow[0], "", False)
-    else:
+    narrow = next((scalar for scalar in NARROW if scalar in scalars), None)
+    if narrow is None:
         raw = _subquad.check(op, params, arrays, given, float(expected_error))
-    return check_of(op, raw, narrow[0] if narrow else "float32" if "float32" in scalars else "float64")
+        return check_of(op, raw, "float32" if "float32" in scalars else "float64")
+    # Every intermediate number rounded to it: a few roundings of the largest.
+    own = 4 * NARROW[narrow]
+    errors = {"float32": float(expected_error), narrow: max(float(expected_error), own)}
+    if arithmetic not in (None, *errors):
+        raise ValueError(f"arithmetic: expected float32 or {narrow} for an output in {narrow}, found {arithmetic!r}")
+    found = {}
+    for kind, error in errors.items():
+        if arithmetic in (None, kind):
+            raw = _subquad.judge(op, params, arrays, given, error, narrow, "", False)
+            found[kind] = replace(check_of(op, raw, narrow), arithmetic=kind)
+            if found[kind].verdict != "failed":
+                return found[kind]
+    return next(iter(found.values()))
 
 
 def check_of(op: str, raw: dict, scalar: str) -> Check:

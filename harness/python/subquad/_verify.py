@@ -129,6 +129,7 @@ def verify(
     isolate: bool | None = None,
     timeout: float = 30.0,
     shrink: float = 10.0,
+    grouped_heads: bool | None = None,
     **params: Any,
 ) -> Verification:
     """Runs a function on generated problems and judges each output as one of our own programs' is.
@@ -146,6 +147,8 @@ def verify(
     folder: where failing cases are kept; a new temporary folder where it is left out.
     device: of PyTorch's tensors. isolate: calls are made in a forked child, so that a crash is a line of the table; not with
         JAX, nor once PyTorch holds a GPU. timeout: seconds for one call. shrink: seconds to make failing cases smaller.
+    grouped_heads: whether the function must take tensors that groups of heads share; None: where it raises on all of them,
+        they are not tested, and a remark says so.
     """
     if not callable(function):
         raise ValueError(f"function: expected something to call, found {type(function).__name__}")
@@ -159,6 +162,7 @@ def verify(
         isolate = hasattr(os, "fork") and array != "jax" and not _holds_gpu(device)
     caller = Caller(function, array, device, isolate, timeout)
     work = _Work(caller, op, {name: _calls.plain(value) for name, value in params.items()}, n or [], seed, like)
+    work.takes_shared = grouped_heads
     if scalars is None:
         work.run("float32", gradients)
         if array != "numpy" and work.takes("bfloat16"):
@@ -167,6 +171,7 @@ def verify(
     else:
         for scalar in scalars:
             work.run(scalar, gradients)
+    work.settle()
     if not sum(row.passed + row.failed + row.mistrusted for row in work.found.rows):
         raise ValueError(f"{op}: expected at least one case that the function takes, found none")
     if work.found.failures:
@@ -196,6 +201,13 @@ def values_of(case: str) -> dict[str, str]:
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
+def grouped(case: str) -> str:
+    """The leading axes of a case in which groups of heads share a tensor, as its id has them (k:2+v:2); "" for any other."""
+    values = values_of(case)
+    heads = [part.split(":")[1].split("x")[-1] for part in values.get("leading", "").split("+") if ":" in part]
+    return values["leading"] if any(one not in ("1", values.get("heads", "1")) for one in heads) else ""
+
+
 class _Work:
     """One function under test."""
 
@@ -207,6 +219,8 @@ class _Work:
         self.takes_name = _taken(caller.function)
         self.not_taken: set[str] = set()
         self.narrow_arithmetic = False
+        self.takes_shared: bool | None = None  # tensors that groups of heads share; None: not known yet
+        self.raised: list[tuple[Row, Failure]] = []  # on such tensors
 
     # ---- which cases
 
@@ -288,10 +302,16 @@ class _Work:
             self.found.rows.append(row)
 
     def _judge(self, row: Row, call: Call, reply: Reply) -> None:
+        shared = grouped(call.case)
         if reply.fault:
-            row.failed += 1
-            self.found.failures.append(Failure(call.case, reply.fault, _named_fault(reply.fault), kind=row.what))
+            failure = Failure(call.case, reply.fault, _named_fault(reply.fault), kind=row.what)
+            if shared and reply.fault.startswith("raised "):
+                self.raised.append((row, failure))
+            else:
+                self._fail(row, failure)
             return
+        if shared and self.takes_shared is None:
+            self.takes_shared = True
         case, outputs = (call.again, reply.second) if call.again else (call.case, reply.outputs)
         failure = self._failure(case, outputs, row)
         if failure is None and reply.overwritten:
@@ -311,8 +331,23 @@ class _Work:
             failure.looks_like = stale or failure.looks_like
             if stale:
                 failure.reason = f"right at first, wrong on the same arrays with other numbers: {failure.reason}"
+        self._fail(row, failure)
+
+    def _fail(self, row: Row, failure: Failure) -> None:
         row.failed += 1
         self.found.failures.append(failure)
+
+    def settle(self) -> None:
+        """What the function raised on tensors that groups of heads share: failures if it takes some, else not tested."""
+        if self.takes_shared:
+            for row, failure in self.raised:
+                self._fail(row, failure)
+        elif self.raised:
+            which = dict.fromkeys(grouped(failure.case) for _, failure in self.raised)
+            self.found.remarks.append(
+                f"not tested: tensors that groups of heads share ({', '.join(which)}), as the function "
+                f"{self.raised[0][1].reason}; grouped_heads=True makes that a failure"
+            )
 
     def _failure(self, case: str, outputs: dict, row: Row | None) -> Failure | None:
         problem = _subquad.generate(case)
