@@ -133,8 +133,8 @@ Json SharingNotes(const Problem& problem) {
       continue;
     notes.push_back(
         fmt::format("{} {} is shared by groups of {} neighbouring heads of {}; "
-                    "if these are "
-                    "batch items times heads, give every tensor as [b, h, ..]",
+                    "if these are batch items times heads, give every tensor "
+                    "as [b, h, ..]",
                     problem.inputs[i].name, ToString(problem.InputShape(i)),
                     problem.heads / leading[0], problem.heads));
   }

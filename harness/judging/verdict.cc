@@ -42,10 +42,23 @@ Verdict Verdict::Failed(std::string reason) {
   return {.outcome = Outcome::kFailed, .reason = std::move(reason)};
 }
 
+namespace {
+
+// What gate 2 takes.
+double LimitOf(const Yardstick& one) {
+  return kYardstickFactor * one.plain + one.given;
+}
+
+double OverLimit(const Yardstick& one) {
+  return one.error > 0 ? one.error / LimitOf(one) : 0;
+}
+
+}  // namespace
+
 double OverYardstick(const Comparison& comparison) {
   double most = 0;
   for (const Yardstick& one : comparison.yardsticks)
-    most = std::max(most, one.over_plain / kYardstickFactor);
+    most = std::max(most, OverLimit(one));
   return most;
 }
 
@@ -55,10 +68,10 @@ DecidingGate DecidingGateOf(const Comparison& comparison, bool norm_wise) {
   double most = comparison.max_over_bound;
   if (norm_wise) return found;
   for (const Yardstick& one : comparison.yardsticks) {
-    const double over = one.over_plain / kYardstickFactor;
+    const double over = OverLimit(one);
     if (!(over > most)) continue;
     most = over;
-    found = {2, one.error, kYardstickFactor * one.plain + one.given};
+    found = {2, one.error, LimitOf(one)};
   }
   return found;
 }

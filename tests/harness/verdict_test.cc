@@ -229,6 +229,21 @@ TEST_F(Judging, AnAlgorithmsOwnBoundIsHeldAgainstThePlainOne) {
 // The signed features of trf cancel where rows are long. Here those of head 0
 // are short and those of head 1 long, whose errors must be no yardstick for
 // head 0.
+// What is allowed beside the plain program's error is part of the tolerance: a
+// mistake is as many tolerances away, not as many of the plain program's
+// errors.
+TEST(Verdict, DistancesCountAnErrorThatIsAllowed) {
+  Comparison comparison;
+  comparison.elements = 1;
+  const double plain = 1e-6, given = 0.015;
+  comparison.yardsticks = {{.error = 0.25, .given = given, .plain = plain}};
+  EXPECT_DOUBLE_EQ(DistanceOf(comparison, false), 0.25 / (8 * plain + given));
+  EXPECT_DOUBLE_EQ(DecidingGateOf(comparison, false).tolerance,
+                   8 * plain + given);
+  comparison.yardsticks = {{.error = 16 * plain, .plain = plain}};
+  EXPECT_DOUBLE_EQ(DistanceOf(comparison, false), 2);
+}
+
 TEST(Verdicts, ANormaliserThatCancelsIsMistrustedAndNoYardstick) {
   const Case one = CaseOf(
       "linear_attention:n=48,e=5,heads=2,feature_map=trf,scale=1,"
@@ -354,7 +369,7 @@ TEST(Verdicts, GateTwoIsEightTimesThePlainError) {
     comparison.zero_reference = false;
     comparison.max_over_bound = over_bound;
     comparison.over_plain = over_plain;
-    comparison.yardsticks = {{1}, {over_plain}};
+    comparison.yardsticks = {{1, 1, 0, 1}, {over_plain, over_plain, 0, 1}};
     return Judge(comparison, {50, "all zero", 7}, false, 0).outcome;
   };
   EXPECT_EQ(outcome(7.9, 0.9), Outcome::kPassed);
