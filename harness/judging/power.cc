@@ -136,8 +136,8 @@ Power PowerOf(const Problem& problem, Inputs& inputs, const AllClose& tolerance,
     power.all_rows = power.all_rows && one.selection.all;
   }
   Trier trier(problem, answer, tolerance);
-  // One that is near to the right answer whatever the tensors are, such as a
-  // factor of 1.001 in bfloat16, is no mistake that a test could see.
+  // One that the tensors let come near to the right answer, such as a shift of
+  // rows that are alike, is no mistake that a test could see.
   for (const WrongAnswer& wrong : AlteredAnswers(problem, answer)) {
     const TriedAnswer tried = trier.Try(wrong);
     if (tried.same || !Coincides(problem, answer, wrong)) trier.Keep(tried);

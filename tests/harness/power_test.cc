@@ -96,6 +96,16 @@ TEST(Power, TheDistancesAreThoseOfTheOutputs) {
   EXPECT_TRUE(std::isinf(Find(power, "last row left out").over));
 }
 
+// In two bytes a factor of 1.001 is lost in rounding; a larger one is tried.
+TEST(Power, AFactorIsLargerThanRounding) {
+  OwnTest test = TestOf(std::string(kBias) + ",scalar=bfloat16",
+                        {.relative = 0.04, .absolute = 0});
+  const Power power = PowerOf(test, kWork).out;
+  EXPECT_EQ(Accepted(power), std::vector<std::string>{"scaled by 1.02"});
+  for (const TriedAnswer& one : power.tried)
+    EXPECT_NE(one.name, "scaled by 1.001");
+}
+
 TEST(Power, ABiasOfZerosHidesEveryMistakeAboutIt) {
   OwnTest test = TestOf(kBias);
   Fill(test, "bias", 0);
@@ -153,7 +163,7 @@ TEST(Advice, AToleranceThatRefusesWhatIsRightIsWidened) {
   const TestPower power = PowerOf(test, kWork);
   EXPECT_GT(power.out.right, 100);
   const Advice advice = AdviseOn(test, power, kWork);
-  ASSERT_EQ(advice.changes.size(), 2u);
+  ASSERT_EQ(advice.changes.size(), 3u);
   EXPECT_EQ(advice.changes.back().find("a wider tolerance: rtol 0, atol "), 0u);
   EXPECT_GT(advice.tolerance.absolute, 1e-4);
   EXPECT_LT(advice.tolerance.absolute, 1e-1);
@@ -186,7 +196,9 @@ TEST(Advice, TheFirstKeysAreTheFirstRows) {
 TEST(Advice, FewerKeysShowATile) {
   OwnTest test = TestOf("softmax_attention:n=2000,d=4,e=4,scalar=bfloat16",
                         {.relative = 0, .absolute = 0.02});
-  for (double& value : test.inputs.tensors.front().values) value /= 4;  // of q
+  std::vector<Tensor>& tensors = test.inputs.tensors;
+  for (double& value : tensors[0].values) value /= 4;    // of q
+  for (double& value : tensors[2].values) value += 1.5;  // of v: shows factors
   const TestPower power = PowerOf(test, kWork);
   EXPECT_EQ(Accepted(power.out),
             (std::vector<std::string>{"last tile of keys left out",

@@ -138,6 +138,19 @@ def test_what_is_right_passes(function, op, options, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_arithmetic_in_bfloat16_is_counted(tmp_path):
+    """In the row of its type: the worst error and the nearest mistake, with the error that such arithmetic may have."""
+
+    def narrow(q, k, v):
+        return torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, -1) @ v
+
+    found = subquad.verify(narrow, "softmax_attention", array="torch", gradients=False, folder=tmp_path)
+    assert found, str(found)
+    (row,) = [one for one in found.rows if one.scalar == "bfloat16"]
+    assert row.remark.startswith("with the error of arithmetic in bfloat16") and row.passed > 5
+    assert 0.1 < row.over_bound < 1 and 0.5 < row.margin < 2 and row.nearest == "scaled by 1.02", row
+
+
 def test_a_wrong_gradient_is_found(tmp_path):
     class Wrong(torch.autograd.Function):
         @staticmethod

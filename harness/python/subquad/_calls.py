@@ -225,9 +225,7 @@ def _check_one(
     if narrow is None:
         raw = _subquad.check(op, params, arrays, given, float(expected_error))
         return check_of(op, raw, "float32" if "float32" in scalars else "float64")
-    # Every intermediate number rounded to it: a few roundings of the largest.
-    own = 4 * NARROW[narrow]
-    errors = {"float32": float(expected_error), narrow: max(float(expected_error), own)}
+    errors = {"float32": float(expected_error), narrow: max(float(expected_error), own_error(narrow))}
     if arithmetic not in (None, *errors):
         raise ValueError(f"arithmetic: expected float32 or {narrow} for an output in {narrow}, found {arithmetic!r}")
     found = {}
@@ -238,6 +236,11 @@ def _check_one(
             if found[kind].verdict != "failed":
                 return found[kind]
     return next(iter(found.values()))
+
+
+def own_error(narrow: str) -> float:
+    """What arithmetic in a type of two bytes costs, every intermediate number rounded to it: a few roundings of the largest."""
+    return 4 * NARROW[narrow]
 
 
 def check_of(op: str, raw: dict, scalar: str) -> Check:
