@@ -16,7 +16,7 @@
 //
 // As printed the note takes clip(i - j), which turns the embeddings around, and
 // its sum over the keys after the window stops too early: both are shown in
-// tests/harness/errata_test.cc.
+// tests/harness/papers/errata_test.cc.
 //
 // What the inputs show: normal draws show an embedding taken at i - j and a
 // window that is one key too wide or too narrow. n_k > n_q + r shows a tail on

@@ -9,8 +9,8 @@
 //                   offsets are j - i - p
 //
 // (The note writes phi of Q and "V": it is Q and K. Where embeddings are not
-// positive the normaliser may vanish; tests/harness/errata_test.cc shows a
-// case. A query whose normaliser is exactly zero is an error.)
+// positive the normaliser may vanish; tests/harness/papers/errata_test.cc shows
+// a case. A query whose normaliser is exactly zero is an error.)
 //
 // What the inputs show: embeddings are drawn positive, of the size of phi(k),
 // so that both terms weigh and either one left out of the normaliser shows. For

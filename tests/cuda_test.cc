@@ -12,7 +12,9 @@
 #include "harness/cases/hard_inputs.h"
 #include "harness/cases/verification.h"
 #include "harness/judging/trial.h"
-#include "tests/harness/case_files.h"
+#include "tests/case_files.h"
+#include "tests/every_operator.h"
+#include "tests/places.h"
 
 namespace subquad {
 namespace {
@@ -200,8 +202,8 @@ struct DeviceLimit {
 const std::vector<DeviceLimit>& DeviceLimits() {
   static const std::vector<DeviceLimit> limits = [] {
     std::vector<DeviceLimit> rows;
-    const Json table = Json::parse(
-        Slurp(fs::path(SUBQUAD_SOURCE) / "tests/harness/known_limits.json"));
+    const Json table = Json::parse(Slurp(
+        fs::path(kSourceFolder) / "tests/harness/judging/known_limits.json"));
     for (const Json& row : table.at("device_limits"))
       for (const Json& input : row.at("input"))
         for (const Json& implementation : row.at("implementation"))
@@ -278,17 +280,10 @@ TEST(CudaMore, LimitsOfTheDeviceHappen) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Registry, Cuda, testing::ValuesIn(Operators()),
-    [](const testing::TestParamInfo<const Operator*>& one) {
-      return std::string(one.param->description().id);
-    });
+INSTANTIATE_TEST_SUITE_P(Registry, Cuda, testing::ValuesIn(Operators()),
+                         OperatorId);
 
 }  // namespace
 
 // Test names must not depend on where an operator lies in memory.
-void PrintTo(const Operator* const& op, std::ostream* stream) {
-  *stream << op->description().id;
-}
-
 }  // namespace subquad

@@ -6,7 +6,8 @@
 #include <map>
 #include <set>
 
-#include "tests/harness/case_files.h"
+#include "tests/case_files.h"
+#include "tests/places.h"
 
 namespace subquad {
 namespace {
@@ -65,7 +66,7 @@ TEST(Golden, EveryOperatorHasACase) {
 // A wrong number in `expected` must be found by every implementation.
 TEST(Golden, AWrongExpectedNumberFailsEverywhere) {
   CaseFolder folder =
-      ReadCaseFolder(fs::path(SUBQUAD_GOLDEN) / "toeplitz_1d-square");
+      ReadCaseFolder(fs::path(kGoldenFolder) / "toeplitz_1d-square");
   folder.expected[0].values[3] *= 1.001;
   int judged = 0;
   CheckCaseFolder(folder, [&](const CheckLine& line) {

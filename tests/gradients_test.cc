@@ -19,6 +19,7 @@
 #include "harness/cases/verification.h"
 #include "harness/judging/answer.h"
 #include "harness/judging/operator_run.h"
+#include "tests/every_operator.h"
 
 namespace subquad {
 namespace {
@@ -169,11 +170,8 @@ TEST_P(Gradients, AreDerivativesOfTheForwardPass) {
     EXPECT_GT(controls[name], count / 2) << name;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Registry, Gradients, testing::ValuesIn(WithBackward()),
-    [](const testing::TestParamInfo<const Operator*>& one) {
-      return std::string(one.param->description().id);
-    });
+INSTANTIATE_TEST_SUITE_P(Registry, Gradients, testing::ValuesIn(WithBackward()),
+                         OperatorId);
 
 // Inputs in which an operator is linear, each group of them together: then
 // <X, grad_X> summed over the group is <grad, out>. A bias by offset can be
@@ -296,8 +294,4 @@ TEST(GradientSignature, OfTheInputsThatAreThere) {
 }  // namespace
 
 // Test names must not depend on where an operator lies in memory.
-void PrintTo(const Operator* const& op, std::ostream* stream) {
-  *stream << op->description().id;
-}
-
 }  // namespace subquad

@@ -24,8 +24,8 @@ struct RandomCases {
 };
 
 // Kinds of numbers that are drawn: those that every implementation can do.
-// tests/harness/known_limits.json says what the others lead to. Whole waves
-// (sinusoid) are not among them: with a few tokens their sums cancel to
+// tests/harness/judging/known_limits.json says what the others lead to. Whole
+// waves (sinusoid) are not among them: with a few tokens their sums cancel to
 // nothing, and normalisers with them.
 const std::vector<std::string>& RandomInputs();
 

@@ -14,6 +14,7 @@
 #include "harness/cases/verification.h"
 #include "harness/judging/trial.h"
 #include "tests/mutants/switch.h"
+#include "tests/places.h"
 
 namespace subquad {
 namespace {
@@ -39,7 +40,8 @@ constexpr Backend kBackend =
     SUBQUAD_EMULATED_MUTANTS ? Backend::kCuda : Backend::kCpu;
 
 std::vector<Group> Groups() {
-  std::ifstream file(SUBQUAD_MUTANTS_TABLE);
+  std::ifstream file(std::string(kSourceFolder) +
+                     "/tests/mutants/" SUBQUAD_MUTANTS_TABLE);
   std::map<std::string, Group> groups;
   int number = 0;
   for (const nlohmann::json& row : nlohmann::json::parse(file)) {

@@ -1,6 +1,6 @@
 // Formulas that are wrong as printed, typed in as printed: each, and its
 // correction, is compared with the definition. `subquad claims` and
-// tests/harness/errata_test.cc share them.
+// tests/harness/papers/errata_test.cc share them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // A few words of each text, to find the place of a claim with the paper in
-// hand. tests/harness/quotations_test.py looks for them in the papers.
+// hand. tests/harness/papers/quotations_test.py looks for them in the papers.
 #include <map>
 #include <stdexcept>
 

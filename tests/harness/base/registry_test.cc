@@ -1,0 +1,61 @@
+#include "harness/base/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/places.h"
+
+namespace subquad {
+namespace {
+
+// A definition that nobody registered would be neither checked nor measured.
+TEST(Registry, EveryDefinitionIsRegistered) {
+  namespace fs = std::filesystem;
+  int found = 0;
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(kSourceFolder) / "reference")) {
+    if (entry.path().extension() != ".h") continue;
+    std::ifstream stream(entry.path());
+    std::stringstream text;
+    text << stream.rdbuf();
+    if (text.str().find("description() const override") == std::string::npos)
+      continue;
+    ++found;
+    const std::string id = entry.path().stem();
+    EXPECT_NO_THROW(FindOperator(id)) << entry.path();
+    // Programs for a GPU may come later.
+    const std::string file = "optimized/" + id + ".cc";
+    EXPECT_TRUE(fs::exists(fs::path(kSourceFolder) / file)) << file;
+  }
+  EXPECT_EQ(found, static_cast<int>(Operators().size()));
+}
+
+TEST(Registry, NamesAreUniqueAndNothingIsLeftBlank) {
+  std::vector<std::string> ids;
+  for (const Implementation& one : Implementations()) {
+    ids.push_back(one.op + "/" + one.id + "/" +
+                  std::string(ToString(one.backend)));
+    EXPECT_NO_THROW(FindOperator(one.op)) << ids.back();
+    EXPECT_FALSE(one.what.empty() || one.source.empty() ||
+                 one.time.text.empty() || one.memory.text.empty())
+        << ids.back();
+    for (const std::string& name : {one.time.order, one.memory.order})
+      EXPECT_TRUE(std::regex_match(
+          name, std::regex(R"(|1|n|n log n|n\^[0-9]+(\.[0-9]+)?)")))
+          << ids.back() << " " << name;
+    EXPECT_FALSE(one.scalars.empty()) << ids.back();
+    EXPECT_TRUE(one.prepare) << ids.back();
+  }
+  std::ranges::sort(ids);
+  EXPECT_EQ(std::ranges::adjacent_find(ids), ids.end());
+}
+
+}  // namespace
+}  // namespace subquad

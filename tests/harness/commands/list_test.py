@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""`subquad list` says all that a case.json needs: python3 tests/harness/commands/list_test.py BUILD/subquad"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import jsonschema
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+SCHEMA = json.loads((ROOT / "reports/files/list.schema.json").read_text(encoding="utf-8"))
+CASES = sorted(ROOT.glob("tests/golden/*/case.json")) + sorted(ROOT.glob("reports/inputs/*/case.json"))
+PROGRAM = ""  # set by main
+
+TYPES = {
+    "boolean": bool,
+    "integer": int,
+    "number": (int, float),
+    "string": str,
+    "list of integers": list,
+    "list of lists of integers": list,
+}
+
+
+def run(*arguments):
+    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False)
+
+
+def holds(entry, case):
+    """Whether a parameter, size or tensor exists in this case.json."""
+    given = {**case["inputs"], **case["params"]}
+    return all(
+        given.get(name) in choices or ("given" if name in given else "not given") in choices
+        for name, choices in entry["when"].items()
+    )
+
+
+def extent(text, sizes):
+    """The value of an extent such as n_q+n_k-1."""
+    return eval(text, {"__builtins__": {}}, sizes)  # pylint: disable=eval-used
+
+
+def problems(operator, case, shapes):
+    """What in a case.json contradicts the description of its operator."""
+    found = []
+    params = {entry["name"]: entry for entry in operator["params"] if holds(entry, case)}
+    inputs = {entry["name"]: entry for entry in operator["inputs"] if holds(entry, case)}
+    outputs = {entry["name"] for entry in operator["outputs"] if holds(entry, case)}
+    for known, given in ((params, case["params"]), (inputs, case["inputs"])):
+        found += [f"{name} is not described" for name in given if name not in known]
+        found += [f"{name} is missing" for name, entry in known.items() if entry["required"] and name not in given]
+    found += [f"output {name} is not described" for name in case["expected"] if name not in outputs]
+    for name, value in case["params"].items():
+        entry = params.get(name, {"type": "boolean"})
+        if not isinstance(value, TYPES[entry["type"]]):
+            found.append(f"{name} is no {entry['type']}")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            if not entry.get("min", -np.inf) <= value <= entry.get("max", np.inf) or value <= entry.get(
+                "above", -np.inf
+            ):
+                found.append(f"{name} is out of range")
+        elif "choices" in entry and value not in entry["choices"]:
+            found.append(f"{name} is not one of the choices")
+    sizes = {entry["name"] for entry in operator["sizes"] if holds(entry, case)}
+    symbols = set(re.findall(r"[A-Za-z_]\w*", " ".join(e for entry in inputs.values() for e in entry["shape"])))
+    found += [f"size {name} is not described" for name in symbols - sizes - set(params)]
+    known = {name: value for name, value in case["params"].items() if isinstance(value, int)}
+    for name, shape in shapes.items():  # an extent that is a single symbol gives it
+        for text, size in zip(reversed(inputs.get(name, {"shape": []})["shape"]), reversed(shape)):
+            if text in sizes:
+                known.setdefault(text, size)
+    for name, shape in shapes.items():
+        entry = inputs.get(name)
+        if not entry or not all(s in known for s in re.findall(r"[A-Za-z_]\w*", " ".join(entry["shape"]))):
+            continue
+        expected = [extent(text, known) for text in entry["shape"]]
+        heads = shape[: len(shape) - len(expected)]
+        if list(shape[len(heads) :]) != expected or len(heads) > 2:
+            found.append(f"{name}: {expected} is described, {shape} is given")
+    return found
+
+
+class List(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.list = json.loads(run("list", "--json").stdout)
+        cls.by_name = {entry["operator"]: entry for entry in cls.list}
+
+    def test_follows_its_schema(self):
+        jsonschema.validate(self.list, SCHEMA)
+
+    def test_describes_every_golden_case(self):
+        self.assertGreater(len(CASES), 80)
+        self.assertEqual(
+            {json.loads(path.read_text(encoding="utf-8"))["operator"] for path in CASES}, set(self.by_name)
+        )
+        for path in CASES:
+            case = json.loads(path.read_text(encoding="utf-8"))
+            shapes = {name: np.load(path.parent / file).shape for name, file in case["inputs"].items()}
+            with self.subTest(path.parent.name):
+                self.assertEqual(problems(self.by_name[case["operator"]], case, shapes), [])
+
+    def test_would_notice_what_is_left_out(self):
+        path = ROOT / "tests/golden/linear_attention-prf/case.json"
+        case = json.loads(path.read_text(encoding="utf-8"))
+        shapes = {name: np.load(path.parent / file).shape for name, file in case["inputs"].items()}
+        for field in ("params", "sizes", "inputs", "outputs"):
+            operator = {**self.by_name["linear_attention"], field: []}
+            self.assertNotEqual(problems(operator, case, shapes), [], field)
+        elu1 = {**case, "params": {**case["params"], "feature_map": "elu1"}}
+        self.assertIn("omega is not described", problems(self.by_name["linear_attention"], elu1, shapes))
+        self.assertNotEqual(problems(self.by_name["linear_attention"], case, {**shapes, "q": (3, 5)}), [])
+
+    def test_a_case_is_written_from_it_alone(self):
+        for name, operator in self.by_name.items():
+            case = operator["case"]
+            sizes = {entry["name"]: 16 if entry["generated"] == "n" else 4 for entry in operator["sizes"]}
+            sizes |= {key: value for key, value in case["params"].items() if isinstance(value, int)}
+            random = np.random.default_rng(1)
+            with self.subTest(name), tempfile.TemporaryDirectory() as text:
+                folder = pathlib.Path(text)
+                for kind in ("inputs", "outputs"):
+                    for entry in operator[kind]:
+                        if holds(entry, case):
+                            shape = [extent(part, sizes) for part in entry["shape"]]
+                            np.save(folder / f"{entry['name']}.npy", random.uniform(0.5, 1, shape))
+                (folder / "case.json").write_text(json.dumps(case), encoding="utf-8")
+                result = run("check", folder)
+                # The made-up answer is wrong, which shows that the case was read.
+                self.assertEqual((result.returncode, result.stderr), (1, ""), result.stdout)
+
+    def test_text_says_the_same(self):
+        for name, operator in self.by_name.items():
+            text = run("list", "--operator", name).stdout
+            for field in ("params", "sizes", "inputs", "outputs"):
+                for entry in operator[field]:
+                    self.assertIn(entry["name"], text)
+                    for choice in entry.get("choices", []):
+                        self.assertIn(choice, text)
+            for one in operator["implementations"]:
+                self.assertIn(one["what"], text)
+        self.assertIn("if feature_map is prf", run("list", "--operator", "linear_attention").stdout)
+
+    def test_offsets(self):
+        first = {
+            (name, entry["name"], entry["shape"][0]): entry["first_offsets"]
+            for name, operator in self.by_name.items()
+            for entry in operator["inputs"]
+            if entry["first_offsets"]
+        }
+        for key, offsets in {
+            ("toeplitz_1d", "weights", "n_q+n_k-1"): ["1-n_q"],
+            ("toeplitz_2d", "weights", "2*height-1"): ["1-height", "1-width"],
+            ("clipped_rpe_product", "rpe", "2*r+1"): ["-r"],
+            ("fastrpb_attention", "bias", "height*width+height*width-1"): ["1-height*width"],
+            ("transformer_xl_attention", "r", "M+L"): ["0"],
+            ("position_attention", "rel", "2*n-1"): ["1-n"],
+        }.items():
+            self.assertEqual(first[key], offsets, key)
+
+    def test_operators_by_name(self):
+        names = ["toeplitz_2d", "linear_attention"]
+        chosen = json.loads(run("list", "--json", *(word for name in names for word in ("--operator", name))).stdout)
+        self.assertEqual(chosen, [self.by_name[name] for name in names])
+        short = run("list").stdout
+        self.assertNotIn("case.json", short)
+        for name in self.by_name:
+            self.assertIn(name, short)
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    unittest.main()

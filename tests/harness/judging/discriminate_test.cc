@@ -1,0 +1,201 @@
+// Can the checks fail? Wrong answers made from the reference's own are judged
+// with the bounds of every implementation in the registry, and each must be
+// refused with room to spare, by as much as the margin says; the right answer
+// must be taken. Operators that are added to the registry are held to this
+// without a change here.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "harness/base/registry.h"
+#include "harness/cases/generate.h"
+#include "harness/cases/verification.h"
+#include "harness/judging/right_answer.h"
+#include "harness/judging/trial.h"
+#include "tests/every_operator.h"
+
+namespace subquad {
+namespace {
+
+constexpr double kLeastDistance = 10;
+// Wrong answers per implementation: five images have 41. Of two bytes there are
+// fewer cases.
+int64_t LeastCounted(Scalar scalar) {
+  return Info(scalar).bytes == 2 ? 12 : 40;
+}
+
+struct Nearest {
+  double distance = std::numeric_limits<double>::infinity();
+  std::string wrong, case_id;
+  int64_t counted = 0;
+};
+constexpr Scalar kEveryScalar[] = {Scalar::kFloat32, Scalar::kFloat64,
+                                   Scalar::kBFloat16, Scalar::kFloat16};
+using Table = std::map<std::pair<const Implementation*, Scalar>, Nearest>;
+
+bool IsSquareOf(const Case& one, int64_t n) {
+  const auto n_k = one.sizes.find("n_k");
+  return one.Tokens() == n && (n_k == one.sizes.end() || n_k->second == n);
+}
+
+// At most `most` of those with a feature map, of which there are very many,
+// evenly spread; and all others.
+std::vector<Case> SomeOf(std::vector<Case> cases, size_t most) {
+  const auto mapped = std::stable_partition(
+      cases.begin(), cases.end(),
+      [](const Case& one) { return !one.params.Has("feature_map"); });
+  const auto count = static_cast<size_t>(cases.end() - mapped);
+  if (count <= most) return cases;
+  std::vector<Case> some(cases.begin(), mapped);
+  for (size_t i = 0; i < most; ++i)
+    some.push_back(mapped[static_cast<std::ptrdiff_t>(i * count / most)]);
+  return some;
+}
+
+// Small ones of all variants, rectangles, heads and
+// gradients among them; and large ones, where tolerances are widest, of the
+// plainest and of the last.
+std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
+  // In two bytes it is float32's arithmetic again, and tight at every size.
+  if (Info(scalar).bytes == 2)
+    return SomeOf(VerificationCases(op, {33}, scalar, 1), 50);
+  std::vector<Case> cases =
+      SomeOf(VerificationCases(op, {4, 33, 64}, scalar, 1), 160);
+  // Rectangles and images are among the small ones.
+  std::vector<Case> medium = VerificationCases(op, {257}, scalar, 1);
+  std::erase_if(medium, [](const Case& one) {
+    return one.leading.heads > 0 || !one.with.empty() || !IsSquareOf(one, 257);
+  });
+  for (Case& one : SomeOf(std::move(medium), 8))
+    cases.push_back(std::move(one));
+  std::vector<Case> large = VerificationCases(op, {1024}, scalar, 1);
+  std::erase_if(large, [](const Case& one) {
+    return one.Tokens() != 1024 || one.leading.heads > 0 || !one.with.empty();
+  });
+  if (large.empty()) return cases;
+  cases.push_back(large.front());
+  if (large.size() > 1) cases.push_back(large.back());
+  return cases;
+}
+
+// Distances are measured where at least this many elements are compared.
+constexpr int64_t kTellingElements = 64;
+
+// The right answer with the rows of a wrong one.
+Outputs Overlaid(const Problem& problem, const Answer& answer, Outputs outputs,
+                 const WrongAnswer& wrong) {
+  for (const FoundRows& part : wrong.parts) {
+    const OutputLayout layout =
+        LayoutOf(problem, static_cast<int>(part.output));
+    for (size_t r = 0; r < part.rows.size(); ++r) {
+      const RowId& id =
+          answer.outputs[part.output].selection.rows[part.rows[r]];
+      for (int64_t c = 0; c < layout.width; ++c)
+        outputs[part.output][static_cast<size_t>(
+            (id.head * layout.rows + id.row) * layout.width + c)] =
+            static_cast<double>(part.value(r, c));
+    }
+  }
+  return outputs;
+}
+
+void JudgeWrongAnswers(const Case& one, Table& table) {
+  const Problem problem = ProblemOf(one);
+  Trial trial(problem, GenerateInputs(one, problem), one.seed);
+  try {
+    trial.answer();
+  } catch (const InvalidInput&) {
+    return;  // the formula has no value for these numbers
+  }
+  std::vector<const Implementation*> able;
+  for (const Implementation* implementation : ImplementationsOf(*one.op))
+    if (WhyNot(*implementation, problem).empty())
+      able.push_back(implementation);
+  const Outputs right = RightAnswer(problem, trial.answer());
+  trial.SetOutputs(right);
+  for (const Implementation* implementation : able) {
+    const Verdict verdict = trial.JudgeOutputs(*implementation);
+    EXPECT_TRUE(verdict.passed())
+        << "the right answer is refused: " << implementation->id << " "
+        << one.Id() << ": " << verdict.reason;
+  }
+  std::map<const Implementation*, double> smallest;
+  for (const WrongAnswer& wrong : trial.wrong_answers()) {
+    trial.SetOutputs(Overlaid(problem, trial.answer(), right, wrong));
+    for (const Implementation* implementation : able) {
+      Nearest& nearest = table[{implementation, one.scalar}];
+      ++nearest.counted;
+      const Verdict verdict = trial.JudgeOutputs(*implementation);
+      EXPECT_FALSE(verdict.passed())
+          << "taken for right: " << wrong.name << ", " << implementation->id
+          << " " << one.Id();
+      const double distance = DistanceOf(verdict.comparison, false);
+      double& least = smallest
+                          .try_emplace(implementation,
+                                       std::numeric_limits<double>::infinity())
+                          .first->second;
+      least = std::min(least, distance);
+      // With few elements (one query, say) it refuses, but it has no need to be
+      // near.
+      if (verdict.comparison.elements < kTellingElements) continue;
+      // The signed features of trf cancel in the normaliser: wrong answers are
+      // refused, but a norm-wise bound is not ten times away from them.
+      if (one.params.Has("feature_map") &&
+          one.params.Text("feature_map") == "trf")
+        continue;
+      if (distance >= nearest.distance) continue;
+      nearest.distance = distance;
+      nearest.wrong = wrong.name;
+      nearest.case_id = one.Id();
+    }
+  }
+  for (const auto& [implementation, distance] : smallest) {
+    const Margin& margin = trial.MarginFor(*implementation);
+    EXPECT_NEAR(margin.value / distance, 1, 1e-6)
+        << margin.nearest << ", " << implementation->id << " " << one.Id();
+  }
+}
+
+bool AnyTakes(const Operator& op, Scalar scalar) {
+  return std::ranges::any_of(ImplementationsOf(op), [&](const auto* one) {
+    return std::ranges::count(one->scalars, scalar) > 0;
+  });
+}
+
+class Discriminate : public testing::TestWithParam<const Operator*> {};
+
+TEST_P(Discriminate, WrongAnswersAreRefused) {
+  const Operator& op = *GetParam();
+  Table table;
+  for (Scalar scalar : kEveryScalar)
+    if (AnyTakes(op, scalar))
+      for (const Case& one : CasesOf(op, scalar)) JudgeWrongAnswers(one, table);
+  for (const Implementation* implementation : ImplementationsOf(op))
+    for (Scalar scalar : kEveryScalar) {
+      if (!std::ranges::count(implementation->scalars, scalar)) continue;
+      // Without a device there is nothing to judge.
+      if (!IsAvailable(implementation->backend)) continue;
+      const Nearest& nearest = table[{implementation, scalar}];
+      fmt::print(
+          "{:<34} {:<14} {:<4} {:<8} nearest {:<9.3g} of {} wrong answers  {}  "
+          "{}\n",
+          op.description().id, implementation->id,
+          ToString(implementation->backend), Info(scalar).name,
+          nearest.distance, nearest.counted, nearest.wrong, nearest.case_id);
+      EXPECT_GE(nearest.distance, kLeastDistance)
+          << implementation->id << " " << nearest.wrong << " "
+          << nearest.case_id;
+      EXPECT_GE(nearest.counted, LeastCounted(scalar)) << implementation->id;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, Discriminate, testing::ValuesIn(Operators()),
+                         OperatorId);
+
+}  // namespace
+
+// Test names must not depend on where an operator lies in memory.
+}  // namespace subquad

@@ -1,0 +1,548 @@
+#include "tests/harness/judging/malformed_cases.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <limits>
+
+namespace subquad {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+std::string Nested(int levels, const std::string& open,
+                   const std::string& close) {
+  std::string text;
+  for (int i = 0; i < levels; ++i) text += open;
+  text += "1";
+  for (int i = 0; i < levels; ++i) text += close;
+  return text;
+}
+
+// case.json with one field's text in the place of another.
+void RawField(Spoilt& one, const std::string& field, const std::string& text) {
+  one.json[field] = "@";
+  std::string raw = one.json.dump();
+  const size_t at = raw.find("\"@\"");
+  Write(one.folder / "case.json", raw.replace(at, 3, text));
+}
+
+std::vector<Malformed> TextCases() {
+  const std::string base = "toeplitz_1d-square";
+  std::vector<Malformed> list;
+  const auto add = [&](std::string name, std::function<void(Spoilt&)> spoil,
+                       std::vector<std::string> words) {
+    list.push_back({std::move(name), base, std::move(spoil), std::move(words)});
+  };
+  for (const char* field :
+       {"format", "operator", "params", "inputs", "expected", "source"}) {
+    add(fmt::format("missing_{}", field),
+        [=](Spoilt& one) {
+          one.json.erase(field);
+          one.Save();
+        },
+        {field, "found none"});
+    int index = 0;
+    for (const Json& wrong :
+         {Json(7), Json(nullptr), Json(true), Json::array({1}), Json(0.5)})
+      add(fmt::format("wrong_type_{}_{}", field, index++),
+          [=](Spoilt& one) {
+            one.json[field] = wrong;
+            one.Save();
+          },
+          {field});
+  }
+  add("text_for_params",
+      [](Spoilt& one) { one.json["params"] = "causal", one.Save(); },
+      {"params", "object"});
+  add("object_for_operator",
+      [](Spoilt& one) { one.json["operator"] = Json::object(), one.Save(); },
+      {"operator"});
+  add("unknown_field", [](Spoilt& one) { one.json["extra"] = 1, one.Save(); },
+      {"extra"});
+  add("unknown_field_with_a_line_break",
+      [](Spoilt& one) { one.json["ex\ntra\x1b[2J"] = 1, one.Save(); }, {"tra"});
+  add("unknown_field_very_long",
+      [](Spoilt& one) { one.json[std::string(1 << 20, 'x')] = 1, one.Save(); },
+      {"xxx"});
+  add("wrong_format",
+      [](Spoilt& one) { one.json["format"] = "case/2", one.Save(); },
+      {"format", "case/2"});
+  add("unknown_operator",
+      [](Spoilt& one) { one.json["operator"] = "toeplitz_4d", one.Save(); },
+      {"operator", "toeplitz_4d"});
+  add("operator_with_a_line_break",
+      [](Spoilt& one) { one.json["operator"] = "a\nb\rc", one.Save(); },
+      {"operator"});
+  add("empty_file", [](Spoilt& one) { one.SetBytes("case.json", ""); },
+      {"case.json"});
+  add("broken_json",
+      [](Spoilt& one) {
+        std::string text = one.Bytes("case.json");
+        one.SetBytes("case.json", text.substr(0, text.size() / 2));
+      },
+      {"case.json", "JSON"});
+  add("text_after_the_end",
+      [](Spoilt& one) {
+        one.SetBytes("case.json", one.Bytes("case.json") + "{}");
+      },
+      {"case.json", "JSON"});
+  add("not_utf8",
+      [](Spoilt& one) {
+        one.SetBytes("case.json", "{\"format\": \"\xff\xfe\"}");
+      },
+      {"case.json"});
+  add("nul_bytes",
+      [](Spoilt& one) {
+        one.SetBytes("case.json", std::string("{\"a\0\": 1}", 9));
+      },
+      {"case.json"});
+  add("binary_noise",
+      [](Spoilt& one) { one.SetBytes("case.json", one.Bytes("values.npy")); },
+      {"case.json"});
+  add("nan_literal",
+      [](Spoilt& one) { RawField(one, "params", "{\"causal\": NaN}"); },
+      {"case.json"});
+  add("number_out_of_range",
+      [](Spoilt& one) { RawField(one, "params", "{\"causal\": 1e999}"); },
+      {"case.json"});
+  add("array_for_an_object",
+      [](Spoilt& one) { one.SetBytes("case.json", "[1, 2]"); }, {"case.json"});
+  add("number_for_an_object",
+      [](Spoilt& one) { one.SetBytes("case.json", "12"); }, {"case.json"});
+  add("duplicate_field",
+      [](Spoilt& one) {
+        std::string text = one.json.dump();
+        text.insert(1, "\"operator\": \"toeplitz_1d\", ");
+        one.SetBytes("case.json", text);
+      },
+      {"operator", "two"});
+  add("duplicate_param",
+      [](Spoilt& one) {
+        RawField(one, "params", "{\"causal\": true, \"causal\": false}");
+      },
+      {"causal", "two"});
+  add("duplicate_input",
+      [](Spoilt& one) {
+        RawField(one, "inputs",
+                 "{\"weights\": \"weights.npy\", \"values\": \"values.npy\", "
+                 "\"values\": \"values.npy\"}");
+      },
+      {"values", "two"});
+  add("deep_lists",
+      [](Spoilt& one) {
+        RawField(one, "params",
+                 "{\"causal\":" + Nested(200000, "[", "]") + "}");
+      },
+      {"case.json", "nest"});
+  add("deep_objects",
+      [](Spoilt& one) {
+        RawField(one, "params", Nested(200000, "{\"a\":", "}"));
+      },
+      {"case.json", "nest"});
+  add("deep_entry_of_a_list",
+      [](Spoilt& one) {
+        RawField(one, "params",
+                 "{\"causal\": [1, " + Nested(100000, "[", "]") + "]}");
+      },
+      {"case.json", "nest"});
+  add("too_large",
+      [](Spoilt& one) {
+        one.SetBytes("case.json", std::string(17 << 20, ' '));
+      },
+      {"case.json", "16 MiB"});
+  add("unknown_param",
+      [](Spoilt& one) { one.json["params"]["clip"] = 3, one.Save(); },
+      {"parameter: expected one of causal, query_offset, key_lengths, found "
+       "'clip'"});
+  for (const Json& wrong : {Json(1), Json("true"), Json(nullptr), Json(0.0),
+                            Json::array(), Json::object()})
+    add("param_of_type_" + std::to_string(list.size()),
+        [=](Spoilt& one) { one.json["params"]["causal"] = wrong, one.Save(); },
+        {"parameter causal"});
+  add("mixed_list",
+      [](Spoilt& one) {
+        RawField(one, "params", "{\"causal\": [[1], 2, \"x\"]}");
+      },
+      {"parameter causal"});
+  return list;
+}
+
+std::vector<Malformed> ParamCases() {
+  const std::string base = "toeplitz_2d-rect";
+  std::vector<Malformed> list;
+  const auto add = [&](std::string name, const std::string& params,
+                       std::vector<std::string> words) {
+    list.push_back({std::move(name), base,
+                    [=](Spoilt& one) { RawField(one, "params", params); },
+                    std::move(words)});
+  };
+  add("param_missing", "{\"height\": 5}", {"parameter width"});
+  add("param_zero", "{\"height\": 0, \"width\": 7}", {"parameter height", "0"});
+  add("param_negative", "{\"height\": 5, \"width\": -7}", {"parameter width"});
+  add("param_fraction", "{\"height\": 5.5, \"width\": 7}",
+      {"parameter height"});
+  add("param_whole_float", "{\"height\": 5.0, \"width\": 7}",
+      {"parameter height"});
+  add("param_beyond_31_bits", "{\"height\": 2147483648, \"width\": 7}",
+      {"parameter height: expected 1..2147483647, found 2147483648"});
+  add("param_beyond_63_bits", "{\"height\": 9223372036854775808, \"width\": 7}",
+      {"parameter height"});
+  add("param_beyond_64_bits",
+      "{\"height\": 36893488147419103232, \"width\": 7}", {"parameter height"});
+  add("param_least_integer", "{\"height\": -9223372036854775808, \"width\": 7}",
+      {"parameter height"});
+  add("params_swapped", "{\"height\": 7, \"width\": 5}",
+      {"weights", "[13, 9]", "[9, 13]"});
+  add("params_huge", "{\"height\": 2147483647, \"width\": 2147483647}",
+      {"weights"});
+  // 65536 * 65536 is 0 in 32 bits.
+  add("params_wrap_around", "{\"height\": 65536, \"width\": 65536}",
+      {"weights"});
+  return list;
+}
+
+std::vector<Malformed> TensorCases() {
+  const std::string base = "toeplitz_1d-square";
+  std::vector<Malformed> list;
+  const auto add = [&](std::string name, std::function<void(Spoilt&)> spoil,
+                       std::vector<std::string> words) {
+    list.push_back({std::move(name), base, std::move(spoil), std::move(words)});
+  };
+  const auto file = [](const std::string& path) {
+    return [=](Spoilt& one) {
+      one.json["inputs"]["values"] = path;
+      one.Save();
+    };
+  };
+  add("input_missing",
+      [](Spoilt& one) { one.json["inputs"].erase("values"), one.Save(); },
+      {"input values", "none"});
+  add("input_not_taken",
+      [](Spoilt& one) {
+        one.json["inputs"]["bias"] = "weights.npy", one.Save();
+      },
+      {"input (with these parameters)", "one of weights, values",
+       "found 'bias'"});
+  add("input_not_taken_is_not_read",
+      [](Spoilt& one) {
+        for (int i = 0; i < 1000; ++i)
+          one.json["inputs"]["x" + std::to_string(i)] = "values.npy";
+        one.Save();
+      },
+      {"found 'x0'"});
+  for (const Json& wrong :
+       {Json(7), Json(nullptr), Json::array({"values.npy"}), Json::object()})
+    add("file_of_type_" + std::to_string(list.size()),
+        [=](Spoilt& one) { one.json["inputs"]["values"] = wrong, one.Save(); },
+        {"inputs: values"});
+  add("file_missing", file("nowhere.npy"), {"values", "nowhere.npy"});
+  add("file_name_empty", file(""), {"values"});
+  add("file_name_with_nul", file(std::string("values.npy\0x", 12)), {"values"});
+  add("file_name_with_a_line_break", file("val\nues.npy"), {"values"});
+  add("file_name_very_long", file(std::string(100000, 'v')), {"values"});
+  add("path_up", file("../toeplitz_1d-square-copy/values.npy"),
+      {"values", ".."});
+  add("path_up_and_back", file("sub/../values.npy"), {"values", ".."});
+  add("path_absolute", file("/dev/zero"), {"values", "/dev/zero"});
+  add("path_through_a_file", file("out.npy/values.npy"), {"values"});
+  add("directory",
+      [](Spoilt& one) {
+        fs::create_directory(one.folder / "d.npy");
+        one.json["inputs"]["values"] = "d.npy";
+        one.Save();
+      },
+      {"values", "d.npy"});
+  add("the_folder_itself", file("."), {"values"});
+  add("link_out",
+      [](Spoilt& one) {
+        fs::rename(one.folder / "values.npy", one.folder / "../outside.npy");
+        fs::create_symlink("../outside.npy", one.folder / "values.npy");
+      },
+      {"values", "out"});
+  add("link_to_a_device",
+      [](Spoilt& one) {
+        fs::remove(one.folder / "values.npy");
+        fs::create_symlink("/dev/zero", one.folder / "values.npy");
+      },
+      {"values", "out"});
+  add("link_in_a_linked_folder",
+      [](Spoilt& one) {
+        fs::create_directory(one.folder / "../elsewhere");
+        fs::rename(one.folder / "values.npy",
+                   one.folder / "../elsewhere/values.npy");
+        fs::create_directory_symlink("../elsewhere", one.folder / "sub");
+        one.json["inputs"]["values"] = "sub/values.npy";
+        one.Save();
+      },
+      {"values", "out"});
+  add("link_to_a_sibling_of_the_same_prefix",
+      [](Spoilt& one) {
+        const fs::path sibling = one.folder.string() + "-longer";
+        fs::create_directory(sibling);
+        fs::rename(one.folder / "values.npy", sibling / "values.npy");
+        fs::create_symlink(sibling / "values.npy", one.folder / "values.npy");
+      },
+      {"values", "out"});
+  add("link_loop",
+      [](Spoilt& one) {
+        fs::remove(one.folder / "values.npy");
+        fs::create_symlink("values2.npy", one.folder / "values.npy");
+        fs::create_symlink("values.npy", one.folder / "values2.npy");
+      },
+      {"values"});
+  add("link_to_itself",
+      [](Spoilt& one) {
+        fs::remove(one.folder / "values.npy");
+        fs::create_symlink("values.npy", one.folder / "values.npy");
+      },
+      {"values"});
+  add("case_json_links_out",
+      [](Spoilt& one) {
+        fs::rename(one.folder / "case.json", one.folder / "../case.json");
+        fs::create_symlink("../case.json", one.folder / "case.json");
+      },
+      {"case.json", "out"});
+  add("case_json_missing",
+      [](Spoilt& one) { fs::remove(one.folder / "case.json"); }, {"case.json"});
+  add("case_json_is_a_directory",
+      [](Spoilt& one) {
+        fs::remove(one.folder / "case.json");
+        fs::create_directory(one.folder / "case.json");
+      },
+      {"case.json"});
+  add("case_json_is_a_pipe",
+      [](Spoilt& one) {
+        fs::remove(one.folder / "case.json");
+        ASSERT_EQ(::mkfifo((one.folder / "case.json").c_str(), 0600), 0);
+      },
+      {"case.json"});
+  add("pipe",
+      [](Spoilt& one) {
+        fs::remove(one.folder / "values.npy");
+        ASSERT_EQ(::mkfifo((one.folder / "values.npy").c_str(), 0600), 0);
+      },
+      {"values.npy"});
+  add("not_a_folder",
+      [](Spoilt& one) {
+        fs::remove_all(one.folder);
+        Write(one.folder, "text");
+      },
+      {"folder"});
+  add("no_folder", [](Spoilt& one) { fs::remove_all(one.folder); }, {"folder"});
+
+  // Arrays.
+  add("npy_empty", [](Spoilt& one) { one.SetBytes("values.npy", ""); },
+      {"values.npy"});
+  add("npy_not_npy", [](Spoilt& one) { one.SetBytes("values.npy", "hello"); },
+      {"values.npy"});
+  add("npy_truncated",
+      [](Spoilt& one) {
+        const std::string bytes = one.Bytes("values.npy");
+        one.SetBytes("values.npy", bytes.substr(0, bytes.size() - 8));
+      },
+      {"values.npy"});
+  add("npy_truncated_by_a_byte",
+      [](Spoilt& one) {
+        const std::string bytes = one.Bytes("values.npy");
+        one.SetBytes("values.npy", bytes.substr(0, bytes.size() - 1));
+      },
+      {"values.npy"});
+  add("npy_header_alone",
+      [](Spoilt& one) {
+        one.SetBytes("values.npy", one.Bytes("values.npy").substr(0, 128));
+      },
+      {"values.npy"});
+  add("npy_trailing_byte",
+      [](Spoilt& one) {
+        one.SetBytes("values.npy", one.Bytes("values.npy") + '\0');
+      },
+      {"values.npy"});
+  add("npy_big_endian",
+      [](Spoilt& one) { one.Patch("values.npy", "'<f4'", "'>f4'"); },
+      {"values.npy", ">f4"});
+  add("npy_fortran_order",
+      [](Spoilt& one) { one.Patch("values.npy", "False", "True "); },
+      {"values.npy", "ortran"});
+  add("npy_integers",
+      [](Spoilt& one) { one.Patch("values.npy", "'<f4'", "'<i4'"); },
+      {"values.npy", "<i4"});
+  add("npy_complex",
+      [](Spoilt& one) { one.Patch("values.npy", "'<f4'", "'<c8'"); },
+      {"values.npy", "<c8"});
+  add("npy_promises_terabytes",
+      [](Spoilt& one) {
+        std::string bytes = one.Bytes("values.npy");
+        const std::string header =
+            "{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776, "
+            "2), }";
+        std::string text =
+            header + std::string(117 - header.size(), ' ') + "\n";
+        one.SetBytes("values.npy",
+                     bytes.substr(0, 10) + text + bytes.substr(128));
+      },
+      {"values.npy"});
+  add("npy_promise_wraps_around",
+      [](Spoilt& one) {
+        std::string bytes = one.Bytes("values.npy");
+        const std::string header =
+            "{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, "
+            "4294967296), }";
+        std::string text =
+            header + std::string(117 - header.size(), ' ') + "\n";
+        one.SetBytes("values.npy",
+                     bytes.substr(0, 10) + text + bytes.substr(128));
+      },
+      {"values.npy"});
+  add("npy_one_dimension_of_six",
+      [](Spoilt& one) {
+        std::string bytes = one.Bytes("values.npy").substr(0, 10);
+        const std::string header =
+            "{'descr': '<f8', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, "
+            "2), }";
+        std::string text =
+            header + std::string(117 - header.size(), ' ') + "\n";
+        one.SetBytes("values.npy", bytes + text + std::string(16, '\0'));
+      },
+      {"values.npy"});
+  add("npy_zero_extent",
+      [](Spoilt& one) {
+        std::string bytes = one.Bytes("values.npy").substr(0, 10);
+        const std::string header =
+            "{'descr': '<f8', 'fortran_order': False, 'shape': (0, 2), }";
+        std::string text =
+            header + std::string(117 - header.size(), ' ') + "\n";
+        one.SetBytes("values.npy", bytes + text);
+      },
+      {"values.npy"});
+  add("npy_scalar",
+      [](Spoilt& one) {
+        std::string bytes = one.Bytes("values.npy").substr(0, 10);
+        const std::string header =
+            "{'descr': '<f8', 'fortran_order': False, 'shape': (), }";
+        std::string text =
+            header + std::string(117 - header.size(), ' ') + "\n";
+        one.SetBytes("values.npy", bytes + text + std::string(8, '\0'));
+      },
+      {"values.npy"});
+
+  // Shapes.
+  add("weights_too_short",
+      [](Spoilt& one) { one.SetArray("weights.npy", {1}); },
+      {"weights", "n_q"});
+  add("weights_too_many_dimensions",
+      [](Spoilt& one) {
+        one.SetArray("weights.npy", {1, 3, 2});
+      },
+      {"weights", "[1, 3, 2]"});
+  add("values_one_dimension",
+      [](Spoilt& one) { one.SetArray("values.npy", {5}); }, {"values", "[5]"});
+  add("weights_of_heads_that_the_answer_lacks",
+      [](Spoilt& one) {
+        const auto shape = ReadNpy(one.folder / "weights.npy").shape;
+        one.SetArray("weights.npy", {2, shape[0]});
+      },
+      {"expected: out", "[2, "});
+  add("heads_differ",
+      [](Spoilt& one) {
+        const auto weights = ReadNpy(one.folder / "weights.npy").shape;
+        const auto values = ReadNpy(one.folder / "values.npy").shape;
+        one.SetArray("weights.npy", {3, weights[0]});
+        one.SetArray("values.npy", {2, values[0], values[1]});
+      },
+      {"values", "divides the 3 of weights"});
+
+  // Numbers.
+  for (const auto& [name, value] : std::vector<std::pair<std::string, double>>{
+           {"nan", kNaN}, {"inf", kInfinity}, {"minus_inf", -kInfinity}}) {
+    add("number_" + name,
+        [=](Spoilt& one) { one.SetNumber("values.npy", 4, value); },
+        {"values", "element 4"});
+    add("weight_" + name,
+        [=](Spoilt& one) { one.SetNumber("weights.npy", 0, value); },
+        {"weights", "element 0"});
+    add("expected_" + name,
+        [=](Spoilt& one) { one.SetNumber("out.npy", 1, value); },
+        {"expected: out", "element 1"});
+  }
+
+  // A name that is not taken is named, and not the one that is then missing.
+  add("input_misspelt",
+      [](Spoilt& one) {
+        one.json["inputs"]["value"] = one.json["inputs"]["values"];
+        one.json["inputs"].erase("values");
+        one.Save();
+      },
+      {"found 'value' (did you mean 'values'?)"});
+  for (const Json& wrong : {Json(-1e-12), Json(1), Json("1e-12"), Json(true),
+                            Json(nullptr), Json::array({1e-12})})
+    add("expected_error_" + std::to_string(list.size()),
+        [=](Spoilt& one) { one.json["expected_error"] = wrong, one.Save(); },
+        {"expected_error", "from 0 to below 1"});
+
+  // Expected.
+  add("expected_empty",
+      [](Spoilt& one) { one.json["expected"] = Json::object(), one.Save(); },
+      {"expected"});
+  add("expected_unknown",
+      [](Spoilt& one) {
+        one.json["expected"]["output"] = "out.npy", one.Save();
+      },
+      {"output", "out"});
+  add("expected_of_the_backward_pass",
+      [](Spoilt& one) {
+        one.json["expected"] = {{"grad_values", "out.npy"}}, one.Save();
+      },
+      {"grad_values"});
+  add("expected_shape",
+      [](Spoilt& one) {
+        one.SetArray("out.npy", {2, 2});
+      },
+      {"expected: out", "[2, 2]"});
+  add("expected_more_dimensions",
+      [](Spoilt& one) {
+        auto shape = ReadNpy(one.folder / "out.npy").shape;
+        shape.insert(shape.begin(), 1);
+        one.SetArray("out.npy", shape);
+      },
+      {"expected: out"});
+  add("expected_missing_file",
+      [](Spoilt& one) { fs::remove(one.folder / "out.npy"); },
+      {"expected: out", "out.npy"});
+  add("expected_truncated",
+      [](Spoilt& one) {
+        const std::string bytes = one.Bytes("out.npy");
+        one.SetBytes("out.npy", bytes.substr(0, bytes.size() - 3));
+      },
+      {"out.npy"});
+  add("grad_of_the_wrong_shape",
+      [](Spoilt& one) {
+        one.SetArray("grad.npy", {3, 3});
+        one.json["inputs"]["grad"] = "grad.npy";
+        one.Save();
+      },
+      {"weights", "n_q"});
+  add("out_beside_grad",
+      [](Spoilt& one) {
+        fs::copy(one.folder / "out.npy", one.folder / "grad.npy");
+        one.json["inputs"]["grad"] = "grad.npy";
+        one.Save();
+      },
+      {"out", "grad_values"});
+  return list;
+}
+
+}  // namespace
+
+std::vector<Malformed> AllMalformed() {
+  std::vector<Malformed> list = TextCases();
+  for (auto more : {ParamCases(), TensorCases()})
+    std::ranges::move(more, std::back_inserter(list));
+  return list;
+}
+
+}  // namespace subquad

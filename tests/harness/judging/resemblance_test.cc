@@ -1,0 +1,210 @@
+// Every mistake that is known is recognised by name, on every operator it
+// applies to; what is like none of them is not taken for one.
+#include "harness/judging/resemblance.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+
+#include "harness/base/registry.h"
+#include "harness/cases/generate.h"
+#include "harness/cases/verification.h"
+#include "harness/judging/confusions.h"
+#include "harness/judging/diagnose.h"
+#include "harness/judging/trial.h"
+#include "tests/every_operator.h"
+
+namespace subquad {
+namespace {
+
+struct Subject {
+  explicit Subject(const Case& one)
+      : problem(ProblemOf(one)),
+        inputs(GenerateInputs(one, problem)),
+        right(ComputeAnswer(problem, inputs, 1)),
+        known(MakeWrongAnswers(problem, inputs, right)) {}
+  explicit Subject(const std::string& id)
+      : Subject(MakeCase(ParseCaseId(id))) {}
+
+  Resemblance Like(const Answer& found) {
+    return LooksLike(problem, inputs, right, known, found,
+                     ToleranceOf(right, 1, {}));
+  }
+
+  // What a program with this mistake would have written.
+  Answer With(const WrongAnswer& wrong) const {
+    Answer found = right;
+    for (const FoundRows& part : wrong.parts) {
+      OutputAnswer& one = found.outputs[part.output];
+      for (size_t r = 0; r < part.rows.size(); ++r)
+        for (int64_t c = 0; c < one.width; ++c)
+          one.value[part.rows[r] * static_cast<size_t>(one.width) +
+                    static_cast<size_t>(c)] = part.value(r, c);
+    }
+    return found;
+  }
+
+  // All rows of every mistake.
+  std::vector<WrongAnswer> Mistakes() {
+    size_t rows = 0;
+    for (const OutputAnswer& one : right.outputs)
+      rows = std::max(rows, one.selection.rows.size());
+    std::vector<WrongAnswer> list = AlteredAnswers(problem, right);
+    for (std::vector<WrongAnswer> more :
+         std::array{MisreadAnswers(problem, inputs, right, rows),
+                    UsualConfusions(problem, inputs, right, rows)})
+      std::ranges::move(more, std::back_inserter(list));
+    std::erase_if(list, [&](const WrongAnswer& wrong) {
+      return Coincides(problem, right, wrong);
+    });
+    return list;
+  }
+
+  Problem problem;
+  Inputs inputs;
+  Answer right;
+  std::vector<WrongAnswer> known;
+};
+
+class EveryOperator : public testing::TestWithParam<const Operator*> {};
+
+TEST_P(EveryOperator, HasEveryMistakeRecognised) {
+  // Of the many variants of some, a few.
+  constexpr size_t kMost = 24;
+  const std::vector<Case> all =
+      VerificationCases(*GetParam(), {12}, Scalar::kFloat64, 1);
+  const size_t step = (all.size() - 1) / kMost + 1;
+  int64_t recognised = 0;
+  for (size_t at = 0; at < all.size(); at += step) {
+    Subject subject(all[at]);
+    for (const WrongAnswer& wrong : subject.Mistakes()) {
+      const Answer found = subject.With(wrong);
+      const Resemblance like = subject.Like(found);
+      // Or by that of another whose answer it is.
+      EXPECT_FALSE(like.name.empty()) << all[at].Id() << ": " << wrong.name;
+      EXPECT_LT(like.ratio, kAlike) << all[at].Id() << ": " << wrong.name;
+      ++recognised;
+    }
+  }
+  EXPECT_GT(recognised, 40);
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, EveryOperator,
+                         testing::ValuesIn(Operators()), OperatorId);
+
+// Those that people make, each by its own name where no other is the same.
+TEST(Resemblance, NamesTheUsualConfusions) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> usual = {
+      {"softmax_attention:with=bias,causal=1,n=40,d=8,e=8,heads=3,batch=2,"
+       "per_head=1",
+       {"scale left out", "bias left out", "offset i - j for j - i",
+        "bias shifted by 1", "causal mask left out",
+        "mask off by one: a key too many", "mask off by one: a key too few",
+        "keys and values swapped", "another head's k", "another head's v",
+        "heads and rows exchanged", "batch items and heads exchanged",
+        "batch items and heads of k and v exchanged",
+        "q, k and v as [n, h, d], read without transposing"}},
+      {"softmax_attention:n=40,d=8,e=8,heads=3,batch=2",
+       {"attention over heads, as where [n, h, d] is expected"}},
+      {"linear_attention:feature_map=elu1,eps=0.1,n=40,d=8,e=8",
+       {"eps left out", "eps twice", "divided by the normaliser twice",
+        "eps for every key"}},
+      {"toeplitz_2d:height=6,width=6,e=4",
+       {"height and width of the offsets exchanged", "offset i - j for j - i"}},
+  };
+  for (const auto& [id, names] : usual) {
+    Subject subject(id + ",scalar=float64,seed=3");
+    const std::vector<WrongAnswer> mistakes = subject.Mistakes();
+    for (const std::string& name : names) {
+      const auto wrong = std::ranges::find(mistakes, name, &WrongAnswer::name);
+      ASSERT_NE(wrong, mistakes.end()) << id << ": " << name;
+      const Resemblance like = subject.Like(subject.With(*wrong));
+      EXPECT_EQ(like.name, name) << id;
+      EXPECT_LT(like.tolerances, 1) << id << ": " << name;
+      EXPECT_EQ(like.Text().find("looks like: " + name), 0) << like.Text();
+    }
+  }
+}
+
+TEST(Resemblance, SharedHeadsInTurns) {
+  Subject subject(
+      "softmax_attention:n=30,d=8,e=8,heads=4,leading=k:2+v:2,scalar=float64,"
+      "seed=3");
+  const std::vector<WrongAnswer> mistakes = subject.Mistakes();
+  const std::string name =
+      "heads of keys and values shared in turns, not by neighbours";
+  const auto wrong = std::ranges::find(mistakes, name, &WrongAnswer::name);
+  ASSERT_NE(wrong, mistakes.end());
+  EXPECT_EQ(subject.Like(subject.With(*wrong)).name, name);
+}
+
+TEST(Resemblance, IsOfNoneWhereNothingIsKnown) {
+  Subject subject("softmax_attention:with=bias,n=40,scalar=float64,seed=3");
+  Answer found = subject.right;
+  // A sine of its own on every element: large, and nobody's mistake.
+  std::vector<long double>& values = found.outputs[0].value;
+  for (size_t at = 0; at < values.size(); ++at)
+    values[at] += std::sin(static_cast<double>(at * at));
+  const Resemblance like = subject.Like(found);
+  EXPECT_TRUE(like.name.empty()) << like.name;
+  EXPECT_GT(like.known, 10);
+  EXPECT_EQ(like.Text(),
+            fmt::format("like none of {} known mistakes", like.known));
+}
+
+// Half of a mistake is still most like it, and further away.
+TEST(Resemblance, TheDistanceIsSaidInTolerances) {
+  Subject subject("softmax_attention:with=bias,n=40,scalar=float64,seed=3");
+  const std::vector<WrongAnswer> mistakes = subject.Mistakes();
+  const auto wrong =
+      std::ranges::find(mistakes, "offset i - j for j - i", &WrongAnswer::name);
+  ASSERT_NE(wrong, mistakes.end());
+  Answer found = subject.With(*wrong);
+  EXPECT_LT(subject.Like(found).tolerances, 0.1);
+  found.outputs[0].value[7] += 1e-9L;
+  const Resemblance like = subject.Like(found);
+  EXPECT_EQ(like.name, wrong->name);
+  EXPECT_GT(like.tolerances, 1);
+  EXPECT_TRUE(std::isfinite(like.tolerances));
+}
+
+TEST(Diagnosis, SaysHowMuchIsWrongAndWhere) {
+  const std::string id =
+      "softmax_attention:n=40,d=8,e=8,heads=3,batch=2,scalar=float64,seed=3";
+  Subject subject(id);
+  Answer found = subject.right;
+  const auto spoil = [&](int64_t head, int64_t row, int64_t column) {
+    found.outputs[0]
+        .value[static_cast<size_t>((head * 40 + row) * 8 + column)] += 1;
+  };
+  for (int64_t row = 5; row < 9; ++row) spoil(3 + 1, row, 2);
+  const Diagnosis one =
+      Diagnose(subject.problem, subject.inputs, subject.right, subject.known,
+               found, ToleranceOf(subject.right, 1, {}), false);
+  ASSERT_EQ(one.outputs.size(), 1u);
+  EXPECT_EQ(one.outputs[0].wrong, 4);
+  EXPECT_EQ(one.elements, 6 * 40 * 8);
+  EXPECT_EQ(one.outputs[0].Text(),
+            "rows 5 to 8 of 40, head 1 of 3, batch item 1 of 2");
+  EXPECT_EQ(one.ShareText(), "0.21 % of elements");
+  for (long double& value : found.outputs[0].value) value += 1;
+  const Diagnosis all =
+      Diagnose(subject.problem, subject.inputs, subject.right, subject.known,
+               found, ToleranceOf(subject.right, 1, {}), false);
+  EXPECT_EQ(all.outputs[0].Text(),
+            "rows 0 to 39 of 40, all 3 heads, all 2 batch items");
+  EXPECT_EQ(all.ShareText(), "100 % of elements");
+  found.outputs[0].value[0] = subject.right.outputs[0].value[0];
+  EXPECT_EQ(
+      Diagnose(subject.problem, subject.inputs, subject.right, subject.known,
+               found, ToleranceOf(subject.right, 1, {}), false)
+          .ShareText(),
+      "over 99 % of elements");
+}
+
+}  // namespace
+}  // namespace subquad

@@ -1,0 +1,350 @@
+// The rules of claims on planted studies, and what is computed on the spot:
+// right numbers are reproduced, wrong ones are not, missing ones are not
+// measured, and NaN is never support.
+#include "harness/papers/claims/claims.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "harness/papers/claims/rules.h"
+#include "harness/papers/studies/studies.h"
+#include "harness/papers/studies/study.h"
+#include "tests/harness/papers/planted_records.h"
+
+namespace subquad {
+namespace {
+
+// ---- the list --------------------------------------------------------------
+
+TEST(Claims, AreInTheOrderOfThePapers) {
+  std::set<std::string> ids;
+  std::vector<std::string> papers;
+  for (const Claim& claim : Claims()) {
+    EXPECT_TRUE(ids.insert(claim.id).second) << claim.id;
+    EXPECT_GE(QuotationOf(claim).size(), 4u) << claim.id;
+    if (papers.empty() || papers.back() != PaperOf(claim))
+      papers.push_back(PaperOf(claim));
+  }
+  const std::vector<std::string> order = {"FastRPB", "LRPE", "NPRF",
+                                          "Transformer-XL", "Transformers II"};
+  EXPECT_EQ(papers, order);
+  EXPECT_THROW(QuotationOf({"nobody-said"}), std::logic_error);
+  EXPECT_THROW(PaperOf({"frpb-pad", "says", "a paper"}), std::logic_error);
+}
+
+// Every claim that nothing can test says why, in a line.
+TEST(Claims, ThatCannotBeTestedSayWhy) {
+  int64_t count = 0;
+  for (const Claim& claim : Claims()) {
+    if (claim.kind != ClaimKind::kNone) continue;
+    ++count;
+    const Finding finding = claim.rule({});
+    EXPECT_EQ(finding.verdict(), kCannotBeTested) << claim.id;
+    EXPECT_GE(finding.numbers().size(), 10u) << claim.id;
+    EXPECT_EQ(finding.numbers().find('\n'), std::string::npos) << claim.id;
+    EXPECT_EQ(NeedsOf(claim), "") << claim.id;
+  }
+  EXPECT_GT(count, 0);
+}
+
+TEST(Claims, SayWhatTheyNeed) {
+  for (const Claim& claim : Claims()) {
+    EXPECT_FALSE(claim.says.empty()) << claim.id;
+    EXPECT_FALSE(claim.source.empty()) << claim.id;
+    if (claim.kind == ClaimKind::kSweep || claim.kind == ClaimKind::kStudy) {
+      EXPECT_FALSE(NeedsOf(claim).empty()) << claim.id;
+    }
+  }
+  EXPECT_EQ(NeedsOf(FindClaim("frpb-2d-time")),
+            "subquad sweep --operator toeplitz_2d_xy --implementation xy --n "
+            "4096:1048576:x4 --e 64 --out FILE");
+  EXPECT_EQ(NeedsOf(FindClaim("nprf-lemma2")),
+            "subquad study prf_variance --out DIR");
+  EXPECT_EQ(NeedsOf(FindClaim("sikf-shift")), "");
+}
+
+// ---- findings --------------------------------------------------------------
+
+TEST(Finding, VerdictFollowsFromItsParts) {
+  const auto verdict = [](std::vector<Holds> parts) {
+    Finding finding;
+    for (Holds part : parts) finding.Add(part, "text");
+    finding.Note("not judged");
+    return finding.verdict();
+  };
+  using enum Holds;
+  EXPECT_EQ(verdict({}), kCannotBeTested);
+  EXPECT_EQ(verdict({kUntestable, kUntestable}), kCannotBeTested);
+  EXPECT_EQ(verdict({kMissing, kMissing}), kNotMeasured);
+  EXPECT_EQ(verdict({kMissing, kUntestable}), kNotMeasured);
+  EXPECT_EQ(verdict({kYes, kYes}), kReproduced);
+  EXPECT_EQ(verdict({kYes, kMissing}), kInPart);
+  EXPECT_EQ(verdict({kYes, kUntestable}), kInPart);
+  EXPECT_EQ(verdict({kYes, kNo}), kInPart);
+  EXPECT_EQ(verdict({kBetween}), kInPart);
+  EXPECT_EQ(verdict({kNo, kMissing}), kNotReproduced);
+  EXPECT_EQ(verdict({kNo, kNo}), kNotReproduced);
+}
+
+TEST(Finding, NumbersAreWrittenAsPeopleWriteThem) {
+  Finding finding;
+  EXPECT_EQ(finding.Number("a", 0.0123456), "0.0123");
+  EXPECT_EQ(finding.Number("a", 999.4), "999");
+  EXPECT_EQ(finding.Number("a", 999.6), "1000");
+  EXPECT_EQ(finding.Number("a", 1617.0, {1598.0, 1658.0}), "1620 [1600, 1660]");
+  EXPECT_EQ(finding.Number("a", -12345.0), "-12300");
+  EXPECT_EQ(finding.Number("a", 1.5e9), "1.5e+09");
+}
+
+TEST(Finding, ErrataThatAreNoneAreNotConfirmed) {
+  const auto finding = [](double printed, double corrected) {
+    Finding one;
+    one.Add(Erratum{"a formula", printed, corrected, 0.1});
+    return one;
+  };
+  EXPECT_TRUE(finding(1, 0).errata_confirmed());
+  EXPECT_EQ(finding(1, 0).verdict(), kWrongAsPrinted);
+  EXPECT_FALSE(finding(0, 0).errata_confirmed());
+  EXPECT_EQ(finding(0, 0).verdict(), kReproduced);
+  EXPECT_FALSE(finding(1, 1).errata_confirmed());
+  EXPECT_FALSE(finding(kNaN, 0).errata_confirmed());
+  EXPECT_EQ(finding(kNaN, 0).verdict(), kCannotBeTested);
+  EXPECT_FALSE(finding(1, kNaN).errata_confirmed());
+  EXPECT_NE(finding(0, 0).numbers().find("NOT CONFIRMED"), std::string::npos);
+  EXPECT_EQ(finding(1, 1).verdict(), kNotReproduced);
+  Finding mixed = finding(1, 0);
+  mixed.Append(finding(0, 0), "");
+  EXPECT_EQ(mixed.verdict(), kInPart);
+}
+
+TEST(Finding, StatementsBesideErrataMustHold) {
+  for (bool holds : {true, false}) {
+    Finding finding;
+    finding.Add(Erratum{"a formula", 1, 0, 0.1});
+    finding.Require(holds, "the rest is right");
+    EXPECT_EQ(finding.errata_confirmed(), holds);
+    EXPECT_EQ(finding.verdict(), holds ? kWrongAsPrinted : kNotReproduced);
+  }
+}
+
+// ---- what is computed on the spot ------------------------------------------
+
+TEST(Claims, ErrataAreConfirmed) {
+  for (const Claim& claim : Claims()) {
+    if (claim.kind != ClaimKind::kErratum) continue;
+    const Finding finding = claim.rule({});
+    EXPECT_TRUE(finding.about_errata()) << claim.id;
+    EXPECT_TRUE(finding.errata_confirmed())
+        << claim.id << ": " << finding.numbers();
+    EXPECT_EQ(finding.verdict(), kWrongAsPrinted) << claim.id;
+  }
+}
+
+TEST(Claims, PropertiesNeedNoFile) {
+  const std::set<std::string> in_part = {"nprf-footnote3", "frpb-spe-dozens"};
+  for (const Claim& claim : Claims()) {
+    if (claim.kind != ClaimKind::kProperty || claim.id == "lrpe-auto") continue;
+    const Finding finding = claim.rule({});
+    EXPECT_EQ(finding.verdict(),
+              in_part.contains(claim.id) ? kInPart : kReproduced)
+        << claim.id << ": " << finding.numbers();
+    EXPECT_FALSE(finding.about_errata()) << claim.id;
+  }
+  EXPECT_EQ(FindClaim("txl-linear").rule({}).verdict(), kInPart);
+  const ClaimVerdict chosen = FindClaim("lrpe-auto").rule({}).verdict();
+  EXPECT_TRUE(chosen == kInPart || chosen == kCannotBeTested);  // sanitizers
+}
+
+// ---- studies ---------------------------------------------------------------
+
+// Four cells: the mean and the variance in units of theory.
+StudyFile Lemma2(const Json& mean, const Json& variance) {
+  const std::vector<std::string> names = {
+      "map",       "spread",         "judged", "mean_ratio", "mean_low",
+      "mean_high", "variance_ratio", "low",    "high"};
+  Json columns = Json::array(), rows = Json::array();
+  for (const std::string& name : names)
+    columns.push_back({{"name", name}, {"unit", "1"}, {"meaning", "planted"}});
+  for (int row = 0; row < 4; ++row)
+    rows.push_back(
+        {"prf", 1.0, true, mean, 0.998, 1.002, variance, 0.95, 1.05});
+  return {
+      "planted.json",
+      {{"format", "study/1"},
+       {"study", "prf_variance"},
+       {"parameters", FindStudy("prf_variance").parameters},
+       {"tables", {{"variance", {{"columns", columns}, {"rows", rows}}}}},
+       // What the file says itself counts for nothing.
+       {"verdicts", {{{"claim", "nprf-lemma2"}, {"verdict", "reproduced"}}}}}};
+}
+
+ClaimVerdict Judged(const std::vector<StudyFile>& files) {
+  Evidence evidence;
+  evidence.studies = files;
+  return FindClaim("nprf-lemma2").rule(evidence).verdict();
+}
+
+TEST(Claims, StudiesAreJudgedAgain) {
+  EXPECT_EQ(Judged({}), kNotMeasured);
+  EXPECT_EQ(Judged({Lemma2(1.0005, 0.99)}), kReproduced);
+  EXPECT_EQ(Judged({Lemma2(1.1, 0.99)}), kNotReproduced);
+  EXPECT_EQ(Judged({Lemma2(1.0005, 0.5)}), kNotReproduced);
+  EXPECT_EQ(Judged({Lemma2(1.0005, 0.99), Lemma2(1.1, 0.99)}), kInPart);
+}
+
+TEST(Claims, StudiesDoNotRestOnNaN) {
+  EXPECT_EQ(Judged({Lemma2(nullptr, 1.0)}), kNotReproduced);
+  EXPECT_EQ(Judged({Lemma2(1.0, nullptr)}), kNotReproduced);
+}
+
+// With the study or without: only trained models could answer it.
+TEST(Claims, NoStudyAnswersWhatNeedsTraining) {
+  const Finding finding = FindClaim("nprf-convert").rule({});
+  EXPECT_EQ(finding.verdict(), kCannotBeTested);
+  EXPECT_NE(finding.numbers().find("needs models trained"), std::string::npos);
+  EXPECT_EQ(FindClaim("nprf-convert-weights").rule({}).verdict(), kNotMeasured);
+}
+
+TEST(Claims, SmallStudiesAreAHint) {
+  StudyFile file = Lemma2(1.0005, 0.99);
+  file.content["parameters"]["rows"] = 3;
+  EXPECT_EQ(Judged({file}), kInPart);
+  file = Lemma2(1.0005, 0.99);
+  file.content["parameters"]["input"] = {"other tensors"};
+  EXPECT_EQ(Judged({file}), kReproduced);
+  file = Lemma2(1.1, 0.99);
+  file.content["parameters"]["rows"] = 3;
+  EXPECT_EQ(Judged({file}), kNotMeasured);
+}
+
+// A study may find that a formula is wrong, or that it cannot tell: neither is
+// a claim that does not hold.
+TEST(Claims, StudiesMayFindErrataAndCannotTestAll) {
+  const auto verdict = [](const std::string& study,
+                          const std::vector<std::string>& tables,
+                          const std::string& claim) {
+    Json empty = Json::object();
+    for (const std::string& table : tables)
+      empty[table] = {{"columns", Json::array()}, {"rows", Json::array()}};
+    Evidence evidence;
+    evidence.studies = {{"planted.json",
+                         {{"format", "study/1"},
+                          {"study", study},
+                          {"parameters", FindStudy(study).parameters},
+                          {"tables", empty}}}};
+    return FromStudies(evidence, study, claim).verdict();
+  };
+  EXPECT_EQ(
+      verdict("sample_complexity", {"at_bound", "smallest"}, "nprf-thm3-step"),
+      kWrongAsPrinted);
+  EXPECT_EQ(verdict("sample_complexity", {"at_bound", "smallest"}, "nprf-thm3"),
+            kNotReproduced);
+  EXPECT_EQ(verdict("conversion", {"heads", "paired"}, "nprf-convert"),
+            kCannotBeTested);
+  EXPECT_EQ(verdict("conversion", {"heads", "paired"}, "nprf-convert-weights"),
+            kNotReproduced);
+}
+
+TEST(Claims, StudiesWithOtherTablesAreRefused) {
+  StudyFile file = Lemma2(1, 1);
+  file.content["tables"].erase("variance");
+  EXPECT_THROW(Judged({file}), InvalidInput);
+  file = Lemma2(1, 1);
+  file.content["tables"]["variance"]["columns"][0]["name"] = "other";
+  EXPECT_THROW(Judged({file}), InvalidInput);
+  file = Lemma2(1, 1);
+  file.content["tables"]["variance"]["rows"][0][1] = "text";
+  EXPECT_THROW(Judged({file}), InvalidInput);
+}
+
+// ---- the help --------------------------------------------------------------
+
+TEST(Claims, SayWhatTheyAreAnsweredFrom) {
+  const std::string computed = "computed by this command";
+  EXPECT_EQ(AnsweredFrom(FindClaim("sikf-shift")),
+            computed + ", without files");
+  EXPECT_EQ(AnsweredFrom(FindClaim("lrpe-tail")), computed + ", without files");
+  for (const char* id : {"nprf-lemma2", "nprf-fig1a"})
+    EXPECT_EQ(AnsweredFrom(FindClaim(id)), NeedsOf(FindClaim(id)));
+  for (const char* id : {"txl-linear", "frpb-2d-time"})
+    EXPECT_EQ(AnsweredFrom(FindClaim(id)),
+              computed + ", and from: " + NeedsOf(FindClaim(id)));
+  for (const char* id : {"frpb-accuracy", "nprf-convert", "nprf-fig1a-gpu"}) {
+    const std::string text = AnsweredFrom(FindClaim(id));
+    EXPECT_TRUE(text.starts_with("cannot be tested here: needs ")) << text;
+  }
+}
+
+// ---- the text --------------------------------------------------------------
+
+AnsweredClaim Answer(const char* id, Holds holds, const std::string& text) {
+  AnsweredClaim answer{&FindClaim(id), {}};
+  answer.finding.Add(holds, text);
+  return answer;
+}
+
+TEST(ClaimsText, ListsWhatTheFilesHoldAndCountsTheRest) {
+  const std::vector<AnsweredClaim> answers = {
+      Answer("nprf-lemma2", Holds::kNo, "wrong"),
+      Answer("nprf-lemma2-trf", Holds::kMissing, "another map"),
+      Answer("blog-decay", Holds::kMissing, "needs study sinusoidal"),
+      Answer("frpb-1d-time", Holds::kMissing, "needs recipe fastrpb-toeplitz"),
+      Answer("frpb-accuracy", Holds::kUntestable, "needs training"),
+      Answer("sikf-shift", Holds::kYes, "0")};
+  Evidence evidence;
+  evidence.studies = {Lemma2(1, 1)};
+  const std::string text = ClaimsText(answers, evidence, false);
+  const auto has = [](const std::string& where, const std::string& what) {
+    return where.find(what) != std::string::npos;
+  };
+  EXPECT_TRUE(has(text, "wrong\n")) << text;
+  EXPECT_TRUE(has(text, "what they need): nprf-lemma2-trf\n")) << text;
+  for (const char* other :
+       {"blog-decay", "frpb-1d-time", "frpb-accuracy", "sikf-shift"})
+    EXPECT_FALSE(has(text, other)) << text;
+  EXPECT_TRUE(text.ends_with(
+      "others (--all lists them): 1 computed without files, 2 not measured, 1 "
+      "cannot be tested here\n"))
+      << text;
+  const std::string all = ClaimsText(answers, evidence, true);
+  for (const AnsweredClaim& answer : answers)
+    EXPECT_TRUE(has(all, answer.claim->id)) << all;
+  EXPECT_TRUE(has(all, "another map\n")) << all;
+  EXPECT_TRUE(has(all, "measured by: subquad study sinusoidal")) << all;
+  EXPECT_FALSE(has(all, "others")) << all;
+}
+
+TEST(ClaimsText, AnErratumThatIsNoneIsAlwaysListed) {
+  AnsweredClaim answer{&FindClaim("lrpe-tail"), {}};
+  answer.finding.Add(Erratum{"a formula", 0, 0, 0.1});
+  EXPECT_NE(ClaimsText({answer}, {}, false).find("NOT CONFIRMED"),
+            std::string::npos);
+}
+
+// ---- the file --------------------------------------------------------------
+
+TEST(Claims, MarkdownEscapesBars) {
+  Finding finding;
+  finding.Add(Holds::kYes, "|x| <= 1");
+  const std::string text = ClaimsMarkdown({{&Claims().front(), finding}});
+  EXPECT_NE(text.find("\\|x\\| <= 1"), std::string::npos);
+  EXPECT_NE(text.find("**reproduced**"), std::string::npos);
+}
+
+TEST(Claims, JsonHasNoNumberThatIsNone) {
+  Finding finding;
+  finding.Add(Holds::kMissing, finding.Number("a", kNaN, {kNaN, 2}));
+  const Json json = ClaimsJson({{&Claims().front(), finding}}, {},
+                               {{"command", ""}, {"created", ""}});
+  const Json& one = json["claims"][0]["quantities"][0];
+  EXPECT_TRUE(one["value"].is_null());
+  EXPECT_TRUE(one["low"].is_null());
+  EXPECT_EQ(one["high"], 2);
+  EXPECT_EQ(json["counts"]["not measured"], 1);
+  EXPECT_EQ(json["counts"]["cannot be tested here"], 0);
+}
+
+}  // namespace
+}  // namespace subquad

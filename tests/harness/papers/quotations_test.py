@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Holds that the words which every claim quotes stand in its paper: python3 tests/harness/papers/quotations_test.py BUILD/subquad
+
+The texts are not part of this repository. They are looked for in $SUBQUAD_PAPERS, or in shared/papers beside it: a README.md whose
+table names a file for each paper. Without them the comparison is skipped, and says so.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PAPERS = pathlib.Path(os.environ.get("SUBQUAD_PAPERS") or ROOT.parent / "shared" / "papers")
+NAMES = {"blog": "Transformers II"}  # as the folder has it, and as the claims do
+PROGRAM = ""  # set by main
+
+
+def flat(text):
+    return re.sub(r"\s+", " ", text)
+
+
+def texts_of(folder):
+    """{paper: text} by the table in the folder's README.md."""
+    table = re.findall(r"^\| ([\w-]+) \| `([^`]+)` \|", (folder / "README.md").read_text(encoding="utf-8"), re.M)
+    return {NAMES.get(name, name): flat((folder / file).read_text(encoding="utf-8")) for name, file in table}
+
+
+def not_found(claims, texts):
+    return [claim["id"] for claim in claims if flat(claim["words"]) not in texts.get(claim["paper"], "")]
+
+
+class Quotations(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder) / "claims.json"
+            empty = pathlib.Path(folder) / "none.json"
+            empty.write_text(
+                '{"format": "results/1", "created": "", "environment": {}, "records": []}', encoding="utf-8"
+            )
+            subprocess.run(
+                [PROGRAM, "claims", str(empty), "--out", str(out), "--force"], capture_output=True, check=True
+            )
+            cls.claims = json.loads(out.read_text(encoding="utf-8"))["claims"]
+
+    def test_the_words_stand_in_the_paper(self):
+        if not (PAPERS / "README.md").exists():
+            self.skipTest("the texts of the papers are not here (SUBQUAD_PAPERS names their folder)")
+        texts = texts_of(PAPERS)
+        self.assertEqual(set(texts), {claim["paper"] for claim in self.claims})
+        self.assertEqual(not_found(self.claims, texts), [])
+
+    def test_words_that_are_not_there_are_found_out(self):
+        texts = {claim["paper"]: "" for claim in self.claims}
+        for claim in self.claims:
+            texts[claim["paper"]] += " " + flat(claim["words"])
+        self.assertEqual(not_found(self.claims, texts), [])
+        first = self.claims[0]
+        changed = [dict(first, words=first["words"] + " not"), *self.claims[1:]]
+        self.assertEqual(not_found(changed, texts), [first["id"]])
+        elsewhere = [dict(first, paper=self.claims[-1]["paper"])]
+        self.assertEqual(not_found(elsewhere, texts), [first["id"]])
+
+    def test_quotations_are_short(self):
+        for claim in self.claims:
+            self.assertLessEqual(len(claim["words"].split()), 12, claim["id"])
+
+
+if __name__ == "__main__":
+    PROGRAM = sys.argv.pop(1)
+    ran = unittest.main(exit=False).result
+    for _, reason in ran.skipped:
+        print("skipped:", reason)
+    sys.exit(1 if not ran.wasSuccessful() else 77 if ran.skipped else 0)  # CTest does not see unittest's skips

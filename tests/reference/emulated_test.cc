@@ -1,0 +1,212 @@
+// The arithmetic that tests and the yardstick choose, and what it is for: a
+// program that multiplies or adds in fewer digits than its type has is refused
+// for every operator.
+#include "reference/base/emulated.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/base/registry.h"
+#include "harness/cases/draws.h"
+#include "harness/cases/generate.h"
+#include "harness/cases/verification.h"
+#include "harness/judging/right_answer.h"
+#include "harness/judging/trial.h"
+#include "tests/every_operator.h"
+
+namespace subquad {
+namespace {
+
+constexpr Arithmetic kFloat32 = {};
+
+Arithmetic WithResults(Format format) { return {format, format, format}; }
+
+TEST(Emulated, RoundsAsFloat32Does) {
+  const ArithmeticScope scope(kFloat32, 1);
+  const Draws draws(1, "emulated");
+  for (uint64_t i = 0; i < 2000; ++i) {
+    const auto scale = std::ldexp(1.0, static_cast<int>(i % 280) - 140);
+    const auto x = static_cast<float>(draws.Normal(2 * i) * scale);
+    const auto y = static_cast<float>(draws.Normal(2 * i + 1));
+    const auto is = [](Emulated found, float expected) {
+      EXPECT_EQ(static_cast<long double>(found),
+                static_cast<long double>(expected));
+    };
+    is(Emulated(x) * Emulated(y), x * y);
+    is(Emulated(x) + Emulated(y), x + y);
+    is(Emulated(x) - Emulated(y), x - y);
+    is(Emulated(x) / Emulated(y), x / y);
+  }
+  EXPECT_TRUE(std::isinf(Emulated(3e38f) * Emulated(2)));
+}
+
+TEST(Emulated, RoundsToNarrowTypes) {
+  const auto rounded = [](double x, const Format& format) {
+    const ArithmeticScope scope(WithResults(format), 1);
+    return static_cast<double>(static_cast<long double>(Emulated(x)));
+  };
+  const Draws draws(2, "emulated");
+  for (uint64_t i = 0; i < 2000; ++i) {
+    const double x =
+        draws.Normal(i) * std::ldexp(1.0, static_cast<int>(i % 40) - 25);
+    EXPECT_EQ(rounded(x, Format::BFloat16()), RoundTo(Scalar::kBFloat16, x));
+    EXPECT_EQ(rounded(x, Format::Float16()), RoundTo(Scalar::kFloat16, x)) << x;
+  }
+  EXPECT_TRUE(std::isinf(rounded(65536, Format::Float16())));
+  EXPECT_EQ(rounded(1 + 0x1p-10, Format::TensorFloat32()), 1 + 0x1p-10);
+  EXPECT_EQ(rounded(1 + 0x1p-12, Format::TensorFloat32()), 1);
+}
+
+TEST(Emulated, RandomRoundingsAreRightOnAverageAndLeaveExactResultsAlone) {
+  Arithmetic random = kFloat32;
+  random.random = true;
+  const ArithmeticScope scope(random, 7);
+  constexpr int kDraws = 4000;
+  int up = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const long double sum = Emulated(1) + Emulated(0x1p-25f);  // a quarter up
+    ASSERT_TRUE(sum == 1 || sum == 1 + 0x1p-23);
+    up += sum > 1;
+    ASSERT_EQ(static_cast<long double>(Emulated(1.5f) * Emulated(2.5f)), 3.75L);
+  }
+  // Five standard deviations of a binomial share.
+  EXPECT_NEAR(up / double{kDraws}, 0.25, 5 * std::sqrt(0.25 * 0.75 / kDraws));
+}
+
+TEST(Emulated, ExactResultsAreMovedTooWhereThatIsAskedFor) {
+  Arithmetic random = kFloat32;
+  random.random = random.exact_too = true;
+  const ArithmeticScope scope(random, 7);
+  constexpr int kDraws = 4000;
+  int moved = 0, up = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const long double one = Emulated(1);
+    ASSERT_LE(std::abs(one - 1), 0x1p-23L);
+    moved += one != 1;
+    up += one > 1;
+    ASSERT_EQ(static_cast<long double>(Emulated(0) * Emulated(1)), 0);
+  }
+  // A part of a last place that is uniform in (-1/2, 1/2) is a quarter on
+  // average. Five standard deviations.
+  EXPECT_NEAR(moved / double{kDraws}, 0.25,
+              5 * std::sqrt(0.25 * 0.75 / kDraws));
+  EXPECT_NEAR(up / double{kDraws}, 0.125,
+              5 * std::sqrt(0.125 * 0.875 / kDraws));
+}
+
+TEST(Emulated, ScopesNest) {
+  const ArithmeticScope outer(kFloat32, 1);
+  {
+    const ArithmeticScope inner(WithResults(Format::BFloat16()), 1);
+    EXPECT_EQ(static_cast<long double>(Emulated(1 + 0x1p-20)), 1);
+  }
+  EXPECT_EQ(static_cast<long double>(Emulated(1 + 0x1p-20)), 1 + 0x1p-20L);
+}
+
+struct Planted {
+  const char* name;
+  Arithmetic arithmetic;
+};
+
+std::vector<Planted> PlantedFaults() {
+  const auto factors = [](Format format) {
+    Arithmetic arithmetic;
+    arithmetic.factor = format;
+    return arithmetic;
+  };
+  const auto sums = [](Format format) {
+    Arithmetic arithmetic;
+    arithmetic.sum = format;
+    return arithmetic;
+  };
+  return {{"products of bfloat16", factors(Format::BFloat16())},
+          {"products of TensorFloat32", factors(Format::TensorFloat32())},
+          {"products of float16", factors(Format::Float16())},
+          {"sums in bfloat16", sums(Format::BFloat16())},
+          {"sums in TensorFloat32", sums(Format::TensorFloat32())},
+          {"sums in float16", sums(Format::Float16())}};
+}
+
+// Leaves what the plain program computes in this arithmetic in the outputs.
+void WriteAnswer(const Trial& trial, const Answer& answer, Inputs& inputs,
+                 const Arithmetic& arithmetic) {
+  const Problem& problem = trial.problem();
+  const ArithmeticScope scope(arithmetic, 1);
+  const auto reference = problem.op->ReferenceEmulated(problem, inputs);
+  for (size_t o = 0; o < answer.outputs.size(); ++o) {
+    const OutputAnswer& one = answer.outputs[o];
+    const OutputLayout layout = LayoutOf(problem, static_cast<int>(o));
+    std::vector<Emulated> row(static_cast<size_t>(layout.width));
+    for (const RowId& id : one.selection.rows) {
+      try {
+        reference->Row(id, row.data(), nullptr);
+      } catch (const InvalidInput&) {  // a normaliser that rounding cancelled
+        std::ranges::fill(row, Emulated(std::nan("")));
+      }
+      const int64_t first = (id.head * layout.rows + id.row) * layout.width;
+      for (int64_t c = 0; c < layout.width; ++c)
+        StoreAt(problem.scalar,
+                static_cast<double>(row[static_cast<size_t>(c)]),
+                trial.arrays().outputs[o].data, static_cast<size_t>(first + c));
+    }
+  }
+}
+
+class Precision : public testing::TestWithParam<const Operator*> {};
+
+// At 256 tokens and more, in some variants of every operator.
+TEST_P(Precision, FewerDigitsInsideAFloat32ProgramAreCaught) {
+  constexpr size_t kMostCases = 3;
+  std::vector<Case> cases =
+      VerificationCases(*GetParam(), {256}, Scalar::kFloat32, 1);
+  std::erase_if(cases, [](const Case& one) {
+    return one.Tokens() < 256 || one.leading.heads > 0 || one.leading.batch > 0;
+  });
+  ASSERT_FALSE(cases.empty());
+  const size_t step = (cases.size() + kMostCases - 1) / kMostCases;
+  int cases_judged = 0;
+  for (size_t i = 0; i < cases.size(); i += step) {
+    const Case& one = cases[i];
+    Problem problem = ProblemOf(one);
+    Inputs inputs = GenerateInputs(one, problem);
+    Inputs same = inputs;
+    Trial trial(problem, std::move(inputs), one.seed);
+    try {
+      trial.answer();
+    } catch (const InvalidInput&) {
+      continue;  // a query has no feature in common with any key
+    }
+    ++cases_judged;
+    std::vector<const Implementation*> able;
+    for (const Implementation* implementation : ImplementationsOf(*GetParam()))
+      if (WhyNot(*implementation, problem).empty())
+        able.push_back(implementation);
+    ASSERT_FALSE(able.empty()) << one.Id();
+    WriteAnswer(trial, trial.answer(), same, kFloat32);
+    // Algorithms with tighter bounds than the plain program's may refuse it.
+    for (const Implementation* implementation : able)
+      if (implementation->id == "dense") {
+        EXPECT_TRUE(trial.JudgeOutputs(*implementation).passed()) << one.Id();
+      }
+    for (const Planted& planted : PlantedFaults()) {
+      WriteAnswer(trial, trial.answer(), same, planted.arithmetic);
+      for (const Implementation* implementation : able) {
+        const Verdict verdict = trial.JudgeOutputs(*implementation);
+        EXPECT_EQ(verdict.outcome, Outcome::kFailed)
+            << planted.name << ", " << implementation->id << " " << one.Id()
+            << ": " << verdict.reason << " "
+            << DistanceOf(verdict.comparison, false);
+      }
+    }
+  }
+  EXPECT_GT(cases_judged, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Operators, Precision, testing::ValuesIn(Operators()),
+                         OperatorId);
+
+}  // namespace
+}  // namespace subquad
