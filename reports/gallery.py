@@ -139,9 +139,10 @@ def build(made, sources, claims, folder):
         written[folder / "figures" / f"{product.name}.svg"] = plot_style.render(page.figure, "svg")
         lines += entry(product, claims, page)
     lines += speed_part(folder)
-    if made.unserved:
-        words = "; ".join(f"`{recipe.name}` ({why})" for recipe, why in made.unserved)
-        lines += [f"Not drawn from these results: {words}.", ""]
+    # Of a new recipe there is nothing to say until it is measured.
+    left = [f"`{recipe.name}` ({why})" for recipe, why in made.unserved if recipe not in made.unmeasured]
+    if left:
+        lines += [f"Not drawn from these results: {'; '.join(left)}.", ""]
     written[folder / "README.md"] = ("\n".join(lines).rstrip() + "\n").encode()
     for product in tables:
         written[folder / "figures" / f"{product.name}.md"] = product.files([])[f"{product.name}.md"]

@@ -83,6 +83,7 @@ class Catalogue:
     unserved: list  # (recipe, why)
     warnings: list
     rest: list = dataclasses.field(default_factory=list)
+    unmeasured: list = dataclasses.field(default_factory=list)  # those of `unserved` of which the files hold nothing
 
 
 def build(results, studies, recipes, general="rest", summary=None):
@@ -96,14 +97,15 @@ def build(results, studies, recipes, general="rest", summary=None):
             raise result_file.InputError(f"study {name} is in two of the files; their figures would have the same name")
     points = recipe_file.points_of(results)
     platforms = recipe_file.platforms(points)
-    products, unserved, taken = [], [], set()
+    products, unserved, unmeasured, taken = [], [], [], set()
     for recipe in sorted(recipes, key=_by_source):
-        made, why = [], []
+        made, why, measured = [], [], False
         for platform in [None] if recipe.kind == "study" else platforms:
             try:
                 product, used = _make(recipe, platform, results, points, studies, summary, recipes)
             except recipe_figure.Unserved as reason:
                 why.append(str(reason))
+                measured |= not isinstance(reason, recipe_figure.Unmeasured)
                 continue
             if len(platforms) > 1 and platform:
                 product = _renamed(product, f"{product.name}-{_slug(platform[0])}", f"{product.title} ({platform[0]})")
@@ -114,15 +116,17 @@ def build(results, studies, recipes, general="rest", summary=None):
             products += _parts(made[0], next(study for study in studies if study.name == recipe["study"]))
         if not made:
             unserved.append((recipe, "; ".join(dict.fromkeys(why)) or "no result file was given"))
+            if not measured:
+                unmeasured.append(recipe)
     named = {recipe.get("study") for recipe in recipes}
     for study in studies:
         if study.name not in named and study.name in study_panels.DRAWINGS:
             products.append(_study_product(study.name, study.name.replace("_", " "), None, study))
             products += _parts(products[-1], study)
     if not results or general == "none":
-        return Catalogue(products, unserved, [])
+        return Catalogue(products, unserved, [], unmeasured=unmeasured)
     figures, warnings, rest = _general(results, taken, general == "all")
-    return Catalogue(products + figures, unserved, warnings, rest)
+    return Catalogue(products + figures, unserved, warnings, rest, unmeasured)
 
 
 PAPERS = ("NPRF", "FastRPB", "LRPE", "Transformer-XL", "Transformers II", "this project")
@@ -227,7 +231,7 @@ def _ratios(recipe, platform, results, own):
 def _study(recipe, studies):
     found = [study for study in studies if study.name == recipe["study"]]
     if not found:
-        raise recipe_figure.Unserved(f"no file of the study {recipe['study']}")
+        raise recipe_figure.Unmeasured(f"no file of the study {recipe['study']}")
     study = found[0]
     if study.name not in study_panels.DRAWINGS:
         raise recipe_figure.Unserved(f"nothing draws the study {recipe['study']}")

@@ -19,6 +19,10 @@ class Unserved(Exception):
     """The files hold too little for a recipe; the text says what is missing."""
 
 
+class Unmeasured(Unserved):
+    """The files hold nothing of it."""
+
+
 @dataclasses.dataclass
 class Picture:
     """A figure ready to be drawn, with what is written beside it."""
@@ -114,7 +118,8 @@ def _demand(everything, absent, series):
         point.row["verdict"] == "passed" for _, _, _, lines in everything for line in lines for point in line.points
     )
     if not passed or 2 * len(absent) > len(series):
-        raise Unserved("no measurements of " + ", ".join(dict.fromkeys(absent)) if absent else "no measurement passed")
+        kind = Unmeasured if len(absent) >= len(series) else Unserved
+        raise kind("no measurements of " + ", ".join(dict.fromkeys(absent)) if absent else "no measurement passed")
 
 
 def _own_sizes(recipe, line):

@@ -86,12 +86,14 @@ Refusals Judge(const Group& group) {
   Refusals found;
   std::vector<Mutant> left = group.mutants;
   std::map<int, bool> reached;
+  std::map<int, std::string> said;  // of the last verdict
   const auto verdict = [&](Trial& trial, int number) {
     mutants::on = number;
     mutants::reached = false;
     const Verdict one = Verify(*group.implementation, trial, {});
     mutants::on = mutants::kNone;
     reached[number] |= mutants::reached;
+    said[number] = one.passed() ? "passed" : "not failed: " + one.reason;
     return one;
   };
   for (const Case& one : CasesOf(group)) {
@@ -113,7 +115,8 @@ Refusals Judge(const Group& group) {
   for (const Mutant& mutant : left)
     found.passed.push_back(fmt::format(
         "{} ({}), {}", mutant.name, mutant.what,
-        reached[mutant.number] ? "though it ran" : "which never ran"));
+        reached[mutant.number] ? "though it ran: " + said[mutant.number]
+                               : "which never ran"));
   return found;
 }
 
