@@ -30,7 +30,8 @@ def write_case(folder, operator, inputs, expected, params=None, source="", expec
     params: parameters of the operator; what is left out has its default.
     source: where the numbers come from, shown when a check fails.
     expected_error: how far each number of `expected` may be off beside that, in units of the largest magnitude of its tensor.
-        An answer in bfloat16 or float16 needs it: at least 2**-8 or 2**-11, which is what rounding the answer alone costs.
+        An answer in bfloat16 or float16 needs it: at least 2**-8 or 2**-11, which is what rounding the answer alone costs;
+        four times as much (gradients: eight times) where everything was computed in that type.
 
     Raises ValueError for what the program would refuse to read. No file is written then.
     """
@@ -44,7 +45,8 @@ def write_case(folder, operator, inputs, expected, params=None, source="", expec
             if kind == "expected" and scalar in NARROW and expected_error is None:
                 raise ValueError(
                     f"expected: {name}: expected expected_error= beside an answer in {scalar} "
-                    f"(at least {NARROW[scalar]}, which rounding to it costs), found none"
+                    f"(at least {NARROW[scalar]}, which rounding to it costs; {4 * NARROW[scalar]} where it was also "
+                    "computed in it), found none"
                 )
     if not expected:
         raise ValueError("expected: at least one array is needed to check against")

@@ -264,7 +264,7 @@ def main(arguments=None):
         for product, files in zip(chosen, drawn):
             for name, content in files.items():
                 (options.out / name).write_bytes(content)
-            ends = dict.fromkeys(name[len(product.name) :].rpartition(".")[2] for name in files)
+            ends = [name[len(product.name) + 1 :] for name in files if name.startswith(f"{product.name}.")]
             print(options.out / f"{product.name}.{{{','.join(ends)}}}")
         if made.rest and options.only is None:
             print(rest_words(made.rest))

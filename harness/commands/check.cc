@@ -177,7 +177,8 @@ class Checker {
     choice.wanted = [&](const Implementation& one, Scalar scalar) {
       return filters.Takes(one) && filters.Takes(scalar);
     };
-    // Asked for particular programs, it answers for them alone.
+    // Asked for particular programs, it answers for them, and for the folder's
+    // own numbers only where those are wrong.
     choice.reference = filters.implementations.empty() &&
                        filters.backends.empty() && filters.scalars.empty();
     for (const Implementation* one : ImplementationsOf(*folder.op))
@@ -273,7 +274,8 @@ void AddCheckCommand(CLI::App& program, int& status) {
       ->check(CLI::NonNegativeNumber);
   command->footer(
       R"(The first line of a case is about its own numbers, held against the
-definition; the others are our programs, held against its numbers, by scalar
+definition (asked for particular programs, only where it says why they fail);
+the others are our programs, held against its numbers, by scalar
 type. A line has the largest error and what it may be (of the gate that
 decides), pass or FAIL, how many rows were compared, and the margin: how many
 tolerances the nearest wrong answer is away. Where it is below 1 the numbers

@@ -114,11 +114,11 @@ int Sweep(const Request& request, const std::string& command) {
     throw InvalidInput("--out", "the path of a result file to write", "none");
   CheckWays(request);
   // Fail before hours of measuring, not after.
-  options.out = OutputFile(
-      "--out", request.out,
-      request.resume || request.force
-          ? ""
-          : "--resume, which keeps its records, or --force, which replaces it");
+  options.out = OutputFile("--out", request.out,
+                           request.resume || request.force
+                               ? ""
+                               : "--resume, which keeps what this program "
+                                 "measured, or --force, which replaces it");
   if (!request.preset.empty()) {
     options.sweeps = ParseSweepConfig("--preset " + request.preset,
                                       FindPreset(request.preset).text);

@@ -50,18 +50,31 @@ class FolderCheck {
       lines.push_back(std::move(line));
     };
     if (sampled) RunScalar(Scalar::kFloat64, later);
-    if (choice_.reference) RunReference();
+    CheckLine own = JudgeReference();
+    // Not asked for, it is told where it is the reason why a program fails.
+    bool told = own.verdict.outcome != Outcome::kFailed;
+    if (choice_.reference) {
+      report_(own);
+      told = true;
+    }
+    const auto tell = [&](const CheckLine& line) {
+      if (!told && line.verdict.outcome == Outcome::kFailed) {
+        report_(own);
+        told = true;
+      }
+      report_(line);
+    };
     for (const ScalarInfo& info : kScalars) {
       if (info.scalar != Scalar::kFloat64 || !sampled)
-        RunScalar(info.scalar, report_);
+        RunScalar(info.scalar, tell);
       else
-        for (const CheckLine& line : lines) report_(line);
+        for (const CheckLine& line : lines) tell(line);
     }
   }
 
  private:
   // The definition itself, as if it were one of the implementations.
-  void RunReference() {
+  CheckLine JudgeReference() {
     Trial trial(folder_.problem, folder_.inputs, 1, NumbersFrom::kUser);
     trial.set_answer(exact_.WithExpected());
     const Answer& answer = exact_.reference();
@@ -89,8 +102,8 @@ class FolderCheck {
       explained_ = true;
     }
     const DecidingGate deciding = DecidingGateOf(verdict.comparison, false);
-    report_({"reference", "cpu", Scalar::kFloat64, std::move(verdict), deciding,
-             true});
+    return {"reference",        "cpu",    Scalar::kFloat64,
+            std::move(verdict), deciding, true};
   }
 
   void RunScalar(Scalar scalar,

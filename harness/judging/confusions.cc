@@ -319,30 +319,54 @@ class Confuser {
                   values.begin() + to * size);
   }
 
-  // Numbers in memory as [n, h, d], read as [h, n, d]; and whole batch items
-  // and heads that are taken for one another.
+  // Numbers in memory as [n, h, d] read as [h, n, d], or the other way round,
+  // and the output moved back or left as it is; and whole batch items and heads
+  // that are taken for one another.
   void ReshapeHeads() {
     const Inputs kept = inputs_;
-    bool rows_moved = false, items_moved = false;
     const auto for_each = [&](const auto& use) {
       for (const char* name : {"q", "k", "v"})
         if (Tensor* tensor = InputNamed(name)) use(*tensor);
     };
-    for_each([&](Tensor& tensor) {
-      const Shape& shape = tensor.shape;
-      if (shape.size() < 3) return;
-      const int64_t width = shape.back(), rows = shape[shape.size() - 2];
-      const int64_t heads = shape[shape.size() - 3];
-      Reorder(tensor.values, width, [&](int64_t to) {
-        const int64_t in_item = to % (heads * rows);
-        return to - in_item + in_item % rows * heads + in_item / rows;
+    // The place of (a, b) of [a, b] in memory as [b, a].
+    const auto other_order = [](int64_t place, int64_t a, int64_t b) {
+      const int64_t in_item = place % (a * b);
+      return place - in_item + in_item % b * a + in_item / b;
+    };
+    const OutputLayout layout = LayoutOf(problem_, 0);
+    const int64_t out_heads = layout.heads / problem_.Batch();
+    for (const bool written_by_heads : {false, true}) {
+      bool moved = false;
+      const auto order = [&](int64_t place, int64_t heads, int64_t rows) {
+        return written_by_heads ? other_order(place, heads, rows)
+                                : other_order(place, rows, heads);
+      };
+      for_each([&](Tensor& tensor) {
+        const Shape& shape = tensor.shape;
+        if (shape.size() < 3) return;
+        const int64_t rows = shape[shape.size() - 2];
+        const int64_t heads = shape[shape.size() - 3];
+        Reorder(tensor.values, shape.back(),
+                [&](int64_t to) { return order(to, heads, rows); });
+        moved = moved || (heads > 1 && rows > 1);
       });
-      rows_moved = rows_moved || (heads > 1 && rows > 1);
-    });
-    if (rows_moved)
-      Add("q, k and v as [n, h, d], read without transposing",
-          Evaluate(problem_));
-    inputs_ = kept;
+      if (moved) {
+        const char* const name = written_by_heads
+                                     ? "[h, n, d] in memory read as [n, h, d]"
+                                     : "[n, h, d] in memory read as [h, n, d]";
+        Add(name, Evaluate(problem_));
+        Add(name, EvaluateAt(problem_, [&](RowId id) {
+              const int64_t from =
+                  written_by_heads ? other_order(id.head * layout.rows + id.row,
+                                                 layout.rows, out_heads)
+                                   : other_order(id.head * layout.rows + id.row,
+                                                 out_heads, layout.rows);
+              return RowId{0, from / layout.rows, from % layout.rows};
+            }));
+      }
+      inputs_ = kept;
+    }
+    bool items_moved = false;
     for_each([&](Tensor& tensor) {
       const Shape& shape = tensor.shape;
       if (shape.size() != 4 || tensor.name == "q") return;

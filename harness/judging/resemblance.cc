@@ -1,9 +1,12 @@
 #include "harness/judging/resemblance.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "harness/cases/draws.h"
 #include "harness/judging/confusions.h"
 #include "harness/judging/wrong_answers.h"
 
@@ -133,11 +136,16 @@ class Matcher {
     if (!(relative > 0x1p-16) || !(relative < 0x1p-5) || !(slant < 0.7) ||
         2 * rows < right.selection.rows.size())
       return;
-    best_ = {relative > 0x1p-9
-                 ? "the rounding of arithmetic in bfloat16, or long sums in "
-                   "float16"
-                 : "the rounding of arithmetic in float16 or TensorFloat32",
-             kAlike};
+    std::string name =
+        relative > 0x1p-9
+            ? "the rounding of arithmetic in bfloat16, or long sums in float16"
+            : "the rounding of arithmetic in float16 or TensorFloat32";
+    for (const Scalar scalar : {Scalar::kFloat16, Scalar::kBFloat16})
+      if (Info(problem_.scalar).bytes > 2 && HasNumbersOf(scalar))
+        name = fmt::format(
+            "numbers of {}: arithmetic in it, or a result rounded to it",
+            Info(scalar).name);
+    best_ = {name, kAlike};
   }
 
   Resemblance Best() const {
@@ -148,6 +156,20 @@ class Matcher {
   }
 
  private:
+  // Whether what was found has no more digits than such a type; a few numbers
+  // may by chance.
+  bool HasNumbersOf(Scalar scalar) const {
+    const OutputAnswer& right = right_.outputs.front();
+    const size_t rows = right.selection.rows.size();
+    if (rows * static_cast<size_t>(right.width) < 8) return false;
+    for (size_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < right.width; ++c) {
+        const auto number = static_cast<double>(Found(0, r, c));
+        if (RoundTo(scalar, number) != number) return false;
+      }
+    return true;
+  }
+
   // The mistake's rows as an output, where what was found is the answer.
   double TolerancesTo(const WrongAnswer& wrong) const {
     std::vector<FoundRows> parts;

@@ -74,6 +74,8 @@ nb::dict ToPython(const GivenVerdict& found) {
   dict["wrong_share"] = verdict.diagnosis ? verdict.diagnosis->Share() : 0.0;
   dict["looks_like"] =
       verdict.diagnosis ? verdict.diagnosis->looks_like.name : "";
+  dict["known_mistakes"] =
+      verdict.diagnosis ? verdict.diagnosis->looks_like.known : 0;
   dict["rows"] = numbers.rows;
   dict["all_rows"] = numbers.all_rows;
   dict["error_over_bound"] = numbers.max_over_bound;

@@ -101,6 +101,7 @@ class GuardedMemory {
     const uintptr_t end =
         (first + static_cast<uintptr_t>(bytes)) / kPage * kPage;
     if (begin < end)
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): a page of this memory.
       madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 #endif
   }

@@ -197,12 +197,23 @@ def _set_ticks(axes, panel, group, inches, chosen):
         x_ticks = size_ticks(set(chosen) or {row["n"] for row in group.rows}, x_limits, width, room)
     else:
         x_ticks = plot_style.decimal_ticks(*x_limits, most=int(width / (0.48 * plot_style.scale())))
+        x_ticks = _inside(x_ticks, x_limits, width, panel.x_format) if panel.x_format else x_ticks
     y_ticks = panel.ticks(*y_limits, most=plot_style.most_ticks(height, 7))
     x_format = panel.x_format or plot_style.counts_format(x_ticks)
     for axis, ticks, tick_format in ((axes.xaxis, x_ticks, x_format), (axes.yaxis, y_ticks, panel.tick_format)):
         axis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
         axis.set_minor_locator(matplotlib.ticker.NullLocator())
         axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _, write=tick_format: write(value)))
+
+
+def _inside(ticks, limits, width, tick_format):
+    """Those whose numbers end within the figure; at the right of the axes there is RIGHT_ROOM."""
+    inches = width / math.log(limits[1] / limits[0])
+    return [
+        tick
+        for tick in ticks
+        if math.log(limits[1] / tick) * inches + RIGHT_ROOM >= plot_style.text_width(tick_format(tick)) / 2
+    ]
 
 
 def size_ticks(sizes, limits, width, room):
@@ -309,6 +320,10 @@ def _draw_guides(axes, panel, series, group):
         axes.plot(xs, ys, color=LIGHT_GREY, linewidth=0.6, zorder=1.5)
 
 
+RIGHT_ROOM = 0.1  # inches
+MARKER_ROOM = 2  # points around the middle of a marker
+
+
 class _Room:
     """Finds places for small texts inside the axes, away from the lines and from each other."""
 
@@ -318,9 +333,10 @@ class _Room:
         corners = axes.transAxes.transform([(0, 0), (1, 1)]) * self.points_per_pixel
         (self.left, self.bottom), (self.right, self.top) = corners
         self.taken = []
+        self.markers = []  # which no text may hide
         for one in series:
             places = [self.place(row[panel.x], row[panel.y]) for row in one.points]
-            self.taken += places
+            self.markers += places
             for (x1, y1), (x2, y2) in zip(places, places[1:]):
                 self.taken += [(x1 + (x2 - x1) * step / 8, y1 + (y2 - y1) * step / 8) for step in range(1, 8)]
 
@@ -342,7 +358,11 @@ class _Room:
                 abs(x - other_x) < width / 2 + 1 and abs(y - other_y) < height / 2 + 1
                 for other_x, other_y in self.taken
             )
-            return 1000 * outside + covered + 0.15 * rank
+            hidden = sum(
+                abs(x - other_x) < width / 2 + MARKER_ROOM and abs(y - other_y) < height / 2 + MARKER_ROOM
+                for other_x, other_y in self.markers
+            )
+            return 1000 * outside + 8 * hidden + covered + 0.15 * rank
 
         _, (x, y) = min(enumerate(candidates(width, height)), key=cost)
         self.axes.annotate(

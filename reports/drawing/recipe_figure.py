@@ -54,7 +54,7 @@ def curves(recipe, points, summary=None):
     x = recipe.get("x", "n")
     asked = recipe_file.measured_for(recipe, points, (x,))
     others = recipe_file.others_for(recipe, points, (x,))
-    content, everything, missing = [], [], []
+    content, everything, missing, empty = [], [], [], []
     for entry in recipe["panels"]:
         if entry["y"] not in QUANTITIES:
             raise InputError(f"recipe {recipe.name}: expected one of {', '.join(QUANTITIES)}, found {entry['y']}")
@@ -68,6 +68,9 @@ def curves(recipe, points, summary=None):
         if x != "n":
             panel = dataclasses.replace(panel, theory="", quantity="")
         lines = _lines(recipe, asked, others, entry.get("where", {}), x)
+        if entry.get("where") and not any(line.points for line in lines):
+            empty.append(panel.title or panel.label)  # two axes with nothing between them say less than a word
+            continue
         missing.append(recipe_file.missing_words(recipe, lines))
         if panel.y == "speedup":
             group = _speedups(recipe, panel, summary, lines)
@@ -82,8 +85,11 @@ def curves(recipe, points, summary=None):
         _attach_summary(recipe, (summary or {}).get((panel.title, panel.quantity)), panel, group, lines)
         content.append((panel, group))
         everything.append((entry, panel, group, lines))
+    if not missing:
+        raise Unmeasured("no measurements of " + ", ".join(dict.fromkeys(empty)))
     absent = [words for words in missing[0] if all(words in of_panel for of_panel in missing)]
     _demand(everything, absent, recipe_file.named_series(recipe))
+    absent += [f"{words}: every line" for words in dict.fromkeys(empty)]
     absent += recipe_file.missing_values(recipe, [line for *_, lines in everything for line in lines])
     if absent:
         content[0][1].remarks.append(f"Not in these files: {', '.join(dict.fromkeys(absent))}.")

@@ -44,8 +44,15 @@ class GrownTree(unittest.TestCase):
         self.assertIn("`my_product`", readme)
         status, said = self.run_in_tree("./run-tests", timeout=7200)
         self.assertEqual(0, status, said[-6000:])
-        for part in ("average_attention_three", "my_product", r"Mutants.*average_attention"):
-            self.assertTrue(re.search(part, said), f"{part} is in no test")
+        self.assertRegex(said, r"Mutants.*average_attention_running")
+        for command, words in (
+            ("check tests/golden/average_attention-three", " 0 failed"),
+            ("verify --operator average_attention", " 0 failed, 0 mistrusted"),
+            ("list --operator toeplitz_1d", "my_product"),
+        ):
+            status, said = self.run_in_tree("build/subquad", *command.split(), timeout=600)
+            self.assertEqual(0, status, said)
+            self.assertIn(words, said)
 
 
 if __name__ == "__main__":

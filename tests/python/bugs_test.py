@@ -149,6 +149,12 @@ def test_arithmetic_in_bfloat16_is_counted(tmp_path):
     (row,) = [one for one in found.rows if one.scalar == "bfloat16"]
     assert row.remark.startswith("with the error of arithmetic in bfloat16") and row.passed > 5
     assert 0.1 < row.over_bound < 1 and 0.5 < row.margin < 2 and row.nearest == "scaled by 1.02", row
+    asked = subquad.verify(narrow, "softmax_attention", array="torch", scalars=["bfloat16"], folder=tmp_path)
+    assert asked, str(asked)
+    refused = subquad.verify(
+        narrow, "softmax_attention", array="torch", scalars=["bfloat16"], arithmetic="float32", folder=tmp_path
+    )
+    assert not refused
 
 
 def test_a_wrong_gradient_is_found(tmp_path):

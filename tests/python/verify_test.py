@@ -65,6 +65,23 @@ def test_grouped_heads_that_it_takes_now_and_then_are_failures(tmp_path):
     assert "groups of heads" not in str(found.remarks)
 
 
+def takes_and_ignores(name):
+    def function(q, k, v, scale=None, causal=False):
+        given = {"scale": scale, "causal": causal, name: {"scale": None, "causal": False}[name]}
+        return attention(q, k, v, given["scale"], given["causal"])
+
+    return function
+
+
+@pytest.mark.parametrize(
+    "name, mistake", [("causal", "causal mask left out"), ("scale", "the default scale in place of the given one")]
+)
+def test_a_parameter_that_is_taken_is_tested(name, mistake, tmp_path):
+    found = subquad.verify(takes_and_ignores(name), "softmax_attention", grouped_heads=False, folder=tmp_path)
+    assert not found and found.looks_like == mistake, str(found)
+    assert all(f"{name}=" in one.kind for one in found.failures)
+
+
 def raises(weights, values, causal=False):
     if values.shape[-2] == 16:
         raise RuntimeError("no kernel for 16")

@@ -171,7 +171,7 @@ class PrintedTest(figures_test.Workplace):
 
     def test_only_says_why_and_nothing_else(self):
         result = self.draw(self.path, "--format", "svg", "--only", "nprf-fig1a")
-        self.assertEqual([str(self.out / "nprf-fig1a.{svg,md,tex,csv}")], result.stdout.splitlines())
+        self.assertEqual([str(self.out / "nprf-fig1a.{svg,caption.md,caption.tex,csv}")], result.stdout.splitlines())
         result = self.draw(self.path, "--only", "frontier")
         self.assertEqual(2, result.returncode)
         self.assertIn("frontier cannot be drawn from these files: no measurements of toeplitz_1d dense", result.stderr)
@@ -291,7 +291,7 @@ class OthersTest(figures_test.Workplace):
         self.assertEqual(self.lines(content), {curve["label"]: curve["n"] for curve in panel["curves"]})
         result = self.draw(run, summary, "--recipes", recipes, "--format", "svg")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
-        self.assertEqual([str(self.out / "made.{svg,md,tex,csv}")], result.stdout.splitlines())
+        self.assertEqual([str(self.out / "made.{svg,caption.md,caption.tex,csv}")], result.stdout.splitlines())
         with open(self.out / "made-lines.csv", encoding="utf-8", newline="") as file:
             found = {
                 (row["implementation"], row["dense"]) for row in csv.DictReader(file) if row["kind"] == "crossover"

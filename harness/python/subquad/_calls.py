@@ -43,7 +43,7 @@ class Check:
     margin, nearest: how many tolerances away the nearest wrong answer is, and which it is.
     blind_to: of an output that passed, the wrong answers that would have passed too, the nearest first: on these tensors they
         cannot be told from the right answer.
-    looks_like: of an output that failed, the wrong answer that it resembles, or None.
+    looks_like: of an output that failed, the wrong answer that it resembles, or None: it is like none of known_mistakes.
     wrong_share, where: of an output that failed, the share of elements beyond their tolerance, and where they are.
     arithmetic: of an output of two bytes, that whose errors it was held against: float32, or its own type.
     parts: of a check of outputs and gradients, the verdict on each.
@@ -68,6 +68,7 @@ class Check:
     blind_to: list[str] = field(default_factory=list)
     remedies: dict[str, str] = field(default_factory=dict)
     looks_like: str | None = None
+    known_mistakes: int = 0
     wrong_share: float = 0.0
     where: list[str] = field(default_factory=list)
     parts: dict[str, Check] = field(default_factory=dict)
@@ -99,6 +100,8 @@ class Check:
                 text += f"\n  {remedy} would show more"
         if self.looks_like:
             text += f"\n  looks like: {self.looks_like}"
+        elif self.known_mistakes:
+            text += f"\n  like none of {self.known_mistakes} known mistakes"
         return text
 
 
@@ -225,7 +228,7 @@ def _check_one(
     if narrow is None:
         raw = _subquad.check(op, params, arrays, given, float(expected_error))
         return check_of(op, raw, "float32" if "float32" in scalars else "float64")
-    errors = {"float32": float(expected_error), narrow: max(float(expected_error), own_error(narrow))}
+    errors = {"float32": float(expected_error), narrow: max(float(expected_error), own_error(narrow, "grad" in inputs))}
     if arithmetic not in (None, *errors):
         raise ValueError(f"arithmetic: expected float32 or {narrow} for an output in {narrow}, found {arithmetic!r}")
     found = {}
@@ -238,9 +241,10 @@ def _check_one(
     return next(iter(found.values()))
 
 
-def own_error(narrow: str) -> float:
-    """What arithmetic in a type of two bytes costs, every intermediate number rounded to it: a few roundings of the largest."""
-    return 4 * NARROW[narrow]
+def own_error(narrow: str, backward: bool) -> float:
+    """What arithmetic in a type of two bytes costs, every intermediate number rounded to it: a few roundings of the largest,
+    of gradients those of the forward pass as well."""
+    return (8 if backward else 4) * NARROW[narrow]
 
 
 def check_of(op: str, raw: dict, scalar: str) -> Check:
@@ -264,6 +268,7 @@ def check_of(op: str, raw: dict, scalar: str) -> Check:
         blind_to=[name for name, _, _ in raw["blind_to"]],
         remedies={name: remedy for name, _, remedy in raw["blind_to"]},
         looks_like=raw["looks_like"] or None,
+        known_mistakes=raw["known_mistakes"],
         wrong_share=raw["wrong_share"],
         where=raw["where"],
     )
@@ -316,7 +321,7 @@ def save_case(
 
     expected_error: how far each number of an output may be off beside its own bound, in units of the largest magnitude of
         its tensor. An output in bfloat16 or float16 needs it: the folder holds float32 numbers, and rounding to two bytes
-        alone costs 2**-8 or 2**-11.
+        alone costs 2**-8 or 2**-11; arithmetic in them four times as much, of gradients eight times.
     """
     params, inputs = split(op, tensors)
     outputs = {} if out is None else dict(out) if isinstance(out, dict) else {"out": out}
@@ -329,7 +334,8 @@ def save_case(
         if scalar in NARROW and expected_error is None:
             raise ValueError(
                 f"{name}: expected expected_error= beside an output in {scalar} "
-                f"(at least {NARROW[scalar]}, which rounding to it costs), found none"
+                f"(at least {NARROW[scalar]}, which rounding to it costs; {own_error(scalar, bool(grads))} where it was also "
+                "computed in it), found none"
             )
     _subquad.save_case(os.fspath(folder), op, params, given_list(inputs), given, float(expected_error or 0), source)
 

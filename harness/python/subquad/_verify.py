@@ -140,16 +140,19 @@ def verify(
     timeout: float = 30.0,
     shrink: float = 10.0,
     grouped_heads: bool | None = None,
+    arithmetic: str | None = None,
     **params: Any,
 ) -> Verification:
     """Runs a function on generated problems and judges each output as one of our own programs' is.
 
     function: called with the operator's inputs and parameters by name (`signature(op)`), those that the case has, as arrays
         of the library `array`; returns the output, or a dict of outputs.
-    params: parameters of every case, such as feature_map="elu1", causal=True; the others keep their defaults.
+    params: parameters of every case, such as feature_map="elu1", causal=True. Of the others flags and scales are tested at
+        their defaults and at another value, if the function takes them by name.
     array: "numpy", "torch" or "jax". scalars: left out, float32, and with "torch" and "jax" also bfloat16 where the function
-        takes it; then errors of the size of arithmetic in bfloat16 are told, not failed. Asked for by name, a type of two
-        bytes is one of storage, and arithmetic is expected in float32.
+        takes it.
+    arithmetic: of types of two bytes, as in check(). None: errors of the size of arithmetic in such a type are told, not
+        failed. "float32": they fail; the type is one of storage.
     gradients: by the framework's differentiation, where the operator has a backward pass; None: where there is one.
     n: sizes; awkward ones where it is left out. Besides: rectangles, heads, batches, grouped heads, hard inputs, and calls
         on the same arrays with other numbers in them.
@@ -166,6 +169,8 @@ def verify(
         raise ValueError(f"array: expected one of {', '.join(_arrays.KINDS)}; found {array!r}")
     if like and like not in _calls.signature(op)["implementations"]:
         raise ValueError(f"like: expected one of {', '.join(_calls.signature(op)['implementations'])}; found {like!r}")
+    if arithmetic not in (None, "float32"):
+        raise ValueError(f"arithmetic: expected float32 or None, found {arithmetic!r}")
     if array != "numpy":
         __import__(array)
     if isolate is None:
@@ -173,10 +178,10 @@ def verify(
     caller = Caller(function, array, device, isolate, timeout)
     work = _Work(caller, op, {name: _calls.plain(value) for name, value in params.items()}, n or [], seed, like)
     work.takes_shared = grouped_heads
+    work.narrow_arithmetic = arithmetic is None
     if scalars is None:
         work.run("float32", gradients)
         if array != "numpy" and work.takes("bfloat16"):
-            work.narrow_arithmetic = True
             work.run("bfloat16", False)
     else:
         for scalar in scalars:
@@ -228,7 +233,8 @@ class _Work:
         self.listing = _calls.listing(op)
         self.takes_name = _taken(caller.function)
         self.not_taken: set[str] = set()
-        self.narrow_arithmetic = False
+        self.only_default: set[str] = set()  # parameters that are taken and not tested
+        self.narrow_arithmetic = True
         self.takes_shared: bool | None = None  # tensors that groups of heads share; None: not known yet
         self.raised: list[tuple[Row, Failure]] = []  # on such tensors
 
@@ -276,7 +282,7 @@ class _Work:
         if not forward:
             return
         if scalar == "bfloat16":
-            forward = forward[: max(4, len(forward) // 2)]
+            forward = forward[::2] if len(forward) > 8 else forward
         counts = Counter(values_of(one).get("n", "") for one in forward)
         middle = counts.most_common(1)[0][0]  # heads and options are tried at this size
         plain = [one for one in forward if values_of(one).get("n", "") == middle]
@@ -294,13 +300,49 @@ class _Work:
             self._judge_all("hard inputs", scalar, [self._call(one) for one in hard if one not in plain])
             twice = [(one, _subquad.other_numbers(one, self.seed + 1, "")) for one in plain]
             self._judge_all("called again", scalar, [self._call(one, other) for one, other in twice])
+            for name, text in self._other_values(cases):
+                ids = self._with_value(name, text, middle)
+                self._judge_all(f"{name}={text}", scalar, [self._call(one) for one in ids if "backward" not in values_of(one)])
+                backward += [one for one in ids if "backward" in values_of(one)]
         if self.caller.kind != "numpy" and gradients is not False:
             if backward:
                 self._judge_all("gradients", scalar, [self._call(one) for one in backward])
             elif gradients:
                 raise ValueError(f"gradients: expected an operator with a backward pass, found {self.op}")
+        self.found.remarks = []
         if self.not_taken:
-            self.found.remarks = [f"not tested, as the function does not take it: {', '.join(sorted(self.not_taken))}"]
+            self.found.remarks.append(f"not tested, as the function does not take it: {', '.join(sorted(self.not_taken))}")
+        if self.only_default:
+            self.found.remarks.append(f"tested at its default alone: {', '.join(sorted(self.only_default))}")
+
+    def _other_values(self, cases: list[str]) -> list[tuple[str, str]]:
+        """Another value for each parameter that the function takes and all cases leave at its default: flags are turned over,
+        positive numbers are 0.3125. The others are remembered."""
+        given = {name for name, _ in self.texts}
+        found = []
+        for rule in self.listing["params"]:
+            name, default = rule["name"], rule.get("default")
+            if default is None or name in given or not self.takes_name(name) or name in dict(found):
+                continue
+            plain = {"false": "0", "true": "1"}.get(str(default), str(default))
+            if {values_of(one).get(name, plain) for one in cases} != {plain}:
+                continue  # they have several
+            if rule["type"] == "boolean":
+                found.append((name, "1" if plain == "0" else "0"))
+            elif rule["type"] == "number" and rule.get("above") == 0:
+                found.append((name, "0.3125"))
+            else:
+                self.only_default.add(name)
+        return found
+
+    def _with_value(self, name: str, text: str, size: str) -> list[str]:
+        """The cases with this value of a parameter, of square ones those of one size."""
+        try:
+            cases = _subquad.cases(self.op, [*self.texts, (name, text)], self.n, "float32", self.seed)
+        except ValueError:
+            return []
+        cases = [one for one in cases if values_of(one).get("n", size) == size and self._wanted(one)]
+        return [one for one in cases if _has_output_axes(self.listing, _subquad.generate(one))]
 
     # ---- judging
 
@@ -331,8 +373,8 @@ class _Work:
             )
         if failure is None:
             return
-        if self.narrow_arithmetic and self._passes_as_narrow(case, outputs, row):
-            row.remark = "with the error of arithmetic in bfloat16, more than that of float32 stored in it"
+        if self._passes_as_narrow(case, outputs, row):
+            row.remark = f"with the error of arithmetic in {row.scalar}, more than that of float32 stored in it"
             return
         failure.kind = row.what
         if call.again and self._failure(call.case, reply.outputs, None) is None:
@@ -382,11 +424,14 @@ class _Work:
             row.count(found)
         return None
 
-    def _passes_as_narrow(self, case: str, outputs: dict, row: Row) -> bool:
-        """Whether the outputs are right but for the error of arithmetic in their type; the row counts them if they are."""
-        scalars = {scalar for _, scalar in outputs.values()}
-        found = self._check(case, outputs, max(_calls.own_error(scalar) for scalar in scalars))
-        if found.passed:
+    def _passes_as_narrow(self, case: str, outputs: dict, row: Row | None) -> bool:
+        """Whether the outputs are right but for the error of arithmetic in their type of two bytes, where that may be; the row
+        counts them if they are."""
+        narrow = next((scalar for _, scalar in outputs.values() if scalar in _calls.NARROW), None)
+        if narrow is None or not self.narrow_arithmetic:
+            return False
+        found = self._check(case, outputs, _calls.own_error(narrow, "backward" in values_of(case)))
+        if found.passed and row:
             row.count(found)
         return found.passed
 
@@ -478,7 +523,9 @@ class _Work:
         if reply.fault or failure.error != failure.error:
             return reply.fault.split(":")[0] == failure.reason.split(":")[0]
         found = self._failure(case, reply.outputs, None)
-        return found is not None and (found.looks_like == failure.looks_like or failure.looks_like is None)
+        if found is None or self._passes_as_narrow(case, reply.outputs, None):
+            return False
+        return found.looks_like == failure.looks_like or failure.looks_like is None
 
 
 def _taken(function: Callable) -> Callable[[str], bool]:

@@ -42,6 +42,16 @@ FAULTS = {
         lambda q, k, v, b: attention(bfloat16(q), bfloat16(k), bfloat16(v), bfloat16(b)),
         "the rounding of arithmetic in bfloat16, or long sums in float16",
     ),
+    "handed in as bfloat16": (
+        lambda q, k, v, b: bfloat16(attention(q, k, v, b)),
+        "numbers of bfloat16: arithmetic in it, or a result rounded to it",
+    ),
+    "memory as [n, h, d]": (
+        lambda q, k, v, b: attention(*(x.reshape(N, HEADS, D).swapaxes(0, 1) for x in (q, k, v)), b)
+        .swapaxes(0, 1)
+        .reshape(HEADS, N, D),
+        "[h, n, d] in memory read as [n, h, d]",
+    ),
 }
 
 
@@ -76,6 +86,17 @@ class Diagnosis(Brought):
                 line = json.loads(self.check(1, case, "--json"))["cases"][0]["lines"][0]
                 self.assertEqual(line["check"]["looks_like"], mistake)
                 self.assertGreater(line["check"]["wrong_share"], 0.9)
+
+    def test_with_a_filter_it_is_still_the_folder_that_is_wrong(self):
+        inputs = self.inputs()
+        case = self.attention_case("filtered", FAULTS["bias reversed"][0](*inputs.values()), inputs)
+        for choice in (("--scalar", "float32"), ("--scalar", "float64"), ("--implementation", "tiled")):
+            text = self.check(1, case, *choice)
+            self.assertIn("your out: FAIL", text.splitlines()[0])
+            self.assertEqual(text.count("looks like"), 1, text)
+            self.assertIn("looks like: offset i - j for j - i", text)
+        right = self.attention_case("right", attention(*inputs.values()), inputs)
+        self.assertNotIn("your out", self.check(0, right, "--scalar", "float32"))
 
     def test_one_that_nobody_knows_is_like_none(self):
         inputs = self.inputs()
