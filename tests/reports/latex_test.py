@@ -70,6 +70,18 @@ class FiguresTest(unittest.TestCase):
                         self.assertNotIn(latex.UNKNOWN, code)
         self.assertEqual(latex.UNKNOWN, latex.escape("\u2603"))
 
+    def test_no_mark_is_white_on_white(self):
+        """A mark that is a stroke alone has the colour of its line."""
+        strokes = 0
+        plot_style.use_style()
+        for product in self.products:
+            code = product.files(["tex"]).get(f"{product.name}.tex", b"").decode()
+            for drawn in re.findall(r"mark=[+x], mark size=[\d.]+pt, mark options=\{solid, draw=(\{[^}]*\})", code):
+                strokes += 1
+                with self.subTest(product.name):
+                    self.assertNotEqual("{rgb,255:red,255;green,255;blue,255}", drawn)
+        self.assertGreater(strokes, 0)
+
     def test_widths_and_letters_are_those_asked_for(self):
         product = next(product for product in self.products if product.name == "nprf-fig1a")
         for style in plot_style.named_styles():
