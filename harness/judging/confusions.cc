@@ -337,6 +337,7 @@ class Confuser {
     const int64_t out_heads = layout.heads / problem_.Batch();
     for (const bool written_by_heads : {false, true}) {
       bool moved = false;
+      // With rows and heads exchanged it is its own inverse.
       const auto order = [&](int64_t place, int64_t heads, int64_t rows) {
         return written_by_heads ? other_order(place, heads, rows)
                                 : other_order(place, rows, heads);
@@ -357,10 +358,7 @@ class Confuser {
         Add(name, Evaluate(problem_));
         Add(name, EvaluateAt(problem_, [&](RowId id) {
               const int64_t from =
-                  written_by_heads ? other_order(id.head * layout.rows + id.row,
-                                                 layout.rows, out_heads)
-                                   : other_order(id.head * layout.rows + id.row,
-                                                 out_heads, layout.rows);
+                  order(id.head * layout.rows + id.row, layout.rows, out_heads);
               return RowId{0, from / layout.rows, from % layout.rows};
             }));
       }

@@ -206,6 +206,9 @@ def _set_ticks(axes, panel, group, inches, chosen):
         axis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda value, _, write=tick_format: write(value)))
 
 
+RIGHT_ROOM = 0.1  # inches
+
+
 def _inside(ticks, limits, width, tick_format):
     """Those whose numbers end within the figure; at the right of the axes there is RIGHT_ROOM."""
     inches = width / math.log(limits[1] / limits[0])
@@ -320,7 +323,6 @@ def _draw_guides(axes, panel, series, group):
         axes.plot(xs, ys, color=LIGHT_GREY, linewidth=0.6, zorder=1.5)
 
 
-RIGHT_ROOM = 0.1  # inches
 MARKER_ROOM = 2  # points around the middle of a marker
 
 

@@ -71,7 +71,7 @@ def _mark(line):
     face, edge = line.get_markerfacecolor(), line.get_markeredgecolor()
     hollow = isinstance(face, str) and face in ("none", "white")
     fill = "white" if hollow and face == "white" else _color(line.get_color() if hollow else face)
-    drawn = _color(edge if hollow or name in "+x" else face)  # P and X are filled, and strokes in TeX
+    drawn = _color(edge if hollow or name in ("+", "x") else face)  # P and X are filled, and strokes in TeX
     style = f"solid, draw={drawn}" + ("" if kind in "+x" or face == "none" else f", fill={fill}")
     kind = "o" if face == "none" and kind == "*" else kind
     return f"mark={kind}, mark size={size}pt, mark options={{{style}{', ' + options.strip('{}') if options else ''}}}"

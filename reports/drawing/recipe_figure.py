@@ -375,6 +375,6 @@ def ratio_map(recipe, points):
         else:
             absent.append(recipe_file._series_words(baseline))
     if not panels_found:
-        raise Unserved("no measurements of " + ", ".join(absent))
+        raise (Unserved if used else Unmeasured)("no measurements of " + ", ".join(absent))
     header = ["baseline", x, y, "baseline_seconds_over_seconds"]
     return panels_found, used, header, header_rows, absent

@@ -9,7 +9,7 @@ from reports.drawing import panel_notes
 from reports.drawing import plot_style
 from reports.drawing import ratio_panels
 from reports.files import recipe_file
-from reports.drawing.recipe_figure import Unserved, common_settings
+from reports.drawing.recipe_figure import Unmeasured, Unserved, common_settings
 from reports.files.result_file import InputError, length_axes, tokens
 
 FORMATS = {
@@ -136,7 +136,7 @@ def picked(recipe, points):
             texts.append(text)
         blocks.append((block["label"], texts))
     if not used or 2 * absent > wanted:
-        raise Unserved(f"{absent} of {wanted} cells have no measurement")
+        raise (Unserved if used else Unmeasured)(f"{absent} of {wanted} cells have no measurement")
     signs = [f"{NOT_APPLICABLE}: does not exist"] if any(None in row["cells"] for row in recipe["rows"]) else []
     signs += [f"{NOT_THERE}: not in the files, or not passed"] if any(_text(None, "") in row for _, texts in blocks
                                                                        for row in texts) else []  # fmt: skip

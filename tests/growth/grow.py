@@ -24,7 +24,7 @@ FILES = {
     "test.cc": f"tests/{OPERATOR}_test.cc",
     "recipe.json": "reports/recipes/average-attention.json",
 }
-# A row before a text that stands in the file once.
+# Rows to insert, each before a text that occurs once in its file.
 ROWS = (
     (
         "harness/base/registry.cc",

@@ -69,6 +69,15 @@ def test_the_numbers_are_the_programs(file, told):
     assert (found.margin, found.nearest) == (line["check"]["margin"], line["check"]["nearest"])
 
 
+def test_an_output_like_nothing_known_says_so():
+    given = tensors()
+    out = softmax(**given)
+    out[0, 3, 1] += 1
+    found = subquad.check("softmax_attention", out=out, **given)
+    assert not found and found.looks_like is None
+    assert f"like none of {found.known_mistakes} known mistakes" in str(found) and found.known_mistakes > 10
+
+
 @pytest.mark.skipif(not PROGRAM, reason="SUBQUAD_PROGRAM is not set")
 def test_a_wrong_output_is_told_as_the_program_tells_it(tmp_path):
     given = tensors()

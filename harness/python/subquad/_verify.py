@@ -302,6 +302,8 @@ class _Work:
             self._judge_all("called again", scalar, [self._call(one, other) for one, other in twice])
             for name, text in self._other_values(cases):
                 ids = self._with_value(name, text, middle)
+                if not ids:  # it needs others beside it
+                    self.only_default.add(name)
                 self._judge_all(f"{name}={text}", scalar, [self._call(one) for one in ids if "backward" not in values_of(one)])
                 backward += [one for one in ids if "backward" in values_of(one)]
         if self.caller.kind != "numpy" and gradients is not False:

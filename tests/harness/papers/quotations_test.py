@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds that the words which every claim quotes stand in its paper: python3 tests/harness/papers/quotations_test.py BUILD/subquad
+"""Checks that the words each claim quotes are in its paper: python3 tests/harness/papers/quotations_test.py BUILD/subquad
 
 The texts are not part of this repository. They are looked for in $SUBQUAD_PAPERS, or in shared/papers beside it: a README.md whose
 table names a file for each paper. Without them the comparison is skipped, and says so.
