@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""What ./run-tests says of its tests, on a report of three: python3 tests/summary_test.py"""
+"""./run-tests: which tests it runs, and what it says of them, on a report of three: python3 tests/summary_test.py"""
 
+import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
 
-SUMMARY = pathlib.Path(__file__).resolve().parents[1] / ".ci/summary"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SUMMARY = ROOT / ".ci/summary"
 REPORT = """<?xml version="1.0"?>
 <testsuite>
 <testcase name="Fast.Passes" time="0.25" status="run"><system-out>OK</system-out></testcase>
@@ -35,6 +38,32 @@ class Summary(unittest.TestCase):
         for output in ("OK\nskipped: no LaTeX", "setUpClass (Real) ... skipped 'no LaTeX'"):
             self.assertIn("    A.NeedsMore: no LaTeX\n", self.summary(output))
         self.assertIn("it does not say why", self.summary("OK"))
+
+
+class Choice(unittest.TestCase):
+    def pattern(self, given):
+        """What ctest is called with, by a ./run-tests whose cmake and ctest do nothing."""
+        with tempfile.TemporaryDirectory() as folder:
+            tools = pathlib.Path(folder)
+            for name, script in (("cmake", "exit 0"), ("ctest", 'printf "%s\\n" "$@"')):
+                (tools / name).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+                (tools / name).chmod(0o755)
+            environment = {"PATH": f"{folder}:{os.environ['PATH']}", "BUILD_DIR": folder, "SUBQUAD_SETUP": "0",
+                           "SUBQUAD_PYTHON_TESTS": "0"}  # fmt: skip
+            run = subprocess.run([ROOT / "run-tests", "-R", given], env={**os.environ, **environment}, check=True,
+                                 capture_output=True, text=True, timeout=60)  # fmt: skip
+            words = run.stdout.splitlines()
+            return words[words.index("-R") + 1]
+
+    def test_an_operator_has_two_spellings(self):
+        found = re.compile(self.pattern("toeplitz_1d|^cli$"))
+        for name in ("Registry/SumsOf.Bits/toeplitz_1d", "Toeplitz1d.Identity", "cli"):
+            self.assertRegex(name, found)
+        for name in ("Toeplitz2d.Identity", "cli_of_more"):
+            self.assertNotRegex(name, found)
+
+    def test_other_patterns_stay(self):
+        self.assertEqual("Fft[12]d\\b", self.pattern("Fft[12]d\\b"))
 
 
 if __name__ == "__main__":
