@@ -4,9 +4,9 @@ import dataclasses
 import math
 import typing
 
-import matplotlib.patheffects
 import matplotlib.ticker
 
+from reports.drawing import label_room
 from reports.drawing import layout
 from reports.drawing import panel_notes
 from reports.drawing import plot_style
@@ -18,7 +18,6 @@ MOST_NUMBERED = 2  # crossings in one panel that have their n beside them; more 
 CROSSING = plot_style.Style(DARK_GREY, "none", "o", hollow=True)
 GUIDE = plot_style.Style(LIGHT_GREY, plot_style.SOLID, None)
 
-HALO = [matplotlib.patheffects.withStroke(linewidth=1.6, foreground="white")]
 AXIS_LABELS = {"tokens": "tokens n", "pixels": "pixels n", "keys": "keys n_k", "n": "tokens or pixels n", "f": "features m",
                "r": "clipping distance k", "heads": "heads", "threads": "threads"}  # fmt: skip
 
@@ -159,12 +158,13 @@ def _draw_panel(axes, panel, series, group, inches, ticks):
     _draw_guides(axes, panel, series, group)
     if panel.level:
         axes.axhline(panel.level, color=LIGHT_GREY, linewidth=0.6, zorder=1.5)
-    room = _Room(axes, panel, series)
-    if panel.frontier:
-        _draw_frontiers(axes, panel, group, room)
+    stairs = _draw_frontiers(axes, panel, group) if panel.frontier else []
     for one in series:
         _draw_series(axes, panel, one, group)
-    _draw_crossovers(axes, panel, group, room)
+    crossings = _draw_crossovers(axes, panel, group)
+    room = label_room.Room(axes)
+    _write_frontiers(panel, group, room, stairs)
+    _number_crossovers(room, crossings)
     if not any(one.points for one in series):
         axes.text(0.5, 0.92, "no point to draw", transform=axes.transAxes, ha="center", color=MID_GREY)
         if not axes.lines:
@@ -323,87 +323,31 @@ def _draw_guides(axes, panel, series, group):
         axes.plot(xs, ys, color=LIGHT_GREY, linewidth=0.6, zorder=1.5)
 
 
-MARKER_ROOM = 2  # points around the middle of a marker
+def _draw_crossovers(axes, panel, group):
+    """A ring where a fast algorithm overtakes a dense one; returns [(n, height)]."""
+    heights = [
+        (cross["n"], cross.get("value") or _height_at(panel, group, cross)) for cross in _crossings(panel, group)
+    ]
+    drawn = [(n, height) for n, height in heights if height]
+    for n, height in drawn:
+        axes.plot(n, height, marker="o", markersize=6, markerfacecolor="none", markeredgewidth=0.8, color=DARK_GREY,
+                  linestyle="none", zorder=5)  # fmt: skip
+    return drawn
 
 
-class _Room:
-    """Finds places for small texts inside the axes, away from the lines and from each other."""
-
-    def __init__(self, axes, panel, series):
-        self.axes = axes
-        self.points_per_pixel = 72 / axes.figure.dpi
-        corners = axes.transAxes.transform([(0, 0), (1, 1)]) * self.points_per_pixel
-        (self.left, self.bottom), (self.right, self.top) = corners
-        self.taken = []
-        self.markers = []  # which no text may hide
-        for one in series:
-            places = [self.place(row[panel.x], row[panel.y]) for row in one.points]
-            self.markers += places
-            for (x1, y1), (x2, y2) in zip(places, places[1:]):
-                self.taken += [(x1 + (x2 - x1) * step / 8, y1 + (y2 - y1) * step / 8) for step in range(1, 8)]
-
-    def place(self, x, y):
-        """Where a point of the data is, in points."""
-        return tuple(self.axes.transData.transform((x, y)) * self.points_per_pixel)
-
-    def write(self, text, candidates, color, vertical=False):
-        """Writes text centred on the candidate (x, y in points) where it covers least; the first ones are preferred."""
-        width, height = plot_style.text_width(text) * 72, plot_style.look().text_size * 1.1
-        if vertical:
-            width, height = height, width
-
-        def cost(numbered):
-            rank, (x, y) = numbered
-            beyond = max(self.left - x, x - self.right) + width / 2, max(self.bottom - y, y - self.top) + height / 2
-            outside = max(beyond) > 0
-            covered = sum(
-                abs(x - other_x) < width / 2 + 1 and abs(y - other_y) < height / 2 + 1
-                for other_x, other_y in self.taken
-            )
-            hidden = sum(
-                abs(x - other_x) < width / 2 + MARKER_ROOM and abs(y - other_y) < height / 2 + MARKER_ROOM
-                for other_x, other_y in self.markers
-            )
-            return 1000 * outside + 8 * hidden + covered + 0.15 * rank
-
-        _, (x, y) = min(enumerate(candidates(width, height)), key=cost)
-        self.axes.annotate(
-            text,
-            (x, y),
-            xycoords="figure points",
-            color=color,
-            rotation=90 if vertical else 0,
-            ha="center",
-            va="center",
-            path_effects=HALO,
-            zorder=4,
-        )
-        columns, rows = max(2, round(width / 3)), max(2, round(height / 3))
-        self.taken += [
-            (x + width * (column / columns - 0.5), y + height * (row / rows - 0.5))
-            for column in range(columns + 1)
-            for row in range(rows + 1)
-        ]
-
-
-def _draw_crossovers(axes, panel, group, room):
-    """A ring where a fast algorithm overtakes a dense one, with its n where there are few."""
-    heights = {id(cross): cross.get("value") or _height_at(panel, group, cross) for cross in _crossings(panel, group)}
-    crossings = [cross for cross in _crossings(panel, group) if heights[id(cross)]]
-    for cross in crossings:
-        axes.plot(cross["n"], heights[id(cross)], marker="o", markersize=6, markerfacecolor="none", markeredgewidth=0.8,
-                  color=DARK_GREY, linestyle="none", zorder=5)  # fmt: skip
-        room.taken.append(room.place(cross["n"], heights[id(cross)]))
-    for cross in crossings if len(crossings) <= MOST_NUMBERED else []:
-        x, y = room.place(cross["n"], heights[id(cross)])
-        room.write(
-            plot_style.three_digits(cross["n"]),
-            lambda width, height, x=x, y=y: [
-                (x + across * (width / 2 + 4), y + up * (height / 2 + 4))
-                for across, up in ((1, -1), (-1, 1), (1, 1), (-1, -1), (0, -1.6), (0, 1.6))
-            ],
-            DARK_GREY,
-        )
+def _number_crossovers(room, crossings):
+    """The n of each ring, where there are few. The largest has its place first: under curves that rise there is room at the lower
+    right of the last ring alone."""
+    if len(crossings) > MOST_NUMBERED:
+        return
+    places = [room.place(*crossing) for crossing in crossings]
+    labels = {}
+    for index in sorted(range(len(crossings)), key=lambda index: -crossings[index][0]):
+        others = places[:index] + places[index + 1 :]
+        labels[index] = room.find(plot_style.three_digits(crossings[index][0]), [places[index]], others)
+    for _, label in sorted(labels.items()):
+        if label:
+            room.write(label)
 
 
 def _height_at(panel, group, cross):
@@ -416,31 +360,33 @@ def _height_at(panel, group, cross):
     return None
 
 
-def _draw_frontiers(axes, panel, group, room):
-    """At up to four n, a staircase through the implementations that no other beats in both time and error."""
+def _draw_frontiers(axes, panel, group):
+    """At up to four n, a staircase through the implementations that no other beats in both time and error; returns [(n, their rows)]."""
     drawable = [row for row in group.rows if _drawable(row, panel)]
     shared = sorted({row["n"] for row in drawable if sum(other["n"] == row["n"] for other in drawable) >= 2})
     chosen = {shared[round(step * (len(shared) - 1) / 3)] for step in range(4)} if shared else set()
-    grey = {"color": LIGHT_GREY, "zorder": 1.5}
-    write = plot_style.counts_format(chosen)
+    stairs = []
     for n in sorted(chosen):
         best = []
         for row in sorted((row for row in drawable if row["n"] == n), key=lambda row: (row[panel.x], row[panel.y])):
             if not best or row[panel.y] < best[-1][panel.y]:
                 best.append(row)
         xs, ys = [row[panel.x] for row in best], [row[panel.y] for row in best]
-        axes.plot(xs, ys, drawstyle="steps-post", linewidth=1.0, **grey)
-        anchors = [room.place(x, y) for x, y in zip(xs, ys)]
-        room.write(
-            f"n = {write(n)}",
-            lambda width, height, anchors=anchors: [
-                (x + across * (width / 2 + 4), y + up * (height / 2 + 4 + far))
-                for far in (0, 7, 14)
-                for x, y in anchors
-                for across, up in ((0, 1), (0, -1), (-1, 0), (1, 0), (-1, 1), (1, 1), (-1, -1), (1, -1))
-            ],
-            DARK_GREY,
-        )
+        axes.plot(xs, ys, drawstyle="steps-post", linewidth=1.0, color=LIGHT_GREY, zorder=1.5)
+        stairs.append((n, best))
+    return stairs
+
+
+def _write_frontiers(panel, group, room, stairs):
+    """The n of each staircase, beside a point of that n: one of the staircase, or else another."""
+    write = plot_style.counts_format([n for n, _ in stairs])
+    places = [(row["n"], room.place(row[panel.x], row[panel.y])) for row in group.rows if _drawable(row, panel)]
+    for n, best in stairs:
+        own = [room.place(row[panel.x], row[panel.y]) for row in best]
+        own += [place for size, place in places if size == n and place not in own]
+        label = room.find(f"n = {write(n)}", own, [place for size, place in places if size != n])
+        if label:
+            room.write(label)
 
 
 # Points that have no time: rows of marks above the axes

@@ -5,8 +5,12 @@ those lack it) with warnings as errors, and its tick labels are read back from t
 
 import collections
 import concurrent.futures
+import csv
+import dataclasses
+import io
 import itertools
 import json
+import math
 import pathlib
 import re
 import sys
@@ -20,13 +24,17 @@ sys.path.insert(0, str(ROOT))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import matplotlib.ticker  # noqa: E402
+import matplotlib.transforms  # noqa: E402
+import figures_test  # noqa: E402
 import pdf_text  # noqa: E402
 import recipes_test  # noqa: E402
 from reports import figures  # noqa: E402
 from reports.drawing import caption as captions  # noqa: E402
 from reports.drawing import catalogue  # noqa: E402
 from reports.drawing import layout  # noqa: E402
+from reports.drawing import panels  # noqa: E402
 from reports.drawing import plot_style  # noqa: E402
+from reports.drawing import quantities  # noqa: E402
 from reports.files import recipe_file  # noqa: E402
 from reports.files import result_file  # noqa: E402
 
@@ -59,6 +67,28 @@ def ticks_of(axes):
         meant = dict(zip(axis.get_majorticklocs(), labels))
         found.append((axis, [(place, meant[place]) for place in places if seen and meant[place]]))
     return found
+
+
+def small_texts(axes):
+    """[(words, box)] of the numbers written beside markers, in points."""
+    renderer = axes.figure.canvas.get_renderer()
+    scale = matplotlib.transforms.Affine2D().scale(72 / axes.figure.dpi)
+    texts = [text for text in axes.texts if getattr(text, "xycoords", None) == "figure points"]
+    return [(text.get_text(), text.get_window_extent(renderer).transformed(scale)) for text in texts]
+
+
+def markers_of(axes):
+    """[(x, place in points, line)] of everything that is drawn as a marker."""
+    lines = [line for line in axes.lines if line.get_marker() not in (None, "None", "")]
+    return [
+        (x, line.get_transform().transform((x, y)) * 72 / axes.figure.dpi, line)
+        for line in lines for x, y in line.get_xydata()
+    ]  # fmt: skip
+
+
+def distance(box, place):
+    """From a box to a place, 0 within."""
+    return math.hypot(*(max(low - at, at - high, 0) for low, at, high in zip(box.min, place, box.max)))
 
 
 def products_of(style, width, panels=None):
@@ -114,6 +144,7 @@ class StylesTest(unittest.TestCase):
                     page = product.draw()
                     test.check_labels(page, pdf_text.words(plot_style.render(page.figure, "pdf")))
                     test.check_panels(page)
+                    test.check_numbers(page)
                     test.check_caption(product.caption(page))
                 except (AssertionError, Warning) as fault:
                     faults.append(f"{product.name}: {fault}")
@@ -150,6 +181,23 @@ class StylesTest(unittest.TestCase):
                 # Boxes have room for letters with tails.
                 self.assertFalse(min(across, down) > 0.04 * page.figure.dpi, f"{first!r} over {second!r}")
 
+    def check_numbers(self, page):
+        """Small texts in panels: over no marker and no other text, and each ring's number nearest to its own ring."""
+        for axes in page.axes:
+            rings = {
+                plot_style.three_digits(x): place
+                for x, place, line in markers_of(axes)
+                if line.get_markerfacecolor() == "none"
+            }
+            found = small_texts(axes)
+            for text, box in found:
+                for _, place, line in markers_of(axes):
+                    self.assertGreater(distance(box, place), line.get_markersize() / 2, f"{text} over a marker")
+                for other, other_box in found:
+                    self.assertTrue(other == text or not box.overlaps(other_box), f"{text} over {other}")
+                if text in rings:
+                    self.assertEqual(text, min(rings, key=lambda ring: distance(box, rings[ring])))
+
     def check_caption(self, caption):
         self.assertLessEqual(len(" ".join(caption.short()).split()), captions.WORDS)
         for words in (*caption.short(), *caption.plain()):
@@ -184,6 +232,116 @@ class StylesTest(unittest.TestCase):
             for legend in product.draw().legends:
                 looks = [label.style for label in legend]
                 self.assertEqual(len(looks), len(set(looks)), f"{product.name}: {legend}")
+
+
+FRONTIER = {  # made-up seconds, errors and bytes at n = 256, 1024, 4096, 16384, close to one another where n differs
+    "dense": ([5e-5, 9e-4, 1.8e-2, 0.3], [3.5e-5, 9e-5, 2.4e-4, 3e-4], [2**18, 2**22, 2**26, 2**30]),
+    "fft": ([5e-5, 2e-4, 1e-3, 9e-3], [1.5e-5, 3.4e-5, 7.5e-5, 1.4e-4], [5e4, 1.8e5, 6.7e5, 2.8e6]),
+    "fft_columns": ([9e-6, 4.5e-5, 2e-4, 9.5e-4], [1.7e-5, 3.7e-5, 9e-5, 1.7e-4], [5e4, 1.6e5, 6.2e5, 2.5e6]),
+    "karatsuba": ([6e-4, 5e-3, 4.5e-2, 0.4], [2e-6, 7e-6, 1.4e-5, 1.5e-5], [1.2e5, 5.2e5, 2.1e6, 8.8e6]),
+}
+
+
+def made_up_frontier():
+    content = figures_test.synthetic_results()
+    content.update(records=[], algorithms=[], fits=[], crossovers=[])
+    for name, (seconds, errors, sizes) in FRONTIER.items():
+        for n, time, error, size in zip((256, 1024, 4096, 16384), seconds, errors, sizes):
+            record = recipes_test.synthetic_record({"operator": "toeplitz_1d", "implementation": name, "n": str(n)})
+            record["seconds"].update(median=time)
+            record["check"].update(max_error=error)
+            content["records"].append({**record, "workspace_bytes": round(size)})
+    return content
+
+
+class FrontierTest(unittest.TestCase):
+    """Each n is written beside a point of that n, or not at all."""
+
+    def setUp(self):
+        self.addCleanup(plot_style.use_style)
+
+    def check(self, results):
+        labels = 0
+        for look in itertools.product(plot_style.named_styles(), (*WIDTHS, 5.0), (False, True)):
+            plot_style.use_style(plot_style.load_look(*look))
+            recipe = next(recipe for recipe in RECIPES if recipe.name == "frontier")
+            (product,) = catalogue.build(results, [], [recipe], "none").products
+            rows = list(csv.DictReader(io.StringIO(product.data["frontier.csv"])))
+            for axes, y in zip(product.draw().axes, ("max_error", "workspace_bytes")):
+                places = [
+                    (float(row["n"]), axes.transData.transform((float(row["seconds"]), float(row[y]))) * 72 / axes.figure.dpi)
+                    for row in rows if row["verdict"] == "passed"
+                ]  # fmt: skip
+                edges = axes.bbox.transformed(matplotlib.transforms.Affine2D().scale(72 / axes.figure.dpi))
+                for words, box in small_texts(axes):
+                    labels += 1
+                    with self.subTest(words, look=look, y=y):
+                        n = number_of(words.removeprefix("n = "))
+                        own = min(distance(box, place) for size, place in places if size == n)
+                        other = min(distance(box, place) for size, place in places if size != n)
+                        self.assertLess(own, other)
+                        self.assertGreater(own, plot_style.look().marker_size / 2)
+                        self.assertTrue(
+                            edges.x0 < box.x0 and box.x1 < edges.x1 and edges.y0 < box.y0 and box.y1 < edges.y1
+                        )
+        return labels / (2 * 2 * 3 * len(plot_style.named_styles()))
+
+    def test_of_the_committed_results(self):
+        self.assertGreater(self.check(RESULTS[0]), 3)
+
+    def test_of_a_small_run(self):
+        self.assertGreater(self.check([("made-up.json", made_up_frontier())]), 3)
+
+
+CURVES = {  # made-up seconds at n = 256, 1024, 4096
+    "dense": [1.35e-4, 1.9e-3, 3.5e-2],
+    "tiled": [7.4e-5, 1.15e-3, 1.9e-2],
+    "linear": [7.7e-5, 3e-4, 1.25e-3],
+    "fft": [2.3e-4, 1.1e-3, 5e-3],
+}
+
+
+class CrossingTest(unittest.TestCase):
+    """The numbers of crossings beside lines that run close to one another."""
+
+    def setUp(self):
+        self.addCleanup(plot_style.use_style)
+
+    def drawn(self, look, *crossings):
+        """Three panels side by side, as in a column."""
+        plot_style.use_style(look)
+        group = result_file.Group({}, "tokens", sources=[])
+        for name, seconds in CURVES.items():
+            group.rows += [
+                {"implementation": name, "n": n, "seconds": time, "verdict": "passed", "case": f"{name} {n}", "reason": None}
+                for n, time in zip((256, 1024, 4096), seconds)
+            ]  # fmt: skip
+        group.crossovers = [
+            {"quantity": "seconds", "n": n, "value": value, "fast": "fft", "dense": "dense", "low": None, "high": None}
+            for n, value in crossings
+        ]
+        panel = dataclasses.replace(quantities.QUANTITIES["seconds"], low="", high="", theory="")
+        return panels.draw([(panel, group)] * 3, plot_style.look().text, "", 3)
+
+    def test_a_number_is_nearest_to_its_own_ring(self):
+        for name, width in itertools.product(plot_style.named_styles(), WIDTHS):
+            for pair in (((633, 6.5e-4), (1000, 1.08e-3)), ((258, 2e-4), (312, 3e-4)), ((900, 1e-3), (1000, 1.1e-3))):
+                page = self.drawn(plot_style.load_look(name, width), *pair)
+                with self.subTest(name, width=width, pair=pair):
+                    StylesTest.check_numbers(self, page)
+
+    def test_a_number_is_over_no_line_where_there_is_room(self):
+        for name, width in itertools.product(plot_style.named_styles(), WIDTHS):
+            page = self.drawn(plot_style.load_look(name, width), (264, 8e-5))
+            for axes in page.axes:
+                ((words, box),) = small_texts(axes)
+                self.assertEqual("264", words)
+                for line in axes.lines:
+                    for start, end in itertools.pairwise(
+                        line.get_transform().transform(line.get_xydata()) * 72 / page.figure.dpi
+                    ):
+                        steps = [start + (end - start) * share / 500 for share in range(501)]
+                        self.assertGreater(min(distance(box, place) for place in steps), 0, (name, width))
 
 
 class CountsTest(unittest.TestCase):
