@@ -127,6 +127,7 @@ class Page:
         self.panels, self.places = plan.panels, [panel.box() for panel in plan.panels]
         self.legends = plan.legends
         self.titles = {}
+        self.after = {}  # texts on the lines of others: {letter of a panel: its title}
         self.figure, self.origin, self.sheet = plot_style.open_figure(self.width, self.height)
         for index, words in enumerate(headings):
             self.text(0.03, 0.04 + (index + 0.4) * heading_step, words, size=title_size, weight="bold")
@@ -273,11 +274,12 @@ class Page:
     def _write_over(self, panel, y, letter, words, weight, color):
         x = panel.edge + 0.03 if panel.small else panel.left
         before = plot_style.text_width(letter, weight="bold") if letter else 0.0
-        if letter:
-            self.text(x, y, letter.strip(), weight="bold")
+        first = self.text(x, y, letter.strip(), weight="bold") if letter else None
         if words:
             size = size_for(words, panel.left + panel.width + OVER - x - before, weight)
-            self.text(x + before, y, words, color, size, weight)
+            title = self.text(x + before, y, words, color, size, weight)
+            if first:
+                self.after[first] = title
 
     # Placing things
 
@@ -292,7 +294,7 @@ class Page:
         return axes
 
     def text(self, x, y, text, color="black", size=None, weight="normal", **options):
-        self.figure.text(
+        return self.figure.text(
             *self.fraction(x, y), text, color=color, fontsize=size or plot_style.look().text_size, fontweight=weight,
             va="center_baseline", **options,
         )  # fmt: skip

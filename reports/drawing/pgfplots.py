@@ -240,12 +240,16 @@ class _Writer:
     def on_page(artist, page):
         """Words and pieces of lines outside the axes."""
         if hasattr(artist, "get_text"):
+            if artist in page.after.values():
+                return []  # is in the node of the letter before it
             x, y = (share * size for share, size in zip(artist.get_position(), page.sheet))
-            weight = r"\bfseries " if artist.get_fontweight() == "bold" else ""
-            size = artist.get_fontsize()
-            return [f"\\node[anchor=base west, inner sep=0pt, yshift=-{_n(0.35 * size)}pt, text={_color(artist.get_color())}, "
-                    f"font=\\fontsize{{{_n(size)}}}{{{_n(1.2 * size)}}}\\selectfont] at ({_n(x)}, {_n(y)}) "
-                    f"{{{weight}{latex.escape(artist.get_text())}}};"]  # fmt: skip
+            words, follower = _words(artist), page.after.get(artist)
+            if follower:  # at a distance that TeX knows, whatever its font
+                words = (
+                    f"{{{words}}}\\enspace{{{_font(follower)}\\color{_color(follower.get_color())}{_words(follower)}}}"
+                )
+            return [f"\\node[anchor=base west, inner sep=0pt, yshift=-{_n(0.35 * artist.get_fontsize())}pt, "
+                    f"text={_color(artist.get_color())}, font={_font(artist)}] at ({_n(x)}, {_n(y)}) {{{words}}};"]  # fmt: skip
         points = [(x * page.sheet[0], y * page.sheet[1]) for x, y in artist.get_xydata()]
         lines = []
         if _has_line(artist):
@@ -258,6 +262,15 @@ class _Writer:
             places = " ".join(f"({_n(x)}, {_n(y)})" for x, y in marked)
             lines.append(f"\\draw plot[only marks, {_tikz_mark(artist)}] coordinates {{{places}}};")
         return lines
+
+
+def _font(text):
+    size = text.get_fontsize()
+    return f"\\fontsize{{{_n(size)}}}{{{_n(1.2 * size)}}}\\selectfont"
+
+
+def _words(text):
+    return ("\\bfseries " if text.get_fontweight() == "bold" else "") + latex.escape(text.get_text())
 
 
 def _tikz_mark(line):

@@ -82,6 +82,22 @@ class FiguresTest(unittest.TestCase):
                     self.assertNotEqual("{rgb,255:red,255;green,255;blue,255}", drawn)
         self.assertGreater(strokes, 0)
 
+    def test_tex_sets_the_gap_between_a_letter_and_its_title(self):
+        """The fonts of documents are wider or narrower than the one that was measured."""
+        lettered = 0
+        for style in plot_style.named_styles():
+            plot_style.use_style(plot_style.load_look(style, "column", True))
+            for product in self.products:
+                code = product.files(["tex"]).get(f"{product.name}.tex", b"").decode()
+                nodes = re.findall(r"^\\node\[.*\] at \(([-.\d]+), ([-.\d]+)\) \{(.*)\};$", code, re.MULTILINE)
+                for x, y, words in nodes:
+                    if not re.match(r"\{?\\bfseries \([a-z]\)", words):
+                        continue
+                    lettered += "\\enspace" in words
+                    near = [other for left, height, other in nodes if height == y and 0 < float(left) - float(x) < 0.3]
+                    self.assertEqual([], near, f"{product.name}: {words}")
+        self.assertGreater(lettered, 50)
+
     def test_widths_and_letters_are_those_asked_for(self):
         product = next(product for product in self.products if product.name == "nprf-fig1a")
         for style in plot_style.named_styles():
