@@ -54,7 +54,7 @@ def curves(recipe, points, summary=None):
     x = recipe.get("x", "n")
     asked = recipe_file.measured_for(recipe, points, (x,))
     others = recipe_file.others_for(recipe, points, (x,))
-    content, everything, missing, empty = [], [], [], []
+    content, everything, shown, empty = [], [], [], []
     for entry in recipe["panels"]:
         if entry["y"] not in QUANTITIES:
             raise InputError(f"recipe {recipe.name}: expected one of {', '.join(QUANTITIES)}, found {entry['y']}")
@@ -71,7 +71,7 @@ def curves(recipe, points, summary=None):
         if entry.get("where") and not any(line.points for line in lines):
             empty.append(panel.title or panel.label)  # two axes with nothing between them say less than a word
             continue
-        missing.append(recipe_file.missing_words(recipe, lines))
+        shown += lines
         if panel.y == "speedup":
             group = _speedups(recipe, panel, summary, lines)
             if not group.rows:  # without a summary there are no ratios
@@ -85,12 +85,10 @@ def curves(recipe, points, summary=None):
         _attach_summary(recipe, (summary or {}).get((panel.title, panel.quantity)), panel, group, lines)
         content.append((panel, group))
         everything.append((entry, panel, group, lines))
-    if not missing:
+    if len(empty) == len(recipe["panels"]):
         raise Unmeasured("no measurements of " + ", ".join(dict.fromkeys(empty)))
-    absent = [words for words in missing[0] if all(words in of_panel for of_panel in missing)]
-    _demand(everything, absent, recipe_file.named_series(recipe))
-    absent += [f"{words}: every line" for words in dict.fromkeys(empty)]
-    absent += recipe_file.missing_values(recipe, [line for *_, lines in everything for line in lines])
+    _demand(recipe, everything, shown)
+    absent = recipe_file.missing_lines(recipe, shown) + [f"{words}: every line" for words in dict.fromkeys(empty)]
     if absent:
         content[0][1].remarks.append(f"Not in these files: {', '.join(dict.fromkeys(absent))}.")
     at = bar_panels.common_size(content, recipe["at"]) if recipe.kind == "bars" else None
@@ -118,14 +116,20 @@ def _lines(recipe, asked, others, where, x):
     return lines
 
 
-def _demand(everything, absent, series):
-    """At least half of the series must be there, and something of them must have passed."""
+def _demand(recipe, everything, lines):
+    """At least half of the lines must be there, one of each side that is compared, and something of them must have passed."""
     passed = any(
         point.row["verdict"] == "passed" for _, _, _, lines in everything for line in lines for point in line.points
     )
-    if not passed or 2 * len(absent) > len(series):
-        kind = Unmeasured if len(absent) >= len(series) else Unserved
-        raise kind("no measurements of " + ", ".join(dict.fromkeys(absent)) if absent else "no measurement passed")
+    absent, count = recipe_file.missing_lines(recipe, lines), recipe_file.count_lines(recipe)
+    sides = recipe_file.missing_sides(recipe, lines)
+    kind = Unserved if any(line.series in recipe_file.named_series(recipe) for line in lines) else Unmeasured
+    if absent and (not passed or 2 * len(absent) > count):
+        raise kind("no measurements of " + ", ".join(absent))
+    if not passed:
+        raise kind("no measurement passed")
+    if sides:
+        raise kind(f"no measurements of {', '.join(sides)}, which it compares with others")
 
 
 def _own_sizes(recipe, line):

@@ -233,23 +233,43 @@ def _check_one_thing(series, points, free):
         places[place] = point
 
 
-def missing_words(recipe, lines):
-    """What the recipe shows and the files lack, in words; empty if nothing is missing."""
-    present = {id(line.series) for line in lines}
-    return [_series_words(series) for series in named_series(recipe) if id(series) not in present]
+def asked_values(recipe, series):
+    """The values of `by` that the recipe's sweeps ask for, of which each is a line; none where a series has no `by`."""
+    by = series.get("by")
+    asking = [sweep for sweep in recipe["sweeps"] if by in sweep and _may_meet(sweep, series["match"])]
+    return list(dict.fromkeys(value for sweep in asking for value in axis_values(sweep[by])))
 
 
-def missing_values(recipe, lines):
-    """The lines that a series with `by` lacks, in words, where it has others: values that the recipe's sweeps ask for."""
+def count_lines(recipe):
+    """How many lines a recipe shows where all is measured."""
+    return sum(max(1, len(asked_values(recipe, series))) for series in named_series(recipe))
+
+
+def missing_lines(recipe, lines):
+    """The lines that the recipe shows and the files lack, in words; empty if nothing is missing."""
     words = []
     for series in named_series(recipe):
-        by, found = series.get("by"), {text_of(line.value) for line in lines if line.series is series}
-        if not by or not found:
-            continue
-        asking = [sweep for sweep in recipe["sweeps"] if by in sweep and _may_meet(sweep, series["match"])]
-        wanted = dict.fromkeys(value for sweep in asking for value in axis_values(sweep[by]))
-        words += [series["label"].replace("{" + by + "}", value) for value in wanted if value not in found]
+        found = {text_of(line.value) for line in lines if line.series is series}
+        values = asked_values(recipe, series)
+        if values:
+            words += [
+                series["label"].replace("{" + series["by"] + "}", value) for value in values if value not in found
+            ]
+        elif not found:
+            words.append(_series_words(series))
     return words
+
+
+def missing_sides(recipe, lines):
+    """Operators of which there is no line, where the recipe compares: it names crossovers, or a baseline."""
+    if not recipe.get("crossovers") and not any("against" in panel for panel in recipe.get("panels", [])):
+        return []
+    found = {_operator(line.series) for line in lines if not line.series.get("others")}
+    return [one for one in dict.fromkeys(map(_operator, named_series(recipe))) if one not in found]
+
+
+def _operator(series):
+    return ", ".join(axis_values(series["match"].get("operator", [])))
 
 
 def _may_meet(sweep, match):

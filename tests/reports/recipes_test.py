@@ -443,16 +443,34 @@ class DrawingTest(figures_test.Workplace):
                     looks = [(style.color, style.dashes) for style in group.styles.values()]
                     self.assertEqual(len(looks), len(set(looks)), group.styles)
 
-    def test_a_missing_operator_is_said(self):
-        def drop(content):
-            content["records"] = [one for one in content["records"] if one["operator"] != "fastrpb_attention"]
+    def picture(self, name, keep):
+        """The Picture of a recipe from the made-up records that `keep` takes."""
+        content = synthetic_results([RECIPES[name]])
+        content["records"] = [record for record in content["records"] if keep(record)]
+        return recipe_figure.curves(RECIPES[name], recipe_file.points_of([("made.json", content)]))
 
-        self.one("fastrpb-fig3a", drop)
-        files = [("made.json", synthetic_results([RECIPES["fastrpb-fig3a"]]))]
-        drop(files[0][1])
-        picture = recipe_figure.curves(RECIPES["fastrpb-fig3a"], recipe_file.points_of(files))
-        self.assertEqual(["fastrpb_attention softmax_xy", "fastrpb_attention linear_xy"], picture.missing)
+    def test_a_missing_line_is_said(self):
+        picture = self.picture("fastrpb-fig3a", lambda record: record["implementation"] != "softmax_xy")
+        self.assertEqual(["fastrpb_attention softmax_xy"], picture.missing)
         self.assertIn("Not in these files", picture.content[0][1].remarks[0])
+
+    def test_a_comparison_without_one_of_its_sides_is_not_drawn(self):
+        for name, operator in (("fastrpb-fig3a", "fastrpb_attention"), ("attention-long", "kernelized_rpe_attention"),
+                               ("nprf-fig1a", "softmax_attention")):  # fmt: skip
+            with self.assertRaisesRegex(recipe_figure.Unserved, f"no measurements of {operator}, which it compares"):
+                self.picture(name, lambda record, operator=operator: record["operator"] != operator)
+        for recipe in ("error-n", "machine-floor"):  # each line speaks for itself
+            self.picture(recipe, lambda record: record["operator"] != "kernelized_rpe_attention")
+
+    def test_each_value_of_a_series_is_a_line(self):
+        def of(implementations, features):
+            return lambda record: record["implementation"] in implementations or record["size"].get("f") in features
+
+        with self.assertRaisesRegex(recipe_figure.Unserved, "no measurements of kernelized, m = 16, .* m = 128$"):
+            self.picture("nprf-fig1a", of(("dense", "tiled"), ()))
+        with self.assertRaisesRegex(recipe_figure.Unserved, "no measurements of softmax_attention tiled, kernelized"):
+            self.picture("nprf-fig1a", of(("dense",), (16,)))
+        self.assertEqual(3, len(self.picture("nprf-fig1a", of(("dense", "tiled"), (16,))).missing))
 
     def test_a_recipe_that_cannot_be_drawn_says_why(self):
         content = synthetic_results([RECIPES["fastrpb-toeplitz"]])
