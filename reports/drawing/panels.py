@@ -81,7 +81,7 @@ def draw(content, width, title, per_row=2, ticks=()):
     """Returns the layout.Page.
 
     content: (Panel, result_file.Group) pairs, drawn in rows of up to `per_row`
-    ticks: places of the ticks of an n axis, where the sizes measured are not to be chosen from
+    ticks: places of the ticks of an n axis; those at sizes that were measured are drawn, if the largest size is among them
     """
     drawn = [(panel, group, _series(panel, group)) for panel, group in content]
     cells = [
@@ -194,7 +194,8 @@ def _set_ticks(axes, panel, group, inches, chosen):
     x_limits, y_limits = axes.get_xlim(), axes.get_ylim()
     if panel.x == "n":
         room = 0.36 * plot_style.scale()
-        x_ticks = size_ticks(set(chosen) or {row["n"] for row in group.rows}, x_limits, width, room)
+        sizes = {row["n"] for row in group.rows}
+        x_ticks = size_ticks(wanted_sizes(sizes, chosen), x_limits, width, room)
     else:
         x_ticks = plot_style.decimal_ticks(*x_limits, most=int(width / (0.48 * plot_style.scale())))
         x_ticks = _inside(x_ticks, x_limits, width, panel.x_format) if panel.x_format else x_ticks
@@ -217,6 +218,12 @@ def _inside(ticks, limits, width, tick_format):
         for tick in ticks
         if math.log(limits[1] / tick) * inches + RIGHT_ROOM >= plot_style.text_width(tick_format(tick)) / 2
     ]
+
+
+def wanted_sizes(sizes, chosen):
+    """Those of the sizes that are chosen; all where the largest is not."""
+    wanted = sizes & set(chosen)
+    return wanted if sizes and max(sizes) in wanted else sizes
 
 
 def size_ticks(sizes, limits, width, room):

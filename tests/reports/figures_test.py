@@ -326,6 +326,13 @@ class TicksTest(unittest.TestCase):
         self.assertEqual([256], panels.size_ticks({16, 256}, (8, 512), 0.1, 0.3))
         self.assertEqual([], panels.size_ticks(set(), (1, 4), 3.0, 0.3))
 
+    def test_chosen_sizes_where_they_were_measured(self):
+        chosen = [256, 1024, 2500, 16384]
+        self.assertEqual({256, 2500, 16384}, panels.wanted_sizes({256, 576, 2500, 16384}, chosen))
+        self.assertEqual({256, 1024, 4096}, panels.wanted_sizes({256, 1024, 4096}, chosen))
+        self.assertEqual({256, 576}, panels.wanted_sizes({256, 576}, []))
+        self.assertEqual(set(), panels.wanted_sizes(set(), chosen))
+
 
 class RefusalTest(Workplace):
     def assert_refused(self, path, *words):
