@@ -327,6 +327,7 @@ class General:
         words = footer(self.group.sources, platform, identity["threads"], "".join(data.values()))
         heading, shared = title(self.group)
         content = [(panel, self.group) for panel in self.panels]
+        content = [one for one in content if panels.is_measured(*one)] or content
         return Product(
             self.name, ", ".join(part for part in (heading, shared) if part), None, words,
             draw=lambda: panels.draw(content, plot_style.width_named(self.width), heading), data=data,

@@ -79,7 +79,10 @@ def _product(recipe, sides, backend):
     pictures = [_picture(recipe, side, backend) for side in sides]
     sides_words = f"A (filled): {sides[0].name}; B (hollow): {sides[1].name}."
     content = []
-    for (panel, first), (_, second) in zip(pictures[0].content, pictures[1].content):
+    for panel, first in pictures[0].content:
+        second = next((group for other, group in pictures[1].content if other == panel), None)
+        if second is None:
+            continue
         group = result_file.Group({}, first.axis, sources=[])
         for letter, one, hollow in zip("AB", (first, second), (False, True)):
             names = {name: f"{name} ({letter})" for name in one.implementations()}
@@ -90,6 +93,8 @@ def _product(recipe, sides, backend):
             group.rows += [{**row, "implementation": names[row["implementation"]]} for row in one.rows]
         group.remarks = [sides_words]
         content.append((dataclasses.replace(panel, theory="", quantity=""), group))
+    if not content:
+        raise recipe_figure.Unserved("no panel in which both have points")
     points = [point for picture in pictures for point in picture.points]
     name = f"{recipe.name}-compare" + ("" if backend == "cpu" else f"-{backend}")
     header = ["side", *pictures[0].header]

@@ -136,6 +136,15 @@ def _series(panel, group):
     return series
 
 
+def is_measured(panel, group):
+    """Whether a panel would show a point that was measured; lines from theory or formulas are none."""
+    return any(
+        _drawable(row, panel)
+        or panel.x == "n" and (panel_notes.mark_kind(row, panel) == "zero" or row["verdict"] == "failed" and row[panel.y])
+        for row in group.rows
+    )  # fmt: skip
+
+
 def style_in(group, name):
     """The look of an implementation, or of whatever else a group calls by that name."""
     return group.styles.get(name) or plot_style.style_of(name)

@@ -54,7 +54,7 @@ def curves(recipe, points, summary=None):
     x = recipe.get("x", "n")
     asked = recipe_file.measured_for(recipe, points, (x,))
     others = recipe_file.others_for(recipe, points, (x,))
-    content, everything, shown, empty = [], [], [], []
+    everything, shown, empty = [], [], []
     for entry in recipe["panels"]:
         if entry["y"] not in QUANTITIES:
             raise InputError(f"recipe {recipe.name}: expected one of {', '.join(QUANTITIES)}, found {entry['y']}")
@@ -76,18 +76,22 @@ def curves(recipe, points, summary=None):
             group = _speedups(recipe, panel, summary, lines)
             if not group.rows:  # without a summary there are no ratios
                 continue
-            content.append((panel, group))
             everything.append((entry, panel, group, lines))
             continue
         group = _group(lines, x)
         if x != "n" and lines and len({row["n"] for row in group.rows}) < 2:
             raise Unserved(f"a single value of {x}")
         _attach_summary(recipe, (summary or {}).get((panel.title, panel.quantity)), panel, group, lines)
-        content.append((panel, group))
         everything.append((entry, panel, group, lines))
     if len(empty) == len(recipe["panels"]):
         raise Unmeasured("no measurements of " + ", ".join(dict.fromkeys(empty)))
     _demand(recipe, everything, shown)
+    measured = [one for one in everything if panels.is_measured(*one[1:3])]
+    if measured and len(measured) < len(everything):
+        names = [panel.label for _, panel, group, _ in everything if not panels.is_measured(panel, group)]
+        measured[0][2].remarks.append(f"Not measured: {', '.join(dict.fromkeys(names))}.")
+        everything = measured
+    content = [(panel, group) for _, panel, group, _ in everything]
     absent = recipe_file.missing_lines(recipe, shown) + [f"{words}: every line" for words in dict.fromkeys(empty)]
     if absent:
         content[0][1].remarks.append(f"Not in these files: {', '.join(dict.fromkeys(absent))}.")

@@ -20,6 +20,7 @@ sys.path.insert(0, str(REPORTS.parent))
 
 import jsonschema  # noqa: E402
 from reports.drawing import panels  # noqa: E402
+from reports.drawing import quantities  # noqa: E402
 from reports.files import result_file  # noqa: E402
 
 FORMATS = ("pdf", "svg", "png")
@@ -313,11 +314,39 @@ class DrawingTest(Workplace):
         self.assertLessEqual({"toeplitz_1d-float32-e_32-error.svg", "toeplitz_1d-float32-e_64-error.svg"}, names)
         self.assertIn("fits[0] is not drawn", result.stderr)
 
+    def test_a_panel_without_measurements_is_left_out(self):
+        content = synthetic_results()
+        for record in content["records"]:
+            record["workspace_bytes"] = None  # only the formula is there
+        path, name = self.write(content), "toeplitz_1d-float32-time-memory"
+        self.assertEqual(0, self.draw(path, "--format", "svg", "--only", name).returncode)
+        drawn = (self.out / f"{name}.svg").read_text(encoding="utf-8")
+        self.assertIn(">time per run</text>", drawn)
+        for words in ("no point to draw", ">workspace</text>", ">(b)</text>"):
+            self.assertNotIn(words, drawn)
+
     def test_nothing_measured_is_drawn_as_such(self):
         content = synthetic_results()
         content["records"] = [record for record in content["records"] if record["check"]["verdict"] == "skipped"]
         result = self.draw(self.write(content), "--format", "svg")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
+
+
+class PanelsTest(unittest.TestCase):
+    def test_a_panel_is_measured_if_it_would_show_a_point(self):
+        def measured(*rows):
+            rows = [{"implementation": "fft", "n": 256, "seconds": 1e-3, "reason": None, **row} for row in rows]
+            group = result_file.Group({}, "tokens", sources=[])
+            group.rows = rows
+            return panels.is_measured(quantities.QUANTITIES["workspace_bytes"], group)
+
+        formula = {"verdict": "passed", "workspace_bytes": None, "workspace_formula_bytes": 4096}
+        skipped = {"verdict": "skipped", "workspace_bytes": None, "workspace_formula_bytes": 4096}
+        self.assertFalse(measured(formula, skipped))
+        for value in (0, 4096):
+            self.assertTrue(measured(formula, {**formula, "workspace_bytes": value}))
+        self.assertTrue(measured(formula, {**formula, "verdict": "failed", "workspace_bytes": 4096}))
+        self.assertFalse(measured(formula, {**formula, "verdict": "failed"}))
 
 
 class TicksTest(unittest.TestCase):

@@ -472,6 +472,21 @@ class DrawingTest(figures_test.Workplace):
             self.picture("nprf-fig1a", of(("dense",), (16,)))
         self.assertEqual(3, len(self.picture("nprf-fig1a", of(("dense", "tiled"), (16,))).missing))
 
+    def test_a_panel_without_measurements_is_left_out(self):
+        content = synthetic_results([RECIPES["nprf-memory"]])
+        for record in content["records"]:
+            record["workspace_bytes"] = None
+        path = self.write(content)
+        picture = recipe_figure.curves(RECIPES["nprf-memory"], recipe_file.points_of([("made.json", content)]))
+        self.assertEqual(["time per run"], [panel.label for panel, _ in picture.content])
+        self.assertIn("Not measured: workspace.", picture.content[0][1].remarks)
+        full = self.write(synthetic_results([RECIPES["nprf-memory"]]), "full.json")
+        result = self.draw("--compare", path, full, "--format", "svg", "--only", "nprf-memory")
+        self.assertEqual(0, result.returncode, result.stderr)
+        drawn = (self.out / "nprf-memory-compare.svg").read_text(encoding="utf-8")
+        self.assertIn(">time per run</text>", drawn)
+        self.assertNotIn(">workspace</text>", drawn)
+
     def test_a_recipe_that_cannot_be_drawn_says_why(self):
         content = synthetic_results([RECIPES["fastrpb-toeplitz"]])
         path = self.write(content)
