@@ -361,6 +361,9 @@ def ratio_map(recipe, points):
     asked = recipe_file.measured_for(recipe, points, ()) or recipe_file.measured_for(recipe, points, (x,))
     series = recipe["series"][0]
     fast = [point for point in asked if recipe_file.fits(point.settings, series["match"])]
+    for axis in (x, y):
+        if len({point.settings[axis] for point in fast}) == 1:
+            raise Unserved(f"a single value of {axis}")
     panels_found, used, header_rows, absent = [], [], [], []
     for baseline in recipe["baselines"]:
         slow = [point for point in asked if recipe_file.fits(point.settings, baseline["match"])]

@@ -566,9 +566,8 @@ class DrawingTest(figures_test.Workplace):
         self.assertAlmostEqual(1e-9 * 512**2 / (2e-7 * 512 * 2), float(cell["baseline_seconds_over_seconds"]))
 
     def test_a_map_has_the_sizes_of_its_recipe(self):
-        other = synthetic_results(
-            [{"sweeps": [{**sweep, "n": 1000} for sweep in RECIPES["crossover-linear"]["sweeps"]]}]
-        )
+        sweeps = [{**sweep, "n": [1000, 3000]} for sweep in RECIPES["crossover-linear"]["sweeps"]]
+        other = synthetic_results([{"sweeps": sweeps}])
 
         def join(content):
             content["records"] += other["records"]
@@ -578,7 +577,15 @@ class DrawingTest(figures_test.Workplace):
         def replace(content):
             content["records"] = other["records"]
 
-        self.assertEqual({"1000"}, {row["n"] for row in self.one("crossover-linear", replace)})
+        self.assertEqual({"1000", "3000"}, {row["n"] for row in self.one("crossover-linear", replace)})
+
+    def test_a_map_has_two_axes(self):
+        path = self.write(synthetic_results([RECIPES["crossover-linear"]]))
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept["records"] = [one for one in kept["records"] if one["size"].get("f", 64) == 64]
+        result = self.draw(self.write(kept), "--format", "svg", "--general", "none", "--only", "crossover-linear")
+        self.assertEqual(2, result.returncode, result.stdout)
+        self.assertIn("crossover-linear cannot be drawn from these files: a single value of f", result.stderr)
 
     def test_two_machines_are_never_in_one_figure(self):
         here, there = synthetic_results([RECIPES["txl-time"]]), synthetic_results([RECIPES["txl-time"]])
