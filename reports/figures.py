@@ -232,6 +232,13 @@ def _unusual(identity):
     return f" ({', '.join(words)})" if words else ""
 
 
+def written(folder, name, files):
+    """`DIR/NAME{.svg,.caption.md,-plot.csv}`: all files of a product, as a shell expands them."""
+    ends = [file.removeprefix(name) for file in files]
+    dot = "." if all(end.startswith(".") for end in ends) else ""
+    return folder / f"{name}{dot}{{{','.join(end.removeprefix(dot) for end in ends)}}}"
+
+
 def unserved_words(unserved):
     names = list(dict.fromkeys(recipe.name for recipe, _ in unserved))
     what = "1 recipe" if len(names) == 1 else f"{len(names)} recipes"
@@ -264,8 +271,7 @@ def main(arguments=None):
         for product, files in zip(chosen, drawn):
             for name, content in files.items():
                 (options.out / name).write_bytes(content)
-            ends = [name[len(product.name) + 1 :] for name in files if name.startswith(f"{product.name}.")]
-            print(options.out / f"{product.name}.{{{','.join(ends)}}}")
+            print(written(options.out, product.name, files))
         if made.rest and options.only is None:
             print(rest_words(made.rest))
         if made.unserved and options.only is None:

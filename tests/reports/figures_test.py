@@ -265,6 +265,16 @@ class DrawingTest(Workplace):
         for name in names:
             self.assertEqual((first / name).read_bytes(), (second / name).read_bytes(), name)
 
+    def test_every_file_written_is_printed(self):
+        result = self.draw(self.write(synthetic_results()), "--format", "svg,tex")
+        self.assertEqual(0, result.returncode, result.stderr)
+        printed = set()
+        for line in result.stdout.splitlines():
+            if line.startswith(str(self.out)):
+                start, _, ends = line.removesuffix("}").partition("{")
+                printed |= {start + end for end in ends.split(",")}
+        self.assertEqual({str(path) for path in self.out.iterdir()}, printed)
+
     def test_csv_holds_every_point_and_reason(self):
         content = synthetic_results()
         self.assertEqual(0, self.draw(self.write(content), "--format", "svg").returncode)

@@ -291,7 +291,8 @@ class OthersTest(figures_test.Workplace):
         self.assertEqual(self.lines(content), {curve["label"]: curve["n"] for curve in panel["curves"]})
         result = self.draw(run, summary, "--recipes", recipes, "--format", "svg")
         self.assertEqual((0, ""), (result.returncode, result.stderr))
-        self.assertEqual([str(self.out / "made.{svg,caption.md,caption.tex,csv}")], result.stdout.splitlines())
+        printed = str(self.out / "made{.svg,.caption.md,.caption.tex,.csv,-lines.csv}")
+        self.assertEqual([printed], result.stdout.splitlines())
         with open(self.out / "made-lines.csv", encoding="utf-8", newline="") as file:
             found = {
                 (row["implementation"], row["dense"]) for row in csv.DictReader(file) if row["kind"] == "crossover"
