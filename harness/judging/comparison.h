@@ -105,6 +105,9 @@ struct WrongAnswer {
   bool right_elsewhere = false;
   // What would show it better, in words; empty: nothing is known.
   std::string remedy = {};
+  // It leaves out a number that may be too small to matter, such as an eps: no
+  // margin counts it.
+  bool small_by_choice = false;
 };
 
 // The same for an answer that is right but in these rows.

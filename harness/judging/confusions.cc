@@ -510,7 +510,7 @@ class Confuser {
       return top / (bottom + eps) / (bottom + eps);
     });
     if (!(eps > 0)) return;
-    Add("eps left out", without);
+    const size_t of_eps = list_.size();
     add("eps twice",
         [&](Number top, Number bottom) { return top / (bottom + 2 * eps); });
     add("eps as the least normaliser", [&](Number top, Number bottom) {
@@ -527,6 +527,8 @@ class Confuser {
     add("eps for every key", [&](Number top, Number bottom) {
       return top / (bottom + eps * static_cast<Number>(problem_.keys));
     });
+    for (size_t at = of_eps; at < list_.size(); ++at)
+      list_[at].small_by_choice = true;
   }
 
   const Problem& problem_;

@@ -65,9 +65,10 @@ Misreader::Rows Misreader::EvaluateIn(const Problem& problem,
 }
 
 void Misreader::Add(const std::string& name, const std::optional<Rows>& found,
-                    const std::string& remedy) {
+                    const std::string& remedy, bool small_by_choice) {
   if (!found || !Wants(name)) return;
-  WrongAnswer wrong{.name = name, .remedy = remedy};
+  WrongAnswer wrong{
+      .name = name, .remedy = remedy, .small_by_choice = small_by_choice};
   for (size_t o = 0; o < chosen_.size(); ++o) {
     const auto width = static_cast<size_t>(answer_.outputs[o].width);
     std::vector<size_t> rows;

@@ -66,8 +66,9 @@ class Misreader {
   // refused for them. Where the answer is somebody else's numbers, what changes
   // is added to them: their own error is no mistake. `remedy`: what would show
   // it better.
+  // `small_by_choice`: see WrongAnswer.
   void Add(const std::string& name, const std::optional<Rows>& found,
-           const std::string& remedy = "");
+           const std::string& remedy = "", bool small_by_choice = false);
   void AddNow(const std::string& name, const std::string& remedy = "") {
     if (Wants(name)) Add(name, Evaluate(problem_), remedy);
   }

@@ -395,7 +395,9 @@ void LeaveScaleOut(Misreader& reader) {
 }
 
 // The answer with other parameters, where the tensors are what they take.
-void AddWithParams(Misreader& reader, Params params, const std::string& name) {
+void AddWithParams(Misreader& reader, Params params, const std::string& name,
+                   const std::string& remedy = "",
+                   bool small_by_choice = false) {
   const Problem& problem = reader.problem();
   std::vector<GivenShape> given;
   for (const Tensor& tensor : reader.inputs().tensors)
@@ -403,7 +405,7 @@ void AddWithParams(Misreader& reader, Params params, const std::string& name) {
   try {
     const Problem other =
         ResolveProblem(*problem.op, std::move(params), problem.scalar, given);
-    reader.Add(name, reader.Evaluate(other));
+    reader.Add(name, reader.Evaluate(other), remedy, small_by_choice);
   } catch (const InvalidInput&) {
     // It takes other tensors then.
   }
@@ -437,11 +439,21 @@ void LeaveVisibilityOut(Misreader& reader) {
   }
 }
 
+// out = numerator / (normaliser + eps).
+void LeaveEpsOut(Misreader& reader) {
+  Params params = reader.problem().params;
+  const bool divides = !params.Has("normalized") || params.Flag("normalized");
+  if (!params.Has("eps") || !(params.Number("eps") > 0) || !divides) return;
+  params.Erase("eps");
+  AddWithParams(reader, std::move(params), "eps left out", "a larger eps",
+                true);
+}
+
 // One row for each kind of misreading.
 constexpr void (*kMisreadings[])(Misreader&) = {
     LeaveOffsetsOut, KeepNearestTile, ShiftOffsets,  ReverseOffsets,
     MiscountTiles,   ReadOtherHeads,  FlipFlags,     LeaveVisibilityOut,
-    MiscountQueries, TakeOneHead,     LeaveScaleOut,
+    MiscountQueries, TakeOneHead,     LeaveScaleOut, LeaveEpsOut,
 };
 
 }  // namespace

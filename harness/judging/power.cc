@@ -99,7 +99,8 @@ class Trier {
     return {
         wrong.name, Over(wrong),
         DistanceOf(CompareRows(problem_, answer_, wrong.parts, gates_), false),
-        LargestOver(kExact, problem_, stored_, wrong) == 0};
+        LargestOver(kExact, problem_, stored_, wrong) == 0,
+        wrong.small_by_choice};
   }
 
   void Keep(const TriedAnswer& tried) {

@@ -20,6 +20,8 @@ struct TriedAnswer {
   double ours = 0;
   // On these tensors it is the right answer, to the last digit of their type.
   bool same = false;
+  // As in WrongAnswer: other tensors would not show it.
+  bool small_by_choice = false;
 
   bool accepted() const { return over <= 1; }
 };

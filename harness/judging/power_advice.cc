@@ -141,9 +141,13 @@ class Adviser {
  public:
   Adviser(const OwnTest& test, const TestPower& power, double most_work)
       : test_(test), power_(power), most_work_(most_work) {
-    for (const Outcome& one : OutcomesOf(power))
-      if (one.tried.accepted()) accepted_.push_back(one.name);
-    best_.still_accepted = accepted_;
+    for (const Outcome& one : OutcomesOf(power)) {
+      if (!one.tried.accepted()) continue;
+      best_.still_accepted.push_back(one.name);
+      // No other tensors would show an eps that our gates cannot see either.
+      if (!one.tried.small_by_choice || one.tried.ours > 1)
+        accepted_.push_back(one.name);
+    }
     best_.tolerance = test.tolerance;
   }
 
@@ -225,7 +229,8 @@ class Adviser {
     const std::vector<Outcome> outcomes = OutcomesOf(one.power);
     for (const Outcome& found : outcomes) {
       if (found.tried.over / factor > 1) continue;
-      const bool ours = found.tried.ours > 1 || found.tried.same;
+      const bool ours = found.tried.ours > 1 ||
+                        (found.tried.same && !found.tried.small_by_choice);
       (ours ? advice.still_accepted : advice.nobody_tells)
           .push_back(found.name);
     }

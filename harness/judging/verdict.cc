@@ -148,6 +148,13 @@ Verdict Judge(const Comparison& comparison, const Margin& margin,
                fmt::format("cannot tell \"{}\" from right: it is {:.3g} of the "
                            "tolerance away",
                            margin.nearest, margin.value));
+  // Our own cases have such an eps on purpose.
+  if (from == NumbersFrom::kUser) {
+    std::vector<BlindSpot>& blind_to = verdict.margin.blind_to;
+    blind_to.insert(blind_to.end(), margin.too_small.begin(),
+                    margin.too_small.end());
+    std::ranges::sort(blind_to, {}, &BlindSpot::distance);
+  }
   return verdict;
 }
 

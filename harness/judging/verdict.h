@@ -42,6 +42,9 @@ struct Margin {
   std::string nearest;              // which wrong answer that is
   int64_t wrong_answers = 0;        // that apply
   std::vector<BlindSpot> blind_to;  // those below 1, the nearest first
+  // Below 1 too, and small by choice (WrongAnswer): not counted above. Where a
+  // user's numbers have passed, Judge adds them to blind_to.
+  std::vector<BlindSpot> too_small;
 };
 
 struct Verdict {

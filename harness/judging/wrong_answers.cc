@@ -178,7 +178,7 @@ std::vector<WrongAnswer> MakeWrongAnswers(const Problem& problem,
   for (WrongAnswer& misread : MisreadAnswers(problem, inputs, answer))
     list.push_back(std::move(misread));
   std::erase_if(list, [&](const WrongAnswer& wrong) {
-    return Coincides(problem, answer, wrong);
+    return !wrong.small_by_choice && Coincides(problem, answer, wrong);
   });
   return list;
 }
@@ -201,6 +201,11 @@ Margin MarginOf(const Problem& problem, Inputs& inputs, const Answer& answer,
   std::vector<std::string> names;
   for (const WrongAnswer& wrong : wrong_answers) {
     const double value = distance(wrong);
+    if (wrong.small_by_choice) {
+      if (value < 1)
+        margin.too_small.push_back({wrong.name, value, wrong.remedy});
+      continue;
+    }
     if (!(value < 1)) {
       count(wrong.name, value);
       continue;

@@ -24,7 +24,7 @@ bool Coincides(const Problem& problem, const Answer& answer,
                const WrongAnswer& wrong);
 
 // The wrong answers that apply; one that coincides with the right answer (a
-// bias of zero) is left out.
+// bias of zero) is left out, unless it is small by choice.
 // `inputs` are altered on the way and given back as they were.
 // The parts refer to the answer, which must outlive them.
 std::vector<WrongAnswer> MakeWrongAnswers(const Problem& problem,

@@ -142,6 +142,43 @@ def test_right_outputs_pass(dtype):
     assert found.margin > 1 and found.nearest and found.scalar == np.dtype(dtype).name
 
 
+def linear_attention(q, k, v, eps=0.0, causal=False):
+    weights = elu1(q) @ np.swapaxes(elu1(k), -1, -2)
+    weights = np.tril(weights) if causal else weights
+    return weights @ v / (weights.sum(-1, keepdims=True) + eps)
+
+
+def elu1(x):
+    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("eps, causal", [(1e-2, False), (1e-6, True), (1e-6, False)])
+def test_an_eps_too_small_to_be_seen_is_told(eps, causal, dtype):
+    given = tensors(n=150, heads=1, d=32, dtype=dtype)
+    wide = {name: value.astype(np.float64) for name, value in given.items()}
+    options = {"feature_map": "elu1", "eps": eps, "causal": causal, **given}
+    for own in (eps, 0):  # both are taken for right
+        out = linear_attention(**wide, eps=own, causal=causal).astype(dtype)
+        found = subquad.check("linear_attention", out=out, **options)
+        assert found.passed and found.blind_to == ["eps left out"], str(found)
+        assert found.margin > 1 and found.nearest != "eps left out"
+        assert "passed, blind to: eps left out\n  a larger eps would show more" in str(found)
+
+
+def test_an_eps_that_is_seen_is_not_told():
+    given = tensors(n=150, heads=1, d=32)
+    wide = {name: value.astype(np.float64) for name, value in given.items()}
+    options = {"feature_map": "elu1", "eps": 5.0, **given}
+    assert subquad.check("linear_attention", out=linear_attention(**wide, eps=5.0), **options).blind_to == []
+    wrong = subquad.check("linear_attention", out=linear_attention(**wide).astype(np.float32), **options)
+    assert not wrong and wrong.looks_like == "eps left out", str(wrong)
+    # Without a normaliser it is of no use, and leaving it out is right.
+    sums = elu1(wide["q"]) @ np.swapaxes(elu1(wide["k"]), -1, -2) @ wide["v"]
+    found = subquad.check("linear_attention", out=sums, **options, normalized=False)
+    assert found and found.blind_to == [], str(found)
+
+
 def test_memory_of_any_layout_is_read():
     given = tensors()
     out = softmax(**given)

@@ -67,6 +67,15 @@ def test_the_type_of_the_test():
     assert "a wider tolerance" in tight.advice.changes[-1]
 
 
+def test_an_eps_is_seen_or_not():
+    given = {name: value for name, value in tensors().items() if name != "bias"}
+    for eps, dtype, seen in ((1e-6, "float32", False), (1e-2, "bfloat16", False), (1.0, "float32", True)):
+        found = subquad.power("linear_attention", feature_map="elu1", eps=eps, dtype=dtype, **given)
+        assert ("eps left out" in found.rejected, "eps left out" in found.accepted) == (seen, not seen), str(found)
+        # Other tensors would not show it.
+        assert found.passed == seen and (seen or not found.advice.changes), str(found)
+
+
 def test_torch_tensors():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     given = {name: torch.tensor(value).bfloat16() for name, value in tensors().items()}

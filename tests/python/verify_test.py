@@ -34,6 +34,18 @@ def test_a_right_function_passes(tmp_path):
     assert "0 failed" in str(found) and "called again" in str(found)
 
 
+def test_an_eps_that_no_case_shows_is_no_failure(tmp_path):
+    def linear(q, k, v, eps):
+        q, k = (np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))) for x in (q, k))
+        weights = q @ np.swapaxes(k, -1, -2)
+        return weights @ v / (weights.sum(-1, keepdims=True) + q.dtype.type(eps if eps > 1e-6 else 0))
+
+    options = {"feature_map": "elu1", "eps": 1e-9, "n": [16, 33], "grouped_heads": False}
+    found = subquad.verify(linear, "linear_attention", folder=tmp_path, **options)
+    assert found and sum(row.mistrusted for row in found.rows) == 0, str(found)
+    assert "eps left out" not in str(found)
+
+
 def attention(q, k, v, scale=None, causal=False):
     """Right, and with as many heads in every tensor or one."""
     scores = np.matmul(q, np.swapaxes(k, -1, -2)) * q.dtype.type(scale or q.shape[-1] ** -0.5)

@@ -15,6 +15,7 @@
 #include "harness/judging/check.h"
 #include "harness/judging/input_rounding.h"
 #include "harness/judging/misreadings.h"
+#include "harness/judging/trial.h"
 
 namespace subquad {
 namespace {
@@ -352,6 +353,25 @@ TEST(BroughtNumbers, WhatCouldNotHaveFailedIsMistrusted) {
             Outcome::kMistrusted);
   margin.wrong_answers = 2;
   EXPECT_TRUE(Judge(comparison, margin, false, 0, NumbersFrom::kUser).passed());
+}
+
+// An eps that is too small to be seen neither mistrusts nor has a margin; whose
+// numbers they are decides whether it is told.
+TEST(BroughtNumbers, AnEpsTooSmallToBeSeenIsTold) {
+  const Case one = MakeCase(ParseCaseId(
+      "linear_attention:feature_map=elu1,eps=1e-6,n=40,scalar=float32"));
+  const Problem problem = ProblemOf(one);
+  for (const NumbersFrom from : {NumbersFrom::kUser, NumbersFrom::kUs}) {
+    Trial trial(problem, GenerateInputs(one, problem), 1, from);
+    const Verdict verdict =
+        Verify(*ImplementationsOf(*one.op).front(), trial, {.threads = 1});
+    EXPECT_TRUE(verdict.passed()) << verdict.reason;
+    EXPECT_GT(verdict.margin.value, 1);
+    EXPECT_EQ(verdict.blind(), from == NumbersFrom::kUser);
+    if (!verdict.blind()) continue;
+    EXPECT_EQ(verdict.margin.blind_to.front().name, "eps left out");
+    EXPECT_LT(verdict.margin.blind_to.front().distance, 1);
+  }
 }
 
 }  // namespace

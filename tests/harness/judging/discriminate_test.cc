@@ -124,6 +124,7 @@ void JudgeWrongAnswers(const Case& one, Table& table) {
   }
   std::map<const Implementation*, double> smallest;
   for (const WrongAnswer& wrong : trial.wrong_answers()) {
+    if (wrong.small_by_choice) continue;
     trial.SetOutputs(Overlaid(problem, trial.answer(), right, wrong));
     for (const Implementation* implementation : able) {
       Nearest& nearest = table[{implementation, one.scalar}];
