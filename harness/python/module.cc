@@ -274,6 +274,7 @@ nb::dict Generate(const std::string& id) {
   dict["scalar"] = std::string(Info(one.scalar).name);
   dict["backward"] = one.backward;
   dict["queries"] = problem.queries;
+  dict["keys"] = problem.keys;
   return dict;
 }
 

@@ -77,6 +77,34 @@ def test_grouped_heads_that_it_takes_now_and_then_are_failures(tmp_path):
     assert "groups of heads" not in str(found.remarks)
 
 
+def test_what_few_failures_resemble_is_no_headline(tmp_path):
+    def sometimes(weights, values, causal=False):
+        n, out = values.shape[-2], toeplitz(weights, values, causal)
+        wrong = -out if n in (16, 31) else out + np.sin(np.arange(out.size) ** 2).reshape(out.shape).astype(out.dtype)
+        return out if values.ndim > 2 else wrong
+
+    options = {"n": [16, 31, 33, 64, 97], "shrink": 0, "folder": tmp_path}
+    found = subquad.verify(sometimes, "toeplitz_1d", **options)
+    alike = sum(one.looks_like == "sign flipped" for one in found.failures)
+    assert 0 < 2 * alike <= len(found.failures), str(found)
+    assert found.looks_like is None and "; looks like" not in str(found)
+    assert str(found).endswith(f"; {alike} of {len(found.failures)} look like: sign flipped")
+    found = subquad.verify(sometimes, "toeplitz_1d", **{**options, "n": [16, 31]})
+    assert found.looks_like == "sign flipped" and str(found).endswith("; looks like: sign flipped"), str(found)
+
+
+def test_one_row_resembles_nothing(tmp_path):
+    def wrong(weights, values, causal=False):
+        out = toeplitz(weights, values, causal)
+        if min(out.shape[-2], values.shape[-2]) == 1 or values.shape[-2] == 2:
+            return -out
+        return out + np.sin(np.arange(out.size) ** 2).reshape(out.shape).astype(out.dtype)
+
+    found = subquad.verify(wrong, "toeplitz_1d", n=[1, 2, 3, 16], shrink=0, folder=tmp_path)
+    assert any("n=1," in one.case for one in found.failures)
+    assert found.looks_like is None and "like" not in str(found), str(found)
+
+
 def takes_and_ignores(name):
     def function(q, k, v, scale=None, causal=False):
         given = {"scale": scale, "causal": causal, name: {"scale": None, "causal": False}[name]}

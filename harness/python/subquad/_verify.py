@@ -17,6 +17,8 @@ from subquad import _arrays, _calls, _subquad
 from subquad._child import Call, Caller, Reply
 
 STALE = "the answer to an earlier call"
+# What a call has shown, and is no likeness of numbers.
+SHOWN = ("a stale cache", "a cached tensor", "an input that was written to")
 
 
 @dataclass
@@ -38,6 +40,10 @@ class Failure:
     worst: _calls.Worst | None = None
     kind: str = "forward"
     smallest: str = ""
+
+    @property
+    def is_shown(self) -> bool:
+        return self.looks_like is not None and self.looks_like.startswith(SHOWN)
 
     def __str__(self) -> str:
         text = f"{self.case}\n    {self.reason}"
@@ -95,9 +101,16 @@ class Verification:
 
     @property
     def looks_like(self) -> str | None:
-        """What most of the failures that resemble something resemble."""
-        names = Counter(one.looks_like for one in self.failures if one.looks_like)
-        return names.most_common(1)[0][0] if names else None
+        """What more than half of all failures resemble, or None. Where outputs are wrong too, those of gradients do not count:
+        they are wrong because of them. Without such a majority, what a call has shown: a stale cache."""
+        name, count, of = self._commonest()
+        return name if 2 * count > of else next((one.looks_like for one in self.failures if one.is_shown), None)
+
+    def _commonest(self) -> tuple[str | None, int, int]:
+        """The wrong answer that most failures resemble, how many do, and of how many."""
+        counted = [one for one in self.failures if one.kind != "gradients"] or self.failures
+        names = Counter(one.looks_like for one in counted if one.looks_like)
+        return *(names.most_common(1)[0] if names else (None, 0)), len(counted)
 
     def __str__(self) -> str:
         lines = [f"{self.name} as {self.operator}, seed {self.seed}"]
@@ -118,8 +131,12 @@ class Verification:
                 lines.append(f"  {one}")
         counts = [sum(getattr(row, name) for row in self.rows) for name in ("passed", "failed", "mistrusted")]
         lines.append("{} passed, {} failed, {} mistrusted".format(*counts))
+        name, count, of = self._commonest()
         if self.looks_like:
             lines[-1] += f"; looks like: {self.looks_like}"
+        elif name:
+            beside = "" if of == len(self.failures) else ", gradients not counted,"
+            lines[-1] += f"; {count} of {of}{beside} look like: {name}"
         return "\n".join(lines)
 
 
@@ -304,7 +321,9 @@ class _Work:
                 ids = self._with_value(name, text, middle)
                 if not ids:  # it needs others beside it
                     self.only_default.add(name)
-                self._judge_all(f"{name}={text}", scalar, [self._call(one) for one in ids if "backward" not in values_of(one)])
+                self._judge_all(
+                    f"{name}={text}", scalar, [self._call(one) for one in ids if "backward" not in values_of(one)]
+                )
                 backward += [one for one in ids if "backward" in values_of(one)]
         if self.caller.kind != "numpy" and gradients is not False:
             if backward:
@@ -313,7 +332,9 @@ class _Work:
                 raise ValueError(f"gradients: expected an operator with a backward pass, found {self.op}")
         self.found.remarks = []
         if self.not_taken:
-            self.found.remarks.append(f"not tested, as the function does not take it: {', '.join(sorted(self.not_taken))}")
+            self.found.remarks.append(
+                f"not tested, as the function does not take it: {', '.join(sorted(self.not_taken))}"
+            )
         if self.only_default:
             self.found.remarks.append(f"tested at its default alone: {', '.join(sorted(self.only_default))}")
 
@@ -401,6 +422,12 @@ class _Work:
                 f"not tested: tensors that groups of heads share ({', '.join(which)}), as the function "
                 f"{self.raised[0][1].reason}; grouped_heads=True makes that a failure"
             )
+        # One row is nearly a multiple of whatever is wrong with it: what is seen there alone is no likeness.
+        failures = self.found.failures
+        seen = {one.looks_like for one in failures if one.is_shown or not _is_tiny(one.case)}
+        for one in failures:
+            if one.looks_like not in seen:
+                one.looks_like = None
 
     def _failure(self, case: str, outputs: dict, row: Row | None) -> Failure | None:
         """Why the outputs of a generated case are wrong; where they are not, the row counts them."""
@@ -495,8 +522,8 @@ class _Work:
                 path = ""  # the definition has no value there
             for one in group:
                 one.folder, one.smallest = path, smallest
-        # The clearest name first.
-        self.found.failures.sort(key=lambda one: (one.looks_like is None, one.looks_like != self.found.looks_like))
+        name = self.found.looks_like  # the clearest first
+        self.found.failures.sort(key=lambda one: name is not None and one.looks_like != name)
 
     def _shrink(self, failure: Failure, seconds: float) -> str:
         deadline = time.monotonic() + seconds
@@ -560,6 +587,13 @@ def _has_output_axes(listing: dict, problem: dict) -> bool:
             if axes[-place] != max([one[-place] for one in leading if len(one) >= place] or [1]):
                 return False
     return True
+
+
+def _is_tiny(case: str) -> bool:
+    """Whether a case has one query, one key, or two of each."""
+    problem = _subquad.generate(case)
+    sizes = problem["queries"], problem["keys"]
+    return min(sizes) == 1 or max(sizes) == 2
 
 
 def _named_fault(fault: str) -> str | None:
