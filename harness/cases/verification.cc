@@ -154,7 +154,13 @@ std::vector<Values> InTurn(std::vector<Values> all,
   return {all[(*turn + *turn / all.size()) % all.size()]};
 }
 
-// Those of one variant; with a turn, one of several forms.
+bool Gives(const Values& values, const std::string& name) {
+  return std::ranges::count(values, name,
+                            [](const auto& one) { return one.first; }) > 0;
+}
+
+// Those of one variant; with a turn, one of several forms. What the variant
+// gives stays as it is: a case that needs it otherwise is left out.
 void AddCases(const Operator& op, const Values& variant,
               const std::vector<int64_t>& sizes, Scalar scalar, uint64_t seed,
               std::optional<size_t> turn, std::vector<Case>& cases) {
@@ -163,6 +169,9 @@ void AddCases(const Operator& op, const Values& variant,
   request.scalar = scalar;
   request.seed = seed;
   const auto add = [&](int64_t n, Values more) {
+    if (std::ranges::any_of(
+            more, [&](const auto& one) { return Gives(variant, one.first); }))
+      return;
     request.n = n;
     request.values = variant;
     request.values.insert(request.values.end(), more.begin(), more.end());
@@ -173,7 +182,8 @@ void AddCases(const Operator& op, const Values& variant,
   const Case probe = MakeCase(request);
   const Signature signature = op.SignatureFor(probe.params, false);
   Values narrow;  // an awkward width keeps small cases cheap and blocks ragged
-  if (HasSize(signature, "e")) narrow.emplace_back("e", "19");
+  if (HasSize(signature, "e") && !Gives(variant, "e"))
+    narrow.emplace_back("e", "19");
   for (int64_t n : sizes) add(n, narrow);
   const int64_t middle = sizes[sizes.size() / 2];
   const auto with = [&](Values more) {

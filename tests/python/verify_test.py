@@ -77,6 +77,19 @@ def test_grouped_heads_that_it_takes_now_and_then_are_failures(tmp_path):
     assert "groups of heads" not in str(found.remarks)
 
 
+def test_what_is_given_is_that_of_every_case(tmp_path):
+    def one_width(q, k, v, scale=None, causal=False):
+        if q.shape[-1] != v.shape[-1]:
+            raise ValueError(f"widths {q.shape[-1]} and {v.shape[-1]}")
+        return attention(q, k, v, scale, causal)
+
+    options = {"n": [1, 16, 33], "grouped_heads": False, "folder": tmp_path}
+    assert subquad.verify(one_width, "softmax_attention", d=32, e=32, **options)
+    assert not subquad.verify(one_width, "softmax_attention", d=32, **options)
+    ids = subquad._subquad.cases("linear_attention", [("feature_map", "elu1"), ("eps", "0.25")], [16], "float32", 1)
+    assert ids and all(",eps=0.25," in one for one in ids)
+
+
 def test_what_few_failures_resemble_is_no_headline(tmp_path):
     def sometimes(weights, values, causal=False):
         n, out = values.shape[-2], toeplitz(weights, values, causal)
@@ -217,6 +230,8 @@ def test_a_failure_is_made_small(tmp_path):
         ({"array": "tensorflow"}, "array: expected one of numpy, torch, jax"),
         ({"colour": 1}, "colour"),
         ({"causal": 7}, "causal"),
+        ({"d": 32}, "toeplitz_1d: parameter: expected one of n, n_q, n_k, e, .*, found 'd'"),
+        ({"e": 0}, "size e: expected 1"),
         ({"n": [0]}, "n"),
         ({"scalars": ["float8"]}, "float8"),
         ({"like": "fastest"}, "fastest"),

@@ -164,8 +164,9 @@ def verify(
 
     function: called with the operator's inputs and parameters by name (`signature(op)`), those that the case has, as arrays
         of the library `array`; returns the output, or a dict of outputs.
-    params: parameters of every case, such as feature_map="elu1", causal=True. Of the others flags and scales are tested at
-        their defaults and at another value, if the function takes them by name.
+    params: parameters and sizes of every case, such as feature_map="elu1", causal=True, d=32, e=32; cases that need another
+        value are left out. Of other parameters flags and scales are tested at their defaults and at another value, if the
+        function takes them by name.
     array: "numpy", "torch" or "jax". scalars: left out, float32, and with "torch" and "jax" also bfloat16 where the function
         takes it.
     arithmetic: of types of two bytes, as in check(). None: errors of the size of arithmetic in such a type are told, not
