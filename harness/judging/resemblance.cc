@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <set>
 
 #include "harness/cases/draws.h"
@@ -76,38 +78,44 @@ class Matcher {
     if (ratio <= kAlike) best_.tolerances = TolerancesTo(wrong);
   }
 
-  // Every row is the right one times a factor of its own, as where the weights
-  // are right and what they are divided by is not.
-  void TryNormaliser() {
+  // Every row is the right one times one factor, or times a factor of its own,
+  // as where the weights are right and what they are divided by is not.
+  void TryFactors() {
     known_.insert("another normaliser");
-    if (best_.ratio < kAlike) return;
+    // Nearly all zero is a multiple too.
+    if (best_.ratio < kAlike / 100) return;
     const OutputAnswer& right = right_.outputs.front();
-    if (right.width < 2) return;
-    long double errors = 0, left = 0, least = 1, most = 1;
+    long double squares = 0, product = 0, errors = 0, left = 0;
+    size_t rows = 0;
+    bool off_one = false;
     for (size_t r = 0; r < right.selection.rows.size(); ++r) {
-      long double squares = 0, product = 0;
-      for (int64_t c = 0; c < right.width; ++c) {
-        squares += RightOf(0, r, c) * RightOf(0, r, c);
-        product += RightOf(0, r, c) * Found(0, r, c);
-      }
-      if (!(squares > 0)) continue;
-      const long double factor = product / squares;
-      least = std::min(least, factor);
-      most = std::max(most, factor);
-      for (int64_t c = 0; c < right.width; ++c) {
-        const long double value = RightOf(0, r, c);
-        const long double found = Found(0, r, c);
-        errors += (found - value) * (found - value);
-        left += (found - factor * value) * (found - factor * value);
-      }
+      const Products row = ProductsOf(r);
+      squares += row.squares;
+      product += row.product;
+      errors += row.errors;
+      // A row of zeros has no multiples.
+      const long double factor =
+          row.squares > 0 ? row.product / row.squares : 0;
+      for (int64_t c = 0; c < right.width; ++c)
+        left += Square(Found(0, r, c) - factor * RightOf(0, r, c));
+      rows += row.squares > 0;
+      off_one = off_one || (row.squares > 0 && factor != 1);
     }
+    if (rows > 1 && TryFactor(static_cast<double>(product / squares))) return;
     const double ratio = std::sqrt(static_cast<double>(left / errors));
-    // One factor for all is a scale.
-    if (!(ratio < 0.01) || !(least < 1 || most > 1)) return;
-    best_ = {
-        "another normaliser: rows scaled each by its own factor, as by an "
-        "eps in the wrong place",
-        ratio};
+    if (!(ratio < std::min(0.01, kAlike * best_.ratio)) || !off_one ||
+        right.width < 2)
+      return;
+    const std::vector<ParamRule> rules =
+        problem_.op->ParamRules(problem_.params);
+    const auto has = [&](const char* name) {
+      return std::ranges::count(rules, name, &ParamRule::name) > 0;
+    };
+    std::string name = "rows scaled each by its own factor";
+    // Whatever has a scale of its scores is a mean.
+    if (has("scale") || has("eps")) name = "another normaliser: " + name;
+    if (has("eps")) name += ", as by an eps in the wrong place";
+    best_ = {name, ratio};
   }
 
   // Errors of every size and sign, as large as types of two bytes make them.
@@ -136,8 +144,15 @@ class Matcher {
     if (!(relative > 0x1p-16) || !(relative < 0x1p-5) || !(slant < 0.7) ||
         2 * rows < right.selection.rows.size())
       return;
+    // Nor are errors beyond the bound of such arithmetic, as where a number is
+    // not zero and all of its terms are, or errors that a few rows have.
+    const std::vector<double> over = OverBoundIn(Scalar::kBFloat16);
+    const double most = std::ranges::max(over);
+    if (!(most <= 1) || ShareOfFew(over) > 0.5) return;
+    const bool beyond_float16 = most * Info(Scalar::kBFloat16).unit_roundoff >
+                                Info(Scalar::kFloat16).unit_roundoff;
     std::string name =
-        relative > 0x1p-9
+        relative > 0x1p-9 || beyond_float16
             ? "the rounding of arithmetic in bfloat16, or long sums in float16"
             : "the rounding of arithmetic in float16 or TensorFloat32";
     for (const Scalar scalar : {Scalar::kFloat16, Scalar::kBFloat16})
@@ -156,6 +171,84 @@ class Matcher {
   }
 
  private:
+  struct Products {
+    long double squares = 0, product = 0, errors = 0;
+  };
+
+  static long double Square(long double x) { return x * x; }
+
+  Products ProductsOf(size_t r) const {
+    Products row;
+    for (int64_t c = 0; c < right_.outputs.front().width; ++c) {
+      row.squares += Square(RightOf(0, r, c));
+      row.product += RightOf(0, r, c) * Found(0, r, c);
+      row.errors += Square(Found(0, r, c) - RightOf(0, r, c));
+    }
+    return row;
+  }
+
+  // Whether all rows are the right ones times this factor.
+  bool TryFactor(double factor) {
+    const OutputAnswer& right = right_.outputs.front();
+    if (!std::isfinite(factor) || factor == 1) return false;
+    // As many digits as it takes to tell it from 1.
+    std::string text;
+    for (int digits = 4; digits <= 17; ++digits) {
+      text = fmt::format("{:.{}g}", factor, digits);
+      if (std::abs(std::stod(text) - factor) <= 0.001 * std::abs(factor - 1))
+        break;
+    }
+    factor = std::stod(text);
+    std::vector<size_t> all(right.selection.rows.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    const Resemblance before = best_;
+    const std::string name =
+        "scaled by " + text +
+        (right_.outputs.size() > 1 ? " (" + right.name + ")" : "");
+    Try({name, {{0, std::move(all), [this, factor](size_t r, int64_t c) {
+                   return factor * RightOf(0, r, c);
+                 }}}});
+    if (best_.name == name && best_.ratio < 0.01) return true;
+    best_ = before;
+    known_.erase(name);
+    return false;
+  }
+
+  // The error of each element over the bound of the plain program in the
+  // arithmetic of this type.
+  std::vector<double> OverBoundIn(Scalar scalar) const {
+    const OutputAnswer& right = right_.outputs.front();
+    std::vector<double> over(right.value.size());
+    for (size_t at = 0; at < over.size(); ++at) {
+      const auto error = static_cast<double>(
+          std::abs(found_.outputs.front().value[at] - right.value[at]));
+      const double units = tolerance_.units.front()[at] +
+                           static_cast<double>(std::abs(right.value[at]));
+      // Of numbers below the normal ones it may be more.
+      if (error > SmallestNormal(Scalar::kFloat16) *
+                      Info(Scalar::kFloat16).unit_roundoff)
+        over[at] = error / (Info(scalar).unit_roundoff * units);
+    }
+    return over;
+  }
+
+  // How much of the squares belongs to the sixteenth of the rows that have
+  // most; of few rows, nothing is said.
+  double ShareOfFew(const std::vector<double>& over) const {
+    const auto width = static_cast<size_t>(right_.outputs.front().width);
+    std::vector<double> rows;
+    for (size_t at = 0; at < over.size(); ++at) {
+      if (at % width == 0) rows.push_back(0);
+      rows.back() += over[at] * over[at];
+    }
+    if (rows.size() < 16) return 0;
+    std::ranges::sort(rows, std::greater());
+    const auto few = static_cast<std::ptrdiff_t>(rows.size() / 16);
+    const double all = std::accumulate(rows.begin(), rows.end(), 0.0);
+    if (!(all > 0)) return 0;
+    return std::accumulate(rows.begin(), rows.begin() + few, 0.0) / all;
+  }
+
   // Whether what was found has no more digits than such a type; a few numbers
   // may by chance.
   bool HasNumbersOf(Scalar scalar) const {
@@ -230,7 +323,7 @@ Resemblance LooksLike(const Problem& problem, Inputs& inputs,
   if (!found.outputs.front().value.empty()) {
     for (const WrongAnswer& wrong : UsualConfusions(problem, inputs, right))
       if (!Coincides(problem, right, wrong)) matcher.Try(wrong);
-    matcher.TryNormaliser();
+    matcher.TryFactors();
     matcher.TryNoise();
   }
   return matcher.Best();

@@ -9,13 +9,13 @@ import check_cli_test
 import numpy as np
 
 
-def attention(q, k, v, bias, causal=True, scale=None):
+def attention(q, k, v, bias, causal=True, scale=None, hidden=-np.inf):
     """softmax(scale q k^T + bias(j - i)) v, for [h, n, d] and a bias by j - i; the queries are the last tokens."""
     n_q, n_k, d = q.shape[-2], k.shape[-2], q.shape[-1]
     distance = np.arange(n_k)[None, :] - np.arange(n_k - n_q, n_k)[:, None]
     scores = q @ np.swapaxes(k, -1, -2) * q.dtype.type(scale or d**-0.5) + bias[:, distance + n_k - 1]
     if causal:
-        scores = np.where(distance <= 0, scores, -np.inf)
+        scores = np.where(distance <= 0, scores, q.dtype.type(hidden))
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True) @ v
 
@@ -106,6 +106,20 @@ class Diagnosis(Brought):
         self.assertIn("your out: FAIL, 0.061 % of elements", lines[0])
         self.assertEqual(lines[1], f"    out: rows 40 to 49 of {N}, head 2 of {HEADS}")
         self.assertRegex(lines[2], r"^    like none of \d\d known mistakes$")
+
+    def test_what_no_rounding_gives_is_not_called_rounding(self):
+        inputs = self.inputs()
+        for hidden in (-8, -10, -12):  # a mask that lets a little through, most of it in the first rows
+            out = attention(*inputs.values(), hidden=hidden)
+            text = self.check(1, self.attention_case(f"mask{hidden}", out, inputs))
+            self.assertRegex(text, r"your out: FAIL(.*\n)+.*like none of \d\d known mistakes")
+        inputs["v"][..., 3] = 0
+        out = bfloat16(attention(*inputs.values()))
+        case = self.attention_case("zeros", out, inputs)
+        self.assertIn("looks like: numbers of bfloat16", self.check(1, case))
+        out[2, 5, 3] = 0.5
+        text = self.check(1, self.attention_case("no-zero", out, inputs))
+        self.assertRegex(text, r"your out: FAIL(.*\n)+.*like none of \d\d known mistakes")
 
 
 class BlindSpots(Brought):

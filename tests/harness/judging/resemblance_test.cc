@@ -159,6 +159,35 @@ TEST(Resemblance, SharedHeadsInTurns) {
   EXPECT_EQ(subject.Like(subject.With(*wrong)).name, name);
 }
 
+// One factor for all is said with its number; each row's own with what may
+// have made it, which is no eps where there is none.
+TEST(Resemblance, FactorsAreNamed) {
+  const std::string rows = "rows scaled each by its own factor";
+  const std::pair<std::string, std::string> names[] = {
+      {"toeplitz_1d:n=40,e=4", rows},
+      {"softmax_attention:n=40,d=8,e=8", "another normaliser: " + rows},
+      {"linear_attention:feature_map=elu1,n=40,d=8,e=8",
+       "another normaliser: " + rows + ", as by an eps in the wrong place"},
+  };
+  for (const auto& [id, name] : names) {
+    Subject subject(id + ",scalar=float64,seed=3");
+    for (const double factor : {3.0, 1.01, 1.00002, 80.0, -0.5, 0.0067}) {
+      Answer found = subject.right;
+      for (long double& value : found.outputs[0].value) value *= factor;
+      const Resemblance like = subject.Like(found);
+      EXPECT_EQ(like.name, fmt::format("scaled by {:g}", factor)) << id;
+      // As near as the rounding of numbers that are so much larger.
+      EXPECT_LT(like.tolerances, 10) << id << " " << factor;
+    }
+    Answer found = subject.right;
+    const auto width = static_cast<size_t>(found.outputs[0].width);
+    std::vector<long double>& values = found.outputs[0].value;
+    for (size_t at = 0; at < values.size(); ++at)
+      values[at] *= 1 + 0.1L * static_cast<long double>(at / width % 7);
+    EXPECT_EQ(subject.Like(found).name, name) << id;
+  }
+}
+
 TEST(Resemblance, IsOfNoneWhereNothingIsKnown) {
   Subject subject("softmax_attention:with=bias,n=40,scalar=float64,seed=3");
   Answer found = subject.right;
