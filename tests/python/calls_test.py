@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -177,6 +178,20 @@ def test_an_eps_that_is_seen_is_not_told():
     sums = elu1(wide["q"]) @ np.swapaxes(elu1(wide["k"]), -1, -2) @ wide["v"]
     found = subquad.check("linear_attention", out=sums, **options, normalized=False)
     assert found and found.blind_to == [], str(found)
+
+
+@pytest.mark.parametrize("factor", [1 + 3e-7, 1 + 3e-6, 1.01])
+def test_the_numbers_of_a_message_agree(factor):
+    given = tensors(n=150, heads=1, d=32)
+    wide = {name: value.astype(np.float64) for name, value in given.items()}
+    found = subquad.check("softmax_attention", out=factor * softmax(**wide), expected_error=1e-9, **given)
+    assert not found
+    error, tolerance = (
+        float(re.search(rf"{name} (\S+) ?", str(found))[1].strip(",(")) for name in ("error", "tolerance")
+    )
+    times, gate = re.search(r"error (\S+) times (?:its|the) tolerance(?: of gate (\d))?", found.reason).groups()
+    assert float(times) == pytest.approx(error / tolerance, rel=1e-2), str(found)
+    assert int(gate or 1) == found.gate and "bound" not in str(found), str(found)
 
 
 def test_memory_of_any_layout_is_read():

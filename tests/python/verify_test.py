@@ -250,7 +250,7 @@ def test_an_assertion_says_where_and_what():
     assert testing.assert_correct("toeplitz_1d", out=out, weights=weights, values=values)
     with pytest.raises(AssertionError) as error:
         testing.assert_correct("toeplitz_1d", out=toeplitz(weights[::-1], values), weights=weights, values=values)
-    for words in ("worst at out", "bound", "margin", "looks like: offset i - j for j - i"):
+    for words in ("worst at out", "tolerance", "margin", "looks like: offset i - j for j - i"):
         assert words in str(error.value)
     with pytest.raises(AssertionError, match="wrong shape"):
         testing.assert_correct(wrong_shape, "toeplitz_1d", **SMALL)

@@ -77,12 +77,19 @@ class Check:
     def passed(self) -> bool:
         return self.verdict == "passed"
 
+    @property
+    def over_tolerance(self) -> float:
+        """error / bound."""
+        return self.error / self.bound if self.bound > 0 else self.error_over_bound
+
     def __bool__(self) -> bool:
         return self.passed
 
     def __str__(self) -> str:
         rows = "all rows" if self.all_rows else f"{self.rows} rows"
-        text = f"{self.operator} {self.scalar}: {self.verdict}, error {self.error:.3e}, bound {self.bound:.3e} ({rows}"
+        text = (
+            f"{self.operator} {self.scalar}: {self.verdict}, error {self.error:.3e}, tolerance {self.bound:.3e} ({rows}"
+        )
         if math.isfinite(self.margin):
             text += f", gate {self.gate}, margin {self.margin:.3g}: {self.nearest}"
         text += ")"
@@ -93,7 +100,7 @@ class Check:
         if self.where:
             text += f"\n  {100 * self.wrong_share:.3g} % of elements are wrong: {'; '.join(self.where)}"
         if not self.passed and self.worst:
-            text += f"\n  worst at {self.worst}"
+            text += f"\n  worst at {self.worst}" + (" (by gate 1)" if self.gate == 2 else "")
         if self.passed and self.blind_to:
             text += f"\n  passed, blind to: {', '.join(self.blind_to)}"
             for remedy in dict.fromkeys(self.remedies[name] for name in self.blind_to if self.remedies.get(name)):
@@ -319,7 +326,7 @@ def save_case(
 ) -> None:
     """Writes a case folder for `subquad check`. Outputs that are not given are the definition's.
 
-    expected_error: how far each number of an output may be off beside its own bound, in units of the largest magnitude of
+    expected_error: how far each number of an output may be off beside its own tolerance, in units of the largest magnitude of
         its tensor. An output in bfloat16 or float16 needs it: the folder holds float32 numbers, and rounding to two bytes
         alone costs 2**-8 or 2**-11; arithmetic in them four times as much, of gradients eight times.
     """

@@ -76,7 +76,7 @@ class Row:
             self.mistrusted += 1
             return
         self.passed += 1
-        self.over_bound = max(self.over_bound, found.error_over_bound)
+        self.over_bound = max(self.over_bound, found.over_tolerance)
         if found.margin < self.margin:
             self.margin, self.nearest = found.margin, found.nearest
 
@@ -118,7 +118,7 @@ class Verification:
         for row in self.rows:
             text = f"  {row.what:{width}}  {row.scalar:8}  {row.passed:3} passed  {row.failed} failed  {row.mistrusted} mistrusted"
             if row.passed:
-                text += f"  error/bound <= {row.over_bound:.3g}"
+                text += f"  error/tolerance <= {row.over_bound:.3g}"
                 if row.nearest:
                     text += f"  margin >= {row.margin:.3g} ({row.nearest})"
             lines.append(text + (f"  {row.remark}" if row.remark else ""))

@@ -12,7 +12,7 @@ def assert_correct(what: str | Callable, /, *arguments: Any, require_margin: flo
     """Of an output, as `check`: assert_correct("softmax_attention", out=y, q=q, k=k, v=v).
     Of a function, as `verify`: assert_correct(my_function, "softmax_attention", array="torch").
 
-    Raises AssertionError with the worst element, the bound, the margin and the wrong answer that it looks like.
+    Raises AssertionError with the worst element, the tolerance, the margin and the wrong answer that it looks like.
     Returns the verdict.
 
     require_margin: of an output, the least margin; with 1 no tensors pass on which a wrong answer would pass too.

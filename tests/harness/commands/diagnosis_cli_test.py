@@ -2,6 +2,7 @@
 """What `subquad check` says of right answers that hide a mistake, and of wrong ones: python3 tests/harness/commands/diagnosis_cli_test.py BUILD/subquad"""
 
 import json
+import re
 import sys
 import unittest
 
@@ -83,6 +84,9 @@ class Diagnosis(Brought):
                 self.assertRegex(lines[0], share)
                 self.assertRegex(lines[1], rf"^    out: rows [01] to 12[67] of {N}, all {HEADS} heads$")
                 self.assertTrue(lines[2].startswith(f"    looks like: {mistake}"), lines[2])
+                numbers = r"error +(\S+)  tolerance +(\S+) .*error (\S+) times (?:its|the) tolerance"
+                error, tolerance, times = map(float, re.search(numbers, lines[0]).groups())
+                self.assertAlmostEqual(times / (error / tolerance), 1, delta=0.01)
                 line = json.loads(self.check(1, case, "--json"))["cases"][0]["lines"][0]
                 self.assertEqual(line["check"]["looks_like"], mistake)
                 self.assertGreater(line["check"]["wrong_share"], 0.9)
