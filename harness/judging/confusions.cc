@@ -5,6 +5,9 @@
 #include <memory>
 #include <optional>
 
+#include "reference/base/visible_keys.h"
+#include "reference/softmax/softmax_scale.h"
+
 namespace subquad {
 namespace {
 
@@ -21,8 +24,11 @@ class Confuser {
 
   std::vector<WrongAnswer> Take() {
     ChangeScale();
+    ScaleBias();
+    ChangeFeatureMap();
     MoveMask();
     MoveOffsets();
+    MoveOrigin();
     WrapAround();
     ExchangeImageAxes();
     SwapKeysAndValues();
@@ -128,6 +134,32 @@ class Confuser {
     }
   }
 
+  // softmax(scale (q k^T + bias)) for softmax(scale q k^T + bias).
+  void ScaleBias() {
+    Tensor* bias = InputNamed("bias");
+    const std::optional<ParamRule> rule = RuleOf("scale");
+    const bool by_width = rule && rule->default_value != "1";
+    if (!bias || !(problem_.params.Has("scale") || by_width)) return;
+    const Altered altered(*bias, bias->values);
+    for (double& value : bias->values) value *= SoftmaxScale<double>(problem_);
+    Add("bias multiplied by the scale", Evaluate(problem_));
+  }
+
+  // Those that take the same tensors.
+  void ChangeFeatureMap() {
+    const std::optional<ParamRule> rule = RuleOf("feature_map");
+    if (!rule) return;
+    const std::string declared = problem_.params.Text("feature_map");
+    for (const std::string& other : rule->choices) {
+      if (other == declared) continue;
+      Params params = problem_.params;
+      params.Set("feature_map", other);
+      params.Erase("nu");
+      if (other == "dpfp") params.Set("nu", int64_t{1});
+      Add("feature_map " + other + " for " + declared, EvaluateWith(params));
+    }
+  }
+
   // Numbers of tensors by offset, each from `from(index, count)` of its axis.
   template <typename From>
   void AlterOffsets(const From& from) {
@@ -204,6 +236,27 @@ class Confuser {
           inputs_ = kept;
         }
       return;
+    }
+  }
+
+  // The offset of zero at n_k - 1, as for as many queries as keys. What lies
+  // beyond the ends comes in again, or is repeated.
+  void MoveOrigin() {
+    const int64_t shift =
+        problem_.keys - problem_.queries - QueryOffset(problem_.params);
+    if (shift == 0) return;
+    const Inputs kept = inputs_;
+    for (const bool around : {true, false}) {
+      bool any = false;
+      AlterOffsets([&](int64_t entry, int64_t count, const auto& value) {
+        if (count != problem_.queries + problem_.keys - 1) return value(entry);
+        any = true;
+        const int64_t other = entry + shift;
+        return value(around ? ((other % count) + count) % count
+                            : std::clamp<int64_t>(other, 0, count - 1));
+      });
+      if (any) Add("offset 0 at n_k - 1, not at n_q - 1", Evaluate(problem_));
+      inputs_ = kept;
     }
   }
 

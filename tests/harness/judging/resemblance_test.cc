@@ -102,8 +102,8 @@ TEST(Resemblance, NamesTheUsualConfusions) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> usual = {
       {"softmax_attention:with=bias,causal=1,n=40,d=8,e=8,heads=3,batch=2,"
        "per_head=1",
-       {"scale left out", "bias left out", "offset i - j for j - i",
-        "bias shifted by 1", "causal mask left out",
+       {"scale left out", "bias left out", "bias multiplied by the scale",
+        "offset i - j for j - i", "bias shifted by 1", "causal mask left out",
         "mask off by one: a key too many", "mask off by one: a key too few",
         "keys and values swapped", "another head's k", "another head's v",
         "heads and rows exchanged", "batch items and heads exchanged",
@@ -113,6 +113,20 @@ TEST(Resemblance, NamesTheUsualConfusions) {
       {"linear_attention:feature_map=elu1,eps=0.1,n=40,d=8,e=8",
        {"eps left out", "eps twice", "divided by the normaliser twice",
         "eps for every key"}},
+      {"linear_attention:feature_map=relu,n=40,d=8,e=8",
+       {"feature_map elu1 for relu", "feature_map dpfp for relu"}},
+      {"kernelized_rpe_attention:feature_map=elu1,scale=0.5,n_q=30,n_k=40,d=8,"
+       "e=8",
+       {"feature_map relu for elu1", "bias multiplied by the scale",
+        "offset 0 at n_k - 1, not at n_q - 1"}},
+      {"sparse_attention:with=bias,n=40,d=8,e=8",
+       {"bias multiplied by the scale"}},
+      {"softmax_attention:with=bias,n_q=40,n_k=30,d=8,e=8",
+       {"offset 0 at n_k - 1, not at n_q - 1"}},
+      {"toeplitz_1d:n_q=30,n_k=40,e=4",
+       {"offset 0 at n_k - 1, not at n_q - 1"}},
+      {"toeplitz_1d:n_q=40,n_k=30,e=4",
+       {"offset 0 at n_k - 1, not at n_q - 1"}},
       {"toeplitz_2d:height=6,width=6,e=4",
        {"height and width of the offsets exchanged", "offset i - j for j - i"}},
   };
