@@ -7,15 +7,14 @@ WORKDIR /src
 COPY setup ./
 RUN ./setup
 COPY . .
-# Not for the building machine's processor: the image may run on another one.
-RUN cmake --preset release -DSUBQUAD_NATIVE=OFF -DSUBQUAD_CUDA=OFF -DSUBQUAD_TESTS=OFF \
+RUN cmake --preset release -DSUBQUAD_CUDA=OFF -DSUBQUAD_TESTS=OFF \
     && cmake --build --preset release --target subquad \
     && cmake --install build --prefix /opt/subquad
 
 FROM debian:bookworm-slim
 RUN apt-get update \
     && apt-get install -y --no-install-recommends \
-       libfftw3-double3 libfftw3-single3 libhwy1 libfmt9 libbenchmark1debian \
+       libfftw3-double3 libfftw3-single3 libfmt9 libbenchmark1debian \
        python3 python3-numpy python3-matplotlib python3-jsonschema \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home subquad

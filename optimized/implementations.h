@@ -25,4 +25,23 @@ std::vector<Implementation> PositionAttentionImplementations();
 std::vector<Implementation> LinformerAttentionImplementations();
 std::vector<Implementation> MemoryCompressedAttentionImplementations();
 
+inline constexpr std::vector<Implementation> (*kTables[])() = {
+    ClippedRpeProductImplementations,
+    KernelizedClippedRpeAttentionImplementations,
+    Toeplitz1dImplementations,
+    Toeplitz2dXyImplementations,
+    Toeplitz2dImplementations,
+    FastRpbAttentionImplementations,
+    KernelizedRpeAttentionImplementations,
+    LinearAttentionImplementations,
+    SoftmaxAttentionImplementations,
+    SparseAttentionImplementations,
+    StochasticPositionAttentionImplementations,
+    RelativeLogitsAttentionImplementations,
+    TransformerXlAttentionImplementations,
+    PositionAttentionImplementations,
+    LinformerAttentionImplementations,
+    MemoryCompressedAttentionImplementations,
+};
+
 }  // namespace subquad

@@ -22,6 +22,7 @@ try:
     from reports import page
     from reports.drawing import plot_style
     from reports.files import recipe_file
+    from reports.files import result_file
     from reports.files.result_file import InputError
 except ImportError as error:
     interpreter.instead(__name__, error)
@@ -110,7 +111,7 @@ def build(made, sources, claims, folder):
     shown = [product for product in made.products if product.recipe is not None]
     drawn = [product for product in shown if product.draw]
     tables = [product for product in shown if product.table]
-    machine = sources[0][1]["environment"]["cpu"]
+    machine = result_file.machine_name("cpu", sources[0][1]["environment"])
     lines = [f"# Results: {folder.name}", "",
              f"Measured on {machine}. `python3 -m reports.gallery {place(folder)}` writes this page from the files beside it; "
              "nothing is typed in.", "", *made_by(sources), ""]  # fmt: skip

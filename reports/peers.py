@@ -46,6 +46,7 @@ try:
     from reports.peer import runner
     from reports.drawing import plot_style
     from reports.peer.store import Store
+    from reports.files import result_file
     from reports.files.result_file import InputError
 except ImportError as error:
     interpreter.instead(__name__, error, keep=("torch", "scipy"))
@@ -536,8 +537,10 @@ def run(options, command):
     ):
         print(f"{module} is not installed: its peers are skipped (python3 -m pip install {module})", file=sys.stderr)
     created = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    if store.earlier and store.earlier["environment"]["cpu"] != environment["cpu"]:
-        raise InputError(f"{options.out}: was made on another machine ({store.earlier['environment']['cpu']})")
+    if store.earlier:
+        here, there = (result_file.machine_name("cpu", one) for one in (environment, store.earlier["environment"]))
+        if here != there:
+            raise InputError(f"{options.out}: --resume: expected measurements on {here}, found {there}")
     if store.others:
         where = f"; what there was stays in {store.old_path()}" if store.earlier else ""
         print(f"--resume: {store.others} records are another program's and are measured again{where}", file=sys.stderr)

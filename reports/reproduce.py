@@ -28,6 +28,7 @@ try:
     from reports.drawing import plot_style
     from reports.drawing.document import Document
     from reports.files import recipe_file
+    from reports.files import result_file
     from reports.files.result_file import InputError
 except ImportError as error:
     interpreter.instead(__name__, error)
@@ -108,7 +109,7 @@ def write_report(paper, made, sources, claims, numbers):
         raise InputError(f"{paper}: expected files that serve a recipe or a claim of it, found none")
     document = Document(f"{name}: what could be reproduced")
     document.title(f"{name}: what could be reproduced")
-    machines = dict.fromkeys(content["environment"]["cpu"] for _, content in sources)
+    machines = dict.fromkeys(result_file.machine_name("cpu", content["environment"]) for _, content in sources)
     dates = sorted(content["created"][:10] for _, content in sources)
     commits = dict.fromkeys(catalogue.commit(content["environment"]) for _, content in sources)
     document.paragraph(f"Measured on {', '.join(machines)}, {dates[0]} to {dates[-1]}, at commit {', '.join(commits)}. One layer of "

@@ -7,12 +7,16 @@
 #include <set>
 
 #include "tests/case_files.h"
+#include "tests/on_target.h"
 #include "tests/places.h"
 
 namespace subquad {
 namespace {
 
-TEST(Golden, EveryImplementationPassesEveryCaseOfItsOperator) {
+class GoldenOn : public testing::TestWithParam<std::string> {};
+
+TEST_P(GoldenOn, EveryImplementationPassesEveryCaseOfItsOperator) {
+  const ChosenTarget target(GetParam());
   std::map<std::string, std::set<std::string>> missing;
   std::map<std::pair<const Implementation*, Scalar>, int> passed;
   for (const fs::path& path : GoldenFolders()) {
@@ -54,6 +58,9 @@ TEST(Golden, EveryImplementationPassesEveryCaseOfItsOperator) {
   testing::Test::RecordProperty("golden_cases_without_operator",
                                 static_cast<int>(cases));
 }
+
+INSTANTIATE_TEST_SUITE_P(Targets, GoldenOn, testing::ValuesIn(NamesOfTargets()),
+                         [](const auto& one) { return one.param; });
 
 TEST(Golden, EveryOperatorHasACase) {
   std::set<std::string> covered;

@@ -1,110 +1,84 @@
 #!/usr/bin/env python3
-"""Checks that every library is compiled for one processor in the whole program: python3 tests/objects_test.py BUILD
+"""Checks that code for one instruction set stays by itself: python3 tests/objects_test.py BUILD
 
 Functions of a library's headers are in every object that calls them, and the linker keeps one of each. If two objects were
-compiled for different processors, one of them runs code that was compiled for the other: Eigen then loads 32 bytes at once from
-memory that it aligned to 16 (a crash), or multiplies with the slow code (which nobody notices). That holds for libraries that
-align memory or choose instructions at compile time. Of what else is in two objects (strings, vectors, small functions of our
-own) either copy is right.
+compiled for different processors, one of them would run code of the other: instructions that the processor may not have, or, in
+Eigen, loads of 32 bytes from memory that was aligned to 16. So only the files of a target are compiled for a processor, and each
+target is closed: one object with a single symbol for others (optimized/optimized.cmake).
 """
 
-import collections
 import json
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
-import tempfile
 import unittest
 
-LIBRARIES = ("Eigen", "hwy")
 BUILD = pathlib.Path()  # set by main
-
-
-def weak_symbols(path):
-    listing = subprocess.run(["nm", "--defined-only", path], check=True, capture_output=True, text=True)
-    fields = (line.split() for line in listing.stdout.splitlines())
-    return {field[2] for field in fields if len(field) == 3 and field[1] in "WVu"}
-
-
-def of_library(symbol):
-    """The library in whose namespace a mangled name is: _ZN5Eigen.., _ZNK5Eigen.., and static members' guards."""
-    for library in LIBRARIES:
-        name = f"{len(library)}{library}"
-        if symbol.startswith(("_ZN", "_ZNK", "_ZGVZN", "_ZZN", "_ZGVN", "_ZZNK")) and name in symbol[:12]:
-            return library
-    return None
-
-
-def shared_between_processors(objects):
-    """objects: (path, flags of the processor). (symbol, {flags: an object}) of every library's symbol with two sorts of flags."""
-    found, libraries = collections.defaultdict(dict), collections.Counter()
-    for path, flags in objects:
-        for symbol in weak_symbols(path):
-            if of_library(symbol):
-                libraries[of_library(symbol)] += 1
-                found[symbol].setdefault(flags, path)
-    return [(symbol, by_flags) for symbol, by_flags in sorted(found.items()) if len(by_flags) > 1], libraries
+# Objects of a target: its library, tests of its parts before it is closed, and copies of its files with something planted.
+OF_A_TARGET = re.compile(
+    r"(?:subquad_optimized_|optimized_)(\w+?)(?:_test)?\.dir/|(?:mutants_test_planted|subquad_grown_table)\.dir/"
+)
 
 
 def compiled_objects(build):
-    """Of C++; what nvcc compiles for the host uses no such library (tests/layout_test.py)."""
+    """(path, its flags that choose a processor) of all C++ files, but of what nvcc compiles."""
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         words = shlex.split(entry["command"])
-        path = pathlib.Path(entry["directory"]) / words[words.index("-o") + 1]
-        if path.exists() and not any("nvcc" in word for word in words[:6]):
-            yield path, " ".join(sorted(word for word in words if word.startswith("-m")))
+        if not any("nvcc" in word for word in words[:6]):
+            yield words[words.index("-o") + 1], [word for word in words if word.startswith("-m")]
+
+
+def wrong_flags(objects):
+    """What is compiled for a processor and may not be, and targets whose files differ in it."""
+    wrong, flags_of = [], {}
+    for path, flags in objects:
+        found = OF_A_TARGET.search(path)
+        if not found:
+            if flags:
+                wrong.append(f"{path}: {' '.join(flags)}, and is no target's")
+        elif found[1] and flags_of.setdefault(found[1], flags) != flags:
+            wrong.append(f"{path}: {' '.join(flags)}, unlike others of {found[1]}")
+    return wrong, flags_of
+
+
+def symbols_for_others(path):
+    listing = subprocess.run(
+        ["nm", "--defined-only", "--extern-only", path], check=True, capture_output=True, text=True
+    )
+    fields = (line.split() for line in listing.stdout.splitlines())
+    return {field[-1] for field in fields if len(field) == 3}
 
 
 class Objects(unittest.TestCase):
-    def test_no_library_is_compiled_for_two_processors(self):
-        objects = list(compiled_objects(BUILD))
-        shared, libraries = shared_between_processors(objects)
-        self.assertGreater(libraries["Eigen"], 100, f"of {len(objects)} objects")
-        self.assertEqual(
-            [],
-            [
-                f"{symbol[:120]}: {', '.join(f'[{flags}] {path}' for flags, path in by.items())}"
-                for symbol, by in shared[:10]
-            ],
-            f"{len(shared)} symbols; link subquad_eigen in CMakeLists.txt for what uses Eigen",
-        )
+    def test_only_targets_are_compiled_for_a_processor(self):
+        wrong, flags_of = wrong_flags(compiled_objects(BUILD))
+        self.assertEqual([], wrong)
+        self.assertTrue(flags_of)
+        different = {tuple(flags) for flags in flags_of.values()}
+        self.assertEqual(len(flags_of), len(different))
 
-    def test_two_processors_are_found(self):
-        """The control: one file, compiled for two."""
-        command = next(
-            entry["command"]
-            for entry in json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8"))
-            if "/harness/base/inference.cc" in entry["file"]
-        )
-        words = [word for word in shlex.split(command) if not word.startswith("-m")]
-        words[words.index("-o") :] = []
-        text = "#include <Eigen/Core>\nfloat Sum(const Eigen::MatrixXf& a) { return (a * a).sum(); }\n"
-        with tempfile.TemporaryDirectory() as folder:
-            source = pathlib.Path(folder) / "sum.cc"
-            source.write_text(text, encoding="utf-8")
-            objects = []
-            for name, flags in (("any", ""), ("again", ""), ("other", "-mtune=generic")):
-                path = source.with_name(name + ".o")
-                subprocess.run(
-                    [*words, "-O1", *flags.split(), "-o", path, "-c", source],
-                    check=True,
-                    cwd=BUILD,
-                    capture_output=True,
-                )
-                objects.append((path, flags))
-            self.assertEqual([], shared_between_processors(objects[:2])[0])
-            self.assertNotEqual([], shared_between_processors(objects)[0])
+    def test_a_file_for_another_processor_is_found(self):
+        objects = [("CMakeFiles/subquad_harness.dir/harness/a.cc.o", ["-march=native"]), ("subquad_optimized_avx2.dir/a.cc.o", ["-march=x86-64-v3"]),
+                   ("tests/CMakeFiles/optimized_avx2_test.dir/a.cc.o", []), ("subquad_judging.dir/b.cc.o", [])]  # fmt: skip
+        self.assertEqual(2, len(wrong_flags(objects)[0]))
 
-    def test_eigen_is_only_found_by_what_links_its_target(self):
-        default = subprocess.run(
-            ["c++", "-E", "-x", "c++", "-"],
-            input="#include <Eigen/Core>\n",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        self.assertNotEqual(0, default.returncode, "Eigen lies on the compiler's own path")
+    def test_a_target_has_one_symbol_for_others(self):
+        closed = [*BUILD.glob("subquad_target_*.o"), *BUILD.glob("tests/*/*_target.o")]
+        self.assertGreaterEqual(len(closed), 1)
+        for path in closed:
+            symbols = symbols_for_others(path)
+            self.assertEqual(1, len(symbols), path)
+            self.assertRegex(symbols.pop(), r"^subquad_target_\w+$")
+
+    def test_a_target_that_is_not_closed_has_many(self):
+        archive = next(BUILD.glob("libsubquad_optimized_*.a"))
+        self.assertGreater(len(symbols_for_others(archive)), 100)
+
+    def test_what_tests_of_parts_link_has_no_eigen_for_another_processor(self):
+        archive = BUILD / "libsubquad_judging_archive.a"
+        self.assertEqual([], [symbol for symbol in symbols_for_others(archive) if re.match(r"_ZNK?5Eigen", symbol)][:3])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@
 
 #include "cuda/device.h"
 #include "harness/base/build_info.h"
-#include "optimized/base/machine_peak.h"
+#include "optimized/base/copy_bandwidth.h"
+#include "optimized/targets.h"
 
 namespace subquad {
 namespace {
@@ -119,6 +120,7 @@ nlohmann::ordered_json DescribeEnvironment(int threads) {
   nlohmann::ordered_json environment = DescribeBuild();
   environment.update(nlohmann::ordered_json{
       {"cpu", cpu.empty() ? "unknown" : cpu},
+      {"target", CurrentTarget().name},
       {"cores", static_cast<int64_t>(std::thread::hardware_concurrency())},
       {"memory_bytes", MemoryBytes()},
       {"threads", threads},
@@ -129,8 +131,8 @@ nlohmann::ordered_json DescribeEnvironment(int threads) {
         {"cached_copy_bytes_per_second", MeasureCopyBandwidth(1 << 13)},
         {"copy_rates", CopyRates({1 << 18, 1 << 23})},
         {"fma_flops_per_second",
-         {{"float32", MeasureFlopsPerSecond(false)},
-          {"float64", MeasureFlopsPerSecond(true)}}}}}});
+         {{"float32", CurrentTarget().measure_flops_per_second(false)},
+          {"float64", CurrentTarget().measure_flops_per_second(true)}}}}}});
   if (Device().present) environment["gpu"] = DescribeDevice();
   return environment;
 }

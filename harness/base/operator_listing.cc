@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "harness/base/registry.h"
+#include "optimized/targets.h"
 
 namespace subquad {
 namespace {
@@ -273,6 +274,7 @@ Json ListImplementation(const Operator& op, const Implementation& one) {
                                    : "the definition has the forward pass only";
   for (Scalar scalar : one.scalars)
     entry["scalars"].push_back(Info(scalar).name);
+  if (one.backend == Backend::kCpu) entry["target"] = CurrentTarget().name;
   return entry;
 }
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <mutex>
 
 #include "cuda/device.h"
-#include "optimized/implementations.h"
+#include "optimized/targets.h"
 #include "reference/clipped_rpe_product.h"
 #include "reference/fastrpb_attention.h"
 #include "reference/kernelized_clipped_rpe_attention.h"
@@ -31,56 +33,41 @@ const Operator* One() {
   return &op;
 }
 
-struct Row {
-  const Operator* op;
-  std::vector<Implementation> (*implementations)();
-};
-
-const std::vector<Row>& Rows() {
-  static const std::vector<Row> rows = {
-      {One<Toeplitz1d>(), Toeplitz1dImplementations},
-      {One<Toeplitz2dXy>(), Toeplitz2dXyImplementations},
-      {One<Toeplitz2d>(), Toeplitz2dImplementations},
-      {One<SoftmaxAttention>(), SoftmaxAttentionImplementations},
-      {One<LinearAttention>(), LinearAttentionImplementations},
-      {One<FastRpbAttention>(), FastRpbAttentionImplementations},
-      {One<KernelizedRpeAttention>(), KernelizedRpeAttentionImplementations},
-      {One<ClippedRpeProduct>(), ClippedRpeProductImplementations},
-      {One<KernelizedClippedRpeAttention>(),
-       KernelizedClippedRpeAttentionImplementations},
-      {One<TransformerXlAttention>(), TransformerXlAttentionImplementations},
-      {One<PositionAttention>(), PositionAttentionImplementations},
-      {One<RelativeLogitsAttention>(), RelativeLogitsAttentionImplementations},
-      {One<SparseAttention>(), SparseAttentionImplementations},
-      {One<LinformerAttention>(), LinformerAttentionImplementations},
-      {One<MemoryCompressedAttention>(),
-       MemoryCompressedAttentionImplementations},
-      {One<StochasticPositionAttention>(),
-       StochasticPositionAttentionImplementations},
-  };
-  return rows;
-}
-
 }  // namespace
 
 const std::vector<const Operator*>& Operators() {
-  static const std::vector<const Operator*> operators = [] {
-    std::vector<const Operator*> list;
-    for (const Row& row : Rows()) list.push_back(row.op);
-    return list;
-  }();
+  static const std::vector<const Operator*> operators = {
+      One<Toeplitz1d>(),
+      One<Toeplitz2dXy>(),
+      One<Toeplitz2d>(),
+      One<SoftmaxAttention>(),
+      One<LinearAttention>(),
+      One<FastRpbAttention>(),
+      One<KernelizedRpeAttention>(),
+      One<ClippedRpeProduct>(),
+      One<KernelizedClippedRpeAttention>(),
+      One<TransformerXlAttention>(),
+      One<PositionAttention>(),
+      One<RelativeLogitsAttention>(),
+      One<SparseAttention>(),
+      One<LinformerAttention>(),
+      One<MemoryCompressedAttention>(),
+      One<StochasticPositionAttention>(),
+  };
   return operators;
 }
 
 const std::vector<Implementation>& Implementations() {
-  static const std::vector<Implementation> all = [] {
-    std::vector<Implementation> list;
-    for (const Row& row : Rows())
-      std::ranges::copy(row.implementations(), std::back_inserter(list));
-    std::ranges::copy(CudaImplementations(), std::back_inserter(list));
-    return list;
-  }();
-  return all;
+  static std::map<const Target*, std::vector<Implementation>> by_target;
+  static std::mutex mutex;
+  const Target& target = CurrentTarget();
+  std::lock_guard lock(mutex);
+  const auto [entry, is_new] = by_target.try_emplace(&target);
+  if (is_new) {
+    entry->second = target.implementations();
+    std::ranges::copy(CudaImplementations(), std::back_inserter(entry->second));
+  }
+  return entry->second;
 }
 
 const Operator& FindOperator(std::string_view id) {

@@ -265,6 +265,7 @@ void AddCheckCommand(CLI::App& program, int& status) {
                    "case folders (case.json and .npy files)")
       ->required();
   AddFilterOptions(*command, request->filters);
+  AddTargetOption(*command);
   command->add_flag("--json", request->json,
                     "print one JSON object (format check/1)");
   command

@@ -32,6 +32,10 @@ void AddEnvCommand(CLI::App& program, int& status);
 // --operator, --implementation, --backend, --scalar: each repeatable.
 void AddFilterOptions(CLI::App& command, Filters& filters);
 
+// Adds --target: which CPU programs run (optimized/targets.h), here and in
+// processes that this one starts.
+void AddTargetOption(CLI::App& command);
+
 // Adds --seed: an integer that an id can carry, 0 to 2^63 - 1.
 CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed);
 CLI::Option* AddSeedOption(CLI::App& command, std::optional<uint64_t>& seed);

@@ -10,6 +10,7 @@ namespace subquad {
 void AddEnvCommand(CLI::App& program, int&) {
   auto* command = program.add_subcommand(
       "env", "print what a result file records of build and machine, as JSON");
+  AddTargetOption(*command);
   command->callback([] {
     fmt::print("{}\n",
                DescribeEnvironment(

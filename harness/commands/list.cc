@@ -155,6 +155,7 @@ void AddListCommand(CLI::App& program, int&) {
   command->add_option("--operator", *names,
                       "describe this operator: parameters, shapes, a sample "
                       "case.json (repeatable)");
+  AddTargetOption(*command);
   command->add_flag("--json", *json,
                     "print everything as JSON (list.schema.json)");
   command->callback([json, names] { List(*names, *json); });

@@ -9,6 +9,7 @@
 #include "harness/base/environment.h"
 #include "harness/base/tell.h"
 #include "harness/commands/commands.h"
+#include "optimized/targets.h"
 
 namespace subquad {
 namespace {
@@ -19,11 +20,14 @@ std::string VersionText() {
   for (const auto& [name, version] : build.at("libraries").items())
     libraries += (libraries.empty() ? "" : ", ") + name + " " +
                  version.get<std::string>();
+  std::string targets;
+  for (const Target* target : Targets())
+    targets += (targets.empty() ? "" : ", ") + std::string(target->name);
   return fmt::format(
       "subquad {}\ncommit: {}{}\ncompiler: {}\nflags: {}\nlibraries: {}\n"
-      "CUDA: {}; device: {}",
+      "target: {}; this processor has {}\nCUDA: {}; device: {}",
       kVersion, kCommit, kDirty ? " with local changes" : "", kCompiler, kFlags,
-      libraries, kCudaCompiler,
+      libraries, CurrentTarget().name, targets, kCudaCompiler,
       Device().present ? Device().name : Device().why_not);
 }
 

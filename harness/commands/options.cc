@@ -5,6 +5,7 @@
 
 #include "harness/base/text.h"
 #include "harness/commands/commands.h"
+#include "optimized/targets.h"
 
 namespace subquad {
 
@@ -16,6 +17,13 @@ void AddFilterOptions(CLI::App& command, Filters& filters) {
   command.add_option("--backend", filters.backends, "cpu or cuda (repeatable)");
   command.add_option("--scalar", filters.scalars,
                      "float32, float64, bfloat16 or float16 (repeatable)");
+}
+
+void AddTargetOption(CLI::App& command) {
+  command.add_option_function<std::string>(
+      "--target", [](const std::string& name) { ChooseTarget(name); },
+      "CPU programs for this instruction set (sse4, avx2, avx512; neon), not "
+      "for the best that the processor has");
 }
 
 namespace {

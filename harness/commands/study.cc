@@ -31,6 +31,7 @@ void AddStudyCommand(CLI::App& program, const std::string& command_line,
       ->add_option("--threads", options->threads,
                    "worker threads (results do not depend on it)")
       ->check(CLI::Range(1, 1024));
+  AddTargetOption(*command);
   command->add_option("--input", options->inputs,
                       "case folders to use instead of the default tensors, for "
                       "studies with a parameter `input`");

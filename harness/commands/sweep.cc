@@ -185,6 +185,7 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
                       "JSON file: {\"sweeps\": [{\"operator\": .., \"n\": "
                       "\"256:65536:x4\", ..}]}");
   AddFilterOptions(*command, request->filters);
+  AddTargetOption(*command);
   command->add_option("--n", request->n,
                       "axis of lengths (pixels for images): 1024,4096 or "
                       "1024:1048576:x2");

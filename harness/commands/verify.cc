@@ -135,6 +135,7 @@ void AddVerifyCommand(CLI::App& program, int& status) {
       "check every implementation against its reference on generated cases");
   auto options = std::make_shared<Options>();
   AddFilterOptions(*command, options->filters);
+  AddTargetOption(*command);
   auto* n = command->add_option(
       "--n", options->n,
       "sizes: a list (1024,4096) or a range (16:4096:x2, 16:64:+8)");

@@ -11,9 +11,6 @@ if(nanobind_VERSION VERSION_LESS 2.2)
   message(FATAL_ERROR "nanobind: expected 2.2 or later, found ${nanobind_VERSION}")
 endif()
 
-# An archive, so that the module takes only the files that it uses.
-add_library(subquad_judging_archive STATIC $<TARGET_OBJECTS:subquad_judging>)
-target_link_libraries(subquad_judging_archive PUBLIC subquad_optimized fmt::fmt benchmark::benchmark)
 if(NOT TARGET subquad_no_device)
   # Tensors of a GPU are judged on the host.
   add_library(subquad_no_device STATIC cuda/no_device.cc)
@@ -25,8 +22,7 @@ nanobind_add_module(subquad_module NB_STATIC NOMINSIZE ${module_sources})
 target_compile_options(subquad_module PRIVATE -O1)
 # Its headers shadow names, which is no concern of ours.
 target_include_directories(subquad_module SYSTEM PRIVATE ${NB_DIR}/include)
-target_link_libraries(subquad_module PRIVATE subquad_judging_archive subquad_no_device
-  nlohmann_json::nlohmann_json)
+target_link_libraries(subquad_module PRIVATE subquad_judging_archive subquad_no_device)
 set_target_properties(subquad_module PROPERTIES OUTPUT_NAME _subquad
   INSTALL_RPATH "$ORIGIN/lib")
 # Nobody is to find another library's symbols here.
@@ -49,7 +45,7 @@ if(SKBUILD)
   install(TARGETS subquad_module RUNTIME_DEPENDENCY_SET subquad_module_needs
     LIBRARY DESTINATION subquad)
   install(RUNTIME_DEPENDENCY_SET subquad_module_needs
-    PRE_INCLUDE_REGEXES "libfftw3" "libhwy" "libfmt" "libbenchmark"
+    PRE_INCLUDE_REGEXES "libfftw3" "libfmt" "libbenchmark"
     PRE_EXCLUDE_REGEXES ".*"
     LIBRARY DESTINATION subquad/lib)
 endif()

@@ -140,11 +140,14 @@ using Platform = std::pair<std::string, std::string>;  // machine, backend
 Platform PlatformOf(const Json& record, const Json& environment) {
   const std::string backend = record.at("backend");
   const Json gpu = environment.value("gpu", Json());
-  const Json& machine = backend == "cuda" && gpu.is_object()
-                            ? gpu.at("name")
-                            : environment.at("cpu");
-  return {machine.is_string() ? machine.get<std::string>() : "a processor",
-          backend};
+  if (backend == "cuda" && gpu.is_object())
+    return {gpu.at("name").get<std::string>(), backend};
+  const Json& cpu = environment.at("cpu");
+  std::string machine =
+      cpu.is_string() ? cpu.get<std::string>() : "a processor";
+  if (environment.contains("target"))
+    machine += ", " + environment["target"].get<std::string>();
+  return {machine, backend};
 }
 
 }  // namespace

@@ -231,13 +231,16 @@ class Sweep {
 
   static void RefuseOtherMachine(const fs::path& path, const Json& other,
                                  const Json& environment) {
-    const Json cpu = other.value("cpu", Json());
-    if (cpu == environment.at("cpu")) return;
-    throw InvalidInput(path.string() + ": --resume: cpu",
-                       environment.at("cpu").dump() +
-                           " of this machine (remove the file, or choose "
-                           "another --out)",
-                       cpu.dump());
+    for (const char* field : {"cpu", "target"}) {
+      // Older files name no target; their programs are others anyway.
+      if (!other.contains(field) || other[field] == environment.at(field))
+        continue;
+      throw InvalidInput(path.string() + ": --resume: " + field,
+                         environment.at(field).dump() +
+                             " of this run (remove the file, or choose "
+                             "another --out)",
+                         other[field].dump());
+    }
   }
 
   static fs::path OldPath(const fs::path& path) {

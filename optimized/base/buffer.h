@@ -15,9 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <mutex>
 #include <new>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -45,10 +43,7 @@ class GuardedMemory {
 
   // Bytes from a line to the arrays that are allocated from now on; 0 but in
   // tests. Less than a line, and a multiple of the numbers' size.
-  static int64_t& shift() {
-    static int64_t bytes = 0;
-    return bytes;
-  }
+  static int64_t& shift();
   GuardedMemory(GuardedMemory&& other) noexcept { *this = std::move(other); }
   GuardedMemory& operator=(GuardedMemory&& other) noexcept {
     if (this == &other) return *this;
@@ -76,17 +71,8 @@ class GuardedMemory {
   // All bytes one: a NaN in every floating-point type.
   void Poison() { std::memset(data(), 0xFF, bytes_); }
 
-  static void PoisonAllWorkspaces() {
-    std::lock_guard lock(Mutex());
-    for (GuardedMemory* memory : Live())
-      if (memory->poisonable_) memory->Poison();
-  }
-  static int64_t CountBrokenGuards() {
-    std::lock_guard lock(Mutex());
-    int64_t broken = 0;
-    for (GuardedMemory* memory : Live()) broken += !memory->GuardsIntact();
-    return broken;
-  }
+  static void PoisonAllWorkspaces();
+  static int64_t CountBrokenGuards();
 
  private:
   static constexpr unsigned char kGuard = 0xA5;
@@ -106,22 +92,8 @@ class GuardedMemory {
 #endif
   }
 
-  static std::set<GuardedMemory*>& Live() {
-    static std::set<GuardedMemory*> live;
-    return live;
-  }
-  static std::mutex& Mutex() {
-    static std::mutex mutex;
-    return mutex;
-  }
-  void Register() {
-    std::lock_guard lock(Mutex());
-    Live().insert(this);
-  }
-  void Unregister() {
-    std::lock_guard lock(Mutex());
-    Live().erase(this);
-  }
+  void Register();
+  void Unregister();
   void Release() {
     if (!base_) return;
     Unregister();

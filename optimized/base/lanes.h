@@ -1,17 +1,14 @@
 // A whole vector register of numbers, by the compiler's own vector type: for
 // loops that a compiler may not vectorise by itself (a maximum, a sum in
-// another order) and for register tiles in code built for one processor.
-// Kernels that choose their instruction set at run time are written with
-// highway.
+// another order) and for register tiles.
 //
 // Wider than the processor's registers, such a vector is kept in memory and
 // taken apart at each use, ten times slower than what it replaces; so its width
-// and the size of tiles follow the target. Every file of a program must have
-// the same one, so they come with the target subquad_processor.
+// and the size of tiles follow the target (optimized.cmake).
 #pragma once
 
-#ifndef SUBQUAD_FOR_ONE_PROCESSOR
-#error "link subquad_processor, by which all files are for the same processor"
+#ifndef SUBQUAD_TARGET_NAME
+#error "only for files that are compiled for a target: link subquad_for_TARGET"
 #endif
 
 #include <cstdint>

@@ -1,18 +1,14 @@
 #include "optimized/kernelized/waves.h"
 
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <cmath>
-
-#include "optimized/base/highway_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "optimized/kernelized/waves.cc"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
 // After highway.h, which it needs.
 #include <hwy/contrib/math/math-inl.h>
 
-HWY_BEFORE_NAMESPACE();
-namespace subquad::waves::HWY_NAMESPACE {
+namespace subquad {
+namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -38,8 +34,10 @@ HWY_INLINE void WriteVector(const T* angles, const T* weights, T* waves) {
   }
 }
 
+}  // namespace
+
 template <typename T>
-void Write(const T* angles, const T* weights, int64_t count, T* waves) {
+void WriteWaves(const T* angles, const T* weights, int64_t count, T* waves) {
   int64_t x = 0;
   for (; x + kLanes<T> <= count; x += kLanes<T>)
     WriteVector(angles + x, weights + x, waves + 2 * x);
@@ -51,45 +49,7 @@ void Write(const T* angles, const T* weights, int64_t count, T* waves) {
   std::copy_n(last + 2 * kLanes<T>, 2 * (count - x), waves + 2 * x);
 }
 
-void WriteFloat(const float* angles, const float* weights, int64_t count,
-                float* waves) {
-  Write(angles, weights, count, waves);
-}
-void WriteDouble(const double* angles, const double* weights, int64_t count,
-                 double* waves) {
-  Write(angles, weights, count, waves);
-}
-
-}  // namespace subquad::waves::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-
-namespace subquad {
-namespace waves {
-
-HWY_EXPORT(WriteFloat);
-HWY_EXPORT(WriteDouble);
-
-void Write(const float* angles, const float* weights, int64_t count,
-           float* waves) {
-  HWY_DYNAMIC_DISPATCH(WriteFloat)(angles, weights, count, waves);
-}
-void Write(const double* angles, const double* weights, int64_t count,
-           double* waves) {
-  HWY_DYNAMIC_DISPATCH(WriteDouble)(angles, weights, count, waves);
-}
-
-}  // namespace waves
-
-template <typename T>
-void WriteWaves(const T* angles, const T* weights, int64_t count, T* waves) {
-  waves::Write(angles, weights, count, waves);
-}
-
 template void WriteWaves(const float*, const float*, int64_t, float*);
 template void WriteWaves(const double*, const double*, int64_t, double*);
 
 }  // namespace subquad
-
-#endif  // HWY_ONCE

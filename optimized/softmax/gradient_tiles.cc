@@ -1,37 +1,13 @@
-// The kernels of gradient_tiles.h, compiled once per instruction set.
+// The kernels of gradient_tiles.h.
 #include "optimized/softmax/gradient_tiles.h"
 
 #include <algorithm>
 
-#include "optimized/base/highway_targets.h"
 #include "optimized/base/transpose.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "optimized/softmax/gradient_tiles.cc"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "optimized/softmax/softmax_tiles_vectors.h"
 
-#ifndef SUBQUAD_GRADIENT_TILES_ONCE
-#define SUBQUAD_GRADIENT_TILES_ONCE
-namespace subquad::softmax_tiles {
-
-template <typename T>
-struct GradientKernels {
-  void (*turn)(const Tile<T>&, const GradientTile<T>&);
-  void (*weigh)(const Tile<T>&);
-  void (*score_gradients)(const Tile<T>&, const GradientTile<T>&, const T* v);
-  void (*query_gradients)(const Tile<T>&, const GradientTile<T>&, const T* k);
-  void (*add_product)(const T* a, int64_t rows, int64_t terms, const T* b,
-                      int64_t width, T* out);
-  void (*add_diagonals)(const Tile<T>&, const GradientTile<T>&, T* diagonals);
-};
-
-}  // namespace subquad::softmax_tiles
-#endif  // SUBQUAD_GRADIENT_TILES_ONCE
-
-#include "optimized/softmax/softmax_tiles_vectors-inl.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace subquad::softmax_tiles::HWY_NAMESPACE {
+namespace subquad {
+namespace softmax_tiles {
 
 // D, and what is divided by the sum of the weights from here on.
 template <typename T>
@@ -193,43 +169,6 @@ void AddDiagonals(const Tile<T>& tile, const GradientTile<T>& own,
   }
 }
 
-template <typename T>
-const GradientKernels<T>* GradientTable() {
-  static const GradientKernels<T> table = {
-      &Turn<T>,           &Weigh<T>,      &ScoreGradients<T>,
-      &QueryGradients<T>, &AddProduct<T>, &AddDiagonals<T>};
-  return &table;
-}
-
-const GradientKernels<float>* GradientsFloat() {
-  return GradientTable<float>();
-}
-const GradientKernels<double>* GradientsDouble() {
-  return GradientTable<double>();
-}
-
-}  // namespace subquad::softmax_tiles::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-
-namespace subquad {
-namespace softmax_tiles {
-
-HWY_EXPORT(GradientsFloat);
-HWY_EXPORT(GradientsDouble);
-
-const GradientKernels<float>& ChooseGradients(float) {
-  static const GradientKernels<float>* kernels =
-      HWY_DYNAMIC_DISPATCH(GradientsFloat)();
-  return *kernels;
-}
-const GradientKernels<double>& ChooseGradients(double) {
-  static const GradientKernels<double>* kernels =
-      HWY_DYNAMIC_DISPATCH(GradientsDouble)();
-  return *kernels;
-}
-
 }  // namespace softmax_tiles
 
 template <typename T>
@@ -256,7 +195,7 @@ void GradientBlock<T>::Begin(const T* q, int64_t rows, T scale, const T* g) {
 template <typename T>
 void GradientBlock<T>::Turn() {
   const softmax_tiles::Tile<T>& tile = scores_.tile_;
-  softmax_tiles::ChooseGradients(T{}).turn(tile, tile_);
+  softmax_tiles::Turn(tile, tile_);
   for (int64_t i = 0; i < tile.rows; ++i)
     for (int64_t c = 0; c < tile.e; ++c)
       tile_.grad_rows[i * tile.e + c] = tile.factor[i] * grad_[i * tile.e + c];
@@ -265,16 +204,15 @@ void GradientBlock<T>::Turn() {
 template <typename T>
 void GradientBlock<T>::Accumulate(const T* k, const T* v, T* grad_k, T* grad_v,
                                   T* diagonals) {
-  const auto& kernels = softmax_tiles::ChooseGradients(T{});
+  using namespace softmax_tiles;  // NOLINT: the kernels
   const softmax_tiles::Tile<T>& tile = scores_.tile_;
-  kernels.weigh(tile);
-  kernels.add_product(tile.score, tile.keys, tile.rows, tile_.grad_rows, tile.e,
-                      grad_v);
-  kernels.score_gradients(tile, tile_, v);
-  kernels.query_gradients(tile, tile_, k);
-  kernels.add_product(tile_.score, tile.keys, tile.rows, tile_.query_rows,
-                      tile.d, grad_k);
-  if (diagonals) kernels.add_diagonals(tile, tile_, diagonals);
+  Weigh(tile);
+  AddProduct(tile.score, tile.keys, tile.rows, tile_.grad_rows, tile.e, grad_v);
+  ScoreGradients(tile, tile_, v);
+  QueryGradients(tile, tile_, k);
+  AddProduct(tile_.score, tile.keys, tile.rows, tile_.query_rows, tile.d,
+             grad_k);
+  if (diagonals) AddDiagonals(tile, tile_, diagonals);
 }
 
 template <typename T>
@@ -287,5 +225,3 @@ template class GradientBlock<float>;
 template class GradientBlock<double>;
 
 }  // namespace subquad
-
-#endif  // HWY_ONCE

@@ -1,4 +1,4 @@
-// The kernels of softmax_tiles.h, compiled once per instruction set.
+// The kernels of softmax_tiles.h.
 //
 // Both products are the same register tile: up to 6 rows x 4 vectors of sums
 // in registers, and for each term one broadcast per row against vectors of
@@ -10,36 +10,11 @@
 #include <cmath>
 #include <limits>
 
-#include "optimized/base/highway_targets.h"
 #include "optimized/base/transpose.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "optimized/softmax/softmax_tiles.cc"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "optimized/softmax/softmax_tiles_vectors.h"
 
-#ifndef SUBQUAD_SOFTMAX_TILES_ONCE
-#define SUBQUAD_SOFTMAX_TILES_ONCE
-namespace subquad::softmax_tiles {
-
-template <typename T>
-struct Kernels {
-  void (*scores)(const Tile<T>&, const T* k, int64_t k_stride);
-  void (*add_bias)(const Tile<T>&, const T* bias);
-  void (*add_band)(const Tile<T>&, const T* table, int64_t stride);
-  void (*accumulate)(const Tile<T>&, const T* v, int64_t v_stride);
-  void (*divide)(const Tile<T>&);
-  T (*exponentiate_row)(T* row, int64_t count, const T* bias);
-  void (*multiply_in_order)(const T* a, int64_t a_stride, int64_t rows,
-                            int64_t terms, const T* b, int64_t width, T* out);
-};
-
-}  // namespace subquad::softmax_tiles
-#endif  // SUBQUAD_SOFTMAX_TILES_ONCE
-
-#include "optimized/softmax/softmax_tiles_vectors-inl.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace subquad::softmax_tiles::HWY_NAMESPACE {
+namespace subquad {
+namespace softmax_tiles {
 
 template <typename T>
 void Scores(const Tile<T>& tile, const T* k, int64_t k_stride) {
@@ -255,7 +230,7 @@ T ExponentiateRow(T* row, int64_t count, const T* bias) {
   const auto most = hn::MaxOfLanes(
       d, hn::Max(hn::Max(top[0], top[1]), hn::Max(top[2], top[3])));
   const Vector<T> most_of[4] = {most, most, most, most};
-  const auto add = [&](T* at) HWY_ATTR {
+  const auto add = [&](T* at) {
     Vector<T> weight[4];
 #pragma GCC unroll 4
     for (int x = 0; x < 4; ++x) weight[x] = hn::LoadU(d, at + x * kLanes<T>);
@@ -271,37 +246,6 @@ T ExponentiateRow(T* row, int64_t count, const T* bias) {
   std::copy_n(tail, count - whole, row + whole);
   return hn::GetLane(hn::SumOfLanes(
       d, hn::Add(hn::Add(sum[0], sum[1]), hn::Add(sum[2], sum[3]))));
-}
-
-template <typename T>
-const Kernels<T>* KernelTable() {
-  static const Kernels<T> table = {
-      &Scores<T>, &AddBias<T>,         &AddBand<T>,        &Accumulate<T>,
-      &Divide<T>, &ExponentiateRow<T>, &MultiplyInOrder<T>};
-  return &table;
-}
-
-const Kernels<float>* KernelsFloat() { return KernelTable<float>(); }
-const Kernels<double>* KernelsDouble() { return KernelTable<double>(); }
-
-}  // namespace subquad::softmax_tiles::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-
-namespace subquad {
-namespace softmax_tiles {
-
-HWY_EXPORT(KernelsFloat);
-HWY_EXPORT(KernelsDouble);
-
-const Kernels<float>& ChooseKernels(float) {
-  static const Kernels<float>* kernels = HWY_DYNAMIC_DISPATCH(KernelsFloat)();
-  return *kernels;
-}
-const Kernels<double>& ChooseKernels(double) {
-  static const Kernels<double>* kernels = HWY_DYNAMIC_DISPATCH(KernelsDouble)();
-  return *kernels;
 }
 
 }  // namespace softmax_tiles
@@ -338,17 +282,17 @@ void SoftmaxBlock<T>::BeginBand(const T* r, int64_t r_stride) {
 template <typename T>
 void SoftmaxBlock<T>::Scores(const T* k, int64_t k_stride, int64_t keys) {
   tile_.keys = keys;
-  softmax_tiles::ChooseKernels(T{}).scores(tile_, k, k_stride);
+  softmax_tiles::Scores(tile_, k, k_stride);
 }
 
 template <typename T>
 void SoftmaxBlock<T>::AddBias(const T* bias) {
-  softmax_tiles::ChooseKernels(T{}).add_bias(tile_, bias);
+  softmax_tiles::AddBias(tile_, bias);
 }
 
 template <typename T>
 void SoftmaxBlock<T>::AddBand(const T* table, int64_t stride) {
-  softmax_tiles::ChooseKernels(T{}).add_band(tile_, table, stride);
+  softmax_tiles::AddBand(tile_, table, stride);
 }
 
 template <typename T>
@@ -370,12 +314,12 @@ void SoftmaxBlock<T>::HideBefore(int64_t first) {
 
 template <typename T>
 void SoftmaxBlock<T>::Accumulate(const T* v, int64_t v_stride) {
-  softmax_tiles::ChooseKernels(T{}).accumulate(tile_, v, v_stride);
+  softmax_tiles::Accumulate(tile_, v, v_stride);
 }
 
 template <typename T>
 void SoftmaxBlock<T>::End(T* out, int64_t out_stride) {
-  softmax_tiles::ChooseKernels(T{}).divide(tile_);
+  softmax_tiles::Divide(tile_);
   CopyTransposed(tile_.out, kBlockQueries<T>, tile_.e, tile_.rows, T{1}, out,
                  out_stride);
 }
@@ -385,7 +329,7 @@ template class SoftmaxBlock<double>;
 
 template <typename T>
 T ExponentiateRow(T* row, int64_t count, const T* bias) {
-  return softmax_tiles::ChooseKernels(T{}).exponentiate_row(row, count, bias);
+  return softmax_tiles::ExponentiateRow(row, count, bias);
 }
 template float ExponentiateRow(float*, int64_t, const float*);
 template double ExponentiateRow(double*, int64_t, const double*);
@@ -393,8 +337,7 @@ template double ExponentiateRow(double*, int64_t, const double*);
 template <typename T>
 void MultiplyInOrder(const T* a, int64_t a_stride, int64_t rows, int64_t terms,
                      const T* b, int64_t width, T* out) {
-  softmax_tiles::ChooseKernels(T{}).multiply_in_order(a, a_stride, rows, terms,
-                                                      b, width, out);
+  softmax_tiles::MultiplyInOrder(a, a_stride, rows, terms, b, width, out);
 }
 template void MultiplyInOrder(const float*, int64_t, int64_t, int64_t,
                               const float*, int64_t, float*);
@@ -402,5 +345,3 @@ template void MultiplyInOrder(const double*, int64_t, int64_t, int64_t,
                               const double*, int64_t, double*);
 
 }  // namespace subquad
-
-#endif  // HWY_ONCE

@@ -1,5 +1,5 @@
-// Plans of column_fft.h: length, radices, twiddles; and the choice of the
-// instruction set. The passes are in column_fft_kernels-inl.h.
+// Plans of column_fft.h: length, radices, twiddles. The passes are in
+// column_fft_passes.h.
 
 #include "optimized/toeplitz/column_fft.h"
 
@@ -10,65 +10,10 @@
 #include <string>
 #include <utility>
 
-#include "optimized/base/highway_targets.h"
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "optimized/toeplitz/column_fft.cc"
-#include <hwy/foreach_target.h>
-
-#ifndef SUBQUAD_COLUMN_FFT_ONCE
-#define SUBQUAD_COLUMN_FFT_ONCE
-namespace subquad::column_fft {
-
-template <typename T>
-struct Kernels {
-  int64_t lanes;
-  int64_t tile_rows;
-  void (*product)(const Plan<T>&, const T* spectrum, bool transposed,
-                  int64_t rows_in, const RowSource<T>&, int64_t rows_out,
-                  const RowSink<T>&, T* scratch);
-  void (*product_columns)(const Plan<T>&, const T* spectrum, bool transposed,
-                          int64_t rows_in, const T* values,
-                          int64_t value_stride, int64_t columns,
-                          int64_t rows_out, T* out, int64_t out_stride,
-                          bool accumulate, T* scratch);
-  void (*transform)(const Plan<T>&, bool backward, T* sequence, T* scratch);
-  void (*accumulate)(const Plan<T>&, int64_t n_q, const RowSource<T>& grad,
-                     int64_t n_k, const RowSource<T>& values, T* sum,
-                     T* scratch);
-  void (*accumulate_columns)(const Plan<T>&, int64_t n_q, const T* grad,
-                             int64_t grad_stride, int64_t n_k, const T* values,
-                             int64_t value_stride, int64_t columns, T* sum,
-                             T* scratch);
-};
-
-}  // namespace subquad::column_fft
-#endif  // SUBQUAD_COLUMN_FFT_ONCE
-
-#include "optimized/toeplitz/column_fft_kernels-inl.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace subquad::column_fft::HWY_NAMESPACE {
-
-const Kernels<float>* KernelsFloat() { return KernelTable<float>(); }
-const Kernels<double>* KernelsDouble() { return KernelTable<double>(); }
-
-}  // namespace subquad::column_fft::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
+#include "optimized/toeplitz/column_fft_passes.h"
 
 namespace subquad {
 namespace column_fft {
-
-HWY_EXPORT(KernelsFloat);
-HWY_EXPORT(KernelsDouble);
-
-const Kernels<float>* ChooseKernels(float) {
-  return HWY_DYNAMIC_DISPATCH(KernelsFloat)();
-}
-const Kernels<double>* ChooseKernels(double) {
-  return HWY_DYNAMIC_DISPATCH(KernelsDouble)();
-}
 
 // exp(2 pi i p / order) from two short tables in extended precision: the
 // product of two entries is right to a few units of long double, so rounding
@@ -236,7 +181,6 @@ ToeplitzColumns<T>::ToeplitzColumns(int64_t n_q, int64_t n_k)
         "ToeplitzColumns: n_q and n_k must be at least 1, found " +
         std::to_string(n_q) + " and " + std::to_string(n_k));
   plan_ = column_fft::MakePlan<T>(LengthFor(n_q, n_k));
-  kernels_ = column_fft::ChooseKernels(T{});
 }
 
 template <typename T>
@@ -246,18 +190,18 @@ int64_t ToeplitzColumns<T>::LengthFor(int64_t n_q, int64_t n_k) {
 
 template <typename T>
 int64_t ToeplitzColumns<T>::BlockColumns() const {
-  return kernels_->lanes;
+  return column_fft::Lanes<T>();
 }
 
 template <typename T>
 int64_t ToeplitzColumns<T>::ScratchSize() const {
-  return kernels_->lanes *
-         (2 * plan_.length + plan_.levels[0].radix * kernels_->tile_rows);
+  return column_fft::Lanes<T>() *
+         (2 * plan_.length + plan_.levels[0].radix * column_fft::kTileRows);
 }
 
 template <typename T>
 int64_t ToeplitzColumns<T>::GradientScratchSize() const {
-  return ScratchSize() + 2 * plan_.length * kernels_->lanes;
+  return ScratchSize() + 2 * plan_.length * column_fft::Lanes<T>();
 }
 
 template <typename T>
@@ -271,7 +215,7 @@ double ToeplitzColumns<T>::PlanBytes() const {
 template <typename T>
 double ToeplitzColumns<T>::BlockFlops() const {
   const double n = static_cast<double>(plan_.length);
-  return kernels_->lanes * (10 * n * std::log2(n) + 6 * n);
+  return column_fft::Lanes<T>() * (10 * n * std::log2(n) + 6 * n);
 }
 
 template <typename T>
@@ -287,7 +231,7 @@ void ToeplitzColumns<T>::Spectrum(const T* weights, int64_t visible,
   for (int64_t k = 0; k < n_q_; ++k) spectrum[2 * k + 1] = center[-k] / size;
   for (int64_t offset = 1; offset <= last; ++offset)
     spectrum[2 * (length - offset)] = center[offset] / size;
-  kernels_->transform(plan_, false, spectrum, scratch);
+  column_fft::Transform(plan_, false, spectrum, scratch);
 }
 
 template <typename T>
@@ -295,16 +239,16 @@ void ToeplitzColumns<T>::Apply(const T* spectrum, const T* values,
                                int64_t value_stride, int64_t keys,
                                int64_t columns, T* out, int64_t out_stride,
                                bool accumulate, T* scratch) const {
-  kernels_->product_columns(plan_, spectrum, false, keys, values, value_stride,
-                            columns, n_q_, out, out_stride, accumulate,
-                            scratch);
+  column_fft::ProductColumns(plan_, spectrum, false, keys, values, value_stride,
+                             columns, n_q_, out, out_stride, accumulate,
+                             scratch);
 }
 
 template <typename T>
 void ToeplitzColumns<T>::Apply(const T* spectrum, const RowSource<T>& values,
                                int64_t keys, const RowSink<T>& out,
                                T* scratch) const {
-  kernels_->product(plan_, spectrum, false, keys, values, n_q_, out, scratch);
+  column_fft::Product(plan_, spectrum, false, keys, values, n_q_, out, scratch);
 }
 
 template <typename T>
@@ -313,9 +257,9 @@ void ToeplitzColumns<T>::ApplyTransposed(const T* spectrum, const T* grad,
                                          T* out, int64_t out_stride,
                                          int64_t keys, bool accumulate,
                                          T* scratch) const {
-  kernels_->product_columns(plan_, spectrum, true, n_q_, grad, grad_stride,
-                            columns, keys, out, out_stride, accumulate,
-                            scratch);
+  column_fft::ProductColumns(plan_, spectrum, true, n_q_, grad, grad_stride,
+                             columns, keys, out, out_stride, accumulate,
+                             scratch);
 }
 
 template <typename T>
@@ -323,15 +267,16 @@ void ToeplitzColumns<T>::ApplyTransposed(const T* spectrum,
                                          const RowSource<T>& grad,
                                          const RowSink<T>& out, int64_t keys,
                                          T* scratch) const {
-  kernels_->product(plan_, spectrum, true, n_q_, grad, keys, out, scratch);
+  column_fft::Product(plan_, spectrum, true, n_q_, grad, keys, out, scratch);
 }
 
 template <typename T>
 void ToeplitzColumns<T>::AccumulateWeightGradient(
     const T* grad, int64_t grad_stride, const T* values, int64_t value_stride,
     int64_t keys, int64_t columns, T* sum, T* scratch) const {
-  kernels_->accumulate_columns(plan_, n_q_, grad, grad_stride, keys, values,
-                               value_stride, columns, sum, scratch);
+  column_fft::AccumulateProductsOfColumns(plan_, n_q_, grad, grad_stride, keys,
+                                          values, value_stride, columns, sum,
+                                          scratch);
 }
 
 template <typename T>
@@ -339,7 +284,7 @@ void ToeplitzColumns<T>::AccumulateWeightGradient(const RowSource<T>& grad,
                                                   const RowSource<T>& values,
                                                   int64_t keys, T* sum,
                                                   T* scratch) const {
-  kernels_->accumulate(plan_, n_q_, grad, keys, values, sum, scratch);
+  column_fft::AccumulateProducts(plan_, n_q_, grad, keys, values, sum, scratch);
 }
 
 template <typename T>
@@ -352,7 +297,7 @@ void ToeplitzColumns<T>::WeightGradient(const T* sum, int64_t visible,
   const auto& top = plan_.levels[0];
   T* sequence = scratch + ScratchSize();
   std::copy_n(sum, 2 * length, sequence);
-  kernels_->transform(plan_, true, sequence, scratch);
+  column_fft::Transform(plan_, true, sequence, scratch);
   std::fill(grad_weights, grad_weights + n_q_ + n_k_ - 1, T{0});
   for (int64_t k = 0; k < length; ++k) {
     const T* twist =
@@ -370,5 +315,3 @@ template class ToeplitzColumns<float>;
 template class ToeplitzColumns<double>;
 
 }  // namespace subquad
-
-#endif  // HWY_ONCE

@@ -34,7 +34,7 @@
 //
 // Error, u the unit roundoff, N the length: every element of a column is within
 // 16 u log2(N) ||w||_2 ||v||_2 of the exact one (derived in
-// column_fft_butterflies-inl.h). For white data the 2-norm of a column's error
+// column_fft_butterflies.h). For white data the 2-norm of a column's error
 // is about u sqrt(log2 N) ||w||_2 ||v||_2, sqrt(n) times better than that.
 
 #pragma once
@@ -84,9 +84,6 @@ struct Plan {
   std::vector<T> twist;  // [N / radix][radix][2]: exp(-i pi n / 2N), the way
                          // back from X^N - i
 };
-
-template <typename T>
-struct Kernels;  // one table per instruction set, column_fft_kernels-inl.h
 
 }  // namespace column_fft
 
@@ -158,7 +155,6 @@ class ToeplitzColumns {
   int64_t n_q_;
   int64_t n_k_;
   column_fft::Plan<T> plan_;
-  const column_fft::Kernels<T>* kernels_;
 };
 
 extern template class ToeplitzColumns<float>;

@@ -242,7 +242,7 @@ def _study_product(name, heading, recipe, study):
     environment = study.content["environment"]
     data = {f"{name}-{one}.csv": csv_text(table.columns, _plain_rows(table)) for one, table in study.tables.items()}
     digest = hashlib.sha256("".join(data.values()).encode()).hexdigest()[:12]
-    words = ", ".join([environment["cpu"], f"commit {commit(environment)}", compiler(environment),
+    words = ", ".join([result_file.machine_name("cpu", environment), f"commit {commit(environment)}", compiler(environment),
                        study.content["created"][:10], f"seed {study.content['seed']}", f"data {digest}"])  # fmt: skip
     named = copy.copy(study)
     named.heading = heading

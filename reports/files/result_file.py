@@ -208,9 +208,10 @@ def tokens(record):
 
 
 def machine_name(backend, environment):
+    """What measured: the GPU; or the processor and the instruction set of the programs, where the file names it."""
     if backend == "cuda" and environment["gpu"]:
         return environment["gpu"]["name"]
-    return environment["cpu"]
+    return ", ".join([environment["cpu"], *filter(None, [environment.get("target")])])
 
 
 def make_row(record, n, environment):

@@ -31,10 +31,11 @@ ROWS = (
         '#include "reference/clipped_rpe_product.h"\n',
         f'#include "reference/{OPERATOR}.h"\n',
     ),
+    ("harness/base/registry.cc", "      One<PositionAttention>(),", "      One<AverageAttention>(),\n"),
     (
-        "harness/base/registry.cc",
-        "      {One<PositionAttention>(),",
-        "      {One<AverageAttention>(), AverageAttentionImplementations},\n",
+        "optimized/implementations.h",
+        "    PositionAttentionImplementations,",
+        "    AverageAttentionImplementations,\n",
     ),
     (
         "optimized/implementations.h",

@@ -13,11 +13,24 @@
 #include "harness/cases/generate.h"
 #include "harness/cases/verification.h"
 #include "harness/judging/trial.h"
+#include "optimized/targets.h"
 #include "tests/mutants/switch.h"
 #include "tests/places.h"
 
 namespace subquad {
+
+namespace mutants {
+int on = kNone;
+std::atomic<bool> reached = false;
+}  // namespace mutants
+
 namespace {
+
+// The target of which the files have the mutants in them.
+const bool chosen = [] {
+  ChooseTarget(SUBQUAD_MUTANTS_TARGET);
+  return true;
+}();
 
 struct Mutant {
   int number = 0;

@@ -7,9 +7,9 @@
 namespace subquad::mutants {
 
 inline constexpr int kNone = 0;
-inline int on = kNone;
+extern int on;
 // Whether the one that is on was ever asked for.
-inline std::atomic<bool> reached = false;
+extern std::atomic<bool> reached;
 
 inline bool IsOn(int number) {
   if (number != on) return false;

@@ -80,7 +80,7 @@ void AddResults(const Json& file, const std::string& name, Evidence& evidence) {
   const Json& environment = file["environment"];
   const auto same = [&](const Machine& machine) {
     for (const char* field :
-         {"cpu", "cores", "compiler", "flags", "commit", "dirty", "program"})
+         {"cpu", "target", "cores", "compiler", "flags", "commit", "dirty", "program"})
       if (machine.environment.value(field, Json()) !=
           environment.value(field, Json()))
         return false;

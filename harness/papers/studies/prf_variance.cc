@@ -3,7 +3,7 @@
 // with two features to a row of Omega, hyperbolic and trigonometric ones:
 // over exp(x y)^2 / m it is cosh(|x+y|^2) - 1 and cosh(|x-y|^2) - 1.
 //
-// The features are those of the library's programs (FeatureRows), with its
+// The features are those of the library's programs (Target::features), with its
 // constants put back. Every cell (map, lengths, angle, m) has vectors and a
 // matrix of its own: cells are independent.
 //
@@ -24,7 +24,7 @@
 #include "harness/cases/draws.h"
 #include "harness/papers/studies/random_features.h"
 #include "harness/papers/studies/studies.h"
-#include "optimized/kernelized/feature_rows.h"
+#include "optimized/targets.h"
 
 namespace subquad {
 namespace {
@@ -137,10 +137,8 @@ std::vector<double> Sample(const StudyRun& run, const Cell& cell, int64_t d,
   spec.d = d;
   spec.root_scale = 1;
   spec.projections = kBlockRows;
-  const FeatureRows<double> program(spec);
-  const auto f = static_cast<size_t>(program.features());
-  const bool two = program.features() == 2 * kBlockRows;
-  std::vector<double> scratch(static_cast<size_t>(program.ScratchSize(1)));
+  const auto f = static_cast<size_t>(spec.features());
+  const bool two = spec.features() == 2 * kBlockRows;
   std::vector<double> mantissas[2], exponents[2];
   for (int side = 0; side < 2; ++side) {
     mantissas[side].resize(f);
@@ -152,9 +150,9 @@ std::vector<double> Sample(const StudyRun& run, const Cell& cell, int64_t d,
     const std::vector<double> omega =
         SampleNormal(draws, first / kBlockRows, kBlockRows * d);
     for (int side = 0; side < 2; ++side)
-      program.Compute((side == 0 ? x : y).data(), 1, omega.data(),
-                      scratch.data(), mantissas[side].data(),
-                      exponents[side].data());
+      CurrentTarget().features(spec, (side == 0 ? x : y).data(), 1,
+                               omega.data(), mantissas[side].data(),
+                               exponents[side].data());
     const auto product = [&](size_t a) {
       return mantissas[0][a] * mantissas[1][a] *
              std::exp2(exponents[0][a] + exponents[1][a]);

@@ -1,4 +1,4 @@
-// The passes of column_fft.h, compiled once per instruction set.
+// The passes of column_fft.h.
 //
 // A row of the workspace is B real parts and then B imaginary parts, B = lanes
 // of one vector. A node of radix R covers R legs of `rows` rows; both ways a
@@ -7,12 +7,7 @@
 //   forward:  omega is one number per node (the R-th root of its rho);
 //   backward: omega = exp(-2 pi i k / L) in row k, the same in every node.
 
-#if defined(SUBQUAD_COLUMN_FFT_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SUBQUAD_COLUMN_FFT_KERNELS_INL_H_
-#undef SUBQUAD_COLUMN_FFT_KERNELS_INL_H_
-#else
-#define SUBQUAD_COLUMN_FFT_KERNELS_INL_H_
-#endif
+#pragma once
 
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
@@ -21,19 +16,15 @@
 #include <cstring>
 
 #include "optimized/toeplitz/column_fft.h"
-#include "optimized/toeplitz/column_fft_butterflies-inl.h"
+#include "optimized/toeplitz/column_fft_butterflies.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace subquad {
-namespace column_fft {
-namespace HWY_NAMESPACE {
+namespace subquad::column_fft {
 
 // Rows of one leg that go through a tile at a time: eight legs of 64-byte rows
 // stay in the first-level cache beside the rows they become.
 inline constexpr int64_t kTileRows = 16;
 
-// Where legs are read and written. (Not lambdas: those do not inherit the
-// instruction set of their surroundings on every compiler.)
+// Where legs are read and written.
 template <typename T>
 struct ReadRows {
   const T* base;
@@ -620,21 +611,4 @@ void AccumulateProductsOfColumns(const Plan<T>& plan, int64_t n_q,
       scratch);
 }
 
-template <typename T>
-const Kernels<T>* KernelTable() {
-  static const Kernels<T> table = {Lanes<T>(),
-                                   kTileRows,
-                                   &Product<T>,
-                                   &ProductColumns<T>,
-                                   &Transform<T>,
-                                   &AccumulateProducts<T>,
-                                   &AccumulateProductsOfColumns<T>};
-  return &table;
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace column_fft
-}  // namespace subquad
-HWY_AFTER_NAMESPACE();
-
-#endif  // SUBQUAD_COLUMN_FFT_KERNELS_INL_H_
+}  // namespace subquad::column_fft

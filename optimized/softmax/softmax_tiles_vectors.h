@@ -1,13 +1,8 @@
-// Vector code that the kernels of softmax_tiles.cc and gradient_tiles.cc share,
-// compiled once per instruction set: exponentials, and products in register
-// tiles, up to 6 rows x 4 vectors of sums in registers.
+// Vector code that the kernels of softmax_tiles.cc and gradient_tiles.cc share:
+// exponentials, and products in register tiles, up to 6 rows x 4 vectors of
+// sums in registers.
 
-#if defined(SUBQUAD_SOFTMAX_TILES_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SUBQUAD_SOFTMAX_TILES_VECTORS_INL_H_
-#undef SUBQUAD_SOFTMAX_TILES_VECTORS_INL_H_
-#else
-#define SUBQUAD_SOFTMAX_TILES_VECTORS_INL_H_
-#endif
+#pragma once
 
 #include <hwy/highway.h>
 
@@ -18,8 +13,7 @@
 
 #include "optimized/softmax/softmax_tiles.h"
 
-HWY_BEFORE_NAMESPACE();
-namespace subquad::softmax_tiles::HWY_NAMESPACE {
+namespace subquad::softmax_tiles {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -190,7 +184,4 @@ HWY_INLINE void ForRows(int64_t count, const Work& work) {
   }
 }
 
-}  // namespace subquad::softmax_tiles::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#endif  // SUBQUAD_SOFTMAX_TILES_VECTORS_INL_H_
+}  // namespace subquad::softmax_tiles

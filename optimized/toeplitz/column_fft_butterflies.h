@@ -17,22 +17,14 @@
 // Errors that are independent add as squares: measured on white data, the
 // 2-norm of a whole column's error is u sqrt(log2 N) ||w||_2 ||v||_2 to 20 %.
 
-#if defined(SUBQUAD_COLUMN_FFT_BUTTERFLIES_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef SUBQUAD_COLUMN_FFT_BUTTERFLIES_INL_H_
-#undef SUBQUAD_COLUMN_FFT_BUTTERFLIES_INL_H_
-#else
-#define SUBQUAD_COLUMN_FFT_BUTTERFLIES_INL_H_
-#endif
+#pragma once
 
 #include <hwy/highway.h>
 
 #include <cstdint>
 #include <utility>
 
-HWY_BEFORE_NAMESPACE();
-namespace subquad {
-namespace column_fft {
-namespace HWY_NAMESPACE {
+namespace subquad::column_fft {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -357,9 +349,4 @@ struct Butterfly<T, 5> {
   }
 };
 
-}  // namespace HWY_NAMESPACE
-}  // namespace column_fft
-}  // namespace subquad
-HWY_AFTER_NAMESPACE();
-
-#endif  // SUBQUAD_COLUMN_FFT_BUTTERFLIES_INL_H_
+}  // namespace subquad::column_fft

@@ -1,0 +1,97 @@
+# The CPU programs, compiled once for each instruction set; the program takes the
+# best that its processor has (targets.h). SUBQUAD_TARGETS names those to build.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(all_targets sse4 avx2 avx512)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(all_targets neon)
+else()
+  message(FATAL_ERROR "processor: expected x86-64 or aarch64, found ${CMAKE_SYSTEM_PROCESSOR}")
+endif()
+set(flags_of_sse4 -march=x86-64-v2)
+set(flags_of_avx2 -march=x86-64-v3)
+# GCC keeps to half of AVX-512's width by itself.
+set(flags_of_avx512 -march=x86-64-v4 -mprefer-vector-width=512)
+set(flags_of_neon "")
+set(highway_of_sse4 HWY_SSE4)
+set(highway_of_avx2 HWY_AVX2)
+set(highway_of_avx512 HWY_AVX3)
+set(highway_of_neon HWY_NEON)
+set(SUBQUAD_TARGETS "${all_targets}" CACHE STRING "Instruction sets of the CPU programs")
+foreach(target ${SUBQUAD_TARGETS})
+  if(NOT target IN_LIST all_targets)
+    message(FATAL_ERROR "SUBQUAD_TARGETS: expected ${all_targets}, found ${target}")
+  endif()
+endforeach()
+
+# No result changes with these two: a comparison may become a selection though
+# it might have trapped, and a square root need not set errno. Without them the
+# loops over feature maps stay scalar, 2 to 4 times slower in all.
+set(optimized_flags -O3 -fno-trapping-math -fno-math-errno)
+if(SUBQUAD_SANITIZE)
+  # Checks in every unrolled loop take the compiler an hour.
+  list(TRANSFORM optimized_flags REPLACE -O3 -O1)
+endif()
+
+# subquad_for_TARGET: what compiles a file for it. By the threshold Eigen
+# multiplies small matrices in a loop that begins where the result is aligned, so
+# that its sums depend on an address; 0 turns it off. A symbol that is unique in
+# a process would not stay within its target.
+# -Wpsabi is what GCC says of a vector that is wider than the registers. GCC 12
+# warns of its own AVX-512 header (its bug 105593), under two names.
+foreach(target ${SUBQUAD_TARGETS})
+  add_library(subquad_for_${target} INTERFACE)
+  target_link_libraries(subquad_for_${target} INTERFACE Eigen3::Eigen PkgConfig::HWY)
+  target_compile_definitions(subquad_for_${target} INTERFACE
+    SUBQUAD_TARGET_NAME="${target}" SUBQUAD_TARGET_SYMBOL=subquad_target_${target}
+    SUBQUAD_HIGHWAY_TARGET=${highway_of_${target}} HWY_COMPILE_ONLY_STATIC HWY_DISABLE_PCLMUL_AES
+    EIGEN_DONT_PARALLELIZE EIGEN_GEMM_TO_COEFFBASED_THRESHOLD=0)
+  target_compile_options(subquad_for_${target} INTERFACE ${flags_of_${target}} -fno-gnu-unique
+    -Werror=psabi -Wno-maybe-uninitialized -Wno-uninitialized)
+endforeach()
+
+# subquad_close(OBJECT TARGET [OBJECT_LIBRARY]): one object file of OBJECT_LIBRARY
+# and what that needs of subquad_optimized_TARGET, of which the only symbol for
+# others is subquad_target_TARGET. So no function of one target, nor a copy of a
+# library's (Eigen's, the standard library's) that was compiled for it, can ever
+# be called by code for another one: each has its own.
+function(subquad_close object target)
+  set(first "")
+  if(ARGN)
+    set(first $<TARGET_OBJECTS:${ARGN}>)
+  endif()
+  add_custom_command(OUTPUT ${object} VERBATIM COMMAND_EXPAND_LISTS
+    COMMAND ${CMAKE_LINKER} -r --force-group-allocation -u subquad_target_${target}
+      -o ${object}.all ${first} $<TARGET_FILE:subquad_optimized_${target}>
+    COMMAND ${CMAKE_OBJCOPY} --keep-global-symbol=subquad_target_${target} ${object}.all ${object}
+    COMMAND ${CMAKE_COMMAND} -E rm ${object}.all
+    DEPENDS subquad_optimized_${target} ${first})
+endfunction()
+
+# What there is once, whatever the target: the choice of it, threads, the list of
+# all arrays.
+set(optimized_once targets.cc base/buffer.cc base/copy_bandwidth.cc base/thread_pool.cc)
+list(TRANSFORM optimized_once PREPEND ${PROJECT_SOURCE_DIR}/optimized/)
+file(GLOB_RECURSE optimized_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/optimized/*.cc)
+list(REMOVE_ITEM optimized_sources ${optimized_once})
+
+add_library(subquad_optimized STATIC ${optimized_once})
+list(TRANSFORM SUBQUAD_TARGETS REPLACE "(.+)" "EACH(\\1)" OUTPUT_VARIABLE targets_text)
+string(JOIN " " targets_text ${targets_text})
+set_source_files_properties(${PROJECT_SOURCE_DIR}/optimized/targets.cc PROPERTIES
+  COMPILE_DEFINITIONS "SUBQUAD_TARGETS=${targets_text}")
+target_link_libraries(subquad_optimized
+  PUBLIC subquad_algorithms PkgConfig::FFTW Threads::Threads)
+foreach(target ${SUBQUAD_TARGETS})
+  # subquad_optimized_TARGET: the same files before they are closed, for tests of
+  # the parts.
+  add_library(subquad_optimized_${target} STATIC ${optimized_sources})
+  target_compile_options(subquad_optimized_${target} PRIVATE ${optimized_flags})
+  target_link_libraries(subquad_optimized_${target} PRIVATE subquad_for_${target}
+    PUBLIC subquad_algorithms PkgConfig::FFTW Threads::Threads)
+  set(object ${PROJECT_BINARY_DIR}/subquad_target_${target}.o)
+  subquad_close(${object} ${target})
+  add_library(subquad_target_${target} STATIC ${object})
+  set_target_properties(subquad_target_${target} PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(subquad_target_${target} PUBLIC subquad_optimized)
+  target_link_libraries(subquad_optimized PUBLIC subquad_target_${target})
+endforeach()

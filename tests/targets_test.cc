@@ -1,0 +1,73 @@
+// Every target that this machine has: the same right answers from each, and one
+// of them at a time.
+#include "optimized/targets.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <set>
+#include <string>
+
+#include "harness/cases/generate.h"
+#include "harness/cases/verification.h"
+#include "harness/judging/trial.h"
+#include "tests/every_operator.h"
+#include "tests/on_target.h"
+
+namespace subquad {
+namespace {
+
+class OnTarget
+    : public testing::TestWithParam<std::tuple<std::string, const Operator*>> {
+};
+
+// Sizes at which a tile or a vector ends just before, at or behind a row.
+TEST_P(OnTarget, AwkwardSizesAreRight) {
+  const auto& [name, op] = GetParam();
+  const ChosenTarget target(name);
+  std::set<std::string> judged;
+  for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
+    for (const Case& one : VerificationCases(*op, {1, 17, 67}, scalar, 3)) {
+      const Problem problem = ProblemOf(one);
+      Trial trial(problem, GenerateInputs(one, problem), one.seed);
+      for (const Implementation* implementation : ImplementationsOf(*op)) {
+        if (implementation->backend != Backend::kCpu) continue;
+        if (!WhyNot(*implementation, problem).empty()) continue;
+        const Verdict verdict = Verify(*implementation, trial, {});
+        EXPECT_NE(verdict.outcome, Outcome::kFailed)
+            << implementation->id << " " << one.Id() << ": " << verdict.reason;
+        if (verdict.passed()) judged.insert(implementation->id);
+      }
+    }
+  for (const Implementation* implementation : ImplementationsOf(*op))
+    if (implementation->backend == Backend::kCpu) {
+      EXPECT_TRUE(judged.contains(implementation->id)) << implementation->id;
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, OnTarget,
+                         testing::Combine(testing::ValuesIn(NamesOfTargets()),
+                                          testing::ValuesIn(Operators())),
+                         [](const auto& one) {
+                           return std::get<0>(one.param) + "_" +
+                                  std::string(
+                                      std::get<1>(one.param)->description().id);
+                         });
+
+// Otherwise one target would be tested under the names of all.
+TEST(Targets, RunTheirOwnCode) {
+  std::set<const void*> tables;
+  std::set<std::string> names;
+  for (const Target* target : Targets()) {
+    tables.insert(reinterpret_cast<const void*>(target->implementations));
+    names.insert(target->name);
+    const ChosenTarget chosen(target->name);
+    EXPECT_EQ(&CurrentTarget(), target);
+    EXPECT_STREQ(std::getenv("SUBQUAD_TARGET"), target->name);
+  }
+  EXPECT_EQ(tables.size(), Targets().size());
+  EXPECT_EQ(names.size(), Targets().size());
+}
+
+}  // namespace
+}  // namespace subquad
