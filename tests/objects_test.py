@@ -23,11 +23,11 @@ OF_A_TARGET = re.compile(
 
 
 def compiled_objects(build):
-    """(path, its flags that choose a processor) of all C++ files, but of what nvcc compiles."""
+    """(path, its flags that choose a processor) of all C++ files, but of what nvcc compiles for the host."""
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         words = shlex.split(entry["command"])
         if not any("nvcc" in word for word in words[:6]):
-            yield words[words.index("-o") + 1], [word for word in words if word.startswith("-m")]
+            yield words[words.index("-o") + 1], [word for word in words if re.match(r"-m(?!tls-)", word)]
 
 
 def wrong_flags(objects):

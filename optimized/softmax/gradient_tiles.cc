@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "optimized/base/transpose.h"
-#include "optimized/softmax/softmax_tiles_vectors.h"
+#include "optimized/softmax/softmax_tiles_vectors-inl.h"
 
 namespace subquad {
 namespace softmax_tiles {

@@ -11,7 +11,7 @@
 #include <limits>
 
 #include "optimized/base/transpose.h"
-#include "optimized/softmax/softmax_tiles_vectors.h"
+#include "optimized/softmax/softmax_tiles_vectors-inl.h"
 
 namespace subquad {
 namespace softmax_tiles {

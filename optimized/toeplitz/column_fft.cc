@@ -1,5 +1,5 @@
 // Plans of column_fft.h: length, radices, twiddles. The passes are in
-// column_fft_passes.h.
+// column_fft_kernels-inl.h.
 
 #include "optimized/toeplitz/column_fft.h"
 
@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "optimized/toeplitz/column_fft_passes.h"
+#include "optimized/toeplitz/column_fft_kernels-inl.h"
 
 namespace subquad {
 namespace column_fft {

@@ -34,7 +34,7 @@
 //
 // Error, u the unit roundoff, N the length: every element of a column is within
 // 16 u log2(N) ||w||_2 ||v||_2 of the exact one (derived in
-// column_fft_butterflies.h). For white data the 2-norm of a column's error
+// column_fft_butterflies-inl.h). For white data the 2-norm of a column's error
 // is about u sqrt(log2 N) ||w||_2 ||v||_2, sqrt(n) times better than that.
 
 #pragma once

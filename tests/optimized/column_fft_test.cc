@@ -11,7 +11,7 @@
 // data spread that evenly over the column. c = 2 is twice the mean, so that no
 // draw of a few rows fails by chance; WrongAnswersAreRejected shows that it
 // still bites. Data that are not white have the element-wise bound of
-// column_fft_butterflies.h, in HardInputs.
+// column_fft_butterflies-inl.h, in HardInputs.
 
 #include "optimized/toeplitz/column_fft.h"
 

@@ -16,7 +16,7 @@
 #include <cstring>
 
 #include "optimized/toeplitz/column_fft.h"
-#include "optimized/toeplitz/column_fft_butterflies.h"
+#include "optimized/toeplitz/column_fft_butterflies-inl.h"
 
 namespace subquad::column_fft {
 
