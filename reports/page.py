@@ -347,7 +347,8 @@ def build(results, studies, made, claims, title):
     if results:
         parts.append(("points", "Points", records_part(results)))
     machines = dict.fromkeys(
-        result_file.machine_name("cpu", content["environment"]) for content in [*(c for _, c in results), *(s.content for s in studies)]
+        result_file.machine_name("cpu", content["environment"])
+        for content in [*(c for _, c in results), *(s.content for s in studies)]
     )
     dates = sorted({content["created"][:10] for content in [*(c for _, c in results), *(s.content for s in studies)]})
     fill = {

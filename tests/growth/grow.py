@@ -32,11 +32,7 @@ ROWS = (
         f'#include "reference/{OPERATOR}.h"\n',
     ),
     ("harness/base/registry.cc", "      One<PositionAttention>(),", "      One<AverageAttention>(),\n"),
-    (
-        "optimized/implementations.h",
-        "    PositionAttentionImplementations,",
-        "    AverageAttentionImplementations,\n",
-    ),
+    ("optimized/implementations.h", "    PositionAttentionImplementations,", "    AverageAttentionImplementations,\n"),
     (
         "optimized/implementations.h",
         "std::vector<Implementation> PositionAttentionImplementations();",

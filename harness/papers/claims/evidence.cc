@@ -79,8 +79,8 @@ void AddResults(const Json& file, const std::string& name, Evidence& evidence) {
   CheckResults(file, name);
   const Json& environment = file["environment"];
   const auto same = [&](const Machine& machine) {
-    for (const char* field :
-         {"cpu", "target", "cores", "compiler", "flags", "commit", "dirty", "program"})
+    for (const char* field : {"cpu", "target", "cores", "compiler", "flags",
+                              "commit", "dirty", "program"})
       if (machine.environment.value(field, Json()) !=
           environment.value(field, Json()))
         return false;

@@ -46,16 +46,26 @@ class Target(unittest.TestCase):
 
     def test_each_one_is_taken_and_told(self):
         for name in here():
-            for told in (self.fine("list", "--json", "--target", name), self.fine("list", "--json", SUBQUAD_TARGET=name)):
+            for told in (
+                self.fine("list", "--json", "--target", name),
+                self.fine("list", "--json", SUBQUAD_TARGET=name),
+            ):
                 rows = [one for op in json.loads(told) for one in op["implementations"]]
                 self.assertEqual({name}, {one["target"] for one in rows if one["backend"] == "cpu"})
                 self.assertTrue(all("target" not in one for one in rows if one["backend"] != "cpu"))
             self.assertEqual(name, json.loads(self.fine("env", "--target", name))["target"])
-            self.assertIn(" 0 failed, 0 mistrusted", self.fine("verify", "--operator", "toeplitz_1d", "--n", "33", "--target", name))
+            self.assertIn(
+                " 0 failed, 0 mistrusted",
+                self.fine("verify", "--operator", "toeplitz_1d", "--n", "33", "--target", name),
+            )
 
     def test_what_is_none_is_refused(self):
         for name in ("mmx", "AVX2", "", *(KNOWN - set(here()))):
-            for arguments in (("verify", "--operator", "toeplitz_1d"), ("list",), ("check", ROOT / "tests/golden/toeplitz_1d-square")):
+            for arguments in (
+                ("verify", "--operator", "toeplitz_1d"),
+                ("list",),
+                ("check", ROOT / "tests/golden/toeplitz_1d-square"),
+            ):
                 result = run(*arguments, f"--target={name}")
                 self.assertEqual((2, 1), (result.returncode, result.stderr.count("\n")), (name, result.stderr))
                 self.assertIn("--target", result.stderr)
@@ -67,7 +77,19 @@ class Target(unittest.TestCase):
 
     def test_measurements_say_theirs(self):
         names, out = here(), self.folder / "out.json"
-        sweep = ("sweep", "--operator", "toeplitz_1d", "--n", "64,128,256", "--e", "4", "--budget", "0.02", "--out", out)
+        sweep = (
+            "sweep",
+            "--operator",
+            "toeplitz_1d",
+            "--n",
+            "64,128,256",
+            "--e",
+            "4",
+            "--budget",
+            "0.02",
+            "--out",
+            out,
+        )
         self.fine(*sweep, "--target", names[-1])
         file = result_file.load(out)
         self.assertEqual(names[-1], file["environment"]["target"])
