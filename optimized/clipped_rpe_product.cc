@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "optimized/base/prepare.h"
+#include "optimized/base/product.h"
 #include "optimized/base/shared_gradient.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
@@ -48,22 +49,23 @@ class OffsetScores {
 
   // Scores of `rows` queries.
   void Run(int64_t h, int64_t first, int64_t rows, T* scores) const {
-    MatrixMap<T>(scores, rows, columns_, Eigen::OuterStride<>(columns_))
-        .noalias() = Queries(h, first, rows) * Embeddings(h).transpose();
+    Multiply(
+        T{1}, Queries(h, first, rows), Embeddings(h).transpose(),
+        MatrixMap<T>(scores, rows, columns_, Eigen::OuterStride<>(columns_)));
   }
 
   // grad_q of `rows` queries, of the gradients of their scores.
   void QueryGradient(int64_t h, int64_t rows, const T* scores,
                      T* grad_q) const {
-    MatrixMap<T>(grad_q, rows, d_, Eigen::OuterStride<>(d_)).noalias() =
-        Scores(scores, rows) * Embeddings(h);
+    Multiply(T{1}, Scores(scores, rows), Embeddings(h),
+             MatrixMap<T>(grad_q, rows, d_, Eigen::OuterStride<>(d_)));
   }
 
   // Adds their part of the gradient of the embeddings that occur.
   void AddEmbeddingGradient(int64_t h, int64_t first, int64_t rows,
                             const T* scores, T* sum) const {
-    MatrixMap<T>(sum, columns_, d_, Eigen::OuterStride<>(d_)).noalias() +=
-        Scores(scores, rows).transpose() * Queries(h, first, rows);
+    AddProduct(Scores(scores, rows).transpose(), Queries(h, first, rows),
+               MatrixMap<T>(sum, columns_, d_, Eigen::OuterStride<>(d_)));
   }
 
   // To the gradient of all embeddings, over the heads that share them.
@@ -244,10 +246,11 @@ class Windowed : public Prepared {
     for (int64_t i = 0; i < rows; ++i)
       window_.FillRow(weights + i * columns, first + i, begin, begin + width,
                       tile + i * width);
-    MatrixMap<T>(out, rows, e_, Eigen::OuterStride<>(e_)).noalias() +=
-        ConstMatrixMap<T>(tile, rows, width, Eigen::OuterStride<>(width)) *
+    AddProduct(
+        ConstMatrixMap<T>(tile, rows, width, Eigen::OuterStride<>(width)),
         ConstMatrixMap<T>(arrays_.In<T>("v").Head(h) + begin * e_, width, e_,
-                          Eigen::OuterStride<>(e_));
+                          Eigen::OuterStride<>(e_)),
+        MatrixMap<T>(out, rows, e_, Eigen::OuterStride<>(e_)));
   }
 
   void AddScaled(T factor, const T* sum, T* row) const {
@@ -350,12 +353,13 @@ class WindowedGradient : public Prepared {
     T* const folded = folded_[worker];
     T* const tile = tiles_[worker];
     if (width > 0)
-      MatrixMap<T>(tile, rows, width, Eigen::OuterStride<>(width)).noalias() =
-          ConstMatrixMap<T>(Grad(h, first), rows, e_,
-                            Eigen::OuterStride<>(e_)) *
+      Multiply(
+          T{1},
+          ConstMatrixMap<T>(Grad(h, first), rows, e_, Eigen::OuterStride<>(e_)),
           ConstMatrixMap<T>(arrays_.In<T>("v").Head(h) + begin * e_, width, e_,
                             Eigen::OuterStride<>(e_))
-              .transpose();
+              .transpose(),
+          MatrixMap<T>(tile, rows, width, Eigen::OuterStride<>(width)));
     std::fill_n(folded, rows * columns, T{0});
     for (int64_t i = 0; i < rows; ++i) {
       T* const row = folded + i * columns;
@@ -405,13 +409,13 @@ class WindowedGradient : public Prepared {
       for (int64_t i = 0; i < rows; ++i)
         window_.FillRow(Weights(b * window_.block + i), b * window_.block + i,
                         first, first + width, tile + i * width);
-      MatrixMap<T>(out + (first - key) * e_, width, e_,
-                   Eigen::OuterStride<>(e_))
-          .noalias() +=
+      AddProduct(
           ConstMatrixMap<T>(tile, rows, width, Eigen::OuterStride<>(width))
-              .transpose() *
+              .transpose(),
           ConstMatrixMap<T>(Grad(h, b * window_.block), rows, e_,
-                            Eigen::OuterStride<>(e_));
+                            Eigen::OuterStride<>(e_)),
+          MatrixMap<T>(out + (first - key) * e_, width, e_,
+                       Eigen::OuterStride<>(e_)));
     }
   }
 

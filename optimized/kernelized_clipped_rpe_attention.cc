@@ -24,8 +24,8 @@
 
 #include "optimized/base/elementwise.h"
 #include "optimized/base/lanes.h"
-#include "optimized/base/matrix.h"
 #include "optimized/base/prepare.h"
+#include "optimized/base/product.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
 #include "optimized/kernelized/clipped_window.h"
@@ -279,9 +279,9 @@ class ByTerms : public Prepared {
     T* const features = keys_[worker];
     KeyFeatures(arrays_.In<T>("k").Head(h) + first * d_, keys, features);
     const ConstMap phi = View(static_cast<const T*>(features), keys, d_);
-    View(state, d_, e_).noalias() +=
-        phi.transpose() *
-        View(arrays_.In<T>("v").Head(h) + first * e_, keys, e_);
+    AddProduct(phi.transpose(),
+               View(arrays_.In<T>("v").Head(h) + first * e_, keys, e_),
+               View(state, d_, e_));
     T* const sums = state + d_ * e_;
     for (int64_t j = 0; j < keys; ++j)
       for (int64_t c = 0; c < d_; ++c) sums[c] += features[j * d_ + c];
@@ -297,10 +297,11 @@ class ByTerms : public Prepared {
     // phi(q_i) . rpe for every offset that occurs.
     const int64_t columns = window_.columns();
     T* const weights = weights_[worker];
-    View(weights, rows, columns).noalias() =
-        query * View(arrays_.In<T>("rpe").Head(h) + window_.first_row() * d_,
-                     columns, d_)
-                    .transpose();
+    Multiply(T{1}, query,
+             View(arrays_.In<T>("rpe").Head(h) + window_.first_row() * d_,
+                  columns, d_)
+                 .transpose(),
+             View(weights, rows, columns));
 
     Map out = View(arrays_.Out<T>("out").Head(h) + first * e_, rows, e_);
     Map normaliser = View(normalisers_[worker], rows, 1);
@@ -311,8 +312,8 @@ class ByTerms : public Prepared {
     if (plan_.terms.position_linear)
       AddWindow(h, b, worker, weights, out, normaliser);
     if (plan_.terms.content_linear) {
-      out.noalias() += query * View(state, d_, e_);
-      normaliser.noalias() += query * View(state + d_ * e_, d_, 1);
+      AddProduct(query, View(state, d_, e_), out);
+      AddProduct(query, View(state + d_ * e_, d_, 1), normaliser);
       if (window_.causal) AddOwnKeys(h, b, worker, query, out, normaliser);
     }
     for (int64_t i = 0; i < rows; ++i) out.row(i) /= normaliser(i, 0);
@@ -333,9 +334,9 @@ class ByTerms : public Prepared {
       const auto phi =
           View(static_cast<const T*>(all_keys_.data()), keys, d_).transpose();
       if (plan_.terms.position_linear)
-        matrix.noalias() = query * phi;
+        Multiply(T{1}, query, phi, matrix);
       else
-        matrix.noalias() += query * phi;
+        AddProduct(query, phi, matrix);
       if (window_.causal) HideFuture(window_.seen.first() + first, 0, matrix);
     }
     const ConstMap v = View(arrays_.In<T>("v").Head(h), keys, e_);
@@ -347,7 +348,7 @@ class ByTerms : public Prepared {
       weight.setZero();
       for (int64_t j = group; j < end; j += kPanel) {
         const auto panel = matrix.middleCols(j, std::min(kPanel, end - j));
-        sum.noalias() += panel * v.middleRows(j, panel.cols());
+        AddProduct(panel, v.middleRows(j, panel.cols()), sum);
         for (int64_t i = 0; i < rows; ++i)
           weight(i) += SumOf(scores + i * window_.n_k + j, panel.cols());
       }
@@ -385,8 +386,9 @@ class ByTerms : public Prepared {
     for (int64_t i = 0; i < out.rows(); ++i)
       window_.FillRow(weights + i * columns, first + i, begin, end,
                       scores + i * (end - begin));
-    out.noalias() +=
-        tile * View(arrays_.In<T>("v").Head(h) + begin * e_, end - begin, e_);
+    AddProduct(tile,
+               View(arrays_.In<T>("v").Head(h) + begin * e_, end - begin, e_),
+               out);
     for (int64_t i = 0; i < out.rows(); ++i)
       normaliser(i, 0) += SumOf(scores + i * tile.cols(), tile.cols());
   }
@@ -400,11 +402,11 @@ class ByTerms : public Prepared {
     T* const features = keys_[worker];
     KeyFeatures(arrays_.In<T>("k").Head(h) + first * d_, keys, features);
     Map tile = View(tiles_[worker], out.rows(), keys);
-    tile.noalias() =
-        query * View(static_cast<const T*>(features), keys, d_).transpose();
+    Multiply(T{1}, query,
+             View(static_cast<const T*>(features), keys, d_).transpose(), tile);
     HideFuture(first, first, tile);
-    out.noalias() +=
-        tile * View(arrays_.In<T>("v").Head(h) + first * e_, keys, e_);
+    AddProduct(tile, View(arrays_.In<T>("v").Head(h) + first * e_, keys, e_),
+               out);
     for (int64_t i = 0; i < out.rows(); ++i)
       normaliser(i, 0) += SumOf(&tile(i, 0), keys);
   }

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "algorithms/seen_keys.h"
-#include "optimized/base/matrix.h"
 #include "optimized/base/prepare.h"
+#include "optimized/base/product.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
 #include "optimized/softmax/softmax_tiles.h"
@@ -148,8 +148,8 @@ class WithPositions : public Prepared {
                     sums[y] = from[y] + pos[first * D + y];
                   from = sums;
                 }
-                View(out + first * stride, count, width, stride).noalias() =
-                    View(from, count, D) * View(w, D, width);
+                Multiply(T{1}, View(from, count, D), View(w, D, width),
+                         View(out + first * stride, count, width, stride));
               });
   }
 
@@ -181,9 +181,11 @@ class WithPositions : public Prepared {
   void AddBias(int64_t h, int64_t first, int64_t rows, int64_t keys,
                T* scores) {
     const int64_t n = sizes_.n, width = sizes_.key_width();
-    View(scores, rows, keys, n).noalias() =
-        View(static_cast<const T*>(q_.data()) + first * width, rows, width) *
-        View(static_cast<const T*>(k_.data()), keys, width).transpose();
+    Multiply(
+        T{1},
+        View(static_cast<const T*>(q_.data()) + first * width, rows, width),
+        View(static_cast<const T*>(k_.data()), keys, width).transpose(),
+        View(scores, rows, keys, n));
     if (!sizes_.has_bias()) return;
     const bool added = sizes_.Is(PositionScheme::kBias);
     for (int64_t i = 0; i < rows; ++i) {
@@ -263,13 +265,13 @@ class DensePositions : public WithPositions<T> {
       // rel(j - i) for j = 0 .. keys-1.
       const T* after = rel + (n - 1 - i) * D;
       auto projected = View(memory, keys, d, d);
-      projected.noalias() =
-          View(after, keys, D) * View(this->In("u_k", h), D, d);
+      Multiply(T{1}, View(after, keys, D), View(this->In("u_k", h), D, d),
+               projected);
       row.noalias() += projected * query;
       // rel(i - j) for j = 0 .. keys-1 are the rows n-1+i .. n-keys+i.
       const T* from = sizes_.released ? after : rel + (n - keys + i) * D;
-      projected.noalias() =
-          View(from, keys, D) * View(this->In("u_q", h), D, d);
+      Multiply(T{1}, View(from, keys, D), View(this->In("u_q", h), D, d),
+               projected);
       for (int64_t j = 0; j < keys; ++j)
         row(j) += projected.row(sizes_.released ? j : keys - 1 - j)
                       .dot(View(static_cast<const T*>(k_.data()) + j * d, 1, d)
@@ -333,9 +335,9 @@ class ShiftPositions : public WithPositions<T> {
     const T* rel = sizes_.Is(PositionScheme::kShaw) ? this->In("rel", h)
                                                     : offsets_k_.data();
     const int64_t width = keys + rows - 1;
-    View(tile, rows, width, width).noalias() =
-        View(static_cast<const T*>(q_.data()) + first * d, rows, d) *
-        View(rel + (n - first - rows) * d, width, d).transpose();
+    Multiply(T{1}, View(static_cast<const T*>(q_.data()) + first * d, rows, d),
+             View(rel + (n - first - rows) * d, width, d).transpose(),
+             View(tile, rows, width, width));
     View(scores, rows, keys, n) += ShiftedView(tile, rows, keys, width);
     if (!sizes_.Is(PositionScheme::kDeberta)) return;
     // rel(i-j) . k_j, or rel(j-i) . k_j: the same with keys for queries, a
@@ -346,9 +348,8 @@ class ShiftPositions : public WithPositions<T> {
       const int64_t lowest =
           sizes_.released ? j - first - rows + 1 : first - j - count + 1;
       const T* from = offsets_q_.data() + (n - 1 + lowest) * d;
-      View(tile, count, span, span).noalias() =
-          View(static_cast<const T*>(k_.data()) + j * d, count, d) *
-          View(from, span, d).transpose();
+      Multiply(T{1}, View(static_cast<const T*>(k_.data()) + j * d, count, d),
+               View(from, span, d).transpose(), View(tile, count, span, span));
       if (sizes_.released)
         View(scores + j, rows, count, n) +=
             RisingView(tile, count, rows, span).rowwise().reverse().transpose();

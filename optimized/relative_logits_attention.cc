@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "algorithms/seen_keys.h"
-#include "optimized/base/matrix.h"
 #include "optimized/base/prepare.h"
+#include "optimized/base/product.h"
 #include "optimized/base/shared_gradient.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
@@ -103,8 +103,8 @@ class WithScores : public Prepared {
     const int64_t rows = std::min(kBlock, sizes_.n_q - first);
     const int64_t keys = sizes_.seen.Before(h, first + rows);
     MatrixMap<T> block(scores, rows, keys, Eigen::OuterStride<>(stride));
-    block.noalias() = scale_ * View(In("q", h) + first * d, rows, d) *
-                      View(In("k", h), keys, d).transpose();
+    Multiply(scale_, View(In("q", h) + first * d, rows, d),
+             View(In("k", h), keys, d).transpose(), block);
     T sums[kBlock];
     for (int64_t i = 0; i < rows; ++i) {
       T* const row = scores + i * stride;
@@ -120,7 +120,7 @@ class WithScores : public Prepared {
     }
     MatrixMap<T> out(arrays_.Out<T>("out").Head(h) + first * e, rows, e,
                      Eigen::OuterStride<>(e));
-    out.noalias() = block * View(In("v", h), keys, e);
+    Multiply(T{1}, block, View(In("v", h), keys, e), out);
     for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
   }
 
@@ -193,10 +193,10 @@ class ShiftLogits : public WithScores<T> {
       pool_.For(this->Blocks(), [&](int64_t b, int) {
         const int64_t first = b * kBlock;
         const int64_t rows = std::min(kBlock, sizes_.n_q - first);
-        MatrixMap<T>(logits_.data() + first * E, rows, E,
-                     Eigen::OuterStride<>(E))
-            .noalias() = View(this->In("r", h) + first * p, rows, p) *
-                         View(this->In("table", h), p, E);
+        Multiply(T{1}, View(this->In("r", h) + first * p, rows, p),
+                 View(this->In("table", h), p, E),
+                 MatrixMap<T>(logits_.data() + first * E, rows, E,
+                              Eigen::OuterStride<>(E)));
       });
       // The longest rows first, for an even finish.
       pool_.For(this->Blocks(), [&](int64_t b, int worker) {
@@ -359,9 +359,8 @@ class DenseLogitsGradient : public WithScores<T> {
                 [&](int64_t block, int) { RunKeys(h, block * kBlock); });
       MatrixMap<T> grad_table(grad_table_.Head(h), sizes_.p, sizes_.E,
                               Eigen::OuterStride<>(sizes_.E));
-      grad_table.noalias() =
-          View(this->In("r", h), sizes_.n_q, sizes_.p).transpose() *
-          View<T>(logits_.data(), sizes_.n_q, sizes_.E);
+      Multiply(T{1}, View(this->In("r", h), sizes_.n_q, sizes_.p).transpose(),
+               View<T>(logits_.data(), sizes_.n_q, sizes_.E), grad_table);
     }
     for (const auto* shared :
          {&grad_q_, &grad_k_, &grad_v_, &grad_r_, &grad_table_})
@@ -392,9 +391,9 @@ class DenseLogitsGradient : public WithScores<T> {
                         Eigen::OuterStride<>(n_k));
     MatrixMap<T> logits(logits_.data() + first * E, rows, E,
                         Eigen::OuterStride<>(E));
-    scores.noalias() =
-        scale_ * View(this->In("q", h) + first * d, rows, d) * k.transpose();
-    logits.noalias() = View(this->In("r", h) + first * p, rows, p) * table;
+    Multiply(scale_, View(this->In("q", h) + first * d, rows, d), k.transpose(),
+             scores);
+    Multiply(T{1}, View(this->In("r", h) + first * p, rows, p), table, logits);
     for (int64_t i = first; i < first + rows; ++i) {
       const auto band = sizes_.InBand(h, i, i + 1);
       T* const row = gradient_.Weights(i) + band.begin;
@@ -413,10 +412,10 @@ class DenseLogitsGradient : public WithScores<T> {
     }
     MatrixMap<T> grad_q(grad_q_.Head(h) + first * d, rows, d,
                         Eigen::OuterStride<>(d));
-    grad_q.noalias() = scale_ * score_rows * k;
+    Multiply(scale_, score_rows, k, grad_q);
     MatrixMap<T> grad_r(grad_r_.Head(h) + first * p, rows, p,
                         Eigen::OuterStride<>(p));
-    grad_r.noalias() = logits * table.transpose();
+    Multiply(T{1}, logits, table.transpose(), grad_r);
   }
 
   void RunKeys(int64_t h, int64_t key) {
@@ -430,9 +429,8 @@ class DenseLogitsGradient : public WithScores<T> {
     gradient_.Values(key, keys, first, this->In("grad", h), grad_v_.Head(h));
     MatrixMap<T> grad_k(grad_k_.Head(h) + key * d, keys, d,
                         Eigen::OuterStride<>(d));
-    grad_k.noalias() = scale_ *
-                       gradient_.ScoreColumns(first, key, keys).transpose() *
-                       View(this->In("q", h) + first * d, n_q - first, d);
+    Multiply(scale_, gradient_.ScoreColumns(first, key, keys).transpose(),
+             View(this->In("q", h) + first * d, n_q - first, d), grad_k);
   }
 
   DenseGradient<T> gradient_;

@@ -24,8 +24,8 @@
 
 #include "algorithms/kernelized.h"
 #include "algorithms/seen_keys.h"
-#include "optimized/base/matrix.h"
 #include "optimized/base/prepare.h"
+#include "optimized/base/product.h"
 #include "optimized/base/shared_gradient.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
@@ -118,7 +118,7 @@ class DenseSoftmax : public Prepared {
                         Eigen::OuterStride<>(n_k));
     MatrixMap<T> out(arrays_.Out<T>("out").Head(h) + first * e, rows, e,
                      Eigen::OuterStride<>(e));
-    scores.noalias() = scale_ * q * k.transpose();
+    Multiply(scale_, q, k.transpose(), scores);
     T sums[kRowBlock];
     for (int64_t i = 0; i < rows; ++i) {
       T* row = scores_.data() + (first + i) * n_k;
@@ -133,7 +133,7 @@ class DenseSoftmax : public Prepared {
       sums[i] = ExponentiateRow(row, visible, bias);
       std::fill(row + visible, row + keys, T{0});
     }
-    out.noalias() = scores * v;
+    Multiply(T{1}, scores, v, out);
     for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
   }
 
@@ -198,7 +198,7 @@ class DenseSoftmaxGradient : public Prepared {
                               Eigen::OuterStride<>(d));
     MatrixMap<T> scores(gradient_.Weights(first), rows, keys,
                         Eigen::OuterStride<>(n_k));
-    scores.noalias() = scale_ * q * k.transpose();
+    Multiply(scale_, q, k.transpose(), scores);
     for (int64_t i = first; i < first + rows; ++i) {
       const T* bias =
           has_bias ? sizes_.BiasOf(arrays_.In<T>("bias").Head(h), i) : nullptr;
@@ -214,7 +214,7 @@ class DenseSoftmaxGradient : public Prepared {
                      arrays_.In<T>("v").Head(h));
     MatrixMap<T> grad_q(grad_q_.Head(h) + first * d, rows, d,
                         Eigen::OuterStride<>(d));
-    grad_q.noalias() = scale_ * gradient_.ScoreRows(first, rows, keys) * k;
+    Multiply(scale_, gradient_.ScoreRows(first, rows, keys), k, grad_q);
   }
 
   void AddBiasGradient(int64_t h) {
@@ -240,8 +240,8 @@ class DenseSoftmaxGradient : public Prepared {
                               n_q - first, d, Eigen::OuterStride<>(d));
     MatrixMap<T> grad_k(grad_k_.Head(h) + key * d, keys, d,
                         Eigen::OuterStride<>(d));
-    grad_k.noalias() =
-        scale_ * gradient_.ScoreColumns(first, key, keys).transpose() * q;
+    Multiply(scale_, gradient_.ScoreColumns(first, key, keys).transpose(), q,
+             grad_k);
   }
 
   const Sizes sizes_;

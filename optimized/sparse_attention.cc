@@ -21,8 +21,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "optimized/base/matrix.h"
 #include "optimized/base/prepare.h"
+#include "optimized/base/product.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
 #include "optimized/softmax/blocked_sparse_attention.h"
@@ -122,11 +122,9 @@ class MaskedSparse : public Prepared {
     T* const memory = scores_.data() + (origin + first) * total;
     MatrixMap<T> scores(memory, rows, keys, Eigen::OuterStride<>(total));
     MatrixMap<T> beside(memory + n, rows, apart, Eigen::OuterStride<>(total));
-    scores.noalias() =
-        scale_ * q * rows_of(head.positions.k, keys, d).transpose();
+    Multiply(scale_, q, rows_of(head.positions.k, keys, d).transpose(), scores);
     if (apart > 0)
-      beside.noalias() =
-          scale_ * q * rows_of(head.apart.k, apart, d).transpose();
+      Multiply(scale_, q, rows_of(head.apart.k, apart, d).transpose(), beside);
     T sums[kRowBlock];
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t query = origin + first + i;
@@ -149,8 +147,8 @@ class MaskedSparse : public Prepared {
           row[run.first + x * run.step] = *visible++;
     }
     MatrixMap<T> out(queries.out + first * e, rows, e, Eigen::OuterStride<>(e));
-    out.noalias() = scores * rows_of(head.positions.v, keys, e);
-    if (apart > 0) out.noalias() += beside * rows_of(head.apart.v, apart, e);
+    Multiply(T{1}, scores, rows_of(head.positions.v, keys, e), out);
+    if (apart > 0) AddProduct(beside, rows_of(head.apart.v, apart, e), out);
     for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
   }
 

@@ -15,8 +15,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "optimized/base/matrix.h"
 #include "optimized/base/prepare.h"
+#include "optimized/base/product.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
 #include "optimized/softmax/softmax_tiles.h"
@@ -120,9 +120,10 @@ class TransformerXl : public Prepared {
     }
     auto out =
         View(arrays_.Out<T>("out").Head(h) + first * sizes_.e, rows, sizes_.e);
-    out.noalias() =
-        ConstMatrixMap<T>(scores, rows, keys, Eigen::OuterStride<>(stride)) *
-        View(arrays_.In<T>("v").Head(h), keys, sizes_.e);
+    Multiply(
+        T{1},
+        ConstMatrixMap<T>(scores, rows, keys, Eigen::OuterStride<>(stride)),
+        View(arrays_.In<T>("v").Head(h), keys, sizes_.e), out);
     for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
   }
 
@@ -167,9 +168,9 @@ class DenseXl : public TransformerXl<T> {
     const int64_t keys = sizes_.Seen(first + rows - 1);
     const T* queries = this->Queries(h, first, rows, worker);
     T* const scores = scores_.data() + first * n_k;
-    MatrixMap<T>(scores, rows, keys, Eigen::OuterStride<>(n_k)).noalias() =
-        View(queries, rows, d) *
-        View(arrays_.template In<T>("k").Head(h), keys, d).transpose();
+    Multiply(T{1}, View(queries, rows, d),
+             View(arrays_.template In<T>("k").Head(h), keys, d).transpose(),
+             MatrixMap<T>(scores, rows, keys, Eigen::OuterStride<>(n_k)));
     const auto w_kr = View(arrays_.template In<T>("w_kr").Head(h), d, p);
     const T* r = arrays_.template In<T>("r").Head(h);
     for (int64_t i = 0; i < rows; ++i) {
@@ -178,8 +179,8 @@ class DenseXl : public TransformerXl<T> {
       const int64_t nearest =
           sizes_.before() + sizes_.memory + first + i + 1 - visible;
       auto projected = View(projected_[worker], visible, d);
-      projected.noalias() =
-          View(r + nearest * p, visible, p) * w_kr.transpose();
+      Multiply(T{1}, View(r + nearest * p, visible, p), w_kr.transpose(),
+               projected);
       Eigen::Map<Eigen::Matrix<T, 1, Eigen::Dynamic>>(scores + i * n_k,
                                                       visible) +=
           (projected * View(queries + (rows + i) * d, 1, d).transpose())
@@ -212,7 +213,7 @@ class ShiftXl : public TransformerXl<T> {
         const int64_t first = piece * kBlock;
         const int64_t rows = std::min(kBlock, count - first);
         auto some = View(this->queries_[worker], rows, d);
-        some.noalias() = View(r + first * p, rows, p) * w_kr.transpose();
+        Multiply(T{1}, View(r + first * p, rows, p), w_kr.transpose(), some);
         View(projected_.data() + (count - first - rows) * d, rows, d) =
             some.colwise().reverse();
       });
@@ -246,17 +247,17 @@ class ShiftXl : public TransformerXl<T> {
     const T* queries = this->Queries(h, first, rows, worker);
     T* const scores = scores_[worker];
     T* const shifted = shifted_[worker];
-    View(scores, rows, keys).noalias() =
-        View(queries, rows, d) *
-        View(arrays_.template In<T>("k").Head(h), keys, d).transpose();
+    Multiply(T{1}, View(queries, rows, d),
+             View(arrays_.template In<T>("k").Head(h), keys, d).transpose(),
+             View(scores, rows, keys));
     // Columns of the paper's B~. Row i is shifted to the left by L-1-i; the
     // block's columns begin at L - first - rows.
-    View(shifted, rows, columns).noalias() =
-        View(queries + rows * d, rows, d) *
-        View(static_cast<const T*>(projected_.data()) +
-                 (sizes_.n_q - first - rows) * d,
-             columns, d)
-            .transpose();
+    Multiply(T{1}, View(queries + rows * d, rows, d),
+             View(static_cast<const T*>(projected_.data()) +
+                      (sizes_.n_q - first - rows) * d,
+                  columns, d)
+                 .transpose(),
+             View(shifted, rows, columns));
     for (int64_t i = 0; i < rows; ++i) {
       T* const row = scores + i * keys;
       const T* left = shifted + i * columns + (rows - 1 - i);

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "optimized/base/matrix.h"
+#include "optimized/base/product.h"
 #include "optimized/kernelized/quadratic.h"
 #include "optimized/toeplitz/circulant_fft.h"
 
@@ -227,9 +227,9 @@ void DirectRows<T>::AddValues(const T* values, int64_t queries, int64_t keys,
                               const Work& work) const {
   using Stride = Eigen::OuterStride<>;
   const int64_t e = shape_.e;
-  MatrixMap<T>(work.parts, queries, e, Stride(e)).noalias() =
-      ConstMatrixMap<T>(work.weights, queries, keys, Stride(kKeys)) *
-      ConstMatrixMap<T>(values, keys, e, Stride(e));
+  Multiply(T{1}, ConstMatrixMap<T>(work.weights, queries, keys, Stride(kKeys)),
+           ConstMatrixMap<T>(values, keys, e, Stride(e)),
+           MatrixMap<T>(work.parts, queries, e, Stride(e)));
   for (int64_t x = 0; x < queries * e; ++x) work.sums[x] += work.parts[x];
 }
 
@@ -253,10 +253,10 @@ void DirectRows<T>::Compute(const HeadTensors<T>& head, const int64_t* rows,
     const Chunk chunk = ReadKeys(head, first, work);
     ScaleQueries(count, chunk, work);
     if (chunk.one_scale)
-      MatrixMap<T>(work.weights, count, chunk.count, Stride(kKeys)).noalias() =
-          ConstMatrixMap<T>(work.q_values, count, f, Stride(f)) *
-          ConstMatrixMap<T>(work.k_values, chunk.count, f, Stride(f))
-              .transpose();
+      Multiply(T{1}, ConstMatrixMap<T>(work.q_values, count, f, Stride(f)),
+               ConstMatrixMap<T>(work.k_values, chunk.count, f, Stride(f))
+                   .transpose(),
+               MatrixMap<T>(work.weights, count, chunk.count, Stride(kKeys)));
     for (int64_t x = 0; x < count; ++x) {
       const int64_t visible = std::clamp<int64_t>(
           shape_.seen.By(head.index, rows[x]) - first, 0, chunk.count);

@@ -37,9 +37,8 @@ void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
     if (scale.Plain() &&
         features_.Plain(keys, count, head.omega, work.scratch, mantissa)) {
       scale.SeePlain(mantissa, count, factor);
-      Map<T>(state.sums, f, width).noalias() +=
-          Map<T>(mantissa, count, f).transpose() *
-          Map<T>(extended, count, width);
+      AddProduct(Map<T>(mantissa, count, f).transpose(),
+                 Map<T>(extended, count, width), Map<T>(state.sums, f, width));
       continue;
     }
     features_.Compute(keys, count, head.omega, work.scratch, mantissa,
@@ -54,9 +53,9 @@ void AssociativeAttention<T>::AddKeys(const HeadTensors<T>& head, int64_t first,
         scale.See(exponent + t * f);
         scale.KeyValues(mantissa + t * f, exponent + t * f, mantissa + t * f);
       }
-      Map<T>(state.sums, f, width).noalias() +=
-          Map<T>(mantissa + start * f, t - start, f).transpose() *
-          Map<T>(extended + start * width, t - start, width);
+      AddProduct(Map<T>(mantissa + start * f, t - start, f).transpose(),
+                 Map<T>(extended + start * width, t - start, width),
+                 Map<T>(state.sums, f, width));
     }
   }
 }
@@ -127,8 +126,8 @@ void AssociativeAttention<T>::Run(ThreadPool& pool,
       const auto all = Map<T>(state.sums, f, width);
       auto out = Map<T>(sums, count, width);
       // Two sums of f / 2 terms round less than one of f.
-      out.noalias() = queries.leftCols(f / 2) * all.topRows(f / 2);
-      out.noalias() += queries.rightCols(f - f / 2) * all.bottomRows(f - f / 2);
+      Multiply(T{1}, queries.leftCols(f / 2), all.topRows(f / 2), out);
+      AddProduct(queries.rightCols(f - f / 2), all.bottomRows(f - f / 2), out);
       for (int64_t t = 0; t < count; ++t)
         WriteRow(shape_.normaliser, sums + t * width, sums[t * width + e],
                  ScaleOfSums(static_cast<double>(work.tops[t])), e,

@@ -220,8 +220,8 @@ void RecurrentAttention<T>::Absorb(const HeadTensors<T>& head, Worker& worker) {
         Rescale(factor, f, 1, worker.totals.data());
       }
       const auto run = Map<T>(keys + start * f, end - start, f);
-      state.noalias() +=
-          run.transpose() * Map<T>(values + start * width, end - start, width);
+      AddProduct(run.transpose(),
+                 Map<T>(values + start * width, end - start, width), state);
       for (int64_t t = start; t < end; ++t)
         for (int64_t a = 0; a < f; ++a) totals[a] += keys[t * f + a];
     }
@@ -331,9 +331,9 @@ void ChunkedAttention<T>::Absorb(const HeadTensors<T>& head, Worker& worker) {
       end = worker.tokens.Scale(start, keys, worker.queries.data());
       if (worker.tokens.factor())
         Rescale(worker.tokens.factor(), f, width, state);
-      Map<T>(state, f, width).noalias() +=
-          Map<T>(keys + start * f, end - start, f).transpose() *
-          Map<T>(values + start * width, end - start, width);
+      AddProduct(Map<T>(keys + start * f, end - start, f).transpose(),
+                 Map<T>(values + start * width, end - start, width),
+                 Map<T>(state, f, width));
     }
   }
 }
@@ -368,16 +368,16 @@ void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, Worker& worker) {
       if (tokens.factor()) Rescale(tokens.factor(), f, width, state);
       const auto q = Map<T>(queries, count, f);
       auto out = Map<T>(sums, count, width);
-      out.noalias() = q * Map<T>(state, f, width);
+      Multiply(T{1}, q, Map<T>(state, f, width), out);
       if (here > 0) {
         const auto k = Map<T>(keys, here, f);
         const auto v = Map<T>(values, here, width);
         auto p = Map<T>(scores, count, here);
-        p.noalias() = q * k.transpose();
+        Multiply(T{1}, q, k.transpose(), p);
         for (int64_t t = 0; t < std::min(count, here); ++t)
           std::fill(scores + t * here + t + 1, scores + (t + 1) * here, T{0});
-        out.noalias() += p * v;
-        Map<T>(state, f, width).noalias() += k.transpose() * v;
+        AddProduct(p, v, out);
+        AddProduct(k.transpose(), v, Map<T>(state, f, width));
       }
       for (int64_t t = start; t < end; ++t)
         WriteRow(shape_.normaliser, sums + t * width, sums[t * width + e],

@@ -1,7 +1,7 @@
 // What the algorithms of linear_attention.h have in common.
 #pragma once
 
-#include "optimized/base/matrix.h"
+#include "optimized/base/product.h"
 #include "optimized/kernelized/linear.h"
 
 namespace subquad {

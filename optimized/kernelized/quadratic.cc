@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "optimized/base/lanes.h"
-#include "optimized/base/matrix.h"
+#include "optimized/base/product.h"
 
 namespace subquad {
 
@@ -193,9 +193,10 @@ void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
     queries = work.queries;
   }
   MatrixMap<T> weights(weights_.data() + row * n_k, rows, columns, Stride(n_k));
-  weights.noalias() =
-      ConstMatrixMap<T>(queries, rows, f, Stride(f)) *
-      ConstMatrixMap<T>(features_.keys(), columns, f, Stride(f)).transpose();
+  Multiply(
+      T{1}, ConstMatrixMap<T>(queries, rows, f, Stride(f)),
+      ConstMatrixMap<T>(features_.keys(), columns, f, Stride(f)).transpose(),
+      weights);
   for (int64_t i = first; i < last; ++i) {
     T* weight = weights_.data() + i * n_k;
     const int64_t visible = features_.SeenBy(i);
@@ -203,9 +204,9 @@ void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
       features_.ApplyBias(i, 0, visible, features_.TopExponent(i), weight);
     std::fill(weight + visible, weight + columns, T{0});
   }
-  MatrixMap<T>(sums, rows, width, Stride(width)).noalias() =
-      weights *
-      ConstMatrixMap<T>(values_.data(), columns, width, Stride(width));
+  Multiply(T{1}, weights,
+           ConstMatrixMap<T>(values_.data(), columns, width, Stride(width)),
+           MatrixMap<T>(sums, rows, width, Stride(width)));
   for (int64_t i = first; i < last; ++i)
     features_.WriteRow(head, i, sums + (i - row) * width,
                        sums[(i - row) * width + e], worker);

@@ -21,7 +21,7 @@
 #include <cstdint>
 
 #include "optimized/base/buffer.h"
-#include "optimized/base/matrix.h"
+#include "optimized/base/product.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/softmax/softmax_tiles.h"
 
@@ -66,7 +66,7 @@ class DenseGradient {
               const T* v) const {
     MatrixMap<T> scores(scores_.data() + first * n_k_, rows, keys,
                         Eigen::OuterStride<>(n_k_));
-    scores.noalias() = Rows(g, first, rows) * Rows(v, 0, keys).transpose();
+    Multiply(T{1}, Rows(g, first, rows), Rows(v, 0, keys).transpose(), scores);
     for (int64_t i = first; i < first + rows; ++i) {
       const T* const weight = Weights(i);
       T* const row = scores_.data() + i * n_k_;
@@ -84,7 +84,7 @@ class DenseGradient {
                                     n_q_ - first, keys,
                                     Eigen::OuterStride<>(n_k_));
     MatrixMap<T> out(grad_v + key * e_, keys, e_, Eigen::OuterStride<>(e_));
-    out.noalias() = weights.transpose() * Rows(g, first, n_q_ - first);
+    Multiply(T{1}, weights.transpose(), Rows(g, first, n_q_ - first), out);
   }
 
   // out[j - i + n_q - 1] = sum of dS_ij, for all n_q + n_k - 1 offsets.

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "optimized/base/matrix.h"
+#include "optimized/base/product.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/softmax/softmax_tiles.h"
 
@@ -39,11 +39,11 @@ class DenseToReduced {
                           Eigen::OuterStride<>(k.rows()));
       MatrixMap<T> out(outs + first * v.cols(), rows, v.cols(),
                        Eigen::OuterStride<>(v.cols()));
-      scores.noalias() = scale * q * k.transpose();
+      Multiply(scale, q, k.transpose(), scores);
       T sums[kRowBlock];
       for (int64_t i = 0; i < rows; ++i)
         sums[i] = ExponentiateRow<T>(scores.row(i).data(), k.rows(), nullptr);
-      out.noalias() = scores * v;
+      Multiply(T{1}, scores, v, out);
       for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
     });
   }

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "optimized/base/buffer.h"
-#include "optimized/base/matrix.h"
+#include "optimized/base/product.h"
 #include "optimized/base/thread_pool.h"
 
 namespace subquad {
@@ -35,9 +35,9 @@ class MaterializedProduct {
       const int64_t rows = std::min(kRowBlock, n_q_ - first);
       T* m = matrix_.data() + first * n_k_;
       for (int64_t i = 0; i < rows; ++i) fill_row(first + i, m + i * n_k_);
-      MatrixMap<T>(out + first * e_, rows, e_, Eigen::OuterStride<>(e_))
-          .noalias() =
-          ConstMatrixMap<T>(m, rows, n_k_, Eigen::OuterStride<>(n_k_)) * v;
+      Multiply(
+          T{1}, ConstMatrixMap<T>(m, rows, n_k_, Eigen::OuterStride<>(n_k_)), v,
+          MatrixMap<T>(out + first * e_, rows, e_, Eigen::OuterStride<>(e_)));
     });
   }
 
@@ -56,8 +56,9 @@ class MaterializedProduct {
     pool.For((n_k_ + kRowBlock - 1) / kRowBlock, [&](int64_t block, int) {
       const int64_t first = block * kRowBlock;
       const int64_t columns = std::min(kRowBlock, n_k_ - first);
-      MatrixMap<T>(values + first * e_, columns, e_, Eigen::OuterStride<>(e_))
-          .noalias() = m.middleCols(first, columns).transpose() * g;
+      Multiply(T{1}, m.middleCols(first, columns).transpose(), g,
+               MatrixMap<T>(values + first * e_, columns, e_,
+                            Eigen::OuterStride<>(e_)));
     });
   }
 
@@ -69,9 +70,9 @@ class MaterializedProduct {
       const int64_t rows = std::min(kRowBlock, n_q_ - first);
       const ConstMatrixMap<T> g(grad + first * e_, rows, e_,
                                 Eigen::OuterStride<>(e_));
-      MatrixMap<T>(matrix_.data() + first * n_k_, rows, n_k_,
-                   Eigen::OuterStride<>(n_k_))
-          .noalias() = g * v.transpose();
+      Multiply(T{1}, g, v.transpose(),
+               MatrixMap<T>(matrix_.data() + first * n_k_, rows, n_k_,
+                            Eigen::OuterStride<>(n_k_)));
     });
     return matrix_.data();
   }

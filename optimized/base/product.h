@@ -1,0 +1,48 @@
+// Products of matrices, as good as a BLAS makes them. They are Eigen's; the
+// templates are compiled in the file behind this and nowhere else, as they take
+// a compiler longer than all that is around them.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "optimized/base/matrix.h"
+
+namespace subquad {
+
+// Rows or columns one behind the other, `stride` numbers apart.
+template <typename T>
+struct MatrixView {
+  T* data;
+  int64_t rows, columns, stride;
+  bool row_major;
+};
+
+// Of an Eigen map, a transposed one, or a block of one.
+template <typename Matrix>
+auto ViewOf(Matrix&& matrix) {
+  using Type = std::remove_cvref_t<Matrix>;
+  static_assert(Type::InnerStrideAtCompileTime == 1);
+  return MatrixView<std::remove_pointer_t<decltype(matrix.data())>>{
+      matrix.data(), matrix.rows(), matrix.cols(), matrix.outerStride(),
+      Type::IsRowMajor};
+}
+
+// out = scale a b, or with `add` out += scale a b. `out` is row-major, and no
+// part of a or b.
+template <typename T>
+void MultiplyViews(T scale, const MatrixView<const T>& a,
+                   const MatrixView<const T>& b, bool add,
+                   const MatrixView<T>& out);
+
+template <typename A, typename B, typename Out>
+void Multiply(typename A::Scalar scale, const A& a, const B& b, Out&& out) {
+  MultiplyViews<typename A::Scalar>(scale, ViewOf(a), ViewOf(b), false,
+                                    ViewOf(out));
+}
+template <typename A, typename B, typename Out>
+void AddProduct(const A& a, const B& b, Out&& out) {
+  MultiplyViews<typename A::Scalar>(1, ViewOf(a), ViewOf(b), true, ViewOf(out));
+}
+
+}  // namespace subquad
