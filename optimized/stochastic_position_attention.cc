@@ -18,11 +18,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <numbers>
 
 #include "algorithms/find_implementation.h"
 #include "optimized/base/buffer.h"
+#include "optimized/base/lanes.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
@@ -105,14 +107,9 @@ class NoisyTokens {
   }
 
  private:
-  using Lanes
-      [[gnu::vector_size(64), gnu::aligned(sizeof(T)), gnu::may_alias]] = T;
-#ifdef __AVX512F__
-  static constexpr int kVectors = 4;
-#else
-  static constexpr int kVectors = 1;
-#endif
   static constexpr int kGroup = 4;  // tokens that share rows of noise
+  // Sums of a group in half of the registers.
+  static constexpr int kVectors = kVectorRegisters / 2 / kGroup;
 
   static int64_t WorkSize(const TokenSizes& sizes) {
     const int64_t numbers = sizes.sine
@@ -201,14 +198,22 @@ class NoisyTokens {
   // into registers.
   template <int kTokens>
   static void AddChannel(const Channel& channel, int64_t first, T* out) {
-    constexpr int64_t kLanes = sizeof(Lanes) / sizeof(T);
+    constexpr int64_t kLanes = kLaneCount<T>;
     const int64_t draws = channel.draws;
     int64_t r = 0;
     for (; r + kVectors * kLanes <= draws; r += kVectors * kLanes)
-      AddDraws<Lanes, kVectors, kTokens>(channel, first, r, out);
+      AddDraws<Lanes<T>, kVectors, kTokens>(channel, first, r, out);
     for (; r + kLanes <= draws; r += kLanes)
-      AddDraws<Lanes, 1, kTokens>(channel, first, r, out);
+      AddDraws<Lanes<T>, 1, kTokens>(channel, first, r, out);
     for (; r < draws; ++r) AddDraws<T, 1, kTokens>(channel, first, r, out);
+  }
+
+  // A vector or a number, from any address.
+  template <typename V>
+  static V Load(const T* from) {
+    V value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
   }
 
   // out_i += x_i sum_p filter[p] noise[i+p], tokens i = first.. first +
@@ -216,18 +221,24 @@ class NoisyTokens {
   template <typename V, int kCount, int kTokens>
   static void AddDraws(const Channel& channel, int64_t first, int64_t r,
                        T* out) {
+    constexpr int64_t kLanes = sizeof(V) / sizeof(T);
     V sums[kTokens][kCount] = {};
     const T* noise = channel.noise + first * channel.draws + r;
     for (int64_t m = 0; m < channel.steps + kTokens - 1; ++m) {
-      const V* row = reinterpret_cast<const V*>(noise + m * channel.draws);
-      for (int t = 0; t < kTokens; ++t)
-        for (int c = 0; c < kCount; ++c)
-          sums[t][c] += channel.filter[m - t] * row[c];
+      const T* row = noise + m * channel.draws;
+      for (int c = 0; c < kCount; ++c) {
+        const V some = Load<V>(row + c * kLanes);
+        for (int t = 0; t < kTokens; ++t)
+          sums[t][c] += channel.filter[m - t] * some;
+      }
     }
     for (int t = 0; t < kTokens; ++t) {
       const T x = channel.tokens[(first + t) * channel.d];
-      V* to = reinterpret_cast<V*>(out + (first + t) * channel.draws + r);
-      for (int c = 0; c < kCount; ++c) to[c] += x * sums[t][c];
+      T* to = out + (first + t) * channel.draws + r;
+      for (int c = 0; c < kCount; ++c) {
+        const V sum = Load<V>(to + c * kLanes) + x * sums[t][c];
+        std::memcpy(to + c * kLanes, &sum, sizeof sum);
+      }
     }
   }
 
