@@ -26,7 +26,8 @@ class ProductTest : public testing::Test {
  private:
   std::mt19937 random_{7};
 };
-TYPED_TEST_SUITE(ProductTest, testing::Types<float, double>);
+using Scalars = testing::Types<float, double>;
+TYPED_TEST_SUITE(ProductTest, Scalars);
 
 // Row-major with `spare` numbers behind each row, or the same turned over.
 template <typename T>
