@@ -42,9 +42,13 @@ std::vector<const Target*> TargetsHere() {
     for (const Target* target : held)
       if (known.name == std::string_view(target->name) && known.here())
         list.push_back(target);
-  if (list.empty())
-    throw InvalidInput("processor", "x86-64-v2 (SSE4.2) or better", "less");
-  return list;
+  if (!list.empty()) return list;
+  std::string names;
+  for (const Target* target : held)
+    names += (names.empty() ? "" : " or ") + std::string(target->name);
+  throw InvalidInput("processor",
+                     "one with " + names + " (this build has no other target)",
+                     "none of them");
 }
 
 const Target& Named(std::string_view name, const char* subject) {
