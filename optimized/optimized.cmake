@@ -49,6 +49,10 @@ foreach(target ${SUBQUAD_TARGETS})
     -Werror=psabi -Wno-maybe-uninitialized -Wno-uninitialized)
 endforeach()
 
+if(NOT CMAKE_OBJCOPY)
+  message(FATAL_ERROR "objcopy: expected that of GNU binutils, found none")
+endif()
+
 # subquad_close(OBJECT TARGET [OBJECT_LIBRARY]): one object file of OBJECT_LIBRARY
 # and what that needs of subquad_optimized_TARGET, of which the only symbol for
 # others is subquad_target_TARGET. So no function of one target, nor a copy of a

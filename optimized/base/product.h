@@ -28,8 +28,8 @@ auto ViewOf(Matrix&& matrix) {
       Type::IsRowMajor};
 }
 
-// out = scale a b, or with `add` out += scale a b. `out` is row-major, and no
-// part of a or b.
+// out = scale a b, or with `add` out += scale a b. `out` is row-major and
+// shares no memory with a and b.
 template <typename T>
 void MultiplyViews(T scale, const MatrixView<const T>& a,
                    const MatrixView<const T>& b, bool add,
@@ -37,11 +37,13 @@ void MultiplyViews(T scale, const MatrixView<const T>& a,
 
 template <typename A, typename B, typename Out>
 void Multiply(typename A::Scalar scale, const A& a, const B& b, Out&& out) {
+  static_assert(std::remove_cvref_t<Out>::IsRowMajor);
   MultiplyViews<typename A::Scalar>(scale, ViewOf(a), ViewOf(b), false,
                                     ViewOf(out));
 }
 template <typename A, typename B, typename Out>
 void AddProduct(const A& a, const B& b, Out&& out) {
+  static_assert(std::remove_cvref_t<Out>::IsRowMajor);
   MultiplyViews<typename A::Scalar>(1, ViewOf(a), ViewOf(b), true, ViewOf(out));
 }
 

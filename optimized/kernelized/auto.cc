@@ -6,17 +6,16 @@ namespace subquad {
 namespace {
 
 // What an operation of the transforms costs, in operations of the tile, where
-// the two cross: from times taken in turns at n = 512..8192, f = 16, 64, 256
-// and e = 64, on one machine with each width of the tile's vectors. It grows
-// with n; with AVX-512 from 1.5 to 2.8 in float32 and from 1.3 to 2.5 in
-// float64. The transforms choose their instructions at run time, so beside the
-// narrowest tile they cost less than it does.
+// the two cross: from times taken in turns at n = 512..8192 (SSE4: to 4096),
+// f = 16, 64, 256 and e = 64, on one machine with each target. It grows with n;
+// with AVX-512 from 1.5 to 2.8 in float32 and from 1.3 to 2.5 in float64, with
+// SSE4 from 1.1 to 1.35 and from 1.2 to 1.6.
 template <typename T>
 constexpr double TransformCost() {
   constexpr bool kFloat = sizeof(T) == 4;
   if (kVectorBytes == 64) return kFloat ? 2.4 : 2.3;
   if (kVectorBytes == 32) return kFloat ? 2.0 : 1.85;
-  return kFloat ? 0.67 : 0.7;
+  return kFloat ? 1.27 : 1.43;
 }
 
 // The same attention on a sequence of another length.

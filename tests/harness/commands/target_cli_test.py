@@ -70,7 +70,7 @@ class Target(unittest.TestCase):
                 self.assertEqual((2, 1), (result.returncode, result.stderr.count("\n")), (name, result.stderr))
                 self.assertIn("--target", result.stderr)
                 if not name:
-                    continue  # SUBQUAD_TARGET= is none
+                    continue  # an empty SUBQUAD_TARGET chooses nothing
                 result = run(*arguments, SUBQUAD_TARGET=name)
                 self.assertEqual((2, 1), (result.returncode, result.stderr.count("\n")), (name, result.stderr))
                 self.assertRegex(result.stderr, f"SUBQUAD_TARGET: expected .*{here()[-1]}.*, found '{name}'")

@@ -173,8 +173,8 @@ TEST(Resemblance, SharedHeadsInTurns) {
   EXPECT_EQ(subject.Like(subject.With(*wrong)).name, name);
 }
 
-// One factor for all is said with its number; each row's own with what may
-// have made it, which is no eps where there is none.
+// One factor for all rows is told with its number. Factors of each row's own
+// are told with their likely cause: an eps only where the operator has one.
 TEST(Resemblance, FactorsAreNamed) {
   const std::string rows = "rows scaled each by its own factor";
   const std::pair<std::string, std::string> names[] = {
