@@ -14,9 +14,9 @@
 //   grad_v[j]   = sum_i S_ij grad[i]
 // each summed over the heads that share the tensor.
 //
-// As printed the note takes clip(i - j), which turns the embeddings around, and
-// its sum over the keys after the window stops too early: both are shown in
-// tests/harness/papers/errata_test.cc.
+// The note's clip(i - j) fits its own slices if the embeddings are stored from
+// k down to -k; here they run from -k up to k. What is wrong in its section III
+// as printed is typed in and shown in harness/papers/lrpe.
 //
 // What the inputs show: normal draws show an embedding taken at i - j and a
 // window that is one key too wide or too narrow. n_k > n_q + r shows a tail on

@@ -8,9 +8,9 @@
 //   causal, query_offset, key_lengths: see visible_keys.h; with query_offset p
 //                   offsets are j - i - p
 //
-// (The note writes phi of Q and "V": it is Q and K. Where embeddings are not
-// positive the normaliser may vanish; tests/harness/papers/errata_test.cc shows
-// a case. A query whose normaliser is exactly zero is an error.)
+// (The note's section III lists phi of Q and "V": it is Q and K. Where
+// embeddings are not positive the normaliser may vanish: a query whose
+// normaliser is exactly zero is an error.)
 //
 // What the inputs show: embeddings are drawn positive, of the size of phi(k),
 // so that both terms weigh and either one left out of the normaliser shows. For

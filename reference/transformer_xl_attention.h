@@ -13,7 +13,7 @@
 //   scale        default 1/sqrt(d)
 //
 // The paper's B has two entries of its last row that do not follow from this;
-// tests/harness/papers/errata_test.cc.
+// the claim txl-matrix (harness/papers/transformer_xl).
 //
 // What the inputs show: rows of r in the wrong order, a shift that is off by
 // one and the entries that a left shift brings in from outside change normal

@@ -27,6 +27,16 @@ try:
 except ImportError as error:
     interpreter.instead(__name__, error)
 
+WORST_FIRST = (
+    "not reproduced",
+    "wrong as printed",
+    "in part",
+    "not measured",
+    "not attempted",
+    "cannot be tested here",
+    "holds by construction",
+    "reproduced",
+)
 THUMBNAILS = 4  # in a row of the index
 VERSION = re.compile(rb"<dc:title>(Matplotlib v[0-9.]+)")
 
@@ -38,10 +48,11 @@ def agreement(product, claims):
     return [(claim["id"], claim["verdict"], claim["numbers"]) for claim in found]
 
 
-def verdicts(product, claims):
-    """`reproduced, in part`, `not judged` of a paper's figure without a claim, or nothing."""
-    words = ", ".join(dict.fromkeys(verdict for _, verdict, _ in agreement(product, claims)))
-    return words or ("" if product.recipe["source"] == "this project" else "not judged")
+def badge(product, claims):
+    """The worst verdict of the claims that it names, `not judged` of a paper's figure without one, or nothing."""
+    found = {verdict for _, verdict, _ in agreement(product, claims)}
+    unnamed = "" if product.recipe["source"] == "this project" else "not judged"
+    return next((verdict for verdict in WORST_FIRST if verdict in found), unnamed)
 
 
 def paper_of(product):
@@ -63,7 +74,7 @@ def made_by(sources):
 def thumbnails(products, claims):
     cells = []
     for product in products:
-        words = verdicts(product, claims)
+        words = badge(product, claims)
         label = f"{product.title}" + (f": **{words}**" if words else "")
         cells.append(
             f'<a href="#{product.name}"><img src="figures/{product.name}.svg" width="200" alt=""></a><br>{label}'

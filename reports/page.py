@@ -32,10 +32,12 @@ TEMPLATE = pathlib.Path(__file__).with_name("page.html")
 GOOD = {
     "passed": "good",
     "reproduced": "good",
+    "holds by construction": "good",
     "in part": "mid",
     "wrong as printed": "mid",
     "skipped": "soft",
     "not measured": "soft",
+    "not attempted": "soft",
     "cannot be tested": "soft",
 }
 

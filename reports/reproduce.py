@@ -43,8 +43,9 @@ PAPERS = {
 }
 WORDS = (("prop.", "proposition"), ("fig.", "figure"), ("eq.", "equation"), ("equations", "equation"), ("figures", "figure"),
          ("sec.", "section"))  # fmt: skip
-LACKING, LAST = "What was not measured", "What cannot be had"
-UNANSWERED = {"not measured": LACKING, "cannot be tested here": LAST}  # the chapters of claims with these verdicts
+LACKING, OPEN, LAST = "What was not measured", "What was not attempted", "What cannot be had"
+# The chapters of claims with these verdicts.
+UNANSWERED = {"not measured": LACKING, "not attempted": OPEN, "cannot be tested here": LAST}
 ORDER = (
     "section",
     "equation",
@@ -124,10 +125,8 @@ def write_report(paper, made, sources, claims, numbers):
     endings = {
         ending: [claim for claim in own if claim["verdict"] == verdict] for verdict, ending in UNANSWERED.items()
     }
-    if not endings[LACKING] and not unserved:
-        del endings[LACKING]
-    elif not endings[LAST]:
-        del endings[LAST]
+    kept = {ending: own for ending, own in endings.items() if own or (ending == LACKING and unserved)}
+    endings = kept or {LAST: []}
     document.heading("Contents")
     for place in [*(place for place, _, _ in parts), *endings]:
         document.entry(_capital(place), numbers.get(place, ""))

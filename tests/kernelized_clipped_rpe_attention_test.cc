@@ -259,5 +259,19 @@ TEST(KernelizedClippedRpe, AutoAgainstMeasuredMemory) {
         }
 }
 
+// Embeddings that are not positive can make two keys' weights cancel: refused
+// where they do; positive ones cannot.
+TEST(KernelizedClippedRpe, ANormaliserThatVanishesIsRefused) {
+  OperatorRun run("kernelized_clipped_rpe_attention");
+  // phi(0) = 1 for the query and both keys.
+  run.Give("q", {2, 1}, {0, 0})
+      .Give("k", {2, 1}, {0, 0})
+      .Give("v", {2, 1}, {3, 5})
+      .Give("rpe", {1, 1}, {-1});
+  EXPECT_THROW(run.Definition(), InvalidInput);
+  run["rpe"] = {1};
+  EXPECT_NEAR(run.Definition()[0], 4, kRounding);
+}
+
 }  // namespace
 }  // namespace subquad

@@ -14,6 +14,11 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
+# A folder for each paper; none uses another's.
+PAPERS = sorted(
+    path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "harness" / "papers").glob("*/claims.json")
+)
+
 # Folder -> the folders it may use, beside itself; what those may use, it may
 # use too.
 LAYERS = {
@@ -37,10 +42,10 @@ LAYERS = {
     "harness/judging": ["harness/cases"],
     "harness/results": ["harness/judging"],
     "harness/sweeps": ["harness/results"],
-    "harness/papers": ["harness/sweeps"],
-    "harness/papers/studies": ["harness/papers"],
-    "harness/papers/claims": ["harness/papers/studies"],
-    "harness/commands": ["harness/papers/claims"],
+    "harness/papers/frame": ["harness/sweeps"],
+    **{paper: ["harness/papers/frame"] for paper in PAPERS},
+    "harness/papers": PAPERS,
+    "harness/commands": ["harness/papers"],
     "harness/python": ["harness/results"],
     "harness/python/subquad": [],
     "harness/python/examples": [],
@@ -64,7 +69,7 @@ SHARED_WITH_FAST_PROGRAMS = (
 INTERFACES = {"cuda/device.h": ("harness/", "cuda/")}
 # Libraries, by the start of a header's path, and the only folders that use them.
 LIBRARIES = {
-    "Eigen/": ["optimized", "harness/papers/studies", "harness/base"],
+    "Eigen/": ["optimized", "harness/papers", "harness/base"],
     "fftw3": ["optimized", "harness/base"],
     "hwy/": ["optimized"],
     "cuda": ["cuda"],

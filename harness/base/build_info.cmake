@@ -16,14 +16,14 @@ endif()
 # The digest is of all that the program is made of: its sources, with what and
 # how they were compiled, and the libraries. It does not depend on the folder, on
 # the commit, on the texts of presets and recipes, which say what to measure, or
-# on the rules of claims, which read what was measured.
+# on harness/papers, which measures nothing that a result file holds.
 set(sources CMakeLists.txt cuda/cuda.cmake)
 foreach(folder reference algorithms optimized cuda harness)
   file(GLOB_RECURSE found RELATIVE ${SOURCE}
     ${SOURCE}/${folder}/*.h ${SOURCE}/${folder}/*.cc ${SOURCE}/${folder}/*.cu)
   list(APPEND sources ${found})
 endforeach()
-list(FILTER sources EXCLUDE REGEX "^harness/papers/claims/")
+list(FILTER sources EXCLUDE REGEX "^harness/papers/")
 list(SORT sources)
 set(parts "${COMPILER}\n${FLAGS}\n${LIBRARIES}\n${CUDA}\n")
 foreach(source IN LISTS sources)

@@ -1,10 +1,11 @@
-#include "harness/papers/claims/claims.h"
+#include "harness/papers/claims.h"
 
 #include <fmt/format.h>
 
 #include <memory>
 
 #include "harness/commands/commands.h"
+#include "harness/papers/papers.h"
 
 namespace subquad {
 
@@ -31,13 +32,15 @@ void AddClaimsCommand(CLI::App& program, const std::string& command_line,
   command->footer([] {
     std::string list = "Claims, and what each is answered from:\n";
     for (const Claim& claim : Claims())
-      list += fmt::format("  {:<22} {}\n", claim.id, AnsweredFrom(claim));
+      list += fmt::format("  {:<25} {}\n", claim.id, AnsweredFrom(claim));
     return list +
-           "`subquad sweep --preset claims` runs all sweeps that claims need.\n"
-           "Verdicts: reproduced, in part, not reproduced, wrong as printed\n"
-           "(a confirmed erratum), not measured (the files lack what the\n"
-           "command above measures), cannot be tested here (nothing measured\n"
-           "here answers it).\n"
+           "`subquad sweep --preset paper` runs all sweeps that claims need.\n"
+           "Verdicts: reproduced (by a measurement that could have failed),\n"
+           "holds by construction (our program equals our definition), in\n"
+           "part, not reproduced, wrong as printed (false, understated,\n"
+           "inconsistent, terminology or typo), not measured (the files lack\n"
+           "what the command above measures), not attempted (it could be\n"
+           "answered), cannot be tested here (nothing measured here could).\n"
            "Exit status: 0 every claim has a verdict, whatever it is, 1 a\n"
            "listed erratum is correct as printed, 2 an invalid file, 130\n"
            "interrupted (nothing is written).";

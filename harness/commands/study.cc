@@ -4,8 +4,8 @@
 #include <thread>
 
 #include "harness/commands/commands.h"
-#include "harness/papers/studies/run_studies.h"
-#include "harness/papers/studies/studies.h"
+#include "harness/papers/papers.h"
+#include "harness/papers/run_studies.h"
 
 namespace subquad {
 

@@ -1,14 +1,21 @@
-# Writes the texts of presets and recipes as C++ source, so that the program
-# needs no file: cmake -DSOURCE=.. -DOUT=FILE -P embed.cmake
+# Writes the texts of JSON files as C++ source, so that the program needs no
+# file: cmake -DSOURCE=.. -DOUT=FILE -DTABLES=FUNCTION=PATTERN;.. -P embed.cmake
+# A function returns the texts by file name, or by folder where all files have
+# one name.
 set(text "#include \"harness/sweeps/presets.h\"\n\nnamespace subquad {\n")
-foreach(table "PresetFiles;harness/sweeps/presets" "RecipeFiles;reports/recipes")
+foreach(table IN LISTS TABLES)
+  string(REPLACE "=" ";" table "${table}")
   list(GET table 0 function)
-  list(GET table 1 folder)
+  list(GET table 1 pattern)
   string(APPEND text "\nconst std::vector<Preset>& ${function}() {\n"
     "  static const std::vector<Preset> files = {\n")
-  file(GLOB files ${SOURCE}/${folder}/*.json)
+  file(GLOB files ${SOURCE}/${pattern})
   foreach(file IN LISTS files)
     get_filename_component(name ${file} NAME_WE)
+    if(NOT pattern MATCHES "\\*[^/]*$")
+      get_filename_component(folder ${file} DIRECTORY)
+      get_filename_component(name ${folder} NAME)
+    endif()
     file(READ ${file} content)
     string(APPEND text "      {\"${name}\", R\"JSON(${content})JSON\"},\n")
   endforeach()

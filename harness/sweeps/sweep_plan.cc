@@ -105,7 +105,7 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
         for (int64_t threads :
              ParseIntegerAxis(subject, Joined(Texts(subject, value))))
           sweep.threads.push_back(static_cast<int>(threads));
-      } else if (field != "comment" && field != "claims")
+      } else if (field != "comment")
         sweep.axes.emplace_back(field, Joined(Texts(subject, value)));
     }
     sweeps.push_back(std::move(sweep));

@@ -134,9 +134,9 @@ class MissingTest(unittest.TestCase):
 
     def test_lines_by_a_setting_are_named(self):
         missing, caption = self.missing(16, 64)
-        self.assertEqual(["kernelized, m = 32", "kernelized, m = 128"], missing)
+        self.assertEqual(["ours, m = 32", "ours, m = 128"], missing)
         self.assertIn("Lines that are not in these files: 2", caption.markdown("short"))
-        self.assertIn("Not in these files: kernelized, m = 32, kernelized, m = 128.", caption.markdown("long"))
+        self.assertIn("Not in these files: ours, m = 32, ours, m = 128.", caption.markdown("long"))
 
     def test_nothing_is_missing_where_all_are_there(self):
         missing, caption = self.missing(16, 32, 64, 128)

@@ -185,9 +185,7 @@ class SelectionTest(unittest.TestCase):
                 if line.label.startswith(label)]  # fmt: skip
 
     def test_one_line_for_each_value(self):
-        self.assertEqual(
-            [f"kernelized, m = {m}" for m in (16, 32, 64, 128)], [line.label for line in self.lines("kern")]
-        )
+        self.assertEqual([f"ours, m = {m}" for m in (16, 32, 64, 128)], [line.label for line in self.lines("kern")])
 
     def test_other_settings_are_left_out(self):
         before = len(self.lines("softmax, dense")[0].points)
@@ -231,19 +229,12 @@ def synthetic_summary(content, recipe="nprf-fig1a", backend="cpu"):
         curves = [{"label": name, "operator": "toeplitz_1d", "implementation": "fft", "n": sizes,
                    "fit": {"exponent": 1.05, "low": 1.0234, "high": 1.08, "n_min": 1000, "n_max": 4000}}
                   for name, sizes in labels.items()]  # fmt: skip
-        crossovers = [{"fast": "kernelized, m = 16", "dense": "softmax, dense", "n": 1421.6, "low": 1387.2, "high": None, "value": 1e-3,
+        crossovers = [{"fast": "ours, m = 16", "dense": "softmax, dense", "n": 1421.6, "low": 1387.2, "high": None, "value": 1e-3,
                        "reason": "the curves cross once"},
-                      {"fast": "kernelized, m = 32", "dense": "softmax, dense", "n": None, "low": None, "high": None, "value": None,
+                      {"fast": "ours, m = 32", "dense": "softmax, dense", "n": None, "low": None, "high": None, "value": None,
                        "reason": "better at every size from n = 1000 on"}]  # fmt: skip
         ratios = [
-            {
-                "fast": "kernelized, m = 16",
-                "dense": "softmax, dense",
-                "n": 1000,
-                "ratio": 2.5,
-                "low": 2.25,
-                "high": 2.75,
-            }
+            {"fast": "ours, m = 16", "dense": "softmax, dense", "n": 1000, "ratio": 2.5, "low": 2.25, "high": 2.75}
         ]
         panels.append(
             {
@@ -291,10 +282,10 @@ class SummaryTest(figures_test.Workplace):
             rows = {
                 (row["kind"], row["implementation"], row["dense"], row["quantity"]): row for row in csv.DictReader(file)
             }
-        row = rows["crossover", "kernelized, m = 16", "softmax, dense", "seconds"]
+        row = rows["crossover", "ours, m = 16", "softmax, dense", "seconds"]
         self.assertEqual(("1421.6", "1387.2", "nan"), (row["value"], row["low"], row["high"]))
         self.assertEqual("1.05", rows["fit", "softmax, tiled", "", "seconds"]["value"])
-        self.assertEqual("2.5", rows["ratio", "kernelized, m = 16", "softmax, dense", "seconds"]["value"])
+        self.assertEqual("2.5", rows["ratio", "ours, m = 16", "softmax, dense", "seconds"]["value"])
 
     def test_a_speed_up_is_a_ratio_of_the_summary(self):
         for panel in self.summary["recipes"][0]["panels"]:
@@ -313,8 +304,8 @@ class SummaryTest(figures_test.Workplace):
         panels = summary_file.Summary([("summary.json", self.summary)]).panels("nprf-fig1a", ("Synthetic CPU", "cpu"))
         picture = recipe_figure.curves(RECIPES["nprf-fig1a"], points, panels)
         notes = " ".join(panel_notes.sentences(picture.content))
-        self.assertIn("Less time than softmax, dense: kernelized, m = 16 from n = 1420 [1390, unknown].", notes)
-        self.assertIn("kernelized, m = 32 needs less time than softmax, dense at every size measured.", notes)
+        self.assertIn("Less time than softmax, dense: ours, m = 16 from n = 1420 [1390, unknown].", notes)
+        self.assertIn("ours, m = 32 needs less time than softmax, dense at every size measured.", notes)
         self.assertNotIn("summarize", notes)
 
     def test_without_a_summary_a_figure_says_where_the_numbers_are(self):
@@ -429,7 +420,7 @@ class DrawingTest(figures_test.Workplace):
     def test_csv_holds_every_point(self):
         rows = self.one("nprf-fig1a")
         self.assertEqual(6 * TINY, len(rows))
-        row = next(row for row in rows if row["series"] == "kernelized, m = 128" and row["n"] == "1000")
+        row = next(row for row in rows if row["series"] == "ours, m = 128" and row["n"] == "1000")
         self.assertEqual(2e-7 * 1000 * 3, float(row["seconds"]))
 
     def test_lines_look_different(self):
@@ -466,7 +457,7 @@ class DrawingTest(figures_test.Workplace):
         def of(implementations, features):
             return lambda record: record["implementation"] in implementations or record["size"].get("f") in features
 
-        with self.assertRaisesRegex(recipe_figure.Unserved, "no measurements of kernelized, m = 16, .* m = 128$"):
+        with self.assertRaisesRegex(recipe_figure.Unserved, "no measurements of ours, m = 16, .* m = 128$"):
             self.picture("nprf-fig1a", of(("dense", "tiled"), ()))
         with self.assertRaisesRegex(recipe_figure.Unserved, "no measurements of softmax_attention tiled, kernelized"):
             self.picture("nprf-fig1a", of(("dense",), (16,)))
@@ -614,7 +605,7 @@ class GeneralTest(unittest.TestCase):
                          {(row["recipe"], row["exponent"], row["class"]) for row in rows if row["quantity"] == "seconds"})  # fmt: skip
         self.assertIn("1.05 [1.02, 1.08]", table.markdown())
         table = tables.crossovers(summary, ("Synthetic CPU", "cpu"))
-        self.assertIn("| kernelized, m = 16 against softmax, dense | time | 1420 [1390, unknown] |", table.markdown())
+        self.assertIn("| ours, m = 16 against softmax, dense | time | 1420 [1390, unknown] |", table.markdown())
 
     def test_tables_keep_backends_apart(self):
         content = synthetic_results([RECIPES["nprf-fig1a"]])

@@ -11,7 +11,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "harness" / "base" / "build_info.cmake"
 SOURCES = ("CMakeLists.txt", "cuda/cuda.cmake", "cuda/fft.cu", "reference/one.h", "optimized/one.cc", "harness/two.cc")
-OTHERS = ("README.md", "reports/recipes/one.json", "harness/papers/claims/rules.cc", "tests/one_test.cc")
+OTHERS = ("README.md", "reports/recipes/one.json", "harness/papers/nprf/rules.cc", "tests/one_test.cc")
 
 
 class Digest(unittest.TestCase):

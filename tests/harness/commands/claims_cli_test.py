@@ -65,35 +65,39 @@ class Claims(unittest.TestCase):
         content, _ = self.answers(self.made)
         claims = {claim["id"]: claim for claim in content["claims"]}
         self.assertIn("frpb-1d-time", claims)
-        self.assertEqual(sum(content["counts"].values()), len(claims))
+        self.assertEqual(sum(content["counts"].values()), sum(claim["same_as"] is None for claim in claims.values()))
         self.assertEqual({file["file"] for file in content["files"]}, {"sweep.json", "prf_variance.json"})
         # A folder's files are there by name alone: no path of this machine.
         self.assertNotIn(str(self.made), json.dumps(content["files"]))
         table = self.out.with_suffix(".md").read_text(encoding="utf-8")
         for name, claim in claims.items():
-            self.assertIn(f"| {name} |", table)
-            if claim["kind"] == "erratum":
+            self.assertIn(f"| `{name}` |", table)
+            if claim["kind"] == "erratum" and claim["verdict"] != "not measured":
                 self.assertEqual(claim["erratum"], "confirmed", claim)
                 self.assertEqual(claim["verdict"], "wrong as printed", claim)
+                self.assertIsNotNone(claim["class"], claim)
             if claim["verdict"] == "not measured":
-                self.assertIn(claim["kind"], ("sweep", "study"))
+                self.assertNotIn(claim["kind"], ("property", "none"))
                 self.assertIn("subquad s", claim["needs"])
                 self.assertRegex(claim["numbers"], "needs (recipe|study) ")
             if claim["kind"] == "none":
-                self.assertEqual(claim["verdict"], "cannot be tested here", claim)
+                self.assertIn(claim["verdict"], ("not attempted", "cannot be tested here"), claim)
         # From the sweep and from the study, and from nothing.
         for name in ("frpb-1d-time", "frpb-1d-memory"):
             self.assertNotIn(claims[name]["verdict"], ("not measured", "cannot be tested here"))
         self.assertNotEqual(claims["nprf-lemma2"]["verdict"], "reproduced")  # tiny
-        for name, needs in (("blog-decay", "study sinusoidal"), ("nprf-memory", "recipe nprf-memory")):
+        for name, needs in (("blog-decay", "study sinusoidal"), ("nprf-time", "recipe nprf-memory")):
             self.assertEqual(claims[name]["verdict"], "not measured")
             self.assertTrue(claims[name]["numbers"].endswith(f"; needs {needs}"), claims[name])
-        for name, words in (("frpb-accuracy", "needs models trained"), ("nprf-fig1a-gpu", "needs a GPU")):
-            self.assertEqual(claims[name]["verdict"], "cannot be tested here")
+        for name, verdict, words in (
+            ("frpb-table1", "cannot be tested here", "needs models trained"),
+            ("nprf-fig1a-gpu", "not attempted", "a GPU"),
+        ):
+            self.assertEqual(claims[name]["verdict"], verdict)
             self.assertIn(words, claims[name]["numbers"])
         self.assertEqual(claims["blog-rotation"]["verdict"], "reproduced")
         rows = [line for line in table.splitlines() if line.startswith("| ")]
-        self.assertEqual({len(re.findall(r"(?<!\\)\|", row)) for row in rows}, {7})
+        self.assertEqual({len(re.findall(r"(?<!\\)\|", row)) for row in rows}, {6})
 
     def listed(self, text):
         """The claims that the text has a line of, or names as those that the files hold too little for, and its last two lines."""
@@ -109,7 +113,7 @@ class Claims(unittest.TestCase):
         self.assertEqual(listed, ["frpb-1d-time", "frpb-1d-memory"])
         hidden = [claim for claim in content["claims"] if claim["id"] not in listed]
         self.assertIn("(--all lists them)", others)
-        for verdict in ("not measured", "cannot be tested here"):
+        for verdict in ("not measured", "not attempted", "cannot be tested here"):
             self.assertIn(f" {sum(claim['verdict'] == verdict for claim in hidden)} {verdict}", others)
         for verdict, count in content["counts"].items():
             self.assertIn(f" {count} {verdict}", counts)
@@ -305,7 +309,7 @@ class Claims(unittest.TestCase):
             "not measured",
             "cannot be tested here: needs models trained",
             "computed by this command, without files",
-            "--preset claims",
+            "--preset paper",
             "subquad study rpe_rank",
             "130",
         ):

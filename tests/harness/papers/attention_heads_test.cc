@@ -1,6 +1,6 @@
 // Heads of trained models in studies: found from anywhere, every number that of
 // the definitions, and verdicts on each model that wrong numbers turn.
-#include "harness/papers/studies/attention_heads.h"
+#include "harness/papers/frame/attention_heads.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 #include <set>
 #include <string>
 
-#include "harness/papers/studies/paired_heads.h"
-#include "harness/papers/studies/studies.h"
-#include "harness/papers/studies/study.h"
+#include "harness/papers/frame/study.h"
+#include "harness/papers/nprf/paired_heads.h"
+#include "harness/papers/papers.h"
 #include "tests/places.h"
 
 namespace subquad {

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/papers/studies/studies.h"
-#include "harness/papers/studies/study.h"
+#include "harness/papers/papers.h"
 #include "tests/places.h"
 
 namespace subquad {

@@ -1,5 +1,5 @@
-// Records of the preset `claims` as theory has them, to be changed, and what
-// the rules make of them.
+// Records of the recipes that claims take, as theory has them, to be changed,
+// and what the rules make of them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,13 +7,14 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <stdexcept>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "harness/base/registry.h"
-#include "harness/papers/claims/claims.h"
-#include "harness/papers/claims/rules.h"
+#include "harness/papers/claims.h"
+#include "harness/papers/papers.h"
+#include "harness/results/recipe.h"
 #include "harness/results/result_file.h"
 #include "harness/sweeps/presets.h"
 #include "harness/sweeps/sweep_plan.h"
@@ -25,18 +26,14 @@ inline void PrintTo(ClaimVerdict verdict, std::ostream* stream) {
 }
 
 inline constexpr auto kReproduced = ClaimVerdict::kReproduced;
+inline constexpr auto kByConstruction = ClaimVerdict::kByConstruction;
 inline constexpr auto kInPart = ClaimVerdict::kInPart;
 inline constexpr auto kNotReproduced = ClaimVerdict::kNotReproduced;
 inline constexpr auto kWrongAsPrinted = ClaimVerdict::kWrongAsPrinted;
 inline constexpr auto kNotMeasured = ClaimVerdict::kNotMeasured;
+inline constexpr auto kNotAttempted = ClaimVerdict::kNotAttempted;
 inline constexpr auto kCannotBeTested = ClaimVerdict::kCannotBeTested;
 inline const double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-inline const Claim& FindClaim(const std::string& id) {
-  const auto found = std::ranges::find(Claims(), id, &Claim::id);
-  if (found == Claims().end()) throw std::logic_error("no claim " + id);
-  return *found;
-}
 
 inline void SetTime(Json& record, double median, double spread = 0.01) {
   record["seconds"] = {{"median", median},
@@ -52,15 +49,18 @@ inline double Tokens(const Json& record) {
   return record.at("size").at("n_k").get<double>();
 }
 
-// Every record of the preset, as theory has it: times by the count of
+// Every record of the recipes, as theory has it: times by the count of
 // operations, workspaces by their formula.
 inline const std::vector<Json>& ByTheory() {
   static const std::vector<Json> records = [] {
+    std::set<std::string> recipes;
+    for (const Claim& claim : Claims())
+      recipes.insert(claim.recipes.begin(), claim.recipes.end());
     std::vector<Json> all;
-    for (const Preset& preset : Presets()) {
-      if (preset.name != "claims") continue;
+    std::set<Settings> known;  // recipes share points
+    for (const std::string& name : recipes)
       for (const PlannedCase& planned :
-           PlanSweep(ParseSweepConfig("claims", preset.text), {}, 1)) {
+           PlanSweep(ParseSweepConfig(name, FindPreset(name).text), {}, 1)) {
         const Problem problem = ProblemOf(planned.one);
         for (const Implementation* one : planned.implementations) {
           Verdict verdict;
@@ -69,10 +69,10 @@ inline const std::vector<Json>& ByTheory() {
               MakeRecord(planned.one, problem, *one, planned.threads, verdict);
           record["workspace_bytes"] = record["workspace_formula_bytes"];
           SetTime(record, 1e-10 * record["flops"].get<double>());
-          all.push_back(std::move(record));
+          if (known.insert(SettingsOf(record)).second)
+            all.push_back(std::move(record));
         }
       }
-    }
     return all;
   }();
   return records;
@@ -121,11 +121,14 @@ inline ClaimVerdict VerdictOf(const std::string& id, const Records& records) {
   return FindingOf(id, records).verdict();
 }
 
-inline const std::vector<std::string> kSweepClaims = {
-    "frpb-1d-time",   "frpb-1d-memory", "frpb-fig3",
-    "frpb-table3",    "lrpe-linear",    "frpb-memory-spe",
-    "nprf-memory",    "nprf-time",      "nprf-fig1a",
-    "frpb-quadratic", "blog-quadratic", "frpb-rpe-quadratic",
-    "frpb-2d-memory", "frpb-map-order", "lrpe-scalability"};
+// Claims that nothing but records answers.
+inline std::vector<std::string> SweepClaims() {
+  std::vector<std::string> ids;
+  for (const Claim& claim : Claims())
+    if (claim.kind() == ClaimKind::kSweep &&
+        claim.rule({}).verdict() == kNotMeasured)
+      ids.push_back(claim.id);
+  return ids;
+}
 
 }  // namespace subquad

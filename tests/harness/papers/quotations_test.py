@@ -46,7 +46,8 @@ class Quotations(unittest.TestCase):
             subprocess.run(
                 [PROGRAM, "claims", str(empty), "--out", str(out), "--force"], capture_output=True, check=True
             )
-            cls.claims = json.loads(out.read_text(encoding="utf-8"))["claims"]
+            claims = json.loads(out.read_text(encoding="utf-8"))["claims"]
+            cls.claims = [claim for claim in claims if claim["words"]]  # not what this project claims
 
     def test_the_words_stand_in_the_paper(self):
         if not (PAPERS / "README.md").exists():

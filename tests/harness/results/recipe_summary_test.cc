@@ -8,7 +8,6 @@
 #include <map>
 
 #include "harness/base/digits.h"
-#include "harness/papers/claims/claims.h"
 #include "harness/results/curve.h"
 
 namespace subquad {
@@ -311,19 +310,6 @@ TEST(Recipes, ThatAreWrongAreRefused) {
     EXPECT_THROW(Recipe("made", text), InvalidInput) << to;
   }
   EXPECT_THROW(FindRecipe("no-such-recipe"), InvalidInput);
-}
-
-// The rules of claims find their recipes, and the recipes show the claims.
-TEST(Recipes, NameTheClaimsThatTakeTheirPoints) {
-  for (const Claim& claim : Claims()) {
-    EXPECT_TRUE(claim.kind != ClaimKind::kSweep || !claim.recipes.empty())
-        << claim.id;
-    for (const std::string& name : claim.recipes) {
-      const Json listed = FindRecipe(name).content().at("claims");
-      EXPECT_EQ(std::ranges::count(listed, Json(claim.id)), 1)
-          << claim.id << " in " << name;
-    }
-  }
 }
 
 TEST(Digits, Three) {

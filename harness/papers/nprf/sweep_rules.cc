@@ -1,0 +1,99 @@
+// Claims of NPRF that records of sweeps answer. Each rule looks at one
+// machine's records.
+#include <algorithm>
+#include <cmath>
+
+#include "harness/papers/frame/sweep_parts.h"
+#include "harness/papers/nprf/nprf.h"
+
+namespace subquad {
+namespace {
+
+RecipeCurve Kernelized(const Machine& machine, const std::string& recipe,
+                       const std::string& id, int features) {
+  return CurveOf(machine, recipe,
+                 {{"operator", "kernelized_rpe_attention"},
+                  {"implementation", id},
+                  {"f", features}});
+}
+
+Finding Time(const Evidence& evidence) {
+  return PerMachine(evidence, [](const Machine& machine, Finding& finding) {
+    const RecipeCurve curve = Kernelized(machine, "nprf-memory", "fft", 64);
+    if (curve.empty())
+      finding.Add(Holds::kMissing, Missing(curve));
+    else
+      AddGrowth(finding, curve, CurveValue::kSeconds, kNearLinear,
+                "time of fft, algorithm 1 as printed,");
+  });
+}
+
+// Whether a program with m features overtakes softmax attention, dense and
+// tiled.
+void AddOvertaking(const Machine& machine, const std::string& id, int m,
+                   Finding& finding) {
+  const RecipeCurve fast = Kernelized(machine, "nprf-fig1a", id, m);
+  if (fast.empty()) {
+    finding.Add(Holds::kMissing, Missing(fast));
+    return;
+  }
+  for (const char* baseline : {"dense", "tiled"}) {
+    const RecipeCurve slow = CurveOf(
+        machine, "nprf-fig1a",
+        {{"operator", "softmax_attention"}, {"implementation", baseline}});
+    if (slow.empty()) {
+      finding.Add(Holds::kMissing, Missing(slow));
+      continue;
+    }
+    // The claim is about long sequences: the longest that both have.
+    const CurvePoint *dense = nullptr, *other = nullptr;
+    for (const CurvePoint& point : slow.points)
+      if (const CurvePoint* found = fast.At(point.n)) {
+        dense = &point;
+        other = found;
+      }
+    if (!dense || fast.mixed || slow.mixed) {
+      finding.Add(Holds::kMissing, "no times of one processor at one size");
+      continue;
+    }
+    const Measured ratio = Measure(
+        finding, fmt::format("time of {} softmax over m = {}", baseline, m),
+        RatioOf(*dense, *other, CurveValue::kSeconds));
+    const Holds holds = AtLeast(ratio, 1);
+    finding.Add(
+        holds == Holds::kNo && dense->n < 10000 ? Holds::kMissing : holds,
+        fmt::format(
+            "{}; {}",
+            Overtakes(finding,
+                      fmt::format("crossover of m = {} with {}", m, baseline),
+                      fmt::format("m = {}", m),
+                      fmt::format("{} softmax", baseline), fast, slow,
+                      CrossoverOf(fast, slow, CurveValue::kSeconds)),
+            RatioText(ratio, {fmt::format("at n = {:.10g} it is", dense->n),
+                              "faster", "slower", ""})));
+  }
+}
+
+Finding Fig1a(const Evidence& evidence) {
+  return PerMachine(evidence, [](const Machine& machine, Finding& finding) {
+    AddOvertaking(machine, "fft", 64, finding);
+  });
+}
+
+// The same sums with fewer channels at a time: our algorithm, not the paper's.
+Finding Fig1aStreamed(const Evidence& evidence) {
+  return PerMachine(evidence, [](const Machine& machine, Finding& finding) {
+    for (const int m : {16, 32, 64, 128})
+      AddOvertaking(machine, "fft_streamed", m, finding);
+  });
+}
+
+}  // namespace
+
+std::vector<NamedRule> NprfSweepRules() {
+  return {{"nprf-time", Time},
+          {"nprf-fig1a", Fig1a},
+          {"nprf-fig1a-streamed", Fig1aStreamed}};
+}
+
+}  // namespace subquad

@@ -1,0 +1,14 @@
+// What this project claims for itself.
+#pragma once
+
+#include "harness/papers/frame/claim.h"
+
+namespace subquad {
+
+Paper Ours();
+
+Study BaselinesStudy();
+Study PrecisionStudy();
+Study MarginsStudy();
+
+}  // namespace subquad

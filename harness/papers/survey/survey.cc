@@ -1,0 +1,13 @@
+#include "harness/papers/survey/survey.h"
+
+namespace subquad {
+
+Paper Survey() {
+  Paper paper{"survey", SurveyPositionRules(), {}};
+  for (NamedRule& rule : SurveyAttentionRules())
+    paper.rules.push_back(std::move(rule));
+  paper.studies = {SinusoidalStudy(), SparsePatternsStudy(), SpectraStudy()};
+  return paper;
+}
+
+}  // namespace subquad
