@@ -143,6 +143,7 @@ std::string Finding::numbers() const {
 std::string Finding::headline() const {
   for (size_t part = 0; part < parts_.size(); ++part)
     if (parts_[part] != Holds::kYes) return texts_[text_of_part_[part]];
+  if (!parts_.empty()) return texts_[text_of_part_.front()];
   return texts_.empty() ? "" : texts_.front();
 }
 

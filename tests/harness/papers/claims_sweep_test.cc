@@ -420,7 +420,7 @@ TEST(SweepClaims, Fig1aIsOfTheAlgorithmAsPrinted) {
       << FindingOf("nprf-fig1a", with(1)).numbers();
   EXPECT_EQ(VerdictOf("nprf-fig1a-streamed", with(1000)), kReproduced);
   const Finding behind = FindingOf("nprf-fig1a", with(1000));
-  EXPECT_EQ(behind.verdict(), kNotReproduced);
+  EXPECT_EQ(behind.verdict(), kInPart);  // up to 10k of the paper's 40k
   EXPECT_NE(behind.numbers().find("times slower"), std::string::npos)
       << behind.numbers();
 }

@@ -130,7 +130,7 @@ TEST(Finding, TheHeadlineIsThePartThatDecides) {
   Finding finding;
   finding.Note("beside it");
   finding.Add(true, "holds");
-  EXPECT_EQ(finding.headline(), "beside it");
+  EXPECT_EQ(finding.headline(), "holds");
   Finding other;
   other.Note("another note");
   other.Add(false, "does not");
