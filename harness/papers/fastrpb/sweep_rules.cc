@@ -177,9 +177,11 @@ Finding Table3(const Evidence& evidence) {
                                         kind, ratio, n, said, pairs.size()));
           const double printed = kind == "conv" ? table::kConv : table::kSine;
           if (ratio > table::kFarBeyond * printed)
-            finding.Add(Holds::kBetween,
-                        fmt::format("which is {} times as much as in table 3",
-                                    ThreeDigits(ratio / printed)));
+            finding.Add(
+                Holds::kBetween,
+                fmt::format(
+                    "the ratio of {}SPE is {} times the largest of table 3",
+                    kind, ThreeDigits(ratio / printed)));
         });
   });
   all.Note(
