@@ -29,7 +29,7 @@ from reports.files import result_file  # noqa: E402
 PROGRAM = ""  # set by main
 MACHINES = sorted(path.parent for path in (ROOT / "reports/results").glob("*/summary.json"))
 # The numbers of a claim that are also its recipes': the others are worked out from counts, or from other points.
-SHARED = re.compile("crossover |exponent of (time|workspace) of |exponent in pixels|time of (dense|tiled) softmax|"
+SHARED = re.compile("crossover |exponent of (the )?(time|workspace) of |exponent in pixels|time of (dense|tiled) softmax|"
                     "workspace of (dense|tiled) softmax|naive over shift")  # fmt: skip
 
 
