@@ -178,7 +178,7 @@ class Refusals(Cli):
             (["verify", "--case", "sparse_attention:n=4,pattern=bigbyrd"], "bigbyrd", ("local",), "bigbird"),
             (["verify", "--case", "toeplitz_1d:n=4,causl=1"], "causl", ("causal", "n_q"), "causal"),
             ([*tiny, "toeplitz_1d", "--input", "normall"], "normall", ("case folder", "integers"), "normal"),
-            (["sweep", "--preset", "quik", "--out", self.folder / "x.json"], "quik", ("paper", "scale"), "quick"),
+            (["sweep", "--preset", "quik", "--out", self.folder / "x.json"], "quik", ("paper", "threads"), "quick"),
             (["study", "precison", "--out", self.folder], "precison", ("all", "rpe_rank"), "precision"),
         ):
             self.refuse(arguments, f"'{wrong}' (did you mean '{nearest}'?)", *choices)
