@@ -8,7 +8,7 @@ import matplotlib.ticker
 from reports.drawing import layout
 from reports.drawing import plot_style
 from reports.drawing.layout import letters, marker
-from reports.drawing.plot_style import LIGHT_GREY, MID_GREY
+from reports.drawing.plot_style import LIGHT_GREY, MID_GREY, Style
 from reports.drawing.study_page import (
     HEIGHT, MAPS, MAP_NAMES, column, curve, fixed, log_y, new_page, plain, powers,
 )  # fmt: skip
@@ -16,10 +16,26 @@ from reports.drawing.study_page import (
 
 SETTINGS = [(False, False, "standard"), (False, True, "standard, RPE"), (True, False, "normalised"),
             (True, True, "normalised, RPE")]  # fmt: skip
+NULL_NOTE = "No features: equal weights, with RPE exp(bias); Taylor: the features (1, x)."
+# What needs no random features: weights that ignore queries and keys, and the features (1, x).
+NULLS = (("no features", Style(MID_GREY, plot_style.DOTTED, None)),
+         ("Taylor", Style(MID_GREY, plot_style.DASHED, None)))  # fmt: skip
 
 
-def _map_panels(study, note, models=(None,)):
-    """The error of each feature map over f: a panel for each setting, a row of them for each model."""
+def draw_nulls(axes, rows, rpe, value):
+    """A line across for each of NULLS: the median of `value` over the rows of its baseline. What was drawn."""
+    drawn = []
+    for kind, (_, style) in zip(("bias" if rpe else "uniform", "taylor1"), NULLS):
+        found = [row[value] for row in rows if row["map"] == kind]
+        if found:
+            drawn.append(_median(found))
+            axes.axhline(drawn[-1], color=style.color, linestyle=style.dashes, linewidth=0.9, zorder=1.5)
+    return drawn
+
+
+def _map_panels(study, note, nulls, value, models=(None,)):
+    """The error of each feature map over f: a panel for each setting, a row of them for each model. `nulls` are the rows of
+    what needs no features, with their model if there are several, and `value` their column."""
     table = study.table("error", "normalised", "rpe", "map", "f", "median", "low", "high")
     kinds = table.values("map")
 
@@ -29,17 +45,20 @@ def _map_panels(study, note, models=(None,)):
     grid, shown = [], []
     for model in models:
         settings = [setting for setting in SETTINGS if rows_of(model, *setting[:2])]
-        labels = [(MAP_NAMES[kind], MAPS[kind]) for kind in kinds]
+        labels = [(MAP_NAMES[kind], MAPS[kind]) for kind in kinds] + list(NULLS)
         grid.append([(1, index > 0, labels if index == 0 and not grid else []) for index in range(len(settings))])
         shown += [(model, setting, index == 0) for index, setting in enumerate(settings)]
     page = new_page(study, grid, height=HEIGHT if len(grid) == 1 else 1.3,
-                notes=[note, "Grey line: 2, the largest possible error of positive weights."])  # fmt: skip
-    values = [row[name] for row in table.rows for name in ("median", "low")]
+                notes=[note, NULL_NOTE, "Solid grey line: 2, the largest possible error of positive weights."])  # fmt: skip
+    values = [row[value] for row in nulls if row["map"] in ("uniform", "bias", "taylor1")]
+    values += [row[name] for row in table.rows for name in ("median", "low")]
     for axes, (model, (normalised, rpe, words), first) in zip(page.axes, shown):
         for kind in kinds:
             rows = rows_of(model, normalised, rpe, map=kind)
             curve(axes, column(rows, "f"), column(rows, "median"), MAPS[kind],
                   (column(rows, "low"), column(rows, "high")))  # fmt: skip
+        draw_nulls(axes, [row for row in nulls if (row["normalised"], row["rpe"]) == (normalised, rpe)
+                          and row.get("model") == model], rpe, value)  # fmt: skip
         axes.axhline(2, color=LIGHT_GREY, linewidth=0.9, zorder=1)
         axes.set_xscale("log")
         powers(axes.xaxis, table.values("f"), 3)
@@ -52,14 +71,18 @@ def _map_panels(study, note, models=(None,)):
 
 
 def draw_feature_maps(study):
-    return _map_panels(study, "Medians over the draws, with 95 % intervals.")
+    nulls = study.table("baseline", "normalised", "rpe", "map", "median").rows
+    return _map_panels(study, "Medians over the draws, with 95 % intervals.", nulls, "median")
 
 
 def draw_conversion(study):
-    heads = study.table("heads", "head", "real")
+    heads = study.table("heads", "head", "model", "real")
     kind = "real" if heads.rows[0]["real"] else "made-up"
+    models = {row["head"]: row["model"] for row in heads.rows}
+    nulls = [{**row, "model": models.get(row["head"])}
+             for row in study.table("head_baseline", "head", "normalised", "rpe", "map", "error").rows]  # fmt: skip
     return _map_panels(
-        study, f"Medians over {len(heads.rows)} {kind} heads and draws; bands: the middle 80 %.",
+        study, f"Medians over {len(heads.rows)} {kind} heads and draws; bands: the middle 80 %.", nulls, "error",
         study.table("error", "model").values("model"),
     )  # fmt: skip
 
@@ -100,6 +123,9 @@ def draw_model(study, model, layers):
     """One model: a column for each layer; its norms, then the errors of each setting that it has."""
     errors = study.table("head_error", "head", "normalised", "rpe", "map", "f", "median")
     study.table("heads", "q_norm", "q_low", "q_high", "k_norm", "k_low", "k_high")
+    nulls = []
+    if "head_baseline" in study.content["tables"]:
+        nulls = study.table("head_baseline", "head", "normalised", "rpe", "map", "error").rows
     kinds, names = errors.values("map"), {head["head"] for _, heads in layers for head in heads}
     every = [row for row in errors.rows if row["head"] in names]
 
@@ -110,7 +136,7 @@ def draw_model(study, model, layers):
 
     settings = [setting for setting in SETTINGS if any(rows_of(heads, *setting[:2], kinds[0]) for _, heads in layers)]
     lengths = [(words, style) for words, _, style, _ in LENGTHS]
-    labels = [(MAP_NAMES[kind], MAPS[kind]) for kind in kinds]
+    labels = [(MAP_NAMES[kind], MAPS[kind]) for kind in kinds] + (list(NULLS) if nulls else [])
     grid = [[(1, index > 0, lengths if index == 0 else []) for index in range(len(layers))]]
     if len(layers) == 1:
         grid.append([(1, False, labels if index == 0 else []) for index in range(len(settings))])
@@ -121,7 +147,8 @@ def draw_model(study, model, layers):
         f"{letters(0, len(layers))} Lengths of queries and keys times the root of scale: means and the middle 80 %.",
         f"{letters(len(layers), len(layers) * len(settings))} Error of attention rows; thin lines are heads (medians over draws "
         "of Ω), thick lines their median.",
-        "Grey line: 2, the largest possible error of positive weights.",
+        *([NULL_NOTE] if nulls else []),
+        "Solid grey line: 2, the largest possible error of positive weights.",
         "Standard and normalised are on separate axes."])  # fmt: skip
     top = page.axes[: len(layers)]
     highest = max(head[f"{name}_high"] for _, heads in layers for head in heads for name in "qk")
@@ -129,7 +156,9 @@ def draw_model(study, model, layers):
         _draw_lengths(axes, heads, highest)
         page.title(axes, f"{words}: lengths")
     top[0].set_ylabel("√scale · length")
-    values = {kind: [row["median"] for row in every if row["normalised"] is kind] for kind in (False, True)}
+    values = {kind: [row["median"] for row in every if row["normalised"] is kind]
+              + [row["error"] for row in nulls if row["head"] in names and row["normalised"] is kind
+                 and row["map"] in ("uniform", "bias", "taylor1")] for kind in (False, True)}  # fmt: skip
     places = [(setting, layer) for setting in settings for layer in layers]
     for index, (axes, ((normalised, rpe, words), (layer, heads))) in enumerate(zip(page.axes[len(layers) :], places)):
         for kind in kinds:
@@ -140,6 +169,9 @@ def draw_model(study, model, layers):
                 own = [row for row in rows if row["head"] == head["head"]]
                 axes.plot(column(own, "f"), column(own, "median"), color=MAPS[kind].color, linewidth=0.45, alpha=0.6)
             curve(axes, *zip(*((row["f"], row["median"]) for row in _over_heads(rows))), MAPS[kind], linewidth=1.3)
+        mine = {head["head"] for head in heads}
+        draw_nulls(axes, [row for row in nulls if row["head"] in mine
+                          and (row["normalised"], row["rpe"]) == (normalised, rpe)], rpe, "error")  # fmt: skip
         axes.axhline(2, color=LIGHT_GREY, linewidth=0.9, zorder=1)
         axes.set_xscale("log")
         powers(axes.xaxis, errors.values("f"), 5)

@@ -68,7 +68,7 @@ def draw_prf_variance(study):
 
 
 def draw_approximation_error(study):
-    table = study.table("error", "R", "m", "mean", "low", "high")
+    table = study.table("error", "R", "m", "mean", "low", "high", "uniform")
     known = study.table("known", "R", "m", "known_mean", "deviation")
     radii, features = table.values("R"), table.values("m")
     styles = dict(zip(radii, STYLES))
@@ -76,15 +76,19 @@ def draw_approximation_error(study):
     cross = plot_style.Style(BLACK, "none", "x")
     labels = [(f"R = {radius:g}", styles[radius]) for radius in radii]
     root = [(m / features[0]) ** -0.5 for m in features]
-    labels += [("m^(−1/2)", THEORY), ("independent program", cross)]
+    labels += [("equal weights", THEORY), ("independent program", cross)]
     page = new_page(study, [(1, False, labels), (1, False, [])],
-                    notes=["(a) Mean over the draws and their middle 80 %; crosses: the means of an independent program.",
-                           "(b) The error relative to that at the smallest m."])  # fmt: skip
+                    notes=["(a) Mean over the draws and their middle 80 %; crosses: the means of an independent program; dotted: "
+                           "equal weights, which need no feature, in the colour of R.",
+                           "(b) The error relative to that at the smallest m; dotted: m^(−1/2)."])  # fmt: skip
     left, right = page.axes
     for radius in radii:
         rows = table.where(R=radius)
         curve(left, column(rows, "m"), column(rows, "mean"), styles[radius],
               (column(rows, "low"), column(rows, "high")))  # fmt: skip
+        left.axhline(
+            rows[0]["uniform"], color=styles[radius].color, linestyle=plot_style.DOTTED, linewidth=1.1, zorder=1.5
+        )
         marks = known.where(R=radius)
         left.plot(column(marks, "m"), column(marks, "known_mean"), color=BLACK, linestyle="none", marker="x", zorder=5,
                   **marker(cross))  # fmt: skip
