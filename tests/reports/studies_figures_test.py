@@ -137,6 +137,27 @@ class Studies(unittest.TestCase):
         self.assertIn(b"something else", self.picture(changed, "conversion-mpnet.caption.md"))
         self.assertNotIn(b"something else", self.picture(changed, "conversion-minilm.caption.md"))
 
+    def test_what_needs_no_features_is_drawn(self):
+        """Its numbers change the picture, and no other number of its table does."""
+        for study, table, column, maps in (
+            ("approximation_error", "error", "uniform", None),
+            ("feature_maps", "baseline", "median", ("uniform", "bias", "taylor1")),
+            ("conversion", "head_baseline", "error", ("uniform", "bias", "taylor1")),
+        ):
+            content = self.content(study)
+            names = [entry["name"] for entry in content["tables"][table]["columns"]]
+            before = self.picture(content, f"{study}.png")
+            for map_name in maps or (None,):
+                changed = copy.deepcopy(content)
+                for row in changed["tables"][table]["rows"]:
+                    if map_name in (None, row[names.index("map")] if maps else None):
+                        row[names.index(column)] *= 0.5
+                self.assertNotEqual(before, self.picture(changed, f"{study}.png"), (study, map_name))
+            for row in content["tables"][table]["rows"]:
+                if maps and row[names.index("map")] not in maps:
+                    row[names.index(column)] *= 0.5
+            self.assertEqual(before, self.picture(content, f"{study}.png"), study)
+
     def test_models_of_any_name_and_depth(self):
         """Somebody's own folders: no layer in the name, odd letters, more layers than fit side by side."""
         content = self.content("conversion")
