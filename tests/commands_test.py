@@ -184,7 +184,7 @@ class Commands(unittest.TestCase):
         self.assertIn(r"  python3 -m reports.figures my\ results --out figures --only nprf-fig1a ", result.stdout)
 
     def test_studies_of_another_program_are_measured_again(self):
-        command = "./run-sweeps fastrpb-fig1-2 --out studies"
+        command = "./run-sweeps txl-shift --out studies"
         self.assertEqual(0, self.clone.run(command, STUDIES="1").returncode)
         (path,) = [path for path in (self.clone.folder / "studies").glob("*.json") if path.name != "summary.json"]
         first = path.read_bytes()

@@ -18,8 +18,9 @@ namespace subquad {
 const std::vector<Preset>& ClaimFiles();
 
 const std::vector<Paper>& Papers() {
-  static const std::vector<Paper> papers = {FastRpb(),       Lrpe(),   Nprf(),
-                                            TransformerXl(), Survey(), Ours()};
+  static const std::vector<Paper> papers = {
+      FastRpb(), Lrpe(), Nprf(), TransformerXl(), Survey(), Ours(),
+  };
   return papers;
 }
 

@@ -11,10 +11,10 @@ from reports.drawing import layout
 from reports.drawing import plot_style
 from reports.drawing import study_matrices
 from reports.drawing.layout import letters
-from reports.drawing.plot_style import BLACK, DARK_GREY, LIGHT_GREY, MID_GREY
+from reports.drawing.plot_style import BLACK, DARK_GREY, MID_GREY
 from reports.drawing.study_models import draw_conversion, draw_feature_maps, model_parts
 from reports.drawing.study_page import (
-    STYLES, THEORY, color_bar, column, counts, curve, fixed, guide, log_y, marker, new_page, plain, powers, tens,
+    STYLES, THEORY, column, counts, curve, fixed, guide, log_y, marker, new_page, plain, powers, tens,
 )  # fmt: skip
 
 
@@ -434,7 +434,7 @@ def draw_sinusoidal(study):
     second.set_xlabel("position")
     second.set_ylabel("value")
     page.title(second, "columns of the matrix")
-    _image(left, [(row["position"], row["dimension"], row["value"]) for row in matrix.rows], page)
+    _image(left, [(row["position"], row["dimension"], row["value"]) for row in matrix.rows])
     left.set_xlabel("dimension")
     left.set_ylabel("position")
     page.title(left, f"position matrix, D = {len(matrix.values('dimension'))}")
@@ -466,43 +466,16 @@ def draw_sinusoidal(study):
     return page.finish()
 
 
-def _image(axes, cells, page, bar=None):
-    """cells: (row, column, value) of a whole rectangle, in colours that print well in grey. `bar`: label of the colour bar."""
+def _image(axes, cells):
+    """cells: (row, column, value) of a whole rectangle, in colours that print well in grey."""
     rows, columns = 1 + max(cell[0] for cell in cells), 1 + max(cell[1] for cell in cells)
     values = [[0.0] * columns for _ in range(rows)]
     for row, place, value in cells:
         values[row][place] = value
     axes.grid(False)
-    image = axes.imshow(values, cmap="cividis", aspect="auto", interpolation="nearest")
+    axes.imshow(values, cmap="cividis", aspect="auto", interpolation="nearest")
     for side in ("top", "right"):
         axes.spines[side].set_visible(True)
-    if bar:
-        axes.set_aspect("equal", anchor="NW")
-        color_bar(page, axes, image, bar)
-
-
-def draw_bias_maps(study):
-    offsets = study.table("offsets", "offset", "weight")
-    pixels = study.table("pixels", "operator", "row", "column", "weight")
-    page = new_page(study, [(1, False, []), (1, False, []), (1, False, [])], after=0.32,
-                    notes=["The layout only: the weights are made up, not learned.", "(b) (c) Cross: the query pixel."])  # fmt: skip
-    left = page.axes[0]
-    left.plot(column(offsets.rows, "offset"), column(offsets.rows, "weight"), color=plot_style.BLUE, linewidth=0.8)
-    left.axhline(0, color=LIGHT_GREY, linewidth=0.7, zorder=0)
-    left.set_xlabel("offset, key minus query (tokens)")
-    left.set_ylabel("weight")
-    plain(left.xaxis)
-    page.title(left, "1-D: by offset")
-    parameters = study.content["parameters"]
-    words = {"toeplitz_2d_xy": "2-D: rows + columns", "toeplitz_2d": "2-D: full"}
-    for axes, operator in zip(page.axes[1:], pixels.values("operator")):
-        rows = pixels.where(operator=operator)
-        _image(axes, [(row["row"], row["column"], row["weight"]) for row in rows], page, bar="weight")
-        axes.plot([parameters["column"]], [parameters["row"]], "+", color=BLACK, markersize=6)
-        axes.set_xlabel("column (pixels)")
-        axes.set_ylabel("row (pixels)")
-        page.title(axes, words.get(operator, operator))
-    return page.finish()
 
 
 METHOD_NAMES = {"none": "no positions", "fastrpb_linear": "FastRPB", "sine_spe": "sine SPE", "conv_spe": "conv SPE"}
@@ -575,7 +548,6 @@ DRAWINGS = {
     "margins": draw_margins,
     "precision": draw_precision,
     "sinusoidal": draw_sinusoidal,
-    "bias_maps": draw_bias_maps,
     "spe_convergence": draw_spe_convergence,
     **study_matrices.DRAWINGS,
 }

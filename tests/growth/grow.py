@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Adds to a copy of the tree what contributors add, by the steps of CONTRIBUTING.md: an algorithm of toeplitz_1d, and an operator.
+"""Adds to a copy of the tree what contributors add, by the steps of CONTRIBUTING.md: an algorithm of toeplitz_1d, an operator, and
+a paper with its claims and a study.
 
 grow.py SOURCE COPY
 """
@@ -24,6 +25,16 @@ FILES = {
     "test.cc": f"tests/{OPERATOR}_test.cc",
     "recipe.json": "reports/recipes/average-attention.json",
 }
+PAPER = "harness/papers/averages"
+PAPER_README = f"""# {PAPER}
+
+A made-up text. May use `harness/papers/frame`.
+
+| file | what |
+|---|---|
+| `claims.json` | the claims |
+| `averages` | its rule and its study |
+"""
 # Rows to insert, each before a text that occurs once in its file.
 ROWS = (
     (
@@ -39,6 +50,16 @@ ROWS = (
         "std::vector<Implementation> AverageAttentionImplementations();\n",
     ),
     ("harness/sweeps/presets/quick.json", "\n]}", f',\n  {{"operator": "{OPERATOR}", "n": "256:4096:x4"}}'),
+    ("harness/papers/papers.cc", '#include "harness/papers/fastrpb/', f'#include "{PAPER}/averages.h"\n'),
+    ("harness/papers/papers.cc", "      Ours(),\n", "      Averages(),\n"),
+    ("harness/papers/README.md", "| [`ours/`]", "| [`averages/`](averages/README.md) | the same of a made-up text |\n"),
+    ("reports/drawing/study_panels.py", "METHOD_NAMES = {", (HERE / "paper/drawing.py").read_text(encoding="utf-8")),
+    ("reports/drawing/study_panels.py", '    "spectra": draw', '    "averages": draw_averages,\n'),
+    (
+        "tests/harness/papers/study_test.cc",
+        '    Planted{"FullRank",',
+        '    Planted{"AverageOff", "averages", "averages-running", "averages", "error",\n            1, 1},\n',
+    ),
 )
 
 
@@ -80,6 +101,10 @@ def grow(copy):
         if (copy / place).exists():
             sys.exit(f"{place}: expected none, found one")
         shutil.copy2(HERE / "operator" / name, copy / place)
+    for file in ("averages.h", "averages.cc", "claims.json"):
+        (copy / PAPER).mkdir(exist_ok=True)
+        shutil.copy2(HERE / "paper" / file, copy / PAPER / file)
+    (copy / PAPER / "README.md").write_text(PAPER_README, encoding="utf-8")
     for file, place, row in ROWS:
         with_row(copy / file, place, row)
     with_mutants(copy / "tests/mutants/mutants.json")

@@ -24,7 +24,7 @@ from reports.files import result_file  # noqa: E402
 
 RESULTS = result_file.default_folder()
 
-TEN = ("nprf-fig1a", "nprf-fig1b", "nprf-lemma2", "fastrpb-fig3a", "fastrpb-fig1-2", "fastrpb-toeplitz", "txl-shift", "blog-fig6-9",
+TEN = ("nprf-fig1a", "nprf-fig1b", "nprf-lemma2", "fastrpb-fig3a", "blog-fig1-2", "fastrpb-toeplitz", "txl-shift", "blog-fig6-9",
        "blog-schemes", "crossover-linear")  # fmt: skip
 DOCUMENT = """\\documentclass[twocolumn]{article}
 \\usepackage{amssymb,graphicx,booktabs,pgfplots}

@@ -11,7 +11,6 @@ import itertools
 import json
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 import types

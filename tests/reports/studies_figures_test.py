@@ -280,19 +280,19 @@ class Studies(unittest.TestCase):
         self.assertIn("two of the files", result.stderr)
 
     def test_ctrl_c_keeps_what_is_finished(self):
-        command = [SUBQUAD, "study", "sinusoidal", "bias_maps", "approximation_error", "--out", self.out]
+        command = [SUBQUAD, "study", "sinusoidal", "shifted_scores", "approximation_error", "--out", self.out]
         with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
             deadline = time.monotonic() + 120
-            while not (self.out / "bias_maps.json").exists() and time.monotonic() < deadline:
+            while not (self.out / "shifted_scores.json").exists() and time.monotonic() < deadline:
                 time.sleep(0.05)
             process.send_signal(signal.SIGINT)
             _, words = process.communicate(timeout=120)
         self.assertEqual(130, process.returncode, words)
         # The signal may arrive before the next study has begun.
-        self.assertRegex(words, "interrupted (in approximation_error|after bias_maps); 2 studies are finished")
-        self.assertEqual(["bias_maps.json", "sinusoidal.json", "verdicts.md"],
+        self.assertRegex(words, "interrupted (in approximation_error|after shifted_scores); 2 studies are finished")
+        self.assertEqual(["shifted_scores.json", "sinusoidal.json", "verdicts.md"],
                          sorted(path.name for path in self.out.iterdir()))  # fmt: skip
-        self.assertIn("| bias_maps |", (self.out / "verdicts.md").read_text())
+        self.assertIn("| shifted_scores |", (self.out / "verdicts.md").read_text())
 
     def test_help_names_every_study(self):
         words = subprocess.run([SUBQUAD, "study", "--help"], capture_output=True, text=True, check=True).stdout

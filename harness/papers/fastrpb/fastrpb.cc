@@ -5,7 +5,7 @@ namespace subquad {
 Paper FastRpb() {
   Paper paper{"fastrpb",
               {{"frpb-spe-covariances", SpeCovariances}},
-              {BiasMapsStudy(), SpeConvergenceStudy()}};
+              {SpeConvergenceStudy()}};
   for (const auto& rules : {FastRpbFormulaRules(), FastRpbAttentionRules(),
                             FastRpbPrintedRules(), FastRpbSweepRules()})
     paper.rules.insert(paper.rules.end(), rules.begin(), rules.end());

@@ -17,6 +17,5 @@ std::vector<NamedRule> FastRpbSweepRules();      // sweep_rules.cc
 Finding SpeCovariances(const Evidence& evidence);
 
 Study SpeConvergenceStudy();
-Study BiasMapsStudy();
 
 }  // namespace subquad

@@ -264,8 +264,6 @@ const std::vector<Planted> kPlanted = {
     Planted{"WrongPair", "sparse_patterns", "sparse-patterns", "pairs", "wrong",
             1, 1},
     Planted{"FullRank", "spectra", "blog-low-rank", "rank", "rank_90", 0, 64},
-    Planted{"ImpulsesLost", "bias_maps", "bias-maps", "impulses", "error", 1,
-            1e-6},
     Planted{"SlowerConvergence", "spe_convergence", "spe-convergence", "slope",
             "slope", 1, 0.2}};
 

@@ -1,0 +1,10 @@
+// A made-up text on running averages.
+#pragma once
+
+#include "harness/papers/frame/claim.h"
+
+namespace subquad {
+
+Paper Averages();
+
+}  // namespace subquad
