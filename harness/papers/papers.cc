@@ -18,9 +18,16 @@ namespace subquad {
 const std::vector<Preset>& ClaimFiles();
 
 const std::vector<Paper>& Papers() {
-  static const std::vector<Paper> papers = {
-      FastRpb(), Lrpe(), Nprf(), TransformerXl(), Survey(), Ours(),
-  };
+  static const std::vector<Paper> papers = [] {
+    std::vector<Paper> all;
+    all.push_back(FastRpb());
+    all.push_back(Lrpe());
+    all.push_back(Nprf());
+    all.push_back(TransformerXl());
+    all.push_back(Survey());
+    all.push_back(Ours());
+    return all;
+  }();
   return papers;
 }
 

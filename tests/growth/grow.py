@@ -51,7 +51,7 @@ ROWS = (
     ),
     ("harness/sweeps/presets/quick.json", "\n]}", f',\n  {{"operator": "{OPERATOR}", "n": "256:4096:x4"}}'),
     ("harness/papers/papers.cc", '#include "harness/papers/fastrpb/', f'#include "{PAPER}/averages.h"\n'),
-    ("harness/papers/papers.cc", "      Ours(),\n", "      Averages(),\n"),
+    ("harness/papers/papers.cc", "    all.push_back(Ours());\n", "    all.push_back(Averages());\n"),
     ("harness/papers/README.md", "| [`ours/`]", "| [`averages/`](averages/README.md) | the same of a made-up text |\n"),
     ("reports/drawing/study_panels.py", "METHOD_NAMES = {", (HERE / "paper/drawing.py").read_text(encoding="utf-8")),
     ("reports/drawing/study_panels.py", '    "spectra": draw', '    "averages": draw_averages,\n'),
