@@ -63,7 +63,7 @@ class GrownTree(unittest.TestCase):
             ("check tests/golden/average_attention-three", " 0 failed"),
             ("verify --operator average_attention", " 0 failed, 0 mistrusted"),
             ("list --operator toeplitz_1d", "my_product"),
-            ("study averages --tiny --out made", "reproduced             averages-running"),
+            ("study averages --tiny --out made", "averages-running: largest difference"),
             ("claims made --out made/claims.json --all", "averages-constant         reproduced"),
         ):
             status, said = self.run_in_tree("build/subquad", *command.split(), timeout=600)
