@@ -65,9 +65,9 @@ HEADLINES = (
     Headline("clipped_rpe_product", "windowed", "lrpe-runtimes-rpe", "linear", "naive", ("lrpe-linear",), "bidirectional"),
     Headline("kernelized_clipped_rpe_attention", "linear", "lrpe-runtimes-mha", "linear", "softmax, tiled", ("lrpe-auto",), "bidirectional"),
     Headline("transformer_xl_attention", "shift", "txl-time", "once, then shift", "for every pair", ("txl-linear",)),
-    Headline("sparse_attention", "blocked", "blog-sparse-time", "local", "softmax, tiled", (), "", "local blocks of 64"),
-    Headline("linformer_attention", "projected", "blog-fewer-keys", "Linformer, 64 keys", "all keys, tiled", (), "", "64 keys"),
-    Headline("memory_compressed_attention", "compressed", "blog-fewer-keys", "stride 4", "all keys, tiled", (), "", "stride 4"),
+    Headline("sparse_attention", "blocked", "survey-sparse-time", "local", "softmax, tiled", (), "", "local blocks of 64"),
+    Headline("linformer_attention", "projected", "survey-fewer-keys", "Linformer, 64 keys", "all keys, tiled", (), "", "64 keys"),
+    Headline("memory_compressed_attention", "compressed", "survey-fewer-keys", "stride 4", "all keys, tiled", (), "", "stride 4"),
 )  # fmt: skip
 
 

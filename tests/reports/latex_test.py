@@ -24,8 +24,8 @@ from reports.files import result_file  # noqa: E402
 
 RESULTS = result_file.default_folder()
 
-TEN = ("nprf-fig1a", "nprf-fig1b", "nprf-lemma2", "fastrpb-fig3a", "blog-fig1-2", "fastrpb-toeplitz", "txl-shift", "blog-fig6-9",
-       "blog-schemes", "crossover-linear")  # fmt: skip
+TEN = ("nprf-fig1a", "nprf-fig1b", "nprf-lemma2", "fastrpb-fig3a", "survey-fig1-2", "fastrpb-toeplitz", "txl-shift", "survey-fig6-9",
+       "survey-schemes", "crossover-linear")  # fmt: skip
 DOCUMENT = """\\documentclass[twocolumn]{article}
 \\usepackage{amssymb,graphicx,booktabs,pgfplots}
 \\usepackage[letterpaper,margin=0.75in]{geometry}

@@ -289,7 +289,7 @@ Finding RpeQuadratic(const Evidence& evidence) {
   return PerMachine(evidence, [](const Machine& machine, Finding& finding) {
     for (const char* scheme : {"untied", "shaw", "bias"})
       AddQuadratic(finding,
-                   CurveOf(machine, "blog-schemes",
+                   CurveOf(machine, "survey-schemes",
                            {{"operator", "position_attention"},
                             {"implementation", "shift"},
                             {"scheme", scheme}}),

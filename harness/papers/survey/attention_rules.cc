@@ -486,16 +486,16 @@ Finding HopfieldRule(const Evidence& evidence) {
 }  // namespace
 
 std::vector<NamedRule> SurveyAttentionRules() {
-  return {{"blog-compressed", Compressed},
-          {"blog-some-queries", SomeQueries},
-          {"blog-etc", Etc},
-          {"blog-propagation", Propagation},
-          {"blog-infinite", Infinite},
-          {"blog-rnn", Rnn},
-          {"blog-complete-graph", CompleteGraph},
-          {"blog-weights", Hypernetwork},
-          {"blog-glu", Glu},
-          {"blog-hopfield", HopfieldRule}};
+  return {{"survey-compressed", Compressed},
+          {"survey-some-queries", SomeQueries},
+          {"survey-etc", Etc},
+          {"survey-propagation", Propagation},
+          {"survey-infinite", Infinite},
+          {"survey-rnn", Rnn},
+          {"survey-complete-graph", CompleteGraph},
+          {"survey-weights", Hypernetwork},
+          {"survey-glu", Glu},
+          {"survey-hopfield", HopfieldRule}};
 }
 
 }  // namespace subquad

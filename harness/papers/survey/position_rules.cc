@@ -415,16 +415,16 @@ Finding Eq22(const Evidence& evidence) {
 }  // namespace
 
 std::vector<NamedRule> SurveyPositionRules() {
-  return {{"blog-equivariance", Equivariance},
-          {"blog-rotation", RotationRule},
-          {"blog-unique", Unique},
-          {"blog-null-space", NullSpace},
-          {"blog-query-shift", QueryShift},
-          {"blog-eq8", Eq8},
-          {"blog-schemes", Schemes},
-          {"blog-offset", Offset},
-          {"blog-convolution", ConvolutionRule},
-          {"blog-eq22", Eq22}};
+  return {{"survey-equivariance", Equivariance},
+          {"survey-rotation", RotationRule},
+          {"survey-unique", Unique},
+          {"survey-null-space", NullSpace},
+          {"survey-query-shift", QueryShift},
+          {"survey-eq8", Eq8},
+          {"survey-schemes", Schemes},
+          {"survey-offset", Offset},
+          {"survey-convolution", ConvolutionRule},
+          {"survey-eq22", Eq22}};
 }
 
 }  // namespace subquad

@@ -159,7 +159,7 @@ std::vector<StudyVerdict> JudgeTables(const Json& parameters,
     near = Least(near, near_sum - far_sum);
     far = Worst(far, far_sum);
   }
-  StudyVerdict decay{"blog-decay",
+  StudyVerdict decay{"survey-decay",
                      "dot products of sinusoidal positions fall with the "
                      "offset, over all of the first 51"};
   const bool falls = near > 0 && spread <= kRounding;
@@ -184,7 +184,7 @@ std::vector<StudyVerdict> JudgeTables(const Json& parameters,
   const StudyTable& table = FindTable(tables, "rotation");
   double error = 0;
   for (double value : table.Numbers("error")) error = Worst(error, value);
-  StudyVerdict rotation{"blog-rotation",
+  StudyVerdict rotation{"survey-rotation",
                         "shifting a sinusoidal position is a rotation of every "
                         "pair of dimensions"};
   rotation.outcome = Decide(!table.rows.empty() && error <= kRounding);

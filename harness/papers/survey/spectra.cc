@@ -140,7 +140,7 @@ std::vector<StudyVerdict> JudgeTables(const Json&, const StudyTables& tables) {
     drawn.push_back(table.Number(r, "drawn_90"));
   }
   StudyVerdict verdict{
-      "blog-low-rank",
+      "survey-low-rank",
       "the attention matrices of trained models are often low-rank"};
   verdict.outcome = Decide(heads > 0 && missing == 0 && 2 * low >= heads,
                            missing == 0 && low > 0);

@@ -86,7 +86,7 @@ class Claims(unittest.TestCase):
         for name in ("frpb-1d-time", "frpb-1d-memory"):
             self.assertNotIn(claims[name]["verdict"], ("not measured", "cannot be tested here"))
         self.assertNotEqual(claims["nprf-lemma2"]["verdict"], "reproduced")  # tiny
-        for name, needs in (("blog-decay", "study sinusoidal"), ("nprf-time", "recipe nprf-memory")):
+        for name, needs in (("survey-decay", "study sinusoidal"), ("nprf-time", "recipe nprf-memory")):
             self.assertEqual(claims[name]["verdict"], "not measured")
             self.assertTrue(claims[name]["numbers"].endswith(f"; needs {needs}"), claims[name])
         for name, verdict, words in (
@@ -95,7 +95,7 @@ class Claims(unittest.TestCase):
         ):
             self.assertEqual(claims[name]["verdict"], verdict)
             self.assertIn(words, claims[name]["numbers"])
-        self.assertEqual(claims["blog-rotation"]["verdict"], "reproduced")
+        self.assertEqual(claims["survey-rotation"]["verdict"], "reproduced")
         rows = [line for line in table.splitlines() if line.startswith("| ")]
         self.assertEqual({len(re.findall(r"(?<!\\)\|", row)) for row in rows}, {6})
 

@@ -299,7 +299,7 @@ TEST(SweepClaims, QuadraticMeansNeitherLinearNorCubic) {
     std::string id, op, implementation;
     ClaimVerdict other;  // times of another growth, bytes as they are
   } rows[] = {{"frpb-quadratic", "softmax_attention", "dense", kInPart},
-              {"blog-quadratic", "softmax_attention", "dense", kInPart},
+              {"survey-quadratic", "softmax_attention", "dense", kInPart},
               {"frpb-rpe-quadratic", "position_attention", "", kNotReproduced}};
   for (const auto& [id, op, implementation, other] : rows) {
     EXPECT_EQ(VerdictOf(id, ByTheory()), kReproduced)

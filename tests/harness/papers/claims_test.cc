@@ -246,7 +246,7 @@ TEST(Claims, ErrataAreConfirmedAndHaveAClass) {
 // What the program computes holds, but for what is known not to.
 TEST(Claims, PropertiesNeedNoFile) {
   const std::map<std::string, ClaimVerdict> known = {
-      {"blog-infinite", kInPart},
+      {"survey-infinite", kInPart},
       {"frpb-accuracy", kInPart},
       {"frpb-better-than-original", kInPart},
       {"frpb-cifar-conv", kInPart},
@@ -407,7 +407,7 @@ TEST(ClaimsText, ListsWhatTheFilesHoldAndCountsTheRest) {
   const std::vector<AnsweredClaim> answers = {
       Answer("nprf-lemma2", Holds::kNo, "wrong"),
       Answer("nprf-lemma2-trf", Holds::kMissing, "another map"),
-      Answer("blog-decay", Holds::kMissing, "needs study sinusoidal"),
+      Answer("survey-decay", Holds::kMissing, "needs study sinusoidal"),
       Answer("frpb-1d-time", Holds::kMissing, "needs recipe fastrpb-toeplitz"),
       Answer("frpb-table1", Holds::kUntestable, "needs training"),
       Answer("nprf-fig1a-gpu", Holds::kNotAttempted, "a GPU"),
@@ -421,7 +421,7 @@ TEST(ClaimsText, ListsWhatTheFilesHoldAndCountsTheRest) {
   EXPECT_TRUE(has(text, "wrong\n")) << text;
   EXPECT_TRUE(has(text, "what they need): nprf-lemma2-trf\n")) << text;
   for (const char* other :
-       {"blog-decay", "frpb-1d-time", "frpb-table1", "sikf-shift"})
+       {"survey-decay", "frpb-1d-time", "frpb-table1", "sikf-shift"})
     EXPECT_FALSE(has(text, other)) << text;
   EXPECT_TRUE(text.ends_with(
       "others (--all lists them): 1 computed without files, 2 not measured, 1 "
