@@ -28,17 +28,15 @@ std::string WithInterval(double value, Interval interval) {
                      end(interval.high));
 }
 
-Finding::Finding(const Evidence& evidence) : evidence_(&evidence) {}
+Finding::Finding(const Evidence& evidence) : planted_(evidence.planted) {}
 
 Measured Finding::Keep(const std::string& name, double value, Interval interval,
                        bool judged) {
   const bool known = !std::isnan(interval.low);
-  if (evidence_)
-    if (const auto planted = evidence_->planted.find(name);
-        planted != evidence_->planted.end()) {
-      value = planted->second;
-      if (known) interval = {value, value};
-    }
+  if (const auto planted = planted_.find(name); planted != planted_.end()) {
+    value = planted->second;
+    if (known) interval = {value, value};
+  }
   quantities_.push_back({name, value, interval.low, interval.high, judged});
   return {value, interval, WithInterval(value, interval)};
 }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -103,7 +104,7 @@ class Finding {
   Measured Keep(const std::string& name, double value, Interval interval,
                 bool judged);
 
-  const Evidence* evidence_ = nullptr;
+  std::map<std::string, double> planted_;
   std::vector<Holds> parts_;
   std::vector<std::string> texts_;    // of parts and of notes
   std::vector<size_t> text_of_part_;  // places in texts_
