@@ -35,9 +35,10 @@ void AddClaimsCommand(CLI::App& program, const std::string& command_line,
       list += fmt::format("  {:<25} {}\n", claim.id, AnsweredFrom(claim));
     return list +
            "`subquad sweep --preset paper` runs all sweeps that claims need.\n"
-           "Verdicts: reproduced (by a measurement that could have failed),\n"
-           "holds by construction (our program equals our definition), in\n"
-           "part, not reproduced, wrong as printed (false, understated,\n"
+           "Verdicts: reproduced (by a measurement, or by the paper's own\n"
+           "numbers, that could have said otherwise), holds by construction\n"
+           "(our program equals our definition), in part, not reproduced, "
+           "wrong as printed (false, understated,\n"
            "inconsistent, terminology or typo), not measured (the files lack\n"
            "what the command above measures), not attempted (it could be\n"
            "answered), cannot be tested here (nothing measured here could).\n"

@@ -181,10 +181,11 @@ std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers) {
   std::string text =
       "# What the papers claim, and what was found\n\nMade by `subquad "
       "claims`; every verdict follows from the numbers by a rule in code. The "
-      "claims of a paper are in the order of its text, as we have it: what a "
-      "formula gets wrong may be the slip of who read the text in. "
-      "*Reproduced*: by a measurement that could have failed. *Holds by "
-      "construction*: our program equals our definition.\n\n" +
+      "claims of a paper are in the order of its text, as we have it; an error "
+      "in a formula may come from the conversion of the text, not from its "
+      "authors. *Reproduced*: by a measurement, or by the paper's own numbers, "
+      "that could have said otherwise. *Holds by construction*: our program "
+      "equals our definition.\n\n" +
       Summary(answers) + ".\n";
   for (size_t first = 0; first < answers.size();) {
     const std::string& paper = answers[first].claim->paper;

@@ -182,14 +182,10 @@ Row<T> ByFeatures(const Row<T>& q, const Row<T>& k, const Row<T>& v, size_t f,
 
 Finding LinearOperations(const Evidence& evidence) {
   Finding finding(evidence);
-  const auto positive = [](Numbers numbers) {
-    for (double& x : numbers) x = std::abs(x) + 0.1;
-    return numbers;
-  };
   const auto run = [&](int64_t n, size_t width, bool shared) {
     const auto count = n * static_cast<int64_t>(width);
-    return ByFeatures(Counting(positive(NormalNumbers(count, 1))),
-                      Counting(positive(NormalNumbers(count, 2))),
+    return ByFeatures(Counting(Positive(NormalNumbers(count, 1))),
+                      Counting(Positive(NormalNumbers(count, 2))),
                       Counting(NormalNumbers(count, 3)), width, width, shared);
   };
   const Growth sums =
@@ -210,10 +206,8 @@ Finding LinearOperations(const Evidence& evidence) {
                                              }),
                                    kSquare);
   const Row<Counted> a = run(40, 6, true), b = run(40, 6, false);
-  double off = a.size() == b.size() ? 0 : HUGE_VAL;
-  for (size_t i = 0; i < a.size(); ++i)
-    off = LargestOf(off, std::abs(a[i].value() - b[i].value()));
-  const Measured gap = finding.Measure("difference of both", off);
+  const Measured gap =
+      finding.Measure("difference of both", LargestDifference(a, b));
   finding.Add(sums.holds && pairs.holds && gap <= 1e-10,
               fmt::format("run on numbers that count, shared sums take {}, a "
                           "weight for every pair {} (results within {})",

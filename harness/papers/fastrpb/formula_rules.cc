@@ -98,9 +98,7 @@ Erratum RowsErratum() {
 }
 
 Erratum FlatErratum() {
-  Numbers identity(81);
-  for (int64_t i = 0; i < 9; ++i) identity[i * 10] = 1;
-  Square square(identity);
+  Square square(Identity(9));
   const Numbers x = square.run.Definition();  // X itself
   // By eq. 21, 23 and 29 the pixels of the first row have C for their rows of
   // X, those of the last row A.
@@ -143,8 +141,6 @@ Finding SlicesAsPrinted(const Evidence& evidence) {
 Finding PropB1(const Evidence& evidence) {
   Finding finding(evidence);
   constexpr int64_t kSide = 5, kPixels = kSide * kSide;
-  Numbers identity(static_cast<size_t>(kPixels * kPixels));
-  for (int64_t p = 0; p < kPixels; ++p) identity[p * kPixels + p] = 1;
   // The matrix X, or with `columns` Y: its rows are those of pixels.
   const auto matrix = [&](bool columns) {
     const Numbers weights = NormalNumbers(2 * kSide - 1, 1),
@@ -154,7 +150,7 @@ Finding PropB1(const Evidence& evidence) {
         .Set("width", kSide)
         .Give("weights_rows", {2 * kSide - 1}, columns ? none : weights)
         .Give("weights_cols", {2 * kSide - 1}, columns ? weights : none)
-        .Give("values", {kPixels, kPixels}, identity);
+        .Give("values", {kPixels, kPixels}, Identity(kPixels));
     return run.Definition();
   };
   const auto spread = [&](bool columns, bool along_row) {
@@ -184,22 +180,32 @@ Finding PropB1(const Evidence& evidence) {
   return finding;
 }
 
-// The offset from one place to another as each part of the text has it.
+// Entry (n, m) of eq. 12 stands for the distance from token m to token n.
+// Footnote 7 takes that as start less end; footnote 10 and section 5 take the
+// distance from one place to another as end less start.
 Finding Direction(const Evidence& evidence) {
   Finding finding(evidence);
-  constexpr double kFrom = 3, kTo = 5;
-  const Measured footnote7 =
-                     finding.Measure("footnote 7, from m to n", kFrom - kTo),
-                 footnote10 = finding.Measure("footnote 10, from p_2 to p_1",
-                                              kTo - kFrom),
-                 section5 =
-                     finding.Measure("section 5, from n to m", kTo - kFrom);
-  finding.Require(
-      std::abs(footnote7 - footnote10) > 0 && footnote10 == section5,
-      fmt::format("the offset from place {} to place {} is {} by footnote 7 "
-                  "(start less end) and {} by footnote 10 and section 5 (end "
-                  "less start); eq. 12 has key less query",
-                  kFrom, kTo, footnote7, footnote10));
+  constexpr int64_t kN = 7;
+  OperatorRun run("toeplitz_1d");
+  run.Give("weights", {2 * kN - 1}, NormalNumbers(2 * kN - 1, 1))
+      .Give("values", {kN, kN}, Identity(kN));
+  const auto matrix = [&](int64_t (*distance)(int64_t from, int64_t to)) {
+    Numbers w;
+    for (int64_t n = 0; n < kN; ++n)
+      for (int64_t m = 0; m < kN; ++m)
+        w.push_back(run["weights"][distance(m, n) + kN - 1]);
+    return w;
+  };
+  const Numbers eq12 = run.Definition();
+  finding.Add(Erratum{
+      "footnote 10 and section 5 have the distance from one place to another "
+      "as end less start, which makes w_{n-m} of the entry (n, m) of eq. 12; "
+      "footnote 7 has start less end, which makes the w_{m-n} printed there",
+      LargestDifference(
+          matrix([](int64_t from, int64_t to) { return to - from; }), eq12),
+      LargestDifference(
+          matrix([](int64_t from, int64_t to) { return from - to; }), eq12),
+      0.1});
   return finding;
 }
 

@@ -288,6 +288,7 @@ Finding FastestAndBest(const Evidence& evidence) {
   return finding;
 }
 
+// A wide margin: two deviations of the best result.
 Finding CifarConv(const Evidence& evidence) {
   Finding finding(evidence);
   double conv = 0, others = 0;
@@ -303,11 +304,16 @@ Finding CifarConv(const Evidence& evidence) {
     gain += row.conv > row.none;
   }
   const Measured ahead = finding.Measure("points ahead", conv - others),
+                 margin = finding.Measure("points ahead over the deviation",
+                                          ahead / table::kCifarBestDeviation),
                  share = finding.Measure("kernels that gain",
                                          static_cast<double>(gain));
   finding.Add(ahead > 0, fmt::format("the best result on CIFAR is with "
                                      "convSPE, {} points ahead",
                                      ahead));
+  finding.Add(margin >= 2, fmt::format("its lead is {} times its standard "
+                                       "deviation, {:g} points",
+                                       margin, table::kCifarBestDeviation));
   finding.Add(share == static_cast<double>(kernels),
               fmt::format("of {} kernels {} gain by it over no positions",
                           kernels, share));

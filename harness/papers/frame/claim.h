@@ -38,8 +38,8 @@ std::string_view ToString(ClaimKind kind);
 // What is wrong with a formula or a number as printed.
 // false: the statement does not hold. understated: it holds, and more than it
 // says does. inconsistent: the text contradicts itself. terminology: another
-// word is meant. typo: a slip that readers see, maybe of the machine that read
-// the text.
+// word is meant. typo: a slip that readers see, possibly made when the
+// text was converted.
 inline constexpr std::string_view kErratumClasses[] = {
     "false", "understated", "inconsistent", "terminology", "typo"};
 
@@ -53,9 +53,9 @@ struct Claim {
   std::string study;    // answers it, or comes near
   std::string verdict;  // the study's verdict that does; by default of its id
   std::vector<std::string> recipes;  // whose points the rule takes
-  std::string same_as;        // a claim of another paper that says the same
-  std::string erratum;        // one of kErratumClasses; empty: it is none
-  std::string why_not;        // why nothing here can answer it
+  std::string same_as;  // a claim of another paper that says the same
+  std::string erratum;  // one of kErratumClasses; empty if it is no erratum
+  std::string why_not;  // why nothing here can answer it
   std::string not_attempted;  // what it would take
   // Numbers that, measured instead, give another verdict: how a test sees that
   // the rule can fail.
@@ -67,8 +67,8 @@ struct Claim {
 };
 
 // The rows of a claims.json with their rules. A row has a rule of its id in
-// `paper`, or `same_as`, `study`, `why_not` or `not_attempted`. Claims of the
-// same fact and of studies get their rule later (papers.cc). Throws
+// `paper`, or `same_as`, `study`, `why_not` or `not_attempted`. Rows with
+// `same_as` get their rule later (papers.cc). Throws
 // std::logic_error that names a row without an answer or with two, a field that
 // no row has, and a rule without a row.
 std::vector<Claim> ClaimsOf(const Paper& paper, const std::string& text);

@@ -8,7 +8,8 @@
 namespace subquad {
 
 enum class ClaimVerdict {
-  kReproduced,      // by a measurement that could have failed
+  kReproduced,      // by a measurement, or by the paper's own numbers, that
+                    // could have said otherwise
   kByConstruction,  // our program equals our definition: a test of ourselves
   kInPart,
   kNotReproduced,

@@ -88,7 +88,7 @@ Row<T> ToeplitzByTransform(const Row<T>& w, const Row<T>& v, size_t columns) {
   size_t length = 1;
   while (length < 2 * n - 1) length *= 2;
   std::vector<Complex<T>> weights(length);
-  // Circular correlation: offset t of the key stands at -t.
+  // Circular correlation: index -t holds the weight of offset t.
   for (size_t t = 0; t < 2 * n - 1; ++t)
     weights[(length + n - 1 - t) % length].re = w[t];
   Transform(weights, -1);

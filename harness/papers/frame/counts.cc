@@ -9,6 +9,15 @@ const Theory kNLogN = {"{0} log2 {0}",
                        [](double n) { return n * std::log2(n); }};
 const Theory kSquare = {"{0}^2", [](double n) { return n * n; }};
 
+double LargestDifference(const Row<Counted>& a, const Row<Counted>& b) {
+  const auto numbers = [](const Row<Counted>& row) {
+    Numbers out;
+    for (const Counted& one : row) out.push_back(one.value());
+    return out;
+  };
+  return LargestDifference(numbers(a), numbers(b));
+}
+
 namespace {
 
 Growth GrowthBy(Measured (Finding::*keep)(const std::string&, double),

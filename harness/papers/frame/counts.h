@@ -20,6 +20,8 @@ inline Row<Counted> Counting(const Numbers& numbers) {
   return {numbers.begin(), numbers.end()};
 }
 
+double LargestDifference(const Row<Counted>& a, const Row<Counted>& b);
+
 // Operations of `run` for each size.
 template <typename Run>
 Counts CountEach(const std::vector<int64_t>& sizes, Run run) {
@@ -41,8 +43,8 @@ struct Theory {
 extern const Theory kLinearGrowth, kNLogN, kSquare;
 
 // Whether operations over theory stay within a factor of 1.25 from the first
-// size to the last, which are at least 8 times apart: n^1.45 over n log n is no
-// constant, and n log n over n is none.
+// size to the last, which are at least 8 times apart: enough to tell n^1.45
+// from n log n, and n log n from n.
 struct Growth {
   bool known = false;  // false where a count is missing or none
   bool holds = false;

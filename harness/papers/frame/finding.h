@@ -45,7 +45,7 @@ struct Measured {
 std::string WithInterval(double value, Interval interval);
 
 // A formula that is wrong as printed and its correction, both compared with the
-// definition. The formula is evaluated as it stands in the text, term by term.
+// definition. The formula is evaluated exactly as printed, term by term.
 struct Erratum {
   std::string what;      // the formula as printed, and where
   double printed = 0;    // its largest difference; infinite: another shape

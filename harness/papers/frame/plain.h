@@ -26,6 +26,12 @@ inline double LargestAbsolute(const Numbers& x) {
 // An erratum's difference where something has rows too many or too few.
 inline double ShapeGap(double rows) { return rows > 0 ? HUGE_VAL : rows; }
 
+// |x| + 0.1, as features and weights are: no sum cancels.
+inline Numbers Positive(Numbers x) {
+  for (double& value : x) value = std::abs(value) + 0.1;
+  return x;
+}
+
 inline Numbers Elu1(Numbers x) {
   for (double& value : x) value = value > 0 ? value + 1 : std::exp(value);
   return x;

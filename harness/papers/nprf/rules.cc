@@ -140,15 +140,11 @@ Row<T> AlgorithmOne(const Row<T>& q, const Row<T>& k, const Row<T>& v,
 Finding Operations(const Evidence& evidence) {
   Finding finding(evidence);
   constexpr int64_t kF = 3, kE = 2;
-  const auto positive = [](Numbers numbers) {
-    for (double& x : numbers) x = std::abs(x) + 0.1;
-    return numbers;
-  };
   const auto run = [&](auto as, int64_t n, bool transform) {
     return AlgorithmOne(
-        as(positive(NormalNumbers(n * kF, 1))),
-        as(positive(NormalNumbers(n * kF, 2))), as(NormalNumbers(n * kE, 3)),
-        as(positive(NormalNumbers(2 * n - 1, 4))), kF, kE, transform);
+        as(Positive(NormalNumbers(n * kF, 1))),
+        as(Positive(NormalNumbers(n * kF, 2))), as(NormalNumbers(n * kE, 3)),
+        as(Positive(NormalNumbers(2 * n - 1, 4))), kF, kE, transform);
   };
   const Growth transform = JudgeGrowth(
                    finding, "by transforms", "n",
@@ -235,8 +231,7 @@ Finding Footnote3(const Evidence& evidence) {
   // The operator allows more: the same outputs by blocks (online convolution).
   finding.Note(fmt::format(
       "the limit is the method's: transforms of blocks of doubling length, "
-      "each "
-      "done once, give the same outputs (within {} for 100 tokens, each "
+      "each done once, give the same outputs (within {} for 100 tokens, each "
       "computed from the last output) with {} times the operations of plain "
       "sums",
       finding.Mention("difference by blocks", GenerateTokens(100, true).gap),

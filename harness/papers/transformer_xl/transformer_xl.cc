@@ -220,16 +220,14 @@ Finding Linear(const Evidence& evidence) {
   int64_t by_distance = 0, by_pair = 0;
   const Row<Counted> a = run(kSegment, kMemory, true, &by_distance),
                      b = run(kSegment, kMemory, false, &by_pair);
-  double off = a.size() == b.size() ? 0 : HUGE_VAL;
-  for (size_t i = 0; i < a.size(); ++i)
-    off = LargestOf(off, std::abs(a[i].value() - b[i].value()));
   const Measured once = finding.Measure(
                      "products",
                      static_cast<double>(by_distance) / (2 * kD * kP)),
                  pairs = finding.Measure(
                      "products for every pair",
                      static_cast<double>(by_pair) / (2 * kD * kP)),
-                 gap = finding.Measure("difference of scores", off);
+                 gap = finding.Measure("difference of scores",
+                                       LargestDifference(a, b));
   constexpr int64_t kVisible =
       kSegment * kMemory + kSegment * (kSegment + 1) / 2;
   finding.Add(

@@ -452,7 +452,7 @@ TEST(Claims, MarkdownEscapesBars) {
   EXPECT_NE(text.find("**reproduced**"), std::string::npos);
 }
 
-// The verdict first; what is long stands in full below.
+// Rows begin with the verdict; long texts are given in full below.
 TEST(Claims, MarkdownRowsAreShort) {
   Finding finding;
   std::string words = "every";
