@@ -1,4 +1,5 @@
 #include "cuda/base/gemm.h"
+#include "cuda/device.h"
 
 namespace subquad::device {
 namespace {
@@ -28,7 +29,8 @@ int Int(int64_t value) {
 
 }  // namespace
 
-Gemm::Gemm(Layout& layout) : area_(layout, kAreaBytes) {}
+Gemm::Gemm(Layout& layout)
+    : area_(layout, Device().compute_major >= 9 ? 32 << 20 : 4 << 20) {}
 
 template <typename S>
 void Gemm::Run(int64_t batch, float alpha, const DeviceMatrix<const S>& a,
@@ -40,7 +42,8 @@ void Gemm::Run(int64_t batch, float alpha, const DeviceMatrix<const S>& a,
   const int64_t n = b.transposed ? b.rows : b.columns;
   if (b_rows != k || c.rows != m || c.columns != n || c.transposed)
     throw DeviceError("matrix product: the shapes do not match");
-  SUBQUAD_CUDA_CHECK(cublasSetWorkspace(Handle(), area_.data(), kAreaBytes));
+  SUBQUAD_CUDA_CHECK(cublasSetWorkspace(Handle(), area_.data(),
+                                        static_cast<size_t>(area_.size())));
   // cuBLAS is column-major: it sees the transpose of a row-major matrix, and
   // C^T = B^T A^T.
   SUBQUAD_CUDA_CHECK(cublasGemmStridedBatchedEx(

@@ -18,12 +18,11 @@ struct DeviceMatrix {
   bool transposed = false;
 };
 
-// cuBLAS with its own work area, counted as workspace. One per prepared
-// program.
+// cuBLAS with its own work area, counted as workspace: as large as NVIDIA
+// recommends for the device, 32 MiB from Hopper on and 4 MiB before. With less
+// some of its kernels are not available to it. One per prepared program.
 class Gemm {
  public:
-  static constexpr int64_t kAreaBytes = 4 << 20;
-
   explicit Gemm(Layout& layout);
 
   // C = alpha A B + beta C for each of `batch` matrices. S is the type of A and
