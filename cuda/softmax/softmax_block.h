@@ -118,21 +118,34 @@ __device__ inline void ReadFour(const float* from, float* to) {
 
 // ---- tiles
 
+// Loads of which a thread has several under way before it stores the first:
+// otherwise each would wait for the one before.
+inline constexpr int kSoftmaxLoads = 8;
+
 // to[a][r] = factor * row(r)[a] for a < depth; zero for rows from `rows` on,
 // which are not asked for. Two threads share a row.
 template <typename Row>
 __device__ inline void LoadTransposed(const Row& row, int rows, int depth,
                                       bool aligned, float factor,
                                       SoftmaxSlab& to) {
+  static_assert(kSoftmaxLoads * 8 == kSoftmaxDepth);
   const int r = static_cast<int>(threadIdx.x / 2);
+  const int first = threadIdx.x % 2 * 4;
   const auto* from = r < rows ? row(r) : nullptr;
-#pragma unroll 4
-  for (int a = threadIdx.x % 2 * 4; a < depth; a += 8) {
-    const float4 x = LoadFour(from + a, r < rows ? depth - a : 0, aligned);
-    to[a][r] = factor * x.x;
-    to[a + 1][r] = factor * x.y;
-    to[a + 2][r] = factor * x.z;
-    to[a + 3][r] = factor * x.w;
+  float4 x[kSoftmaxLoads];
+#pragma unroll
+  for (int i = 0; i < kSoftmaxLoads; ++i) {
+    const int a = first + i * 8;
+    x[i] = LoadFour(from + a, r < rows ? depth - a : 0, aligned);
+  }
+#pragma unroll
+  for (int i = 0; i < kSoftmaxLoads; ++i) {
+    const int a = first + i * 8;
+    if (a >= depth) break;
+    to[a][r] = factor * x[i].x;
+    to[a + 1][r] = factor * x[i].y;
+    to[a + 2][r] = factor * x[i].z;
+    to[a + 3][r] = factor * x[i].w;
   }
 }
 
@@ -142,12 +155,23 @@ template <int kRows, int kColumns, typename Row>
 __device__ inline void LoadRows(const Row& row, int rows, int columns,
                                 bool aligned, int stride, float* to) {
   constexpr int kFours = kColumns / 4;
+  constexpr int kStep = kSoftmaxThreads / kFours;
+  constexpr int kEach = kRows / kStep;
+  constexpr int kLoads = kEach < kSoftmaxLoads ? kEach : kSoftmaxLoads;
+  static_assert(kRows % (kStep * kLoads) == 0);
   const int c = static_cast<int>(threadIdx.x % kFours * 4);
-#pragma unroll 4
-  for (int r = threadIdx.x / kFours; r < kRows; r += kSoftmaxThreads / kFours) {
-    const auto* from = r < rows ? row(r) : nullptr;
-    *reinterpret_cast<float4*>(&to[r * stride + c]) =
-        LoadFour(from + c, r < rows ? columns - c : 0, aligned);
+#pragma unroll 1
+  for (int r0 = threadIdx.x / kFours; r0 < kRows; r0 += kStep * kLoads) {
+    float4 x[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int r = r0 + i * kStep;
+      const auto* from = r < rows ? row(r) : nullptr;
+      x[i] = LoadFour(from + c, r < rows ? columns - c : 0, aligned);
+    }
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i)
+      *reinterpret_cast<float4*>(&to[(r0 + i * kStep) * stride + c]) = x[i];
   }
 }
 
