@@ -27,7 +27,7 @@ struct Sizes {
   CirculantShape Circulant() const {
     const std::vector<int64_t> lengths = {GoodFftLength(2 * height - 1),
                                           GoodFftLength(2 * width - 1)};
-    const PaddedRows rows = {pixels(), width, FftStride(lengths[1])};
+    const PaddedRows rows = {pixels(), width, lengths[1]};
     return {lengths, rows, rows, e, heads, vectors};
   }
   ToeplitzShape Sequence() const {
@@ -82,21 +82,19 @@ class Dense : public DevicePrepared {
 };
 
 // The first column of the two-level circulant: at (m_r mod L_r, m_c mod L_c)
-// the weight of (-m_r, -m_c), in rows of `stride` numbers.
+// the weight of (-m_r, -m_c).
 template <typename S>
 __global__ void LoadImageWeights(const S* weights, int64_t head_stride,
                                  int64_t height, int64_t width, int64_t rows,
-                                 int64_t cols, int64_t stride,
-                                 float* first_columns) {
+                                 int64_t cols, float* first_columns) {
   const int64_t at =
       static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (at >= rows * stride) return;
-  int64_t row = at / stride, col = at % stride;
+  if (at >= rows * cols) return;
+  int64_t row = at / cols, col = at % cols;
   if (row >= height) row -= rows;
   if (col >= width) col -= cols;
-  // The padding of a row counts as an offset of 0 or more.
-  const bool is_offset = row > -height && col > -width && at % stride < cols;
-  first_columns[blockIdx.y * rows * stride + at] =
+  const bool is_offset = row > -height && col > -width;
+  first_columns[blockIdx.y * rows * cols + at] =
       is_offset
           ? ToFloat(
                 weights[blockIdx.y * head_stride +
@@ -120,7 +118,7 @@ class Fft2 : public DevicePrepared {
         Grid(PiecesOf(product_.column_size(), kThreads), sizes_.vectors),
         kThreads, 0, weights.data, weights.head_stride, sizes_.height,
         sizes_.width, shape.lengths[0], shape.lengths[1],
-        FftStride(shape.lengths[1]), product_.first_columns());
+        product_.first_columns());
     product_.Run<S, S>(In<S>("values"), Out<S>("out"), false);
   }
 

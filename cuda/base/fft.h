@@ -1,4 +1,11 @@
-// cuFFT's plans for real transforms of many padded columns, in place.
+// Products of circulant matrices with many columns by cuFFT.
+//
+// A column of L real numbers is transformed as L / 2 complex ones, z_m = x_2m +
+// i x_2m+1, which is how it lies in memory: nothing is packed or padded. The
+// transforms E and O of the numbers at even and at odd places follow from Z,
+// and a circulant product is, with t = exp(-4 pi i k / L),
+//   E_y = E_w E_x + t O_w O_x,   O_y = E_w O_x + O_w E_x,   Z_y = E_y + i O_y:
+// one kernel between two transforms of half the length.
 #pragma once
 
 #include <memory>
@@ -17,14 +24,14 @@ int64_t GoodFftLength(int64_t n);
 
 enum class Transform { kForward, kBackward };
 
-// Transforms of real arrays of `lengths` (one or two extents, row-major), in
-// place: a row of the last extent L takes 2 (L/2 + 1) numbers. Backward without
+// Transforms of real arrays of `lengths` (one or two extents, row-major, the
+// last one even), neighbours as one complex number, in place. Backward without
 // the division by the number of points. `batch` arrays, one after another.
 class FftPlan {
  public:
   // Makes no plan while the layout counts.
   FftPlan(const Layout& layout, const std::vector<int64_t>& lengths,
-          int64_t batch, Transform kind);
+          int64_t batch);
   ~FftPlan();
   FftPlan(const FftPlan&) = delete;
   FftPlan& operator=(const FftPlan&) = delete;
@@ -32,11 +39,10 @@ class FftPlan {
   // Bytes of cuFFT's work area.
   int64_t area_bytes() const { return area_bytes_; }
   void SetArea(void* area);
-  void Execute(float* data) const;
+  void Execute(float* data, Transform direction) const;
 
  private:
   std::optional<cufftHandle> plan_;
-  Transform kind_;
   int64_t area_bytes_ = 0;
 };
 
@@ -52,7 +58,17 @@ class FftArea {
   DeviceBuffer<unsigned char> area_;
 };
 
-// Numbers in one padded row of length L.
-constexpr int64_t FftStride(int64_t length) { return 2 * (length / 2 + 1); }
+// Of which of the transformed vectors a column is multiplied by: column c of
+// `count` by vector (first + c) / each, or all by the only one.
+struct ColumnsOfVectors {
+  int64_t first, count, each;
+  bool one_vector;
+};
+
+// The step between the transforms: columns = those of the circulants' products,
+// still to be transformed back. Scaled for it.
+void MultiplyTransforms(const std::vector<int64_t>& lengths,
+                        const float* vectors, const ColumnsOfVectors& which,
+                        float* columns);
 
 }  // namespace subquad::device

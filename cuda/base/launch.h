@@ -26,6 +26,19 @@ inline int64_t PiecesOf(int64_t count, int64_t size) {
   return (count + size - 1) / size;
 }
 
+// Of how many things a group is made, a multiple of `step` or all of them, when
+// `all` are taken in as few groups as of `most` each: equal groups, for work
+// that a group does for its full size also where it is the last.
+constexpr int64_t EqualGroup(int64_t all, int64_t most, int64_t step) {
+  const int64_t groups = (all + most - 1) / most;
+  const int64_t each = (all + groups - 1) / groups;
+  const int64_t group = (each + step - 1) / step * step;
+  return group < all ? group : all;
+}
+static_assert(EqualGroup(768, 704, 32) == 384);   // not 704 and 64
+static_assert(EqualGroup(1024, 320, 32) == 256);  // four, not three and a rest
+static_assert(EqualGroup(100, 64, 32) == 64 && EqualGroup(19, 64, 32) == 19);
+
 // A grid of blocks; throws DeviceError if it is larger than a device allows.
 inline dim3 Grid(int64_t x, int64_t y = 1, int64_t z = 1) {
   if (x < 1 || y < 1 || z < 1 || x > 0x7FFFFFFF || y > kMostBlocksAcross ||

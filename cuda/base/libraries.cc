@@ -79,14 +79,10 @@ cufftResult CUFFTAPI cufftMakePlanMany64(
                            ostride, odist, type, batch, bytes);
 }
 
-cufftResult CUFFTAPI cufftExecR2C(cufftHandle plan, cufftReal* from,
-                                  cufftComplex* to) {
-  return Call<cufftResult>(Cufft(), SUBQUAD_TEXT(cufftExecR2C), plan, from, to);
-}
-
-cufftResult CUFFTAPI cufftExecC2R(cufftHandle plan, cufftComplex* from,
-                                  cufftReal* to) {
-  return Call<cufftResult>(Cufft(), SUBQUAD_TEXT(cufftExecC2R), plan, from, to);
+cufftResult CUFFTAPI cufftExecC2C(cufftHandle plan, cufftComplex* from,
+                                  cufftComplex* to, int direction) {
+  return Call<cufftResult>(Cufft(), SUBQUAD_TEXT(cufftExecC2C), plan, from, to,
+                           direction);
 }
 
 cufftResult CUFFTAPI cufftGetVersion(int* version) {

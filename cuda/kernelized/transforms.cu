@@ -39,29 +39,29 @@ struct FeatureRange {
 // and a key that are m apart, m taken modulo L. Relative to 2^top.
 __global__ void LoadWeights(BiasWeights bias, const int* tops,
                             int64_t positions_q, int64_t positions_k,
-                            bool causal, int64_t length, int64_t stride,
-                            float* spectra) {
+                            bool causal, int64_t length, float* vectors) {
   const int64_t m = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (m >= stride) return;
+  if (m >= length) return;
   const Scaled* weights = bias.at + blockIdx.y * bias.head_stride;
   Scaled weight = {0.0f, 0};
   if (m < positions_q)
     weight = weights[-m];
-  else if (!causal && m < length && length - m < positions_k)
+  else if (!causal && length - m < positions_k)
     weight = weights[length - m];
-  spectra[blockIdx.y * stride + m] =
+  vectors[blockIdx.y * length + m] =
       weight.mantissa * PowerOfTwo(weight.exponent - tops[blockIdx.y]);
 }
 
 // channels[feature][x][position] = phi_a(k) v_x, and phi_a(k) for x = e; zero
 // where there is no token. A block has 32 positions and 32 columns of one head,
-// reads its values once, and writes them for all features.
+// reads its values once, and writes them for all features; those of the last
+// columns write x = e too.
 template <typename S>
 __global__ void FillChannels(FeatureRange range, const float* keys,
                              const int* row_exponents, int64_t n_k,
                              TokenPositions positions, int64_t positions_k,
                              const S* values, int64_t value_stride, int64_t e,
-                             int64_t stride, float* channels) {
+                             int64_t length, float* channels) {
   SUBQUAD_SHARED(Square, tile);
   const int64_t head = range.Head();
   const int64_t p0 = static_cast<int64_t>(blockIdx.x) * kSide;
@@ -72,11 +72,11 @@ __global__ void FillChannels(FeatureRange range, const float* keys,
     const int64_t x = x0 + threadIdx.x;
     const int64_t token = p0 + k < positions_k ? positions.TokenAt(p0 + k) : -1;
     tile.at[k][threadIdx.x] =
-        token >= 0 && x < e ? ToFloat(values[token * e + x]) : 1.0f;
+        token >= 0 && x < e ? ToFloat(values[token * e + x]) : 0.0f;
   }
   __syncthreads();
   const int64_t p = p0 + threadIdx.x;
-  if (p >= stride) return;
+  if (p >= length) return;
   const int64_t token = p < positions_k ? positions.TokenAt(p) : -1;
   const float power =
       token >= 0 ? PowerOfTwo(row_exponents[head * n_k + token]) : 0.0f;
@@ -88,34 +88,21 @@ __global__ void FillChannels(FeatureRange range, const float* keys,
   for (int a = range.Begin(head); a < range.End(head); ++a) {
     const float key = token >= 0 ? keys[a] * power : 0.0f;
     float* to =
-        channels + (head * range.f + a - range.first) * (e + 1) * stride + p;
+        channels + (head * range.f + a - range.first) * (e + 1) * length + p;
+    if (x0 + kSide >= e && threadIdx.y == 0) to[e * length] = key;
 #pragma unroll
     for (int k = 0; k < kSide / kRows; ++k) {
       const int64_t x = x0 + threadIdx.y + k * kRows;
-      if (x <= e) to[x * stride] = key * value[k];
+      if (x < e) to[x * length] = key * value[k];
     }
   }
-}
-
-// channels *= spectrum * factor, in complex numbers.
-__global__ void Multiply(const float2* spectra, bool per_head,
-                         FeatureRange range, int64_t e, int64_t bins,
-                         float factor, float2* channels) {
-  const int64_t k = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (k >= bins) return;
-  const int64_t channel = blockIdx.y;
-  const int64_t head = (range.first + channel / (e + 1)) / range.f;
-  const float2 w = spectra[(per_head ? head * bins : 0) + k];
-  const float2 v = channels[channel * bins + k];
-  channels[channel * bins + k] = make_float2((w.x * v.x - w.y * v.y) * factor,
-                                             (w.x * v.y + w.y * v.x) * factor);
 }
 
 // sums[head][x][i] += sum over the features of phi_a(q_i) channels[a][x][i];
 // the first features of a head begin its sums.
 __global__ void __launch_bounds__(kThreads)
     AddQueries(FeatureRange range, const float* queries, int64_t n_q,
-               TokenPositions positions, int64_t e, int64_t stride,
+               TokenPositions positions, int64_t e, int64_t length,
                const float* channels, float* sums) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= n_q) return;
@@ -131,13 +118,13 @@ __global__ void __launch_bounds__(kThreads)
     sum[c] = begin > 0 && c < columns ? sums[c * n_q] : 0.0f;
   const float* from =
       channels +
-      ((head * range.f + begin - range.first) * (e + 1) + x0) * stride +
+      ((head * range.f + begin - range.first) * (e + 1) + x0) * length +
       positions.Of(i);
-  for (int a = begin; a < end; ++a, from += (e + 1) * stride) {
+  for (int a = begin; a < end; ++a, from += (e + 1) * length) {
     const float query = queries[a];
 #pragma unroll
     for (int c = 0; c < kColumns; ++c)
-      if (c < columns) sum[c] = fmaf(query, from[c * stride], sum[c]);
+      if (c < columns) sum[c] = fmaf(query, from[c * length], sum[c]);
   }
 #pragma unroll
   for (int c = 0; c < kColumns; ++c)
@@ -244,9 +231,10 @@ int64_t StreamedFftKernelized<S>::FeaturesAtOnce(
   constexpr int64_t kMostChannels = 32768;
   const int64_t channels = shape.e + 1;
   const int64_t bytes =
-      channels * FftStride(Length(shape)) * static_cast<int64_t>(sizeof(float));
-  return std::clamp<int64_t>(std::min(kBytes / bytes, kMostChannels / channels),
-                             1, shape.heads * shape.f);
+      channels * Length(shape) * static_cast<int64_t>(sizeof(float));
+  const int64_t fit =
+      std::max<int64_t>(std::min(kBytes / bytes, kMostChannels / channels), 1);
+  return EqualGroup(shape.heads * shape.f, fit, 1);
 }
 
 template <typename S>
@@ -270,34 +258,30 @@ StreamedFftKernelized<S>::StreamedFftKernelized(
     Layout& layout, const DeviceKernelizedShape& shape)
     : shape_(shape),
       length_(Length(shape)),
-      stride_(FftStride(length_)),
       features_at_once_(FeaturesAtOnce(shape)),
       features_(layout, shape.features(), KeyScaling::kRows),
       bias_(layout, shape),
-      spectra_(layout, shape.bias_vectors * stride_),
-      channels_(layout, features_at_once_ * (shape.e + 1) * stride_),
+      vectors_(layout, shape.bias_vectors * length_),
+      channels_(layout, features_at_once_ * (shape.e + 1) * length_),
       sums_(layout, shape.heads * (shape.e + 1) * shape.n_q),
       squares_(layout, shape.heads * PiecesOf(shape.n_k, kPiece) * shape.f),
       norms_(layout, shape.heads * shape.f),
       pairs_(layout, shape),
-      weight_plan_(layout, {length_}, shape.bias_vectors, Transform::kForward),
-      forward_(layout, {length_}, features_at_once_ * (shape.e + 1),
-               Transform::kForward),
-      backward_(layout, {length_}, features_at_once_ * (shape.e + 1),
-                Transform::kBackward) {
+      vector_plan_(layout, {length_}, shape.bias_vectors),
+      plan_(layout, {length_}, features_at_once_ * (shape.e + 1)) {
   area_.Share(
-      layout, {&weight_plan_, &forward_, &backward_},
-      sizeof(float) * static_cast<double>(spectra_.size() + channels_.size()));
+      layout, {&vector_plan_, &plan_},
+      sizeof(float) * static_cast<double>(vectors_.size() + channels_.size()));
 }
 
 template <typename S>
 void StreamedFftKernelized<S>::TransformWeights() {
   SUBQUAD_LAUNCH(
-      LoadWeights, Grid(PiecesOf(stride_, kThreads), shape_.bias_vectors),
+      LoadWeights, Grid(PiecesOf(length_, kThreads), shape_.bias_vectors),
       kThreads, 0, bias_.weights(), bias_.tops(),
       PositionsOf(shape_, shape_.n_q), PositionsOf(shape_, shape_.n_k),
-      shape_.causal, length_, stride_, spectra_.data());
-  weight_plan_.Execute(spectra_.data());
+      shape_.causal, length_, vectors_.data());
+  vector_plan_.Execute(vectors_.data(), Transform::kForward);
 }
 
 template <typename S>
@@ -305,26 +289,25 @@ void StreamedFftKernelized<S>::AddChannels(int64_t first, int64_t count,
                                            HeadArray<const S> v) {
   const FeatureRange range = {first, count, shape_.f};
   const TokenPositions positions = shape_.positions;
-  const int64_t e = shape_.e, bins = stride_ / 2;
+  const int64_t e = shape_.e;
   SUBQUAD_LAUNCH(
       FillChannels<S>,
-      Grid(PiecesOf(stride_, kSide), PiecesOf(e + 1, kSide), range.heads()),
+      Grid(PiecesOf(length_, kSide), PiecesOf(e, kSide), range.heads()),
       dim3(kSide, kRows), sizeof(Square), range, features_.keys(),
       features_.row_exponents(), shape_.n_k, positions,
-      PositionsOf(shape_, shape_.n_k), v.data, v.head_stride, e, stride_,
+      PositionsOf(shape_, shape_.n_k), v.data, v.head_stride, e, length_,
       channels_.data());
-  forward_.Execute(channels_.data());
-  SUBQUAD_LAUNCH(Multiply, Grid(PiecesOf(bins, kThreads), count * (e + 1)),
-                 kThreads, 0, reinterpret_cast<const float2*>(spectra_.data()),
-                 shape_.bias_vectors > 1, range, e, bins,
-                 1.0f / static_cast<float>(length_),
-                 reinterpret_cast<float2*>(channels_.data()));
-  backward_.Execute(channels_.data());
+  plan_.Execute(channels_.data(), Transform::kForward);
+  MultiplyTransforms({length_}, vectors_.data(),
+                     {first * (e + 1), count * (e + 1), shape_.f * (e + 1),
+                      shape_.bias_vectors == 1},
+                     channels_.data());
+  plan_.Execute(channels_.data(), Transform::kBackward);
   SUBQUAD_LAUNCH(AddQueries,
                  Grid(PiecesOf(shape_.n_q, kThreads), PiecesOf(e + 1, kColumns),
                       range.heads()),
                  kThreads, 0, range, features_.queries(), shape_.n_q, positions,
-                 e, stride_, channels_.data(), sums_.data());
+                 e, length_, channels_.data(), sums_.data());
 }
 
 template <typename S>

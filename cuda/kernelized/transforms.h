@@ -35,15 +35,15 @@ class StreamedFftKernelized {
   void FindLost();
 
   const DeviceKernelizedShape shape_;
-  const int64_t length_, stride_, features_at_once_;
+  const int64_t length_, features_at_once_;
   Features features_;
   DeviceBias bias_;
-  DeviceBuffer<float> spectra_;          // [vectors, stride]
-  DeviceBuffer<float> channels_;         // [features at once, e + 1, stride]
+  DeviceBuffer<float> vectors_;          // [vectors, length]
+  DeviceBuffer<float> channels_;         // [features at once, e + 1, length]
   DeviceBuffer<float> sums_;             // [heads, e + 1, n_q]
   DeviceBuffer<float> squares_, norms_;  // [heads, pieces, f], [heads, f]
   DirectRows pairs_;
-  FftPlan weight_plan_, forward_, backward_;
+  FftPlan vector_plan_, plan_;
   FftArea area_;
 };
 

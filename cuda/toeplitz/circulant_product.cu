@@ -8,7 +8,6 @@ namespace {
 
 constexpr int kTile = 32;
 constexpr int kRows = 8;
-constexpr int kThreads = 256;
 
 // About half of a Hopper's second-level cache, so that the transforms and the
 // product between them read what the step before them wrote.
@@ -19,71 +18,91 @@ struct TransposeTile {
   float at[kTile][kTile + 1];
 };
 
-// Column g of all heads' columns is column g mod e of head g / e.
-//
+// PaddedRows of one column, which has fewer than 2^31 elements.
+struct Places {
+  explicit Places(const PaddedRows& rows)
+      : rows(static_cast<int>(rows.rows)),
+        width(static_cast<int>(rows.width)),
+        pitch(static_cast<int>(rows.pitch)) {}
+  int rows, width, pitch;
+
+  // The row at element p, or -1. Divisions take most of these kernels' time
+  // where there are any: a sequence has none.
+  template <bool kImage>
+  __device__ int RowAt(int p) const {
+    if (!kImage) return p < rows ? p : -1;
+    const int column = p % pitch, row = p / pitch * width + column;
+    return column < width && row < rows ? row : -1;
+  }
+  template <bool kImage>
+  __device__ int PlaceOf(int row) const {
+    return kImage ? row / width * pitch + row % width : row;
+  }
+};
+
+// Column g of all heads' columns is column g mod e of head g / e: where it
+// begins in a tensor.
+__device__ inline int64_t BeginOf(int64_t g, int64_t e, int64_t head_stride) {
+  const auto column = static_cast<uint32_t>(g),
+             width = static_cast<uint32_t>(e);
+  return column / width * head_stride + column % width;
+}
+
 // columns[g - first][p] = values[row at p][g], zero where there is no row.
 // `count` columns from `first` on; the tensor is read by rows, the columns are
 // written along themselves.
-template <typename S>
-__global__ void LoadColumns(const S* values, int64_t head_stride,
-                            PaddedRows rows, int64_t e, int64_t first,
-                            int64_t count, int64_t size, float* columns) {
+template <typename S, bool kImage>
+__global__ void LoadColumns(const S* values, int64_t head_stride, Places places,
+                            int64_t e, int64_t first, int64_t count,
+                            int64_t size, float* columns) {
   SUBQUAD_SHARED(TransposeTile, tile);
-  const int64_t p0 = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int p0 = static_cast<int>(blockIdx.x) * kTile;
   const int64_t g0 = static_cast<int64_t>(blockIdx.y) * kTile;
-  const int64_t g = first + g0 + threadIdx.x;
-  for (int k = threadIdx.y; k < kTile; k += kRows) {
-    const int64_t column = (p0 + k) % rows.pitch;
-    const int64_t j = (p0 + k) / rows.pitch * rows.width + column;
-    const bool is_row =
-        column < rows.width && j < rows.rows && g < first + count;
-    tile.at[k][threadIdx.x] =
-        is_row ? ToFloat(values[g / e * head_stride + j * e + g % e]) : 0.0f;
+  const bool is_column = g0 + threadIdx.x < count;
+  values += BeginOf(first + g0 + threadIdx.x, e, head_stride);
+#pragma unroll
+  for (int k = 0; k < kTile; k += kRows) {
+    const int y = k + static_cast<int>(threadIdx.y);
+    const int j = places.RowAt<kImage>(p0 + y);
+    tile.at[y][threadIdx.x] =
+        is_column && j >= 0 ? ToFloat(values[j * e]) : 0.0f;
   }
   __syncthreads();
-  for (int k = threadIdx.y; k < kTile; k += kRows) {
-    const int64_t p = p0 + threadIdx.x;
-    if (g0 + k < count && p < size)
-      columns[(g0 + k) * size + p] = tile.at[threadIdx.x][k];
-  }
+  const int64_t p = p0 + static_cast<int>(threadIdx.x);
+  if (p >= size) return;
+  columns += (g0 + threadIdx.y) * size + p;
+#pragma unroll
+  for (int k = 0; k < kTile; k += kRows)
+    if (g0 + threadIdx.y + k < count)
+      columns[k * size] = tile.at[threadIdx.x][threadIdx.y + k];
 }
 
 // The way back: out[i][g] = columns[g - first][place of row i], or += that.
-template <typename Out, bool kAdd>
+template <typename Out, bool kAdd, bool kImage>
 __global__ void StoreColumns(const float* columns, int64_t size,
-                             int64_t head_stride, PaddedRows rows, int64_t e,
+                             int64_t head_stride, Places places, int64_t e,
                              int64_t first, int64_t count, Out* out) {
   SUBQUAD_SHARED(TransposeTile, tile);
-  const int64_t i0 = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int i0 = static_cast<int>(blockIdx.x) * kTile;
   const int64_t g0 = static_cast<int64_t>(blockIdx.y) * kTile;
-  const int64_t from = i0 + threadIdx.x;
-  const int64_t p = from / rows.width * rows.pitch + from % rows.width;
-  for (int k = threadIdx.y; k < kTile; k += kRows)
-    tile.at[k][threadIdx.x] = g0 + k < count && from < rows.rows
-                                  ? columns[(g0 + k) * size + p]
-                                  : 0.0f;
+  const int from = i0 + static_cast<int>(threadIdx.x);
+  columns += (g0 + threadIdx.y) * size + places.PlaceOf<kImage>(from);
+#pragma unroll
+  for (int k = 0; k < kTile; k += kRows)
+    tile.at[threadIdx.y + k][threadIdx.x] =
+        g0 + threadIdx.y + k < count && from < places.rows ? columns[k * size]
+                                                           : 0.0f;
   __syncthreads();
-  const int64_t g = first + g0 + threadIdx.x;
-  for (int k = threadIdx.y; k < kTile; k += kRows) {
-    const int64_t i = i0 + k;
-    if (i >= rows.rows || g >= first + count) continue;
-    Out* to = out + g / e * head_stride + i * e + g % e;
-    const float value = tile.at[threadIdx.x][k];
+  if (g0 + threadIdx.x >= count) return;
+  out += BeginOf(first + g0 + threadIdx.x, e, head_stride);
+#pragma unroll
+  for (int k = 0; k < kTile; k += kRows) {
+    const int y = k + static_cast<int>(threadIdx.y);
+    if (i0 + y >= places.rows) continue;
+    Out* to = out + (i0 + y) * e;
+    const float value = tile.at[threadIdx.x][y];
     Store(kAdd ? ToFloat(*to) + value : value, to);
   }
-}
-
-// columns *= spectrum * factor, in complex numbers.
-__global__ void Multiply(const float2* spectra, bool per_head, int64_t bins,
-                         int64_t e, int64_t first, float factor,
-                         float2* columns) {
-  const int64_t k = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (k >= bins) return;
-  const int64_t g = blockIdx.y;
-  const float2 w = spectra[(per_head ? (first + g) / e * bins : 0) + k];
-  const float2 v = columns[g * bins + k];
-  columns[g * bins + k] = make_float2((w.x * v.x - w.y * v.y) * factor,
-                                      (w.x * v.y + w.y * v.x) * factor);
 }
 
 int64_t Points(const CirculantShape& shape) {
@@ -92,16 +111,11 @@ int64_t Points(const CirculantShape& shape) {
   return points;
 }
 
-int64_t ColumnSize(const CirculantShape& shape) {
-  const int64_t last = shape.lengths.back();
-  return Points(shape) / last * FftStride(last);
-}
-
 int64_t ColumnsAtOnce(const CirculantShape& shape) {
-  const int64_t bytes = ColumnSize(shape) * sizeof(float);
-  const int64_t fit =
-      std::max<int64_t>(kCachedBytes / bytes / kTile * kTile, kTile);
-  return std::min({shape.heads * shape.e, fit, kMostColumns});
+  const int64_t bytes = Points(shape) * static_cast<int64_t>(sizeof(float));
+  const int64_t fit = std::clamp<int64_t>(kCachedBytes / bytes / kTile * kTile,
+                                          kTile, kMostColumns);
+  return EqualGroup(shape.heads * shape.e, fit, kTile);
 }
 
 }  // namespace
@@ -115,47 +129,51 @@ double CirculantProduct::Flops() const {
 
 CirculantProduct::CirculantProduct(Layout& layout, const CirculantShape& shape)
     : shape_(shape),
-      size_(ColumnSize(shape)),
+      size_(Points(shape)),
       columns_at_once_(ColumnsAtOnce(shape)),
-      spectra_(layout, shape.vectors * size_),
-      columns_(layout, columns_at_once_ * size_),
-      vector_plan_(layout, shape.lengths, shape.vectors, Transform::kForward),
-      forward_(layout, shape.lengths, columns_at_once_, Transform::kForward),
-      backward_(layout, shape.lengths, columns_at_once_, Transform::kBackward) {
-  area_.Share(
-      layout, {&vector_plan_, &forward_, &backward_},
-      sizeof(float) * static_cast<double>(spectra_.size() + columns_.size()));
+      vectors_and_columns_(layout, (shape.vectors + columns_at_once_) * size_),
+      vector_plan_(layout, shape.lengths,
+                   shape.vectors + (together() ? columns_at_once_ : 0)),
+      plan_(layout, shape.lengths, columns_at_once_) {
+  if (size_ > 0x7FFFFFFF || shape.heads * shape.e > 0x7FFFFFFF)
+    throw DeviceError("too long for one transform: " + std::to_string(size_) +
+                      " numbers");
+  area_.Share(layout, {&vector_plan_, &plan_},
+              sizeof(float) * static_cast<double>(vectors_and_columns_.size()));
 }
 
 template <typename S, typename Out>
 void CirculantProduct::Run(HeadArray<const S> values, HeadArray<Out> out,
                            bool add) {
-  const int64_t e = shape_.e, all = shape_.heads * e, bins = size_ / 2;
-  const float factor = 1.0f / static_cast<float>(Points(shape_));
+  const int64_t e = shape_.e, all = shape_.heads * e;
+  float* const vectors = vectors_and_columns_.data();
+  float* const columns = vectors + shape_.vectors * size_;
   const dim3 threads(kTile, kRows);
-  vector_plan_.Execute(spectra_.data());
+  const auto load_columns =
+      shape_.in.pitch < size_ ? LoadColumns<S, true> : LoadColumns<S, false>;
+  const bool to_image = shape_.out.pitch < size_;
+  const auto store_columns = to_image ? (add ? StoreColumns<Out, true, true>
+                                             : StoreColumns<Out, false, true>)
+                                      : (add ? StoreColumns<Out, true, false>
+                                             : StoreColumns<Out, false, false>);
+  if (!together()) vector_plan_.Execute(vectors, Transform::kForward);
   for (int64_t first = 0; first < all; first += columns_at_once_) {
     const int64_t count = std::min(columns_at_once_, all - first);
     const int64_t across = PiecesOf(count, kTile);
-    SUBQUAD_LAUNCH(LoadColumns<S>, Grid(PiecesOf(size_, kTile), across),
-                   threads, sizeof(TransposeTile), values.data,
-                   values.head_stride, shape_.in, e, first, count, size_,
-                   columns_.data());
-    forward_.Execute(columns_.data());
-    SUBQUAD_LAUNCH(Multiply, Grid(PiecesOf(bins, kThreads), count), kThreads, 0,
-                   reinterpret_cast<const float2*>(spectra_.data()),
-                   shape_.vectors > 1, bins, e, first, factor,
-                   reinterpret_cast<float2*>(columns_.data()));
-    backward_.Execute(columns_.data());
-    const dim3 grid = Grid(PiecesOf(shape_.out.rows, kTile), across);
-    if (add)
-      SUBQUAD_LAUNCH((StoreColumns<Out, true>), grid, threads,
-                     sizeof(TransposeTile), columns_.data(), size_,
-                     out.head_stride, shape_.out, e, first, count, out.data);
+    SUBQUAD_LAUNCH(load_columns, Grid(PiecesOf(size_, kTile), across), threads,
+                   sizeof(TransposeTile), values.data, values.head_stride,
+                   Places(shape_.in), e, first, count, size_, columns);
+    if (together())
+      vector_plan_.Execute(vectors, Transform::kForward);
     else
-      SUBQUAD_LAUNCH((StoreColumns<Out, false>), grid, threads,
-                     sizeof(TransposeTile), columns_.data(), size_,
-                     out.head_stride, shape_.out, e, first, count, out.data);
+      plan_.Execute(columns, Transform::kForward);
+    MultiplyTransforms(shape_.lengths, vectors,
+                       {first, count, e, shape_.vectors == 1}, columns);
+    plan_.Execute(columns, Transform::kBackward);
+    SUBQUAD_LAUNCH(store_columns,
+                   Grid(PiecesOf(shape_.out.rows, kTile), across), threads,
+                   sizeof(TransposeTile), columns, size_, out.head_stride,
+                   Places(shape_.out), e, first, count, out.data);
   }
 }
 

@@ -12,7 +12,8 @@ namespace subquad::device {
 
 // The place of the rows of a tensor in a padded column: row j is at
 // element j / width * pitch + j % width, of `rows` rows; zeros elsewhere. A
-// sequence has width = rows; an image is laid out with a pitch.
+// sequence has width = rows and a pitch of no fewer; an image is laid out with
+// a pitch.
 struct PaddedRows {
   int64_t rows, width, pitch;
 };
@@ -30,13 +31,13 @@ class CirculantProduct {
   CirculantProduct(Layout& layout, const CirculantShape& shape);
 
   // [vectors, column_size()]: where the caller writes the first columns of the
-  // circulants, rows of the last length padded for an in-place transform.
-  float* first_columns() const { return spectra_.data(); }
+  // circulants.
+  float* first_columns() const { return vectors_and_columns_.data(); }
   int64_t column_size() const { return size_; }
 
   // out[h][i][c] = element i of circulant(h) values[h][.][c]; with `add`, +=
   // that (Out is then float: the caller rounds a sum to a storage type once).
-  // Replaces the first columns by their spectra.
+  // Replaces the first columns by their transforms.
   template <typename S, typename Out>
   void Run(HeadArray<const S> values, HeadArray<Out> out, bool add);
 
@@ -46,9 +47,13 @@ class CirculantProduct {
 
  private:
   const CirculantShape shape_;
+  // All columns at once, and the first columns of the circulants with them:
+  // a transform of few columns leaves a device idle.
+  bool together() const { return columns_at_once_ == shape_.heads * shape_.e; }
+
   const int64_t size_, columns_at_once_;
-  DeviceBuffer<float> spectra_, columns_;
-  FftPlan vector_plan_, forward_, backward_;
+  DeviceBuffer<float> vectors_and_columns_;
+  FftPlan vector_plan_, plan_;
   FftArea area_;
 };
 

@@ -24,7 +24,7 @@ __global__ void LoadWeights(const S* weights, int64_t head_stride, int64_t n_q,
 
 CirculantShape CirculantOf(const ToeplitzShape& shape, int64_t image_width) {
   const auto rows = [&](int64_t n) -> PaddedRows {
-    if (image_width == 0) return {n, n, FftStride(shape.Length())};
+    if (image_width == 0) return {n, n, shape.Length()};
     const int64_t pitch = 2 * image_width - 1;
     return {((n - image_width) / pitch + 1) * image_width, image_width, pitch};
   };

@@ -43,6 +43,8 @@ inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) {
   return {x, y, z, w};
 }
+// Sine and cosine of pi x, exact at halves and integers.
+void sincospif(float x, float* sine, float* cosine);
 
 namespace subquad::emulated {
 

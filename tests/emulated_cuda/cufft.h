@@ -10,7 +10,8 @@ enum cufftResult {
   CUFFT_INVALID_PLAN = 1,
   CUFFT_INVALID_VALUE = 4
 };
-enum cufftType { CUFFT_R2C = 0x2a, CUFFT_C2R = 0x2c };
+enum cufftType { CUFFT_C2C = 0x29 };
+constexpr int CUFFT_FORWARD = -1, CUFFT_INVERSE = 1;
 
 cufftResult cufftCreate(cufftHandle* plan);
 cufftResult cufftDestroy(cufftHandle plan);
@@ -23,6 +24,6 @@ cufftResult cufftMakePlanMany64(cufftHandle plan, int rank, long long* n,
                                 long long output_distance, cufftType type,
                                 long long batch, size_t* area_bytes);
 cufftResult cufftSetWorkArea(cufftHandle plan, void* area);
-cufftResult cufftExecR2C(cufftHandle plan, float* in, cufftComplex* out);
-cufftResult cufftExecC2R(cufftHandle plan, cufftComplex* in, float* out);
+cufftResult cufftExecC2C(cufftHandle plan, cufftComplex* in, cufftComplex* out,
+                         int direction);
 cufftResult cufftGetVersion(int* version);

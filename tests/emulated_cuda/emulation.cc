@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numbers>
 #include <numeric>
 #include <random>
 #include <stdexcept>
@@ -281,6 +282,13 @@ const char* cudaGetErrorString(cudaError_t status) {
       return "no CUDA-capable device is detected";
   }
   return "unknown error";
+}
+
+void sincospif(float x, float* sine, float* cosine) {
+  const double turns = std::remainder(double{x}, 2.0);
+  const double angle = std::numbers::pi * turns;
+  *sine = std::abs(turns) == 1 ? 0 : static_cast<float>(std::sin(angle));
+  *cosine = std::abs(turns) == 0.5 ? 0 : static_cast<float>(std::cos(angle));
 }
 
 cudaError_t cudaGetLastError() { return std::exchange(last, cudaSuccess); }

@@ -18,9 +18,8 @@ struct Plan {
   std::vector<int> n, input_embed, output_embed;
   int input_stride = 1, input_distance = 0, output_stride = 1,
       output_distance = 0, batch = 0;
-  cufftType type = CUFFT_R2C;
   bool automatic = true, has_area = false;
-  fftwf_plan plan = nullptr;
+  std::map<int, fftwf_plan> plans;  // by direction
 };
 
 std::map<cufftHandle, Plan>& Plans() {
@@ -48,7 +47,7 @@ cufftResult cufftCreate(cufftHandle* handle) {
 cufftResult cufftDestroy(cufftHandle handle) {
   Plan* plan = Find(handle);
   if (!plan) return CUFFT_INVALID_PLAN;
-  if (plan->plan) fftwf_destroy_plan(plan->plan);
+  for (const auto& [direction, made] : plan->plans) fftwf_destroy_plan(made);
   Plans().erase(handle);
   return CUFFT_SUCCESS;
 }
@@ -76,7 +75,7 @@ cufftResult cufftMakePlanMany64(cufftHandle handle, int rank, long long* n,
   plan->input_distance = static_cast<int>(input_distance);
   plan->output_stride = static_cast<int>(output_stride);
   plan->output_distance = static_cast<int>(output_distance);
-  plan->type = type;
+  if (type != CUFFT_C2C) return CUFFT_INVALID_VALUE;
   plan->batch = static_cast<int>(batch);
   *area_bytes = 1024;
   return CUFFT_SUCCESS;
@@ -89,33 +88,21 @@ cufftResult cufftSetWorkArea(cufftHandle handle, void*) {
   return CUFFT_SUCCESS;
 }
 
-cufftResult cufftExecR2C(cufftHandle handle, float* in, cufftComplex* out) {
+cufftResult cufftExecC2C(cufftHandle handle, cufftComplex* in,
+                         cufftComplex* out, int direction) {
   Plan* plan = Find(handle);
-  if (!plan || plan->type != CUFFT_R2C) return CUFFT_INVALID_PLAN;
+  if (!plan) return CUFFT_INVALID_PLAN;
   if (!plan->automatic && !plan->has_area) return CUFFT_INVALID_VALUE;
-  auto* complex = reinterpret_cast<fftwf_complex*>(out);
-  if (!plan->plan)
-    plan->plan = fftwf_plan_many_dft_r2c(
-        static_cast<int>(plan->n.size()), plan->n.data(), plan->batch, in,
-        plan->input_embed.data(), plan->input_stride, plan->input_distance,
-        complex, plan->output_embed.data(), plan->output_stride,
-        plan->output_distance, FFTW_ESTIMATE | FFTW_UNALIGNED);
-  fftwf_execute_dft_r2c(plan->plan, in, complex);
-  return CUFFT_SUCCESS;
-}
-
-cufftResult cufftExecC2R(cufftHandle handle, cufftComplex* in, float* out) {
-  Plan* plan = Find(handle);
-  if (!plan || plan->type != CUFFT_C2R) return CUFFT_INVALID_PLAN;
-  if (!plan->automatic && !plan->has_area) return CUFFT_INVALID_VALUE;
-  auto* complex = reinterpret_cast<fftwf_complex*>(in);
-  if (!plan->plan)
-    plan->plan = fftwf_plan_many_dft_c2r(
-        static_cast<int>(plan->n.size()), plan->n.data(), plan->batch, complex,
-        plan->input_embed.data(), plan->input_stride, plan->input_distance, out,
+  auto* from = reinterpret_cast<fftwf_complex*>(in);
+  auto* to = reinterpret_cast<fftwf_complex*>(out);
+  fftwf_plan& made = plan->plans[direction];
+  if (!made)
+    made = fftwf_plan_many_dft(
+        static_cast<int>(plan->n.size()), plan->n.data(), plan->batch, from,
+        plan->input_embed.data(), plan->input_stride, plan->input_distance, to,
         plan->output_embed.data(), plan->output_stride, plan->output_distance,
-        FFTW_ESTIMATE | FFTW_UNALIGNED);
-  fftwf_execute_dft_c2r(plan->plan, complex, out);
+        direction, FFTW_ESTIMATE | FFTW_UNALIGNED);
+  fftwf_execute_dft(made, from, to);
   return CUFFT_SUCCESS;
 }
 
