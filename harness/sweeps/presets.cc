@@ -10,14 +10,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Preset AllRecipes() {
+// The sweeps of all recipes: those that ask for a GPU, or the others.
+Preset AllRecipes(const std::string& name, bool of_gpu) {
   Json sweeps = Json::array();
   for (const Preset& recipe : RecipeFiles()) {
     const Json json = Json::parse(recipe.text);
     for (const Json& sweep : json.value("sweeps", Json::array()))
-      sweeps.push_back(sweep);
+      if ((sweep.value("backend", Json()) == "cuda") == of_gpu)
+        sweeps.push_back(sweep);
   }
-  return {"paper", Json{{"sweeps", sweeps}}.dump()};
+  return {name, Json{{"sweeps", sweeps}}.dump()};
 }
 
 // A recipe like another is drawn from that one's sweeps.
@@ -34,7 +36,8 @@ const Preset* FindRecipe(const std::string& name) {
 const std::vector<Preset>& Presets() {
   static const std::vector<Preset> presets = [] {
     std::vector<Preset> all = PresetFiles();
-    all.push_back(AllRecipes());
+    all.push_back(AllRecipes("paper", false));
+    all.push_back(AllRecipes("gpu", true));
     return all;
   }();
   return presets;

@@ -371,9 +371,10 @@ def torch_softmax(problem):
 def torch_sdpa(problem):
     torch, q, k, v = _tensors(problem, "q", "k", "v")
     scale = problem.scale(1 / math.sqrt(q.shape[-1]))
-    q, k, v = (x[None, None] for x in (q, k, v))
+    # With four axes, as its fast kernels want them.
+    q, k, v = (x[None] if x.dim() == 3 else x[None, None] for x in (q, k, v))
     attention, causal = torch.nn.functional.scaled_dot_product_attention, problem.flag("causal")
-    return lambda: attention(q, k, v, is_causal=causal, scale=scale)[0, 0]
+    return lambda: attention(q, k, v, is_causal=causal, scale=scale).view(problem.inputs["v"].shape)
 
 
 @peer("torch_sdpa_bias", "softmax_attention", "scaled_dot_product_attention with a bias for every pair", TORCH,
