@@ -101,11 +101,10 @@ class Measured:
     def settings(self):
         """[(title of a block, backend, threads)]: what the aims are judged under."""
         counts = self.thread_counts or [1]
-        gpu = self._threads("cuda") or [1]
-        return [
-            *((threads_words(count) if len(counts) > 1 else "", "cpu", count) for count in counts),
-            ("GPU", "cuda", gpu[0]),
-        ]
+        gpu = ("GPU", "cuda", (self._threads("cuda") or [1])[0])
+        if self.points and all(point.settings["backend"] == "cuda" for point in self.points):
+            return [gpu]
+        return [*((threads_words(count) if len(counts) > 1 else "", "cpu", count) for count in counts), gpu]
 
     def at(self, case, threads):
         """{implementation or peer: Point} of a case."""

@@ -122,7 +122,8 @@ def build(made, sources, claims, folder):
     shown = [product for product in made.products if product.recipe is not None]
     drawn = [product for product in shown if product.draw]
     tables = [product for product in shown if product.table]
-    machine = result_file.machine_name("cpu", sources[0][1]["environment"])
+    backends = {record["backend"] for _, content in sources for record in content.get("records", [])}
+    machine = result_file.machine_name("cuda" if backends == {"cuda"} else "cpu", sources[0][1]["environment"])
     lines = [f"# Results: {folder.name}", "",
              f"Measured on {machine}. `python3 -m reports.gallery {place(folder)}` writes this page from the files beside it; "
              "nothing is typed in.", "", *made_by(sources), ""]  # fmt: skip

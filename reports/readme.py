@@ -159,7 +159,7 @@ def verified_table(operators):
         raise InputError(
             "the program lists no GPU implementation: expected one built with nvcc or with the emulated device"
         )
-    heads = [f"CPU ({', '.join(scalars['cpu'])})", f"GPU ({', '.join(scalars['cuda'])}): emulated device only"]
+    heads = [f"CPU ({', '.join(scalars['cpu'])})", f"GPU ({', '.join(scalars['cuda'])})"]
     lines = [f"| operator | {heads[0]} | {heads[1]} |", "| --- | --- | --- |"]
     for operator in operators:
         name = operator["operator"]

@@ -179,11 +179,11 @@ class FewSamples(unittest.TestCase):
         self.assertFalse(panel_notes.few_samples(row, workspace))
 
     def test_the_committed_captions_say_so(self):
-        for folder in MACHINES:
-            records = json.loads((folder / "paper.json").read_text(encoding="utf-8"))["records"]
-            few = [r for r in records if r["seconds"] and len(r["seconds"]["samples"]) < panel_notes.FEWEST_SAMPLES]
-            self.assertTrue(few)
-            self.assertIn("open marks: fewer than 6 samples", (folder / "README.md").read_text(encoding="utf-8"))
+        folder = result_file.default_folder()
+        records = json.loads((folder / "paper.json").read_text(encoding="utf-8"))["records"]
+        few = [r for r in records if r["seconds"] and len(r["seconds"]["samples"]) < panel_notes.FEWEST_SAMPLES]
+        self.assertTrue(few)
+        self.assertIn("open marks: fewer than 6 samples", (folder / "README.md").read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

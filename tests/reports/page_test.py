@@ -194,6 +194,18 @@ class GalleryTest(figures_test.Workplace):
             self.assertIn(f'<a id="{name}">', text)
         self.assertEqual(0, self.gallery("--check").returncode)
 
+    def test_names_the_gpu_of_records_that_are_all_of_one(self):
+        file = self.results / "run.json"
+        content = json.loads(file.read_text(encoding="utf-8"))
+        content["environment"]["gpu"] = {"name": "a GPU"}
+        for backend, name in (("cpu", content["environment"]["cpu"]), ("cuda", "a GPU")):
+            for one in content["records"] + content["algorithms"]:
+                one["backend"] = backend
+            file.write_text(json.dumps(content), encoding="utf-8")
+            result = self.gallery()
+            self.assertEqual(0, result.returncode, result.stderr)
+            self.assertIn(f"Measured on {name}", (self.results / "README.md").read_text(encoding="utf-8"))
+
     def test_check_finds_what_changed(self):
         self.assertEqual(0, self.gallery().returncode)
         figure = self.results / "figures" / "fastrpb-toeplitz.svg"

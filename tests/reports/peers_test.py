@@ -475,6 +475,9 @@ class TableTest(Workplace):
             self.assertEqual([("cpu", "missed"), ("cuda", words)], [(row["backend"], row["verdict"]) for row in rows])
             self.assertEqual(1, (folder / "aims.md").read_text().count("GPU"))
             self.assertEqual(len(contents) - 1, (folder / "aims.md").read_text().count(", made up, commit"))
+        _, folder = self.make(self.on_a_gpu(), aims_=aims_)  # nothing of the CPU
+        rows = list(csv.DictReader(io.StringIO((folder / "aims.csv").read_text())))
+        self.assertEqual([("cuda", "met")], [(row["backend"], row["verdict"]) for row in rows])
         other = self.on_a_gpu()
         other["environment"]["gpu"]["name"] = "another"
         self.assertEqual(2, self.make(self.on_a_gpu(), other)[0].returncode)
