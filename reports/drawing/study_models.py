@@ -70,6 +70,42 @@ def _map_panels(study, note, nulls, value, models=(None,)):
     return page.finish()
 
 
+# What needs no random features, by its name in the table.
+WITHOUT = {"taylor1_clipped": ("Taylor, none negative", Style(MID_GREY, plot_style.DASHED, None)),
+           "uniform": ("equal weights", Style(MID_GREY, plot_style.DOTTED, None)),
+           "another sentence": ("another sentence", Style(MID_GREY, plot_style.LONG, None))}  # fmt: skip
+
+
+def draw_embeddings(study):
+    table = study.table("cosine", "model", "map", "m", "median", "low", "high")
+    models, kinds = table.values("model"), [kind for kind in table.values("map") if kind in MAPS]
+    random = [kind for kind in kinds if any(row["m"] > 0 for row in table.where(map=kind))]
+    features = sorted({row["m"] for row in table.rows if row["m"] > 0})
+    labels = [(MAP_NAMES[kind], MAPS[kind]) for kind in random] + list(WITHOUT.values())
+    page = new_page(
+        study, [(1, index > 0, [] if index else labels) for index in range(len(models))],
+        notes=["Cosine to the embedding of the unchanged model: the median sentence, and the middle 80 % of them.",
+               "Every attention of every layer is replaced, nothing is retrained; grey: what needs no random features, and "
+               "the unchanged embedding of another sentence."],
+    )  # fmt: skip
+    for axes, model in zip(page.axes, models):
+        for kind in random:
+            rows = table.where(model=model, map=kind)
+            curve(axes, column(rows, "m"), column(rows, "median"), MAPS[kind],
+                  (column(rows, "low"), column(rows, "high")))  # fmt: skip
+        for kind, (_, style) in WITHOUT.items():
+            for row in table.where(model=model, map=kind):
+                axes.axhline(row["median"], color=style.color, linestyle=style.dashes, linewidth=0.9, zorder=1.5)
+        axes.set_xscale("log")
+        powers(axes.xaxis, features, 3)
+        axes.set_xlabel("features m")
+        axes.set_ylim(-0.1, 1.02)
+        fixed(axes.yaxis, [0, 0.5, 1])
+        page.title(axes, model)
+    page.axes[0].set_ylabel("cosine")
+    return page.finish()
+
+
 def draw_feature_maps(study):
     nulls = study.table("baseline", "normalised", "rpe", "map", "median").rows
     return _map_panels(study, "Medians over the draws, with 95 % intervals.", nulls, "median")

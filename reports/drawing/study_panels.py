@@ -12,7 +12,7 @@ from reports.drawing import plot_style
 from reports.drawing import study_matrices
 from reports.drawing.layout import letters
 from reports.drawing.plot_style import BLACK, DARK_GREY, MID_GREY
-from reports.drawing.study_models import draw_conversion, draw_feature_maps, model_parts
+from reports.drawing.study_models import draw_conversion, draw_embeddings, draw_feature_maps, model_parts
 from reports.drawing.study_page import (
     STYLES, THEORY, column, counts, curve, fixed, guide, log_y, marker, new_page, plain, powers, tens,
 )  # fmt: skip
@@ -540,6 +540,7 @@ DRAWINGS = {
     "prf_variance": draw_prf_variance,
     "approximation_error": draw_approximation_error,
     "baselines": draw_baselines,
+    "embeddings": draw_embeddings,
     "spectra": draw_spectra,
     "sample_complexity": draw_sample_complexity,
     "feature_maps": draw_feature_maps,
