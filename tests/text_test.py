@@ -21,7 +21,7 @@ ROOMS = "reference|algorithms|optimized|cuda|harness|reports|tests|examples"
 CODE = {".h", ".cc", ".cu", ".py", ".cmake", ".sh", ".in"}
 TEXT = CODE | {".md", ".json", ".txt", ".yml", ".html", ""}
 MADE_UP = {"tests/text_test.py", "tests/layout_test.py"}  # name files on purpose that do not exist
-PRESETS = {"paper"}  # the sum of all recipes
+PRESETS = {"paper", "gpu"}  # sums of recipes
 GENERATED = {"embedded.cc", "build_info.cc", "highway.h"}  # by the build; of a library
 # Documents that are not in the repository, and phrases that read like a translation.
 ELSEWHERE = re.compile(r"\bSPEC(?:\.md)?\b|\b(?:CLAIMS|DESIGN|STYLE)\.md\b")
@@ -158,7 +158,7 @@ def command_faults(tree, text):
             for name in tail.split()[:1]:
                 if (
                     not name.startswith("--")
-                    and name not in tree.recipes | {"quick", "paper", "reproduce"}
+                    and name not in tree.recipes | PRESETS | {"quick", "reproduce"}
                     and not placeholder(name)
                 ):
                     faults.append(f"there is no recipe {name}")

@@ -390,13 +390,19 @@ class SentenceTest(unittest.TestCase):
         self.assertEqual([], told(("a", "sizes in common: 1, a crossover takes at least 2")))
 
 
+def backend_of(recipe):
+    return next((sweep["backend"] for sweep in recipe.get("sweeps", []) if "backend" in sweep), "cpu")
+
+
 class DrawingTest(figures_test.Workplace):
     def test_every_recipe_is_drawn_and_twice_the_same(self):
-        path = self.write(synthetic_results(RECIPES.values(), 4))
         first, second = self.folder / "first", self.folder / "second"
-        for out in (first, second):
-            result = self.draw(path, "--format", "svg", "--general", "none", out=out)
-            self.assertEqual(0, result.returncode, result.stderr)
+        for backend in ("cpu", "cuda"):
+            own = [recipe for recipe in RECIPES.values() if backend_of(recipe) == backend]
+            path = self.write(synthetic_results(own, 4))
+            for out in (first, second):
+                result = self.draw(path, "--format", "svg", "--general", "none", out=out)
+                self.assertEqual(0, result.returncode, result.stderr)
         for name, recipe in RECIPES.items():
             if recipe.kind in ("study", "fits", "crossovers") or name == "error-f":  # of other files
                 continue
@@ -429,7 +435,8 @@ class DrawingTest(figures_test.Workplace):
             if recipe.kind != "curves" or name == "error-f":
                 continue
             with self.subTest(name):
-                for _, group in recipe_figure.curves(recipe, points).content:
+                own = [point for point in points if point.identity["backend"] == backend_of(recipe)]
+                for _, group in recipe_figure.curves(recipe, own).content:
                     looks = [(style.color, style.dashes) for style in group.styles.values()]
                     self.assertEqual(len(looks), len(set(looks)), group.styles)
 
