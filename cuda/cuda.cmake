@@ -23,7 +23,7 @@ if(NOT SUBQUAD_CUDA STREQUAL "OFF")
     target_compile_options(subquad_cuda PRIVATE
       $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -O3 --expt-relaxed-constexpr
         -Werror=all-warnings -Xcompiler=-Wall,-Wno-restrict,-Werror>)
-    target_link_libraries(subquad_cuda PUBLIC subquad_algorithms
+    target_link_libraries(subquad_cuda PUBLIC subquad_reference
       PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
     target_include_directories(subquad_cuda PRIVATE ${PROJECT_SOURCE_DIR})
     set(device_library subquad_cuda)
@@ -36,6 +36,6 @@ if(NOT SUBQUAD_CUDA STREQUAL "OFF")
 endif()
 if(device_library STREQUAL "subquad_no_device")
   add_library(subquad_no_device STATIC cuda/no_device.cc)
-  target_link_libraries(subquad_no_device PUBLIC subquad_algorithms)
+  target_link_libraries(subquad_no_device PUBLIC subquad_reference)
 endif()
 message(STATUS "CUDA: ${cuda_text}")

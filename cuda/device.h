@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/implementation.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad {
 

@@ -13,11 +13,11 @@
 // the FFT as one sequence.
 #include <type_traits>
 
-#include "algorithms/fastrpb_attention.h"
-#include "algorithms/find_implementation.h"
 #include "cuda/base/convert.h"
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
+#include "reference/contract/fastrpb_attention.h"
+#include "reference/contract/find_implementation.h"
 
 namespace subquad::device {
 namespace {

@@ -11,13 +11,13 @@
 //
 // All three scale features by what is largest among the keys; queries that see
 // only what is lost beside that are computed pair by pair (direct_rows.h).
-#include "algorithms/kernelized_rpe_attention.h"
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
 #include "cuda/kernelized/dense.h"
 #include "cuda/kernelized/direct_rows.h"
+#include "cuda/kernelized/fft_streamed.h"
 #include "cuda/kernelized/tiled.h"
-#include "cuda/kernelized/transforms.h"
+#include "reference/contract/kernelized_rpe_attention.h"
 
 namespace subquad::device {
 namespace {

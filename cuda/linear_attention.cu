@@ -10,11 +10,11 @@
 // Features are float32 arrays in memory for all three, scaled by the largest of
 // many keys; causal queries that see only what is lost beside those are
 // computed pair by pair (direct_rows.h).
-#include "algorithms/linear_attention.h"
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
 #include "cuda/kernelized/dense.h"
 #include "cuda/kernelized/linear.h"
+#include "reference/contract/linear_attention.h"
 
 namespace subquad::device {
 namespace {

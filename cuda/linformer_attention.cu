@@ -9,7 +9,7 @@
 #include "cuda/implementations.h"
 #include "cuda/softmax/projection.h"
 #include "cuda/softmax/reduced_attention.h"
-#include "reference/softmax/softmax_scale.h"
+#include "reference/contract/softmax_scale.h"
 
 namespace subquad::device {
 namespace {
@@ -29,7 +29,7 @@ class Linformer : public DevicePrepared {
  public:
   Linformer(const Problem& problem, const Arrays& arrays, Layout& layout)
       : DevicePrepared(problem, arrays, layout),
-        scale_(SoftmaxScale<float>(problem)),
+        scale_(ScoreScale<float>(problem)),
         keys_(layout, ProjectionOf(problem, "d")),
         values_(layout, ProjectionOf(problem, "e")),
         shape_(ShapeOf(problem)),

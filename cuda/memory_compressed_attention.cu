@@ -8,7 +8,7 @@
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
 #include "cuda/softmax/reduced_attention.h"
-#include "reference/softmax/softmax_scale.h"
+#include "reference/contract/softmax_scale.h"
 
 namespace subquad::device {
 namespace {
@@ -46,7 +46,7 @@ class MemoryCompressed : public DevicePrepared {
       : DevicePrepared(problem, arrays, layout),
         shape_(ShapeOf(problem)),
         stride_(problem.params.Integer("stride")),
-        scale_(SoftmaxScale<float>(problem)),
+        scale_(ScoreScale<float>(problem)),
         keys_(layout, shape_.heads * shape_.n_k * shape_.d),
         values_(layout, shape_.heads * shape_.n_k * shape_.e),
         attention_(layout, shape_) {}

@@ -24,8 +24,8 @@
 #include "cuda/softmax/dense_attention.h"
 #include "cuda/softmax/position_terms.h"
 #include "cuda/softmax/score_rows.h"
+#include "reference/contract/softmax_scale.h"
 #include "reference/softmax/position_scheme.h"
-#include "reference/softmax/softmax_scale.h"
 
 namespace subquad::device {
 namespace {
@@ -189,7 +189,7 @@ class PositionRun : public DevicePrepared {
         rel_(layout, sizes_.Is(PositionScheme::kShaw)
                          ? sizes_.vectors * sizes_.offsets() * sizes_.d
                          : 0),
-        scale_(SoftmaxScale<float>(problem)),
+        scale_(ScoreScale<float>(problem)),
         causal_(problem.params.Flag("causal")) {}
 
   void Launch() override {

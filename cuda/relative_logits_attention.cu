@@ -13,12 +13,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "algorithms/seen_keys.h"
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
 #include "cuda/softmax/softmax_block.h"
 #include "cuda/softmax/softmax_tiles.h"
-#include "reference/softmax/softmax_scale.h"
+#include "reference/contract/seen_keys.h"
+#include "reference/contract/softmax_scale.h"
 
 namespace subquad::device {
 namespace {
@@ -163,7 +163,7 @@ class Tiled : public DevicePrepared {
   Tiled(const Problem& problem, const Arrays& arrays, Layout& layout)
       : DevicePrepared(problem, arrays, layout),
         shape_(problem),
-        scale_(SoftmaxScale<float>(problem)),
+        scale_(ScoreScale<float>(problem)),
         seen_(problem) {
     std::vector<int> keys;
     for (int64_t head = 0; head < shape_.heads; ++head)

@@ -7,7 +7,7 @@
 #include "cuda/implementations.h"
 #include "cuda/softmax/dense_attention.h"
 #include "cuda/softmax/softmax_tiles.h"
-#include "reference/softmax/softmax_scale.h"
+#include "reference/contract/softmax_scale.h"
 
 namespace subquad::device {
 namespace {
@@ -41,7 +41,7 @@ class SoftmaxRun : public DevicePrepared {
   SoftmaxRun(const Problem& problem, const Arrays& arrays, Layout& layout)
       : DevicePrepared(problem, arrays, layout),
         shape_(ShapeOf(problem)),
-        scale_(SoftmaxScale<float>(problem)),
+        scale_(ScoreScale<float>(problem)),
         has_bias_(problem.HasInput("bias")) {}
 
  protected:

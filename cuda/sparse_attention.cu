@@ -19,7 +19,7 @@
 #include "cuda/softmax/softmax_block.h"
 #include "cuda/softmax/sparse_mask.h"
 #include "cuda/softmax/sparse_plan.h"
-#include "reference/softmax/softmax_scale.h"
+#include "reference/contract/softmax_scale.h"
 
 namespace subquad::device {
 namespace {
@@ -51,7 +51,7 @@ class SparsePrepared : public DevicePrepared {
   SparsePrepared(const Problem& problem, const Arrays& arrays, Layout& layout)
       : DevicePrepared(problem, arrays, layout),
         shape_(ShapeOf(problem)),
-        scale_(SoftmaxScale<float>(problem)) {}
+        scale_(ScoreScale<float>(problem)) {}
 
  protected:
   Tensors<S> AllTensors() const {

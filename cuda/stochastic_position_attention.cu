@@ -12,14 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/stochastic_position_attention.h"
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
 #include "cuda/kernelized/dense.h"
 #include "cuda/kernelized/linear.h"
 #include "cuda/kernelized/noisy_tokens.h"
 #include "cuda/softmax/dense_attention.h"
-#include "reference/softmax/softmax_scale.h"
+#include "reference/contract/softmax_scale.h"
+#include "reference/contract/stochastic_position_attention.h"
 
 namespace subquad::device {
 namespace {
@@ -87,7 +87,7 @@ class DenseSoftmax : public OnNoise<S> {
   DenseSoftmax(const Problem& problem, const Arrays& arrays, Layout& layout)
       : OnNoise<S>(problem, arrays, layout),
         shape_(SoftmaxShapeOf(problem)),
-        scale_(SoftmaxScale<float>(problem)),
+        scale_(ScoreScale<float>(problem)),
         attention_(layout, shape_),
         values_(layout, shape_.heads * shape_.n_k * shape_.e) {}
 
@@ -116,7 +116,7 @@ class Tiled : public OnNoise<S> {
   Tiled(const Problem& problem, const Arrays& arrays, Layout& layout)
       : OnNoise<S>(problem, arrays, layout),
         shape_(SoftmaxShapeOf(problem)),
-        scale_(SoftmaxScale<float>(problem)) {}
+        scale_(ScoreScale<float>(problem)) {}
 
  private:
   void Attend(HeadArray<const float> q, HeadArray<const float> k) override {
@@ -134,7 +134,8 @@ class Tiled : public OnNoise<S> {
 // ---- linear
 
 DeviceKernelizedShape KernelizedShapeOf(const Problem& problem) {
-  return DeviceKernelizedShape(AttentionOnNoise(problem));
+  return DeviceKernelizedShape(
+      AttentionOnNoise(problem, ScoreScale<double>(problem)));
 }
 
 int64_t OmegaCount(const Problem& problem, const DeviceKernelizedShape& shape) {

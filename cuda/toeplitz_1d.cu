@@ -6,11 +6,11 @@
 #include <cmath>
 #include <vector>
 
-#include "algorithms/norms.h"
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
 #include "cuda/toeplitz/dense_product.h"
 #include "cuda/toeplitz/toeplitz_product.h"
+#include "reference/contract/norms.h"
 
 namespace subquad::device {
 namespace {

@@ -5,11 +5,11 @@
 //   fft_sequence  the image as one sequence, 1-D transforms by cuFFT
 #include <cmath>
 
-#include "algorithms/norms.h"
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
 #include "cuda/toeplitz/dense_product.h"
 #include "cuda/toeplitz/toeplitz_product.h"
+#include "reference/contract/norms.h"
 
 namespace subquad::device {
 namespace {

@@ -5,11 +5,11 @@
 //   xy     row and column sums, two 1-D products, a broadcast add
 #include <algorithm>
 
-#include "algorithms/norms.h"
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
 #include "cuda/toeplitz/dense_product.h"
 #include "cuda/toeplitz/image_sums.h"
+#include "reference/contract/norms.h"
 
 namespace subquad::device {
 namespace {

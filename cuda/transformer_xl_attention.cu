@@ -22,7 +22,7 @@
 #include "cuda/implementations.h"
 #include "cuda/softmax/dense_attention.h"
 #include "cuda/softmax/score_rows.h"
-#include "reference/softmax/softmax_scale.h"
+#include "reference/contract/softmax_scale.h"
 
 namespace subquad::device {
 namespace {
@@ -103,7 +103,7 @@ class XlAttention : public DevicePrepared {
         sizes_(problem),
         rows_(layout, plan),
         position_(layout, plan.scores()),
-        scale_(SoftmaxScale<float>(problem)),
+        scale_(ScoreScale<float>(problem)),
         queries_(layout, sizes_.heads * sizes_.n_q * sizes_.d),
         position_queries_(layout, sizes_.heads * sizes_.n_q * sizes_.d),
         keys_(layout, sizes_.heads * sizes_.n_k * sizes_.d) {}

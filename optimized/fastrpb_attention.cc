@@ -13,13 +13,13 @@
 // Nothing is computed here but the sum: the parts are the programs of
 // softmax_attention, linear_attention, toeplitz_1d, toeplitz_2d_xy and
 // toeplitz_2d.
-#include "algorithms/fastrpb_attention.h"
+#include "reference/contract/fastrpb_attention.h"
 
-#include "algorithms/find_implementation.h"
 #include "optimized/base/buffer.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
+#include "reference/contract/find_implementation.h"
 
 namespace subquad {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "algorithms/implementation.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad {
 

@@ -26,16 +26,16 @@
 //   auto            tiled or fft_streamed, whichever the sizes say is faster.
 //
 // The quadratic ones are as accurate as the plain program. The FFTs are not
-// always: see algorithms/kernelized_rpe_attention.h. Where they may have lost a
-// query altogether it is computed directly (kernelized/columns.h), so that
-// every answer has some digits and the time depends on the numbers: at worst,
-// that of tiled comes on top.
-#include "algorithms/kernelized_rpe_attention.h"
+// always: see reference/contract/kernelized_rpe_attention.h. Where they may
+// have lost a query altogether it is computed directly (kernelized/columns.h),
+// so that every answer has some digits and the time depends on the numbers: at
+// worst, that of tiled comes on top.
+#include "reference/contract/kernelized_rpe_attention.h"
 
 #include "optimized/base/prepare.h"
 #include "optimized/kernelized/auto.h"
+#include "optimized/kernelized/fft_streamed.h"
 #include "optimized/kernelized/quadratic.h"
-#include "optimized/kernelized/transforms.h"
 
 namespace subquad {
 namespace {

@@ -16,7 +16,7 @@
 // None overflows where the answer is finite: feature_rows.h keeps keys at a
 // scale of their own per feature and raises it when a key does not fit, which
 // multiplies the state by powers of two, exactly.
-#include "algorithms/linear_attention.h"
+#include "reference/contract/linear_attention.h"
 
 #include "optimized/base/prepare.h"
 #include "optimized/kernelized/linear.h"

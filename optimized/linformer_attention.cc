@@ -18,7 +18,7 @@
 #include "optimized/base/prepare.h"
 #include "optimized/implementations.h"
 #include "optimized/softmax/reduced_keys.h"
-#include "reference/softmax/softmax_scale.h"
+#include "reference/contract/softmax_scale.h"
 
 namespace subquad {
 namespace {
@@ -44,7 +44,7 @@ class Linformer : public Prepared {
         n_k_(problem.Dim("n_k")),
         heads_(problem.heads),
         parts_(Parts(n_k_)),
-        scale_(SoftmaxScale<T>(problem)),
+        scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
         pool_(layout),
         attention_(layout, sizes_),

@@ -17,7 +17,7 @@
 #include "optimized/base/prepare.h"
 #include "optimized/implementations.h"
 #include "optimized/softmax/reduced_keys.h"
-#include "reference/softmax/softmax_scale.h"
+#include "reference/contract/softmax_scale.h"
 
 namespace subquad {
 namespace {
@@ -38,7 +38,7 @@ class MemoryCompressed : public Prepared {
       : sizes_(SizesOf(problem)),
         stride_(problem.params.Integer("stride")),
         heads_(problem.heads),
-        scale_(SoftmaxScale<T>(problem)),
+        scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
         pool_(layout),
         attention_(layout, sizes_),

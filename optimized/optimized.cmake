@@ -84,14 +84,14 @@ string(JOIN " " targets_text ${targets_text})
 set_source_files_properties(${PROJECT_SOURCE_DIR}/optimized/targets.cc PROPERTIES
   COMPILE_DEFINITIONS "SUBQUAD_TARGETS=${targets_text}")
 target_link_libraries(subquad_optimized
-  PUBLIC subquad_algorithms PkgConfig::FFTW Threads::Threads)
+  PUBLIC subquad_reference PkgConfig::FFTW Threads::Threads)
 foreach(target ${SUBQUAD_TARGETS})
   # subquad_optimized_TARGET: the same files before they are closed, for tests of
   # the parts.
   add_library(subquad_optimized_${target} STATIC ${optimized_sources})
   target_compile_options(subquad_optimized_${target} PRIVATE ${optimized_flags})
   target_link_libraries(subquad_optimized_${target} PRIVATE subquad_for_${target}
-    PUBLIC subquad_algorithms PkgConfig::FFTW Threads::Threads)
+    PUBLIC subquad_reference PkgConfig::FFTW Threads::Threads)
   set(object ${PROJECT_BINARY_DIR}/subquad_target_${target}.o)
   subquad_close(${object} ${target})
   add_library(subquad_target_${target} STATIC ${object})

@@ -14,14 +14,14 @@
 #include <algorithm>
 #include <vector>
 
-#include "algorithms/seen_keys.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/product.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
 #include "optimized/softmax/softmax_tiles.h"
+#include "reference/contract/seen_keys.h"
+#include "reference/contract/softmax_scale.h"
 #include "reference/softmax/position_scheme.h"
-#include "reference/softmax/softmax_scale.h"
 
 namespace subquad {
 namespace {
@@ -86,7 +86,7 @@ class WithPositions : public Prepared {
  public:
   WithPositions(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
-        scale_(SoftmaxScale<T>(problem)),
+        scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
         pool_(layout),
         q_(layout, sizes_.n * sizes_.key_width()),

@@ -17,7 +17,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "algorithms/seen_keys.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/product.h"
 #include "optimized/base/shared_gradient.h"
@@ -25,7 +24,8 @@
 #include "optimized/implementations.h"
 #include "optimized/softmax/dense_gradient.h"
 #include "optimized/softmax/softmax_tiles.h"
-#include "reference/softmax/softmax_scale.h"
+#include "reference/contract/seen_keys.h"
+#include "reference/contract/softmax_scale.h"
 
 namespace subquad {
 namespace {
@@ -81,7 +81,7 @@ class WithScores : public Prepared {
  public:
   WithScores(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
-        scale_(SoftmaxScale<T>(problem)),
+        scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
         pool_(layout) {}
 
@@ -226,7 +226,7 @@ class TiledLogits : public Prepared {
  public:
   TiledLogits(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
-        scale_(SoftmaxScale<T>(problem)),
+        scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
         pool_(layout),
         tables_(problem.SlicesOf("table")),

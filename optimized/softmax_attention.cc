@@ -22,8 +22,6 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/kernelized.h"
-#include "algorithms/seen_keys.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/product.h"
 #include "optimized/base/shared_gradient.h"
@@ -32,7 +30,9 @@
 #include "optimized/softmax/dense_gradient.h"
 #include "optimized/softmax/gradient_tiles.h"
 #include "optimized/softmax/softmax_tiles.h"
-#include "reference/softmax/softmax_scale.h"
+#include "reference/contract/kernelized.h"
+#include "reference/contract/seen_keys.h"
+#include "reference/contract/softmax_scale.h"
 
 namespace subquad {
 namespace {
@@ -90,7 +90,7 @@ class DenseSoftmax : public Prepared {
  public:
   DenseSoftmax(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
-        scale_(SoftmaxScale<T>(problem)),
+        scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
         pool_(layout),
         scores_(layout, sizes_.n_q * sizes_.n_k) {}
@@ -152,7 +152,7 @@ class DenseSoftmaxGradient : public Prepared {
   DenseSoftmaxGradient(const Problem& problem, const Arrays& arrays,
                        Layout& layout)
       : sizes_(problem),
-        scale_(SoftmaxScale<T>(problem)),
+        scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
         pool_(layout),
         gradient_(layout, sizes_.n_q, sizes_.n_k, sizes_.e),
@@ -258,7 +258,7 @@ class TiledSoftmax : public Prepared {
  public:
   TiledSoftmax(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
-        scale_(SoftmaxScale<T>(problem)),
+        scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
         pool_(layout),
         together_(Together(sizes_, layout.threads())) {
@@ -354,7 +354,7 @@ class TiledSoftmaxGradient : public Prepared {
   TiledSoftmaxGradient(const Problem& problem, const Arrays& arrays,
                        Layout& layout)
       : sizes_(problem),
-        scale_(SoftmaxScale<T>(problem)),
+        scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
         pool_(layout),
         parts_(Parts(sizes_)),

@@ -16,7 +16,7 @@
 //
 // The global tokens of etc are queries and keys beside the n positions, with
 // tensors of their own.
-#include "algorithms/sparse_attention.h"
+#include "reference/contract/sparse_attention.h"
 
 #include <algorithm>
 #include <vector>
@@ -28,7 +28,7 @@
 #include "optimized/softmax/blocked_sparse_attention.h"
 #include "optimized/softmax/softmax_tiles.h"
 #include "optimized/softmax/sparse_parts.h"
-#include "reference/softmax/softmax_scale.h"
+#include "reference/contract/softmax_scale.h"
 
 namespace subquad {
 namespace {
@@ -63,7 +63,7 @@ class MaskedSparse : public Prepared {
  public:
   MaskedSparse(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
-        scale_(SoftmaxScale<T>(problem)),
+        scale_(ScoreScale<T>(problem)),
         keys_(problem),
         arrays_(arrays),
         pool_(layout),
@@ -166,7 +166,7 @@ class GatheredSparse : public Prepared {
  public:
   GatheredSparse(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
-        scale_(SoftmaxScale<T>(problem)),
+        scale_(ScoreScale<T>(problem)),
         keys_(problem),
         arrays_(arrays),
         pool_(layout),

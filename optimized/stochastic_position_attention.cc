@@ -14,7 +14,7 @@
 //         share the rows of noise: O(n d P R). A block's noise of one channel
 //         stays in cache.
 // The attentions are the programs of softmax_attention and linear_attention.
-#include "algorithms/stochastic_position_attention.h"
+#include "reference/contract/stochastic_position_attention.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,7 +22,6 @@
 #include <memory>
 #include <numbers>
 
-#include "algorithms/find_implementation.h"
 #include "optimized/base/buffer.h"
 #include "optimized/base/lanes.h"
 #include "optimized/base/prepare.h"
@@ -31,6 +30,7 @@
 #include "optimized/kernelized/shape.h"
 #include "optimized/kernelized/waves.h"
 #include "optimized/softmax/softmax_tiles.h"
+#include "reference/contract/find_implementation.h"
 
 namespace subquad {
 namespace {
@@ -254,7 +254,7 @@ class AttentionOnTokens : public Prepared {
  public:
   AttentionOnTokens(const Problem& problem, const Arrays& arrays,
                     Layout& layout, const char* id)
-      : inner_(AttentionOnNoise(problem)),
+      : inner_(AttentionOnNoise(problem, ScoreScale<double>(problem))),
         pool_(layout),
         tokens_(layout, problem, arrays) {
     Arrays inner;

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "algorithms/implementation.h"
+#include "reference/contract/implementation.h"
 #include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad {

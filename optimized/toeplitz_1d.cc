@@ -6,7 +6,7 @@
 //           O(e n log n) time, O(n) memory per column in flight. The length is
 //           a good one and not 2n-1, which costs up to 6.8 times as much.
 //   fft_columns  our own FFT with the columns in the SIMD lanes
-//           (column_fft.h): the same complexity, 4 to 8 times faster than fft.
+//           (fft_columns.h): the same complexity, 4 to 8 times faster than fft.
 //           A few rows are multiplied directly (toeplitz/direct_product.h).
 //   karatsuba  three products of half the size in place of four, down to 64
 //           rows, in float64: O(e n^1.585) time.
@@ -14,15 +14,15 @@
 // All but karatsuba have the backward pass; with transforms, the gradient of
 // the weights is one sum over all columns of products of spectra, and one
 // inverse transform. Each class is in optimized/toeplitz/ALGORITHM_1d.cc.
-#include "algorithms/toeplitz_1d.h"
+#include "reference/contract/toeplitz_1d.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "optimized/base/prepare.h"
 #include "optimized/implementations.h"
-#include "optimized/toeplitz/circulant_fft.h"
-#include "optimized/toeplitz/column_fft.h"
+#include "optimized/toeplitz/fft_circulant.h"
+#include "optimized/toeplitz/fft_columns.h"
 #include "optimized/toeplitz/programs_1d.h"
 
 namespace subquad {

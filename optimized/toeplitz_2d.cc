@@ -14,16 +14,16 @@
 #include <optional>
 #include <vector>
 
-#include "algorithms/toeplitz_1d.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/shared_gradient.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
-#include "optimized/toeplitz/circulant_fft.h"
-#include "optimized/toeplitz/column_fft.h"
+#include "optimized/toeplitz/fft_circulant.h"
+#include "optimized/toeplitz/fft_columns.h"
 #include "optimized/toeplitz/gradient_sums.h"
 #include "optimized/toeplitz/image_sequence.h"
 #include "optimized/toeplitz/materialized.h"
+#include "reference/contract/toeplitz_1d.h"
 
 namespace subquad {
 namespace {

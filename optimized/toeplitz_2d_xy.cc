@@ -16,13 +16,13 @@
 #include <span>
 #include <vector>
 
-#include "algorithms/norms.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/shared_gradient.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
 #include "optimized/toeplitz/line_product.h"
 #include "optimized/toeplitz/materialized.h"
+#include "reference/contract/norms.h"
 
 namespace subquad {
 namespace {

@@ -20,7 +20,7 @@
 #include "optimized/base/thread_pool.h"
 #include "optimized/implementations.h"
 #include "optimized/softmax/softmax_tiles.h"
-#include "reference/softmax/softmax_scale.h"
+#include "reference/contract/softmax_scale.h"
 
 namespace subquad {
 namespace {
@@ -78,7 +78,7 @@ class TransformerXl : public Prepared {
  public:
   TransformerXl(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
-        scale_(SoftmaxScale<T>(problem)),
+        scale_(ScoreScale<T>(problem)),
         arrays_(arrays),
         pool_(layout),
         queries_(layout, 2 * kBlock * sizes_.d) {}

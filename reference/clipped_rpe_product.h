@@ -213,7 +213,7 @@ class ClippedRpeProduct final
                        {"e", 64, "width of a value"},
                        {"r", 16, "offsets beyond it are clipped to it", 0}};
     TensorRule rpe{"rpe", {"2*r+1", "d"}, Role::kParameter};
-    rpe.offset_axes = {0};
+    rpe.offset_axes = {{0, "-r"}};
     signature.inputs = {{"q", {"n_q", "d"}}, rpe, {"v", {"n_k", "e"}}};
     signature.outputs = {{"out", {"n_q", "e"}}};
     return backward ? WithGradients(std::move(signature)) : signature;

@@ -166,17 +166,19 @@ class FastRpbAttention final : public OperatorWith<FastRpbAttentionReference> {
     } else {
       TensorRule bias{"bias", {n_q + "+" + n_k + "-1"}, Role::kParameter};
       bias.optional = true;
-      bias.offset_axes = {0};
+      bias.offset_axes = {OffsetAxis::OfIndices(0, n_q)};
       signature.inputs.push_back(bias);
     }
     TensorRule weights{"weights", {"n_q+n_k-1"}, Role::kParameter};
-    weights.offset_axes = {0};
+    weights.offset_axes = {OffsetAxis::OfIndices(0, "n_q")};
     if (image) {
       weights.name = "weights_rows";
       weights.shape = {"2*height-1"};
+      weights.offset_axes = {{0, "1-height"}};
       signature.inputs.push_back(weights);
       weights.name = "weights_cols";
       weights.shape = {"2*width-1"};
+      weights.offset_axes = {{0, "1-width"}};
     }
     signature.inputs.push_back(weights);
     signature.outputs = {{"out", {n_q, "e"}}};

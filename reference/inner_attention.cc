@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "reference/linear_attention.h"
-#include "reference/softmax/softmax_scale.h"
 #include "reference/softmax_attention.h"
 
 namespace subquad {
@@ -38,13 +37,13 @@ bool IsSine(const Problem& problem) {
   return problem.params.Text("kind") == "sine";
 }
 
-Problem AttentionOnNoise(const Problem& problem) {
+Problem AttentionOnNoise(const Problem& problem, double scale) {
   static const SoftmaxAttention kSoftmax;
   static const LinearAttention kLinear;
   const bool softmax = IsSoftmax(problem);
   Params params = problem.params;
   for (const char* name : {"attention", "kind"}) params.Erase(name);
-  if (softmax) params.Set("scale", SoftmaxScale<double>(problem));
+  if (softmax) params.Set("scale", scale);
   std::vector<GivenShape> given;
   for (size_t i = 0; i < problem.inputs.size(); ++i) {
     const std::string& name = problem.inputs[i].name;

@@ -15,7 +15,8 @@ Problem AttentionOf(const Problem& problem);
 // Of stochastic_position_attention: does noise carry positions by kind = sine?
 bool IsSine(const Problem& problem);
 
-// Of stochastic_position_attention: the attention on q^ and k^.
-Problem AttentionOnNoise(const Problem& problem);
+// Of stochastic_position_attention: the attention on q^ and k^, of a softmax
+// with this scale, which is that of scores of q and k.
+Problem AttentionOnNoise(const Problem& problem, double scale);
 
 }  // namespace subquad

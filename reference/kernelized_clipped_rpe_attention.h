@@ -188,7 +188,7 @@ class KernelizedClippedRpeAttention final
                        {"e", 64, "width of a value"},
                        {"r", 16, "offsets beyond it are clipped to it", 0}};
     TensorRule rpe{"rpe", {"2*r+1", "d"}, Role::kParameter, Draw::kPositive};
-    rpe.offset_axes = {0};
+    rpe.offset_axes = {{0, "-r"}};
     signature.inputs = {
         {"q", {"n_q", "d"}}, {"k", {"n_k", "d"}}, {"v", {"n_k", "e"}}, rpe};
     signature.outputs = {{"out", {"n_q", "e"}}};

@@ -96,10 +96,10 @@ class KernelizedRpeAttention final
         {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
     AddOmega(params, signature);
     TensorRule bias{"bias", {"n_q+n_k-1"}, Role::kParameter};
-    bias.offset_axes = {0};
+    bias.offset_axes = {OffsetAxis::OfIndices(0, "n_q")};
     if (image) {
       bias.shape = {"2*height-1", "2*width-1"};
-      bias.offset_axes = {0, 1};
+      bias.offset_axes = {{0, "1-height"}, {1, "1-width"}};
     }
     bias.may_be_minus_infinity = true;
     signature.inputs.push_back(bias);

@@ -264,7 +264,7 @@ class PositionAttention final
     if (scheme == PositionScheme::kBias ||
         scheme == PositionScheme::kMultiplicative)
       inputs.push_back(parameter("bias", {"2*n-1"}));
-    if (inputs.back().name != "pos") inputs.back().offset_axes = {0};
+    if (inputs.back().name != "pos") inputs.back().offset_axes = {{0, "1-n"}};
     if (untied || deberta) {
       inputs.push_back(projection("u_q", "d"));
       inputs.push_back(projection("u_k", "d"));

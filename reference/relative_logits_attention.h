@@ -206,7 +206,7 @@ class RelativeLogitsAttention final
                        {"p", 16, "rank of the band"},
                        {"E", 64, "distances of the band, from 0 on"}};
     TensorRule table{"table", {"p", "E"}, Role::kParameter};
-    table.offset_axes = {1};
+    table.offset_axes = {{1, "0"}};
     signature.inputs = {{"q", {"n_q", "d"}},
                         {"k", {"n_k", "d"}},
                         {"v", {"n_k", "e"}},

@@ -219,10 +219,10 @@ class SoftmaxAttention final : public OperatorWith<SoftmaxAttentionReference> {
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
     TensorRule bias{"bias", {"n_q+n_k-1"}, Role::kParameter};
-    bias.offset_axes = {0};
+    bias.offset_axes = {OffsetAxis::OfIndices(0, "n_q")};
     if (image) {
       bias.shape = {"2*height-1", "2*width-1"};
-      bias.offset_axes = {0, 1};
+      bias.offset_axes = {{0, "1-height"}, {1, "1-width"}};
     }
     bias.optional = true;
     bias.may_be_minus_infinity = true;

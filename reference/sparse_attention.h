@@ -183,7 +183,7 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
     TensorRule bias{"bias", {"2*n-1"}, Role::kParameter};
     bias.optional = true;
     bias.may_be_minus_infinity = true;
-    bias.offset_axes = {0};
+    bias.offset_axes = {{0, "1-n"}};
     signature.inputs = {
         {"q", {"n", "d"}}, {"k", {"n", "d"}}, {"v", {"n", "e"}}};
     signature.outputs = {{"out", {"n", "e"}}};

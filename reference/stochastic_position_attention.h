@@ -97,7 +97,7 @@ class LinearOnNoise : public Reference<Real> {
  public:
   LinearOnNoise(const Problem& problem, const Inputs& inputs)
       : positions_(problem, inputs),
-        attention_(AttentionOnNoise(problem)),
+        attention_(AttentionOnNoise(problem, SoftmaxScale<double>(problem))),
         rows_(
             attention_, inputs,
             [this](int64_t head, int64_t i, Real* row, double* units) {

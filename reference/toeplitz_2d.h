@@ -154,7 +154,7 @@ class Toeplitz2d final : public OperatorWith<Toeplitz2dReference> {
     signature.sizes = {{"e", 64, "width of a value"}};
     TensorRule weights{
         "weights", {"2*height-1", "2*width-1"}, Role::kParameter};
-    weights.offset_axes = {0, 1};
+    weights.offset_axes = {{0, "1-height"}, {1, "1-width"}};
     signature.inputs = {weights, {"values", {kPixels, "e"}}};
     signature.outputs = {{"out", {kPixels, "e"}}};
     signature.queries = signature.keys = kPixels;

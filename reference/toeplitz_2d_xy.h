@@ -187,7 +187,8 @@ class Toeplitz2dXy final : public OperatorWith<Toeplitz2dXyReference> {
     signature.sizes = {{"e", 64, "width of a value"}};
     TensorRule rows{"weights_rows", {"2*height-1"}, Role::kParameter};
     TensorRule cols{"weights_cols", {"2*width-1"}, Role::kParameter};
-    rows.offset_axes = cols.offset_axes = {0};
+    rows.offset_axes = {{0, "1-height"}};
+    cols.offset_axes = {{0, "1-width"}};
     signature.inputs = {rows, cols, {"values", {kPixels, "e"}}};
     signature.outputs = {{"out", {kPixels, "e"}}};
     signature.queries = signature.keys = kPixels;

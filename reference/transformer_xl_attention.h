@@ -154,7 +154,7 @@ class TransformerXlAttention final
         {"e", 64, "width of a value"},
         {"p", 64, "width of a distance's embedding"}};
     TensorRule r{"r", {causal ? "M+L" : "M+2*L-1", "p"}, Role::kParameter};
-    r.offset_axes = {0};
+    r.offset_axes = {{0, causal ? "0" : "1-L"}};
     signature.inputs = {{"q", {"L", "d"}},
                         {"k", {"M+L", "d"}},
                         {"v", {"M+L", "e"}},

@@ -5,10 +5,10 @@
 
 #include <cstring>
 
-#include "harness/base/registry.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/verification.h"
 #include "harness/judging/trial.h"
+#include "harness/registry/registry.h"
 #include "optimized/base/buffer.h"
 #include "tests/every_operator.h"
 

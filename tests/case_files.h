@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/registry.h"
 #include "harness/judging/check.h"
+#include "harness/registry/registry.h"
 #include "tests/places.h"
 
 namespace subquad {

@@ -12,13 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/registry.h"
 #include "harness/cases/case.h"
 #include "harness/cases/draws.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/verification.h"
 #include "harness/judging/answer.h"
 #include "harness/judging/operator_run.h"
+#include "harness/registry/registry.h"
 #include "tests/every_operator.h"
 
 namespace subquad {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/base/memory_counter.h"
 #include "harness/judging/operator_run.h"
+#include "harness/machine/memory_counter.h"
 
 namespace subquad {
 namespace {

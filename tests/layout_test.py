@@ -26,20 +26,22 @@ LAYERS = {
     "reference/softmax": ["reference/base"],
     "reference/kernelized": ["reference/base"],
     "reference": ["reference/softmax", "reference/kernelized"],
-    "algorithms": ["reference"],
-    "optimized/base": ["algorithms"],
+    "reference/contract": ["reference"],
+    "optimized/base": ["reference/contract"],
     "optimized/toeplitz": ["optimized/base"],
     "optimized/softmax": ["optimized/base"],
     "optimized/kernelized": ["optimized/softmax", "optimized/toeplitz"],
     "optimized": ["optimized/kernelized"],
-    "cuda/base": ["algorithms"],
+    "cuda/base": ["reference/contract"],
     "cuda/toeplitz": ["cuda/base"],
     "cuda/softmax": ["cuda/base"],
     "cuda/kernelized": ["cuda/softmax", "cuda/toeplitz"],
     "cuda": ["cuda/kernelized"],
-    "harness/base": ["optimized"],
-    "harness/cases": ["harness/base"],
-    "harness/judging": ["harness/cases"],
+    "harness/base": ["reference/base"],
+    "harness/machine": ["harness/base", "optimized"],
+    "harness/registry": ["harness/base", "optimized"],
+    "harness/cases": ["harness/registry"],
+    "harness/judging": ["harness/cases", "harness/machine"],
     "harness/results": ["harness/judging"],
     "harness/sweeps": ["harness/results"],
     "harness/papers/frame": ["harness/sweeps"],
@@ -56,21 +58,23 @@ LAYERS = {
 }
 # What fast programs share with the definitions: descriptions, such as names,
 # shapes and rules of parameters. They take no arithmetic from them, so that no
-# mistake is in both. Bounds (algorithms/*.cc) are computed from the definitions
-# on purpose.
+# mistake is in both. Bounds (*.cc of the contract) are computed from the
+# definitions on purpose.
+CONTRACT = "reference/contract/"
 SHARED_WITH_FAST_PROGRAMS = (
     "reference/base/",
     "reference/inner_attention.h",
     "reference/kernelized/feature_map_spec.h",
     "reference/softmax/position_scheme.h",
-    "reference/softmax/softmax_scale.h",
 )
+# Masks, scales and places in a vector by offset: fast programs have their own.
+NOT_SHARED = ("reference/base/image.h", "reference/base/visible_keys.h")
 # The device is reached through its interface alone.
 INTERFACES = {"cuda/device.h": ("harness/", "cuda/")}
 # Libraries, by the start of a header's path, and the only folders that use them.
 LIBRARIES = {
     "Eigen/": ["optimized", "harness/papers", "harness/base"],
-    "fftw3": ["optimized", "harness/base"],
+    "fftw3": ["optimized", "harness/machine"],
     "hwy/": ["optimized"],
     "cuda": ["cuda"],
     "cufft": ["cuda"],
@@ -101,11 +105,15 @@ def may_use(folder):
     return found
 
 
+def is_shared(path):
+    return path.startswith((CONTRACT, *SHARED_WITH_FAST_PROGRAMS)) and path not in NOT_SHARED
+
+
 def is_fast(path):
     """Fast programs, and the headers through which a definition could reach them."""
-    if path.startswith(("optimized/", "cuda/") + SHARED_WITH_FAST_PROGRAMS):
+    if path.startswith(("optimized/", "cuda/") + SHARED_WITH_FAST_PROGRAMS) and path not in NOT_SHARED:
         return True
-    return path.startswith("algorithms/") and path.endswith(".h")
+    return path.startswith(CONTRACT) and path.endswith(".h")
 
 
 def used_by(root, path):
@@ -146,7 +154,7 @@ def violations(root):
                     continue
                 elif folder_of(used) not in allowed:
                     found.append(f"{path}: may not use {used}")
-                elif used.startswith("reference/") and is_fast(path) and not used.startswith(SHARED_WITH_FAST_PROGRAMS):
+                elif used.startswith("reference/") and is_fast(path) and not is_shared(used):
                     found.append(f"{path}: takes arithmetic from {used}")
                 else:
                     edges.setdefault(stem(path), set()).add(stem(used))
@@ -202,8 +210,10 @@ class Layout(unittest.TestCase):
             "reference/matrix.h": ("#include <Eigen/Core>\n", "may not use <Eigen/Core>"),
             "optimized/fast.cc": ('#include "reference/softmax/rows.h"\n', "takes arithmetic from"),
             "cuda/fast.cu": ('#include "reference/softmax/rows.h"\n', "takes arithmetic from"),
-            "algorithms/shared.h": ('#include "reference/softmax/rows.h"\n', "takes arithmetic from"),
-            "reference/softmax/softmax_scale.h": ('#include "reference/softmax/rows.h"\n', "takes arithmetic from"),
+            "reference/contract/shared.h": ('#include "reference/softmax/rows.h"\n', "takes arithmetic from"),
+            "reference/softmax/position_scheme.h": ('#include "reference/softmax/rows.h"\n', "takes arithmetic from"),
+            "optimized/mask.cc": ('#include "reference/base/visible_keys.h"\n', "takes arithmetic from"),
+            "optimized/base/scale.h": ('#include "reference/softmax/softmax_scale.h"\n', "takes arithmetic from"),
             "cuda/a.cu": ('#include "optimized/base/a.h"\n', "may not use optimized/base/a.h"),
             "optimized/base/b.h": ('#include "harness/base/a.h"\n', "may not use harness/base/a.h"),
             "harness/cases/a.cc": ('#include "cuda/base/a.h"\n', "may not use cuda/base/a.h"),
@@ -221,7 +231,9 @@ class Layout(unittest.TestCase):
                         "optimized/base/a.h",
                         "harness/base/a.h",
                         "cuda/base/a.h",
+                        "reference/base/visible_keys.h",
                         "reference/softmax/rows.h",
+                        "reference/softmax/softmax_scale.h",
                         "reports/drawing/b.py",
                     ],
                     "",

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/base/registry.h"
 #include "harness/cases/case.h"
 #include "harness/judging/operator_run.h"
+#include "harness/registry/registry.h"
 #include "reference/base/operator.h"
 
 namespace subquad {

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "harness/base/memory_counter.h"
 #include "harness/judging/operator_run.h"
+#include "harness/machine/memory_counter.h"
 
 namespace subquad {
 namespace {

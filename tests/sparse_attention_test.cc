@@ -9,8 +9,8 @@
 #include <limits>
 #include <set>
 
-#include "algorithms/sparse_attention.h"
 #include "harness/judging/operator_run.h"
+#include "reference/contract/sparse_attention.h"
 #include "tests/has_programs.h"
 
 namespace subquad {

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/registry.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/verification.h"
 #include "harness/judging/trial.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 namespace {

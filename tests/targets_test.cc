@@ -9,10 +9,10 @@
 #include <set>
 #include <string>
 
-#include "harness/base/registry.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/verification.h"
 #include "harness/judging/trial.h"
+#include "harness/registry/registry.h"
 #include "tests/every_operator.h"
 #include "tests/on_target.h"
 

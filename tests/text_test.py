@@ -17,7 +17,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAM = None
-ROOMS = "reference|algorithms|optimized|cuda|harness|reports|tests|examples"
+ROOMS = "reference|optimized|cuda|harness|reports|tests|examples"
 CODE = {".h", ".cc", ".cu", ".py", ".cmake", ".sh", ".in"}
 TEXT = CODE | {".md", ".json", ".txt", ".yml", ".html", ""}
 MADE_UP = {"tests/text_test.py", "tests/layout_test.py"}  # name files on purpose that do not exist

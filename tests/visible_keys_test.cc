@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "algorithms/seen_keys.h"
-#include "harness/base/registry.h"
 #include "harness/cases/case.h"
 #include "harness/judging/operator_run.h"
+#include "harness/registry/registry.h"
+#include "reference/contract/seen_keys.h"
 #include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad {

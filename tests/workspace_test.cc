@@ -1,11 +1,11 @@
 // The workspace that CostOf counts is what constructors allocate.
 #include <gtest/gtest.h>
 
-#include "harness/base/memory_counter.h"
-#include "harness/base/registry.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/verification.h"
 #include "harness/judging/trial.h"
+#include "harness/machine/memory_counter.h"
+#include "harness/registry/registry.h"
 #include "tests/every_operator.h"
 
 namespace subquad {

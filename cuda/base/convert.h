@@ -1,10 +1,10 @@
 // Conversion between storage types.
 #pragma once
 
-#include "algorithms/implementation.h"
 #include "cuda/base/launch.h"
 #include "cuda/base/memory.h"
 #include "cuda/base/storage.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad::device {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "algorithms/layout.h"
 #include "cuda/base/check.h"
+#include "reference/contract/layout.h"
 
 namespace subquad::device {
 

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "algorithms/table.h"
 #include "cuda/base/memory.h"
 #include "cuda/base/storage.h"
+#include "reference/contract/table.h"
 
 namespace subquad::device {
 

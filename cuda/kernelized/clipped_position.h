@@ -6,10 +6,10 @@
 // chunks of 64 keys. Between them is a window of tiles.
 #pragma once
 
-#include "algorithms/implementation.h"
 #include "cuda/base/launch.h"
 #include "cuda/base/memory.h"
 #include "cuda/base/storage.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad::device {
 

@@ -19,10 +19,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "algorithms/implementation.h"
 #include "cuda/base/launch.h"
 #include "cuda/base/memory.h"
 #include "cuda/base/storage.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad::device {
 

@@ -29,7 +29,7 @@ __host__ __device__ void WithMap(FeatureMapId id, Function&& f) {
     case FeatureMapId::kRelu:
       return f.template operator()<FeatureMapId::kRelu>();
     case FeatureMapId::kIdentity:
-      return;  // no kernel takes it (algorithms/table.cc)
+      return;  // no kernel takes it (reference/contract/table.cc)
     case FeatureMapId::kSikf:
       return f.template operator()<FeatureMapId::kSikf>();
     case FeatureMapId::kDpfp:

@@ -21,10 +21,10 @@
 
 #include <optional>
 
-#include "algorithms/implementation.h"
 #include "cuda/base/gemm.h"
 #include "cuda/base/launch.h"
 #include "cuda/kernelized/scaled.h"
+#include "reference/contract/implementation.h"
 #include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad::device {

@@ -13,10 +13,10 @@
 // the sum over taps is rounded before it meets x.
 #pragma once
 
-#include "algorithms/implementation.h"
 #include "cuda/base/gemm.h"
 #include "cuda/softmax/dense_attention.h"
 #include "cuda/softmax/row_blocks.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad::device {
 

@@ -1,12 +1,12 @@
 // Numbers as mantissas and powers of two on a device (see
-// algorithms/feature_range.h): features and weights leave float32's
+// reference/contract/feature_range.h): features and weights leave float32's
 // range where the attention that they make does not.
 #pragma once
 
 #include <numbers>
 
-#include "algorithms/feature_range.h"
 #include "cuda/base/storage.h"
+#include "reference/contract/feature_range.h"
 
 namespace subquad::device {
 

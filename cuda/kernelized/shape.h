@@ -2,8 +2,8 @@
 // weights c = exp(bias) by offset.
 #pragma once
 
-#include "algorithms/kernelized.h"
 #include "cuda/kernelized/features.h"
+#include "reference/contract/kernelized.h"
 
 namespace subquad::device {
 

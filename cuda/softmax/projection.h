@@ -2,9 +2,9 @@
 // device.
 #pragma once
 
-#include "algorithms/implementation.h"
 #include "cuda/base/memory.h"
 #include "cuda/base/storage.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad::device {
 

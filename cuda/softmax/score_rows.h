@@ -7,10 +7,10 @@
 // that divides by the sums of the weights adds them up.
 #pragma once
 
-#include "algorithms/implementation.h"
 #include "cuda/base/gemm.h"
 #include "cuda/base/launch.h"
 #include "cuda/softmax/row_blocks.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad::device {
 

@@ -25,9 +25,9 @@
 #include <cstdint>
 #include <limits>
 
-#include "algorithms/implementation.h"
 #include "cuda/base/launch.h"
 #include "cuda/base/storage.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad::device {
 

@@ -3,8 +3,8 @@
 // a device. Needs no workspace.
 #pragma once
 
-#include "algorithms/implementation.h"
 #include "cuda/base/storage.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad::device {
 

@@ -2,9 +2,9 @@
 // reference/softmax/sparse_pattern.h says pair by pair.
 #pragma once
 
-#include "algorithms/sparse_attention.h"
 #include "cuda/base/memory.h"
 #include "reference/base/problem.h"
+#include "reference/contract/sparse_attention.h"
 
 namespace subquad::device {
 

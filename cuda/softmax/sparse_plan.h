@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "algorithms/sparse_attention.h"
+#include "reference/contract/sparse_attention.h"
 
 namespace subquad::device {
 

@@ -2,7 +2,7 @@
 // proposition 3.1), as a part of operators on a device.
 #pragma once
 
-#include "cuda/toeplitz/circulant_product.h"
+#include "cuda/toeplitz/fft_circulant.h"
 
 namespace subquad::device {
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "harness/base/registry.h"
 #include "harness/base/text.h"
 #include "harness/cases/hard_inputs.h"
 #include "harness/cases/input_source.h"
 #include "harness/cases/omega.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 namespace {

@@ -9,7 +9,7 @@
 #include <set>
 
 #include "harness/base/npy.h"
-#include "harness/base/registry.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 namespace {

@@ -39,31 +39,29 @@ bool CountsRows(const std::string& expression, const Problem& problem) {
          });
 }
 
-// The entry of offset 0, if the extent determines it.
-std::optional<int64_t> CentreOf(const std::string& expression,
-                                const Problem& problem) {
-  const Signature signature =
-      problem.op->SignatureFor(problem.params, problem.backward);
-  if (expression == signature.queries + "+" + signature.keys + "-1")
-    return problem.queries - 1;
-  if (expression.starts_with("2*"))
-    return (ExtentOf(expression, problem) - 1) / 2;
+// The offset of the first entry of an axis; nothing if it does not run over
+// offsets.
+std::optional<int64_t> FirstOffset(const TensorRule& rule, size_t axis,
+                                   const Problem& problem) {
+  for (const OffsetAxis& one : rule.offset_axes)
+    if (one.axis == static_cast<int>(axis)) return ExtentOf(one.first, problem);
   return {};
 }
 
+// Entries keep their offsets; beyond the source's the nearest one is repeated.
 AxisFit FitOffsets(const TensorRule& rule, size_t axis, const Problem& problem,
                    const TensorRule& source_rule, const Problem& source) {
   const std::string &own = rule.shape[axis], &theirs = source_rule.shape[axis];
   const int64_t extent = ExtentOf(own, problem);
   const int64_t source_extent = ExtentOf(theirs, source);
   AxisFit fit{AxisFit::Kind::kOffsets, {}, source_extent};
-  const auto centre = CentreOf(own, problem);
-  const auto source_centre = CentreOf(theirs, source);
-  const bool known = centre && source_centre;
+  const auto first = FirstOffset(rule, axis, problem);
+  const auto source_first = FirstOffset(source_rule, axis, source);
+  const bool known = first && source_first;
   if (!known && (own != theirs || extent != source_extent))
     throw InvalidInput(rule.name, own + " = " + std::to_string(extent),
                        theirs + " = " + std::to_string(source_extent));
-  const int64_t shift = known ? *source_centre - *centre : 0;
+  const int64_t shift = known ? *first - *source_first : 0;
   for (int64_t t = 0; t < extent; ++t) {
     fit.from.push_back(std::clamp<int64_t>(t + shift, 0, source_extent - 1));
     fit.repeated = fit.repeated || fit.from.back() != t + shift;
@@ -89,7 +87,7 @@ AxisFit FitPixels(const Problem& problem, const Problem& source) {
 AxisFit FitAxis(const TensorRule& rule, size_t axis, const Problem& problem,
                 const TensorRule& source_rule, const Problem& source) {
   const std::string &own = rule.shape[axis], &theirs = source_rule.shape[axis];
-  if (std::ranges::count(rule.offset_axes, static_cast<int>(axis)))
+  if (rule.RunsOverOffsets(axis))
     return FitOffsets(rule, axis, problem, source_rule, source);
   const int64_t extent = ExtentOf(own, problem);
   const int64_t source_extent = ExtentOf(theirs, source);

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "harness/base/exit_status.h"
-#include "harness/base/filters.h"
+#include "harness/registry/filters.h"
 
 namespace subquad {
 

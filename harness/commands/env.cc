@@ -2,8 +2,8 @@
 
 #include <thread>
 
-#include "harness/base/environment.h"
 #include "harness/commands/commands.h"
+#include "harness/machine/environment.h"
 
 namespace subquad {
 

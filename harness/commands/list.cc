@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/base/operator_listing.h"
 #include "harness/commands/commands.h"
+#include "harness/registry/operator_listing.h"
 
 namespace subquad {
 namespace {

@@ -5,10 +5,10 @@
 #include <new>
 
 #include "cuda/device.h"
-#include "harness/base/build_info.h"
-#include "harness/base/environment.h"
 #include "harness/base/tell.h"
 #include "harness/commands/commands.h"
+#include "harness/machine/build_info.h"
+#include "harness/machine/environment.h"
 #include "optimized/targets.h"
 
 namespace subquad {

@@ -5,12 +5,12 @@
 #include <fstream>
 #include <iostream>
 
-#include "harness/base/build_info.h"
-#include "harness/base/environment.h"
 #include "harness/base/output_file.h"
 #include "harness/base/statistics.h"
 #include "harness/commands/commands.h"
-#include "harness/results/recipe_summary.h"
+#include "harness/machine/build_info.h"
+#include "harness/machine/environment.h"
+#include "harness/results/summary.h"
 
 namespace subquad {
 namespace {

@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "harness/base/registry.h"
 #include "harness/judging/verdict.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "harness/base/filters.h"
+#include "harness/registry/filters.h"
 
 namespace subquad {
 

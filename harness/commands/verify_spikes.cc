@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "harness/base/registry.h"
 #include "harness/base/tell.h"
 #include "harness/commands/commands.h"
 #include "harness/judging/spikes.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "harness/base/filters.h"
+#include "harness/registry/filters.h"
 
 namespace subquad {
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/base/registry.h"
 #include "harness/cases/draws.h"
 #include "harness/judging/diagnose.h"
 #include "harness/judging/expected.h"
 #include "harness/judging/trial.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/implementation.h"
 #include "harness/judging/answer.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad {
 

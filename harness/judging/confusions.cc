@@ -166,7 +166,7 @@ class Confuser {
     for (size_t t = 0; t < problem_.inputs.size(); ++t) {
       const TensorRule& rule = problem_.inputs[t];
       Tensor& tensor = inputs_.tensors[t];
-      for (const int axis : rule.offset_axes) {
+      for (const auto& [axis, offset, of_indices] : rule.offset_axes) {
         const size_t first = tensor.shape.size() - rule.shape.size();
         const size_t at = first + static_cast<size_t>(axis);
         int64_t inner = 1;

@@ -46,15 +46,10 @@ class AlteredPart {
   std::vector<double> kept_;
 };
 
-// Where the offset of zero is along an axis of offsets, by the form of its
-// extent: n_q + n_k - 1 begins at -(n_q - 1), 2 n - 1 and 2 r + 1 are
-// symmetrical, and anything else counts distances from zero.
-int64_t OriginOf(const Problem& problem, const std::string& extent,
-                 int64_t count) {
-  if (extent.starts_with("2*")) return count / 2;
-  if (extent.ends_with("-1"))
-    return problem.queries - 1 + QueryOffset(problem.params);
-  return 0;
+// Where the offset of zero between positions is along an axis of offsets.
+int64_t OriginOf(const Problem& problem, const OffsetAxis& axis) {
+  return -Extent(axis.first).Evaluate(problem.dims).value() +
+         (axis.of_indices ? QueryOffset(problem.params) : 0);
 }
 
 // A tensor whose axes run over offsets.
@@ -65,16 +60,13 @@ class OffsetTensor {
         shape_(tensor.shape.begin() + static_cast<std::ptrdiff_t>(
                                           problem.input_leading[index].size()),
                tensor.shape.end()) {
-    for (const int axis : rule_.offset_axes) {
-      const int64_t extent = shape_[static_cast<size_t>(axis)];
-      origins_.push_back(
-          OriginOf(problem, rule_.shape[static_cast<size_t>(axis)], extent));
-    }
+    for (const OffsetAxis& axis : rule_.offset_axes)
+      origins_.push_back(OriginOf(problem, axis));
   }
 
   const std::string& name() const { return rule_.name; }
   int64_t LastExtent() const {
-    return shape_[static_cast<size_t>(rule_.offset_axes.back())];
+    return shape_[static_cast<size_t>(rule_.offset_axes.back().axis)];
   }
 
   // Each number becomes what `read` makes of its offsets: it may change them,
@@ -120,7 +112,7 @@ class OffsetTensor {
 
  private:
   size_t AxisOf(size_t a) const {
-    return static_cast<size_t>(rule_.offset_axes[a]);
+    return static_cast<size_t>(rule_.offset_axes[a].axis);
   }
 
   const TensorRule& rule_;

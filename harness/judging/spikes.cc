@@ -7,10 +7,10 @@
 #include <limits>
 #include <set>
 
-#include "harness/base/registry.h"
 #include "harness/cases/generate.h"
 #include "harness/judging/comparison.h"
 #include "harness/judging/trial.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/implementation.h"
 #include "harness/judging/verdict.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad {
 

@@ -6,11 +6,11 @@
 #include <new>
 
 #include "cuda/device.h"
-#include "harness/base/environment.h"
-#include "harness/base/registry.h"
 #include "harness/cases/draws.h"
 #include "harness/cases/generate.h"
 #include "harness/judging/diagnose.h"
+#include "harness/machine/environment.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 Trial::Trial(Problem problem, Inputs inputs, uint64_t seed, NumbersFrom from)

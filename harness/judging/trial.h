@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/implementation.h"
 #include "harness/judging/answer.h"
 #include "harness/judging/wrong_answers.h"
 #include "optimized/base/buffer.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad {
 

@@ -21,7 +21,7 @@ class WrongOutput {
         output_(output),
         layout_(LayoutOf(problem, static_cast<int>(output))),
         by_offset_(problem.backward &&
-                   std::ranges::count(problem.outputs[output].offset_axes, 0)),
+                   problem.outputs[output].RunsOverOffsets(0)),
         several_(answer.outputs.size() > 1),
         narrow_(Info(problem.scalar).bytes == 2),
         list_(list) {

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <map>
 
-#include "harness/base/environment.h"
 #include "harness/base/exit_status.h"
 #include "harness/base/interrupts.h"
 #include "harness/base/output_file.h"
 #include "harness/base/tell.h"
+#include "harness/machine/environment.h"
 #include "harness/papers/papers.h"
 #include "harness/results/recipe.h"
 

@@ -7,12 +7,12 @@
 #include <cstdio>
 #include <fstream>
 
-#include "harness/base/environment.h"
 #include "harness/base/exit_status.h"
 #include "harness/base/interrupts.h"
 #include "harness/base/output_file.h"
 #include "harness/base/tell.h"
 #include "harness/cases/input_source.h"
+#include "harness/machine/environment.h"
 #include "harness/papers/frame/attention_heads.h"
 #include "harness/papers/papers.h"
 

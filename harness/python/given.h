@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/registry.h"
 #include "harness/cases/case.h"
 #include "harness/cases/case_folder.h"
 #include "harness/judging/check.h"
 #include "harness/judging/power_advice.h"
 #include "harness/judging/right_answer.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 

@@ -7,17 +7,17 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/base/build_info.h"
-#include "harness/base/environment.h"
-#include "harness/base/operator_listing.h"
 #include "harness/base/output_file.h"
 #include "harness/base/statistics.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/random_case.h"
 #include "harness/cases/verification.h"
 #include "harness/judging/trial.h"
+#include "harness/machine/build_info.h"
+#include "harness/machine/environment.h"
 #include "harness/python/arrays.h"
 #include "harness/python/timed.h"
+#include "harness/registry/operator_listing.h"
 #include "harness/results/result_file.h"
 
 namespace nb = nanobind;

@@ -14,7 +14,7 @@ endif()
 if(NOT TARGET subquad_no_device)
   # Tensors of a GPU are judged on the host.
   add_library(subquad_no_device STATIC cuda/no_device.cc)
-  target_link_libraries(subquad_no_device PUBLIC subquad_algorithms)
+  target_link_libraries(subquad_no_device PUBLIC subquad_reference)
 endif()
 
 file(GLOB module_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.cc)

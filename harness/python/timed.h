@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/implementation.h"
 #include "harness/python/given.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad {
 

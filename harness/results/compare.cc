@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "harness/base/environment.h"
+#include "harness/machine/environment.h"
 #include "harness/results/result_file.h"
 
 namespace subquad {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "harness/base/filters.h"
+#include "harness/registry/filters.h"
 #include "harness/results/lengths.h"
 
 namespace subquad {

@@ -14,11 +14,11 @@
 #include <sstream>
 #include <tuple>
 
-#include "harness/base/build_info.h"
 #include "harness/base/output_file.h"
-#include "harness/base/registry.h"
 #include "harness/cases/input_source.h"
-#include "harness/results/summary.h"
+#include "harness/machine/build_info.h"
+#include "harness/registry/registry.h"
+#include "harness/results/file_fits.h"
 
 namespace subquad {
 namespace {

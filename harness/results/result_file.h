@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/implementation.h"
 #include "harness/cases/case.h"
 #include "harness/judging/verdict.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad {
 

@@ -1,207 +1,194 @@
 #include "harness/results/summary.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
-#include <optional>
 
-#include "harness/base/registry.h"
-#include "harness/base/statistics.h"
-#include "harness/results/lengths.h"
+#include "harness/results/curve.h"
 
 namespace subquad {
 namespace {
 
-using Json = nlohmann::ordered_json;
+Json NumberOrNull(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
 
-struct Point {
-  double n, value, low, high;
-};
+// Lengths are integers, though statistics take them as numbers.
+Json SizeJson(double n) { return std::llround(n); }
 
-// One curve: an implementation under fixed settings.
-struct Series {
-  Json settings;  // CurveSettings
-  std::string op, implementation, backend, scalar, input;
-  std::vector<Point> seconds, workspace;
-};
+Json OrNull(const std::optional<double>& value) {
+  return value ? NumberOrNull(*value) : Json(nullptr);
+}
 
-std::vector<Series> Group(const std::vector<Json>& records) {
-  std::vector<Series> all;
-  std::map<std::string, size_t> index;
-  for (const Json& record : records) {
-    const Json settings = CurveSettings(record);
-    const std::string op = record.at("operator");
-    const std::string implementation = record.at("implementation");
-    const std::string backend = record.at("backend");
-    const std::string scalar = record.at("scalar");
-    const std::string input = record.value("input", "");
-    const std::string key = op + "|" + implementation + "|" + backend + "|" +
-                            scalar + "|" + settings.dump() + "|" + input;
-    const auto [found, added] = index.try_emplace(key, all.size());
-    if (added)
-      all.push_back(
-          {settings, op, implementation, backend, scalar, input, {}, {}});
-    Series& series = all[found->second];
-    const double n = LengthOf(record);
-    if (const Json& seconds = record.at("seconds"); !seconds.is_null())
-      series.seconds.push_back(
-          {n, seconds.at("median"), seconds.at("low"), seconds.at("high")});
-    if (const Json& bytes = record.at("workspace_bytes"); !bytes.is_null()) {
-      const double value = bytes.get<double>();
-      series.workspace.push_back({n, value, value, value});
+Json RatioJson(const Quotient& quotient) {
+  return {{"ratio", NumberOrNull(quotient.ratio)},
+          {"low", NumberOrNull(quotient.interval.low)},
+          {"high", NumberOrNull(quotient.interval.high)}};
+}
+
+Json CurveJson(const RecipeCurve& curve, CurveValue quantity) {
+  Json sizes = Json::array();
+  for (const CurvePoint& point : curve.points)
+    sizes.push_back(SizeJson(point.n));
+  const auto fit = FitOf(curve, quantity);
+  return {{"label", curve.label},
+          {"operator", curve.op},
+          {"implementation", curve.implementation},
+          {"n", sizes},
+          {"fit", fit ? Json{{"exponent", fit->exponent},
+                             {"low", fit->interval.low},
+                             {"high", fit->interval.high},
+                             {"n_min", SizeJson(fit->n_min)},
+                             {"n_max", SizeJson(fit->n_max)}}
+                      : Json(nullptr)}};
+}
+
+// One pair of curves that the recipe compares.
+void AddPair(const RecipeCurve& fast, const RecipeCurve& slow,
+             CurveValue quantity, Json& panel) {
+  const Crossover crossover = CrossoverOf(fast, slow, quantity);
+  panel["crossovers"].push_back(
+      {{"fast", fast.label},
+       {"dense", slow.label},
+       {"n", OrNull(crossover.n)},
+       {"low", OrNull(crossover.low)},
+       {"high", OrNull(crossover.high)},
+       {"value", crossover.n
+                     ? NumberOrNull(HeightAt(fast, quantity, *crossover.n))
+                     : Json(nullptr)},
+       {"reason", crossover.reason}});
+  // Times of several processors have no ratio.
+  if (quantity == CurveValue::kSeconds && (fast.mixed || slow.mixed)) return;
+  for (const CurvePoint& point : fast.points) {
+    const CurvePoint* other = slow.At(point.n);
+    if (!other) continue;
+    const Quotient quotient = RatioOf(*other, point, quantity);
+    if (!std::isfinite(quotient.ratio)) continue;
+    Json entry = {
+        {"fast", fast.label}, {"dense", slow.label}, {"n", SizeJson(point.n)}};
+    entry.update(RatioJson(quotient));
+    panel["ratios"].push_back(std::move(entry));
+  }
+}
+
+Json PanelsOf(const Recipe& recipe, const std::vector<RecipePoint>& points) {
+  Json panels = Json::array();
+  for (const Json& wanted : recipe.content().at("panels")) {
+    const std::string y = wanted.at("y");
+    if (y != "seconds" && y != "workspace_bytes") continue;
+    const CurveValue quantity =
+        y == "seconds" ? CurveValue::kSeconds : CurveValue::kWorkspace;
+    const Match where = MatchOf(wanted.value("where", Json::object()),
+                                "recipe " + recipe.name());
+    std::vector<RecipeCurve> curves;
+    for (const Json& series : recipe.content().at("series"))
+      for (RecipeCurve& curve : CurvesOf(recipe, series, points, where))
+        curves.push_back(std::move(curve));
+    Json panel = {{"title", wanted.value("title", "")},
+                  {"quantity", y},
+                  {"curves", Json::array()},
+                  {"crossovers", Json::array()},
+                  {"ratios", Json::array()}};
+    for (const RecipeCurve& curve : curves)
+      if (!curve.empty()) panel["curves"].push_back(CurveJson(curve, quantity));
+    for (const Json& pair : recipe.content().value("crossovers", Json::array()))
+      for (const RecipeCurve& fast : curves)
+        for (const RecipeCurve& slow : curves)
+          if (fast.id == pair[0] && slow.id == pair[1])
+            AddPair(fast, slow, quantity, panel);
+    if (!panel["curves"].empty()) panels.push_back(std::move(panel));
+  }
+  return panels;
+}
+
+// Cells of a map: how many times longer each baseline takes at (x, y).
+Json CellsOf(const Recipe& recipe, const std::vector<RecipePoint>& points) {
+  const std::string x = recipe.x(), y = recipe.content().at("y");
+  // A curve over x for each value of y; baselines may not depend on y.
+  const auto curves = [&](Json series) {
+    series["by"] = y;
+    series["label"] = "{" + y + "}";
+    return CurvesOf(recipe, series, points, {});
+  };
+  Json cells = Json::array();
+  for (const Json& baseline : recipe.content().at("baselines")) {
+    const std::vector<RecipeCurve> slow = curves(baseline);
+    for (const RecipeCurve& fast : curves(recipe.content().at("series")[0])) {
+      const auto other = std::ranges::find_if(slow, [&](const auto& curve) {
+        return curve.label == fast.label || curve.label.empty();
+      });
+      for (const CurvePoint& point : fast.points) {
+        const CurvePoint* against =
+            other == slow.end() || fast.mixed ? nullptr : other->At(point.n);
+        if (!against) continue;
+        const Quotient quotient =
+            RatioOf(*against, point, CurveValue::kSeconds);
+        if (!std::isfinite(quotient.ratio)) continue;
+        Json cell = {{"baseline", baseline.at("label")},
+                     {"x", SizeJson(point.n)},
+                     {"y", Json::parse(fast.label, nullptr, false)}};
+        cell.update(RatioJson(quotient));
+        cells.push_back(std::move(cell));
+      }
     }
   }
-  for (Series& series : all) {
-    std::ranges::sort(series.seconds, {}, &Point::n);
-    std::ranges::sort(series.workspace, {}, &Point::n);
-  }
-  return all;
+  return cells;
 }
 
-struct Columns {
-  explicit Columns(const std::vector<Point>& points) {
-    for (const Point& point : points) {
-      n.push_back(point.n);
-      value.push_back(point.value);
-      low.push_back(point.low);
-      high.push_back(point.high);
-    }
-  }
-  Curve curve() const { return {n, value, low, high}; }
-  bool distinct() const { return std::ranges::adjacent_find(n) == n.end(); }
-  std::vector<double> n, value, low, high;
-};
+using Platform = std::pair<std::string, std::string>;  // machine, backend
 
-bool IsQuadratic(const Series& series) {
-  for (const Implementation& one : Implementations())
-    if (one.op == series.op && one.id == series.implementation &&
-        ToString(one.backend) == series.backend)
-      return one.time.order == "n^2";
-  return false;
-}
-
-// What tells a curve from others of its implementation.
-void AddSettings(const Series& series, Json& entry) {
-  entry.update(series.settings);
-  if (!series.input.empty()) entry["input"] = series.input;
-}
-
-template <typename T>
-Json OrNull(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-// All that two records have in common whose inputs are to be compared.
-std::string AllButInput(const Json& record) {
-  std::string key;
-  for (const char* name : {"operator", "implementation", "backend", "scalar",
-                           "threads", "size", "params"})
-    key += record.at(name).dump() + "|";
-  return key;
+Platform PlatformOf(const Json& record, const Json& environment) {
+  const std::string backend = record.at("backend");
+  const Json gpu = environment.value("gpu", Json());
+  if (backend == "cuda" && gpu.is_object())
+    return {gpu.at("name").get<std::string>(), backend};
+  const Json& cpu = environment.at("cpu");
+  std::string machine =
+      cpu.is_string() ? cpu.get<std::string>() : "a processor";
+  if (environment.contains("target"))
+    machine += ", " + environment["target"].get<std::string>();
+  return {machine, backend};
 }
 
 }  // namespace
 
-Json ComputeInputRatios(const std::vector<Json>& records) {
-  // "normal" by all the rest; then every other input against it.
-  std::map<std::string, const Json*> normal;
-  for (const Json& record : records)
-    if (record.value("input", "") == "normal" &&
-        !record.at("seconds").is_null())
-      normal.emplace(AllButInput(record), &record);
-  std::vector<std::pair<const Json*, const Json*>> pairs;
-  for (const Json& record : records) {
-    if (record.value("input", "normal") == "normal" ||
-        record.at("seconds").is_null())
-      continue;
-    const auto found = normal.find(AllButInput(record));
-    if (found != normal.end()) pairs.emplace_back(&record, found->second);
-  }
-  const double confidence =
-      1 - 0.05 / static_cast<double>(std::max<size_t>(1, pairs.size()));
-  const auto samples = [](const Json& record) {
-    return record.at("seconds").at("samples").get<std::vector<double>>();
-  };
-  Json ratios = Json::array();
-  for (const auto& [record, base] : pairs) {
-    const Ratio ratio =
-        RatioOfMedians(samples(*base), samples(*record), confidence);
-    const Json with = record->value("timed_with", Json::array());
-    Json entry = Json::object();
-    for (const char* name : {"operator", "implementation", "backend", "scalar",
-                             "threads", "size", "params", "input"})
-      entry[name] = record->at(name);
-    for (const char* name : {"tokens", "length_axes"})
-      if (record->contains(name)) entry[name] = record->at(name);
-    entry["against"] = base->at("input");
-    entry["ratio"] = ratio.ratio;
-    entry["low"] =
-        ratio.interval_known ? Json(ratio.interval.low) : Json(nullptr);
-    entry["high"] =
-        ratio.interval_known ? Json(ratio.interval.high) : Json(nullptr);
-    entry["in_turns"] = std::ranges::count(with, base->at("input")) > 0;
-    ratios.push_back(std::move(entry));
-  }
-  return ratios;
-}
-
-Json ComputeFits(const std::vector<Json>& records) {
-  Json fits = Json::array();
-  for (const Series& series : Group(records)) {
-    for (const bool time : {true, false}) {
-      const Columns columns(time ? series.seconds : series.workspace);
-      const auto fit =
-          FitExponent(columns.n, columns.value, columns.low, columns.high,
-                      columns.n.empty() ? 0 : UpperRange(columns.n));
-      if (!fit) continue;
-      Json entry = {{"operator", series.op},
-                    {"implementation", series.implementation},
-                    {"backend", series.backend},
-                    {"scalar", series.scalar},
-                    {"quantity", time ? "seconds" : "workspace_bytes"},
-                    {"exponent", fit->exponent},
-                    {"low", fit->interval.low},
-                    {"high", fit->interval.high},
-                    {"n_min", fit->n_min},
-                    {"n_max", fit->n_max}};
-      AddSettings(series, entry);
-      fits.push_back(std::move(entry));
+Json SummarizeRecipes(const std::vector<std::pair<std::string, Json>>& files,
+                      const std::vector<Recipe>& recipes) {
+  std::vector<Platform> order;
+  std::map<Platform, std::vector<RecipePoint>> platforms;
+  std::map<std::pair<Platform, std::string>, std::string> seen;
+  for (const auto& [name, file] : files)
+    for (const Json& record : file.at("records")) {
+      const Platform platform = PlatformOf(record, file.at("environment"));
+      if (!platforms.contains(platform)) order.push_back(platform);
+      const std::string key = RecordKey(record);
+      const auto [found, added] = seen.try_emplace({platform, key}, name);
+      if (!added)
+        throw InvalidInput(name,
+                           "measurements that are not in " + found->second,
+                           key + "; summarize the runs separately");
+      platforms[platform].push_back(
+          {SettingsOf(record), &record, IsMixed(file)});
+    }
+  Json entries = Json::array();
+  for (const Recipe& recipe : recipes) {
+    // It shows an error or a share of another recipe's points.
+    if (recipe.content().contains("like")) continue;
+    const bool curves = recipe.kind() == "curves" && recipe.x() == "n";
+    if (!curves && recipe.kind() != "map") continue;
+    for (const Platform& platform : order) {
+      Json panels = Json::array(), cells = Json::array();
+      (curves ? panels : cells) = curves ? PanelsOf(recipe, platforms[platform])
+                                         : CellsOf(recipe, platforms[platform]);
+      if (panels.empty() && cells.empty()) continue;
+      entries.push_back({{"recipe", recipe.name()},
+                         {"machine", platform.first},
+                         {"backend", platform.second},
+                         {"panels", panels},
+                         {"cells", cells}});
     }
   }
-  return fits;
-}
-
-Json ComputeCrossovers(const std::vector<Json>& records) {
-  Json crossovers = Json::array();
-  const std::vector<Series> all = Group(records);
-  for (const Series& dense : all) {
-    if (!IsQuadratic(dense)) continue;
-    for (const Series& fast : all) {
-      if (fast.op != dense.op || fast.backend != dense.backend ||
-          fast.scalar != dense.scalar || fast.settings != dense.settings ||
-          fast.input != dense.input ||
-          fast.implementation == dense.implementation || IsQuadratic(fast))
-        continue;
-      for (const bool time : {true, false}) {
-        const Columns a(time ? fast.seconds : fast.workspace);
-        const Columns b(time ? dense.seconds : dense.workspace);
-        if (!a.distinct() || !b.distinct()) continue;
-        const Crossover crossover = FindCrossover(a.curve(), b.curve());
-        Json entry = {{"operator", fast.op},
-                      {"fast", fast.implementation},
-                      {"dense", dense.implementation},
-                      {"backend", fast.backend},
-                      {"scalar", fast.scalar},
-                      {"quantity", time ? "seconds" : "workspace_bytes"},
-                      {"n", OrNull(crossover.n)},
-                      {"low", OrNull(crossover.low)},
-                      {"high", OrNull(crossover.high)},
-                      {"reason", crossover.reason}};
-        AddSettings(fast, entry);
-        crossovers.push_back(std::move(entry));
-      }
-    }
-  }
-  return crossovers;
+  return entries;
 }
 
 }  // namespace subquad

@@ -1,25 +1,16 @@
-// What the records of a sweep say together: exponents and crossovers.
+// What result files say about recipes, format summary/1
+// (reports/files/summary.schema.json): curves with exponents, where they cross,
+// and ratios. Figures print these numbers.
 #pragma once
 
-#include <nlohmann/json.hpp>
-#include <vector>
+#include "harness/results/recipe.h"
 
 namespace subquad {
 
-// Fitted exponents of time and of workspace against n, for every group of
-// records that differ in n alone.
-nlohmann::ordered_json ComputeFits(
-    const std::vector<nlohmann::ordered_json>& records);
-
-// Where each implementation overtakes each quadratic one of its operator.
-nlohmann::ordered_json ComputeCrossovers(
-    const std::vector<nlohmann::ordered_json>& records);
-
-// Times with another input over those with the input "normal", for records that
-// differ in nothing else; empty where there are none. The intervals' confidence
-// is corrected for their number (Bonferroni): all of them hold together at
-// 95 %.
-nlohmann::ordered_json ComputeInputRatios(
-    const std::vector<nlohmann::ordered_json>& records);
+// An entry for each recipe and platform (processor or GPU) that has at least
+// one curve or cell. `files`: result files with their names. Throws
+// InvalidInput that names the file where a measurement is in two of them.
+Json SummarizeRecipes(const std::vector<std::pair<std::string, Json>>& files,
+                      const std::vector<Recipe>& recipes);
 
 }  // namespace subquad

@@ -12,13 +12,13 @@
 #include <stdexcept>
 #include <utility>
 
-#include "harness/base/build_info.h"
-#include "harness/base/environment.h"
 #include "harness/base/exit_status.h"
 #include "harness/base/interrupts.h"
 #include "harness/base/output_file.h"
 #include "harness/base/tell.h"
 #include "harness/cases/case_folder.h"
+#include "harness/machine/build_info.h"
+#include "harness/machine/environment.h"
 #include "harness/results/result_file.h"
 
 namespace subquad {

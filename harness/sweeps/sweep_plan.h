@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/filters.h"
 #include "harness/cases/case.h"
+#include "harness/registry/filters.h"
 
 namespace subquad {
 

@@ -15,14 +15,14 @@
 #include <new>
 
 #include "cuda/device.h"
-#include "harness/base/environment.h"
 #include "harness/base/interrupts.h"
-#include "harness/base/memory_counter.h"
 #include "harness/base/npy.h"
 #include "harness/cases/generate.h"
 #include "harness/judging/after_timing.h"
 #include "harness/judging/comparison.h"
 #include "harness/judging/trial.h"
+#include "harness/machine/environment.h"
+#include "harness/machine/memory_counter.h"
 #include "harness/results/result_file.h"
 
 namespace subquad {

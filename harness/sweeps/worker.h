@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/floors.h"
+#include "harness/machine/floors.h"
 #include "harness/sweeps/sampler.h"
 #include "harness/sweeps/sweep_plan.h"
 

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/layout.h"
+#include "reference/contract/layout.h"
 
 namespace subquad {
 

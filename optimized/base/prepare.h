@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "algorithms/table.h"
+#include "reference/contract/table.h"
 
 namespace subquad {
 

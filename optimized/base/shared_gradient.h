@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/implementation.h"
 #include "optimized/base/buffer.h"
 #include "optimized/base/thread_pool.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad {
 

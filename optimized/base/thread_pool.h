@@ -7,7 +7,7 @@
 #include <functional>
 #include <memory>
 
-#include "algorithms/layout.h"
+#include "reference/contract/layout.h"
 
 namespace subquad {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "optimized/kernelized/fft_streamed.h"
 #include "optimized/kernelized/quadratic.h"
-#include "optimized/kernelized/transforms.h"
 
 namespace subquad {
 

@@ -20,10 +20,10 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "algorithms/seen_keys.h"
 #include "optimized/base/buffer.h"
 #include "optimized/base/thread_pool.h"
 #include "reference/base/problem.h"
+#include "reference/contract/seen_keys.h"
 
 namespace subquad {
 

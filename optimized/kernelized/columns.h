@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "algorithms/kernelized_rpe_attention.h"
 #include "optimized/base/buffer.h"
 #include "optimized/kernelized/shape.h"
+#include "reference/contract/kernelized_rpe_attention.h"
 
 namespace subquad {
 

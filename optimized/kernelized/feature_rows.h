@@ -1,5 +1,5 @@
 // Features of many rows at once, as mantissas and exponents of two (see
-// algorithms/feature_range.h), and the scales that bring them into
+// reference/contract/feature_range.h), and the scales that bring them into
 // range.
 //
 // The exponents are whole numbers in the type T, so that adding, comparing and
@@ -13,8 +13,8 @@
 #include <cstdint>
 #include <numbers>
 
-#include "algorithms/feature_range.h"
 #include "optimized/base/lanes.h"
+#include "reference/contract/feature_range.h"
 #include "reference/kernelized/feature_map_spec.h"
 
 namespace subquad {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/kernelized.h"
 #include "optimized/base/buffer.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/kernelized/feature_rows.h"
+#include "reference/contract/kernelized.h"
 
 namespace subquad {
 

@@ -8,7 +8,7 @@
 #include "optimized/base/thread_pool.h"
 #include "optimized/softmax/softmax_tiles.h"
 #include "optimized/softmax/sparse_parts.h"
-#include "reference/softmax/softmax_scale.h"
+#include "reference/contract/softmax_scale.h"
 
 namespace subquad {
 namespace {
@@ -59,7 +59,7 @@ class BlockedSparse : public Prepared {
  public:
   BlockedSparse(const Problem& problem, const Arrays& arrays, Layout& layout)
       : sizes_(problem),
-        scale_(SoftmaxScale<T>(problem)),
+        scale_(ScoreScale<T>(problem)),
         keys_(problem),
         groups_(GroupQueries(keys_, kBlockQueries<T>)),
         arrays_(arrays),

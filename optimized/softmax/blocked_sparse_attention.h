@@ -11,7 +11,7 @@
 
 #include <memory>
 
-#include "algorithms/implementation.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad {
 

@@ -1,8 +1,8 @@
 // What the programs of sparse_attention share.
 #pragma once
 
-#include "algorithms/implementation.h"
-#include "algorithms/sparse_attention.h"
+#include "reference/contract/implementation.h"
+#include "reference/contract/sparse_attention.h"
 
 namespace subquad {
 

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <optional>
 
-#include "algorithms/toeplitz_1d.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/shared_gradient.h"
 #include "optimized/toeplitz/materialized.h"
 #include "optimized/toeplitz/programs_1d.h"
+#include "reference/contract/toeplitz_1d.h"
 
 namespace subquad {
 namespace {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <optional>
 
-#include "algorithms/toeplitz_1d.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/shared_gradient.h"
 #include "optimized/base/thread_pool.h"
-#include "optimized/toeplitz/circulant_fft.h"
+#include "optimized/toeplitz/fft_circulant.h"
 #include "optimized/toeplitz/gradient_sums.h"
 #include "optimized/toeplitz/programs_1d.h"
+#include "reference/contract/toeplitz_1d.h"
 
 namespace subquad {
 namespace {

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <optional>
 
-#include "algorithms/toeplitz_1d.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/shared_gradient.h"
 #include "optimized/base/thread_pool.h"
-#include "optimized/toeplitz/column_fft.h"
 #include "optimized/toeplitz/direct_product.h"
+#include "optimized/toeplitz/fft_columns.h"
 #include "optimized/toeplitz/gradient_sums.h"
 #include "optimized/toeplitz/programs_1d.h"
+#include "reference/contract/toeplitz_1d.h"
 
 namespace subquad {
 namespace {

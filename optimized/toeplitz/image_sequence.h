@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "optimized/toeplitz/column_fft.h"
+#include "optimized/toeplitz/fft_columns.h"
 
 namespace subquad {
 

@@ -15,11 +15,11 @@
 #include <cmath>
 #include <cstdint>
 
-#include "algorithms/toeplitz_1d.h"
 #include "optimized/base/buffer.h"
 #include "optimized/base/prepare.h"
 #include "optimized/base/thread_pool.h"
 #include "optimized/toeplitz/programs_1d.h"
+#include "reference/contract/toeplitz_1d.h"
 
 namespace subquad {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "optimized/base/buffer.h"
-#include "optimized/toeplitz/circulant_fft.h"
+#include "optimized/toeplitz/fft_circulant.h"
 
 namespace subquad {
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "algorithms/implementation.h"
+#include "reference/contract/implementation.h"
 
 namespace subquad {
 

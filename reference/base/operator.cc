@@ -5,7 +5,6 @@
 #include <set>
 
 #include "reference/base/gradients.h"
-#include "reference/base/visible_keys.h"
 
 namespace subquad {
 namespace {
@@ -157,6 +156,25 @@ void CheckNames(const Signature& signature,
       throw InvalidInput("input " + rule.name, "one tensor",
                          std::to_string(count));
   }
+}
+
+// Throws where key_lengths does not have one number of keys for each batch
+// item.
+void CheckKeyLengths(const Problem& problem) {
+  if (!problem.params.Has("key_lengths")) return;
+  const IntegerList& lengths = problem.params.List("key_lengths");
+  const auto batch = static_cast<size_t>(problem.Batch());
+  if (lengths.size() != batch)
+    throw InvalidInput(
+        "parameter key_lengths",
+        "one number for each batch item, " + std::to_string(batch) + " in all",
+        std::to_string(lengths.size()));
+  for (int64_t length : lengths)
+    if (length > problem.keys)
+      throw InvalidInput("parameter key_lengths",
+                         "at most the " + std::to_string(problem.keys) +
+                             " keys that there are",
+                         std::to_string(length));
 }
 
 }  // namespace

@@ -58,6 +58,20 @@ inline constexpr Draw Draw::kMixing = {
       return drawn / std::sqrt(static_cast<double>(element.shape.back()));
     }};
 
+// An axis that runs over offsets or distances, one after another.
+struct OffsetAxis {
+  int axis;
+  std::string first;  // the offset of the first entry, in symbols: "-r"
+  // The offsets are j - i of the indices of a key and a query, wherever the
+  // queries stand (query_offset); otherwise of their positions.
+  bool of_indices = false;
+
+  // Of a vector with n_q + n_k - 1 entries.
+  static OffsetAxis OfIndices(int axis, const std::string& n_q) {
+    return {axis, "1-" + n_q, true};
+  }
+};
+
 struct TensorRule {
   std::string name;
   std::vector<std::string> shape;  // extents in symbols, without leading axes
@@ -65,9 +79,14 @@ struct TensorRule {
   Draw draw = Draw::kInput;
   bool optional = false;
   bool may_be_minus_infinity = false;
-  // The axes that run over offsets j - i: reversing them is the mistake of
-  // taking i - j.
-  std::vector<int> offset_axes = {};
+  // Reversing them is the mistake of taking i - j for j - i.
+  std::vector<OffsetAxis> offset_axes = {};
+
+  bool RunsOverOffsets(size_t axis) const {
+    for (const OffsetAxis& one : offset_axes)
+      if (one.axis == static_cast<int>(axis)) return true;
+    return false;
+  }
 };
 
 // A size of generated problems.

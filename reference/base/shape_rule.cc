@@ -40,8 +40,8 @@ std::string ToString(const Shape& shape) {
 }
 
 Extent::Extent(const std::string& expression) {
-  size_t at = 0;
-  int64_t sign = 1;
+  size_t at = expression.starts_with('-') ? 1 : 0;
+  int64_t sign = at == 1 ? -1 : 1;
   while (at < expression.size()) {
     Term term{sign, {}};
     while (true) {

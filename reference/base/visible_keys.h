@@ -74,23 +74,4 @@ class VisibleKeys {
   IntegerList lengths_;  // empty: no padding
 };
 
-// Throws where key_lengths does not have one number of keys for each batch
-// item. Part of ResolveProblem.
-inline void CheckKeyLengths(const Problem& problem) {
-  if (!problem.params.Has("key_lengths")) return;
-  const IntegerList& lengths = problem.params.List("key_lengths");
-  const auto batch = static_cast<size_t>(problem.Batch());
-  if (lengths.size() != batch)
-    throw InvalidInput(
-        "parameter key_lengths",
-        "one number for each batch item, " + std::to_string(batch) + " in all",
-        std::to_string(lengths.size()));
-  for (int64_t length : lengths)
-    if (length > problem.keys)
-      throw InvalidInput("parameter key_lengths",
-                         "at most the " + std::to_string(problem.keys) +
-                             " keys that there are",
-                         std::to_string(length));
-}
-
 }  // namespace subquad

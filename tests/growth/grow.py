@@ -38,11 +38,11 @@ A made-up text. May use `harness/papers/frame`.
 # Rows to insert, each before a text that occurs once in its file.
 ROWS = (
     (
-        "harness/base/registry.cc",
+        "harness/registry/registry.cc",
         '#include "reference/clipped_rpe_product.h"\n',
         f'#include "reference/{OPERATOR}.h"\n',
     ),
-    ("harness/base/registry.cc", "      One<PositionAttention>(),", "      One<AverageAttention>(),\n"),
+    ("harness/registry/registry.cc", "      One<PositionAttention>(),", "      One<AverageAttention>(),\n"),
     ("optimized/implementations.h", "    PositionAttentionImplementations,", "    AverageAttentionImplementations,\n"),
     (
         "optimized/implementations.h",

@@ -9,10 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "harness/base/registry.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/verification.h"
 #include "harness/judging/trial.h"
+#include "harness/registry/registry.h"
 #include "optimized/targets.h"
 #include "tests/mutants/switch.h"
 #include "tests/places.h"

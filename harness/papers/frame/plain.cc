@@ -1,6 +1,6 @@
 #include "harness/papers/frame/plain.h"
 
-#include "harness/base/memory_counter.h"
+#include "harness/machine/memory_counter.h"
 
 namespace subquad {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "harness/base/memory_counter.h"
+#include "harness/machine/memory_counter.h"
 #include "harness/papers/frame/counts.h"
 #include "harness/papers/frame/plain.h"
 #include "harness/papers/frame/self_test.h"

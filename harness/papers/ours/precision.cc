@@ -14,12 +14,12 @@
 #include <cmath>
 #include <vector>
 
-#include "harness/base/registry.h"
 #include "harness/cases/draws.h"
 #include "harness/judging/operator_run.h"
 #include "harness/papers/frame/study_numbers.h"
 #include "harness/papers/frame/timed_run.h"
 #include "harness/papers/ours/ours.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 namespace {

@@ -13,8 +13,8 @@ if [ ! -x "$folder/fuzz_case" ]; then
     clang++ $flags -w -O0 -c "$source" -o "$folder/$(echo "$source" | tr / _).o"
   done
   clang++ $flags -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \
-    tests/harness/cases/fuzz_case.cc harness/base/npy.cc harness/base/npy_header.cc harness/base/registry.cc \
-    reference/base/*.cc algorithms/*.cc harness/cases/*.cc "$folder"/*.cc.o \
+    tests/harness/cases/fuzz_case.cc harness/base/npy.cc harness/base/npy_header.cc harness/registry/registry.cc \
+    reference/base/*.cc reference/contract/*.cc harness/cases/*.cc "$folder"/*.cc.o \
     -lfmt $(pkg-config --libs fftw3 fftw3f libhwy) -lpthread -o "$folder/fuzz_case"
 fi
 for golden in tests/golden/*/case.json; do

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/registry.h"
 #include "harness/cases/draws.h"
 #include "harness/cases/verification.h"
 #include "harness/judging/comparison.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 namespace {

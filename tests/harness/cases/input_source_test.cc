@@ -9,9 +9,9 @@
 #include <fstream>
 
 #include "harness/base/npy.h"
-#include "harness/base/registry.h"
 #include "harness/cases/draws.h"
 #include "harness/cases/generate.h"
+#include "harness/registry/registry.h"
 #include "harness/results/result_file.h"
 #include "tests/places.h"
 

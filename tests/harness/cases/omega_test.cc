@@ -5,10 +5,10 @@
 
 #include <cmath>
 
-#include "harness/base/registry.h"
 #include "harness/cases/case.h"
 #include "harness/cases/draws.h"
 #include "harness/cases/generate.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 namespace {

@@ -7,11 +7,11 @@
 
 #include <set>
 
-#include "harness/base/registry.h"
 #include "harness/judging/check.h"
 #include "harness/judging/comparison.h"
 #include "harness/judging/operator_run.h"
 #include "harness/judging/shrink.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 namespace {

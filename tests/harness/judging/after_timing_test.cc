@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "harness/base/registry.h"
 #include "harness/cases/generate.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 namespace {

@@ -10,12 +10,12 @@
 #include <functional>
 #include <random>
 
-#include "harness/base/registry.h"
 #include "harness/cases/generate.h"
 #include "harness/judging/check.h"
 #include "harness/judging/input_rounding.h"
 #include "harness/judging/misreadings.h"
 #include "harness/judging/trial.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 namespace {

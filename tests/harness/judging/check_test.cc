@@ -9,7 +9,7 @@
 
 #include <limits>
 
-#include "harness/base/memory_counter.h"
+#include "harness/machine/memory_counter.h"
 #include "tests/harness/judging/malformed_cases.h"
 #include "tests/places.h"
 

@@ -10,11 +10,11 @@
 #include <limits>
 #include <map>
 
-#include "harness/base/registry.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/verification.h"
 #include "harness/judging/right_answer.h"
 #include "harness/judging/trial.h"
+#include "harness/registry/registry.h"
 #include "tests/every_operator.h"
 
 namespace subquad {

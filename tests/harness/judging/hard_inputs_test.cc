@@ -16,10 +16,10 @@
 #include <set>
 #include <variant>
 
-#include "harness/base/registry.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/verification.h"
 #include "harness/judging/trial.h"
+#include "harness/registry/registry.h"
 #include "tests/every_operator.h"
 #include "tests/places.h"
 

@@ -8,9 +8,9 @@
 
 #include <algorithm>
 
-#include "harness/base/registry.h"
 #include "harness/cases/generate.h"
 #include "harness/judging/trial.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 namespace {

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/base/registry.h"
 #include "harness/cases/generate.h"
 #include "harness/judging/operator_run.h"
 #include "harness/judging/power_advice.h"
+#include "harness/registry/registry.h"
 #include "tests/every_operator.h"
 
 namespace subquad {

@@ -11,12 +11,12 @@
 #include <iterator>
 #include <map>
 
-#include "harness/base/registry.h"
 #include "harness/cases/generate.h"
 #include "harness/cases/verification.h"
 #include "harness/judging/confusions.h"
 #include "harness/judging/diagnose.h"
 #include "harness/judging/trial.h"
+#include "harness/registry/registry.h"
 #include "tests/every_operator.h"
 
 namespace subquad {

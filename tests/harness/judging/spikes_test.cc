@@ -8,8 +8,8 @@
 
 #include <cmath>
 
-#include "harness/base/registry.h"
 #include "harness/judging/operator_run.h"
+#include "harness/registry/registry.h"
 
 namespace subquad {
 namespace {

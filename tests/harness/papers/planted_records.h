@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/registry.h"
 #include "harness/papers/claims.h"
 #include "harness/papers/papers.h"
+#include "harness/registry/registry.h"
 #include "harness/results/recipe.h"
 #include "harness/results/result_file.h"
 #include "harness/sweeps/presets.h"

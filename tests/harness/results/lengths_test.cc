@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "harness/base/registry.h"
 #include "harness/cases/case.h"
+#include "harness/registry/registry.h"
 #include "harness/results/result_file.h"
 
 namespace subquad {

@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
+#include "harness/results/file_fits.h"
 #include "harness/results/result_file.h"
-#include "harness/results/summary.h"
 #include "harness/sweeps/sweep_plan.h"
 
 namespace subquad {

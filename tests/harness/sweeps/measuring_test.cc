@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "harness/base/floors.h"
-#include "harness/base/memory_counter.h"
+#include "harness/machine/floors.h"
+#include "harness/machine/memory_counter.h"
 #include "harness/sweeps/sampler.h"
 #include "optimized/base/buffer.h"
 

@@ -1,0 +1,132 @@
+#include "harness/registry/filters.h"
+
+#include <algorithm>
+
+#include "cuda/device.h"
+#include "harness/base/tell.h"
+#include "harness/base/text.h"
+
+namespace subquad {
+namespace {
+
+constexpr const char* kAxis =
+    "a list like 1024,4096 or a range like 1024:1048576:x2";
+
+int64_t Integer(const std::string& option, const std::string& text) {
+  return ParseInteger(option, text, 0, kAxis);
+}
+
+bool Contains(const std::vector<std::string>& names, std::string_view name) {
+  return names.empty() || std::ranges::find(names, name) != names.end();
+}
+
+}  // namespace
+
+void Filters::Check() const {
+  for (const std::string& name : operators) FindOperator(name);
+  for (const std::string& name : scalars) ParseScalar(name);
+  for (const std::string& name : backends)
+    if (name != "cpu" && name != "cuda")
+      throw UnknownName("--backend", {"cpu", "cuda"}, name);
+  const bool asks_for_device = std::ranges::count(backends, "cuda") > 0;
+  if (asks_for_device && !Device().present)
+    throw InvalidInput("--backend cuda", "a GPU that this program can use",
+                       Device().why_not);
+  for (const std::string& name : implementations) {
+    std::vector<std::string> known;
+    for (const Implementation& implementation : Implementations())
+      if (Contains(operators, implementation.op) &&
+          std::ranges::find(known, implementation.id) == known.end())
+        known.push_back(implementation.id);
+    if (std::ranges::find(known, name) == known.end())
+      throw UnknownName("--implementation", known, name);
+  }
+}
+
+void Filters::TellOfUnusableDevice() const {
+  if (Device().unusable && Contains(backends, "cuda"))
+    Tell("GPU programs are left out: found {}\n", Device().why_not);
+}
+
+bool Filters::Takes(const Implementation& implementation) const {
+  return Contains(operators, implementation.op) &&
+         Contains(implementations, implementation.id) &&
+         Contains(backends, ToString(implementation.backend));
+}
+
+bool Filters::Takes(Scalar scalar) const {
+  return Contains(scalars, Info(scalar).name);
+}
+
+bool Filters::Takes(const Operator& op) const {
+  return Contains(operators, op.description().id);
+}
+
+void Filters::CheckUsed(
+    const std::vector<std::pair<const Implementation*, Scalar>>& chosen) const {
+  const auto check = [&](const char* option,
+                         const std::vector<std::string>& values, auto name_of) {
+    for (const std::string& value : values)
+      if (std::ranges::none_of(
+              chosen, [&](const auto& one) { return name_of(one) == value; }))
+        throw InvalidInput(option,
+                           "a value that matches something together with the "
+                           "other options",
+                           "'" + value + "'");
+  };
+  check("--operator", operators,
+        [](const auto& one) { return std::string_view(one.first->op); });
+  check("--implementation", implementations,
+        [](const auto& one) { return std::string_view(one.first->id); });
+  check("--backend", backends,
+        [](const auto& one) { return ToString(one.first->backend); });
+  check("--scalar", scalars,
+        [](const auto& one) { return Info(one.second).name; });
+}
+
+std::vector<std::string> ParseAxis(const std::string& option,
+                                   const std::string& text) {
+  std::vector<std::string> values;
+  // A value that is missing at the end would not be noticed below.
+  if (text.ends_with(','))
+    throw InvalidInput(option, "a value after each comma", "'" + text + "'");
+  for (const std::string& part : Split(text, ',')) {
+    const auto range = Split(part, ':');
+    if (range.size() == 1) {
+      values.push_back(part);
+      continue;
+    }
+    const auto wrong = InvalidInput(option, kAxis, "'" + text + "'");
+    if (range.size() != 3 || range[2].size() < 2) throw wrong;
+    const bool times = range[2][0] == 'x';
+    if (!times && range[2][0] != '+') throw wrong;
+    const int64_t step = Integer(option, range[2].substr(1));
+    const int64_t last = Integer(option, range[1]);
+    if (step < (times ? 2 : 1)) throw wrong;
+    int64_t value = Integer(option, range[0]);
+    if (times && value == 0) throw wrong;
+    for (; value <= last; value = times ? value * step : value + step) {
+      if (values.size() >= 10000)
+        throw InvalidInput(option, "at most 10000 values", "more");
+      values.push_back(std::to_string(value));
+      if (times && value > last / step) break;
+    }
+  }
+  if (values.empty())
+    throw InvalidInput(option, "at least one value", "'" + text + "'");
+  return values;
+}
+
+std::vector<int64_t> ParseIntegerAxis(const std::string& option,
+                                      const std::string& text) {
+  std::vector<int64_t> values;
+  for (const std::string& value : ParseAxis(option, text)) {
+    const int64_t number = Integer(option, value);
+    if (number < 1 || number > kMaxInteger)
+      throw InvalidInput(option, "numbers from 1 to 2147483647", value);
+    values.push_back(number);
+  }
+  return values;
+}
+
+}  // namespace subquad

@@ -1,0 +1,122 @@
+#include "harness/registry/registry.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <mutex>
+
+#include "cuda/device.h"
+#include "optimized/targets.h"
+#include "reference/clipped_rpe_product.h"
+#include "reference/fastrpb_attention.h"
+#include "reference/kernelized_clipped_rpe_attention.h"
+#include "reference/kernelized_rpe_attention.h"
+#include "reference/linear_attention.h"
+#include "reference/linformer_attention.h"
+#include "reference/memory_compressed_attention.h"
+#include "reference/position_attention.h"
+#include "reference/relative_logits_attention.h"
+#include "reference/softmax_attention.h"
+#include "reference/sparse_attention.h"
+#include "reference/stochastic_position_attention.h"
+#include "reference/toeplitz_1d.h"
+#include "reference/toeplitz_2d.h"
+#include "reference/toeplitz_2d_xy.h"
+#include "reference/transformer_xl_attention.h"
+
+namespace subquad {
+namespace {
+
+template <typename OperatorType>
+const Operator* One() {
+  static const OperatorType op;
+  return &op;
+}
+
+}  // namespace
+
+const std::vector<const Operator*>& Operators() {
+  static const std::vector<const Operator*> operators = {
+      One<Toeplitz1d>(),
+      One<Toeplitz2dXy>(),
+      One<Toeplitz2d>(),
+      One<SoftmaxAttention>(),
+      One<LinearAttention>(),
+      One<FastRpbAttention>(),
+      One<KernelizedRpeAttention>(),
+      One<ClippedRpeProduct>(),
+      One<KernelizedClippedRpeAttention>(),
+      One<TransformerXlAttention>(),
+      One<PositionAttention>(),
+      One<RelativeLogitsAttention>(),
+      One<SparseAttention>(),
+      One<LinformerAttention>(),
+      One<MemoryCompressedAttention>(),
+      One<StochasticPositionAttention>(),
+  };
+  return operators;
+}
+
+const std::vector<Implementation>& Implementations() {
+  static std::map<const Target*, std::vector<Implementation>> by_target;
+  static std::mutex mutex;
+  const Target& target = CurrentTarget();
+  std::lock_guard lock(mutex);
+  const auto [entry, is_new] = by_target.try_emplace(&target);
+  if (is_new) {
+    entry->second = target.implementations();
+    std::ranges::copy(CudaImplementations(), std::back_inserter(entry->second));
+  }
+  return entry->second;
+}
+
+const Operator& FindOperator(std::string_view id) {
+  std::vector<std::string> names;
+  for (const Operator* op : Operators()) {
+    if (op->description().id == id) return *op;
+    names.emplace_back(op->description().id);
+  }
+  throw UnknownName("operator", names, std::string(id));
+}
+
+std::vector<const Implementation*> ImplementationsOf(const Operator& op) {
+  std::vector<const Implementation*> list;
+  for (const Implementation& implementation : Implementations())
+    if (implementation.op == op.description().id)
+      list.push_back(&implementation);
+  return list;
+}
+
+const Implementation& FindImplementation(std::string_view op,
+                                         std::string_view id, Backend backend) {
+  std::vector<std::string> ids;
+  for (const Implementation* one : ImplementationsOf(FindOperator(op))) {
+    if (one->backend != backend) continue;
+    if (one->id == id) return *one;
+    ids.push_back(one->id);
+  }
+  throw UnknownName(std::string(op) + ": implementation", ids, std::string(id));
+}
+
+bool IsAvailable(Backend backend) {
+  return backend == Backend::kCpu || Device().present;
+}
+
+std::string WhyNot(const Implementation& implementation,
+                   const Problem& problem) {
+  const auto& scalars = implementation.scalars;
+  if (std::find(scalars.begin(), scalars.end(), problem.scalar) ==
+      scalars.end())
+    return "no " + std::string(Info(problem.scalar).name) + " version";
+  if (problem.backward && !implementation.backward)
+    return "no backward pass: " + implementation.why_no_backward;
+  if (implementation.backend == Backend::kCuda)
+    for (size_t i = 0; i < problem.inputs.size(); ++i)
+      if (!problem.InputSlices(i).IsEvenlySpaced())
+        return "on the GPU, a tensor is shared by all heads of all batch items "
+               "or by none, unlike " +
+               problem.inputs[i].name;
+  return implementation.why_not ? implementation.why_not(problem) : "";
+}
+
+}  // namespace subquad

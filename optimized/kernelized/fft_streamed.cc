@@ -1,0 +1,319 @@
+#include "optimized/kernelized/fft_streamed.h"
+
+#include <cmath>
+#include <stdexcept>
+#include <type_traits>
+
+#include "optimized/kernelized/quadratic.h"
+
+namespace subquad {
+template <typename T, typename W>
+double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights,
+                   SumScale* scale) {
+  const int64_t count = shape.BiasCount();
+  const auto visible = [&](int64_t t) {
+    return shape.MayBeSeen(t) && bias[t] >= std::numeric_limits<T>::lowest();
+  };
+  const W shift = static_cast<W>(CommonBias(bias, count));
+  W top = 2 * kNoExponent<W>;
+  double squares = 0;
+  for (int64_t t = 0; t < count; ++t) {
+    if (!visible(t)) continue;
+    W exponent;
+    SplitExpFast(static_cast<W>(bias[t]) - shift, &exponent);
+    top = std::max(top, exponent);
+  }
+  for (int64_t t = 0; t < count; ++t) {
+    W exponent;
+    const bool counts = visible(t);
+    const W mantissa = SplitExpFast(
+        counts ? static_cast<W>(bias[t]) - shift : W{0}, &exponent);
+    weights[t] = counts ? mantissa * PowerOfTwo(exponent - top) : W{0};
+    squares +=
+        static_cast<double>(weights[t]) * static_cast<double>(weights[t]);
+  }
+  *scale = ScaleOfSums(static_cast<double>(top), CommonWeight(bias, count));
+  return std::sqrt(squares);
+}
+
+// ---- products -------------------------------------------------------
+
+namespace {
+
+// Empty for a sequence.
+std::optional<ImageSequence> ImageOf(const KernelizedShape& shape) {
+  if (!shape.is_image()) return {};
+  return ImageSequence(shape.height(), shape.width());
+}
+
+}  // namespace
+
+template <typename W>
+LagProduct<W>::LagProduct(const KernelizedShape& shape, Layout& layout)
+    : shape_(shape),
+      image_(ImageOf(shape)),
+      product_(layout, image_ ? image_->length() : shape.n_q,
+               image_ ? image_->length() : shape.n_k) {}
+
+template <typename W>
+int64_t LagProduct<W>::ScratchSize() const {
+  return WholeLines<W>(shape_.BiasCount()) +
+         WholeLines<W>(product_.ScratchSize());
+}
+
+template <typename W>
+template <typename T>
+double LagProduct<W>::Spectrum(const T* bias, W* spectrum, W* scratch,
+                               SumScale* scale) const {
+  W* weights = scratch;
+  const double norm = BiasWeights(shape_, bias, weights, scale);
+  product_.Spectrum(weights, shape_.BiasCount(), spectrum,
+                    scratch + WholeLines<W>(shape_.BiasCount()));
+  return norm;
+}
+
+template <typename W>
+template <typename Fill, typename Take>
+void LagProduct<W>::Run(const W* spectrum, int64_t keys, Fill& fill, Take& take,
+                        W* scratch) const {
+  const RowSource<W> source = {
+      [](void* with, int64_t row, int64_t count, W* rows) {
+        (*static_cast<Fill*>(with))(row, count, rows);
+      },
+      &fill};
+  const RowSink<W> sink = {
+      [](void* with, int64_t row, int64_t count, const W* rows) {
+        (*static_cast<Take*>(with))(row, count, rows);
+      },
+      &take};
+  W* rest = scratch + WholeLines<W>(shape_.BiasCount());
+  if (image_)
+    ApplyToImage(product_, *image_, spectrum, source, sink, rest);
+  else
+    product_.Apply(spectrum, source, keys, sink, rest);
+}
+
+// ---- algorithm 1 as printed -----------------------------------------
+
+template <typename T>
+FftKernelized<T>::FftKernelized(const KernelizedShape& shape, Layout& layout)
+    : shape_(shape),
+      lengths_(EmbeddingLengths(shape)),
+      fft_(layout, lengths_),
+      features_(shape, layout),
+      lost_(shape, layout),
+      weights_(layout, shape.BiasCount()),
+      spectrum_(layout, fft_.column_size(), OnLine{}),
+      channels_(layout, shape.f * (shape.e + 1) * fft_.column_size(), OnLine{}),
+      normalisers_(layout, shape.n_q) {}
+
+template <typename T>
+double FftKernelized<T>::Flops() const {
+  return static_cast<double>(shape_.heads *
+                             (2 * shape_.f * (shape_.e + 1) + 1)) *
+         fft_.TransformFlops();
+}
+
+template <typename T>
+void FftKernelized<T>::Run(ThreadPool& pool,
+                           const std::vector<HeadTensors<T>>& heads) {
+  const int64_t e = shape_.e, size = fft_.column_size();
+  const int64_t k_width = shape_.is_image() ? shape_.width() : shape_.n_k;
+  const int64_t q_width = shape_.is_image() ? shape_.width() : shape_.n_q;
+  for (const HeadTensors<T>& head : heads) {
+    features_.Compute(pool, head);
+    SumScale scale;
+    const double norm = BiasWeights(shape_, head.bias, weights_.data(), &scale);
+    std::fill_n(spectrum_.data(), size, T{0});
+    if (shape_.is_image())
+      EmbedImageOffsets(weights_.data(), shape_.height(), shape_.width(),
+                        fft_.row_stride(), spectrum_.data());
+    else
+      EmbedOffsets(weights_.data() + shape_.BiasMiddle(), shape_.n_q,
+                   shape_.n_k, lengths_[0], spectrum_.data());
+    fft_.Forward(spectrum_.data());
+    pool.For(shape_.f * (e + 1), [&](int64_t channel, int) {
+      const int64_t a = channel / (e + 1), c = channel % (e + 1);
+      const T* key = features_.Key(a);
+      T* column = channels_.data() + channel * size;
+      std::fill_n(column, size, T{0});
+      for (int64_t j = 0; j < head.keys; ++j)
+        column[j / k_width * fft_.row_stride() + j % k_width] =
+            c < e ? key[j] * head.v[j * e + c] : key[j];
+      fft_.Forward(column);
+      fft_.Multiply(spectrum_.data(), false, column);
+      fft_.Backward(column);
+    });
+    // out = sum over features; the normalisers are the last column.
+    pool.For(e + 1, [&](int64_t c, int) {
+      T* to = c < e ? head.out + c : normalisers_.data();
+      const int64_t stride = c < e ? e : 1;
+      for (int64_t i = 0; i < shape_.n_q; ++i) to[i * stride] = 0;
+      for (int64_t a = 0; a < shape_.f; ++a) {
+        const T* query = features_.Query(a);
+        const T* column = channels_.data() + (a * (e + 1) + c) * size;
+        for (int64_t i = 0; i < shape_.n_q; ++i)
+          to[i * stride] +=
+              query[i] * column[i / q_width * fft_.row_stride() + i % q_width];
+      }
+    });
+    for (int64_t i = 0; i < shape_.n_q; ++i)
+      WriteRow(shape_.normaliser, head.out + i * e, normalisers_[i],
+               ScaleOfSums(static_cast<double>(features_.Top(i)), scale), e,
+               head.out + i * e);
+    lost_.Repair(pool, head, features_, norm,
+                 std::numeric_limits<T>::epsilon() / 2, normalisers_.data());
+  }
+}
+
+// ---- streamed -------------------------------------------------------
+
+namespace {
+
+// Rows of a block, its width known to the compiler.
+template <int kBlock, typename T, typename W>
+void Weigh(const T* key, const W* values, int64_t rows, W* to) {
+  for (int64_t j = 0; j < rows; ++j)
+    for (int l = 0; l < kBlock; ++l)
+      to[j * kBlock + l] = static_cast<W>(key[j]) * values[j * kBlock + l];
+}
+template <int kBlock, typename T, typename W>
+void AddWeighed(const T* query, const W* from, int64_t rows, W* sums) {
+  for (int64_t i = 0; i < rows; ++i)
+    for (int l = 0; l < kBlock; ++l)
+      sums[i * kBlock + l] += static_cast<W>(query[i]) * from[i * kBlock + l];
+}
+
+// Calls work(std::integral_constant<int, block>()).
+template <typename Work>
+void WithBlock(int64_t block, const Work& work) {
+  switch (block) {
+    case 2:
+      return work(std::integral_constant<int, 2>());
+    case 4:
+      return work(std::integral_constant<int, 4>());
+    case 8:
+      return work(std::integral_constant<int, 8>());
+    case 16:
+      return work(std::integral_constant<int, 16>());
+    default:
+      throw std::logic_error("a vector of another width");
+  }
+}
+
+}  // namespace
+
+template <typename T, typename W>
+StreamedFft<T, W>::StreamedFft(const KernelizedShape& shape, Layout& layout)
+    : shape_(shape),
+      product_(shape, layout),
+      features_(shape, layout),
+      lost_(shape, layout),
+      normalisers_(layout, shape.n_q),
+      spectrum_(layout, product_.SpectrumSize(), OnLine{}),
+      work_(layout, Cut<W>::template Size<Work>(shape, product_), OnLine{}) {}
+
+template <typename T, typename W>
+double StreamedFft<T, W>::Flops() const {
+  const int64_t block = product_.columns();
+  const int64_t blocks = shape_.f * ((shape_.e + block - 1) / block) +
+                         (shape_.f + block - 1) / block;
+  return static_cast<double>(shape_.heads * blocks) * product_.BlockFlops();
+}
+
+// The columns of a block are features.
+template <typename T, typename W>
+void StreamedFft<T, W>::Normalisers(const HeadTensors<T>& head,
+                                    const Work& work) const {
+  const int64_t block = product_.columns();
+  std::fill_n(normalisers_.data(), shape_.n_q, W{0});
+  for (int64_t first = 0; first < shape_.f; first += block) {
+    const int64_t count = std::min(block, shape_.f - first);
+    auto fill = [&](int64_t row, int64_t rows, W* to) {
+      for (int64_t l = 0; l < block; ++l) {
+        const T* key = l < count ? features_.Key(first + l) : nullptr;
+        for (int64_t j = 0; j < rows; ++j)
+          to[j * block + l] = key ? static_cast<W>(key[row + j]) : W{0};
+      }
+    };
+    auto take = [&](int64_t row, int64_t rows, const W* from) {
+      for (int64_t l = 0; l < count; ++l) {
+        const T* query = features_.Query(first + l);
+        for (int64_t i = 0; i < rows; ++i)
+          normalisers_[row + i] +=
+              static_cast<W>(query[row + i]) * from[i * block + l];
+      }
+    };
+    product_.Run(spectrum_.data(), head.keys, fill, take, work.scratch);
+  }
+}
+
+// A block of value columns, one feature after another: v in rows of a block's
+// width, and the sums likewise, both read and written once for every feature.
+template <typename T, typename W>
+void StreamedFft<T, W>::Numerators(const HeadTensors<T>& head, int64_t first,
+                                   const Work& work) const {
+  const int64_t e = shape_.e, block = product_.columns();
+  const int64_t count = std::min(block, e - first);
+  W *const values = work.values, *const sums = work.sums;
+  std::fill_n(values, shape_.n_k * block, W{0});
+  for (int64_t j = 0; j < shape_.n_k; ++j)
+    std::copy_n(head.v + j * e + first, count, values + j * block);
+  std::fill_n(sums, shape_.n_q * block, W{0});
+  WithBlock(block, [&](auto width) {
+    constexpr int kBlock = decltype(width)::value;
+    for (int64_t a = 0; a < shape_.f; ++a) {
+      const T* key = features_.Key(a);
+      const T* query = features_.Query(a);
+      auto fill = [&](int64_t row, int64_t rows, W* to) {
+        Weigh<kBlock>(key + row, values + row * kBlock, rows, to);
+      };
+      auto take = [&](int64_t row, int64_t rows, const W* from) {
+        AddWeighed<kBlock>(query + row, from, rows, sums + row * kBlock);
+      };
+      product_.Run(spectrum_.data(), head.keys, fill, take, work.scratch);
+    }
+  });
+  for (int64_t i = 0; i < shape_.n_q; ++i)
+    for (int64_t l = 0; l < count; ++l)
+      head.out[i * e + first + l] = static_cast<T>(sums[i * block + l]);
+}
+
+template <typename T, typename W>
+void StreamedFft<T, W>::Run(ThreadPool& pool,
+                            const std::vector<HeadTensors<T>>& heads) {
+  const int64_t e = shape_.e, block = product_.columns();
+  const int64_t tasks = (e + block - 1) / block + 1;
+  for (const HeadTensors<T>& head : heads) {
+    features_.Compute(pool, head);
+    SumScale scale;
+    const double norm = product_.Spectrum(head.bias, spectrum_.data(),
+                                          WorkOf(0).scratch, &scale);
+    pool.For(tasks, [&](int64_t task, int worker) {
+      const Work work = WorkOf(worker);
+      if (task == tasks - 1)
+        Normalisers(head, work);
+      else
+        Numerators(head, task * block, work);
+    });
+    std::vector<W> sums(static_cast<size_t>(e));
+    for (int64_t i = 0; i < shape_.n_q; ++i) {
+      std::copy_n(head.out + i * e, e, sums.begin());
+      WriteRow(shape_.normaliser, sums.data(), normalisers_[i],
+               ScaleOfSums(static_cast<double>(features_.Top(i)), scale), e,
+               head.out + i * e);
+    }
+    lost_.Repair(pool, head, features_, norm,
+                 std::numeric_limits<W>::epsilon() / 2, normalisers_.data());
+  }
+}
+
+template double BiasWeights(const KernelizedShape&, const double*, double*,
+                            SumScale*);
+template class FftKernelized<float>;
+template class FftKernelized<double>;
+template class StreamedFft<float, float>;
+template class StreamedFft<double, double>;
+template class StreamedFft<float, double>;
+
+}  // namespace subquad

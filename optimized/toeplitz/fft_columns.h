@@ -1,0 +1,163 @@
+// Toeplitz products of many columns by an FFT whose SIMD lanes are the columns.
+//
+//   out[i, c] = sum_j w(j - i) v[j, c],   v [n_k, e], out [n_q, e], row-major.
+//
+// The ladder, from the textbook to what runs here:
+//   1. Circulant embedding: pad to 2N >= n_q + n_k - 1, two real transforms of
+//      2N points per column.
+//   2. Right-angle convolution: one complex transform of N points modulo
+//      X^N - i does the same. With U(X) = sum_s w(-s) X^(N+s), the product V U
+//      modulo X^2N + 1 has real coefficients P_0 + X^N P_1; modulo X^N - i it
+//      is P_0 + i P_1, and P_1[i] = out[i]. Real input, imaginary output, N
+//      rows of workspace.
+//   3. Columns in lanes: one row of the workspace is one vector of real parts
+//      and one of imaginary parts. There is no shuffle, every twiddle is a
+//      broadcast scalar, and every load of `values` is contiguous.
+//   4. Factor instead of twiddle: forward, X^L - rho splits into R factors
+//      X^m - rho_j, with twiddles that are constant over the node, so they stay
+//      in registers and the root i of step 2 is free. Backward, decimation in
+//      time. Both go through one tree in the same digit-reversed order, so
+//      nothing is ever permuted.
+//   5. Butterflies of fused multiply-adds only: six per radix-2 step.
+//   6. Depth first: a node is transformed, multiplied and transformed back
+//      while it sits in cache; the innermost radix, the product with the
+//      spectrum and the first radix back never leave the registers. The
+//      outermost radix reads `values` and writes `out` itself.
+//
+// Tried and lost (no gain or up to 30 % slower where memory is the limit): two
+// radices per sweep over memory through a tile in the second-level cache;
+// several vectors of columns through the outermost radix together; stores past
+// the cache; asking ahead for the legs of the workspace.
+//
+// Sources: D. Bernstein, "Multidigit multiplication for mathematicians"
+// (X^N - i); E. Linzer and E. Feig 1993 (fused butterflies).
+//
+// Error, u the unit roundoff, N the length: every element of a column is within
+// 16 u log2(N) ||w||_2 ||v||_2 of the exact one (derived in
+// fft_columns_butterflies-inl.h). For white data the 2-norm of a column's error
+// is about u sqrt(log2 N) ||w||_2 ||v||_2, sqrt(n) times better than that.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reference/contract/layout.h"
+
+namespace subquad {
+
+// Rows that a caller makes on the fly. `fill` writes rows [row, row + count) of
+// one block as [count][BlockColumns()], every lane of them; rows arrive in no
+// particular order, each exactly once. `rows` is aligned to 64 bytes.
+template <typename T>
+struct RowSource {
+  void (*fill)(void* context, int64_t row, int64_t count, T* rows);
+  void* context;
+};
+
+// Rows of a result handed to the caller, laid out as in RowSource, each exactly
+// once, in no particular order.
+template <typename T>
+struct RowSink {
+  void (*take)(void* context, int64_t row, int64_t count, const T* rows);
+  void* context;
+};
+
+namespace fft_columns {
+
+// One radix of the transform: `blocks` nodes of radix * rows rows each.
+template <typename T>
+struct Level {
+  int radix;
+  int64_t rows;
+  int64_t blocks;
+  int constants;            // scalars per set of twiddles
+  std::vector<T> forward;   // [blocks][constants]: constant over a node
+  std::vector<T> backward;  // [rows][constants]: the same for every node
+};
+
+// What depends on the length alone; shared by all columns, heads and threads.
+template <typename T>
+struct Plan {
+  int64_t length;  // N, rows of the workspace
+  std::vector<Level<T>> levels;
+  std::vector<T> twist;  // [N / radix][radix][2]: exp(-i pi n / 2N), the way
+                         // back from X^N - i
+};
+
+}  // namespace fft_columns
+
+// All methods are const and hold no state: one object serves any number of
+// threads, each with its own scratch. `scratch` is ScratchSize() elements,
+// aligned to 64 bytes; what it held before does not matter.
+template <typename T>
+class ToeplitzColumns {
+ public:
+  // Any n_q, n_k >= 1. Costs O(N) time; nothing here depends on weights or
+  // values.
+  ToeplitzColumns(int64_t n_q, int64_t n_k);
+  ToeplitzColumns(Layout& layout, int64_t n_q, int64_t n_k)
+      : ToeplitzColumns(n_q, n_k) {
+    layout.Add(PlanBytes());
+  }
+
+  int64_t Length() const { return plan_.length; }
+  static int64_t LengthFor(int64_t n_q, int64_t n_k);
+  int64_t BlockColumns() const;  // columns of one call: the lanes of the widest
+                                 // vector of this machine
+  int64_t SpectrumSize() const { return 2 * plan_.length; }
+  int64_t ScratchSize() const;  // N rows of 2 * BlockColumns(), and a tile
+  int64_t GradientScratchSize() const;  // two workspaces and a tile
+  double PlanBytes() const;             // tables held by this object
+  // Floating-point operations of Apply for one block by the usual count, 5 N
+  // log2 N for a complex transform of N points.
+  double BlockFlops() const;
+
+  // weights [n_q + n_k - 1] -> spectrum [SpectrumSize()]. The first `visible`
+  // weights (at least n_q) count, the others as zero.
+  void Spectrum(const T* weights, int64_t visible, T* spectrum,
+                T* scratch) const;
+
+  // One block: columns [0, columns) of values and out, 1 <= columns <=
+  // BlockColumns(). Strides are in elements. out may not overlap values. With
+  // `accumulate`, the result is added to out. The first `keys` values count,
+  // and are all that is read.
+  void Apply(const T* spectrum, const T* values, int64_t value_stride,
+             int64_t keys, int64_t columns, T* out, int64_t out_stride,
+             bool accumulate, T* scratch) const;
+  void Apply(const T* spectrum, const RowSource<T>& values, int64_t keys,
+             const RowSink<T>& out, T* scratch) const;
+
+  // The transposed product, the gradient in values: out[j] = sum_i w(j - i)
+  // grad[i]; grad [n_q, columns], out [keys, columns], keys <= n_k.
+  void ApplyTransposed(const T* spectrum, const T* grad, int64_t grad_stride,
+                       int64_t columns, T* out, int64_t out_stride,
+                       int64_t keys, bool accumulate, T* scratch) const;
+  void ApplyTransposed(const T* spectrum, const RowSource<T>& grad,
+                       const RowSink<T>& out, int64_t keys, T* scratch) const;
+
+  // The gradient in weights, grad_weights(delta) = sum_{j - i = delta}
+  // <grad[i], values[j]>, in two steps: add the spectra of every block to `sum`
+  // [SpectrumSize()], zeroed by the caller, then transform back once.
+  // scratch: GradientScratchSize() for both.
+  void AccumulateWeightGradient(const T* grad, int64_t grad_stride,
+                                const T* values, int64_t value_stride,
+                                int64_t keys, int64_t columns, T* sum,
+                                T* scratch) const;
+  void AccumulateWeightGradient(const RowSource<T>& grad,
+                                const RowSource<T>& values, int64_t keys,
+                                T* sum, T* scratch) const;
+  // grad_weights [n_q + n_k - 1]; those that are not visible get zero.
+  void WeightGradient(const T* sum, int64_t visible, T* grad_weights,
+                      T* scratch) const;
+
+ private:
+  int64_t n_q_;
+  int64_t n_k_;
+  fft_columns::Plan<T> plan_;
+};
+
+extern template class ToeplitzColumns<float>;
+extern template class ToeplitzColumns<double>;
+
+}  // namespace subquad

@@ -1,0 +1,614 @@
+// The passes of fft_columns.h.
+//
+// A row of the workspace is B real parts and then B imaginary parts, B = lanes
+// of one vector. A node of radix R covers R legs of `rows` rows; both ways a
+// pass is y_q = sum_j x_j omega^j zeta^(+-jq), zeta = exp(2 pi i / R), in
+// place:
+//   forward:  omega is one number per node (the R-th root of its rho);
+//   backward: omega = exp(-2 pi i k / L) in row k, the same in every node.
+
+#pragma once
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "optimized/toeplitz/fft_columns.h"
+#include "optimized/toeplitz/fft_columns_butterflies-inl.h"
+
+namespace subquad::fft_columns {
+
+// Rows of one leg that go through a tile at a time: eight legs of 64-byte rows
+// stay in the first-level cache beside the rows they become.
+inline constexpr int64_t kTileRows = 16;
+
+// Where legs are read and written.
+template <typename T>
+struct ReadRows {
+  const T* base;
+  int64_t stride;
+  HWY_INLINE Complex<T> operator()(int leg) const {
+    return LoadRow(base + leg * stride);
+  }
+};
+
+template <typename T>
+struct WriteRows {
+  T* base;
+  int64_t stride;
+  HWY_INLINE void operator()(int leg, const Complex<T>& x) const {
+    StoreRow(x, base + leg * stride);
+  }
+};
+
+template <typename T>
+struct ReadReal {
+  const T* base;
+  int64_t stride;
+  HWY_INLINE Complex<T> operator()(int leg) const {
+    const Tag<T> d;
+    return {hn::LoadU(d, base + leg * stride), hn::Zero(d)};
+  }
+};
+
+// Im(twist * x): the real column that the right-angle product holds.
+template <typename T>
+struct WriteTwisted {
+  T* base;
+  int64_t stride;
+  const T* twist;
+  HWY_INLINE void operator()(int leg, const Complex<T>& x) const {
+    const Tag<T> d;
+    const Complex<T> t = Constant(twist + 2 * leg);
+    hn::StoreU(hn::MulAdd(t.re, x.im, hn::Mul(t.im, x.re)), d,
+               base + leg * stride);
+  }
+};
+
+template <int kRadix, typename T, class At>
+HWY_NOINLINE void PassForward(T* data, int64_t rows, const At& at) {
+  const int64_t row = 2 * Lanes<T>();
+  const int64_t leg = rows * row;
+  const typename Butterfly<T, kRadix>::Twiddles twiddles(at);
+  for (T *p = data, *end = data + leg; p < end; p += row) {
+    Butterfly<T, kRadix> x;
+    x.Load(ReadRows<T>{p, leg});
+    x.template Run<1>(twiddles);
+    x.Store(WriteRows<T>{p, leg});
+  }
+}
+
+template <int kRadix, typename T>
+HWY_NOINLINE void PassBackward(T* data, int64_t rows, const T* constants) {
+  const int64_t row = 2 * Lanes<T>();
+  const int64_t leg = rows * row;
+  for (T *p = data, *end = data + leg; p < end; p += row) {
+    Butterfly<T, kRadix> x;
+    x.Load(ReadRows<T>{p, leg});
+    x.template Run<-1>(
+        typename Butterfly<T, kRadix>::Twiddles(Broadcast<T>{constants}));
+    x.Store(WriteRows<T>{p, leg});
+    constants += Butterfly<T, kRadix>::kConstants;
+  }
+}
+
+// Real rows, `step` apart in legs `leg` apart -> `count` rows of every leg of
+// the workspace. Rows of a matrix lie further apart than the hardware follows,
+// so the ones a tile later are asked for.
+template <int kRadix, typename T>
+HWY_NOINLINE void TopForward(const T* in, int64_t leg, int64_t step,
+                             int64_t count, T* data, int64_t rows,
+                             const T* constants) {
+  const int64_t lanes = Lanes<T>();
+  const typename Butterfly<T, kRadix>::Twiddles twiddles(
+      Broadcast<T>{constants});
+  for (int64_t k = 0; k < count; ++k) {
+    for (int j = 0; j < kRadix; ++j)
+      hwy::Prefetch(in + j * leg + kTileRows * step);
+    Butterfly<T, kRadix> x;
+    x.Load(ReadReal<T>{in, leg});
+    x.RunReal(twiddles);
+    x.Store(WriteRows<T>{data, 2 * rows * lanes});
+    in += step;
+    data += 2 * lanes;
+  }
+}
+
+template <int kRadix, typename T>
+HWY_NOINLINE void TopBackward(const T* data, int64_t rows, const T* constants,
+                              const T* twist, int64_t count, T* out,
+                              int64_t leg, int64_t step) {
+  const int64_t lanes = Lanes<T>();
+  for (int64_t k = 0; k < count; ++k) {
+    for (int j = 0; j < kRadix; ++j)
+      hwy::Prefetch(out + j * leg + kTileRows * step);
+    Butterfly<T, kRadix> x;
+    x.Load(ReadRows<T>{data, 2 * rows * lanes});
+    x.template Run<-1>(
+        typename Butterfly<T, kRadix>::Twiddles(Broadcast<T>{constants}));
+    x.Store(WriteTwisted<T>{out, leg, twist});
+    constants += Butterfly<T, kRadix>::kConstants;
+    twist += 2 * kRadix;
+    out += step;
+    data += 2 * lanes;
+  }
+}
+
+template <typename T>
+struct MultiplyBySpectrum {
+  const T* spectrum;
+  HWY_INLINE void operator()(int leg, Complex<T>& x) const {
+    x = Times(x, Constant(spectrum + 2 * leg));
+  }
+};
+
+// By -conj(spectrum): reversing the weights conjugates their transform, and
+// X^2N = -1 gives the sign.
+template <typename T>
+struct MultiplyByTransposed {
+  const T* spectrum;
+  HWY_INLINE void operator()(int leg, Complex<T>& x) const {
+    const Complex<T> w = Constant(spectrum + 2 * leg);
+    x = {hn::NegMulSub(x.re, w.re, hn::Mul(x.im, w.im)),
+         hn::NegMulAdd(x.im, w.re, hn::Mul(x.re, w.im))};
+  }
+};
+
+template <class Function, typename T>
+HWY_INLINE void EachLeg(const Function& f, Butterfly<T, 8>& x) {
+  f(0, x.x0), f(1, x.x1), f(2, x.x2), f(3, x.x3);
+  f(4, x.x4), f(5, x.x5), f(6, x.x6), f(7, x.x7);
+}
+template <class Function, typename T>
+HWY_INLINE void EachLeg(const Function& f, Butterfly<T, 4>& x) {
+  f(0, x.x0), f(1, x.x1), f(2, x.x2), f(3, x.x3);
+}
+
+// The innermost radix there, the product, the innermost radix back.
+template <int kRadix, class Multiply, typename T>
+HWY_NOINLINE void Leaves(T* data, int64_t count, const T* constants,
+                         const T* spectrum) {
+  const int64_t row = 2 * Lanes<T>();
+  for (int64_t b = 0; b < count; ++b) {
+    Butterfly<T, kRadix> x;
+    x.Load(ReadRows<T>{data, row});
+    x.template Run<1>(
+        typename Butterfly<T, kRadix>::Twiddles(Broadcast<T>{constants}));
+    x.Reorder();
+    EachLeg(Multiply{spectrum}, x);
+    x.template RunPlain<-1>();
+    x.Store(WriteRows<T>{data, row});
+    data += kRadix * row;
+    constants += Butterfly<T, kRadix>::kConstants;
+    spectrum += 2 * kRadix;
+  }
+}
+
+template <int kRadix, typename T>
+HWY_NOINLINE void LeavesBackward(T* data, int64_t count) {
+  const int64_t row = 2 * Lanes<T>();
+  for (int64_t b = 0; b < count; ++b, data += kRadix * row) {
+    Butterfly<T, kRadix> x;
+    x.Load(ReadRows<T>{data, row});
+    x.template RunPlain<-1>();
+    x.Store(WriteRows<T>{data, row});
+  }
+}
+
+template <typename T, class At>
+HWY_INLINE void Forward(int radix, T* data, int64_t rows, const At& at) {
+  switch (radix) {
+    case 8:
+      return PassForward<8>(data, rows, at);
+    case 5:
+      return PassForward<5>(data, rows, at);
+    case 4:
+      return PassForward<4>(data, rows, at);
+    default:
+      return PassForward<3>(data, rows, at);
+  }
+}
+
+template <typename T>
+HWY_INLINE void Forward(const Level<T>& level, int64_t block, T* data) {
+  Forward(level.radix, data, level.rows,
+          Broadcast<T>{level.forward.data() + block * level.constants});
+}
+
+template <typename T>
+HWY_INLINE void Backward(const Level<T>& level, T* data) {
+  const T* constants = level.backward.data();
+  switch (level.radix) {
+    case 8:
+      return PassBackward<8>(data, level.rows, constants);
+    case 5:
+      return PassBackward<5>(data, level.rows, constants);
+    case 4:
+      return PassBackward<4>(data, level.rows, constants);
+    default:
+      return PassBackward<3>(data, level.rows, constants);
+  }
+}
+
+// The subtree at `level`, node `block`: forward, product, backward.
+template <class Multiply, typename T>
+void MultiplyNode(const Plan<T>& plan, size_t depth, int64_t block, T* data,
+                  const T* spectrum) {
+  const Level<T>& level = plan.levels[depth];
+  const int64_t row = 2 * Lanes<T>();
+  if (depth + 1 == plan.levels.size()) {
+    const T* constants = level.forward.data() + block * level.constants;
+    const T* s = spectrum + 2 * block * level.radix;
+    if (level.radix == 8)
+      Leaves<8, Multiply>(data, 1, constants, s);
+    else
+      Leaves<4, Multiply>(data, 1, constants, s);
+    return;
+  }
+  Forward(level, block, data);
+  const int64_t first = block * level.radix;
+  if (depth + 2 == plan.levels.size()) {
+    const Level<T>& leaf = plan.levels[depth + 1];
+    const T* constants = leaf.forward.data() + first * leaf.constants;
+    const T* s = spectrum + 2 * first * leaf.radix;
+    if (leaf.radix == 8)
+      Leaves<8, Multiply>(data, level.radix, constants, s);
+    else
+      Leaves<4, Multiply>(data, level.radix, constants, s);
+  } else {
+    for (int j = 0; j < level.radix; ++j)
+      MultiplyNode<Multiply>(plan, depth + 1, first + j,
+                             data + j * level.rows * row, spectrum);
+  }
+  Backward(level, data);
+}
+
+template <typename T>
+void ForwardNode(const Plan<T>& plan, size_t depth, int64_t block, T* data) {
+  const Level<T>& level = plan.levels[depth];
+  Forward(level, block, data);
+  if (depth + 1 == plan.levels.size()) return;
+  for (int j = 0; j < level.radix; ++j)
+    ForwardNode(plan, depth + 1, block * level.radix + j,
+                data + 2 * j * level.rows * Lanes<T>());
+}
+
+template <typename T>
+void BackwardNode(const Plan<T>& plan, size_t depth, T* data) {
+  const Level<T>& level = plan.levels[depth];
+  if (depth + 1 == plan.levels.size()) {
+    if (level.radix == 8)
+      LeavesBackward<8>(data, 1);
+    else
+      LeavesBackward<4>(data, 1);
+    return;
+  }
+  for (int j = 0; j < level.radix; ++j)
+    BackwardNode(plan, depth + 1, data + 2 * j * level.rows * Lanes<T>());
+  Backward(level, data);
+}
+
+// Where real rows come from or go to: a caller's functions, or the columns of a
+// row-major matrix. Whole vectors of a matrix need no tile in between.
+template <typename T>
+struct Source {
+  RowSource<T> rows;
+  const T* matrix;  // null: no short cut
+  int64_t stride;
+};
+template <typename T>
+struct Sink {
+  RowSink<T> rows;
+  T* matrix;
+  int64_t stride;
+};
+
+// The top radix, real rows in. Rows from `rows_in` on are zero.
+template <typename T>
+void FillTop(const Plan<T>& plan, int64_t rows_in, const Source<T>& source,
+             T* data, T* tile) {
+  const Level<T>& top = plan.levels[0];
+  const int64_t lanes = Lanes<T>();
+  for (int64_t k = 0; k < top.rows; k += kTileRows) {
+    const int64_t count = std::min(kTileRows, top.rows - k);
+    const T* in = tile;
+    int64_t leg = kTileRows * lanes;
+    int64_t step = lanes;
+    if (source.matrix && plan.length - top.rows + k + count <= rows_in) {
+      in = source.matrix + k * source.stride;
+      leg = top.rows * source.stride;
+      step = source.stride;
+    } else {
+      for (int j = 0; j < top.radix; ++j) {
+        const int64_t first = j * top.rows + k;
+        const int64_t valid = std::clamp<int64_t>(rows_in - first, 0, count);
+        T* rows = tile + j * leg;
+        if (valid > 0)
+          source.rows.fill(source.rows.context, first, valid, rows);
+        std::fill(rows + valid * lanes, rows + count * lanes, T{0});
+      }
+    }
+    T* out = data + 2 * k * lanes;
+    if (top.radix == 8)
+      TopForward<8>(in, leg, step, count, out, top.rows, top.forward.data());
+    else
+      TopForward<4>(in, leg, step, count, out, top.rows, top.forward.data());
+  }
+}
+
+template <typename T>
+void TakeTop(const Plan<T>& plan, int64_t rows_out, const Sink<T>& sink,
+             const T* data, T* tile) {
+  const Level<T>& top = plan.levels[0];
+  const int64_t lanes = Lanes<T>();
+  for (int64_t k = 0; k < top.rows; k += kTileRows) {
+    const int64_t count = std::min(kTileRows, top.rows - k);
+    T* out = tile;
+    int64_t leg = kTileRows * lanes;
+    int64_t step = lanes;
+    const bool direct =
+        sink.matrix && plan.length - top.rows + k + count <= rows_out;
+    if (direct) {
+      out = sink.matrix + k * sink.stride;
+      leg = top.rows * sink.stride;
+      step = sink.stride;
+    }
+    const T* in = data + 2 * k * lanes;
+    const T* constants = top.backward.data() + k * top.constants;
+    const T* twist = plan.twist.data() + 2 * k * top.radix;
+    if (top.radix == 8)
+      TopBackward<8>(in, top.rows, constants, twist, count, out, leg, step);
+    else
+      TopBackward<4>(in, top.rows, constants, twist, count, out, leg, step);
+    for (int j = 0; j < top.radix && !direct; ++j) {
+      const int64_t first = j * top.rows + k;
+      const int64_t valid = std::clamp<int64_t>(rows_out - first, 0, count);
+      if (valid > 0)
+        sink.rows.take(sink.rows.context, first, valid, tile + j * leg);
+    }
+  }
+}
+
+template <typename T>
+void ProductOf(const Plan<T>& plan, const T* spectrum, bool transposed,
+               int64_t rows_in, const Source<T>& source, int64_t rows_out,
+               const Sink<T>& sink, T* scratch) {
+  T* data = scratch;
+  T* tile = scratch + 2 * plan.length * Lanes<T>();
+  const Level<T>& top = plan.levels[0];
+  FillTop(plan, rows_in, source, data, tile);
+  for (int j = 0; j < top.radix; ++j) {
+    T* leg = data + 2 * j * top.rows * Lanes<T>();
+    if (transposed)
+      MultiplyNode<MultiplyByTransposed<T>>(plan, 1, j, leg, spectrum);
+    else
+      MultiplyNode<MultiplyBySpectrum<T>>(plan, 1, j, leg, spectrum);
+  }
+  TakeTop(plan, rows_out, sink, data, tile);
+}
+
+template <typename T>
+void Product(const Plan<T>& plan, const T* spectrum, bool transposed,
+             int64_t rows_in, const RowSource<T>& source, int64_t rows_out,
+             const RowSink<T>& sink, T* scratch) {
+  ProductOf<T>(plan, spectrum, transposed, rows_in, {source, nullptr, 0},
+               rows_out, {sink, nullptr, 0}, scratch);
+}
+
+// Columns of a row-major matrix as a source and as a sink.
+template <typename T>
+struct Columns {
+  const T* from;
+  T* to;
+  int64_t stride;
+  int64_t columns;
+  bool accumulate;
+};
+
+template <typename T>
+void FillColumns(void* context, int64_t row, int64_t count, T* rows) {
+  const auto& matrix = *static_cast<const Columns<T>*>(context);
+  const Tag<T> d;
+  const int64_t lanes = Lanes<T>();
+  const T* from = matrix.from + row * matrix.stride;
+  for (int64_t r = 0; r < count; ++r) {
+    if (matrix.columns == lanes) {
+      hn::Store(hn::LoadU(d, from), d, rows);
+    } else {
+      hn::Store(hn::Zero(d), d, rows);
+      for (int64_t c = 0; c < matrix.columns; ++c) rows[c] = from[c];
+    }
+    from += matrix.stride;
+    rows += lanes;
+  }
+}
+
+template <typename T>
+void TakeColumns(void* context, int64_t row, int64_t count, const T* rows) {
+  const auto& matrix = *static_cast<const Columns<T>*>(context);
+  const Tag<T> d;
+  const int64_t lanes = Lanes<T>();
+  T* to = matrix.to + row * matrix.stride;
+  for (int64_t r = 0; r < count; ++r) {
+    if (matrix.columns == lanes) {
+      const auto x = hn::Load(d, rows);
+      hn::StoreU(matrix.accumulate ? hn::Add(hn::LoadU(d, to), x) : x, d, to);
+    } else {
+      for (int64_t c = 0; c < matrix.columns; ++c)
+        to[c] = matrix.accumulate ? to[c] + rows[c] : rows[c];
+    }
+    to += matrix.stride;
+    rows += lanes;
+  }
+}
+
+template <typename T>
+void ProductColumns(const Plan<T>& plan, const T* spectrum, bool transposed,
+                    int64_t rows_in, const T* values, int64_t value_stride,
+                    int64_t columns, int64_t rows_out, T* out,
+                    int64_t out_stride, bool accumulate, T* scratch) {
+  Columns<T> from{values, nullptr, value_stride, columns, false};
+  Columns<T> to{nullptr, out, out_stride, columns, accumulate};
+  const bool whole = columns == Lanes<T>();
+  ProductOf<T>(
+      plan, spectrum, transposed, rows_in,
+      {{FillColumns<T>, &from}, whole ? values : nullptr, value_stride},
+      rows_out,
+      {{TakeColumns<T>, &to}, whole && !accumulate ? out : nullptr, out_stride},
+      scratch);
+}
+
+// One complex sequence [N][2] in place, in the first lane; the others idle.
+template <typename T>
+void TransformInOneLane(const Plan<T>& plan, bool backward, T* sequence,
+                        T* scratch) {
+  const Tag<T> d;
+  const int64_t lanes = Lanes<T>();
+  for (int64_t k = 0; k < plan.length; ++k)
+    StoreRow<T>({hn::Set(d, sequence[2 * k]), hn::Set(d, sequence[2 * k + 1])},
+                scratch + 2 * k * lanes);
+  if (backward)
+    BackwardNode(plan, 0, scratch);
+  else
+    ForwardNode(plan, 0, 0, scratch);
+  for (int64_t k = 0; k < plan.length; ++k) {
+    sequence[2 * k] = scratch[2 * k * lanes];
+    sequence[2 * k + 1] = scratch[2 * k * lanes + lanes];
+  }
+}
+
+// Levels [depth, end) of one sequence whose row k holds elements k B and on.
+// Forward twiddles do not depend on the place in the node, so this is the pass
+// over columns with B times fewer rows.
+template <typename T>
+void ForwardAlong(const Plan<T>& plan, size_t depth, size_t end, int64_t block,
+                  T* data) {
+  if (depth == end) return;
+  const Level<T>& level = plan.levels[depth];
+  Forward(level.radix, data, level.rows / Lanes<T>(),
+          Broadcast<T>{level.forward.data() + block * level.constants});
+  for (int j = 0; j < level.radix; ++j)
+    ForwardAlong(plan, depth + 1, end, block * level.radix + j,
+                 data + 2 * j * level.rows);
+}
+
+// The same for levels from `depth` on, each lane a node of its own: lane l is
+// node block + index l, `nodes` of them at the level where lanes began.
+template <typename T>
+void ForwardAcross(const Plan<T>& plan, size_t depth, int64_t block,
+                   Index<T> lane_blocks, T* data) {
+  if (depth == plan.levels.size()) return;
+  const Level<T>& level = plan.levels[depth];
+  const hn::RebindToSigned<Tag<T>> di;
+  using I = hn::TFromD<decltype(di)>;
+  Forward(level.radix, data, level.rows,
+          Gather<T>{level.forward.data() + block * level.constants,
+                    hn::Mul(lane_blocks,
+                            hn::Set(di, static_cast<I>(level.constants)))});
+  const auto below =
+      hn::Mul(lane_blocks, hn::Set(di, static_cast<I>(level.radix)));
+  for (int j = 0; j < level.radix; ++j)
+    ForwardAcross(plan, depth + 1, block * level.radix + j, below,
+                  data + 2 * j * level.rows * Lanes<T>());
+}
+
+// One complex sequence [N][2] in place. Forward, the lanes hold neighbours as
+// long as nodes are made of whole vectors, and after that different nodes.
+template <typename T>
+void Transform(const Plan<T>& plan, bool backward, T* sequence, T* scratch) {
+  const hn::RebindToSigned<Tag<T>> di;
+  using I = hn::TFromD<decltype(di)>;
+  const int64_t lanes = Lanes<T>();
+  size_t along = 0;
+  while (along < plan.levels.size() && plan.levels[along].rows % lanes == 0)
+    ++along;
+  if (backward || along == 0)
+    return TransformInOneLane(plan, backward, sequence, scratch);
+  for (int64_t k = 0; k < plan.length; ++k) {
+    T* row = scratch + k / lanes * 2 * lanes;
+    row[k % lanes] = sequence[2 * k];
+    row[lanes + k % lanes] = sequence[2 * k + 1];
+  }
+  ForwardAlong(plan, 0, along, 0, scratch);
+  const int64_t nodes =
+      plan.levels[along - 1].blocks * plan.levels[along - 1].radix;
+  const int64_t length = plan.length / nodes;
+  T* work = scratch + 2 * plan.length;
+  for (int64_t first = 0; first < nodes; first += lanes) {
+    const int64_t count = std::min(lanes, nodes - first);
+    const auto lane =
+        hn::Min(hn::Iota(di, 0), hn::Set(di, static_cast<I>(count - 1)));
+    const auto offset = hn::Mul(lane, hn::Set(di, static_cast<I>(2 * length)));
+    const T* from = scratch + 2 * first * length;
+    const Tag<T> d;
+    for (int64_t k = 0; k < length; ++k) {
+      const T* re = from + k / lanes * 2 * lanes + k % lanes;
+      StoreRow<T>({hn::GatherIndex(d, re, offset),
+                   hn::GatherIndex(d, re + lanes, offset)},
+                  work + 2 * k * lanes);
+    }
+    ForwardAcross(plan, along, first, lane, work);
+    for (int64_t l = 0; l < count; ++l) {
+      T* to = sequence + 2 * (first + l) * length;
+      for (int64_t k = 0; k < length; ++k) {
+        to[2 * k] = work[2 * k * lanes + l];
+        to[2 * k + 1] = work[2 * k * lanes + lanes + l];
+      }
+    }
+  }
+}
+
+// sum += sum over the lanes of conj(values) * grad, row by row.
+template <typename T>
+void AccumulateProductsOf(const Plan<T>& plan, int64_t n_q,
+                          const Source<T>& grad, int64_t n_k,
+                          const Source<T>& values, T* sum, T* scratch) {
+  const Tag<T> d;
+  const int64_t row = 2 * Lanes<T>();
+  const Level<T>& top = plan.levels[0];
+  T* a = scratch;
+  T* b = a + plan.length * row;
+  T* tile = b + plan.length * row;
+  FillTop(plan, n_k, values, a, tile);
+  FillTop(plan, n_q, grad, b, tile);
+  for (int j = 0; j < top.radix; ++j) {
+    const int64_t first = j * top.rows;
+    ForwardNode(plan, 1, j, a + first * row);
+    ForwardNode(plan, 1, j, b + first * row);
+    for (int64_t k = first; k < first + top.rows; ++k) {
+      const Complex<T> v = LoadRow(a + k * row);
+      const Complex<T> g = LoadRow(b + k * row);
+      const auto re = hn::MulAdd(v.re, g.re, hn::Mul(v.im, g.im));
+      const auto im = hn::NegMulAdd(v.im, g.re, hn::Mul(v.re, g.im));
+      sum[2 * k] += hn::GetLane(hn::SumOfLanes(d, re));
+      sum[2 * k + 1] += hn::GetLane(hn::SumOfLanes(d, im));
+    }
+  }
+}
+
+template <typename T>
+void AccumulateProducts(const Plan<T>& plan, int64_t n_q,
+                        const RowSource<T>& grad, int64_t n_k,
+                        const RowSource<T>& values, T* sum, T* scratch) {
+  AccumulateProductsOf<T>(plan, n_q, {grad, nullptr, 0}, n_k,
+                          {values, nullptr, 0}, sum, scratch);
+}
+
+template <typename T>
+void AccumulateProductsOfColumns(const Plan<T>& plan, int64_t n_q,
+                                 const T* grad, int64_t grad_stride,
+                                 int64_t n_k, const T* values,
+                                 int64_t value_stride, int64_t columns, T* sum,
+                                 T* scratch) {
+  Columns<T> g{grad, nullptr, grad_stride, columns, false};
+  Columns<T> v{values, nullptr, value_stride, columns, false};
+  const bool whole = columns == Lanes<T>();
+  AccumulateProductsOf<T>(
+      plan, n_q, {{FillColumns<T>, &g}, whole ? grad : nullptr, grad_stride},
+      n_k, {{FillColumns<T>, &v}, whole ? values : nullptr, value_stride}, sum,
+      scratch);
+}
+
+}  // namespace subquad::fft_columns

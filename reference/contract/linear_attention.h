@@ -1,0 +1,50 @@
+// Applicability and error bounds of linear attention, shared by CPU and GPU
+// programs.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reference/contract/implementation.h"
+#include "reference/kernelized/feature_map_spec.h"
+
+namespace subquad {
+
+inline std::string OnlyCausal(const Problem& problem) {
+  return problem.params.Flag("causal")
+             ? ""
+             : "only causal: it reads keys in the order of the queries";
+}
+
+inline std::string NotCausal(const Problem& problem) {
+  return problem.params.Flag("causal")
+             ? "not causal: it sums over all keys at once"
+             : "";
+}
+
+// The reference's own bound, where the baseline's error is no measure.
+inline RowBound ReferenceBound(const Problem& problem, const Inputs& inputs) {
+  const std::shared_ptr<Reference<double>> rows =
+      problem.op->ReferenceDouble(problem, inputs);
+  return [rows](const RowId& id, std::span<double> units) {
+    std::vector<double> value(units.size());
+    rows->Row(id, value.data(), units.data());
+  };
+}
+
+// Signed features (trf, identity) cancel in a weight phi(q) . phi(k), down to
+// nothing but rounding. The plain dense program makes one such weight and puts
+// it into both sums, where its error cancels again; sums in the other bracket
+// have errors of their own in numerator and denominator. So the bound of the
+// reference holds for both, but the baseline's error is no measure. A numerator
+// alone has nothing that cancels.
+inline RowBound SignedFeatureBound(const Problem& problem,
+                                   const Inputs& inputs) {
+  if (!FeatureMapOf(problem).is_signed() || !NormaliserOf(problem).normalized)
+    return {};
+  return ReferenceBound(problem, inputs);
+}
+
+}  // namespace subquad

@@ -1,0 +1,89 @@
+#include "harness/registry/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "harness/cases/verification.h"
+#include "tests/places.h"
+
+namespace subquad {
+namespace {
+
+// A definition that nobody registered would be neither checked nor measured.
+TEST(Registry, EveryDefinitionIsRegistered) {
+  namespace fs = std::filesystem;
+  int found = 0;
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(kSourceFolder) / "reference")) {
+    if (entry.path().extension() != ".h") continue;
+    std::ifstream stream(entry.path());
+    std::stringstream text;
+    text << stream.rdbuf();
+    if (text.str().find("description() const override") == std::string::npos)
+      continue;
+    ++found;
+    const std::string id = entry.path().stem();
+    EXPECT_NO_THROW(FindOperator(id)) << entry.path();
+    // Programs for a GPU may come later.
+    const std::string file = "optimized/" + id + ".cc";
+    EXPECT_TRUE(fs::exists(fs::path(kSourceFolder) / file)) << file;
+  }
+  EXPECT_EQ(found, static_cast<int>(Operators().size()));
+}
+
+TEST(Registry, NamesAreUniqueAndNothingIsLeftBlank) {
+  std::vector<std::string> ids;
+  for (const Implementation& one : Implementations()) {
+    ids.push_back(one.op + "/" + one.id + "/" +
+                  std::string(ToString(one.backend)));
+    EXPECT_NO_THROW(FindOperator(one.op)) << ids.back();
+    EXPECT_FALSE(one.what.empty() || one.source.empty() ||
+                 one.time.text.empty() || one.memory.text.empty())
+        << ids.back();
+    for (const std::string& name : {one.time.order, one.memory.order})
+      EXPECT_TRUE(std::regex_match(
+          name, std::regex(R"(|1|n|n log n|n\^[0-9]+(\.[0-9]+)?)")))
+          << ids.back() << " " << name;
+    EXPECT_FALSE(one.scalars.empty()) << ids.back();
+    EXPECT_TRUE(one.prepare) << ids.back();
+  }
+  std::ranges::sort(ids);
+  EXPECT_EQ(std::ranges::adjacent_find(ids), ids.end());
+}
+
+// Offset 0 is an entry of every tensor by offset, wherever its axis begins; of
+// two counts of tokens an axis by indices has both sides.
+TEST(Registry, OffsetsBeginWithinTheirAxes) {
+  int axes = 0;
+  for (const Operator* op : Operators())
+    for (const Case& one :
+         VerificationCases(*op, {1, 5, 6}, Scalar::kFloat32, 1)) {
+      const Problem problem = ProblemOf(one);
+      for (const TensorRule& rule : problem.inputs)
+        for (const OffsetAxis& axis : rule.offset_axes) {
+          const auto first = Extent(axis.first).Evaluate(problem.dims);
+          ASSERT_TRUE(first) << one.Id() << " " << rule.name << axis.first;
+          const int64_t count =
+              *Extent(rule.shape.at(static_cast<size_t>(axis.axis)))
+                   .Evaluate(problem.dims);
+          EXPECT_LE(*first, 0) << one.Id() << " " << rule.name;
+          EXPECT_LT(-*first, count) << one.Id() << " " << rule.name;
+          if (axis.of_indices) {
+            EXPECT_EQ(*first, 1 - problem.queries) << one.Id();
+            EXPECT_EQ(*first + count, problem.keys) << one.Id();
+          }
+          ++axes;
+        }
+    }
+  EXPECT_GT(axes, 0);
+}
+
+}  // namespace
+}  // namespace subquad
