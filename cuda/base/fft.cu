@@ -6,8 +6,8 @@ namespace subquad::device {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kColumns =
-    4;  // of a thread, all loaded before the first is stored
+// Columns of a thread, all of them loaded before the first is stored.
+constexpr int kColumns = 4;
 
 // Complex numbers of an array, row-major.
 struct Points {

@@ -26,8 +26,7 @@ struct Places {
         pitch(static_cast<int>(rows.pitch)) {}
   int rows, width, pitch;
 
-  // The row at element p, or -1. Divisions take most of these kernels' time
-  // where there are any: a sequence has none.
+  // The row at element p, or -1. Only an image takes divisions.
   template <bool kImage>
   __device__ int RowAt(int p) const {
     if (!kImage) return p < rows ? p : -1;

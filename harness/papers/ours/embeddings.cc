@@ -3,8 +3,8 @@
 // unchanged model, which reports/inputs/embeddings.py computed.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <fstream>
-#include <map>
 #include <string>
 #include <vector>
 
