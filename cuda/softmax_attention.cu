@@ -3,9 +3,11 @@
 //   dense  two products by cuBLAS with the scores of all heads in memory, and a
 //          kernel that takes the softmax of their rows
 //   tiled  one kernel with the scores in registers (softmax_tiles.h)
+//   tensor_cores  the same, for types of two bytes (softmax_fragments.h)
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
 #include "cuda/softmax/dense_attention.h"
+#include "cuda/softmax/softmax_fragments.h"
 #include "cuda/softmax/softmax_tiles.h"
 #include "reference/contract/softmax_scale.h"
 
@@ -98,6 +100,37 @@ class Tiled : public SoftmaxRun<S> {
   double Flops() const override { return SoftmaxTilesFlops(this->shape_); }
 };
 
+template <typename S>
+class TensorCores : public SoftmaxRun<S> {
+ public:
+  using SoftmaxRun<S>::SoftmaxRun;
+
+  void Launch() override {
+    SoftmaxFragments<S>(this->shape_, this->scale_, this->template In<S>("q"),
+                        this->template In<S>("k"), this->template In<S>("v"),
+                        this->Bias(), this->template Out<S>("out"));
+  }
+
+  double Flops() const override {
+    return SoftmaxFragmentsFlops(ScalarOf<S>(), this->shape_);
+  }
+};
+
+std::unique_ptr<Prepared> PrepareTensorCores(const Problem& problem,
+                                             const Arrays& arrays,
+                                             Layout& layout) {
+  if (problem.scalar == Scalar::kBFloat16)
+    return std::make_unique<TensorCores<__nv_bfloat16>>(problem, arrays,
+                                                        layout);
+  return std::make_unique<TensorCores<__half>>(problem, arrays, layout);
+}
+
+std::string WhyNotTensorCores(const Problem& problem) {
+  if (problem.Dim("d") <= kFragmentsDepth) return "";
+  return "d is at most " + std::to_string(kFragmentsDepth) +
+         " on the tensor cores";
+}
+
 }  // namespace
 }  // namespace subquad::device
 
@@ -119,7 +152,17 @@ std::vector<Implementation> SoftmaxAttentionCudaImplementations() {
         .memory = {"O(1)", "1"},
         .sums = DirectSums,
         .bound_factor = kSoftmaxTilesBoundFactor,
-        .prepare = PrepareOnDevice<Tiled>()}});
+        .prepare = PrepareOnDevice<Tiled>()},
+       {.id = "tensor_cores",
+        .scalars = {Scalar::kBFloat16, Scalar::kFloat16},
+        .what = "online softmax over tiles of keys, products on tensor cores",
+        .source = "Dao 2023",
+        .time = {"O(n^2 (d+e))", "n^2"},
+        .memory = {"O(1)", "1"},
+        .sums = DirectSums,
+        .why_not = WhyNotTensorCores,
+        .bound_factor = kTensorCoreBoundFactor,
+        .prepare = PrepareTensorCores}});
 }
 
 }  // namespace subquad

@@ -217,7 +217,7 @@ const std::vector<DeviceLimit>& DeviceLimits() {
 
 // What fails on these numbers; where the numbers tell nothing, nothing does.
 std::vector<std::pair<const Implementation*, std::string>> FailuresOf(
-    const Case& one) {
+    const Case& one, const std::function<bool(const Implementation&)>& wanted) {
   const Problem problem = ProblemOf(one);
   Trial trial(problem, GenerateInputs(one, problem), one.seed);
   std::vector<std::pair<const Implementation*, std::string>> failures;
@@ -227,7 +227,8 @@ std::vector<std::pair<const Implementation*, std::string>> FailuresOf(
     return failures;  // the formula has no value for these numbers
   }
   for (const Implementation* implementation : ImplementationsOf(*one.op)) {
-    if (!OnDevice(*implementation) || !WhyNot(*implementation, problem).empty())
+    if (!OnDevice(*implementation) || !wanted(*implementation) ||
+        !WhyNot(*implementation, problem).empty())
       continue;
     const Verdict verdict = Verify(*implementation, trial, {});
     if (verdict.outcome == Outcome::kFailed)
@@ -239,21 +240,34 @@ std::vector<std::pair<const Implementation*, std::string>> FailuresOf(
 // Numbers that hardly fit into float32 are as large for every program.
 constexpr const char* kBeyondFloat32 = "huge";
 
+// In float32, and what has no float32 in bfloat16.
 TEST_P(Cuda, PassesHardInputsOrSaysWhichNot) {
   const Operator& op = *GetParam();
-  for (const HardInput& kind : HardInputs()) {
-    if (kind.name == kBeyondFloat32) continue;
-    for (Case one : SomeOf(VerificationCases(op, {3, 48}, Scalar::kFloat32, 1),
-                           Scalar::kFloat32, 8)) {
-      if (one.Tokens() > 143) continue;
-      one.input = kind.name;
-      for (const auto& [implementation, reason] : FailuresOf(one))
-        EXPECT_TRUE(std::ranges::any_of(DeviceLimits(),
-                                        [&](const DeviceLimit& limit) {
-                                          return limit.Covers(*implementation,
-                                                              one);
-                                        }))
-            << implementation->id << " " << one.Id() << ": " << reason;
+  for (const Scalar scalar : {Scalar::kFloat32, Scalar::kBFloat16}) {
+    const auto judged_in_it = [&](const Implementation& one) {
+      return scalar == Scalar::kFloat32 ||
+             !std::ranges::count(one.scalars, Scalar::kFloat32);
+    };
+    if (std::ranges::none_of(ImplementationsOf(op),
+                             [&](const Implementation* one) {
+                               return OnDevice(*one) && judged_in_it(*one);
+                             }))
+      continue;
+    for (const HardInput& kind : HardInputs()) {
+      if (kind.name == kBeyondFloat32) continue;
+      for (Case one : SomeOf(VerificationCases(op, {3, 48}, scalar, 1),
+                             Scalar::kFloat32, 8)) {
+        if (one.Tokens() > 143) continue;
+        one.input = kind.name;
+        for (const auto& [implementation, reason] :
+             FailuresOf(one, judged_in_it))
+          EXPECT_TRUE(std::ranges::any_of(DeviceLimits(),
+                                          [&](const DeviceLimit& limit) {
+                                            return limit.Covers(*implementation,
+                                                                one);
+                                          }))
+              << implementation->id << " " << one.Id() << ": " << reason;
+      }
     }
   }
 }
@@ -269,7 +283,7 @@ TEST(CudaMore, LimitsOfTheDeviceHappen) {
     const auto happens = [&](const std::vector<Case>& cases) {
       for (Case one : cases) {
         one.input = limit.input;
-        for (const auto& [implementation, reason] : FailuresOf(one))
+        for (const auto& [implementation, reason] : FailuresOf(one, OnDevice))
           if (limit.Covers(*implementation, one)) return true;
       }
       return false;

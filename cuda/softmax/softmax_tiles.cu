@@ -105,15 +105,20 @@ void SoftmaxTiles(const SoftmaxShape& shape, float scale, HeadArray<const Q> q,
                    sizeof(SoftmaxShared), tensors);
 }
 
-double SoftmaxTilesFlops(const SoftmaxShape& shape) {
+double PairsInTiles(const SoftmaxShape& shape, int64_t queries) {
   double pairs = 0;
-  for (int64_t first = 0; first < shape.n_q; first += kSoftmaxQueries) {
-    const int64_t end = std::min(first + kSoftmaxQueries, shape.n_q);
+  for (int64_t first = 0; first < shape.n_q; first += queries) {
+    const int64_t end = std::min(first + queries, shape.n_q);
     pairs += static_cast<double>(end - first) *
              static_cast<double>(shape.causal ? std::min(end, shape.n_k)
                                               : shape.n_k);
   }
-  return 2 * static_cast<double>(shape.heads) * pairs *
+  return pairs;
+}
+
+double SoftmaxTilesFlops(const SoftmaxShape& shape) {
+  return 2 * static_cast<double>(shape.heads) *
+         PairsInTiles(shape, kSoftmaxQueries) *
          static_cast<double>(shape.d * PiecesOf(shape.e, ColumnsOf(shape)) +
                              shape.e);
 }

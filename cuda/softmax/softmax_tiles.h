@@ -47,6 +47,10 @@ void SoftmaxTiles(const SoftmaxShape& shape, float scale, HeadArray<const Q> q,
 // is in the plain bound, however many steps it is taken in.
 inline constexpr double kSoftmaxTilesBoundFactor = 1 + 3.0 / 64;
 
+// Pairs of a query and a key of a head that are computed, where blocks take
+// `queries` queries each and all keys that one of them sees.
+double PairsInTiles(const SoftmaxShape& shape, int64_t queries);
+
 // Products and sums of the tiles that are computed.
 double SoftmaxTilesFlops(const SoftmaxShape& shape);
 

@@ -20,10 +20,10 @@ struct TransposeTile {
 
 // PaddedRows of one column, which has fewer than 2^31 elements.
 struct Places {
-  explicit Places(const PaddedRows& rows)
-      : rows(static_cast<int>(rows.rows)),
-        width(static_cast<int>(rows.width)),
-        pitch(static_cast<int>(rows.pitch)) {}
+  explicit Places(const PaddedRows& padded)
+      : rows(static_cast<int>(padded.rows)),
+        width(static_cast<int>(padded.width)),
+        pitch(static_cast<int>(padded.pitch)) {}
   int rows, width, pitch;
 
   // The row at element p, or -1. Only an image takes divisions.

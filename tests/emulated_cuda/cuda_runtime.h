@@ -71,6 +71,14 @@ void WarpBarrier(unsigned mask);
 // What lane `lane` of the warp put in, as bits of up to eight bytes.
 uint64_t Exchange(unsigned mask, uint64_t bits, int lane);
 int LaneIndex();
+// What every lane of the warp put in, `bytes` each, one after another.
+void Gather(unsigned mask, const void* own, size_t bytes, void* all);
+
+// Copies `bytes` of memory, and zeros up to `to_bytes`, not before the thread
+// waits for them: for all groups but its last `left`.
+void CopyLater(const void* from, size_t bytes, size_t to_bytes, void* to);
+void EndCopies();
+void WaitForCopies(size_t left);
 
 template <typename T>
 T Shuffle(unsigned mask, T value, int lane) {

@@ -7,6 +7,7 @@
 #include <boost/context/pooled_fixedsize_stack.hpp>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -30,11 +32,20 @@ namespace context = boost::context;
 
 enum class State { kReady, kAtBlockBarrier, kAtWarpBarrier, kDone };
 
+struct Copy {
+  const void* from;
+  size_t bytes, to_bytes;
+  void* to;
+};
+
 struct Lane {
   Thread thread;
   State state = State::kReady;
-  unsigned mask = 0;  // of the warp barrier it waits at
-  uint64_t bits = 0;  // put in for an exchange
+  unsigned mask = 0;                     // of the warp barrier it waits at
+  uint64_t bits = 0;                     // put in for an exchange
+  const void* given = nullptr;           // put in for all
+  std::vector<Copy> copies;              // not in a group yet
+  std::deque<std::vector<Copy>> groups;  // that go on
   context::fiber fiber, scheduler;
 };
 
@@ -172,6 +183,8 @@ void Run(const char* name, dim3 grid, dim3 size, size_t shared_bytes,
     for (size_t t = 0; t < threads; ++t) {
       Lane& lane = one.lanes[t];
       lane.state = State::kReady;
+      lane.copies.clear();
+      lane.groups.clear();
       lane.thread = {IndexIn(size, t), IndexIn(grid, turn), size, grid};
       lane.fiber =
           context::fiber(std::allocator_arg, stacks,
@@ -224,6 +237,39 @@ uint64_t Exchange(unsigned mask, uint64_t bits, int lane) {
 
 int LaneIndex() {
   return static_cast<int>((running - block->lanes.data()) % 32);
+}
+
+void Gather(unsigned mask, const void* own, size_t bytes, void* all) {
+  const size_t first =
+      static_cast<size_t>(running - block->lanes.data()) / 32 * 32;
+  running->given = own;
+  WarpBarrier(mask);
+  auto* to = static_cast<unsigned char*>(all);
+  for (size_t lane = first; lane < std::min(first + 32, block->lanes.size());
+       ++lane, to += bytes)
+    std::memcpy(to, block->lanes[lane].given, bytes);
+  WarpBarrier(mask);  // until everybody has read
+}
+
+void CopyLater(const void* from, size_t bytes, size_t to_bytes, void* to) {
+  for (const void* end : {from, static_cast<const void*>(to)})
+    if (reinterpret_cast<uintptr_t>(end) % to_bytes != 0)
+      throw std::runtime_error("a copy of " + std::to_string(to_bytes) +
+                               " bytes that is not aligned");
+  running->copies.push_back({from, bytes, to_bytes, to});
+}
+
+void EndCopies() {
+  running->groups.push_back(std::exchange(running->copies, {}));
+}
+
+void WaitForCopies(size_t left) {
+  for (; running->groups.size() > left; running->groups.pop_front())
+    for (const Copy& copy : running->groups.front()) {
+      std::memcpy(copy.to, copy.from, copy.bytes);
+      std::memset(static_cast<unsigned char*>(copy.to) + copy.bytes, 0,
+                  copy.to_bytes - copy.bytes);
+    }
 }
 
 }  // namespace subquad::emulated

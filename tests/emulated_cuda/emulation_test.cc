@@ -11,6 +11,7 @@
 
 #include "cuda/base/launch.h"
 #include "cuda/base/memory.h"
+#include "cuda/base/tensor_core.h"
 
 namespace subquad::device {
 namespace {
@@ -155,6 +156,85 @@ TEST(Emulation, WarpsExchangeAsTheManualSays) {
               static_cast<float>(lane + 3 < part + 16 ? lane + 3 : lane));
     EXPECT_EQ(own[3], static_cast<float>(lane - 3 >= part ? lane - 3 : lane));
   }
+}
+
+// out [16, 8] = left [16, 16] right [16, 8], as a warp does it on tensor cores;
+// the right one as its columns, or as its rows.
+struct TwoFactors {
+  alignas(16) __half left[16][16], columns[8][16], rows[16][8];
+};
+
+__global__ void Multiply(bool by_rows, float* out) {
+  SUBQUAD_SHARED(TwoFactors, shared);
+  const auto lane = static_cast<int>(threadIdx.x);
+  for (int at = lane; at < 256; at += kWarp) {
+    const int row = at / 16, column = at % 16;
+    Store(static_cast<float>(at % 37), &shared.left[row][column]);
+    if (row >= 8) continue;
+    const auto number = static_cast<float>(at % 11 - 5);
+    Store(number, &shared.columns[row][column]);
+    Store(number, &shared.rows[column][row]);
+  }
+  __syncthreads();
+  uint32_t left[4], right[4];
+  LoadMatrices<false>(&shared.left[lane % 16][lane / 16 * 8], left);
+  if (by_rows)
+    LoadMatrices<true>(&shared.rows[lane % 16][0], right);
+  else
+    LoadMatrices<false>(&shared.columns[lane % 8][lane / 8 % 2 * 8], right);
+  float sum[4] = {};
+  AddProduct<__half>(left, right[0], right[1], sum);
+  for (int i = 0; i < 4; ++i)
+    out[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = sum[i];
+}
+
+TEST(Emulation, TensorCoresMultiplyAsTheManualSays) {
+  for (const bool by_rows : {false, true}) {
+    const Numbers out(16 * 8);
+    SUBQUAD_LAUNCH(Multiply, 1, kWarp, sizeof(TwoFactors), by_rows, out.at);
+    for (int row = 0; row < 16; ++row)
+      for (int column = 0; column < 8; ++column) {
+        int sum = 0;
+        for (int k = 0; k < 16; ++k)
+          sum += (row * 16 + k) % 37 * ((column * 16 + k) % 11 - 5);
+        EXPECT_EQ(out.at[row * 8 + column], static_cast<float>(sum))
+            << row << " " << column;
+      }
+  }
+}
+
+// The numbers of a block by shared memory, without a register between; a number
+// more than there are.
+__global__ void CopyAlong(bool wait, const float* from, float* to) {
+  struct Fours {
+    alignas(16) float at[kThreads + 1][4];
+  };
+  SUBQUAD_SHARED(Fours, shared);
+  const auto t = static_cast<int>(threadIdx.x);
+  CopyLater(from + t * 4, true, shared.at[t]);
+  EndCopies();
+  if (t == 0) CopyLater(from, false, shared.at[kThreads]);
+  EndCopies();
+  if (wait)
+    WaitForCopies<0>();
+  else
+    WaitForCopies<1>();
+  __syncthreads();
+  to[t] = shared.at[t][3] + shared.at[kThreads][t % 4];
+}
+
+TEST(Emulation, CopiesAreThereWhenWaitedFor) {
+  const Numbers from(4 * kThreads), right(kThreads), wrong(kThreads);
+  constexpr size_t kShared = (kThreads + 1) * 4 * sizeof(float);
+  for (int i = 0; i < 4 * kThreads; ++i) from.at[i] = static_cast<float>(i);
+  SUBQUAD_LAUNCH(CopyAlong, 1, kThreads, kShared, true, from.at, right.at);
+  for (int t = 0; t < kThreads; ++t)
+    EXPECT_EQ(right.at[t], static_cast<float>(4 * t + 3));
+  SUBQUAD_LAUNCH(CopyAlong, 1, kThreads, kShared, false, from.at, wrong.at);
+  EXPECT_EQ(CountNan(wrong, kThreads), kThreads);
+  EXPECT_THROW(SUBQUAD_LAUNCH(CopyAlong, 1, kThreads, kShared, true,
+                              from.at + 1, right.at),
+               std::runtime_error);
 }
 
 }  // namespace
