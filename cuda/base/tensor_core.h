@@ -10,10 +10,12 @@
 //   right [16, 8]   0: (2t, g)  1: (2t+8, g), pairs along the column
 //   sum   [16, 8]   0, 1: (g, 2t), (g, 2t+1)  2, 3: (g+8, 2t), (g+8, 2t+1)
 //
-// Products are exact. How a tensor core adds them up is not documented; what is
-// known (Fasi, Higham, Mikaitis and Pranesh 2021) is that it cuts off the terms
-// of one sum behind the last bit of the largest one, or later, and the sum as
-// well: see kTensorCoreBoundFactor.
+// Products are exact. How a tensor core adds them up is not documented (Fasi,
+// Higham, Mikaitis and Pranesh 2021 found out for some). An H100 cuts off every
+// term of a sum two bits behind the last one of the largest term, and then the
+// sum: 16 products of 2^-25 beside 1 are added in full, of 2^-26 not at all.
+// Always towards zero, so that errors of long sums do not cancel: sums of many
+// products are taken in pieces, and these added in float32.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -44,6 +44,7 @@ STYLES = {
     "reference": Style("#8c8c8c", DOTTED, "p"),
     "dense": Style(BLACK, DASHED, "s"),
     "tiled": Style(VERMILLION, LONG, "D"),
+    "tensor_cores": Style(ORANGE, DASH_DOT, "^"),
     "fft": Style(BLUE, SOLID, "o"),
     "fft_columns": Style(ORANGE, DASH_DOT, "^"),
     "fft_streamed": Style(GREEN, SHORT, "v"),

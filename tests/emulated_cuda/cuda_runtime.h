@@ -2,12 +2,13 @@
 // GPU: as much of CUDA as cuda/ uses. Compiled in place of CUDA's own header.
 //
 // A block's threads are fibers that run one after another, in a shuffled order
-// that is the same on every run, each up to its next barrier: a missing barrier
-// shows as numbers that are not there yet. Shared memory begins as NaN. Device
-// memory lies against pages that nobody may touch: an index that is out of
-// bounds ends the program, and so does a pair or four of numbers that is read
-// or written where a device would not (by the compiler's check of alignment).
-// Blocks run in a shuffled order, too. Time means nothing here.
+// that is the same on every run, each up to its next barrier; after the first
+// one, a warp runs as far as it gets before the next one begins. A missing
+// barrier shows as numbers that are not there yet. Shared memory begins as NaN.
+// Device memory lies against pages that nobody may touch: an index that is out
+// of bounds ends the program, and so does a pair or four of numbers that is
+// read or written where a device would not (by the compiler's check of
+// alignment). Blocks run in a shuffled order, too. Time means nothing here.
 #pragma once
 
 #include <chrono>

@@ -14,6 +14,7 @@
 #include <numbers>
 #include <numeric>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -107,22 +108,42 @@ bool ReleaseWarp(Lane* lanes, size_t count) {
   return any;
 }
 
+// Runs threads, in a shuffled order, up to their next barrier each.
+bool RunOnce(Block& one, std::span<size_t> turns, std::mt19937& order) {
+  std::shuffle(turns.begin(), turns.end(), order);
+  bool any = false;
+  for (const size_t turn : turns) {
+    Lane& lane = one.lanes[turn];
+    if (lane.state != State::kReady) continue;
+    any = true;
+    Resume(lane);
+    if (one.thrown) std::rethrow_exception(one.thrown);
+  }
+  return any;
+}
+
+// A block begins with all of its threads in turns. Then warps, in a shuffled
+// order, get as far as they can without the others.
 void RunBlock(Block& one, std::mt19937& order, const char* name) {
-  std::vector<size_t> turns(one.lanes.size());
+  std::vector<size_t> all(one.lanes.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  std::vector<size_t> in_turns = all;
+  RunOnce(one, in_turns, order);
+  std::vector<std::span<size_t>> warps;
+  for (size_t first = 0; first < all.size(); first += 32)
+    warps.push_back(std::span(all).subspan(
+        first, std::min<size_t>(32, all.size() - first)));
+  std::vector<size_t> turns(warps.size());
   std::iota(turns.begin(), turns.end(), size_t{0});
   while (true) {
     std::shuffle(turns.begin(), turns.end(), order);
     bool progress = false;
     for (const size_t turn : turns) {
-      Lane& lane = one.lanes[turn];
-      if (lane.state != State::kReady) continue;
-      progress = true;
-      Resume(lane);
-      if (one.thrown) std::rethrow_exception(one.thrown);
+      const std::span<size_t> warp = warps[turn];
+      while (ReleaseWarp(&one.lanes[turn * 32], warp.size()) ||
+             RunOnce(one, warp, order))
+        progress = true;
     }
-    for (size_t first = 0; first < one.lanes.size(); first += 32)
-      progress |= ReleaseWarp(&one.lanes[first],
-                              std::min<size_t>(32, one.lanes.size() - first));
     size_t done = 0, waiting = 0;
     for (const Lane& lane : one.lanes) {
       done += lane.state == State::kDone;

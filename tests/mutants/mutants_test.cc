@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -76,12 +77,17 @@ std::vector<Group> Groups() {
 }
 
 // Sizes that show most faults come first. In float32 a fault is harder to tell
-// from rounding than in float64. An emulated device is slow: a few sizes.
+// from rounding than in float64; a program without it has its first type. An
+// emulated device is slow: a few sizes.
 std::vector<Case> CasesOf(const Group& group) {
   if (!group.case_id.empty()) return {MakeCase(ParseCaseId(group.case_id))};
+  const std::vector<Scalar>& scalars = group.implementation->scalars;
+  const Scalar scalar = std::ranges::count(scalars, Scalar::kFloat32)
+                            ? Scalar::kFloat32
+                            : scalars.front();
   std::vector<Case> cases;
   const auto add = [&](const std::vector<int64_t>& more) {
-    for (Case& one : VerificationCases(*group.op, more, Scalar::kFloat32, 1))
+    for (Case& one : VerificationCases(*group.op, more, scalar, 1))
       cases.push_back(std::move(one));
   };
   for (const int64_t size : {70, 33, 5}) add({size});
