@@ -24,6 +24,7 @@ std::vector<Implementation> TransformerXlAttentionImplementations();
 std::vector<Implementation> PositionAttentionImplementations();
 std::vector<Implementation> LinformerAttentionImplementations();
 std::vector<Implementation> MemoryCompressedAttentionImplementations();
+std::vector<Implementation> DynamicConvolutionImplementations();
 
 inline constexpr std::vector<Implementation> (*kTables[])() = {
     ClippedRpeProductImplementations,
@@ -42,6 +43,7 @@ inline constexpr std::vector<Implementation> (*kTables[])() = {
     PositionAttentionImplementations,
     LinformerAttentionImplementations,
     MemoryCompressedAttentionImplementations,
+    DynamicConvolutionImplementations,
 };
 
 }  // namespace subquad

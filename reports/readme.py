@@ -167,7 +167,7 @@ def verified_table(operators):
         for backend in ("cpu", "cuda"):
             own = [one for one in operator["implementations"] if one["backend"] == backend]
             words = " ".join(f"`{one['implementation']}`" for one in own)
-            cells.append(words + ("; backward pass" if any(one["backward"] for one in own) else ""))
+            cells.append((words or "–") + ("; backward pass" if any(one["backward"] for one in own) else ""))
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return lines
 

@@ -8,6 +8,7 @@
 #include "cuda/device.h"
 #include "optimized/targets.h"
 #include "reference/clipped_rpe_product.h"
+#include "reference/dynamic_convolution.h"
 #include "reference/fastrpb_attention.h"
 #include "reference/kernelized_clipped_rpe_attention.h"
 #include "reference/kernelized_rpe_attention.h"
@@ -53,6 +54,7 @@ const std::vector<const Operator*>& Operators() {
       One<LinformerAttention>(),
       One<MemoryCompressedAttention>(),
       One<StochasticPositionAttention>(),
+      One<DynamicConvolution>(),
   };
   return operators;
 }

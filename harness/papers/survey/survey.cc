@@ -4,8 +4,8 @@ namespace subquad {
 
 Paper Survey() {
   Paper paper{"survey", SurveyPositionRules(), {}};
-  for (NamedRule& rule : SurveyAttentionRules())
-    paper.rules.push_back(std::move(rule));
+  for (const auto& rules : {SurveyAttentionRules, SurveyMixingRules})
+    for (NamedRule& rule : rules()) paper.rules.push_back(std::move(rule));
   paper.studies = {SinusoidalStudy(), SparsePatternsStudy(), SpectraStudy()};
   return paper;
 }

@@ -10,6 +10,7 @@ Paper Survey();
 
 std::vector<NamedRule> SurveyPositionRules();   // position_rules.cc
 std::vector<NamedRule> SurveyAttentionRules();  // attention_rules.cc
+std::vector<NamedRule> SurveyMixingRules();     // mixing_rules.cc
 
 Study SinusoidalStudy();
 Study SparsePatternsStudy();

@@ -1,0 +1,138 @@
+// dynamic_convolution: a convolution whose weights each token computes for
+// itself (Transformers II, "Attention as a hypernetwork"; Wu et al. 2019)
+//
+//   w_i = softmax(x_i phi_k)   u = x phi_v
+//   out_i = sum_t w_i[t] u[i + t - c],   c = K - 1 if causal, else floor(K / 2)
+//
+//   x [n, d]
+//   phi_k [d, K], phi_v [d, e]  shared by the heads or one for each
+//   out [n, e]
+//   causal                      a token sees itself and the K - 1 before it
+//
+// u is zero beyond the ends of the sequence. The weights are of all K places
+// all the same: near an end they do not sum to one.
+//
+// What the inputs show: with columns of variance 1/d the logits are of order
+// one, so that every place counts. A window that begins one place away, is read
+// backwards or is normalised over the places within the sequence changes rows.
+//
+// Bound: u_j is a sum of d products and off by d u sum |x||phi_v| (Higham 2002,
+// eq. 3.5), a logit by as much of its own; the rest as in softmax_rows.h, over
+// K keys, some of which are zero.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "reference/base/operator.h"
+#include "reference/softmax/softmax_rows.h"
+
+namespace subquad {
+
+template <typename Real>
+class DynamicConvolutionReference : public Reference<Real> {
+ public:
+  DynamicConvolutionReference(const Problem& problem, const Inputs& inputs)
+      : problem_(problem),
+        x_(inputs["x"]),
+        phi_k_(inputs["phi_k"]),
+        phi_v_(inputs["phi_v"]),
+        n_(problem.Dim("n")),
+        d_(problem.Dim("d")),
+        taps_(problem.Dim("K")),
+        e_(problem.Dim("e")),
+        before_(problem.params.Flag("causal") ? taps_ - 1 : taps_ / 2) {}
+
+  void Row(const RowId& id, Real* value, double* units) override {
+    const double* x = x_.Head(id.head);
+    const auto width = static_cast<size_t>(e_);
+    std::vector<Real> values(static_cast<size_t>(taps_) * width);
+    std::vector<double> value_units(values.size());
+    SoftmaxRow<Real> row(problem_, id.head, id.row);
+    for (int64_t t = 0; t < taps_; ++t) {
+      const Sum logit =
+          Product(x + id.row * d_, phi_k_.Head(id.head), taps_, t);
+      row.See(t, {logit.value, logit.units});
+      const int64_t j = id.row + t - before_;
+      if (j < 0 || j >= n_) continue;
+      for (int64_t c = 0; c < e_; ++c) {
+        const Sum u = Product(x + j * d_, phi_v_.Head(id.head), e_, c);
+        values[t * e_ + c] = u.value;
+        value_units[t * e_ + c] = u.units;
+      }
+    }
+    row.Write(
+        e_, [&](int64_t t) { return &values[t * e_]; },
+        [&](int64_t t) { return &value_units[t * e_]; }, value, units);
+  }
+
+ private:
+  struct Sum {
+    Real value = 0;
+    double units = 0;
+  };
+
+  // x . column `column` of a matrix [d, columns].
+  Sum Product(const double* x, const double* matrix, int64_t columns,
+              int64_t column) const {
+    Sum sum;
+    double magnitude = 0;
+    for (int64_t a = 0; a < d_; ++a) {
+      const Real product = static_cast<Real>(x[a]) *
+                           static_cast<Real>(matrix[a * columns + column]);
+      sum.value += product;
+      magnitude += std::abs(static_cast<double>(product));
+    }
+    sum.units = 1.01 * static_cast<double>(d_) * magnitude;
+    return sum;
+  }
+
+  const Problem& problem_;
+  const Tensor &x_, &phi_k_, &phi_v_;
+  const int64_t n_, d_, taps_, e_, before_;
+};
+
+class DynamicConvolution final
+    : public OperatorWith<DynamicConvolutionReference> {
+ public:
+  const Description& description() const override {
+    static const Description kDescription = {
+        "dynamic_convolution",
+        "out_i = sum_t softmax(x_i phi_k)_t (x phi_v)_{i+t-c}",
+        "Transformers II, \"Attention as a hypernetwork\""};
+    return kDescription;
+  }
+
+  std::vector<ParamRule> ParamRules(const Params&) const override {
+    return {ParamRule::Flag("causal",
+                            "a token sees itself and the K - 1 before it")};
+  }
+
+  Signature SignatureFor(const Params&, bool) const override {
+    Signature signature;
+    signature.sizes = {SizeRule::Length("n", "tokens"),
+                       {"d", 64, "width of a token"},
+                       {"K", 7, "places of the window"},
+                       {"e", 64, "width of a value"}};
+    signature.inputs = {{"x", {"n", "d"}},
+                        {"phi_k", {"d", "K"}, Role::kParameter, kMixingOfRows},
+                        {"phi_v", {"d", "e"}, Role::kParameter, kMixingOfRows}};
+    signature.outputs = {{"out", {"n", "e"}}};
+    signature.queries = signature.keys = "n";
+    return signature;
+  }
+
+  double RowWork(const Problem& problem, int) const override {
+    return static_cast<double>(problem.Dim("K") * problem.Dim("d")) *
+           static_cast<double>(problem.Dim("e") + 1);
+  }
+
+ private:
+  // The kind of input / sqrt(d): d numbers mix into one of their own size.
+  static constexpr Draw kMixingOfRows = {
+      Draw::From::kInput, [](double drawn, const Element& element) {
+        return drawn / std::sqrt(static_cast<double>(element.shape.front()));
+      }};
+};
+
+}  // namespace subquad
