@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "optimized/base/processor.h"
 #include "reference/base/invalid_input.h"
 
 // Each is the one symbol of the files that are compiled for it. SUBQUAD_TARGETS
@@ -16,31 +17,15 @@ SUBQUAD_TARGETS
 namespace subquad {
 namespace {
 
-struct Known {
-  const char* name;
-  bool (*here)();
-};
-
-// The best one first.
-constexpr Known kKnown[] = {
-#ifdef __x86_64__
-    {"avx512", [] { return __builtin_cpu_supports("x86-64-v4") > 0; }},
-    {"avx2", [] { return __builtin_cpu_supports("x86-64-v3") > 0; }},
-    {"sse4", [] { return __builtin_cpu_supports("x86-64-v2") > 0; }},
-#endif
-#ifdef __aarch64__
-    {"neon", [] { return true; }},
-#endif
-};
-
 std::vector<const Target*> TargetsHere() {
 #define EACH(name) &subquad_target_##name,
   const Target* const held[] = {SUBQUAD_TARGETS};
 #undef EACH
   std::vector<const Target*> list;
-  for (const Known& known : kKnown)
+  for (const KnownTarget& known : kKnownTargets)
     for (const Target* target : held)
-      if (known.name == std::string_view(target->name) && known.here())
+      if (known.name == std::string_view(target->name) && known.here &&
+          known.here())
         list.push_back(target);
   if (!list.empty()) return list;
   std::string names;
@@ -58,7 +43,7 @@ const Target& Named(std::string_view name, const char* subject) {
     names += (names.empty() ? "" : " or ") + std::string(target->name);
   }
   const bool known = std::ranges::any_of(
-      kKnown, [&](const Known& one) { return one.name == name; });
+      kKnownTargets, [&](const KnownTarget& one) { return one.name == name; });
   throw InvalidInput(subject,
                      names + (known ? " on this processor, by this build" : ""),
                      "'" + std::string(name) + "'");

@@ -14,21 +14,9 @@
 #include <cstdint>
 #include <cstring>
 
-namespace subquad {
+#include "optimized/base/processor.h"
 
-#if defined(__AVX512F__)
-inline constexpr int64_t kVectorBytes = 64;
-inline constexpr int kVectorRegisters = 32;
-#elif defined(__AVX__)
-inline constexpr int64_t kVectorBytes = 32;
-inline constexpr int kVectorRegisters = 16;
-#elif defined(__aarch64__)
-inline constexpr int64_t kVectorBytes = 16;
-inline constexpr int kVectorRegisters = 32;
-#else
-inline constexpr int64_t kVectorBytes = 16;
-inline constexpr int kVectorRegisters = 16;
-#endif
+namespace subquad {
 
 template <typename T>
 using Lanes [[gnu::vector_size(kVectorBytes), gnu::may_alias]] = T;

@@ -1,43 +1,38 @@
 #include "optimized/base/transpose.h"
 
 #include <cstring>
-#include <type_traits>
+#include <utility>
+
+#include "optimized/base/processor.h"
 
 namespace subquad {
 namespace {
 
-#if defined(__AVX512F__)
-inline constexpr int kBytes = 64;
-#elif defined(__AVX__)
-inline constexpr int kBytes = 32;
-#else
-inline constexpr int kBytes = 16;
-#endif
+template <typename T>
+using Vector [[gnu::vector_size(kVectorBytes)]] = T;
+template <typename T>
+inline constexpr int kSide = kVectorBytes / static_cast<int>(sizeof(T));
 
-template <typename T>
-using Vector [[gnu::vector_size(kBytes)]] = T;
-template <typename T>
-inline constexpr int kSide = kBytes / static_cast<int>(sizeof(T));
+// Numbers of a and of b in turns, from a place on.
+template <typename T, int kFrom, int... i>
+[[gnu::always_inline]] inline Vector<T> InTurns(
+    const Vector<T>& a, const Vector<T>& b, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(a, b, (kFrom + i / 2 + i % 2 * kSide<T>)...);
+}
 
 // In place. Where row i and row i + kSide / 2 are dealt out alternately, log2
 // times over, row and column change places.
 template <typename T>
 inline void Square(Vector<T> (&x)[kSide<T>]) {
   constexpr int n = kSide<T>;
-  using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
-  Vector<Index> low, high;
-#pragma GCC unroll 16
-  for (int i = 0; i < n; ++i) {
-    low[i] = i / 2 + (i % 2) * n;
-    high[i] = low[i] + n / 2;
-  }
+  constexpr auto places = std::make_integer_sequence<int, n>();
 #pragma GCC unroll 4
   for (int step = 1; step < n; step *= 2) {
     Vector<T> y[n];
 #pragma GCC unroll 8
     for (int i = 0; i < n / 2; ++i) {
-      y[2 * i] = __builtin_shuffle(x[i], x[i + n / 2], low);
-      y[2 * i + 1] = __builtin_shuffle(x[i], x[i + n / 2], high);
+      y[2 * i] = InTurns<T, 0>(x[i], x[i + n / 2], places);
+      y[2 * i + 1] = InTurns<T, n / 2>(x[i], x[i + n / 2], places);
     }
 #pragma GCC unroll 16
     for (int i = 0; i < n; ++i) x[i] = y[i];
