@@ -36,8 +36,13 @@ endif()
 # multiplies small matrices in a loop that begins where the result is aligned, so
 # that its sums depend on an address; 0 turns it off. A symbol that is unique in
 # a process would not stay within its target.
-# -Wpsabi is what GCC says of a vector that is wider than the registers. GCC 12
-# warns of its own AVX-512 header (its bug 105593), under two names.
+# -Wpsabi is what compilers say of a vector that is wider than the registers. GCC
+# 12 warns of its own AVX-512 header (its bug 105593), under two names. Clang makes
+# no symbol unique.
+set(gcc_target_flags "")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(gcc_target_flags -fno-gnu-unique -Wno-maybe-uninitialized -Wno-uninitialized)
+endif()
 foreach(target ${SUBQUAD_TARGETS})
   add_library(subquad_for_${target} INTERFACE)
   target_link_libraries(subquad_for_${target} INTERFACE Eigen3::Eigen PkgConfig::HWY)
@@ -45,12 +50,19 @@ foreach(target ${SUBQUAD_TARGETS})
     SUBQUAD_TARGET_NAME="${target}" SUBQUAD_TARGET_SYMBOL=subquad_target_${target}
     SUBQUAD_HIGHWAY_TARGET=${highway_of_${target}} HWY_COMPILE_ONLY_STATIC HWY_DISABLE_PCLMUL_AES
     EIGEN_DONT_PARALLELIZE EIGEN_GEMM_TO_COEFFBASED_THRESHOLD=0)
-  target_compile_options(subquad_for_${target} INTERFACE ${flags_of_${target}} -fno-gnu-unique
-    -Werror=psabi -Wno-maybe-uninitialized -Wno-uninitialized)
+  target_compile_options(subquad_for_${target} INTERFACE ${flags_of_${target}} -Werror=psabi
+    ${gcc_target_flags})
 endforeach()
 
 if(NOT CMAKE_OBJCOPY)
   message(FATAL_ERROR "objcopy: expected that of GNU binutils, found none")
+endif()
+# With Clang, CMake finds lld, of which only new versions can group as it is asked below.
+set(linker_for_objects ${CMAKE_LINKER})
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  find_program(SUBQUAD_GNU_LINKER NAMES ld.bfd ld REQUIRED)
+  mark_as_advanced(SUBQUAD_GNU_LINKER)
+  set(linker_for_objects ${SUBQUAD_GNU_LINKER})
 endif()
 
 # subquad_close(OBJECT TARGET [OBJECT_LIBRARY]): one object file of OBJECT_LIBRARY
@@ -64,7 +76,7 @@ function(subquad_close object target)
     set(first $<TARGET_OBJECTS:${ARGN}>)
   endif()
   add_custom_command(OUTPUT ${object} VERBATIM COMMAND_EXPAND_LISTS
-    COMMAND ${CMAKE_LINKER} -r --force-group-allocation -u subquad_target_${target}
+    COMMAND ${linker_for_objects} -r --force-group-allocation -u subquad_target_${target}
       -o ${object}.all ${first} $<TARGET_FILE:subquad_optimized_${target}>
     COMMAND ${CMAKE_OBJCOPY} --keep-global-symbol=subquad_target_${target} ${object}.all ${object}
     COMMAND ${CMAKE_COMMAND} -E rm ${object}.all

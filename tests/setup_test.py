@@ -45,6 +45,8 @@ class Setup(unittest.TestCase):
     def test_debian(self):
         apt = {"apt-get": "exit 0", "dpkg-query": "echo not-installed"}
         self.check(self.run_with(programs=apt), 2, "apt-get install g++", "no sudo")
+        self.assertNotIn("clang", self.run_with(programs=apt).stderr)
+        self.check(self.run_with("--all", programs=apt), 2, "apt-get install g++", " clang-19")
         self.check(self.run_with(programs={**apt, "dpkg-query": "echo installed"}), 0)
         failing = {**apt, "apt-get": "exit 100", "id": "echo 0"}
         self.check(self.run_with(programs=failing), 100)

@@ -20,7 +20,7 @@ class ScorePlan {
   static constexpr int64_t kPiece = kEmulated ? 32 : 512;
 
   ScorePlan(int64_t n_k, int64_t e, int64_t heads, const RowBlocks& blocks)
-      : n_k_(n_k), e_(e), heads_(heads), blocks_(blocks) {
+      : e_(e), heads_(heads), blocks_(blocks) {
     pieces_ = blocks.heads() == 1 ? PiecesOf(n_k, kPiece) : 1;
     piece_ = pieces_ == 1 ? n_k : Aligned(PiecesOf(n_k, pieces_));
   }
@@ -50,7 +50,7 @@ class ScorePlan {
   // Rows begin where cuBLAS can read and write four numbers at once.
   static int64_t Aligned(int64_t numbers) { return PiecesOf(numbers, 4) * 4; }
 
-  const int64_t n_k_, e_, heads_;
+  const int64_t e_, heads_;
   const RowBlocks blocks_;
   int64_t pieces_, piece_;
 };

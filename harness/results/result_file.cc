@@ -257,7 +257,8 @@ void CheckRecord(const Json& record, const std::string& where) {
   if (record.contains("length_axes")) {
     const Json& axes = record["length_axes"];
     const auto is_size = [&](const Json& axis) {
-      return axis.is_string() && record["size"].value(axis, Json()).is_number();
+      return axis.is_string() &&
+             record["size"].value(axis.get<std::string>(), Json()).is_number();
     };
     if (!axes.is_array() || axes.empty() || !std::ranges::all_of(axes, is_size))
       throw wrong("length_axes", "as names of sizes");

@@ -94,7 +94,7 @@ Json PanelsOf(const Recipe& recipe, const std::vector<RecipePoint>& points) {
     for (const Json& pair : recipe.content().value("crossovers", Json::array()))
       for (const RecipeCurve& fast : curves)
         for (const RecipeCurve& slow : curves)
-          if (fast.id == pair[0] && slow.id == pair[1])
+          if (pair[0] == Json(fast.id) && pair[1] == Json(slow.id))
             AddPair(fast, slow, quantity, panel);
     if (!panel["curves"].empty()) panels.push_back(std::move(panel));
   }

@@ -277,8 +277,9 @@ class Sweep {
     const Json inputs = record.value("inputs", Json::object());
     if (!inputs.contains("digest")) return;
     for (const PlannedCase& planned : plan)
-      if (planned.one.source && planned.one.input == inputs.at("source") &&
-          planned.one.source->digest != inputs.at("digest"))
+      if (planned.one.source &&
+          inputs.at("source") == Json(planned.one.input) &&
+          inputs.at("digest") != Json(planned.one.source->digest))
         throw InvalidInput(
             path.string() + ": --resume: input " + planned.one.input,
             "the tensors that it was measured with (digest " +
@@ -357,8 +358,8 @@ class Sweep {
       for (Json& record : outcome.records) {
         Task& task = TaskOf(tasks, record.at("case").get<std::string>());
         std::erase_if(task.todo, [&](const Implementation* one) {
-          return one->id == record.at("implementation") &&
-                 ToString(one->backend) == record.at("backend");
+          return record.at("implementation") == Json(one->id) &&
+                 record.at("backend") == Json(ToString(one->backend));
         });
         if (options_.resident && Passed(record))
           AddResident(*task.planned, record);
@@ -445,8 +446,8 @@ class Sweep {
 
   void AddResident(const PlannedCase& planned, Json& record) const {
     for (const Implementation* one : planned.implementations) {
-      if (one->id != record.at("implementation") ||
-          ToString(one->backend) != record.at("backend"))
+      if (record.at("implementation") != Json(one->id) ||
+          record.at("backend") != Json(ToString(one->backend)))
         continue;
       Job job = EmptyJob(planned);
       job.cases = {{planned.one.Id(), {JobName(*one)}}};
