@@ -11,7 +11,8 @@ set(flags_of_sse4 -march=x86-64-v2)
 set(flags_of_avx2 -march=x86-64-v3)
 # GCC keeps to half of AVX-512's width by itself.
 set(flags_of_avx512 -march=x86-64-v4 -mprefer-vector-width=512)
-set(flags_of_neon "")
+# Highway's functions for NEON may use its cryptography, which nothing here does.
+set(flags_of_neon -march=armv8-a+crypto)
 set(highway_of_sse4 HWY_SSE4)
 set(highway_of_avx2 HWY_AVX2)
 set(highway_of_avx512 HWY_AVX3)

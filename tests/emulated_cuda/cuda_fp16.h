@@ -3,13 +3,19 @@
 
 #include "cuda_runtime.h"
 
+#ifdef __aarch64__  // where GCC 12 knows _Float16 in C alone
+using EmulatedFloat16 = __fp16;
+#else
+using EmulatedFloat16 = _Float16;
+#endif
+
 struct __half {
-  _Float16 value;
+  EmulatedFloat16 value;
 };
 
 inline float __half2float(__half value) {
   return static_cast<float>(value.value);
 }
 inline __half __float2half(float value) {
-  return {static_cast<_Float16>(value)};
+  return {static_cast<EmulatedFloat16>(value)};
 }
