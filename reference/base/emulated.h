@@ -82,7 +82,8 @@ class ArithmeticScope {
 
   // std::ilogb and std::ldexp(1, exponent), which took most of the time: the
   // exponent of x87's numbers lies in their last two bytes.
-  static constexpr bool kIsX87 = std::numeric_limits<long double>::digits == 64;
+  static constexpr int kDigits = std::numeric_limits<long double>::digits;
+  static constexpr bool kIsX87 = kDigits == 64;
   static constexpr int kX87Bias = 16383;
   struct X87 {
     uint64_t mantissa;
@@ -107,6 +108,12 @@ class ArithmeticScope {
     return power;
   }
 
+  // The same for exponents from 0 up to those below kDigits.
+  static long double PowerBelow(int exponent) {
+    if constexpr (!kIsX87) return PowerOfTwo(exponent);
+    return static_cast<long double>(uint64_t{1} << exponent);
+  }
+
   static long double Nearest(long double x, const Format& format) {
     if (x == 0) return x;
     int digits = format.digits;
@@ -121,8 +128,7 @@ class ArithmeticScope {
       }
     }
     // Veltkamp's splitting: the upper digits of x.
-    const long double spread =
-        x * (static_cast<long double>(uint64_t{1} << (64 - digits)) + 1);
+    const long double spread = x * (PowerBelow(kDigits - digits) + 1);
     const long double rounded = spread - (spread - x);
     return std::abs(rounded) > static_cast<long double>(format.largest)
                ? std::copysign(std::numeric_limits<long double>::infinity(), x)
