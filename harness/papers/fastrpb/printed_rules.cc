@@ -117,9 +117,7 @@ Finding SpeDozens(const Evidence& evidence) {
   for (const auto& [name, column] : {std::pair{"convSPE", &table::Row::conv},
                                      {"sineSPE", &table::Row::sine}}) {
     const Largest most = LargestRatio(
-        [column = column](const table::Row& row) -> double {
-          return row.*column;
-        },
+        [column](const table::Row& row) -> double { return row.*column; },
         original);
     const Measured ratio =
         finding.Measure(std::string(name) + " over the original", most.ratio);
