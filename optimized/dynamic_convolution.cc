@@ -3,7 +3,8 @@
 //
 //   dense   all weights in a matrix [n, n], zero but in the band, and a GEMM
 //           with the values: O(n^2 e).
-//   direct  a row's weights with the K values they belong to: O(n K (d + e)).
+//   direct  a row's weights with the K values they belong to: O(n (D K + D e +
+//   K e)).
 //
 // Both begin with the values x phi_v and the logits x phi_k, whose terms are
 // added in order: Eigen's products add even and odd ones apart, and were 17
@@ -41,7 +42,7 @@ class DynamicConvolution : public Prepared {
                      Layout& layout)
       : heads_(problem.heads),
         n_(problem.Dim("n")),
-        d_(problem.Dim("d")),
+        d_(problem.Dim("D")),
         taps_(problem.Dim("K")),
         e_(problem.Dim("e")),
         before_(problem.params.Flag("causal") ? taps_ - 1 : taps_ / 2),
@@ -195,7 +196,7 @@ std::vector<Implementation> DynamicConvolutionImplementations() {
                    {.id = "direct",
                     .what = "a row's weights with their own values",
                     .source = "Transformers II; Wu et al. 2019",
-                    .time = {"O(n (d K + d e + K e))", "n"},
+                    .time = {"O(n (D K + D e + K e))", "n"},
                     .memory = {"O(n e)", "n"},
                     .sums = DirectSums,
                     .prepare = PrepareFor<Direct>}});

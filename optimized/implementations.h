@@ -25,6 +25,7 @@ std::vector<Implementation> PositionAttentionImplementations();
 std::vector<Implementation> LinformerAttentionImplementations();
 std::vector<Implementation> MemoryCompressedAttentionImplementations();
 std::vector<Implementation> DynamicConvolutionImplementations();
+std::vector<Implementation> SynthesizerAttentionImplementations();
 
 inline constexpr std::vector<Implementation> (*kTables[])() = {
     ClippedRpeProductImplementations,
@@ -44,6 +45,7 @@ inline constexpr std::vector<Implementation> (*kTables[])() = {
     LinformerAttentionImplementations,
     MemoryCompressedAttentionImplementations,
     DynamicConvolutionImplementations,
+    SynthesizerAttentionImplementations,
 };
 
 }  // namespace subquad

@@ -4,19 +4,19 @@
 //   w_i = softmax(x_i phi_k)   u = x phi_v
 //   out_i = sum_t w_i[t] u[i + t - c],   c = K - 1 if causal, else floor(K / 2)
 //
-//   x [n, d]
-//   phi_k [d, K], phi_v [d, e]  shared by the heads or one for each
+//   x [n, D]
+//   phi_k [D, K], phi_v [D, e]  shared by the heads or one for each
 //   out [n, e]
 //   causal                      a token sees itself and the K - 1 before it
 //
 // u is zero beyond the ends of the sequence. The weights are of all K places
 // all the same: near an end they do not sum to one.
 //
-// What the inputs show: with columns of variance 1/d the logits are of order
+// What the inputs show: with columns of variance 1/D the logits are of order
 // one, so that every place counts. A window that begins one place away, is read
 // backwards or is normalised over the places within the sequence changes rows.
 //
-// Bound: u_j is a sum of d products and off by d u sum |x||phi_v| (Higham 2002,
+// Bound: u_j is a sum of D products and off by D u sum |x||phi_v| (Higham 2002,
 // eq. 3.5), a logit by as much of its own; the rest as in softmax_rows.h, over
 // K keys, some of which are zero.
 #pragma once
@@ -38,7 +38,7 @@ class DynamicConvolutionReference : public Reference<Real> {
         phi_k_(inputs["phi_k"]),
         phi_v_(inputs["phi_v"]),
         n_(problem.Dim("n")),
-        d_(problem.Dim("d")),
+        d_(problem.Dim("D")),
         taps_(problem.Dim("K")),
         e_(problem.Dim("e")),
         before_(problem.params.Flag("causal") ? taps_ - 1 : taps_ / 2) {}
@@ -72,7 +72,7 @@ class DynamicConvolutionReference : public Reference<Real> {
     double units = 0;
   };
 
-  // x . column `column` of a matrix [d, columns].
+  // x . column `column` of a matrix [D, columns].
   Sum Product(const double* x, const double* matrix, int64_t columns,
               int64_t column) const {
     Sum sum;
@@ -111,28 +111,22 @@ class DynamicConvolution final
   Signature SignatureFor(const Params&, bool) const override {
     Signature signature;
     signature.sizes = {SizeRule::Length("n", "tokens"),
-                       {"d", 64, "width of a token"},
+                       {"D", 64, "width of a token"},
                        {"K", 7, "places of the window"},
                        {"e", 64, "width of a value"}};
-    signature.inputs = {{"x", {"n", "d"}},
-                        {"phi_k", {"d", "K"}, Role::kParameter, kMixingOfRows},
-                        {"phi_v", {"d", "e"}, Role::kParameter, kMixingOfRows}};
+    signature.inputs = {
+        {"x", {"n", "D"}},
+        {"phi_k", {"D", "K"}, Role::kParameter, Draw::kMixingRows},
+        {"phi_v", {"D", "e"}, Role::kParameter, Draw::kMixingRows}};
     signature.outputs = {{"out", {"n", "e"}}};
     signature.queries = signature.keys = "n";
     return signature;
   }
 
   double RowWork(const Problem& problem, int) const override {
-    return static_cast<double>(problem.Dim("K") * problem.Dim("d")) *
+    return static_cast<double>(problem.Dim("K") * problem.Dim("D")) *
            static_cast<double>(problem.Dim("e") + 1);
   }
-
- private:
-  // The kind of input / sqrt(d): d numbers mix into one of their own size.
-  static constexpr Draw kMixingOfRows = {
-      Draw::From::kInput, [](double drawn, const Element& element) {
-        return drawn / std::sqrt(static_cast<double>(element.shape.front()));
-      }};
 };
 
 }  // namespace subquad

@@ -20,6 +20,7 @@
 #include "reference/softmax_attention.h"
 #include "reference/sparse_attention.h"
 #include "reference/stochastic_position_attention.h"
+#include "reference/synthesizer_attention.h"
 #include "reference/toeplitz_1d.h"
 #include "reference/toeplitz_2d.h"
 #include "reference/toeplitz_2d_xy.h"
@@ -55,6 +56,7 @@ const std::vector<const Operator*>& Operators() {
       One<MemoryCompressedAttention>(),
       One<StochasticPositionAttention>(),
       One<DynamicConvolution>(),
+      One<SynthesizerAttention>(),
   };
   return operators;
 }

@@ -48,6 +48,7 @@ struct Draw {
   static const Draw kMixing;      // the kind of input / sqrt(c), c the last
                                   // extent: c numbers mix into one of their
                                   // own size
+  static const Draw kMixingRows;  // the same, c the first extent
 };
 
 inline constexpr Draw Draw::kInput = {};
@@ -56,6 +57,10 @@ inline constexpr Draw Draw::kProjection = {Draw::From::kNormal, nullptr, true};
 inline constexpr Draw Draw::kMixing = {
     Draw::From::kInput, [](double drawn, const Element& element) {
       return drawn / std::sqrt(static_cast<double>(element.shape.back()));
+    }};
+inline constexpr Draw Draw::kMixingRows = {
+    Draw::From::kInput, [](double drawn, const Element& element) {
+      return drawn / std::sqrt(static_cast<double>(element.shape.front()));
     }};
 
 // An axis that runs over offsets or distances, one after another.
