@@ -25,15 +25,6 @@ namespace {
 // Rows that one task takes.
 constexpr int64_t kRowBlock = 128;
 
-template <typename T>
-ConstMatrixMap<T> Rows(const T* data, int64_t rows, int64_t columns) {
-  return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
-}
-template <typename T>
-MatrixMap<T> Rows(T* data, int64_t rows, int64_t columns) {
-  return MatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
-}
-
 // What both have: the values, and the weights of a block of rows.
 template <typename T>
 class DynamicConvolution : public Prepared {
@@ -130,9 +121,9 @@ class Dense : public DynamicConvolution<T> {
       for (int64_t t = this->First(i); t < this->End(i); ++t)
         matrix[r * n + i + t - this->before_] = weights[r * this->taps_ + t];
     }
-    Multiply(T{1}, Rows<T>(static_cast<const T*>(matrix), rows, n),
-             Rows<T>(static_cast<const T*>(this->values_.data()), n, this->e_),
-             Rows(out, rows, this->e_));
+    Multiply(T{1}, RowsOf<const T>(matrix, rows, n),
+             RowsOf<const T>(this->values_.data(), n, this->e_),
+             RowsOf(out, rows, this->e_));
   }
 
   Buffer<T> matrix_;

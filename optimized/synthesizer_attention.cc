@@ -117,12 +117,6 @@ class Synthesizer : public Prepared {
 };
 
 template <typename T>
-ConstMatrixMap<T> Matrix(const T* data, int64_t rows, int64_t columns,
-                         int64_t stride) {
-  return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(stride));
-}
-
-template <typename T>
 class Dense : public Synthesizer<T> {
  public:
   Dense(const Problem& problem, const Arrays& arrays, Layout& layout)
@@ -134,11 +128,10 @@ class Dense : public Synthesizer<T> {
     for (int64_t h = 0; h < s.heads; ++h) {
       this->MakeRows(h);
       this->ForBlocks(kRowBlock, [&](int64_t first, int64_t rows, int) {
-        MatrixMap<T> scores(scores_.data() + first * s.n, rows, s.n,
-                            Eigen::OuterStride<>(s.n));
-        MatrixMap<T> out(
-            this->arrays_.template Out<T>("out").Head(h) + first * s.e, rows,
-            s.e, Eigen::OuterStride<>(s.e));
+        auto scores = RowsOf(scores_.data() + first * s.n, rows, s.n);
+        auto out =
+            RowsOf(this->arrays_.template Out<T>("out").Head(h) + first * s.e,
+                   rows, s.e);
         Score(h, first, rows, scores);
         T sums[kRowBlock];
         for (int64_t i = 0; i < rows; ++i) {
@@ -147,7 +140,7 @@ class Dense : public Synthesizer<T> {
           std::fill(row + seen, row + s.n, -std::numeric_limits<T>::infinity());
           sums[i] = ExponentiateRow<T>(row, s.n, nullptr);
         }
-        Multiply(T{1}, scores, Matrix<T>(this->values_.data(), s.n, s.e, s.e),
+        Multiply(T{1}, scores, RowsOf<const T>(this->values_.data(), s.n, s.e),
                  out);
         for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
       });
@@ -165,14 +158,13 @@ class Dense : public Synthesizer<T> {
       std::copy_n(in("logits") + first * s.n, rows * s.n, scores.data());
       return;
     }
-    const auto queries = Matrix<T>(this->Queries(head) + first * s.width, rows,
-                                   s.width, s.width);
+    const auto queries =
+        RowsOf(this->Queries(head) + first * s.width, rows, s.width);
     if (s.scores == Scores::kOfTokens)
-      Multiply(T{1}, queries, Matrix<T>(in("phi_2"), s.width, s.n, s.columns),
+      Multiply(T{1}, queries, RowsOf(in("phi_2"), s.width, s.n, s.columns),
                scores);
     else
-      Multiply(T{1}, queries,
-               Matrix<T>(in("factor_k"), s.n, s.width, s.width).transpose(),
+      Multiply(T{1}, queries, RowsOf(in("factor_k"), s.n, s.width).transpose(),
                scores);
   }
 

@@ -9,8 +9,8 @@
 //   out [n, e]
 //   causal                      a token sees itself and the K - 1 before it
 //
-// u is zero beyond the ends of the sequence. The weights are of all K places
-// all the same: near an end they do not sum to one.
+// u is zero beyond the ends of the sequence. The softmax is over all K places
+// even there: near an end the weights of the others do not sum to one.
 //
 // What the inputs show: with columns of variance 1/D the logits are of order
 // one, so that every place counts. A window that begins one place away, is read

@@ -38,6 +38,7 @@
 #include <vector>
 
 #include "reference/base/operator.h"
+#include "reference/base/split_mix.h"
 #include "reference/softmax/softmax_rows.h"
 #include "reference/softmax/sparse_pattern.h"
 
@@ -249,10 +250,13 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
     set("global_blocks", int64_t{1});
     const int64_t blocks =
         Blocks(n, std::max<int64_t>(1, params.Integer("block")));
+    const auto draw = [&](int64_t at) {
+      return static_cast<int64_t>(SplitMix64(static_cast<uint64_t>(at), seed) %
+                                  static_cast<uint64_t>(blocks));
+    };
     IntegerTable random;
-    uint64_t state = seed;
     for (int64_t block = 0; block < blocks; ++block)
-      random.push_back({Draw(state, blocks), Draw(state, blocks)});
+      random.push_back({draw(2 * block), draw(2 * block + 1)});
     set("random", random);
   }
 
@@ -271,13 +275,6 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
   }
   static int64_t Blocks(int64_t n, int64_t block) {
     return (n + block - 1) / block;
-  }
-  // SplitMix64 (Steele, Lea and Flood 2014).
-  static int64_t Draw(uint64_t& state, int64_t end) {
-    uint64_t z = state += 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return static_cast<int64_t>((z ^ z >> 31) % static_cast<uint64_t>(end));
   }
 };
 

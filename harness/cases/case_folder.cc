@@ -257,6 +257,7 @@ void ReadInputs(const NamedArrays& arrays, CaseFolder& result) {
     result.inputs.tensors.push_back(std::move(tensor));
     result.has_float32 = result.has_float32 || named.is_float32;
   }
+  problem.op->CheckNumbers(problem, result.inputs);
 }
 
 void ReadExpected(const NamedArrays& arrays, CaseFolder& result) {

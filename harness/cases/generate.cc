@@ -80,7 +80,8 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
                                  : draws.Uniform(place.index);
         tensor.values[static_cast<size_t>(i)] =
             rule.draw.number
-                ? rule.draw.number(drawn, {slice_shape, i % slice_size})
+                ? rule.draw.number(drawn,
+                                   {slice_shape, i % slice_size, problem.dims})
                 : drawn;
       }
     });
@@ -100,6 +101,7 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
     for (double& value : tensor.values) value = RoundTo(one.scalar, value);
     inputs.tensors.push_back(std::move(tensor));
   }
+  problem.op->CheckNumbers(problem, inputs);
   return inputs;
 }
 

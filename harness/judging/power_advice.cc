@@ -27,7 +27,7 @@ double RoundedUp(double x) {
 }
 
 // A tensor drawn as generated cases have it, -inf left where it is.
-void DrawAnew(const TensorRule& rule, Scalar scalar, Tensor& tensor) {
+void DrawAnew(const TensorRule& rule, const Problem& problem, Tensor& tensor) {
   const Draws draws(1, "power/" + rule.name);
   const Shape shape(
       tensor.shape.end() - static_cast<std::ptrdiff_t>(rule.shape.size()),
@@ -38,8 +38,9 @@ void DrawAnew(const TensorRule& rule, Scalar scalar, Tensor& tensor) {
     double drawn = rule.draw.from == Draw::From::kUniform ? draws.Uniform(i)
                                                           : draws.Normal(i);
     if (rule.draw.number)
-      drawn = rule.draw.number(drawn, {shape, static_cast<int64_t>(i) % block});
-    tensor.values[i] = RoundTo(scalar, drawn);
+      drawn = rule.draw.number(
+          drawn, {shape, static_cast<int64_t>(i) % block, problem.dims});
+    tensor.values[i] = RoundTo(problem.scalar, drawn);
   }
 }
 
@@ -57,7 +58,7 @@ struct Changed {
 
 void Redraw(const TensorRule& rule, size_t index, OwnTest& test) {
   Tensor& tensor = test.inputs.tensors[index];
-  DrawAnew(rule, test.problem.scalar, tensor);
+  DrawAnew(rule, test.problem, tensor);
   if (!test.backward) return;
   const auto at = static_cast<size_t>(test.backward->InputIndex(rule.name));
   test.backward_inputs.tensors[at].values = tensor.values;
@@ -81,7 +82,7 @@ std::optional<Changed> DrawBias(Changed one) {
 std::optional<Changed> DrawGradient(Changed one) {
   if (!one.test.backward) return std::nullopt;
   const auto at = static_cast<size_t>(one.test.backward->InputIndex("grad"));
-  DrawAnew(one.test.backward->inputs[at], one.test.problem.scalar,
+  DrawAnew(one.test.backward->inputs[at], *one.test.backward,
            one.test.backward_inputs.tensors[at]);
   one.changes.push_back("a random cotangent: grad drawn from N(0, 1)");
   return one;

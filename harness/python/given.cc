@@ -165,6 +165,7 @@ CaseFolder MakeGivenCase(const std::string& op, const Params& params,
     given.inputs.tensors.push_back(std::move(tensor));
     given.has_float32 = given.has_float32 || array.scalar == Scalar::kFloat32;
   }
+  given.op->CheckNumbers(given.problem, given.inputs);
   for (const GivenArray& array : expected) {
     const int index = IndexOf(given.problem.outputs, array.name);
     std::string known;

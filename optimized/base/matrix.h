@@ -2,6 +2,8 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <cstdint>
+#include <type_traits>
 
 namespace subquad {
 
@@ -12,5 +14,18 @@ template <typename T>
 using MatrixMap = Eigen::Map<RowMajor<T>, 0, Eigen::OuterStride<>>;
 template <typename T>
 using ConstMatrixMap = Eigen::Map<const RowMajor<T>, 0, Eigen::OuterStride<>>;
+
+// Rows `stride` numbers apart, or one behind the other.
+template <typename T>
+auto RowsOf(T* data, int64_t rows, int64_t columns, int64_t stride) {
+  using Map =
+      std::conditional_t<std::is_const_v<T>,
+                         ConstMatrixMap<std::remove_const_t<T>>, MatrixMap<T>>;
+  return Map(data, rows, columns, Eigen::OuterStride<>(stride));
+}
+template <typename T>
+auto RowsOf(T* data, int64_t rows, int64_t columns) {
+  return RowsOf(data, rows, columns, columns);
+}
 
 }  // namespace subquad

@@ -61,6 +61,10 @@ class Operator {
   // What ties sizes and parameters beyond shapes; throws InvalidInput.
   virtual void CheckSizes(const Problem&) const {}
 
+  // What the numbers of a tensor must be beyond finite (places that exist);
+  // throws InvalidInput that names the tensor and the element.
+  virtual void CheckNumbers(const Problem&, const Inputs&) const {}
+
   // Fills in parameters of a generated case that follow from others (lists of
   // positions, an image's height and width from its pixels).
   virtual void CompleteParams(int64_t /*n*/, uint64_t /*seed*/, Params&) const {

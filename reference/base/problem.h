@@ -24,6 +24,7 @@ enum class Role { kData, kParameter };
 struct Element {
   const Shape& shape;  // without leading axes
   int64_t index;
+  const Dims& dims;  // of the problem
 };
 
 // How the numbers of a generated tensor are drawn: a random number, and what

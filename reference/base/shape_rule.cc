@@ -43,7 +43,8 @@ Extent::Extent(const std::string& expression) {
   size_t at = expression.starts_with('-') ? 1 : 0;
   int64_t sign = at == 1 ? -1 : 1;
   while (at < expression.size()) {
-    Term term{sign, {}};
+    Term term{sign, {}, {}};
+    bool divides = false;
     while (true) {
       size_t end = at;
       while (end < expression.size() &&
@@ -52,15 +53,18 @@ Extent::Extent(const std::string& expression) {
         ++end;
       if (end == at) throw std::logic_error("bad extent '" + expression + "'");
       const std::string word = expression.substr(at, end - at);
-      if (std::isdigit(static_cast<unsigned char>(word[0])))
+      if (divides)
+        term.divisors.push_back(word);
+      else if (std::isdigit(static_cast<unsigned char>(word[0])))
         term.factor *= std::stoll(word);
       else
         term.symbols.push_back(word);
       at = end;
-      if (at < expression.size() && expression[at] == '*')
-        ++at;
-      else
+      if (at == expression.size() ||
+          (expression[at] != '*' && expression[at] != '/'))
         break;
+      divides = expression[at] == '/';
+      ++at;
     }
     terms_.push_back(std::move(term));
     if (at < expression.size()) {
@@ -74,8 +78,10 @@ Extent::Extent(const std::string& expression) {
 
 std::vector<std::string> Extent::Symbols() const {
   std::vector<std::string> symbols;
-  for (const Term& term : terms_)
+  for (const Term& term : terms_) {
     symbols.insert(symbols.end(), term.symbols.begin(), term.symbols.end());
+    symbols.insert(symbols.end(), term.divisors.begin(), term.divisors.end());
+  }
   return symbols;
 }
 
@@ -88,6 +94,11 @@ std::optional<int64_t> Extent::Evaluate(const Dims& dims) const {
       if (found == dims.end()) return std::nullopt;
       product = Times(product, found->second);
     }
+    for (const std::string& divisor : term.divisors) {
+      auto found = dims.find(divisor);
+      if (found == dims.end() || found->second < 1) return std::nullopt;
+      product /= found->second;
+    }
     sum = Plus(sum, product);
   }
   return sum;
@@ -97,6 +108,7 @@ Extent::Solution Extent::Solve(const Dims& dims, int64_t size) const {
   std::string unknown;
   int64_t coefficient = 0, rest = 0;
   for (const Term& term : terms_) {
+    if (!term.divisors.empty()) return {};  // many sizes have one quotient
     int64_t product = term.factor;
     bool has_unknown = false;
     for (const std::string& symbol : term.symbols) {

@@ -1,6 +1,7 @@
-// Shapes in symbols: "n_q+n_k-1", "2*height-1", "height*width". One declaration
-// per tensor serves to check shapes that were given, to find the sizes that
-// they stand for, and to make the shapes of generated inputs.
+// Shapes in symbols: "n_q+n_k-1", "2*height-1", "height*width", "n/block"
+// (whole blocks alone). One declaration per tensor serves to check shapes that
+// were given, to find the sizes that they stand for, and to make the shapes of
+// generated inputs.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ using Dims = std::map<std::string, int64_t>;
 int64_t ElementCount(const Shape& shape);
 std::string ToString(const Shape& shape);  // "[37, 6]"
 
-// A sum of products of integers and symbols.
+// A sum of products of integers and symbols, each divided by symbols.
 class Extent {
  public:
   explicit Extent(const std::string& expression);
@@ -34,13 +35,14 @@ class Extent {
   };
   Solution Solve(const Dims& dims, int64_t size) const;
 
-  // Every symbol, as often as it occurs: n_q and n_k of "n_q+n_k-1".
+  // Every symbol, as often as it occurs: n_q and n_k of "n_q+n_k-1"; those that
+  // divide, too.
   std::vector<std::string> Symbols() const;
 
  private:
   struct Term {
     int64_t factor;
-    std::vector<std::string> symbols;
+    std::vector<std::string> symbols, divisors;
   };
   std::vector<Term> terms_;
 };

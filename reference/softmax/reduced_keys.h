@@ -7,6 +7,7 @@
 // reduced value by its own; the rest as in softmax_rows.h.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -31,6 +32,12 @@ class ReducedRows {
       values_[row * width_ + x] += product;
       magnitudes_[row * width_ + x] += std::abs(static_cast<double>(product));
     }
+  }
+
+  // A row that comes from elsewhere, with its bounds. Not before Finish.
+  void Set(int64_t row, const Real* values, const double* units) {
+    std::copy_n(values, width_, &values_[row * width_]);
+    std::copy_n(units, width_, &magnitudes_[row * width_]);
   }
 
   // Magnitudes into bounds, when all is added.

@@ -41,8 +41,8 @@ def holds(entry, case):
 
 
 def extent(text, sizes):
-    """The value of an extent such as n_q+n_k-1."""
-    return eval(text, {"__builtins__": {}}, sizes)  # pylint: disable=eval-used
+    """The value of an extent such as n_q+n_k-1, or n/block."""
+    return eval(text.replace("/", "//"), {"__builtins__": {}}, sizes)  # pylint: disable=eval-used
 
 
 def problems(operator, case, shapes):

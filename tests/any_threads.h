@@ -1,0 +1,24 @@
+// For tests of an operator's shapes: every program against the definition, and
+// against itself on more threads.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "harness/judging/operator_run.h"
+
+namespace subquad {
+
+// In float64, on one thread within a tolerance and on three bit for bit.
+inline void ExpectDefinition(const OperatorRun& run, double tolerance) {
+  const Numbers expected = run.Definition();
+  ASSERT_FALSE(run.Programs().empty());
+  for (const std::string& program : run.Programs()) {
+    const Numbers out = run.Run(program);
+    EXPECT_LE(LargestDifference(out, expected), tolerance) << program;
+    EXPECT_EQ(run.Run(program, Scalar::kFloat64, 3), out) << program;
+  }
+}
+
+}  // namespace subquad

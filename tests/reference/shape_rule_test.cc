@@ -1,0 +1,32 @@
+#include "reference/base/shape_rule.h"
+
+#include <gtest/gtest.h>
+
+namespace subquad {
+namespace {
+
+TEST(Extent, SumsProductsAndQuotients) {
+  const Dims dims = {{"n", 12}, {"block", 4}, {"height", 3}};
+  EXPECT_EQ(Extent("2*height-1").Evaluate(dims), 5);
+  EXPECT_EQ(Extent("n*height").Evaluate(dims), 36);
+  EXPECT_EQ(Extent("n/block").Evaluate(dims), 3);
+  EXPECT_EQ(Extent("2*n/block/height+1").Evaluate(dims), 3);
+  EXPECT_EQ(Extent("n/width").Evaluate(dims), std::nullopt);
+  EXPECT_EQ(Extent("n/block").Evaluate({{"n", 12}, {"block", 0}}),
+            std::nullopt);
+  EXPECT_EQ(Extent("n/block").Symbols(),
+            (std::vector<std::string>{"n", "block"}));
+}
+
+// A size behind a product is found, one behind a quotient is not: many have it.
+TEST(Extent, SolvesForOneUnknown) {
+  const auto product = Extent("block*b").Solve({{"block", 4}}, 12);
+  EXPECT_EQ(product.symbol, "b");
+  EXPECT_EQ(product.value, 3);
+  EXPECT_EQ(Extent("block*b").Solve({{"block", 4}}, 13).value, std::nullopt);
+  EXPECT_EQ(Extent("n/block").Solve({{"block", 4}}, 3).symbol, "");
+  EXPECT_EQ(Extent("n/block").Solve({{"n", 12}}, 3).symbol, "");
+}
+
+}  // namespace
+}  // namespace subquad
