@@ -26,6 +26,11 @@ std::vector<Implementation> LinformerAttentionImplementations();
 std::vector<Implementation> MemoryCompressedAttentionImplementations();
 std::vector<Implementation> DynamicConvolutionImplementations();
 std::vector<Implementation> SynthesizerAttentionImplementations();
+std::vector<Implementation> GmlpMixingImplementations();
+std::vector<Implementation> GraphAttentionImplementations();
+std::vector<Implementation> ClusteredAttentionImplementations();
+std::vector<Implementation> SinkhornAttentionImplementations();
+std::vector<Implementation> NystromAttentionImplementations();
 
 inline constexpr std::vector<Implementation> (*kTables[])() = {
     ClippedRpeProductImplementations,
@@ -46,6 +51,11 @@ inline constexpr std::vector<Implementation> (*kTables[])() = {
     MemoryCompressedAttentionImplementations,
     DynamicConvolutionImplementations,
     SynthesizerAttentionImplementations,
+    GmlpMixingImplementations,
+    GraphAttentionImplementations,
+    ClusteredAttentionImplementations,
+    SinkhornAttentionImplementations,
+    NystromAttentionImplementations,
 };
 
 }  // namespace subquad

@@ -8,15 +8,20 @@
 #include "cuda/device.h"
 #include "optimized/targets.h"
 #include "reference/clipped_rpe_product.h"
+#include "reference/clustered_attention.h"
 #include "reference/dynamic_convolution.h"
 #include "reference/fastrpb_attention.h"
+#include "reference/gmlp_mixing.h"
+#include "reference/graph_attention.h"
 #include "reference/kernelized_clipped_rpe_attention.h"
 #include "reference/kernelized_rpe_attention.h"
 #include "reference/linear_attention.h"
 #include "reference/linformer_attention.h"
 #include "reference/memory_compressed_attention.h"
+#include "reference/nystrom_attention.h"
 #include "reference/position_attention.h"
 #include "reference/relative_logits_attention.h"
+#include "reference/sinkhorn_attention.h"
 #include "reference/softmax_attention.h"
 #include "reference/sparse_attention.h"
 #include "reference/stochastic_position_attention.h"
@@ -57,6 +62,11 @@ const std::vector<const Operator*>& Operators() {
       One<StochasticPositionAttention>(),
       One<DynamicConvolution>(),
       One<SynthesizerAttention>(),
+      One<GmlpMixing>(),
+      One<GraphAttention>(),
+      One<ClusteredAttention>(),
+      One<SinkhornAttention>(),
+      One<NystromAttention>(),
   };
   return operators;
 }

@@ -68,6 +68,7 @@ STYLES = {
     "none": Style("#8c8c8c", DOTTED, "p"),
     "compressed": Style(ORANGE, DASH_DOT, "^"),
     "projected": Style(BLUE, SOLID, "o"),
+    "sorted": Style(BLUE, SOLID, "o"),
     # Names that recipes give to series that would look alike otherwise.
     "dense_float64": Style("#8c8c8c", DASHED, "s"),
     "fft_float64": Style(SKY, SHORT, "o"),

@@ -4,8 +4,8 @@ namespace subquad {
 
 Paper Nprf() {
   Paper paper{"nprf", NprfRules(), {}};
-  for (NamedRule& rule : NprfSweepRules())
-    paper.rules.push_back(std::move(rule));
+  for (auto rules : {NprfSweepRules, NprfLandmarkRules})
+    for (NamedRule& rule : rules()) paper.rules.push_back(std::move(rule));
   paper.studies = {PrfVarianceStudy(),      ApproximationErrorStudy(),
                    SampleComplexityStudy(), FeatureMapsStudy(),
                    ConversionStudy(),       RpeRankStudy()};

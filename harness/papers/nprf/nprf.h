@@ -8,8 +8,9 @@ namespace subquad {
 
 Paper Nprf();
 
-std::vector<NamedRule> NprfRules();       // rules.cc
-std::vector<NamedRule> NprfSweepRules();  // sweep_rules.cc
+std::vector<NamedRule> NprfRules();          // rules.cc
+std::vector<NamedRule> NprfSweepRules();     // sweep_rules.cc
+std::vector<NamedRule> NprfLandmarkRules();  // landmark_rules.cc
 
 Study PrfVarianceStudy();
 Study ApproximationErrorStudy();

@@ -349,58 +349,6 @@ Finding Hypernetwork(const Evidence& evidence) {
   return finding;
 }
 
-// The output for permuted tokens against the permuted output, of a gated linear
-// unit and of a gated MLP.
-struct Gating {
-  double glu, gmlp;
-};
-Gating PermuteGating() {
-  constexpr int64_t kN = 16, kD = 5;
-  const Numbers x = NormalNumbers(kN * kD, 1), u1 = NormalNumbers(kD * kD, 2),
-                u2 = NormalNumbers(kD * kD, 3),
-                psi = NormalNumbers(2 * kN - 1, 4);
-  const auto product = [](const Numbers& rows, const Numbers& w) {
-    Numbers out(rows.size());
-    for (int64_t i = 0; i < kN; ++i)
-      for (int64_t c = 0; c < kD; ++c)
-        for (int64_t b = 0; b < kD; ++b)
-          out[i * kD + c] += rows[i * kD + b] * w[b * kD + c];
-    return out;
-  };
-  // Psi is a Toeplitz matrix, applied by that operator.
-  const auto gate = [&](const Numbers& rows, bool mixes) {
-    Numbers right = product(rows, u2);
-    if (mixes) {
-      OperatorRun run("toeplitz_1d");
-      run.Give("weights", {2 * kN - 1}, psi).Give("values", {kN, kD}, right);
-      right = run.Definition();
-    }
-    const Numbers left = product(rows, u1);
-    for (size_t c = 0; c < right.size(); ++c)
-      right[c] /= 1 + std::exp(-left[c]);
-    return right;
-  };
-  const std::vector<int64_t> order = Rotated(kN, 5);
-  const auto gap = [&](bool mixes) {
-    return LargestDifference(gate(Reordered(x, kD, order), mixes),
-                             Reordered(gate(x, mixes), kD, order));
-  };
-  return {gap(false), gap(true)};
-}
-
-Finding Glu(const Evidence& evidence) {
-  Finding finding(evidence);
-  const Gating gating = PermuteGating();
-  const Measured unit = finding.Measure("difference of the unit", gating.glu),
-                 mlp = finding.Measure("difference of the MLP", gating.gmlp);
-  finding.Add(unit <= kRounding && mlp > kClear,
-              fmt::format("permuted tokens give the permuted output of a gated "
-                          "linear unit within {}, and change that of a gated "
-                          "MLP with a Toeplitz matrix by {}",
-                          unit, mlp));
-  return finding;
-}
-
 struct Hopfield {
   double gap;        // attention against one step down the energy's gradient
   double other;      // control: with values that are not the keys
@@ -494,7 +442,6 @@ std::vector<NamedRule> SurveyAttentionRules() {
           {"survey-rnn", Rnn},
           {"survey-complete-graph", CompleteGraph},
           {"survey-weights", Hypernetwork},
-          {"survey-glu", Glu},
           {"survey-hopfield", HopfieldRule}};
 }
 
