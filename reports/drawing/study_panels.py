@@ -9,6 +9,7 @@ import matplotlib.ticker
 
 from reports.drawing import layout
 from reports.drawing import plot_style
+from reports.drawing import study_approximations
 from reports.drawing import study_matrices
 from reports.drawing.layout import letters
 from reports.drawing.plot_style import BLACK, DARK_GREY, MID_GREY
@@ -550,6 +551,7 @@ DRAWINGS = {
     "precision": draw_precision,
     "sinusoidal": draw_sinusoidal,
     "spe_convergence": draw_spe_convergence,
+    **study_approximations.DRAWINGS,
     **study_matrices.DRAWINGS,
 }
 

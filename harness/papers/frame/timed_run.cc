@@ -7,7 +7,8 @@
 
 namespace subquad {
 
-void TimeInTurns(std::vector<TimedRun>& runs, int threads, double budget) {
+void TimeInTurns(std::vector<TimedRun>& runs, int threads, double budget,
+                 Verified verified) {
   using Clock = std::chrono::steady_clock;
   const PrepareOptions options{.threads = threads};
   std::vector<std::unique_ptr<Prepared>> prepared;
@@ -15,8 +16,10 @@ void TimeInTurns(std::vector<TimedRun>& runs, int threads, double budget) {
   std::vector<TimedRun*> measured;
   for (TimedRun& run : runs) {
     run.seconds = {NAN, {NAN, NAN}, false};
-    run.verdict = Verify(*run.implementation, *run.trial, options);
-    if (run.verdict.outcome != Outcome::kPassed) continue;
+    if (verified == Verified::kYes) {
+      run.verdict = Verify(*run.implementation, *run.trial, options);
+      if (run.verdict.outcome != Outcome::kPassed) continue;
+    }
     prepared.push_back(run.implementation->Prepare(
         run.trial->problem(), run.trial->arrays(), options));
     const auto start = Clock::now();

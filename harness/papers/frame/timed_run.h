@@ -16,8 +16,12 @@ struct TimedRun {
   Median seconds;  // NaN unless the verdict is passed
 };
 
+// Whether only what has passed is timed.
+enum class Verified { kYes, kNo };
+
 // Checks each of them and measures those that pass, in turns, `budget` seconds
 // for each.
-void TimeInTurns(std::vector<TimedRun>& runs, int threads, double budget);
+void TimeInTurns(std::vector<TimedRun>& runs, int threads, double budget,
+                 Verified verified = Verified::kYes);
 
 }  // namespace subquad

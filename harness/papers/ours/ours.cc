@@ -66,10 +66,10 @@ Finding AlgorithmOneMemory(const Evidence& evidence) {
 }  // namespace
 
 Paper Ours() {
-  return {
-      "ours",
-      {{"ours-algorithm1-memory", AlgorithmOneMemory}},
-      {BaselinesStudy(), EmbeddingsStudy(), PrecisionStudy(), MarginsStudy()}};
+  return {"ours",
+          {{"ours-algorithm1-memory", AlgorithmOneMemory}},
+          {BaselinesStudy(), ApproximationsStudy(), EmbeddingsStudy(),
+           PrecisionStudy(), MarginsStudy()}};
 }
 
 }  // namespace subquad

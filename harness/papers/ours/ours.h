@@ -8,6 +8,7 @@ namespace subquad {
 Paper Ours();
 
 Study BaselinesStudy();
+Study ApproximationsStudy();
 Study EmbeddingsStudy();
 Study PrecisionStudy();
 Study MarginsStudy();

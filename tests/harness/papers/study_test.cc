@@ -207,6 +207,64 @@ TEST_P(Plant, NotANumberIsRejected) {
       << VerdictOn(verdicts, planted.claim).numbers;
 }
 
+// Errors as they are measured and times that are planted: landmarks are the
+// nearest of what is fast, until something else is, or is as fast and nearer.
+TEST(Approximations, LandmarksWinByErrorAmongWhatIsFast) {
+  const Study& study = FindStudy("approximations");
+  const StudyResult result = Tiny("approximations");
+  const auto holds = [&](const std::string& fast, double error_of_means) {
+    StudyTables tables = result.tables;
+    for (StudyTable& table : tables) {
+      if (table.name != "time" && table.name != "error") continue;
+      const size_t method = table.Index("method");
+      for (auto& row : table.rows) {
+        const auto name = row[method].get<std::string>();
+        if (table.name == "time")
+          row[table.Index("speedup")] =
+              name == "landmarks" || name == fast ? 5 : 1;
+        else if (name == "means" && error_of_means >= 0)
+          row[table.Index("error")] = error_of_means;
+        else if (name == "means" && std::isnan(error_of_means))
+          row[table.Index("error")] = nullptr;
+      }
+    }
+    return VerdictOn(study.judge(result.parameters, tables),
+                     "approximations-landmarks")
+        .holds();
+  };
+  EXPECT_TRUE(holds("nothing", -1));
+  EXPECT_TRUE(holds("nothing", 0));
+  EXPECT_TRUE(holds("means", 10));
+  EXPECT_FALSE(holds("means", 0));
+  EXPECT_FALSE(holds("means", std::nan("")));
+}
+
+// Most methods are farther than Taylor weights, until those are far or every
+// method is near.
+TEST(Approximations, TaylorWeightsAreBeatenByFew) {
+  const Study& study = FindStudy("approximations");
+  const StudyResult result = Tiny("approximations");
+  const auto holds = [&](bool taylor, const Json& error) {
+    StudyTables tables = result.tables;
+    for (StudyTable& table : tables)
+      if (table.name == "error")
+        for (auto& row : table.rows) {
+          const bool is_taylor = row[table.Index("method")] == "Taylor";
+          if (is_taylor == taylor) row[table.Index("error")] = error;
+        }
+    return VerdictOn(study.judge(result.parameters, tables),
+                     "approximations-taylor")
+        .holds();
+  };
+  EXPECT_TRUE(VerdictOn(result.verdicts, "approximations-taylor").holds())
+      << VerdictOn(result.verdicts, "approximations-taylor").numbers;
+  EXPECT_TRUE(holds(true, 0));
+  EXPECT_FALSE(holds(true, 100));
+  EXPECT_FALSE(holds(true, nullptr));
+  EXPECT_FALSE(holds(false, 0));
+  EXPECT_FALSE(holds(false, nullptr));
+}
+
 const std::vector<Planted> kPlanted = {
     Planted{"VarianceDoubled", "prf_variance", "nprf-lemma2", "variance",
             "variance_ratio", 2, 0},

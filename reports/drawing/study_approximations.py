@@ -1,0 +1,62 @@
+"""Draws the study of approximations: error against time, one panel for each input, a line for each method."""
+
+from reports.drawing import plot_style
+from reports.drawing.plot_style import BLUE, GREEN, MID_GREY, ORANGE, PURPLE, SKY, VERMILLION, Style
+from reports.drawing.study_page import column, curve, log_y, new_page, tens
+
+METHODS = {
+    "random features": Style(BLUE, plot_style.SOLID, "o"),
+    "random projections": Style(SKY, plot_style.DASHED, "s"),
+    "means": Style(SKY, plot_style.SOLID, "h"),
+    "window": Style(GREEN, plot_style.SOLID, "v"),
+    "strided": Style(GREEN, plot_style.DASHED, "^"),
+    "BigBird": Style(GREEN, plot_style.DASH_DOT, "P"),
+    "hashes": Style(PURPLE, plot_style.DASHED, "X"),
+    "centroids": Style(PURPLE, plot_style.SOLID, "d"),
+    "sorted blocks": Style(ORANGE, plot_style.SOLID, "D"),
+    "landmarks": Style(VERMILLION, plot_style.SOLID, "p"),
+}
+# What looks at no query or no key.
+NULLS = {
+    "equal weights": Style(MID_GREY, plot_style.DOTTED, None),
+    "own value": Style(MID_GREY, plot_style.LONG, None),
+    "Taylor": Style(MID_GREY, plot_style.DASHED, None),
+}
+EXACT = ("time of exact attention", Style(MID_GREY, plot_style.SOLID, None))
+
+
+def draw_approximations(study):
+    inputs = study.table("inputs", "input", "n", "d").rows
+    errors = study.table("error", "input", "method", "level", "error")
+    times = study.table("time", "input", "method", "level", "speedup")
+    labels = [*METHODS.items(), *NULLS.items(), EXACT]
+    page = new_page(
+        study, [(1, index > 0, [] if index else labels) for index in range(len(inputs))], height=2.2, one_legend=True,
+        notes=["Error of the output and time over that of exact tiled attention, on one thread in float32, medians over heads; "
+               "left and down is better. A line is a method from coarse to fine.",
+               "Grey, across: what looks at no query or no key."],
+    )  # fmt: skip
+    ratios = [1 / row["speedup"] for row in times.rows]
+    low, high = min(ratios) / 1.3, max(ratios) * 1.3
+    for axes, one in zip(page.axes, inputs):
+        name = one["input"]
+        for method, style in METHODS.items():
+            mine = sorted(errors.where(input=name, method=method), key=lambda row: row["level"])
+            ratio = {row["level"]: 1 / row["speedup"] for row in times.where(input=name, method=method)}
+            mine.sort(key=lambda row: ratio[row["level"]])
+            curve(axes, [ratio[row["level"]] for row in mine], column(mine, "error"), style)
+        for kind, style in NULLS.items():
+            for row in errors.where(input=name, method=kind):
+                axes.axhline(row["error"], color=style.color, linestyle=style.dashes, linewidth=0.9, zorder=1.5)
+        axes.axvline(1, color=MID_GREY, linewidth=0.9, zorder=1)
+        axes.set_xscale("log")
+        axes.set_xlim(low, high)
+        tens(axes.xaxis, low, high)
+        axes.set_xlabel("time / time of exact attention")
+        log_y(axes, column(errors.rows, "error"))
+        page.title(axes, f"{name}, n = {one['n']}, d = {one['d']}")
+    page.axes[0].set_ylabel("|out − exact| / |exact|")
+    return page.finish()
+
+
+DRAWINGS = {"approximations": draw_approximations}
