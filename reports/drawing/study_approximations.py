@@ -41,9 +41,8 @@ def draw_approximations(study):
     for axes, one in zip(page.axes, inputs):
         name = one["input"]
         for method, style in METHODS.items():
-            mine = sorted(errors.where(input=name, method=method), key=lambda row: row["level"])
+            mine = errors.where(input=name, method=method)
             ratio = {row["level"]: 1 / row["speedup"] for row in times.where(input=name, method=method)}
-            mine.sort(key=lambda row: ratio[row["level"]])
             curve(axes, [ratio[row["level"]] for row in mine], column(mine, "error"), style)
         for kind, style in NULLS.items():
             for row in errors.where(input=name, method=kind):
