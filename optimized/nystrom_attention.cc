@@ -48,7 +48,8 @@ class Nystrom : public Prepared {
         matrix_(layout, sizes_.segments * sizes_.segments),
         az_(layout, sizes_.segments * sizes_.segments),
         factor_(layout, sizes_.segments * sizes_.segments),
-        next_(layout, sizes_.segments * sizes_.segments) {}
+        next_(layout, sizes_.segments * sizes_.segments),
+        parts_(layout, WholeLines<T>(sizes_.d)) {}
 
  protected:
   const T* Input(const char* name, int64_t head) const {
@@ -67,16 +68,11 @@ class Nystrom : public Prepared {
   void MakeLandmarks(int64_t head) {
     const auto& s = sizes_;
     const int64_t length = s.n / s.segments;
-    pool_.For(s.segments, [&](int64_t segment, int) {
-      for (const bool queries : {true, false}) {
-        const T* rows =
-            Input(queries ? "q" : "k", head) + segment * length * s.d;
-        T* mean = (queries ? queries_ : keys_).data() + segment * s.d;
-        std::fill_n(mean, s.d, T{0});
-        for (int64_t r = 0; r < length; ++r)
-          for (int64_t a = 0; a < s.d; ++a) mean[a] += rows[r * s.d + a];
-        for (int64_t a = 0; a < s.d; ++a) mean[a] /= static_cast<T>(length);
-      }
+    pool_.For(s.segments, [&](int64_t segment, int worker) {
+      for (const bool queries : {true, false})
+        WriteMean(Input(queries ? "q" : "k", head) + segment * length * s.d,
+                  length, parts_[worker],
+                  (queries ? queries_ : keys_).data() + segment * s.d);
     });
     WriteWeights(queries_.data(), s.segments, keys_.data(), s.segments,
                  matrix_.data());
@@ -123,6 +119,20 @@ class Nystrom : public Prepared {
     for (int64_t i = 0; i < size; ++i) m[i * (size + 1)] += number;
   }
 
+  // In parts, so that a long mean is as certain as a short one.
+  void WriteMean(const T* rows, int64_t length, T* part, T* mean) const {
+    constexpr int64_t kPart = 16;
+    const int64_t d = sizes_.d;
+    std::fill_n(mean, d, T{0});
+    for (int64_t first = 0; first < length; first += kPart) {
+      std::fill_n(part, d, T{0});
+      for (int64_t r = first; r < std::min(first + kPart, length); ++r)
+        for (int64_t a = 0; a < d; ++a) part[a] += rows[r * d + a];
+      for (int64_t a = 0; a < d; ++a) mean[a] += part[a];
+    }
+    for (int64_t a = 0; a < d; ++a) mean[a] /= static_cast<T>(length);
+  }
+
   void Invert() {
     const int64_t size = sizes_.segments;
     T rows = 0, columns = 0;
@@ -152,6 +162,7 @@ class Nystrom : public Prepared {
   }
 
   Buffer<T> matrix_, az_, factor_, next_;
+  PerThread<T> parts_;
 };
 
 template <typename T>

@@ -17,7 +17,7 @@
 // or less change all rows.
 //
 // Bound: rows of F, A and S v are softmax rows over reduced keys
-// (reduced_keys.h), a mean of t rows being off by (t + 1) u. Z is what needs a
+// (reduced_keys.h), landmarks being sums in parts (Means). Z is what needs a
 // derivation. All Z_k have the singular vectors of A^T; let s_i be the singular
 // values of A, z_i those of Z_k and w_i = s_i z_i, in [0, 1]. To first order an
 // error D of Z_k becomes, in these vectors, c_ij D_ij in Z_{k+1},
@@ -314,16 +314,26 @@ class NystromAttentionReference : public Reference<Real> {
     std::vector<double> value_norms, value_units;  // columns of S v, and errors
   };
 
+  // In parts of 16 rows, whose sums are added: off by (16 + length / 16 + 1) u.
   ReducedRows<Real> Means(const double* rows) const {
+    constexpr int64_t kPart = 16;
     const int64_t length = n_ / segments_;
-    ReducedRows<Real> sums(segments_, d_);
-    for (int64_t j = 0; j < n_; ++j)
-      sums.Add(j / length, 1, rows + j * d_, length + 1);
-    sums.Finish();
+    const double roundings =
+        1.01 * static_cast<double>(kPart + length / kPart + 1);
     ReducedRows<Real> means(segments_, d_);
     for (int64_t a = 0; a < segments_; ++a) {
-      std::vector<Real> mean(sums.Row(a), sums.Row(a) + d_);
-      std::vector<double> units(sums.Units(a), sums.Units(a) + d_);
+      std::vector<Real> mean(static_cast<size_t>(d_));
+      std::vector<double> units(static_cast<size_t>(d_));
+      for (int64_t first = 0; first < length; first += kPart) {
+        std::vector<Real> part(static_cast<size_t>(d_));
+        for (int64_t j = first; j < std::min(first + kPart, length); ++j)
+          for (int64_t x = 0; x < d_; ++x) {
+            const double number = rows[(a * length + j) * d_ + x];
+            part[x] += static_cast<Real>(number);
+            units[x] += roundings * std::abs(number);
+          }
+        for (int64_t x = 0; x < d_; ++x) mean[x] += part[x];
+      }
       for (int64_t x = 0; x < d_; ++x) {
         mean[x] /= static_cast<Real>(length);
         units[x] /= static_cast<double>(length);

@@ -97,7 +97,8 @@ Match MatchOf(const Json& json, const std::string& subject) {
   for (const auto& [name, value] : json.items()) {
     if (name == "comment" || name == "interleave") continue;
     for (const Json& one : value.is_array() ? value : Json::array({value})) {
-      if (!one.is_string()) {
+      // "with": "", a line without optional inputs, is no list.
+      if (!one.is_string() || one == "") {
         match[name].push_back(TextOf(one));
         continue;
       }

@@ -238,6 +238,10 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
   ResolveLeading(ordered, at_least, problem);
   ResolveDims(signature.sizes, ordered, problem);
   problem.length_axes = LengthAxes(op, problem.params, signature);
+  // That of an optional tensor that is not there has no value.
+  std::erase_if(problem.length_axes, [&](const std::string& axis) {
+    return !problem.dims.contains(axis);
+  });
   problem.queries = CountOf(signature.queries, problem.dims);
   problem.keys = CountOf(signature.keys, problem.dims);
   DecideOutputAxes(problem);
