@@ -252,12 +252,12 @@ class FftSequence : public Prepared {
         arrays_(arrays),
         pool_(layout),
         columns_(layout, pixels_.length(), pixels_.length()),
-        block_(columns_.BlockColumns()),
+        block_(std::min(sizes_.e, ToeplitzColumns<T>::kBlockColumns)),
         spectrum_size_(columns_.SpectrumSize()),
         spectra_(layout, sizes_.vectors.count() * spectrum_size_, OnLine{}),
         scratch_(layout,
-                 WholeLines<T>(backward_ ? columns_.GradientScratchSize()
-                                         : columns_.ScratchSize()),
+                 WholeLines<T>(backward_ ? columns_.GradientScratchSize(block_)
+                                         : columns_.ScratchSize(block_)),
                  OnLine{}),
         sums_(layout, spectrum_size_, backward_) {
     if (backward_)
@@ -274,9 +274,8 @@ class FftSequence : public Prepared {
   }
 
   double Flops() const override {
-    return (backward_ ? 2.5 : 1) *
-           static_cast<double>(sizes_.heads * BlocksPerHead()) *
-           columns_.BlockFlops();
+    return (backward_ ? 2.5 : 1) * static_cast<double>(sizes_.heads) *
+           columns_.Flops(sizes_.e);
   }
 
  private:
@@ -284,7 +283,7 @@ class FftSequence : public Prepared {
   template <typename Number>
   struct Block {
     Number* pixels;
-    int64_t e, lanes, columns;
+    int64_t e, columns, width;
   };
 
   T* Spectrum(int64_t vector) const {
@@ -294,7 +293,8 @@ class FftSequence : public Prepared {
   int64_t BlocksPerHead() const { return (sizes_.e + block_ - 1) / block_; }
   template <typename Number>
   Block<Number> BlockOf(Number* head, int64_t first) const {
-    return {head + first, sizes_.e, block_, std::min(block_, sizes_.e - first)};
+    const int64_t columns = std::min(block_, sizes_.e - first);
+    return {head + first, sizes_.e, columns, columns_.BlockWidth(columns)};
   }
 
   void RunForward() {
@@ -306,7 +306,7 @@ class FftSequence : public Prepared {
       auto from = BlockOf(values.Head(h), first);
       auto to = BlockOf(out.Head(h), first);
       ApplyToImage(columns_, pixels_, Spectrum(sizes_.vectors.Of(h)),
-                   {Fill, &from}, {Take, &to}, scratch_[worker]);
+                   {Fill, &from}, from.columns, {Take, &to}, scratch_[worker]);
     });
   }
 
@@ -323,9 +323,11 @@ class FftSequence : public Prepared {
         auto of_values = BlockOf(values.Head(h), first);
         auto to = BlockOf(grad_values_->Head(h), first);
         AccumulateImageGradient<T>(columns_, pixels_, {Fill, &of_grad},
-                                   {Fill, &of_values}, sum, scratch_[worker]);
+                                   {Fill, &of_values}, to.columns, sum,
+                                   scratch_[worker]);
         ApplyTransposedToImage(columns_, pixels_, Spectrum(vector),
-                               {Fill, &of_grad}, {Take, &to}, scratch_[worker]);
+                               {Fill, &of_grad}, to.columns, {Take, &to},
+                               scratch_[worker]);
       };
       const auto tasks = static_cast<int64_t>(heads.size()) * BlocksPerHead();
       // The weights of the image are those of the sequence as they lie there.
@@ -338,16 +340,16 @@ class FftSequence : public Prepared {
   static void Fill(void* context, int64_t pixel, int64_t count, T* rows) {
     const auto& block = *static_cast<const Block<const T>*>(context);
     for (int64_t x = 0; x < count; ++x) {
-      T* row = rows + x * block.lanes;
+      T* row = rows + x * block.width;
       std::copy_n(block.pixels + (pixel + x) * block.e, block.columns, row);
-      std::fill(row + block.columns, row + block.lanes, T{0});
+      std::fill(row + block.columns, row + block.width, T{0});
     }
   }
 
   static void Take(void* context, int64_t pixel, int64_t count, const T* rows) {
     const auto& block = *static_cast<const Block<T>*>(context);
     for (int64_t x = 0; x < count; ++x)
-      std::copy_n(rows + x * block.lanes, block.columns,
+      std::copy_n(rows + x * block.width, block.columns,
                   block.pixels + (pixel + x) * block.e);
   }
 

@@ -74,8 +74,8 @@ double LagProduct<W>::Spectrum(const T* bias, W* spectrum, W* scratch,
 
 template <typename W>
 template <typename Fill, typename Take>
-void LagProduct<W>::Run(const W* spectrum, int64_t keys, Fill& fill, Take& take,
-                        W* scratch) const {
+void LagProduct<W>::Run(const W* spectrum, int64_t keys, int64_t columns,
+                        Fill& fill, Take& take, W* scratch) const {
   const RowSource<W> source = {
       [](void* with, int64_t row, int64_t count, W* rows) {
         (*static_cast<Fill*>(with))(row, count, rows);
@@ -88,9 +88,9 @@ void LagProduct<W>::Run(const W* spectrum, int64_t keys, Fill& fill, Take& take,
       &take};
   W* rest = scratch + WholeLines<W>(shape_.BiasCount());
   if (image_)
-    ApplyToImage(product_, *image_, spectrum, source, sink, rest);
+    ApplyToImage(product_, *image_, spectrum, source, columns, sink, rest);
   else
-    product_.Apply(spectrum, source, keys, sink, rest);
+    product_.Apply(spectrum, source, keys, columns, sink, rest);
 }
 
 // ---- algorithm 1 as printed -----------------------------------------
@@ -171,23 +171,23 @@ void FftKernelized<T>::Run(ThreadPool& pool,
 namespace {
 
 // Rows of a block, its width known to the compiler.
-template <int kBlock, typename T, typename W>
+template <int kWidth, typename T, typename W>
 void Weigh(const T* key, const W* values, int64_t rows, W* to) {
   for (int64_t j = 0; j < rows; ++j)
-    for (int l = 0; l < kBlock; ++l)
-      to[j * kBlock + l] = static_cast<W>(key[j]) * values[j * kBlock + l];
+    for (int l = 0; l < kWidth; ++l)
+      to[j * kWidth + l] = static_cast<W>(key[j]) * values[j * kWidth + l];
 }
-template <int kBlock, typename T, typename W>
+template <int kWidth, typename T, typename W>
 void AddWeighed(const T* query, const W* from, int64_t rows, W* sums) {
   for (int64_t i = 0; i < rows; ++i)
-    for (int l = 0; l < kBlock; ++l)
-      sums[i * kBlock + l] += static_cast<W>(query[i]) * from[i * kBlock + l];
+    for (int l = 0; l < kWidth; ++l)
+      sums[i * kWidth + l] += static_cast<W>(query[i]) * from[i * kWidth + l];
 }
 
-// Calls work(std::integral_constant<int, block>()).
+// Calls work(std::integral_constant<int, width>()).
 template <typename Work>
-void WithBlock(int64_t block, const Work& work) {
-  switch (block) {
+void WithWidth(int64_t width, const Work& work) {
+  switch (width) {
     case 2:
       return work(std::integral_constant<int, 2>());
     case 4:
@@ -197,7 +197,7 @@ void WithBlock(int64_t block, const Work& work) {
     case 16:
       return work(std::integral_constant<int, 16>());
     default:
-      throw std::logic_error("a vector of another width");
+      throw std::logic_error("a block of another width");
   }
 }
 
@@ -215,25 +215,24 @@ StreamedFft<T, W>::StreamedFft(const KernelizedShape& shape, Layout& layout)
 
 template <typename T, typename W>
 double StreamedFft<T, W>::Flops() const {
-  const int64_t block = product_.columns();
-  const int64_t blocks = shape_.f * ((shape_.e + block - 1) / block) +
-                         (shape_.f + block - 1) / block;
-  return static_cast<double>(shape_.heads * blocks) * product_.BlockFlops();
+  return static_cast<double>(shape_.heads) *
+         (static_cast<double>(shape_.f) * product_.Flops(shape_.e) +
+          product_.Flops(shape_.f));
 }
 
 // The columns of a block are features.
 template <typename T, typename W>
 void StreamedFft<T, W>::Normalisers(const HeadTensors<T>& head,
                                     const Work& work) const {
-  const int64_t block = product_.columns();
   std::fill_n(normalisers_.data(), shape_.n_q, W{0});
-  for (int64_t first = 0; first < shape_.f; first += block) {
-    const int64_t count = std::min(block, shape_.f - first);
+  for (int64_t first = 0; first < shape_.f; first += kBlockColumns) {
+    const int64_t count = std::min(kBlockColumns, shape_.f - first);
+    const int64_t width = product_.BlockWidth(count);
     auto fill = [&](int64_t row, int64_t rows, W* to) {
-      for (int64_t l = 0; l < block; ++l) {
+      for (int64_t l = 0; l < width; ++l) {
         const T* key = l < count ? features_.Key(first + l) : nullptr;
         for (int64_t j = 0; j < rows; ++j)
-          to[j * block + l] = key ? static_cast<W>(key[row + j]) : W{0};
+          to[j * width + l] = key ? static_cast<W>(key[row + j]) : W{0};
       }
     };
     auto take = [&](int64_t row, int64_t rows, const W* from) {
@@ -241,10 +240,10 @@ void StreamedFft<T, W>::Normalisers(const HeadTensors<T>& head,
         const T* query = features_.Query(first + l);
         for (int64_t i = 0; i < rows; ++i)
           normalisers_[row + i] +=
-              static_cast<W>(query[row + i]) * from[i * block + l];
+              static_cast<W>(query[row + i]) * from[i * width + l];
       }
     };
-    product_.Run(spectrum_.data(), head.keys, fill, take, work.scratch);
+    product_.Run(spectrum_.data(), head.keys, count, fill, take, work.scratch);
   }
 }
 
@@ -253,37 +252,39 @@ void StreamedFft<T, W>::Normalisers(const HeadTensors<T>& head,
 template <typename T, typename W>
 void StreamedFft<T, W>::Numerators(const HeadTensors<T>& head, int64_t first,
                                    const Work& work) const {
-  const int64_t e = shape_.e, block = product_.columns();
-  const int64_t count = std::min(block, e - first);
+  const int64_t e = shape_.e;
+  const int64_t count = std::min(kBlockColumns, e - first);
+  const int64_t width = product_.BlockWidth(count);
   W *const values = work.values, *const sums = work.sums;
-  std::fill_n(values, shape_.n_k * block, W{0});
+  std::fill_n(values, shape_.n_k * width, W{0});
   for (int64_t j = 0; j < shape_.n_k; ++j)
-    std::copy_n(head.v + j * e + first, count, values + j * block);
-  std::fill_n(sums, shape_.n_q * block, W{0});
-  WithBlock(block, [&](auto width) {
-    constexpr int kBlock = decltype(width)::value;
+    std::copy_n(head.v + j * e + first, count, values + j * width);
+  std::fill_n(sums, shape_.n_q * width, W{0});
+  WithWidth(width, [&](auto constant) {
+    constexpr int kWidth = constant();
     for (int64_t a = 0; a < shape_.f; ++a) {
       const T* key = features_.Key(a);
       const T* query = features_.Query(a);
       auto fill = [&](int64_t row, int64_t rows, W* to) {
-        Weigh<kBlock>(key + row, values + row * kBlock, rows, to);
+        Weigh<kWidth>(key + row, values + row * kWidth, rows, to);
       };
       auto take = [&](int64_t row, int64_t rows, const W* from) {
-        AddWeighed<kBlock>(query + row, from, rows, sums + row * kBlock);
+        AddWeighed<kWidth>(query + row, from, rows, sums + row * kWidth);
       };
-      product_.Run(spectrum_.data(), head.keys, fill, take, work.scratch);
+      product_.Run(spectrum_.data(), head.keys, count, fill, take,
+                   work.scratch);
     }
   });
   for (int64_t i = 0; i < shape_.n_q; ++i)
     for (int64_t l = 0; l < count; ++l)
-      head.out[i * e + first + l] = static_cast<T>(sums[i * block + l]);
+      head.out[i * e + first + l] = static_cast<T>(sums[i * width + l]);
 }
 
 template <typename T, typename W>
 void StreamedFft<T, W>::Run(ThreadPool& pool,
                             const std::vector<HeadTensors<T>>& heads) {
-  const int64_t e = shape_.e, block = product_.columns();
-  const int64_t tasks = (e + block - 1) / block + 1;
+  const int64_t e = shape_.e;
+  const int64_t tasks = (e + kBlockColumns - 1) / kBlockColumns + 1;
   for (const HeadTensors<T>& head : heads) {
     features_.Compute(pool, head);
     SumScale scale;
@@ -294,7 +295,7 @@ void StreamedFft<T, W>::Run(ThreadPool& pool,
       if (task == tasks - 1)
         Normalisers(head, work);
       else
-        Numerators(head, task * block, work);
+        Numerators(head, task * kBlockColumns, work);
     });
     std::vector<W> sums(static_cast<size_t>(e));
     for (int64_t i = 0; i < shape_.n_q; ++i) {

@@ -22,21 +22,26 @@ class LagProduct {
  public:
   LagProduct(const KernelizedShape& shape, Layout& layout);
 
-  int64_t columns() const { return product_.BlockColumns(); }  // of a block
+  // Of a block, and of its rows, as in ToeplitzColumns.
+  static constexpr int64_t kBlockColumns = ToeplitzColumns<W>::kBlockColumns;
+  static int64_t BlockWidth(int64_t columns) {
+    return ToeplitzColumns<W>::BlockWidth(columns);
+  }
   int64_t SpectrumSize() const { return product_.SpectrumSize(); }
   int64_t ScratchSize() const;
-  double BlockFlops() const { return product_.BlockFlops(); }
+  double Flops(int64_t columns) const { return product_.Flops(columns); }
 
   // Returns the 2-norm of c; `scale` as in BiasWeights.
   template <typename T>
   double Spectrum(const T* bias, W* spectrum, W* scratch,
                   SumScale* scale) const;
 
-  // fill(row, count, rows) for rows of the first `keys` tokens (on an image all
-  // of them), and take(row, count, rows), as in fft_columns.h.
+  // A block of `columns`: fill(row, count, rows) for rows of the first `keys`
+  // tokens (on an image all of them), and take(row, count, rows), as in
+  // fft_columns.h.
   template <typename Fill, typename Take>
-  void Run(const W* spectrum, int64_t keys, Fill& fill, Take& take,
-           W* scratch) const;
+  void Run(const W* spectrum, int64_t keys, int64_t columns, Fill& fill,
+           Take& take, W* scratch) const;
 
  private:
   const KernelizedShape shape_;
@@ -77,13 +82,18 @@ class StreamedFft {
   double Flops() const;
 
  private:
+  static constexpr int64_t kBlockColumns = LagProduct<W>::kBlockColumns;
+
   // Values and sums in rows of a block's width.
   struct Work {
     Work(Cut<W>& cut, const KernelizedShape& shape,
          const LagProduct<W>& product)
-        : values(cut(WholeLines<W>(shape.n_k * product.columns()))),
-          sums(cut(WholeLines<W>(shape.n_q * product.columns()))),
+        : values(cut(WholeLines<W>(shape.n_k * Width(shape.e)))),
+          sums(cut(WholeLines<W>(shape.n_q * Width(shape.e)))),
           scratch(cut(product.ScratchSize())) {}
+    static int64_t Width(int64_t columns) {
+      return LagProduct<W>::BlockWidth(std::min(columns, kBlockColumns));
+    }
     W *values, *sums, *scratch;
   };
   Work WorkOf(int worker) const {

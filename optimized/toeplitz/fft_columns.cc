@@ -189,19 +189,21 @@ int64_t ToeplitzColumns<T>::LengthFor(int64_t n_q, int64_t n_k) {
 }
 
 template <typename T>
-int64_t ToeplitzColumns<T>::BlockColumns() const {
-  return fft_columns::Lanes<T>();
+int64_t ToeplitzColumns<T>::BlockWidth(int64_t columns) {
+  return fft_columns::WidthFor<T>(columns);
 }
 
 template <typename T>
-int64_t ToeplitzColumns<T>::ScratchSize() const {
-  return fft_columns::Lanes<T>() *
-         (2 * plan_.length + plan_.levels[0].radix * fft_columns::kTileRows);
+int64_t ToeplitzColumns<T>::ScratchSize(int64_t columns) const {
+  const int64_t width = BlockWidth(columns);
+  return fft_columns::WorkspaceSize(plan_, width) +
+         width * plan_.levels[0].radix * fft_columns::kTileRows;
 }
 
 template <typename T>
-int64_t ToeplitzColumns<T>::GradientScratchSize() const {
-  return ScratchSize() + 2 * plan_.length * fft_columns::Lanes<T>();
+int64_t ToeplitzColumns<T>::GradientScratchSize(int64_t columns) const {
+  return ScratchSize(columns) +
+         fft_columns::WorkspaceSize(plan_, BlockWidth(columns));
 }
 
 template <typename T>
@@ -213,9 +215,11 @@ double ToeplitzColumns<T>::PlanBytes() const {
 }
 
 template <typename T>
-double ToeplitzColumns<T>::BlockFlops() const {
+double ToeplitzColumns<T>::Flops(int64_t columns) const {
   const double n = static_cast<double>(plan_.length);
-  return fft_columns::Lanes<T>() * (10 * n * std::log2(n) + 6 * n);
+  const int64_t rest = columns % kBlockColumns;
+  const int64_t computed = columns - rest + (rest > 0 ? BlockWidth(rest) : 0);
+  return static_cast<double>(computed) * (10 * n * std::log2(n) + 6 * n);
 }
 
 template <typename T>
@@ -246,10 +250,10 @@ void ToeplitzColumns<T>::Apply(const T* spectrum, const T* values,
 
 template <typename T>
 void ToeplitzColumns<T>::Apply(const T* spectrum, const RowSource<T>& values,
-                               int64_t keys, const RowSink<T>& out,
-                               T* scratch) const {
-  fft_columns::Product(plan_, spectrum, false, keys, values, n_q_, out,
-                       scratch);
+                               int64_t keys, int64_t columns,
+                               const RowSink<T>& out, T* scratch) const {
+  fft_columns::Product(plan_, spectrum, false, BlockWidth(columns), keys,
+                       values, n_q_, out, scratch);
 }
 
 template <typename T>
@@ -266,9 +270,10 @@ void ToeplitzColumns<T>::ApplyTransposed(const T* spectrum, const T* grad,
 template <typename T>
 void ToeplitzColumns<T>::ApplyTransposed(const T* spectrum,
                                          const RowSource<T>& grad,
-                                         const RowSink<T>& out, int64_t keys,
-                                         T* scratch) const {
-  fft_columns::Product(plan_, spectrum, true, n_q_, grad, keys, out, scratch);
+                                         int64_t columns, const RowSink<T>& out,
+                                         int64_t keys, T* scratch) const {
+  fft_columns::Product(plan_, spectrum, true, BlockWidth(columns), n_q_, grad,
+                       keys, out, scratch);
 }
 
 template <typename T>
@@ -283,10 +288,10 @@ void ToeplitzColumns<T>::AccumulateWeightGradient(
 template <typename T>
 void ToeplitzColumns<T>::AccumulateWeightGradient(const RowSource<T>& grad,
                                                   const RowSource<T>& values,
-                                                  int64_t keys, T* sum,
-                                                  T* scratch) const {
-  fft_columns::AccumulateProducts(plan_, n_q_, grad, keys, values, sum,
-                                  scratch);
+                                                  int64_t keys, int64_t columns,
+                                                  T* sum, T* scratch) const {
+  fft_columns::AccumulateProducts(plan_, BlockWidth(columns), n_q_, grad, keys,
+                                  values, sum, scratch);
 }
 
 template <typename T>
@@ -297,7 +302,7 @@ void ToeplitzColumns<T>::WeightGradient(const T* sum, int64_t visible,
   // row N + s.
   const int64_t length = plan_.length;
   const auto& top = plan_.levels[0];
-  T* sequence = scratch + ScratchSize();
+  T* sequence = scratch + ScratchSize(1);
   std::copy_n(sum, 2 * length, sequence);
   fft_columns::Transform(plan_, true, sequence, scratch);
   std::fill(grad_weights, grad_weights + n_q_ + n_k_ - 1, T{0});

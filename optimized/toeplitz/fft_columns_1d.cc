@@ -24,12 +24,12 @@ class FftColumns : public Prepared {
         arrays_(arrays),
         pool_(layout),
         columns_(layout, sizes_.n_q, sizes_.n_k),
-        block_(columns_.BlockColumns()),
+        block_(std::min(sizes_.e, ToeplitzColumns<T>::kBlockColumns)),
         spectrum_size_(columns_.SpectrumSize()),
         spectra_(layout, sizes_.vectors.count() * spectrum_size_, OnLine{}),
         scratch_(layout,
-                 WholeLines<T>(backward_ ? columns_.GradientScratchSize()
-                                         : columns_.ScratchSize()),
+                 WholeLines<T>(backward_ ? columns_.GradientScratchSize(block_)
+                                         : columns_.ScratchSize(block_)),
                  OnLine{}),
         sums_(layout, spectrum_size_, backward_) {
     if (backward_)
@@ -46,9 +46,8 @@ class FftColumns : public Prepared {
   }
 
   double Flops() const override {
-    return (backward_ ? 2.5 : 1) *
-           static_cast<double>(sizes_.heads * BlocksPerHead()) *
-           columns_.BlockFlops();
+    return (backward_ ? 2.5 : 1) * static_cast<double>(sizes_.heads) *
+           columns_.Flops(sizes_.e);
   }
 
  private:

@@ -45,16 +45,16 @@ HWY_INLINE int64_t Lanes() {
 }
 
 template <typename T>
-HWY_INLINE Complex<T> LoadRow(const T* row) {
+HWY_INLINE Complex<T> LoadPair(const T* pair) {
   const Tag<T> d;
-  return {hn::Load(d, row), hn::Load(d, row + Lanes<T>())};
+  return {hn::Load(d, pair), hn::Load(d, pair + Lanes<T>())};
 }
 
 template <typename T>
-HWY_INLINE void StoreRow(const Complex<T>& x, T* row) {
+HWY_INLINE void StorePair(const Complex<T>& x, T* pair) {
   const Tag<T> d;
-  hn::Store(x.re, d, row);
-  hn::Store(x.im, d, row + Lanes<T>());
+  hn::Store(x.re, d, pair);
+  hn::Store(x.im, d, pair + Lanes<T>());
 }
 
 template <typename T>

@@ -54,18 +54,19 @@ class ImageSequence {
 template <typename T>
 void ApplyToImage(const ToeplitzColumns<T>& product, const ImageSequence& image,
                   const T* spectrum, const RowSource<T>& values,
-                  const RowSink<T>& out, T* scratch);
+                  int64_t columns, const RowSink<T>& out, T* scratch);
 
 // The transposed product, and the gradient of the weights, likewise.
 template <typename T>
 void ApplyTransposedToImage(const ToeplitzColumns<T>& product,
                             const ImageSequence& image, const T* spectrum,
-                            const RowSource<T>& grad, const RowSink<T>& out,
-                            T* scratch);
+                            const RowSource<T>& grad, int64_t columns,
+                            const RowSink<T>& out, T* scratch);
 template <typename T>
 void AccumulateImageGradient(const ToeplitzColumns<T>& product,
                              const ImageSequence& image,
                              const RowSource<T>& grad,
-                             const RowSource<T>& values, T* sum, T* scratch);
+                             const RowSource<T>& values, int64_t columns,
+                             T* sum, T* scratch);
 
 }  // namespace subquad

@@ -117,8 +117,8 @@ Answer<T> Fast(const Problem<T>& p) {
   std::vector<T> sum(engine.SpectrumSize());
   const int64_t visible = causal ? n_q : n_q + n_k - 1;
   engine.Spectrum(p.weights.data(), visible, spectrum.data(), scratch.get());
-  for (int64_t c = 0; c < e; c += engine.BlockColumns()) {
-    const int64_t columns = std::min(engine.BlockColumns(), e - c);
+  for (int64_t c = 0; c < e; c += engine.kBlockColumns) {
+    const int64_t columns = std::min(engine.kBlockColumns, e - c);
     engine.Apply(spectrum.data(), &p.values[c], e, n_k, columns, &a.out[c], e,
                  false, scratch.get());
     engine.ApplyTransposed(spectrum.data(), &p.grad[c], e, columns,
@@ -319,7 +319,8 @@ TYPED_TEST(ColumnFftTest, AccumulateAddsAndLeavesOtherColumnsAlone) {
   std::vector<T> spectrum(engine.SpectrumSize());
   Aligned<T> scratch(engine.ScratchSize());
   engine.Spectrum(weights.data(), n, spectrum.data(), scratch.get());
-  for (int64_t columns : {int64_t{1}, engine.BlockColumns()}) {
+  for (int64_t columns : {int64_t{1}, int64_t{3}, engine.kBlockColumns / 2,
+                          int64_t{engine.kBlockColumns}}) {
     std::vector<T> once(n * stride, T{7}), twice(n * stride, T{7});
     engine.Apply(spectrum.data(), &values[3], stride, n, columns, &once[5],
                  stride, false, scratch.get());
@@ -343,69 +344,98 @@ template <typename T>
 struct Rows {
   const T* from;
   T* to;
-  int64_t stride, width;
+  int64_t columns, width;
   std::vector<int>* visits;
   static void Fill(void* context, int64_t row, int64_t count, T* rows) {
     const Rows& self = *static_cast<const Rows*>(context);
     for (int64_t r = 0; r < count; ++r) {
       ++(*self.visits)[row + r];
       for (int64_t c = 0; c < self.width; ++c)
-        rows[r * self.width + c] = self.from[(row + r) * self.stride + c];
+        rows[r * self.width + c] =
+            c < self.columns ? self.from[(row + r) * self.columns + c] : T{0};
     }
   }
   static void Take(void* context, int64_t row, int64_t count, const T* rows) {
     const Rows& self = *static_cast<const Rows*>(context);
     for (int64_t r = 0; r < count; ++r) {
       ++(*self.visits)[row + r];
-      for (int64_t c = 0; c < self.width; ++c)
-        self.to[(row + r) * self.stride + c] = rows[r * self.width + c];
+      for (int64_t c = 0; c < self.columns; ++c)
+        self.to[(row + r) * self.columns + c] = rows[r * self.width + c];
     }
   }
 };
 
+// Blocks of one, two and four vectors, whole and in part.
 TYPED_TEST(ColumnFftTest, CallersRows) {
   using T = TypeParam;
   const int64_t n_q = 701, n_k = 450;
   const ToeplitzColumns<T> engine(n_q, n_k);
-  const int64_t width = engine.BlockColumns();
   const std::vector<T> weights = Normal<T>(n_q + n_k - 1, 7);
-  const std::vector<T> values = Normal<T>(n_k * width, 8);
-  const std::vector<T> grad = Normal<T>(n_q * width, 9);
   std::vector<T> spectrum(engine.SpectrumSize());
-  std::vector<T> expected(n_q * width), out(n_q * width);
-  Aligned<T> scratch(engine.GradientScratchSize());
-  engine.Spectrum(weights.data(), n_q + n_k - 1, spectrum.data(),
-                  scratch.get());
-  std::vector<int> read(n_k), written(n_q), read_grad(n_q), written_back(n_k);
-  Rows<T> from{values.data(), nullptr, width, width, &read};
-  Rows<T> to{nullptr, out.data(), width, width, &written};
-  Rows<T> from_grad{grad.data(), nullptr, width, width, &read_grad};
+  Aligned<T> spare(engine.ScratchSize());
+  engine.Spectrum(weights.data(), n_q + n_k - 1, spectrum.data(), spare.get());
+  for (int64_t columns = 1; columns <= engine.kBlockColumns; ++columns) {
+    SCOPED_TRACE(columns);
+    const int64_t width = engine.BlockWidth(columns);
+    ASSERT_GE(width, columns);
+    ASSERT_LE(width, engine.kBlockColumns);
+    const std::vector<T> values = Normal<T>(n_k * columns, 8);
+    const std::vector<T> grad = Normal<T>(n_q * columns, 9);
+    std::vector<T> expected(n_q * columns), out(n_q * columns);
+    Aligned<T> scratch(engine.GradientScratchSize(columns));
+    std::vector<int> read(n_k), written(n_q), read_grad(n_q), written_back(n_k);
+    Rows<T> from{values.data(), nullptr, columns, width, &read};
+    Rows<T> to{nullptr, out.data(), columns, width, &written};
+    Rows<T> from_grad{grad.data(), nullptr, columns, width, &read_grad};
 
-  engine.Apply(spectrum.data(), values.data(), width, n_k, width,
-               expected.data(), width, false, scratch.get());
-  engine.Apply(spectrum.data(), {Rows<T>::Fill, &from}, n_k,
-               {Rows<T>::Take, &to}, scratch.get());
-  EXPECT_EQ(out, expected);
-  EXPECT_EQ(read, std::vector<int>(n_k, 1));
-  EXPECT_EQ(written, std::vector<int>(n_q, 1));
+    engine.Apply(spectrum.data(), values.data(), columns, n_k, columns,
+                 expected.data(), columns, false, scratch.get());
+    engine.Apply(spectrum.data(), {Rows<T>::Fill, &from}, n_k, columns,
+                 {Rows<T>::Take, &to}, scratch.get());
+    EXPECT_EQ(out, expected);
+    EXPECT_EQ(read, std::vector<int>(n_k, 1));
+    EXPECT_EQ(written, std::vector<int>(n_q, 1));
 
-  std::vector<T> back(n_k * width), expected_back(n_k * width);
-  Rows<T> to_back{nullptr, back.data(), width, width, &written_back};
-  engine.ApplyTransposed(spectrum.data(), grad.data(), width, width,
-                         expected_back.data(), width, n_k, false,
-                         scratch.get());
-  engine.ApplyTransposed(spectrum.data(), {Rows<T>::Fill, &from_grad},
-                         {Rows<T>::Take, &to_back}, n_k, scratch.get());
-  EXPECT_EQ(back, expected_back);
-  EXPECT_EQ(written_back, std::vector<int>(n_k, 1));
+    std::vector<T> back(n_k * columns), expected_back(n_k * columns);
+    Rows<T> to_back{nullptr, back.data(), columns, width, &written_back};
+    engine.ApplyTransposed(spectrum.data(), grad.data(), columns, columns,
+                           expected_back.data(), columns, n_k, false,
+                           scratch.get());
+    engine.ApplyTransposed(spectrum.data(), {Rows<T>::Fill, &from_grad},
+                           columns, {Rows<T>::Take, &to_back}, n_k,
+                           scratch.get());
+    EXPECT_EQ(back, expected_back);
+    EXPECT_EQ(written_back, std::vector<int>(n_k, 1));
 
-  std::vector<T> sum(engine.SpectrumSize()), expected_sum = sum;
-  engine.AccumulateWeightGradient(grad.data(), width, values.data(), width, n_k,
-                                  width, expected_sum.data(), scratch.get());
-  engine.AccumulateWeightGradient({Rows<T>::Fill, &from_grad},
-                                  {Rows<T>::Fill, &from}, n_k, sum.data(),
-                                  scratch.get());
-  EXPECT_EQ(sum, expected_sum);
+    std::vector<T> sum(engine.SpectrumSize()), expected_sum = sum;
+    engine.AccumulateWeightGradient(grad.data(), columns, values.data(),
+                                    columns, n_k, columns, expected_sum.data(),
+                                    scratch.get());
+    engine.AccumulateWeightGradient({Rows<T>::Fill, &from_grad},
+                                    {Rows<T>::Fill, &from}, n_k, columns,
+                                    sum.data(), scratch.get());
+    EXPECT_EQ(sum, expected_sum);
+  }
+}
+
+// The columns of a block do not know of each other, however wide it is.
+TYPED_TEST(ColumnFftTest, ColumnsDoNotDependOnTheirBlock) {
+  using T = TypeParam;
+  const int64_t n = 333;
+  const ToeplitzColumns<T> engine(n, n);
+  const int64_t most = engine.kBlockColumns;
+  const std::vector<T> weights = Normal<T>(2 * n - 1, 7);
+  const std::vector<T> values = Normal<T>(n * most, 8);
+  std::vector<T> spectrum(engine.SpectrumSize());
+  std::vector<T> whole(n * most), alone(n * most);
+  Aligned<T> scratch(engine.ScratchSize());
+  engine.Spectrum(weights.data(), 2 * n - 1, spectrum.data(), scratch.get());
+  engine.Apply(spectrum.data(), values.data(), most, n, most, whole.data(),
+               most, false, scratch.get());
+  for (int64_t c = 0; c < most; ++c)
+    engine.Apply(spectrum.data(), &values[c], most, n, 1, &alone[c], most,
+                 false, scratch.get());
+  EXPECT_EQ(whole, alone);
 }
 
 TYPED_TEST(ColumnFftTest, AwkwardSizes) {
