@@ -233,7 +233,7 @@ class Measurement:
         floors = self.environment["measured"]
         ours = {"case": self.job.case.id(self.options.seed), "implementations": list(map(self._turn, self.job.ours))}
         job = {"cases": [ours], "threads": self.options.threads, "resident": False, "relative_width": WIDTH, "min_samples": LEAST_ROUNDS,
-               "max_samples": MOST_ROUNDS, "budget_seconds": self.options.budget, "case_seconds": self.options.time_limit,
+               "max_samples": MOST_ROUNDS, "least_samples": 3, "budget_seconds": self.options.budget, "case_seconds": self.options.time_limit,
                "memory_bytes": available_memory(), "flops32": floors["fma_flops_per_second"]["float32"],
                "flops64": floors["fma_flops_per_second"]["float64"], "cached": floors["cached_copy_bytes_per_second"],
                "folder": str(self.folder)}  # fmt: skip

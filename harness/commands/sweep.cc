@@ -25,6 +25,8 @@ struct Request {
   std::vector<std::string> params, inputs;
   uint64_t seed = 1;
   bool resume = false, force = false, no_resident = false, interleave = false;
+  bool crossings = false;
+  int processes = 1;
   double time_limit = 120, memory_limit = 0, budget = 2, width = 0.05;
 };
 
@@ -161,6 +163,8 @@ int Sweep(const Request& request, const std::string& command) {
   options.resume = request.resume;
   options.force = request.force;
   options.resident = !request.no_resident;
+  options.processes = request.processes;
+  options.crossings = request.crossings;
   ParseShard(request.shard, options);
   options.sampling.budget_seconds = request.budget;
   options.sampling.relative_width = request.width;
@@ -228,6 +232,16 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
       ->add_option("--budget", request->budget,
                    "seconds of samples for one implementation of one case")
       ->check(PositiveUpTo(1e7));
+  command
+      ->add_option(
+          "--processes", request->processes,
+          "processes that share the samples of a case, each in a pass over\n"
+          "all cases (default 1); intervals of six or more include what lies "
+          "between them")
+      ->check(CLI::Range(1, 100));
+  command->add_flag("--crossings", request->crossings,
+                    "also measure between the sizes where curves of recipes "
+                    "cross, until they are known to about 5 %");
   command
       ->add_option("--width", request->width,
                    "target relative width of the median's confidence interval")

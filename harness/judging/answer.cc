@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -15,11 +16,18 @@
 namespace subquad {
 namespace {
 
-// Multiply-adds that are spent to learn the plain program's usual error.
-constexpr double kMostWorkAgain = 2e9;
+// `most` of a list, its first and its last among them.
+std::vector<int64_t> Thinned(const std::vector<int64_t>& list, int64_t most) {
+  const auto count = static_cast<int64_t>(list.size());
+  if (count <= most) return list;
+  std::vector<int64_t> kept;
+  for (int64_t i = 0; i < most; ++i)
+    kept.push_back(list[static_cast<size_t>(i * (count - 1) / (most - 1))]);
+  return kept;
+}
 
 std::vector<int64_t> RowsOf(int64_t rows, uint64_t seed,
-                            const std::string& name) {
+                            const std::string& name, int64_t most) {
   std::set<int64_t> chosen;
   const auto add = [&](int64_t row) {
     if (row >= 0 && row < rows) chosen.insert(row);
@@ -37,18 +45,19 @@ std::vector<int64_t> RowsOf(int64_t rows, uint64_t seed,
   for (uint64_t i = 0; chosen.size() < kSampledRows && i < 4 * kSampledRows;
        ++i)
     add(static_cast<int64_t>(draws.Uniform(i) * static_cast<double>(rows)));
-  return {chosen.begin(), chosen.end()};
+  return Thinned({chosen.begin(), chosen.end()}, most);
 }
 
 // The plain program's error in another order of terms, on some of the rows.
 template <typename Plain>
 void AddErrorInAnotherOrder(const Problem& problem, OutputAnswer& answer,
-                            const std::unique_ptr<Reference<Plain>>& plain) {
+                            const std::unique_ptr<Reference<Plain>>& plain,
+                            double most_work) {
   const auto rows = static_cast<int64_t>(answer.selection.rows.size());
   const double work = problem.op->RowWork(
       problem, static_cast<int>(answer.selection.rows[0].output));
   const auto most = static_cast<int64_t>(std::clamp(
-      kMostWorkAgain / work, 2.0, static_cast<double>(kRowsInAnotherOrder)));
+      most_work / work, 2.0, static_cast<double>(kRowsInAnotherOrder)));
   const int64_t step = (rows - 1) / most + 1;
   const auto width = static_cast<size_t>(answer.width);
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
@@ -74,7 +83,8 @@ void AddErrorInAnotherOrder(const Problem& problem, OutputAnswer& answer,
 template <typename Exact, typename Plain>
 void FillAnswer(const Problem& problem, OutputAnswer& answer,
                 const std::unique_ptr<Reference<Exact>>& reference,
-                const std::unique_ptr<Reference<Plain>>& plain) {
+                const std::unique_ptr<Reference<Plain>>& plain,
+                double most_again) {
   const int64_t rows = static_cast<int64_t>(answer.selection.rows.size());
   const int64_t width = answer.width;
   answer.value.resize(static_cast<size_t>(rows * width));
@@ -110,16 +120,17 @@ void FillAnswer(const Problem& problem, OutputAnswer& answer,
   answer.largest = *std::ranges::max_element(largest);
   answer.plain_overflows =
       std::accumulate(overflows.begin(), overflows.end(), int64_t{0});
-  AddErrorInAnotherOrder(problem, answer, plain);
+  AddErrorInAnotherOrder(problem, answer, plain, most_again);
 }
 
 // One reference for all outputs, as gradients share much of their work.
 template <typename Exact, typename Plain>
 void FillAnswer(const Problem& problem, Answer& answer,
                 const std::unique_ptr<Reference<Exact>>& reference,
-                const std::unique_ptr<Reference<Plain>>& plain) {
+                const std::unique_ptr<Reference<Plain>>& plain,
+                double most_again) {
   for (OutputAnswer& one : answer.outputs)
-    FillAnswer(problem, one, reference, plain);
+    FillAnswer(problem, one, reference, plain, most_again);
 }
 
 // A program that sums over keys before it sums over features adds up numbers
@@ -160,7 +171,8 @@ struct RowsAgain {
   bool cancels;
 };
 
-RowsAgain ChooseRowsAgain(const Problem& problem, OutputAnswer& answer) {
+RowsAgain ChooseRowsAgain(const Problem& problem, OutputAnswer& answer,
+                          double most_work) {
   const auto by_bound = RowsByBound(answer);
   if (by_bound.empty()) return {&answer, {}, 0, false};
   double telling = 0;
@@ -175,19 +187,15 @@ RowsAgain ChooseRowsAgain(const Problem& problem, OutputAnswer& answer) {
   const bool cancels =
       answer.largest < bound && answer.plain_error < kByLuck * bound;
   if (telling >= kTellingRows && !cancels) return {&answer, {}, 0, false};
+  const double affordable =
+      most_work / problem.op->RowWork(problem, answer.selection.rows[0].output);
+  if (affordable < 2) return {&answer, {}, 0, false};
+  const auto runs = static_cast<int64_t>(
+      std::min(affordable, static_cast<double>(kRowsAgain)));
   const auto chosen =
       std::min<int64_t>({static_cast<int64_t>(by_bound.size()),
-                         static_cast<int64_t>(std::ceil(telling)), kRowsAgain});
-  // Long rows are few: half a minute at most.
-  const double affordable =
-      std::clamp(kMostWorkAgain / problem.op->RowWork(
-                                      problem, answer.selection.rows[0].output),
-                 2.0, static_cast<double>(kRowsAgain));
-  RowsAgain again{
-      &answer,
-      {},
-      std::max<int64_t>(1, static_cast<int64_t>(affordable) / chosen),
-      cancels};
+                         static_cast<int64_t>(std::ceil(telling)), runs});
+  RowsAgain again{&answer, {}, runs / chosen, cancels};
   for (int64_t i = 0; i < chosen; ++i)
     again.rows.push_back(by_bound[static_cast<size_t>(i)].second);
   return again;
@@ -218,7 +226,7 @@ void ComputeAgain(Reference<Emulated>& reference, const RowsAgain& again) {
 // affordable.
 void ComputeAgain(const Problem& problem, const Inputs& inputs,
                   const Arithmetic& arithmetic,
-                  const std::vector<RowsAgain>& again) {
+                  const std::vector<RowsAgain>& again, double most_work) {
   int64_t runs = 0;
   double row_work = 0;
   for (const RowsAgain& one : again) {
@@ -232,7 +240,7 @@ void ComputeAgain(const Problem& problem, const Inputs& inputs,
   constexpr double kWidth = 64;
   const double before = row_work * kWidth + problem.op->SharedWork(problem);
   const bool anew = (problem.params.Has("feature_map") || problem.backward) &&
-                    before * static_cast<double>(runs) < kMostWorkAgain;
+                    before * static_cast<double>(runs) < most_work;
   const ArithmeticScope scope(arithmetic, 1);
   auto reference = problem.op->ReferenceEmulated(problem, inputs);
   for (int64_t run = 0; run < runs; ++run) {
@@ -245,21 +253,21 @@ void ComputeAgain(const Problem& problem, const Inputs& inputs,
 
 // See kTellingRows.
 void AddUsualErrors(const Problem& problem, const Inputs& inputs,
-                    Answer& answer) {
+                    double most_work, Answer& answer) {
   // Emulated, more would take minutes.
-  if (problem.op->SharedWork(problem) > kMostWorkAgain) return;
+  if (problem.op->SharedWork(problem) > most_work) return;
   std::vector<RowsAgain> usual, cancelling;
   for (OutputAnswer& one : answer.outputs) {
-    RowsAgain again = ChooseRowsAgain(problem, one);
+    RowsAgain again = ChooseRowsAgain(problem, one, most_work);
     (again.cancels ? cancelling : usual).push_back(std::move(again));
   }
   const Format format = ArithmeticOf(problem.scalar) == Scalar::kFloat64
                             ? Format::Float64()
                             : Format::Float32();
   Arithmetic at_random{format, format, format, true};
-  ComputeAgain(problem, inputs, at_random, usual);
+  ComputeAgain(problem, inputs, at_random, usual, most_work);
   at_random.exact_too = true;
-  ComputeAgain(problem, inputs, at_random, cancelling);
+  ComputeAgain(problem, inputs, at_random, cancelling, most_work);
 }
 
 }  // namespace
@@ -274,26 +282,40 @@ OutputLayout LayoutOf(const Problem& problem, int output) {
   return layout;
 }
 
-RowSelection SelectRows(const Problem& problem, int output, uint64_t seed) {
+RowSelection SelectRows(const Problem& problem, int output, uint64_t seed,
+                        double most_work) {
   const OutputLayout layout = LayoutOf(problem, output);
+  const auto heads = static_cast<double>(layout.heads);
+  // Rows of a head.
+  const double affordable = most_work / heads /
+                            static_cast<double>(problem.outputs.size()) /
+                            problem.op->RowWork(problem, output);
   RowSelection selection;
   // A gradient of 2n-1 offsets counts as n rows.
-  selection.all = layout.rows <= (layout.width == 1 ? 2 : 1) * kAllRows;
+  selection.all = layout.rows <= (layout.width == 1 ? 2 : 1) * kAllRows &&
+                  static_cast<double>(layout.rows) <= affordable;
   std::vector<int64_t> rows;
   if (selection.all)
     for (int64_t row = 0; row < layout.rows; ++row) rows.push_back(row);
   else
-    rows = RowsOf(layout.rows, seed,
-                  problem.outputs[static_cast<size_t>(output)].name);
+    rows = RowsOf(
+        layout.rows, seed, problem.outputs[static_cast<size_t>(output)].name,
+        static_cast<int64_t>(std::clamp(
+            affordable,
+            std::max(2.0, std::ceil(static_cast<double>(kFewestSampledRows) /
+                                    heads)),
+            static_cast<double>(kSampledRows))));
   for (int64_t head = 0; head < layout.heads; ++head)
     for (int64_t row : rows) selection.rows.push_back({output, head, row});
   return selection;
 }
 
-std::vector<RowSelection> SelectRows(const Problem& problem, uint64_t seed) {
+std::vector<RowSelection> SelectRows(const Problem& problem, uint64_t seed,
+                                     double most_work) {
   std::vector<RowSelection> selections;
   for (size_t o = 0; o < problem.outputs.size(); ++o)
-    selections.push_back(SelectRows(problem, static_cast<int>(o), seed));
+    selections.push_back(
+        SelectRows(problem, static_cast<int>(o), seed, most_work));
   return selections;
 }
 
@@ -303,7 +325,7 @@ Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
 }
 
 Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
-                     std::vector<RowSelection> selections) {
+                     std::vector<RowSelection> selections, WorkAgain again) {
   Answer answer;
   for (size_t i = 0; i < problem.outputs.size(); ++i) {
     OutputAnswer one;
@@ -316,14 +338,20 @@ Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
     one.roundings = RoundingsOf(problem);
     answer.outputs.push_back(std::move(one));
   }
+  const Operator& op = *problem.op;
+  // Both may take long to make.
+  const auto fill = [&](const auto& make_exact, const auto& make_plain) {
+    auto plain = std::async(std::launch::async, make_plain);
+    const auto exact = make_exact();
+    FillAnswer(problem, answer, exact, plain.get(), again.plain);
+  };
   if (problem.scalar == Scalar::kFloat64)
-    FillAnswer(problem, answer,
-               problem.op->ReferenceLongDouble(problem, inputs),
-               problem.op->ReferenceDouble(problem, inputs));
+    fill([&] { return op.ReferenceLongDouble(problem, inputs); },
+         [&] { return op.ReferenceDouble(problem, inputs); });
   else
-    FillAnswer(problem, answer, problem.op->ReferenceDouble(problem, inputs),
-               problem.op->ReferenceFloat(problem, inputs));
-  AddUsualErrors(problem, inputs, answer);
+    fill([&] { return op.ReferenceDouble(problem, inputs); },
+         [&] { return op.ReferenceFloat(problem, inputs); });
+  AddUsualErrors(problem, inputs, again.emulated, answer);
   return answer;
 }
 

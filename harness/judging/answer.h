@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -14,16 +15,24 @@ namespace subquad {
 // last, those at block edges and a random sample.
 inline constexpr int64_t kAllRows = 4096;
 inline constexpr int64_t kSampledRows = 192;
+// Where rows take long, a smaller sample, but at least this many of all heads.
+inline constexpr int64_t kFewestSampledRows = 24;
 
 struct RowSelection {
   std::vector<RowId> rows;
   bool all = true;
 };
 
+inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
 // The rows of one output that are compared. The sample depends on the seed.
-RowSelection SelectRows(const Problem& problem, int output, uint64_t seed);
+// The reference's multiply-adds for all outputs are at most about `most_work`,
+// as far as the fewest rows allow.
+RowSelection SelectRows(const Problem& problem, int output, uint64_t seed,
+                        double most_work = kNoLimit);
 // Those of every output.
-std::vector<RowSelection> SelectRows(const Problem& problem, uint64_t seed);
+std::vector<RowSelection> SelectRows(const Problem& problem, uint64_t seed,
+                                     double most_work = kNoLimit);
 
 struct OutputAnswer {
   std::string name;
@@ -68,6 +77,12 @@ inline constexpr double kTellingRows = 24;
 // errors is the plain program's.
 inline constexpr int64_t kRowsAgain = 24;
 
+// Multiply-adds that are spent to learn the plain program's usual error.
+struct WorkAgain {
+  double plain = 2e9;     // in another order, of two rows at least
+  double emulated = 2e9;  // nothing where that is less than two rows
+};
+
 // Evaluates the definition: in float64 for narrower scalars, in long double for
 // float64, so that the error of the plain dense program in the problem's own
 // scalar type can be told. Throws InvalidInput where the formula has no value.
@@ -75,7 +90,8 @@ Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
                      uint64_t seed);
 // The same for given rows of each output.
 Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
-                     std::vector<RowSelection> selections);
+                     std::vector<RowSelection> selections,
+                     WorkAgain again = {});
 
 // Is none of its numbers larger than any of the type? Unnormalised outputs may
 // be of any size.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <new>
 
@@ -13,11 +14,20 @@
 #include "harness/registry/registry.h"
 
 namespace subquad {
-Trial::Trial(Problem problem, Inputs inputs, uint64_t seed, NumbersFrom from)
+namespace {
+
+// As many times longer than others take multiply-adds that are emulated.
+constexpr double kEmulated = 100;
+
+}  // namespace
+
+Trial::Trial(Problem problem, Inputs inputs, uint64_t seed, NumbersFrom from,
+             double most_work)
     : problem_(std::move(problem)),
       inputs_(std::move(inputs)),
       seed_(seed),
-      from_(from) {
+      from_(from),
+      most_work_(most_work) {
   const int64_t bytes = Info(problem_.scalar).bytes;
   for (const Tensor& tensor : inputs_.tensors) {
     const int64_t count = static_cast<int64_t>(tensor.values.size());
@@ -39,7 +49,10 @@ Trial::Trial(Problem problem, Inputs inputs, uint64_t seed, NumbersFrom from)
 
 const Answer& Trial::answer() {
   if (!answer_)
-    answer_ = std::make_unique<Answer>(ComputeAnswer(problem_, inputs_, seed_));
+    answer_ = std::make_unique<Answer>(ComputeAnswer(
+        problem_, inputs_, SelectRows(problem_, seed_, most_work_),
+        {.plain = std::min(WorkAgain().plain, most_work_),
+         .emulated = std::min(WorkAgain().emulated, most_work_ / kEmulated)}));
   return *answer_;
 }
 
@@ -77,7 +90,7 @@ Verdict Trial::RunAndJudge(const Implementation& implementation,
 const std::vector<WrongAnswer>& Trial::wrong_answers() {
   if (!wrong_answers_)
     wrong_answers_ = std::make_unique<std::vector<WrongAnswer>>(
-        MakeWrongAnswers(problem_, inputs_, answer()));
+        MakeWrongAnswers(problem_, inputs_, answer(), most_work_));
   return *wrong_answers_;
 }
 

@@ -17,9 +17,9 @@ namespace subquad {
 class Trial {
  public:
   // Takes the problem and its inputs; the answer is computed when first asked
-  // for.
+  // for, of the rows that SelectRows chooses with `most_work`.
   Trial(Problem problem, Inputs inputs, uint64_t seed,
-        NumbersFrom from = NumbersFrom::kUs);
+        NumbersFrom from = NumbersFrom::kUs, double most_work = kNoLimit);
 
   const Problem& problem() const { return problem_; }
   const Inputs& inputs() const { return inputs_; }
@@ -82,6 +82,7 @@ class Trial {
   Inputs inputs_;
   uint64_t seed_;
   NumbersFrom from_;
+  double most_work_;
   std::vector<GuardedMemory> input_memory_, output_memory_;
   Arrays arrays_;
   std::unique_ptr<Answer> answer_;

@@ -171,12 +171,28 @@ std::vector<WrongAnswer> AlteredAnswers(const Problem& problem,
   return list;
 }
 
+namespace {
+
+// About the work of all misreadings: each has a reference of its own, which
+// takes some rows' work of every head before its first row.
+double MisreadWork(const Problem& problem) {
+  constexpr double kMisreadings = 20, kBefore = 64;
+  double rows = 0;
+  for (size_t o = 0; o < problem.outputs.size(); ++o)
+    rows += (kMisreadRows + kBefore * static_cast<double>(problem.heads)) *
+            problem.op->RowWork(problem, static_cast<int>(o));
+  return kMisreadings * (rows + problem.op->SharedWork(problem));
+}
+
+}  // namespace
+
 std::vector<WrongAnswer> MakeWrongAnswers(const Problem& problem,
-                                          Inputs& inputs,
-                                          const Answer& answer) {
+                                          Inputs& inputs, const Answer& answer,
+                                          double most_work) {
   std::vector<WrongAnswer> list = AlteredAnswers(problem, answer);
-  for (WrongAnswer& misread : MisreadAnswers(problem, inputs, answer))
-    list.push_back(std::move(misread));
+  if (MisreadWork(problem) <= most_work)
+    for (WrongAnswer& misread : MisreadAnswers(problem, inputs, answer))
+      list.push_back(std::move(misread));
   std::erase_if(list, [&](const WrongAnswer& wrong) {
     return !wrong.small_by_choice && Coincides(problem, answer, wrong);
   });

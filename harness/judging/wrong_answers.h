@@ -27,8 +27,11 @@ bool Coincides(const Problem& problem, const Answer& answer,
 // bias of zero) is left out, unless it is small by choice.
 // `inputs` are altered on the way and given back as they were.
 // The parts refer to the answer, which must outlive them.
+// Problems are misread only if that takes at most about `most_work`
+// multiply-adds of the reference.
 std::vector<WrongAnswer> MakeWrongAnswers(const Problem& problem,
-                                          Inputs& inputs, const Answer& answer);
+                                          Inputs& inputs, const Answer& answer,
+                                          double most_work = kNoLimit);
 
 // Of an implementation with this tolerance; `bound_alone`: gate 1
 // decides alone. A wrong answer that would have been taken does not count where

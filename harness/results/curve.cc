@@ -28,7 +28,8 @@ CurvePoint PointOf(const Json& record) {
                       NumberOr(record, "workspace_bytes"),
                       NumberOr(record, "workspace_formula_bytes"),
                       NumberOr(record, "flops"),
-                      record.at("size")};
+                      record.at("size"),
+                      &record};
   const auto seconds = record.find("seconds");
   if (seconds != record.end() && seconds->is_object()) {
     point.seconds = NumberOr(*seconds, "median");
@@ -97,6 +98,12 @@ std::vector<const RecipePoint*> PointsOf(
   return taken;
 }
 
+// Of several records of one size the first counts.
+void AddPoint(CurvePoint point, std::vector<CurvePoint>& points) {
+  if (std::ranges::find(points, point.n, &CurvePoint::n) == points.end())
+    points.push_back(std::move(point));
+}
+
 RecipeCurve MakeCurve(const Recipe& recipe, const Json& series,
                       const std::string& label,
                       std::vector<const RecipePoint*> points) {
@@ -106,8 +113,12 @@ RecipeCurve MakeCurve(const Recipe& recipe, const Json& series,
   for (const RecipePoint* point : points)
     if (recipe.AsksFor(point->settings, FreeAxes(series, {})))
       own.push_back(point);
+  RecipeCurve curve{series.value("id", series.at("label")), label, {}, {}};
+  for (const RecipePoint* point : points)
+    if (point->record->at("check").at("verdict") == "passed")
+      AddPoint(PointOf(*point->record), curve.all_points);
+  std::ranges::sort(curve.all_points, {}, &CurvePoint::n);
   if (own.size() >= 3) points = own;
-  RecipeCurve curve{series.value("id", series.at("label")), label, {}};
   for (const RecipePoint* point : points) {
     curve.mixed = curve.mixed || point->mixed;
     const Json& record = *point->record;
@@ -123,8 +134,7 @@ RecipeCurve MakeCurve(const Recipe& recipe, const Json& series,
                             : "no reason given");
       continue;
     }
-    CurvePoint one = PointOf(record);
-    if (!curve.At(one.n)) curve.points.push_back(std::move(one));
+    AddPoint(PointOf(record), curve.points);
   }
   std::ranges::sort(curve.points, {}, &CurvePoint::n);
   curve.op = points.front()->settings.at("operator");
@@ -146,9 +156,9 @@ struct Columns {
   Curve curve() const { return {n, value, low, high}; }
 };
 
-Columns ColumnsOf(const RecipeCurve& curve, CurveValue quantity) {
+Columns ColumnsOf(const std::vector<CurvePoint>& points, CurveValue quantity) {
   Columns columns;
-  for (const CurvePoint& point : curve.points) {
+  for (const CurvePoint& point : points) {
     const bool timed = quantity == CurveValue::kSeconds;
     const double value = timed                                ? point.seconds
                          : quantity == CurveValue::kWorkspace ? point.workspace
@@ -207,7 +217,7 @@ std::vector<RecipeCurve> CurvesOf(const Recipe& recipe, const Json& series,
 std::optional<ExponentFit> FitOf(const RecipeCurve& curve,
                                  CurveValue quantity) {
   if (curve.mixed && quantity == CurveValue::kSeconds) return std::nullopt;
-  const Columns columns = ColumnsOf(curve, quantity);
+  const Columns columns = ColumnsOf(curve.points, quantity);
   if (columns.n.empty()) return std::nullopt;
   auto fit = FitExponent(columns.n, columns.value, columns.low, columns.high,
                          UpperRange(columns.n));
@@ -222,12 +232,13 @@ std::optional<ExponentFit> FitOf(const RecipeCurve& curve,
 Crossover CrossoverOf(const RecipeCurve& fast, const RecipeCurve& slow,
                       CurveValue quantity) {
   if (quantity == CurveValue::kSeconds && (fast.mixed || slow.mixed)) return {};
-  const Columns a = ColumnsOf(fast, quantity), b = ColumnsOf(slow, quantity);
+  const Columns a = ColumnsOf(fast.all_points, quantity),
+                b = ColumnsOf(slow.all_points, quantity);
   return FindCrossover(a.curve(), b.curve());
 }
 
 double HeightAt(const RecipeCurve& curve, CurveValue quantity, double n) {
-  const Columns columns = ColumnsOf(curve, quantity);
+  const Columns columns = ColumnsOf(curve.all_points, quantity);
   for (size_t i = 1; i < columns.n.size(); ++i) {
     if (!(columns.n[i - 1] <= n && n <= columns.n[i])) continue;
     const double share = std::log(n / columns.n[i - 1]) /

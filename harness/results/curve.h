@@ -17,6 +17,7 @@ struct CurvePoint {
   double seconds, low, high;
   double workspace, formula, flops;
   Json size;
+  const Json* record;
 
   bool has_time() const;
 };
@@ -24,6 +25,9 @@ struct CurvePoint {
 struct RecipeCurve {
   std::string id, label;           // of the recipe's series
   std::vector<CurvePoint> points;  // that passed, by n
+  // Also those of sizes that the recipe does not name, which were measured to
+  // know more closely where curves cross.
+  std::vector<CurvePoint> all_points;
   int64_t refused = 0;  // records that failed, are mistrusted or were skipped
   std::string reason;   // of the first of them
   // Shards of several processors: only bytes and counts may be compared.
@@ -50,11 +54,11 @@ enum class CurveValue { kSeconds, kWorkspace, kFlops };
 // several processors.
 std::optional<ExponentFit> FitOf(const RecipeCurve& curve, CurveValue quantity);
 
-// Where `fast` overtakes `slow` for good, on the sizes that both have.
+// Where `fast` overtakes `slow` for good, on all sizes that both have.
 Crossover CrossoverOf(const RecipeCurve& fast, const RecipeCurve& slow,
                       CurveValue quantity);
 
-// The height of a curve at a size between two of its own, on a line in log-log;
+// The height of a curve at a size between two measured, on a line in log-log;
 // NaN beyond them.
 double HeightAt(const RecipeCurve& curve, CurveValue quantity, double n);
 

@@ -26,6 +26,14 @@ class Collector : public benchmark::BenchmarkReporter {
 
 }  // namespace
 
+SamplingRule SamplingRule::Shared(int processes) const {
+  const auto share = [&](int samples) {
+    return (samples + processes - 1) / processes;
+  };
+  return {relative_width, share(min_samples), share(max_samples),
+          budget_seconds / processes, share(least_samples)};
+}
+
 double OneSample(const Contestant& contestant, int64_t runs) {
   Collector collector;
   benchmark::ClearRegisteredBenchmarks();
@@ -87,7 +95,7 @@ std::vector<Sampled> SampleInTurns(std::span<const Contestant> contestants,
         result.stopped_by = "interval";
       else if (taken >= rule.max_samples)
         result.stopped_by = "samples";
-      else if (spent[i] >= rule.budget_seconds && taken >= 3)
+      else if (spent[i] >= rule.budget_seconds && taken >= rule.least_samples)
         result.stopped_by = "budget";
       if (!result.stopped_by.empty() && contestants[i].finished)
         contestants[i].finished();

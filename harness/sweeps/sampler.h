@@ -27,6 +27,11 @@ struct SamplingRule {
   int min_samples = 9;
   int max_samples = 60;
   double budget_seconds = 2;  // for each contestant
+  // Samples that are taken even where they exceed the budget.
+  int least_samples = 3;
+
+  // The part of one of several processes that share the samples.
+  SamplingRule Shared(int processes) const;
 };
 
 struct Sampled {

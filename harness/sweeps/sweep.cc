@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <map>
@@ -20,6 +21,8 @@
 #include "harness/machine/build_info.h"
 #include "harness/machine/environment.h"
 #include "harness/results/result_file.h"
+#include "harness/results/times.h"
+#include "harness/sweeps/between.h"
 
 namespace subquad {
 namespace {
@@ -45,7 +48,8 @@ bool Passed(const Json& record) {
 // One line per case, and how long the rest will take about.
 class Progress {
  public:
-  explicit Progress(size_t total) : total_(total), start_(Clock::now()) {}
+  explicit Progress(size_t total, std::string pass = "")
+      : total_(total), pass_(std::move(pass)), start_(Clock::now()) {}
 
   void Report(const PlannedCase& planned, const std::vector<Json>& records) {
     ++done_;
@@ -67,7 +71,7 @@ class Progress {
     const double left = elapsed / static_cast<double>(done_) *
                         static_cast<double>(total_ - done_);
     Tell(
-        "[{}/{}] {}{}{}\n", done_, total_, planned.one.Id(), text,
+        "[{}{}/{}] {}{}{}\n", pass_, done_, total_, planned.one.Id(), text,
         done_ < total_ ? fmt::format("  (about {} left)", Duration(left)) : "");
   }
 
@@ -76,6 +80,7 @@ class Progress {
  private:
   using Clock = std::chrono::steady_clock;
   const size_t total_;
+  const std::string pass_;
   size_t done_ = 0;
   const Clock::time_point start_;
 };
@@ -129,13 +134,8 @@ class Sweep {
                          {"environment", environment}};
     CatchInterrupts();
     Journal journal(journal_path, header);
-    Progress progress(plan.size());
-    for (size_t first = 0, end = 0; first < plan.size(); first = end) {
-      if (Interrupted()) break;
-      end = EndOfGroup(plan, first);
-      RunCases({plan.begin() + static_cast<std::ptrdiff_t>(first), end - first},
-               journal, progress);
-    }
+    Measure(plan, journal);
+    MeasureCrossings(journal);
     SetOthersAside();
     SortRecords(records_);
     WriteFileAtomically(options_.out,
@@ -145,6 +145,43 @@ class Sweep {
   }
 
  private:
+  using Group = std::span<const PlannedCase>;
+
+  static std::vector<Group> GroupsOf(const std::vector<PlannedCase>& plan) {
+    std::vector<Group> groups;
+    for (size_t first = 0, end = 0; first < plan.size(); first = end) {
+      end = EndOfGroup(plan, first);
+      groups.push_back(Group(plan).subspan(first, end - first));
+    }
+    return groups;
+  }
+
+  // Everything is checked in the first pass.
+  void Measure(const std::vector<PlannedCase>& plan, Journal& journal) {
+    const std::vector<Group> groups = GroupsOf(plan);
+    Progress progress(plan.size());
+    for (const Group group : groups)
+      if (!Interrupted()) RunCases(group, journal, progress);
+    for (int pass = 2; pass <= options_.processes; ++pass) {
+      Progress again(plan.size(),
+                     fmt::format("pass {} of {}: ", pass, options_.processes));
+      for (const Group group : groups)
+        if (!Interrupted()) RunAgain(group, pass, journal, again);
+    }
+  }
+
+  // Halves the steps between sizes where curves cross.
+  void MeasureCrossings(Journal& journal) {
+    constexpr int kHalvings = 5;
+    for (int round = 0; options_.crossings && round < kHalvings; ++round) {
+      const std::vector<PlannedCase> plan =
+          BetweenCrossings(records_, BuiltInRecipes());
+      if (plan.empty() || Interrupted()) return;
+      Tell("{} cases between sizes where curves cross\n", plan.size());
+      Measure(plan, journal);
+    }
+  }
+
   std::vector<PlannedCase> Plan() const {
     std::vector<PlannedCase> plan =
         PlanSweep(options_.sweeps, options_.filters, options_.seed);
@@ -254,7 +291,7 @@ class Sweep {
       for (const Implementation* one : planned.implementations) {
         const std::string key = RecordKey(
             planned.one.Id(), one->id, ToString(one->backend), planned.threads);
-        again += others_.contains(key) && !done_.contains(key);
+        again += others_.contains(key) && !places_.contains(key);
       }
     std::string names;
     for (const fs::path& path : files_of_others_)
@@ -287,11 +324,24 @@ class Sweep {
             "others (digest " + planned.one.source->digest + ")");
   }
 
+  // Of two records of a point the one with more samples.
   bool Keep(Json record) {
-    if (!done_.insert(RecordKey(record)).second) return false;
-    forecast_.Learn(record);
-    records_.push_back(std::move(record));
+    const auto [found, added] =
+        places_.try_emplace(RecordKey(record), records_.size());
+    if (added) {
+      forecast_.Learn(record);
+      records_.push_back(std::move(record));
+      return true;
+    }
+    Json& before = records_[found->second];
+    if (SamplesOf(record) <= SamplesOf(before)) return false;
+    before = std::move(record);
     return true;
+  }
+
+  static size_t SamplesOf(const Json& record) {
+    const Json& seconds = record.at("seconds");
+    return seconds.is_null() ? 0 : seconds.at("samples").size();
   }
 
   void ReadFloors(const Json& environment) {
@@ -320,9 +370,7 @@ class Sweep {
   Task TaskFor(const PlannedCase& planned, Journal& journal) {
     Task task{&planned, ProblemOf(planned.one), {}, {}};
     for (const Implementation* one : planned.implementations) {
-      if (done_.contains(RecordKey(planned.one.Id(), one->id,
-                                   ToString(one->backend), planned.threads)))
-        continue;
+      if (places_.contains(KeyOf(planned, *one))) continue;
       Json record = MakeRecord(planned.one, task.problem, *one, planned.threads,
                                Verdict::Skipped(""));
       const double seconds = forecast_.Seconds(record, floors_);
@@ -340,9 +388,14 @@ class Sweep {
     return task;
   }
 
+  static std::string KeyOf(const PlannedCase& planned,
+                           const Implementation& one) {
+    return RecordKey(planned.one.Id(), one.id, ToString(one.backend),
+                     planned.threads);
+  }
+
   // Cases of one group in one worker.
-  void RunCases(std::span<const PlannedCase> cases, Journal& journal,
-                Progress& progress) {
+  void RunCases(Group cases, Journal& journal, Progress& progress) {
     std::vector<Task> tasks;
     for (const PlannedCase& planned : cases)
       tasks.push_back(TaskFor(planned, journal));
@@ -381,6 +434,81 @@ class Sweep {
     }
   }
 
+  // More samples of what has passed, in another process.
+  void RunAgain(Group cases, int pass, Journal& journal, Progress& progress) {
+    Job job = EmptyJob(cases.front());
+    std::vector<size_t> places;  // of the records that get more samples
+    for (const PlannedCase& planned : cases) {
+      JobCase part{planned.one.Id(), {}, {}};
+      for (const Implementation* one : planned.implementations) {
+        const auto found = places_.find(KeyOf(planned, *one));
+        if (found == places_.end() || !WantsMore(records_[found->second], pass))
+          continue;
+        part.implementations.push_back(JobName(*one));
+        part.digests.push_back(records_[found->second].at("digest"));
+        places.push_back(found->second);
+      }
+      if (!part.implementations.empty()) job.cases.push_back(std::move(part));
+    }
+    SampleTogether(job);
+    std::string reason = "no process answered";
+    std::vector<Json> answers;
+    if (!places.empty()) {
+      WorkerOutcome outcome =
+          CallWorker(job, options_.limits.case_seconds *
+                              static_cast<double>(places.size()));
+      if (outcome.interrupted) return;
+      if (!outcome.failure.empty()) reason = outcome.failure;
+      answers = std::move(outcome.records);
+    }
+    for (const size_t place : places) {
+      Json& record = records_[place];
+      const auto answer = std::ranges::find_if(answers, [&](const Json& one) {
+        return std::ranges::all_of(
+            std::array{"case", "implementation", "backend"},
+            [&](const char* name) { return one.at(name) == record.at(name); });
+      });
+      AddProcess(record,
+                 answer == answers.end() ? Json{{"reason", reason}} : *answer);
+      journal.Append(record);
+    }
+    for (const PlannedCase& planned : cases) {
+      std::vector<Json> shown;
+      for (const size_t place : places)
+        if (records_[place].at("case") == planned.one.Id())
+          shown.push_back(records_[place]);
+      if (shown.empty())
+        progress.Skip();
+      else
+        progress.Report(planned, shown);
+    }
+  }
+
+  // Not once its samples have taken ten times the budget.
+  bool WantsMore(const Json& record, int pass) const {
+    if (!Passed(record) || record.at("seconds").is_null()) return false;
+    const Times times = TimesOf(record.at("seconds"));
+    return static_cast<int>(times.processes.size()) < pass &&
+           times.Spent() < 10 * options_.sampling.budget_seconds;
+  }
+
+  // A point that fails in one process has failed.
+  static void AddProcess(Json& record, const Json& answer) {
+    if (const std::string reason = answer.at("reason"); !reason.empty()) {
+      record["seconds"] = nullptr;
+      record["check"]["verdict"] = "failed";
+      record["check"]["reason"] = "in another process: " + reason;
+      return;
+    }
+    Times times = TimesOf(record.at("seconds"));
+    const Times more = TimesOf(answer.at("seconds"));
+    times.samples.insert(times.samples.end(), more.samples.begin(),
+                         more.samples.end());
+    times.processes.push_back(more.processes.front());
+    times.stopped_by = more.stopped_by;
+    record["seconds"] = TimesJson(times);
+  }
+
   static Task& TaskOf(std::vector<Task>& tasks, const std::string& id) {
     const auto found = std::ranges::find_if(
         tasks, [&](const Task& task) { return task.planned->one.Id() == id; });
@@ -417,9 +545,6 @@ class Sweep {
 
   // The unfinished implementations; `alone`: the first of them.
   Job JobFor(const std::vector<Task>& tasks, bool alone) const {
-    // Intervals of many ratios need more samples than that of one median; the
-    // budget still limits them.
-    constexpr int kSamplesInTurns = 30;
     Job job = EmptyJob(*tasks.front().planned);
     for (const Task& task : tasks) {
       if (task.todo.empty()) continue;
@@ -429,16 +554,23 @@ class Sweep {
         if (alone) return job;
       }
     }
+    SampleTogether(job);
+    return job;
+  }
+
+  // Intervals of many ratios need more samples than that of one median; the
+  // budget still limits them.
+  void SampleTogether(Job& job) const {
+    const int samples_in_turns = 30 / options_.processes;
     if (job.cases.size() > 1)
       job.sampling.min_samples =
-          std::max(job.sampling.min_samples, kSamplesInTurns);
-    return job;
+          std::max(job.sampling.min_samples, samples_in_turns);
   }
 
   Job EmptyJob(const PlannedCase& planned) const {
     Job job;
     job.threads = planned.threads;
-    job.sampling = options_.sampling;
+    job.sampling = options_.sampling.Shared(options_.processes);
     job.limits = options_.limits;
     job.floors = floors_;
     return job;
@@ -484,8 +616,8 @@ class Sweep {
   SweepOptions options_;
   Floors floors_;
   Forecast forecast_;
-  std::set<std::string> done_;
   std::vector<Json> records_;
+  std::map<std::string, size_t> places_;  // of keys in records_
   // Points that another program measured, and the files that hold them.
   std::set<std::string> others_;
   std::vector<fs::path> files_of_others_;

@@ -22,6 +22,11 @@ struct SweepOptions {
   bool resident = true;  // also the peak resident set of a fresh process
   int shard = 1, shards = 1;
   SamplingRule sampling;
+  // How many processes share the samples of a case, one after another, each in
+  // a pass over all cases: minutes lie between them.
+  int processes = 1;
+  // Also measure between the sizes where curves of recipes cross.
+  bool crossings = false;
   Limits limits;
 };
 

@@ -1,21 +1,16 @@
 #include "harness/sweeps/worker.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstring>
 #include <iostream>
 #include <new>
 
 #include "cuda/device.h"
-#include "harness/base/interrupts.h"
 #include "harness/base/npy.h"
 #include "harness/cases/generate.h"
 #include "harness/judging/after_timing.h"
@@ -24,6 +19,7 @@
 #include "harness/machine/environment.h"
 #include "harness/machine/memory_counter.h"
 #include "harness/results/result_file.h"
+#include "harness/results/times.h"
 
 namespace subquad {
 namespace {
@@ -103,6 +99,26 @@ Json DeviceStateJson() {
           {"throttled", state->throttled}};
 }
 
+// Of the bits of all outputs (FNV-1a over words of eight bytes).
+std::string DigestOfOutputs(const Trial& trial) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const Arrays::Entry& entry : trial.arrays().outputs) {
+    const auto* bytes = static_cast<const unsigned char*>(entry.data);
+    const int64_t count = entry.count * Info(entry.scalar).bytes;
+    for (int64_t i = 0; i < count; i += 8) {
+      uint64_t word = 0;
+      std::memcpy(&word, bytes + i,
+                  static_cast<size_t>(std::min<int64_t>(8, count - i)));
+      hash = (hash ^ word) * 0x100000001b3;
+    }
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+// Multiply-adds of the reference for a case: seconds. Who wants every row asks
+// `subquad verify`.
+constexpr double kMostWork = 1e9;
+
 class CaseRun;
 
 // An implementation that passed on a case, ready to be timed.
@@ -135,10 +151,19 @@ class CaseRun {
     Inputs inputs = GenerateInputs(case_, problem_);
     trial_ = std::make_unique<Trial>(
         problem_, std::move(inputs), case_.seed,
-        case_.source ? NumbersFrom::kUser : NumbersFrom::kUs);
+        case_.source ? NumbersFrom::kUser : NumbersFrom::kUs, kMostWork);
     if (job_.resident) return RunResident();
-    for (const std::string& name : part_.implementations) CheckOne(Find(name));
+    for (size_t i = 0; i < part_.implementations.size(); ++i) {
+      const Implementation& one = Find(part_.implementations[i]);
+      if (repeats())
+        RunAgain(one, part_.digests[i]);
+      else
+        CheckOne(one);
+    }
   }
+
+  // Whether all of it was checked in another process.
+  bool repeats() const { return !part_.digests.empty(); }
 
   std::vector<Entry>& entries() { return entries_; }
   const std::string& id() const { return part_.id; }
@@ -172,7 +197,13 @@ class CaseRun {
 
   // What is known of it once it has been timed.
   AfterTiming JudgeTimed(const Entry& entry) const {
-    return subquad::JudgeTimed(*entry.implementation, *trial_, *entry.prepared);
+    if (!repeats())
+      return subquad::JudgeTimed(*entry.implementation, *trial_,
+                                 *entry.prepared);
+    AfterTiming after;
+    if (DeviceRun* device = entry.prepared->OnDevice()) device->Download();
+    after.verdict = JudgeBits(*entry.implementation, entry.record.at("digest"));
+    return after;
   }
 
   // Why a time that short cannot be; empty where it can.
@@ -238,7 +269,30 @@ class CaseRun {
   }
 
   void SayRecord(const Implementation& one, const Verdict& verdict) {
-    Say({{"record", MakeRecord(case_, problem_, one, job_.threads, verdict)}});
+    if (repeats())
+      Say({{"record", Again(one, verdict.reason)}});
+    else
+      Say({{"record",
+            MakeRecord(case_, problem_, one, job_.threads, verdict)}});
+  }
+
+  // A record of what was checked in another process.
+  Json Again(const Implementation& one, const std::string& reason) const {
+    return {{"case", part_.id},
+            {"implementation", one.id},
+            {"backend", std::string(ToString(one.backend))},
+            {"reason", reason}};
+  }
+
+  // Bits that were judged in another process are right; others are judged.
+  Verdict JudgeBits(const Implementation& one,
+                    const std::string& digest) const {
+    if (DigestOfOutputs(*trial_) == digest) {
+      Verdict passed;
+      passed.outcome = Outcome::kPassed;
+      return passed;
+    }
+    return trial_->JudgeOutputs(one);
   }
 
   void RunResident() {
@@ -247,6 +301,26 @@ class CaseRun {
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     Say({{"resident_bytes", int64_t{usage.ru_maxrss} * 1024}});
+  }
+
+  // Set-up and a first call, whose output must be that of another process.
+  void RunAgain(const Implementation& one, const std::string& digest) {
+    Say({{"begin", JobName(one)}, {"case", part_.id}});
+    Entry entry{this, &one, nullptr, Again(one, ""), 0};
+    entry.record["digest"] = digest;
+    Verdict verdict;
+    try {
+      entry.prepared = Prepare(one);
+      trial_->Poison();
+      entry.first_seconds = RunInParts(*entry.prepared).run;
+      verdict = JudgeBits(one, digest);
+    } catch (const std::exception& error) {
+      verdict = Verdict::Failed(error.what());
+    }
+    if (verdict.passed())
+      entries_.push_back(std::move(entry));
+    else
+      SayRecord(one, verdict);
   }
 
   // Set-up, first call and verdict; then memory in a run of its own.
@@ -259,6 +333,7 @@ class CaseRun {
     Verdict verdict;
     double setup = 0;
     FirstRun first;
+    std::string digest;
     int64_t workspace = 0;
     const bool counted =
         one.backend == Backend::kCuda || MemoryCounter::Available();
@@ -270,6 +345,7 @@ class CaseRun {
       trial_->Poison();
       first = RunInParts(*entry.prepared);
       entry.first_seconds = first.run;
+      digest = DigestOfOutputs(*trial_);
       verdict = trial_->JudgeOutputs(one);
       trial_->Explain(one, verdict);
       // What a library keeps for the whole program (FFTW's planner, its
@@ -296,6 +372,7 @@ class CaseRun {
     if (verdict.comparison.elements > 0) {
       entry.record["setup_seconds"] = setup;
       entry.record["first_seconds"] = entry.first_seconds;
+      entry.record["digest"] = digest;
       if (counted) entry.record["workspace_bytes"] = workspace;
       if (one.backend == Backend::kCuda)
         entry.record["device"] = {{"clock", "events"},
@@ -366,18 +443,15 @@ void SayMeasured(const Entry& entry, const Sampled& sampled,
   std::string reason = entry.after.verdict.reason;
   if (reason.empty())
     reason = entry.run->WhyImpossible(*entry.implementation, fastest);
-  if (!reason.empty()) {
+  if (reason.empty())
+    record["seconds"] = TimesJson({sampled.samples, {}, sampled.stopped_by});
+  if (entry.run->repeats()) {
+    record["reason"] = reason;
+  } else if (!reason.empty()) {
     record["check"]["verdict"] = "failed";
     record["check"]["reason"] = reason;
   } else {
     record["deterministic"] = entry.after.deterministic;
-    record["seconds"] = {{"median", sampled.median.median},
-                         {"low", sampled.median.interval.low},
-                         {"high", sampled.median.interval.high},
-                         {"min", fastest},
-                         {"max", *std::ranges::max_element(sampled.samples)},
-                         {"samples", sampled.samples},
-                         {"stopped_by", sampled.stopped_by}};
     if (const Json others = TimedWith(entry, all); !others.empty())
       record["timed_with"] = others;
     if (record.contains("device"))
@@ -452,47 +526,6 @@ void LimitMemory(const Job& job) {
 
 }  // namespace
 
-std::string JobName(const Implementation& implementation) {
-  return implementation.id +
-         (implementation.backend == Backend::kCuda ? "@cuda" : "");
-}
-
-Json Job::ToJson() const {
-  Json parts = Json::array();
-  for (const JobCase& one : cases)
-    parts.push_back(
-        {{"case", one.id}, {"implementations", one.implementations}});
-  return {{"cases", parts},
-          {"threads", threads},
-          {"resident", resident},
-          {"relative_width", sampling.relative_width},
-          {"min_samples", sampling.min_samples},
-          {"max_samples", sampling.max_samples},
-          {"budget_seconds", sampling.budget_seconds},
-          {"case_seconds", limits.case_seconds},
-          {"memory_bytes", limits.memory_bytes},
-          {"flops32", floors.flops_per_second_float32},
-          {"flops64", floors.flops_per_second_float64},
-          {"cached", floors.cached_bytes_per_second},
-          {"folder", folder.string()}};
-}
-
-Job Job::FromJson(const Json& json) {
-  Job job;
-  for (const Json& part : json.at("cases"))
-    job.cases.push_back(
-        {part.at("case"),
-         part.at("implementations").get<std::vector<std::string>>()});
-  job.threads = json.at("threads");
-  job.resident = json.at("resident");
-  job.sampling = {json.at("relative_width"), json.at("min_samples"),
-                  json.at("max_samples"), json.at("budget_seconds")};
-  job.limits = {json.at("case_seconds"), json.at("memory_bytes")};
-  job.floors = {json.at("flops32"), json.at("flops64"), json.at("cached")};
-  job.folder = json.value("folder", "");
-  return job;
-}
-
 int RunWorker() {
   std::string text;
   std::getline(std::cin, text);
@@ -519,82 +552,6 @@ int RunWorker() {
     Say({{"failure", error.what()}});
   }
   return 0;
-}
-
-WorkerOutcome CallWorker(const Job& job, double seconds) {
-  WorkerOutcome outcome;
-  int to_worker[2], from_worker[2];
-  if (::pipe2(to_worker, O_CLOEXEC) != 0 ||
-      ::pipe2(from_worker, O_CLOEXEC) != 0)
-    throw std::runtime_error("cannot start a worker: no pipes left");
-  std::cout.flush();
-  const pid_t child = ::fork();
-  if (child < 0) throw std::runtime_error("cannot start a worker: fork failed");
-  if (child == 0) {
-    ::dup2(to_worker[0], STDIN_FILENO);
-    ::dup2(from_worker[1], STDOUT_FILENO);
-    ::setpgid(0, 0);  // Ctrl-C reaches the sweep alone
-    const char* arguments[] = {"subquad", "worker", nullptr};
-    ::execv("/proc/self/exe", const_cast<char**>(arguments));
-    ::_exit(127);
-  }
-  ::close(to_worker[0]);
-  ::close(from_worker[1]);
-  const std::string text = job.ToJson().dump();
-  const bool sent = ::write(to_worker[1], text.data(), text.size()) ==
-                    static_cast<ssize_t>(text.size());
-  ::close(to_worker[1]);
-
-  const double deadline = Now() + seconds;
-  std::string pending;
-  bool killed = false, open = sent;
-  while (open) {
-    const double left = deadline - Now();
-    if (Interrupted() || left <= 0) {
-      outcome.interrupted = Interrupted();
-      killed = true;
-      ::kill(-child, SIGKILL);
-      ::kill(child, SIGKILL);
-      break;
-    }
-    pollfd waiting{from_worker[0], POLLIN, 0};
-    if (::poll(&waiting, 1, static_cast<int>(std::min(left, 0.2) * 1000) + 1) <=
-        0)
-      continue;
-    char buffer[65536];
-    const ssize_t count = ::read(from_worker[0], buffer, sizeof buffer);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    pending.append(buffer, static_cast<size_t>(count));
-    for (size_t end; (end = pending.find('\n')) != std::string::npos;
-         pending.erase(0, end + 1)) {
-      Json line = Json::parse(pending.substr(0, end), nullptr, false);
-      if (!line.is_object()) continue;
-      if (line.contains("begin")) {
-        outcome.current = line["begin"];
-        outcome.current_case = line["case"];
-      }
-      if (line.contains("failure")) outcome.failure = line["failure"];
-      if (line.contains("again")) outcome.again = true;
-      if (line.contains("resident_bytes"))
-        outcome.resident_bytes = line["resident_bytes"];
-      if (line.contains("record"))
-        outcome.records.push_back(std::move(line["record"]));
-    }
-  }
-  ::close(from_worker[0]);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (outcome.interrupted) return outcome;
-  if (killed)
-    outcome.failure = fmt::format("did not finish within {:.3g} s", seconds);
-  else if (WIFSIGNALED(status))
-    outcome.failure = fmt::format("crashed: {}", strsignal(WTERMSIG(status)));
-  else if (WEXITSTATUS(status) != 0)
-    outcome.failure =
-        fmt::format("its worker ended with status {}", WEXITSTATUS(status));
-  return outcome;
 }
 
 }  // namespace subquad

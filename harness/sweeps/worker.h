@@ -24,6 +24,10 @@ struct Limits {
 struct JobCase {
   std::string id;
   std::vector<std::string> implementations;  // "fft", "fft@cuda"
+  // Of each implementation the digest of an output that was judged in another
+  // process: only times are wanted, and the same bits are as right here. Other
+  // bits are judged. Empty: everything is checked.
+  std::vector<std::string> digests = {};
 };
 
 struct Job {
@@ -49,9 +53,11 @@ inline constexpr const char* kTurns = "turns";
 
 // The worker's side: reads a job, one line of standard input, runs it, writes
 // lines {"begin": NAME, "case": ID}, {"record": {..}} and {"resident_bytes":
-// N}. With a folder, for one case, it writes {"ready": [NAME, ..], ..} after
-// the checks, answers every line NAME with {"seconds": OF ONE RUN}, and the
-// line `end WHY`, WHY as in `stopped_by`, with the records.
+// N}. With digests a record is {"case", "implementation", "backend"} with
+// `seconds`, or with the `reason` why there are none. With a folder, for one
+// case, it writes {"ready": [NAME, ..], ..} after the checks, answers every
+// line NAME with {"seconds": OF ONE RUN}, and the line `end WHY`, WHY as in
+// `stopped_by`, with the records.
 int RunWorker();
 
 // The sweep's side.

@@ -67,6 +67,29 @@ class Resume(unittest.TestCase):
         for old, new in zip(first["records"], both["records"]):
             self.assertEqual(old, new)
 
+    def test_processes_share_the_samples(self):
+        whole = self.sweep("--n", "64,256", "--processes", "3")
+        for record in whole["records"]:
+            counts = record["seconds"]["processes"]
+            self.assertEqual((len(counts), sum(counts)), (3, len(record["seconds"]["samples"])), record["case"])
+        # One process more goes on with what there is.
+        more = self.sweep("--n", "64,256", "--processes", "4", "--resume")
+        for old, new in zip(whole["records"], more["records"]):
+            self.assertEqual(new["seconds"]["processes"][:3], old["seconds"]["processes"])
+            self.assertEqual(new["seconds"]["samples"][: len(old["seconds"]["samples"])], old["seconds"]["samples"])
+            self.assertEqual(len(new["seconds"]["processes"]), 4)
+            self.assertEqual(old["check"], new["check"])
+
+    def test_other_bits_in_another_process_are_judged(self):
+        """Right ones pass, whatever the first process had; an output that a job calls right is not taken for it."""
+        out = self.folder / "out.json"
+        self.sweep("--n", "64", "--implementation", "fft")
+        file = self.read(out)
+        file["records"][0]["digest"] = "0" * 16
+        out.write_text(json.dumps(file), encoding="utf-8")
+        again = self.sweep("--n", "64", "--implementation", "fft", "--processes", "2", "--resume")
+        self.assertEqual([len(one["seconds"]["processes"]) for one in again["records"]], [2])
+
     def test_killed_ten_times_then_resumed(self):
         axes = ["sweep", *SMALL, "--n", "8:1024:x2", "--scalar", "float32", "--scalar", "float64"]
         whole = self.folder / "whole.json"

@@ -482,5 +482,27 @@ TEST(Selection, LargeProblemsCompareEdgesAndASample) {
   }
 }
 
+// A limit of work makes the sample smaller, down to a few rows with both ends.
+TEST(Selection, IsSmallerWhereRowsTakeLong) {
+  const Problem problem = ProblemOf(CaseOf("toeplitz_1d:n=4000,e=64,heads=2"));
+  const double row = problem.op->RowWork(problem, 0);
+  const auto chosen = [&](double rows) {
+    return SelectRows(problem, 0, 1, rows * row);
+  };
+  EXPECT_TRUE(chosen(kNoLimit).all);
+  EXPECT_TRUE(chosen(8000).all);
+  EXPECT_FALSE(chosen(7990).all);
+  EXPECT_EQ(chosen(7990).rows.size(), 2 * static_cast<size_t>(kSampledRows));
+  EXPECT_EQ(chosen(200).rows.size(), 200u);
+  const RowSelection fewest = chosen(1);
+  EXPECT_EQ(fewest.rows.size(), static_cast<size_t>(kFewestSampledRows));
+  for (const int64_t head : {0, 1})
+    for (const int64_t end : {int64_t{0}, problem.queries - 1})
+      EXPECT_TRUE(std::ranges::any_of(
+          fewest.rows,
+          [&](const RowId& id) { return id.head == head && id.row == end; }))
+          << head << " " << end;
+}
+
 }  // namespace
 }  // namespace subquad

@@ -1,0 +1,57 @@
+#include "harness/results/times.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+
+#include "reference/base/invalid_input.h"
+
+namespace subquad {
+
+using Json = nlohmann::ordered_json;
+
+double Times::Spent() const {
+  return std::accumulate(samples.begin(), samples.end(), 0.0);
+}
+
+Median MedianOf(const Times& times) {
+  if (times.processes.size() < 2) return MedianWithInterval(times.samples);
+  std::span<const double> rest = times.samples;
+  std::vector<double> medians;
+  for (const int64_t count : times.processes) {
+    const auto taken = static_cast<size_t>(count);
+    if (count < 1 || taken > rest.size())
+      throw InvalidInput("processes", "numbers of samples, each at least 1",
+                         std::to_string(count));
+    medians.push_back(MedianWithInterval(rest.first(taken)).median);
+    rest = rest.subspan(taken);
+  }
+  if (!rest.empty())
+    throw InvalidInput("processes", "as many samples as there are",
+                       std::to_string(rest.size()) + " more");
+  return MedianWithInterval(medians);
+}
+
+Json TimesJson(const Times& times) {
+  const Median median = MedianOf(times);
+  Json seconds = {{"median", median.median},
+                  {"low", median.interval.low},
+                  {"high", median.interval.high},
+                  {"min", *std::ranges::min_element(times.samples)},
+                  {"max", *std::ranges::max_element(times.samples)},
+                  {"samples", times.samples}};
+  if (times.processes.size() > 1) seconds["processes"] = times.processes;
+  seconds["stopped_by"] = times.stopped_by;
+  return seconds;
+}
+
+Times TimesOf(const Json& seconds) {
+  Times times{seconds.at("samples").get<std::vector<double>>(),
+              seconds.value("processes", std::vector<int64_t>()),
+              seconds.at("stopped_by")};
+  if (times.processes.empty())
+    times.processes = {static_cast<int64_t>(times.samples.size())};
+  return times;
+}
+
+}  // namespace subquad

@@ -1,0 +1,127 @@
+#include "harness/sweeps/between.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include "harness/results/curve.h"
+#include "reference/base/invalid_input.h"
+
+namespace subquad {
+namespace {
+
+// Steps below which interpolation is as good as another size.
+constexpr double kNarrow = 1.08;
+
+struct Step {
+  const CurvePoint* fast;  // at the smaller size
+  const CurvePoint* slow;
+  double low, high;
+};
+
+// The two neighbouring sizes of both curves between which they cross, where
+// another size between them would tell.
+std::optional<Step> StepOf(const RecipeCurve& fast, const RecipeCurve& slow) {
+  const Crossover crossing = CrossoverOf(fast, slow, CurveValue::kSeconds);
+  if (!crossing.n) return std::nullopt;
+  Step step{nullptr, nullptr, 0, 0};
+  for (const CurvePoint& point : fast.all_points) {
+    const auto other =
+        std::ranges::find(slow.all_points, point.n, &CurvePoint::n);
+    if (other == slow.all_points.end() || !point.has_time() ||
+        !other->has_time())
+      continue;
+    if (point.n <= *crossing.n) step = {&point, &*other, point.n, 0};
+    if (point.n > *crossing.n && step.high == 0) step.high = point.n;
+  }
+  if (!step.fast || step.high == 0 || step.high / step.low < kNarrow)
+    return std::nullopt;
+  // The times are too uncertain for a closer look.
+  if ((!crossing.low || *crossing.low < step.low) &&
+      (!crossing.high || *crossing.high > step.high))
+    return std::nullopt;
+  return step;
+}
+
+// A size halfway; of an image a square.
+int64_t Halfway(const Step& step, const Json& record) {
+  const double middle = std::sqrt(step.low * step.high);
+  if (record.at("size").contains("height")) {
+    const auto side = std::llround(std::sqrt(middle));
+    return side * side;
+  }
+  const int64_t common = std::gcd(
+      std::gcd(std::llround(step.low), std::llround(step.high)), int64_t{64});
+  return std::llround(middle / static_cast<double>(common)) * common;
+}
+
+// The case of a record at another size; nothing where it has no such size.
+std::optional<Case> CaseAt(const Json& record, int64_t n) {
+  CaseRequest request = ParseCaseId(record.at("case").get<std::string>());
+  const auto axes = record.at("length_axes").get<std::vector<std::string>>();
+  std::erase_if(request.values, [&](const auto& value) {
+    return std::ranges::count(axes, value.first) > 0;
+  });
+  request.n = n;
+  try {
+    return MakeCase(request);
+  } catch (const InvalidInput&) {
+    return std::nullopt;
+  }
+}
+
+void Add(const Json& record, int64_t n, std::vector<PlannedCase>& plan) {
+  const std::optional<Case> one = CaseAt(record, n);
+  if (!one) return;
+  const int threads = record.at("threads");
+  for (const Implementation* implementation : ImplementationsOf(*one->op)) {
+    if (record.at("implementation") != Json(implementation->id) ||
+        record.at("backend") != Json(ToString(implementation->backend)))
+      continue;
+    auto there = std::ranges::find_if(plan, [&](const PlannedCase& planned) {
+      return planned.threads == threads && planned.one.Id() == one->Id();
+    });
+    if (there == plan.end())
+      there = plan.insert(plan.end(), PlannedCase{*one, threads, {}});
+    if (!std::ranges::count(there->implementations, implementation))
+      there->implementations.push_back(implementation);
+  }
+}
+
+}  // namespace
+
+std::vector<PlannedCase> BetweenCrossings(const std::vector<Json>& records,
+                                          const std::vector<Recipe>& recipes) {
+  std::vector<RecipePoint> points;
+  for (const Json& record : records)
+    points.push_back({SettingsOf(record), &record});
+  std::vector<PlannedCase> plan;
+  for (const Recipe& recipe : recipes) {
+    if (recipe.kind() != "curves" || recipe.x() != "n" ||
+        !recipe.content().contains("crossovers"))
+      continue;
+    for (const Json& panel : recipe.content().at("panels")) {
+      if (panel.at("y") != "seconds") continue;
+      const Match where = MatchOf(panel.value("where", Json::object()),
+                                  "recipe " + recipe.name());
+      std::vector<RecipeCurve> curves;
+      for (const Json& series : recipe.content().at("series"))
+        for (RecipeCurve& curve : CurvesOf(recipe, series, points, where))
+          curves.push_back(std::move(curve));
+      for (const Json& pair : recipe.content().at("crossovers"))
+        for (const RecipeCurve& fast : curves)
+          for (const RecipeCurve& slow : curves) {
+            if (pair[0] != Json(fast.id) || pair[1] != Json(slow.id)) continue;
+            const std::optional<Step> step = StepOf(fast, slow);
+            if (!step) continue;
+            const int64_t n = Halfway(*step, *step->fast->record);
+            Add(*step->fast->record, n, plan);
+            Add(*step->slow->record, n, plan);
+          }
+    }
+  }
+  return plan;
+}
+
+}  // namespace subquad

@@ -1,0 +1,151 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <iostream>
+
+#include "harness/base/interrupts.h"
+#include "harness/sweeps/worker.h"
+
+namespace subquad {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+double Now() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+std::string JobName(const Implementation& implementation) {
+  return implementation.id +
+         (implementation.backend == Backend::kCuda ? "@cuda" : "");
+}
+
+Json Job::ToJson() const {
+  Json parts = Json::array();
+  for (const JobCase& one : cases)
+    parts.push_back({{"case", one.id},
+                     {"implementations", one.implementations},
+                     {"digests", one.digests}});
+  return {{"cases", parts},
+          {"threads", threads},
+          {"resident", resident},
+          {"relative_width", sampling.relative_width},
+          {"min_samples", sampling.min_samples},
+          {"max_samples", sampling.max_samples},
+          {"budget_seconds", sampling.budget_seconds},
+          {"least_samples", sampling.least_samples},
+          {"case_seconds", limits.case_seconds},
+          {"memory_bytes", limits.memory_bytes},
+          {"flops32", floors.flops_per_second_float32},
+          {"flops64", floors.flops_per_second_float64},
+          {"cached", floors.cached_bytes_per_second},
+          {"folder", folder.string()}};
+}
+
+Job Job::FromJson(const Json& json) {
+  Job job;
+  for (const Json& part : json.at("cases"))
+    job.cases.push_back(
+        {part.at("case"),
+         part.at("implementations").get<std::vector<std::string>>(),
+         part.value("digests", std::vector<std::string>())});
+  job.threads = json.at("threads");
+  job.resident = json.at("resident");
+  job.sampling = {json.at("relative_width"), json.at("min_samples"),
+                  json.at("max_samples"), json.at("budget_seconds"),
+                  json.at("least_samples")};
+  job.limits = {json.at("case_seconds"), json.at("memory_bytes")};
+  job.floors = {json.at("flops32"), json.at("flops64"), json.at("cached")};
+  job.folder = json.value("folder", "");
+  return job;
+}
+
+WorkerOutcome CallWorker(const Job& job, double seconds) {
+  WorkerOutcome outcome;
+  int to_worker[2], from_worker[2];
+  if (::pipe2(to_worker, O_CLOEXEC) != 0 ||
+      ::pipe2(from_worker, O_CLOEXEC) != 0)
+    throw std::runtime_error("cannot start a worker: no pipes left");
+  std::cout.flush();
+  const pid_t child = ::fork();
+  if (child < 0) throw std::runtime_error("cannot start a worker: fork failed");
+  if (child == 0) {
+    ::dup2(to_worker[0], STDIN_FILENO);
+    ::dup2(from_worker[1], STDOUT_FILENO);
+    ::setpgid(0, 0);  // Ctrl-C reaches the sweep alone
+    const char* arguments[] = {"subquad", "worker", nullptr};
+    ::execv("/proc/self/exe", const_cast<char**>(arguments));
+    ::_exit(127);
+  }
+  ::close(to_worker[0]);
+  ::close(from_worker[1]);
+  const std::string text = job.ToJson().dump();
+  const bool sent = ::write(to_worker[1], text.data(), text.size()) ==
+                    static_cast<ssize_t>(text.size());
+  ::close(to_worker[1]);
+
+  const double deadline = Now() + seconds;
+  std::string pending;
+  bool killed = false, open = sent;
+  while (open) {
+    const double left = deadline - Now();
+    if (Interrupted() || left <= 0) {
+      outcome.interrupted = Interrupted();
+      killed = true;
+      ::kill(-child, SIGKILL);
+      ::kill(child, SIGKILL);
+      break;
+    }
+    pollfd waiting{from_worker[0], POLLIN, 0};
+    if (::poll(&waiting, 1, static_cast<int>(std::min(left, 0.2) * 1000) + 1) <=
+        0)
+      continue;
+    char buffer[65536];
+    const ssize_t count = ::read(from_worker[0], buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    pending.append(buffer, static_cast<size_t>(count));
+    for (size_t end; (end = pending.find('\n')) != std::string::npos;
+         pending.erase(0, end + 1)) {
+      Json line = Json::parse(pending.substr(0, end), nullptr, false);
+      if (!line.is_object()) continue;
+      if (line.contains("begin")) {
+        outcome.current = line["begin"];
+        outcome.current_case = line["case"];
+      }
+      if (line.contains("failure")) outcome.failure = line["failure"];
+      if (line.contains("again")) outcome.again = true;
+      if (line.contains("resident_bytes"))
+        outcome.resident_bytes = line["resident_bytes"];
+      if (line.contains("record"))
+        outcome.records.push_back(std::move(line["record"]));
+    }
+  }
+  ::close(from_worker[0]);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (outcome.interrupted) return outcome;
+  if (killed)
+    outcome.failure = fmt::format("did not finish within {:.3g} s", seconds);
+  else if (WIFSIGNALED(status))
+    outcome.failure = fmt::format("crashed: {}", strsignal(WTERMSIG(status)));
+  else if (WEXITSTATUS(status) != 0)
+    outcome.failure =
+        fmt::format("its worker ended with status {}", WEXITSTATUS(status));
+  return outcome;
+}
+
+}  // namespace subquad

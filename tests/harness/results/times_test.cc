@@ -1,0 +1,67 @@
+// What samples of several processes say, beside those of one.
+#include "harness/results/times.h"
+
+#include <gtest/gtest.h>
+
+#include "reference/base/invalid_input.h"
+
+namespace subquad {
+namespace {
+
+// Six processes of five samples each, each steady, and apart from each other.
+Times Apart() {
+  Times times;
+  for (int process = 0; process < 6; ++process) {
+    for (int sample = 0; sample < 5; ++sample)
+      times.samples.push_back(1 + 0.1 * process + 1e-4 * sample);
+    times.processes.push_back(5);
+  }
+  times.stopped_by = "interval";
+  return times;
+}
+
+TEST(Times, IntervalsHoldWhatLiesBetweenProcesses) {
+  const Times times = Apart();
+  const Median apart = MedianOf(times);
+  EXPECT_NEAR(apart.median, 1.25, 0.001);
+  EXPECT_TRUE(apart.interval_known);
+  EXPECT_LT(apart.interval.low, 1.02);
+  EXPECT_GT(apart.interval.high, 1.48);
+  // Taken for samples of one process, they would be known far better.
+  Times one = times;
+  one.processes = {30};
+  const Interval narrow = MedianOf(one).interval;
+  EXPECT_LT(narrow.high - narrow.low, 0.35);
+}
+
+TEST(Times, FewProcessesHaveARangeAndNoInterval) {
+  Times times{{1, 1.01, 2, 2.01}, {2, 2}, "budget"};
+  const Median median = MedianOf(times);
+  EXPECT_FALSE(median.interval_known);
+  EXPECT_DOUBLE_EQ(median.interval.low, 1.005);
+  EXPECT_DOUBLE_EQ(median.interval.high, 2.005);
+}
+
+TEST(Times, OneProcessIsAsBefore) {
+  const Times times{{3, 1, 2, 4, 5, 6, 7}, {}, "samples"};
+  EXPECT_EQ(MedianOf(times).median, 4);
+  EXPECT_FALSE(TimesJson(times).contains("processes"));
+  EXPECT_EQ(TimesOf(TimesJson(times)).processes, std::vector<int64_t>{7});
+}
+
+TEST(Times, SurviveTheirRecord) {
+  const Times times = Apart(), again = TimesOf(TimesJson(times));
+  EXPECT_EQ(again.samples, times.samples);
+  EXPECT_EQ(again.processes, times.processes);
+  EXPECT_EQ(again.stopped_by, times.stopped_by);
+  EXPECT_NEAR(again.Spent(), 30 * 1.25, 0.1);
+}
+
+TEST(Times, NumbersOfSamplesMustAddUp) {
+  for (const std::vector<int64_t>& processes :
+       std::vector<std::vector<int64_t>>{{2, 2}, {2, 0, 1}, {1, 1}, {4, -1}})
+    EXPECT_THROW(MedianOf({{1, 2, 3}, processes, "budget"}), InvalidInput);
+}
+
+}  // namespace
+}  // namespace subquad
