@@ -158,7 +158,7 @@ def command_faults(tree, text):
             for name in tail.split()[:1]:
                 if (
                     not name.startswith("--")
-                    and name not in tree.recipes | PRESETS | {"quick", "reproduce"}
+                    and name not in tree.recipes | PRESETS | {"quick", "reproduce", "publish"}
                     and not placeholder(name)
                 ):
                     faults.append(f"there is no recipe {name}")

@@ -44,6 +44,12 @@ def read_as(path, form, words, schema):
     return content
 
 
+def format_of(path):
+    """What a JSON file says its format is; None where it says nothing."""
+    content = _parse(path)
+    return content.get("format") if isinstance(content, dict) else None
+
+
 def read_format(path, form, words):
     content = _parse(path)
     if not isinstance(content, dict) or content.get("format") != form:
