@@ -178,16 +178,18 @@ def check_program(environment, commit):
         )
 
 
-def check_peers(python):
-    """The Python that runs other people's programs has them."""
-    wanted = "import jsonschema, numpy, scipy, torch"
+def check_peers(python, backend):
+    """The Python that runs other people's programs has them; SciPy's run on CPUs alone."""
+    needed = ("jsonschema", "numpy", "torch", "scipy")[: 4 if backend == "cpu" else 3]
     try:
-        done = subprocess.run([python, "-c", wanted], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [python, "-c", f"import {', '.join(needed)}"], capture_output=True, text=True, check=False
+        )
         reason = done.stderr.strip().rpartition("\n")[2]
     except OSError as error:
         done, reason = None, error.strerror
     if done is None or done.returncode:
-        raise InputError(f"--peers {python}: expected a Python with PyTorch and SciPy, found {reason}; "
+        raise InputError(f"--peers {python}: expected a Python with {', '.join(needed)}, found {reason}; "
                          "python3 -m venv --system-site-packages VENV && VENV/bin/pip install torch scipy")  # fmt: skip
 
 
@@ -375,7 +377,7 @@ def main(arguments=None):
     try:
         commit = check_tree()
         if options.part != "write":
-            check_peers(options.peers)
+            check_peers(options.peers, options.backend)
         if options.part == "check":
             return 0
         check_program(describe(options.program), commit)
