@@ -32,7 +32,7 @@ except ImportError as error:
     interpreter.instead(__name__, error)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROCESSES = 6  # the fewest of which the range of medians is an interval of 95 %
+PROCESSES = 6  # the fewest whose medians have an interval of 95 %
 MOST_BUSY = 0.05  # of all cores, by other programs
 SAME_RATE = 0.15  # by which the rate of multiply-adds may differ between beginning and end
 WATCHED = 5  # seconds
@@ -84,7 +84,7 @@ def steps_of(options, folder, environment):
         ]
     found = [
         Step(folder / "paper.json", sweeps(program, folder / "paper.json", "--preset", "paper", "--crossings",
-                                           "--budget", "1", "--time-limit", "60")),
+                                           "--budget", "1", "--run-limit", "7", "--no-resident")),
         Step(speed / "threads.json", sweeps(program, speed / "threads.json", "--preset", "threads", "--budget", "1")),
     ]  # fmt: skip
     # Claims that do not hold are findings.

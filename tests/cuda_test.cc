@@ -178,6 +178,9 @@ constexpr const char* kMoreCases[] = {
     "sparse_attention:n=300,d=9,e=6,pattern=strided,window=3,stride=50",
     "linformer_attention:n_q=3,n_k=1100,p=70,d=70,e=130,heads=2",
     "linformer_attention:n=1030,p=5,e=8,heads=2,per_head=1",
+    // Products whose sums have several parts.
+    "toeplitz_1d:n_q=3,n_k=33000,e=2",
+    "linformer_attention:n_q=3,n_k=33000,p=2,e=3,d=3",
 };
 
 TEST(CudaMore, PassesCasesOfOnePath) {

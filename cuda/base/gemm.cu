@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "cuda/base/gemm.h"
 #include "cuda/device.h"
 
@@ -19,6 +21,10 @@ cublasHandle_t Handle() {
   }();
   return handle;
 }
+
+// Longer sums are added up in parts: in one, what has been added up so far
+// grows so large that it swallows the digits of what is still to come.
+constexpr int64_t kTermsOfAPart = 16384;
 
 int Int(int64_t value) {
   if (value > 0x7FFFFFFF)
@@ -46,12 +52,20 @@ void Gemm::Run(int64_t batch, float alpha, const DeviceMatrix<const S>& a,
                                         static_cast<size_t>(area_.size())));
   // cuBLAS is column-major: it sees the transpose of a row-major matrix, and
   // C^T = B^T A^T.
-  SUBQUAD_CUDA_CHECK(cublasGemmStridedBatchedEx(
-      Handle(), b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-      a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, Int(n), Int(m), Int(k), &alpha,
-      b.data, kType<S>, Int(b.stride), b.batch_stride, a.data, kType<S>,
-      Int(a.stride), a.batch_stride, &beta, c.data, CUDA_R_32F, Int(c.stride),
-      c.batch_stride, Int(batch), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+  int64_t first = 0;
+  do {
+    const int64_t terms = std::min(k - first, kTermsOfAPart);
+    const float kept = first > 0 ? 1 : beta;
+    SUBQUAD_CUDA_CHECK(cublasGemmStridedBatchedEx(
+        Handle(), b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+        a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N, Int(n), Int(m), Int(terms),
+        &alpha, b.data + first * (b.transposed ? 1 : b.stride), kType<S>,
+        Int(b.stride), b.batch_stride,
+        a.data + first * (a.transposed ? a.stride : 1), kType<S>, Int(a.stride),
+        a.batch_stride, &kept, c.data, CUDA_R_32F, Int(c.stride),
+        c.batch_stride, Int(batch), CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+    first += terms;
+  } while (first < k);
 }
 
 template void Gemm::Run<float>(int64_t, float, const DeviceMatrix<const float>&,

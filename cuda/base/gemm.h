@@ -26,7 +26,8 @@ class Gemm {
   explicit Gemm(Layout& layout);
 
   // C = alpha A B + beta C for each of `batch` matrices. S is the type of A and
-  // B: of storage; products of storage types are exact in float32.
+  // B: of storage; products of storage types are exact in float32. Sums of more
+  // than 16384 terms are added up in parts.
   template <typename S>
   void Run(int64_t batch, float alpha, const DeviceMatrix<const S>& a,
            const DeviceMatrix<const S>& b, float beta,

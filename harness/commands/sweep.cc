@@ -27,7 +27,8 @@ struct Request {
   bool resume = false, force = false, no_resident = false, interleave = false;
   bool crossings = false;
   int processes = 1;
-  double time_limit = 120, memory_limit = 0, budget = 2, width = 0.05;
+  double time_limit = 120, run_limit = 0, memory_limit = 0, budget = 2,
+         width = 0.05;
 };
 
 // A preset may name case folders of data that is not installed: they are left
@@ -169,6 +170,7 @@ int Sweep(const Request& request, const std::string& command) {
   options.sampling.budget_seconds = request.budget;
   options.sampling.relative_width = request.width;
   options.limits.case_seconds = request.time_limit;
+  options.limits.run_seconds = request.run_limit;
   options.limits.memory_bytes =
       static_cast<int64_t>(request.memory_limit * (1 << 30));
   return RunSweep(options);
@@ -223,6 +225,11 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
       ->add_option(
           "--time-limit", request->time_limit,
           "at most this many seconds for one implementation of one case")
+      ->check(PositiveUpTo(1e7));
+  command
+      ->add_option("--run-limit", request->run_limit,
+                   "leave out what is expected to take more seconds a run "
+                   "(default: a sixth of --time-limit)")
       ->check(PositiveUpTo(1e7));
   command
       ->add_option("--memory-limit", request->memory_limit,

@@ -66,7 +66,8 @@ Job Job::FromJson(const Json& json) {
   job.sampling = {json.at("relative_width"), json.at("min_samples"),
                   json.at("max_samples"), json.at("budget_seconds"),
                   json.at("least_samples")};
-  job.limits = {json.at("case_seconds"), json.at("memory_bytes")};
+  job.limits.case_seconds = json.at("case_seconds");
+  job.limits.memory_bytes = json.at("memory_bytes");
   job.floors = {json.at("flops32"), json.at("flops64"), json.at("cached")};
   job.folder = json.value("folder", "");
   return job;

@@ -374,18 +374,30 @@ class Sweep {
       Json record = MakeRecord(planned.one, task.problem, *one, planned.threads,
                                Verdict::Skipped(""));
       const double seconds = forecast_.Seconds(record, floors_);
-      // Set-up, the counted run, the checked run and three samples.
-      if (one->backend == Backend::kCpu &&
-          6 * seconds > options_.limits.case_seconds) {
-        record["check"] = CheckJson(Verdict::Skipped(fmt::format(
-            "estimated {} a run x 6 runs exceeds the limit of {} for a case",
-            Duration(seconds), Duration(options_.limits.case_seconds))));
+      if (const std::string reason = TooLong(seconds);
+          one->backend == Backend::kCpu && !reason.empty()) {
+        record["check"] = CheckJson(Verdict::Skipped(reason));
         Keep(task, std::move(record), journal);
         continue;
       }
       task.todo.push_back(one);
     }
     return task;
+  }
+
+  // Why a run that is expected to take so long is not begun.
+  std::string TooLong(double seconds) const {
+    const Limits& limits = options_.limits;
+    if (limits.run_seconds > 0 && seconds > limits.run_seconds)
+      return fmt::format(
+          "estimated {:.2g} s a run exceeds the limit of {:.2g} s", seconds,
+          limits.run_seconds);
+    // The checked run, the counted run, three samples and one more.
+    if (6 * seconds > limits.case_seconds)
+      return fmt::format(
+          "estimated {} a run x 6 runs exceeds the limit of {} for a case",
+          Duration(seconds), Duration(limits.case_seconds));
+    return "";
   }
 
   static std::string KeyOf(const PlannedCase& planned,

@@ -351,10 +351,14 @@ class CaseRun {
       // What a library keeps for the whole program (FFTW's planner, its
       // wisdom) is there by now and is not counted.
       entry.prepared.reset();
+      const auto prepare_and_run = [&] {
+        entry.prepared = Prepare(one);
+        entry.prepared->Run();
+      };
       if (counted)
-        workspace = PeakBytesOf(one.backend, [&] { Prepare(one)->Run(); });
-      entry.prepared = Prepare(one);
-      entry.prepared->Run();
+        workspace = PeakBytesOf(one.backend, prepare_and_run);
+      else
+        prepare_and_run();
     } catch (const OutOfDeviceMemory& refused) {
       verdict = Verdict::Skipped(refused.what());
     } catch (const std::bad_alloc&) {

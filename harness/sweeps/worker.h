@@ -18,6 +18,7 @@ namespace subquad {
 
 struct Limits {
   double case_seconds = 120;  // for one implementation of one case
+  double run_seconds = 0;     // for one run, as expected; 0: a sixth of that
   int64_t memory_bytes = 0;   // for a worker; 0: four fifths of what is free
 };
 

@@ -80,6 +80,15 @@ class Resume(unittest.TestCase):
             self.assertEqual(len(new["seconds"]["processes"]), 4)
             self.assertEqual(old["check"], new["check"])
 
+    def test_what_is_expected_to_take_too_long_is_left_out(self):
+        out = self.folder / "out.json"
+        run("sweep", *SMALL, "--n", "64", "--run-limit", "1e-12", "--out", out)
+        records = self.read(out)["records"]
+        self.assertTrue(records)
+        for record in records:
+            self.assertEqual(record["check"]["verdict"], "skipped")
+            self.assertIn("a run exceeds the limit of 1e-12 s", record["check"]["reason"])
+
     def test_other_bits_in_another_process_are_judged(self):
         """Right ones pass, whatever the first process had; an output that a job calls right is not taken for it."""
         out = self.folder / "out.json"
