@@ -262,6 +262,8 @@ def write(options, folder):
     """Everything of reports/results/NAME, from what was measured."""
     environment = json.loads((folder / "start" / "environment.json").read_text(encoding="utf-8"))
     target = ROOT / "reports" / "results" / (options.name or machine_folder(environment, options.backend))
+    # What is worked out from the numbers is of the commit that measured them.
+    check_program(describe(options.program), environment["commit"])
     measured = [path for path in folder.rglob("*.json") if path.parent.name != "start"]
     if not measured:
         raise InputError(f"{folder}: expected result files, found none")
@@ -377,13 +379,13 @@ def main(arguments=None):
     options = parse_arguments(arguments)
     folder = ROOT / "results" / ("publish" if options.backend == "cpu" else "publish-cuda")
     try:
-        commit = check_tree()
         if options.part != "write":
+            commit = check_tree()
             check_peers(options.peers, options.backend)
         if options.part == "check":
             return 0
-        check_program(describe(options.program), commit)
         if options.part != "write":
+            check_program(describe(options.program), commit)
             measure(options, folder.relative_to(ROOT))
         if options.part != "measure":
             write(options, folder)
