@@ -248,7 +248,7 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
       ->check(CLI::Range(1, 100));
   command->add_flag("--crossings", request->crossings,
                     "also measure between the sizes where curves of recipes "
-                    "cross, until they are known to about 5 %");
+                    "cross, until these are within 8 % (5 times at most)");
   command
       ->add_option("--width", request->width,
                    "target relative width of the median's confidence interval")

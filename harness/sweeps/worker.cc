@@ -115,8 +115,8 @@ std::string DigestOfOutputs(const Trial& trial) {
   return fmt::format("{:016x}", hash);
 }
 
-// Multiply-adds of the reference for a case: seconds. Who wants every row asks
-// `subquad verify`.
+// Multiply-adds of the reference for a case: seconds. `subquad verify` has no
+// such limit.
 constexpr double kMostWork = 1e9;
 
 class CaseRun;
