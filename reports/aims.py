@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes tables and figures of comparisons: aims, ratios to peers, two threads against one.
 
-    python3 -m reports.aims FILE... --out DIR [--aims FILE] [--subquad PROGRAM]
+    python3 -m reports.aims FILE... --out DIR [--beside FILE...] [--aims FILE] [--subquad PROGRAM]
 
 FILE: output of `reports.peers` and of `subquad sweep --preset threads`, from one machine. Writes aims, peers and threads as
-Markdown, LaTeX (booktabs) and CSV, and figures of peers and threads, as far as the files serve them. Nothing is measured here; met, missed and not measured follow
+Markdown, LaTeX (booktabs) and CSV, and figures of them, as far as the files serve them. Nothing is measured here; met, missed and not measured follow
 from the numbers. Exit status: 0 written, 2 invalid arguments or files (nothing is written then).
 """
 
@@ -430,30 +430,59 @@ TITLES = {
     "peers": "Ours beside other programs",
     "threads": "Two threads against one",
 }
+FIGURES = {
+    "peers": "Ours beside other libraries",
+    "untuned": "Ours beside other libraries, at sizes that nothing was tuned for",
+    "targets": "Ours beside other libraries, by set of instructions",
+    "threads": "Two threads against one",
+}
 
 
-def pictures(made, measured, formats):
-    """{file name: bytes} of the figures of peers and threads, as far as their tables hold something to draw."""
-    drawings = {
-        "peers-figure": (speed_figures.peer_rows(made["peers"]) if made["peers"] else [], speed_figures.draw_peers),
-        "threads-figure": (
-            speed_figures.thread_rows(made["threads"]) if made["threads"] else [],
-            speed_figures.draw_threads,
-        ),
-    }
+LIBRARIES = {name: "SciPy" if "scipy" in one.needs else "PyTorch" for name, one in programs.PEERS.items()}
+TARGETS = {"avx512": "AVX-512", "avx2": "AVX2", "sse4": "SSE4"}
+
+
+def target_words(measured):
+    """The set of instructions of the results beside peers."""
+    targets = {content["environment"].get("target") for _, content in measured.files if "ratios" in content}
+    return ", ".join(TARGETS.get(one, str(one)) for one in sorted(targets))
+
+
+def untuned_cases(aims, measured):
+    """Ids of the cases of aims that are for sizes that nothing was tuned for."""
+    cases = [case for aim in aims if aim.get("untuned") for case in aims_file.cases_of(aim)]
+    return {point.row["case"] for point in measured.points for case in cases if case.fits(point.settings, 1)}
+
+
+def pictures(aims, made, measured, beside, formats):
+    """{file name: bytes} of the figures, as far as the tables hold something to draw."""
+    drawings = []
+    if made["peers"]:
+        peers = made["peers"]
+        drawings.append(("peers", peers, speed_figures.peer_rows(peers, LIBRARIES), speed_figures.draw_peers))
+        rows = speed_figures.peer_rows(peers, LIBRARIES, untuned_cases(aims, measured))
+        drawings.append(("untuned", peers, rows, speed_figures.draw_untuned))
+        other = peers_table(beside) if beside else None
+        if other:
+            parts = {target_words(measured): peers, target_words(beside): other}
+            rows = speed_figures.target_rows(parts, LIBRARIES)
+            drawings.append(("targets", peers, rows, speed_figures.draw_targets))
+    if made["threads"]:
+        rows = speed_figures.thread_rows(made["threads"])
+        drawings.append(("threads", made["threads"], rows, speed_figures.draw_threads))
     files = {}
-    for name, (rows, draw) in drawings.items():
+    for name, table, rows, draw in drawings:
         if rows:
-            text = made[name.partition("-")[0]].csv()
-            words = catalogue.footer(measured.sources(), (measured.machine, "cpu"), None, text)
-            title = TITLES[name.partition("-")[0]]
-            product = catalogue.Product(name, title, None, words, draw=lambda draw=draw, rows=rows: draw(rows))
+            words = catalogue.footer(measured.sources(), (measured.machine, "cpu"), None, table.csv())
+            product = catalogue.Product(
+                f"{name}-figure", FIGURES[name], None, words, draw=lambda draw=draw, rows=rows: draw(rows)
+            )
             files.update(product.files(formats, "long"))
     return files
 
 
-def make(aims, files, program, formats=("svg",)):
-    """{file name: text or bytes}"""
+def make(aims, files, program, formats=("svg",), beside=()):
+    """{file name: text or bytes}; beside: files of another set of instructions"""
     measured = Measured(files, program)
     made = {"aims": aims_table(aims, measured), "peers": peers_table(measured), "threads": threads_table(measured)}
     texts = {}
@@ -465,7 +494,7 @@ def make(aims, files, program, formats=("svg",)):
         texts[f"{name}.csv"] = text
         texts[f"{name}.md"] = f"**{TITLES[name]}**\n\n{table.markdown()}\n{words}\n"
         texts[f"{name}.tex"] = table.latex(TITLES[name], words)
-    return {**texts, **pictures(made, measured, formats)}
+    return {**texts, **pictures(aims, made, measured, Measured(beside, program) if beside else None, formats)}
 
 
 def main(arguments=None):
@@ -477,6 +506,10 @@ def main(arguments=None):
         "files", metavar="FILE", nargs="+", help="result files of peers.py and of sweeps, of one machine"
     )
     parser.add_argument("--out", metavar="DIR", required=True, type=pathlib.Path, help="folder to write to")
+    parser.add_argument(
+        "--beside", metavar="FILE", nargs="+", default=[],
+        help="output of `reports.peers` on the same machine, held to other instructions (SUBQUAD_TARGET)",
+    )  # fmt: skip
     parser.add_argument(
         "--aims", metavar="FILE", type=pathlib.Path, default=aims_file.PATH, help="another list of aims"
     )
@@ -494,7 +527,7 @@ def main(arguments=None):
         plot_style.use_style()
         texts = make(
             aims_file.load(options.aims), [(path, result_file.load(path)) for path in options.files], options.subquad,
-            options.format,
+            options.format, [(path, result_file.load(path)) for path in options.beside],
         )  # fmt: skip
         options.out.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

@@ -17,6 +17,7 @@ import sys
 from reports import interpreter
 
 try:
+    from reports import aims
     from reports.drawing import catalogue
     from reports import figures
     from reports import page
@@ -104,15 +105,17 @@ def entry(product, claims, page):
     return [*lines, "", f"![{product.title}](figures/{product.name}.svg)", "", *folded, ""]
 
 
-SPEED = (("peers", "Ours beside other programs"), ("threads", "Two threads against one"))
+# Figures of reports.aims: their names, and the table that has every case.
+SPEED = (("peers", "peers"), ("untuned", "peers"), ("targets", "peers"), ("threads", "threads"))
 
 
 def speed_part(folder):
     """The figures that `reports.aims` wrote beside the results."""
-    shown = [(name, title) for name, title in SPEED if (folder / "speed" / f"{name}-figure.svg").exists()]
-    lines = ["## Beside other programs, and on two threads", ""] if shown else []
-    for name, title in shown:
-        lines += [f"### {title}", "", f"Every case: [speed/{name}.md](speed/{name}.md).", "",
+    shown = [(name, table) for name, table in SPEED if (folder / "speed" / f"{name}-figure.svg").exists()]
+    lines = ["## Beside other libraries, and on two threads", ""] if shown else []
+    for name, table in shown:
+        title = aims.FIGURES[name]
+        lines += [f"### {title}", "", f"Every case: [speed/{table}.md](speed/{table}.md).", "",
                   f"![{title}](speed/{name}-figure.svg)", ""]  # fmt: skip
     return lines
 
@@ -140,7 +143,12 @@ def build(made, sources, claims, folder):
     lines += ["## Index", "", *thumbnails(drawn, claims), ""]
     if tables:
         lines += [
-            "Tables: " + "; ".join(f"[{product.title}](figures/{product.name}.md)" for product in tables) + ".",
+            "Tables: "
+            + "; ".join(
+                f"[{product.title}](figures/{product.name}.md)" + (f" ({product.finding})" if product.finding else "")
+                for product in tables
+            )
+            + ".",
             "",
         ]
     paper, written = None, {}

@@ -64,8 +64,8 @@ class Step:
 # ---- what is measured
 
 
-def sweeps(program, folder, *options):
-    return [program, "sweep", *options, "--processes", str(PROCESSES), "--resume", "--out", folder]
+def sweep(program, out, *options):
+    return [program, "sweep", *options, "--processes", str(PROCESSES), "--resume", "--out", out]
 
 
 def steps_of(options, folder, environment):
@@ -78,14 +78,14 @@ def steps_of(options, folder, environment):
         return [
             Step(
                 folder / "gpu.json",
-                sweeps(program, folder / "gpu.json", "--preset", "gpu", "--no-resident", "--budget", "0.25"),
+                sweep(program, folder / "gpu.json", "--preset", "gpu", "--no-resident", "--budget", "0.25"),
             ),
-            Step(speed / "peers.json", [*peers, "--budget", "0.2", "--out", speed / "peers.json", *aims]),
+            Step(speed / "peers.json", [*peers, "--budget", "0.2", "--out", speed / "peers.json", *aims], taken=(1,)),
         ]
     found = [
-        Step(folder / "paper.json", sweeps(program, folder / "paper.json", "--preset", "paper", "--crossings",
+        Step(folder / "paper.json", sweep(program, folder / "paper.json", "--preset", "paper", "--crossings",
                                            "--budget", "1", "--run-limit", "7", "--no-resident")),
-        Step(speed / "threads.json", sweeps(program, speed / "threads.json", "--preset", "threads", "--budget", "1")),
+        Step(speed / "threads.json", sweep(program, speed / "threads.json", "--preset", "threads", "--budget", "1")),
     ]  # fmt: skip
     # Claims that do not hold are findings.
     found += [Step(folder / f"{name}.json", [program, "study", name, "--force", "--out", folder], taken=(1,), resumes=False)
@@ -137,6 +137,14 @@ def check_quiet(share):
     if share > MOST_BUSY:
         raise InputError(
             f"expected a machine that does nothing else (at most {MOST_BUSY:.0%} of its cores busy), found {share:.0%} busy"
+        )
+
+
+def check_still_quiet(share, folder):
+    if share > MOST_BUSY:
+        raise Failed(
+            f"the machine does other work at the end ({share:.0%} of its cores): remove what was measured meanwhile from {folder} "
+            "and start again"
         )
 
 
@@ -244,7 +252,7 @@ def measure(options, folder):
         if code and code not in step.taken:
             raise Failed(f"{step.out.name}: exit status {code}")
         check_same(before, describe(options.program), options.backend)
-    check_quiet(busy_share())
+    check_still_quiet(busy_share(), folder)
     tell(begin, "measured")
     minutes = (time.monotonic() - begin) / 60
     if minutes > MOST_MINUTES:
@@ -308,6 +316,7 @@ def writing(options, target):
         ]
     for speed in sorted({path.parent.relative_to(ROOT) for path in (ROOT / target / "speed").rglob("peers.json")}):
         more = [target / "gpu.json"] if options.backend == "cuda" else []
+        beside = sorted(path.relative_to(ROOT) for path in (ROOT / speed).glob("*/peers.json"))
         yield [
             python,
             "-m",
@@ -316,6 +325,7 @@ def writing(options, target):
             *sorted(path.relative_to(ROOT) for path in (ROOT / speed).glob("*.json")),
             "--out",
             speed,
+            *(["--beside", *beside] if beside else []),
         ]
     if options.backend == "cpu":
         claims = target / "claims" / "claims.json"

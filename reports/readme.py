@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the generated tables of the README: headline results, and what is verified where.
+"""Writes the generated tables of the README and of reference/README.md: headline results, and what is verified where.
 
-    python3 -m reports.readme [--results DIR] [--program build/tests/subquad_emulated] [--readme FILE] [--check]
+    python3 -m reports.readme [--results DIR] [--program build/tests/subquad_emulated] [--readme FILE...] [--check]
 
 The headline table, between <!-- headline --> and <!-- /headline -->, comes from the result files and claims of one
 machine. The table between <!-- verified --> and <!-- /verified --> comes from `list --json` of a program with the GPU's
 table (the one with the emulated device needs no GPU); without --program it is left as it is.
---check writes nothing and fails if the README says what is not so. A program that it does not list yet is named.
+--check writes nothing and fails if a page says what is not so. A program that it does not list yet is named.
 Exit status: 0 done, 1 --check found what is not so, 2 invalid arguments or files.
 """
 
@@ -34,6 +34,7 @@ except ImportError as error:
     interpreter.instead(__name__, error)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGES = (ROOT / "README.md", ROOT / "reference" / "README.md")
 SIZES = {"1k": 1024, "16k": 16384, "256k": 262144}
 NEAR = 4  # a size up to this factor away may replace one of SIZES; the cell names it
 
@@ -172,14 +173,15 @@ def verified_table(operators):
     return lines
 
 
-def replaced(text, marker, lines, readme):
+def replaced(texts, marker, lines, pages):
+    """The texts of the pages, with the lines between the markers, which one of the pages has."""
     begin, end = f"<!-- {marker} -->", f"<!-- /{marker} -->"
-    if text.count(begin) != 1 or text.count(end) != 1:
-        raise InputError(
-            f"{readme}: expected {begin} and {end} once each, found {text.count(begin)} and {text.count(end)}"
-        )
-    before, after = text.split(begin)
-    return f"{before}{begin}\n" + "\n".join(lines) + f"\n{end}{after.split(end)[1]}"
+    whole = "".join(texts)
+    if whole.count(begin) != 1 or whole.count(end) != 1:
+        raise InputError(f"{', '.join(page.name for page in pages)}: expected {begin} and {end} once each, found {whole.count(begin)} and "
+                         f"{whole.count(end)}")  # fmt: skip
+    between = re.compile(f"{begin}.*?{end}", re.DOTALL)
+    return [between.sub(lambda _: f"{begin}\n" + "\n".join(lines) + f"\n{end}", text) for text in texts]
 
 
 def unlisted(before, after):
@@ -225,8 +227,9 @@ def parse_arguments(arguments):
                         help="folder of one machine's result files (default: the one that reports/results/default names)")  # fmt: skip
     parser.add_argument("--program", metavar="FILE", help="subquad with a GPU's table, for what is verified where")
     parser.add_argument(
-        "--readme", metavar="FILE", type=pathlib.Path, default=ROOT / "README.md", help="text to rewrite"
-    )
+        "--readme", metavar="FILE", nargs="+", type=pathlib.Path, default=PAGES,
+        help="pages to rewrite (default: README.md and reference/README.md)",
+    )  # fmt: skip
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the README says what is not so")
     return parser.parse_args(arguments)
 
@@ -236,21 +239,23 @@ def main(arguments=None):
     try:
         results, _, summary = figures.load_files(sorted(options.results.glob("*.json")))
         claims_path = options.results / "claims" / "claims.json"
-        found = options.readme.read_text(encoding="utf-8")
-        text = replaced(
-            found, "headline", headline_table(results, summary, page.load_claims(claims_path)), options.readme
-        )
+        found = [one.read_text(encoding="utf-8") for one in options.readme]
+        lines = headline_table(results, summary, page.load_claims(claims_path))
+        texts = replaced(found, "headline", lines, options.readme)
         if options.program:
             run = subprocess.run([options.program, "list", "--json"], capture_output=True, text=True, check=False)
             if run.returncode:
                 raise InputError(f"{options.program} list --json: exit status {run.returncode}: {run.stderr.strip()}")
-            text = replaced(text, "verified", verified_table(json.loads(run.stdout)), options.readme)
-        if text != found and not options.check:
-            options.readme.write_text(text, encoding="utf-8")
-        new = unlisted(found, text) if options.check and text != found else None
-        words = "as it was" if text == found else "would change" if options.check else "written"
-        print(f"{options.readme.name}: {words}" + (f": not listed yet: {', '.join(new)}" if new else ""))
-        return 1 if options.check and text != found and new is None else 0
+            texts = replaced(texts, "verified", verified_table(json.loads(run.stdout)), options.readme)
+        changed = [path for path, text, before in zip(options.readme, texts, found) if text != before]
+        for path, text in zip(options.readme, texts):
+            if path in changed and not options.check:
+                path.write_text(text, encoding="utf-8")
+        new = unlisted("".join(found), "".join(texts)) if options.check and changed else None
+        words = "as they were" if not changed else "would change" if options.check else "written"
+        names = ", ".join(path.name for path in changed or options.readme)
+        print(f"{names}: {words}" + (f": not listed yet: {', '.join(new)}" if new else ""))
+        return 1 if options.check and changed and new is None else 0
     except (InputError, recipe_figure.Unserved) as error:
         print(f"readme.py: {error}", file=sys.stderr)
         return 2

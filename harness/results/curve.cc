@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "harness/results/lengths.h"
 
@@ -211,6 +212,17 @@ std::vector<RecipeCurve> CurvesOf(const Recipe& recipe, const Json& series,
       name.replace(at, hole.size(), value);
     curves.push_back(MakeCurve(recipe, series, name, own));
   }
+  return curves;
+}
+
+std::vector<RecipeCurve> CurvesOfPanel(const Recipe& recipe, const Json& panel,
+                                       const std::vector<RecipePoint>& points) {
+  const Match where =
+      MatchOf(panel.value("where", Json::object()), "recipe " + recipe.name());
+  std::vector<RecipeCurve> curves;
+  for (const Json& series : recipe.content().at("series"))
+    for (RecipeCurve& curve : CurvesOf(recipe, series, points, where))
+      curves.push_back(std::move(curve));
   return curves;
 }
 

@@ -48,6 +48,10 @@ std::vector<RecipeCurve> CurvesOf(const Recipe& recipe, const Json& series,
                                   const std::vector<RecipePoint>& points,
                                   const Match& where);
 
+// All curves of one of the recipe's panels, in the order of its series.
+std::vector<RecipeCurve> CurvesOfPanel(const Recipe& recipe, const Json& panel,
+                                       const std::vector<RecipePoint>& points);
+
 enum class CurveValue { kSeconds, kWorkspace, kFlops };
 
 // As FitExponent, over the upper range of the sizes; nothing for times of

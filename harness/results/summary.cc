@@ -78,12 +78,8 @@ Json PanelsOf(const Recipe& recipe, const std::vector<RecipePoint>& points) {
     if (y != "seconds" && y != "workspace_bytes") continue;
     const CurveValue quantity =
         y == "seconds" ? CurveValue::kSeconds : CurveValue::kWorkspace;
-    const Match where = MatchOf(wanted.value("where", Json::object()),
-                                "recipe " + recipe.name());
-    std::vector<RecipeCurve> curves;
-    for (const Json& series : recipe.content().at("series"))
-      for (RecipeCurve& curve : CurvesOf(recipe, series, points, where))
-        curves.push_back(std::move(curve));
+    const std::vector<RecipeCurve> curves =
+        CurvesOfPanel(recipe, wanted, points);
     Json panel = {{"title", wanted.value("title", "")},
                   {"quantity", y},
                   {"curves", Json::array()},

@@ -103,12 +103,8 @@ std::vector<PlannedCase> BetweenCrossings(const std::vector<Json>& records,
       continue;
     for (const Json& panel : recipe.content().at("panels")) {
       if (panel.at("y") != "seconds") continue;
-      const Match where = MatchOf(panel.value("where", Json::object()),
-                                  "recipe " + recipe.name());
-      std::vector<RecipeCurve> curves;
-      for (const Json& series : recipe.content().at("series"))
-        for (RecipeCurve& curve : CurvesOf(recipe, series, points, where))
-          curves.push_back(std::move(curve));
+      const std::vector<RecipeCurve> curves =
+          CurvesOfPanel(recipe, panel, points);
       for (const Json& pair : recipe.content().at("crossovers"))
         for (const RecipeCurve& fast : curves)
           for (const RecipeCurve& slow : curves) {

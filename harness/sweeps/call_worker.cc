@@ -5,27 +5,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <iostream>
 
+#include "harness/base/clock.h"
 #include "harness/base/interrupts.h"
 #include "harness/sweeps/worker.h"
 
 namespace subquad {
 
 using Json = nlohmann::ordered_json;
-
-namespace {
-
-double Now() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-}  // namespace
 
 std::string JobName(const Implementation& implementation) {
   return implementation.id +
@@ -97,11 +87,11 @@ WorkerOutcome CallWorker(const Job& job, double seconds) {
                     static_cast<ssize_t>(text.size());
   ::close(to_worker[1]);
 
-  const double deadline = Now() + seconds;
+  const double deadline = SteadySeconds() + seconds;
   std::string pending;
   bool killed = false, open = sent;
   while (open) {
-    const double left = deadline - Now();
+    const double left = deadline - SteadySeconds();
     if (Interrupted() || left <= 0) {
       outcome.interrupted = Interrupted();
       killed = true;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <map>
 #include <set>
@@ -23,67 +22,16 @@
 #include "harness/results/result_file.h"
 #include "harness/results/times.h"
 #include "harness/sweeps/between.h"
+#include "harness/sweeps/progress.h"
 
 namespace subquad {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string Duration(double seconds) {
-  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
-  if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
-  return fmt::format("{:.1f} h", seconds / 3600);
-}
-
-std::string ShortTime(double seconds) {
-  if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
-  if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
-  return fmt::format("{:.3g} s", seconds);
-}
-
 bool Passed(const Json& record) {
   return record.at("check").at("verdict") == "passed";
 }
-
-// One line per case, and how long the rest will take about.
-class Progress {
- public:
-  explicit Progress(size_t total, std::string pass = "")
-      : total_(total), pass_(std::move(pass)), start_(Clock::now()) {}
-
-  void Report(const PlannedCase& planned, const std::vector<Json>& records) {
-    ++done_;
-    std::string text;
-    for (const Json& record : records) {
-      std::string name = record.at("implementation");
-      if (record.at("backend") != ToString(Backend::kCpu))
-        name += fmt::format(" ({})", record.at("backend").get<std::string>());
-      const Json& seconds = record.at("seconds");
-      text +=
-          fmt::format("  {} {}", name,
-                      seconds.is_null()
-                          ? record.at("check").at("verdict").get<std::string>()
-                          : ShortTime(seconds.at("median").get<double>()));
-    }
-    const double elapsed =
-        std::chrono::duration<double>(Clock::now() - start_).count();
-    // Cases grow along a sweep: the last ones tell more than the first.
-    const double left = elapsed / static_cast<double>(done_) *
-                        static_cast<double>(total_ - done_);
-    Tell(
-        "[{}{}/{}] {}{}{}\n", pass_, done_, total_, planned.one.Id(), text,
-        done_ < total_ ? fmt::format("  (about {} left)", Duration(left)) : "");
-  }
-
-  void Skip() { ++done_; }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  const size_t total_;
-  const std::string pass_;
-  size_t done_ = 0;
-  const Clock::time_point start_;
-};
 
 // How long a run will take, from what the same implementation did before.
 class Forecast {

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <iostream>
 #include <new>
 
 #include "cuda/device.h"
+#include "harness/base/clock.h"
 #include "harness/base/npy.h"
 #include "harness/cases/generate.h"
 #include "harness/judging/after_timing.h"
@@ -23,12 +23,6 @@
 
 namespace subquad {
 namespace {
-
-double Now() {
-  return std::chrono::duration<double>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 void Say(const Json& line) {
   const std::string text = line.dump() + "\n";
@@ -54,9 +48,9 @@ struct FirstRun {
 FirstRun RunInParts(Prepared& prepared) {
   FirstRun first;
   const auto timed = [](double& seconds, const auto& part) {
-    const double start = Now();
+    const double start = SteadySeconds();
     part();
-    seconds = Now() - start;
+    seconds = SteadySeconds() - start;
   };
   if (DeviceRun* device = prepared.OnDevice()) {
     timed(first.upload, [&] { device->Upload(); });
@@ -339,9 +333,9 @@ class CaseRun {
         one.backend == Backend::kCuda || MemoryCounter::Available();
     try {
       trial_->answer();
-      const double start = Now();
+      const double start = SteadySeconds();
       entry.prepared = Prepare(one);
-      setup = Now() - start;
+      setup = SteadySeconds() - start;
       trial_->Poison();
       first = RunInParts(*entry.prepared);
       entry.first_seconds = first.run;

@@ -60,7 +60,7 @@ def draw(content, width, title, at):
         axes.xaxis.set_major_formatter(
             matplotlib.ticker.FuncFormatter(lambda x, _, write=panel.tick_format: write(x) if x else "0")
         )
-        axes.set_xlabel(panel.label)
+        axes.set_xlabel(f"{panel.label}, n = {plot_style.format_count(at)}")
         _name_rows(axes, names)
     return page.finish()
 
@@ -78,8 +78,8 @@ def _look(index):
     return style._replace(hollow=index >= len(plot_style.SERIES))
 
 
-def draw_ratios(rows, width, title, label, notes):
-    """rows: (words, [(legend words, ratio, low, high)]); a line at 1. Returns the layout.Page."""
+def draw_ratios(rows, width, title, label, notes, even=False):
+    """rows: (words, [(legend words, ratio, low, high)]); a line at 1; `even`: not on a logarithmic axis. Returns the layout.Page."""
     names = list(dict.fromkeys(name for _, marks in rows for name, *_ in marks))
     looks = {name: _look(index) for index, name in enumerate(names)}
     labels = [layout.Label(name, looks[name]._replace(dashes="none")) for name in names] if len(names) > 1 else []
@@ -99,9 +99,16 @@ def draw_ratios(rows, width, title, label, notes):
             )
             values += [value for value in (ratio, low, high) if value]
     low, high = min(values) / 1.15, max(values) * 1.15
-    axes.set_xscale("log")
+    if even:
+        low, high = min(values) - 0.1, max(values) + 0.1
+    else:
+        axes.set_xscale("log")
     axes.set_xlim(low, high)
-    ticks = plot_style.small_ticks(low, high, 8)
+    ticks = (
+        [step / 4 for step in range(math.ceil(4 * low), int(4 * high) + 1)]
+        if even
+        else plot_style.small_ticks(low, high, 8)
+    )
     axes.xaxis.set_major_locator(matplotlib.ticker.FixedLocator(ticks))
     axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda x, _: plot_style.format_times(x)))
     axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())

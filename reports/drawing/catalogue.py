@@ -23,6 +23,8 @@ from reports.files import study_file
 from reports.files import summary_file
 from reports.drawing import tables
 
+FEWEST_RATIOS = 5  # that are drawn
+
 
 @dataclasses.dataclass
 class Product:
@@ -40,6 +42,7 @@ class Product:
     missing: list = dataclasses.field(default_factory=list)  # what the recipe shows and the files do not hold
     about: str = ""  # the one model of a study that a figure is about
     source: str = ""  # stands for the setting in a short caption
+    finding: str = ""  # of a table: what it comes to, where that is a sentence
 
     def caption(self, page):
         missing = [f"Lines that are not in these files: {len(self.missing)}"] if self.missing else []
@@ -158,7 +161,9 @@ def _make(recipe, platform, results, points, studies, summary, recipes):
         fits = recipe.kind == "fits"
         table = tables.exponents(summary, contents, platform, recipes) if fits else tables.crossovers(summary, platform)
         words = footer(contents, platform, None, table.csv())
-        return Product(recipe.name, title, recipe, words, table=table, data={f"{recipe.name}.csv": table.csv()}), []
+        finding = tables.workspace_finding(contents, platform) if fits else ""
+        data = {f"{recipe.name}.csv": table.csv()}
+        return Product(recipe.name, title, recipe, words, table=table, data=data, finding=finding), []
     if recipe.kind == "table":
         table = tables.picked(recipe, own)
         words = _footer_of(table.points, platform, table.csv())
@@ -214,18 +219,18 @@ def _ratios(recipe, platform, results, own):
     used = recipe_file.measured_for(recipe, own, ("n",))
     words = footer(contents, platform, _threads(used), table.csv())
     differing = [row for row in rows if any(ratio_panels.says(entry) != "the same" for entry in row[1])]
-    notes = [
-        f"{len(rows) - len(differing)} of {len(rows)} rows are within {round(100 * (ratio_panels.NEAR - 1))} % (the grey "
-        "band) and left out; the table has all.",
-        table.note,
-    ]
-    draw = lambda: ratio_panels.draw(  # noqa: E731
+    near = f"{len(rows) - len(differing)} of {len(rows)} rows are within {round(100 * (ratio_panels.NEAR - 1))} %"
+    product = Product(
+        recipe.name, recipe["title"], recipe, words, table=table, data={f"{recipe.name}.csv": table.csv()}
+    )
+    if len(differing) < FEWEST_RATIOS:  # a sentence says as much
+        product.finding = "; all but ".join([near, *filter(None, [", ".join(words for words, _ in differing)])])
+        return product, used
+    notes = [f"{near} (the grey band) and left out; the table has all.", table.note]
+    product.draw = lambda: ratio_panels.draw(
         differing, inputs, plot_style.width_named(recipe_figure.width_of(recipe)), recipe["title"], notes
     )
-    return Product(
-        recipe.name, recipe["title"], recipe, words, draw=draw if differing else None, table=table,
-        data={f"{recipe.name}.csv": table.csv()},
-    ), used  # fmt: skip
+    return product, used
 
 
 def _study(recipe, studies):

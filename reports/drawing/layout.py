@@ -35,6 +35,7 @@ class Label(typing.NamedTuple):
 
     words: str
     style: plot_style.Style
+    width: float | None = None  # of its line, where that is not the usual one
 
 
 @dataclasses.dataclass
@@ -240,7 +241,8 @@ class Page:
     def _draw_key(self, x, y, label):
         style = label.style
         self.line([x, x + KEY_WIDTH / 2, x + KEY_WIDTH], [y] * 3, color=style.color, linestyle=style.dashes,
-                  marker=style.marker, markevery=[1], **marker(style))  # fmt: skip
+                  marker=style.marker, markevery=[1], **marker(style),
+                  **({"linewidth": label.width} if label.width else {}))  # fmt: skip
         self.text(x + KEY_WIDTH + KEY_GAP, y, label.words, DARK_GREY)
 
     def title(self, axes, words, weight="normal", color=DARK_GREY):

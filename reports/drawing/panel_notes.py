@@ -7,7 +7,9 @@ from collections import Counter
 from reports.drawing import layout
 from reports.drawing import plot_style
 
-FEWEST_SAMPLES = 6  # for a 95 % interval of the median
+FEWEST_SAMPLES = 10  # fewer are marked
+FEWEST_FOR_INTERVAL = 6  # for a 95 % interval of the median
+ALIKE = 1.05  # lines that are closer at every size lie on one another
 WIDEST_FIT = 0.5  # an exponent whose interval is wider says nothing
 LONGEST_REASON = 130  # characters
 NUMBER = re.compile(r"[0-9][0-9.,e+-]*( ?([KMGT]iB|[mµn]?s|s|min|h)\b)?")  # with its unit
@@ -27,10 +29,11 @@ def crossing_text(cross):
 def sentences(content):
     """For (Panel, Group) pairs, each once."""
     groups = _by_group(content)
-    found = [_legend(content)]
+    found = [_legend(content), *_alike_sentences(content)]
     for panels, group in groups:
         found += _crossover_sentences(panels, group)
     found.append(_margin_sentence([group for _, group in groups]))
+    found.append(_reach_sentence(content))
     for panels, group in groups:
         found += _missing_sentences(panels, group)
         found += group.remarks
@@ -72,7 +75,7 @@ def exponents(content):
 
 
 def few_samples(row, panel):
-    """Whether the band of a measured point is the range of its samples, as there are too few for an interval of the median."""
+    """Whether a measured point has too few samples to be taken like the others."""
     return bool(panel.low and row[panel.low] and row.get("samples") and row["samples"] < FEWEST_SAMPLES)
 
 
@@ -132,7 +135,7 @@ def _legend_parts(content):
         parts.append(("band: interval of the median",) * 2)
     if any(few_samples(row, panel) for panel, group in content for row in group.rows):
         few = f"open marks: fewer than {FEWEST_SAMPLES} samples"
-        parts.append((few, f"{few}, whose band is their range and no 95 % interval"))
+        parts.append((few, f"{few} (below {FEWEST_FOR_INTERVAL} their band is their range and no 95 % interval)"))
     parts += [(panel.thin_meaning,) * 2 for panel, group in content
               if panel.thin and any(row[panel.thin] for row in group.rows)]  # fmt: skip
     if any(algorithm[f"{panel.theory}_class"] for panel, group in content if panel.theory
@@ -144,10 +147,61 @@ def _legend_parts(content):
         parts.append(("", "rings: crossings"))
     if any(panel.frontier for panel in panels):
         stairs = "grey stairs: implementations that no other beats at that n"
-        parts.append((stairs, f"{stairs}; lines run from small to large n"))
+        lines = any(len({row["n"] for row in group.rows}) > 1 for panel, group in content if panel.frontier)
+        parts.append((stairs, f"{stairs}; lines run from small to large n" if lines else stairs))
     parts += [("", f"speed-up: time of {panel.against} / time")
               for panel in panels if panel.against]  # fmt: skip
     return parts
+
+
+def _alike_sentences(content):
+    """Which lines of a panel hide one another."""
+    found = []
+    for index, (panel, group) in enumerate(content):
+        if panel.x != "n":
+            continue
+        lines = {}
+        for row in group.rows:
+            if row["verdict"] == "passed" and row[panel.y]:
+                lines.setdefault(row["implementation"], {})[row["n"]] = row[panel.y]
+        clusters = []
+        for name, line in lines.items():
+            near = next((one for one in clusters if _alike(lines[one[0]], line)), None)
+            if near:
+                near.append(name)
+            else:
+                clusters.append([name])
+        where = f"{layout.letters(index)} " if len(content) > 1 else ""
+        percent = round(100 * (ALIKE - 1))
+        found += [
+            f"{where}{_and(names)} lie on one another, within {percent} %." for names in clusters if len(names) > 1
+        ]
+    return found
+
+
+def _alike(one, other):
+    shared = one.keys() & other.keys()
+    return len(shared) >= 3 and all(1 / ALIKE <= one[n] / other[n] <= ALIKE for n in shared)
+
+
+def _and(names):
+    """Labels may contain commas."""
+    return " and ".join(filter(None, ["; ".join(names[:-1]), names[-1]]))
+
+
+def _reach_sentence(content):
+    """How far each line goes, where that differs."""
+    largest = {}
+    for panel, group in content:
+        for row in group.rows if panel.x == "n" else ():
+            if row["verdict"] == "passed":
+                largest[row["implementation"]] = max(row["n"], largest.get(row["implementation"], 0))
+    sizes = Counter(largest.values()).most_common()
+    if len(sizes) < 2:
+        return ""
+    write = plot_style.counts_format(largest.values())
+    ends = [f"{write(n)} of {_and([name for name in largest if largest[name] == n])}" for n, _ in sizes[1:]]
+    return f"Largest n that was measured: {_listed(ends)}; {write(sizes[0][0])} of the rest."
 
 
 def _margin_sentence(groups):

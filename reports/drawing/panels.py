@@ -17,6 +17,8 @@ HEIGHT = 1.75
 MOST_NUMBERED = 2  # crossings in one panel that have their n beside them; more are rings alone
 CROSSING = plot_style.Style(DARK_GREY, "none", "o", hollow=True)
 GUIDE = plot_style.Style(LIGHT_GREY, plot_style.SOLID, None)
+THIN = plot_style.Style(MID_GREY, plot_style.SOLID, None)
+THIN_WIDTH = 0.5
 
 AXIS_LABELS = {"tokens": "tokens n", "pixels": "pixels n", "keys": "keys n_k", "n": "tokens or pixels n", "f": "features m",
                "r": "clipping distance k", "heads": "heads", "threads": "threads"}  # fmt: skip
@@ -41,6 +43,7 @@ class Panel:
     against: label of the baseline, where ratios of a summary are shown
     level: a value of y that deserves a grey line
     least_factor: the ends of the y axis are at least this far apart
+    shared: all panels of this quantity have the same y axis
     """
 
     y: str
@@ -53,6 +56,7 @@ class Panel:
     low: str = ""
     high: str = ""
     thin: str = ""
+    thin_name: str = ""
     thin_meaning: str = ""
     thin_in_limits: bool = False
     quantity: str = ""
@@ -62,6 +66,7 @@ class Panel:
     against: str = ""
     level: float = 0.0
     least_factor: float = 20
+    shared: bool = False
 
     def columns(self):
         return [column for column in (self.x, self.y, self.low, self.high, self.thin) if column]
@@ -92,7 +97,9 @@ def draw(content, width, title, per_row=2, ticks=()):
     page = layout.Page([block], title, width, panel_notes.sentences(content), panel_notes.brief(content))
     page.numbers = panel_notes.exponents(content)
     for axes, place, (panel, group, series) in zip(page.axes, page.places, drawn):
-        _draw_panel(axes, panel, series, group, place[2:], ticks)
+        beside = [values for other, group, series in drawn if panel.shared and other.y == panel.y
+                  for values in _heights(other, group, series)]  # fmt: skip
+        _draw_panel(axes, panel, series, group, place[2:], ticks, beside)
         if panel.title:
             page.title(axes, panel.title, "bold", "black")
         _draw_marks(page, axes, panel, series, place[1])
@@ -105,14 +112,17 @@ def _labels(panel, group, series):
         labels.append(layout.Label("crossing", CROSSING))
     if _guided(panel, group, series):
         labels.append(layout.Label("growth by theory", GUIDE))
+    if panel.thin_name and any(row[panel.thin] for row in group.rows):
+        labels.append(layout.Label(panel.thin_name, THIN, THIN_WIDTH))
     return labels
 
 
 def _keys_last(cells):
     """Moves marks other than lines to the end of the legend: the last cell repeats them."""
-    marks = [label for cell in cells for label in cell.labels if label.style in (CROSSING, GUIDE)]
+    last = (CROSSING, GUIDE, THIN)
+    marks = [label for cell in cells for label in cell.labels if label.style in last]
     for cell in cells:
-        cell.labels = [label for label in cell.labels if label.style not in (CROSSING, GUIDE)]
+        cell.labels = [label for label in cell.labels if label.style not in last]
     if cells:
         cells[-1].labels += dict.fromkeys(marks)
     return cells
@@ -157,10 +167,10 @@ def _crossings(panel, group):
 # Axes
 
 
-def _draw_panel(axes, panel, series, group, inches, ticks):
+def _draw_panel(axes, panel, series, group, inches, ticks, beside=()):
     axes.set_xscale("log")
     axes.set_yscale("log")
-    _set_limits(axes, panel, series, group)
+    _set_limits(axes, panel, series, group, beside)
     _set_ticks(axes, panel, group, inches, ticks)
     axes.set_xlabel(panel.x_label or _n_label(group.axis))
     axes.set_ylabel(panel.label)
@@ -184,13 +194,18 @@ def _n_label(axis):
     return AXIS_LABELS.get(axis, axis)
 
 
-def _set_limits(axes, panel, series, group):
+def _heights(panel, group, series):
+    """Values of y that the axes have room for."""
     points = [row for one in series for row in one.points]
     ys = [row[column] for row in points for column in (panel.y, panel.low, panel.high) if column and row[column]]
     if panel.thin and (panel.thin_in_limits or not ys):
         ys += [row[panel.thin] for row in group.rows if row[panel.thin]]
-    if panel.level:
-        ys.append(panel.level)
+    return ys + [panel.level] if panel.level else ys
+
+
+def _set_limits(axes, panel, series, group, beside):
+    points = [row for one in series for row in one.points]
+    ys = _heights(panel, group, series) + list(beside)
     xs = [row[panel.x] for row in (group.rows if panel.x == "n" else points) if row[panel.x]]
     x_low, x_high = _padded(xs, least_factor=4, padding=0.04)
     y_low, y_high = _padded(ys, least_factor=panel.least_factor, padding=0.06)
@@ -263,7 +278,7 @@ def _draw_series(axes, panel, series, group):
     style = series.style
     if panel.thin:
         rows = [row for row in group.rows if row["implementation"] == series.name and row[panel.thin]]
-        thin = {"color": style.color, "linestyle": style.dashes, "linewidth": 0.5}
+        thin = {"color": style.color, "linestyle": style.dashes, "linewidth": THIN_WIDTH}
         axes.plot([row[panel.x] for row in rows], [row[panel.thin] for row in rows], **thin)
     width = plot_style.look().line_width * (0.6 if panel.frontier else 1)
     for points in _unbroken(series, group):
@@ -344,7 +359,8 @@ def _draw_crossovers(axes, panel, group):
     heights = [
         (cross["n"], cross.get("value") or _height_at(panel, group, cross)) for cross in _crossings(panel, group)
     ]
-    drawn = [(n, height) for n, height in heights if height]
+    first = min((row[panel.x] for row in group.rows if _drawable(row, panel)), default=0)  # no line goes further
+    drawn = [(n, height) for n, height in heights if height and n >= first]
     for n, height in drawn:
         axes.plot(n, height, marker="o", markersize=6, markerfacecolor="none", markeredgewidth=0.8, color=DARK_GREY,
                   linestyle="none", zorder=5)  # fmt: skip
@@ -394,7 +410,9 @@ def _draw_frontiers(axes, panel, group):
 
 
 def _write_frontiers(panel, group, room, stairs):
-    """The n of each staircase, beside a point of that n: one of the staircase, or else another."""
+    """The n of each staircase, beside a point of that n: one of the staircase, or else another; none where all have one n."""
+    if len({row["n"] for row in group.rows}) == 1:
+        return
     write = plot_style.counts_format([n for n, _ in stairs])
     places = [(row["n"], room.place(row[panel.x], row[panel.y])) for row in group.rows if _drawable(row, panel)]
     for n, best in stairs:

@@ -113,7 +113,7 @@ def shade(style, index, count):
     share = index / (count - 1)  # 0: the lightest
     channels = [int(style.color[place : place + 2], 16) for place in (1, 3, 5)]
     mixed = [
-        round(channel + (255 - channel) * (0.3 - 0.6 * share)) if share < 0.5 else round(channel * (1.5 - share))
+        round(channel + (255 - channel) * (0.5 - share)) if share < 0.5 else round(channel * (1.5 - share))
         for channel in channels
     ]
     return Style("#" + "".join(f"{channel:02x}" for channel in mixed), DASHES[index % len(DASHES)],

@@ -47,18 +47,11 @@ QUANTITIES = {
         tick_format=plot_style.format_bytes,
         ticks=plot_style.binary_ticks,
     ),
-    "workspace_share": Panel(
-        y="workspace_share",
-        label="workspace, measured / formula",
-        tick_format=plot_style.format_plain,
-        ticks=plot_style.small_ticks,
-        level=1.0,
-        least_factor=4,
-    ),
     "max_error": Panel(
         y="max_error",
         label="largest absolute error",
         thin="bound",
+        thin_name="bound from theory",
         thin_meaning="thin line: bound from theory",
         thin_in_limits=True,
         tick_format=plot_style.format_error,
@@ -67,6 +60,7 @@ QUANTITIES = {
     "error_ratio": Panel(
         y="error_ratio",
         label="error / plain dense error",
+        shared=True,
         tick_format=plot_style.format_plain,
         ticks=plot_style.small_ticks,
         level=1.0,
@@ -74,6 +68,7 @@ QUANTITIES = {
     "floor_share": Panel(
         y="floor_share",
         label="fraction of roofline",
+        shared=True,
         tick_format=plot_style.format_plain,
         ticks=plot_style.small_ticks,
         level=1.0,

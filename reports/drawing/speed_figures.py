@@ -1,4 +1,4 @@
-"""Figures of comparisons: peers at the largest case of each program, and two threads against one. Drawn from rows of the tables."""
+"""Figures of comparisons: ours beside other libraries, on two sets of instructions, and two threads against one. Drawn from rows of the tables."""
 
 import math
 import re
@@ -20,24 +20,55 @@ def _words(operator, implementation, case):
     return f"{operator.replace('_', ' ')}, {implementation}, n = {n}"
 
 
-def peer_rows(table, threads=1):
-    """[(words, [(peer, ratio, low, high)])]: each program of ours at its largest case beside somebody else's program."""
+def peer_rows(table, libraries, cases=None):
+    """[(words, [(library, ratio, low, high)])]: each program of ours on one thread beside the fastest program of each library, at its
+    largest case, or at `cases` (ids). libraries: {peer: library}; a peer of none goes by its own name."""
+    fastest = _fastest(table, libraries)
+    if cases is None:
+        largest = {}
+        for operator, implementation, case in fastest:
+            key = operator, implementation
+            if key not in largest or size_of(case) > size_of(largest[key]):
+                largest[key] = case
+        cases = {(*key, case) for key, case in largest.items()}
+    else:
+        cases = {key for key in fastest if key[2] in cases}
+    return [(_words(*key), sorted(fastest[key].values())) for key in sorted(cases, key=_order)]
+
+
+def target_rows(parts, libraries):
+    """[(words, [(set of instructions, ratio, low, high)])]: the fastest other program, at the largest case that all parts have.
+    parts: {set of instructions: table}"""
+    best = {}
+    for words, table in parts.items():
+        for key, marks in _fastest(table, libraries).items():
+            _, *ratio = min(marks.values(), key=lambda mark: mark[1])
+            best.setdefault(key, []).append((words, *ratio))
+    best = {key: marks for key, marks in best.items() if len(marks) == len(parts)}
+    largest = {key[:2]: key for key in sorted(best, key=lambda key: size_of(key[2]))}
+    return [(_words(*key), best[key]) for key in sorted(largest.values(), key=_order)]
+
+
+def _fastest(table, libraries):
+    """{(operator, implementation, case): {library: (library, ratio, low, high)}}"""
     rows = [dict(zip(table.header, row)) for row in table.rows]
-    # Ours are compared with one another, too.
-    ours = {row["implementation"] for row in rows if row["peer"]} | set(plot_style.STYLES)
-    rows = [row for row in rows
-            if row["peer"] not in ours | {""} and row["threads"] == threads and row["backend"] == "cpu"]  # fmt: skip
-    largest = {}
+    ours = {row["implementation"] for row in rows if row["peer"]} | set(
+        plot_style.STYLES
+    )  # are compared with one another, too
+    found = {}
     for row in rows:
-        key = row["operator"], row["implementation"]
-        if size_of(row["case"]) > size_of(largest.get(key, row)["case"]) or key not in largest:
-            largest[key] = row
-    found = []
-    for (operator, implementation), chosen in sorted(largest.items()):
-        marks = [(row["peer"], row["ratio"], *_ends(row)) for row in rows
-                 if (row["operator"], row["implementation"], row["case"]) == (operator, implementation, chosen["case"])]  # fmt: skip
-        found.append((_words(operator, implementation, chosen["case"]), marks))
+        if row["peer"] in ours | {""} or row["threads"] != 1 or row["backend"] != "cpu":
+            continue
+        library = libraries.get(row["peer"], row["peer"])
+        marks = found.setdefault((row["operator"], row["implementation"], row["case"]), {})
+        if library not in marks or row["ratio"] < marks[library][1]:
+            marks[library] = (library, row["ratio"], *_ends(row))
     return found
+
+
+def _order(key):
+    operator, implementation, case = key
+    return operator, implementation, size_of(case), case
 
 
 def thread_rows(table):
@@ -53,16 +84,34 @@ def _ends(row):
     ]
 
 
+RATIO = "time of the other program / time of ours"
+TURNS = "one thread; the median over rounds in which both were timed in turns, with its interval. The table has every case and every program."
+
+
 def draw_peers(rows):
     return bar_panels.draw_ratios(
-        rows, plot_style.look().text, "Ours beside other programs", "time of the other program / time of ours",
-        ["Each program at the largest case that was compared, one thread; the median over rounds in which both were timed in turns, "
-         "with its interval. The table has every case."],
+        rows, plot_style.look().text, "Ours beside other libraries", RATIO,
+        [f"Each of our programs at the largest case that was compared, beside the fastest program of each library, {TURNS}"],
+    )  # fmt: skip
+
+
+def draw_untuned(rows):
+    return bar_panels.draw_ratios(
+        rows, plot_style.look().text, "Ours beside other libraries, at sizes that nothing was tuned for", RATIO,
+        [f"Beside the fastest program of each library, {TURNS}"],
+    )  # fmt: skip
+
+
+def draw_targets(rows):
+    return bar_panels.draw_ratios(
+        rows, plot_style.look().text, "Ours beside other libraries, by set of instructions", RATIO,
+        [f"Both programs are held to the same instructions. The fastest other program, {TURNS}"],
     )  # fmt: skip
 
 
 def draw_threads(rows):
     return bar_panels.draw_ratios(
         rows, plot_style.look().text, "Two threads against one", "time on one thread / time on two",
-        ["Median of all ratios of two samples, with the interval of the rank test."],
+        ["Median of all ratios of two samples, with the interval of the rank test. Two cores have twice the private caches; whether that "
+         "is why some are above 2 was not examined."], even=True,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from reports.drawing import plot_style
 from reports.drawing.plot_style import BLUE, DARK_GREY, LIGHT_GREY
 from reports.drawing.study_page import color_bar, new_page
 
+ACROSS = 5  # patterns in a row
 SEEN = matplotlib.colors.ListedColormap(["#ffffff", BLUE])
 
 
@@ -29,26 +30,26 @@ def _frame(page, axes, words, height, width, labels):
     axes.xaxis.labelpad = axes.yaxis.labelpad = -5
 
 
-def _share(pairs, name, n):
-    return f"{100 * pairs.where(pattern=name)[0]['pairs'] / n**2:.0f} %"
-
-
 def draw_sparse_patterns(study):
     seen = study.table("seen", "pattern", "query", "key")
     pairs = study.table("pairs", "pattern", "implementation", "pairs")
-    n = study.content["parameters"]["n"]
     names = seen.values("pattern")
+    # Global tokens stand behind the positions.
+    sizes = {name: 1 + max(row["query"] for row in seen.where(pattern=name)) for name in names}
+    titles = {
+        name: f"{name}: {100 * pairs.where(pattern=name)[0]['pairs'] / sizes[name] ** 2:.0f}\u00a0%" for name in names
+    }
     page = new_page(
-        study, [(1, index % 4 > 0, []) for index in range(len(names))], aspect=1.0, most=4,
-        words=[f"{name}: {_share(pairs, name, n)}" for name in names],
-        notes=[f"Filled: the query (row) sees the key (column), of {n}.", "After each name: the share of all pairs seen."],
+        study, [(1, index % ACROSS > 0, []) for index in range(len(names))], aspect=1.0, most=ACROSS, words=list(titles.values()),
+        notes=[f"Filled: the query (row) sees the key (column), of {study.content['parameters']['n']}; of ETC two global tokens "
+               "stand behind them.", "After each name: the share of all pairs seen."],
     )  # fmt: skip
     for index, (axes, name) in enumerate(zip(page.axes, names)):
-        image = [[0] * n for _ in range(n)]
+        image = [[0] * sizes[name] for _ in range(sizes[name])]
         for row in seen.where(pattern=name):
             image[row["query"]][row["key"]] = 1
         axes.imshow(image, cmap=SEEN, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-        _frame(page, axes, f"{name}: {_share(pairs, name, n)}", n, n, ("key", "" if index % 4 else "query"))
+        _frame(page, axes, titles[name], sizes[name], sizes[name], ("key", "" if index % ACROSS else "query"))
     return page.finish()
 
 
@@ -65,7 +66,7 @@ def draw_shifted_scores(study):
     )  # fmt: skip
     values = [row["value"] for row in cells.rows if row["value"] == row["value"]]
     most = max(abs(value) for value in values)
-    titles = {"B~": "B~ = q Qᵀ", "B": "B: rows of B~ shifted left"}
+    titles = {"B~": "before the shift: q Qᵀ", "B": "B: its rows shifted left"}
     for one, name in zip(page.axes, names):
         image = [[math.nan] * width for _ in range(length)]
         for row in cells.where(matrix=name):

@@ -20,6 +20,7 @@ NULL_NOTE = "No features: equal weights, with RPE exp(bias); Taylor: the feature
 # What needs no random features: weights that ignore queries and keys, and the features (1, x).
 NULLS = (("no features", Style(MID_GREY, plot_style.DOTTED, None)),
          ("Taylor", Style(MID_GREY, plot_style.DASHED, None)))  # fmt: skip
+LARGEST = ("2, the largest possible", Style(LIGHT_GREY, plot_style.SOLID, None))  # error of a row of positive weights
 
 
 def draw_nulls(axes, rows, rpe, value):
@@ -33,9 +34,10 @@ def draw_nulls(axes, rows, rpe, value):
     return drawn
 
 
-def _map_panels(study, note, nulls, value, models=(None,)):
+def _map_panels(study, note, nulls, value, models=(None,), wide=False):
     """The error of each feature map over f: a panel for each setting, a row of them for each model. `nulls` are the rows of
-    what needs no features, with their model if there are several, and `value` their column."""
+    what needs no features, with their model if there are several, and `value` their column. `wide`: ranges that overlap, drawn
+    as bars side by side."""
     table = study.table("error", "normalised", "rpe", "map", "f", "median", "low", "high")
     kinds = table.values("map")
 
@@ -45,21 +47,27 @@ def _map_panels(study, note, nulls, value, models=(None,)):
     grid, shown = [], []
     for model in models:
         settings = [setting for setting in SETTINGS if rows_of(model, *setting[:2])]
-        labels = [(MAP_NAMES[kind], MAPS[kind]) for kind in kinds] + list(NULLS)
+        labels = [(MAP_NAMES[kind], MAPS[kind]) for kind in kinds] + [*NULLS, LARGEST]
         grid.append([(1, index > 0, labels if index == 0 and not grid else []) for index in range(len(settings))])
         shown += [(model, setting, index == 0) for index, setting in enumerate(settings)]
     page = new_page(study, grid, height=HEIGHT if len(grid) == 1 else 1.3,
-                notes=[note, NULL_NOTE, "Solid grey line: 2, the largest possible error of positive weights."])  # fmt: skip
+                notes=[note, NULL_NOTE])  # fmt: skip
     values = [row[value] for row in nulls if row["map"] in ("uniform", "bias", "taylor1")]
-    values += [row[name] for row in table.rows for name in ("median", "low")]
+    values += [row[name] for row in table.rows for name in ("median", "low", *(("high",) if wide else ()))]
     for axes, (model, (normalised, rpe, words), first) in zip(page.axes, shown):
         for kind in kinds:
             rows = rows_of(model, normalised, rpe, map=kind)
-            curve(axes, column(rows, "f"), column(rows, "median"), MAPS[kind],
-                  (column(rows, "low"), column(rows, "high")))  # fmt: skip
+            ends = column(rows, "low"), column(rows, "high")
+            if not wide or MAPS[kind].marker is None:
+                curve(axes, column(rows, "f"), column(rows, "median"), MAPS[kind], None if wide else ends)
+                continue
+            shift = 1.07 ** (kinds.index(kind) - (len(kinds) - 1) / 2)
+            xs = [row["f"] * shift for row in rows]
+            axes.vlines(xs, *ends, color=MAPS[kind].color, linewidth=0.7)
+            curve(axes, xs, column(rows, "median"), MAPS[kind])
         draw_nulls(axes, [row for row in nulls if (row["normalised"], row["rpe"]) == (normalised, rpe)
                           and row.get("model") == model], rpe, value)  # fmt: skip
-        axes.axhline(2, color=LIGHT_GREY, linewidth=0.9, zorder=1)
+        axes.axhline(2, color=LARGEST[1].color, linewidth=0.9, zorder=1)
         axes.set_xscale("log")
         powers(axes.xaxis, table.values("f"), 3)
         axes.set_xlabel("features f")
@@ -118,8 +126,8 @@ def draw_conversion(study):
     nulls = [{**row, "model": models.get(row["head"])}
              for row in study.table("head_baseline", "head", "normalised", "rpe", "map", "error").rows]  # fmt: skip
     return _map_panels(
-        study, f"Medians over {len(heads.rows)} {kind} heads and draws; bands: the middle 80 %.", nulls, "error",
-        study.table("error", "model").values("model"),
+        study, f"Medians over {len(heads.rows)} {kind} heads and draws; bars: the middle 80 %.", nulls, "error",
+        study.table("error", "model").values("model"), wide=True,
     )  # fmt: skip
 
 
@@ -172,19 +180,18 @@ def draw_model(study, model, layers):
 
     settings = [setting for setting in SETTINGS if any(rows_of(heads, *setting[:2], kinds[0]) for _, heads in layers)]
     lengths = [(words, style) for words, _, style, _ in LENGTHS]
-    labels = [(MAP_NAMES[kind], MAPS[kind]) for kind in kinds] + (list(NULLS) if nulls else [])
+    labels = [(MAP_NAMES[kind], MAPS[kind]) for kind in kinds] + (list(NULLS) if nulls else []) + [LARGEST]
     grid = [[(1, index > 0, lengths if index == 0 else []) for index in range(len(layers))]]
     if len(layers) == 1:
         grid.append([(1, False, labels if index == 0 else []) for index in range(len(settings))])
     else:
         grid += [[(1, index > 0, labels if index + place == 0 else []) for index in range(len(layers))]
                  for place in range(len(settings))]  # fmt: skip
-    page = new_page(study, grid, height=1.05, about=model, notes=[
+    page = new_page(study, grid, height=1.05 if len(grid) < 4 else 0.8, about=model, notes=[
         f"{letters(0, len(layers))} Lengths of queries and keys times the root of scale: means and the middle 80 %.",
         f"{letters(len(layers), len(layers) * len(settings))} Error of attention rows; thin lines are heads (medians over draws "
         "of Ω), thick lines their median.",
         *([NULL_NOTE] if nulls else []),
-        "Solid grey line: 2, the largest possible error of positive weights.",
         "Standard and normalised are on separate axes."])  # fmt: skip
     top = page.axes[: len(layers)]
     highest = max(head[f"{name}_high"] for _, heads in layers for head in heads for name in "qk")
@@ -208,7 +215,7 @@ def draw_model(study, model, layers):
         mine = {head["head"] for head in heads}
         draw_nulls(axes, [row for row in nulls if row["head"] in mine
                           and (row["normalised"], row["rpe"]) == (normalised, rpe)], rpe, "error")  # fmt: skip
-        axes.axhline(2, color=LIGHT_GREY, linewidth=0.9, zorder=1)
+        axes.axhline(2, color=LARGEST[1].color, linewidth=0.9, zorder=1)
         axes.set_xscale("log")
         powers(axes.xaxis, errors.values("f"), 5)
         log_y(axes, values[normalised])
@@ -232,7 +239,7 @@ def _draw_lengths(axes, heads, highest):
     axes.set_ylim(0, highest * 1.08)
     fixed(axes.xaxis, list(range(len(heads))))
     axes.xaxis.set_major_formatter(matplotlib.ticker.FixedFormatter([f"{head['index']:g}" for head in heads]))
-    axes.set_xlabel("head of the case")
+    axes.set_xlabel("head, as in the case folder")
     plain(axes.yaxis)
 
 

@@ -15,7 +15,7 @@ from reports.drawing.layout import letters
 from reports.drawing.plot_style import BLACK, DARK_GREY, MID_GREY
 from reports.drawing.study_models import draw_conversion, draw_embeddings, draw_feature_maps, model_parts
 from reports.drawing.study_page import (
-    STYLES, THEORY, column, counts, curve, fixed, guide, log_y, marker, new_page, plain, powers, tens,
+    MAP_NAMES, STYLES, THEORY, column, counts, curve, fixed, guide, log_y, marker, new_page, plain, powers, tens,
 )  # fmt: skip
 
 
@@ -33,7 +33,8 @@ def draw_prf_variance(study):
                f"{letters(len(maps), len(maps))} Sample variance over theory, with the range that 95 % of samples have if "
                "theory holds (bars).",
                "The middle of the range lies below 1, as the estimate has a long tail.", "Every point has draws of its own.",
-               f"Only cells whose range spans less than a factor of 1.5 are in {letters(len(maps), len(maps))}."],
+               f"Open marks: cells whose range spans a factor of 1.5 or more; samples of that size cannot judge them, and they are "
+               f"not in {letters(len(maps), len(maps))}."],
     )  # fmt: skip
     values = column(table.rows, "variance") + column(table.rows, "lemma")
     shown = [row for row in table.rows if row["judged"]]
@@ -45,9 +46,10 @@ def draw_prf_variance(study):
             style = styles[m]
             rows = [row for row in mine if row["m"] == m]
             guide(above, column(rows, "spread"), column(rows, "lemma"))
-            above.plot(
-                column(rows, "spread"), column(rows, "variance"), style.marker, color=style.color, markersize=2.6
-            )
+            for judged, face in ((True, style.color), (False, "white")):
+                some = [row for row in rows if row["judged"] is judged]
+                above.plot(column(some, "spread"), column(some, "variance"), style.marker, color=style.color,
+                           markerfacecolor=face, markeredgewidth=0.6, markersize=2.6)  # fmt: skip
             rows = [row for row in rows if row["judged"]]
             xs = [row["spread"] * 1.06 ** (place - (len(features) - 1) / 2) for row in rows]
             below.vlines(xs, column(rows, "low"), column(rows, "high"), color=style.color, linewidth=0.7)
@@ -59,7 +61,7 @@ def draw_prf_variance(study):
         sign = "−" if name == "trf" else "+"
         below.set_xlabel(f"|x {sign} y|²")
         log_y(above, values)
-        page.title(above, name)
+        page.title(above, MAP_NAMES[name])
         below.axhline(1, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9, zorder=1)
         below.set_ylim(min(ratios) - 0.02, max(ratios) + 0.02)
         plain(below.yaxis)
@@ -99,7 +101,7 @@ def draw_approximation_error(study):
         powers(axes.xaxis, features)
         axes.set_xlabel("features m")
     left.set_ylabel("|A − Â|₁")
-    left.set_ylim(0, 2.05)
+    log_y(left, [row[name] for row in table.rows for name in ("low", "mean", "uniform")] + [2])
     page.title(left, "error of a row (at most 2)")
     guide(right, features, root)
     log_y(right, [row["mean"] / firsts[row["R"]] for row in table.rows] + root)
@@ -113,7 +115,8 @@ def draw_baselines(study):
     baseline = study.table("baseline", "d", "R", "map", "mean")
     widths, radii, features = against.values("d"), against.values("R"), against.values("m")
     styles = dict(zip(radii, STYLES))
-    labels = [(f"R = {radius:g}", styles[radius]) for radius in radii] + [("equal weights", THEORY)]
+    labels = [(f"R = {radius:g}", styles[radius]) for radius in radii]
+    labels += [("d + 1 Taylor features", plot_style.Style(BLACK, "none", "x")), ("equal weights", THEORY)]
     page = new_page(
         study, [(1, index > 0, labels if index == len(widths) - 1 else []) for index in range(len(widths))],
         notes=["Lines: m positive random features, mean error over that of equal weights.",
@@ -143,11 +146,13 @@ def draw_spectra(study):
     table = study.table("rank", "model", "rows", "rank_90", "rank_99", "drawn_90", "drawn_99")
     models, rows = table.values("model"), table.rows[0]["rows"]
     styles = dict(zip(models, STYLES))
-    labels = [(model, styles[model]) for model in models] + [("as drawn rows", THEORY)]
+    eighth = plot_style.Style(DARK_GREY, plot_style.LONG, None)
+    labels = [(model, plot_style.Style(styles[model].color, "none", styles[model].marker)) for model in models]
+    labels += [("as drawn rows", THEORY), ("an eighth of the keys", eighth)]
     page = new_page(
         study, [(1, False, labels), (1, True, [])],
         notes=[f"One point a head, {rows:g} keys: how many singular values hold (a) 90 %, (b) 99 % of the sum of their "
-               "squares, against drawn queries and keys of the same lengths.", "Long dashes: an eighth of the keys."],
+               "squares, against drawn queries and keys of the same lengths; all on one document."],
     )  # fmt: skip
     ends = [1, rows]
     for axes, share in zip(page.axes, (90, 99)):
@@ -156,7 +161,7 @@ def draw_spectra(study):
             axes.plot(column(heads, f"drawn_{share}"), column(heads, f"rank_{share}"), color=styles[model].color,
                       linestyle="none", marker=styles[model].marker, markersize=2.8)  # fmt: skip
         guide(axes, ends, ends)
-        axes.axhline(rows / 8, color=DARK_GREY, linestyle=plot_style.LONG, linewidth=0.7, zorder=1)
+        axes.axhline(rows / 8, color=eighth.color, linestyle=eighth.dashes, linewidth=0.7, zorder=1)
         axes.set_xscale("log")
         tens(axes.xaxis, *ends)
         axes.set_xlabel("count, drawn rows")
@@ -177,7 +182,7 @@ def draw_margins(study):
     page = new_page(
         study, [(1, False, labels), (1, False, [])],
         notes=["(a) How many tolerances the nearest wrong answer is away, for the operator where it is nearest (lines), and for "
-               "every operator by the gates (dots).", "(b) The share of all wrong answers that is taken.",
+               "every operator by the gates (dots); a tolerance is the largest error that a rule takes.", "(b) The share of all wrong answers that is taken.",
                "Below 1 (long dashes) a wrong answer is taken for right.",
                "Operators whose definition takes too long are measured up to a smaller n."],
     )  # fmt: skip
@@ -200,7 +205,7 @@ def draw_margins(study):
     for axes in (left, right):
         axes.set_xscale("log")
         counts(axes.xaxis, sizes)
-        axes.set_xlabel("n")
+        axes.set_xlabel("tokens or pixels n")
     return page.finish()
 
 
@@ -217,7 +222,8 @@ def draw_sample_complexity(study):
         study,
         panels,
         notes=[
-            "Points: the smallest m that was enough, with 95 % intervals; m = 1 is the least there is.",
+            f"d = {study.content['parameters']['d']:g}. Points: the smallest m that was enough, with 90 % intervals; m = 1 is the "
+            "least there is.",
             "Without marks: the bound of theorem 3, 16 n exp(4R²) / (ε²δ).",
         ],
     )
@@ -240,29 +246,26 @@ FLOOR_SHOWN = 1e-10  # errors that are rounding are said in words, not drawn
 
 
 def draw_rpe_rank(study):
+    """The edge at n = d + 1 is a step over all digits there are: it is said in words."""
     spectrum = study.table("spectrum", "bias", "index", "value")
     kinds_table = study.table("kinds", "bias", "meaning", "rank")
-    edge = study.table("edge", "d", "n", "residual")
     fits = study.table("fits", "bias", "d", "map_error")
-    kinds, widths = spectrum.values("bias"), edge.values("d")
+    kinds = spectrum.values("bias")
     styles = dict(zip(kinds, STYLES))
-    greys = dict(zip(widths, plot_style.GREYS))
     floor = 1e-17
     below = [kind for kind in kinds if all(row["map_error"] < FLOOR_SHOWN for row in fits.where(bias=kind))]
     most = max((row["map_error"] for kind in below for row in fits.where(bias=kind)), default=0.0)
-    under = [f"Below the axis of (c) and not shown: {', '.join(below)} (at most {most:.1g})."] if below else []
+    under = [f"Below the axis of (b) and not shown: {', '.join(below)} (at most {most:.1g})."] if below else []
 
     def above(rows, name):
         return [max(row[name], floor) for row in rows]
 
-    edge_labels = [(f"d = {d:g}", greys[d]) for d in widths]
-    fit_labels = [(kind, styles[kind]) for kind in kinds]
-    lines = [(kind, plot_style.Style(styles[kind].color, styles[kind].dashes, None)) for kind in kinds]
+    labels = [(kind, styles[kind]) for kind in kinds]
     meanings = "; ".join(f"{row['bias']}: {row['meaning']}" for row in kinds_table.rows)
-    page = new_page(study, [(1, False, lines), (1, False, edge_labels), (1, False, fit_labels)],
-                notes=["(a) Spectrum of each bias; (b) residual of the best logits for a random bias; (c) error of the best "
-                       "fitted attention.", *under, f"Bias by offset j − i: {meanings}."])  # fmt: skip
-    left, middle, right = page.axes
+    page = new_page(study, [(1, False, labels), (1, False, [])], one_legend=True,
+                    notes=["(a) Spectrum of each bias; (b) error of the best fitted attention.", _edge(study), *under,
+                           f"Bias by offset j − i: {meanings}."])  # fmt: skip
+    left, right = page.axes
     for kind in kinds:
         rows = spectrum.where(bias=kind)
         left.plot(column(rows, "index"), above(rows, "value"), color=styles[kind].color, linestyle=styles[kind].dashes)
@@ -272,15 +275,6 @@ def draw_rpe_rank(study):
     log_y(left, above(spectrum.rows, "value"), 7)
     left.set_ylabel("singular value / largest")
     page.title(left, f"spectrum, n = {len(spectrum.where(bias=kinds[0])):g}")
-    for d in widths:
-        rows = edge.where(d=d)
-        curve(middle, [row["n"] - row["d"] for row in rows], above(rows, "residual"), greys[d])
-    middle.axvline(1.5, color=MID_GREY, linestyle=plot_style.DOTTED, linewidth=0.9)
-    log_y(middle, above(edge.rows, "residual"), 7)
-    fixed(middle.xaxis, [0, 2, 4, 6, 8])
-    middle.set_xlabel("n − d")
-    middle.set_ylabel("residual of the best logits")
-    page.title(middle, "edge at n = d + 1")
     right.set_xscale("log")
     powers(right.xaxis, fits.values("d"))
     right.set_xlabel("width d")
@@ -290,6 +284,15 @@ def draw_rpe_rank(study):
     right.set_ylabel("mean |A − Â|₁")
     page.title(right, "best fitted attention")
     return page.finish()
+
+
+def _edge(study):
+    edge = study.table("edge", "d", "n", "residual")
+    parts = [[row["residual"] for row in edge.rows if (row["n"] > row["d"] + 1) is beyond] for beyond in (False, True)]
+    widths = ", ".join(f"{d:g}" for d in edge.values("d"))
+    ends = [f"{end:.1e}".replace("e-0", "e-") for end in (max(parts[0], default=0), min(parts[1], default=0))]
+    return (f"Of a random bias the best logits leave at most {ends[0]} up to n = d + 1, and at least {ends[1]} from n = d + 2 on "
+            f"(d = {widths}).")  # fmt: skip
 
 
 OPERATOR_NAMES = {"toeplitz_1d": "Toeplitz", "kernelized_rpe_attention": "kernelized"}
@@ -328,14 +331,17 @@ def _draw_errors(study, operators, about=""):
         return mine, [(name[1], styles[name]) for name in mine]
 
     rows_of_panels = [(operator, *error_panels(operator)) for operator in operators]
+    labels = list(dict.fromkeys(label for _, _, labels in rows_of_panels for label in labels))
     page = new_page(
         study,
-        [[(1, False, labels), (1, True, []), (1, True, []), (1, True, [])] for _, _, labels in rows_of_panels],
+        [[(1, False, labels if place == 0 else []), (1, True, []), (1, True, []), (1, True, [])] for place in range(len(operators))],
         height=1.4,
         notes=["Largest error of a row over its largest element, float32.",
                f"{' '.join(map(letters, range(3, 4 * len(operators), 4)))} At range {widest:g}; all others at n = {largest:g} "
                "or the largest that runs.",
-               "Range: exp(bias) goes from 1 down to exp(−range).", "Falling: values of the second half scaled down."],
+               "Range: exp(bias) goes from 1 down to exp(−range).", "Falling: values of the second half scaled down.",
+               *(["auto: whichever is estimated to be faster; it does not look at the range."]
+                 if any(words == "auto" for words, _ in labels) else [])],
         about=about,
     )  # fmt: skip
     for (operator, mine, _), panels in zip(
@@ -372,7 +378,8 @@ def _draw_leak(study):
         [(1, index > 0, [(name, plot_style.style_of(name)) for op, name, scalar, _ in groups if (op, scalar) == key])
          for index, key in enumerate(names)],
         about="leak", one_legend=True,
-        notes=["How much the past of a causal product changes with the future, whose scale grows."],
+        notes=["How much the past of a causal product changes with the future, whose scale grows.",
+               "Where an algorithm has no mark, nothing changes."],
     )  # fmt: skip
     values = [row["leak"] for *_, rows in groups for row in rows]
     for axes, (operator, scalar) in zip(page.axes, names):

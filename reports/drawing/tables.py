@@ -235,6 +235,26 @@ def exponents(summary, contents, platform, recipes=()):
     return Table(heads, columns, list(blocks.items()), note, header, rows, [])
 
 
+WORKSPACE_NEAR, WORKSPACE_SLACK = 0.1, 65536  # a share, and bytes
+
+
+def workspace_finding(contents, platform):
+    """A sentence: how many workspaces are what the implementations' own formulas say."""
+    found = {}
+    for content in contents:
+        for record in content["records"]:
+            taken, formula = record["workspace_bytes"], record["workspace_formula_bytes"]
+            if record["backend"] == platform[1] and record["check"]["verdict"] == "passed" and taken and formula:
+                near = abs(taken - formula) <= max(WORKSPACE_NEAR * formula, WORKSPACE_SLACK)
+                found.setdefault(near, []).append(f"{record['operator']}/{record['implementation']}")
+    if not found:
+        return ""
+    count = sum(map(len, found.values()))
+    within = f"workspaces of {len(found.get(True, []))} of {count} records are within {WORKSPACE_NEAR:.0%} or 64 KiB of their formulas"
+    others = sorted(set(found.get(False, [])))
+    return within.replace("%", " %") + (f"; others are of {', '.join(others)}" if others else "")
+
+
 def crossovers(summary, platform):
     blocks, rows = {}, []
     for recipe, panel in summary.on(platform):

@@ -238,7 +238,6 @@ def make_row(record, n, environment):
         "first_seconds": record["first_seconds"],
         "workspace_bytes": workspace,
         "workspace_formula_bytes": formula,
-        "workspace_share": workspace / formula if workspace and formula else None,
         "total_bytes": workspace + tensor_bytes(record) if workspace and tensor_bytes(record) else None,
         "resident_bytes": record["resident_bytes"],
         "max_error": check["max_error"],

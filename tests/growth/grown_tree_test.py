@@ -53,7 +53,7 @@ class GrownTree(unittest.TestCase):
         self.assertIn("AverageAttention.NoRowSeesTheNext", said)
         status, said = self.run_in_tree(*README.replace("python3", sys.executable).split(), timeout=600)
         self.assertEqual(0, status, said)
-        readme = (self.tree / "README.md").read_text(encoding="utf-8")
+        readme = (self.tree / "reference" / "README.md").read_text(encoding="utf-8")
         self.assertRegex(readme, r"\| `average_attention` \| `dense` `running` \|")
         self.assertIn("`my_product`", readme)
         status, said = self.run_in_tree(*self.give_away(), "./run-tests", timeout=7200)

@@ -167,13 +167,13 @@ class AgreementTest(unittest.TestCase):
 
 
 class FewSamples(unittest.TestCase):
-    """Fewer than six samples give no 95 % interval of a median: such points are marked."""
+    """Points of few samples are marked."""
 
     def test_a_point_of_few_samples_is_told_apart(self):
         time, workspace = quantities.QUANTITIES["seconds"], quantities.QUANTITIES["workspace_bytes"]
         row = {"seconds_low": 1.0, "seconds_high": 2.0, "samples": 5}
         self.assertTrue(panel_notes.few_samples(row, time))
-        self.assertFalse(panel_notes.few_samples({**row, "samples": 6}, time))
+        self.assertFalse(panel_notes.few_samples({**row, "samples": panel_notes.FEWEST_SAMPLES}, time))
         self.assertFalse(panel_notes.few_samples({**row, "samples": None}, time))
         self.assertFalse(panel_notes.few_samples({**row, "seconds_low": None}, time))
         self.assertFalse(panel_notes.few_samples(row, workspace))
@@ -183,7 +183,10 @@ class FewSamples(unittest.TestCase):
         records = json.loads((folder / "paper.json").read_text(encoding="utf-8"))["records"]
         few = [r for r in records if r["seconds"] and len(r["seconds"]["samples"]) < panel_notes.FEWEST_SAMPLES]
         self.assertTrue(few)
-        self.assertIn("open marks: fewer than 6 samples", (folder / "README.md").read_text(encoding="utf-8"))
+        self.assertIn(
+            f"open marks: fewer than {panel_notes.FEWEST_SAMPLES} samples",
+            (folder / "README.md").read_text(encoding="utf-8"),
+        )
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ sys.path.insert(0, str(REPORTS.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from reports import aims  # noqa: E402
+from reports.drawing import speed_figures  # noqa: E402
 from reports.files import aims_file  # noqa: E402
 import figures_test  # noqa: E402
 import jsonschema  # noqa: E402
@@ -546,7 +547,7 @@ class TableTest(Workplace):
             self.assertEqual(wanted, verdict)
             self.assertAlmostEqual(faster, found.value)
 
-    def make(self, *contents, out="out", aims_=None):
+    def make(self, *contents, out="out", aims_=None, beside=None):
         path = self.folder / "aims.json"
         path.write_text(json.dumps({"format": "aims/1", "aims": aims_ or [synthetic_aim("ratio", 6, tried="made_up"),
                                                                           synthetic_aim("peak", 1)]}), encoding="utf-8")  # fmt: skip
@@ -554,7 +555,11 @@ class TableTest(Workplace):
         for index, content in enumerate(contents):
             files.append(self.folder / f"{index}.json")
             files[-1].write_text(json.dumps(content), encoding="utf-8")
-        result = subprocess.run([sys.executable, "-m", "reports.aims", *map(str, files), "--out", str(self.folder / out),
+        more = []
+        if beside:
+            more = ["--beside", str(self.folder / "beside.json")]
+            (self.folder / "beside.json").write_text(json.dumps(beside), encoding="utf-8")
+        result = subprocess.run([sys.executable, "-m", "reports.aims", *map(str, files), "--out", str(self.folder / out), *more,
                                  "--aims", str(path), "--subquad", PROGRAM], capture_output=True, text=True, check=False, cwd=ROOT)  # fmt: skip
         return result, self.folder / out
 
@@ -589,6 +594,36 @@ class TableTest(Workplace):
             self.assertEqual(1, len({line.replace("\\&", "").count("&") for line in body}), latex)
         rows = list(csv.DictReader(io.StringIO((made[0][1] / "aims.csv").read_text())))
         self.assertEqual(["missed", "met"], [row["verdict"] for row in rows])
+
+    def test_sizes_that_nothing_was_tuned_for_have_a_figure(self):
+        _, folder = self.make(synthetic(), aims_=[synthetic_aim("ratio", 5, cases=[{"n": 256}], untuned=True)])
+        drawn = (folder / "untuned-figure.svg").read_text()
+        self.assertIn("fft, n = 256", drawn)
+        self.assertNotIn("fft, n = 1Ki", drawn)
+        self.assertIn("fft, n = 1Ki", (folder / "peers-figure.svg").read_text())
+
+    def test_two_sets_of_instructions_side_by_side(self):
+        wide, narrow = synthetic(), synthetic(ratios_of={"rival": 3.0, "slow": 4.0})
+        wide["environment"]["target"], narrow["environment"]["target"] = "avx512", "avx2"
+        result, folder = self.make(wide, beside=narrow)
+        self.assertEqual(0, result.returncode, result.stderr)
+        drawn = (folder / "targets-figure.svg").read_text()
+        for words in ("AVX-512", "AVX2", "fft, n = 1Ki"):
+            self.assertIn(words, drawn)
+        tables_ = {
+            name: aims.peers_table(aims.Measured([("made.json", one)], PROGRAM))
+            for name, one in (("a", wide), ("b", narrow))
+        }
+        rows = speed_figures.target_rows(tables_, {"rival": "one", "slow": "two"})
+        self.assertEqual([[("a", 5.0), ("b", 3.0)]], [[mark[:2] for mark in marks] for _, marks in rows])
+
+    def test_of_each_library_the_fastest_program_is_drawn(self):
+        content = synthetic(ratios_of={"rival": 5.0, "slow": 7.0, "another": 9.0})
+        table = aims.peers_table(aims.Measured([("made.json", content)], PROGRAM))
+        ((words, marks),) = speed_figures.peer_rows(table, {"rival": "one", "slow": "one", "another": "two"})
+        self.assertEqual(
+            ("toeplitz 1d, fft, n = 1Ki", [("one", 5.0), ("two", 9.0)]), (words, [mark[:2] for mark in marks])
+        )
 
     def test_the_column_of_what_was_tried_is_for_aims_that_are_missed(self):
         _, folder = self.make(synthetic(), aims_=[synthetic_aim("ratio", 5, tried="something")])

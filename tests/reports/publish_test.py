@@ -152,6 +152,11 @@ class Refusals(unittest.TestCase):
         publish.check_quiet(0.01)
         with self.assertRaisesRegex(InputError, "found 43% busy"):
             publish.check_quiet(0.43)
+        publish.check_still_quiet(0.01, "results/publish")
+        with self.assertRaisesRegex(
+            publish.Failed, r"other work at the end \(43% of its cores\): remove .* results/publish"
+        ):
+            publish.check_still_quiet(0.43, "results/publish")
 
     def test_the_share_of_a_busy_core_is_seen(self):
         with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:

@@ -508,6 +508,34 @@ class DrawingTest(figures_test.Workplace):
             if not line.startswith("%"):
                 self.assertNotRegex(line, r"(?<!\\)[_%#]")
 
+    def of_lines(self, **lines):
+        """A (Panel, Group) pair: values by name, at n = 1, 2, 4 .."""
+        group = result_file.Group({}, "n", sources=[])
+        for name, values in lines.items():
+            for step, value in enumerate(values):
+                group.rows.append(
+                    {
+                        "implementation": name,
+                        "n": 2**step,
+                        "verdict": "passed" if value else "skipped",
+                        "seconds": value,
+                    }
+                )
+        return quantities.QUANTITIES["seconds"], group
+
+    def test_lines_that_lie_on_one_another_are_named(self):
+        one = self.of_lines(a=[1, 2, 4], b=[1.04, 2, 4.1], c=[1.06, 2, 4], d=[1, 2, None])
+        self.assertEqual(["a and b lie on one another, within 5 %."], panel_notes._alike_sentences([one]))
+        two = self.of_lines(a=[1, 2, 4], e=[1, 3, 4])
+        self.assertEqual(["(a) a and b lie on one another, within 5 %."], panel_notes._alike_sentences([one, two]))
+
+    def test_how_far_lines_go_is_said_where_it_differs(self):
+        self.assertEqual("", panel_notes._reach_sentence([self.of_lines(a=[1, 2, 4], b=[2, 3, 5])]))
+        content = [self.of_lines(a=[1, 2, 4], b=[2, 3, 5], c=[2, 3, None], d=[2])]
+        self.assertEqual(
+            "Largest n that was measured: 2 of c; 1 of d; 4 of the rest.", panel_notes._reach_sentence(content)
+        )
+
     def test_ratios_are_those_of_the_file(self):
         rows = self.one("real-inputs")
         content = synthetic_results([RECIPES["real-inputs"]])
@@ -528,6 +556,38 @@ class DrawingTest(figures_test.Workplace):
         self.assertIn("7.5", [row["ratio"] for row in rows])
         self.assertIn("| 7.5 [7.25, 7.75] | slower |", (self.out / "real-inputs.md").read_text(encoding="utf-8"))
         self.assertNotEqual(before, (self.out / "real-inputs.svg").read_bytes())
+
+    def test_inputs_that_do_not_matter_are_a_sentence(self):
+        def same(content):
+            for place, entry in enumerate(content["input_ratios"]):
+                entry.update(ratio=1.0, low=0.99, high=1.01)
+            content["input_ratios"][0].update(ratio=7.5, low=7.25, high=7.75)
+
+        self.one("real-inputs")
+        self.assertTrue((self.out / "real-inputs.svg").exists())
+        (self.out / "real-inputs.svg").unlink()
+        self.one("real-inputs", same)
+        self.assertFalse((self.out / "real-inputs.svg").exists())
+        content = synthetic_results([RECIPES["real-inputs"]])
+        same(content)
+        (product,) = catalogue.build([("made.json", content)], [], [RECIPES["real-inputs"]]).products[:1]
+        count = product.finding.split(" of ")
+        self.assertEqual(int(count[0]) + 1, int(count[1].split(" ")[0]))
+        self.assertIn("rows are within 5 %; all but softmax_attention dense", product.finding)
+
+    def test_workspaces_that_are_not_as_their_formulas_say_are_counted(self):
+        content = synthetic_results([RECIPES["txl-time"]])
+        platform = ("Synthetic CPU", "cpu")
+        for record in content["records"]:
+            record["workspace_bytes"] = record["workspace_formula_bytes"] = 1e6
+        count = len(content["records"])
+        self.assertEqual(f"workspaces of {count} of {count} records are within 10 % or 64 KiB of their formulas",
+                         tables.workspace_finding([content], platform))  # fmt: skip
+        content["records"][0]["workspace_bytes"] = 1.2e6
+        said = tables.workspace_finding([content], platform)
+        self.assertIn(f"of {count - 1} of {count} records", said)
+        self.assertTrue(said.endswith("others are of transformer_xl_attention/dense"), said)
+        self.assertEqual("", tables.workspace_finding([content], ("Synthetic CPU", "cuda")))
 
     def test_what_a_ratio_says(self):
         for low, high, words in ((0.99, 1.01, "the same"), (0.953, 1.05, "the same"), (0.9, 1.01, "undecided"),

@@ -17,6 +17,7 @@ namespace {
 struct Pattern {
   std::string label;
   Params params;
+  int64_t globals = 0;  // tokens behind the n positions
 };
 
 std::vector<Pattern> Patterns(int64_t n) {
@@ -38,9 +39,13 @@ std::vector<Pattern> Patterns(int64_t n) {
       {{"window", step / 2}, {"dilation", 3}});
   add("strided, causal", "strided", true,
       {{"window", step / 2}, {"stride", step}});
+  add("periodic, causal", "periodic_full", true,
+      {{"window", step / 2}, {"stride", step}});
   add("Longformer", "longformer", false,
       {{"window", step / 2}, {"dilation", 1}});
   patterns.back().params.Set("globals", IntegerList{0, n / 2});
+  add("ETC", "etc", false, {{"window", step / 2}});
+  patterns.back().globals = 2;
   add("BigBird", "bigbird", false,
       {{"block", step / 2}, {"window_blocks", 1}, {"global_blocks", 1}});
   const int64_t blocks = (n + step / 2 - 1) / (step / 2);
@@ -49,6 +54,31 @@ std::vector<Pattern> Patterns(int64_t n) {
     random.push_back({(7 * block + 5) % blocks});
   patterns.back().params.Set("random", random);
   return patterns;
+}
+
+// Zero queries and keys, and the identity matrix as values, of the positions
+// and of the global tokens behind them.
+Trial TrialOf(const Pattern& pattern, int64_t n, uint64_t seed) {
+  const int64_t g = pattern.globals, size = n + g;
+  const auto zeros = [](int64_t count) {
+    return std::vector<double>(static_cast<size_t>(count));
+  };
+  const auto impulses = [&](int64_t first, int64_t count) {
+    std::vector<double> rows = zeros(count * size);
+    for (int64_t i = 0; i < count; ++i)
+      rows[static_cast<size_t>(i * size + first + i)] = 1;
+    return rows;
+  };
+  std::vector<GivenTensor> tensors = {{"q", {n, 1}, zeros(n)},
+                                      {"k", {n, 1}, zeros(n)},
+                                      {"v", {n, size}, impulses(0, n)}};
+  if (g > 0) {
+    tensors.push_back({"q_global", {g, 1}, zeros(g)});
+    tensors.push_back({"k_global", {g, 1}, zeros(g)});
+    tensors.push_back({"v_global", {g, size}, impulses(n, g)});
+  }
+  return MakeTrial(FindOperator("sparse_attention"), pattern.params,
+                   Scalar::kFloat64, tensors, seed);
 }
 
 StudyTables Measure(StudyRun& run, const Json& parameters) {
@@ -64,28 +94,26 @@ StudyTables Measure(StudyRun& run, const Json& parameters) {
                      {"pairs", "1", "pairs with nonzero weight"},
                      {"wrong", "1", "pairs that differ from the rule's"}},
                     {}};
-  const Operator& op = FindOperator("sparse_attention");
-  std::vector<double> impulses(static_cast<size_t>(n * n));
-  for (int64_t j = 0; j < n; ++j) impulses[static_cast<size_t>(j * n + j)] = 1;
   for (const Pattern& pattern : Patterns(n)) {
-    Trial trial =
-        MakeTrial(op, pattern.params, Scalar::kFloat64,
-                  {{"q", {n, 1}, std::vector<double>(static_cast<size_t>(n))},
-                   {"k", {n, 1}, std::vector<double>(static_cast<size_t>(n))},
-                   {"v", {n, n}, impulses}},
-                  run.seed());
+    const int64_t size = n + pattern.globals;
+    Trial trial = TrialOf(pattern, n, run.seed());
     const SparsePattern rule(pattern.params, n);
     bool drawn = false;
     for (const Implementation* one : CpuImplementations(trial.problem())) {
-      const std::vector<double> out = RunOnce(*one, trial, run.threads());
+      std::vector<double> out = RunOnce(*one, trial, run.threads());
+      if (pattern.globals > 0) {
+        const std::vector<double> more =
+            RunOnce(*one, trial, run.threads(), "out_global");
+        out.insert(out.end(), more.begin(), more.end());
+      }
       // The pairs drawn are those of the first fast algorithm.
       const bool draws = !drawn && one->id != "dense";
       drawn = drawn || draws;
       int64_t pairs = 0, wrong = 0;
-      for (int64_t i = 0; i < n; ++i)
-        for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = 0; i < size; ++i)
+        for (int64_t j = 0; j < size; ++j) {
           // NaN counts as nonzero.
-          const bool shown = !(out[static_cast<size_t>(i * n + j)] == 0);
+          const bool shown = !(out[static_cast<size_t>(i * size + j)] == 0);
           pairs += shown;
           wrong += shown != rule.Sees(i, j);
           if (shown && draws) seen.Add({pattern.label, i, j});

@@ -90,7 +90,7 @@ class Resume(unittest.TestCase):
             self.assertIn("a run exceeds the limit of 1e-12 s", record["check"]["reason"])
 
     def test_other_bits_in_another_process_are_judged(self):
-        """Right ones pass, whatever the first process had; an output that a job calls right is not taken for it."""
+        """Right ones pass, whatever the first process had."""
         out = self.folder / "out.json"
         self.sweep("--n", "64", "--implementation", "fft")
         file = self.read(out)
@@ -98,6 +98,20 @@ class Resume(unittest.TestCase):
         out.write_text(json.dumps(file), encoding="utf-8")
         again = self.sweep("--n", "64", "--implementation", "fft", "--processes", "2", "--resume")
         self.assertEqual([len(one["seconds"]["processes"]) for one in again["records"]], [2])
+
+    def test_other_bits_that_are_not_right_are_not_timed(self):
+        """A case whose reference is zero everywhere: nothing that is computed for it can be trusted."""
+        case = "clipped_rpe_product:n=64,d=64,e=64,r=16,causal=0,input=impulse,scalar=float32,seed=1"
+        limits = {"relative_width": 0.05, "min_samples": 3, "max_samples": 5, "budget_seconds": 1, "least_samples": 3,
+                  "case_seconds": 60, "memory_bytes": 1 << 30, "flops32": 1e15, "flops64": 1e15, "cached": 1e15}  # fmt: skip
+        parts = [{"case": case, "implementations": ["windowed"], "digests": ["0" * 16]}]
+        job = {"cases": parts, "threads": 1, "resident": False, "folder": "", **limits}
+        done = subprocess.run(
+            [PROGRAM, "worker"], input=json.dumps(job) + "\n", capture_output=True, text=True, check=False
+        )
+        records = [json.loads(line)["record"] for line in done.stdout.splitlines() if line.startswith('{"record"')]
+        self.assertEqual([record["reason"] for record in records], ["the reference is zero everywhere"])
+        self.assertNotIn("seconds", records[0])
 
     def test_killed_ten_times_then_resumed(self):
         axes = ["sweep", *SMALL, "--n", "8:1024:x2", "--scalar", "float32", "--scalar", "float64"]

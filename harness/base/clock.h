@@ -1,0 +1,14 @@
+#pragma once
+
+#include <chrono>
+
+namespace subquad {
+
+// Seconds since some moment in the past, by a clock that never goes back.
+inline double SteadySeconds() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace subquad

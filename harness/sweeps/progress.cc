@@ -1,0 +1,51 @@
+#include "harness/sweeps/progress.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "harness/base/clock.h"
+#include "harness/base/tell.h"
+
+namespace subquad {
+namespace {
+
+std::string ShortTime(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.3g} us", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.3g} ms", seconds * 1e3);
+  return fmt::format("{:.3g} s", seconds);
+}
+
+}  // namespace
+
+std::string Duration(double seconds) {
+  if (seconds < 90) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+Progress::Progress(size_t total, std::string pass)
+    : total_(total), pass_(std::move(pass)), start_(SteadySeconds()) {}
+
+void Progress::Report(const PlannedCase& planned,
+                      const std::vector<Json>& records) {
+  ++done_;
+  std::string text;
+  for (const Json& record : records) {
+    std::string name = record.at("implementation");
+    if (record.at("backend") != ToString(Backend::kCpu))
+      name += fmt::format(" ({})", record.at("backend").get<std::string>());
+    const Json& seconds = record.at("seconds");
+    text += fmt::format(
+        "  {} {}", name,
+        seconds.is_null() ? record.at("check").at("verdict").get<std::string>()
+                          : ShortTime(seconds.at("median").get<double>()));
+  }
+  // Cases grow along a sweep: the last ones tell more than the first.
+  const double left = (SteadySeconds() - start_) / static_cast<double>(done_) *
+                      static_cast<double>(total_ - done_);
+  Tell("[{}{}/{}] {}{}{}\n", pass_, done_, total_, planned.one.Id(), text,
+       done_ < total_ ? fmt::format("  (about {} left)", Duration(left)) : "");
+}
+
+}  // namespace subquad

@@ -1,0 +1,31 @@
+// What a sweep tells while it runs, on standard error.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/results/result_file.h"
+#include "harness/sweeps/sweep_plan.h"
+
+namespace subquad {
+
+// `75 s`, `12 min`, `2.5 h`
+std::string Duration(double seconds);
+
+// One line per case, and how long the rest will take about.
+class Progress {
+ public:
+  // `pass` begins each line's count: "pass 2 of 6: ".
+  explicit Progress(size_t total, std::string pass = "");
+
+  void Report(const PlannedCase& planned, const std::vector<Json>& records);
+  void Skip() { ++done_; }
+
+ private:
+  const size_t total_;
+  const std::string pass_;
+  size_t done_ = 0;
+  const double start_;
+};
+
+}  // namespace subquad
