@@ -84,7 +84,7 @@ def curves(recipe, points, summary=None):
         _attach_summary(recipe, (summary or {}).get((panel.title, panel.quantity)), panel, group, lines)
         everything.append((entry, panel, group, lines))
     if len(empty) == len(recipe["panels"]):
-        raise Unmeasured("no measurements of " + ", ".join(dict.fromkeys(empty)))
+        raise Unmeasured("no measurements of " + ", ".join(recipe_file.missing_lines(recipe, [])))
     _demand(recipe, everything, shown)
     measured = [one for one in everything if panels.is_measured(*one[1:3])]
     if measured and len(measured) < len(everything):

@@ -9,7 +9,7 @@ from reports.drawing import plot_style
 from reports.drawing.plot_style import BLUE, DARK_GREY, LIGHT_GREY
 from reports.drawing.study_page import color_bar, new_page
 
-ACROSS = 5  # patterns in a row
+ACROSS = 4  # patterns in a row
 SEEN = matplotlib.colors.ListedColormap(["#ffffff", BLUE])
 
 
@@ -36,9 +36,7 @@ def draw_sparse_patterns(study):
     names = seen.values("pattern")
     # Global tokens stand behind the positions.
     sizes = {name: 1 + max(row["query"] for row in seen.where(pattern=name)) for name in names}
-    titles = {
-        name: f"{name}: {100 * pairs.where(pattern=name)[0]['pairs'] / sizes[name] ** 2:.0f}\u00a0%" for name in names
-    }
+    titles = {name: f"{name}: {100 * pairs.where(pattern=name)[0]['pairs'] / sizes[name] ** 2:.0f} %" for name in names}
     page = new_page(
         study, [(1, index % ACROSS > 0, []) for index in range(len(names))], aspect=1.0, most=ACROSS, words=list(titles.values()),
         notes=[f"Filled: the query (row) sees the key (column), of {study.content['parameters']['n']}; of ETC two global tokens "

@@ -34,11 +34,9 @@ std::vector<Pattern> Patterns(int64_t n) {
   };
   add("local", "local", false, {{"block", step}});
   add("local, causal", "local", true, {{"block", step}});
-  add("sliding, causal", "sliding", true, {{"window", step}, {"dilation", 1}});
-  add("sliding, dilation 3, causal", "sliding", true,
+  add("window, causal", "sliding", true, {{"window", step}, {"dilation", 1}});
+  add("dilated, causal", "sliding", true,
       {{"window", step / 2}, {"dilation", 3}});
-  add("strided, causal", "strided", true,
-      {{"window", step / 2}, {"stride", step}});
   add("periodic, causal", "periodic_full", true,
       {{"window", step / 2}, {"stride", step}});
   add("Longformer", "longformer", false,
