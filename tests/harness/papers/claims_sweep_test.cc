@@ -419,10 +419,16 @@ TEST(SweepClaims, Fig1aIsOfTheAlgorithmAsPrinted) {
   EXPECT_EQ(VerdictOf("nprf-fig1a", with(1)), kReproduced)
       << FindingOf("nprf-fig1a", with(1)).numbers();
   EXPECT_EQ(VerdictOf("nprf-fig1a-streamed", with(1000)), kReproduced);
-  const Finding behind = FindingOf("nprf-fig1a", with(1000));
-  EXPECT_EQ(behind.verdict(), kInPart);  // up to 10k of the paper's 40k
+  Records records = with(1000);
+  const Finding behind = FindingOf("nprf-fig1a", records);
+  EXPECT_EQ(behind.verdict(), kNotReproduced);
   EXPECT_NE(behind.numbers().find("times slower"), std::string::npos)
       << behind.numbers();
+  // Up to 10k of the paper's 40k.
+  std::erase_if(records, [](const Json& record) {
+    return record["implementation"] == "fft" && Tokens(record) > 10000;
+  });
+  EXPECT_EQ(VerdictOf("nprf-fig1a", records), kInPart);
 }
 
 TEST(Claims, TransformerXlIsTimedWhereRecordsAre) {
