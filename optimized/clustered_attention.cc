@@ -73,26 +73,18 @@ class Clustered : public Prepared {
       CopyTransposed(Input("centroids", head), d, c, d, T{1}, columns_.data(),
                      c);
     const T* vectors = sizes_.hash ? Input("rotations", head) : columns_.data();
-    ForBlocks([&](int64_t first, int64_t rows, int worker) {
-      T* numbers = numbers_[worker];
-      for (const bool queries : {true, false}) {
-        MultiplyInOrder(Input(queries ? "q" : "k", head) + first * d, d, rows,
-                        d, vectors, c, numbers);
-        int32_t* clusters =
-            (queries ? query_clusters_ : key_clusters_).data() + first;
-        for (int64_t i = 0; i < rows; ++i)
-          clusters[i] = ClusterOf(numbers + i * c);
-      }
-    });
-  }
-
-  template <typename Work>
-  void ForBlocks(const Work& work) {
-    pool_.For((sizes_.n + kRowBlock - 1) / kRowBlock,
-              [&](int64_t block, int worker) {
-                const int64_t first = block * kRowBlock;
-                work(first, std::min(kRowBlock, sizes_.n - first), worker);
-              });
+    pool_.ForRows(
+        sizes_.n, kRowBlock, [&](int64_t first, int64_t rows, int worker) {
+          T* numbers = numbers_[worker];
+          for (const bool queries : {true, false}) {
+            MultiplyInOrder(Input(queries ? "q" : "k", head) + first * d, d,
+                            rows, d, vectors, c, numbers);
+            int32_t* clusters =
+                (queries ? query_clusters_ : key_clusters_).data() + first;
+            for (int64_t i = 0; i < rows; ++i)
+              clusters[i] = ClusterOf(numbers + i * c);
+          }
+        });
   }
 
   const ClusterSizes sizes_;
@@ -130,23 +122,25 @@ class Dense : public Clustered<T> {
     const auto& s = this->sizes_;
     for (int64_t h = 0; h < s.heads; ++h) {
       this->FindClusters(h);
-      this->ForBlocks([&](int64_t first, int64_t rows, int) {
-        T* scores = scores_.data() + first * s.n;
-        Multiply(this->scale_,
-                 RowsOf(this->Input("q", h) + first * s.d, rows, s.d),
-                 RowsOf(this->Input("k", h), s.n, s.d).transpose(),
-                 RowsOf(scores, rows, s.n));
-        T sums[kRowBlock];
-        for (int64_t r = 0; r < rows; ++r) {
-          Hide(first + r, scores + r * s.n);
-          sums[r] = ExponentiateRow<T>(scores + r * s.n, s.n, nullptr);
-        }
-        T* out = this->Out(h) + first * s.e;
-        Multiply(T{1}, RowsOf<const T>(scores, rows, s.n),
-                 RowsOf(this->Input("v", h), s.n, s.e), RowsOf(out, rows, s.e));
-        for (int64_t r = 0; r < rows; ++r)
-          for (int64_t c = 0; c < s.e; ++c) out[r * s.e + c] /= sums[r];
-      });
+      this->pool_.ForRows(
+          this->sizes_.n, kRowBlock, [&](int64_t first, int64_t rows, int) {
+            T* scores = scores_.data() + first * s.n;
+            Multiply(this->scale_,
+                     RowsOf(this->Input("q", h) + first * s.d, rows, s.d),
+                     RowsOf(this->Input("k", h), s.n, s.d).transpose(),
+                     RowsOf(scores, rows, s.n));
+            T sums[kRowBlock];
+            for (int64_t r = 0; r < rows; ++r) {
+              Hide(first + r, scores + r * s.n);
+              sums[r] = ExponentiateRow<T>(scores + r * s.n, s.n, nullptr);
+            }
+            T* out = this->Out(h) + first * s.e;
+            Multiply(T{1}, RowsOf<const T>(scores, rows, s.n),
+                     RowsOf(this->Input("v", h), s.n, s.e),
+                     RowsOf(out, rows, s.e));
+            for (int64_t r = 0; r < rows; ++r)
+              for (int64_t c = 0; c < s.e; ++c) out[r * s.e + c] /= sums[r];
+          });
     }
   }
 

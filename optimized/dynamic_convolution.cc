@@ -47,21 +47,22 @@ class DynamicConvolution : public Prepared {
     const auto phi_k = arrays_.In<T>("phi_k"), phi_v = arrays_.In<T>("phi_v");
     const auto out = arrays_.Out<T>("out");
     for (int64_t h = 0; h < heads_; ++h) {
-      ForBlocks([&](int64_t first, int64_t rows, int) {
+      pool_.ForRows(n_, kRowBlock, [&](int64_t first, int64_t rows, int) {
         MultiplyInOrder(x.Head(h) + first * d_, d_, rows, d_, phi_v.Head(h), e_,
                         values_.data() + first * e_);
       });
-      ForBlocks([&](int64_t first, int64_t rows, int worker) {
-        T* weights = weights_[worker];
-        MultiplyInOrder(x.Head(h) + first * d_, d_, rows, d_, phi_k.Head(h),
-                        taps_, weights);
-        for (int64_t r = 0; r < rows; ++r) {
-          T* w = weights + r * taps_;
-          const T sum = ExponentiateRow<T>(w, taps_, nullptr);
-          for (int64_t t = 0; t < taps_; ++t) w[t] /= sum;
-        }
-        Mix(first, rows, weights, out.Head(h) + first * e_);
-      });
+      pool_.ForRows(n_, kRowBlock,
+                    [&](int64_t first, int64_t rows, int worker) {
+                      T* weights = weights_[worker];
+                      MultiplyInOrder(x.Head(h) + first * d_, d_, rows, d_,
+                                      phi_k.Head(h), taps_, weights);
+                      for (int64_t r = 0; r < rows; ++r) {
+                        T* w = weights + r * taps_;
+                        const T sum = ExponentiateRow<T>(w, taps_, nullptr);
+                        for (int64_t t = 0; t < taps_; ++t) w[t] /= sum;
+                      }
+                      Mix(first, rows, weights, out.Head(h) + first * e_);
+                    });
     }
   }
 
@@ -80,14 +81,6 @@ class DynamicConvolution : public Prepared {
   const int64_t heads_, n_, d_, taps_, e_, before_;
 
  private:
-  template <typename Work>
-  void ForBlocks(const Work& work) {
-    pool_.For((n_ + kRowBlock - 1) / kRowBlock, [&](int64_t block, int worker) {
-      const int64_t first = block * kRowBlock;
-      work(first, std::min(kRowBlock, n_ - first), worker);
-    });
-  }
-
   const Arrays arrays_;
   ThreadPool pool_;
 

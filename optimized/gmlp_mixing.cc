@@ -50,7 +50,7 @@ class Gmlp : public Prepared {
 
   // numbers [n, m] = x phi_u2
   void MakeNumbers(int64_t head, T* numbers) {
-    ForBlocks([&](int64_t first, int64_t rows, int) {
+    pool_.ForRows(n_, kRowBlock, [&](int64_t first, int64_t rows, int) {
       Project(head, "phi_u2", first, rows, numbers + first * m_);
     });
   }
@@ -59,7 +59,7 @@ class Gmlp : public Prepared {
   void WriteRows(int64_t head, const T* mixed) {
     const T* phi_v = arrays_.In<T>("phi_v").Head(head);
     T* out = arrays_.Out<T>("out").Head(head);
-    ForBlocks([&](int64_t first, int64_t rows, int worker) {
+    pool_.ForRows(n_, kRowBlock, [&](int64_t first, int64_t rows, int worker) {
       T* gates = gates_[worker];
       Project(head, "phi_u1", first, rows, gates);
       Elementwise(gates, rows * m_, gates,
@@ -74,14 +74,6 @@ class Gmlp : public Prepared {
   ThreadPool pool_;
 
  private:
-  template <typename Work>
-  void ForBlocks(const Work& work) {
-    pool_.For((n_ + kRowBlock - 1) / kRowBlock, [&](int64_t block, int worker) {
-      const int64_t first = block * kRowBlock;
-      work(first, std::min(kRowBlock, n_ - first), worker);
-    });
-  }
-
   // Some rows of x times a matrix [D, m].
   void Project(int64_t head, const char* matrix, int64_t first, int64_t rows,
                T* out) {

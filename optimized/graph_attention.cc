@@ -90,7 +90,7 @@ class Graph : public Prepared {
   void MakeNumbers(int64_t head) {
     const int64_t token = sizes_.token, e = sizes_.e;
     const T *x = Input("x", head), *phi = Input("phi", head);
-    ForBlocks([&](int64_t first, int64_t rows, int) {
+    pool_.ForRows(sizes_.n, kRowBlock, [&](int64_t first, int64_t rows, int) {
       T* u = numbers_.data() + first * e;
       MultiplyInOrder(x + first * token, token, rows, token, phi, e, u);
       if (sizes_.convolution) return;
@@ -99,16 +99,6 @@ class Graph : public Prepared {
       MultiplyInOrder(u, e, rows, e, Input("a_k", head), 1,
                       of_keys_.data() + first);
     });
-  }
-
-  // Work on `rows` tokens from `first` on.
-  template <typename Work>
-  void ForBlocks(const Work& work) {
-    pool_.For((sizes_.n + kRowBlock - 1) / kRowBlock,
-              [&](int64_t block, int worker) {
-                const int64_t first = block * kRowBlock;
-                work(first, std::min(kRowBlock, sizes_.n - first), worker);
-              });
   }
 
   T ScoreOf(int64_t i, int64_t j) const {
@@ -136,18 +126,19 @@ class Dense : public Graph<T> {
     for (int64_t h = 0; h < this->sizes_.heads; ++h) {
       this->MakeNumbers(h);
       MarkEdges(h);
-      this->ForBlocks([&](int64_t first, int64_t rows, int) {
-        T* weights = weights_.data() + first * n;
-        T sums[kRowBlock];
-        for (int64_t r = 0; r < rows; ++r)
-          sums[r] = Weigh(first + r, weights + r * n);
-        auto out = RowsOf(this->Out(h) + first * e, rows, e);
-        Multiply(T{1}, RowsOf<const T>(weights, rows, n),
-                 RowsOf<const T>(this->numbers_.data(), n, e), out);
-        for (int64_t r = 0; r < rows; ++r)
-          for (int64_t c = 0; c < e; ++c)
-            this->Out(h)[(first + r) * e + c] /= sums[r];
-      });
+      this->pool_.ForRows(
+          this->sizes_.n, kRowBlock, [&](int64_t first, int64_t rows, int) {
+            T* weights = weights_.data() + first * n;
+            T sums[kRowBlock];
+            for (int64_t r = 0; r < rows; ++r)
+              sums[r] = Weigh(first + r, weights + r * n);
+            auto out = RowsOf(this->Out(h) + first * e, rows, e);
+            Multiply(T{1}, RowsOf<const T>(weights, rows, n),
+                     RowsOf<const T>(this->numbers_.data(), n, e), out);
+            for (int64_t r = 0; r < rows; ++r)
+              for (int64_t c = 0; c < e; ++c)
+                this->Out(h)[(first + r) * e + c] /= sums[r];
+          });
     }
   }
 
@@ -169,13 +160,14 @@ class Dense : public Graph<T> {
         weights_[static_cast<int64_t>(edges[0]) * s.n +
                  static_cast<int64_t>(edges[1])] = 1;
     if (!s.convolution) return;
-    this->ForBlocks([&](int64_t first, int64_t rows, int) {
-      for (int64_t i = first; i < first + rows; ++i) {
-        const T* row = weights_.data() + i * s.n;
-        // Counted in whole numbers: ones in T end at 2^24.
-        degrees_[i] = static_cast<T>(std::count(row, row + s.n, T{1}));
-      }
-    });
+    this->pool_.ForRows(
+        this->sizes_.n, kRowBlock, [&](int64_t first, int64_t rows, int) {
+          for (int64_t i = first; i < first + rows; ++i) {
+            const T* row = weights_.data() + i * s.n;
+            // Counted in whole numbers: ones in T end at 2^24.
+            degrees_[i] = static_cast<T>(std::count(row, row + s.n, T{1}));
+          }
+        });
   }
 
   // Of row i, from its marks: weights, and what their sum is divided by.
@@ -270,15 +262,16 @@ class Gathered : public Graph<T> {
       const T* edges = this->Input("edges", h);
       if (edges != built) adjacency_.Build(edges);
       built = edges;
-      this->ForBlocks([&](int64_t first, int64_t rows, int worker) {
-        for (int64_t i = first; i < first + rows; ++i) {
-          T* out = this->Out(h) + i * s.e;
-          if (s.convolution)
-            Convolve(i, parts_[worker], out);
-          else
-            Attend(i, parts_[worker], out);
-        }
-      });
+      this->pool_.ForRows(this->sizes_.n, kRowBlock,
+                          [&](int64_t first, int64_t rows, int worker) {
+                            for (int64_t i = first; i < first + rows; ++i) {
+                              T* out = this->Out(h) + i * s.e;
+                              if (s.convolution)
+                                Convolve(i, parts_[worker], out);
+                              else
+                                Attend(i, parts_[worker], out);
+                            }
+                          });
     }
   }
 

@@ -84,9 +84,7 @@ class Nystrom : public Prepared {
                     int64_t count, T* weights) {
     constexpr int64_t kRowBlock = 128;
     const int64_t d = sizes_.d;
-    pool_.For((rows + kRowBlock - 1) / kRowBlock, [&](int64_t block, int) {
-      const int64_t first = block * kRowBlock;
-      const int64_t size = std::min(kRowBlock, rows - first);
+    pool_.ForRows(rows, kRowBlock, [&](int64_t first, int64_t size, int) {
       T* to = weights + first * count;
       Multiply(scale_, RowsOf(queries + first * d, size, d),
                RowsOf(keys, count, d).transpose(), RowsOf(to, size, count));

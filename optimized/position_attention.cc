@@ -98,15 +98,14 @@ class WithPositions : public Prepared {
     for (int64_t h = 0; h < sizes_.heads; ++h) {
       ProjectTokens(h);
       ProjectOffsets(h);
-      pool_.For((sizes_.n + kBlock - 1) / kBlock, [&](int64_t b, int worker) {
-        const int64_t first = b * kBlock;
-        const int64_t rows = std::min(kBlock, sizes_.n - first);
-        const int64_t keys = sizes_.seen.Before(h, first + rows);
-        T* const scores = ScoreMemory(first, worker);
-        AddBias(h, first, rows, keys, scores);
-        AddRelative(h, first, rows, keys, worker, scores);
-        Finish(h, first, rows, keys, scores);
-      });
+      pool_.ForRows(sizes_.n, kBlock,
+                    [&](int64_t first, int64_t rows, int worker) {
+                      const int64_t keys = sizes_.seen.Before(h, first + rows);
+                      T* const scores = ScoreMemory(first, worker);
+                      AddBias(h, first, rows, keys, scores);
+                      AddRelative(h, first, rows, keys, worker, scores);
+                      Finish(h, first, rows, keys, scores);
+                    });
     }
   }
 
@@ -137,20 +136,18 @@ class WithPositions : public Prepared {
   void Project(const T* x, const T* pos, int64_t rows, const T* w,
                int64_t width, T* out, int64_t stride) {
     const int64_t D = sizes_.D;
-    pool_.For((rows + kProjected - 1) / kProjected,
-              [&](int64_t piece, int worker) {
-                const int64_t first = piece * kProjected;
-                const int64_t count = std::min(kProjected, rows - first);
-                const T* from = x + first * D;
-                if (pos) {
-                  T* sums = tokens_[worker];
-                  for (int64_t y = 0; y < count * D; ++y)
-                    sums[y] = from[y] + pos[first * D + y];
-                  from = sums;
-                }
-                Multiply(T{1}, View(from, count, D), View(w, D, width),
-                         View(out + first * stride, count, width, stride));
-              });
+    pool_.ForRows(rows, kProjected,
+                  [&](int64_t first, int64_t count, int worker) {
+                    const T* from = x + first * D;
+                    if (pos) {
+                      T* sums = tokens_[worker];
+                      for (int64_t y = 0; y < count * D; ++y)
+                        sums[y] = from[y] + pos[first * D + y];
+                      from = sums;
+                    }
+                    Multiply(T{1}, View(from, count, D), View(w, D, width),
+                             View(out + first * stride, count, width, stride));
+                  });
   }
 
   const Sizes sizes_;

@@ -124,9 +124,7 @@ class Sinkhorn : public Prepared {
   void MixRows(const T* rows, int64_t width, T* mixed) {
     constexpr int64_t kTask = 32;
     const int64_t blocks = sizes_.blocks;
-    pool_.For((blocks + kTask - 1) / kTask, [&](int64_t task, int) {
-      const int64_t first = task * kTask;
-      const int64_t count = std::min(kTask, blocks - first);
+    pool_.ForRows(blocks, kTask, [&](int64_t first, int64_t count, int) {
       Multiply(T{1},
                RowsOf<const T>(matrix_.data() + first * blocks, count, blocks),
                RowsOf(rows, blocks, width),
@@ -151,11 +149,9 @@ class Dense : public Sinkhorn<T> {
     constexpr int64_t kRowBlock = 128;
     for (int64_t h = 0; h < s.heads; ++h) {
       this->Mix(h);
-      this->pool_.For((s.n + kRowBlock - 1) / kRowBlock,
-                      [&](int64_t task, int) {
-                        const int64_t first = task * kRowBlock;
-                        Attend(h, first, std::min(kRowBlock, s.n - first));
-                      });
+      this->pool_.ForRows(
+          s.n, kRowBlock,
+          [&](int64_t first, int64_t rows, int) { Attend(h, first, rows); });
     }
   }
 

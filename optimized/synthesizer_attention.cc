@@ -77,21 +77,12 @@ class Synthesizer : public Prepared {
   double Flops() const override { return sizes_.Flops(); }
 
  protected:
-  // Work on `rows` tokens from `first` on.
-  template <typename Work>
-  void ForBlocks(int64_t block, const Work& work) {
-    pool_.For((sizes_.n + block - 1) / block, [&](int64_t index, int worker) {
-      const int64_t first = index * block;
-      work(first, std::min(block, sizes_.n - first), worker);
-    });
-  }
-
   void MakeRows(int64_t head) {
     const T* x = arrays_.In<T>("x").Head(head);
     const T* phi_v = arrays_.In<T>("phi_v").Head(head);
     const T* phi_1 =
         sizes_.columns > 0 ? arrays_.In<T>("phi_1").Head(head) : nullptr;
-    ForBlocks(kRowBlock, [&](int64_t first, int64_t rows, int) {
+    pool_.ForRows(sizes_.n, kRowBlock, [&](int64_t first, int64_t rows, int) {
       const int64_t token = sizes_.token;
       MultiplyInOrder(x + first * token, token, rows, token, phi_v, sizes_.e,
                       values_.data() + first * sizes_.e);
@@ -127,23 +118,25 @@ class Dense : public Synthesizer<T> {
     const SynthesizerSizes& s = this->sizes_;
     for (int64_t h = 0; h < s.heads; ++h) {
       this->MakeRows(h);
-      this->ForBlocks(kRowBlock, [&](int64_t first, int64_t rows, int) {
-        auto scores = RowsOf(scores_.data() + first * s.n, rows, s.n);
-        auto out =
-            RowsOf(this->arrays_.template Out<T>("out").Head(h) + first * s.e,
-                   rows, s.e);
-        Score(h, first, rows, scores);
-        T sums[kRowBlock];
-        for (int64_t i = 0; i < rows; ++i) {
-          T* row = scores.row(i).data();
-          const int64_t seen = s.Seen(first + i);
-          std::fill(row + seen, row + s.n, -std::numeric_limits<T>::infinity());
-          sums[i] = ExponentiateRow<T>(row, s.n, nullptr);
-        }
-        Multiply(T{1}, scores, RowsOf<const T>(this->values_.data(), s.n, s.e),
-                 out);
-        for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
-      });
+      this->pool_.ForRows(
+          this->sizes_.n, kRowBlock, [&](int64_t first, int64_t rows, int) {
+            auto scores = RowsOf(scores_.data() + first * s.n, rows, s.n);
+            auto out = RowsOf(
+                this->arrays_.template Out<T>("out").Head(h) + first * s.e,
+                rows, s.e);
+            Score(h, first, rows, scores);
+            T sums[kRowBlock];
+            for (int64_t i = 0; i < rows; ++i) {
+              T* row = scores.row(i).data();
+              const int64_t seen = s.Seen(first + i);
+              std::fill(row + seen, row + s.n,
+                        -std::numeric_limits<T>::infinity());
+              sums[i] = ExponentiateRow<T>(row, s.n, nullptr);
+            }
+            Multiply(T{1}, scores,
+                     RowsOf<const T>(this->values_.data(), s.n, s.e), out);
+            for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
+          });
     }
   }
 
@@ -188,10 +181,11 @@ class Tiled : public Synthesizer<T> {
     for (int64_t h = 0; h < s.heads; ++h) {
       this->MakeRows(h);
       if (s.columns > 0) TransposeColumns(h);
-      this->ForBlocks(
-          kBlockQueries<T>, [&](int64_t first, int64_t rows, int worker) {
-            Attend(h, first, rows, blocks_[static_cast<size_t>(worker)]);
-          });
+      this->pool_.ForRows(this->sizes_.n, kBlockQueries<T>,
+                          [&](int64_t first, int64_t rows, int worker) {
+                            Attend(h, first, rows,
+                                   blocks_[static_cast<size_t>(worker)]);
+                          });
     }
   }
 
@@ -200,10 +194,11 @@ class Tiled : public Synthesizer<T> {
   void TransposeColumns(int64_t head) {
     const SynthesizerSizes& s = this->sizes_;
     const T* phi_2 = this->arrays_.template In<T>("phi_2").Head(head);
-    this->ForBlocks(kRowBlock, [&](int64_t first, int64_t rows, int) {
-      CopyTransposed(phi_2 + first, s.columns, s.width, rows, T{1},
-                     columns_.data() + first * s.width, s.width);
-    });
+    this->pool_.ForRows(
+        this->sizes_.n, kRowBlock, [&](int64_t first, int64_t rows, int) {
+          CopyTransposed(phi_2 + first, s.columns, s.width, rows, T{1},
+                         columns_.data() + first * s.width, s.width);
+        });
   }
 
   void Attend(int64_t head, int64_t first, int64_t rows,

@@ -209,14 +209,14 @@ class ShiftXl : public TransformerXl<T> {
       const T* r = arrays_.template In<T>("r").Head(h);
       const auto w_kr = View(arrays_.template In<T>("w_kr").Head(h), d, p);
       // The paper's Q: row x is w_kr r of the distance M+L-1-x.
-      pool_.For((count + kBlock - 1) / kBlock, [&](int64_t piece, int worker) {
-        const int64_t first = piece * kBlock;
-        const int64_t rows = std::min(kBlock, count - first);
-        auto some = View(this->queries_[worker], rows, d);
-        Multiply(T{1}, View(r + first * p, rows, p), w_kr.transpose(), some);
-        View(projected_.data() + (count - first - rows) * d, rows, d) =
-            some.colwise().reverse();
-      });
+      pool_.ForRows(
+          count, kBlock, [&](int64_t first, int64_t rows, int worker) {
+            auto some = View(this->queries_[worker], rows, d);
+            Multiply(T{1}, View(r + first * p, rows, p), w_kr.transpose(),
+                     some);
+            View(projected_.data() + (count - first - rows) * d, rows, d) =
+                some.colwise().reverse();
+          });
       // The longest rows first, for an even finish.
       pool_.For(Blocks(sizes_), [&](int64_t b, int worker) {
         RunBlock(h, (Blocks(sizes_) - 1 - b) * kBlock, worker);

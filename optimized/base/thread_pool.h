@@ -3,6 +3,7 @@
 // number of them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -28,6 +29,16 @@ class ThreadPool {
   // on. Indices are handed out in order as threads become free.
   void For(int64_t count,
            const std::function<void(int64_t index, int worker)>& work);
+
+  // Calls work(first, count, worker) for blocks of up to `block` of `rows`
+  // rows.
+  template <typename Work>
+  void ForRows(int64_t rows, int64_t block, const Work& work) {
+    For((rows + block - 1) / block, [&](int64_t index, int worker) {
+      const int64_t first = index * block;
+      work(first, std::min(block, rows - first), worker);
+    });
+  }
 
  private:
   struct Shared;
