@@ -56,7 +56,8 @@ class Step:
     out: pathlib.Path
     command: list
     environment: dict = dataclasses.field(default_factory=dict)
-    # Exit statuses beside 0 that are no reason to stop: 1, where a claim that does not hold is a finding.
+    # Exit statuses beside 0 that are no reason to stop: 1, where a claim that does not hold or a size that cannot be judged is a finding.
+    # What failed is found before anything is written.
     taken: tuple = ()
     resumes: bool = True  # by itself; otherwise a file of this commit is kept
 
@@ -79,13 +80,14 @@ def steps_of(options, folder, environment):
             Step(
                 folder / "gpu.json",
                 sweep(program, folder / "gpu.json", "--preset", "gpu", "--no-resident", "--budget", "0.25"),
+                taken=(1,),
             ),
             Step(speed / "peers.json", [*peers, "--budget", "0.2", "--out", speed / "peers.json", *aims], taken=(1,)),
         ]
     found = [
         Step(folder / "paper.json", sweep(program, folder / "paper.json", "--preset", "paper", "--crossings",
-                                           "--budget", "1", "--run-limit", "7", "--no-resident")),
-        Step(speed / "threads.json", sweep(program, speed / "threads.json", "--preset", "threads", "--budget", "1")),
+                                           "--budget", "1", "--run-limit", "7", "--no-resident"), taken=(1,)),
+        Step(speed / "threads.json", sweep(program, speed / "threads.json", "--preset", "threads", "--budget", "1"), taken=(1,)),
     ]  # fmt: skip
     # Claims that do not hold are findings.
     found += [Step(folder / f"{name}.json", [program, "study", name, "--force", "--out", folder], taken=(1,), resumes=False)

@@ -1,6 +1,7 @@
 #include "harness/judging/answer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <future>
 #include <numeric>
@@ -45,7 +46,16 @@ std::vector<int64_t> RowsOf(int64_t rows, uint64_t seed,
   for (uint64_t i = 0; chosen.size() < kSampledRows && i < 4 * kSampledRows;
        ++i)
     add(static_cast<int64_t>(draws.Uniform(i) * static_cast<double>(rows)));
-  return Thinned({chosen.begin(), chosen.end()}, most);
+  if (static_cast<int64_t>(chosen.size()) <= most || most < 6)
+    return Thinned({chosen.begin(), chosen.end()}, most);
+  // Three neighbours in the middle stay, whatever is left out: there it shows
+  // that rows are shifted by one, or that offsets have the other sign.
+  const std::array middle{rows / 2 - 1, rows / 2, rows / 2 + 1};
+  for (const int64_t row : middle) chosen.erase(row);
+  std::vector<int64_t> kept = Thinned({chosen.begin(), chosen.end()}, most - 3);
+  kept.insert(kept.end(), middle.begin(), middle.end());
+  std::ranges::sort(kept);
+  return kept;
 }
 
 // The plain program's error in another order of terms, on some of the rows.

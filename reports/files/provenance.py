@@ -37,7 +37,7 @@ def origin(content):
 
 
 def complaints(folder, root=ROOT):
-    """Lines on everything that a reader could not follow back to one commit and one machine."""
+    """Lines on everything that a reader could not follow back to one commit and one machine, and on programs of ours that failed."""
     paths = sorted(pathlib.Path(folder).rglob("*.json"))
     if not paths:
         return [f"{folder}: holds no files"]
@@ -61,6 +61,11 @@ def complaints(folder, root=ROOT):
                 for name in ("program", "tokens", "length_axes")
                 if name not in record
             ]
+            # Of a peer that fails it is said that it did.
+            if record["check"]["verdict"] == "failed" and "ratios" not in content:
+                lines.append(
+                    f"{path}: {record['case']}: {record['implementation']} failed: {record['check']['reason']}"
+                )
     lines += several("commit", commits) + several("program", programs) + several("machine", machines)
     return lines + [line for commit in commits for line in unknown(commit, root)]
 

@@ -146,6 +146,16 @@ class Provenance(Scratch):
         self.write("sweep.json", self.sweep)
         self.refused("extra")
 
+    def test_a_program_that_failed(self):
+        check = self.sweep["records"][0]["check"]
+        check.update(verdict="failed", reason="made up")
+        self.sweep["records"][0]["seconds"] = None
+        self.write("sweep.json", self.sweep)
+        self.refused("failed: made up")
+        check.update(verdict="mistrusted")
+        self.write("sweep.json", self.sweep)
+        self.assertEqual([], provenance.complaints(self.results, self.folder))
+
 
 class Refusals(unittest.TestCase):
     def test_a_busy_machine(self):

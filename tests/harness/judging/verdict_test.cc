@@ -494,6 +494,14 @@ TEST(Selection, IsSmallerWhereRowsTakeLong) {
   EXPECT_FALSE(chosen(7990).all);
   EXPECT_EQ(chosen(7990).rows.size(), 2 * static_cast<size_t>(kSampledRows));
   EXPECT_EQ(chosen(200).rows.size(), 200u);
+  // Wherever rows are left out, neighbours in the middle are not.
+  for (const int64_t rows : {200, 40})
+    for (const int64_t head : {0, 1})
+      for (const int64_t row : {1999, 2000, 2001})
+        EXPECT_TRUE(std::ranges::any_of(
+            chosen(static_cast<double>(rows)).rows,
+            [&](const RowId& id) { return id.head == head && id.row == row; }))
+            << rows << " " << head << " " << row;
   const RowSelection fewest = chosen(1);
   EXPECT_EQ(fewest.rows.size(), static_cast<size_t>(kFewestSampledRows));
   for (const int64_t head : {0, 1})
