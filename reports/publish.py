@@ -86,7 +86,7 @@ def steps_of(options, folder, environment):
         ]
     found = [
         Step(folder / "paper.json", sweep(program, folder / "paper.json", "--preset", "paper", "--crossings",
-                                           "--budget", "1", "--run-limit", "7", "--no-resident"), taken=(1,)),
+                                           "--budget", "1", "--run-limit", "9", "--no-resident"), taken=(1,)),
         Step(speed / "threads.json", sweep(program, speed / "threads.json", "--preset", "threads", "--budget", "1"), taken=(1,)),
     ]  # fmt: skip
     # Claims that do not hold are findings.

@@ -253,7 +253,7 @@ def main(arguments=None):
                 path.write_text(text, encoding="utf-8")
         new = unlisted("".join(found), "".join(texts)) if options.check and changed else None
         words = "as they were" if not changed else "would change" if options.check else "written"
-        names = ", ".join(path.name for path in changed or options.readme)
+        names = ", ".join("/".join(path.parts[-2:]) for path in changed or options.readme)
         print(f"{names}: {words}" + (f": not listed yet: {', '.join(new)}" if new else ""))
         return 1 if options.check and changed and new is None else 0
     except (InputError, recipe_figure.Unserved) as error:

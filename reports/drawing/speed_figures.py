@@ -110,8 +110,10 @@ def draw_targets(rows):
 
 
 def draw_threads(rows):
+    notes = ["Median of all ratios of two samples, with the interval of the rank test."]
+    if any(ratio > 2 for _, marks in rows for _, ratio, *_ in marks):
+        notes.append("Two cores have twice the private caches; whether that is why some are above 2 was not examined.")
     return bar_panels.draw_ratios(
         rows, plot_style.look().text, "Two threads against one", "time on one thread / time on two",
-        ["Median of all ratios of two samples, with the interval of the rank test. Two cores have twice the private caches; whether that "
-         "is why some are above 2 was not examined."], even=True,
+        notes, even=True,
     )  # fmt: skip

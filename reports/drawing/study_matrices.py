@@ -34,13 +34,12 @@ def draw_sparse_patterns(study):
     seen = study.table("seen", "pattern", "query", "key")
     pairs = study.table("pairs", "pattern", "implementation", "pairs")
     names = seen.values("pattern")
-    # Global tokens stand behind the positions.
+    n = study.content["parameters"]["n"]
     sizes = {name: 1 + max(row["query"] for row in seen.where(pattern=name)) for name in names}
     titles = {name: f"{name}: {100 * pairs.where(pattern=name)[0]['pairs'] / sizes[name] ** 2:.0f} %" for name in names}
     page = new_page(
         study, [(1, index % ACROSS > 0, []) for index in range(len(names))], aspect=1.0, most=ACROSS, words=list(titles.values()),
-        notes=[f"Filled: the query (row) sees the key (column), of {study.content['parameters']['n']}; of ETC two global tokens "
-               "stand behind them.", "After each name: the share of all pairs seen."],
+        notes=[f"Filled: the query (row) sees the key (column), of {n}{behind}.", "After each name: the share of all pairs seen."],
     )  # fmt: skip
     for index, (axes, name) in enumerate(zip(page.axes, names)):
         image = [[0] * sizes[name] for _ in range(sizes[name])]

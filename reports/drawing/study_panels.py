@@ -152,7 +152,7 @@ def draw_spectra(study):
     page = new_page(
         study, [(1, False, labels), (1, True, [])],
         notes=[f"One point a head, {rows:g} keys: how many singular values hold (a) 90 %, (b) 99 % of the sum of their "
-               "squares, against drawn queries and keys of the same lengths; all on one document."],
+               "squares, against drawn queries and keys of the same lengths."],
     )  # fmt: skip
     ends = [1, rows]
     for axes, share in zip(page.axes, (90, 99)):
@@ -289,8 +289,10 @@ def draw_rpe_rank(study):
 def _edge(study):
     edge = study.table("edge", "d", "n", "residual")
     parts = [[row["residual"] for row in edge.rows if (row["n"] > row["d"] + 1) is beyond] for beyond in (False, True)]
+    if not all(parts):
+        return "The edge at n = d + 1 is not in this file."
     widths = ", ".join(f"{d:g}" for d in edge.values("d"))
-    ends = [f"{end:.1e}".replace("e-0", "e-") for end in (max(parts[0], default=0), min(parts[1], default=0))]
+    ends = [f"{end:.1e}".replace("e-0", "e-") for end in (max(parts[0]), min(parts[1]))]
     return (f"Of a random bias the best logits leave at most {ends[0]} up to n = d + 1, and at least {ends[1]} from n = d + 2 on "
             f"(d = {widths}).")  # fmt: skip
 
@@ -379,7 +381,7 @@ def _draw_leak(study):
          for index, key in enumerate(names)],
         about="leak", one_legend=True,
         notes=["How much the past of a causal product changes with the future, whose scale grows.",
-               "Where an algorithm has no mark, nothing changes."],
+               "An algorithm of the operator without a mark changes nothing."],
     )  # fmt: skip
     values = [row["leak"] for *_, rows in groups for row in rows]
     for axes, (operator, scalar) in zip(page.axes, names):
