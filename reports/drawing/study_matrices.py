@@ -36,6 +36,9 @@ def draw_sparse_patterns(study):
     names = seen.values("pattern")
     n = study.content["parameters"]["n"]
     sizes = {name: 1 + max(row["query"] for row in seen.where(pattern=name)) for name in names}
+    behind = "".join(
+        f"; of {name} {size - n} global tokens stand behind them" for name, size in sizes.items() if size > n
+    )
     titles = {name: f"{name}: {100 * pairs.where(pattern=name)[0]['pairs'] / sizes[name] ** 2:.0f} %" for name in names}
     page = new_page(
         study, [(1, index % ACROSS > 0, []) for index in range(len(names))], aspect=1.0, most=ACROSS, words=list(titles.values()),
