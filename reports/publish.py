@@ -36,6 +36,7 @@ PROCESSES = 6  # the fewest whose medians have an interval of 95 %
 MOST_BUSY = 0.05  # of all cores, by other programs
 SAME_RATE = 0.15  # by which the rate of multiply-adds may differ between beginning and end
 WATCHED = 5  # seconds
+TRIES = 4  # a machine may be slower for a moment
 MOST_MINUTES = 100
 PEERS_AVX2 = {
     "SUBQUAD_TARGET": "avx2",
@@ -87,15 +88,15 @@ def steps_of(options, folder, environment):
     found = [
         Step(folder / "paper.json", sweep(program, folder / "paper.json", "--preset", "paper", "--crossings",
                                            "--budget", "1", "--run-limit", "9", "--no-resident"), taken=(1,)),
-        Step(speed / "threads.json", sweep(program, speed / "threads.json", "--preset", "threads", "--budget", "1"), taken=(1,)),
+        Step(speed / "threads.json", sweep(program, speed / "threads.json", "--preset", "threads", "--budget", "0.5"), taken=(1,)),
     ]  # fmt: skip
     # Claims that do not hold are findings.
     found += [Step(folder / f"{name}.json", [program, "study", name, "--force", "--out", folder], taken=(1,), resumes=False)
               for name in studies()]  # fmt: skip
-    found.append(Step(speed / "peers.json", [*peers, "--budget", "1", "--out", speed / "peers.json"], taken=(1,)))
+    found.append(Step(speed / "peers.json", [*peers, "--budget", "0.6", "--out", speed / "peers.json"], taken=(1,)))
     if environment["target"] == "avx512":
         out = speed / "avx2" / "peers.json"
-        found.append(Step(out, [*peers, "--budget", "1", "--out", out], PEERS_AVX2, (1,)))
+        found.append(Step(out, [*peers, "--budget", "0.6", "--out", out], PEERS_AVX2, (1,)))
     return found
 
 
@@ -164,6 +165,17 @@ def check_same(before, after, backend="cpu"):
                 *(rate / 2 for rate in rates)
             )
         )
+
+
+def check_still_same(before, options):
+    """It is, perhaps after a moment."""
+    for left in reversed(range(TRIES)):
+        try:
+            return check_same(before, describe(options.program), options.backend)
+        except Failed:
+            if not left:
+                raise
+            time.sleep(WATCHED)
 
 
 def check_tree():
@@ -253,7 +265,7 @@ def measure(options, folder):
             raise KeyboardInterrupt
         if code and code not in step.taken:
             raise Failed(f"{step.out.name}: exit status {code}")
-        check_same(before, describe(options.program), options.backend)
+        check_still_same(before, options)
     check_still_quiet(busy_share(), folder)
     tell(begin, "measured")
     minutes = (time.monotonic() - begin) / 60

@@ -48,7 +48,12 @@ class FeatureErrors {
   // not exact.
   FeatureErrors(const FeatureMapSpec& spec, const double* omega,
                 double roundoff = 0)
-      : spec_(spec), omega_(omega), roundoff_(roundoff), map_(spec, omega) {}
+      : spec_(spec), omega_(omega), roundoff_(roundoff), map_(spec, omega) {
+    if (!omega) return;
+    for (int64_t c = 0; c < spec.d; ++c)
+      for (int64_t a = 0; a < spec.projections; ++a)
+        columns_.push_back(static_cast<Real>(omega[a * spec.d + c]));
+  }
 
   // Of a row x [d] that has features.
   //
@@ -101,18 +106,25 @@ class FeatureErrors {
   void Random(const std::vector<Real>& row, double scaling,
               FeatureError& error) const {
     const double d = static_cast<double>(spec_.d);
-    double largest = 0;  // error of omega . x' over the projections
-    for (int64_t a = 0; a < spec_.projections; ++a) {
-      double positive = 0, negative = 0;
-      for (int64_t c = 0; c < spec_.d; ++c) {
-        const double term = static_cast<double>(
-            static_cast<Real>(omega_[a * spec_.d + c]) * row[c]);
-        (term > 0 ? positive : negative) += std::abs(term);
+    // All projections side by side: their signs are anyone's guess, and a
+    // branch on each would take most of the time of a bound.
+    const auto projections = static_cast<size_t>(spec_.projections);
+    std::vector<double> positive(projections), negative(projections);
+    const Real* column = columns_.data();
+    for (const Real value : row) {
+      for (size_t a = 0; a < projections; ++a) {
+        const double term = static_cast<double>(column[a] * value);
+        positive[a] += std::max(term, 0.0);
+        negative[a] += std::max(-term, 0.0);
       }
-      largest = std::max(largest, (d + 1) * std::max(positive, negative) +
-                                      4 * (positive + negative) +
-                                      scaling * std::abs(positive - negative));
+      column += projections;
     }
+    double largest = 0;  // error of omega . x' over the projections
+    for (size_t a = 0; a < projections; ++a)
+      largest =
+          std::max(largest, (d + 1) * std::max(positive[a], negative[a]) +
+                                4 * (positive[a] + negative[a]) +
+                                scaling * std::abs(positive[a] - negative[a]));
     const Real half_square = map_.HalfSquare(row);
     const double square =
         (d + 2 + 2 * scaling) * static_cast<double>(half_square);
@@ -216,6 +228,7 @@ class FeatureErrors {
   const double* omega_;
   const double roundoff_;
   const FeatureMap<Real> map_;
+  std::vector<Real> columns_;  // omega [d, projections]
 };
 
 }  // namespace subquad

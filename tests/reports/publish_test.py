@@ -313,6 +313,22 @@ class Measuring(Scratch):
         publish.measure(self.options, self.folder)  # nothing is measured twice
         self.assertEqual([step.out.stat().st_size for step in self.steps], sizes)
 
+    def test_a_machine_that_is_slower_for_a_moment_is_asked_again(self):
+        slow = {**self.environment, "measured": {"fma_flops_per_second": {"float32": 0.7e11}}}
+        for answers, same in (([slow, self.environment], True), ([slow] * publish.TRIES, False)):
+            self.steps = [self.step("one.json", 0)]
+            answers = [self.environment, *answers]
+            with (
+                mock.patch.object(publish, "describe", lambda _, left=answers: left.pop(0)),
+                mock.patch.object(publish, "WATCHED", 0),
+            ):
+                if same:
+                    publish.measure(self.options, self.folder)
+                else:
+                    with self.assertRaisesRegex(publish.Failed, "multiply-adds a second"):
+                        publish.measure(self.options, self.folder)
+            self.assertEqual([], answers)
+
     def test_an_interrupt_is_passed_on(self):
         self.steps = [self.step("one.json", 130)]
         with self.assertRaises(KeyboardInterrupt):

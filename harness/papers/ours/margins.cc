@@ -233,17 +233,18 @@ Study MarginsStudy() {
   const auto one = [](const char* text, int64_t most_n) {
     return Json{{"case", text}, {"most_n", most_n}};
   };
-  // Judging a row of a million terms, and what stands for it, takes minutes.
+  // Judging rows of a million terms, and what stands for them, takes minutes.
+  // Two operators go further than what is claimed of all.
   constexpr int64_t kLongest = 1 << 20, kLong = 1 << 18, kMedium = 1 << 16;
   study.parameters = {
       {"n", {256, 1024, 4096, 16384, 65536, 262144, 1048576}},
       {"cases",
-       {one("toeplitz_1d:e=16", kLong), one("toeplitz_2d:e=16", kLong),
-        one("toeplitz_2d_xy:e=16", kLong),
-        one("softmax_attention:d=16,e=16,with=bias", kLong),
+       {one("toeplitz_1d:e=16", kLong), one("toeplitz_2d:e=16", kMedium),
+        one("toeplitz_2d_xy:e=16", kMedium),
+        one("softmax_attention:d=16,e=16,with=bias", kMedium),
         one("linear_attention:d=16,e=16,feature_map=elu1,causal=1", kLongest),
         one("fastrpb_attention:d=16,e=16", kMedium),
-        one("kernelized_rpe_attention:d=16,e=16,feature_map=elu1", kLong),
+        one("kernelized_rpe_attention:d=16,e=16,feature_map=elu1", kMedium),
         one("kernelized_clipped_rpe_attention:d=16,e=16", kMedium),
         one("clipped_rpe_product:d=16", kMedium),
         one("transformer_xl_attention:d=16,e=16", kMedium),
