@@ -4,7 +4,7 @@
     python3 -m reports.publish [--name NAME] [--backend cpu|cuda] [--peers PYTHON] [--program FILE] [--part all|measure|write]
 
 Measures into results/publish (with --backend cuda: results/publish-cuda) and writes to reports/results/NAME: result and study files, summary,
-claims, speed tables, gallery and, of CPUs, the reports on papers and the tables of the README. On two cores that takes at most 100 minutes.
+claims, speed tables, gallery and, of CPUs, the reports on papers and the tables of the README. On two cores that takes about two hours.
 Refused: a tree with changes, a program of another commit, a machine that does other work, a Python without PyTorch and SciPy.
 What was interrupted goes on when it is started again. Nothing is written unless all files name one commit, one program and one machine, and
 the machine is at the end what it was at the beginning.
