@@ -24,16 +24,18 @@ def peer_rows(table, libraries, cases=None):
     """[(words, [(library, ratio, low, high)])]: each program of ours on one thread beside the fastest program of each library, at its
     largest case, or at `cases` (ids). libraries: {peer: library}; a peer of none goes by its own name."""
     fastest = _fastest(table, libraries)
-    if cases is None:
-        largest = {}
-        for operator, implementation, case in fastest:
-            key = operator, implementation
-            if key not in largest or size_of(case) > size_of(largest[key]):
-                largest[key] = case
-        cases = {(*key, case) for key, case in largest.items()}
-    else:
-        cases = {key for key in fastest if key[2] in cases}
-    return [(_words(*key), sorted(fastest[key].values())) for key in sorted(cases, key=_order)]
+    shown = _largest(fastest) if cases is None else [key for key in fastest if key[2] in cases]
+    return [(_words(*key), sorted(fastest[key].values())) for key in sorted(shown, key=_order)]
+
+
+def _largest(keys):
+    """Of every program the key (operator, implementation, case) of its largest case; of equal ones the first of the table."""
+    largest = {}
+    for operator, implementation, case in keys:
+        key = operator, implementation
+        if key not in largest or size_of(case) > size_of(largest[key]):
+            largest[key] = case
+    return [(*key, case) for key, case in largest.items()]
 
 
 def target_rows(parts, libraries):
@@ -45,8 +47,7 @@ def target_rows(parts, libraries):
             _, *ratio = min(marks.values(), key=lambda mark: mark[1])
             best.setdefault(key, []).append((words, *ratio))
     best = {key: marks for key, marks in best.items() if len(marks) == len(parts)}
-    largest = {key[:2]: key for key in sorted(best, key=lambda key: size_of(key[2]))}
-    return [(_words(*key), best[key]) for key in sorted(largest.values(), key=_order)]
+    return [(_words(*key), best[key]) for key in sorted(_largest(best), key=_order)]
 
 
 def _fastest(table, libraries):

@@ -617,6 +617,18 @@ class TableTest(Workplace):
         rows = speed_figures.target_rows(tables_, {"rival": "one", "slow": "two"})
         self.assertEqual([[("a", 5.0), ("b", 3.0)]], [[mark[:2] for mark in marks] for _, marks in rows])
 
+    def test_of_cases_of_one_size_both_figures_draw_the_first(self):
+        content, other = synthetic(), synthetic(ratios_of={"rival": 2.0})
+        for ratio in other["ratios"]:
+            ratio["case"] += ",window=32"
+        for record in other["records"]:
+            record["case"] += ",window=32"
+        content["records"] += other["records"]
+        content["ratios"] += other["ratios"]
+        table = aims.peers_table(aims.Measured([("made.json", content)], PROGRAM))
+        for rows in (speed_figures.peer_rows(table, {}), speed_figures.target_rows({"a": table}, {})):
+            self.assertEqual([[5.0]], [[ratio for _, ratio, *_ in marks] for _, marks in rows])
+
     def test_of_each_library_the_fastest_program_is_drawn(self):
         content = synthetic(ratios_of={"rival": 5.0, "slow": 7.0, "another": 9.0})
         table = aims.peers_table(aims.Measured([("made.json", content)], PROGRAM))
