@@ -93,10 +93,10 @@ def steps_of(options, folder, environment):
     # Claims that do not hold are findings.
     found += [Step(folder / f"{name}.json", [program, "study", name, "--force", "--out", folder], taken=(1,), resumes=False)
               for name in studies()]  # fmt: skip
-    found.append(Step(speed / "peers.json", [*peers, "--budget", "0.6", "--out", speed / "peers.json"], taken=(1,)))
+    found.append(Step(speed / "peers.json", [*peers, "--budget", "0.5", "--out", speed / "peers.json"], taken=(1,)))
     if environment["target"] == "avx512":
         out = speed / "avx2" / "peers.json"
-        found.append(Step(out, [*peers, "--budget", "0.6", "--out", out], PEERS_AVX2, (1,)))
+        found.append(Step(out, [*peers, "--budget", "0.4", "--out", out], PEERS_AVX2, (1,)))
     return found
 
 

@@ -120,13 +120,14 @@ def crossover(curves, group, row):
 
 
 def headline_table(results, summary, claims):
-    """Lines of the table; the README defines the link [claims]."""
+    """Lines of the table, below the processor that it is of; the README defines the link [claims]."""
     plot_style.use_style()
     points = recipe_file.points_of(results)
     platform = recipe_file.platforms(points)[0]
     recipes = {recipe.name: recipe for recipe in recipe_file.load_all()}
     known = {claim["id"]: claim["verdict"] for claim in claims}
-    lines = ["| operator | fast program | baseline | " + " | ".join(SIZES) + " | faster from | paper's claim |",
+    lines = [f"Processor: {platform[0]}.", "",
+             "| operator | fast program | baseline | " + " | ".join(SIZES) + " | faster from | paper's claim |",
              "|" + " --- |" * (5 + len(SIZES))]  # fmt: skip
     for row in HEADLINES:
         picture = recipe_figure.curves(recipes[row.recipe], points, summary.panels(row.recipe, platform))

@@ -127,11 +127,10 @@ Json ComputeInputRatios(const std::vector<Json>& records) {
         RatioOfMedians(samples(*base), samples(*record), confidence);
     const Json with = record->value("timed_with", Json::array());
     Json entry = Json::object();
-    for (const char* name : {"operator", "implementation", "backend", "scalar",
-                             "threads", "size", "params", "input"})
+    for (const char* name :
+         {"operator", "implementation", "backend", "scalar", "threads", "size",
+          "tokens", "length_axes", "params", "input"})
       entry[name] = record->at(name);
-    for (const char* name : {"tokens", "length_axes"})
-      if (record->contains(name)) entry[name] = record->at(name);
     entry["against"] = base->at("input");
     entry["ratio"] = ratio.ratio;
     entry["low"] =

@@ -11,21 +11,10 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Records written before they named their axes have one of these sets.
-Names AxesBefore(const Json& size) {
-  for (const Names& axes : {Names{"height", "width"}, {"L", "M"}, {"n"}})
-    if (std::ranges::all_of(
-            axes, [&](const std::string& name) { return size.contains(name); }))
-      return axes;
-  return {"n_q", "n_k"};
-}
-
 struct Lengths {
   explicit Lengths(const Json& record) {
     const Json& size = record.at("size");
-    axes = record.contains("length_axes")
-               ? record.at("length_axes").get<Names>()
-               : AxesBefore(size);
+    axes = record.at("length_axes").get<Names>();
     for (const std::string& axis : axes)
       extents.push_back(size.at(axis).get<int64_t>());
     equal = std::ranges::adjacent_find(extents, std::ranges::not_equal_to()) ==
@@ -51,10 +40,9 @@ struct Lengths {
 }  // namespace
 
 double LengthOf(const Json& record) {
-  const Json& size = record.at("size");
-  if (Lengths(record).rectangle) return size.at("n_k").get<double>();
-  return record.contains("tokens") ? record.at("tokens").get<double>()
-                                   : size.at("n_q").get<double>();
+  return Lengths(record).rectangle
+             ? record.at("size").at("n_k").get<double>()
+             : record.at("tokens").get<double>();
 }
 
 Json CurveSettings(const Json& record) {

@@ -252,17 +252,15 @@ void CheckRecord(const Json& record, const std::string& where) {
   for (const char* name : {"n_q", "n_k"})
     if (!record["size"].contains(name) || !record["size"][name].is_number())
       throw wrong(name, "as a number");
-  if (record.contains("tokens") && !record["tokens"].is_number())
+  if (!record.value("tokens", Json()).is_number())
     throw wrong("tokens", "as a number");
-  if (record.contains("length_axes")) {
-    const Json& axes = record["length_axes"];
-    const auto is_size = [&](const Json& axis) {
-      return axis.is_string() &&
-             record["size"].value(axis.get<std::string>(), Json()).is_number();
-    };
-    if (!axes.is_array() || axes.empty() || !std::ranges::all_of(axes, is_size))
-      throw wrong("length_axes", "as names of sizes");
-  }
+  const Json axes = record.value("length_axes", Json());
+  const auto is_size = [&](const Json& axis) {
+    return axis.is_string() &&
+           record["size"].value(axis.get<std::string>(), Json()).is_number();
+  };
+  if (!axes.is_array() || axes.empty() || !std::ranges::all_of(axes, is_size))
+    throw wrong("length_axes", "as names of sizes");
   if (!record.contains("threads") || !record["threads"].is_number_integer())
     throw wrong("threads", "as a number");
   if (!record["check"].contains("verdict") ||

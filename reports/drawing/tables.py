@@ -10,7 +10,7 @@ from reports.drawing import plot_style
 from reports.drawing import ratio_panels
 from reports.files import recipe_file
 from reports.drawing.recipe_figure import Unmeasured, Unserved, common_settings
-from reports.files.result_file import InputError, length_axes, tokens
+from reports.files.result_file import InputError
 
 FORMATS = {
     "seconds": plot_style.format_seconds,
@@ -289,10 +289,10 @@ def crossovers(summary, platform):
 
 def ratio_settings(entry):
     """{name: value} of a ratio by the names that recipes have, n among them."""
-    lengths = {*length_axes(entry), "n_q", "n_k"}
+    lengths = {*entry["length_axes"], "n_q", "n_k"}
     size = {key: value for key, value in entry["size"].items() if key not in lengths}
     return {"with": "", **size, **entry["params"], **{key: entry[key] for key in ("operator", "implementation", "backend", "scalar",
-                                                                     "threads", "input")}, "n": tokens(entry)}  # fmt: skip
+                                                                     "threads", "input")}, "n": entry["tokens"]}  # fmt: skip
 
 
 def _ratio_words(entry, shared, short=False):

@@ -176,7 +176,7 @@ def line_key(identity, implementation):
 def identify(record, environment):
     """Splits a record's settings into those fixed in a figure, the name of its n axis, and n."""
     size = record["size"]
-    axes = length_axes(record)
+    axes = record["length_axes"]
     settings = {**size, **record["params"]}
     for name in {*axes, "n_q", "n_k"}:
         settings.pop(name, None)
@@ -196,28 +196,14 @@ def identify(record, environment):
             return {**identity, "n_q": size["n_q"]}, "keys", size["n_k"]
         common = math.gcd(*lengths)
         identity["aspect"] = ":".join(str(length // common) for length in lengths)
-    return identity, "pixels" if "height" in axes else "tokens", tokens(record)
-
-
-def length_axes(record):
-    """Names of the sizes that grow with the problem. Records written before they named them have one of the sets here."""
-    before = (
-        axes for axes in (("height", "width"), ("L", "M"), ("n",)) if all(axis in record["size"] for axis in axes)
-    )
-    return tuple(record.get("length_axes") or next(before, ("n_q", "n_k")))
-
-
-def tokens(record):
-    """Queries: rows of the output."""
-    size = record["size"]
-    return record.get("tokens") or (size["height"] * size["width"] if "height" in size else size["n_q"])
+    return identity, "pixels" if "height" in axes else "tokens", record["tokens"]
 
 
 def machine_name(backend, environment):
-    """What measured: the GPU; or the processor and the instruction set of the programs, where the file names it."""
+    """What measured: the GPU; or the processor and the instruction set of the programs."""
     if backend == "cuda" and environment["gpu"]:
         return environment["gpu"]["name"]
-    return ", ".join([environment["cpu"], *filter(None, [environment.get("target")])])
+    return f"{environment['cpu']}, {environment['target']}"
 
 
 def make_row(record, n, environment):

@@ -34,7 +34,10 @@ def synthetic_record(implementation, n, seconds, workspace, verdict="passed", re
         "backend": "cpu",
         "scalar": "float32",
         "threads": 2,
+        "program": "0" * 16,
         "size": {"n_q": n, "n_k": n, "e": 64, "heads": 1},
+        "tokens": n,
+        "length_axes": ["n_q", "n_k"],
         "params": {"causal": False},
         "case": f"toeplitz_1d:n={n},e=64,causal=0,scalar=float32,seed=1",
         "setup_seconds": 0.001,
@@ -89,10 +92,12 @@ def synthetic_results():
         "environment": {
             "commit": "0123456789abcdef",
             "dirty": True,
+            "program": "0" * 16,
             "compiler": "synthetic compiler 1.0",
             "flags": "-O0",
             "libraries": {"fftw": "0.0"},
             "cpu": "Synthetic CPU",
+            "target": "avx2",
             "cores": 2,
             "memory_bytes": 2**30,
             "threads": 2,
@@ -236,7 +241,7 @@ class DrawingTest(Workplace):
 
         margins[3] = 41.3
         self.assertIn("the nearest wrong answer (bias left out) is 41 tolerances away", captions())
-        margins[0] = None  # one of an earlier version
+        margins[0] = None  # another program's
         self.assertNotIn("wrong answer", captions())
 
     def test_a_short_caption_counts_what_a_long_one_explains(self):

@@ -72,7 +72,7 @@ def synthetic_results(recipes, sizes=TINY):
 def synthetic_ratio(record, place=0):
     """1, 1.1, 1.2 ... with an interval of 1 %."""
     ratio = 1 + 0.1 * (place % 5)
-    keys = ("operator", "implementation", "backend", "scalar", "threads", "size", "params", "input")
+    keys = ("operator", "implementation", "backend", "scalar", "threads", "size", "tokens", "length_axes", "params", "input")
     return {**{key: record[key] for key in keys}, "against": "normal", "ratio": ratio, "low": 0.99 * ratio,
             "high": 1.01 * ratio, "in_turns": True}  # fmt: skip
 
@@ -94,7 +94,9 @@ def synthetic_record(point):
         params["with"] = [point["with"]]
     if "input" in point:
         record["input"] = point["input"]
+    axes = next((axes for axes in (["height", "width"], ["L", "M"]) if set(axes) <= set(size)), ["n_q", "n_k"])
     record.update(operator=point["operator"], scalar=point.get("scalar", "float32"), threads=1, size=size, params=params,
+                  length_axes=axes,
                   case=":".join(f"{key}={value}" for key, value in sorted(point.items())))  # fmt: skip
     return record
 
@@ -141,7 +143,7 @@ class FilesTest(unittest.TestCase):
                 point.settings["implementation"] = "karatsuba"
         measured = recipe_file.measured_for(recipe, points, ("n",))
         labels = [line.label for line in recipe_file.lines_of(recipe["series"][0], measured, ("n",))]
-        self.assertEqual(["Toeplitz 1-D, karatsuba"], labels)  # not dense
+        self.assertEqual(["Toeplitz 1-D, fft_columns", "Toeplitz 1-D, karatsuba"], labels)  # not dense
 
     def test_words_and_names_hold(self):
         for name, recipe in RECIPES.items():
@@ -300,7 +302,7 @@ class SummaryTest(figures_test.Workplace):
 
     def test_three_digits_in_words(self):
         points = recipe_file.points_of([("made.json", self.content)])
-        panels = summary_file.Summary([("summary.json", self.summary)]).panels("nprf-fig1a", ("Synthetic CPU", "cpu"))
+        panels = summary_file.Summary([("summary.json", self.summary)]).panels("nprf-fig1a", ("Synthetic CPU, avx2", "cpu"))
         picture = recipe_figure.curves(RECIPES["nprf-fig1a"], points, panels)
         notes = " ".join(panel_notes.sentences(picture.content))
         self.assertIn("Less time than softmax, dense: ours, m = 16 from n = 1420 [1390, unknown].", notes)
@@ -577,7 +579,7 @@ class DrawingTest(figures_test.Workplace):
 
     def test_workspaces_that_are_not_as_their_formulas_say_are_counted(self):
         content = synthetic_results([RECIPES["txl-time"]])
-        platform = ("Synthetic CPU", "cpu")
+        platform = ("Synthetic CPU, avx2", "cpu")
         for record in content["records"]:
             record["workspace_bytes"] = record["workspace_formula_bytes"] = 1e6
         count = len(content["records"])
@@ -665,12 +667,12 @@ class GeneralTest(unittest.TestCase):
         content = synthetic_results([RECIPES["nprf-fig1a"]])
         content["algorithms"] = figures_test.synthetic_results()["algorithms"]
         summary = summary_file.Summary([("summary.json", synthetic_summary(content))])
-        table = tables.exponents(summary, [content], ("Synthetic CPU", "cpu"))
+        table = tables.exponents(summary, [content], ("Synthetic CPU, avx2", "cpu"))
         rows = list(csv.DictReader(io.StringIO(table.csv())))
         self.assertEqual({("nprf-fig1a", "1.05", "n log n")},
                          {(row["recipe"], row["exponent"], row["class"]) for row in rows if row["quantity"] == "seconds"})  # fmt: skip
         self.assertIn("1.05 [1.02, 1.08]", table.markdown())
-        table = tables.crossovers(summary, ("Synthetic CPU", "cpu"))
+        table = tables.crossovers(summary, ("Synthetic CPU, avx2", "cpu"))
         self.assertIn("| ours, m = 16 against softmax, dense | time | 1420 [1390, unknown] |", table.markdown())
 
     def test_tables_keep_backends_apart(self):

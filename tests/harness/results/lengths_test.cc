@@ -18,14 +18,6 @@ Json RecordOf(const std::string& id) {
                     {});
 }
 
-// As files of earlier versions have it: no axes, and n_k = n_q always.
-Json Before(Json record) {
-  record["size"]["n_k"] = record["size"]["n_q"];
-  record.erase("tokens");
-  record.erase("length_axes");
-  return record;
-}
-
 TEST(Lengths, AreWhatTheOperatorDeclares) {
   const Json record = RecordOf("transformer_xl_attention:L=64,M=32");
   EXPECT_EQ(record.at("size").at("n_q"), 64);
@@ -53,9 +45,6 @@ TEST(Lengths, AreTheAbscissaAndNoSetting) {
         {"toeplitz_2d:height=4,width=2", "toeplitz_2d:height=8,width=4", 32}}) {
     EXPECT_EQ(CurveSettings(RecordOf(small)), CurveSettings(RecordOf(large)));
     EXPECT_EQ(LengthOf(RecordOf(large)), n) << large;
-    EXPECT_EQ(LengthOf(Before(RecordOf(large))), n) << large;
-    EXPECT_EQ(CurveSettings(Before(RecordOf(large))),
-              CurveSettings(RecordOf(large)));
   }
 }
 
