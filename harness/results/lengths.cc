@@ -40,9 +40,8 @@ struct Lengths {
 }  // namespace
 
 double LengthOf(const Json& record) {
-  return Lengths(record).rectangle
-             ? record.at("size").at("n_k").get<double>()
-             : record.at("tokens").get<double>();
+  return Lengths(record).rectangle ? record.at("size").at("n_k").get<double>()
+                                   : record.at("tokens").get<double>();
 }
 
 Json CurveSettings(const Json& record) {

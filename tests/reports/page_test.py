@@ -271,7 +271,8 @@ class ReadmeTest(figures_test.Workplace):
         self.assertEqual((0, ""), (result.returncode, result.stderr))
         text = self.readme.read_text(encoding="utf-8")
         self.assertTrue(
-            text.startswith("before\n<!-- headline -->\nProcessor: ") and text.endswith("<!-- /verified -->\nafter\n"), text
+            text.startswith("before\n<!-- headline -->\nProcessor: ") and text.endswith("<!-- /verified -->\nafter\n"),
+            text,
         )
         self.assertNotIn("STALE", text)
         self.assertIn("| `toeplitz_1d` | `dense`; backward pass | `fft` |", text)

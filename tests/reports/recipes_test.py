@@ -72,7 +72,18 @@ def synthetic_results(recipes, sizes=TINY):
 def synthetic_ratio(record, place=0):
     """1, 1.1, 1.2 ... with an interval of 1 %."""
     ratio = 1 + 0.1 * (place % 5)
-    keys = ("operator", "implementation", "backend", "scalar", "threads", "size", "tokens", "length_axes", "params", "input")
+    keys = (
+        "operator",
+        "implementation",
+        "backend",
+        "scalar",
+        "threads",
+        "size",
+        "tokens",
+        "length_axes",
+        "params",
+        "input",
+    )
     return {**{key: record[key] for key in keys}, "against": "normal", "ratio": ratio, "low": 0.99 * ratio,
             "high": 1.01 * ratio, "in_turns": True}  # fmt: skip
 
@@ -256,7 +267,7 @@ def synthetic_summary(content, recipe="nprf-fig1a", backend="cpu"):
         "recipes": [
             {
                 "recipe": recipe,
-                "machine": content["environment"]["cpu"],
+                "machine": "{cpu}, {target}".format(**content["environment"]),
                 "backend": backend,
                 "panels": panels,
                 "cells": [],
@@ -302,7 +313,9 @@ class SummaryTest(figures_test.Workplace):
 
     def test_three_digits_in_words(self):
         points = recipe_file.points_of([("made.json", self.content)])
-        panels = summary_file.Summary([("summary.json", self.summary)]).panels("nprf-fig1a", ("Synthetic CPU, avx2", "cpu"))
+        panels = summary_file.Summary([("summary.json", self.summary)]).panels(
+            "nprf-fig1a", ("Synthetic CPU, avx2", "cpu")
+        )
         picture = recipe_figure.curves(RECIPES["nprf-fig1a"], points, panels)
         notes = " ".join(panel_notes.sentences(picture.content))
         self.assertIn("Less time than softmax, dense: ours, m = 16 from n = 1420 [1390, unknown].", notes)
@@ -652,7 +665,7 @@ class DrawingTest(figures_test.Workplace):
         result = self.draw(self.write(here), self.write(there, "there.json"), "--format", "svg", "--only", "txl-time")
         self.assertEqual(0, result.returncode, result.stderr)
         names = {file.name for file in self.out.iterdir() if file.suffix == ".svg"}
-        self.assertEqual({"txl-time-synthetic-cpu.svg", "txl-time-other-cpu.svg"}, names)
+        self.assertEqual({"txl-time-synthetic-cpu-avx2.svg", "txl-time-other-cpu-avx2.svg"}, names)
 
 
 class GeneralTest(unittest.TestCase):
@@ -683,7 +696,9 @@ class GeneralTest(unittest.TestCase):
                 curve["operator"] = "on_the_gpu"
         summary = summary_file.Summary([("cpu.json", both[0]), ("cuda.json", both[1])])
         for backend, operator in (("cpu", "toeplitz_1d"), ("cuda", "on_the_gpu")):
-            rows = csv.DictReader(io.StringIO(tables.exponents(summary, [content], ("Synthetic CPU", backend)).csv()))
+            rows = csv.DictReader(
+                io.StringIO(tables.exponents(summary, [content], ("Synthetic CPU, avx2", backend)).csv())
+            )
             self.assertEqual({operator}, {row["operator"] for row in rows})
         for make in (
             lambda: tables.exponents(summary, [content], ("Other", "cpu")),
