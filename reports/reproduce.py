@@ -112,8 +112,9 @@ def write_report(paper, made, sources, claims, numbers):
     document.title(f"{name}: what could be reproduced")
     machines = dict.fromkeys(result_file.machine_name("cpu", content["environment"]) for _, content in sources)
     dates = sorted(content["created"][:10] for _, content in sources)
+    days = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
     commits = dict.fromkeys(catalogue.commit(content["environment"]) for _, content in sources)
-    document.paragraph(f"Measured on {', '.join(machines)}, {dates[0]} to {dates[-1]}, at commit {', '.join(commits)}. One layer of "
+    document.paragraph(f"Measured on {', '.join(machines)}, {days}, at commit {', '.join(commits)}. One layer of "
                        "attention at a time, not whole models; each part says what the paper shows and what is shown here.")  # fmt: skip
     counts = {}
     for claim in own:

@@ -79,6 +79,8 @@ class ReportTest(figures_test.Workplace):
         document, found = reproduce.write_report("transformer-xl", made, [("run.json", content)], CLAIMS["claims"], {})
         words = " ".join(text.get_text() for sheet in document.finish() for text in sheet.texts)
         self.assertIn("Appendix B", words)
+        self.assertIn(f"{content['created'][:10]}, at commit", words)
+        self.assertNotIn(f"{content['created'][:10]} to", words)
         self.assertIn("txl-linear", words)
         self.assertIn("needs training", words)  # named among what cannot be had
         self.assertIn("no file of the study shifted_scores", words)
