@@ -126,6 +126,8 @@ Json Record(const std::string& input, double seconds, int count = 20) {
           {"scalar", "float32"},
           {"threads", 1},
           {"size", {{"n_q", 8}, {"n_k", 8}, {"heads", 1}}},
+          {"tokens", 8},
+          {"length_axes", {"n_q", "n_k"}},
           {"params", {{"causal", false}}},
           {"input", input},
           {"seconds", {{"samples", samples}}}};
