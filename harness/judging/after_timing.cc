@@ -9,9 +9,9 @@
 namespace subquad {
 namespace {
 
-// An input in which every output is linear: the values; of a backward pass the
-// gradient that comes in; of tokens that are everything at once, the projection
-// to the output.
+// Returns an input in which every output is linear: the values; for a backward
+// pass the incoming gradient; for tokens that are queries, keys and values at
+// once, the output projection.
 int LinearInput(const Problem& problem) {
   if (problem.backward) return IndexOf(problem.inputs, "grad");
   for (const char* name : {"v", "values", "w_v"})
@@ -41,7 +41,7 @@ std::vector<std::vector<unsigned char>> OutputBits(const Trial& trial) {
   return bits;
 }
 
-// Writes an input's own numbers times a factor.
+// Writes the original values of an input times a factor.
 void Write(const Trial& trial, size_t input, double factor) {
   const Arrays::Entry& entry = trial.arrays().inputs[input];
   const std::vector<double>& values = trial.inputs().tensors[input].values;
@@ -49,7 +49,7 @@ void Write(const Trial& trial, size_t input, double factor) {
     StoreAt(entry.scalar, factor * values[i], entry.data, i);
 }
 
-// Two, unless twice a number is no number of the type any more.
+// Returns two, or a factor at which no value leaves the range of the type.
 double FactorFor(const Trial& trial, size_t input) {
   const Scalar scalar = trial.problem().scalar;
   return std::ranges::all_of(
@@ -88,10 +88,10 @@ AfterTiming JudgeTimed(const Implementation& implementation, Trial& trial,
     return found;
   };
   try {
-    // Timing a device leaves its answers there.
+    // After timing on a device the outputs are still in device memory.
     if (DeviceRun* device = prepared.OnDevice()) device->Download();
     if (const std::string changed = ChangedInput(trial); !changed.empty())
-      return fail("wrote to its input " + changed);
+      return fail("it changed its input " + changed);
     found.verdict = trial.JudgeOutputs(implementation);
     if (!found.verdict.passed())
       return fail("after it was timed: " + found.verdict.reason);
@@ -117,7 +117,8 @@ AfterTiming JudgeTimed(const Implementation& implementation, Trial& trial,
         (trial.IsNormWise(implementation) || OverYardstick(comparison) <= 1);
     if (!right)
       return fail(trial.problem().inputs[input].name +
-                  " was changed in place, and the answer did not follow");
+                  " was scaled in place, but the answer did not change with "
+                  "it: the result seems to be cached");
   } catch (const std::exception& error) {
     return fail(std::string("in a run after it was timed: ") + error.what());
   }

@@ -19,7 +19,7 @@ Inputs Rounded(const Inputs& inputs, Scalar scalar) {
   return rounded;
 }
 
-// A number that is finite in the file and not in the scalar type.
+// Tells whether a value is finite in the file but not in the scalar type.
 bool Overflows(const Inputs& given, const Inputs& rounded) {
   for (size_t t = 0; t < given.tensors.size(); ++t)
     for (size_t i = 0; i < given.tensors[t].values.size(); ++i)
@@ -40,8 +40,9 @@ class FolderCheck {
         exact_(folder, folder.problem, folder.inputs) {}
 
   void Run() {
-    // Of a large case the reference is judged last, on the rows too that looked
-    // wrong to others; it is still the first line.
+    // In a large case the reference is judged last, so that it includes the
+    // rows in which other implementations differed. Its line is still printed
+    // first.
     std::vector<CheckLine> lines;
     const bool sampled = std::ranges::any_of(
         exact_.reference().outputs,
@@ -51,7 +52,8 @@ class FolderCheck {
     };
     if (sampled) RunScalar(Scalar::kFloat64, later);
     CheckLine own = JudgeReference();
-    // Not asked for, it is told where it is the reason why a program fails.
+    // If nobody asked for this line, it is still printed when the folder's own
+    // outputs are the reason why an implementation fails.
     bool told = own.verdict.outcome != Outcome::kFailed;
     if (choice_.reference) {
       report_(own);
@@ -73,7 +75,7 @@ class FolderCheck {
   }
 
  private:
-  // The definition itself, as if it were one of the implementations.
+  // Judges the expected outputs as if they came from an implementation.
   CheckLine JudgeReference() {
     Trial trial(folder_.problem, folder_.inputs, 1, NumbersFrom::kUser);
     trial.set_answer(exact_.WithExpected());
@@ -92,7 +94,7 @@ class FolderCheck {
     }
     const Implementation definition;
     Verdict verdict = trial.JudgeOutputs(definition);
-    // Here the numbers in question are the folder's.
+    // A failure here means that the folder's outputs are wrong.
     if (verdict.outcome == Outcome::kFailed) {
       Inputs inputs = folder_.inputs;
       verdict.diagnosis = Diagnose(
@@ -124,7 +126,7 @@ class FolderCheck {
     };
     const Inputs rounded = Rounded(folder_.inputs, scalar);
     if (Overflows(folder_.inputs, rounded))
-      return skip_all("an input does not fit into " + name);
+      return skip_all("an input is out of the range of " + name);
     Problem problem = folder_.problem;
     problem.scalar = scalar;
     std::unique_ptr<ExpectedAnswer> own;
@@ -132,8 +134,9 @@ class FolderCheck {
       if (scalar != Scalar::kFloat64)
         own = std::make_unique<ExpectedAnswer>(folder_, problem, rounded);
     } catch (const InvalidInput& none) {
-      // In float64 it has one.
-      return skip_all("no answer in " + name + ": " + none.what());
+      // The problem has an answer in float64.
+      return skip_all("the formula has no value in " + name + ": " +
+                      none.what());
     }
     ExpectedAnswer& expected = own ? *own : exact_;
     const bool asked = scalar == Scalar::kFloat64 ||
@@ -147,7 +150,7 @@ class FolderCheck {
           expected.PlainOverflows())
         verdict = Verdict::Skipped("the plain dense program overflows in " +
                                    name + " too");
-      // Where the folder's own numbers are wrong, all programs seem to be.
+      // If the folder's outputs are wrong, every implementation seems to be.
       if (!explained_) trial.Explain(*implementation, verdict);
       const bool norm_wise =
           verdict.comparison.judged() > 0 &&

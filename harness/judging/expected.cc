@@ -27,13 +27,13 @@ double LargestMagnitude(const std::vector<double>& values) {
   return most;
 }
 
-// What the numbers of a float32 program may be off by.
+// Returns the largest error that a float32 program may have in this element.
 double Float32Slack(double units, long double value) {
   return Info(Scalar::kFloat32).unit_roundoff *
          (units + std::abs(static_cast<double>(value)));
 }
 
-// Rows that the reference has worked out, in order, with their place in the
+// The rows that the reference has computed, in order, with their place in the
 // answer.
 using KnownRows = std::map<std::pair<int64_t, int64_t>, size_t>;
 
@@ -44,8 +44,8 @@ KnownRows KnownRowsOf(const OutputAnswer& answer) {
   return known;
 }
 
-// The rows from `first` on that the reference has not worked out, with
-// tolerances from their neighbours that it has.
+// Returns the rows from `first` on that the reference has not computed, with
+// tolerances from the nearest rows that it has.
 OutputAnswer RowsBetween(const OutputAnswer& answer, const KnownRows& known,
                          const ExpectedTensor& expected,
                          const OutputLayout& layout, int output, int64_t head,
@@ -121,9 +121,9 @@ bool ExpectedAnswer::PlainOverflows() const {
   });
 }
 
-// Inputs that had to be rounded change the answer by what they change the
-// reference, and numbers that a float32 program computed are no better than
-// that.
+// Adjusts the expected outputs: if inputs had to be rounded, by the difference
+// that this makes to the reference. Outputs of a float32 program get the
+// tolerance of one.
 Answer ExpectedAnswer::WithExpected() const {
   Answer answer = answer_;
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
@@ -194,7 +194,7 @@ Verdict ExpectedAnswer::JudgeAllRows(const Implementation& implementation,
   for (size_t o = 0; o < answer_.outputs.size(); ++o)
     any = any || beyond_the_sample(o);
   if (!any || !may_still_fail()) return verdict;
-  // The worst first: a wrong answer is found out by a few rows.
+  // Starts with the worst rows, since a few of them reveal a wrong answer.
   for (size_t batch = 64;; batch *= 2) {
     const std::vector<Suspect> suspects = find_suspects();
     if (suspects.empty()) break;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kTimes = 8;
 
-// The unit in the last place of `value`; zero of zero and of infinity.
+// Returns the unit in the last place of `value`; zero for zero and infinity.
 double LastPlace(double value, Scalar scalar) {
   if (value == 0 || !std::isfinite(value)) return 0;
   int exponent = 0;
@@ -19,7 +19,8 @@ double LastPlace(double value, Scalar scalar) {
   return std::ldexp(Info(scalar).unit_roundoff, exponent);
 }
 
-// A whole unit up or down, since half of one is no number of the type.
+// Moves every value by a whole unit, since the type cannot represent half a
+// unit.
 std::vector<double> OneUnitOff(const Tensor& tensor, Scalar scalar,
                                uint64_t seed) {
   const Draws draws(seed, "rounding/" + tensor.name);
@@ -30,8 +31,8 @@ std::vector<double> OneUnitOff(const Tensor& tensor, Scalar scalar,
   return values;
 }
 
-// The right answer, off by half of what separates `after` from `before`, which
-// are off it themselves.
+// Returns the right answer plus half of the difference between `after` and
+// `before`.
 WrongAnswer HalfBetween(const Answer& answer, const WrongAnswer& before,
                         const WrongAnswer& after) {
   WrongAnswer moved{.name = before.name};

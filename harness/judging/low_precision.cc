@@ -48,8 +48,8 @@ std::vector<Kind> LowPrecision(Scalar scalar) {
   return {};
 }
 
-// Up to `most_rows` of each output, spread over the answer's, that the
-// reference gives a value.
+// Returns up to `most_rows` rows of each output, spread over the answer's rows,
+// for which the reference has a value.
 template <typename Real>
 WrongAnswer AnswerOf(const std::string& name, Reference<Real>& reference,
                      const Answer& answer,
@@ -65,7 +65,7 @@ WrongAnswer AnswerOf(const std::string& name, Reference<Real>& reference,
       try {
         reference.Row(one.selection.rows[r], row.data(), nullptr);
       } catch (const InvalidInput&) {
-        continue;  // roundings have cancelled a normaliser that is not zero
+        continue;  // rounding has turned a small normaliser into zero
       }
       rows.push_back(r);
       for (const Real& value : row)
@@ -97,7 +97,7 @@ std::vector<WrongAnswer> EmulatedAnswers(const std::vector<Kind>& kinds,
         static_cast<size_t>(
             each / problem.op->RowWork(problem, static_cast<int>(o)))));
   std::vector<WrongAnswer> found(kinds.size());
-  // The arithmetic is a thread's own.
+  // The emulated arithmetic is a setting of each thread.
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
   pool.For(static_cast<int64_t>(kinds.size()), [&](int64_t index, int) {
     const auto at = static_cast<size_t>(index);

@@ -16,7 +16,7 @@ Misreader::Misreader(const Problem& problem, Inputs& inputs,
       answer_(answer),
       only_(std::move(only)) {
   for (const OutputAnswer& one : answer.outputs) {
-    // A gradient by offset has rows of one number.
+    // A gradient by offset has rows of one element.
     const size_t most = one.width == 1 ? 4 * most_rows : most_rows;
     chosen_.push_back(SpreadRows(one.selection.rows.size(), most));
   }
@@ -64,9 +64,9 @@ Misreader::Rows Misreader::EvaluateIn(const Problem& problem,
   return rows;
 }
 
-void Misreader::Add(const std::string& name, const std::optional<Rows>& found,
+void Misreader::Add(const std::string& name, const std::optional<Rows>& misread,
                     const std::string& remedy, bool small_by_choice) {
-  if (!found || !Wants(name)) return;
+  if (!misread || !Wants(name)) return;
   WrongAnswer wrong{
       .name = name, .remedy = remedy, .small_by_choice = small_by_choice};
   for (size_t o = 0; o < chosen_.size(); ++o) {
@@ -75,7 +75,7 @@ void Misreader::Add(const std::string& name, const std::optional<Rows>& found,
     std::vector<long double> values;
     for (size_t r = 0; r < chosen_[o].size(); ++r) {
       const auto first =
-          (*found)[o].begin() + static_cast<std::ptrdiff_t>(r * width);
+          (*misread)[o].begin() + static_cast<std::ptrdiff_t>(r * width);
       const auto last = first + static_cast<std::ptrdiff_t>(width);
       if (!std::all_of(first, last,
                        [](long double x) { return std::isfinite(x); }))

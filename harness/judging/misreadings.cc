@@ -14,8 +14,8 @@ namespace {
 
 using Rows = Misreader::Rows;
 
-// Other numbers in part of a tensor, so that one of many rows need not be
-// copied: those at first, first + stride .., for as long as this lives.
+// Replaces the values at first, first + stride, .. for the lifetime of this
+// object. Only these values are copied, not the whole tensor.
 class AlteredPart {
  public:
   AlteredPart(Tensor& tensor, int64_t first, int64_t end, int64_t stride)
@@ -46,7 +46,7 @@ class AlteredPart {
   std::vector<double> kept_;
 };
 
-// Where the offset of zero between positions is along an axis of offsets.
+// Returns the index of offset zero along an axis of offsets.
 int64_t OriginOf(const Problem& problem, const OffsetAxis& axis) {
   return -Extent(axis.first).Evaluate(problem.dims).value() +
          (axis.of_indices ? QueryOffset(problem.params) : 0);
@@ -69,8 +69,8 @@ class OffsetTensor {
     return shape_[static_cast<size_t>(rule_.offset_axes.back().axis)];
   }
 
-  // Each number becomes what `read` makes of its offsets: it may change them,
-  // or say that there is no number.
+  // Returns the values that a reader would use: `read` may change the offsets
+  // of each entry, or return false for an entry that it replaces by `neutral`.
   template <typename Read>
   std::vector<double> Mapped(const std::vector<double>& values, double missing,
                              const Read& read) const {
@@ -101,7 +101,7 @@ class OffsetTensor {
     return found;
   }
 
-  // The offsets in reverse order.
+  // Returns the values with the offsets in reverse order.
   std::vector<double> Reversed(const std::vector<double>& values) const {
     return Mapped(values, 0, [&](std::vector<int64_t>& offsets) {
       for (size_t a = 0; a < offsets.size(); ++a)
@@ -130,10 +130,11 @@ void ForOffsetTensors(Misreader& reader, const Use& use) {
 }
 
 std::string RandomNumbers(const OffsetTensor& offsets) {
-  return "a " + offsets.name() + " of random numbers";
+  return "a " + offsets.name() + " of random values";
 }
 
-// What leaves a bias out: zero, or one where it is a factor of the scores.
+// Returns the value that makes a bias ineffective: zero, or one if the scores
+// are multiplied by it.
 double Neutral(const Problem& problem) {
   return problem.params.Has("scheme") &&
                  problem.params.Text("scheme") == "multiplicative"
@@ -159,8 +160,8 @@ void KeepNearestTile(Misreader& reader) {
         tensor, offsets.Mapped(tensor.values, Neutral(reader.problem()),
                                [&](const std::vector<int64_t>& offset) {
                                  const bool near = std::ranges::all_of(
-                                     offset, [&](int64_t one) {
-                                       return std::abs(one) < tile;
+                                     offset, [&](int64_t distance) {
+                                       return std::abs(distance) < tile;
                                      });
                                  all_near = all_near && near;
                                  return near;
@@ -187,7 +188,7 @@ void ShiftOffsets(Misreader& reader) {
   });
 }
 
-// All of them at once, as somebody reads them who takes i - j for j - i.
+// Reverses all tensors by offset, as a program does that uses i - j for j - i.
 void ReverseOffsets(Misreader& reader) {
   std::vector<std::unique_ptr<Altered>> altered;
   ForOffsetTensors(reader, [&](const OffsetTensor& offsets, Tensor& tensor) {
@@ -197,9 +198,9 @@ void ReverseOffsets(Misreader& reader) {
   if (!altered.empty()) reader.AddNow("offset i - j for j - i");
 }
 
-// The tensor that the answer is a sum of rows of: keys long and as wide as the
-// output; without such an axis (tokens that are queries and keys), the
-// first that is as long as the keys are.
+// The tensor whose rows the answer adds up: it has one row per key and the
+// width of the output. If there is none (tokens that are queries and keys), the
+// first tensor with one row per key.
 struct ValueRows {
   Tensor* tensor = nullptr;
   std::string name;
@@ -229,8 +230,8 @@ ValueRows ValueRowsOf(Misreader& reader) {
   return found;
 }
 
-// Calls `use` with the part of every head's rows [first, end) and columns from
-// `column` on that a stride leaves.
+// Calls `use` while every `stride`-th value of rows [first, end) of every head
+// is changed.
 template <typename Change, typename Use>
 void WithRows(const ValueRows& rows, int64_t first, int64_t end, int64_t stride,
               const Change& change, const Use& use) {
@@ -246,21 +247,22 @@ void WithRows(const ValueRows& rows, int64_t first, int64_t end, int64_t stride,
   use();
 }
 
-// out'[., 0] - out[., 0] where the first column of some values is one larger:
-// the part of the weights that these keys have, by row; by output.
+// Returns the share of the weights that keys [first, end) have in each row, by
+// output. It is the change of out[., 0] when the first column of their values
+// grows by one.
 std::optional<Rows> Shares(Misreader& reader, const ValueRows& rows,
                            int64_t first, int64_t end) {
-  std::optional<Rows> found;
+  std::optional<Rows> shares;
   WithRows(
       rows, first, end, rows.width, [](double value) { return value + 1; },
-      [&] { found = reader.Evaluate(reader.problem()); });
-  if (!found) return found;
-  for (size_t i = 0; i < found->front().size(); ++i)
-    found->front()[i] -= reader.right().front()[i];
-  return found;
+      [&] { shares = reader.Evaluate(reader.problem()); });
+  if (!shares) return shares;
+  for (size_t i = 0; i < shares->front().size(); ++i)
+    shares->front()[i] -= reader.right().front()[i];
+  return shares;
 }
 
-// The answer is a mean of values: the weights of all keys add up to one.
+// Tells whether the answer is a mean of values, whose weights add up to one.
 bool IsMean(Misreader& reader, const ValueRows& rows) {
   constexpr long double kRounding = 1e-4L;
   const Problem& problem = reader.problem();
@@ -274,46 +276,49 @@ bool IsMean(Misreader& reader, const ValueRows& rows) {
   return true;
 }
 
-// Keys that are seen `times` times. Of a mean, with shares s of the weights and
-// N the part of the answer that they give, it becomes
-// (out + (times - 1) N) / (1 + (times - 1) s); of a sum, out + (times - 1) N.
+// Adds the misreading in which keys [first, end) are seen `times` times. With s
+// their share of the weights and N their part of the answer, a mean becomes
+// (out + (times - 1) N) / (1 + (times - 1) s), and a sum out + (times - 1) N.
 void SeeTile(Misreader& reader, const ValueRows& rows, bool mean, int64_t first,
              int64_t end, int times, const std::string& name) {
   if (!reader.Wants(name)) return;
-  std::optional<Rows> found;
+  std::optional<Rows> miscounted;
   WithRows(
       rows, first, end, 1, [&](double value) { return times * value; },
-      [&] { found = reader.Evaluate(reader.problem()); });
-  if (!found) return;
+      [&] { miscounted = reader.Evaluate(reader.problem()); });
+  if (!miscounted) return;
   if (mean) {
     const std::optional<Rows> shares = Shares(reader, rows, first, end);
     if (!shares) return;
     const auto width = static_cast<size_t>(rows.width);
-    std::vector<long double>& out = found->front();
+    std::vector<long double>& out = miscounted->front();
     for (size_t i = 0; i < out.size(); ++i)
       out[i] /= 1 + (times - 1) * shares->front()[i - i % width];
   }
-  reader.Add(name, found, rows.remedy);
+  reader.Add(name, miscounted, rows.remedy);
 }
 
 void MiscountTiles(Misreader& reader) {
   const ValueRows rows = ValueRowsOf(reader);
   if (!rows.tensor || rows.keys <= kTileKeys) return;
   const bool mean = IsMean(reader, rows);
-  const std::string what = mean ? std::string("keys") : "rows of " + rows.name;
+  const std::string counted =
+      mean ? std::string("keys") : "rows of " + rows.name;
   const int64_t last = (rows.keys - 1) / kTileKeys * kTileKeys;
   SeeTile(reader, rows, mean, last, rows.keys, 0,
-          "last tile of " + what + " left out");
-  // The tile of a query in the middle, so that a window shows it too.
+          "last tile of " + counted + " left out");
+  // The tile in the middle, so that even a narrow window includes it for some
+  // queries.
   const int64_t middle = rows.keys / 2 / kTileKeys * kTileKeys;
   const int64_t end = std::min(middle + kTileKeys, rows.keys);
   SeeTile(reader, rows, mean, middle, end, 0,
-          "a tile of " + what + " left out");
-  SeeTile(reader, rows, mean, middle, end, 2, "a tile of " + what + " twice");
+          "a tile of " + counted + " left out");
+  SeeTile(reader, rows, mean, middle, end, 2,
+          "a tile of " + counted + " twice");
 }
 
-// Every head reads the next one's keys and values: heads that are grouped
-// wrongly, another batch item, or a stride that is off.
+// Lets every head read the next head's keys or values, as with wrong groups,
+// another batch item or a wrong stride.
 void ReadOtherHeads(Misreader& reader) {
   const Problem& problem = reader.problem();
   if (problem.heads < 2) return;
@@ -331,8 +336,8 @@ void ReadOtherHeads(Misreader& reader) {
   }
 }
 
-// Gradients are sums over queries: a tile of them left out or counted twice.
-// They are linear in the gradient that comes in.
+// Leaves a tile of queries out of gradients, which are sums over queries, or
+// counts it twice. Gradients are linear in the incoming gradient.
 void MiscountQueries(Misreader& reader) {
   const Problem& problem = reader.problem();
   if (!problem.backward || problem.queries <= kTileKeys) return;
@@ -346,7 +351,7 @@ void MiscountQueries(Misreader& reader) {
   SeeTile(reader, rows, false, 0, kTileKeys, 2, "first tile of queries twice");
 }
 
-// The gradient of a tensor that heads share, of one of them only.
+// Takes only one head's part of the gradient of a tensor that heads share.
 void TakeOneHead(Misreader& reader) {
   const Problem& problem = reader.problem();
   if (!problem.backward || problem.heads < 2) return;
@@ -369,7 +374,7 @@ void TakeOneHead(Misreader& reader) {
   }
 }
 
-// Scores are scaled, their gradients are not.
+// Scales the scores but not their gradients.
 void LeaveScaleOut(Misreader& reader) {
   const Problem& problem = reader.problem();
   if (!problem.backward || !problem.dims.contains("d") ||
@@ -386,7 +391,7 @@ void LeaveScaleOut(Misreader& reader) {
   }
 }
 
-// The answer with other parameters, where the tensors are what they take.
+// Adds the answer with other parameters, if these need the same tensors.
 void AddWithParams(Misreader& reader, Params params, const std::string& name,
                    const std::string& remedy = "",
                    bool small_by_choice = false) {
@@ -399,11 +404,11 @@ void AddWithParams(Misreader& reader, Params params, const std::string& name,
         ResolveProblem(*problem.op, std::move(params), problem.scalar, given);
     reader.Add(name, reader.Evaluate(other), remedy, small_by_choice);
   } catch (const InvalidInput&) {
-    // It takes other tensors then.
+    // These parameters need other tensors.
   }
 }
 
-// The mistake of taking the other value than `value`.
+// Names the mistake of using the opposite of `value`.
 std::string FlippedName(const std::string& flag, bool value) {
   if (flag != "causal") return flag + " the other way";
   return value ? "causal mask left out" : "causal mask that was not asked for";
@@ -421,7 +426,8 @@ void FlipFlags(Misreader& reader) {
   }
 }
 
-// Queries that stand at 0, and padding that is seen.
+// Ignores query_offset, so that queries begin at position 0, and key lengths,
+// so that padding is seen.
 void LeaveVisibilityOut(Misreader& reader) {
   for (const char* name : {"query_offset", "key_lengths"}) {
     Params params = reader.problem().params;
@@ -431,7 +437,7 @@ void LeaveVisibilityOut(Misreader& reader) {
   }
 }
 
-// out = numerator / (normaliser + eps).
+// Leaves the eps of out = numerator / (normaliser + eps) out.
 void LeaveEpsOut(Misreader& reader) {
   Params params = reader.problem().params;
   const bool divides = !params.Has("normalized") || params.Flag("normalized");

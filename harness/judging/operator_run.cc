@@ -92,7 +92,7 @@ OperatorRun& OperatorRun::Give(const std::string& name, Shape shape,
 Numbers& OperatorRun::operator[](const std::string& name) {
   const auto known = std::ranges::find(tensors_, name, &GivenTensor::name);
   if (known == tensors_.end())
-    throw InvalidInput(name, "a tensor that was given", "none");
+    throw InvalidInput(name, "a tensor of this problem", "none");
   return known->values;
 }
 

@@ -13,12 +13,13 @@
 namespace subquad {
 namespace {
 
-// Tiles in the middle and at the end, and a shift by two of them, need so many.
+// Tiles in the middle and at the end, and a shift by two tiles, need this many
+// keys.
 constexpr int64_t kFewestKeys = 3 * kTileKeys;
-// Right programs stay below the tightest tolerance by this factor.
+// A suggested tolerance exceeds the error of right programs by this factor.
 constexpr double kRoom = 2;
 
-// Up to the next of 1, 2 and 5 times a power of ten.
+// Rounds up to the next of 1, 2 and 5 times a power of ten.
 double RoundedUp(double x) {
   const double power = std::pow(10.0, std::floor(std::log10(x)));
   for (const double digit : {1.0, 2.0, 5.0})
@@ -26,7 +27,7 @@ double RoundedUp(double x) {
   return 10 * power;
 }
 
-// A tensor drawn as generated cases have it, -inf left where it is.
+// Draws a tensor as in generated cases and keeps -inf where it is.
 void DrawAnew(const TensorRule& rule, const Problem& problem, Tensor& tensor) {
   const Draws draws(1, "power/" + rule.name);
   const Shape shape(
@@ -50,7 +51,7 @@ std::string Distribution(const TensorRule& rule) {
                           : " drawn from N(0, 1)");
 }
 
-// A test with changes, and what they are.
+// A changed test, with its changes in words.
 struct Changed {
   OwnTest test;
   std::vector<std::string> changes;
@@ -64,8 +65,8 @@ void Redraw(const TensorRule& rule, size_t index, OwnTest& test) {
   test.backward_inputs.tensors[at].values = tensor.values;
 }
 
-// Each of the following changes a test, or gives nothing where there is nothing
-// to change.
+// Each of the following functions changes a test, or returns nothing if there
+// is nothing to change.
 std::optional<Changed> DrawBias(Changed one) {
   std::string what;
   for (size_t t = 0; t < one.test.problem.inputs.size(); ++t) {
@@ -88,7 +89,7 @@ std::optional<Changed> DrawGradient(Changed one) {
   return one;
 }
 
-// Tensors of data that are not by offset.
+// Draws the tensors of data that are not by offset.
 std::optional<Changed> DrawData(Changed one) {
   std::string what;
   for (size_t t = 0; t < one.test.problem.inputs.size(); ++t) {
@@ -117,7 +118,7 @@ std::optional<Changed> KeepKeys(Changed one, int64_t keys) {
   return one;
 }
 
-// By name, gradients apart.
+// The result for each mistake by name, gradients apart.
 struct Outcome {
   std::string name;
   TriedAnswer tried;
@@ -145,15 +146,15 @@ class Adviser {
     for (const Outcome& one : OutcomesOf(power)) {
       if (!one.tried.accepted()) continue;
       best_.still_accepted.push_back(one.name);
-      // No other tensors would show an eps that our gates cannot see either.
+      // No other tensors would reveal an eps that even our gates cannot see.
       if (!one.tried.small_by_choice || one.tried.ours > 1)
         accepted_.push_back(one.name);
     }
     best_.tolerance = test.tolerance;
   }
 
-  // Changes of tensors in all combinations, with and without another
-  // tolerance; the fewest first.
+  // Tries all combinations of changes to the tensors, with and without another
+  // tolerance, in the order of their number.
   Advice Take() {
     if (accepted_.empty() && RightOf(power_) <= 1) return best_;
     std::vector<Measured> before, now = {{{}, power_}};
@@ -178,7 +179,8 @@ class Adviser {
   static constexpr unsigned kBias = 1, kGradient = 2, kFewerKeys = 4, kData = 8,
                             kSets = 16;
 
-  // Halvings; beside other changes the last of them.
+  // Returns the numbers of keys to try: repeated halvings, or only the last of
+  // them in combination with other changes.
   std::vector<int64_t> KeysFor(unsigned set) const {
     if (!(set & kFewerKeys)) return {test_.problem.keys};
     std::vector<int64_t> halvings;
@@ -188,7 +190,7 @@ class Adviser {
     return halvings;
   }
 
-  // The power of the test with changed tensors.
+  // The power of a test with changed tensors.
   struct Measured {
     std::vector<std::string> changes;
     TestPower power;
@@ -204,12 +206,12 @@ class Adviser {
     try {
       return Measured{std::move(one->changes), PowerOf(one->test, most_work_)};
     } catch (const InvalidInput&) {
-      return std::nullopt;  // no answer on these tensors
+      return std::nullopt;  // these tensors have no answer
     }
   }
 
-  // Whether every wrong answer is refused that can be told, and right programs
-  // are taken.
+  // Tells whether the test rejects every wrong answer that our gates reject and
+  // accepts right programs.
   bool Judge(const Measured& one, bool other_tolerance) {
     const double right = RightOf(one.power);
     double factor = 1;
@@ -278,7 +280,7 @@ std::optional<Shortened> FirstKeys(const Problem& problem, const Inputs& inputs,
           TensorFromSource(whole, found.problem, t).value());
     return found;
   } catch (const InvalidInput&) {
-    return std::nullopt;  // parameters speak of more keys than are left
+    return std::nullopt;  // parameters refer to keys that were cut
   }
 }
 

@@ -25,8 +25,8 @@ Verdict VerifyCase(const Implementation& implementation, const Case& one,
 
 Case Shrink(const Case& one, const std::function<bool(const Case&)>& fails,
             const std::function<bool()>& stop) {
-  // Each step makes a number smaller or leaves something out, so that it ends;
-  // the limit is for cases whose failures come and go.
+  // Each step makes a number smaller or removes an option, so that the loop
+  // ends. The limit is for failures that come and go.
   constexpr int kMostTries = 2000;
   Case smallest = one;
   int tries = 0;
@@ -52,8 +52,8 @@ Verdict WriteFailingCase(const Implementation& implementation, const Case& one,
   std::vector<ExpectedTensor> expected;
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
     const OutputAnswer& from = answer.outputs[o];
-    if (!from.selection.all) continue;  // too long for one: others are enough
-    // All rows, head by head.
+    if (!from.selection.all) continue;  // only some rows are known
+    // The rows are in order, head by head.
     expected.push_back({from.name,
                         problem.OutputShape(o),
                         {from.value.begin(), from.value.end()},

@@ -16,27 +16,29 @@ namespace subquad {
 namespace {
 
 constexpr int64_t kWidth = 8;
-// Floating-point operations of one run, beyond which it is skipped.
+// A run with more floating-point operations than this is skipped.
 constexpr double kMostFlops = 4e10;
-// Roundings of sums of n numbers add up like a random walk; this many standard
-// deviations of it are allowed. An FFT spreads those of the spike over all
-// rows.
+// The roundings of a sum of n values add up like a random walk; the tolerance
+// is this many of its standard deviations. An FFT spreads the rounding of the
+// spike over all rows.
 constexpr double kDeviations = 32;
 
-// The number at the offset. exp(bias) is about the number of keys: the spike
-// and all other keys share the weight evenly.
+// Returns the value of the spike. exp(bias) is about the number of keys, so
+// that the spike's key and all other keys together have equal weight.
 double SpikeFor(const SpikeSubject& subject, int64_t n_k) {
   return subject.mean && !subject.product
              ? static_cast<float>(std::log(static_cast<double>(n_k) + 1))
              : 1;
 }
 
-// Of a causal problem: fewer queries than keys are the last of the sequence.
+// Returns the query_offset of a causal problem in which the queries are the
+// last tokens of the sequence.
 int64_t QueryOffset(int64_t n_q, int64_t n_k) {
   return std::max<int64_t>(0, n_k - n_q);
 }
 
-// A mean of `seen` values, of which the spike's counts `weight` times more.
+// A mean of `seen` values, in which the spike's value counts `weight` times
+// more.
 struct Row {
   int64_t seen = 0;
   bool hit = false;  // the query sees the spike's key
@@ -126,13 +128,13 @@ void CompareSpike(const SpikeSubject& subject,
       kDeviations * roundoff * std::sqrt(static_cast<double>(n_k)) * largest;
   const double extra = subject.mean && !subject.product ? std::expm1(spike) : 0;
   ++verdict.offsets;
-  double moved = 0;  // over the tolerance
+  double moved = 0;  // largest change by the spike, divided by the tolerance
   bool any_hit = false;
   for (int64_t i = 0; i < n_q; ++i) {
     const Row row = RowOf(i, n_q, n_k, causal, offset);
     any_hit = any_hit || row.hit;
-    // A transform rounds in parts of all weights; the mean divides by those
-    // that the row has.
+    // A transform's rounding is relative to the sum of all weights; the mean
+    // divides by the weights that the row sees.
     const double weights =
         static_cast<double>(row.seen) + (row.hit ? extra : 0);
     const double allowed =
@@ -172,7 +174,8 @@ SpikeVerdict ProbeSpikes(const SpikeSubject& subject,
     if (std::ranges::find(rules, "query_offset", &ParamRule::name) ==
         rules.end()) {
       verdict.reason =
-          "its last queries alone cannot be asked for: no query_offset";
+          "this operator has no query_offset, so it cannot be run on the last "
+          "queries only";
       return verdict;
     }
     id += fmt::format(",query_offset={}", QueryOffset(n_q, n_k));
@@ -220,9 +223,10 @@ SpikeVerdict ProbeSpikes(const SpikeSubject& subject,
   }
   if (!(verdict.margin >= 1)) {
     verdict.outcome = Outcome::kMistrusted;
-    verdict.reason =
-        fmt::format("a spike moves the output by {:.3g} of the tolerance only",
-                    verdict.margin);
+    verdict.reason = fmt::format(
+        "a spike changes the output by only {:.3g} of the tolerance, "
+        "so that this size cannot be checked",
+        verdict.margin);
   }
   return verdict;
 }

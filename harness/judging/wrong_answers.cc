@@ -30,15 +30,14 @@ class WrongOutput {
       index_[{rows[r].head, rows[r].row}] = r;
   }
 
-  // Every judged row, times a factor.
+  // Scales every judged row by a factor.
   void Scaled(const std::string& name, double factor) {
     std::vector<size_t> rows(answer_.selection.rows.size());
     for (size_t r = 0; r < rows.size(); ++r) rows[r] = r;
     Add(name, rows, rows, factor);
   }
 
-  // Rows that get the row of another place, where both are judged and there is
-  // another.
+  // Replaces rows by other rows, if both are judged.
   template <typename From>
   void Moved(const std::string& name, const From& from) {
     std::vector<size_t> rows, sources;
@@ -52,7 +51,7 @@ class WrongOutput {
     if (rows != sources) Add(name, rows, sources, 1);
   }
 
-  // One row; NaN stands for one that was never written.
+  // Scales one row; NaN means that it was never written.
   void OneRow(const std::string& name, int64_t row, double factor) {
     const auto found = index_.find({layout_.heads - 1, row});
     if (found == index_.end()) return;
@@ -60,9 +59,10 @@ class WrongOutput {
   }
 
   const OutputLayout& layout() const { return layout_; }
-  // Rows are offsets: the gradient of a bias.
+  // Tells whether rows are offsets, as in the gradient of a bias.
   bool by_offset() const { return by_offset_; }
-  // In two bytes, where a factor of 1.001 is lost in rounding.
+  // Tells whether the type has 16 bits, in which rounding hides a factor of
+  // 1.001.
   bool narrow() const { return narrow_; }
 
  private:
@@ -140,7 +140,7 @@ constexpr OutputMistake kOutputMistakes[] = {
 bool Coincides(const Problem& problem, const Answer& answer,
                const WrongAnswer& wrong) {
   const double roundoff = Info(problem.scalar).unit_roundoff;
-  // Numbers below the normal ones are rounded as those are.
+  // Values below the smallest normal number are rounded like that number.
   const long double least = SmallestNormal(problem.scalar);
   for (const FoundRows& part : wrong.parts) {
     const OutputAnswer& right = answer.outputs[part.output];
@@ -173,8 +173,8 @@ std::vector<WrongAnswer> AlteredAnswers(const Problem& problem,
 
 namespace {
 
-// About the work of all misreadings: each has a reference of its own, which
-// takes some rows' work of every head before its first row.
+// Estimates the work of all misreadings. Each has a reference of its own, which
+// does the work of some rows of every head before its first row.
 double MisreadWork(const Problem& problem) {
   constexpr double kMisreadings = 20, kBefore = 64;
   double rows = 0;
