@@ -24,7 +24,7 @@ std::string PrintList(const IntegerList& list) {
   return text;
 }
 
-// Parameters as an id has them.
+// Formats a parameter as in an id.
 std::string PrintParam(const ParamValue& value) {
   if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "1" : "0";
   if (const auto* list = std::get_if<IntegerList>(&value))
@@ -52,7 +52,7 @@ bool Names(const CaseRequest& request, std::string_view wanted) {
       request.values, [&](const auto& value) { return value.first == wanted; });
 }
 
-// What a request leaves open, from the folder with its tensors.
+// Fills in what a request leaves open from the folder with its tensors.
 
 void TakeImage(const CaseFolder& folder, const CaseRequest& request,
                Params& params) {
@@ -92,7 +92,7 @@ void TakeInputs(const CaseFolder& folder, const Signature& signature,
   if (per_head && asked("per_head") && !leading.per_head)
     throw InvalidInput("per_head", "1, as " + folder.name + " has it", "0");
   leading.per_head = leading.per_head || per_head;
-  // Tensors that the folder shares in other ways.
+  // Tensors that heads share in another way in the folder.
   if (!asked("leading") && !asked("heads") && !asked("batch"))
     for (const TensorRule& rule : signature.inputs) {
       if (!given.HasInput(rule.name)) continue;
@@ -117,8 +117,8 @@ int64_t SizeOf(const SizeRule& rule, const CaseRequest& request, int64_t n,
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// The parameters that this request may set. A text (a choice) decides which
-// others there are, so texts are looked at first.
+// Returns the parameters that this request may set. Texts (choices) come first,
+// since they decide which others exist.
 std::vector<ParamRule> RulesOf(const CaseRequest& request,
                                const CaseFolder* folder, int64_t n) {
   Params chosen;
@@ -132,7 +132,8 @@ std::vector<ParamRule> RulesOf(const CaseRequest& request,
   return request.op->ParamRules(chosen);
 }
 
-// "k:2+v:2+bias:", or with a batch "k:4x2": leading axes of single tensors.
+// Parses the leading axes of single tensors: "k:2+v:2+bias:", or "k:4x2" with a
+// batch.
 std::map<std::string, Shape> ParseLeading(const std::string& text) {
   std::map<std::string, Shape> axes;
   for (const std::string& part : Split(text, '+')) {
@@ -152,8 +153,8 @@ std::map<std::string, Shape> ParseLeading(const std::string& text) {
   return axes;
 }
 
-// Parameters and the settings that all operators have. Returns what is left:
-// sizes, or unknown.
+// Resolves parameters and the settings that all operators have. Returns the
+// remaining values: sizes or unknown names.
 Values ResolveTexts(const CaseRequest& request,
                     const std::vector<ParamRule>& rules, Case& one) {
   Values rest;
@@ -188,7 +189,7 @@ Values ResolveTexts(const CaseRequest& request,
   return rest;
 }
 
-// Sizes, and what only the signature tells: optional inputs and projections.
+// Resolves sizes, optional inputs and projections, which need the signature.
 void ResolveSizes(const CaseRequest& request,
                   const std::vector<ParamRule>& rules, int64_t n,
                   const Values& values, Case& one) {
@@ -331,12 +332,12 @@ Case MakeCase(const CaseRequest& request) {
       one.params.Set(rule.name, false);
   CheckParams(one.op->ParamRules(one.params), one.params);
   ResolveSizes(request, rules, n, rest, one);
-  // Lists that were filled in follow from the sizes and the seed.
+  // Lists that were filled in are determined by the sizes and the seed.
   for (const ParamRule& rule : rules)
     if ((rule.type == ParamType::kList || rule.type == ParamType::kTable) &&
         !given.Has(rule.name))
       one.params.Erase(rule.name);
-  // Both throw where something does not fit.
+  // Both throw InvalidInput if a value does not fit.
   const Problem problem = ProblemOf(one);
   if (folder) FitSource(*folder, problem);
   return one;

@@ -12,6 +12,7 @@
 namespace subquad {
 namespace {
 
+// Scales rows of `width` values to a length; rows of zeros stay.
 void ScaleRows(double norm, int64_t width, std::vector<double>& values) {
   for (size_t first = 0; first < values.size();
        first += static_cast<size_t>(width)) {
@@ -26,12 +27,12 @@ void ScaleRows(double norm, int64_t width, std::vector<double>& values) {
 
 }  // namespace
 
-void RoundTensor(Scalar scalar, const std::string& what, Tensor& tensor) {
+void RoundTensor(Scalar scalar, const std::string& subject, Tensor& tensor) {
   for (double& value : tensor.values) {
     const double rounded = RoundTo(scalar, value);
     if (std::isfinite(value) && !std::isfinite(rounded))
       throw InvalidInput(
-          what, "numbers in the range of " + std::string(Info(scalar).name),
+          subject, "numbers in the range of " + std::string(Info(scalar).name),
           std::to_string(value));
     value = rounded;
   }
@@ -40,7 +41,7 @@ void RoundTensor(Scalar scalar, const std::string& what, Tensor& tensor) {
 Inputs GenerateInputs(const Case& one, const Problem& problem) {
   Inputs inputs;
   const std::string id = one.DrawId();
-  // Tensors that the folder lacks are drawn as if there were no folder.
+  // Draws tensors that the folder lacks as if there were no folder.
   const HardInput& kind = FindHardInput(one.source ? "normal" : one.input);
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
   for (size_t t = 0; t < problem.inputs.size(); ++t) {
@@ -87,7 +88,7 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
     });
     if (kind.row_norm > 0 && rule.role == Role::kData)
       ScaleRows(kind.row_norm, tensor.shape.back(), tensor.values);
-    // Gaussian rows are already filled in.
+    // Gaussian rows have been filled in above.
     if (rule.draw.projection && one.omega != "gaussian") {
       const Draws lengths(one.seed, id + "/" + rule.name + "/lengths");
       for (int64_t start = 0; start < count; start += slice_size) {

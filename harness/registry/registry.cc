@@ -127,8 +127,8 @@ std::string WhyNot(const Implementation& implementation,
   if (implementation.backend == Backend::kCuda)
     for (size_t i = 0; i < problem.inputs.size(); ++i)
       if (!problem.InputSlices(i).IsEvenlySpaced())
-        return "on the GPU, a tensor is shared by all heads of all batch items "
-               "or by none, unlike " +
+        return "on the GPU, a tensor must be shared by all heads of all batch "
+               "items or by none, unlike " +
                problem.inputs[i].name;
   return implementation.why_not ? implementation.why_not(problem) : "";
 }

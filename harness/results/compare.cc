@@ -133,7 +133,7 @@ Json MergeFiles(const std::vector<Json>& files,
                       {"seed", files.front().at("seed")},
                       {"environment", files.front().at("environment")}},
                      records);
-  // Where the parts were made, when it was not all in one place.
+  // Lists the machines of the parts if they differ.
   Json sources = Json::array();
   for (const Json& file : files)
     sources.push_back({{"command", file.at("command")},

@@ -79,7 +79,7 @@ bool IsQuadratic(const Series& series) {
   return false;
 }
 
-// What tells a curve from others of its implementation.
+// Adds the settings that distinguish a curve from others of its implementation.
 void AddSettings(const Series& series, Json& entry) {
   entry.update(series.settings);
   if (!series.input.empty()) entry["input"] = series.input;
@@ -90,7 +90,8 @@ Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-// All that two records have in common whose inputs are to be compared.
+// Returns everything that two records must share so that their inputs can be
+// compared.
 std::string AllButInput(const Json& record) {
   std::string key;
   for (const char* name : {"operator", "implementation", "backend", "scalar",
@@ -102,7 +103,8 @@ std::string AllButInput(const Json& record) {
 }  // namespace
 
 Json ComputeInputRatios(const std::vector<Json>& records) {
-  // "normal" by all the rest; then every other input against it.
+  // Finds the record with input "normal" of each group; every other input is
+  // compared with it.
   std::map<std::string, const Json*> normal;
   for (const Json& record : records)
     if (record.value("input", "") == "normal" &&

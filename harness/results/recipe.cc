@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a sweep does not name. Other settings (block, stride ..) may have any
-// value, but all points of a curve have the same.
+// Returns the defaults of settings that a sweep does not name. Other settings
+// (block, stride ..) may have any value, but all points of a curve share it.
 const Settings& Defaults() {
   static const Settings defaults = {
       {"scalar", "float32"}, {"threads", "1"},  {"input", "normal"},
@@ -32,7 +32,7 @@ const Settings& Defaults() {
   return defaults;
 }
 
-// One spelling for a value, wherever it comes from: 1 for true, 64 for 64.0.
+// Returns a value as text in one spelling: 1 for true, 64 for 64.0.
 std::string TextOf(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
@@ -50,7 +50,7 @@ std::string TextOf(const Json& value) {
   return value.dump();
 }
 
-// A series `others` is a line for each implementation of a recipe of curves.
+// Checks a series `others`, which is a line for each implementation.
 void CheckOthers(const Json& recipe, const std::string& subject) {
   for (const char* list : {"series", "baselines"})
     for (const Json& series : recipe.value(list, Json::array())) {
@@ -97,7 +97,7 @@ Match MatchOf(const Json& json, const std::string& subject) {
   for (const auto& [name, value] : json.items()) {
     if (name == "comment" || name == "interleave") continue;
     for (const Json& one : value.is_array() ? value : Json::array({value})) {
-      // "with": "", a line without optional inputs, is no list.
+      // "with": "" means a line without optional inputs and is not a list.
       if (!one.is_string() || one == "") {
         match[name].push_back(TextOf(one));
         continue;
@@ -130,7 +130,7 @@ Recipe::Recipe(const std::string& name, const std::string& text)
       !content_.value("kind", Json()).is_string())
     throw InvalidInput(subject, "JSON with \"format\": \"recipe/1\" and a kind",
                        "something else");
-  // Lists of objects that have these fields, as text or as objects.
+  // Checks lists of objects with these fields, as text or as objects.
   const auto check = [&](const char* list, std::vector<const char*> texts,
                          std::vector<const char*> objects) {
     if (!content_.contains(list)) return;

@@ -42,7 +42,7 @@ bool IsLength(const Problem& problem, const std::string& name) {
   return std::ranges::count(problem.length_axes, name) > 0;
 }
 
-// Parameters of a record: those that a reader would set, tables left out.
+// Returns the parameters of a record that a user would set, without tables.
 Json ParamsJson(const Case& one, const Problem& problem) {
   Json params = Json::object();
   for (const auto& [name, value] : one.params.values()) {
@@ -238,7 +238,7 @@ namespace {
 void CheckRecord(const Json& record, const std::string& where) {
   const auto wrong = [&](const char* field, const char* expected) {
     return InvalidInput(where, fmt::format("{} {}", field, expected),
-                        "missing or something else");
+                        "none, or another type");
   };
   if (!record.is_object())
     throw InvalidInput(where, "an object", std::string(record.type_name()));
@@ -308,7 +308,7 @@ Journal::Journal(const fs::path& path, const Json& header) : path_(path) {
   std::error_code error;
   const bool exists = fs::exists(path, error);
   if (exists) {
-    // Cut off an incomplete line, so that the next record begins a new one.
+    // Cuts off an incomplete line, so that the next record begins a new one.
     std::ifstream stream(path, std::ios::binary);
     std::stringstream text;
     text << stream.rdbuf();
@@ -346,7 +346,7 @@ std::vector<Json> Journal::Read(const fs::path& path) {
   std::ifstream stream(path);
   std::vector<Json> lines;
   for (std::string line; std::getline(stream, line);) {
-    if (stream.eof()) break;  // no newline: half a record
+    if (stream.eof()) break;  // without a newline, the record is incomplete
     Json record = Json::parse(line, nullptr, false);
     if (record.is_object() && record.contains("case"))
       lines.push_back(std::move(record));
