@@ -38,9 +38,9 @@ void TallyTable::Print() const {
           tally.failed, tally.mistrusted, tally.skipped, tally.over_bound,
           tally.over_plain, tally.least.value,
           tally.least.nearest.empty() ? "" : " (" + tally.least.nearest + ")",
-          tally.findings
-              ? fmt::format("  (the gates disagree {} times)", tally.findings)
-              : "");
+          tally.findings ? fmt::format("  (the gates disagree in {} cases)",
+                                       tally.findings)
+                         : "");
   }
   fmt::print("{} passed, {} failed, {} mistrusted, {} skipped\n", total_.passed,
              total_.failed, total_.mistrusted, total_.skipped);

@@ -98,7 +98,8 @@ int Verify(const Options& options) {
         verdict = Verify(*implementation, trial, {.threads = options.threads});
         trial.Explain(*implementation, verdict);
       } catch (const InvalidInput& undefined) {
-        // Generated numbers without an answer, no user error: continue.
+        // The formula has no value on these generated inputs. This is not a
+        // user's error, so the run continues.
         if (!options.case_id.empty()) throw;
         verdict = Verdict::Skipped(
             fmt::format("the reference is undefined: {}", undefined.what()));
@@ -119,8 +120,10 @@ int Verify(const Options& options) {
   if (terminal) Tell("\r{:40}\r", "");
   table.Print();
   if (table.empty())
-    throw InvalidInput("filters", "at least one implementation and scalar type",
-                       "none that matches");
+    throw InvalidInput(
+        "the filters leave no implementation: they match no combination of "
+        "operator, implementation, backend and scalar type; `subquad list` "
+        "shows those that exist");
   const Tally& total = table.total();
   return total.passed > 0 && total.failed == 0 && total.mistrusted == 0
              ? kFine
@@ -146,20 +149,19 @@ void AddVerifyCommand(CLI::App& program, int& status) {
   for (const HardInput& kind : HardInputs())
     kinds += (kinds.empty() ? "" : ", ") + std::string(kind.name);
   auto* input = command->add_option("--input", options->input,
-                                    "kind of numbers: " + kinds);
+                                    "kind of values: " + kinds);
   auto* seed = AddSeedOption(*command, options->seed);
   auto* random = command->add_option(
       "--random", options->random,
-      "N cases, or for a TIME (90s, 15m, 2h): operators, shapes, parameters "
-      "and "
-      "inputs drawn from a seed,\nwhich is printed; a failure is shrunk to its "
-      "smallest case");
+      "check N random cases, or random cases for a TIME (90s, 15m, 2h), with "
+      "operators, shapes,\nparameters and inputs drawn from a seed, which is "
+      "printed; a failing case is shrunk");
   command
       ->add_option("--out", options->out,
                    "with --random: folder for the case folders of failures")
       ->needs(random)
       ->capture_default_str();
-  // An id contains all of these.
+  // An id determines all of these.
   one->excludes(n, input, seed, random);
   random->excludes(n);
   command
@@ -170,22 +172,22 @@ void AddVerifyCommand(CLI::App& program, int& status) {
                     "print a line for every case");
   command
       ->add_flag("--spikes", options->spikes,
-                 "tensors by offset that are zero but at one offset, at every "
-                 "edge of a tile, judged\nby closed forms on all rows; --n: "
-                 "4096:1048576:x4 where nothing else is said")
+                 "impulse test: tensors by offset that are zero except at one "
+                 "offset, at every edge of\na tile, with all rows judged by a "
+                 "closed form (default --n 4096:1048576:x4)")
       ->excludes(one, input, seed, random);
   command->footer(
       "Verdicts: passed; failed; mistrusted (the comparison could not have\n"
       "failed); skipped (with a reason). The margin is how many tolerances\n"
-      "the nearest wrong answer is away (a bias left out, say); below 1 the\n"
-      "verdict is mistrusted. Exit status: 0 at least one passed "
-      "and\n"
+      "the nearest known mistake is away (for example a bias left out); below\n"
+      "1 the verdict is mistrusted. Exit status: 0 at least one passed and\n"
       "none failed or is mistrusted, 1 otherwise, 2 invalid arguments.\n"
-      "--random draws half of its numbers from N(0, 1), half from other "
-      "kinds;\n"
-      "`subquad check` takes the folders that it writes. There mistrusted "
+      "--random draws half of the cases from N(0, 1) and half from other kinds "
+      "of\n"
+      "values. `subquad check` reads the folders that it writes. Mistrusted "
       "cases do\n"
-      "not count; Ctrl-C ends it, and what failed until then is kept (130).");
+      "not change its exit status. Ctrl-C stops it and keeps the failures "
+      "(130).");
   command->callback([options, &status] {
     if (options->spikes) {
       status = VerifySpikes(

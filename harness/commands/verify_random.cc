@@ -25,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How much is asked for: one of the two.
+// The requested amount: one of the two is not zero.
 struct Amount {
   uint64_t cases = 0;
   double seconds = 0;
@@ -50,7 +50,7 @@ Amount ParseAmount(const std::string& text) {
 
 uint64_t FreshSeed() {
   std::random_device device;
-  return (uint64_t{device()} << 32 | device()) >> 1;  // an id takes 63 bits
+  return (uint64_t{device()} << 32 | device()) >> 1;  // an id has 63 bits
 }
 
 class RandomRun {
@@ -69,16 +69,15 @@ class RandomRun {
           break;
         }
     if (cases_.operators.empty())
-      throw InvalidInput("filters",
-                         "at least one implementation and scalar type that run "
-                         "on this machine",
-                         "none that matches");
+      throw InvalidInput(
+          "the filters leave no implementation that runs on this machine; "
+          "`subquad list` shows those that exist");
     cases_.input = options_.input;
     cases_.seed = options_.seed ? *options_.seed : FreshSeed();
   }
 
   int Run() {
-    fmt::print("seed {}: subquad verify --random {} --seed {} repeats it\n",
+    fmt::print("seed {}; to repeat: subquad verify --random {} --seed {}\n",
                cases_.seed, options_.amount, cases_.seed);
     std::fflush(stdout);
     CatchInterrupts();
@@ -93,7 +92,7 @@ class RandomRun {
                Seconds(), cases_.seed);
     for (const std::string& failure : failures_) fmt::print("{}\n", failure);
     if (Interrupted()) {
-      Tell("interrupted after {} draws; what failed is listed and written\n",
+      Tell("interrupted after {} draws; all failures are listed and written\n",
            index);
       return kInterrupted;
     }
@@ -161,7 +160,7 @@ class RandomRun {
 
   void Report(const Implementation& implementation, const Case& one,
               uint64_t index, Trial& trial, Verdict verdict) {
-    // One bug fails thousands of cases.
+    // Shrinks only a few cases, since one bug can fail thousands.
     constexpr int kShrunk = 3;
     if (++failed_[{&implementation, one.scalar}] > kShrunk) return;
     if (terminal_) Tell("\r{:70}\r", "");

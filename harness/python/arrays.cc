@@ -93,8 +93,8 @@ std::vector<GivenArray> ArraysOf(nb::list tensors,
     const auto name = nb::cast<std::string>(entry[0]);
     ReadOnlyArray array;
     if (!nb::try_cast(entry[1], array, false))
-      throw InvalidInput(name, "an array on the CPU, row-major, of floats",
-                         "something else");
+      throw InvalidInput(name, "a row-major array of floats on the CPU",
+                         "another object");
     GivenArray given;
     given.name = name;
     given.scalar = ScalarOfArray(name, array, nb::cast<std::string>(entry[2]));

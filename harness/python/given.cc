@@ -28,7 +28,7 @@ const ExpectedTensor* FindExpected(const CaseFolder& given,
   return found == given.expected.end() ? nullptr : &*found;
 }
 
-// By the definition, at one place.
+// Evaluates one element by the definition.
 double DefinitionAt(const Problem& problem, const Inputs& inputs,
                     const RowId& id, int64_t column) {
   std::vector<long double> row(
@@ -55,14 +55,14 @@ WorstPlace PlaceOf(const CaseFolder& given, const std::string& output, RowId id,
   return place;
 }
 
-// The problem in this scalar type; its inputs stay as they were given.
+// Returns the problem in this scalar type. Its inputs are not rounded.
 Problem InScalar(const CaseFolder& given, Scalar scalar) {
   Problem problem = given.problem;
   problem.scalar = scalar;
   return problem;
 }
 
-// In the order of Problem::outputs; empty where none was given.
+// Returns the outputs in the order of Problem::outputs; empty if not given.
 Outputs OutputsOf(const CaseFolder& given) {
   Outputs outputs;
   for (const TensorRule& rule : given.problem.outputs) {
@@ -72,8 +72,8 @@ Outputs OutputsOf(const CaseFolder& given) {
   return outputs;
 }
 
-// What is wrong with outputs of which some numbers are NaN or infinite; nothing
-// where the problem has no answer.
+// Diagnoses outputs with NaN or infinite values; returns nothing if the problem
+// has no answer.
 std::optional<Diagnosis> DiagnoseNotFinite(const CaseFolder& given,
                                            Scalar scalar) {
   try {
@@ -89,7 +89,7 @@ std::optional<Diagnosis> DiagnoseNotFinite(const CaseFolder& given,
   }
 }
 
-// Where a number is NaN or infinite, the verdict without any bound.
+// Returns a failed verdict if an output has NaN or infinite values.
 std::optional<GivenVerdict> NotFinite(const CaseFolder& given, Scalar scalar) {
   int64_t count = 0, elements = 0, first = -1;
   const ExpectedTensor* where = nullptr;
@@ -127,7 +127,7 @@ void SetWorst(const CaseFolder& given, GivenVerdict& found) {
     found.worst = PlaceOf(given, worst.output, worst.id, worst.column);
 }
 
-// Throws InvalidInput where a number overflows the type.
+// Rounds the inputs. Throws InvalidInput if a value overflows the type.
 Inputs RoundedInputs(const CaseFolder& given, Scalar scalar) {
   Inputs inputs = given.inputs;
   for (Tensor& tensor : inputs.tensors)

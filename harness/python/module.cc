@@ -1,5 +1,5 @@
-// The module subquad._subquad: what the Python package calls. Everything here
-// is a thin cover; the GIL is released wherever numbers are worked on.
+// The module subquad._subquad, a thin layer that the Python package calls. The
+// GIL is released during computations.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -126,7 +126,8 @@ nb::dict ToPython(const Power& power) {
   return dict;
 }
 
-// `grad` as one tensor or none; rtol and atol below zero: PyTorch's defaults.
+// Returns the power of a test. `grad` has one tensor or none; negative rtol and
+// atol mean PyTorch's defaults.
 nb::dict PowerOfTest(const std::string& op, nb::dict params, nb::list tensors,
                      nb::list grad, const std::string& scalar, double rtol,
                      double atol, bool advise) {
@@ -137,7 +138,8 @@ nb::dict PowerOfTest(const std::string& op, nb::dict params, nb::list tensors,
   const Scalar type = ParseScalar(scalar);
   const AllClose tolerance =
       rtol < 0 && atol < 0 ? AllClose::DefaultOf(type) : AllClose{rtol, atol};
-  // About ten seconds on two cores, and as much for the advice.
+  // This work takes about ten seconds on two cores, and the advice as long
+  // again.
   constexpr double kWork = 1e10, kWorkOfAdvice = 1e9;
   TestPower power;
   Advice advice;
@@ -228,7 +230,8 @@ std::vector<std::string> CasesFor(const std::string& op, const Values& values,
   });
 }
 
-// One case from values that are named as in an id, with n or without (0).
+// Returns the id of a case from values that are named as in an id; n = 0 means
+// that n is not given.
 std::string CaseFor(const std::string& op, int64_t n, const Values& values,
                     const std::string& input, const std::string& scalar,
                     uint64_t seed) {
@@ -242,7 +245,7 @@ std::string CaseFor(const std::string& op, int64_t n, const Values& values,
   return MakeCase(request).Id();
 }
 
-// The same case with other numbers.
+// Returns the id of the case with another seed and kind of input.
 std::string OtherNumbers(const std::string& id, uint64_t seed,
                          const std::string& input) {
   CaseRequest request = ParseCaseId(id);
@@ -285,7 +288,7 @@ std::vector<std::string> Simpler(const std::string& id) {
 // ---- timing and result files
 // ---------------------------------------------------
 
-// A program of ours with the arrays that it reads.
+// One of our implementations with the arrays that it reads.
 class Timed {
  public:
   Timed(const std::string& op, nb::dict params, nb::list tensors,
@@ -318,7 +321,7 @@ class Timed {
     return outputs;
   }
 
-  // The outputs themselves: this object is of no further use.
+  // Moves the outputs out; this object cannot run any more.
   nb::dict Take() {
     nb::dict outputs;
     const Problem& problem = program_->problem();
@@ -333,8 +336,8 @@ class Timed {
   std::unique_ptr<ReadyProgram> program_;
 };
 
-// A record of results/1 without measured numbers; of a program that is not
-// ours, `name` stands for it and its costs are not known.
+// Returns a record of results/1 without measurements. For a user's function,
+// `name` replaces the implementation and the costs are unknown.
 std::string RecordFor(const std::string& id, const std::string& implementation,
                       const std::string& name, int threads) {
   const Case one = MakeCase(ParseCaseId(id));
@@ -379,7 +382,7 @@ nb::tuple MedianOf(const std::vector<double>& samples) {
 }  // namespace subquad
 
 NB_MODULE(_subquad, module) {
-  using namespace subquad;  // NOLINT: the whole module is its cover
+  using namespace subquad;  // NOLINT: the module exports this namespace
   nb::register_exception_translator(
       [](const std::exception_ptr& problem, void*) {
         try {

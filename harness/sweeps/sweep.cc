@@ -33,7 +33,7 @@ bool Passed(const Json& record) {
   return record.at("check").at("verdict") == "passed";
 }
 
-// How long a run will take, from what the same implementation did before.
+// Estimates the time of a run from earlier runs of the same implementation.
 class Forecast {
  public:
   void Learn(const Json& record) {
@@ -104,7 +104,7 @@ class Sweep {
     return groups;
   }
 
-  // Everything is checked in the first pass.
+  // The first pass checks everything; the others only measure.
   void Measure(const std::vector<PlannedCase>& plan, Journal& journal) {
     const std::vector<Group> groups = GroupsOf(plan);
     Progress progress(plan.size());
@@ -118,14 +118,14 @@ class Sweep {
     }
   }
 
-  // Halves the steps between sizes where curves cross.
+  // Measures more sizes around crossovers.
   void MeasureCrossings(Journal& journal) {
     constexpr int kHalvings = 5;
     for (int round = 0; options_.crossings && round < kHalvings; ++round) {
       const std::vector<PlannedCase> plan =
           BetweenCrossings(records_, BuiltInRecipes());
       if (plan.empty() || Interrupted()) return;
-      Tell("{} cases between sizes where curves cross\n", plan.size());
+      Tell("{} more cases around crossovers\n", plan.size());
       Measure(plan, journal);
     }
   }
@@ -146,13 +146,14 @@ class Sweep {
       throw InvalidInput(
           "--shard",
           fmt::format("at most {} shards, one for each case or each group of "
-                      "cases timed in turns",
+                      "cases timed alternately",
                       group),
           std::to_string(options_.shards));
     return mine;
   }
 
-  // Past the last case that is timed in turns with the first.
+  // Returns the index after the last case that is timed alternately with
+  // `first`.
   static size_t EndOfGroup(const std::vector<PlannedCase>& plan, size_t first) {
     size_t end = first + 1;
     while (plan[first].group >= 0 && end < plan.size() &&
@@ -168,8 +169,9 @@ class Sweep {
     return threads;
   }
 
-  // Records of an earlier run, from its file and its journal. Those of another
-  // program are measured again; those of another machine are refused.
+  // Collects the records of an earlier run from its file and its journal.
+  // Records of another build are measured again; records of another machine are
+  // an error.
   void CollectDone(const fs::path& journal, const Json& environment,
                    const std::vector<PlannedCase>& plan) {
     const bool left_over = fs::exists(journal);
@@ -183,7 +185,7 @@ class Sweep {
                            "no journal of an interrupted sweep",
                            journal.string() +
                                " (--resume continues it, --force "
-                               "drops it)");
+                               "deletes it)");
       return;
     }
     if (fs::exists(options_.out)) {
@@ -217,7 +219,7 @@ class Sweep {
   static void RefuseOtherMachine(const fs::path& path, const Json& other,
                                  const Json& environment) {
     for (const char* field : {"cpu", "target"}) {
-      // Older files name no target; their programs are others anyway.
+      // Older files have no target; they come from another build anyway.
       if (!other.contains(field) || other[field] == environment.at(field))
         continue;
       throw InvalidInput(path.string() + ": --resume: " + field,
@@ -245,18 +247,18 @@ class Sweep {
     for (const fs::path& path : files_of_others_)
       names += (names.empty() ? "" : " and ") + OldPath(path).string();
     Tell(
-        "--resume: {} records are another program's; {} are measured again, "
-        "and what there was stays in {}\n",
+        "--resume: {} records are from another build; {} are measured again, "
+        "and the old ones are kept in {}\n",
         others_.size(), again, names);
   }
 
-  // Before the files are replaced.
+  // Copies the old files before they are replaced.
   void SetOthersAside() const {
     for (const fs::path& path : files_of_others_)
       fs::copy_file(path, OldPath(path), fs::copy_options::overwrite_existing);
   }
 
-  // Throws if a record's input folder has other contents now.
+  // Throws InvalidInput if a record's input folder has changed since.
   static void RefuseOtherTensors(const fs::path& path, const Json& record,
                                  const std::vector<PlannedCase>& plan) {
     const Json inputs = record.value("inputs", Json::object());
@@ -267,12 +269,12 @@ class Sweep {
           inputs.at("digest") != Json(planned.one.source->digest))
         throw InvalidInput(
             path.string() + ": --resume: input " + planned.one.input,
-            "the tensors that it was measured with (digest " +
+            "the tensors with which it was measured (digest " +
                 inputs.at("digest").get<std::string>() + ")",
             "others (digest " + planned.one.source->digest + ")");
   }
 
-  // Of two records of a point the one with more samples.
+  // Keeps a record; of two records of a point, the one with more samples.
   bool Keep(Json record) {
     const auto [found, added] =
         places_.try_emplace(RecordKey(record), records_.size());
@@ -307,7 +309,7 @@ class Sweep {
     const PlannedCase* planned;
     Problem problem;
     std::vector<const Implementation*> todo;
-    std::vector<Json> fresh;  // the records that are new
+    std::vector<Json> fresh;  // new records
   };
 
   void Keep(Task& task, Json record, Journal& journal) {
@@ -333,17 +335,18 @@ class Sweep {
     return task;
   }
 
-  // Why a run that is expected to take so long is not begun.
+  // Returns why a run with this estimated time is skipped; empty if it is not.
   std::string TooLong(double seconds) const {
     const Limits& limits = options_.limits;
     if (limits.run_seconds > 0 && seconds > limits.run_seconds)
       return fmt::format(
-          "estimated {:.2g} s a run exceeds the limit of {:.2g} s", seconds,
+          "estimated {:.2g} s per run exceeds the limit of {:.2g} s", seconds,
           limits.run_seconds);
-    // The checked run, the counted run, three samples and one more.
+    // A case needs the checked run, the counted run, three samples and one
+    // more.
     if (6 * seconds > limits.case_seconds)
       return fmt::format(
-          "estimated {} a run x 6 runs exceeds the limit of {} for a case",
+          "estimated {} per run x 6 runs exceeds the limit of {} for a case",
           Duration(seconds), Duration(limits.case_seconds));
     return "";
   }
@@ -354,7 +357,7 @@ class Sweep {
                      planned.threads);
   }
 
-  // Cases of one group in one worker.
+  // Runs the cases of one group in one worker.
   void RunCases(Group cases, Journal& journal, Progress& progress) {
     std::vector<Task> tasks;
     for (const PlannedCase& planned : cases)
@@ -381,8 +384,8 @@ class Sweep {
       if (outcome.interrupted) break;
       const bool went_well =
           outcome.failure.empty() && !outcome.records.empty();
-      if (went_well && (outcome.again || alone)) continue;  // with the rest
-      // Retry one at a time to find the culprit.
+      if (went_well && (outcome.again || alone)) continue;  // run the rest
+      // Retries one at a time to find the cause of the crash.
       if (outcome.current == kTurns && !std::exchange(alone, true)) continue;
       FailTheGuilty(tasks, outcome, journal);
     }
@@ -394,10 +397,10 @@ class Sweep {
     }
   }
 
-  // More samples of what has passed, in another process.
+  // Takes more samples of the records that passed, in another process.
   void RunAgain(Group cases, int pass, Journal& journal, Progress& progress) {
     Job job = EmptyJob(cases.front());
-    std::vector<size_t> places;  // of the records that get more samples
+    std::vector<size_t> places;  // indices of records that get more samples
     for (const PlannedCase& planned : cases) {
       JobCase part{planned.one.Id(), {}, {}};
       for (const Implementation* one : planned.implementations) {
@@ -444,7 +447,8 @@ class Sweep {
     }
   }
 
-  // Not once its samples have taken ten times the budget.
+  // Tells whether a record needs more samples: not if they have already taken
+  // ten times the budget.
   bool WantsMore(const Json& record, int pass) const {
     if (!Passed(record) || record.at("seconds").is_null()) return false;
     const Times times = TimesOf(record.at("seconds"));
@@ -452,7 +456,8 @@ class Sweep {
            times.Spent() < 10 * options_.sampling.budget_seconds;
   }
 
-  // A point that fails in one process has failed.
+  // Adds the samples of another process. A point that fails in one process has
+  // failed.
   static void AddProcess(Json& record, const Json& answer) {
     if (const std::string reason = answer.at("reason"); !reason.empty()) {
       record["seconds"] = nullptr;
@@ -477,11 +482,12 @@ class Sweep {
     return *found;
   }
 
-  // Fails the implementation that was running, or else all that are left.
+  // Fails the implementation that was running, or all remaining ones if that is
+  // unknown.
   void FailTheGuilty(std::vector<Task>& tasks, const WorkerOutcome& outcome,
                      Journal& journal) {
     const std::string reason = outcome.failure.empty()
-                                   ? "worker exited without output"
+                                   ? "its process exited without output"
                                    : outcome.failure;
     const auto is_guilty = [&](const Task& task, const Implementation* one) {
       return task.planned->one.Id() == outcome.current_case &&
@@ -503,7 +509,7 @@ class Sweep {
       }
   }
 
-  // The unfinished implementations; `alone`: the first of them.
+  // Returns a job of the unfinished implementations; only the first if `alone`.
   Job JobFor(const std::vector<Task>& tasks, bool alone) const {
     Job job = EmptyJob(*tasks.front().planned);
     for (const Task& task : tasks) {
@@ -518,8 +524,8 @@ class Sweep {
     return job;
   }
 
-  // Intervals of many ratios need more samples than that of one median; the
-  // budget still limits them.
+  // Raises the number of samples, since the intervals of many ratios need more
+  // than that of one median. The budget still limits them.
   void SampleTogether(Job& job) const {
     const int samples_in_turns = 30 / options_.processes;
     if (job.cases.size() > 1)
@@ -562,8 +568,8 @@ class Sweep {
         verdicts["failed"], verdicts["mistrusted"], verdicts["skipped"]);
     if (Interrupted()) {
       Tell(
-          "interrupted; what was finished is in {}, --resume "
-          "goes on\n",
+          "interrupted; finished records are in {}, rerun with --resume to "
+          "continue\n",
           options_.out.string());
       return kInterrupted;
     }
@@ -577,8 +583,8 @@ class Sweep {
   Floors floors_;
   Forecast forecast_;
   std::vector<Json> records_;
-  std::map<std::string, size_t> places_;  // of keys in records_
-  // Points that another program measured, and the files that hold them.
+  std::map<std::string, size_t> places_;  // index in records_, by key
+  // Points that another build measured, and the files that contain them.
   std::set<std::string> others_;
   std::vector<fs::path> files_of_others_;
 };
