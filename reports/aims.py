@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tables and figures of comparisons: aims, ratios to peers, two threads against one.
+"""Writes tables and figures of comparisons: aims, ratios to other libraries, two threads against one.
 
     python3 -m reports.aims FILE... --out DIR [--beside FILE...] [--aims FILE] [--subquad PROGRAM]
 
 FILE: output of `reports.peers` and of `subquad sweep --preset threads`, from one machine. Writes aims, peers and threads as
-Markdown, LaTeX (booktabs) and CSV, and figures of them, as far as the files serve them. Nothing is measured here; met, missed and not measured follow
-from the numbers. Exit status: 0 written, 2 invalid arguments or files (nothing is written then).
+Markdown, LaTeX (booktabs) and CSV, and figures of them, as far as the files have data. Nothing is measured here; met, missed
+and not measured follow from the numbers. Exit status: 0 written, 2 invalid arguments or files (nothing is written then).
 """
 
 import argparse
@@ -51,7 +51,7 @@ class Value:
 
 
 class Measured:
-    """Everything in the files, found by case."""
+    """All results of the files, by case."""
 
     def __init__(self, files, program="build/subquad"):
         self.program = program
@@ -85,7 +85,7 @@ class Measured:
 
     @staticmethod
     def _machines(files, backend):
-        """The name of the machine that all records of a backend are of, in a list; empty if there are none."""
+        """Returns the name of the machine of a backend's records, in a list; empty if there are none."""
         names = {result_file.machine_name(backend, content["environment"]) for _, content in files
                  if backend == "cpu" or any(record["backend"] == backend for record in content["records"])}  # fmt: skip
         if len(names) > 1:
@@ -99,7 +99,7 @@ class Measured:
                        if point.beside_peers and point.settings["backend"] == backend})  # fmt: skip
 
     def settings(self):
-        """[(title of a block, backend, threads)]: what the aims are judged under."""
+        """Returns [(title of a block, backend, threads)], the settings under which the aims are judged."""
         counts = self.thread_counts or [1]
         gpu = ("GPU", "cuda", (self._threads("cuda") or [1])[0])
         if self.points and all(point.settings["backend"] == "cuda" for point in self.points):
@@ -107,7 +107,7 @@ class Measured:
         return [*((threads_words(count) if len(counts) > 1 else "", "cpu", count) for count in counts), gpu]
 
     def at(self, case, threads):
-        """{implementation or peer: Point} of a case."""
+        """Returns {implementation or peer: Point} of a case."""
         found = {}
         for point in self.points:
             if case.fits(point.settings, threads):
@@ -130,7 +130,7 @@ def passed(points, names):
 
 
 def case_words(point):
-    """The settings that are not the usual ones: n = 4096, f = 64, ..."""
+    """Returns the settings that differ from their defaults, such as n = 4096, f = 64."""
     silent = {"operator", "backend", "machine", "threads", "implementation", "n", "height", "width", "aspect"}
     words = [f"n = {point.settings['n']}"]
     for key, value in sorted(point.settings.items()):
@@ -146,7 +146,7 @@ def case_words(point):
 
 
 def ratio_value(aim, measured, points):
-    """Ours against the fastest peer; the best of ours."""
+    """Returns the ratio of the fastest peer's time to that of our best implementation."""
     return _against(aim, measured, points, lambda one: (one["ratio"], one["low"], one["high"]), max)
 
 
@@ -207,7 +207,7 @@ def trips_value(aim, measured, points):
 
 
 def _share(aim, points, rate):
-    """Of the fastest: the shortest time that its counts allow, as a share of its time."""
+    """Returns the shortest time that the counts of our fastest implementation allow, divided by its time."""
     own = passed(points, aim["implementations"])
     if not own:
         return None
@@ -238,7 +238,7 @@ PER_CASE = {"ratio": ratio_value, "within": within_value, "peak": peak_value, "c
 
 
 def spread_value(aim, found):
-    """Worst / best time per token or operation."""
+    """Returns the ratio of the worst to the best time per token or operation."""
     units = []
     for points in found:
         own = passed(points, aim["implementations"])
@@ -257,7 +257,7 @@ def spread_value(aim, found):
 
 
 def growth_value(aim, found):
-    """Largest error at the last case / at the first."""
+    """Returns the ratio of the largest error at the last case to that at the first."""
     own = [passed(points, aim["implementations"][:1]) for points in found]
     ends = [one[aim["implementations"][0]] for one in own if one]
     if len(ends) < 2 or not ends[0].row["max_error"]:
@@ -271,7 +271,7 @@ OVER_CASES = {"spread": spread_value, "growth": growth_value}
 
 @functools.lru_cache(maxsize=1)
 def thread_pairs(measured):
-    """[(Point on one thread, on two, (ratio, low, high))] of the sweeps: how many times faster two are."""
+    """Returns [(Point on one thread, Point on two, (ratio, low, high))] of the sweeps, with the speed-up of two threads."""
     points, pairs = {}, []
     for point in measured.points:
         if not point.beside_peers and point.row["seconds"] and point.settings["backend"] == "cpu":
@@ -290,7 +290,7 @@ def thread_pairs(measured):
 
 
 def judge(aim, measured, threads):
-    """(the Value that decides or None, verdict in words)"""
+    """Returns (the Value that decides or None, the verdict in words)."""
     if aim["kind"] == "threads":
         values = [Value(*ratio, f"{one.settings['operator']}/{one.settings['implementation']}", case_words(one))
                   for one, _, ratio in thread_pairs(measured)]  # fmt: skip
@@ -364,7 +364,7 @@ def aims_table(aims, measured):
 
 
 def peers_table(measured):
-    """Every measurement of ours in the files with ratios: time, fraction of roofline, ratio to each peer."""
+    """Tabulates our measurements in the files with ratios: time, fraction of the roofline, ratio to each peer."""
     blocks, rows, remarks = {}, [], {}
     for point in sorted(measured.points, key=_order):
         name = point.settings["implementation"]
@@ -443,19 +443,19 @@ TARGETS = {"avx512": "AVX-512", "avx2": "AVX2", "sse4": "SSE4"}
 
 
 def target_words(measured):
-    """The set of instructions of the results beside peers."""
+    """Returns the instruction set of the results that were measured beside peers."""
     targets = {content["environment"].get("target") for _, content in measured.files if "ratios" in content}
     return ", ".join(TARGETS.get(one, str(one)) for one in sorted(targets))
 
 
 def untuned_cases(aims, measured):
-    """Ids of the cases of aims that are for sizes that nothing was tuned for."""
+    """Returns the ids of the cases of aims for sizes at which nothing was tuned."""
     cases = [case for aim in aims if aim.get("untuned") for case in aims_file.cases_of(aim)]
     return {point.row["case"] for point in measured.points for case in cases if case.fits(point.settings, 1)}
 
 
 def pictures(aims, made, measured, beside, formats):
-    """{file name: bytes} of the figures, as far as the tables hold something to draw."""
+    """Returns {file name: bytes} of the figures, as far as the tables have data."""
     drawings = []
     if made["peers"]:
         peers = made["peers"]
@@ -482,7 +482,7 @@ def pictures(aims, made, measured, beside, formats):
 
 
 def make(aims, files, program, formats=("svg",), beside=()):
-    """{file name: text or bytes}; beside: files of another set of instructions"""
+    """Returns {file name: text or bytes}. beside: files of another instruction set."""
     measured = Measured(files, program)
     made = {"aims": aims_table(aims, measured), "peers": peers_table(measured), "threads": threads_table(measured)}
     texts = {}

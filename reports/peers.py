@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times our implementations and other people's in turns, and writes a result file with the ratios.
+"""Times our implementations alternately with those of other libraries, and writes a result file with the ratios.
 
     python3 -m reports.peers [PEER|AIM ..] --subquad build/subquad --out peers.json [--budget S] [--threads T] [--resume]
 
@@ -64,15 +64,15 @@ WARM_HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MAL
 
 
 class Gone(Exception):
-    """A process has ended, or has not answered in time; the text says which."""
+    """A process has ended or has not answered in time; the text says which."""
 
 
 class Unmeasured(Exception):
-    """A case that could not be measured at all: none of ours has an answer."""
+    """A case that could not be measured because none of our implementations has an answer."""
 
 
 class Child:
-    """A process that is asked by lines and answers by lines of JSON."""
+    """A process that answers each line with a line of JSON."""
 
     def __init__(self, command, environment):
         self.errors = tempfile.TemporaryFile()
@@ -132,7 +132,7 @@ class Child:
 
 
 class Job:
-    """One case with all that is timed on it."""
+    """One case with everything that is timed on it."""
 
     def __init__(self, case):
         self.case = case
@@ -202,7 +202,7 @@ def check(verdict, reason, error=None, largest=None, rows=None):
 
 
 class Measurement:
-    """One job under way: the processes, the checks, the rounds."""
+    """A running job: processes, checks and rounds."""
 
     def __init__(self, job, options, environment, folder, program):
         """program: Intervals"""
@@ -257,11 +257,11 @@ class Measurement:
                 return names, dict(zip(names, line["records"], strict=True))
 
     def _turn(self, name):
-        """What the program calls one of ours."""
+        """Returns the program's name for one of our implementations."""
         return name if self.job.case.backend == "cpu" else f"{name}@{self.job.case.backend}"
 
     def _start_peer(self, name, model, rival):
-        """Whether the peer can be timed; otherwise its record says why not."""
+        """Tells whether the peer can be timed; if not, its record says why."""
         one = programs.PEERS[name]
         record = {key: model[key] for key in ("operator", "backend", "threads", "program", "scalar", "size", "tokens",
                                             "length_axes", "params", "case", "input")}  # fmt: skip
@@ -318,7 +318,7 @@ class Measurement:
         return True
 
     def _rounds(self, candidates):
-        """Samples in turns; returns what ended them."""
+        """Takes samples alternately; returns the reason for stopping."""
         order = list(candidates)
         self.samples = {name: [] for name in order}
         while True:
@@ -426,7 +426,7 @@ def describe(program, threads):
 
 
 def summary(measurement):
-    """One line: the times, and for a peer how many times longer it takes than the fastest of ours in its comparison."""
+    """Returns one line with the times, and for a peer the ratio to the fastest of ours in its comparison."""
     seconds = {
         record["implementation"]: record["seconds"]["median"] for record in measurement.records if record["seconds"]
     }
@@ -454,7 +454,7 @@ def middle(measurements):
 
 
 def measure_all(jobs, options, store, environment):
-    """Whether every case could be measured."""
+    """Measures all jobs and tells whether every case could be measured."""
     start, whole, earlier = time.monotonic(), True, {}
     turns = [(job, turn) for turn in range(1, PASSES + 1) for job in jobs if turn <= job.passes]
     for number, (job, turn) in enumerate(turns, 1):

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the generated tables of the README and of reference/README.md: headline results, and what is verified where.
+"""Writes the generated tables of README.md (headline results) and of reference/README.md (where each operator is verified).
 
     python3 -m reports.readme [--results DIR] [--program build/tests/subquad_emulated] [--readme FILE...] [--check]
 
 The headline table, between <!-- headline --> and <!-- /headline -->, comes from the result files and claims of one
 machine. The table between <!-- verified --> and <!-- /verified --> comes from `list --json` of a program with the GPU's
 table (the one with the emulated device needs no GPU); without --program it is left as it is.
---check writes nothing and fails if a page says what is not so. A program that it does not list yet is named.
-Exit status: 0 done, 1 --check found what is not so, 2 invalid arguments or files.
+--check writes nothing and fails if a table is wrong; it names implementations that the table does not list yet.
+Exit status: 0 done, 1 --check found a wrong table, 2 invalid arguments or files.
 """
 
 import argparse
@@ -72,19 +72,19 @@ HEADLINES = (
 )  # fmt: skip
 
 
-# What some lines are called outside their figures.
+# Names of some lines outside their figures.
 BASELINES = {"naive": "the same, by matrix products", "matrix product": "the same, by a matrix product",
              "for every pair": "positions for every pair"}  # fmt: skip
 
 
 def times(ratio):
-    """Two digits: 3.4×, 120×."""
+    """Formats a ratio with two digits: 3.4×, 120×."""
     digits = max(0, 1 - math.floor(math.log10(ratio)))
     return f"{round(ratio, digits) if digits else float(f'{ratio:.2g}'):.{digits}f}×"
 
 
 def cell(curves, size):
-    """What two curves {n: row} say near one size."""
+    """Returns the table cell of two curves {n: row} at the nearest measured size."""
     fast, dense = curves
     common = [n for n in set(fast) & set(dense) if max(n / size, size / n) <= NEAR]
     if not common:
@@ -100,7 +100,7 @@ def cell(curves, size):
 
 
 def crossover(curves, group, row):
-    """From which n the fast program takes less time, as the figure has it."""
+    """Returns the n from which the fast implementation takes less time, as in the figure."""
     found = [
         one
         for one in group.crossovers
@@ -186,7 +186,7 @@ def replaced(texts, marker, lines, pages):
 
 
 def unlisted(before, after):
-    """What the table of `after` lists and that of `before` does not, in words; None if they differ in anything else."""
+    """Describes the implementations that the table of `after` lists and that of `before` does not; None if they differ otherwise."""
     rows = [_verified_rows(text) for text in (before, after)]
     if _without_verified(before) != _without_verified(after):
         return None

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what can be reproduced of a paper as one PDF: its figures, tables and claims, part by part, and what cannot be had.
+"""Writes one PDF with everything that can be reproduced of a paper (figures, tables and claims), and what cannot.
 
     python3 -m reports.reproduce PAPER.. --files FILE.. [--claims FILE] --out DIR     # DIR/PAPER.pdf
     python3 -m reports.reproduce PAPER --sweeps                                       # what it needs, for `subquad sweep --config`
@@ -33,7 +33,7 @@ try:
 except ImportError as error:
     interpreter.instead(__name__, error)
 
-# How sources begin, in recipes and in claims.
+# The beginnings of sources, in recipes and in claims.
 PAPERS = {
     "fastrpb": "FastRPB",
     "nprf": "NPRF",
@@ -61,7 +61,7 @@ ORDER = (
 
 
 def place_of(source, name):
-    """`figure 3a` of `FastRPB, fig. 3a`: where in the paper it is."""
+    """Returns the place in the paper: `figure 3a` for `FastRPB, fig. 3a`."""
     place = source.removeprefix(name).lstrip(", ").partition(";")[0]
     for short, word in WORDS:
         place = re.sub(rf"(?<![a-z]){re.escape(short)}", word, place)

@@ -1,4 +1,4 @@
-"""Draws bars: one quantity of several things at one size, with intervals; and ratios as marks with intervals, a row for each."""
+"""Draws bars (one quantity of several implementations at one size, with intervals) and rows of ratios with intervals."""
 
 import math
 
@@ -12,12 +12,12 @@ ROW = 0.17  # inches
 
 
 def nearest(sizes, wanted):
-    """The size measured that is nearest to the one wanted, on a logarithmic scale."""
+    """Returns the measured size that is nearest to the wanted one, on a logarithmic scale."""
     return min(sorted(sizes), key=lambda n: abs(math.log(n / wanted)))
 
 
 def common_size(content, wanted):
-    """The n at which all lines of (Panel, Group) pairs are compared."""
+    """Returns the n at which all lines of (Panel, Group) pairs are compared."""
     shared = None
     for panel, group in content:
         for name in group.implementations():

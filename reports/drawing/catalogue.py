@@ -1,4 +1,5 @@
-"""What a set of files can show: every recipe that they serve, and three general figures for each group with a line that no recipe takes."""
+"""Lists the figures of a set of files: every recipe for which they have the data, and three general figures for each group with
+other results."""
 
 import copy
 import csv
@@ -28,7 +29,7 @@ FEWEST_RATIOS = 5  # that are drawn
 
 @dataclasses.dataclass
 class Product:
-    """One figure or table: what it is, and how to get its bytes."""
+    """One figure or table, with a way to get its bytes."""
 
     name: str  # of its files
     title: str
@@ -51,7 +52,7 @@ class Product:
                                 self.source or self.setting)  # fmt: skip
 
     def files(self, formats, caption="short"):
-        """{file name: bytes}; caption: its length"""
+        """Returns {file name: bytes}; caption: the length of the caption."""
         made = {}
         if self.draw:
             page = self.draw()
@@ -67,13 +68,13 @@ class Product:
         return {**made, **{name: text.encode() for name, text in self.data.items()}}
 
     def table_file(self):
-        """The LaTeX of its table; NAME.tex is the figure where there is one."""
+        """Returns the name of the LaTeX file of its table; NAME.tex is the figure if there is one."""
         return f"{self.name}-table.tex" if self.draw else f"{self.name}.tex"
 
 
 @dataclasses.dataclass
 class Rest:
-    """Lines of one group that no recipe takes."""
+    """Lines of one group that no recipe shows."""
 
     identity: dict  # of the group
     implementations: list
@@ -90,8 +91,8 @@ class Catalogue:
 
 
 def build(results, studies, recipes, general="rest", summary=None):
-    """results: (path, content) pairs; studies: StudyFiles; general: the groups that get general figures, `rest` (those with a line
-    that no recipe takes), `all` or `none`; summary: a Summary."""
+    """Builds the catalogue. results: (path, content) pairs; studies: StudyFiles; general: the groups that get general figures,
+    `rest` (those with a line that no recipe shows), `all` or `none`; summary: a Summary."""
     summary = summary or summary_file.Summary()
     summary.check(results)
     names = [study.name for study in studies]
@@ -136,7 +137,7 @@ PAPERS = ("NPRF", "FastRPB", "LRPE", "Transformer-XL", "Transformers II", "this 
 
 
 def _by_source(recipe):
-    """Papers one after the other, ours last."""
+    """Orders recipes by paper, ours last."""
     ranks = [rank for rank, paper in enumerate(PAPERS) if recipe["source"].startswith(paper)]
     return (ranks or [len(PAPERS)])[0], recipe.name
 
@@ -151,7 +152,7 @@ def _slug(text):
 
 
 def _make(recipe, platform, results, points, studies, summary, recipes):
-    """(Product, the points that it shows)"""
+    """Returns (Product, the points that it shows)."""
     title = recipe["title"]
     if recipe.kind == "study":
         return _study(recipe, studies), []
@@ -266,7 +267,7 @@ def _study_product(name, heading, recipe, study):
 
 
 def _parts(product, study):
-    """The study's other figures: the same numbers, one for each model."""
+    """Returns the study's other figures, one for each model."""
     return [
         dataclasses.replace(
             product, name=f"{product.name}-{suffix}", title=f"{product.title}: {words}", data={}, kinds=(study.name,), about=words,
@@ -298,7 +299,7 @@ class General:
         return list(dict.fromkeys(["implementation", "n", "verdict", *shown, "reason"]))
 
     def points_csv(self):
-        """What is plotted, a row for each point; a missing number is nan, as pgfplots wants it."""
+        """Returns the plotted data, one row per point; a missing value is nan, as pgfplots expects."""
         numbers = set(self.columns()) - {"implementation", "verdict", "reason"}
         empty = {column: "nan" if column in numbers else "" for column in self.columns()}
         return csv_text(
@@ -307,7 +308,7 @@ class General:
         )
 
     def lines_csv(self):
-        """Fits and crossovers of the quantities shown, or None if there are none."""
+        """Returns the fits and crossovers of the plotted quantities, or None if there are none."""
         header = ["kind", "quantity", "implementation", "dense", "value", "low", "high", "n_min", "n_max"]
         entries = [{**fit, "kind": "fit", "dense": "", "value": fit["exponent"]} for fit in self.group.fits]
         entries += [
@@ -341,8 +342,8 @@ class General:
 
 
 def _taken(recipe, used, points):
-    """The lines (result_file.line_key) that a recipe takes: it shows one of their points. A table takes only lines that are all in
-    its cells: a few numbers are not a curve."""
+    """Returns the lines (result_file.line_key) of which a recipe shows a point. A table counts only for lines that are complete in
+    its cells, since a few numbers are not a curve."""
     lines = {point.line for point in used}
     if recipe.kind != "table":
         return lines
@@ -351,7 +352,7 @@ def _taken(recipe, used, points):
 
 
 def _general(results, taken, everything):
-    """(Products, warnings, [Rest]); everything: also of groups all of whose lines are taken."""
+    """Returns (Products, warnings, [Rest]); everything: include groups all of whose lines are in recipes."""
     groups, warnings = result_file.group_records(results)
     made, rest = [], []
     for name, group in zip(result_file.figure_names(groups), groups):
@@ -369,7 +370,7 @@ def _general(results, taken, everything):
 
 
 def title(group):
-    """What all points of the figure share, as (words in bold, the rest)."""
+    """Returns the settings that all points of the figure share, as (words in bold, the rest)."""
     identity = dict(group.identity)
     identity.pop("machine")
     heading = identity.pop("operator")
@@ -406,7 +407,7 @@ def _threads(points):
 
 
 def footer(sources, platform, threads, data):
-    """Machine, commit, compiler, date, and a fingerprint of the data plotted."""
+    """Returns machine, commit, compiler, date and a digest of the plotted data."""
     environments = [source["environment"] for source in sources]
     machine, backend = platform
     parts = [machine]

@@ -1,4 +1,4 @@
-"""The words of a figure's caption: what is drawn how, where curves cross, how they grow, and why points are missing."""
+"""Writes the sentences of captions: how things are drawn, where curves cross, how they grow, and why points are missing."""
 
 import itertools
 import re
@@ -16,7 +16,7 @@ NUMBER = re.compile(r"[0-9][0-9.,e+-]*( ?([KMGT]iB|[mµn]?s|s|min|h)\b)?")  # wi
 
 
 def mark_kind(row, panel):
-    """How a row without a point is marked: by its verdict, as `zero`, or not at all."""
+    """Returns the mark of a row without a point: its verdict, `zero`, or none."""
     if row["verdict"] != "passed":
         return row["verdict"]
     return "zero" if row[panel.y] == 0 else None
@@ -27,7 +27,7 @@ def crossing_text(cross):
 
 
 def sentences(content):
-    """For (Panel, Group) pairs, each once."""
+    """Returns the sentences for (Panel, Group) pairs without duplicates."""
     groups = _by_group(content)
     found = [_legend(content), *_alike_sentences(content)]
     for panels, group in groups:
@@ -75,12 +75,12 @@ def exponents(content):
 
 
 def few_samples(row, panel):
-    """Whether a measured point has too few samples to be taken like the others."""
+    """Tells whether a measured point has too few samples for an interval."""
     return bool(panel.low and row[panel.low] and row.get("samples") and row["samples"] < FEWEST_SAMPLES)
 
 
 def has_meaning(fit):
-    """Whether an exponent is known well enough to be printed."""
+    """Tells whether an exponent is precise enough to be printed."""
     if fit is None or fit["exponent"] is None:
         return False
     return fit["low"] is None or fit["high"] is None or fit["high"] - fit["low"] <= WIDEST_FIT
@@ -155,7 +155,7 @@ def _legend_parts(content):
 
 
 def _alike_sentences(content):
-    """Which lines of a panel hide one another."""
+    """Names lines of a panel that coincide."""
     found = []
     for index, (panel, group) in enumerate(content):
         if panel.x != "n":
@@ -190,7 +190,7 @@ def _and(names):
 
 
 def _reach_sentence(content):
-    """How far each line goes, where that differs."""
+    """Returns the last size of each line, if they differ."""
     largest = {}
     for panel, group in content:
         for row in group.rows if panel.x == "n" else ():
@@ -205,7 +205,7 @@ def _reach_sentence(content):
 
 
 def _margin_sentence(groups):
-    """How far the nearest wrong answer was from being taken, where every point that passed has a margin."""
+    """Returns the smallest margin, if every point that passed has one."""
     passed = [row for group in groups for row in group.rows if row["verdict"] == "passed"]
     if not passed or any(row.get("margin") is None for row in passed):
         return ""
@@ -218,8 +218,7 @@ def _sentence(text):
     return text[:1].upper() + text[1:] + "." if text else ""
 
 
-# What is said of pairs without a crossing, by how the program's reason begins. Of pairs with too few sizes in common
-# nothing is.
+# Sentences about pairs without a crossover, by the kind of reason. Pairs with too few common sizes have none.
 WITHOUT_CROSSING = {
     "better at every size": (("needs", "need"), "less {what} than {dense} at every size measured"),
     "not better at the largest size": (

@@ -34,7 +34,7 @@ def guide_of(order):
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """What one pair of axes shows. x, y, low, high and thin are columns of result_file.Group.rows.
+    """The contents of one pair of axes. x, y, low, high and thin are columns of result_file.Group.rows.
 
     quantity: that of the fits and crossovers that belong here; theory: `time` or `memory` of the algorithms' entries
     thin_in_limits: the axes make room for the thin line, which is cut off otherwise
@@ -147,7 +147,7 @@ def _series(panel, group):
 
 
 def is_measured(panel, group):
-    """Whether a panel would show a point that was measured; lines from theory or formulas are none."""
+    """Tells whether a panel would show a measured point; lines from theory or formulas do not count."""
     return any(
         _drawable(row, panel)
         or panel.x == "n" and (panel_notes.mark_kind(row, panel) == "zero" or row["verdict"] == "failed" and row[panel.y])
@@ -235,7 +235,7 @@ RIGHT_ROOM = 0.1  # inches
 
 
 def _inside(ticks, limits, width, tick_format):
-    """Those whose numbers end within the figure; at the right of the axes there is RIGHT_ROOM."""
+    """Returns the ticks whose labels end within the figure, which has RIGHT_ROOM at the right of the axes."""
     inches = width / math.log(limits[1] / limits[0])
     return [
         tick
@@ -245,7 +245,7 @@ def _inside(ticks, limits, width, tick_format):
 
 
 def wanted_sizes(sizes, chosen):
-    """Those of the sizes that are chosen; all where the largest is not."""
+    """Returns the sizes that are chosen, or all sizes if the largest is not among them."""
     wanted = sizes & set(chosen)
     return wanted if sizes and max(sizes) in wanted else sizes
 
@@ -383,7 +383,7 @@ def _number_crossovers(room, crossings):
 
 
 def _height_at(panel, group, cross):
-    """Where the line of the faster one, as it is drawn, passes the crossing."""
+    """Returns the height at which the drawn line of the faster implementation passes the crossover."""
     points = [row for row in group.rows if row["implementation"] == cross["fast"] and _drawable(row, panel)]
     for one, other in zip(points, points[1:]):
         if one[panel.x] <= cross["n"] <= other[panel.x]:
@@ -393,7 +393,7 @@ def _height_at(panel, group, cross):
 
 
 def _draw_frontiers(axes, panel, group):
-    """At up to four n, a staircase through the implementations that no other beats in both time and error; returns [(n, their rows)]."""
+    """Draws at up to four n a staircase through the implementations that no other beats in both time and error; returns [(n, their rows)]."""
     drawable = [row for row in group.rows if _drawable(row, panel)]
     shared = sorted({row["n"] for row in drawable if sum(other["n"] == row["n"] for other in drawable) >= 2})
     chosen = {shared[round(step * (len(shared) - 1) / 3)] for step in range(4)} if shared else set()

@@ -1,6 +1,6 @@
-"""From a recipe and measurements to panels: which lines there are and how they look.
+"""Turns a recipe and its measurements into panels: the lines and their styles.
 
-Exponents, crossovers and ratios are those of a summary file; none are worked out here.
+Exponents, crossovers and ratios come from a summary file; none are computed here.
 """
 
 import dataclasses
@@ -16,11 +16,11 @@ from reports.files.result_file import InputError
 
 
 class Unserved(Exception):
-    """The files hold too little for a recipe; the text says what is missing."""
+    """The files have too little data for a recipe; the text says what is missing."""
 
 
 class Unmeasured(Unserved):
-    """The files hold nothing of it."""
+    """The files have no data for a recipe."""
 
 
 @dataclasses.dataclass
@@ -121,7 +121,8 @@ def _lines(recipe, asked, others, where, x):
 
 
 def _demand(recipe, everything, lines):
-    """At least half of the lines must be there, one of each side that is compared, and something of them must have passed."""
+    """Raises Unserved unless at least half of the lines have data, including one of each side of a comparison, and some of it
+    passed."""
     passed = any(
         point.row["verdict"] == "passed" for _, _, _, lines in everything for line in lines for point in line.points
     )
@@ -137,7 +138,7 @@ def _demand(recipe, everything, lines):
 
 
 def _own_sizes(recipe, line):
-    """Other recipes measure the same curve at other n; those are taken only where the recipe's own are too few."""
+    """Returns the points at the recipe's own sizes. Sizes of other recipes are added only if there are too few of its own."""
     own = recipe_file.measured_for(recipe, line.points, ("implementation",) if line.series.get("others") else ())
     return own if len(own) >= 3 else line.points
 
@@ -297,7 +298,7 @@ def _table(everything, x):
 
 
 def _plotted(row, panel):
-    """What a panel shows beyond the records: ratios."""
+    """Adds the values that a panel shows in addition to the records: ratios."""
     return {
         column: row[column] for column in panel.columns() if panel.y == "speedup" and column in row and column != "n"
     }

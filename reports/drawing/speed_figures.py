@@ -29,7 +29,8 @@ def peer_rows(table, libraries, cases=None):
 
 
 def _largest(keys):
-    """Of every program the key (operator, implementation, case) of its largest case; of equal ones the first of the table."""
+    """Returns for every implementation the key (operator, implementation, case) of its largest case, the first if several are
+    equal."""
     largest = {}
     for operator, implementation, case in keys:
         key = operator, implementation

@@ -1,4 +1,4 @@
-"""How every study is drawn: a function for each, which places panels on a page (study_page.py).
+"""Draws every study: one function for each, which places panels on a page (study_page.py).
 
 Distances are inches. Lines are told apart by colour, dashes and marker together. Dotted lines are theory, from the file.
 """
@@ -372,7 +372,7 @@ def _draw_errors(study, operators, about=""):
 
 
 def _draw_leak(study):
-    """What of the future gets into the past of a causal product."""
+    """Draws how much of the future leaks into the past of a causal product."""
     groups = _leak_groups(study.table("leak", "operator", "implementation", "class", "scalar", "future", "leak"))
     names = list(dict.fromkeys((op, scalar) for op, _, scalar, _ in groups))
     page = new_page(

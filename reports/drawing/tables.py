@@ -284,7 +284,7 @@ def crossovers(summary, platform):
     )
 
 
-# Whether inputs matter
+# Times with different inputs
 
 
 def ratio_settings(entry):

@@ -1,4 +1,4 @@
-"""Reads the aims (format aims/1): what is compared with what, at which cases, and the ratio aimed for."""
+"""Reads the aims (format aims/1): the comparisons, their cases, and the target ratios."""
 
 import copy
 import dataclasses
@@ -17,7 +17,7 @@ PAIRED = ("ratio", "within", "memory")  # kinds that compare ours with others
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One problem and where it is run: operator, backend, scalar type, and values by name (n among them) as texts."""
+    """One problem and its backend: operator, backend, scalar type, and values by name (including n) as texts."""
 
     operator: str
     backend: str
@@ -25,7 +25,7 @@ class Case:
     values: tuple  # of (name, text)
 
     def id(self, seed):
-        """What `subquad verify --case` takes."""
+        """Returns the id for `subquad verify --case`."""
         words = [f"{name}={text}" for name, text in self.values]
         return f"{self.operator}:{','.join([*words, f'scalar={self.scalar}', f'seed={seed}'])}"
 
@@ -34,7 +34,8 @@ class Case:
         return int(dict(self.values)["n"])
 
     def fits(self, settings, threads):
-        """Whether a record with these settings is of this case; settings that the case does not name have their defaults."""
+        """Tells whether a record with these settings belongs to this case. Settings that the case does not name have their
+        defaults."""
         wanted = {
             "operator": self.operator,
             "backend": self.backend,
@@ -55,7 +56,7 @@ def load(path=PATH):
 
 
 def cases_of(aim):
-    """The aim's Cases, each once."""
+    """Returns the Cases of an aim without duplicates."""
     found = []
     for axes in aim.get("cases", []):
         lists = [recipe_file.axis_values(value) for value in axes.values()]
@@ -66,7 +67,7 @@ def cases_of(aim):
 
 
 def choose(aims, names):
-    """The aims called by these names, or by the names of peers, with that peer alone; all where there are no names."""
+    """Returns the aims with these names; for the name of a peer, the aims with only that peer. Without names, all aims."""
     if not names:
         return aims
     chosen = []

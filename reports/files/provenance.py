@@ -1,6 +1,6 @@
-"""Where published numbers come from: every file of a folder must name one commit, one program and one machine.
+"""Checks the provenance of published results: all files of a folder must name the same commit, build and machine.
 
-Nothing is repaired here; what is wrong is said in one line each.
+Nothing is repaired; each problem is reported in one line.
 """
 
 import pathlib
@@ -21,7 +21,7 @@ READERS = {
 
 
 def content_of(path):
-    """A published file, by the schema of its format."""
+    """Reads a published file and validates it by the schema of its format."""
     form = result_file.format_of(path)
     if form == "claims/1":
         schema = pathlib.Path(__file__).with_name("claims.schema.json")
@@ -32,12 +32,13 @@ def content_of(path):
 
 
 def origin(content):
-    """What a file says of the build and the machine: its environment, or the few fields of a summary."""
+    """Returns the build and the machine that a file names: its environment, or the few fields of a summary."""
     return content.get("environment") or {name: content.get(name) for name in ("commit", "dirty")}
 
 
 def complaints(folder, root=ROOT):
-    """Lines on everything that a reader could not follow back to one commit and one machine, and on programs of ours that failed."""
+    """Returns a line for everything that cannot be traced to one commit and one machine, and for implementations of ours that
+    failed."""
     paths = sorted(pathlib.Path(folder).rglob("*.json"))
     if not paths:
         return [f"{folder}: holds no files"]
@@ -56,7 +57,7 @@ def complaints(folder, root=ROOT):
             machines.setdefault(machine(here), []).append(path)
         for record in content.get("records", []):
             programs.setdefault(record["program"], []).append(path)
-            # Of a peer that fails it is said that it did.
+            # Failures of peers are not a problem, since the tables show them.
             if record["check"]["verdict"] == "failed" and "ratios" not in content:
                 lines.append(
                     f"{path}: {record['case']}: {record['implementation']} failed: {record['check']['reason']}"
@@ -66,13 +67,13 @@ def complaints(folder, root=ROOT):
 
 
 def machine(environment):
-    """What tells a machine from others, in words; of a GPU its name, as it may say how busy it is."""
+    """Describes a machine so that it can be distinguished from others; a GPU only by its name, since the other fields change."""
     gpu = environment.get("gpu")
     return ", ".join(str(environment.get(name)) for name in MACHINE) + (f", {gpu['name']}" if gpu else "")
 
 
 def several(what, found):
-    """A line if files differ in something."""
+    """Returns a line if the files differ in this field."""
     if len(found) < 2:
         return []
     most = max(found, key=lambda one: len(found[one]))
@@ -84,7 +85,7 @@ def several(what, found):
 
 
 def unknown(commit, root):
-    """A line unless the commit is an ancestor of what is checked out."""
+    """Returns a line unless the commit is an ancestor of the checkout."""
     if not commit:
         return ["expected a commit in every file, found none"]
     run = subprocess.run(

