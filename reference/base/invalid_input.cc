@@ -7,7 +7,8 @@
 namespace subquad {
 namespace {
 
-// Edits (insert, delete, replace one character) from `a` to `b`: Levenshtein.
+// Levenshtein distance: edits (insert, delete, replace one character) from `a`
+// to `b`.
 size_t Distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -23,7 +24,7 @@ size_t Distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// The known name that was probably meant, or nothing.
+// Returns the known name that was probably meant, or "".
 std::string Nearest(const std::vector<std::string>& names,
                     const std::string& found) {
   constexpr size_t kLongest = 100;  // text from outside may be of any length
