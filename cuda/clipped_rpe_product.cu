@@ -3,12 +3,13 @@
 //
 //   dense     Q rpe^T by cuBLAS, spread out to the matrix S in memory, S times
 //             v by cuBLAS
-//   windowed  keys that are clipped have one weight each side: a sum of values
+//   windowed  clipped keys have one weight on each side: a sum of values
 //             at the edges of every block of queries replaces them, and a
-//             kernel multiplies the window between with what is left
+//             kernel multiplies the values of the window between them
 //
-// The reference's bound holds for terms that are grouped in any way, so that
-// both keep it with a factor of one; for the sums at the edges see edge_sums.h.
+// The reference's bound holds for any grouping of the terms, so both
+// implementations have it with a factor of one; for the sums at the edges see
+// edge_sums.h.
 #include <algorithm>
 
 #include "cuda/base/prepared.h"
@@ -30,13 +31,14 @@ ClippedEdges EdgesOf(const Problem& problem) {
           .causal = problem.params.Flag("causal")};
 }
 
-// A row of weights, one for each offset that occurs, begins where cuBLAS can
-// read and write four numbers at once.
+// Pads a row of weights, one for each offset that occurs, so that cuBLAS can
+// read and write four elements at once.
 int64_t WeightStride(const ClippedEdges& edges) {
   return PiecesOf(edges.columns(), 4) * 4;
 }
 
-// weights[h][i - first][x] = q_i . rpe[x + first_row] for a block of rows.
+// Computes weights[h][i - first][x] = q_i . rpe[x + first_row] for a block of
+// rows.
 template <typename S>
 class OffsetScores {
  public:
@@ -48,7 +50,7 @@ class OffsetScores {
         weights_(layout, rows * stride_),
         gemm_(layout) {}
 
-  // Rows of a head follow those of the head before it.
+  // The rows of a head follow those of the previous head.
   const float* Run(HeadArray<const S> q, HeadArray<const S> rpe,
                    const RowBlock& block) {
     gemm_.Run<S>(block.heads, 1,
@@ -62,7 +64,7 @@ class OffsetScores {
     return weights_.data();
   }
 
-  // Of `rows` rows.
+  // Counts the flops for `rows` rows.
   double Flops(int64_t rows) const {
     return 2 * static_cast<double>(rows) *
            static_cast<double>(edges_.columns() * d_);
@@ -77,7 +79,7 @@ class OffsetScores {
 
 // ---- dense
 
-// matrix[i][j] = the weight of the offset j - i, clipped.
+// Fills matrix[i][j] with the weight of the clipped offset j - i.
 __global__ void Spread(const float* weights, int64_t stride, ClippedEdges edges,
                        float* matrix) {
   const int64_t at =
@@ -125,8 +127,8 @@ class Dense : public DevicePrepared {
 
 // ---- windowed
 
-// Numbers of queries, keys and columns of a block and of one step through its
-// keys; a thread has kEach queries by kEach columns.
+// Queries, keys and columns of a block and of one step through its keys; a
+// thread computes kEach queries by kEach columns.
 constexpr int kQueries = ClippedEdges::kQueries;
 constexpr int kKeys = 32;
 constexpr int kColumns = 64;
@@ -134,7 +136,8 @@ constexpr int kEach = 4;
 constexpr int kAcross = kColumns / kEach;
 constexpr int kWindowThreads = kQueries / kEach * kAcross;
 
-// Rows begin at 16 bytes, and those of the weights four banks apart.
+// Rows begin at multiples of 16 bytes, and those of the weights four banks
+// apart.
 struct WindowTile {
   float weights[kQueries][kKeys + 4];
   float values[kKeys][kColumns];
@@ -147,10 +150,11 @@ __device__ inline void AddScaled(float factor, const float4& row, float* sums) {
   sums[3] += factor * row.w;
 }
 
-// One block of queries by kColumns columns of the values:
-// out_i = w_first (sum of the values before the tile)
+// Computes one block of queries by kColumns columns of the values: out_i =
+// w_first (sum of the values before the tile)
 //       + sum over the tile w_ij v_j + w_last (sum of the values after it).
-// Weights of the blocks from `first_block` on; sums at the edges of all.
+// The weights are those of blocks from `first_block` on; the sums are at the
+// edges of all blocks.
 template <typename S>
 __global__ void __launch_bounds__(kWindowThreads, 5)
     MultiplyWindow(const float* weights, int64_t stride, int64_t rows,

@@ -1,6 +1,6 @@
-# The device: cuda/ compiled by nvcc where there is one, and otherwise a device
-# that is not there. `device_library` is what programs link; tests/ has a third
-# one, cuda/ compiled for a device that the host emulates.
+# The device: cuda/ compiled by nvcc if it is available, otherwise a stub that
+# reports no device. `device_library` is the library that programs link; tests/
+# has a third one, cuda/ compiled for a device that the host emulates.
 file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cuda/*.cu)
 
 set(device_library subquad_no_device)
@@ -10,16 +10,16 @@ if(NOT SUBQUAD_CUDA STREQUAL "OFF")
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      # Machine code for Ampere and Hopper, PTX for what comes later.
+      # Machine code for Ampere and Hopper, PTX for later architectures.
       set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
     endif()
     enable_language(CUDA)
     find_package(CUDAToolkit REQUIRED)
-    # cuFFT and cuBLAS are loaded at the first call of one of them.
+    # cuFFT and cuBLAS are loaded at their first call.
     add_library(subquad_cuda STATIC ${cuda_sources} cuda/base/libraries.cc)
     set_source_files_properties(cuda/base/libraries.cc PROPERTIES COMPILE_DEFINITIONS
       SUBQUAD_CUDA_LIBRARIES="${CUDAToolkit_LIBRARY_DIR}")
-    # A global CMAKE_CXX_STANDARD and nvcc 13 do not get along in CMake 3.25.
+    # A global CMAKE_CXX_STANDARD does not work with nvcc 13 in CMake 3.25.
     target_compile_options(subquad_cuda PRIVATE
       $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20 -O3 --expt-relaxed-constexpr
         -Werror=all-warnings -Xcompiler=-Wall,-Wno-restrict,-Werror>)

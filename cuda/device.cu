@@ -32,10 +32,10 @@ double Attribute(cudaDeviceAttr which) {
 
 double Hertz(cudaDeviceAttr rate) { return 1e3 * Attribute(rate); }
 
-// Peak multiply-adds per cycle of a multiprocessor; 0 for architectures that
-// this program does not know.
+// Peak multiply-adds per cycle of a multiprocessor; 0 for unknown
+// architectures.
 struct MultiplyAdds {
-  int float32, matrix;  // matrix: tensor cores, factors of two bytes
+  int float32, matrix;  // matrix: tensor cores with 16-bit factors
 };
 MultiplyAdds MultiplyAddsOf(int major, int minor) {
   switch (major) {
@@ -53,8 +53,8 @@ MultiplyAdds MultiplyAddsOf(int major, int minor) {
 
 __global__ void Nothing() {}
 
-// Why the first device cannot be used, or nothing; `there` is set if there is
-// one.
+// Returns why the first device cannot be used, or nothing; sets `there` if
+// there is a device.
 std::string WhyNot(int driver, int runtime, bool& there) {
   const auto failed = [](cudaError_t status) {
     cudaGetLastError();
@@ -62,7 +62,7 @@ std::string WhyNot(int driver, int runtime, bool& there) {
   };
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  // Without any driver the runtime finds one of version 0 too old.
+  // The runtime calls a missing driver, version 0, too old.
   there = driver > 0 && status != cudaErrorNoDevice &&
           (failed(status) || count > 0);
   if (!there) return "no CUDA device";
@@ -79,8 +79,9 @@ std::string WhyNot(int driver, int runtime, bool& there) {
     return std::string("a device that says nothing: ") +
            cudaGetErrorString(asked);
   const std::string name = properties.name;
-  // The first call that needs a context: taken by another process, split into
-  // instances of which none is given to this one, out of memory.
+  // Makes the first call that needs a context, which fails if the device is
+  // taken by another process, is split into instances none of which is assigned
+  // to this process, or is out of memory.
   if (const cudaError_t opened = cudaFree(nullptr); failed(opened))
     return name + ", which cannot be opened: " + cudaGetErrorString(opened);
   cudaFuncAttributes attributes{};
@@ -128,7 +129,7 @@ DeviceInfo Ask() {
   const double cycles = info.multiprocessors * Hertz(cudaDevAttrClockRate);
   info.peak_flops_per_second = 2 * starts.float32 * cycles;
   info.peak_matrix_flops_per_second = 2 * starts.matrix * cycles;
-  // Two transfers per cycle of the memory clock.
+  // Memory makes two transfers per clock cycle.
   info.peak_bytes_per_second = 2.0 * Hertz(cudaDevAttrMemoryClockRate) *
                                Attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
   return info;

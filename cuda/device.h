@@ -1,6 +1,6 @@
 // The harness's interface to a GPU; the only header of cuda/ that it includes.
-// Three libraries implement it: cuda/ compiled by nvcc, no_device.cc where
-// there is no nvcc, and, for tests, cuda/ compiled for an emulated device.
+// Three libraries implement it: cuda/ compiled by nvcc, no_device.cc without
+// nvcc, and, for tests, cuda/ compiled for an emulated device.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace subquad {
 
 struct DeviceInfo {
   bool present = false;
-  bool emulated = false;  // by the host, to check kernels
-  bool has_clock = true;  // it can measure times
-  bool unusable = false;  // there is one, but this program cannot use it
-  // Why no device is present: what was found, after "expected a GPU, found ..".
+  bool emulated = false;  // by the host, for testing kernels
+  bool has_clock = true;  // whether it can measure times
+  bool unusable = false;  // there is a device, but this program cannot use it
+  // Says why no device is present; follows "expected a GPU, found ..".
   std::string why_not;
   std::string name;
   std::string driver, runtime, cufft, cublas;  // versions
@@ -26,17 +26,17 @@ struct DeviceInfo {
   int64_t cache_bytes = 0;  // last level
   int multiprocessors = 0;
   int compute_major = 0, compute_minor = 0;
-  // Peak rates at the highest clocks; 0: unknown.
+  // Peak rates at the highest clocks; 0 if unknown.
   double peak_bytes_per_second = 0;
   double peak_flops_per_second = 0;  // float32 multiply-adds, two each
-  // The same on the tensor cores, with factors of two bytes.
+  // Peak rate of the tensor cores with 16-bit factors.
   double peak_matrix_flops_per_second = 0;
 };
 
-// The first device; queried once.
+// Returns the first device; queried once.
 const DeviceInfo& Device();
 
-// All implementations of cuda/.
+// Returns all implementations of cuda/.
 std::vector<Implementation> CudaImplementations();
 
 // ---- memory -----------------------------------------------------------------
@@ -51,37 +51,36 @@ class OutOfDeviceMemory : public std::bad_alloc {
   std::string text_;
 };
 
-// Bytes available now; 0 without a device.
+// Returns the bytes that are available now; 0 without a device.
 int64_t AvailableDeviceBytes();
 
-// Bytes of workspaces, tables and work areas of libraries, counted when they
-// are allocated. Inputs and outputs are not included.
+// Returns the bytes of workspaces, tables and work areas of libraries, counted
+// when they are allocated. Inputs and outputs are not included.
 int64_t DeviceWorkspaceBytes();
 void ResetDevicePeak();
 int64_t DevicePeakBytes();
 
-// For checked runs: fill every workspace with NaN; count the allocations whose
-// guard bytes were overwritten.
+// Support checked runs: fill every workspace with NaN; count the allocations
+// whose guard bytes were overwritten.
 void PoisonDeviceWorkspaces();
 int64_t CountBrokenDeviceGuards();
 
 // ---- state ------------------------------------------------------------------
 
-// Whether a kernel has failed in a way after which nothing runs in this
-// process.
+// True if a kernel has failed so that nothing can run in this process any more.
 bool DeviceIsBroken();
 
-// Bytes read and written per second by a large copy within the device, by the
-// device's clock; 0 without one.
+// Measures the bytes read and written per second by a large copy within the
+// device, by the device's clock; 0 without a clock.
 double MeasureDeviceCopyBandwidth();
 
-// As reported by nvidia-smi.
+// The state that nvidia-smi reports.
 struct DeviceState {
   int processor_mhz = 0, memory_mhz = 0;
   std::string throttled;  // reasons for reduced clocks; may be empty
 };
 
-// Empty if nvidia-smi does not answer.
+// Returns nothing if nvidia-smi does not answer.
 std::optional<DeviceState> AskDeviceState();
 
 }  // namespace subquad

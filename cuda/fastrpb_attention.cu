@@ -4,13 +4,13 @@
 //   dense                    both matrices in memory, both by cuBLAS
 //   softmax_fft, softmax_xy  tiled softmax attention, and W v by FFT or, on an
 //                            image, from row and column sums
-//   linear_fft, linear_xy    the same with linear attention
+//   linear_fft, linear_xy    linear attention, and W v as above
 //
-// Nothing is computed here but the sum: the parts are the programs of
+// Only the sum is computed here: its two terms are implementations of
 // softmax_attention, linear_attention, toeplitz_1d, toeplitz_2d_xy and
 // toeplitz_2d. The attention writes the output and the product adds to it, in
-// float32. A causal image has weights of both offsets together and goes through
-// the FFT as one sequence.
+// float32. A causal image has weights that depend on both offsets and is
+// transformed as one sequence.
 #include <type_traits>
 
 #include "cuda/base/convert.h"
@@ -45,7 +45,7 @@ const Implementation& AttentionProgram(const Problem& problem, bool dense) {
       kLinear, problem.params.Flag("causal") ? "chunked" : "associative");
 }
 
-// FillImageWeights, for each head.
+// Computes FillImageWeights for each head.
 template <typename S>
 __global__ void CausalImageWeights(const S* rows, int64_t rows_stride,
                                    const S* cols, int64_t cols_stride,
@@ -80,8 +80,7 @@ class SumOfTwo : public DevicePrepared {
         widen(entry, widened_.emplace_back());
     if (kNarrow) widen(whole.outputs[0], sum_);
 
-    // The baseline works on tensors in float32, widened where they are
-    // narrower.
+    // The baseline uses float32 tensors, widened from narrower types.
     Problem parts = problem;
     if (kDense) parts.scalar = Scalar::kFloat32;
     const Problem attention = AttentionOf(parts);
@@ -141,7 +140,7 @@ RowBound SumBound(const Problem& problem, const Inputs& inputs) {
   return FastRpbBound(problem, inputs, ProductProgram(problem, false));
 }
 
-// Attention by itself sums directly.
+// The attention itself sums directly.
 Sums ProductSums(const Problem& problem) {
   return ProductProgram(problem, false).sums(ProductOf(problem));
 }

@@ -4,7 +4,7 @@
 //
 //   dense   A in memory by cuBLAS, times the values
 //   linear  the content term by a (running) state, the position term by sums of
-//           the values before and behind a window, and the window in tiles
+//           the values before and after a window, and the window in tiles
 #include "cuda/base/convert.h"
 #include "cuda/base/prepared.h"
 #include "cuda/base/warp.h"
@@ -22,8 +22,8 @@ struct BlockSums {
   float at[kThreads / kWarp];
 };
 
-// weights[i][j] += positions[i][clip(j - i) + r], zero where key j is not
-// visible, and the sum of each row. One block for each query.
+// Computes weights[i][j] += positions[i][clip(j - i) + r], zero where key j is
+// not visible, and the sum of each row. Uses one block per query.
 __global__ void __launch_bounds__(kThreads)
     AddPositions(const float* positions, int64_t r, bool causal, int64_t n_q,
                  int64_t n_k, float* weights, float* normalisers) {

@@ -4,13 +4,13 @@
 //           10-13)
 //
 //   dense         ((phi(Q) phi(K)^T) o C) V by cuBLAS, everything in memory
-//   tiled         the same sums, 64 x 64 weights at a time in registers
+//   tiled         the sums of dense, 64 x 64 weights at a time in registers
 //   fft_streamed  algorithm 1, as many channels at a time as the cache holds;
 //                 queries whose normaliser the transforms may have lost are
 //                 computed by `tiled`
 //
-// All three scale features by what is largest among the keys; queries that see
-// only what is lost beside that are computed pair by pair (direct_rows.h).
+// All three scale features by the largest among the keys; queries whose visible
+// keys are lost at that scale are computed pair by pair (direct_rows.h).
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
 #include "cuda/kernelized/dense.h"

@@ -1,6 +1,6 @@
 // linear_attention on the GPU: out_i = phi(q_i)^T sum_j phi(k_j) v_j^T /
-// phi(q_i)^T sum_j phi(k_j)
-// (FastRPB eq. 3; Transformers II eq. 18-20; LRPE section II)
+// phi(q_i)^T sum_j phi(k_j) (FastRPB eq. 3; Transformers II eq. 18-20; LRPE
+// section II)
 //
 //   dense        phi(Q) phi(K)^T in memory, masked, times V, by cuBLAS
 //   associative  phi(K)^T [V, 1] first, in segments; not causal
@@ -8,7 +8,7 @@
 //                chunk's own triangle
 //
 // Features are float32 arrays in memory for all three, scaled by the largest of
-// many keys; causal queries that see only what is lost beside those are
+// many keys; causal queries whose visible keys are lost at that scale are
 // computed pair by pair (direct_rows.h).
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
@@ -88,8 +88,8 @@ std::vector<Implementation> LinearAttentionCudaImplementations() {
        {.id = "chunked",
         .what = "chunks of 64 tokens: their own triangle and the state before",
         .memory = {"O(n f (1 + e / chunk))", "n"},
-        // A later key of the chunk may be what loses a query, which is then
-        // computed again pair by pair.
+        // A query may be lost because of a later key of its chunk, and is then
+        // recomputed pair by pair.
         .sums = MixedWideSums,
         .prepare = PrepareOnDevice<Linear>()}});
 }

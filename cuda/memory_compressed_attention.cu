@@ -21,7 +21,8 @@ SoftmaxShape ShapeOf(const Problem& problem) {
           problem.Dim("d"), problem.Dim("e")};
 }
 
-// sums[h][a][x] = sum_b theta[h][b] rows[h][a stride + b][x], a sum to a thread
+// Computes sums[h][a][x] = sum_b theta[h][b] rows[h][a stride + b][x], one sum
+// per thread.
 template <typename S>
 __global__ void Compress(HeadArray<const S> theta, int64_t stride,
                          HeadArray<const S> rows, int64_t heads, int64_t count,
@@ -73,7 +74,7 @@ class MemoryCompressed : public DevicePrepared {
     return {sums.data(), shape_.n_k * width};
   }
 
-  const SoftmaxShape shape_;  // n_k is the number of the fewer keys
+  const SoftmaxShape shape_;  // n_k is the number of reduced keys
   const int64_t stride_;
   const float scale_;
   DeviceBuffer<float> keys_, values_;

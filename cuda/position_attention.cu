@@ -1,17 +1,17 @@
-// position_attention on the GPU: softmax attention that knows positions by one
-// of seven schemes (Transformers II eq. 5-13; the list is in the reference)
+// position_attention on the GPU: softmax attention with positions by one of
+// seven schemes (Transformers II eq. 5-13; the list is in the reference)
 //
 //   dense   all scores of a head in memory; relative embeddings in the naive
-//           order, those of a query's offsets taken (deberta: projected) for
-//           every query anew
+//           order, those of a query's offsets read (deberta: projected) for
+//           every query
 //   shift   positions and offsets projected once, products of matrices for a
 //           block of queries against all offsets that it needs, and a softmax
 //           that reads them shifted
 //
-// deberta has a term that belongs to keys, (rel(i-j) u_q).k_j. It is formed for
-// blocks of keys against the offsets that they have to the block of queries,
-// all at once: with the keys in reverse order offsets and keys increase
-// together, and one stride leads from a block to the next.
+// deberta has a term that depends on keys, (rel(i-j) u_q).k_j. It is computed
+// for blocks of keys against their offsets to the block of queries, all at
+// once: with the keys in reverse order offsets and keys increase together, and
+// blocks are a constant stride apart.
 //
 // Bound: the reference's, with a factor of one. A projection of x + pos is the
 // sum of two products, so that a term passes through D + 1 roundings where the
@@ -53,12 +53,12 @@ struct PositionSizes {
   // Queries and keys of `untied` are [x w, pos u].
   int64_t key_width() const { return Is(PositionScheme::kUntied) ? 2 * d : d; }
   int64_t offsets() const { return 2 * n - 1; }
-  // Numbers in the queries or in the keys of all heads.
+  // Returns the number of elements in the queries or in the keys of all heads.
   int64_t tokens() const { return heads * n * key_width(); }
 
-  // What else is kept for a block of queries: products with offsets, [rows, n +
-  // rows - 1], and for deberta those of whole blocks of keys, [keys, rows +
-  // kKeysOfBlock - 1].
+  // Sizes of the other arrays for a block of queries: products with offsets,
+  // [rows, n + rows - 1], and for deberta those of whole blocks of keys, [keys,
+  // rows + kKeysOfBlock - 1].
   int64_t OffsetStride(int64_t rows) const { return Aligned(n + rows - 1); }
   int64_t KeyStride(int64_t rows) const {
     return Aligned(rows + kKeysOfBlock - 1);
@@ -69,7 +69,8 @@ struct PositionSizes {
 
   PositionScheme scheme;
   int64_t n, D, d, e, heads;
-  int64_t vectors = 1;  // of embedded offsets: one for all heads, or for each
+  int64_t vectors = 1;  // vectors of embedded offsets: one for all heads, or
+                        // for each
 };
 
 ScorePlan ShiftPlan(const PositionSizes& sizes) {
@@ -86,7 +87,7 @@ ScorePlan DensePlan(const PositionSizes& sizes) {
           RowBlocks::WholeHeads(sizes.n, sizes.heads)};
 }
 
-// Numbers of the workspaces of `shift` for relative embeddings.
+// Elements in the workspaces of `shift` for relative embeddings.
 struct ShiftCounts {
   ShiftCounts(const PositionSizes& sizes, const RowBlocks& blocks) {
     if (!sizes.relative()) return;
@@ -96,7 +97,7 @@ struct ShiftCounts {
     const int64_t keys = sizes.padded_keys();
     by_key = blocks.heads() * keys * sizes.KeyStride(blocks.rows());
     offsets_k = sizes.vectors * sizes.offsets() * sizes.d;
-    // The last block of keys reaches beyond them, and beyond the offsets.
+    // The last block extends beyond the keys, and beyond the offsets.
     reversed_keys = sizes.heads * keys * sizes.d;
     offsets_q = sizes.vectors * (sizes.n + keys) * sizes.d;
   }
@@ -105,7 +106,7 @@ struct ShiftCounts {
   int64_t offsets_k = 0, reversed_keys = 0, offsets_q = 0;
 };
 
-// Queries whose offsets `dense` projects together.
+// Returns how many queries `dense` projects the offsets of together.
 int64_t QueriesAtOnce(const PositionSizes& sizes) {
   const int64_t bytes = sizes.n * sizes.d * static_cast<int64_t>(sizeof(float));
   return std::clamp<int64_t>(kCacheBytes / bytes, 1, sizes.n);
@@ -116,11 +117,12 @@ int64_t ProjectedCount(const PositionSizes& sizes) {
              : 0;
 }
 
-// Scores of a block of queries, `rows` of each head.
+// The scores of a block of queries, `rows` of each head.
 struct BlockOfScores {
   const float* content;
   int64_t rows, stride, n;
   int64_t causal_from;  // keys that the first row sees; 0: all rows see all
+                        // keys
   float scale;
 
   __device__ int64_t Seen(int64_t i) const {
@@ -137,7 +139,7 @@ struct PlainScore : BlockOfScores {
   }
 };
 
-// A number for each offset, added or multiplied.
+// A bias for each offset, added or multiplied.
 template <typename S, bool kAdd>
 struct BiasedScore : BlockOfScores {
   const S* bias;  // of offset 0 at the first query
@@ -162,7 +164,7 @@ struct ShawScore : BlockOfScores {
   }
 };
 
-// Everything but relative embeddings.
+// Counts everything except relative embeddings.
 double CommonFlops(const PositionSizes& sizes) {
   const auto n = static_cast<double>(sizes.n);
   const auto width = static_cast<double>(sizes.key_width());
@@ -175,7 +177,7 @@ double CommonFlops(const PositionSizes& sizes) {
           2 * n * n * (width + e));
 }
 
-// What both share: all but relative embeddings.
+// The steps that both algorithms share: all except relative embeddings.
 template <typename S>
 class PositionRun : public DevicePrepared {
  public:
@@ -206,15 +208,15 @@ class PositionRun : public DevicePrepared {
   }
 
  protected:
-  // For deberta, before any block.
+  // Projects the offsets for deberta, before any block.
   virtual void ProjectOffsets() {}
-  // For shaw and deberta: the terms of the offsets join the scores, which
-  // become weights.
+  // Adds the terms of the offsets to the scores for shaw and deberta, and turns
+  // scores into weights.
   virtual void ExponentiateRelative(const RowBlock& block,
                                     const BlockOfScores& scores) = 0;
 
-  // out = tensor weights, or += that, [rows, width] in rows `stride` apart; for
-  // each of `batch` heads.
+  // Computes out = tensor weights, or += that, [rows, width] in rows `stride`
+  // apart; for each of `batch` heads.
   void Project(const char* tensor, int64_t rows, const char* weights,
                int64_t width, bool add, int64_t batch, float* out,
                int64_t stride, int64_t head_stride) {
@@ -229,7 +231,7 @@ class PositionRun : public DevicePrepared {
   const PositionSizes sizes_;
   ScoreRows rows_;
   DeviceBuffer<float> q_, k_;
-  HeadArray<const float> shaw_;  // rel as float32, made in every run
+  HeadArray<const float> shaw_;  // rel as float32, converted in every run
 
  private:
   void ProjectTokens() {
@@ -351,7 +353,7 @@ class PositionShift : public PositionRun<S> {
     rows_.Exponentiate(block, sizes_.n, PlainScore{scores});
   }
 
-  // by_offset_ = q_i . rel(x) for the offsets x of a block, which are
+  // Computes by_offset_ = q_i . rel(x) for the offsets x of a block, which are
   // -(first + rows - 1) .. n - 1 - first.
   void MultiplyOffsets(const RowBlock& block, HeadArray<const float> offsets) {
     const int64_t n = sizes_.n, d = sizes_.d, count = n + block.rows - 1;
@@ -365,8 +367,8 @@ class PositionShift : public PositionRun<S> {
         0, {by_offset_.data(), block.rows, count, stride, block.rows * stride});
   }
 
-  // The third term of deberta, by blocks of keys from the last one on; both
-  // terms join the scores.
+  // Computes the third term of deberta, by blocks of keys from the last one on,
+  // and adds both terms to the scores.
   void AddKeyTerm(const RowBlock& block) {
     const int64_t n = sizes_.n, d = sizes_.d, keys = sizes_.padded_keys();
     const int64_t span = block.rows + kKeysOfBlock - 1;
@@ -404,7 +406,7 @@ class PositionDense : public PositionRun<S> {
 
   double Flops() const override {
     const auto n = static_cast<double>(sizes_.n);
-    double relative = 0;  // flops for one number of a pair
+    double relative = 0;  // flops for one component of a pair
     if (sizes_.Is(PositionScheme::kShaw)) relative = 2;
     if (sizes_.Is(PositionScheme::kDeberta))
       relative = 4 * (static_cast<double>(sizes_.D) + 1);
@@ -440,22 +442,23 @@ class PositionDense : public PositionRun<S> {
                     rows_.scores() + first * stride);
   }
 
-  // Both terms of deberta: the offsets of each query through u_k, and then
-  // through u_q.
+  // Adds both terms of deberta: projects the offsets of each query by u_k, and
+  // then by u_q.
   void AddProjected(int64_t head, int64_t first, int64_t count) {
     const int64_t n = sizes_.n, d = sizes_.d;
-    // By increasing key the offsets of query i begin at row n-1-i of rel: those
+    // Ordered by keys, the offsets of query i begin at row n-1-i of rel: those
     // of the last query come first.
     ProjectWindows(head, "u_k", n - first - count, count);
     AddProducts(first, count, Queries(head, first),
                 {projected_.data() + (count - 1) * n * d, -n * d, d});
-    // i - j increases as j decreases.
+    // The offset i - j increases as j decreases.
     ProjectWindows(head, "u_q", first, count);
     AddProducts(first, count, {k_.data() + head * n * d, 0, d},
                 {projected_.data() + (n - 1) * d, n * d, -d});
   }
 
-  // projected_[b] = rows begin + b .. begin + b + n - 1 of rel times weights.
+  // Computes projected_[b] = rows begin + b .. begin + b + n - 1 of rel times
+  // weights.
   void ProjectWindows(int64_t head, const char* weights, int64_t begin,
                       int64_t count) {
     const int64_t n = sizes_.n, d = sizes_.d, D = sizes_.D;

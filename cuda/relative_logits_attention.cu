@@ -4,12 +4,12 @@
 //   tiled  64 queries against tiles of 64 keys, scores in registers
 //          (softmax_block.h). A tile of the band adds the product of its 64
 //          rows of r with the 127 columns of the table that its pairs can have:
-//          both stand in shared memory, 16 of the p at a time, and the shift is
-//          where a thread reads the table. No workspace but a number of keys
-//          for each head.
+//          both are in shared memory, 16 of the p at a time, and the shift is
+//          where a thread reads the table. The only workspace is the number
+//          of keys of each head.
 //
-// Logits are added up apart from the score, and the scale is taken into the
-// queries: fewer roundings than the reference's bound has for both.
+// Logits are added up separately from the score, and the queries are scaled:
+// that makes fewer roundings than the reference's bound allows for both.
 #include <algorithm>
 #include <vector>
 
@@ -23,8 +23,9 @@
 namespace subquad::device {
 namespace {
 
-constexpr int kRanks = 16;  // of the p, in shared memory at a time
-constexpr int kDistances = 2 * kSoftmaxQueries;  // of a tile, and one more
+constexpr int kRanks = 16;  // ranks in shared memory at a time
+constexpr int kDistances = 2 * kSoftmaxQueries;  // distances of a tile, and one
+                                                 // more
 
 struct LogitsShape {
   explicit LogitsShape(const Problem& problem)
@@ -56,11 +57,11 @@ struct LogitsTensors {
 struct LogitsShared {
   SoftmaxShared tile;
   float r[kRanks][kSoftmaxQueries + 4];
-  float table[kRanks][kDistances + 4];  // of the distances `first` + 0 .. 127
+  float table[kRanks][kDistances + 4];  // for distances `first` + 0 .. 127
 };
 
-// score += the logits of the tile's pairs. `first` is the distance of its first
-// query and key 63.
+// Adds the logits of the tile's pairs to the scores. `first` is the distance
+// between its first query and key 63.
 template <typename S>
 __device__ void AddLogits(const S* r, const S* table, int64_t p, int64_t band,
                           int64_t first, int rows, LogitsShared& shared,
@@ -70,7 +71,7 @@ __device__ void AddLogits(const S* r, const S* table, int64_t p, int64_t band,
   float logit[4][8] = {};
   for (int64_t x0 = 0; x0 < p; x0 += kRanks) {
     const int ranks = static_cast<int>(min(int64_t{kRanks}, p - x0));
-    __syncthreads();  // all have read what was there
+    __syncthreads();  // all threads have read the old content
     for (int at = thread; at < ranks * kSoftmaxQueries; at += kSoftmaxThreads) {
       const int i = at / ranks, x = at % ranks;
       shared.r[x][i] = i < rows ? ToFloat(r[i * p + x0 + x]) : 0.0f;
@@ -86,7 +87,8 @@ __device__ void AddLogits(const S* r, const S* table, int64_t p, int64_t band,
       ReadFour(&shared.r[x][row], own);
 #pragma unroll
       for (int group = 0; group < 8; group += 4) {
-        // Query row + r and key c + group are r - c after their first ones.
+        // Query row + r and key c + group are r - c further apart than the
+        // first ones.
         const float* at =
             &shared.table[x][row - SoftmaxColumn(group) + kSoftmaxKeys - 1];
 #pragma unroll
@@ -111,7 +113,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 3 : 2)
   const bool causal = shape.causal;
   const int64_t blocks = (shape.n_q + kSoftmaxQueries - 1) / kSoftmaxQueries;
   const int64_t head = blockIdx.x / blocks;
-  // Those that see most keys begin first.
+  // Starts with the blocks that see most keys.
   const int64_t q0 = (blocks - 1 - blockIdx.x % blocks) * kSoftmaxQueries;
   const int64_t c0 = static_cast<int64_t>(blockIdx.y) * kColumns;
   const S* q = tensors.q.data + head * tensors.q.head_stride + q0 * d;
@@ -123,7 +125,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 3 : 2)
   const int rows =
       static_cast<int>(min(int64_t{kSoftmaxQueries}, shape.n_q - q0));
   const int columns = static_cast<int>(min(int64_t{kColumns}, e - c0));
-  const int64_t place = q0 + shape.offset;  // of the first query
+  const int64_t place = q0 + shape.offset;  // position of the first query
   const int64_t own = tensors.keys[head];
   const int64_t visible = causal ? min(own, place + rows) : own;
 
@@ -133,7 +135,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 3 : 2)
     float score[4][8] = {};
     for (int64_t a0 = 0; a0 < d; a0 += kSoftmaxDepth) {
       const int depth = static_cast<int>(min(int64_t{kSoftmaxDepth}, d - a0));
-      __syncthreads();  // all have read the slab and the values
+      __syncthreads();  // all threads have read the slab and the values
       if (k0 == 0 || d > kSoftmaxDepth)
         LoadTransposed([=](int i) { return q + i * d + a0; }, rows, depth,
                        tensors.q_in_fours, tensors.scale, shared.tile.query);
@@ -198,7 +200,8 @@ class Tiled : public DevicePrepared {
                      sizeof(LogitsShared), tensors);
   }
 
-  // Logits of whole tiles, once for each tile of columns, as the scores.
+  // Counts the logits of whole tiles, once for each tile of columns, like the
+  // scores.
   double Flops() const override {
     const auto rounds =
         static_cast<double>(PiecesOf(shape_.e, shape_.columns()));

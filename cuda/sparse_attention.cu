@@ -1,15 +1,15 @@
 // sparse_attention on the GPU: softmax over the keys that a pattern shows to a
 // query
 //
-//   dense     two products by cuBLAS with all scores in memory, the hidden ones
-//             left out of the softmax between them
+//   dense     two products by cuBLAS with all scores in memory, hidden scores
+//             being left out of the softmax between them
 //   gathered  a warp for each query: a lane scores a key, all of them then add
 //             up the values. Works for all patterns, at the speed of matrix
 //             times vector; a query that sees everything is one warp's work.
 //   blocked   a block for up to 64 queries that see nearly the same keys, in
-//             tiles of these (softmax_block.h) with the mask applied to each
-//             pair. Keys of queries that see much are split among blocks, and
-//             their sums are put together by a second kernel.
+//             tiles of these keys (softmax_block.h), the mask applied to each
+//             pair. Keys of queries that see many are split among blocks, and
+//             their sums are combined by a second kernel.
 #include <algorithm>
 #include <string>
 
@@ -24,7 +24,7 @@
 namespace subquad::device {
 namespace {
 
-// That of self-attention.
+// Returns the shape of self-attention.
 SoftmaxShape ShapeOf(const Problem& problem) {
   const int64_t n = problem.Dim("n");
   return {problem.heads,
@@ -118,10 +118,10 @@ class Dense : public SparsePrepared<S> {
 
 constexpr int kWarps = 4;
 constexpr int kLanes = 32;
-constexpr int kOwn = 4;  // columns of the result of a lane
+constexpr int kOwn = 4;  // columns of the result per lane
 
-// A warp to a query. With more than 128 columns the scores are computed once
-// more for each further 128.
+// Uses one warp per query. With more than 128 columns the scores are computed
+// once more for each further 128.
 template <typename S>
 __global__ void __launch_bounds__(kWarps* kLanes)
     Gather(const Tensors<S> tensors, const int* begin, const SparseRun* runs) {
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kWarps* kLanes)
 
   float top = std::numeric_limits<float>::lowest(), sum = 0;
   float out[kOwn] = {};
-  int run = begin[i];  // the one that the lane's key is in
+  int run = begin[i];  // the run with the lane's key
   for (int first = 0; first < keys; first += kLanes) {
     const int x = first + lane;
     int64_t key = 0;
@@ -230,7 +230,7 @@ class Gathered : public SparsePrepared<S> {
 
 struct BlockedShared {
   SoftmaxShared tile;
-  // TokenPositions in the tile, and what the mask makes of them.
+  // TokenPositions in the tile, and their kinds in the mask.
   int query[kSoftmaxQueries], query_kind[kSoftmaxQueries];
   int key[kSoftmaxKeys], key_kind[kSoftmaxKeys];
 };
@@ -243,13 +243,14 @@ struct Lists {
   int64_t parts;  // of a head
 };
 
-// Where the sums of a part are: tops [64], sums [64], values [64, e].
+// Returns the sums of a part: tops [64], sums [64], values [64, e].
 __device__ inline float* PartOf(float* parts, int64_t count, int64_t head,
                                 int64_t part, int64_t e) {
   return parts + (head * count + part) * kSoftmaxQueries * (e + 2);
 }
 
-// score = -inf where the mask hides one of the tile's `keys` keys, and beyond.
+// Sets the score to -inf where the mask hides one of the tile's `keys` keys,
+// and beyond these.
 __device__ inline void HideUnseen(const SparseMask& mask,
                                   const BlockedShared& shared, int keys,
                                   float (&score)[4][8]) {
@@ -278,7 +279,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 4 : 3)
   SUBQUAD_SHARED(BlockedShared, shared);
   const int64_t d = tensors.shape.d, e = tensors.shape.e;
   const int64_t heads = tensors.shape.heads;
-  // The heads of a job one after another: all long jobs begin first.
+  // The heads of a job are consecutive: all long jobs begin first.
   const int64_t head = blockIdx.x % heads;
   const SparseJob job = lists.jobs[blockIdx.x / heads];
   const int64_t c0 = static_cast<int64_t>(blockIdx.y) * kColumns;
@@ -303,7 +304,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 4 : 3)
     float score[4][8] = {};
     for (int64_t a0 = 0; a0 < d; a0 += kSoftmaxDepth) {
       const int depth = static_cast<int>(min(int64_t{kSoftmaxDepth}, d - a0));
-      __syncthreads();  // all have read the slab and the values
+      __syncthreads();  // all threads have read the slab and the values
       if (first == 0 || d > kSoftmaxDepth)
         LoadTransposed([=](int r) { return q + queries[r] * d + a0; },
                        job.queries, depth, tensors.d_in_fours, tensors.scale,
@@ -334,8 +335,8 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 4 : 3)
   }
 }
 
-// The quotients of the queries whose keys were split, from the sums of their
-// parts in order: a thread for each query and column of a split.
+// Computes the quotients of the queries whose keys were split, from the sums of
+// their parts in order: one thread for each query and column of a split.
 template <typename S>
 __global__ void Combine(const Tensors<S> tensors, const Lists lists,
                         const SparseSplit* splits, float* parts) {
@@ -447,15 +448,15 @@ std::vector<Implementation> SparseAttentionCudaImplementations() {
         .what = "two GEMMs (cuBLAS) over all pairs, hidden scores left out",
         .sums = DirectSums,
         .why_not = WhyNotOnDevice,
-        // The weights that are zero add nothing, and no rounding.
+        // Weights that are zero add nothing, and no rounding.
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "gathered",
         .what = "a warp for each query, over its own keys",
         .memory = {"O(n)", "n"},
         .sums = DirectSums,
         .why_not = WhyNotOnDevice,
-        // As for kSoftmaxTilesBoundFactor: each sum is rescaled once per 32
-        // keys.
+        // The factor follows kSoftmaxTilesBoundFactor: each sum is rescaled
+        // once per 32 keys.
         .bound_factor = 1 + 3.0 / kLanes,
         .prepare = PrepareOnDevice<Gathered>()},
        {.id = "blocked",
@@ -463,9 +464,10 @@ std::vector<Implementation> SparseAttentionCudaImplementations() {
         .memory = {"O(n)", "n"},
         .sums = DirectSums,
         .why_not = WhyNotBlockedOnDevice,
-        // A tile may hold a single key of a query, and each tile rescales:
-        // three roundings beside the one of adding the key. A part that is
-        // added costs a key no more than a further tile of its own would have.
+        // A tile may contain a single key of a query, and each tile rescales:
+        // three roundings in addition to the one of adding the key. Adding a
+        // part costs a key no more roundings than a further tile of its own
+        // would.
         .bound_factor = 4,
         .prepare = PrepareOnDevice<Blocked>()}});
 }

@@ -1,12 +1,12 @@
 // stochastic_position_attention on the GPU: attention on q^ and k^ (SPE;
-// FastRPB eq. 8), which noisy_tokens.h makes
+// FastRPB eq. 8), computed by noisy_tokens.h
 //
 //   dense        the weights of the attention in memory, by cuBLAS
 //   tiled        softmax: one kernel with the scores in registers
 //   associative  linear, not causal: features, then one state
 //   chunked      linear, causal: features, then chunks of tokens
 //
-// q^ and k^ are float32 in memory for all of them.
+// All algorithms store q^ and k^ in memory as float32.
 #include <memory>
 #include <span>
 #include <string>
@@ -34,7 +34,7 @@ SoftmaxShape SoftmaxShapeOf(const Problem& problem) {
           .causal = problem.params.Flag("causal")};
 }
 
-// What all share: q^ and k^ before the attention.
+// Computes q^ and k^ before the attention, for all algorithms.
 template <typename S>
 class OnNoise : public DevicePrepared {
  public:
@@ -180,7 +180,7 @@ class DenseLinear : public OnNoise<S> {
   const DeviceKernelizedShape shape_;
   DenseKernelized<float> attention_;
   Widened<S> values_, omega_;
-  DeviceBuffer<float> sums_;  // where out has a narrower type
+  DeviceBuffer<float> sums_;  // if out has a narrower type
 };
 
 template <typename S>
@@ -232,7 +232,7 @@ std::vector<Implementation> StochasticPositionAttentionCudaImplementations() {
        {.id = "tiled",
         .what = "q^ and k^, then one kernel with the scores in registers",
         .sums = DirectSums,
-        // The error that q^ and k^ bring to a score is part of the reference's
+        // The error that q^ and k^ add to a score is part of the reference's
         // bound, which the attention multiplies by its own factor.
         .bound_factor = kSoftmaxTilesBoundFactor,
         .prepare = PrepareOnDevice<Tiled>()},
@@ -242,8 +242,8 @@ std::vector<Implementation> StochasticPositionAttentionCudaImplementations() {
         .prepare = PrepareOnDevice<Linear>()},
        {.id = "chunked",
         .what = "q^ and k^, then chunks of 64 tokens",
-        // The keys of a chunk share a scale. A query that it loses is computed
-        // again pair by pair, and a later key may be what loses it.
+        // The keys of a chunk share a scale. A query that is lost at this
+        // scale, possibly because of a later key, is recomputed pair by pair.
         .sums = MixedWideSums,
         .prepare = PrepareOnDevice<Linear>()}});
 }

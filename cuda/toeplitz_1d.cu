@@ -26,7 +26,7 @@ ToeplitzShape ShapeOf(const Problem& problem) {
           problem.params.Flag("causal")};
 }
 
-// matrix[i][j] = w(j - i)
+// Fills matrix[i][j] = w(j - i).
 template <typename S>
 __global__ void Materialize(const S* weights, int64_t head_stride, int64_t n_q,
                             int64_t n_k, bool causal, S* matrix) {
@@ -87,7 +87,7 @@ class Fft : public DevicePrepared {
   ToeplitzProduct product_;
 };
 
-// As for optimized/toeplitz_1d.cc: 2 log2(L) u |w|_2 |v|_2.
+// The bound of optimized/toeplitz_1d.cc: 2 log2(L) u |w|_2 |v|_2.
 RowBound FftBound(const Problem& problem, const Inputs& inputs) {
   const ToeplitzShape shape = ShapeOf(problem);
   const double factor = 2 * std::log2(static_cast<double>(shape.Length()));

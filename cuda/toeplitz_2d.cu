@@ -36,7 +36,7 @@ struct Sizes {
   int64_t height, width, e, heads, vectors;
 };
 
-// matrix[(r,c)][(r',c')] = w(r'-r, c'-c)
+// Fills matrix[(r,c)][(r',c')] = w(r'-r, c'-c).
 template <typename S>
 __global__ void Materialize(const S* weights, int64_t head_stride,
                             int64_t height, int64_t width, S* matrix) {
@@ -81,8 +81,8 @@ class Dense : public DevicePrepared {
   DenseProduct<S> product_;
 };
 
-// The first column of the two-level circulant: at (m_r mod L_r, m_c mod L_c)
-// the weight of (-m_r, -m_c).
+// Fills in the first column of the two-level circulant: at (m_r mod L_r, m_c
+// mod L_c) the weight of (-m_r, -m_c).
 template <typename S>
 __global__ void LoadImageWeights(const S* weights, int64_t head_stride,
                                  int64_t height, int64_t width, int64_t rows,
@@ -129,7 +129,7 @@ class Fft2 : public DevicePrepared {
   CirculantProduct product_;
 };
 
-// As a term of a sum it takes weights in float32: they are sums themselves.
+// Weights of a term of a sum are in float32, because they are sums themselves.
 template <typename S, typename Sum>
 class FftSequence : public DevicePrepared {
  public:
@@ -148,8 +148,8 @@ class FftSequence : public DevicePrepared {
   ToeplitzProduct product_;
 };
 
-// As for toeplitz_1d/fft, with log2 of all the points; the sequence has as many
-// before rounding up.
+// The bound of toeplitz_1d/fft, with log2 of all the points; the sequence has
+// as many before rounding up.
 RowBound FftBound(const Problem& problem, const Inputs& inputs) {
   const Sizes sizes(problem);
   const std::vector<int64_t> lengths = sizes.Circulant().lengths;

@@ -29,8 +29,8 @@ int64_t Matrices(const ImageShape& shape) {
   return shape.rows_per_head || shape.cols_per_head ? shape.heads : 1;
 }
 
-// matrix[(r,c)][(r',c')] = rows(r'-r) + cols(c'-c), a sum that the types of two
-// bytes do not hold.
+// Fills matrix[(r,c)][(r',c')] = rows(r'-r) + cols(c'-c), a sum that 16-bit
+// types cannot represent.
 template <typename S>
 __global__ void Materialize(const S* rows, int64_t rows_stride, const S* cols,
                             int64_t cols_stride, int64_t height, int64_t width,
@@ -95,7 +95,7 @@ class Xy : public DevicePrepared {
   ImageSums sums_;
 };
 
-// A number of a row sum of W pixels goes through at most D = kTile + W / kTile
+// A value in a row sum of W pixels passes through at most D = kTile + W / kTile
 // additions, so that the sum is off by at most D u |v_row|_1, and the vector of
 // row sums by D u sqrt(W) |v|_2; its product with the weights by |w|_2 times
 // that. The products add 2 log2(L) u |w|_2 |sums|_2 by transforms, n u of it by

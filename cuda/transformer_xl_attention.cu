@@ -1,20 +1,20 @@
-// transformer_xl_attention on the GPU: s_ij = (q_i+u).k_j +
-// (q_i+t).(w_kr r[M+i-j]), out = softmax(scale s) v (Transformer-XL appendix B)
+// transformer_xl_attention on the GPU: s_ij = (q_i+u).k_j + (q_i+t).(w_kr
+// r[M+i-j]), out = softmax(scale s) v (Transformer-XL appendix B)
 //
 //   dense   the naive order: for every query the embeddings of all distances
-//           through w_kr anew, in batches of queries, the scores of a head in
+//           through w_kr, in batches of queries, the scores of a head in
 //           memory
 //   shift   w_kr r once for each of the M+L distances, then two products of
 //           matrices for a block of queries, one for each term; the softmax
 //           reads the second one shifted
 //
-// Row i of the second product holds the distances 0, 1, .. and is read at M+i-j
-// for key j: backwards, which is the paper's left shift of a matrix whose
+// Row i of the second product has the distances 0, 1, .. and is read at M+i-j
+// for key j: in reverse, which is the paper's left shift of a matrix whose
 // distances decrease.
 //
-// As on the CPU, u and t join the queries and the scale both of them: two
-// roundings of the three that the reference's bound has for the sum and the
-// scale, and a factor of one.
+// As on the CPU, u and t are added to the queries and the sums scaled: these
+// are two of the three roundings that the reference's bound allows for the sum
+// and the scale, so that the factor is one.
 #include <algorithm>
 #include <string>
 
@@ -41,16 +41,17 @@ struct XlSizes {
         vectors(std::max(problem.SlicesOf("r").count(),
                          problem.SlicesOf("w_kr").count())) {}
 
-  // Keys that the queries of a block see.
+  // Returns how many keys the queries of a block see.
   int64_t Keys(const RowBlock& block) const {
     return memory + block.first + block.rows;
   }
 
   int64_t n_q, memory, n_k, d, e, p, heads;
-  int64_t vectors;  // of projected embeddings: one for all heads, or for each
+  int64_t vectors;  // vectors of projected embeddings: one for all heads, or
+                    // for each
 };
 
-// queries = scale (q + u), position_queries = scale (q + t)
+// Computes queries = scale (q + u), position_queries = scale (q + t).
 template <typename S>
 __global__ void AddVectors(const S* q, int64_t q_head_stride, const S* u,
                            int64_t u_head_stride, const S* t,
@@ -68,7 +69,7 @@ __global__ void AddVectors(const S* q, int64_t q_head_stride, const S* u,
       scale * (x + ToFloat(t[head * t_head_stride + a]));
 }
 
-// A block's scores from its two terms.
+// Forms a block's scores from its two terms.
 struct ShiftedScore {
   const float* content;   // by keys
   const float* position;  // by distances
@@ -82,8 +83,8 @@ struct ShiftedScore {
   }
 };
 
-// Pairs that are computed in blocks of `rows` queries: all of them with the
-// keys that the last one sees.
+// Counts the pairs that are computed in blocks of `rows` queries: all queries
+// of a block with the keys that its last one sees.
 double FormedPairs(const XlSizes& sizes, int64_t rows) {
   double pairs = 0;
   for (int64_t first = 0; first < sizes.n_q; first += rows) {
@@ -93,7 +94,7 @@ double FormedPairs(const XlSizes& sizes, int64_t rows) {
   return pairs;
 }
 
-// What both share: all but the second term.
+// The steps that both algorithms share: all except the second term.
 template <typename S>
 class XlAttention : public DevicePrepared {
  public:
@@ -132,17 +133,17 @@ class XlAttention : public DevicePrepared {
   }
 
  protected:
-  // Before any block.
+  // Projects the distances before any block.
   virtual void ProjectDistances() {}
-  // position_ = (q + t).(w_kr r[x]) for the distances 0 .. Keys - 1.
+  // Computes position_ = (q + t).(w_kr r[x]) for the distances 0 .. Keys - 1.
   virtual void MultiplyDistances(const RowBlock& block) = 0;
 
   HeadArray<const float> position_queries() const {
     return {position_queries_.data(), sizes_.n_q * sizes_.d};
   }
 
-  // projected[b] = r w_kr^T of the first `distances` distances, for each of
-  // `batch` heads from `head` on, or so many times for that head.
+  // Computes projected[b] = r w_kr^T of the first `distances` distances, for
+  // each of `batch` heads from `head` on, or `batch` times for that head.
   void Project(int64_t head, int64_t batch, bool same_head, int64_t distances,
                float* projected) {
     const auto r = In<S>("r"), w_kr = In<S>("w_kr");

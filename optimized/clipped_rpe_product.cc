@@ -1,5 +1,5 @@
-// clipped_rpe_product: out = S v, S_ij = q_i . rpe[clip(j-i, -r, r) + r]
-// (LRPE section III)
+// clipped_rpe_product: out = S v, S_ij = q_i . rpe[clip(j-i, -r, r) + r] (LRPE
+// section III)
 //
 //   dense     Q rpe^T by GEMM, spread out to the matrix S in memory, S times v
 //             by GEMM: O(n (r d + n e)) time, O(n^2) memory.
@@ -7,11 +7,12 @@
 //             for the window between them: O(n r (d + e)) time, O(n) memory
 //             with a small constant; see optimized/kernelized/clipped_window.h.
 //
-// Both have the backward pass. With dS_ij = <grad[i], v[j]> added up to the
-// weights that each query has, W [n_q, 2r+1], grad_q = W rpe and grad_rpe =
-// W^T Q. windowed adds up dS of its tiles; the keys beside a tile have one
-// weight, so that W takes the gradient times their sum, and each of them takes
-// one sum over the block's queries: O(n r (d + e)) time, O(n r) memory.
+// Both have a backward pass. Summing dS_ij = <grad[i], v[j]> over the keys that
+// share a weight gives W [n_q, 2r+1], from which grad_q = W rpe and grad_rpe =
+// W^T Q. windowed sums dS within its tiles. All keys on one side of a tile
+// share a weight, so that W gets the product of the gradient with the sum of
+// their values, and each of these keys gets one sum over the block's queries:
+// O(n r (d + e)) time, O(n r) memory.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -31,8 +32,8 @@ namespace {
 
 constexpr int64_t kDenseBlock = 256;
 
-// The products of every query with the embeddings that occur, [n_q, columns],
-// and their adjoints.
+// Computes the products of every query with the embeddings that occur, [n_q,
+// columns], and their adjoints.
 template <typename T>
 class OffsetScores {
  public:
@@ -47,28 +48,28 @@ class OffsetScores {
   int64_t columns() const { return columns_; }
   int64_t d() const { return d_; }
 
-  // Scores of `rows` queries.
+  // Computes the scores of `rows` queries.
   void Run(int64_t h, int64_t first, int64_t rows, T* scores) const {
     Multiply(
         T{1}, Queries(h, first, rows), Embeddings(h).transpose(),
         MatrixMap<T>(scores, rows, columns_, Eigen::OuterStride<>(columns_)));
   }
 
-  // grad_q of `rows` queries, of the gradients of their scores.
+  // Computes grad_q of `rows` queries from the gradients of their scores.
   void QueryGradient(int64_t h, int64_t rows, const T* scores,
                      T* grad_q) const {
     Multiply(T{1}, Scores(scores, rows), Embeddings(h),
              MatrixMap<T>(grad_q, rows, d_, Eigen::OuterStride<>(d_)));
   }
 
-  // Adds their part of the gradient of the embeddings that occur.
+  // Adds the queries' part of the gradient of the embeddings that occur.
   void AddEmbeddingGradient(int64_t h, int64_t first, int64_t rows,
                             const T* scores, T* sum) const {
     AddProduct(Scores(scores, rows).transpose(), Queries(h, first, rows),
                MatrixMap<T>(sum, columns_, d_, Eigen::OuterStride<>(d_)));
   }
 
-  // To the gradient of all embeddings, over the heads that share them.
+  // Adds to the gradient of all embeddings, over the heads that share them.
   void WriteEmbeddingGradient(int64_t h, const T* sum) const {
     const auto out = arrays_.Out<T>("grad_rpe");
     if (out.slices.IsFirst(h)) std::fill_n(out.Head(h), rows_ * d_, T{0});
@@ -325,8 +326,8 @@ class WindowedGradient : public Prepared {
     return std::min(window_.block, window_.n_q - b * window_.block);
   }
 
-  // The weights of a block's queries, and the sums of their gradients for keys
-  // before the tile and for keys after it.
+  // Computes the weights of a block's queries, and the sums of their gradients
+  // for keys before the tile and for keys after it.
   void SumQueries(int64_t h, int64_t b) const {
     const int64_t first = b * window_.block, columns = window_.columns();
     scores_.Run(h, first, Rows(b), Weights(first));
@@ -344,8 +345,8 @@ class WindowedGradient : public Prepared {
     }
   }
 
-  // The gradients of a block's scores, folded to those of its weights, and what
-  // follows from them.
+  // Folds the gradients of a block's scores into those of its weights, and
+  // computes the gradients of q and rpe from them.
   void FoldBlock(int64_t h, int64_t b, T* sum, int worker) const {
     const int64_t first = b * window_.block, rows = Rows(b);
     const int64_t columns = window_.columns();
@@ -373,7 +374,8 @@ class WindowedGradient : public Prepared {
     scores_.AddEmbeddingGradient(h, first, rows, folded, sum);
   }
 
-  // before_[b]: of all blocks from b on; after_[b]: of all up to b.
+  // Makes before_[b] the sum over blocks b and later, and after_[b] the sum
+  // over blocks up to b.
   void AddUpTails() const {
     for (int64_t b = 1; b < window_.blocks(); ++b) {
       const int64_t back = window_.blocks() - 1 - b;
@@ -384,14 +386,15 @@ class WindowedGradient : public Prepared {
     }
   }
 
-  // Of a block of keys from `key` on: a sum for the queries whose tiles begin
-  // later, one for those whose tiles end earlier, and products with the tiles.
+  // Computes grad_v of a block of keys, starting at `key`: one sum for queries
+  // whose tiles begin later, one for those whose tiles end earlier, and
+  // products with the tiles.
   void ValueGradient(int64_t h, int64_t key, int worker) const {
     const int64_t count = std::min(window_.block, window_.n_k - key);
     const int64_t end = std::min(key + count, window_.keys);
     T* const out = grad_v_.Head(h) + key * e_;
     std::fill_n(out, count * e_, T{0});
-    int64_t later = 0, earlier = 0;  // the first block that begins later ..
+    int64_t later = 0, earlier = 0;  // first block that begins later ..
     for (int64_t j = key; j < end; ++j) {
       while (later < window_.blocks() && window_.Begin(later) <= j) ++later;
       while (earlier < window_.blocks() && window_.End(earlier) <= j) ++earlier;

@@ -1,13 +1,13 @@
 // clustered_attention: softmax attention to the keys of a query's own cluster
 // (Transformers II, learned sparsity; Kitaev et al. 2020; Roy et al. 2021)
 //
-//   dense   all scores in memory, those of other clusters hidden, two GEMMs.
+//   dense   all scores in memory, other clusters masked, two GEMMs.
 //   sorted  queries and keys grouped by cluster in one counting pass each, and
 //           blocks of queries against tiles of keys within a cluster
 //           (softmax_tiles.h): O(sum of n_q n_k (d + e)) over the clusters,
 //           n^2 / clusters where they are even.
 //
-// Both find clusters by sums that are added in order (softmax_tiles.h says
+// Both compute the sums that decide clusters in order (softmax_tiles.h says
 // why): tokens between two clusters must not change sides more easily than in
 // the plain program.
 #include <algorithm>
@@ -42,7 +42,7 @@ struct ClusterSizes {
   bool hash, causal;
 };
 
-// What both have: the cluster of every query and key of a head.
+// Computes the cluster of every query and key of a head, for both algorithms.
 template <typename T>
 class Clustered : public Prepared {
  public:
@@ -94,7 +94,8 @@ class Clustered : public Prepared {
   Buffer<int32_t> query_clusters_, key_clusters_;
 
  private:
-  // The place of the largest of c numbers, or of them and their opposites.
+  // Returns the index of the largest of c products, or of the products and
+  // their negatives.
   int32_t ClusterOf(const T* numbers) const {
     const auto c = static_cast<int32_t>(sizes_.c);
     int32_t best = 0;
@@ -164,7 +165,7 @@ class Dense : public Clustered<T> {
   Buffer<T> scores_;
 };
 
-// Tokens by cluster, ascending within each.
+// Groups tokens by cluster, ascending within each.
 class Groups {
  public:
   Groups(Layout& layout, int64_t n, int64_t clusters)
@@ -190,8 +191,8 @@ class Groups {
   Buffer<int32_t> ends_, tokens_;
 };
 
-// Of one worker: a block of queries and its output, and a tile of keys and
-// values, brought together from where they are.
+// One worker's block of queries and output, and a tile of keys and values,
+// gathered from their places.
 template <typename T>
 struct Gathered {
   Gathered(Layout& layout, int64_t d, int64_t e)
@@ -238,7 +239,7 @@ class Sorted : public Clustered<T> {
     }
   }
 
-  // Of even clusters.
+  // Counts the flops for clusters of equal size.
   double Flops() const override {
     const auto& s = this->sizes_;
     return this->FlopsOfClusters() +
@@ -255,14 +256,14 @@ class Sorted : public Clustered<T> {
       std::copy_n(rows + tokens[i] * width, width, to + i * width);
   }
 
-  // A block of queries, from a place in their order on.
+  // Processes a block of queries, starting at place `at` in their order.
   void Attend(int64_t head, int64_t cluster, int64_t at, Gathered<T>& work) {
     const auto& s = this->sizes_;
     const int32_t* queries = queries_.tokens() + at;
     const int64_t rows = std::min(kBlockQueries<T>, queries_.End(cluster) - at);
     Gather(this->Input("q", head), s.d, queries, rows, work.queries.data());
     work.block.Begin(work.queries.data(), s.d, rows, this->scale_);
-    // Each query sees itself, whatever the cluster of its own key.
+    // Each query sees itself, whichever cluster its own key belongs to.
     TakeKeys(head, queries, rows, work);
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < rows; ++j)
@@ -289,7 +290,8 @@ class Sorted : public Clustered<T> {
     work.block.Scores(work.keys.data(), s.d, count);
   }
 
-  // A query's own key, which it has seen, and those behind it.
+  // Hides a query's own key, which it has already seen, and causally later
+  // keys.
   void Hide(const int32_t* queries, int64_t rows, const int32_t* keys,
             int64_t count, SoftmaxBlock<T>& block) const {
     const bool causal = this->sizes_.causal;
@@ -301,7 +303,7 @@ class Sorted : public Clustered<T> {
           block.Score(i, j) = -std::numeric_limits<T>::infinity();
   }
 
-  // The rows of a block to where they belong.
+  // Writes the rows of a block to their places in the output.
   void Scatter(int64_t head, const int32_t* queries, int64_t rows,
                Gathered<T>& work) {
     const int64_t e = this->sizes_.e;

@@ -3,12 +3,12 @@
 //
 //   dense   all weights in a matrix [n, n], zero but in the band, and a GEMM
 //           with the values: O(n^2 e).
-//   direct  a row's weights with the K values they belong to: O(n (D K + D e +
+//   direct  a row's weights times the K values they belong to: O(n (D K + D e +
 //   K e)).
 //
 // Both begin with the values x phi_v and the logits x phi_k, whose terms are
-// added in order: Eigen's products add even and odd ones apart, and were 17
-// times less accurate than the plain program where signs alternate.
+// added in order: Eigen's products add even and odd terms separately, and were
+// 17 times less accurate than the plain program where signs alternate.
 #include <algorithm>
 #include <memory>
 
@@ -22,10 +22,10 @@
 namespace subquad {
 namespace {
 
-// Rows that one task takes.
+// The number of rows per task.
 constexpr int64_t kRowBlock = 128;
 
-// What both have: the values, and the weights of a block of rows.
+// Computes the values, and the weights of a block of rows, for both algorithms.
 template <typename T>
 class DynamicConvolution : public Prepared {
  public:
@@ -67,10 +67,11 @@ class DynamicConvolution : public Prepared {
   }
 
  protected:
-  // out [rows, e] of rows first.. by their weights [rows, K].
+  // Computes out [rows, e], from row `first` on, by their weights [rows, K].
   virtual void Mix(int64_t first, int64_t rows, const T* weights, T* out) = 0;
 
-  // The places t of row i that are in the sequence: from First(i) to End(i).
+  // Delimits the places t of row i that are in the sequence: from First(i) to
+  // End(i).
   int64_t First(int64_t i) const { return std::max<int64_t>(0, before_ - i); }
   int64_t End(int64_t i) const { return std::min(taps_, n_ - i + before_); }
 
@@ -154,7 +155,7 @@ class Direct : public DynamicConvolution<T> {
     }
   }
 
-  // out = sum_t w[t] u[t], of kVectors whole vectors of a row.
+  // Computes out = sum_t w[t] u[t], for kVectors whole vectors of a row.
   template <int kVectors>
   void Sum(const T* w, const T* u, int64_t count, T* out) const {
     Lanes<T> sums[kVectors] = {};

@@ -1,5 +1,5 @@
-// fastrpb_attention: out = attention(q, k, v) + W v, W_ij = w(j - i)
-// (FastRPB eq. 10)
+// fastrpb_attention: out = attention(q, k, v) + W v, W_ij = w(j - i) (FastRPB
+// eq. 10)
 //
 //   dense        both matrices in memory, both by GEMM: O(n^2 (d + e)).
 //   softmax_fft  tiled softmax attention, and W v by FFT. The attention stays
@@ -10,7 +10,7 @@
 //                of rows and columns, and goes through the two-dimensional FFT.
 //   linear_xy    linear attention, and W v from row and column sums: O(n f e).
 //
-// Nothing is computed here but the sum: the parts are the programs of
+// Only the sum is computed here: its two terms are implementations of
 // softmax_attention, linear_attention, toeplitz_1d, toeplitz_2d_xy and
 // toeplitz_2d.
 #include "reference/contract/fastrpb_attention.h"
@@ -108,7 +108,7 @@ using DenseSum = SumOfTwo<T, true>;
 template <typename T>
 using FastSum = SumOfTwo<T, false>;
 
-// Attention by itself sums directly.
+// The attention itself sums directly.
 Sums ProductSums(const Problem& problem) {
   return ProductProgram(problem, false).sums(ProductOf(problem));
 }

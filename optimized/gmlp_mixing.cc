@@ -1,14 +1,14 @@
-// gmlp_mixing: out = (sigmoid(x phi_u1) o (Psi x phi_u2)) phi_v
-// (Transformers II eq. 24, 25; Liu et al. 2021)
+// gmlp_mixing: out = (sigmoid(x phi_u1) o (Psi x phi_u2)) phi_v (Transformers
+// II eq. 24, 25; Liu et al. 2021)
 //
-//   dense  Psi times the numbers of all tokens by GEMM, a Toeplitz matrix
-//          written out: O(n^2 m). Without Psi nothing is mixed and all is
+//   dense  Psi times the values of all tokens by GEMM, a Toeplitz matrix
+//          formed in memory: O(n^2 m). Without Psi nothing is mixed and all is
 //          linear in n.
 //   fft    the mixing by fft_columns of toeplitz_1d: O(n (m log n + D m +
 //          m e)). Only for weights by offset.
 //
 // Both begin with x phi_u2 for all tokens and end with blocks of rows: their
-// gates, the products with what was mixed, and phi_v.
+// gates, the products with the mixed values, and phi_v.
 #include "reference/contract/gmlp_mixing.h"
 
 #include <algorithm>
@@ -27,8 +27,8 @@ namespace {
 
 constexpr int64_t kRowBlock = 128;
 
-// What both have: the numbers to mix, [heads, n, m], and the rows of the
-// output from mixed ones.
+// Computes the values to mix, [heads, n, m], and the output rows from the mixed
+// values, for both algorithms.
 template <typename T>
 class Gmlp : public Prepared {
  public:
@@ -48,14 +48,14 @@ class Gmlp : public Prepared {
            static_cast<double>(4 * token_ + 2 * e_ + 1);
   }
 
-  // numbers [n, m] = x phi_u2
+  // Computes numbers [n, m] = x phi_u2.
   void MakeNumbers(int64_t head, T* numbers) {
     pool_.ForRows(n_, kRowBlock, [&](int64_t first, int64_t rows, int) {
       Project(head, "phi_u2", first, rows, numbers + first * m_);
     });
   }
 
-  // out of rows that are mixed, [n, m].
+  // Computes out from mixed rows [n, m].
   void WriteRows(int64_t head, const T* mixed) {
     const T* phi_v = arrays_.In<T>("phi_v").Head(head);
     T* out = arrays_.Out<T>("out").Head(head);
@@ -74,7 +74,7 @@ class Gmlp : public Prepared {
   ThreadPool pool_;
 
  private:
-  // Some rows of x times a matrix [D, m].
+  // Multiplies some rows of x by a matrix [D, m].
   void Project(int64_t head, const char* matrix, int64_t first, int64_t rows,
                T* out) {
     MultiplyInOrder(arrays_.In<T>("x").Head(head) + first * token_, token_,
@@ -103,7 +103,7 @@ class Dense : public Gmlp<T> {
         this->WriteRows(h, numbers_.data());
         continue;
       }
-      // Row i begins `step` numbers after row i - 1.
+      // Row i begins `step` elements after row i - 1.
       const T* first =
           has_psi_ ? this->arrays_.template In<T>("psi").Head(h)
                    : this->arrays_.template In<T>("weights").Head(h) + n - 1;

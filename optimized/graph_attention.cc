@@ -1,29 +1,30 @@
-// graph_attention: each token takes from those that it has an edge to
+// graph_attention: each token attends to the tokens that it has an edge to
 // (Transformers II, fig. 13b, c; Kipf and Welling 2017; Velickovic et al. 2018)
 //
 //   dense     all weights in a matrix, zero where there is no edge, and a GEMM:
 //             O(n^2 e).
 //   gathered  the keys of each query one after another: O((n + m) e). Edges are
-//             sorted by query and key in two counting passes, which leaves
-//             those that are given twice side by side.
+//             sorted by query and key in two counting passes, which puts
+//             duplicates side by side.
 //   sorted    attention over all tokens, exactly, in O(n (log n + e)). A score
 //             is leaky(p_i + q_j), so that with the q_j in descending order the
 //             scores above zero are those of the first keys. There a weight is
 //             e^(p_i) e^(q_j), a product, and below zero e^(slope p_i)
 //             e^(slope q_j): a row is a sum over the first keys, and one over
-//             the others, each times a number of its own.
+//             the others, each times a factor of its own.
 //
 // All begin with u = x phi, whose terms are added in order (softmax_tiles.h
 // says why).
 //
-// sorted takes exponents relative to the largest q_j, t = p_i + max q: where
-// t > 0 the largest score is t, and the weights relative to it are
+// sorted computes exponents relative to the largest q_j, with t = p_i + max q:
+// where t > 0 the largest score is t, and the weights relative to it are
 // exp(q_j - max q) of the first keys and exp(slope (q_j - max q)) times
 // exp((slope - 1) t) of the others; where t <= 0 all keys are others, and their
-// weights exp(slope (q_j - max q)). No exponent is above zero if the slope is
-// at most one, and both of a weight add up to its score's distance from the
-// largest: the plain program's bound holds. Sums are in float64, over pieces of
-// 64 keys, and from the far end for the others, so that nothing is subtracted.
+// weights are exp(slope (q_j - max q)). No exponent is above zero if the slope
+// is at most one, and the two exponents of a weight add up to its score's
+// distance from the largest: the plain program's bound holds. Sums are in
+// float64, over pieces of 64 keys, and from the far end for the others, so that
+// nothing is subtracted.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -57,14 +58,14 @@ struct GraphSizes {
   double slope;
 };
 
-// Whether an edge is between tokens that there are: the harness has seen to it.
+// True if an edge is between existing tokens, which the harness has checked.
 template <typename T>
 bool IsEdge(const T* edge, int64_t n) {
   return edge[0] >= 0 && edge[0] < static_cast<T>(n) && edge[1] >= 0 &&
          edge[1] < static_cast<T>(n);
 }
 
-// What all programs have: u, and the two parts of the scores.
+// Computes u, and the two parts of the scores, for all algorithms.
 template <typename T>
 class Graph : public Prepared {
  public:
@@ -149,7 +150,7 @@ class Dense : public Graph<T> {
   }
 
  private:
-  // Ones and zeros.
+  // Marks edges with ones, other pairs with zeros.
   void MarkEdges(int64_t head) {
     const auto& s = this->sizes_;
     std::fill_n(weights_.data(), s.n * s.n, s.has_edges ? T{0} : T{1});
@@ -164,13 +165,14 @@ class Dense : public Graph<T> {
         this->sizes_.n, kRowBlock, [&](int64_t first, int64_t rows, int) {
           for (int64_t i = first; i < first + rows; ++i) {
             const T* row = weights_.data() + i * s.n;
-            // Counted in whole numbers: ones in T end at 2^24.
+            // Degrees are counted as integers: counting in a float32 T ends at
+            // 2^24.
             degrees_[i] = static_cast<T>(std::count(row, row + s.n, T{1}));
           }
         });
   }
 
-  // Of row i, from its marks: weights, and what their sum is divided by.
+  // Turns the marks of row i into weights; returns the divisor, their sum.
   T Weigh(int64_t i, T* row) const {
     const auto& s = this->sizes_;
     if (s.convolution) {
@@ -188,7 +190,7 @@ class Dense : public Graph<T> {
   Buffer<T> weights_, degrees_;
 };
 
-// The keys of every query, ascending, from edges in any order.
+// Lists the keys of every query, ascending, from edges in any order.
 template <typename T>
 class Adjacency {
  public:
@@ -201,8 +203,8 @@ class Adjacency {
         queries_(layout, n + m),
         keys_(layout, n + m) {}
 
-  // Two counting sorts, by key and then by query, the second of which keeps the
-  // order of the first.
+  // Sorts by counting, first by key and then by query; the second pass keeps
+  // the order of the first.
   void Build(const T* edges) {
     std::fill_n(key_ends_.data(), n_, 0);
     std::fill_n(query_ends_.data(), n_, 0);
@@ -210,7 +212,8 @@ class Adjacency {
       ++query_ends_[i];
       ++key_ends_[j];
     });
-    // Where groups begin; each place that is taken moves it on, to the end.
+    // Initially the places where groups begin; each insertion advances its
+    // place, until it is the group's end.
     std::exclusive_scan(key_ends_.data(), key_ends_.data() + n_,
                         key_ends_.data(), 0);
     std::exclusive_scan(query_ends_.data(), query_ends_.data() + n_,
@@ -233,7 +236,7 @@ class Adjacency {
  private:
   int64_t Begin(int64_t i) const { return i == 0 ? 0 : query_ends_[i - 1]; }
 
-  // Those that are given, and one from each token to itself.
+  // Visits the given edges, and one from each token to itself.
   template <typename Take>
   void ForEdges(const T* edges, const Take& take) const {
     for (int64_t r = 0; r < m_; ++r, edges += 2)
@@ -300,8 +303,8 @@ class Gathered : public Graph<T> {
     for (int64_t c = 0; c < this->sizes_.e; ++c) out[c] /= sum;
   }
 
-  // out = sum of weight(j) u_j over the keys of i, in parts, so that small
-  // terms of a long sum count; returns the sum of the weights.
+  // Computes out = sum of weight(j) u_j over the keys of i, in parts, so that
+  // small terms of a long sum are not lost; returns the sum of the weights.
   template <typename Weight>
   T AddUp(int64_t i, T* part, T* out, const Weight& weight) {
     constexpr int64_t kTermsOfAPart = 512;
@@ -347,7 +350,7 @@ class Sorted : public Graph<T> {
     for (int64_t h = 0; h < this->sizes_.heads; ++h) {
       this->MakeNumbers(h);
       Sort();
-      // Sums over each piece, then over those before or behind it.
+      // Sums over each piece first, then over the pieces before or after it.
       this->pool_.For(pieces_, [&](int64_t piece, int) { SumPiece(piece); });
       for (int64_t piece = 0; piece < pieces_; ++piece) {
         const int64_t back = pieces_ - 1 - piece;
@@ -365,15 +368,16 @@ class Sorted : public Graph<T> {
   double Flops() const override {
     const auto& s = this->sizes_;
     return this->FlopsOfNumbers() +
-           // Both sums over pieces and again within them, and two terms a row.
+           // Counts both sums over pieces and again within them, and two terms
+           // a row.
            11 * static_cast<double>(s.heads * s.n * width_);
   }
 
  private:
   static constexpr int64_t kPiece = 64;
 
-  // Keys by descending parts of scores; queries by how many of those keys have
-  // a score above zero.
+  // Sorts keys by descending part of the score, and queries by how many of
+  // those keys give a score above zero.
   void Sort() {
     const int64_t n = this->sizes_.n;
     const T *p = this->of_queries_.data(), *q = this->of_keys_.data();
@@ -392,11 +396,11 @@ class Sorted : public Graph<T> {
     }
   }
 
-  // Of the keys before piece x, and of those from piece x on.
+  // Sums of the keys before piece x, and of those from piece x on.
   double* FirstSums(int64_t x) const { return first_sums_.data() + x * width_; }
   double* OtherSums(int64_t x) const { return other_sums_.data() + x * width_; }
 
-  // sums += weight (u_j, 1)
+  // Computes sums += weight (u_j, 1).
   void Add(double weight, int64_t key, double* sums) const {
     const int64_t e = this->sizes_.e;
     const T* u = this->numbers_.data() + key * e;
@@ -405,7 +409,7 @@ class Sorted : public Graph<T> {
     sums[e] += weight;
   }
 
-  // How far the part of a key is below the largest one.
+  // Returns the difference of a key's part to the largest one.
   double Gap(int64_t place) const {
     const T* q = this->of_keys_.data();
     return static_cast<double>(q[keys_[place]]) -
@@ -430,8 +434,8 @@ class Sorted : public Graph<T> {
     }
   }
 
-  // Of the queries whose first keys end within a piece. `states` has room for
-  // the sums over the first keys up to each key of the piece, and for those
+  // Writes the queries whose first keys end within a piece. `states` has room
+  // for the sums over the first keys up to each key of the piece, and for those
   // over the others.
   void WriteQueries(int64_t piece, double* states, T* out) const {
     const int64_t n = this->sizes_.n;
@@ -442,7 +446,8 @@ class Sorted : public Graph<T> {
       std::copy_n(state, width_, state + width_);
       Add(FirstWeight(at), keys_[at], state + width_);
     }
-    // A split at the piece's end is the next one's, but behind the last key.
+    // A split at a piece's end belongs to the next piece, unless it is the
+    // last.
     const int64_t last = piece == pieces_ - 1 ? end : end - 1;
     const int32_t* splits = splits_.data();
     int64_t r = std::upper_bound(splits, splits + n, last) - splits;

@@ -1,5 +1,5 @@
-// The tables of the CPU implementations, one per operator. Each stands at the
-// end of the operator's file.
+// The tables of the CPU implementations, one per operator. Each is at the end
+// of the operator's file.
 #pragma once
 
 #include <vector>

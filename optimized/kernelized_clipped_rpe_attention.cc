@@ -1,6 +1,6 @@
-// kernelized_clipped_rpe_attention: out_i = sum_j A_ij v_j / sum_j A_ij,
-// A_ij = phi(q_i).phi(k_j) + phi(q_i).rpe[clip(j-i, -r, r) + r], phi = elu + 1
-// (LRPE section IV)
+// kernelized_clipped_rpe_attention: out_i = sum_j A_ij v_j / sum_j A_ij, A_ij =
+// phi(q_i).phi(k_j) + phi(q_i).rpe[clip(j-i, -r, r) + r], phi = elu + 1 (LRPE
+// section IV)
 //
 //   dense   A in memory, times the values by GEMM: O(n^2 (d + e)) time, O(n^2)
 //           memory.
@@ -10,10 +10,10 @@
 //           (optimized/kernelized/clipped_window.h): O(n d e + n r (d + e))
 //           time, memory O(n e / B + d e).
 //   auto    each term naive or linear, whichever needs less memory by the
-//           note's formulas. Those count a state for every position in the
+//           note's formulas. They count a state for every position in the
 //           causal case, which the running state here does not keep: between
 //           n = 100 and n = 4096 (d = 64) it picks a matrix where `linear`
-//           needs less. Kept as the note has it; see the test.
+//           needs less. The rule is the note's, unchanged; see the test.
 //
 // The first two are the choices (naive, naive) and (linear, linear).
 #include <Eigen/Core>
@@ -40,7 +40,8 @@ struct Terms {
 Terms DenseTerms(const Problem&) { return {false, false}; }
 Terms LinearTerms(const Problem&) { return {true, true}; }
 
-// The memory of the two algorithms for each term, in numbers, as in the note.
+// Computes the memory of the two algorithms for each term by the note's
+// formulas, in elements.
 Terms AutoTerms(const Problem& problem) {
   const double n_q = static_cast<double>(problem.Dim("n_q"));
   const double n_k = static_cast<double>(problem.Dim("n_k"));
@@ -51,18 +52,18 @@ Terms AutoTerms(const Problem& problem) {
           .position_linear = n_q * (2 * r + 1 + 4) < n_q * n_k};
 }
 
-// Queries of a block with a term in memory.
+// Queries per block of a term in memory.
 constexpr int64_t kMatrixBlock = 128;
 
-// Keys that one product of a matrix with the values adds up, and how many such
-// sums are added up before they join the others. The weights of a tail are
-// equal numbers, whose roundings all go one way, and the normaliser is added up
-// in another order: where all values are one, only short sums stay as close to
-// one as the plain program, whose two sums are the same.
+// kPanel keys are added up in one product of a matrix with the values, and
+// kPanels such sums before they join the others. The weights of a tail are
+// equal, so that their rounding errors all have the same sign, and the
+// normaliser is added up in another order. If all values are one, only short
+// sums stay as close to one as the plain program, whose two sums are the same.
 constexpr int64_t kPanel = 32;
 constexpr int64_t kPanels = 16;
 
-// Running states: a fixed number of them, so that threads change no sum.
+// The number of running states is fixed, so that threads change no sum.
 constexpr int64_t kSegments = 16;
 
 struct Plan {
@@ -82,7 +83,7 @@ struct Plan {
   bool has_matrix() const {
     return !terms.content_linear || !terms.position_linear;
   }
-  // Blocks of positions that have keys, and with causal queries too.
+  // Counts blocks of positions that have keys, and with causal also queries.
   int64_t content_blocks() const {
     return window.causal ? window.blocks()
                          : (window.n_k + window.block - 1) / window.block;
@@ -94,11 +95,11 @@ struct Plan {
     return (content_blocks() + blocks_per_segment() - 1) / blocks_per_segment();
   }
 
-  // Numbers of every buffer.
+  // Sizes of the buffers, in elements.
   int64_t features() const { return window.block * d; }
   int64_t all_keys() const { return terms.content_linear ? 0 : window.n_k * d; }
   int64_t states() const {
-    // One more for the keys before the first query.
+    // One more state holds the keys before the first query.
     return terms.content_linear ? (segments() + 1) * d * (e + 1) : 0;
   }
   int64_t matrix() const { return has_matrix() ? window.n_q * window.n_k : 0; }
@@ -210,7 +211,7 @@ class ByTerms : public Prepared {
       for (int64_t j = 0; j < FirstKey(0); j += window_.block)
         AddKeys(h, j, std::min(window_.block, FirstKey(0) - j), worker, start);
     });
-    // From the sums of the segments to the state before each.
+    // Turns the sums of the segments into the state before each segment.
     for (int64_t x = 0; x < d_ * (e_ + 1); ++x) {
       T before = start[x];
       for (int64_t s = 0; s < plan_.segments(); ++s) {
@@ -233,28 +234,28 @@ class ByTerms : public Prepared {
     });
   }
 
-  // Rows of phi(k_j) . v_j^T, then the sum of phi(k_j).
+  // Stores rows of phi(k_j) . v_j^T, then the sum of phi(k_j).
   T* State(int64_t s) const { return states_.data() + s * d_ * (e_ + 1); }
   int64_t FirstBlock(int64_t s) const {
     return std::min(s * plan_.blocks_per_segment(), plan_.content_blocks());
   }
 
-  // Block b of the keys for the content term: with `causal` those at the
-  // positions of its queries.
+  // First key of block b for the content term: with `causal`, blocks of keys
+  // have the positions of their queries.
   int64_t FirstKey(int64_t b) const {
     const int64_t before =
         window_.causal ? std::min(window_.seen.first(), window_.keys) : 0;
     return before + b * window_.block;
   }
 
-  // x + 1 or exp(x) without a choice between them.
+  // Computes x + 1 or exp(x) without a branch.
   void KeyFeatures(const T* k, int64_t rows, T* features) const {
     Elementwise(k, rows * d_, features,
                 [](const auto& x) { return x.max(T{0}) + x.min(T{0}).exp(); });
   }
 
-  // The features of a query, multiplied by what brings the largest to about
-  // one: see the reference.
+  // Computes the features of a query, multiplied by a factor that brings the
+  // largest to about one: see the reference.
   void QueryFeatures(const T* q, int64_t rows, T* features) const {
     for (int64_t i = 0; i < rows; ++i) {
       const T* query = q + i * d_;
@@ -272,7 +273,7 @@ class ByTerms : public Prepared {
     }
   }
 
-  // At most a block of them, from `first` on.
+  // Adds at most `most` keys, from `first` on, to a state.
   void AddKeys(int64_t h, int64_t first, int64_t most, int worker, T* state) {
     const int64_t keys = std::min(most, window_.keys - first);
     if (keys <= 0) return;
@@ -294,7 +295,7 @@ class ByTerms : public Prepared {
     QueryFeatures(arrays_.In<T>("q").Head(h) + first * d_, rows, features);
     const ConstMap query = View(static_cast<const T*>(features), rows, d_);
 
-    // phi(q_i) . rpe for every offset that occurs.
+    // Computes phi(q_i) . rpe for every offset that occurs.
     const int64_t columns = window_.columns();
     T* const weights = weights_[worker];
     Multiply(T{1}, query,
@@ -319,7 +320,7 @@ class ByTerms : public Prepared {
     for (int64_t i = 0; i < rows; ++i) out.row(i) /= normaliser(i, 0);
   }
 
-  // The naive terms: their scores in memory, for all keys that are visible.
+  // Adds the naive terms: their scores are in memory, for all visible keys.
   void AddMatrix(int64_t h, int64_t first, int worker, const ConstMap& query,
                  const T* weights, Map& out, Map& normaliser) {
     const int64_t rows = query.rows();
@@ -357,7 +358,7 @@ class ByTerms : public Prepared {
     }
   }
 
-  // Sets to zero what a query may not see; column 0 is key `begin`.
+  // Sets hidden scores to zero; column 0 is key `begin`.
   static void HideFuture(int64_t first, int64_t begin, Map& scores) {
     for (int64_t i = 0; i < scores.rows(); ++i) {
       const int64_t visible = std::min(first + i + 1 - begin, scores.cols());
@@ -393,7 +394,7 @@ class ByTerms : public Prepared {
       normaliser(i, 0) += SumOf(scores + i * tile.cols(), tile.cols());
   }
 
-  // The content scores of a causal block for the keys of the block itself.
+  // Adds the content scores of a causal block for the keys of the block itself.
   void AddOwnKeys(int64_t h, int64_t b, int worker, const ConstMap& query,
                   Map& out, Map& normaliser) {
     const int64_t first = FirstKey(b);

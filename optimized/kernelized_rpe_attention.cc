@@ -12,7 +12,7 @@
 //   fft             algorithm 1 as printed: f (e+1) channels transformed at
 //                   once. O(n f e log n) time, O(n f e) memory.
 //   fft_streamed    the same sums, one block of SIMD lanes of channels at a
-//                   time, made on the way in and summed on the way out:
+//                   time, computed on reading and summed on writing:
 //                   O(n (f+e)) memory. A tenth of the time of fft at n = 16384
 //                   and f = e = 64, and a fortieth of its memory.
 //   fft_streamed64  fft_streamed with its transforms in float64, the remedy for
@@ -22,14 +22,14 @@
 //                   transforms. Gain: with a bias that falls by e in 50
 //                   positions, n = 2048 and keys that drop by 1e-6 half-way,
 //                   fft_streamed has 1000 times the error of the plain program,
-//                   this one less than it.
-//   auto            tiled or fft_streamed, whichever the sizes say is faster.
+//                   fft_streamed64 has less.
+//   auto            tiled or fft_streamed, whichever should be faster.
 //
-// The quadratic ones are as accurate as the plain program. The FFTs are not
-// always: see reference/contract/kernelized_rpe_attention.h. Where they may
-// have lost a query altogether it is computed directly (kernelized/columns.h),
-// so that every answer has some digits and the time depends on the numbers: at
-// worst, that of tiled comes on top.
+// The quadratic algorithms are as accurate as the plain program. The FFTs are
+// not always: see reference/contract/kernelized_rpe_attention.h. A query that
+// they may have lost altogether is computed directly (kernelized/columns.h), so
+// that every answer has some correct digits. The time therefore depends on the
+// data: at worst, that of tiled is added.
 #include "reference/contract/kernelized_rpe_attention.h"
 
 #include "optimized/base/prepare.h"
@@ -66,7 +66,7 @@ Sums AutoSums(const Problem& problem) {
   return transforms ? Sums::kMixed : Sums::kDirect;
 }
 
-// Where the tiles are chosen, the plain program's bound holds.
+// The plain program's bound holds where `auto` chooses the tiles.
 RowBound AutoBound(const Problem& problem, const Inputs& inputs) {
   return AutoSums(problem) == Sums::kMixed ? FftBound(problem, inputs)
                                            : RowBound();

@@ -7,14 +7,14 @@
 //   associative  the other bracket first: phi(K)^T [V, 1] by GEMM, then
 //                phi(Q) times that. O(n f e) time, O(f e) state; not causal.
 //   prefix_sum   causal: every running sum in memory. O(n f e) time and memory:
-//                LRPE's formulation, which loses and stays for comparison.
+//                LRPE's formulation, which is slower, kept to compare.
 //   recurrent    causal: one state, three tokens at a time with a panel of the
 //                state in registers. O(n f e) time, O(f e) state.
 //   chunked      causal: chunks of 128 tokens, three GEMMs each.
 //                O(n f (e + chunk)) time, O(f e + chunk^2) state.
 //
-// None overflows where the answer is finite: feature_rows.h keeps keys at a
-// scale of their own per feature and raises it when a key does not fit, which
+// No algorithm overflows where the answer is finite: feature_rows.h keeps keys
+// at a separate scale per feature and raises it when a key does not fit, which
 // multiplies the state by powers of two, exactly.
 #include "reference/contract/linear_attention.h"
 

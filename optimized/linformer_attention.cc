@@ -6,11 +6,11 @@
 //   projected  the projections, then blocks of queries against the p keys
 //              without keeping scores (softmax_tiles.h).
 //
-// Both are O(n p (d+e)) in time: there is no pair of a query and one of the
-// n_k keys. The projections sum over all keys; they are split into a fixed
-// number of parts along the keys, whose sums are added in order. They are not
-// Eigen's products: those add even and odd keys apart, and were 90 times less
-// accurate than the plain program where signs alternate from key to key.
+// Both take O(n p (d+e)) time, because no query is paired with one of the n_k
+// keys. The projections sum over all keys; they are split into a fixed number
+// of parts along the keys, whose sums are added in order. Eigen's products are
+// not used for them: those add even and odd keys separately, and were 90 times
+// less accurate than the plain program where signs alternate from key to key.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -23,7 +23,8 @@
 namespace subquad {
 namespace {
 
-// Parts of the keys: enough for the threads, and no fewer keys than pay.
+// The keys are split into enough parts for the threads, each large enough to be
+// worth its cost.
 constexpr int64_t kMostParts = 16;
 constexpr int64_t kPartKeys = 512;
 

@@ -1,15 +1,15 @@
 // memory_compressed_attention: softmax attention to floor(n_k/s) keys and
-// values, each a weighted sum of s neighbours
-// (Transformers II eq. 14; Liu et al. 2018)
+// values, each a weighted sum of s neighbours (Transformers II eq. 14; Liu et
+// al. 2018)
 //
 //   dense       the sums, then two GEMMs with the scores [n_q, n_k/s] in
 //               memory.
 //   compressed  the sums, then blocks of queries against tiles of the fewer
-//               keys, no scores kept (softmax_tiles.h): O((n_k/s) (d+e))
+//               keys, no scores stored (softmax_tiles.h): O((n_k/s) (d+e))
 //               memory.
 //
-// With a fixed s both still take O(n^2/s (d+e)) time: the stride buys a
-// constant factor, and a linear time only where it grows with n.
+// With a fixed s both still take O(n^2/s (d+e)) time: the stride saves a
+// constant factor, and gives linear time only if it grows with n.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -22,7 +22,7 @@
 namespace subquad {
 namespace {
 
-// Sums that one task makes.
+// The number of sums per task.
 constexpr int64_t kSumBlock = 64;
 
 AttentionSizes SizesOf(const Problem& problem) {

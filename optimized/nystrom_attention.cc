@@ -5,10 +5,10 @@
 //                O(n^2 (segments + e)).
 //   associative  S v first, as attention of the landmarks to all keys, and then
 //                attention of all queries to the landmarks with the values Z
-//                (S v); neither F nor S is kept (softmax_tiles.h):
+//                (S v); neither F nor S is stored (softmax_tiles.h):
 //                O(n segments (d + e) + iterations segments^3).
 //
-// Both make landmarks and Z, segments x segments, alike.
+// Both compute the landmarks and Z, segments x segments, in the same way.
 #include <algorithm>
 #include <cmath>
 
@@ -33,7 +33,7 @@ struct NystromSizes {
   int64_t heads, n, d, e, segments, iterations;
 };
 
-// What both have: the landmarks of a head, and Z.
+// Computes the landmarks of a head, and Z, for both algorithms.
 template <typename T>
 class Nystrom : public Prepared {
  public:
@@ -79,7 +79,7 @@ class Nystrom : public Prepared {
     Invert();
   }
 
-  // weights [rows, count] = softmax(scale queries keys^T)
+  // Computes weights [rows, count] = softmax(scale queries keys^T).
   void WriteWeights(const T* queries, int64_t rows, const T* keys,
                     int64_t count, T* weights) {
     constexpr int64_t kRowBlock = 128;
@@ -110,14 +110,14 @@ class Nystrom : public Prepared {
     Multiply(T{1}, Square(a), Square(b), Square(out));
   }
 
-  // m = number I - m
+  // Computes m = number I - m.
   void TakeFrom(T number, const Buffer<T>& m) const {
     const int64_t size = sizes_.segments;
     for (int64_t x = 0; x < size * size; ++x) m[x] = -m[x];
     for (int64_t i = 0; i < size; ++i) m[i * (size + 1)] += number;
   }
 
-  // In parts, so that a long mean is as certain as a short one.
+  // Averages in parts, so that a long mean is as accurate as a short one.
   void WriteMean(const T* rows, int64_t length, T* part, T* mean) const {
     constexpr int64_t kPart = 16;
     const int64_t d = sizes_.d;

@@ -1,5 +1,6 @@
-# The CPU programs, compiled once for each instruction set; the program takes the
-# best that its processor has (targets.h). SUBQUAD_TARGETS names those to build.
+# The CPU implementations, compiled once for each instruction set; the program
+# uses the best set that its processor has (targets.h). SUBQUAD_TARGETS names
+# those to build.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   set(all_targets sse4 avx2 avx512)
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
@@ -9,9 +10,10 @@ else()
 endif()
 set(flags_of_sse4 -march=x86-64-v2)
 set(flags_of_avx2 -march=x86-64-v3)
-# GCC keeps to half of AVX-512's width by itself.
+# GCC uses only half of AVX-512's width by default.
 set(flags_of_avx512 -march=x86-64-v4 -mprefer-vector-width=512)
-# Highway's functions for NEON may use its cryptography, which nothing here does.
+# Highway's functions for NEON may use its cryptography instructions, which
+# nothing here does.
 set(flags_of_neon -march=armv8-a+crypto)
 set(highway_of_sse4 HWY_SSE4)
 set(highway_of_avx2 HWY_AVX2)
@@ -24,22 +26,21 @@ foreach(target ${SUBQUAD_TARGETS})
   endif()
 endforeach()
 
-# No result changes with these two: a comparison may become a selection though
-# it might have trapped, and a square root need not set errno. Without them the
-# loops over feature maps stay scalar, 2 to 4 times slower in all.
+# No result changes with these two flags: a comparison may become a selection
+# though it might have trapped, and a square root need not set errno. Without
+# them the loops over feature maps stay scalar, 2 to 4 times slower overall.
 set(optimized_flags -O3 -fno-trapping-math -fno-math-errno)
 if(SUBQUAD_SANITIZE)
-  # Checks in every unrolled loop take the compiler an hour.
+  # Compiling checks in every unrolled loop takes an hour.
   list(TRANSFORM optimized_flags REPLACE -O3 -O1)
 endif()
 
-# subquad_for_TARGET: what compiles a file for it. By the threshold Eigen
-# multiplies small matrices in a loop that begins where the result is aligned, so
-# that its sums depend on an address; 0 turns it off. A symbol that is unique in
-# a process would not stay within its target.
-# -Wpsabi is what compilers say of a vector that is wider than the registers. GCC
-# 12 warns of its own AVX-512 header (its bug 105593), under two names. Clang makes
-# no symbol unique.
+# subquad_for_TARGET has the options to compile a file for a target. Below the
+# threshold Eigen multiplies small matrices in a loop that begins where the
+# result is aligned, so that its sums depend on an address; 0 turns that off. A
+# symbol that is unique in a process would not stay within its target. -Wpsabi
+# warns of vectors wider than the registers. GCC 12 warns of its own AVX-512
+# header (its bug 105593), under two names. Clang makes no symbol unique.
 set(gcc_target_flags "")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(gcc_target_flags -fno-gnu-unique -Wno-maybe-uninitialized -Wno-uninitialized)
@@ -58,7 +59,8 @@ endforeach()
 if(NOT CMAKE_OBJCOPY)
   message(FATAL_ERROR "objcopy: expected that of GNU binutils, found none")
 endif()
-# With Clang, CMake finds lld, of which only new versions can group as it is asked below.
+# CMake finds lld with Clang, but only new versions of lld can group objects as
+# needed below.
 set(linker_for_objects ${CMAKE_LINKER})
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   find_program(SUBQUAD_GNU_LINKER NAMES ld.bfd ld REQUIRED)
@@ -66,11 +68,11 @@ if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(linker_for_objects ${SUBQUAD_GNU_LINKER})
 endif()
 
-# subquad_close(OBJECT TARGET [OBJECT_LIBRARY]): one object file of OBJECT_LIBRARY
-# and what that needs of subquad_optimized_TARGET, of which the only symbol for
-# others is subquad_target_TARGET. So no function of one target, nor a copy of a
-# library's (Eigen's, the standard library's) that was compiled for it, can ever
-# be called by code for another one: each has its own.
+# subquad_close(OBJECT TARGET [OBJECT_LIBRARY]) links one object file from
+# OBJECT_LIBRARY and what it needs of subquad_optimized_TARGET; its only public
+# symbol is subquad_target_TARGET. So no function of one target, nor a copy of a
+# library's function (Eigen's, the standard library's) that was compiled for it,
+# can ever be called by code for another target: each has its own.
 function(subquad_close object target)
   set(first "")
   if(ARGN)
@@ -84,8 +86,8 @@ function(subquad_close object target)
     DEPENDS subquad_optimized_${target} ${first})
 endfunction()
 
-# What there is once, whatever the target: the choice of it, threads, the list of
-# all arrays.
+# Files that are compiled once for all targets: the choice of the target,
+# threads, the list of all arrays.
 set(optimized_once targets.cc base/buffer.cc base/copy_bandwidth.cc base/thread_pool.cc)
 list(TRANSFORM optimized_once PREPEND ${PROJECT_SOURCE_DIR}/optimized/)
 file(GLOB_RECURSE optimized_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/optimized/*.cc)
@@ -99,8 +101,8 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/optimized/targets.cc PROPERTIE
 target_link_libraries(subquad_optimized
   PUBLIC subquad_reference PkgConfig::FFTW Threads::Threads)
 foreach(target ${SUBQUAD_TARGETS})
-  # subquad_optimized_TARGET: the same files before they are closed, for tests of
-  # the parts.
+  # subquad_optimized_TARGET has the same files before they are closed, for
+  # tests of the parts.
   add_library(subquad_optimized_${target} STATIC ${optimized_sources})
   target_compile_options(subquad_optimized_${target} PRIVATE ${optimized_flags})
   target_link_libraries(subquad_optimized_${target} PRIVATE subquad_for_${target}

@@ -1,16 +1,16 @@
-// position_attention: softmax attention that knows positions by one of seven
-// schemes (Transformers II eq. 5-13; the list is in the reference)
+// position_attention: softmax attention with positions by one of seven schemes
+// (Transformers II eq. 5-13; the list is in the reference)
 //
 //   dense   all scores in memory by GEMMs; relative embeddings in the naive
-//           order, those of a query's offsets taken (deberta: projected) for
-//           every query anew: O(n^2 d), deberta O(n^2 D d) time, O(n^2) memory.
+//           order, those of a query's offsets read (deberta: projected) for
+//           every query: O(n^2 d), deberta O(n^2 D d) time, O(n^2) memory.
 //   shift   positions and offsets projected once, GEMMs for a block of queries
 //           against all offsets that it needs, and a shift: O(n^2 d) time for
 //           every scheme, O(n) memory.
 //
-// The shift costs no gather. A block of B rows against B + n - 1 offsets is a
-// tile whose row i is wanted from column B-1-i on: the same memory, read with a
-// distance between rows that is one shorter, is the tile of scores.
+// The shift needs no gather. A block of B rows against B + n - 1 offsets is a
+// tile whose row i is needed from column B-1-i on: the same memory, read with a
+// row stride that is smaller by one, is the tile of scores.
 #include <algorithm>
 #include <vector>
 
@@ -47,7 +47,7 @@ struct Sizes {
   // Queries and keys of `untied` are [x w, pos u].
   int64_t key_width() const { return Is(PositionScheme::kUntied) ? 2 * d : d; }
   int64_t offsets() const { return 2 * n - 1; }
-  // Of a query and a key that are formed, in all heads.
+  // Counts the pairs of a query and a key that are computed, in all heads.
   double Pairs() const;
 
   PositionScheme scheme;
@@ -56,7 +56,8 @@ struct Sizes {
   SeenKeys seen;
 };
 
-constexpr int64_t kBlock = 64;       // queries whose scores are formed together
+constexpr int64_t kBlock = 64;       // queries whose scores are computed
+                                     // together
 constexpr int64_t kProjected = 128;  // rows that one task projects
 
 double Sizes::Pairs() const {
@@ -79,8 +80,8 @@ ConstMatrixMap<T> View(const T* data, int64_t rows, int64_t columns) {
   return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
 }
 
-// What both share: queries, keys and values, and the way from scores to rows of
-// the output.
+// The steps that both algorithms share: queries, keys and values, and from
+// scores to rows of the output.
 template <typename T>
 class WithPositions : public Prepared {
  public:
@@ -119,12 +120,12 @@ class WithPositions : public Prepared {
   }
 
  protected:
-  // Of the relative terms.
+  // Counts the flops of the relative terms.
   virtual double RelativeFlops() const = 0;
   virtual void ProjectOffsets(int64_t h) = 0;
-  // Where the scores [rows, n] of a block stand.
+  // Returns the memory for the scores [rows, n] of a block.
   virtual T* ScoreMemory(int64_t first, int worker) = 0;
-  // Of the first `keys` keys.
+  // Adds the relative terms of the first `keys` keys.
   virtual void AddRelative(int64_t h, int64_t first, int64_t rows, int64_t keys,
                            int worker, T* scores) = 0;
 
@@ -132,7 +133,8 @@ class WithPositions : public Prepared {
     return arrays_.In<T>(name).Head(h);
   }
 
-  // out = (x + pos) w, [rows, width], rows `stride` apart; pos may be null.
+  // Computes out = (x + pos) w, [rows, width], rows `stride` apart; pos may be
+  // null.
   void Project(const T* x, const T* pos, int64_t rows, const T* w,
                int64_t width, T* out, int64_t stride) {
     const int64_t D = sizes_.D;
@@ -174,7 +176,7 @@ class WithPositions : public Prepared {
     Project(own, nullptr, n, In("u_k", h), d, k_.data() + d, width);
   }
 
-  // scores = q k^T, and a number by offset added to it or multiplied with it.
+  // Computes scores = q k^T, plus or times a bias by offset.
   void AddBias(int64_t h, int64_t first, int64_t rows, int64_t keys,
                T* scores) {
     const int64_t n = sizes_.n, width = sizes_.key_width();
@@ -206,8 +208,8 @@ class WithPositions : public Prepared {
       std::fill(row + visible, row + keys, T{0});
     }
     // Values whose signs alternate along the sequence cancel term by term; a
-    // GEMM that adds even and odd ones apart loses what the plain program
-    // keeps.
+    // GEMM that adds even and odd terms separately loses digits that the plain
+    // program keeps.
     T* const out = arrays_.Out<T>("out").Head(h) + first * e;
     MultiplyInOrder<T>(scores, n, rows, keys, v_.data(), e, out);
     for (int64_t i = 0; i < rows; ++i)
@@ -259,13 +261,13 @@ class DensePositions : public WithPositions<T> {
         row.noalias() += View(rel + (n - 1 - i) * d, keys, d) * query;
         continue;
       }
-      // rel(j - i) for j = 0 .. keys-1.
+      // Reads rel(j - i) for j = 0 .. keys-1.
       const T* after = rel + (n - 1 - i) * D;
       auto projected = View(memory, keys, d, d);
       Multiply(T{1}, View(after, keys, D), View(this->In("u_k", h), D, d),
                projected);
       row.noalias() += projected * query;
-      // rel(i - j) for j = 0 .. keys-1 are the rows n-1+i .. n-keys+i.
+      // The rows n-1+i .. n-keys+i hold rel(i - j) for j = 0 .. keys-1.
       const T* from = sizes_.released ? after : rel + (n - keys + i) * D;
       Multiply(T{1}, View(from, keys, D), View(this->In("u_q", h), D, d),
                projected);
@@ -328,7 +330,7 @@ class ShiftPositions : public WithPositions<T> {
     if (!sizes_.relative()) return;
     const int64_t n = sizes_.n, d = sizes_.d;
     T* const tile = shifted_[worker];
-    // q_i . rel(j-i): offsets -(first+rows-1) .. keys-1-first.
+    // Computes q_i . rel(j-i) for offsets -(first+rows-1) .. keys-1-first.
     const T* rel = sizes_.Is(PositionScheme::kShaw) ? this->In("rel", h)
                                                     : offsets_k_.data();
     const int64_t width = keys + rows - 1;
@@ -337,8 +339,8 @@ class ShiftPositions : public WithPositions<T> {
              View(tile, rows, width, width));
     View(scores, rows, keys, n) += ShiftedView(tile, rows, keys, width);
     if (!sizes_.Is(PositionScheme::kDeberta)) return;
-    // rel(i-j) . k_j, or rel(j-i) . k_j: the same with keys for queries, a
-    // square at a time.
+    // Computes rel(i-j) . k_j, or rel(j-i) . k_j, with the roles of keys and
+    // queries exchanged, a square at a time.
     for (int64_t j = 0; j < keys; j += kBlock) {
       const int64_t count = std::min(kBlock, keys - j);
       const int64_t span = rows + count - 1;
@@ -356,14 +358,14 @@ class ShiftPositions : public WithPositions<T> {
     }
   }
 
-  // Row i from column rows-1-i on.
+  // Views row i from column rows-1-i on.
   static ConstMatrixMap<T> ShiftedView(const T* tile, int64_t rows,
                                        int64_t columns, int64_t stride) {
     return ConstMatrixMap<T>(tile + rows - 1, rows, columns,
                              Eigen::OuterStride<>(stride - 1));
   }
 
-  // Row i from column i on.
+  // Views row i from column i on.
   static ConstMatrixMap<T> RisingView(const T* tile, int64_t rows,
                                       int64_t columns, int64_t stride) {
     return ConstMatrixMap<T>(tile, rows, columns,

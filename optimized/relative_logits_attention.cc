@@ -1,18 +1,18 @@
 // relative_logits_attention: s_ij = scale q_i.k_j + r_i.table[:, a] for the
 // distances a = i + query_offset - j in [0, E), out = softmax(s) v
 //
-//   dense   scores in memory by a GEMM; the logits of a query's own distances
-//           by a product of its own, added backwards: O(n^2 (d+e) + n E p)
+//   dense   scores in memory by a GEMM; the logits of each query's distances
+//           by a separate product, added in reverse: O(n^2 (d+e) + n E p)
 //           time, O(n^2) memory.
 //   shift   the n_q x E logits of a head by one GEMM, then a block of scores
 //           at a time, to which a row of logits is added shifted: the same
 //           operations, O(n E) memory.
 //   tiled   online softmax over tiles of keys (softmax_tiles.h): O(n) memory.
-//           A tile of 64 keys makes its logits where its scores stand. With the
+//           A tile of 64 keys computes its logits in its scores. With the
 //           queries i in the lanes, those of key j are
-//           sum_x r[x][i] table[x][i + query_offset - j]: lanes next to each
-//           other read entries next to each other, so that the shift is where
-//           the row of the table is read from. The table stands between zeros,
+//           sum_x r[x][i] table[x][i + query_offset - j]: adjacent lanes
+//           read adjacent entries, so that the shift only changes where
+//           a row of the table is read from. The table is padded by zeros,
 //           a tile's width on each side, and tiles beyond the band skip it.
 #include <algorithm>
 #include <vector>
@@ -41,8 +41,8 @@ struct Sizes {
         heads(problem.heads),
         seen(problem) {}
 
-  // Keys [begin, end) of those that some query in [first, last) sees, to which
-  // one of these queries has a distance of the band.
+  // Keys [begin, end) that some query in [first, last) sees at a distance
+  // within the band.
   struct Keys {
     int64_t begin, end;
     int64_t count() const { return std::max<int64_t>(0, end - begin); }
@@ -52,8 +52,9 @@ struct Sizes {
             std::min(last + seen.first(), seen.Before(h, last))};
   }
 
-  // Of the pairs that are computed when this many queries go through their keys
-  // together, and for each query and each head `logits` products of p.
+  // Counts the flops of the pairs that are computed if this many queries
+  // process their keys together, plus `logits` products of p for each query and
+  // head.
   double Flops(int64_t block, double logits) const {
     double pairs = 0;
     for (int64_t h = 0; h < heads; ++h)
@@ -75,7 +76,7 @@ ConstMatrixMap<T> View(const T* data, int64_t rows, int64_t columns) {
   return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
 }
 
-// What the programs with scores in memory share.
+// The steps that the algorithms with scores in memory share.
 template <typename T>
 class WithScores : public Prepared {
  public:
@@ -95,7 +96,7 @@ class WithScores : public Prepared {
   }
 
   // `logits(i, keys)` points to the logit of query i and the first of the keys;
-  // those of the next keys stand before it.
+  // the logits of later keys precede it.
   template <typename Logits>
   void RunBlock(int64_t h, int64_t first, T* scores, int64_t stride,
                 const Logits& logits) {
@@ -124,7 +125,7 @@ class WithScores : public Prepared {
     for (int64_t i = 0; i < rows; ++i) out.row(i) /= sums[i];
   }
 
-  // The distance from query i to the first of these keys.
+  // Returns the distance from query i to the first of these keys.
   int64_t Farthest(int64_t i, const Sizes::Keys& keys) const {
     return i + sizes_.seen.first() - keys.begin;
   }
@@ -198,7 +199,7 @@ class ShiftLogits : public WithScores<T> {
                  MatrixMap<T>(logits_.data() + first * E, rows, E,
                               Eigen::OuterStride<>(E)));
       });
-      // The longest rows first, for an even finish.
+      // Starts with the longest rows, so that threads finish together.
       pool_.For(this->Blocks(), [&](int64_t b, int worker) {
         this->RunBlock(
             h, (this->Blocks() - 1 - b) * kBlock, scores_[worker], sizes_.n_k,
@@ -240,7 +241,8 @@ class TiledLogits : public Prepared {
     PadTables();
     const int64_t rows = together_ * kBlockQueries<T>;
     const int64_t tasks = (sizes_.n_q + rows - 1) / rows;
-    // The longest rows of a causal problem first, for an even finish.
+    // Starts with the longest rows of a causal problem, so that threads finish
+    // together.
     pool_.For(sizes_.heads * tasks, [&](int64_t index, int worker) {
       RunBlocks(index / tasks, (tasks - 1 - index % tasks) * rows,
                 blocks_.data() + worker * together_);
@@ -260,14 +262,13 @@ class TiledLogits : public Prepared {
   }
 
  private:
-  // Zeros before and behind a row of the table: what a tile reads of it whose
-  // last pair is the first of the band, or the other way round.
+  // Zeros before and after a row of the table, as many as a tile reads whose
+  // last pair is the first of the band, or vice versa.
   static constexpr int64_t kPad = kBlockQueries<T> + kTileKeys;
   int64_t Padded() const { return sizes_.E + 2 * kPad; }
 
-  // Blocks of queries that meet a tile of keys while it is in cache: up to
-  // four, as long as every thread has four tasks. No bit of a result depends on
-  // it.
+  // Blocks of queries that use a tile of keys while it is in cache: up to four,
+  // as long as every thread has four tasks. No bit of a result depends on it.
   static int64_t Together(const Sizes& sizes, int threads) {
     const int64_t blocks =
         sizes.heads * ((sizes.n_q - 1) / kBlockQueries<T> + 1);
@@ -334,8 +335,8 @@ class TiledLogits : public Prepared {
   std::vector<SoftmaxBlock<T>> blocks_;
 };
 
-// The adjoint of dense: the gradients of the scores of a head in memory, and
-// those of its logits by distance, read from them shifted.
+// The adjoint of dense: the gradients of a head's scores are in memory; those
+// of its logits by distance are read from them shifted.
 template <typename T>
 class DenseLogitsGradient : public WithScores<T> {
  public:
@@ -367,7 +368,7 @@ class DenseLogitsGradient : public WithScores<T> {
       shared->AddUp(pool_);
   }
 
-  // Of the pairs five products; of the logits three.
+  // Counts five products for the pairs and three for the logits.
   double Flops() const override {
     const double d = static_cast<double>(sizes_.d);
     const double e = static_cast<double>(sizes_.e);
@@ -421,7 +422,7 @@ class DenseLogitsGradient : public WithScores<T> {
   void RunKeys(int64_t h, int64_t key) {
     const int64_t n_q = sizes_.n_q, d = sizes_.d;
     const int64_t keys = std::min(kBlock, sizes_.n_k - key);
-    int64_t first = 0;  // of the block of queries that sees the first key
+    int64_t first = 0;  // first block of queries that sees the first key
     while (first < n_q &&
            sizes_.seen.Before(h, std::min(first + kBlock, n_q)) <= key)
       first += kBlock;
@@ -434,7 +435,7 @@ class DenseLogitsGradient : public WithScores<T> {
   }
 
   DenseGradient<T> gradient_;
-  Buffer<T> logits_;  // of a head, then their gradients
+  Buffer<T> logits_;  // logits of a head, then their gradients
   SharedGradient<T> grad_q_, grad_k_, grad_v_, grad_r_, grad_table_;
 };
 

@@ -1,15 +1,14 @@
 // sinkhorn_attention: softmax attention within blocks, and to a mixture of all
-// blocks in each one's place (Transformers II, learned sparsity; Tay et al.
-// 2020)
+// blocks for each block (Transformers II, learned sparsity; Tay et al. 2020)
 //
-//   dense    every query against all keys and all mixed ones, those of other
+//   dense    every query against all keys and all mixed keys, those of other
 //            blocks hidden, two GEMMs: O(n^2 (d + e)).
 //   blocked  a block's queries against the 2 block keys that they see
-//            (softmax_tiles.h): O(n block (d + e)), and what mixing takes.
+//            (softmax_tiles.h): O(n block (d + e)), plus the mixing.
 //
-// Both make P from f and g as the definition does (P_BC = exp(logits_BC + f_B +
-// g_C)), in O(iterations (n/block)^2), and mix keys and values by GEMMs:
-// O(n^2 (d + e) / block). So nothing here is less than quadratic for a fixed
+// Both compute P from f and g as the definition does (P_BC = exp(logits_BC +
+// f_B + g_C)), in O(iterations (n/block)^2), and mix keys and values by GEMMs:
+// O(n^2 (d + e) / block). So everything here is at least quadratic for a fixed
 // block; with blocks of about sqrt(n) it is O(n^1.5).
 #include <algorithm>
 #include <cmath>
@@ -40,7 +39,7 @@ struct SinkhornSizes {
   int64_t heads, n, d, e, block, blocks, iterations;
 };
 
-// What both have: the mixed keys and values of a head.
+// Computes the mixed keys and values of a head, for both algorithms.
 template <typename T>
 class Sinkhorn : public Prepared {
  public:
@@ -108,7 +107,7 @@ class Sinkhorn : public Prepared {
       to[y] = logits[y] + own + terms[y];
   }
 
-  // own[x] = -log sum_y exp(logits[x][y] + others[y])
+  // Computes own[x] = -log sum_y exp(logits[x][y] + others[y]).
   void Normalise(const T* logits, const T* others, T* own) {
     const int64_t blocks = sizes_.blocks;
     pool_.For(blocks, [&](int64_t x, int worker) {
@@ -120,7 +119,8 @@ class Sinkhorn : public Prepared {
     });
   }
 
-  // Blocks of rows as long rows: [blocks, width] = P [blocks, width].
+  // Treats each block of rows as one long row: [blocks, width] = P [blocks,
+  // width].
   void MixRows(const T* rows, int64_t width, T* mixed) {
     constexpr int64_t kTask = 32;
     const int64_t blocks = sizes_.blocks;
@@ -163,7 +163,7 @@ class Dense : public Sinkhorn<T> {
   }
 
  private:
-  // Scores of a row: of the n keys, then of the n mixed ones.
+  // The scores of a row: first those of the n keys, then of the n mixed keys.
   void Attend(int64_t head, int64_t first, int64_t rows) {
     const auto& s = this->sizes_;
     const auto queries =
@@ -229,7 +229,8 @@ class Blocked : public Sinkhorn<T> {
   }
 
  private:
-  // Queries first.. of the block whose tokens begin at `own`.
+  // Processes queries from `first` on, of the block whose tokens begin at
+  // `own`.
   void Attend(int64_t head, int64_t own, int64_t first, int64_t rows,
               SoftmaxBlock<T>& tile) {
     const auto& s = this->sizes_;

@@ -1,19 +1,19 @@
-// softmax_attention: out_i = softmax_j(scale q_i.k_j + bias(j-i)) v
-// (FastRPB eq. 1; NPRF eq. 1 and 6; Transformers II eq. 1 and 11)
+// softmax_attention: out_i = softmax_j(scale q_i.k_j + bias(j-i)) v (FastRPB
+// eq. 1; NPRF eq. 1 and 6; Transformers II eq. 1 and 11)
 //
 //   dense   two GEMMs with the scores in memory, 256 queries at a time, and a
 //           vectorised softmax of the rows between them: O(n^2 (d+e)) time,
-//           O(n^2) memory. The usual program, as fast as a good GEMM makes it.
+//           O(n^2) memory. The usual algorithm, at the speed of a good GEMM.
 //   tiled   exact, without the scores: a block of queries in the SIMD lanes
 //           against tiles of keys that stay in the cache, sums rescaled as the
 //           largest score grows (softmax_tiles.h). Same operations, O(n)
 //           memory, faster than dense at every size; the baseline to beat.
 //
-// With `causal` both leave out what lies wholly above the diagonal.
+// With `causal` both skip tiles that are wholly above the diagonal.
 //
-// Backward, `dense` keeps the weights and the gradients of the scores of a head
-// (dense_gradient.h: five GEMMs); `tiled` goes over its tiles twice, forward
-// for the sums of the weights and backward with the scores recomputed
+// Backward, `dense` stores the weights and the gradients of the scores of a
+// head (dense_gradient.h: five GEMMs); `tiled` processes its tiles twice,
+// forward for the sums of the weights and backward with the scores recomputed
 // (gradient_tiles.h: seven products a tile), in O(n) memory.
 #include <algorithm>
 #include <limits>
@@ -49,14 +49,14 @@ struct Sizes {
         positions{problem.params.Has("width") ? problem.Dim("width") : 0} {}
 
   bool is_image() const { return positions.image_width > 0; }
-  // The bias of a head for query i and the key at position 0 of it.
+  // Returns the bias of a head for query i and the key at position 0.
   template <typename T>
   const T* BiasOf(const T* bias, int64_t i) const {
     return bias + positions.Of(n_q - 1) - positions.Of(i);
   }
 
-  // Of the pairs of a query and a key that are computed when this many queries
-  // go through their keys together.
+  // Counts the flops of the pairs that are computed if this many queries
+  // process their keys together.
   double Flops(int64_t block) const {
     double pairs = 0;
     for (int64_t h = 0; h < heads; ++h)
@@ -68,7 +68,8 @@ struct Sizes {
     return 2 * pairs * static_cast<double>(d + e);
   }
 
-  // The first query of a block of `block` that sees key j or a later one.
+  // Returns the first query, rounded down to a whole `block`, that sees key j
+  // or a later one.
   int64_t FirstToSee(int64_t h, int64_t j, int64_t block) const {
     int64_t first = 0;
     while (first < n_q && seen.Before(h, std::min(first + block, n_q)) <= j)
@@ -144,8 +145,8 @@ class DenseSoftmax : public Prepared {
   Buffer<T> scores_;
 };
 
-// The same two GEMMs and five more, with the weights and the gradients of the
-// scores of one head in memory.
+// The backward pass of `dense`: its two GEMMs and five more, with the weights
+// and the gradients of the scores of one head in memory.
 template <typename T>
 class DenseSoftmaxGradient : public Prepared {
  public:
@@ -180,7 +181,7 @@ class DenseSoftmaxGradient : public Prepared {
     if (grad_bias_) grad_bias_->AddUp(pool_);
   }
 
-  // Scores, grad_q and grad_k of width d; g.v and grad_v of width e.
+  // Counts scores, grad_q and grad_k of width d; g.v and grad_v of width e.
   double Flops() const override {
     const double d = static_cast<double>(sizes_.d);
     const double e = static_cast<double>(sizes_.e);
@@ -269,7 +270,8 @@ class TiledSoftmax : public Prepared {
   void Run() override {
     const int64_t rows = together_ * kBlockQueries<T>;
     const int64_t tasks = (sizes_.n_q + rows - 1) / rows;
-    // The longest rows of a causal problem first, for an even finish.
+    // Starts with the longest rows of a causal problem, so that threads finish
+    // together.
     pool_.For(sizes_.heads * tasks, [&](int64_t index, int worker) {
       RunBlocks(index / tasks, (tasks - 1 - index % tasks) * rows,
                 blocks_.data() + worker * together_);
@@ -279,9 +281,8 @@ class TiledSoftmax : public Prepared {
   double Flops() const override { return sizes_.Flops(kBlockQueries<T>); }
 
  private:
-  // Blocks of queries that meet a tile of keys while it is in cache: up to
-  // four, as long as every thread has four tasks. No bit of a result depends on
-  // it.
+  // Blocks of queries that use a tile of keys while it is in cache: up to four,
+  // as long as every thread has four tasks. No bit of a result depends on it.
   static int64_t Together(const Sizes& sizes, int threads) {
     const int64_t blocks =
         sizes.heads * ((sizes.n_q - 1) / kBlockQueries<T> + 1);
@@ -312,7 +313,7 @@ class TiledSoftmax : public Prepared {
         if (sizes_.has_bias && sizes_.is_image())
           AddImageBias(h, row, rows, j, std::min(kTileKeys, visible - j),
                        block);
-        else if (sizes_.has_bias)  // of query `row` and key j first
+        else if (sizes_.has_bias)  // bias of query `row` and key j first
           block.AddBias(sizes_.BiasOf(arrays_.In<T>("bias").Head(h), row) + j);
         if (sizes_.seen.causal())
           block.HideAfter(row + sizes_.seen.first() - j);
@@ -323,7 +324,7 @@ class TiledSoftmax : public Prepared {
     });
   }
 
-  // Queries of a block lie in one or several rows of the image.
+  // The queries of a block may be in several rows of the image.
   void AddImageBias(int64_t h, int64_t row, int64_t rows, int64_t key,
                     int64_t keys, SoftmaxBlock<T>& block) const {
     const T* bias = sizes_.BiasOf(arrays_.In<T>("bias").Head(h), row);
@@ -345,9 +346,9 @@ class TiledSoftmax : public Prepared {
   std::vector<SoftmaxBlock<T>> blocks_;
 };
 
-// One block of queries after the other, forward and backward
-// (gradient_tiles.h). The blocks of a head are dealt out to a fixed number of
-// parts, each with sums of its own over queries, so that threads change no bit.
+// Processes one block of queries after another, forward and backward
+// (gradient_tiles.h). The blocks of a head are assigned to a fixed number of
+// parts, each with its own sums over queries, so that threads change no bit.
 template <typename T>
 class TiledSoftmaxGradient : public Prepared {
  public:
@@ -381,8 +382,8 @@ class TiledSoftmaxGradient : public Prepared {
     if (grad_bias_) grad_bias_->AddUp(pool_);
   }
 
-  // Forward; the scores again, grad_q and grad_k of width d; g.v and grad_v of
-  // width e.
+  // Counts the forward pass; the scores again, grad_q and grad_k of width d;
+  // g.v and grad_v of width e.
   double Flops() const override {
     const double d = static_cast<double>(sizes_.d);
     const double e = static_cast<double>(sizes_.e);
@@ -392,7 +393,8 @@ class TiledSoftmaxGradient : public Prepared {
  private:
   static constexpr int64_t kMargin = GradientBlock<T>::kMargin;
 
-  // As many as keep 16 threads busy, and no more than there are blocks.
+  // Uses as many parts as keep 16 threads busy, and no more than there are
+  // blocks.
   static int64_t Parts(const Sizes& sizes) {
     const int64_t blocks = (sizes.n_q - 1) / kBlockQueries<T> + 1;
     return std::min(std::clamp<int64_t>(16 / sizes.heads, 1, 8), blocks);
@@ -441,7 +443,7 @@ class TiledSoftmaxGradient : public Prepared {
     }
   }
 
-  // In the order of the parts.
+  // Adds the parts in order.
   void AddParts(int64_t h) {
     const auto add = [&](T* to, int64_t count, T* Sums::*from) {
       std::copy_n(SumsOf(h, 0).*from, count, to);

@@ -2,20 +2,20 @@
 // (Transformers II, "Making the attention matrix sparse")
 //
 //   dense     two GEMMs with all scores in memory and the hidden ones left out
-//             of the softmax: O(n^2 (d+e)). What a framework without sparse
-//             kernels does, and the baseline.
+//             of the softmax: O(n^2 (d+e)). The method of frameworks without
+//             sparse kernels, and the baseline.
 //   gathered  query by query over its own keys, which are a few arithmetic
 //             progressions in every pattern: O(pairs (d+e)) time and a row of
 //             scores per thread. Works for all patterns, at the speed of
 //             matrix times vector: each key is read for one query only.
 //   blocked   groups of up to 64 queries that see nearly the same keys, against
-//             tiles of these, edges masked: O(pairs (d+e)) at nearly the speed
+//             tiles of these keys: O(pairs (d+e)) at nearly the speed
 //             of a GEMM (softmax/blocked_sparse_attention.h). Strided patterns
-//             have no such groups: neighbours share their near keys and no far
-//             ones.
+//             have no such groups: neighbours share near keys, but no far
+//             keys.
 //
-// The global tokens of etc are queries and keys beside the n positions, with
-// tensors of their own.
+// The global tokens of etc are additional queries and keys, with tensors of
+// their own.
 #include "reference/contract/sparse_attention.h"
 
 #include <algorithm>
@@ -33,11 +33,11 @@
 namespace subquad {
 namespace {
 
-// Rows that one task of dense or gathered takes.
+// The number of rows per task of dense or gathered.
 constexpr int64_t kRowBlock = 256;
 constexpr int64_t kRowGroup = 32;
 
-// What both row-wise programs keep for one thread.
+// The workspace of one thread in both row-wise algorithms.
 template <typename T>
 struct RowWorker {
   RowWorker(Layout& layout, const SparseKeys& keys, int64_t most, int64_t d)
@@ -48,8 +48,8 @@ struct RowWorker {
   std::vector<KeyRun> runs;
 };
 
-// scores[x] += the bias of query i and key x of the run. Global tokens beside
-// the positions have none.
+// Adds the bias of query i and key x of the run to scores[x]. Global tokens
+// have no bias.
 template <typename T>
 void AddBias(const SparseHead<T>& head, int64_t i, const KeyRun& run,
              T* scores) {
@@ -105,8 +105,8 @@ class MaskedSparse : public Prepared {
     return (rows + kRowBlock - 1) / kRowBlock;
   }
 
-  // Queries from `first` on of `count` in `queries`, which are numbered from
-  // `origin` on.
+  // Processes `queries` from `first` on, `count` in all, which are numbered
+  // from `origin` on.
   void RunBlock(const SparseHead<T>& head, const SparseRows<T>& queries,
                 int64_t first, int64_t count, int64_t origin,
                 RowWorker<T>& worker) {
@@ -130,7 +130,7 @@ class MaskedSparse : public Prepared {
       const int64_t query = origin + first + i;
       T* row = memory + i * total;
       keys_.Runs(query, worker.runs);
-      // The visible scores, out of the row and back into it.
+      // Copies the visible scores out of the row and back into it.
       T* visible = worker.scores.data();
       for (const KeyRun& run : worker.runs) {
         T* const begin = visible;
@@ -194,7 +194,7 @@ class GatheredSparse : public Prepared {
  private:
   using Column = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, 1>>;
 
-  // The rows of a run, with no copy of them.
+  // Returns the rows of a run without copying them.
   ConstMatrixMap<T> RowsOf(const T* positions, const T* apart,
                            const KeyRun& run, int64_t width) const {
     const T* first = run.first < sizes_.n

@@ -1,19 +1,19 @@
 // stochastic_position_attention: attention on q^ and k^ (SPE; FastRPB eq. 8)
 //
-//   dense        q^ and k^, then the attention's own dense program.
+//   dense        q^ and k^, then the attention's dense implementation.
 //   tiled        softmax: q^ and k^, then online softmax without scores.
 //   associative  linear, not causal: q^ and k^, then one state.
 //   recurrent    linear, causal: q^ and k^, then token by token.
 //   chunked      linear, causal: q^ and k^, then chunks of tokens.
 //
-// All begin with q^ and k^ [n, R], blocks of tokens at a time:
-//   sine  rows x_a g_ac cos(..), x_a g_ac sin(..) of 2 d C numbers times the
+// All begin by computing q^ and k^ [n, R], blocks of tokens at a time:
+//   sine  rows x_a g_ac cos(..), x_a g_ac sin(..) of 2 d C values times the
 //         noise as one matrix [2 d C, R]: O(n d C R), and n d C cosines.
 //   conv  q^_i[r] = sum_a x_a sum_p filter[a,p] z_a,i+p[r]: one channel a after
 //         the other, four tokens by a few vectors of draws in registers, which
 //         share the rows of noise: O(n d P R). A block's noise of one channel
 //         stays in cache.
-// The attentions are the programs of softmax_attention and linear_attention.
+// The attentions are implementations of softmax_attention and linear_attention.
 #include "reference/contract/stochastic_position_attention.h"
 
 #include <algorithm>
@@ -35,8 +35,8 @@
 namespace subquad {
 namespace {
 
-// f i modulo 1, for a whole i: whole turns are taken out of f first, exactly,
-// and the low part of the product is kept.
+// Returns f i modulo 1, for an integer i: whole turns are removed from f first,
+// exactly, and the low part of the product is kept.
 template <typename T>
 T Turns(T frequency, T position) {
   frequency -= std::nearbyint(frequency);
@@ -45,14 +45,14 @@ T Turns(T frequency, T position) {
   return (product - std::nearbyint(product)) + low;
 }
 
-// The program of the attention itself.
+// Returns the implementation of the attention itself.
 const Implementation& ProgramOf(const Problem& problem, const char* id) {
   static const auto kSoftmax = SoftmaxAttentionImplementations();
   static const auto kLinear = LinearAttentionImplementations();
   return FindImplementation(IsSoftmax(problem) ? kSoftmax : kLinear, id);
 }
 
-// Tokens of one kind: q with its phases or filters, or k.
+// Sizes of tokens of one kind: q with its phases or filters, or k.
 struct TokenSizes {
   TokenSizes(const Problem& problem, bool queries)
       : sine(IsSine(problem)),
@@ -69,7 +69,7 @@ struct TokenSizes {
 
 constexpr int64_t kBlock = 32;  // tokens of one task
 
-// q^ and k^ of all heads.
+// Computes q^ and k^ of all heads.
 template <typename T>
 class NoisyTokens {
  public:
@@ -108,7 +108,7 @@ class NoisyTokens {
 
  private:
   static constexpr int kGroup = 4;  // tokens that share rows of noise
-  // Sums of a group in half of the registers.
+  // Sums of a group occupy half of the registers.
   static constexpr int kVectors = kVectorRegisters / 2 / kGroup;
 
   static int64_t WorkSize(const TokenSizes& sizes) {
@@ -163,8 +163,8 @@ class NoisyTokens {
         arrays_.In<T>(queries ? "filters_q" : "filters_k").Head(head);
     const int64_t length = sizes.rows + sizes.steps - 1;
     const T* noise = arrays_.In<T>("z").Head(head) + first * sizes.draws;
-    // Zeros around the filter: the rows of noise that only some tokens of a
-    // group see.
+    // Pads the filter with zeros, for the rows of noise that only some tokens
+    // of a group see.
     constexpr int64_t kPad = kGroup - 1;
     std::fill_n(work, sizes.steps + 2 * kPad, T{0});
     std::fill_n(out, count * sizes.draws, T{0});
@@ -186,7 +186,7 @@ class NoisyTokens {
   // One channel a of conv: its filter, noise [tokens + steps - 1, draws] and
   // tokens x_a (d apart).
   struct Channel {
-    const T* filter;  // kGroup - 1 zeros before it and behind it
+    const T* filter;  // with kGroup - 1 zeros before and after it
     int64_t steps;
     const T* noise;
     int64_t draws;
@@ -194,8 +194,8 @@ class NoisyTokens {
     int64_t d;
   };
 
-  // A group of tokens shares the rows of noise, as many draws at a time as fit
-  // into registers.
+  // Processes a group of tokens that share the rows of noise, as many draws at
+  // a time as fit into registers.
   template <int kTokens>
   static void AddChannel(const Channel& channel, int64_t first, T* out) {
     constexpr int64_t kLanes = kLaneCount<T>;
@@ -208,7 +208,7 @@ class NoisyTokens {
     for (; r < draws; ++r) AddDraws<T, 1, kTokens>(channel, first, r, out);
   }
 
-  // A vector or a number, from any address.
+  // Loads a vector or a scalar from any address.
   template <typename V>
   static V Load(const T* from) {
     V value;
@@ -216,8 +216,8 @@ class NoisyTokens {
     return value;
   }
 
-  // out_i += x_i sum_p filter[p] noise[i+p], tokens i = first.. first +
-  // kTokens.
+  // Computes out_i += x_i sum_p filter[p] noise[i+p] for kTokens tokens from
+  // `first` on.
   template <typename V, int kCount, int kTokens>
   static void AddDraws(const Channel& channel, int64_t first, int64_t r,
                        T* out) {

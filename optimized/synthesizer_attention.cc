@@ -1,15 +1,15 @@
-// synthesizer_attention: out = softmax(B) (x phi_v), B from the tokens one by
-// one, given, or a product of factors
-// (Transformers II, fig. 12b and 13a; Tay et al. 2020)
+// synthesizer_attention: out = softmax(B) (x phi_v), B computed from each
+// token, given, or a product of factors (Transformers II, fig. 12b and 13a; Tay
+// et al. 2020)
 //
 //   dense  the scores [n, n] in memory, two GEMMs.
-//   tiled  blocks of rows against tiles of columns, no scores kept
-//          (softmax_tiles.h): the hidden numbers of tokens, or one factor, are
+//   tiled  blocks of rows against tiles of columns, no scores stored
+//          (softmax_tiles.h): the hidden values of tokens, or one factor, are
 //          its queries, and the columns of phi_2, or the other factor, its
-//          keys. Scores that are given are read where they are.
+//          keys. Given scores are read in place.
 //
-// Both take O(n^2) time: there is a number for every pair of tokens. Hidden
-// numbers and values are added in order (softmax_tiles.h says why).
+// Both take O(n^2) time, as every pair of tokens has a score. Hidden values and
+// values are summed in order (softmax_tiles.h says why).
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -27,8 +27,8 @@ namespace {
 
 enum class Scores { kOfTokens, kGiven, kOfFactors };
 
-// What scores are made of: rows of `width` numbers for tokens as queries and as
-// keys, or where the width is zero the scores themselves.
+// The source of the scores: rows of `width` elements for tokens as queries and
+// as keys or, if the width is zero, the scores themselves.
 struct SynthesizerSizes {
   explicit SynthesizerSizes(const Problem& problem)
       : scores(problem.HasInput("phi_1")    ? Scores::kOfTokens
@@ -44,10 +44,10 @@ struct SynthesizerSizes {
         columns(scores == Scores::kOfTokens ? n + problem.Dim("extra") : 0),
         causal(problem.params.Flag("causal")) {}
 
-  // Of row i.
+  // Returns the number of tokens that row i sees.
   int64_t Seen(int64_t i) const { return causal ? i + 1 : n; }
 
-  // Hidden numbers, scores and output.
+  // Counts hidden values, scores and output.
   double Flops() const {
     const double products = static_cast<double>(n * token) *
                             static_cast<double>(e + (columns > 0 ? width : 0));
@@ -63,7 +63,8 @@ struct SynthesizerSizes {
 
 constexpr int64_t kRowBlock = 128;
 
-// What both programs have: values, and the rows that scores are made of.
+// Computes the values, and the rows that scores are made of, for both
+// algorithms.
 template <typename T>
 class Synthesizer : public Prepared {
  public:
@@ -95,7 +96,7 @@ class Synthesizer : public Prepared {
     });
   }
 
-  // Rows of n: hidden numbers or the first factor.
+  // Returns rows of the n tokens: hidden values or the first factor.
   const T* Queries(int64_t head) const {
     return sizes_.columns > 0 ? hidden_.data()
                               : arrays_.In<T>("factor_q").Head(head);
@@ -190,7 +191,7 @@ class Tiled : public Synthesizer<T> {
   }
 
  private:
-  // The columns of phi_2 as rows.
+  // Writes the columns of phi_2 as rows.
   void TransposeColumns(int64_t head) {
     const SynthesizerSizes& s = this->sizes_;
     const T* phi_2 = this->arrays_.template In<T>("phi_2").Head(head);

@@ -8,8 +8,8 @@
 #include "optimized/base/processor.h"
 #include "reference/base/invalid_input.h"
 
-// Each is the one symbol of the files that are compiled for it. SUBQUAD_TARGETS
-// reads EACH(avx2) EACH(..), the targets of this build.
+// Declares each target, the only public symbol of the files compiled for it.
+// SUBQUAD_TARGETS reads EACH(avx2) EACH(..), the targets of this build.
 #define EACH(name) extern "C" const subquad::Target subquad_target_##name;
 SUBQUAD_TARGETS
 #undef EACH

@@ -1,5 +1,5 @@
-// All that the rest of the program sees of optimized/: compiled once for each
-// target, like everything that it calls.
+// The only interface of optimized/ to the rest of the program: compiled once
+// for each target, like everything that it calls.
 #include <hwy/highway.h>
 
 #include <iterator>

@@ -4,16 +4,16 @@
 //           O(n^2) memory. The baseline that speed-ups are quoted against.
 //   fft     circulant embedding with FFTW, 16 contiguous columns at a time:
 //           O(e n log n) time, O(n) memory per column in flight. The length is
-//           a good one and not 2n-1, which costs up to 6.8 times as much.
+//           a fast one instead of 2n-1, which costs up to 6.8 times as much.
 //   fft_columns  our own FFT with the columns in the SIMD lanes
 //           (fft_columns.h): the same complexity, 4 to 8 times faster than fft.
 //           A few rows are multiplied directly (toeplitz/direct_product.h).
-//   karatsuba  three products of half the size in place of four, down to 64
+//   karatsuba  three products of half the size instead of four, down to 64
 //           rows, in float64: O(e n^1.585) time.
 //
-// All but karatsuba have the backward pass; with transforms, the gradient of
-// the weights is one sum over all columns of products of spectra, and one
-// inverse transform. Each class is in optimized/toeplitz/ALGORITHM_1d.cc.
+// All but karatsuba have a backward pass; with transforms, the gradient of the
+// weights is one sum over all columns of products of spectra, and one inverse
+// transform. Each class is in optimized/toeplitz/ALGORITHM_1d.cc.
 #include "reference/contract/toeplitz_1d.h"
 
 #include <algorithm>
@@ -28,12 +28,12 @@
 namespace subquad {
 namespace {
 
-// The error of an FFT is relative to the largest numbers that it mixes. Each of
-// the three transforms of length L has a relative error in the 2-norm of
-// O(log2 L) u (Higham 2002, section 24.1), and by Cauchy-Schwarz an entry of
-// the product of two spectra, transformed back, is at most |w|_2 |v|_2 times
-// that. The errors of the stages are independent enough for their sum to stay
-// under 2 log2(L) u; tests/toeplitz_1d_test.cc measures how far under.
+// The error of an FFT is relative to the largest values that it mixes. Each of
+// the three transforms of length L has a relative error in the 2-norm of O(log2
+// L) u (Higham 2002, section 24.1), and by Cauchy-Schwarz an entry of the
+// product of two spectra, transformed back, is at most |w|_2 |v|_2 times that.
+// The errors of the stages are independent enough for their sum to stay under 2
+// log2(L) u; tests/toeplitz_1d_test.cc measures how far below.
 RowBound BoundOfLength(const Problem& problem, const Inputs& inputs,
                        int64_t length) {
   return Toeplitz1dBound(
@@ -46,8 +46,8 @@ RowBound FftBound(const Problem& problem, const Inputs& inputs) {
                        GoodFftLength(Toeplitz1dSizes(problem).weights()));
 }
 
-// N complex points do what 2N real ones do in an embedding. N is at least 16,
-// so that a few rows meet the roundings of 16.
+// N complex points replace 2N real points of an embedding. N is at least 16, so
+// that a few rows have the rounding errors of 16.
 RowBound FftColumnsBound(const Problem& problem, const Inputs& inputs) {
   const Toeplitz1dSizes sizes(problem);
   return BoundOfLength(

@@ -7,7 +7,7 @@
 //                 product by our FFT with the columns in SIMD lanes: as many
 //                 operations as fft2, one vector of columns in flight.
 //
-// All have the backward pass: the adjoint product, and for the gradient of the
+// All have a backward pass: the adjoint product, and for the gradient of the
 // weights one sum over all columns of products of spectra.
 #include <algorithm>
 #include <cmath>
@@ -87,7 +87,7 @@ class Dense : public Prepared {
   }
 
  private:
-  // The weight of row i's first entry.
+  // Returns the index of the weight of row i's first entry.
   int64_t FirstOffset(int64_t i) const {
     return (sizes_.height - 1 - i / sizes_.width) * sizes_.pitch() +
            sizes_.width - 1 - i % sizes_.width;
@@ -119,7 +119,8 @@ class Dense : public Prepared {
   std::optional<SharedGradient<T>> grad_values_;
 };
 
-// Padded images in flight per thread: each is about four images large, so few.
+// Padded images in flight per thread: each is as large as four images, so only
+// a few.
 constexpr int64_t kImageGroup = 4;
 
 template <typename T>
@@ -279,7 +280,7 @@ class FftSequence : public Prepared {
   }
 
  private:
-  // Columns [first, first + a block) of pixels: what is read or written.
+  // Columns [first, first + a block) of pixels to read or to write.
   template <typename Number>
   struct Block {
     Number* pixels;
@@ -330,7 +331,8 @@ class FftSequence : public Prepared {
                                scratch_[worker]);
       };
       const auto tasks = static_cast<int64_t>(heads.size()) * BlocksPerHead();
-      // The weights of the image are those of the sequence as they lie there.
+      // The weights of the image are those of the sequence, in the same memory
+      // order.
       columns_.WeightGradient(sums_.Run(pool_, tasks, add), Offsets(),
                               grad_weights.Slice(vector), scratch_[0]);
     }
@@ -366,7 +368,7 @@ class FftSequence : public Prepared {
   std::optional<SharedGradient<T>> grad_values_;
 };
 
-// As for toeplitz_1d/fft, with log2 of all the points; the sequence of
+// The bound of toeplitz_1d/fft, with log2 of all the points; the sequence of
 // fft_sequence has as many, (2H - 1)(2W - 1), before rounding up.
 RowBound Fft2Bound(const Problem& problem, const Inputs& inputs) {
   return Toeplitz2dBound(problem, inputs,

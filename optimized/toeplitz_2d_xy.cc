@@ -3,13 +3,13 @@
 //
 //   dense   the matrix in memory times the values by GEMM: O((HW)^2 e).
 //   xy      the row part sees an image row only through its sum, the column
-//           part a column through its: two sums over the pixels, two 1-D
+//           part a column through its own: two sums over the pixels, two 1-D
 //           Toeplitz products, one broadcast add. O(e (HW + H log H + W log
 //           W)); the HW term, which the paper leaves out, is the reading of v.
 //
-// Both have the backward pass. Of xy it is as much again: the adjoint products
-// of the gradient's sums, and the gradients of the weights from the sums of the
-// gradient and of the values.
+// Both have a backward pass. That of xy costs as much again: the adjoint
+// products of the gradient's sums, and the gradients of the weights from the
+// sums of the gradient and of the values.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -91,9 +91,9 @@ class Dense : public Prepared {
     AddDiagonals("grad_weights_cols", h, col_pairs_.data(), sizes_.width);
   }
 
-  // The matrix of pairs of pixels, added up to pairs of rows and of columns:
-  // first along one of the two pixels, then along the other, so that no sum is
-  // longer than twice a side.
+  // Sums the matrix of pairs of pixels to pairs of rows and of columns: first
+  // along one of the two pixels, then along the other, so that no sum is longer
+  // than twice a side.
   void AddPairs(const T* m) {
     const int64_t height = sizes_.height, width = sizes_.width;
     T* const rows = row_pairs_.data();
@@ -117,7 +117,7 @@ class Dense : public Prepared {
     }
   }
 
-  // Pairs [n, n] by offset, over the heads that share the weights.
+  // Sums pairs [n, n] by offset, over the heads that share the weights.
   void AddDiagonals(const char* name, int64_t h, const T* pairs,
                     int64_t n) const {
     const auto out = arrays_.Out<T>(name);
@@ -136,10 +136,10 @@ class Dense : public Prepared {
   std::optional<SharedGradient<T>> grad_values_;
 };
 
-// Bands of image rows: fixed, so that threads do not change the sums.
+// Number of bands of image rows: fixed, so that threads do not change the sums.
 constexpr int64_t kBands = 8;
-// Rows and columns are added up in parts of as many: the error of a sum grows
-// with the additions on the way of one number.
+// Rows and columns are added up in parts of this many: the error of a sum grows
+// with the number of additions that a value passes through.
 constexpr int64_t kPart = 32;
 
 int64_t Bands(int64_t height) { return std::min(kBands, height); }
@@ -148,12 +148,13 @@ int64_t BandStart(int64_t height, int64_t band) {
   return band * height / Bands(height);
 }
 
-// Rows of the largest band.
+// Returns the rows of the largest band.
 int64_t BandHeight(int64_t height) {
   return (height + Bands(height) - 1) / Bands(height);
 }
 
-// The sums of an image's rows, [height, e], and of its columns, [width, e].
+// Computes the sums of an image's rows, [height, e], and of its columns,
+// [width, e].
 template <typename T>
 class ImageSums {
  public:
@@ -245,7 +246,7 @@ class Xy : public Prepared {
     if (backward_) grad_values_->AddUp(pool_);
   }
 
-  // Three additions for each number: into two sums, and of two products.
+  // Counts three additions for each value: into two sums, and of two products.
   double Flops() const override {
     const double additions =
         (backward_ ? 5.0 : 3.0) * static_cast<double>(sizes_.pixels());
@@ -287,7 +288,7 @@ class Xy : public Prepared {
     AddProducts(grad_values_->Head(h));
   }
 
-  // Over the heads that share the weights.
+  // Adds the gradient of the weights over the heads that share them.
   void AddGradient(const char* name, int64_t h, const LineProduct<T>& product,
                    const T* grad, const T* values, int64_t count) const {
     const auto out = arrays_.Out<T>(name);
@@ -295,7 +296,7 @@ class Xy : public Prepared {
     product.AddGradient(grad, values, out.Head(h));
   }
 
-  // pixel (r, c) = row product r + column product c
+  // Computes pixel (r, c) = row product r + column product c.
   void AddProducts(T* out) {
     const int64_t width = sizes_.width, e = sizes_.e;
     pool_.For(Bands(sizes_.height), [&](int64_t band, int) {
@@ -316,7 +317,7 @@ class Xy : public Prepared {
   const Arrays arrays_;
   ThreadPool pool_;
   const LineProduct<T> rows_, cols_;
-  const ImageSums<T> sums_;  // of the values, backward of the gradient
+  const ImageSums<T> sums_;  // sums of the values; backward, of the gradient
   Buffer<T> row_products_, col_products_;
   std::optional<ImageSums<T>> value_sums_;
   std::optional<SharedGradient<T>> grad_values_;
@@ -330,13 +331,13 @@ Sums XySums(const Problem& problem) {
              : Sums::kMixed;
 }
 
-// A number of a row sum of W pixels goes through at most D = kPart + W / kPart
+// A value in a row sum of W pixels passes through at most D = kPart + W / kPart
 // additions, so that the sum is off by at most D u |v_row|_1, and the vector of
 // row sums by D u sqrt(W) |v|_2; its product with the weights by |w|_2 times
-// that. The transforms add 2 log2(L) u |w|_2 |sums|_2 with |sums|_2 <=
-// sqrt(W) |v|_2. Likewise columns, whose bands are added up last.
+// that. The transforms add 2 log2(L) u |w|_2 |sums|_2 with |sums|_2 <= sqrt(W)
+// |v|_2. Likewise columns, whose bands are added up last.
 //
-// The gradient of the weights is made of two such sums for each of e columns
+// The gradient of the weights consists of two such sums for each of e columns
 // and all heads that share the weights: off by (2 D + 2 log2(L)) u W |g|_2
 // |v|_2 for each, and by one rounding for each of the additions of columns and
 // heads.
@@ -351,7 +352,7 @@ class XyErrors {
            OfProduct(of_cols, "weights_cols", head);
   }
 
-  // For every slice of the weights.
+  // Returns the error for every slice of the weights.
   std::vector<double> OfWeights(const Problem& problem, bool rows) const {
     const Line line = rows ? Rows() : Cols();
     const Slices slices =
@@ -371,7 +372,7 @@ class XyErrors {
   }
 
  private:
-  // Sums of `summed` pixels, then products of vectors of them.
+  // Sums of `summed` pixels, then products of vectors of these sums.
   struct Line {
     int64_t length, summed, additions;
     double product;

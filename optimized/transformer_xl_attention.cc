@@ -1,5 +1,5 @@
-// transformer_xl_attention: s_ij = (q_i+u).k_j + (q_i+t).(w_kr r[M+i-j]),
-// out = softmax(scale s) v (Transformer-XL appendix B)
+// transformer_xl_attention: s_ij = (q_i+u).k_j + (q_i+t).(w_kr r[M+i-j]), out =
+// softmax(scale s) v (Transformer-XL appendix B)
 //
 //   dense   the naive order in batch: for every query the embeddings of all its
 //           distances through w_kr by a GEMM, the scores in memory. L (M+L)
@@ -9,9 +9,10 @@
 //           O((M+L) d p + L (M+L) (d + e)) time; a block of scores at a time,
 //           so O(M+L) memory.
 //
-// With `causal` false there are M+2L-1 distances, those below zero too.
+// With `causal` false there are M+2L-1 distances, including negative ones.
 //
-// Term (d) of the paper, t.(w_kr r), needs no product of its own: t joins q_i.
+// Term (d) of the paper, t.(w_kr r), needs no separate product: t is added to
+// q_i.
 #include <algorithm>
 #include <vector>
 
@@ -25,7 +26,7 @@
 namespace subquad {
 namespace {
 
-// Queries whose scores are formed together.
+// Queries whose scores are computed together.
 constexpr int64_t kBlock = 64;
 
 struct Sizes {
@@ -39,13 +40,13 @@ struct Sizes {
         heads(problem.heads),
         causal(problem.params.Flag("causal")) {}
 
-  // Keys that query i sees: the first ones.
+  // Returns how many keys query i sees: the first ones.
   int64_t Seen(int64_t i) const { return causal ? memory + i + 1 : n_k; }
-  // Rows of r, and those of distances below zero.
+  // The number of rows of r, and of those with distances below zero.
   int64_t distances() const { return n_k + before(); }
   int64_t before() const { return causal ? 0 : n_q - 1; }
 
-  // Of a query and a key that are formed, in one head.
+  // Counts the pairs of a query and a key that are computed, in one head.
   double Pairs() const {
     double pairs = 0;
     for (int64_t first = 0; first < n_q; first += kBlock) {
@@ -71,8 +72,8 @@ ConstMatrixMap<T> View(const T* data, int64_t rows, int64_t columns) {
   return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
 }
 
-// What both share: q + u and q + t of a block, and the way from scores to rows
-// of the output.
+// The steps that both algorithms share: q + u and q + t of a block, and from
+// scores to rows of the output.
 template <typename T>
 class TransformerXl : public Prepared {
  public:
@@ -84,8 +85,8 @@ class TransformerXl : public Prepared {
         queries_(layout, 2 * kBlock * sizes_.d) {}
 
  protected:
-  // Two terms of the scores and their product with the values, and this many
-  // products w_kr r.
+  // Counts two terms of the scores, their product with the values, and this
+  // many products w_kr r.
   double FlopsWith(double projections) const {
     const double d = static_cast<double>(sizes_.d);
     return static_cast<double>(sizes_.heads) *
@@ -93,7 +94,8 @@ class TransformerXl : public Prepared {
             2 * sizes_.Pairs() * (2 * d + static_cast<double>(sizes_.e)));
   }
 
-  // scale (q + u) and scale (q + t), [rows, d] each, one after the other.
+  // Computes scale (q + u) and scale (q + t), [rows, d] each, one after the
+  // other.
   T* Queries(int64_t h, int64_t first, int64_t rows, int worker) {
     T* const both = queries_[worker];
     const T* q = arrays_.In<T>("q").Head(h) + first * sizes_.d;
@@ -108,7 +110,7 @@ class TransformerXl : public Prepared {
     return both;
   }
 
-  // Rows of scores, `stride` apart, that hold keys 0 .. keys-1.
+  // Turns rows of scores, `stride` apart, for keys 0 .. keys-1 into the output.
   void Finish(int64_t h, int64_t first, int64_t rows, int64_t keys, T* scores,
               int64_t stride) {
     T sums[kBlock];
@@ -149,7 +151,7 @@ class DenseXl : public TransformerXl<T> {
       });
   }
 
-  // w_kr r for every pair: L (M + (L+1)/2) times, or L (M + L).
+  // Counts w_kr r for every pair: L (M + (L+1)/2) times, or L (M + L).
   double Flops() const override {
     const double n_q = static_cast<double>(sizes_.n_q);
     if (!sizes_.causal)
@@ -174,7 +176,8 @@ class DenseXl : public TransformerXl<T> {
     const auto w_kr = View(arrays_.template In<T>("w_kr").Head(h), d, p);
     const T* r = arrays_.template In<T>("r").Head(h);
     for (int64_t i = 0; i < rows; ++i) {
-      // Keys 0, 1 .. are at distances M+i, M+i-1 ..: rows of r backwards.
+      // Keys 0, 1 .. are at distances M+i, M+i-1 ..: the rows of r in reverse
+      // order.
       const int64_t visible = sizes_.Seen(first + i);
       const int64_t nearest =
           sizes_.before() + sizes_.memory + first + i + 1 - visible;
@@ -217,14 +220,14 @@ class ShiftXl : public TransformerXl<T> {
             View(projected_.data() + (count - first - rows) * d, rows, d) =
                 some.colwise().reverse();
           });
-      // The longest rows first, for an even finish.
+      // Starts with the longest rows, so that threads finish together.
       pool_.For(Blocks(sizes_), [&](int64_t b, int worker) {
         RunBlock(h, (Blocks(sizes_) - 1 - b) * kBlock, worker);
       });
     }
   }
 
-  // w_kr r once for every distance: M + L times, or M + 2 L - 1.
+  // Counts w_kr r once for every distance: M + L times, or M + 2 L - 1.
   double Flops() const override {
     return this->FlopsWith(static_cast<double>(sizes_.distances()));
   }
@@ -233,8 +236,8 @@ class ShiftXl : public TransformerXl<T> {
   using TransformerXl<T>::sizes_, TransformerXl<T>::arrays_,
       TransformerXl<T>::pool_;
 
-  // Distances that a block meets with this many keys. A causal one leaves out
-  // what only hidden pairs would need.
+  // Returns the number of distances that a block needs with this many keys. A
+  // causal block skips distances that only hidden pairs would need.
   int64_t Columns(int64_t rows, int64_t keys) const {
     return sizes_.causal ? keys : keys + rows - 1;
   }
@@ -250,7 +253,7 @@ class ShiftXl : public TransformerXl<T> {
     Multiply(T{1}, View(queries, rows, d),
              View(arrays_.template In<T>("k").Head(h), keys, d).transpose(),
              View(scores, rows, keys));
-    // Columns of the paper's B~. Row i is shifted to the left by L-1-i; the
+    // The columns of the paper's B~. Row i is shifted to the left by L-1-i; the
     // block's columns begin at L - first - rows.
     Multiply(T{1}, View(queries + rows * d, rows, d),
              View(static_cast<const T*>(projected_.data()) +

@@ -1,5 +1,5 @@
-// clipped_rpe_product: S_ij = q_i . rpe[clip(j-i, -r, r) + r], out = S v
-// (LRPE section III; no softmax and no normaliser)
+// clipped_rpe_product: S_ij = q_i . rpe[clip(j-i, -r, r) + r], out = S v (LRPE
+// section III; no softmax and no normaliser)
 //
 //   q      [n_q, d]
 //   rpe    [2r+1, d]   one embedding per clipped offset j - i, increasing
@@ -8,15 +8,15 @@
 //   causal, query_offset, key_lengths: see visible_keys.h; with query_offset p
 //                      offsets are j - i - p
 //
-// Backward, given grad [n_q, e] = dL/dout, with t the row of rpe of a pair:
+// Backward, given grad [n_q, e] = dL/dout, where t is the rpe row of a pair:
 //   grad_q[i]   = sum_j <grad[i], v[j]> rpe[t]
-//   grad_rpe[t] = sum over the pairs of t of <grad[i], v[j]> q[i]
+//   grad_rpe[t] = sum over the pairs with row t of <grad[i], v[j]> q[i]
 //   grad_v[j]   = sum_i S_ij grad[i]
 // each summed over the heads that share the tensor.
 //
 // The note's clip(i - j) fits its own slices if the embeddings are stored from
-// k down to -k; here they run from -k up to k. What is wrong in its section III
-// as printed is typed in and shown in harness/papers/lrpe.
+// k down to -k; here they run from -k up to k. The errors of its printed
+// section III are reproduced and measured in harness/papers/lrpe.
 //
 // What the inputs show: normal draws show an embedding taken at i - j and a
 // window that is one key too wide or too narrow. n_k > n_q + r shows a tail on
@@ -164,7 +164,7 @@ class ClippedRpeProductReference : public Reference<Real> {
     sum.Write(value);
   }
 
-  // At most n_k pairs of one query, then all queries.
+  // Adds at most n_k pairs for one query, then all queries.
   void GradEmbeddings(const RowId& id, Real* value, double* units) const {
     const std::vector<int64_t> heads = rpe_.slices.Readers(id.head);
     Sum sum(d_, n_k_ + n_q_ * Count(heads), subnormal_, units);
@@ -221,7 +221,7 @@ class ClippedRpeProduct final
 
   bool HasBackward() const override { return true; }
 
-  // Half of all pairs may have one embedding.
+  // Up to half of all pairs may use the same embedding.
   double RowWork(const Problem& problem, int output) const override {
     const auto n_q = static_cast<double>(problem.Dim("n_q"));
     const auto n_k = static_cast<double>(problem.Dim("n_k"));

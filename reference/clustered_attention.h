@@ -12,15 +12,15 @@
 //   scale            default 1/sqrt(d)
 //
 // What the inputs show: generated tokens are near the middle of a cluster, as
-// many in each, queries and keys apart; a key that is seen or missed by mistake
-// moves a row by about 1/(keys seen). Hashes without their sign make half as
-// many clusters.
+// many in each, for queries and keys separately; a key that is wrongly seen or
+// missed moves a row by about 1/(keys seen). Hashes without their sign make
+// half as many clusters.
 //
 // Bound: see softmax_rows.h, with the keys that are seen for n. Where the two
 // largest numbers of a query or key are closer than their own rounding errors,
 // d u sum |y||R| each (Higham 2002, eq. 3.5), nobody can say which cluster it
-// is in. Then the row of that query has no bound, and those of all queries that
-// may or may not see that key: they are not judged.
+// is in. Then the row of that query, and the rows of all queries that may or
+// may not see that key, have no bound and are not judged.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +35,8 @@
 
 namespace subquad {
 
-// The clusters that a row may be in: that of the largest number first, then
-// those whose number might be larger but for rounding.
+// Returns the clusters that a row may belong to: first that of the largest
+// product, then those whose product might be larger without rounding.
 template <typename Real>
 std::vector<int64_t> PossibleClusters(const double* y, int64_t d,
                                       const double* vectors, int64_t c,
@@ -65,7 +65,8 @@ std::vector<int64_t> PossibleClusters(const double* y, int64_t d,
     const double gap =
         static_cast<double>(scores[best].value - scores[x].value);
     const double error = roundoff * (scores[best].units + scores[x].units);
-    // Equal numbers without any error are equal for everybody.
+    // Products that are equal without any error are equal in every
+    // implementation.
     if (x != best && error > 0 && gap <= error)
       possible.push_back(static_cast<int64_t>(x));
   }
@@ -183,9 +184,9 @@ class ClusteredAttention final
   }
 
  private:
-  // Vector x has ones in every c-th number from x on, and a token is along one
-  // of them, or with hashes against it: clusters are even, and few tokens are
-  // between two. Added to half of what is drawn, or a quarter.
+  // Vector x has ones in every c-th place from x on. A token is half or a
+  // quarter of a random draw plus one of these vectors (with hashes, or its
+  // negative): clusters are even, and few tokens are between two.
   template <bool kHash>
   static constexpr Draw kVectors = {
       Draw::From::kInput, [](double drawn, const Element& element) {

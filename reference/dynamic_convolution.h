@@ -13,12 +13,13 @@
 // even there: near an end the weights of the others do not sum to one.
 //
 // What the inputs show: with columns of variance 1/D the logits are of order
-// one, so that every place counts. A window that begins one place away, is read
-// backwards or is normalised over the places within the sequence changes rows.
+// one, so that every place matters. A window that begins one place away, is
+// read backwards or is normalised only over the places within the sequence
+// changes rows.
 //
 // Bound: u_j is a sum of D products and off by D u sum |x||phi_v| (Higham 2002,
-// eq. 3.5), a logit by as much of its own; the rest as in softmax_rows.h, over
-// K keys, some of which are zero.
+// eq. 3.5), a logit by the corresponding bound with phi_k; the rest is as in
+// softmax_rows.h, over K keys, some of which are zero.
 #pragma once
 
 #include <cmath>
@@ -72,7 +73,7 @@ class DynamicConvolutionReference : public Reference<Real> {
     double units = 0;
   };
 
-  // x . column `column` of a matrix [D, columns].
+  // Returns x . column `column` of a matrix [D, columns].
   Sum Product(const double* x, const double* matrix, int64_t columns,
               int64_t column) const {
     Sum sum;

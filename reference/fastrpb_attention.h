@@ -84,7 +84,7 @@ class FastRpbAttentionReference : public Reference<Real> {
     }
   }
 
-  // The bounds of the attention's part alone.
+  // Writes the bounds of the attention's part alone.
   void AttentionUnits(const RowId& id, std::span<double> units) {
     std::vector<Real> value(static_cast<size_t>(e_));
     attention_->Row(id, value.data(), units.data());
@@ -134,7 +134,7 @@ class FastRpbAttention final : public OperatorWith<FastRpbAttentionReference> {
       for (ParamRule& rule : FeatureMapParams(given))
         rules.push_back(std::move(rule));
     const bool image = given.Has("height") || given.Has("width");
-    // Of an image no key is padding.
+    // An image has no padding, so key_lengths does not apply.
     for (ParamRule& rule : VisibleKeysParams(image))
       if (!image || rule.name != "key_lengths")
         rules.push_back(std::move(rule));

@@ -1,6 +1,6 @@
 // gmlp_mixing: out = (sigmoid(x phi_u1) o (Psi x phi_u2)) phi_v: a gate of each
-// token, times numbers that a matrix mixes over the tokens
-// (Transformers II eq. 25, fig. 14b; Liu et al. 2021)
+// token, times values that a matrix mixes over the tokens (Transformers II eq.
+// 25, fig. 14b; Liu et al. 2021)
 //
 //   x [n, D], phi_u1 [D, m], phi_u2 [D, m], phi_v [m, e]
 //   psi [n, n]      the matrix Psi, or
@@ -10,15 +10,15 @@
 //   out [n, e]
 //
 // What the inputs show: gates between 0.2 and 0.8, and sums over n tokens. A
-// gate taken of the other path, a Psi that is transposed or weights read as
-// i - j change all rows.
+// gate computed from the other path, a transposed Psi or weights read as i - j
+// change all rows.
 //
-// Bound: numbers of either path are sums of D products and off by E = D u
-// sum |x||phi| (Higham 2002, eq. 3.5); mixed ones by n u sum |Psi||y| and what
-// they bring, sum |Psi| E. A gate g = sigmoid(z) moves by at most
-// g (1 - g) (exp(E u) - 1) if z does by E u, whatever the size of E, and has
-// itself a relative error of 4 u: exp, the sum and the quotient. The rest are m
-// products and their sum.
+// Bound: values of either path are sums of D products and off by E = D u sum
+// |x||phi| (Higham 2002, eq. 3.5); mixed values are off by n u sum |Psi||y|
+// plus their inputs' errors, sum |Psi| E. A gate g = sigmoid(z) moves by at
+// most g (1 - g) (exp(E u) - 1) if z does by E u, whatever the size of E, and
+// has itself a relative error of 4 u: exp, the sum and the quotient. The rest
+// are m products and their sum.
 #pragma once
 
 #include <algorithm>
@@ -53,13 +53,13 @@ class GmlpMixingReference : public Reference<Real> {
     Compute(id, nullptr, value, units);
   }
 
-  // x phi_u2 of a head: what Psi mixes.
+  // Returns x phi_u2 of a head, the values that Psi mixes.
   const ReducedRows<Real>& Numbers(int64_t head) const {
     return numbers_[static_cast<size_t>(head)];
   }
 
-  // The bound where the mixing itself is off by so much, [m], in place of a
-  // plain sum's error: that of a transform.
+  // Writes the bound for a mixing whose own error is at most `mixing_units` [m]
+  // (that of a transform) instead of a plain sum's.
   void UnitsWithMixing(const RowId& id, const double* mixing_units,
                        double* units) {
     std::vector<Real> value(static_cast<size_t>(e_));
@@ -91,7 +91,7 @@ class GmlpMixingReference : public Reference<Real> {
     if (units) std::ranges::copy(bound, units);
   }
 
-  // Rows first.. of x times a matrix [D, m].
+  // Multiplies `rows` rows of x, from `first` on, by a matrix [D, m].
   ReducedRows<Real> Products(int64_t head, int64_t first, int64_t rows,
                              const char* matrix) const {
     const double* x = inputs_["x"].Head(head) + first * token_;
@@ -104,7 +104,7 @@ class GmlpMixingReference : public Reference<Real> {
     return products;
   }
 
-  // A row of Psi y.
+  // Computes a row of Psi y.
   ReducedRows<Real> Mixed(const RowId& id, const double* mixing_units) const {
     const ReducedRows<Real>& y = numbers_[static_cast<size_t>(id.head)];
     ReducedRows<Real> mixed(1, m_);
@@ -140,13 +140,14 @@ class GmlpMixingReference : public Reference<Real> {
     return mixed;
   }
 
-  // Of gate times mixed, where the gate's argument is off by `path_units`.
+  // Bounds the error of gate times mixed, if the gate's argument is off by
+  // `path_units`.
   double UnitsOf(double gate, double path_units, double mixed,
                  double mixed_units) const {
-    // Not linearised: huge arguments have no digit left.
+    // The error is not linearised: huge arguments have no digit left.
     const double moved =
         gate * (1 - gate) * std::expm1(path_units * roundoff_) / roundoff_;
-    // A gate is at most one, and one below the normal numbers may be lost.
+    // A gate is at most one, and a gate below the normal range may be lost.
     const double most = 1 / roundoff_;
     const double lost = 2 * least_ / roundoff_;
     const double gate_units =

@@ -1,5 +1,5 @@
-// graph_attention: tokens are the nodes of a graph, and each takes from those
-// that it has an edge to, and from itself (Transformers II, "Attention and
+// graph_attention: tokens are the nodes of a graph, and each attends to the
+// tokens that it has an edge to, and to itself (Transformers II, "Attention and
 // graphs", fig. 13b, c; Kipf and Welling 2017; Velickovic et al. 2018)
 //
 //   x [n, D], phi [D, e], u = x phi
@@ -15,16 +15,16 @@
 //   out [n, e]
 //
 // What the inputs show: with generated edges a token has one or two neighbours,
-// so that each that is missed or taken twice moves a row by its own size. Edges
-// read as key and query change most rows of attention; one of a convolution
-// must not.
+// so that a neighbour that is missed or counted twice moves a row by its own
+// size. Edges read as (key, query) change most rows of attention, but must not
+// change a convolution.
 //
 // Bound: u_j is a sum of D products and off by E = D u sum |x||phi| (Higham
 // 2002, eq. 3.5). convolution: a weight has 5 roundings (two square roots, two
 // quotients, a product), and a sum has as many terms as edges. attention: both
-// parts of a score are sums of e products, off by e u sum |u||a| and what they
-// bring, sum E |a|; leaky enlarges no error but by a slope above one. The rest
-// as in softmax_rows.h.
+// parts of a score are sums of e products, off by e u sum |u||a| plus their
+// inputs' errors, sum E |a|; leaky enlarges errors only if its slope is above
+// one. The rest is as in softmax_rows.h.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@
 
 namespace subquad {
 
-// The keys of every query, ascending.
+// Lists the keys of every query, ascending.
 class GraphKeys {
  public:
   GraphKeys(const double* edges, int64_t count, int64_t n)
@@ -115,7 +115,7 @@ class GraphAttentionReference : public Reference<Real> {
     return numbers;
   }
 
-  // u_i . a for every token.
+  // Returns u_i . a for every token.
   std::vector<Score<Real>> Parts(const ReducedRows<Real>& u,
                                  const double* a) const {
     std::vector<Score<Real>> parts;
@@ -175,9 +175,9 @@ class GraphAttentionReference : public Reference<Real> {
   const bool convolution_;
   const int64_t n_, token_, e_;
   const Real slope_;
-  Slices slices_;                    // of edges
-  std::vector<GraphKeys> graphs_;    // by slice; none: the complete graph
-  std::vector<int64_t> everything_;  // the keys in it
+  Slices slices_;                    // slices of edges
+  std::vector<GraphKeys> graphs_;    // by slice; empty: the complete graph
+  std::vector<int64_t> everything_;  // keys in the complete graph
   std::vector<ReducedRows<Real>> numbers_;  // u of each head
   std::vector<std::vector<Score<Real>>> of_queries_, of_keys_;
 };
@@ -274,8 +274,8 @@ class GraphAttention final : public OperatorWith<GraphAttentionReference> {
     return text ? *text : "";
   }
 
-  // Every second edge is the one before it, turned round; a last one without
-  // such a partner goes from a token to itself.
+  // Every second edge is the one before it reversed; a last edge without such a
+  // partner goes from a token to itself.
   static constexpr Draw kEdges = {
       Draw::From::kUniform, [](double, const Element& element) {
         const int64_t n = element.dims.at("n"), m = element.shape.front();

@@ -23,7 +23,7 @@ Problem AttentionOf(const Problem& problem) {
     const std::string& name = problem.inputs[i].name;
     if (name.starts_with("weights")) continue;
     given.push_back({name, problem.InputShape(i)});
-    // An image's shapes are products; a sequence's are not.
+    // An image's bias extents are products, a sequence's are not.
     if (name == "bias") given.back().shape.back() = n_q + n_k - 1;
   }
   if (IsSoftmax(problem))
@@ -50,7 +50,7 @@ Problem AttentionOnNoise(const Problem& problem, double scale) {
     if (name != "q" && name != "k" && name != "v" && name != "omega") continue;
     given.push_back({name, problem.InputShape(i)});
     if (name != "q" && name != "k") continue;
-    // Each head has its own: what makes them may differ.
+    // Each head has a tensor of its own, because the noise may differ.
     const int64_t rows = given.back().shape.rbegin()[1];
     given.back().shape = problem.leading;
     given.back().shape.push_back(rows);

@@ -1,22 +1,22 @@
-// The attention inside an operator that is more than one, as a problem of its
-// own operator. No arithmetic.
+// The attention that is a part of another operator, as a problem of its own
+// operator. No arithmetic.
 #pragma once
 
 #include "reference/base/problem.h"
 
 namespace subquad {
 
-// attention = softmax, else linear.
+// True if attention = softmax, false if linear.
 bool IsSoftmax(const Problem& problem);
 
-// Of fastrpb_attention: without the product's parameters.
+// Returns the attention of fastrpb_attention, without the product's parameters.
 Problem AttentionOf(const Problem& problem);
 
-// Of stochastic_position_attention: does noise carry positions by kind = sine?
+// True if the noise of stochastic_position_attention has kind = sine.
 bool IsSine(const Problem& problem);
 
-// Of stochastic_position_attention: the attention on q^ and k^, of a softmax
-// with this scale, which is that of scores of q and k.
+// Returns the attention of stochastic_position_attention on q^ and k^; a
+// softmax has this scale, which is that of scores of q and k.
 Problem AttentionOnNoise(const Problem& problem, double scale);
 
 }  // namespace subquad

@@ -13,17 +13,17 @@
 // normaliser is exactly zero is an error.)
 //
 // What the inputs show: embeddings are drawn positive, of the size of phi(k),
-// so that both terms weigh and either one left out of the normaliser shows. For
+// so that both terms matter and leaving either out of the normaliser shows. For
 // offsets, tails and rectangles see clipped_rpe_product.h.
 //
 // Range. out_i does not change when phi(q_i) is multiplied by a number. If all
-// of q_i is negative, exp(q_ia - max) is taken for exp(q_ia), otherwise
-// features are multiplied by the power of two that brings the largest below 2:
-// a query far below zero has an answer, and large ones do not overflow.
+// of q_i is negative, exp(q_ia - max) replaces exp(q_ia); otherwise features
+// are multiplied by the power of two that brings the largest below 2: a query
+// far below zero has an answer, and large ones do not overflow.
 //
 // Bound. phi is off by 4 u (the exponential's own error is at most two units in
 // the last place), by |q_ia - max| u more where the maximum was subtracted, and
-// what is below the normal range may be lost. With the sum over d features and,
+// values below the normal range may be lost. With the sum over d features and,
 // in any order, the sums over n_k keys
 //   dA_ij = sum_a (d + n_k + 16 + |q_ia - max|) |phi(q_ia)| (|phi(k_ja)| +
 //   |rpe|),
@@ -70,7 +70,7 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
     const std::vector<Real> query = QueryFeatures(id.head, i, gaps);
     const double* v = v_.Head(id.head);
     const auto width = static_cast<size_t>(e_);
-    LongSums<Real> sums(width + 1);  // the last one is the normaliser
+    LongSums<Real> sums(width + 1);  // the last sum is the normaliser
     double normaliser_units = 0;
     std::vector<double> sum_units(e_);
     const auto seen = static_cast<size_t>(visible_.Count(id.head, i));
@@ -97,7 +97,7 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
         sum_units[c] += weight_units * std::abs(v[j * e_ + c]);
     });
     const Real normaliser = sums.Total(width);
-    // In the problem's own type a sum may cancel to zero that is none.
+    // In the problem's own type, rounding may cancel a nonzero sum to zero.
     if (normaliser == 0 &&
         static_cast<int64_t>(sizeof(Real)) > Info(ArithmeticOf(scalar_)).bytes)
       throw InvalidInput("normaliser", "a number other than zero",
@@ -120,7 +120,7 @@ class KernelizedClippedRpeAttentionReference : public Reference<Real> {
     return x > 0 ? x + 1 : static_cast<Real>(std::exp(x));
   }
 
-  // phi(q_i) times what brings its largest entry to about one.
+  // Returns phi(q_i) with a factor that brings its largest entry to about one.
   std::vector<Real> QueryFeatures(int64_t head, int64_t i,
                                   std::vector<double>& gaps) const {
     const double* q = q_.Head(head) + i * d_;

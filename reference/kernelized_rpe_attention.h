@@ -24,10 +24,10 @@
 //   scale                     phi is applied to sqrt(scale) x; default 1
 //
 // What the inputs show: normal draws show any wrong offset. A bias 200 higher
-// everywhere changes nothing, and overflows where it is not taken out. A bias
-// of -inf and keys of exp(95) that it hides show a scale taken over keys that
-// are not seen. A bias that decays and keys that drop by 1e-6 cost an FFT its
-// digits: the normaliser is then small against the norms that it mixes.
+// everywhere changes nothing, and overflows if it is not shifted. A bias of
+// -inf that hides keys of exp(95) shows a scale computed over hidden keys. A
+// bias that decays and keys that drop by 1e-6 cost an FFT its digits: the
+// normaliser is then small against the norms that it mixes.
 //
 // Bound: kernelized/bound.h. Cost of a row: n_k (f + e).
 #pragma once
@@ -67,9 +67,9 @@ class KernelizedRpeAttention final
     std::vector<ParamRule> rules = FeatureMapParams(given);
     rules.push_back(ParamRule::Flag(
         "normalize", "divide queries and keys by their 2-norms first"));
-    // An image has both, a sequence neither.
+    // An image needs both height and width, a sequence has neither.
     const bool image = given.Has("height") || given.Has("width");
-    // Of an image no key is padding.
+    // An image has no padding, so key_lengths does not apply.
     for (ParamRule& rule : VisibleKeysParams(image))
       if (!image || rule.name != "key_lengths")
         rules.push_back(std::move(rule));
@@ -112,8 +112,8 @@ class KernelizedRpeAttention final
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {
     CompleteFeatureMap(params);
     // N(0, 1) draws of width 64 have norm 8, and their features are so far
-    // apart (e^-50) that one key is all that matters. With softmax's scale for
-    // that width they are of comparable size.
+    // apart (e^-50) that a single key dominates. With softmax's scale for that
+    // width they are of comparable size.
     if (params.Text("feature_map").starts_with("prf") && !params.Has("scale") &&
         !params.Flag("normalize"))
       params.Set("scale", 0.125);

@@ -16,7 +16,7 @@
 //
 // What the inputs show: normal draws show any wrong index. A mean far from zero
 // (exp features of e^95 and e^-97) shows a missing scale; keys that grow along
-// the sequence show a scale taken over the future; signs that alternate make
+// the sequence show a scale computed over the future; signs that alternate make
 // relu features vanish, and with them the normaliser, which is an error.
 //
 // Bound: kernelized/bound.h. Cost of a row: n_k (f + e).

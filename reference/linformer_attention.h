@@ -6,9 +6,9 @@
 //   out [n_q, e]
 //   scale                    default 1/sqrt(d)
 //
-// What the inputs show: with projections of variance 1/n_k the reduced keys
-// are as large as the keys and scores are of order one; proj_k in the place of
-// proj_v, a transposed projection or a part of the keys left out change all.
+// What the inputs show: with projections of variance 1/n_k the reduced keys are
+// as large as the keys and scores are of order one; using proj_k as proj_v,
+// transposing a projection or omitting a part of the keys changes all rows.
 //
 // Bound: see reduced_keys.h, with n_k terms.
 #pragma once

@@ -1,6 +1,6 @@
 // memory_compressed_attention: softmax attention to keys and values that a
-// convolution with as many steps as weights has made fewer
-// (Transformers II eq. 14; Liu et al. 2018)
+// convolution, whose stride is its number of weights, has reduced (Transformers
+// II eq. 14; Liu et al. 2018)
 //
 //   q [n_q, d], k [n_k, d], v [n_k, e]
 //   theta_k, theta_v [s]  shared by the heads or one for each; s = `stride`
@@ -9,8 +9,8 @@
 //   out = softmax(scale q k'^T) v'  [n_q, e]
 //   scale                 default 1/sqrt(d)
 //
-// What the inputs show: sizes that are not multiples of s show a tail that
-// takes part; normal weights show an order of the weights that is reversed.
+// What the inputs show: sizes that are not multiples of s show a ragged tail
+// that is used; normal weights show a reversed order of the weights.
 //
 // Bound: see reduced_keys.h, with s terms.
 #pragma once
@@ -110,7 +110,7 @@ class MemoryCompressedAttention final
           std::to_string(n_k));
   }
 
-  // The stride of the paper.
+  // The default is the paper's stride.
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {
     if (!params.Has("stride"))
       params.Set("stride", std::clamp<int64_t>(n, 1, 3));

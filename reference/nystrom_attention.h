@@ -12,7 +12,7 @@
 // |A|_1 is the largest sum of a column's magnitudes, |A|_inf of a row's.
 //
 // What the inputs show: generated tokens of a segment have a direction in
-// common, so that A is far from singular, and not symmetric; a landmark of
+// common, so that A is far from singular, and not symmetric; a landmark made of
 // other tokens, a transposed Z and, until it has converged, an iteration more
 // or less change all rows.
 //
@@ -30,13 +30,13 @@
 // scale. So in the Frobenius norm |dZ| is at most |dA| times the largest sum of
 // both, plus for every step the largest product of later c_ij times its own
 // roundings. A product X Y is off by (segments + 2) u |X||Y|, entry by entry,
-// and each difference by its own size. What A Z is off by comes into 13 I - A Z
-// (15 I - A Z (7 I - A Z)) with a factor of at most
+// and each difference by its own size. The error of A Z enters 13 I - A Z (15 I
+// - A Z (7 I - A Z)) with a factor of at most
 //   15 - 7 (w_i + w_j) + w_i^2 + w_i w_j + w_j^2,
 // 15; the others, multiplied by A Z, with one of at most 1. Z enlarges all of
 // them by |Z|_2 / 4.
 //
-// What is of second order counts as one more rounding of its step: 3.75 |A|_2
+// Terms of second order count as one more rounding of their step: 3.75 |A|_2
 // |dZ|^2 (half of the second derivative of 13 w - 15 w^2 + 7 w^3 - w^4 over 4
 // is at most that), 21 |Z|_2 |dA| |dZ| and 2.5 |Z|_2^3 |dA|^2 (all their terms,
 // whatever the signs). Where |A|_2 |dZ| reaches 0.2 the third order, at most a
@@ -56,8 +56,8 @@
 
 namespace subquad {
 
-// The squares of the singular values of m [size, size], by Jacobi's method on
-// m m^T (Golub and Van Loan, section 8.5).
+// Returns the squares of the singular values of m [size, size], by Jacobi's
+// method on m m^T (Golub and Van Loan, section 8.5).
 inline std::vector<double> SquaredSingularValues(const std::vector<double>& m,
                                                  int64_t size) {
   std::vector<double> g(static_cast<size_t>(size * size));
@@ -94,7 +94,7 @@ inline std::vector<double> SquaredSingularValues(const std::vector<double>& m,
   return squares;
 }
 
-// Z of a matrix A [size, size], and how far off it is.
+// Computes Z of a matrix A [size, size], and its error.
 template <typename Real>
 class NystromInverse {
  public:
@@ -131,8 +131,8 @@ class NystromInverse {
   const std::vector<Real>& z() const { return z_; }
   double norm() const { return NormOf(z_); }  // Frobenius
 
-  // |dZ|_F in units of the roundoff, where A is off by `matrix_units` in that
-  // norm; infinite where there is no bound.
+  // Returns |dZ|_F in units of the roundoff if A is off by `matrix_units` in
+  // that norm; infinite where there is no bound.
   double Units(double matrix_units, double roundoff) const {
     std::vector<double> exact(matrix_.begin(), matrix_.end());
     const std::vector<double> squares = SquaredSingularValues(exact, size_);
@@ -144,12 +144,14 @@ class NystromInverse {
       s.push_back(std::sqrt(square));
       z.push_back(std::sqrt(square) / scale_);
     }
-    // What is left of errors of A and of each step, pair by pair.
+    // Products of the factors c_ij that errors of A and of each step are
+    // multiplied by, pair by pair.
     std::vector<double> of_a(size * size),
         of_transposed(size * size, 1 / scale_);
     std::vector<std::vector<double>> left;
     std::vector<double> own, of_scale = z;
-    // The scale is a product of two sums of `size` numbers, and a quotient.
+    // The scale is a product of two sums of `size` numbers, followed by a
+    // quotient.
     const double scale_units = 2 * matrix_units * std::sqrt(terms) + 2 * terms;
     const auto units_now = [&] {
       double gain = 0, of_scales = 0;
@@ -204,10 +206,10 @@ class NystromInverse {
   }
 
  private:
-  // Of |A|_2 |dZ|_F: beyond it third orders are no longer small.
+  // Limit of |A|_2 |dZ|_F, beyond which third orders are no longer small.
   static constexpr double kFarthest = 0.2;
 
-  // Of one step, z being |Z|_2.
+  // Returns the rounding errors of one step, z being |Z|_2.
   double StepUnits(const std::vector<double>& a,
                    const std::vector<double>& z_before, double z) const {
     const auto terms = static_cast<double>(size_ + 2);
@@ -237,7 +239,7 @@ class NystromInverse {
     return product;
   }
 
-  // number I - m
+  // Returns number I - m.
   template <typename Number>
   std::vector<Number> Less(int number, std::vector<Number> m) const {
     for (Number& value : m) value = -value;
@@ -296,7 +298,7 @@ class NystromAttentionReference : public Reference<Real> {
         moved += weight_units[a] * std::abs(static_cast<double>(mixed));
       }
       value[c] = sum;
-      // Three more products, in either order.
+      // Three more products follow, bracketed either way.
       const double products = 3 * static_cast<double>(segments_) * head.z_norm *
                               head.value_norms[c];
       if (units)
@@ -314,7 +316,8 @@ class NystromAttentionReference : public Reference<Real> {
     std::vector<double> value_norms, value_units;  // columns of S v, and errors
   };
 
-  // In parts of 16 rows, whose sums are added: off by (16 + length / 16 + 1) u.
+  // Averages segments in parts of 16 rows, whose sums are added: off by (16 +
+  // length / 16 + 1) u.
   ReducedRows<Real> Means(const double* rows) const {
     constexpr int64_t kPart = 16;
     const int64_t length = n_ / segments_;
@@ -343,7 +346,7 @@ class NystromAttentionReference : public Reference<Real> {
     return means;
   }
 
-  // Weights of a query over the landmarks, [segments].
+  // Computes a query's weights over the landmarks, [segments].
   template <typename Query>
   void Weights(const RowId& id, const Query* query,
                const ReducedRows<Real>& keys, Real* weights, double* units,
@@ -439,7 +442,7 @@ class NystromAttention final : public OperatorWith<NystromAttentionReference> {
   std::vector<ParamRule> ParamRules(const Params&) const override {
     ParamRule iterations =
         ParamRule::Integer("iterations", "steps towards the inverse", 0);
-    iterations.max = 100;  // each doubles the digits
+    iterations.max = 100;  // each iteration doubles the digits
     return {
         ParamRule::Integer("segments", "landmarks, means of equal pieces", 1),
         iterations, ParamRule::Scale("1/sqrt(d)")};
@@ -466,8 +469,8 @@ class NystromAttention final : public OperatorWith<NystromAttentionReference> {
                          std::to_string(n));
   }
 
-  // 64 landmarks, or as many as a divisor of n allows; six steps, as in the
-  // paper.
+  // The defaults are 64 landmarks, or as many as a divisor of n allows, and six
+  // iterations, as in the paper.
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {
     if (!params.Has("iterations")) params.Set("iterations", int64_t{6});
     if (params.Has("segments")) return;
@@ -483,9 +486,9 @@ class NystromAttention final : public OperatorWith<NystromAttentionReference> {
   }
 
  private:
-  // A direction of signs for each segment, and half of what is drawn. Keys have
-  // that of the segment behind theirs: A is near a matrix that is no symmetric
-  // one.
+  // Adds a direction of signs for each segment to half of a random draw. Keys
+  // have the direction of the next segment: A is near a matrix that is not
+  // symmetric.
   template <int64_t kBehind>
   static constexpr Draw kSegments = {
       Draw::From::kInput, [](double drawn, const Element& element) {

@@ -23,16 +23,17 @@
 //   key_lengths  one for each batch item: it sees the keys before it only, the
 //                rest is padding
 //
-// Transformers II counts offsets as i - j in eq. 10, 11 and 13 and takes their
-// size in eq. 12; offsets here are signed and j - i throughout.
+// Transformers II counts offsets as i - j in eq. 10, 11 and 13 and uses their
+// absolute value in eq. 12; offsets here are signed and j - i throughout.
 //
 // What the inputs show: projections are drawn so that scores are of order one
-// and every key counts. An offset of the wrong sign changes all rows but those
+// and every key matters. An offset of the wrong sign changes all rows but those
 // of n = 1; in deberta it exchanges the two terms, which differ in u_q and u_k.
-// A position that is left in the values tells absolute_scores from absolute.
+// A position that remains in the values distinguishes absolute from
+// absolute_scores.
 //
-// The projections of positions and offsets do not depend on the pair that asks
-// for them; each is computed once, before any pair, which changes no bit.
+// The projections of positions and offsets do not depend on the pair that uses
+// them; each is computed once, before any pair, which changes no bit.
 //
 // Bound: softmax_rows.h with the scores' and the values' errors. A projection
 // is off by (D+2) u sum |x||w| (Higham 2002, eq. 3.5; one more for x + pos), a
@@ -123,7 +124,7 @@ class PositionAttentionReference : public Reference<Real> {
     return head;
   }
 
-  // (x + pos) w, row by row; pos may be null.
+  // Computes (x + pos) w, row by row; pos may be null.
   Rows Project(const double* x, const double* pos, int64_t rows,
                const double* w, int64_t width) const {
     Rows out;

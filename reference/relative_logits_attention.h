@@ -1,6 +1,6 @@
 // relative_logits_attention: softmax attention with a band of logits that the
-// query makes for the last E positions, a bias of rank p whose content depends
-// on the query.
+// query computes for the last E positions: a bias of rank p that depends on the
+// query.
 //   With a = i + query_offset - j, the distance back to key j:
 //   s_ij = scale q_i.k_j + (0 <= a < E ? r_i.table[:, a] : 0)
 //   out  = softmax(s) v
@@ -15,9 +15,9 @@
 //
 // What the inputs show: normal draws give a band as large as the scores, so
 // that a distance that is off by one, a table read from its far end and a band
-// that is cut short change all rows but those that see one key. E beyond the
-// keys and E = 1 show ends that are handled wrongly; without `causal` keys
-// after the query have no band.
+// that is cut short change all rows but those that see one key. E larger than
+// the number of keys and E = 1 show ends that are handled wrongly; without
+// `causal` keys after the query have no band.
 //
 // Backward, with dS of softmax_gradient.h, each summed over the heads that
 // share the tensor, a = i + query_offset - j in [0, E):
@@ -77,7 +77,7 @@ class RelativeLogitsAttentionReference : public Reference<Real> {
         e_, [&](int64_t j) { return Value(id.head, j); }, value, units);
   }
 
-  // For softmax_gradient.h.
+  // Returns the score of a visible pair, for softmax_gradient.h.
   std::optional<Score<Real>> See(int64_t head, int64_t i, int64_t j) const {
     if (!visible_.Sees(head, i, j)) return std::nullopt;
     Score<Real> score = ScaledDot<Real>(q_.Head(head) + i * d_,
@@ -134,7 +134,7 @@ class RelativeLogitsAttentionReference : public Reference<Real> {
     row.Finish();
   }
 
-  // Row x of the table: its entries for all distances.
+  // Writes row x of the table's gradient: its entries for all distances.
   void GradTable(const std::vector<int64_t>& heads, int64_t x, Real* value,
                  double* units) const {
     for (int64_t a = 0; a < E_; ++a) {
@@ -150,7 +150,7 @@ class RelativeLogitsAttentionReference : public Reference<Real> {
     }
   }
 
-  // r_i.table[:, a]
+  // Returns r_i.table[:, a].
   Score<Real> Band(int64_t head, int64_t i, int64_t a) const {
     const double* r = r_.Head(head) + i * p_;
     const double* table = table_.Head(head) + a;

@@ -1,7 +1,6 @@
 // sinkhorn_attention: softmax attention within blocks, and to a mixture of all
-// blocks that a doubly stochastic matrix brings into each one's place
-// (Transformers II, learned sparsity; Sparse Sinkhorn Attention, Tay et al.
-// 2020)
+// blocks that a doubly stochastic matrix forms for each block (Transformers II,
+// learned sparsity; Sparse Sinkhorn Attention, Tay et al. 2020)
 //
 //   q, k [n, d], v [n, e], out [n, e]; n = b block
 //   logits [b, b]  P = exp(logits); then `iterations` times each row of P is
@@ -20,10 +19,11 @@
 // Bound: one such logarithm is off by u times max|a| + |log sum| + 3 log b + b
 // + 6, a the exponents: their rounding, that of the sum of b exponentials, each
 // off by 3 gap + 4 for its gap to the largest (on average over the weights at
-// most log b), and of the result. It passes errors of g on, and enlarges none;
-// so f and g are off by at most the sum of these over all steps before, and an
-// exponent of P by both, and its own roundings. k'_B is a sum of b products
-// with such weights. The rest as in softmax_rows.h and reduced_keys.h.
+// most log b), and of the result. It passes on errors of g without enlarging
+// them; so f and g are off by at most the sum of these over all steps before,
+// and an exponent of P by both, and its own roundings. k'_B is a sum of b
+// products with such weights. The rest is as in softmax_rows.h and
+// reduced_keys.h.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@
 
 namespace subquad {
 
-// exp(logits) with rows and columns divided by their sums in turns.
+// Computes exp(logits) with rows and columns divided by their sums alternately.
 template <typename Real>
 class SinkhornMatrix {
  public:
@@ -57,7 +57,7 @@ class SinkhornMatrix {
   Real At(int64_t row, int64_t column) const {
     return std::exp(ExponentAt(row, column));
   }
-  // How far off that is, in units of the roundoff.
+  // Returns the error of an entry in units of the roundoff.
   double UnitsAt(int64_t row, int64_t column, double roundoff) const {
     const auto exponent = static_cast<double>(ExponentAt(row, column));
     const double units =
@@ -65,8 +65,8 @@ class SinkhornMatrix {
         6 * (std::abs(exponent) + std::abs(logits_[row * blocks_ + column]) +
              std::abs(static_cast<double>(rows_[row]))) +
         4;
-    // Not linearised: large exponents have no digit left, but what is surely
-    // nothing stays so.
+    // The error is not linearised: large exponents have no digit left, but an
+    // entry that is certainly zero stays so.
     const double off = units * roundoff;
     return (off < 1 ? std::exp(exponent) * std::expm1(off)
                     : std::exp(exponent + off)) /
@@ -79,8 +79,8 @@ class SinkhornMatrix {
            columns_[column];
   }
 
-  // of_own[x] = -log sum_y exp(logits + of_others[y]); entry (x, y) of the
-  // logits is at x own_stride + y stride.
+  // Computes of_own[x] = -log sum_y exp(logits + of_others[y]); entry (x, y) of
+  // the logits is at x own_stride + y stride.
   void Normalise(std::vector<Real>& of_own, const std::vector<Real>& of_others,
                  int64_t own_stride, int64_t stride) {
     double largest = 0;
@@ -139,7 +139,7 @@ class SinkhornAttentionReference : public Reference<Real> {
   }
 
  private:
-  // The rows of a block, and behind them those of the mixture in its place.
+  // Returns the rows of a block, followed by those of its mixture.
   ReducedRows<Real> Seen(int64_t head, int64_t own, const Tensor& tensor,
                          int64_t width) const {
     const SinkhornMatrix<Real>& matrix = matrices_[static_cast<size_t>(head)];
@@ -222,7 +222,7 @@ class SinkhornAttention final
                          std::to_string(n));
   }
 
-  // Blocks of 64, or of the largest divisor of n below.
+  // The default blocks have 64 rows, or the largest divisor of n below 64.
   void CompleteParams(int64_t n, uint64_t, Params& params) const override {
     if (!params.Has("iterations")) params.Set("iterations", int64_t{5});
     if (params.Has("block")) return;

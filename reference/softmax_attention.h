@@ -19,12 +19,12 @@
 //   grad_bias(dist) = sum over j - i = dist of dS_ij; 0 where the bias is -inf
 //
 // What the inputs show: normal draws give scores of order one, so that every
-// key counts and a missing or doubled one shows. A bias read as i - j, or with
+// key matters and a missing or doubled one shows. A bias read as i - j, or with
 // its origin at n_k-1, changes all rows. "offset" and "huge" give scores far
 // beyond the range of exp: a maximum that is not subtracted is inf/inf there.
 // "dropping" makes rows whose largest score comes early or late, for the
-// rescaling of partial sums. Padding that is seen, and a query that stands
-// elsewhere, change which keys are in the mean.
+// rescaling of partial sums. Visible padding, and a query at a wrong position,
+// change which keys are in the mean.
 //
 // Bound: see softmax_rows.h and softmax_gradient.h.
 #pragma once
@@ -69,7 +69,7 @@ inline void CheckEveryQuerySees(const Problem& problem, const Tensor& bias) {
   const int64_t n_q = problem.Dim("n_q"), n_k = problem.Dim("n_k");
   for (int64_t slice = 0; slice < bias.slices.count(); ++slice) {
     const double* b = bias.Slice(slice);
-    std::vector<int64_t> finite(n_q + n_k);  // among the first t offsets
+    std::vector<int64_t> finite(n_q + n_k);  // count among the first t offsets
     for (int64_t t = 0; t < n_q + n_k - 1; ++t)
       finite[t + 1] =
           finite[t] + (b[t] != -std::numeric_limits<double>::infinity());
@@ -114,7 +114,7 @@ class SoftmaxAttentionReference : public Reference<Real> {
         e_, [&](int64_t j) { return Value(id.head, j); }, value, units);
   }
 
-  // For softmax_gradient.h.
+  // Returns the score of a visible pair, for softmax_gradient.h.
   std::optional<Score<Real>> See(int64_t head, int64_t i, int64_t j) const {
     if (!visible_.Sees(head, i, j)) return std::nullopt;
     const double bias = bias_ ? bias_->Head(head)[by_offset_.Index(i, j)] : 0;
@@ -157,7 +157,7 @@ class SoftmaxAttentionReference : public Reference<Real> {
     row.Finish();
   }
 
-  // One offset of rows: its entries for all offsets of columns.
+  // Writes the gradient for one offset of rows and all offsets of columns.
   void GradImageBias(const RowId& id, Real* value, double* units) const {
     const int64_t width = by_offset_.width;
     for (int64_t t = 0; t < 2 * width - 1; ++t) {

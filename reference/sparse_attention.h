@@ -1,5 +1,5 @@
-// sparse_attention: out_i = softmax over the keys j that the pattern shows to
-// query i of (scale q_i.k_j + bias(j-i)), times v   (Transformers II, "Making
+// sparse_attention: out_i = softmax of (scale q_i.k_j + bias(j-i)) over the
+// keys j that the pattern shows to query i, times v   (Transformers II, "Making
 // the attention matrix sparse")
 //
 //   q, k [n, d], v [n, e], out [n, e]
@@ -24,12 +24,12 @@
 // them. Every pattern shows a query itself, so that no row is empty unless the
 // bias hides it.
 //
-// What the inputs show: with normal draws each key seen or missed by mistake
-// moves a row by about 1/(keys seen). Sizes that are not multiples of blocks,
-// strides and dilations show ends that are handled wrongly. A bias read as
-// i - j changes every row; so do global tokens that are left out.
+// What the inputs show: with normal draws each key that is wrongly seen or
+// missed moves a row by about 1/(keys seen). Sizes that are not multiples of
+// blocks, strides and dilations show ends that are handled wrongly. A bias read
+// as i - j changes every row; so do global tokens that are left out.
 //
-// Bound: see softmax_rows.h, with the keys that are seen for n.
+// Bound: see softmax_rows.h, where n is the number of visible keys.
 #pragma once
 
 #include <algorithm>
@@ -63,7 +63,7 @@ class SparseAttentionReference : public Reference<Real> {
   }
 
   void Row(const RowId& id, Real* value, double* units) override {
-    // Output 1 is that of the global tokens.
+    // Output 1 has the rows of the global tokens.
     const int64_t i = id.output == 0 ? id.row : n_ + id.row;
     const double* q = q_.Row(id.head, i, n_, d_);
     SoftmaxRow<Real> row(problem_, id.head, id.row);
@@ -86,7 +86,7 @@ class SparseAttentionReference : public Reference<Real> {
  private:
   static constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
-  // A tensor, and behind its n rows those of the global tokens.
+  // The n rows of a tensor, followed by those of the global tokens.
   struct TokensAndGlobals {
     TokensAndGlobals(const Inputs& inputs, const std::string& name)
         : tokens(inputs[name]) {
@@ -106,7 +106,7 @@ class SparseAttentionReference : public Reference<Real> {
     for (int64_t slice = 0; slice < bias_->slices.count(); ++slice) {
       const double* bias = bias_->Slice(slice) + n_ - 1;
       for (int64_t i = 0; i < n_; ++i) {
-        bool sees = bias[0] != kHidden;  // itself
+        bool sees = bias[0] != kHidden;  // a query sees itself
         for (int64_t j = 0; j < n_ && !sees; ++j)
           sees = bias[j - i] != kHidden && pattern_.Sees(i, j);
         if (!sees)
@@ -145,7 +145,8 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
               std::get_if<std::string>(&given.values().at("pattern")))
         pattern = *text;
     const bool known = std::ranges::count(Patterns(), pattern) > 0;
-    // Until the pattern is known, all are listed and none is required.
+    // While the pattern is unknown, all parameters are listed and none is
+    // required.
     const auto add = [&](std::vector<std::string> of, ParamRule rule) {
       rule.required = known;
       if (!known || std::ranges::count(of, pattern) > 0) rules.push_back(rule);
@@ -227,8 +228,8 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
               blocks, "key blocks");
   }
 
-  // Windows of 64 and what goes with them, less where n is small: a pattern
-  // that shows everything would test nothing.
+  // The defaults are windows of 64 with matching parameters, less where n is
+  // small: a pattern that shows everything would test nothing.
   void CompleteParams(int64_t n, uint64_t seed, Params& params) const override {
     const auto set = [&](const char* name, ParamValue value) {
       if (!params.Has(name)) params.Set(name, std::move(value));

@@ -1,5 +1,5 @@
-// stochastic_position_attention: attention on queries and keys that carry their
-// positions as noise (SPE; FastRPB eq. 8)
+// stochastic_position_attention: attention on queries and keys whose positions
+// are encoded as noise (SPE; FastRPB eq. 8)
 //
 //   out = attention(q^, k^, v)   with q^ [n_q, R], k^ [n_k, R] of
 //                                stochastic_positions.h
@@ -15,14 +15,14 @@
 //
 // What the inputs show: components with frequencies of order one turn angles
 // through many revolutions, so that a wrong position or a lost phase changes
-// every row; independent noise per channel shows a channel that reads
-// another's, and per draw a transposed z. The expectation over z is no test of
-// a program (any noise of that covariance has it): it is in the study
-// spe_convergence.
+// every row; independent noise per channel shows a channel that reads another's
+// noise, and independent noise per draw a transposed z. The expectation over z
+// tests no implementation (any noise of that covariance has it); the study
+// spe_convergence measures it.
 //
 // Bound: the errors of q^ and k^ pass through the scores (softmax_rows.h) or
-// the features (feature_map.h); the rest is that of the attention.
-// Cost of a row: n_k (R or f + e), and d C R or d P R for q^ and k^.
+// the features (feature_map.h); the rest is that of the attention. Cost of a
+// row: n_k (R or f + e), and d C R or d P R for q^ and k^.
 #pragma once
 
 #include <memory>
@@ -35,7 +35,7 @@
 
 namespace subquad {
 
-// softmax of q^ . k^.
+// Computes rows of softmax attention on q^ and k^.
 template <typename Real>
 class SoftmaxOnNoise : public Reference<Real> {
  public:
@@ -91,7 +91,7 @@ class SoftmaxOnNoise : public Reference<Real> {
   std::vector<double> key_units_;
 };
 
-// linear attention on q^ and k^.
+// Computes rows of linear attention on q^ and k^.
 template <typename Real>
 class LinearOnNoise : public Reference<Real> {
  public:

@@ -1,7 +1,6 @@
-// synthesizer_attention: out = softmax(B) (x phi_v), with scores B that no
-// product of queries and keys gives
-// (Transformers II, "Attention as a hypernetwork", fig. 12b and 13a; Tay et al.
-// 2020)
+// synthesizer_attention: out = softmax(B) (x phi_v), with scores B that are not
+// a product of queries and keys (Transformers II, "Attention as a
+// hypernetwork", fig. 12b and 13a; Tay et al. 2020)
 //
 //   x [n, D], phi_v [D, e]
 //   kind  dense       B_ij = (relu(x phi_1) phi_2)_ij: a row from its token,
@@ -13,14 +12,14 @@
 //   out [n, e]
 //
 // What the inputs show: matrices whose columns have variance 1 over their
-// length give scores of order one, so that every token counts. Columns of phi_2
-// from the end in place of the beginning, a missing relu, factors exchanged or
-// logits transposed change all rows.
+// length give scores of order one, so that every token matters. Columns of
+// phi_2 read from the end, a missing relu, exchanged factors and transposed
+// logits change all rows.
 //
-// Bound: a hidden number is a sum of D products and off by D u sum |x||phi_1|
+// Bound: a hidden value is a sum of D products and off by D u sum |x||phi_1|
 // (Higham 2002, eq. 3.5), which relu does not enlarge; a score by m u sum
-// |h||phi_2| and what the hidden numbers bring, sum E |phi_2|; a value by
-// D u sum |x||phi_v|. The rest as in softmax_rows.h.
+// |h||phi_2| plus the hidden values' errors, sum E |phi_2|; a value by D u sum
+// |x||phi_v|. The rest is as in softmax_rows.h.
 #pragma once
 
 #include <algorithm>
@@ -72,7 +71,7 @@ class SynthesizerAttentionReference : public Reference<Real> {
   }
 
  private:
-  // Rows first.. of x times a matrix [D, width].
+  // Multiplies `rows` rows of x, from `first` on, by a matrix [D, width].
   ReducedRows<Real> Products(int64_t head, int64_t first, int64_t rows,
                              const double* matrix, int64_t width) const {
     const double* x = inputs_["x"].Head(head) + first * token_;
@@ -187,7 +186,8 @@ class SynthesizerAttention final
   }
 
  private:
-  // r products of two of them have a sum of their own size.
+  // The draws are scaled so that sums of r products of two have the size of one
+  // draw.
   static constexpr Draw kFactor = {
       Draw::From::kInput, [](double drawn, const Element& element) {
         return drawn /

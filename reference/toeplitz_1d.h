@@ -67,7 +67,7 @@ class Toeplitz1dReference : public Reference<Real> {
     for (size_t c = 0; c < width; ++c) value[c] = sums.Total(c);
   }
 
-  // Summed over the heads that share the values.
+  // Sums over the heads that share the values.
   void GradValues(int64_t slice, int64_t j, Real* value, double* units) const {
     const auto width = static_cast<size_t>(e_);
     LongSums<Real> sums(width);
@@ -83,7 +83,7 @@ class Toeplitz1dReference : public Reference<Real> {
     for (size_t c = 0; c < width; ++c) value[c] = sums.Total(c);
   }
 
-  // Summed over the heads that share the weights.
+  // Sums over the heads that share the weights.
   void GradWeights(int64_t slice, int64_t t, Real* value, double* units) const {
     const int64_t offset = t - (n_q_ - 1);
     const std::vector<int64_t> heads = weights_.slices.Readers(slice);

@@ -16,7 +16,7 @@
 // into the next one; normal draws show it at every border.
 //
 // Bound: a sum of m products in any order, gamma_m sum |a||b|: m = HW in the
-// product, and in the backward pass as many as there are, over all heads.
+// product, and the number of terms over all heads in the backward pass.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ class Toeplitz2dReference : public Reference<Real> {
   }
 
  private:
-  // w(j - i) of a head, by pixels.
+  // Returns w(j - i) of a head for pixels i and j.
   double Weight(int64_t head, int64_t i, int64_t j) const {
     return weights_.Head(
         head)[BiasByOffset{height_ * width_, width_}.Index(i, j)];
@@ -67,7 +67,7 @@ class Toeplitz2dReference : public Reference<Real> {
     Write(sums, value);
   }
 
-  // Summed over the heads that share the values.
+  // Sums over the heads that share the values.
   void GradValues(const RowId& id, Real* value, double* units) const {
     const int64_t pixels = height_ * width_;
     const std::vector<int64_t> heads = values_.slices.Readers(id.head);
@@ -81,8 +81,8 @@ class Toeplitz2dReference : public Reference<Real> {
     Write(sums, value);
   }
 
-  // One offset of rows, all offsets of columns; summed over the heads that
-  // share the weights.
+  // Writes one offset of rows and all offsets of columns, summed over the heads
+  // that share the weights.
   void GradWeights(const RowId& id, Real* value, double* units) const {
     const int64_t rows = id.row - (height_ - 1);
     const std::vector<int64_t> heads = weights_.slices.Readers(id.head);

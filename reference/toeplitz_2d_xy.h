@@ -59,7 +59,7 @@ class Toeplitz2dXyReference : public Reference<Real> {
   }
 
  private:
-  // Pixels as `lines` of `length` pixels each, in steps of pixels.
+  // The pixels as `lines` of `length` pixels each; steps are in pixels.
   struct Lines {
     int64_t lines, length, line_step, step;
   };
@@ -74,7 +74,7 @@ class Toeplitz2dXyReference : public Reference<Real> {
     Write(sums, value);
   }
 
-  // Summed over the heads that share the values.
+  // Sums over the heads that share the values.
   void GradValues(const RowId& id, Real* value, double* units) const {
     const int64_t pixels = height_ * width_;
     const std::vector<int64_t> heads = values_.slices.Readers(id.head);
@@ -87,7 +87,8 @@ class Toeplitz2dXyReference : public Reference<Real> {
     Write(sums, value);
   }
 
-  // Of one offset of lines; summed over the heads that share the weights.
+  // Computes the gradient for one offset of lines, summed over the heads that
+  // share the weights.
   void GradWeights(const Tensor& weights, const Lines& image, const RowId& id,
                    Real* value, double* units) const {
     const int64_t offset = id.row - (image.lines - 1);
@@ -141,7 +142,7 @@ class Toeplitz2dXyReference : public Reference<Real> {
     return found;
   }
 
-  // The row of values, or of gradients, times the weight of pixels i and j.
+  // Adds a row of values or gradients times the weight of pixels i and j.
   void Add(int64_t head, int64_t i, int64_t j, const double* row, int64_t terms,
            LongSums<Real>& sums, double* units) const {
     const double a = rows_.Head(head)[j / width_ - i / width_ + height_ - 1];
@@ -201,7 +202,7 @@ class Toeplitz2dXy final : public OperatorWith<Toeplitz2dXyReference> {
     CompleteImage(n, params);
   }
 
-  // A gradient of a weight has the sums of all lines.
+  // A gradient of a weight sums over all lines.
   double RowWork(const Problem& problem, int output) const override {
     const double terms =
         static_cast<double>(problem.Dim("height") * problem.Dim("width")) *

@@ -12,19 +12,19 @@
 //   out [L, e]
 //   scale        default 1/sqrt(d)
 //
-// The paper's B has two entries of its last row that do not follow from this;
-// the claim txl-matrix (harness/papers/transformer_xl).
+// Two entries of the last row of the paper's B do not follow from this: see the
+// claim txl-matrix (harness/papers/transformer_xl).
 //
 // What the inputs show: rows of r in the wrong order, a shift that is off by
 // one and the entries that a left shift brings in from outside change normal
 // draws everywhere but in the last row, which has no shift. M = 0 and M > L
-// show an origin at M or at L.
+// distinguish an origin at M from one at L.
 //
 // w_kr r is the same for all pairs at one distance; it is computed once for
 // each here, before any pair is formed, which changes no bit of it.
 //
-// Bound: softmax_rows.h with the score's error. An entry of w_kr r is off by
-// p u sum |w_kr||r|, and the two dot products by (d+3) u of their magnitudes,
+// Bound: softmax_rows.h with the score's error. An entry of w_kr r is off by p
+// u sum |w_kr||r|, and the two dot products by (d+3) u of their magnitudes,
 // with |q| + |u| for |q + u|, so that q.k and u.k may be formed apart. Their
 // sum and the scale make three more.
 #pragma once
@@ -94,8 +94,8 @@ class TransformerXlAttentionReference : public Reference<Real> {
   }
 
  private:
-  // w_kr r for every distance, one after the other, with the bound of its
-  // error.
+  // Computes w_kr r for every distance, one after another, with the bound of
+  // its error.
   void Project(const double* r, const double* w_kr, int64_t p) {
     for (int64_t x = 0; x < distances_; ++x)
       for (int64_t a = 0; a < d_; ++a) {
@@ -120,7 +120,7 @@ class TransformerXlAttentionReference : public Reference<Real> {
   const Tensor& t_;
   const int64_t memory_, n_k_;
   const bool causal_;
-  const int64_t before_, distances_;  // those below zero, and all
+  const int64_t before_, distances_;  // negative distances, and all distances
   const int64_t d_, e_;
   const Real scale_;
   std::vector<Real> projected_;

@@ -1,6 +1,6 @@
-// No bit of a result depends on where its arrays lie: a vectorised loop that
-// begins where its array is aligned adds in another order elsewhere, and
-// threads have their workspaces elsewhere.
+// No bit of a result depends on the address of its arrays: a vectorised loop
+// that begins where its array is aligned adds in another order at another
+// address, and each thread's workspace has its own address.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -15,8 +15,8 @@
 namespace subquad {
 namespace {
 
-// Tensors and workspaces that are allocated while it lives begin `bytes` behind
-// a cache line.
+// Makes tensors and workspaces that are allocated during its lifetime begin
+// `bytes` after a cache line.
 class Shifted {
  public:
   explicit Shifted(int64_t bytes) { GuardedMemory::shift() = bytes; }
@@ -44,8 +44,8 @@ Trial TrialAt(const Case& one, const Problem& problem, int64_t shift) {
   return Trial(problem, GenerateInputs(one, problem), one.seed);
 }
 
-// Every variant of the operator, in its usual widths and in very small ones,
-// for which libraries have other ways.
+// Returns every variant of the operator, in its usual widths and in very small
+// ones, for which libraries use other code.
 std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
   std::vector<Case> cases = VerificationCases(op, {5, 61}, scalar, 2);
   const size_t usual = cases.size();
@@ -67,7 +67,7 @@ TEST_P(Addresses, ChangeNoBit) {
     for (const Case& one : CasesOf(*GetParam(), scalar)) {
       const Problem problem = ProblemOf(one);
       Trial aligned = TrialAt(one, problem, 0);
-      // Every shift between 4 and 60 bytes is some case's.
+      // The cases together use every shift between 4 and 60 bytes.
       const int64_t step = Info(scalar).bytes, places = 64 / step - 1;
       const int64_t shift = (1 + compared % places) * step;
       Trial moved = TrialAt(one, problem, shift);
@@ -93,7 +93,7 @@ TEST_P(Addresses, ChangeNoBit) {
 INSTANTIATE_TEST_SUITE_P(Every, Addresses, testing::ValuesIn(Operators()),
                          OperatorId);
 
-// The control: a sum that begins where its array is aligned.
+// A control: a sum that begins where its array is aligned.
 class Peeling : public Prepared {
  public:
   Peeling(const Arrays& arrays, Layout& layout)

@@ -1,5 +1,5 @@
-// For tests of an operator's shapes: every program against the definition, and
-// against itself on more threads.
+// Helpers for tests of an operator's shapes: compare every implementation with
+// the definition, and with itself on more threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,8 @@
 
 namespace subquad {
 
-// In float64, on one thread within a tolerance and on three bit for bit.
+// Expects float64 results within a tolerance on one thread, and the same bits
+// on three.
 inline void ExpectDefinition(const OperatorRun& run, double tolerance) {
   const Numbers expected = run.Definition();
   ASSERT_FALSE(run.Programs().empty());

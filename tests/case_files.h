@@ -1,4 +1,4 @@
-// The golden case folders, and small helpers for tests that read and spoil
+// The golden case folders, and small helpers for tests that read and corrupt
 // them.
 #pragma once
 
@@ -30,7 +30,8 @@ inline void Write(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
 }
 
-// The golden cases, and those that make_cases.py made for what they miss.
+// Returns the golden cases, and the cases of make_cases.py for properties that
+// the golden cases do not cover.
 inline std::vector<fs::path> GoldenFolders() {
   std::vector<fs::path> folders;
   for (const fs::path& root :
@@ -51,7 +52,7 @@ inline bool IsRegistered(const std::string& id) {
   });
 }
 
-// What a machine without a GPU cannot judge.
+// True for a check that needs a GPU on a machine without one.
 inline bool NoDevice(const CheckLine& line) {
   return line.backend == "cuda" && line.verdict.outcome == Outcome::kSkipped;
 }

@@ -1,6 +1,6 @@
-// What the product with clipped relative scores must do: every small problem
-// against the definition typed in once more, the geometry of its tiles, and the
-// accuracy of its sums.
+// Properties of the product with clipped relative scores: every small problem
+// against a second definition, the geometry of its tiles, and the accuracy of
+// its sums.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,10 +60,11 @@ TEST(ClippedRpeProduct, EverySmallProblem) {
         }
 }
 
-// Those problems fit into one block. Here blocks are short: the sums before and
-// after every tile and the tile itself must hold each key once, with the weight
-// of its clipped offset. With weights 1, 10, 100, .. by offset and powers of
-// two as values a key that is missing, doubled or at another offset shows.
+// The problems above fit into one block. Here blocks are short: the sums before
+// and after every tile and the tile itself must contain each key once, with the
+// weight of its clipped offset. With weights 1, 10, 100, .. by offset and
+// powers of two as values, a key that is missing, doubled or at another offset
+// shows.
 TEST(ClippedRpeProduct, TilesAndTailsHoldEveryKeyOnce) {
   Layout layout({.threads = 1});
   ThreadPool pool(layout);
@@ -106,7 +107,7 @@ TEST(ClippedRpeProduct, TilesAndTailsHoldEveryKeyOnce) {
           }
 }
 
-// Several blocks, ragged at every end, all the way through the program.
+// Runs the implementation on several blocks, ragged at every end.
 TEST(ClippedRpeProduct, RectanglesOfSeveralBlocks) {
   for (int64_t n_q : {31, 32, 33, 65, 130, 300})
     for (int64_t n_k : {1, 31, 33, 97, 260, 401})
@@ -135,8 +136,8 @@ TEST(ClippedRpeProduct, HeadsWithSharedAndWithOwnEmbeddings) {
   }
 }
 
-// Equal embeddings leave only the sum of all values: the clipped product has no
-// positions then. The control turns one row of them.
+// Equal embeddings leave only the sum of all values: the clipped product does
+// not depend on positions then. The control negates one row of them.
 TEST(ClippedRpeProduct, EqualEmbeddingsAreASum) {
   constexpr int64_t kN = 200, kD = 4, kE = 3, kR = 7;
   OperatorRun run = Product(kN, kN, kR, false, kD, kE);
@@ -185,9 +186,9 @@ TEST(ClippedRpeProduct, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-// The sums at block edges against one running sum, which a value late in the
-// sequence passes through n times: with values of mean 1 the error of the
-// running sum grows with n, that of the program does not.
+// Compares the sums at block edges with one running sum, which a value late in
+// the sequence passes through n times: with values of mean 1 the error of the
+// running sum grows with n, that of the implementation does not.
 TEST(ClippedRpeProduct, LongTailsKeepTheirDigits) {
   constexpr int64_t kN = 1 << 18;
   OperatorRun run = Product(kN, kN, 2, true, 1, 1);

@@ -1,4 +1,4 @@
-// What attention within clusters must do, each with a control that can fail.
+// Properties of attention within clusters, each with a control that can fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,8 +38,8 @@ OperatorRun Clustered(const std::string& kind, bool causal = false,
 
 constexpr const char* kKinds[] = {"lsh", "centroids"};
 
-// Clusters by the first number of q and k: that of centroid x is largest where
-// the number is x itself, as it is for those below.
+// Makes clusters by the first element of q and k: the product with centroid x
+// is largest where that element is x itself.
 constexpr int64_t kRoundClusters = 3;
 OperatorRun ByFirstNumber(const std::vector<int64_t>& query_clusters,
                           const std::vector<int64_t>& key_clusters,
@@ -58,7 +58,7 @@ OperatorRun ByFirstNumber(const std::vector<int64_t>& query_clusters,
   return run;
 }
 
-// One cluster holds everything.
+// A single cluster contains all tokens.
 TEST(ClusteredAttention, OneClusterIsSoftmaxAttention) {
   for (const bool causal : {false, true}) {
     const Sizes s = {kSizes.n, kSizes.d, kSizes.e, 1};
@@ -77,8 +77,8 @@ TEST(ClusteredAttention, OneClusterIsSoftmaxAttention) {
   }
 }
 
-// Keys and values of other clusters, and of later tokens, change nothing, bit
-// for bit; a query's own do, whatever their cluster.
+// Keys and values of other clusters, and of later tokens, change no bit; a
+// query's own key and value do, whatever their cluster.
 TEST(ClusteredAttention, SeesItsOwnClusterAlone) {
   std::mt19937 random(1);
   std::vector<int64_t> queries, keys;
@@ -108,7 +108,7 @@ TEST(ClusteredAttention, SeesItsOwnClusterAlone) {
   }
 }
 
-// With all keys in another cluster a query is left with its own.
+// A query whose keys are all in another cluster sees only its own.
 TEST(ClusteredAttention, AQueryAlwaysSeesItself) {
   const std::vector<int64_t> zeros(static_cast<size_t>(kSizes.n), 0);
   const std::vector<int64_t> ones(static_cast<size_t>(kSizes.n), 1);
@@ -122,7 +122,8 @@ TEST(ClusteredAttention, AQueryAlwaysSeesItself) {
   }
 }
 
-// A hash takes a number and its opposite apart, and scales of y together.
+// A hash separates a vector from its negative, and does not depend on its
+// length.
 TEST(ClusteredAttention, HashesGoByDirection) {
   OperatorRun run = Clustered("lsh"), longer = run, opposite = run;
   for (size_t x = 0; x < run["q"].size(); ++x) {
@@ -143,9 +144,9 @@ TEST(ClusteredAttention, HashesGoByDirection) {
   }
 }
 
-// Of equal numbers the first counts: a second centroid like the first one has
-// no tokens. Before it, it has them all, which is another numbering of the same
-// clusters.
+// Among equal products the first wins: a second centroid equal to the first
+// gets no tokens. If the copy precedes the first, it gets them all, which is
+// another numbering of the same clusters.
 TEST(ClusteredAttention, TheFirstOfEqualNumbersCounts) {
   OperatorRun run = Clustered("centroids");
   OperatorRun more = run, split = run;
@@ -163,7 +164,7 @@ TEST(ClusteredAttention, TheFirstOfEqualNumbersCounts) {
   }
 }
 
-// Another order of the tokens is the same order of the rows, unless causal.
+// Permuting the tokens permutes the rows, unless causal.
 TEST(ClusteredAttention, IsEquivariantUnlessCausal) {
   const auto turned = [](const Numbers& rows, int64_t width) {
     Numbers to;
@@ -188,8 +189,9 @@ TEST(ClusteredAttention, IsEquivariantUnlessCausal) {
     }
 }
 
-// A query between two clusters, by less than rounding, is in neither for sure:
-// its row is not judged, by name. One farther off is.
+// A query that is between two clusters by less than rounding belongs to neither
+// for sure: its row is not judged, and the reason names it. A query farther off
+// is judged.
 TEST(ClusteredAttention, RowsBetweenClustersAreMistrustedByName) {
   std::vector<int64_t> clusters;
   for (int64_t i = 0; i < 40; ++i) clusters.push_back(i % kRoundClusters);
@@ -209,7 +211,8 @@ TEST(ClusteredAttention, RowsBetweenClustersAreMistrustedByName) {
       }
     }
   }
-  // A key: all rows that might see it, of two of the three clusters.
+  // The same for a key: rows that might see it, those of two of the three
+  // clusters, are not judged.
   OperatorRun run = ByFirstNumber(clusters, clusters, false);
   run["k"][5 * kSizes.d] = run["k"][5 * kSizes.d + 1] = 1;
   run["k"][5 * kSizes.d + 2] = 0;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs the commands that texts print, as typed and in their order: python3 tests/commands_test.py build/subquad
+"""Runs the commands that texts print, unchanged and in order: python3 tests/commands_test.py build/subquad
 
-They run in a copy of what git tracks, by a shell whose python3 has no packages. What would take long is made short: presets have
-three sweeps, sweeps have small sizes, and nothing is built or installed. A command that is not run is in NOT_RUN with the reason, or is a
-synopsis, whose options text_test.py checks.
+They run in a copy of the files that git tracks, in a shell whose python3 has no packages. Long commands are shortened:
+presets have three sweeps, sweeps have small sizes, and nothing is built or installed. A command that is not run is
+listed in NOT_RUN with the reason, or is a synopsis, whose options text_test.py checks.
 """
 
 import json
@@ -22,14 +22,14 @@ from text_test import ROOT, Tree, command_faults, tracked  # noqa: E402
 PROGRAM = ""  # set by main
 SYSTEM = "/usr/bin/python3"
 
-# A command begins with one of these; other indented lines are output, code and diagrams.
+# Commands begin with one of these words; other indented lines are output, code and diagrams.
 FIRST = re.compile(
     r"(?:build/|\./|\.ci/|venv/|tests/|reports/\S+ |cd |for |(?:python3?|pip|pytest|sudo|sbatch|docker|git|cmake|ctest|"
     r"compute-sanitizer|clang\+\+|pdflatex) )"
 )
-# It names what the reader puts in: FILE, [--option], "..".
+# A synopsis has placeholders for the reader to fill in: FILE, [--option], "..".
 SYNOPSIS = re.compile(r"(?<![\w./=-])[A-Z]{2,}\b|(?<= )[A-Z](?= )|\[-|\[[A-Z]|\.\.(?=[ \]]|$)|\bMACHINE\b")
-# (in this file or any, command), as patterns; why it is not run here.
+# Patterns of the file and of the command ("" for any), and the reason why it is not run here.
 NOT_RUN = [
     (r"", r"\./run-tests\b", "builds everything, and then runs this test among others"),
     (r"", r"\./setup$", "installs packages; setup_test.py runs it on imitated systems"),
@@ -46,7 +46,7 @@ NOT_RUN = [
     (r"CONTRIBUTING", r"compute-sanitizer |clang\+\+ ", "needs a GPU; needs clang and runs for ever"),
 ]  # fmt: skip
 
-# Stands in for build/subquad: the same, with small sizes and short measurements.
+# Replaces build/subquad: runs it with small sizes and short measurements.
 SMALL = """#!{python}
 import json, os, sys
 
@@ -78,7 +78,7 @@ os.execv({program!r}, [{program!r}, *words])
 
 
 def commands_of(text):
-    """The commands in a text's indented blocks and blocks of a shell, in their order."""
+    """Returns the commands in a text's indented blocks and shell blocks, in order."""
     blocks = re.findall(r"^```(?:sh|bash|console)\n(.*?)^```", text, re.M | re.S)
     plain = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
     lines = "\n".join([*re.findall(r"^    (.*)$", plain, re.M), *blocks])
@@ -88,7 +88,7 @@ def commands_of(text):
 
 
 def why_not(file, command):
-    """The entry of NOT_RUN that a command falls under, or None."""
+    """Returns the entry of NOT_RUN that matches a command, or None."""
     for entry in NOT_RUN:
         if re.search(entry[0], file) and re.match(entry[1], command):
             return entry
@@ -100,7 +100,7 @@ def is_synopsis(command):
 
 
 class Clone:
-    """A folder with what git tracks, the program, and a shell for it."""
+    """Makes a folder with the files that git tracks, the program, and a shell."""
 
     def __init__(self, folder, program):
         self.folder = folder / "subquad"
@@ -109,8 +109,8 @@ class Clone:
             shutil.copy2(ROOT / path, self.folder / path)
         (self.folder / "build").mkdir()
         self.script("build/subquad", SMALL.format(python=sys.executable, program=str(program)))
-        self.script("bin/cmake", "#!/bin/sh\n")  # all is built
-        # A Python without NumPy and the like.
+        self.script("bin/cmake", "#!/bin/sh\n")  # everything is built already
+        # Makes a Python without NumPy and other packages.
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / "bare")], check=True)
         (self.folder / "bin" / "python3").symlink_to(folder / "bare" / "bin" / "python3")
         removed = ("PYTHONPATH", "PYTHONHOME", "SUBQUAD_SYSTEM_PYTHON")
@@ -170,7 +170,7 @@ class Commands(unittest.TestCase):
             self.assertTrue((self.clone.folder / path).exists(), path)
 
     def draw_as_it_says(self, text):
-        """The last commands that run-sweeps prints."""
+        """Runs the last commands that run-sweeps prints."""
         commands = re.findall(r"^  (python3 -m reports\.figures .*)$", text, re.M)
         self.assertEqual(2, len(commands), text[-500:])
         for command in commands:
@@ -205,7 +205,7 @@ class Commands(unittest.TestCase):
         self.assertEqual([], [entry for entry in NOT_RUN if entry not in used])
 
     def test_helps(self):
-        """Commands and options in what --help says."""
+        """Checks commands and options in the output of --help."""
         tree = Tree(ROOT, str(PROGRAM))
         names = re.findall(
             r"^  ([a-z]+)  ", subprocess.run([PROGRAM, "--help"], capture_output=True, text=True).stdout, re.M
@@ -247,7 +247,7 @@ class Commands(unittest.TestCase):
 
 
 class Interpreter(unittest.TestCase):
-    """Commands of reports/ where python3 is not the system's."""
+    """Runs commands of reports/ with a python3 other than the system's."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -1,6 +1,6 @@
-// Every implementation of cuda/ against the references, in every type of
-// storage. Built twice: for the device of this machine, where everything is
-// skipped if there is none, and for the emulated one of tests/emulated_cuda.
+// Compares every implementation of cuda/ with the references, in every type of
+// storage. Built twice: for the device of this machine, where all tests are
+// skipped if there is none, and for the emulated device of tests/emulated_cuda.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ bool OnDevice(const Implementation& one) {
   return one.backend == Backend::kCuda;
 }
 
-// Operators that have programs for a device.
+// Returns the operators that have implementations for a device.
 std::vector<const Operator*> OperatorsOnDevice() {
   std::vector<const Operator*> those;
   for (const Operator* op : Operators())
@@ -72,7 +72,7 @@ TEST_P(Cuda, PassesGoldenCases) {
 
 using Passed = std::map<std::pair<const Implementation*, Scalar>, int>;
 
-// Counts what passes, and fails for what does not.
+// Counts the implementations that pass, and fails for the others.
 void VerifyOnDevice(const Operator& op, const Case& one, Passed& passed) {
   const Problem problem = ProblemOf(one);
   std::vector<const Implementation*> able;
@@ -84,11 +84,11 @@ void VerifyOnDevice(const Operator& op, const Case& one, Passed& passed) {
   try {
     trial.answer();
   } catch (const InvalidInput&) {
-    return;  // the formula has no value for these numbers
+    return;  // the formula has no value for these inputs
   }
   for (const Implementation* implementation : able) {
     const Verdict verdict = Verify(*implementation, trial, {});
-    // Of numbers among which few keys count, a lost one may not show.
+    // A lost key may not show in inputs of which few keys matter.
     EXPECT_TRUE(verdict.passed() || verdict.cannot_tell())
         << implementation->id << " " << one.Id() << ": " << verdict.reason;
     passed[{implementation, one.scalar}] += verdict.passed();
@@ -98,8 +98,8 @@ void VerifyOnDevice(const Operator& op, const Case& one, Passed& passed) {
 constexpr Scalar kStored[] = {Scalar::kFloat32, Scalar::kBFloat16,
                               Scalar::kFloat16};
 
-// Of operators with very many variants, some: every type of storage begins at
-// another case, and steps are prime, so that variants meet different shapes.
+// Selects cases of operators with very many variants: every storage type begins
+// at another case, and steps are prime, so that variants get different shapes.
 std::vector<Case> SomeOf(std::vector<Case> cases, Scalar scalar,
                          size_t enough) {
   size_t step = 1;
@@ -120,7 +120,7 @@ TEST_P(Cuda, PassesAwkwardSizes) {
          SomeOf(VerificationCases(op, {1, 2, 3, 33, 64, 97, 130}, scalar, 1),
                 scalar, 36))
       VerifyOnDevice(op, one, passed);
-  // Whoever was in none of them gets the first that is for it.
+  // An implementation that ran no case gets the first case that it supports.
   for (const Implementation* one : ImplementationsOf(op))
     for (const Scalar scalar : one->scalars) {
       if (!OnDevice(*one)) continue;
@@ -133,7 +133,8 @@ TEST_P(Cuda, PassesAwkwardSizes) {
     }
 }
 
-// Rows that take several tiles of columns, aligned for wide loads and not.
+// Tests rows that need several tiles of columns, aligned for wide loads and
+// not.
 TEST_P(Cuda, PassesWideRows) {
   struct Wide {
     Scalar scalar;
@@ -146,8 +147,7 @@ TEST_P(Cuda, PassesWideRows) {
         Wide{Scalar::kBFloat16, 132, 72}, Wide{Scalar::kFloat16, 67, 130}})
     for (Case one :
          SomeOf(VerificationCases(op, {70}, scalar, 1), scalar, 10)) {
-      if (one.leading.heads > 1)
-        continue;  // to be quick: the cases above have them
+      if (one.leading.heads > 1) continue;  // skipped: the cases above have it
       if (one.sizes.contains("d")) one.sizes["d"] = d;
       one.sizes["e"] = e;
       VerifyOnDevice(op, one, passed);
@@ -155,9 +155,9 @@ TEST_P(Cuda, PassesWideRows) {
   EXPECT_FALSE(passed.empty());
 }
 
-// Numbers and lengths that the cases above do not have: scores far beyond the
-// range of exp, tiles of keys that are all hidden, a bias of a problem
-// that is not square, sums in several parts.
+// Inputs and lengths that the cases above do not have: scores far beyond the
+// range of exp, tiles of keys that are all hidden, a bias of a problem that is
+// not square, sums in several parts.
 constexpr const char* kMoreCases[] = {
     "softmax_attention:n=200,e=19,causal=0,with=bias,input=masked",
     "softmax_attention:n_q=90,n_k=150,e=19,causal=0,with=bias",
@@ -203,7 +203,8 @@ TEST(CudaMore, PassesCasesOfOnePath) {
 struct DeviceLimit {
   std::string op, implementation, input;
   std::vector<std::string> with;  // choices of parameters, any of them
-  bool everywhere;                // or on some devices, by their order of sums
+  bool everywhere;                // or on some devices only, depending on their
+                                  // order of sums
 
   bool Covers(const Implementation& one, const Case& found) const {
     return one.op == op && one.id == implementation && found.input == input &&
@@ -229,7 +230,8 @@ const std::vector<DeviceLimit>& DeviceLimits() {
   return limits;
 }
 
-// What fails on these numbers; where the numbers tell nothing, nothing does.
+// Returns what fails on these inputs; if the formula has no value for them,
+// nothing fails.
 std::vector<std::pair<const Implementation*, std::string>> FailuresOf(
     const Case& one, const std::function<bool(const Implementation&)>& wanted) {
   const Problem problem = ProblemOf(one);
@@ -238,7 +240,7 @@ std::vector<std::pair<const Implementation*, std::string>> FailuresOf(
   try {
     trial.answer();
   } catch (const InvalidInput&) {
-    return failures;  // the formula has no value for these numbers
+    return failures;  // the formula has no value for these inputs
   }
   for (const Implementation* implementation : ImplementationsOf(*one.op)) {
     if (!OnDevice(*implementation) || !wanted(*implementation) ||
@@ -251,10 +253,11 @@ std::vector<std::pair<const Implementation*, std::string>> FailuresOf(
   return failures;
 }
 
-// Numbers that hardly fit into float32 are as large for every program.
+// Inputs that hardly fit into float32 are equally large for every
+// implementation.
 constexpr const char* kBeyondFloat32 = "huge";
 
-// In float32, and what has no float32 in bfloat16.
+// Judges in float32, and implementations without float32 in bfloat16.
 TEST_P(Cuda, PassesHardInputsOrSaysWhichNot) {
   const Operator& op = *GetParam();
   for (const Scalar scalar : {Scalar::kFloat32, Scalar::kBFloat16}) {
@@ -286,7 +289,7 @@ TEST_P(Cuda, PassesHardInputsOrSaysWhichNot) {
   }
 }
 
-// A limit that is not there any more is struck from the table.
+// A limit that no longer occurs must be removed from the table.
 TEST(CudaMore, LimitsOfTheDeviceHappen) {
   if (!Device().present) GTEST_SKIP() << Device().why_not;
   EXPECT_TRUE(std::ranges::any_of(DeviceLimits(), &DeviceLimit::everywhere));
@@ -302,7 +305,7 @@ TEST(CudaMore, LimitsOfTheDeviceHappen) {
       }
       return false;
     };
-    // Most are known from the sample above.
+    // Most limits occur in the sample above already.
     EXPECT_TRUE(happens(SomeOf(all, Scalar::kFloat32, 8)) || happens(all))
         << limit.op << " " << limit.implementation << " " << limit.input;
   }

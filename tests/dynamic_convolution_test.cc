@@ -1,4 +1,4 @@
-// What convolutions whose weights come from the data must do, each with a
+// Properties of convolutions whose weights come from the data, each with a
 // control that can fail.
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ OperatorRun Convolution(const Sizes& s = kSizes, bool causal = false) {
   return run;
 }
 
-// A weight of one for one place moves the values by so many tokens.
+// A weight of one at a single place shifts the values by as many tokens.
 TEST(DynamicConvolution, OnePlaceIsAShift) {
   for (const bool causal : {false, true}) {
     const Sizes s = {50, 4, 5, 4};
@@ -59,7 +59,7 @@ TEST(DynamicConvolution, OnePlaceIsAShift) {
 }
 
 // Equal tokens have equal weights, which sum to one away from the ends and to
-// less where the window goes beyond one.
+// less where the window exceeds an end.
 TEST(DynamicConvolution, WeightsSumToOneInside) {
   OperatorRun run = Convolution();
   for (int64_t i = 1; i < kSizes.n; ++i)
@@ -75,8 +75,8 @@ TEST(DynamicConvolution, WeightsSumToOneInside) {
   }
 }
 
-// Without a position anywhere, another order of the tokens gives another
-// answer: what the text says of them.
+// Permuting the tokens changes the answer although there are no positions, as
+// the text states.
 TEST(DynamicConvolution, IsNotEquivariantUnderPermutations) {
   OperatorRun run = Convolution();
   OperatorRun swapped = run;
@@ -92,7 +92,7 @@ TEST(DynamicConvolution, IsNotEquivariantUnderPermutations) {
     EXPECT_GT(LargestDifference(swapped.Run(program), expected), 0.1)
         << program;
   }
-  // With a window of one it is: the control.
+  // The control: with a window of one, permuting tokens permutes the rows.
   OperatorRun one = Convolution({kSizes.n, kSizes.d, 1, kSizes.e});
   OperatorRun one_swapped = one;
   swap_rows(one_swapped["x"], kSizes.d);
@@ -104,7 +104,7 @@ TEST(DynamicConvolution, IsNotEquivariantUnderPermutations) {
   }
 }
 
-// A token reaches only the rows whose window has it, bit for bit.
+// A token changes only the rows whose window contains it, bit for bit.
 TEST(DynamicConvolution, IsLocal) {
   for (const bool causal : {false, true}) {
     OperatorRun run = Convolution(kSizes, causal);

@@ -1,5 +1,4 @@
-// For tests that take every operator as a parameter: named and printed by its
-// id.
+// Makes every operator a parameter of tests, named and printed by its id.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// FastRPB is a sum of two terms; both are known by themselves.
+// FastRPB is a sum of two terms, each of which is also an operator.
 #include <gtest/gtest.h>
 
 #include "harness/judging/operator_run.h"
@@ -58,9 +58,9 @@ TEST(FastRpb, IsAttentionPlusAToeplitzProduct) {
         for (const std::string& program : run.Programs())
           EXPECT_LE(LargestDifference(run.Run(program), sum), kRounding)
               << attention << " " << program;
-        // The dense one, and those of this attention.
+        // There are the dense implementation and those of this attention.
         EXPECT_GE(run.Programs().size(), 2u);
-        // Both terms count.
+        // Both terms contribute.
         EXPECT_GT(LargestDifference(run.Definition(), alone), 0.1);
         EXPECT_GT(LargestDifference(run.Definition(), product.Definition()),
                   0.1);
@@ -78,7 +78,7 @@ TEST(FastRpb, OnImages) {
                 NormalNumbers(2 * kHeight - 1, 5))
           .Give("weights_cols", {2 * kWidth - 1},
                 NormalNumbers(2 * kWidth - 1, 6));
-      // W entry by entry, with the raster's mask.
+      // Adds W entry by entry, with the raster's mask.
       Numbers sum = AttentionAlone(run, attention, causal, {kPixels, kPixels});
       for (int64_t i = 0; i < kPixels; ++i)
         for (int64_t j = 0; j < (causal ? i + 1 : kPixels); ++j) {
@@ -92,7 +92,7 @@ TEST(FastRpb, OnImages) {
       for (const std::string& program : run.Programs())
         EXPECT_LE(LargestDifference(run.Run(program), sum), kRounding)
             << attention << " " << program << " causal " << causal;
-      // The dense one, and those of this attention.
+      // There are the dense implementation and those of this attention.
       EXPECT_GE(run.Programs().size(), 2u);
     }
 }

@@ -1,4 +1,4 @@
-// What gated mixing must do, each with a control that can fail.
+// Properties of gated mixing, each with a control that can fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,8 +39,8 @@ OperatorRun Gmlp(Mixing mixing, const Sizes& s = kSizes) {
   return run;
 }
 
-// Without a matrix, with the identity, and with a weight for offset zero alone:
-// the same gated linear unit. One place off it is not.
+// No matrix, the identity, and a weight for offset zero alone give the same
+// gated linear unit. A weight for another offset does not.
 TEST(GmlpMixing, TheIdentityIsAGatedLinearUnit) {
   OperatorRun unit = Gmlp(Mixing::kNone);
   OperatorRun matrix = Gmlp(Mixing::kMatrix);
@@ -62,8 +62,8 @@ TEST(GmlpMixing, TheIdentityIsAGatedLinearUnit) {
   }
 }
 
-// Weights by offset are the matrix that has them along its diagonals, and not
-// its transpose.
+// Weights by offset equal the matrix with these weights along its diagonals,
+// and not its transpose.
 TEST(GmlpMixing, WeightsAreAMatrix) {
   OperatorRun weights = Gmlp(Mixing::kWeights);
   OperatorRun matrix = Gmlp(Mixing::kMatrix), transposed = matrix;
@@ -81,8 +81,8 @@ TEST(GmlpMixing, WeightsAreAMatrix) {
   }
 }
 
-// Each token by itself without a matrix: another order of the tokens is the
-// same order of the rows. With one it is not, whatever the matrix is made of.
+// Tokens are independent without a matrix: permuting them permutes the rows.
+// With a matrix of any kind they are not.
 TEST(GmlpMixing, OnlyTheMatrixKnowsTheOrder) {
   const auto reversed = [](Numbers rows, int64_t width) {
     std::reverse(rows.begin(), rows.end());
@@ -104,12 +104,12 @@ TEST(GmlpMixing, OnlyTheMatrixKnowsTheOrder) {
   }
 }
 
-// Far from zero a gate is open or closed, and half open at zero.
+// Gates are open or closed far from zero, and half open at zero.
 TEST(GmlpMixing, GatesOpenAndClose) {
   for (const Mixing mixing : kAll) {
     OperatorRun half = Gmlp(mixing);
     for (int64_t i = 0; i < kSizes.n; ++i)
-      half["x"][i * kSizes.token] = 1;  // which only the gate looks at
+      half["x"][i * kSizes.token] = 1;  // only the gate reads it
     std::fill(half["phi_u1"].begin(), half["phi_u1"].end(), 0);
     std::fill_n(half["phi_u2"].begin(), kSizes.m, 0);
     OperatorRun open = half, closed = half;

@@ -1,5 +1,5 @@
 // Golden cases, computed by an independent program: every implementation passes
-// those of its operator, and a wrong number in them is found.
+// those of its operator, and a wrong value in them is found.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -70,7 +70,7 @@ TEST(Golden, EveryOperatorHasACase) {
         << op->description().id;
 }
 
-// A wrong number in `expected` must be found by every implementation.
+// A wrong value in `expected` must be found by every implementation.
 TEST(Golden, AWrongExpectedNumberFailsEverywhere) {
   CaseFolder folder =
       ReadCaseFolder(fs::path(kGoldenFolder) / "toeplitz_1d-square");

@@ -1,6 +1,6 @@
 // The gradients of every operator that has a backward pass: the reference's
-// against differences of its own forward pass in long double, which know
-// nothing of a derivation; all programs' by identities.
+// gradients against differences of its own forward pass in long double, which
+// do not depend on a derivation; those of all implementations by identities.
 #include "reference/base/gradients.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ std::vector<const Operator*> WithBackward() {
   return chosen;
 }
 
-// Every row of an output.
+// Returns every row of an output.
 std::vector<Long> AllRows(const Problem& problem, const Inputs& inputs,
                           int output) {
   const auto reference = problem.op->ReferenceLongDouble(problem, inputs);
@@ -47,7 +47,7 @@ std::vector<Long> AllRows(const Problem& problem, const Inputs& inputs,
   return values;
 }
 
-// sum grad o out of the forward pass on the same tensors.
+// Computes sum grad o out by the forward pass on the same tensors.
 class Loss {
  public:
   Loss(const Problem& backward, const Inputs& inputs)
@@ -62,7 +62,7 @@ class Loss {
                               given, backward.leading);
   }
 
-  // With `step` times `direction` added to a tensor.
+  // Returns the loss with `step` times `direction` added to a tensor.
   Long At(size_t tensor, const std::vector<double>& direction, double step) {
     std::vector<double>& values = inputs_.tensors[tensor].values;
     const std::vector<double> kept = values;
@@ -76,8 +76,9 @@ class Loss {
     return sum;
   }
 
-  // The derivative along a direction: central differences with steps that
-  // halve, extrapolated twice (Richardson), which leaves the sixth order.
+  // Returns the derivative along a direction, by central differences with steps
+  // that halve, extrapolated twice (Richardson), so that the error is of sixth
+  // order.
   Long Derivative(size_t tensor, const std::vector<double>& direction) {
     constexpr double kStep = 1.0 / 64;
     Long table[3];
@@ -100,7 +101,8 @@ class Loss {
   Problem problem_;
 };
 
-// Of length one; zero where the tensor is -inf, which no step can change.
+// Returns a vector of length one; zero where the tensor is -inf, which no step
+// can change.
 std::vector<double> Direction(const Tensor& tensor, uint64_t seed) {
   const Draws draws(seed, "direction/" + tensor.name);
   std::vector<double> direction(tensor.values.size());
@@ -118,7 +120,8 @@ std::vector<Case> BackwardCases(const Operator& op) {
   std::vector<Case> cases =
       VerificationCases(op, {1, 9, 24}, Scalar::kFloat64, 5);
   std::erase_if(cases, [](const Case& one) { return !one.backward; });
-  // Every case of few variants; of many, an even choice.
+  // Uses every case of operators with few variants, and evenly spread cases of
+  // others.
   constexpr size_t kMost = 120;
   std::vector<Case> some;
   const size_t count = std::min(kMost, cases.size());
@@ -130,8 +133,8 @@ std::vector<Case> BackwardCases(const Operator& op) {
 class Gradients : public testing::TestWithParam<const Operator*> {};
 
 TEST_P(Gradients, AreDerivativesOfTheForwardPass) {
-  // What is left of the differences, in norms of the gradient; and what a
-  // mistake of a thousandth of the gradient makes of them at least.
+  // Limits in norms of the gradient: the error of the differences, and the
+  // least effect of a mistake of a thousandth of the gradient.
   constexpr Long kLeft = 1e-10L, kMistake = 1e-3L;
   const Operator& op = *GetParam();
   std::map<std::string, int> compared, controls;
@@ -173,10 +176,9 @@ TEST_P(Gradients, AreDerivativesOfTheForwardPass) {
 INSTANTIATE_TEST_SUITE_P(Registry, Gradients, testing::ValuesIn(WithBackward()),
                          OperatorId);
 
-// Inputs in which an operator is linear, each group of them together: then
-// <X, grad_X> summed over the group is <grad, out>. A bias by offset can be
-// shifted by a constant without a change of the output, so that its gradient
-// sums up to zero.
+// Inputs in which an operator is linear, each group of them together: then <X,
+// grad_X> summed over the group equals <grad, out>. Shifting a bias by offset
+// by a constant does not change the output, so that its gradient sums to zero.
 struct Identities {
   std::vector<std::vector<std::string>> linear;
   bool bias_sums_to_zero = false;
@@ -210,7 +212,7 @@ Product Dot(const std::vector<double>& x, const std::vector<double>& y) {
   return product;
 }
 
-// Of every program that has a backward pass, in float64.
+// Checks every implementation with a backward pass, in float64.
 TEST_P(Gradients, HoldIdentities) {
   constexpr double kRounding = 1e-11, kMistake = 1e-3;
   const Operator& op = *GetParam();
@@ -230,7 +232,7 @@ TEST_P(Gradients, HoldIdentities) {
     Trial forward_trial = MakeTrial(op, problem.params, one.scalar, forward, 1);
     for (const Implementation* program : CpuImplementations(problem)) {
       const std::vector<double> out = RunOnce(*program, forward_trial, 1);
-      // Some leading axes may be those of the gradient alone.
+      // Only the gradient may have some of the leading axes.
       if (out.size() != grad.size()) continue;
       const Product expected = Dot(grad, out);
       const std::string& name = program->id;
@@ -267,8 +269,8 @@ TEST_P(Gradients, HoldIdentities) {
     EXPECT_GT(controls[name], count / 2) << name;
 }
 
-// The backward pass takes the name of every input, in the order of data and
-// parameters, and leaves out what is not given.
+// The backward pass has a gradient for every input, data before parameters,
+// except for inputs that are not given.
 TEST(GradientSignature, OfTheInputsThatAreThere) {
   const auto outputs = [](const std::string& id) {
     std::string names;

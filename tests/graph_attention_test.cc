@@ -1,4 +1,4 @@
-// What attention along the edges of a graph must do, each with a control that
+// Properties of attention along the edges of a graph, each with a control that
 // can fail.
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ Numbers Flat(const Edges& edges) {
   return flat;
 }
 
-// `count` edges, each in both directions.
+// Returns `count` random edges, each in both directions.
 Edges RandomEdges(int64_t n, int64_t count) {
   std::mt19937 random(1);
   Edges edges;
@@ -74,14 +74,15 @@ Edges AllPairs(int64_t n) {
   return edges;
 }
 
-// No edges at all is an edge between every two tokens; without the last one it
-// is not.
+// Omitting the edges means an edge between every two tokens; omitting only
+// those of one token does not.
 TEST(GraphAttention, LeftOutEdgesAreTheCompleteGraph) {
   Edges edges = AllPairs(kSizes.n);
   for (const char* kind : kKinds) {
     OperatorRun complete = Graph(kind, {}), given = Graph(kind, edges);
     OperatorRun fewer =
-        Graph(kind, {edges.begin() + kSizes.n, edges.end()});  // not of token 0
+        Graph(kind, {edges.begin() + kSizes.n, edges.end()});  // omits token
+                                                               // 0's
     for (const std::string& program : given.Programs()) {
       const Numbers expected = given.Run(program);
       for (const std::string& other : complete.Programs())
@@ -94,7 +95,8 @@ TEST(GraphAttention, LeftOutEdgesAreTheCompleteGraph) {
             (std::vector<std::string>{"dense", "sorted"}));
 }
 
-// Bit for bit: edges in another order, given twice, or from a token to itself.
+// The order of edges, duplicates, and edges from a token to itself change no
+// bit.
 TEST(GraphAttention, EdgesAreASet) {
   const Edges edges = RandomEdges(kSizes.n, 100);
   Edges again = edges;
@@ -113,7 +115,7 @@ TEST(GraphAttention, EdgesAreASet) {
   }
 }
 
-// A token without an edge keeps its own value, and no other row reads it.
+// A token without edges keeps its own value, and no other row reads it.
 TEST(GraphAttention, EdgesAreAllThatARowReads) {
   Edges edges;
   for (const auto& edge : RandomEdges(kSizes.n, 300))
@@ -172,9 +174,9 @@ TEST(GraphAttention, ConvolutionIsTheNormalisedAdjacency) {
   }
 }
 
-// Tokens in another order, with their edges: the same rows in that order. With
-// the edges where they were it is another graph. Attention over all tokens has
-// no order at all.
+// Permuting the tokens together with their edges permutes the rows. Permuting
+// the tokens alone makes another graph. Attention over all tokens has no order
+// at all.
 TEST(GraphAttention, IsEquivariantUnderPermutationsOfTheGraph) {
   std::vector<int64_t> place(static_cast<size_t>(kSizes.n));
   std::iota(place.begin(), place.end(), 0);
@@ -211,8 +213,8 @@ TEST(GraphAttention, IsEquivariantUnderPermutationsOfTheGraph) {
     }
 }
 
-// All scores above zero, all below, some, slopes of zero and one, and parts
-// that are far apart.
+// Tests scores that are all above zero, all below or mixed, slopes of zero and
+// one, and parts that are far apart.
 TEST(GraphAttention, SortedMeetsTheDefinitionEverywhere) {
   for (const double slope : {0.0, 0.2, 1.0})
     for (const double shift : {-1000.0, -3.0, 0.0, 3.0, 1000.0})
@@ -233,8 +235,8 @@ TEST(GraphAttention, SortedMeetsTheDefinitionEverywhere) {
   EXPECT_EQ(steep.Programs(), std::vector<std::string>{"dense"});
 }
 
-// With a slope of one a query adds the same to all its scores, and all rows are
-// equal.
+// A slope of one adds the same amount to all scores of a query, and all rows
+// are equal.
 TEST(GraphAttention, AStraightScoreForgetsTheQuery) {
   for (const double slope : {0.2, 1.0}) {
     OperatorRun run = Graph("attention", {});
@@ -277,7 +279,7 @@ TEST(GraphAttention, HeadsHaveTheirOwnEdges) {
   }
 }
 
-// What CheckNumbers says of edges; empty if they are good.
+// Returns the error of CheckNumbers about edges; empty if they are valid.
 std::string Complaint(const std::string& kind, const Edges& edges,
                       double part = 0) {
   OperatorRun run = Graph(kind, edges);
@@ -323,7 +325,7 @@ TEST(GraphAttention, ManyShapesOnAnyNumberOfThreads) {
     }
 }
 
-// More keys than one part of a sum has.
+// A token may have more keys than one part of a sum.
 TEST(GraphAttention, OneTokenSeesAll) {
   const int64_t n = 1500;
   Edges edges;

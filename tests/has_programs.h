@@ -1,5 +1,6 @@
-// For tests of an operator's properties, whichever programs are added: that
-// none is skipped in silence, and those that end at a large size.
+// Helpers for tests of an operator's properties with any number of
+// implementations: none is skipped silently, and those too slow at a large size
+// are left out.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +21,8 @@ inline bool HasPrograms(const OperatorRun& run,
   });
 }
 
-// The programs for this problem but `dense`, and those that would take seconds
-// in plain loops, by their own count of operations.
+// Returns the implementations for this problem except `dense` and those that
+// would take seconds in plain loops, by their own count of operations.
 inline std::vector<std::string> FastPrograms(const OperatorRun& run,
                                              Scalar scalar = Scalar::kFloat64) {
   const Problem problem = run.Resolve(scalar);

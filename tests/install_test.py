@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the installed program: python3 tests/install_test.py BUILD"""
+"""Tests the installed program: python3 tests/install_test.py BUILD"""
 
 import os
 import pathlib
@@ -29,7 +29,7 @@ class Install(unittest.TestCase):
         (cls.place / "first").rename(cls.prefix)
         cls.data = cls.prefix / "share/subquad"
         cls.program = cls.prefix / "bin/subquad"
-        # What may be needed of the source tree lies elsewhere, too.
+        # Other files of the source tree that may be needed are copied, too.
         shutil.copytree(ROOT / "tests/golden/toeplitz_1d-square", cls.place / "case")
 
     def run_program(self, *arguments, code=0, program=None, **environment):
@@ -49,7 +49,7 @@ class Install(unittest.TestCase):
         program = self.program.read_bytes()
         for path in (ROOT, BUILD):
             self.assertNotIn(str(path).encode(), program)
-        self.assertIn(b"share", program)  # what would be found
+        self.assertIn(b"share", program)  # shows that the search would find a path
 
     def test_installs_what_it_needs_and_no_results(self):
         for path in (
@@ -72,7 +72,7 @@ class Install(unittest.TestCase):
         )
 
     def test_a_study_with_its_inputs_and_figures(self):
-        # So small that its claims fail: the numbers do not matter here.
+        # So small that its claims fail, which does not matter here.
         self.run_program("study", "conversion", "--tiny", "--out", "studies", code=1)
         study = (self.place / "studies/conversion.json").read_text(encoding="utf-8")
         self.assertIn("mpnet-layer0", study)

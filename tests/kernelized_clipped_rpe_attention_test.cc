@@ -1,5 +1,5 @@
-// What kernelized attention with clipped relative scores must do, and what its
-// choice by memory formulas does.
+// Properties of kernelized attention with clipped relative scores, and of its
+// choice by memory formulas.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -96,8 +96,8 @@ TEST(KernelizedClippedRpe, HeadsWithSharedAndWithOwnEmbeddings) {
     }
 }
 
-// Weights of a query sum to one: constant values stay. The control takes
-// values that are not constant.
+// Weights of a query sum to one: constant values stay. The control uses values
+// that are not constant.
 TEST(KernelizedClippedRpe, ConstantValuesStay) {
   for (bool causal : {false, true}) {
     OperatorRun run = Attention(200, 170, 9, causal);
@@ -112,7 +112,7 @@ TEST(KernelizedClippedRpe, ConstantValuesStay) {
   }
 }
 
-// With embeddings of zero it is linear attention.
+// Embeddings of zero make it linear attention.
 TEST(KernelizedClippedRpe, WithoutPositionsIsLinearAttention) {
   for (bool causal : {false, true}) {
     OperatorRun run = Attention(140, 140, 6, causal);
@@ -133,7 +133,7 @@ TEST(KernelizedClippedRpe, WithoutPositionsIsLinearAttention) {
   }
 }
 
-// exp(-300) is zero in float32, and so would be all of phi(q); and 1e30 squared
+// In float32 exp(-300) is zero, and so would be all of phi(q); and 1e30 squared
 // is infinite. Both cancel in the quotient.
 TEST(KernelizedClippedRpe, QueriesFarFromZeroHaveAnswers) {
   for (double shift : {-300.0, 1e30}) {
@@ -200,7 +200,7 @@ struct Measured {
   std::string choice;
 };
 
-// What a program allocates, and what it says it chose.
+// Returns the memory that an implementation allocates, and its reported choice.
 Measured Measure(const std::string& program, int64_t n, int64_t d, int64_t r,
                  bool causal) {
   CaseRequest request;
@@ -226,9 +226,10 @@ Measured Measure(const std::string& program, int64_t n, int64_t d, int64_t r,
 }
 
 // The claim lrpe-auto: the note's formulas choose what needs the least memory.
-// They are right about both-way attention, and about the window. For causal
-// attention they count a state of d^2 for every position, which a running state
-// does not keep: below n = d^2 they choose a matrix that needs more.
+// They are right about bidirectional attention, and about the window. For
+// causal attention they count a state of d^2 for every position, which a
+// running state does not keep: below n = d^2 they choose a matrix that needs
+// more.
 TEST(KernelizedClippedRpe, AutoAgainstMeasuredMemory) {
   if (!MemoryCounter::Available()) GTEST_SKIP() << "no count of the heap";
   for (int64_t d : {16, 64})
@@ -260,7 +261,7 @@ TEST(KernelizedClippedRpe, AutoAgainstMeasuredMemory) {
 }
 
 // Embeddings that are not positive can make two keys' weights cancel: refused
-// where they do; positive ones cannot.
+// if they do; positive embeddings cannot.
 TEST(KernelizedClippedRpe, ANormaliserThatVanishesIsRefused) {
   OperatorRun run("kernelized_clipped_rpe_attention");
   // phi(0) = 1 for the query and both keys.

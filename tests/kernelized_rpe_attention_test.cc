@@ -1,4 +1,5 @@
-// What kernelized attention with a relative bias must do whoever computes it.
+// Properties of kernelized attention with a relative bias, for any
+// implementation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +56,7 @@ void ExpectPassed(const OperatorRun& run, const std::string& what) {
   for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
     for (const std::string& program : run.Programs(scalar)) {
       const Verdict verdict = run.Judge(program, scalar);
-      // Of numbers among which few keys count, a lost one may not show.
+      // A lost key may not show in inputs of which few keys matter.
       EXPECT_TRUE(verdict.passed() || verdict.cannot_tell())
           << what << " " << program << " " << Info(scalar).name << ": "
           << verdict.reason;
@@ -72,7 +73,7 @@ TEST(KernelizedRpe, AllProgramsAgree) {
         for (const std::string& program : run.Programs())
           EXPECT_LE(LargestDifference(run.Run(program), out), kRounding)
               << map << " " << program;
-        // An offset taken as i - j.
+        // A reversed bias is that of an offset read as i - j.
         std::reverse(run["bias"].begin(), run["bias"].end());
         EXPECT_GT(LargestDifference(run.Definition(), out), 0.01);
       }
@@ -139,9 +140,9 @@ TEST(KernelizedRpe, ConstantAddedToTheBiasDoesNotMatter) {
   }
 }
 
-// A key of exp(1000) that the bias hides, from one query altogether and from
-// another all but. What is left is e^-1000 of what the key would be, in its
-// feature, and of size one in the other.
+// The bias hides a key of exp(1000) completely from one query and almost from
+// another. What remains for the latter is e^-1000 of the key in one feature,
+// and a value of size one in the other.
 TEST(KernelizedRpe, AHiddenKeyDoesNotDrownTheOthers) {
   constexpr int64_t n = 40, kKey = 20, kBlind = 7, kDim = 9;
   OperatorRun run("kernelized_rpe_attention");
@@ -162,7 +163,7 @@ TEST(KernelizedRpe, AHiddenKeyDoesNotDrownTheOthers) {
   for (const int64_t i : {kBlind, kDim})
     for (int64_t c = 0; c < 5; ++c)
       EXPECT_NEAR(out[i * 5 + c], without[i * 5 + c], kRounding) << i;
-  // The queries that see it see nothing else.
+  // Queries that see it see nothing else.
   EXPECT_NEAR(out[0], run["v"][5 * kKey], kRounding);
 }
 
@@ -213,7 +214,7 @@ TEST(KernelizedRpe, RowWithoutLengthIsNamed) {
   }
 }
 
-// With normalize, the length of a row does not matter, and without, it does.
+// The length of a row has no effect with normalize, and has one without.
 TEST(KernelizedRpe, NormalizedRowsHaveNoLength) {
   for (bool normalize : {false, true}) {
     OperatorRun run = Attention("prf", false);
@@ -235,7 +236,8 @@ TEST(KernelizedRpe, NormalizedRowsHaveNoLength) {
   }
 }
 
-// Bit for bit where no transform mixes rows; an FFT leaks its rounding.
+// The prefix is bit-identical if no transform mixes rows; an FFT leaks its
+// rounding errors.
 TEST(KernelizedRpe, CausalPrefixDoesNotSeeItsFuture) {
   for (const std::string map : {"elu1", "sikf", "prf"})
     for (double future : {-2.0, 40.0})
@@ -248,7 +250,7 @@ TEST(KernelizedRpe, CausalPrefixDoesNotSeeItsFuture) {
           for (int64_t c = 0; c < kSizes.e; ++c)
             other["v"][j * kSizes.e + c] += 1e6;
         }
-        // Nor what the bias says of the future.
+        // The bias of future keys has no effect either.
         for (int64_t t = kSizes.n_q; t < 2 * kSizes.n_q - 1; ++t)
           other["bias"][t] = 500;
         for (const std::string& program : run.Programs())
@@ -275,8 +277,9 @@ TEST(KernelizedRpe, RowsSumToOne) {
   }
 }
 
-// Weights over 600 nats, of bias and of keys together: the quadratic programs
-// must keep what each query sees, small as it is.
+// Weights range over 600 nats, of bias and of keys together: the quadratic
+// implementations must keep the visible part of each query, however small it
+// is.
 TEST(KernelizedRpe, SteepBiasesAndKeysFarApart) {
   for (bool causal : {false, true}) {
     OperatorRun run = Attention("sikf", causal);
@@ -289,8 +292,8 @@ TEST(KernelizedRpe, SteepBiasesAndKeysFarApart) {
   }
 }
 
-// Rows of norm 16: features over e^+-40, far beyond what an FFT can mix.
-// Queries that it would lose are computed directly.
+// Rows of norm 16 have features over e^+-40, far beyond the range that an FFT
+// can mix. Queries that it would lose are computed directly.
 TEST(KernelizedRpe, LongRowsKeepTheirDigits) {
   for (const Sizes& s : {kSizes, Sizes{70, 111, 8, 7}, Sizes{3, 2, 8, 7}})
     for (bool causal : {false, true}) {
@@ -345,8 +348,8 @@ TEST(KernelizedRpe, ThreadsDoNotChangeABit) {
   }
 }
 
-// What `auto` says that it chose for n tokens, and where it says that the two
-// cross.
+// Returns the choice that `auto` reports for n tokens, and the crossover that
+// it reports.
 struct Chosen {
   std::string words;
   int64_t crossing = 0;
@@ -385,7 +388,8 @@ TEST(KernelizedRpe, AutoChangesWhereItSaysThatItDoes) {
   }
 }
 
-// n = 40960, f = e = 64 in float32: 64 MiB beyond inputs and output.
+// Uses n = 40960, f = e = 64 in float32: 64 MiB in addition to inputs and
+// output.
 TEST(KernelizedRpe, StreamedFitsWhereAllChannelsDoNot) {
   CaseRequest request;
   request.op = &FindOperator("kernelized_rpe_attention");
@@ -403,7 +407,7 @@ TEST(KernelizedRpe, StreamedFitsWhereAllChannelsDoNot) {
     }
   }
   if (!MemoryCounter::Available()) GTEST_SKIP() << "no counter";
-  // The formula against the allocator.
+  // Compares the formula with the allocator.
   request.n = 3000;
   const Case made = MakeCase(request);
   const Problem small = ProblemOf(made);
@@ -415,7 +419,7 @@ TEST(KernelizedRpe, StreamedFitsWhereAllChannelsDoNot) {
     prepared->Run();
     const double formula = one->CostOf(small, 1).workspace_bytes;
     const double measured = static_cast<double>(peak.bytes());
-    // Eigen packs blocks of its operands for itself.
+    // Eigen packs blocks of its operands into memory of its own.
     EXPECT_LT(measured, 1.1 * formula + (1 << 20)) << one->id;
     EXPECT_GT(measured, 0.9 * formula) << one->id;
   }

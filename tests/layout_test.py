@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Holds the layout: which folder may use which. Run: python3 tests/layout_test.py
+"""Checks the layout: which folder may use which. Run: python3 tests/layout_test.py
 
-LAYERS is the whole rule. A file may include or import files of its own folder
-and of the folders that its own is allowed to use. Inside a folder there is no
-circle.
+LAYERS is the whole rule. A file may include or import files of its own folder and of the folders that its own is
+allowed to use. Within a folder there are no cycles.
 """
 
 import pathlib
@@ -14,13 +13,12 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-# A folder for each paper; none uses another's.
+# Each paper has a folder; none uses another's.
 PAPERS = sorted(
     path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "harness" / "papers").glob("*/claims.json")
 )
 
-# Folder -> the folders it may use, beside itself; what those may use, it may
-# use too.
+# Maps a folder to the folders that it may use besides itself; it may also use whatever those may use.
 LAYERS = {
     "reference/base": [],
     "reference/softmax": ["reference/base"],
@@ -56,10 +54,9 @@ LAYERS = {
     "reports/peer": ["reports/files"],
     "reports": ["reports/drawing", "reports/peer"],
 }
-# What fast programs share with the definitions: descriptions, such as names,
-# shapes and rules of parameters. They take no arithmetic from them, so that no
-# mistake is in both. Bounds (*.cc of the contract) are computed from the
-# definitions on purpose.
+# The part that fast implementations share with the definitions: descriptions, such as names, shapes and rules of
+# parameters. They share no arithmetic, so that no mistake can be in both. Bounds (*.cc of the contract) are computed
+# from the definitions on purpose.
 CONTRACT = "reference/contract/"
 SHARED_WITH_FAST_PROGRAMS = (
     "reference/base/",
@@ -67,9 +64,9 @@ SHARED_WITH_FAST_PROGRAMS = (
     "reference/kernelized/feature_map_spec.h",
     "reference/softmax/position_scheme.h",
 )
-# Masks, scales and places in a vector by offset: fast programs have their own.
+# Fast implementations have their own masks, scales and indices in a vector by offset.
 NOT_SHARED = ("reference/base/image.h", "reference/base/visible_keys.h")
-# The device is reached through its interface alone.
+# The device is used through its interface only.
 INTERFACES = {"cuda/device.h": ("harness/", "cuda/")}
 # Libraries, by the start of a header's path, and the only folders that use them.
 LIBRARIES = {
@@ -95,7 +92,7 @@ def folder_of(path):
 
 
 def may_use(folder):
-    """`folder` and all below it."""
+    """Returns `folder` and all folders that it may use."""
     found, todo = {folder}, [folder]
     while todo:
         for lower in LAYERS[todo.pop()]:
@@ -110,14 +107,14 @@ def is_shared(path):
 
 
 def is_fast(path):
-    """Fast programs, and the headers through which a definition could reach them."""
+    """True for fast implementations, and for headers through which they could reach a definition."""
     if path.startswith(("optimized/", "cuda/") + SHARED_WITH_FAST_PROGRAMS) and path not in NOT_SHARED:
         return True
     return path.startswith(CONTRACT) and path.endswith(".h")
 
 
 def used_by(root, path):
-    """(project files, headers of libraries) that a file includes or imports."""
+    """Returns (project files, headers of libraries) that a file includes or imports."""
     text = (root / path).read_text(encoding="utf-8")
     if path.endswith(".py"):
         modules = []
@@ -134,7 +131,7 @@ def used_by(root, path):
 
 
 def violations(root):
-    """What breaks a rule, a line each."""
+    """Returns the violations of the rules, one line each."""
     found, edges = [], {}
     for top in sorted({folder.split("/")[0] for folder in LAYERS}):
         for file in sorted((root / top).rglob("*")):
@@ -168,7 +165,7 @@ def violations(root):
 
 
 def stem(path):
-    """A header, its source and what only that includes (X_*-inl.h) are one place."""
+    """Returns the common name of a header, its source and files that only these include (X_*-inl.h)."""
     path = re.sub(r"\.\w+$", "", path)
     return re.sub(r"_[a-z]+-inl$", "", path)
 

@@ -118,8 +118,8 @@ TEST(LeadingAxes, CaseIds) {
         << wrong;
 }
 
-// The gradient of a tensor that heads share is the sum over these heads: the
-// same as of copies, added up.
+// The gradient of a tensor that heads share is the sum over these heads: it
+// equals the sum of the gradients of copies.
 TEST(LeadingAxes, GradientsOfSharedTensorsAddUp) {
   constexpr int64_t kN = 9, kE = 3, kBatch = 2, kHeads = 4;
   Numbers weights, values, grad;

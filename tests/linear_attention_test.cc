@@ -1,4 +1,4 @@
-// What linear attention must do whoever computes it. Each property is an
+// Properties of linear attention, for any implementation. Each property is an
 // identity between two runs, with a control that shows it can fail.
 #include <gtest/gtest.h>
 
@@ -10,7 +10,8 @@
 namespace subquad {
 namespace {
 
-// A few hundred keys and features of order one in float64, with room.
+// Allows for a few hundred keys and features of order one in float64, with
+// room.
 constexpr double kRounding = 1e-12;
 
 struct Sizes {
@@ -35,7 +36,8 @@ OperatorRun Attention(const std::string& map, bool causal,
   // arguments and many projections far from zero.
   if (Projects(map)) run.Give("omega", {64, s.d}, NormalNumbers(64 * s.d, 4));
   if (map == "relu" || map == "dpfp") {
-    // Key 0 has every feature of positive entries, and each query one of them.
+    // Key 0 has every feature of positive entries, and each query has one of
+    // them.
     for (int64_t c = 0; c < s.d; ++c) run["k"][c] = std::abs(run["k"][c]);
     for (int64_t i = 0; i < s.n_q; ++i)
       for (int64_t c : {0, 1}) {
@@ -60,14 +62,14 @@ void Add(Numbers& x, double constant, size_t first = 0) {
   for (size_t i = first; i < x.size(); ++i) x[i] += constant;
 }
 
-// exp(q + a) = exp(a) exp(q), which the normaliser takes out (FastRPB eq. 9).
-// No other elementwise map has that.
+// Constants cancel in the normaliser: exp(q + a) = exp(a) exp(q) (FastRPB eq.
+// 9). No other elementwise map has that property.
 TEST(LinearAttention, OnlyExponentialFeaturesIgnoreConstants) {
   for (const std::string map : {"sikf", "elu1", "relu", "dpfp"}) {
     for (bool causal : {false, true}) {
       OperatorRun run = Attention(map, causal);
       OperatorRun shifted = run;
-      // A lower key may leave relu features nothing to see.
+      // A lower key may make all relu features zero.
       const bool cut = map == "relu" || map == "dpfp";
       if (!cut) Add(shifted["q"], 0.75);
       Add(shifted["k"], cut ? 0.5 : -0.5);
@@ -84,7 +86,7 @@ TEST(LinearAttention, OnlyExponentialFeaturesIgnoreConstants) {
   }
 }
 
-// The weights of a row sum to one, also where they are signed (trf).
+// The weights of a row sum to one, even if they are signed (trf).
 TEST(LinearAttention, ConstantValuesStayConstant) {
   for (const std::string& map : Maps())
     for (bool causal : {false, true}) {
@@ -118,12 +120,12 @@ TEST(LinearAttention, AllProgramsAgree) {
       }
 }
 
-// Bit for bit, and also where the future is so large that the scale of the
-// state must grow.
+// The prefix is bit-identical, even if future keys are so large that the scale
+// of the state must grow.
 TEST(LinearAttention, CausalPrefixDoesNotSeeItsFuture) {
   for (const std::string& map : Maps())
     for (double future : {-2.0, 40.0, 1e6}) {
-      // Exponentials of 1e6 squared are no numbers in any type.
+      // The squared exponentials of 1e6 are infinite in any type.
       if (future == 1e6 && Projects(map)) continue;
       for (int64_t cut : {1, 50, 64, 77, 128}) {
         OperatorRun run = Attention(map, true);
@@ -146,7 +148,7 @@ TEST(LinearAttention, CausalPrefixDoesNotSeeItsFuture) {
     }
 }
 
-// phi is applied to sqrt(scale) x: with scale 1/4 to x/2, bit for bit.
+// The map is applied to sqrt(scale) x: a scale of 1/4 equals x/2, bit for bit.
 TEST(LinearAttention, ScaleIsTheSquareOfTheFactor) {
   for (const std::string& map : Maps()) {
     OperatorRun run = Attention(map, false);
@@ -157,7 +159,7 @@ TEST(LinearAttention, ScaleIsTheSquareOfTheFactor) {
     for (const std::string& program : run.Programs()) {
       EXPECT_EQ(scaled.Run(program), halved.Run(program))
           << map << " " << program;
-      // Features of degree one or two do not see a common factor at all.
+      // Homogeneous features of degree one or two cancel a common factor.
       if (map != "relu" && map != "dpfp") {
         EXPECT_NE(scaled.Run(program), run.Run(program))
             << map << " " << program;
@@ -170,14 +172,14 @@ void ExpectPassed(const OperatorRun& run, const std::string& what) {
   for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
     for (const std::string& program : run.Programs(scalar)) {
       const Verdict verdict = run.Judge(program, scalar);
-      // Of numbers among which few keys count, a lost one may not show.
+      // A lost key may not show in inputs of which few keys matter.
       EXPECT_TRUE(verdict.passed() || verdict.cannot_tell())
           << what << " " << program << " " << Info(scalar).name << ": "
           << verdict.reason;
     }
 }
 
-// exp(95) is beyond float32, and so is exp(-97); their quotients are not.
+// The values exp(95) and exp(-97) are beyond float32; their quotients are not.
 TEST(LinearAttention, ExponentialsBeyondTheRangeOfTheType) {
   for (const std::string map : {"sikf", "elu1"})
     for (bool causal : {false, true}) {
@@ -192,7 +194,7 @@ TEST(LinearAttention, ExponentialsBeyondTheRangeOfTheType) {
         Add(step["k"], -2 * early, 70 * kSizes.d);
         ExpectPassed(step, map + " stepping");
       }
-      // A ramp: the scale grows over and over again.
+      // A ramp makes the scale grow over and over again.
       OperatorRun ramp = Attention(map, causal);
       for (size_t i = 0; i < ramp["k"].size(); ++i)
         ramp["k"][i] += static_cast<double>(i / kSizes.d) - 75;
@@ -207,7 +209,7 @@ TEST(LinearAttention, RandomFeaturesOfLongRows) {
         OperatorRun run =
             Attention(map, causal, kSizes, norm / std::sqrt(kSizes.d));
         ExpectPassed(run, map + " norm " + std::to_string(norm));
-        // The first query sees the first key alone, whatever the product is:
+        // The first query sees only the first key, whatever their product is:
         // here the features of both are exp(-norm^2) apart.
         if (!causal) continue;
         for (int64_t a = 0; a < kSizes.d; ++a) run["q"][a] = -run["k"][a];
@@ -248,7 +250,7 @@ TEST(LinearAttention, ThreadsDoNotChangeABit) {
   }
 }
 
-// Features are made in chunks: the state is all that is kept.
+// Features are computed in chunks: only the state is stored.
 TEST(LinearAttention, MemoryDoesNotGrowWithTheSequence) {
   if (!MemoryCounter::Available()) GTEST_SKIP() << "no counter";
   for (const Implementation* one :

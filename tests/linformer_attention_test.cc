@@ -1,4 +1,4 @@
-// What attention to projected keys must do, each with a control that can fail.
+// Properties of attention to projected keys, each with a control that can fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ Numbers SoftmaxOf(OperatorRun& run, const Sizes& s) {
   return dense.Run("tiled");
 }
 
-// With unit matrices for projections nothing is reduced.
+// Identity matrices as projections reduce nothing.
 TEST(LinformerAttention, UnitProjectionsGiveSoftmaxAttention) {
   const Sizes s = {137, 150, 12, 7, 150};
   OperatorRun run = Linformer(s);
@@ -68,7 +68,8 @@ TEST(LinformerAttention, WeightsSumToOne) {
         << program;
 }
 
-// Keys, values and columns of the projections in another order: the same.
+// Permuting keys, values and columns of the projections together changes
+// nothing.
 TEST(LinformerAttention, OrderOfKeysMattersOnlyToTheProjections) {
   OperatorRun run = Linformer();
   OperatorRun reversed = run;
@@ -107,7 +108,8 @@ TEST(LinformerAttention, ManyShapesOnAnyNumberOfThreads) {
   }
 }
 
-// The scores of the baseline are [n, p]; the other keeps nothing of n.
+// The scores of the baseline are [n, p]; the other implementation stores
+// nothing that grows with n.
 TEST(LinformerAttention, WorkspaceIsNotQuadratic) {
   const auto bytes = [](const std::string& id, int64_t n) {
     CaseRequest request;

@@ -1,6 +1,7 @@
-"""Makes the cases under tests/cases: for what the cases under tests/golden do not reach, from the formulas alone.
+"""Makes the cases under tests/cases, from the formulas alone, for properties that the cases under tests/golden do not
+cover.
 
-Nothing here shares code with the program: plain sums in NumPy's long double, rounded to float64 at the end.
+It shares no code with the program: plain sums in NumPy's long double, rounded to float64 at the end.
 
     python3 tests/make_cases.py        rewrites tests/cases (the numbers are the same on every run)
 """

@@ -1,5 +1,5 @@
-// What attention to keys made fewer by a convolution must do, each with a
-// control that can fail.
+// Properties of attention to keys reduced by a convolution, each with a control
+// that can fail.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,7 +49,7 @@ TEST(MemoryCompressedAttention, StrideOneIsSoftmaxAttention) {
     EXPECT_GT(LargestDifference(run.Run(program), expected), 1e-4) << program;
 }
 
-// A kernel that picks one of s neighbours is attention to every s-th key.
+// A kernel that selects one of s neighbours gives attention to every s-th key.
 TEST(MemoryCompressedAttention, KernelsThatPickAreAttentionToEverySthKey) {
   constexpr int64_t kStride = 5, kPick = 3;
   const Sizes s = {137, 203, 12, 7};
@@ -78,7 +78,8 @@ TEST(MemoryCompressedAttention, KernelsThatPickAreAttentionToEverySthKey) {
     EXPECT_GT(LargestDifference(run.Run(program), expected), 0.01) << program;
 }
 
-// floor(n_k/s): keys of a ragged tail take no part, the one before does.
+// There are floor(n_k/s) reduced keys: keys of a ragged tail are ignored, the
+// last whole group is used.
 TEST(MemoryCompressedAttention, RaggedTailIsDropped) {
   const Sizes s = {70, 50, 12, 7};
   OperatorRun run = Compressed(s, 8);  // 6 whole groups, 2 keys left
@@ -100,7 +101,7 @@ TEST(MemoryCompressedAttention, ManyShapesOnAnyNumberOfThreads) {
       const Numbers expected = run.Definition();
       for (const std::string& program : run.Programs()) {
         const Numbers out = run.Run(program);
-        // Weights of size one over s keys: sums and scores of size s.
+        // Sums and scores grow with s, as weights have size one over s keys.
         EXPECT_LE(LargestDifference(out, expected),
                   kRounding * static_cast<double>(stride))
             << program << " stride " << stride;
@@ -119,7 +120,7 @@ TEST(MemoryCompressedAttention, FewerKeysThanTheStrideIsAnError) {
   }
 }
 
-// The fewer keys and values are kept, and in the baseline the scores.
+// Only the baseline stores scores; both store the reduced keys and values.
 TEST(MemoryCompressedAttention, OnlyTheBaselineKeepsScores) {
   const auto bytes = [](const std::string& id, int64_t n) {
     CaseRequest request;

@@ -1,4 +1,4 @@
-// What attention through landmarks must do, each with a control that can fail.
+// Properties of attention through landmarks, each with a control that can fail.
 #include "reference/nystrom_attention.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ struct Sizes {
 };
 constexpr Sizes kSizes = {10, 14, 8, 6};
 
-// Rows of equal signs within a segment, which keeps A far from singular, and
-// normal numbers.
+// Makes rows of equal signs within a segment, which keeps A far from singular,
+// plus normal draws.
 Numbers Rows(const Sizes& s, uint64_t seed, double noise) {
   const Numbers signs = NormalNumbers(s.segments * s.d, 9);
   Numbers rows = NormalNumbers(s.n() * s.d, seed, noise);
@@ -50,8 +50,8 @@ Numbers Exact(OperatorRun run, const Sizes& s) {
   return all.Run("dense");
 }
 
-// With every token a landmark, F = A = S and A Z A = A; with one for two it is
-// an approximation.
+// Using every token as a landmark gives F = A = S and A Z A = A; one landmark
+// for two tokens is an approximation.
 TEST(NystromAttention, LandmarksOfAllTokensAreExact) {
   const Sizes all = {60, 1, 10, 6}, half = {30, 2, 10, 6};
   OperatorRun run = Nystrom(25, all), few = run, started = run;
@@ -65,7 +65,7 @@ TEST(NystromAttention, LandmarksOfAllTokensAreExact) {
   }
 }
 
-// Tokens that are all alike within their segment have nothing to lose.
+// Landmarks lose nothing if the tokens of each segment are equal.
 TEST(NystromAttention, EqualTokensOfASegmentAreExact) {
   for (const double noise : {0.0, 0.5}) {
     OperatorRun run = Nystrom(25, kSizes, noise);
@@ -80,7 +80,7 @@ TEST(NystromAttention, EqualTokensOfASegmentAreExact) {
   }
 }
 
-// One landmark: every row is the mean that it sees.
+// One landmark: every row is the mean of the values.
 TEST(NystromAttention, OneSegmentForgetsTheQuery) {
   const Sizes one = {1, 90, 8, 6};
   OperatorRun run = Nystrom(3, one);
@@ -93,7 +93,7 @@ TEST(NystromAttention, OneSegmentForgetsTheQuery) {
   EXPECT_GT(std::abs(two[0] - two[6 * 40]), 0.01);
 }
 
-// Softmax rows of random scores.
+// Makes softmax rows of random scores.
 std::vector<double> RandomMatrix(int64_t size, double spread) {
   std::vector<double> matrix = NormalNumbers(size * size, 5, spread);
   for (int64_t i = 0; i < size; ++i) {
@@ -118,7 +118,8 @@ std::vector<double> Minus(std::vector<double> a, const std::vector<double>& b) {
 }
 
 TEST(NystromAttention, SingularValuesAreThoseOfAKnownMatrix) {
-  // A rotation by 0.3, times (3, 0.5), times one by -1.1.
+  // The matrix is a rotation by 0.3, times diag(3, 0.5), times a rotation by
+  // -1.1.
   const double c = std::cos(0.3), s = std::sin(0.3), g = std::cos(1.1),
                h = std::sin(1.1);
   const std::vector<double> squares =
@@ -133,8 +134,9 @@ TEST(NystromAttention, SingularValuesAreThoseOfAKnownMatrix) {
   EXPECT_NEAR(sum, Norm(matrix) * Norm(matrix), 1e-12);
 }
 
-// The derivation of the bound: a small change of A changes Z by no more than it
-// says, whether the iteration has converged or not, and not by far less.
+// Tests the derivation of the bound: a small change of A changes Z by no more
+// than it says, whether the iteration has converged or not, and not by far
+// less.
 TEST(NystromAttention, TheBoundOfZHoldsAndIsNear) {
   constexpr int64_t kSize = 24;
   constexpr double kRoundoff = 0x1p-53;
@@ -158,7 +160,8 @@ TEST(NystromAttention, TheBoundOfZHoldsAndIsNear) {
     }
 }
 
-// And its own roundings: float32 against float64, from the same A.
+// The bound also covers rounding errors: compares float32 with float64, from
+// the same A.
 TEST(NystromAttention, TheBoundOfZHoldsForRoundings) {
   constexpr int64_t kSize = 24;
   for (const double spread : {0.3, 1.0, 2.0})

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks that code for one instruction set stays by itself: python3 tests/objects_test.py BUILD
+"""Checks that code for one instruction set stays separate: python3 tests/objects_test.py BUILD
 
-Functions of a library's headers are in every object that calls them, and the linker keeps one of each. If two objects were
-compiled for different processors, one of them would run code of the other: instructions that the processor may not have, or, in
-Eigen, loads of 32 bytes from memory that was aligned to 16. So only the files of a target are compiled for a processor, and each
-target is closed: one object with a single symbol for others (optimized/optimized.cmake).
+Functions of a library's headers are in every object that calls them, and the linker keeps one of each. If two objects
+were compiled for different processors, one of them would run code of the other: instructions that the processor may not
+have, or, in Eigen, loads of 32 bytes from memory that was aligned to 16. So only the files of a target are compiled for
+a processor, and each target is closed: one object with a single public symbol (optimized/optimized.cmake).
 """
 
 import json
@@ -16,14 +16,16 @@ import sys
 import unittest
 
 BUILD = pathlib.Path()  # set by main
-# Objects of a target: its library, tests of its parts before it is closed, and copies of its files with something planted.
+# Matches objects of a target: its library, tests of its parts before it is closed, and copies of its files with mutants
+# or additions.
 OF_A_TARGET = re.compile(
     r"(?:subquad_optimized_|optimized_)(\w+?)(?:_test)?\.dir/|(?:mutants_test_planted|subquad_grown_table)\.dir/"
 )
 
 
 def compiled_objects(build):
-    """(path, its flags that choose a processor) of all C++ files, but of what nvcc compiles for the host."""
+    """Yields (path, its flags that choose a processor) of all C++ files except those that nvcc compiles for the host.
+    """
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         words = shlex.split(entry["command"])
         if not any("nvcc" in word for word in words[:6]):
@@ -31,7 +33,7 @@ def compiled_objects(build):
 
 
 def wrong_flags(objects):
-    """What is compiled for a processor and may not be, and targets whose files differ in it."""
+    """Returns files that are wrongly compiled for a processor, and targets whose files have different flags."""
     wrong, flags_of = [], {}
     for path, flags in objects:
         found = OF_A_TARGET.search(path)

@@ -1,4 +1,5 @@
-// For tests that run the CPU programs of each target that this machine has.
+// Helpers for tests that run the CPU implementations of each target that this
+// machine supports.
 #pragma once
 
 #include <string>
@@ -15,7 +16,7 @@ inline std::vector<std::string> NamesOfTargets() {
   return names;
 }
 
-// Chooses a target for as long as it lives.
+// Chooses a target for its lifetime.
 class ChosenTarget {
  public:
   explicit ChosenTarget(std::string_view name) : before_(CurrentTarget().name) {

@@ -1,6 +1,6 @@
-// Folders of the source tree and the program, for tests. Of all that is
-// compiled, `places.cc` alone knows their paths, so that another clone finds
-// the rest in the compiler's cache.
+// Paths of the source tree and the program, for tests. Only `places.cc` is
+// compiled with these paths, so that another clone finds all other files in the
+// compiler's cache.
 #pragma once
 
 namespace subquad {

@@ -1,6 +1,6 @@
-// What the position schemes must do: tokens are a set without them and a
-// sequence with them (Transformers II eq. 2), and each is the other in a
-// special case.
+// Properties of the position schemes: tokens are a set without them and a
+// sequence with them (Transformers II eq. 2), and each scheme equals another in
+// a special case.
 #include "reference/position_attention.h"
 
 #include <gtest/gtest.h>
@@ -45,13 +45,13 @@ OperatorRun Attention(const std::string& scheme, int64_t n = kN) {
   return run;
 }
 
-// The tensor that holds the positions of a scheme.
+// Returns the tensor with the positions of a scheme.
 std::string PositionsOf(const std::string& scheme) {
   if (HasPositions(scheme)) return "pos";
   return scheme == "shaw" || scheme == "deberta" ? "rel" : "bias";
 }
 
-// The same with positions that say nothing.
+// Makes the scheme's positions have no effect.
 OperatorRun WithoutPositions(const std::string& scheme) {
   OperatorRun run = Attention(scheme);
   const double nothing = scheme == "multiplicative" ? 1 : 0;
@@ -119,8 +119,8 @@ TEST(PositionAttention, PermutationEquivarianceIsBrokenByPositions) {
   }
 }
 
-// Offsets change their sign when the sequence is turned around: with turned
-// embeddings all outputs are turned too, without them they are not.
+// Offsets change their sign when the sequence is reversed: with reversed
+// embeddings all outputs are reversed too, without them they are not.
 TEST(PositionAttention, TurningSequenceAndOffsetsTurnsTheOutputs) {
   for (const std::string& scheme : PositionSchemeNames()) {
     if (HasPositions(scheme)) continue;
@@ -177,8 +177,9 @@ TEST(PositionAttention, BiasIsScaled) {
   }
 }
 
-// With u_q = 0 the third term of deberta is gone: shaw with rel u_k for rel.
-// With u_k = 0 and queries for keys the second one is: shaw turned around.
+// Setting u_q = 0 removes the third term of deberta, which leaves shaw with rel
+// u_k as rel. Setting u_k = 0, with queries and keys exchanged, removes the
+// second term, which leaves shaw with reversed offsets.
 TEST(PositionAttention, DebertaHoldsShawTwice) {
   OperatorRun deberta = Attention("deberta");
   const int64_t offsets = 2 * kN - 1;
@@ -250,8 +251,8 @@ TEST(PositionAttention, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-// Sinusoidal positions (Transformers II eq. 3): sin and cos of i times
-// 10000^(-2a/D).
+// Returns the frequency of sinusoidal positions (Transformers II eq. 3): sin
+// and cos of i times 10000^(-2a/D).
 double Frequency(int64_t pair, int64_t width) {
   return std::pow(
       1e4, -2.0 * static_cast<double>(pair) / static_cast<double>(width));
@@ -266,9 +267,8 @@ Numbers Sinusoids(int64_t n, int64_t width) {
   return pos;
 }
 
-// A shift is a rotation of each pair by its frequency times the shift, the same
-// one for all positions (Transformers II eq. 4). The control rotates the other
-// way.
+// A shift rotates each pair by its frequency times the shift, by the same angle
+// for all positions (Transformers II eq. 4). The control rotates the other way.
 TEST(PositionAttention, ShiftOfSinusoidsIsARotation) {
   constexpr int64_t kWidth = 16;
   const Numbers pos = Sinusoids(kN, kWidth);
@@ -293,8 +293,8 @@ TEST(PositionAttention, ShiftOfSinusoidsIsARotation) {
   }
 }
 
-// So their dot products know offsets alone: `untied` with sinusoids and equal
-// projections is `bias`. The control has other positions.
+// The dot products of sinusoids depend on offsets only: `untied` with sinusoids
+// and equal projections is `bias`. The control has other positions.
 TEST(PositionAttention, SinusoidsAreABiasByOffset) {
   constexpr int64_t kWidth = 8;
   OperatorRun untied("position_attention"), bias("position_attention");
@@ -328,8 +328,8 @@ TEST(PositionAttention, SinusoidsAreABiasByOffset) {
 
 const std::vector<std::string>& Schemes() { return PositionSchemeNames(); }
 
-// What a query does not see cannot move it by a bit; what it sees does. With
-// `causal` and with padding, and in the last block of keys and the first.
+// A key that a query does not see changes no bit of its output; a visible key
+// does. Tests `causal` and padding, in the first and the last block of keys.
 TEST(PositionAttention, UnseenKeysDoNotMatterToTheBit) {
   for (const std::string& scheme : Schemes())
     for (const int64_t key : {int64_t{1}, int64_t{63}, int64_t{64}, kN - 1}) {
@@ -367,8 +367,8 @@ TEST(PositionAttention, CausalAndPaddedIsTheDefinition) {
         }
 }
 
-// The released order is the paper's for embeddings that are the same to both
-// sides, and another for others.
+// The released order equals the paper's for embeddings that are symmetric, and
+// differs for others.
 TEST(PositionAttention, ReleasedDeberta) {
   for (const int64_t n : {int64_t{1}, int64_t{3}, int64_t{64}, kN}) {
     OperatorRun paper = Attention("deberta", n);

@@ -1,7 +1,7 @@
 // Properties that need no reference, at sizes where a reference would take
-// hours: up to n = 2^20. Everything in float64, so that a term that is lost or
-// counted twice among a million stands out from rounding; tolerances are first
-// order bounds of the sums.
+// hours: up to n = 2^20. All tests use float64, so that a term that is lost or
+// counted twice among a million exceeds the rounding errors; tolerances are
+// first-order bounds of the sums.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,15 +17,15 @@ constexpr double kRoundoff = 0x1p-53;
 // ---- attention --------------------------------------------------------------
 
 struct LargeCase {
-  std::string id;   // all but the scalar type
-  double loss = 0;  // beyond the rounding of the sums: of FFTs
+  std::string id;   // everything except the scalar type
+  double loss = 0;  // loss of FFTs beyond the rounding of the sums
 
   friend void PrintTo(const LargeCase& one, std::ostream* stream) {
     *stream << one.id;
   }
 };
 
-// Problems whose fast programs end in seconds at these sizes.
+// Returns problems whose fast implementations end in seconds at these sizes.
 std::vector<LargeCase> LargeCases() {
   return {
       {"softmax_attention:n=1048576,n_q=2,d=8,e=2"},
@@ -48,8 +48,8 @@ std::vector<LargeCase> LargeCases() {
 
 class LargeAttention : public testing::TestWithParam<LargeCase> {};
 
-// Equal values come out as they went in, whatever the weights: a key that is in
-// the numerator and not in the normaliser, or twice, shows.
+// Equal values stay equal for any weights: a key that is in the numerator and
+// not in the normaliser, or twice, shows.
 TEST_P(LargeAttention, ConstantValuesStayConstant) {
   const LargeCase& one = GetParam();
   const Case found = MakeCase(ParseCaseId(one.id + ",scalar=float64"));
@@ -57,7 +57,7 @@ TEST_P(LargeAttention, ConstantValuesStayConstant) {
   Inputs inputs = GenerateInputs(found, problem);
   for (Tensor& tensor : inputs.tensors) {
     if (tensor.name == "v") std::ranges::fill(tensor.values, 2.0);
-    // What mixes values must keep equal ones.
+    // Tensors that mix values must keep equal ones.
     if (tensor.name == "proj_v" || tensor.name == "theta_v")
       std::ranges::fill(tensor.values,
                         1 / static_cast<double>(tensor.shape.back()));
@@ -72,7 +72,7 @@ TEST_P(LargeAttention, ConstantValuesStayConstant) {
     if (!WhyNot(*program, problem).empty()) continue;
     if (!DoesNotFit(*program, problem, 2).empty()) continue;
     const double flops = program->CostOf(problem, 2).flops;
-    if (flops > 2e11) continue;  // minutes
+    if (flops > 2e11) continue;  // would take minutes
     const auto prepared = program->Prepare(problem, trial.arrays(), {2});
     trial.Poison();
     prepared->Run();
@@ -80,7 +80,7 @@ TEST_P(LargeAttention, ConstantValuesStayConstant) {
     double worst = 0;
     for (int64_t i = 0; i < out.count; ++i) {
       const double gap = std::abs(ElementAt(out.scalar, out.data, i) - 2);
-      if (!(gap <= worst)) worst = gap;  // NaN too
+      if (!(gap <= worst)) worst = gap;  // true for NaN too
     }
     EXPECT_LE(worst, tolerance) << program->id;
     ++ran;
@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(Properties, LargeAttention,
                            return name;
                          });
 
-// A causal prefix of 2^17 tokens and what follows it: bit for bit.
+// A causal prefix of 2^17 tokens does not depend on later tokens, bit for bit.
 TEST(LargeAttention, ACausalPrefixDoesNotSeeItsFuture) {
   constexpr int64_t kN = 1 << 17, kSeen = 70001, kD = 4, kE = 2;
   OperatorRun run("linear_attention");
@@ -118,7 +118,7 @@ TEST(LargeAttention, ACausalPrefixDoesNotSeeItsFuture) {
   }
 }
 
-// Softmax and linear attention do not know the order of their keys.
+// Softmax and linear attention do not depend on the order of their keys.
 TEST(LargeAttention, TheOrderOfKeysDoesNotMatter) {
   constexpr int64_t kKeys = 1 << 20, kD = 4, kE = 2, kQueries = 3;
   for (const std::string op : {"softmax_attention", "linear_attention"}) {
@@ -129,7 +129,7 @@ TEST(LargeAttention, TheOrderOfKeysDoesNotMatter) {
         .Give("v", {kKeys, kE}, NormalNumbers(kKeys * kE, 3));
     OperatorRun turned = run;
     for (int64_t j = 0; j < kKeys; ++j) {
-      // 3 is prime to 2^20: every key once.
+      // Visits every key once, as 3 is prime to 2^20.
       const int64_t to = (3 * j + 7) % kKeys;
       std::copy_n(&run["k"][j * kD], kD, &turned["k"][to * kD]);
       std::copy_n(&run["v"][j * kE], kE, &turned["v"][to * kE]);
@@ -141,7 +141,7 @@ TEST(LargeAttention, TheOrderOfKeysDoesNotMatter) {
   }
 }
 
-// An impulse among a million values gives back one column of the scores.
+// An impulse among a million values returns one column of the scores.
 TEST(LargeAttention, AnImpulseGivesAColumnOfClippedScores) {
   constexpr int64_t kN = 1 << 20, kD = 3, kR = 4, kAt = 700001;
   OperatorRun run("clipped_rpe_product");

@@ -1,4 +1,4 @@
-// What attention with a band of logits by distance must do.
+// Properties of attention with a band of logits by distance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ OperatorRun Attention(const Shape2& shape, int64_t p = kP) {
   return run;
 }
 
-// The definition typed in once more.
+// Computes the definition a second time, naively.
 Numbers Naive(OperatorRun& run, const Shape2& shape) {
   const auto& [n_q, n_k, band, offset, causal] = shape;
   Numbers out;
@@ -78,8 +78,8 @@ TEST(RelativeLogits, EverySmallProblem) {
             ExpectNaive({n_q, n_k, band, offset, causal});
 }
 
-// Bands that end inside a tile, at its end and beyond all keys; blocks whose
-// queries stand in several tiles, and far behind all keys.
+// Tests bands that end inside a tile, at its end and beyond all keys, and
+// blocks whose queries are in several tiles, or far behind all keys.
 TEST(RelativeLogits, SeveralBlocksAndTiles) {
   for (int64_t n : {63, 64, 65, 200})
     for (int64_t band : {1, 63, 64, 65, 130, 500})
@@ -90,8 +90,8 @@ TEST(RelativeLogits, SeveralBlocksAndTiles) {
         }
 }
 
-// With r of ones and p = 1 the table is a bias by offset of softmax attention;
-// with r of zeros there is none.
+// The table is a bias by offset of softmax attention if r is one and p = 1;
+// there is no bias if r is zero.
 TEST(RelativeLogits, RankOneIsABiasByOffset) {
   constexpr int64_t kN = 150, kBand = 70;
   OperatorRun run = Attention({kN, kN, kBand}, 1);
@@ -119,7 +119,7 @@ TEST(RelativeLogits, RankOneIsABiasByOffset) {
   }
 }
 
-// A chunk of queries at its place is the end of all of them.
+// A chunk of queries at an offset gives the last rows of the whole problem.
 TEST(RelativeLogits, ChunkAndDecode) {
   constexpr int64_t kN = 150;
   for (const int64_t chunk : {int64_t{1}, int64_t{40}, int64_t{65}}) {
@@ -165,7 +165,7 @@ TEST(RelativeLogits, PrefixDoesNotSeeItsFuture) {
   }
 }
 
-// A distance beyond the band cannot move a query by a bit; those within do.
+// A distance beyond the band changes no bit of a query; those within it do.
 TEST(RelativeLogits, TheBandEndsWhereItEnds) {
   constexpr int64_t kN = 150, kBand = 70;
   const OperatorRun run = Attention({kN, kN, kBand});
@@ -181,7 +181,8 @@ TEST(RelativeLogits, TheBandEndsWhereItEnds) {
   }
 }
 
-// Batches of grouped heads with padding and one table for all, or for each.
+// Tests batches of grouped heads with padding and one table for all heads, or
+// one for each.
 TEST(RelativeLogits, GroupedHeadsAndPadding) {
   constexpr int64_t kB = 2, kHeads = 4, kGroups = 2, kN = 70, kBand = 30;
   for (bool own : {false, true})
@@ -207,7 +208,8 @@ TEST(RelativeLogits, GroupedHeadsAndPadding) {
     }
 }
 
-// tiled: nothing grows with n. shift: as n. dense: as n^2.
+// The workspace of tiled does not grow with n, that of shift grows as n, that
+// of dense as n^2.
 TEST(RelativeLogits, Workspace) {
   const auto growth = [](const std::string& program) {
     double bytes[2];

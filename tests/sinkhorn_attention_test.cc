@@ -1,5 +1,5 @@
-// What attention to blocks in a learned order must do, each with a control that
-// can fail.
+// Properties of attention to blocks in a learned order, each with a control
+// that can fail.
 #include "reference/sinkhorn_attention.h"
 
 #include <gtest/gtest.h>
@@ -35,8 +35,8 @@ OperatorRun Sinkhorn(int64_t iterations = 5, const Sizes& s = kSizes) {
   return run;
 }
 
-// exp(logits) divided by sums of rows and of columns in turns, as it is written
-// in the text.
+// Divides exp(logits) by sums of rows and of columns alternately, as the text
+// says.
 Numbers Divided(const Numbers& logits, int64_t blocks, int64_t iterations) {
   Numbers p;
   for (double logit : logits) p.push_back(std::exp(logit));
@@ -53,8 +53,8 @@ Numbers Divided(const Numbers& logits, int64_t blocks, int64_t iterations) {
   return p;
 }
 
-// The definition's matrix is that; its columns add up to one, its rows the more
-// nearly the more iterations there are.
+// The definition's matrix equals that of the text; its columns sum to one, its
+// rows more nearly with more iterations.
 TEST(SinkhornAttention, TheMatrixBecomesDoublyStochastic) {
   const Numbers logits = NormalNumbers(49, 4, 2);
   double last = 1e9;
@@ -84,8 +84,8 @@ TEST(SinkhornAttention, TheMatrixBecomesDoublyStochastic) {
   EXPECT_LE(last, 1e-6);
 }
 
-// Softmax attention of the queries of each block to keys and values that are
-// given for it, [blocks, keys, ..].
+// Computes softmax attention of the queries of each block to keys and values
+// given for that block, [blocks, keys, ..].
 Numbers WithinBlocks(OperatorRun& run, const std::vector<Numbers>& keys,
                      const std::vector<Numbers>& values) {
   const Sizes& s = kSizes;
@@ -104,7 +104,8 @@ Numbers WithinBlocks(OperatorRun& run, const std::vector<Numbers>& keys,
   return out;
 }
 
-// A block, and the sum of all blocks times a row of a matrix.
+// Returns each block, followed by the sum of all blocks weighted by a row of a
+// matrix.
 std::vector<Numbers> BlocksAndMixtures(const Numbers& rows, int64_t width,
                                        const Numbers& matrix) {
   const int64_t size = kSizes.block * width;
@@ -121,8 +122,8 @@ std::vector<Numbers> BlocksAndMixtures(const Numbers& rows, int64_t width,
   return seen;
 }
 
-// The formula put together from parts: P, sums of blocks, and softmax
-// attention. With P transposed it is another answer.
+// The formula is assembled from parts: P, sums of blocks, and softmax
+// attention. The control transposes P.
 TEST(SinkhornAttention, IsAttentionToABlockAndToAMixture) {
   for (const int64_t iterations : {0, 1, 5}) {
     OperatorRun run = Sinkhorn(iterations);
@@ -143,8 +144,8 @@ TEST(SinkhornAttention, IsAttentionToABlockAndToAMixture) {
   }
 }
 
-// Logits that leave no choice bring one block whole into another's place, and
-// nothing overflows or vanishes on the way.
+// Logits that decide the assignment bring each block whole into another's
+// place, and nothing overflows or vanishes.
 TEST(SinkhornAttention, LargeLogitsSortBlocks) {
   for (const double size : {30.0, 1e4, 1e30}) {
     OperatorRun run = Sinkhorn(5);
@@ -166,7 +167,8 @@ TEST(SinkhornAttention, LargeLogitsSortBlocks) {
   }
 }
 
-// What is added to all logits of a row is divided away, if anything is divided.
+// A constant added to all logits of a row cancels in the division, if there is
+// any.
 TEST(SinkhornAttention, ConstantsOfARowDoNotCount) {
   for (const int64_t iterations : {0, 1, 5}) {
     OperatorRun run = Sinkhorn(iterations), raised = run;
@@ -183,7 +185,7 @@ TEST(SinkhornAttention, ConstantsOfARowDoNotCount) {
   }
 }
 
-// One block: each key is there twice.
+// A single block contains each key twice: its own and the mixed one.
 TEST(SinkhornAttention, OneBlockIsSoftmaxAttention) {
   const Sizes s = {1, 90, 8, 6};
   OperatorRun run = Sinkhorn(1, s), raw = Sinkhorn(0, s);
@@ -200,7 +202,8 @@ TEST(SinkhornAttention, OneBlockIsSoftmaxAttention) {
 
 TEST(SinkhornAttention, RefusesAnIncompleteBlock) {
   OperatorRun run = Sinkhorn();
-  run.Set("block", int64_t{19});  // 140 / 19 is 7 as well, and not whole
+  run.Set("block", int64_t{19});  // 140 / 19 is 7 when rounded down, but not
+                                  // whole
   try {
     run.Programs();
     FAIL() << "140 tokens are not blocks of 19";

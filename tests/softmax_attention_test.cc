@@ -1,4 +1,4 @@
-// What softmax attention must do whoever computes it. Each property is an
+// Properties of softmax attention, for any implementation. Each property is an
 // identity between two runs, with a control that shows it can fail.
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@ namespace subquad {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Scores of order one and a few hundred keys: n + 2d roundings of 1.1e-16,
-// with room.
+// Allows for scores of order one and a few hundred keys: n + 2d roundings of
+// 1.1e-16, with room.
 constexpr double kRounding = 1e-13;
 
 struct Sizes {
@@ -61,7 +61,7 @@ TEST(SoftmaxAttention, WeightsSumToOne) {
   }
 }
 
-// Without positions, keys and values are a set (Transformers II eq. 2).
+// Keys and values are a set if there are no positions (Transformers II eq. 2).
 TEST(SoftmaxAttention, OrderOfKeysDoesNotMatterWithoutPositions) {
   const auto order = Shuffled(kSizes.n_k);
   for (bool with_bias : {false, true}) {
@@ -108,14 +108,14 @@ TEST(SoftmaxAttention, ConstantAddedToTheBiasDoesNotMatter) {
     tilted["bias"][t] += 0.01 * static_cast<double>(t);
   for (const std::string& program : run.Programs()) {
     const Numbers out = run.Run(program);
-    // Scores of 50 have errors 50 times those of scores of one.
+    // Scores of 50 have 50 times the errors of scores of one.
     EXPECT_LE(LargestDifference(raised.Run(program), out), 50 * kRounding)
         << program;
     EXPECT_GT(LargestDifference(tilted.Run(program), out), 0.01) << program;
   }
 }
 
-// Bit for bit: a masked key has weight zero, not a small one.
+// The prefix is bit-identical: a masked key has weight zero, not a small one.
 TEST(SoftmaxAttention, CausalPrefixDoesNotSeeItsFuture) {
   for (const Sizes& s : {Sizes{150, 150, 12, 7}, Sizes{150, 301, 12, 7},
                          Sizes{301, 150, 12, 7}}) {
@@ -139,9 +139,9 @@ TEST(SoftmaxAttention, CausalPrefixDoesNotSeeItsFuture) {
   }
 }
 
-// With queries and keys of zero only the bias speaks. A sharp one is a shift,
-// and heads that shift, mixed by a matrix each, are a convolution (Transformers
-// II eq. 22 and 23).
+// Queries and keys of zero leave only the bias. A sharp bias is a shift, and
+// heads that shift, mixed by a matrix each, are a convolution (Transformers II
+// eq. 22 and 23).
 TEST(SoftmaxAttention, HeadsWithSharpBiasesAreAConvolution) {
   constexpr int64_t kN = 100, kD = 5, kE = 6, kHeads = 3;
   OperatorRun run("softmax_attention");
@@ -222,7 +222,7 @@ TEST(SoftmaxAttention, IsOneUpdateOfAHopfieldNetwork) {
     const Numbers out = run.Run(program);
     EXPECT_LE(LargestDifference(out, update), 1e-8) << program;
     EXPECT_GT(LargestDifference(out, states), 0.1) << program;
-    // And it goes downhill.
+    // The update also lowers the energy.
     for (int64_t i = 0; i < kStates; ++i) {
       const std::vector<long double> before(&states[i * kD],
                                             &states[i * kD] + kD);
@@ -232,7 +232,8 @@ TEST(SoftmaxAttention, IsOneUpdateOfAHopfieldNetwork) {
   }
 }
 
-// Scores of +-1e4 are far outside of exp; the largest takes all.
+// Scores of +-1e4 are far beyond the range of exp; the largest gets all the
+// weight.
 TEST(SoftmaxAttention, LargeScoresDoNotOverflow) {
   constexpr int64_t kN = 97, kD = 4;
   OperatorRun run("softmax_attention");
@@ -256,13 +257,13 @@ TEST(SoftmaxAttention, LargeScoresDoNotOverflow) {
     }
 }
 
-// -inf hides a key for good, whatever its values; and whoever sees nothing is
-// named.
+// A bias of -inf hides a key completely, whatever its values; a query that sees
+// nothing is named.
 TEST(SoftmaxAttention, MinusInfinityHidesKeys) {
   const Sizes s = {70, 150, 12, 7};
   OperatorRun run = Attention(s);
   Numbers bias(static_cast<size_t>(s.n_q + s.n_k - 1), -kInfinity);
-  // Offsets -1, 0, 1 are seen: a band.
+  // Offsets -1, 0, 1 are visible: a band.
   for (int64_t t = s.n_q - 2; t <= s.n_q; ++t) bias[t] = 0.5;
   run.Give("bias", {s.n_q + s.n_k - 1}, bias);
   const Numbers expected = run.Definition();
@@ -273,7 +274,7 @@ TEST(SoftmaxAttention, MinusInfinityHidesKeys) {
         << program;
     EXPECT_EQ(run.Run(program), far.Run(program)) << program;
   }
-  // Query 3 looks from -1 to 1 at n_k = 2 keys and finds none.
+  // Query 3 may see keys 2 to 4, but there are only n_k = 2 keys.
   OperatorRun blind = Attention({70, 2, 12, 7});
   bias.resize(71);
   blind.Give("bias", {71}, bias);
@@ -311,7 +312,7 @@ TEST(SoftmaxAttention, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-// The outputs of the backward pass, one after the other.
+// The outputs of the backward pass, in order.
 const std::vector<std::string> kGradients = {"grad_q", "grad_k", "grad_v",
                                              "grad_bias"};
 
@@ -322,8 +323,8 @@ OperatorRun Backward(const Sizes& s, bool causal) {
       .Give("grad", {s.n_q, s.e}, NormalNumbers(s.n_q * s.e, 5));
 }
 
-// A constant added to the bias changes no weight, so that its gradient adds up
-// to nothing; that of a bias of every second offset alone does not.
+// A constant added to the bias changes no weight, so that its gradient sums to
+// zero; the gradient of every second offset alone does not.
 TEST(SoftmaxAttention, GradientsOfTheBiasAddUpToZero) {
   for (bool causal : {false, true}) {
     const OperatorRun run = Backward(kSizes, causal);
@@ -341,7 +342,7 @@ TEST(SoftmaxAttention, GradientsOfTheBiasAddUpToZero) {
   }
 }
 
-// <grad, out> = <grad_v, v>, as the output is linear in the values.
+// The output is linear in the values, so <grad, out> = <grad_v, v>.
 TEST(SoftmaxAttention, TheGradientOfValuesIsTheAdjoint) {
   for (bool causal : {false, true}) {
     OperatorRun run = Backward(kSizes, causal),
@@ -373,7 +374,7 @@ TEST(SoftmaxAttention, GradientsHaveTheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
-// A bias of -inf hides its keys: it gets no gradient at all, and others do.
+// A bias of -inf hides its keys and gets no gradient; other entries do.
 TEST(SoftmaxAttention, HiddenOffsetsHaveNoGradient) {
   OperatorRun run = Backward(kSizes, false);
   Numbers& bias = run["bias"];
@@ -398,7 +399,7 @@ TEST(SoftmaxAttention, TiledGradientsNeedNoMemoryForScores) {
   EXPECT_LT(bytes("tiled"), bytes("dense") / 10);
 }
 
-// Less than a hundredth of the memory of dense at n = 8192, d = 64.
+// The workspace is less than a hundredth of that of dense at n = 8192, d = 64.
 TEST(SoftmaxAttention, TiledNeedsNoMemoryForScores) {
   OperatorRun run = Attention({8192, 8192, 64, 64});
   const Problem problem = run.Resolve(Scalar::kFloat32);
@@ -413,7 +414,7 @@ TEST(SoftmaxAttention, TiledNeedsNoMemoryForScores) {
 
 // ---- images ----------------------------------------------------------------
 
-constexpr int64_t kHeight = 9, kWidth = 31;  // two blocks of queries and more
+constexpr int64_t kHeight = 9, kWidth = 31;  // more than two blocks of queries
 
 OperatorRun OnImage(int64_t height, int64_t width, const Numbers& bias,
                     bool causal = false) {
@@ -424,7 +425,7 @@ OperatorRun OnImage(int64_t height, int64_t width, const Numbers& bias,
   return run;
 }
 
-// The bias of a column and of a row of pixels is that of a sequence.
+// The bias of a column or of a row of pixels is that of a sequence.
 TEST(SoftmaxAttention, ImagesOfOneRowAreSequences) {
   constexpr int64_t kN = 137;
   const Numbers bias = NormalNumbers(2 * kN - 1, 4);
@@ -442,9 +443,10 @@ TEST(SoftmaxAttention, ImagesOfOneRowAreSequences) {
 }
 
 // The last pixel of a row has no right neighbour: the first pixel of the next
-// row comes after it in memory, but lies elsewhere.
+// row follows it in memory, but is elsewhere in the image.
 TEST(SoftmaxAttention, BiasOfAnImageHidesByRowsAndColumns) {
-  // Each pixel sees itself and its right neighbour, in the last column itself.
+  // Each pixel sees itself and its right neighbour; in the last column only
+  // itself.
   Numbers bias((2 * kHeight - 1) * (2 * kWidth - 1), -kInfinity);
   const int64_t middle = (kHeight - 1) * (2 * kWidth - 1) + kWidth - 1;
   bias[middle] = bias[middle + 1] = 0;
@@ -456,7 +458,8 @@ TEST(SoftmaxAttention, BiasOfAnImageHidesByRowsAndColumns) {
       const int64_t last = row * kWidth + kWidth - 1;
       for (int64_t c = 0; c < 7; ++c) {
         EXPECT_EQ(out[last * 7 + c], v[last * 7 + c]) << program;
-        // Between the values of the two, and not that of the pixel alone.
+        // The result is between the values of the two pixels, and is not that
+        // of the pixel itself.
         const double own = v[(last - 1) * 7 + c], right = v[last * 7 + c];
         EXPECT_GT(out[(last - 1) * 7 + c], std::min(own, right)) << program;
         EXPECT_LT(out[(last - 1) * 7 + c], std::max(own, right)) << program;

@@ -1,5 +1,6 @@
-// What sparse attention must do: the patterns drawn by hand, the fast lists of
-// keys against the rule pair by pair, and identities with dense attention.
+// Properties of sparse attention: the patterns drawn by hand, the fast lists of
+// keys compared with the rule pair by pair, and identities with dense
+// attention.
 #include "reference/sparse_attention.h"
 
 #include <gtest/gtest.h>
@@ -51,8 +52,9 @@ std::string Name(const Table& params, bool causal) {
 int64_t I(int64_t x) { return x; }
 std::string S(const char* text) { return text; }
 
-// Awkward members of every pattern for n positions: windows of nothing and of
-// everything, steps beyond the end, lists with doubles, empty lists.
+// Returns difficult variants of every pattern for n positions: windows of
+// nothing and of everything, steps beyond the end, lists with duplicates, empty
+// lists.
 std::vector<Table> Awkward(int64_t n) {
   std::vector<Table> all;
   for (int64_t block : {I(1), I(3), I(16), I(64), I(100), n, 5 * n})
@@ -161,7 +163,7 @@ TEST(SparsePattern, IsAsDrawnByHand) {
                 .substr(etc.size()),
             Picture({{"pattern", S("etc")}, {"window", I(3)}}, false, 3)
                 .substr(etc.size()));
-  // Query block 1 draws key block 3; the draw does not go both ways.
+  // Query block 1 draws key block 3; the draw is not symmetric.
   EXPECT_EQ(Picture({{"pattern", S("bigbird")},
                      {"block", I(2)},
                      {"window_blocks", I(0)},
@@ -171,7 +173,8 @@ TEST(SparsePattern, IsAsDrawnByHand) {
             "xxxxxxx xxxxxxx xxxx..x xxxx..x xx..xx. xx..xx. xx....x ");
 }
 
-// Runs are the keys of the rule, each once; their number is the sum of Sees.
+// Runs contain the keys of the rule, each once; their number is the sum of
+// Sees.
 TEST(SparseKeys, RunsAreTheRule) {
   for (int64_t n : {I(1), I(2), I(37), I(150)})
     for (const Table& params : Awkward(n))
@@ -203,7 +206,7 @@ TEST(SparseKeys, RunsAreTheRule) {
       }
 }
 
-// Every program on every awkward pattern against the definition.
+// Compares every implementation with the definition on every difficult pattern.
 TEST(SparseAttention, AwkwardPatterns) {
   for (int64_t n : {I(1), I(37), I(150)})
     for (const Table& params : Awkward(n))
@@ -216,7 +219,7 @@ TEST(SparseAttention, AwkwardPatterns) {
       }
 }
 
-// The same with a bias, and the harness's own verdict on both outputs.
+// Adds a bias, and the harness's own verdict on both outputs.
 TEST(SparseAttention, AwkwardPatternsWithBias) {
   for (int64_t n : {I(1), I(37), I(150)})
     for (const Table& params : Awkward(n))
@@ -231,7 +234,7 @@ TEST(SparseAttention, AwkwardPatternsWithBias) {
 
 TEST(SparseAttention, GlobalTokensBesideThePositions) {
   constexpr int64_t kN = 150;
-  // A window that shows everything: attention over positions and tokens.
+  // A window that shows everything: attention over positions and global tokens.
   OperatorRun etc = Sparse(kN, {{"pattern", S("etc")}, {"window", kN}}, false);
   OperatorRun dense("softmax_attention");
   const auto both = [&](const char* name) {
@@ -249,11 +252,11 @@ TEST(SparseAttention, GlobalTokensBesideThePositions) {
   for (const std::string& program : etc.Programs()) {
     EXPECT_LE(LargestDifference(etc.Run(program), expected), kRounding)
         << program;
-    // The control: no tokens beside the positions.
+    // The control: no global tokens.
     EXPECT_GT(LargestDifference(without.Run(program), expected), 1e-3)
         << program;
   }
-  // The second output too.
+  // Compares the second output, too.
   for (bool causal : {false, true})
     for (bool bias : {false, true}) {
       OperatorRun run =
@@ -267,8 +270,8 @@ TEST(SparseAttention, GlobalTokensBesideThePositions) {
     }
 }
 
-// A bias of one number changes nothing; one that hides all but the window is
-// the window.
+// A constant bias changes nothing; a bias that hides everything but the window
+// equals the window.
 TEST(SparseAttention, BiasByOffset) {
   constexpr int64_t kN = 150;
   const Table wide = {{"pattern", S("longformer")},
@@ -305,7 +308,8 @@ TEST(SparseAttention, AQueryThatTheBiasLeavesWithoutKeysIsNamed) {
       kN, {{"pattern", S("sliding")}, {"window", I(1)}, {"dilation", I(1)}},
       true);
   Numbers bias(2 * kN - 1, 0);
-  bias[kN - 1] = -std::numeric_limits<double>::infinity();  // itself
+  bias[kN - 1] = -std::numeric_limits<double>::infinity();  // the query's own
+                                                            // key
   run.Give("bias", {2 * kN - 1}, bias);
   try {
     run.Definition();
@@ -316,7 +320,7 @@ TEST(SparseAttention, AQueryThatTheBiasLeavesWithoutKeysIsNamed) {
   }
 }
 
-// Beyond the size of a tile, and on threads.
+// Tests sizes beyond a tile, on several threads.
 TEST(SparseAttention, LargerPatternsOnAnyNumberOfThreads) {
   constexpr int64_t kN = 701;
   IntegerList globals;
@@ -382,7 +386,7 @@ TEST(SparseAttention, FullPatternsAreSoftmaxAttention) {
         EXPECT_LE(LargestDifference(run.Run(program), expected), kRounding)
             << program << " " << Name(params, causal);
     }
-    // The control: a window one short of everything.
+    // The control: a window that leaves out one key.
     const OperatorRun less = Sparse(
         kN, {{"pattern", S("sliding")}, {"window", kN - 2}, {"dilation", I(1)}},
         causal);
@@ -405,7 +409,8 @@ TEST(SparseAttention, WeightsSumToOne) {
   }
 }
 
-// A key that a query does not see cannot move it by a bit: all others do.
+// A key that a query does not see changes no bit of its output; all other keys
+// do.
 TEST(SparseAttention, UnseenKeysDoNotMatterToTheBit) {
   constexpr int64_t kN = 150, kKey = 71;
   for (const Table& params : Awkward(kN))
@@ -425,8 +430,8 @@ TEST(SparseAttention, UnseenKeysDoNotMatterToTheBit) {
     }
 }
 
-// Nothing grows like n^2: from n to 2n the formula may at most double, but for
-// the baseline.
+// No workspace grows like n^2 except that of the baseline: from n to 2n it may
+// at most double.
 TEST(SparseAttention, WorkspaceIsNotQuadratic) {
   const Operator& op = FindOperator("sparse_attention");
   for (const char* pattern : {"local", "sliding", "strided", "longformer",

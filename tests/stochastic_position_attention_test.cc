@@ -1,5 +1,5 @@
-// Properties of stochastic_position_attention that are its own; the golden
-// cases and `verify` hold its programs against its definition.
+// Properties specific to stochastic_position_attention; the golden cases and
+// `verify` compare its implementations with its definition.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,9 +45,9 @@ OperatorRun MakeRun(const std::string& kind, const std::string& attention,
   return run;
 }
 
-// Many draws of the noise at once: their mean of q^ . k^ is the covariance,
-// within five standard errors, for every pair and channel by itself (the other
-// channels' queries are zero). A wrong phase, offset or tap fails.
+// Uses many draws of the noise at once: the mean of q^ . k^ is the covariance,
+// within five standard errors, for every pair and each channel separately (the
+// other channels' queries are zero). A wrong phase, offset or tap fails.
 template <typename Covariance>
 void ExpectCovariance(const std::string& kind, const Covariance& covariance) {
   constexpr int64_t kPositions = 6, kDraws = 40000;
@@ -102,8 +102,8 @@ TEST(StochasticPosition, ConvNoiseHasItsCovariance) {
   });
 }
 
-// With one component of frequency 0, phase 0 and gain 1, noise (1, 0) and one
-// draw per channel, q^ is q itself: the operator is the plain attention.
+// One component of frequency 0, phase 0 and gain 1, noise (1, 0) and one draw
+// per channel make q^ equal to q: the operator is the plain attention.
 TEST(StochasticPosition, WithoutPositionsItIsThePlainAttention) {
   for (const std::string attention : {"softmax", "linear"}) {
     OperatorRun plain(attention + "_attention");
@@ -194,9 +194,9 @@ TEST(StochasticPosition, EveryMapAndShapePasses) {
   EXPECT_GE(judged, 2 * 7 * 2 * 2 * 2);
 }
 
-// Rows that are off by their bound or less: features stay within theirs, and
-// come near it, so that it is no guess. The roundoff is made large, so that
-// kinks and second orders show.
+// Features of rows that are off by at most their bound stay within their own
+// bounds, and come near them, so that these are tight. The roundoff is made
+// large, so that kinks and second orders show.
 TEST(FeaturesOfInexactRows, StayWithinTheirErrorsAndComeNear) {
   constexpr int64_t kWidth = 5, kProjections = 4;
   constexpr double kRoundoff = 1.0 / 64;
@@ -245,7 +245,7 @@ TEST(FeaturesOfInexactRows, StayWithinTheirErrorsAndComeNear) {
   }
 }
 
-// The plain program's own rows in float32 against their bounds.
+// Compares the plain program's own rows in float32 with their bounds.
 TEST(StochasticPosition, RowsStayWithinTheirErrors) {
   for (const std::string kind : {"sine", "conv"}) {
     OperatorRun run = MakeRun(kind, "softmax", false);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""./run-tests: which tests it runs, and what it says of them, on a report of three: python3 tests/summary_test.py"""
+"""Tests which tests ./run-tests runs, and its summary, on a report of three: python3 tests/summary_test.py"""
 
 import os
 import pathlib
@@ -42,7 +42,7 @@ class Summary(unittest.TestCase):
 
 class Choice(unittest.TestCase):
     def pattern(self, given):
-        """What ctest is called with, by a ./run-tests whose cmake and ctest do nothing."""
+        """Returns the arguments of ctest, from a ./run-tests whose cmake and ctest do nothing."""
         with tempfile.TemporaryDirectory() as folder:
             tools = pathlib.Path(folder)
             for name, script in (("cmake", "exit 0"), ("ctest", 'printf "%s\\n" "$@"')):

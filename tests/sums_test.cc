@@ -1,5 +1,5 @@
-// What each algorithm says about its sums, against what the future does to the
-// past: no sum that claims to be direct may leak.
+// Compares each algorithm's statement about its sums with the effect of future
+// inputs on past outputs: no sum that claims to be direct may leak.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,8 +20,7 @@ namespace {
 
 constexpr uint64_t kSeed = 5;
 
-// The same inputs with half as much again in every row of queries, keys and
-// values that belongs to the last `rows` of them.
+// Multiplies the last `rows` rows of queries, keys and values by 1.5.
 Inputs WithOtherFuture(const Problem& problem, Inputs inputs, int64_t rows) {
   for (size_t t = 0; t < inputs.tensors.size(); ++t) {
     if (problem.inputs[t].role != Role::kData) continue;
@@ -37,7 +36,8 @@ Inputs WithOtherFuture(const Problem& problem, Inputs inputs, int64_t rows) {
   return inputs;
 }
 
-// The first `rows` rows of every head, by the definition or by an algorithm.
+// Computes the first `rows` rows of every head, by the definition or by an
+// algorithm.
 std::vector<double> PastByDefinition(const Problem& problem,
                                      const Inputs& inputs, int64_t rows) {
   const auto reference = problem.op->ReferenceDouble(problem, inputs);
@@ -68,8 +68,8 @@ std::vector<float> PastBy(const Implementation& implementation, Trial& trial,
   return past;
 }
 
-// Whether no number changed by more than a few roundings of the largest: what
-// sums that mix too little to matter may leave in the past.
+// True if no value changed by more than a few roundings of the largest: the
+// effect on the past of sums that mix too little to matter.
 bool ChangedLittle(const std::vector<float>& before,
                    const std::vector<float>& after) {
   constexpr double kFewRoundings = 16 * 0x1p-24;
@@ -82,9 +82,9 @@ bool ChangedLittle(const std::vector<float>& before,
 }
 
 struct Leaks {
-  std::set<std::string> direct;  // that claim to be direct and leak
-  std::set<std::string> mixed;   // that claim to mix and leak
-  std::set<std::string> silent;  // that claim to mix and never did
+  std::set<std::string> direct;  // claim to be direct and leak
+  std::set<std::string> mixed;   // claim to mix and leak
+  std::set<std::string> silent;  // claim to mix and never leaked
   int compared = 0;
 };
 
@@ -100,7 +100,7 @@ void Measure(const Case& one, const std::vector<const Implementation*>& rows,
         PastByDefinition(problem, other, past))
       return;  // the past may see this future
   } catch (const InvalidInput&) {
-    return;  // no answer: the few keys that a query sees have no weight
+    return;  // no answer: the few visible keys of a query have no weight
   }
   Trial trial(problem, inputs, kSeed), changed(problem, other, kSeed);
   for (const Implementation* implementation : rows) {
@@ -179,7 +179,7 @@ TEST(Sums, AnAlgorithmThatChoosesIsWhatItChose) {
     }
 }
 
-// The check itself: a transform that claims to be a direct sum is found.
+// The check itself finds a transform that claims to be a direct sum.
 TEST(Sums, AFalseClaimIsFound) {
   const Case one =
       MakeCase(ParseCaseId("toeplitz_1d:n=130,e=19,causal=1,scalar=float32"));

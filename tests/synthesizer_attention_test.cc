@@ -1,5 +1,5 @@
-// What attention whose scores no pair of tokens gives must do, each with a
-// control that can fail.
+// Properties of attention whose scores are not products of queries and keys,
+// each with a control that can fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ OperatorRun Synthesizer(const std::string& kind, bool causal = false,
 
 constexpr const char* kKinds[] = {"dense", "random", "factorized"};
 
-// The product of the factors, given, is the same attention.
+// Giving the product of the factors as logits is the same attention.
 TEST(SynthesizerAttention, FactorsAreLogitsOfLowRank) {
   for (const bool causal : {false, true}) {
     OperatorRun factors = Synthesizer("factorized", causal);
@@ -85,7 +85,7 @@ TEST(SynthesizerAttention, UsesTheFirstColumns) {
   }
 }
 
-// Weights sum to one, whatever they come from.
+// Weights sum to one for every kind of scores.
 TEST(SynthesizerAttention, EqualValuesStay) {
   for (const char* kind : kKinds) {
     OperatorRun run = Synthesizer(kind);

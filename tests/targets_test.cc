@@ -1,5 +1,5 @@
-// Every target that this machine has: the same right answers from each, and one
-// of them at a time.
+// Every target that this machine supports gives correct answers, and only one
+// of them runs at a time.
 #include "optimized/targets.h"
 
 #include <gtest/gtest.h>
@@ -21,11 +21,11 @@ namespace {
 
 class OnEveryTarget : public testing::TestWithParam<const Operator*> {};
 
-// Some of the variants, evenly spread over all of them: what is exhaustive runs
-// on the best target alone, or slowly (hard_inputs_test).
+// Selects some variants, evenly spread over all of them: exhaustive tests run
+// on the best target only, or in the slow hard_inputs_test.
 std::vector<Case> SomeCases(const Operator& op, Scalar scalar) {
   constexpr size_t kMost = 12;
-  // A size at which vectors and tiles of every width end within a row.
+  // At this size vectors and tiles of every width end within a row.
   std::vector<Case> all = VerificationCases(op, {67}, scalar, 3), some;
   const size_t step = (all.size() + kMost - 1) / kMost;
   for (size_t i = 0; i < all.size(); i += step)

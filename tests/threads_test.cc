@@ -1,4 +1,4 @@
-// The same bits on any number of threads.
+// Results have the same bits on any number of threads.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -29,16 +29,16 @@ std::vector<std::string> OutputBytes(const Implementation& implementation,
 
 class Repeatable : public testing::TestWithParam<const Operator*> {};
 
-// The thread sanitizer is some fifty times slower, and what threads share
-// depends on the program more than on the choices: there, of many cases every
-// seventh.
+// The thread sanitizer makes programs some fifty times slower, and what threads
+// share depends on the implementation more than on its options: with it, only
+// every seventh of many cases runs.
 #ifdef __SANITIZE_THREAD__
 constexpr size_t kManyCases = 32, kStep = 7;
 #else
 constexpr size_t kManyCases = 0, kStep = 1;
 #endif
 
-// Work is cut into pieces that do not depend on the number of threads.
+// Work is divided into pieces that do not depend on the number of threads.
 TEST_P(Repeatable, BitIdenticalOnAnyNumberOfThreads) {
   const Operator& op = *GetParam();
   for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64}) {
@@ -61,7 +61,7 @@ TEST_P(Repeatable, BitIdenticalOnAnyNumberOfThreads) {
   }
 }
 
-// Tiled programs cut larger tasks where there are few threads; the lengths
+// Tiled implementations use larger tasks if there are few threads; the lengths
 // above are too short for that.
 TEST(Threads, LargerTasksGiveTheSameBits) {
   for (const char* id :

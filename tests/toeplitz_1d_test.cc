@@ -1,7 +1,7 @@
-// What a product with a Toeplitz matrix must do, each with a control that can
-// fail. Everything in float64, at sizes where a reference would take hours too:
-// a term that is lost or counted twice among a million stands out from
-// rounding. Tolerances are first order bounds of the sums.
+// Properties of a product with a Toeplitz matrix, each with a control that can
+// fail. All tests use float64, at sizes where a reference would take hours too:
+// a term that is lost or counted twice among a million exceeds the rounding
+// errors. Tolerances are first-order bounds of the sums.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,8 @@ double Norm(const Numbers& x) {
   return std::sqrt(squares);
 }
 
-// What a product by FFTs of at most 4n may lose, per element.
+// Returns the possible error per element of a product by FFTs of at most 4n
+// points.
 double FftLoss(int64_t n, const Numbers& weights, const Numbers& values) {
   return 4 * kRoundoff * std::log2(4.0 * static_cast<double>(n)) *
          Norm(weights) * Norm(values);
@@ -36,7 +37,7 @@ OperatorRun Toeplitz(int64_t n_q, int64_t n_k, int64_t e, uint64_t seed) {
   return run;
 }
 
-// An impulse at key j0 gives the weights back, turned round and shifted.
+// An impulse at key j0 returns the weights, reversed and shifted.
 TEST(Toeplitz1d, AnImpulseGivesTheWeightsBack) {
   for (const int64_t n : kSizes)
     for (const int64_t n_k : {n, n / 3}) {
@@ -80,7 +81,7 @@ TEST(Toeplitz1d, TheProductIsLinear) {
   }
 }
 
-// Values that move along by s positions move the outputs with them.
+// Shifting the values by s positions shifts the outputs.
 TEST(Toeplitz1d, ShiftedValuesGiveShiftedOutputs) {
   constexpr int64_t kN = 300007, kShift = 12345;
   OperatorRun run = Toeplitz(kN, kN, 1, 5);
@@ -100,7 +101,7 @@ TEST(Toeplitz1d, ShiftedValuesGiveShiftedOutputs) {
   }
 }
 
-// <A x, y> = <x, A' y> with A' of the backward pass.
+// The backward pass gives A': <A x, y> = <x, A' y>.
 TEST(Toeplitz1d, TheBackwardPassIsTheAdjoint) {
   for (const int64_t n : kSizes) {
     OperatorRun run = Toeplitz(n, n, 1, 7);
@@ -164,9 +165,9 @@ TEST(Toeplitz1d, CausalIgnoresTheWeightsOfTheFuture) {
   }
 }
 
-// The distance to the definition in units of the bound of FftBound, 2 log2(L) u
-// |w|_2 |v|_2. White numbers come nowhere near it; what comes nearest adds up
-// to one frequency. A factor a hundredth as large would not do.
+// Measures the distance to the definition in units of the bound of FftBound, 2
+// log2(L) u |w|_2 |v|_2. White data stay far below it; the worst inputs
+// concentrate on one frequency. A bound a hundredth as large would fail.
 TEST(Toeplitz1d, TransformsKeepToTheirBound) {
   double largest = 0;
   for (const int64_t n : {33, 100, 257, 1000, 2048}) {

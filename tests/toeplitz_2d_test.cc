@@ -1,5 +1,5 @@
-// What a product over the offsets of an image must do, each with a control that
-// can fail.
+// Properties of a product over the offsets of an image, each with a control
+// that can fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ OperatorRun Product(const Image& s = kImage) {
   return run;
 }
 
-// [rows, columns, e] -> [columns, rows, e]
+// Transposes [rows, columns, e] to [columns, rows, e].
 Numbers Transposed(const Numbers& x, int64_t rows, int64_t columns, int64_t e) {
   Numbers y(x.size());
   for (int64_t r = 0; r < rows; ++r)
@@ -38,7 +38,7 @@ Numbers Transposed(const Numbers& x, int64_t rows, int64_t columns, int64_t e) {
   return y;
 }
 
-// A million pixels: an impulse gives the weights back, reversed and shifted.
+// Uses a million pixels: an impulse returns the weights, reversed and shifted.
 TEST(Toeplitz2d, AnImpulseGivesTheWeightsBack) {
   constexpr int64_t kHeight = 700, kWidth = 1500, kRow = 211, kColumn = 1103;
   OperatorRun run = Product({kHeight, kWidth, 1});
@@ -47,7 +47,7 @@ TEST(Toeplitz2d, AnImpulseGivesTheWeightsBack) {
   impulse[kRow * kWidth + kColumn] = 1;
   const Numbers& weights = run["weights"];
   for (const std::string& program : run.Programs()) {
-    if (program == "dense") continue;  // a matrix of 10^12 numbers
+    if (program == "dense") continue;  // a matrix of 10^12 entries
     const Numbers out = run.Run(program, Scalar::kFloat64, 2);
     double worst = 0;
     for (int64_t r = 0; r < kHeight; ++r)
@@ -61,7 +61,7 @@ TEST(Toeplitz2d, AnImpulseGivesTheWeightsBack) {
   }
 }
 
-// The transposed image with the transposed weights: the transposed output.
+// Transposing the image and the weights transposes the output.
 TEST(Toeplitz2d, RowsAndColumnsChangePlaces) {
   const auto [height, width, e] = kImage;
   OperatorRun run = Product();
@@ -103,7 +103,7 @@ TEST(Toeplitz2d, ShiftedValuesGiveShiftedOutputs) {
     Numbers out = moved.Run(program);
     const Numbers still = run.Run(program);
     EXPECT_GT(LargestDifference(out, still), 1) << program;
-    for (int64_t r = 0; r < height; ++r)  // what came in from outside
+    for (int64_t r = 0; r < height; ++r)  // pixels that came in from outside
       for (int64_t c = 0; c < width; ++c)
         if (r < kDown || c < kRight)
           std::fill_n(out.begin() + (r * width + c) * e, e, 0.0);
@@ -112,7 +112,7 @@ TEST(Toeplitz2d, ShiftedValuesGiveShiftedOutputs) {
   }
 }
 
-// An image of one row, and one of one column, is a sequence.
+// An image of one row, or of one column, is a sequence.
 TEST(Toeplitz2d, ALineIsASequence) {
   constexpr int64_t kN = 143, kE = 3;
   for (const bool tall : {false, true}) {

@@ -1,5 +1,5 @@
-// What the sum of a product over rows and one over columns must do, each with a
-// control that can fail.
+// Properties of the sum of a product over rows and one over columns, each with
+// a control that can fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ constexpr double kRounding = 1e-12;
 struct Image {
   int64_t height, width, e;
 };
-// One side by transforms, one by the definition.
+// One side uses transforms, the other the definition.
 constexpr Image kImage = {19, 101, 5};
 
 OperatorRun Product(const Image& s = kImage) {
@@ -30,7 +30,7 @@ OperatorRun Product(const Image& s = kImage) {
   return run;
 }
 
-// A million pixels: an impulse gives back both vectors of weights, each along
+// Uses a million pixels: an impulse returns both vectors of weights, each along
 // one direction and constant along the other.
 TEST(Toeplitz2dXy, AnImpulseGivesTheWeightsBack) {
   constexpr int64_t kHeight = 700, kWidth = 1500, kRow = 211, kColumn = 1103;
@@ -49,7 +49,7 @@ TEST(Toeplitz2dXy, AnImpulseGivesTheWeightsBack) {
   EXPECT_LE(worst, 1e-10);
 }
 
-// toeplitz_2d with the weights of both offsets, w_rows + w_cols.
+// Equals toeplitz_2d with weights w_rows + w_cols of both offsets.
 TEST(Toeplitz2dXy, IsTheProductOverBothOffsets) {
   const auto [height, width, e] = kImage;
   OperatorRun run = Product();
@@ -71,7 +71,8 @@ TEST(Toeplitz2dXy, IsTheProductOverBothOffsets) {
   }
 }
 
-// What is added to all weights of rows and taken from all of columns cancels.
+// A constant added to all weights of rows and subtracted from all of columns
+// cancels.
 TEST(Toeplitz2dXy, OnlyTheSumOfTheWeightsCounts) {
   OperatorRun run = Product();
   OperatorRun other = run;
@@ -86,7 +87,7 @@ TEST(Toeplitz2dXy, OnlyTheSumOfTheWeightsCounts) {
   }
 }
 
-// The transposed image with the two vectors of weights exchanged.
+// Transposes the image and exchanges the two vectors of weights.
 TEST(Toeplitz2dXy, RowsAndColumnsChangePlaces) {
   const auto [height, width, e] = kImage;
   const auto transposed = [&](const Numbers& x) {

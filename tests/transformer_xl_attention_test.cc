@@ -1,4 +1,4 @@
-// What attention with a memory and relative distances must do.
+// Properties of attention with a memory and relative distances.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ OperatorRun Attention(int64_t length, int64_t memory, int64_t p = kP,
   return run;
 }
 
-// The definition typed in once more.
+// Computes the definition a second time, naively.
 Numbers Naive(OperatorRun& run, int64_t length, int64_t memory,
               bool causal = true) {
   Numbers out;
@@ -101,8 +101,8 @@ TEST(TransformerXl, HeadsWithSharedAndWithOwnParameters) {
   }
 }
 
-// Without relative terms it is softmax attention whose query i sees the keys up
-// to M+i, a mask of offsets.
+// Removing the relative terms leaves softmax attention whose query i sees the
+// keys up to M+i, a mask of offsets.
 TEST(TransformerXl, WithoutDistancesIsMaskedSoftmaxAttention) {
   constexpr int64_t kL = 90, kM = 40;
   OperatorRun run = Attention(kL, kM);
@@ -125,8 +125,8 @@ TEST(TransformerXl, WithoutDistancesIsMaskedSoftmaxAttention) {
   }
 }
 
-// A segment after a memory is the end of one long segment: distances are all
-// that it knows of positions.
+// A segment after a memory is the end of one long segment: positions enter only
+// by distances.
 TEST(TransformerXl, MemoryIsAnEarlierSegment) {
   constexpr int64_t kL = 70, kM = 90;
   OperatorRun whole = Attention(kL + kM, 0);
@@ -171,8 +171,8 @@ TEST(TransformerXl, AnyNumberOfThreadsGivesTheSameBits) {
         << program;
 }
 
-// Where every key is seen: the last query alone, whose distances are not below
-// zero, is the causal one; the others are not.
+// The last query, which has no negative distances, equals the causal one if
+// every key is visible; the others do not.
 TEST(TransformerXl, BothDirections) {
   constexpr int64_t kL = 70, kM = 20, kKeys = kL + kM;
   OperatorRun causal = Attention(kL, kM);
@@ -203,7 +203,7 @@ TEST(TransformerXl, BothDirections) {
   }
 }
 
-// A case that does not say so is causal, as a case folder is.
+// Generated cases are causal by default, as case folders are.
 TEST(TransformerXl, CasesAreCausalUnlessTheySayOtherwise) {
   const auto distances = [](const std::string& id) {
     const Problem problem = ProblemOf(MakeCase(ParseCaseId(id)));
@@ -214,8 +214,8 @@ TEST(TransformerXl, CasesAreCausalUnlessTheySayOtherwise) {
   EXPECT_EQ(distances("transformer_xl_attention:L=8,M=3,causal=0"), 18);
 }
 
-// The claim txl-linear: M + L products w_kr r instead of one for every pair
-// that is seen. Such a product is 2 d p flops and nothing else depends on p.
+// Tests the claim txl-linear: M + L products w_kr r instead of one for every
+// visible pair. Such a product is 2 d p flops and nothing else depends on p.
 TEST(TransformerXl, ShiftProjectsEveryDistanceOnce) {
   constexpr int64_t kL = 500, kM = 300;
   const auto products = [](const std::string& program) {

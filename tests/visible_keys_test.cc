@@ -1,5 +1,5 @@
-// Queries that stand behind the first key, and padding: query_offset and
-// key_lengths of every operator that takes them; eps and normalized.
+// Queries after the first key, and padding: query_offset and key_lengths of
+// every operator that supports them; eps and normalized.
 #include "reference/base/visible_keys.h"
 
 #include <gtest/gtest.h>
@@ -18,13 +18,13 @@ namespace {
 
 constexpr int64_t kWidth = 6;
 
-// What a row of a tensor belongs to.
+// The axis that a tensor's rows run along.
 enum class Along { kQueries, kKeys, kOffsets, kNothing };
 
 struct Operand {
   std::string name;
   Along along;
-  int64_t rows = 0;  // along nothing
+  int64_t rows = 0;  // only for kNothing
 };
 
 struct Operation {
@@ -88,7 +88,7 @@ int64_t RowsOf(const Operand& operand, int64_t n_q, int64_t n_k) {
   return 0;
 }
 
-// An operation on numbers that stay the same: n queries at 0 .. n - 1 and keys.
+// An operator on fixed data: n queries at 0 .. n - 1, and n keys.
 class Whole {
  public:
   Whole(const Operation& operation, int64_t n) : operation_(operation), n_(n) {
@@ -97,15 +97,16 @@ class Whole {
       const bool vector = operand.along == Along::kOffsets;
       numbers_.push_back(NormalNumbers(
           RowsOf(operand, n, n) * (vector ? 1 : kWidth), t + 1, 0.5));
-      // Embeddings that a normaliser adds up keep it off zero.
+      // Embeddings that enter a normaliser are made positive, to keep it away
+      // from zero.
       if (operand.name == "rpe")
         for (double& number : numbers_.back()) number = std::abs(number);
     }
   }
 
-  // Queries first .. first + n_q - 1 against keys 0 .. n_k - 1, with the key
-  // tensors of a batch of items where there are `lengths`, beyond which they
-  // hold large numbers.
+  // Makes queries first .. first + n_q - 1 with keys 0 .. n_k - 1. With
+  // `lengths` the key tensors are a batch of items that have large values
+  // beyond their length.
   OperatorRun Part(int64_t first, int64_t n_q, int64_t n_k,
                    const IntegerList& lengths = {}) const {
     OperatorRun run(operation_.op);
@@ -149,8 +150,7 @@ Numbers Rows(const Numbers& all, int64_t first, int64_t count) {
   return {all.begin() + first * kWidth, all.begin() + (first + count) * kWidth};
 }
 
-// A chunk of a prompt with the keys so far gives the rows that the whole
-// prompt gives.
+// A chunk of a prompt with the keys so far gives the rows of the whole prompt.
 TEST(VisibleKeys, ChunksOfAPromptAreRowsOfTheWhole) {
   constexpr int64_t kN = 150;
   for (Operation operation : Operations()) {
@@ -166,7 +166,7 @@ TEST(VisibleKeys, ChunksOfAPromptAreRowsOfTheWhole) {
         EXPECT_LT(LargestDifference(chunk.Run(program), Rows(all, first, n_q)),
                   1e-11)
             << operation.op << " " << program << " from " << first;
-      // The control: at 0 they would see other keys.
+      // The control: at position 0 the queries would see other keys.
       if (first == 0 || n_q == kN) continue;
       OperatorRun at_zero = whole.Part(first, n_q, first + n_q);
       EXPECT_GT(LargestDifference(at_zero.Definition(), Rows(all, first, n_q)),
@@ -176,7 +176,7 @@ TEST(VisibleKeys, ChunksOfAPromptAreRowsOfTheWhole) {
   }
 }
 
-// Padding is as good as gone, whatever stands in it.
+// Padding has no effect, whatever it contains.
 TEST(VisibleKeys, PaddingIsNotThere) {
   constexpr int64_t kQueries = 70, kKeys = 90;
   const IntegerList lengths = {1, 40, kKeys};
@@ -268,7 +268,8 @@ TEST(VisibleKeys, CaseIds) {
   EXPECT_EQ(keys.Count(1, 1), 5);
 }
 
-// The reference and the programs count keys by themselves; they must agree.
+// The reference and the implementations count keys independently; they must
+// agree.
 TEST(VisibleKeys, ProgramsCountTheSame) {
   for (const std::string params :
        {"causal=0", "causal=1", "causal=1,query_offset=4",
@@ -300,8 +301,8 @@ std::vector<std::string> WrongAnswersOf(const std::string& id) {
   return names;
 }
 
-// Queries that are taken to stand at 0 and padding that is seen are among the
-// answers that must be told from the right one.
+// Ignoring query_offset and ignoring padding are among the answers that must be
+// distinguished from the right one.
 TEST(VisibleKeys, WrongAnswersHaveThem) {
   for (const std::string op : {"softmax_attention", "toeplitz_1d",
                                "linear_attention", "clipped_rpe_product"}) {
@@ -311,14 +312,14 @@ TEST(VisibleKeys, WrongAnswersHaveThem) {
         "seed=1");
     for (const char* name : {"query_offset left out", "key_lengths left out"})
       EXPECT_EQ(std::ranges::count(found, name), 1) << op << " " << name;
-    // Where nothing is left out there is no such answer.
+    // Without these parameters there is no such answer.
     const auto plain = WrongAnswersOf(op + ":n_q=7,n_k=30,causal=1,seed=1");
     EXPECT_EQ(std::ranges::count(plain, "query_offset left out"), 0);
   }
 }
 
-// N / (D + eps) of the linear family, where N and D are unnormalised outputs:
-// D that of values of one. Scales and stabilisers must not show.
+// The linear family computes N / (D + eps), where N and D are unnormalised
+// outputs: D is that for values of one. Scales and shifts must have no effect.
 TEST(Normaliser, EpsIsAddedToTheSumOfTheWeights) {
   constexpr int64_t kN = 70, kProjections = 5;
   for (const std::string& op : {std::string("linear_attention"),
@@ -347,7 +348,8 @@ TEST(Normaliser, EpsIsAddedToTheSumOfTheWeights) {
           const Numbers N = run(v).Set("normalized", false).Definition();
           const Numbers D =
               run(Numbers(v.size(), 1.0)).Set("normalized", false).Definition();
-          // As large as the normalisers are, and away from their zeros.
+          // The eps is as large as the normalisers, and keeps them away from
+          // zero.
           double eps = 0;
           for (double one : D) eps = std::max(eps, 1.5 * std::abs(one));
           OperatorRun with = run(v);

@@ -46,7 +46,7 @@ TEST_P(Workspace, IsCountedAsItIsAllocated) {
 INSTANTIATE_TEST_SUITE_P(Every, Workspace, testing::ValuesIn(Operators()),
                          OperatorId);
 
-// The control: an array that only the run knows of, and one of a thread.
+// Controls: an array that only the run allocates, and one of a thread.
 class Hiding : public Prepared {
  public:
   Hiding(Layout& layout, bool hide) : known_(layout, 100), each_(layout, 10) {
@@ -74,7 +74,7 @@ TEST(Workspace, ACountThatLacksAnArrayIsFound) {
   }
 }
 
-// A matrix of 2^42 numbers.
+// The matrix would have 2^42 entries.
 TEST(Workspace, IsCountedWithoutAllocating) {
   CaseRequest request;
   request.op = &FindOperator("toeplitz_1d");
@@ -88,7 +88,7 @@ TEST(Workspace, IsCountedWithoutAllocating) {
   }
 }
 
-// Blocks are cut without gaps, and the size is known without one.
+// Blocks are cut without gaps, and their size is known without a block.
 struct Parts {
   Parts(Cut<double>& cut, int64_t width) : a(cut(3 * width)), b(cut(1)) {}
   double *a, *b;

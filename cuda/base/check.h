@@ -1,4 +1,4 @@
-// Every CUDA and library call is checked; the error names the call.
+// Checks every CUDA and library call; the error names the call.
 #pragma once
 
 #include <cublas_v2.h>
@@ -18,7 +18,7 @@ class DeviceError : public std::runtime_error {
 
 inline void CheckCall(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // clear it for the next case
+  cudaGetLastError();  // clears the error for the next case
   throw DeviceError(std::string(call) + ": " + cudaGetErrorString(status));
 }
 

@@ -8,15 +8,16 @@
 
 namespace subquad::device {
 
-// to[i] = from[i] in the other type: exact to float, rounded from float.
+// Converts to[i] = from[i] to the other type: exact to float, rounded from
+// float.
 template <typename From, typename To>
 void Convert(const From* from, int64_t count, To* to);
 
-// A tensor as float32: itself, or a copy in a workspace.
+// A tensor as float32: the tensor itself, or a copy in a workspace.
 template <typename S>
 class Widened {
  public:
-  // `count`: numbers of all heads.
+  // `count` is the number of elements of all heads.
   Widened(Layout& layout, int64_t count)
       : count_(count), numbers_(layout, kWidens ? count : 0) {}
 

@@ -10,7 +10,7 @@
 namespace subquad {
 namespace {
 
-// Bits of clocks_throttle_reasons.active, by NVIDIA's documentation of its
+// Bits of clocks_throttle_reasons.active, from NVIDIA's documentation of its
 // management library.
 constexpr std::pair<unsigned long long, const char*> kReasons[] = {
     {0x2, "application clocks"},  {0x4, "power cap"},
@@ -26,7 +26,7 @@ std::string Names(unsigned long long bits) {
   return names;
 }
 
-// The first line of the output of a command; empty if it cannot be run.
+// Returns the first line of a command's output; empty if it cannot be run.
 std::string FirstLine(const std::string& command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(
       ::popen(command.c_str(), "r"), ::pclose);

@@ -6,13 +6,13 @@ namespace subquad::device {
 namespace {
 
 constexpr int kThreads = 256;
-// Columns of a thread, all of them loaded before the first is stored.
+// Columns per thread, all of which are loaded before the first is stored.
 constexpr int kColumns = 4;
 
-// Complex numbers of an array, row-major.
+// The complex numbers of an array, row-major.
 struct Points {
   int rows, across;
-  // Columns 0 .. Half() - 1 and their mirror images are all.
+  // Columns 0 .. Half() - 1 and their mirror images cover all columns.
   __host__ __device__ int Half() const { return across / 2 + 1; }
 };
 
@@ -23,8 +23,9 @@ __device__ inline float2 Product(float2 a, float2 b) {
   return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
-// Twice the transforms at k of the numbers at even and at odd places, from that
-// of the pairs at k and at -k: those of real numbers are conjugate there.
+// Computes twice the transforms at k of the elements at even and at odd places,
+// from the transform of the pairs at k and at -k: those of real data are
+// conjugate there.
 struct EvenOdd {
   float2 even, odd;
   __device__ EvenOdd(float2 at, float2 mirror)
@@ -32,14 +33,14 @@ struct EvenOdd {
         odd(make_float2(at.y + mirror.y, mirror.x - at.x)) {}
 };
 
-// A thread has k and -k of kColumns columns.
+// Each thread processes k and -k of kColumns columns.
 __global__ void MultiplyPairs(Points points, const float2* vectors,
                               ColumnsOfVectors which, float factor,
                               float2* columns) {
   const int pair = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   const int k1 = pair / points.Half(), k2 = pair % points.Half();
   const int mirror1 = k1 == 0 ? 0 : points.rows - k1;
-  // A column that is its own mirror image has both of a pair.
+  // A column that is its own mirror image contains both members of a pair.
   const bool own = k2 == 0 || 2 * k2 == points.across;
   if (k1 >= points.rows || (own && k1 > mirror1)) return;
   const int at = k1 * points.across + k2;

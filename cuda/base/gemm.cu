@@ -22,8 +22,8 @@ cublasHandle_t Handle() {
   return handle;
 }
 
-// Longer sums are added up in parts: in one, what has been added up so far
-// grows so large that it swallows the digits of what is still to come.
+// Longer sums are added up in parts: the running total of a single sum would
+// grow so large that it absorbs the digits of later terms.
 constexpr int64_t kTermsOfAPart = 16384;
 
 int Int(int64_t value) {
@@ -50,7 +50,7 @@ void Gemm::Run(int64_t batch, float alpha, const DeviceMatrix<const S>& a,
     throw DeviceError("matrix product: the shapes do not match");
   SUBQUAD_CUDA_CHECK(cublasSetWorkspace(Handle(), area_.data(),
                                         static_cast<size_t>(area_.size())));
-  // cuBLAS is column-major: it sees the transpose of a row-major matrix, and
+  // cuBLAS is column-major: it reads a row-major matrix as its transpose, and
   // C^T = B^T A^T.
   int64_t first = 0;
   do {

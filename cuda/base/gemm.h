@@ -1,5 +1,5 @@
-// Products of matrices by cuBLAS, for all heads at once. Row-major, float32
-// arithmetic throughout: TensorFloat32 is never used.
+// Products of matrices by cuBLAS, for all heads at once. Row-major, with
+// float32 arithmetic throughout: TensorFloat32 is never used.
 #pragma once
 
 #include "cuda/base/memory.h"
@@ -8,7 +8,7 @@
 namespace subquad::device {
 
 // A batch of matrices in device memory: `rows` x `columns`, rows `stride`
-// numbers apart, matrices `batch_stride` apart (0: one matrix for all). With
+// elements apart, matrices `batch_stride` apart (0: one matrix for all). With
 // `transposed` the operand is the transpose.
 template <typename S>
 struct DeviceMatrix {
@@ -19,15 +19,15 @@ struct DeviceMatrix {
 };
 
 // cuBLAS with its own work area, counted as workspace: as large as NVIDIA
-// recommends for the device, 32 MiB from Hopper on and 4 MiB before. With less
-// some of its kernels are not available to it. One per prepared program.
+// recommends for the device, 32 MiB from Hopper on and 4 MiB before. A smaller
+// area makes some of its kernels unavailable. One per prepared implementation.
 class Gemm {
  public:
   explicit Gemm(Layout& layout);
 
-  // C = alpha A B + beta C for each of `batch` matrices. S is the type of A and
-  // B: of storage; products of storage types are exact in float32. Sums of more
-  // than 16384 terms are added up in parts.
+  // Computes C = alpha A B + beta C for each of `batch` matrices. S is the
+  // storage type of A and B; products of storage types are exact in float32.
+  // Sums of more than 16384 terms are added up in parts.
   template <typename S>
   void Run(int64_t batch, float alpha, const DeviceMatrix<const S>& a,
            const DeviceMatrix<const S>& b, float beta,

@@ -10,36 +10,37 @@
 
 namespace subquad::device {
 
-// On an emulated device the thresholds between two code paths are so low that
-// tests of small problems take both.
+// The emulated device has thresholds between code paths so low that tests of
+// small problems take both paths.
 #ifdef SUBQUAD_EMULATED_CUDA
 inline constexpr bool kEmulated = true;
 #else
 inline constexpr bool kEmulated = false;
 #endif
 
-// Limit of blocks in the second and third dimension of a grid.
+// The largest number of blocks in the second and third dimension of a grid.
 inline constexpr int64_t kMostBlocksAcross = 65535;
 
-// How many pieces of `size` cover `count`.
+// Returns how many pieces of `size` cover `count`.
 inline int64_t PiecesOf(int64_t count, int64_t size) {
   return (count + size - 1) / size;
 }
 
-// Of how many things a group is made, a multiple of `step` or all of them, when
-// `all` are taken in as few groups as of `most` each: equal groups, for work
-// that a group does for its full size also where it is the last.
+// Returns the size of equal groups that divide `all` into as few groups of at
+// most `most` as possible, rounded up to a multiple of `step`, or `all` itself.
+// Used for groups whose last one costs as much as a full one.
 constexpr int64_t EqualGroup(int64_t all, int64_t most, int64_t step) {
   const int64_t groups = (all + most - 1) / most;
   const int64_t each = (all + groups - 1) / groups;
   const int64_t group = (each + step - 1) / step * step;
   return group < all ? group : all;
 }
-static_assert(EqualGroup(768, 704, 32) == 384);   // not 704 and 64
-static_assert(EqualGroup(1024, 320, 32) == 256);  // four, not three and a rest
+static_assert(EqualGroup(768, 704, 32) == 384);   // instead of 704 and 64
+static_assert(EqualGroup(1024, 320, 32) == 256);  // instead of three and a rest
 static_assert(EqualGroup(100, 64, 32) == 64 && EqualGroup(19, 64, 32) == 19);
 
-// A grid of blocks; throws DeviceError if it is larger than a device allows.
+// Makes a grid of blocks; throws DeviceError if it is larger than a device
+// allows.
 inline dim3 Grid(int64_t x, int64_t y = 1, int64_t z = 1) {
   if (x < 1 || y < 1 || z < 1 || x > 0x7FFFFFFF || y > kMostBlocksAcross ||
       z > kMostBlocksAcross)
@@ -50,8 +51,8 @@ inline dim3 Grid(int64_t x, int64_t y = 1, int64_t z = 1) {
               static_cast<unsigned>(z));
 }
 
-// Use SUBQUAD_LAUNCH. Blocks get `shared_bytes` of shared memory, which kernels
-// access by SUBQUAD_SHARED.
+// Launches a kernel; use SUBQUAD_LAUNCH instead. Blocks get `shared_bytes` of
+// shared memory, which kernels access by SUBQUAD_SHARED.
 template <typename... Parameters, typename... Arguments>
 void LaunchKernel(const char* name, void (*kernel)(Parameters...), dim3 grid,
                   dim3 block, size_t shared_bytes, Arguments&&... arguments) {
@@ -81,15 +82,15 @@ void LaunchKernel(const char* name, void (*kernel)(Parameters...), dim3 grid,
 
 }  // namespace subquad::device
 
-// SUBQUAD_LAUNCH((Kernel<float>), grid, block, shared_bytes, arguments...):
-// parentheses where the kernel's name has a comma.
+// Usage: SUBQUAD_LAUNCH((Kernel<float>), grid, block, shared_bytes,
+// arguments...), with parentheses if the kernel's name contains a comma.
 #define SUBQUAD_LAUNCH(kernel, grid, block, shared_bytes, ...)               \
   ::subquad::device::LaunchKernel("launch of " #kernel, kernel, grid, block, \
                                   shared_bytes __VA_OPT__(, ) __VA_ARGS__)
 
-// In a kernel: a reference `name` to the block's shared memory as a Type (one
-// word; an alias where it is a template). Launch with sizeof(Type) bytes or
-// more. One for each kernel.
+// Declares, in a kernel, a reference `name` to the block's shared memory as a
+// Type (one word; use an alias for a template). Launch with at least
+// sizeof(Type) bytes. Only one per kernel.
 #ifdef SUBQUAD_EMULATED_CUDA
 #define SUBQUAD_SHARED(Type, name) \
   Type& name = *static_cast<Type*>(::subquad::emulated::Shared(sizeof(Type)))

@@ -1,7 +1,6 @@
 // The functions of cuFFT and cuBLAS that this program calls, each of which
-// loads its library at the first call. Linked in the ordinary way, the two take
-// 200 MB and a tenth of a second at every start, also of a program that never
-// asks for a GPU.
+// loads its library at the first call. Ordinary linking would cost 200 MB and a
+// tenth of a second at every start, even if the program never uses a GPU.
 #include <cublas_v2.h>
 #include <cufft.h>
 #include <dlfcn.h>
@@ -16,8 +15,8 @@ namespace {
 constexpr const char* kCufft = "libcufft.so." SUBQUAD_TEXT(CUFFT_VER_MAJOR);
 constexpr const char* kCublas = "libcublas.so." SUBQUAD_TEXT(CUBLAS_VER_MAJOR);
 
-// By name, as the system's search path and LD_LIBRARY_PATH have it, or from the
-// toolkit that this program was compiled with.
+// Loads a library by name, through the system's search path and
+// LD_LIBRARY_PATH, or from the toolkit that this program was compiled with.
 void* Load(const char* library) {
   if (void* loaded = dlopen(library, RTLD_NOW | RTLD_LOCAL)) return loaded;
   const std::string reason = dlerror();
@@ -27,8 +26,8 @@ void* Load(const char* library) {
                            reason);
 }
 
-// Calls the function of a library. Its type is that of the arguments, which
-// below are parameters declared as in NVIDIA's headers.
+// Calls a function of a library. The arguments determine its type; below they
+// are parameters declared as in NVIDIA's headers.
 template <typename Result, typename... Arguments>
 Result Call(void* library, const char* name, Arguments... arguments) {
   void* found = dlsym(library, name);
@@ -48,8 +47,8 @@ void* Cublas() {
 
 }  // namespace
 
-// The headers rename some functions (cublasCreate is cublasCreate_v2), so names
-// are the texts of what the macros expand to.
+// The headers rename some functions (cublasCreate is cublasCreate_v2), so the
+// names are made from the macros' expansions.
 extern "C" {
 
 cufftResult CUFFTAPI cufftCreate(cufftHandle* handle) {

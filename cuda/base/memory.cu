@@ -11,7 +11,8 @@ namespace device {
 namespace {
 
 #ifdef SUBQUAD_EMULATED_CUDA
-// The emulated device protects the pages around every allocation.
+// No guard is needed: the emulated device protects the pages around
+// allocations.
 constexpr int64_t kGuardBytes = 0;
 #else
 constexpr int64_t kGuardBytes = 256;  // keeps cudaMalloc's alignment
@@ -54,7 +55,7 @@ DeviceMemory::DeviceMemory(int64_t bytes, DeviceUse use)
   const cudaError_t status =
       cudaMalloc(&base, static_cast<size_t>(bytes + 2 * kGuardBytes));
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // clear it for the next case
+    cudaGetLastError();  // clears the error for the next case
     throw OutOfDeviceMemory(bytes, AvailableDeviceBytes());
   }
   CheckCall(status, "cudaMalloc");
@@ -84,7 +85,7 @@ void DeviceMemory::Release() {
   data_ = nullptr;
 }
 
-// All bytes one: a NaN in every floating-point type.
+// Sets all bytes to 0xFF: a NaN in every floating-point type.
 void DeviceMemory::Poison() const {
   SUBQUAD_CUDA_CHECK(cudaMemset(data_, 0xFF, static_cast<size_t>(bytes_)));
 }

@@ -1,5 +1,5 @@
-// Device memory that frees itself: ringed with guard words, poisoned with NaN
-// before a checked run, and counted.
+// Device memory that frees itself, is surrounded by guard words, is filled with
+// NaN before a checked run, and is counted.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace subquad::device {
 enum class DeviceUse {
   kTensor,     // inputs and outputs: not counted as workspace
   kWorkspace,  // values do not survive to the next run
-  kTable,      // filled in set-up and kept
+  kTable,      // filled during set-up and kept
 };
 
 class DeviceMemory {
@@ -40,7 +40,7 @@ class DeviceMemory {
   DeviceUse use_ = DeviceUse::kWorkspace;
 };
 
-// `count` numbers from a layout.
+// An array of `count` elements from a layout.
 template <typename T>
 class DeviceBuffer {
  public:
@@ -56,7 +56,8 @@ class DeviceBuffer {
   T* data() const { return static_cast<T*>(memory_.data()); }
   int64_t size() const { return size_; }
 
-  // Waits for the device. For tables; DevicePrepared uploads the tensors.
+  // Copies from the host and waits for the device. For tables; DevicePrepared
+  // uploads the tensors.
   void Upload(const T* host) const {
     SUBQUAD_CUDA_CHECK(cudaMemcpy(memory_.data(), host,
                                   static_cast<size_t>(memory_.bytes()),

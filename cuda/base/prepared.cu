@@ -25,7 +25,7 @@ void DevicePrepared::Upload() {
     memory_[o].Poison();
 }
 
-// Reports errors of kernels.
+// Waits for the device; reports errors of kernels.
 void DevicePrepared::Wait() { SUBQUAD_CUDA_CHECK(cudaDeviceSynchronize()); }
 
 void DevicePrepared::Download() {
@@ -43,7 +43,7 @@ double DevicePrepared::Time() {
     throw DeviceError("an emulated device cannot measure times");
   if (!cache_filler_.data())
     cache_filler_ = DeviceMemory(2 * Device().cache_bytes, DeviceUse::kTensor);
-  // Twice the cache, to evict what a run left there.
+  // Writes twice the size of the cache, to evict the data of the previous run.
   cache_filler_.Poison();
   const Stopwatch watch;
   Launch();

@@ -1,5 +1,5 @@
-// The base of all GPU programs: tensors in device memory, transfers, and the
-// device's clock.
+// The base of all GPU implementations: tensors in device memory, transfers, and
+// the device's clock.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,8 @@ namespace subquad::device {
 class DevicePrepared : public Prepared, public DeviceRun {
  public:
   // Allocates the tensors on the device; transfers read and write `arrays`. A
-  // part of another program gets arrays in device memory and transfers nothing.
+  // part of another implementation gets arrays in device memory and transfers
+  // nothing.
   DevicePrepared(const Problem& problem, const Arrays& arrays, Layout& layout);
 
   void Run() final {
@@ -32,7 +33,7 @@ class DevicePrepared : public Prepared, public DeviceRun {
   double Time() final;
 
  protected:
-  // Tensors in device memory.
+  // Returns the tensors in device memory.
   const Arrays& tensors() const { return device_; }
   template <typename S>
   HeadArray<const S> In(const std::string& name) const {
@@ -50,15 +51,15 @@ class DevicePrepared : public Prepared, public DeviceRun {
   DeviceMemory cache_filler_;
 };
 
-// The table of an operator's GPU programs. Adds to each row why it cannot run:
-// no device, or the backward pass.
+// Completes the table of an operator's GPU implementations. Adds to each row
+// why it cannot run: there is no device, or no backward pass.
 std::vector<Implementation> DeviceTable(std::string_view op,
                                         std::vector<Implementation> rows);
 
-// prepare for a class template over the storage type, constructed from
-// (problem, arrays, layout). Static, because GCC takes what is made from a
-// template of an unnamed namespace for visible everywhere: two files with a
-// `Dense` each would share one.
+// Makes `prepare` for a class template over the storage type, constructed from
+// (problem, arrays, layout). It is static because GCC gives external linkage to
+// instantiations with a template of an unnamed namespace: two files with a
+// `Dense` each would share one instance.
 template <template <typename> class Run>
 static auto PrepareOnDevice() {
   return [](const Problem& problem, const Arrays& arrays,
@@ -70,8 +71,9 @@ static auto PrepareOnDevice() {
   };
 }
 
-// The same for programs that may be a term of a sum, as templates over the
-// types of inputs and output: a term is float32, because a sum is rounded once.
+// Makes `prepare` for implementations that may be a term of a sum, as templates
+// over the types of inputs and output: a term is float32, because a sum is
+// rounded once.
 template <template <typename, typename> class Run>
 static auto PrepareOnDevice() {
   return [](const Problem& problem, const Arrays& arrays,

@@ -2,8 +2,8 @@
 // 256 threads, 4 x 4 each, from operands in shared memory.
 //
 // A product is a sum of outer products: sums[r][c] += a[k][r] b[k][c]. Both
-// operands have their depth k first, so that a thread reads its four rows and
-// its four columns as one float4 each.
+// operands have the depth k as their first axis, so that a thread reads its
+// four rows and its four columns as one float4 each.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,15 @@ namespace subquad::device {
 inline constexpr int kTile = 64;          // rows and columns of sums
 inline constexpr int kTileThreads = 256;  // 16 x 16
 inline constexpr int kTileLanes = 16;     // threads that share rows
-inline constexpr int kSlab = 32;          // depth held in shared memory
-// Of a row in shared memory: whole float4s, and rows start in different banks.
+inline constexpr int kSlab = 32;          // depth of a slab in shared memory
+// Pitch of a row in shared memory: whole float4s, with rows starting in
+// different banks.
 inline constexpr int kTilePitch = kTile + 4;
 
 using TileRow = float[kTilePitch];
 
-// First row and column of this thread's sums.
+// Returns the first row (and in the next function column) of this thread's
+// sums.
 __device__ inline int TileRowOfThread() {
   return static_cast<int>(threadIdx.x) / kTileLanes * 4;
 }
@@ -33,8 +35,8 @@ __device__ inline float4 LoadFour(const float* at) {
   return *reinterpret_cast<const float4*>(at);
 }
 
-// tile[r][c] = matrix[r][c] for r < kRows and c < 64, zero from `rows` and
-// `columns` on. Threads read along the rows.
+// Loads tile[r][c] = matrix[r][c] for r < kRows and c < 64, zero from `rows`
+// and `columns` on. Threads read along the rows.
 template <int kRows, typename S>
 __device__ inline void LoadTile(const S* matrix, int64_t stride, int64_t rows,
                                 int64_t columns, TileRow* tile) {
@@ -47,7 +49,7 @@ __device__ inline void LoadTile(const S* matrix, int64_t stride, int64_t rows,
   }
 }
 
-// tile[k][r] = matrix[r][k] for k < 32 and r < 64, zero from `rows` and
+// Loads tile[k][r] = matrix[r][k] for k < 32 and r < 64, zero from `rows` and
 // `columns` on. A warp reads whole sectors of four rows and writes to 32 banks.
 template <typename S>
 __device__ inline void LoadTransposed(const S* matrix, int64_t stride,
@@ -67,7 +69,7 @@ __device__ inline void LoadTransposed(const S* matrix, int64_t stride,
   }
 }
 
-// sums[r][c] += a[r] b[c]
+// Computes sums[r][c] += a[r] b[c].
 __device__ inline void AddOuter(const float4& a, const float4& b,
                                 float (&sums)[4][4]) {
   const float rows[4] = {a.x, a.y, a.z, a.w};
@@ -79,7 +81,7 @@ __device__ inline void AddOuter(const float4& a, const float4& b,
       sums[r][c] = fmaf(rows[r], columns[c], sums[r][c]);
 }
 
-// sums += a^T b over a depth of kDepth.
+// Computes sums += a^T b over a depth of kDepth.
 template <int kDepth>
 __device__ inline void AddProduct(const TileRow* a, const TileRow* b,
                                   float (&sums)[4][4]) {
@@ -89,7 +91,8 @@ __device__ inline void AddProduct(const TileRow* a, const TileRow* b,
     AddOuter(LoadFour(&a[k][row]), LoadFour(&b[k][column]), sums);
 }
 
-// tile[c][r] = sums[r][c]: rows of sums become the depth of the next product.
+// Stores tile[c][r] = sums[r][c]: rows of sums become the depth of the next
+// product.
 __device__ inline void StoreTransposed(const float (&sums)[4][4],
                                        TileRow* tile) {
   const int row = TileRowOfThread(), column = TileColumnOfThread();

@@ -5,7 +5,7 @@
 
 namespace subquad::device {
 
-// Starts when the device gets here, after all work that was launched before.
+// Starts when the device has finished all previously launched work.
 class Stopwatch {
  public:
   Stopwatch() {
@@ -20,7 +20,7 @@ class Stopwatch {
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
-  // Waits for what was launched since.
+  // Waits for the work launched since the start.
   double Seconds() const {
     SUBQUAD_CUDA_CHECK(cudaEventRecord(end_, nullptr));
     SUBQUAD_CUDA_CHECK(cudaEventSynchronize(end_));

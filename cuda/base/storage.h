@@ -33,7 +33,7 @@ __device__ inline float ToFloat(__nv_bfloat16 value) {
 }
 __device__ inline float ToFloat(__half value) { return __half2float(value); }
 
-// To the nearest, ties to even.
+// Rounds to nearest, ties to even.
 __device__ inline void Store(float value, float* to) { *to = value; }
 __device__ inline void Store(float value, __nv_bfloat16* to) {
   *to = __float2bfloat16(value);

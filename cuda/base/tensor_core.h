@@ -1,21 +1,22 @@
-// Inside of kernels: products of 16 x 16 x 8 numbers of two bytes on tensor
-// cores, what loads their factors from shared memory, and copies from global to
-// shared memory that go on while the program does.
+// Functions for kernels: products of 16 x 16 x 8 values of 16-bit types on
+// tensor cores, loads of their factors from shared memory, and asynchronous
+// copies from global to shared memory.
 //
-// A factor of such a product lies spread over the 32 lanes of a warp. In PTX's
-// terms (mma.m16n8k16), with g = lane / 4 and t = lane % 4, every register a
-// pair of neighbours:
+// A factor of such a product is distributed over the 32 lanes of a warp. In
+// PTX's terms (mma.m16n8k16), with g = lane / 4 and t = lane % 4, every
+// register a pair of adjacent elements:
 //
 //   left  [16, 16]  0: (g, 2t)  1: (g+8, 2t)  2: (g, 2t+8)  3: (g+8, 2t+8)
 //   right [16, 8]   0: (2t, g)  1: (2t+8, g), pairs along the column
 //   sum   [16, 8]   0, 1: (g, 2t), (g, 2t+1)  2, 3: (g+8, 2t), (g+8, 2t+1)
 //
 // Products are exact. How a tensor core adds them up is not documented (Fasi,
-// Higham, Mikaitis and Pranesh 2021 found out for some). An H100 cuts off every
-// term of a sum two bits behind the last one of the largest term, and then the
-// sum: 16 products of 2^-25 beside 1 are added in full, of 2^-26 not at all.
-// Always towards zero, so that errors of long sums do not cancel: sums of many
-// products are taken in pieces, and these added in float32.
+// Higham, Mikaitis and Pranesh 2021 measured it for some). An H100 truncates
+// every term of a sum two bits after the last bit of the largest term, and then
+// the sum: 16 products of 2^-25 are added to 1 in full, products of 2^-26 not
+// at all. Truncation is always towards zero, so that errors of long sums do not
+// cancel: sums of many products are split into pieces, which are added in
+// float32.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -29,13 +30,13 @@
 
 namespace subquad::device {
 
-// Times a bound that counts one rounding to the nearest per term: a term that
-// is cut off is off by twice as much.
+// Factor for a bound that counts one rounding to nearest per term: a truncated
+// term is off by twice as much.
 inline constexpr double kTensorCoreBoundFactor = 2;
 
-// ---- pairs of numbers in a register
+// ---- pairs of values in a register
 
-// First the one at the lower address.
+// The first element is the one at the lower address.
 template <typename S>
 __device__ inline uint32_t Pair(float first, float second) {
   S two[2];
@@ -67,9 +68,10 @@ __device__ inline float2 Numbers(uint32_t pair) {
 
 // ---- factors and products
 
-// Four matrices of 8 x 8 numbers from shared memory: matrix m into register m,
-// its row l from where lane 8 m + l points, a multiple of 16 bytes. A lane gets
-// the pair 2 (lane % 4) of row lane / 4; of the transposed matrix, if so asked.
+// Loads four matrices of 8 x 8 elements from shared memory: matrix m into
+// register m, its row l from the address of lane 8 m + l, a multiple of 16
+// bytes. A lane gets the pair 2 (lane % 4) of row lane / 4, or of the
+// transposed matrix with kTransposed.
 template <bool kTransposed, typename S>
 __device__ inline void LoadMatrices(const S* row, uint32_t (&to)[4]) {
   static_assert(sizeof(S) == 2);
@@ -100,7 +102,7 @@ __device__ inline void LoadMatrices(const S* row, uint32_t (&to)[4]) {
 #endif
 }
 
-// sum += left right, of numbers of type S.
+// Computes sum += left right, for values of type S.
 template <typename S>
 __device__ inline void AddProduct(const uint32_t (&left)[4], uint32_t right_0,
                                   uint32_t right_1, float (&sum)[4]) {
@@ -115,8 +117,8 @@ __device__ inline void AddProduct(const uint32_t (&left)[4], uint32_t right_0,
   const int lane = emulated::LaneIndex(), g = lane / 4, t = lane % 4;
   for (int i = 0; i < 4; ++i)
     for (int k = 0; k < 16; ++k) {
-      // Lane of this term in the row of the left and in the column of the
-      // right factor, the register, and which one of the pair.
+      // The lane of this term in the row of the left and in the column of the
+      // right factor, the register, and the element of the pair.
       const int of = k % 8 / 2, half = k / 8, one = k % 2;
       const float2 x = Numbers<S>(all[g * 4 + of].left[half * 2 + i / 2]);
       const float2 y = Numbers<S>(all[(2 * t + i % 2) * 4 + of].right[half]);
@@ -138,7 +140,7 @@ __device__ inline void AddProduct(const uint32_t (&left)[4], uint32_t right_0,
 #endif
 }
 
-// 2^x with a relative error of at most 2^-22; 0 where that is below the
+// Returns 2^x with a relative error of at most 2^-22; 0 where that is below the
 // smallest normal number.
 __device__ inline float PowerOfTwo(float x) {
 #ifdef SUBQUAD_EMULATED_CUDA
@@ -150,10 +152,10 @@ __device__ inline float PowerOfTwo(float x) {
 #endif
 }
 
-// ---- copies that go on
+// ---- asynchronous copies
 
-// Begins to copy 16 bytes to shared memory, both ends multiples of 16 bytes;
-// zeros, and nothing is read, unless `there`.
+// Begins to copy 16 bytes to shared memory, both addresses multiples of 16
+// bytes. Unless `there`, writes zeros and reads nothing.
 __device__ inline void CopyLater(const void* from, bool there, void* to) {
 #ifdef SUBQUAD_EMULATED_CUDA
   emulated::CopyLater(from, there ? 16 : 0, 16, to);
@@ -174,8 +176,8 @@ __device__ inline void EndCopies() {
 #endif
 }
 
-// Waits until all groups of this thread but the last kLeft are there. Other
-// threads see them after a barrier.
+// Waits until all groups of this thread except the last kLeft are complete.
+// Other threads see them after a barrier.
 template <int kLeft>
 __device__ inline void WaitForCopies() {
 #ifdef SUBQUAD_EMULATED_CUDA

@@ -1,5 +1,5 @@
-// Sums and maxima over the lanes of a warp and over the threads of a block: in
-// an order that is the same on every run, so that every thread has the same
+// Sums and maxima over the lanes of a warp and over the threads of a block, in
+// an order that is the same on every run, so that every thread gets the same
 // bits.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace subquad::device {
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFF;
 
-// Over groups of kLanes neighbouring lanes.
+// Sums over groups of kLanes adjacent lanes.
 template <int kLanes = kWarp>
 __device__ inline float SumOfLanes(float value) {
 #pragma unroll
@@ -27,10 +27,11 @@ __device__ inline T LargestOfLanes(T value) {
   return value;
 }
 
-// Of a block of kThreads in one direction, a multiple of 32; `each` is shared.
+// Collects one value per warp of a one-dimensional block of kThreads, a
+// multiple of 32; `each` is shared.
 template <int kThreads, typename T>
 __device__ inline void CollectFromWarps(T value, T (&each)[kThreads / kWarp]) {
-  __syncthreads();  // `each` may still be read from the time before
+  __syncthreads();  // another thread may still read `each` of the previous call
   if (threadIdx.x % kWarp == 0) each[threadIdx.x / kWarp] = value;
   __syncthreads();
 }

@@ -22,8 +22,8 @@ __global__ void KeyFeatures(const S* k, int64_t head_stride, int64_t count,
         Elu1(ToFloat(k[blockIdx.y * head_stride + at]));
 }
 
-// One warp for each query. Where all of it is negative its largest entry is
-// taken out before the exponential.
+// Uses one warp per query. If all entries of a query are negative, the largest
+// is subtracted before the exponential.
 template <typename S>
 __global__ void QueryFeatures(const S* q, int64_t head_stride, int64_t n,
                               int64_t d, float* features) {
@@ -50,7 +50,7 @@ struct QuarterSums {
   float at[kQuarters][kTile];
 };
 
-// sums[head][chunk][x]: of the values of a chunk of 64 keys.
+// Computes sums[head][chunk][x], the sums of the values of chunks of 64 keys.
 template <typename S>
 __global__ void __launch_bounds__(kTileThreads)
     SumChunks(const S* values, int64_t head_stride, int64_t n_k, int64_t e,
@@ -76,8 +76,9 @@ __global__ void __launch_bounds__(kTileThreads)
   sums[(blockIdx.z * (gridDim.x + 1) + blockIdx.x) * e + x] = sum;
 }
 
-// From the sums of the chunks to those before each, in place, and those from
-// each on: a difference of two sums would lose digits of the smaller tail.
+// Turns the sums of the chunks, in place, into sums over all earlier chunks,
+// and computes sums from each chunk on: the difference of two sums would lose
+// digits of the smaller tail.
 __global__ void SumTails(int64_t chunks, int64_t e, float* before,
                          float* after) {
   const int64_t x = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -98,7 +99,7 @@ __global__ void SumTails(int64_t chunks, int64_t e, float* before,
   before[chunks * e] = sum;
 }
 
-// Offsets from a tile of queries to a tile of keys.
+// Offsets between a tile of queries and a tile of keys.
 constexpr int kOffsets = 2 * kTile;
 
 struct PositionTiles {
@@ -124,7 +125,8 @@ struct PositionArguments {
   bool causal;
 };
 
-// A block's queries i0 .. i0 + 63 and columns x0 .. x0 + 63 of a head.
+// The queries i0 .. i0 + 63 and columns x0 .. x0 + 63 of a head that a block
+// computes.
 template <typename S>
 struct PositionBlock {
   __device__ explicit PositionBlock(const PositionArguments<S>& given)
@@ -138,15 +140,16 @@ struct PositionBlock {
         values(given.values + head * given.value_stride + x0) {}
 
   int64_t i0, x0, head;
-  // The window: chunks whose keys are neither all r before nor all r behind all
-  // 64 queries.
+  // The window: chunks whose keys are neither all at least r before nor all at
+  // least r after all 64 queries.
   int64_t begin, end;
   const float* queries;
   const S *rpe, *values;
 };
 
-// The keys before and behind the window, each side with one weight per query:
-// its 16 lanes share the dot product, and the first of them counts the keys.
+// Adds the keys before and after the window, with one weight per query on each
+// side: the query's 16 lanes share the dot product, and the first of them
+// counts the keys.
 template <typename S>
 __device__ void AddTails(const PositionArguments<S>& given,
                          const PositionBlock<S>& block, float (&sums)[4][4],
@@ -183,8 +186,9 @@ __device__ void AddTails(const PositionArguments<S>& given,
   }
 }
 
-// by_offset[o][i] = query i . rpe[min_offset + o] up to max_offset: the offsets
-// between 64 queries and a tile of 64 keys, in two halves of a tile.
+// Computes by_offset[o][i] = query i . rpe[min_offset + o] up to max_offset:
+// the offsets between 64 queries and a tile of 64 keys, in two halves of a
+// tile.
 template <typename S>
 __device__ void MultiplyOffsets(const PositionArguments<S>& given,
                                 const PositionBlock<S>& block,
@@ -208,7 +212,7 @@ __device__ void MultiplyOffsets(const PositionArguments<S>& given,
   }
 }
 
-// weights[k][c] of this thread's queries and keys from j0 on, zero where
+// Reads weights[k][c] of this thread's queries and keys from j0 on, zero where
 // masked.
 template <typename S>
 __device__ void TakeWeights(const PositionArguments<S>& given,
@@ -229,7 +233,8 @@ __device__ void TakeWeights(const PositionArguments<S>& given,
     }
 }
 
-// out = (content + sums) / (normalisers + ones), the ones of all 16 lanes.
+// Writes out = (content + sums) / (normalisers + ones), with the ones of all 16
+// lanes.
 template <typename S>
 __device__ void StoreQuotients(const PositionArguments<S>& given,
                                const PositionBlock<S>& block,
@@ -254,9 +259,9 @@ __device__ void StoreQuotients(const PositionArguments<S>& given,
   }
 }
 
-// out of 64 queries and 64 columns by a block of 256 threads. As in
+// Computes out for 64 queries and 64 columns by a block of 256 threads. As in
 // register_tile.h a thread has 4 queries x 4 columns of the result, and 4
-// queries x 4 keys of the weights; the 16 lanes that share its queries lie in
+// queries x 4 keys of the weights; the 16 lanes that share its queries are in
 // one warp.
 //
 //   AddTails: keys outside of the window, by sums of whole chunks
@@ -326,7 +331,8 @@ ClippedPosition<S>::ClippedPosition(Layout& layout, const ClippedShape& shape)
       before_(layout, shape.heads * (PiecesOf(shape.n_k, kTile) + 1) * shape.e),
       after_(layout, before_.size()) {}
 
-// Of a window of 2 r + 64 keys, of whose weights tiles make two halves.
+// Counts a window of 2 r + 64 keys, whose weights are computed in two halves of
+// a tile.
 template <typename S>
 double ClippedPosition<S>::Flops(const ClippedShape& shape) {
   const auto n_q = static_cast<double>(shape.n_q);

@@ -12,9 +12,9 @@ struct BlockResults {
   int exponents[kThreads / kWarp];
 };
 
-// weights[i][j] *= c(j - i) 2^r_j, zero where key j is not visible, relative to
-// the largest of the row; the sum of each row, and which rows have lost digits.
-// One block for each query.
+// Computes weights[i][j] *= c(j - i) 2^r_j, zero where key j is not visible,
+// relative to the largest of the row; also the sum of each row, and which rows
+// have lost digits. Uses one block per query.
 __global__ void __launch_bounds__(kThreads)
     Weigh(const int* row_exponents, BiasWeights bias, bool causal, int64_t n_q,
           int64_t n_k, float* weights, float* normalisers, RowMark* marks) {
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads)
       bias.at ? bias.at + head * bias.head_stride - bias.positions.Of(i)
               : nullptr;
   weights += (head * n_q + i) * n_k;
-  // What the product is multiplied by.
+  // Returns the factor of the product.
   const auto factor = [&](int64_t j) -> Scaled {
     if (!table) return {1.0f, exponents[j]};
     const Scaled c = table[bias.positions.Of(j)];
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads)
   marks[head * n_q + i] = MarkUnless(KeptDigits(sum, largest, top));
 }
 
-// out = sums / normalisers by row; out may be where the sums are.
+// Computes out = sums / normalisers by row; out may be the same memory as sums.
 template <typename S>
 __global__ void DivideRows(const float* sums, const float* normalisers,
                            int64_t count, int64_t e, S* out) {

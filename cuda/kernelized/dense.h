@@ -9,8 +9,8 @@
 
 namespace subquad::device {
 
-// out = weights values / normalisers, once the caller has filled the weights
-// [heads, n_q, n_k] and the normalisers [heads, n_q].
+// Computes out = weights values / normalisers, once the caller has filled the
+// weights [heads, n_q, n_k] and the normalisers [heads, n_q].
 template <typename S>
 class DenseQuotient {
  public:
@@ -19,7 +19,7 @@ class DenseQuotient {
 
   float* weights() const { return weights_.data(); }
   float* normalisers() const { return normalisers_.data(); }
-  // weights[h] = queries[h] keys[h]^T, of rows of f numbers.
+  // Computes weights[h] = queries[h] keys[h]^T, for rows of f elements.
   void Scores(const float* queries, const float* keys, int64_t f);
   void Run(HeadArray<const S> v, HeadArray<S> out);
 
@@ -30,17 +30,18 @@ class DenseQuotient {
 
   const int64_t heads_, n_q_, n_k_, e_;
   DeviceBuffer<float> weights_, normalisers_;
-  DeviceBuffer<float> values_, sums_;  // where tensors are of a narrower type
+  DeviceBuffer<float> values_, sums_;  // for tensors of a narrower type
   Gemm gemm_;
 };
 
-// The weights (phi(Q) phi(K)^T) o C (NPRF eq. 10; FastRPB eq. 2).
+// Computes the weights (phi(Q) phi(K)^T) o C (NPRF eq. 10; FastRPB eq. 2).
 template <typename S>
 class DenseKernelized {
  public:
   DenseKernelized(Layout& layout, const DeviceKernelizedShape& shape);
 
-  // `omega` {} where the map does not project, `bias` {} if there is no bias.
+  // `omega` is {} if the map does not project, `bias` is {} if there is no
+  // bias.
   void Run(HeadArray<const S> q, HeadArray<const S> k, HeadArray<const S> v,
            HeadArray<const S> omega, HeadArray<const S> bias, HeadArray<S> out);
 

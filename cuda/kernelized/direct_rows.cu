@@ -8,11 +8,11 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-// Keys whose weights a block has at a time.
+// Keys whose weights a block computes at a time.
 constexpr int kKeys = 64;
-// Most blocks that are on a device at once, about.
+// The approximate number of blocks that a device runs at once.
 constexpr int64_t kMostBlocks = 1024;
-// Below the exponents of all weights, zeros among them.
+// Smaller than the exponents of all weights, including zeros.
 constexpr int kUnseen = 3 * kExponentOfZero;
 
 struct KeyWeights {
@@ -24,18 +24,18 @@ struct Tokens {
   HeadArray<const X> q, k;
   HeadArray<const O> omega;
   FeatureMapId map;
-  int d, arguments;  // of a row, before features
+  int d, arguments;  // sizes of a row before features
   float root_scale;
   bool normalize;
 };
 
-// One row of q or k under a map, its projection made where it is asked for.
+// One row of q or k under a map; its projection is computed on demand.
 template <FeatureMapId kMap, typename X, typename O>
 class DirectRow {
  public:
   static constexpr int kEach = FeaturesOfArgument(kMap);
 
-  // By a warp.
+  // Constructed by a whole warp.
   __device__ DirectRow(const Tokens<X, O>& tokens, const X* x, const O* omega)
       : x_(x),
         omega_(omega),
@@ -60,7 +60,7 @@ class DirectRow {
   const RowScale scale_;
 };
 
-// features[f] of a row, by the block.
+// Writes features[f] of a row; executed by the block.
 template <FeatureMapId kMap, typename X, typename O>
 __device__ void WriteFeatures(const Tokens<X, O>& tokens, const X* x,
                               const O* omega, Scaled* features) {
@@ -76,7 +76,7 @@ __device__ void WriteFeatures(const Tokens<X, O>& tokens, const X* x,
   }
 }
 
-// query . phi(x), by a warp: every lane gets it.
+// Returns query . phi(x) in every lane; executed by a warp.
 template <FeatureMapId kMap, typename X, typename O>
 __device__ Scaled Product(const Tokens<X, O>& tokens, const Scaled* query,
                           const X* x, const O* omega) {
@@ -107,7 +107,7 @@ __device__ Scaled Product(const Tokens<X, O>& tokens, const Scaled* query,
                                                    : scaled.exponent + largest};
 }
 
-// A block takes one marked row after the other.
+// A block processes one marked row after another.
 template <typename X, typename O, typename S, typename Out>
 __global__ void __launch_bounds__(kThreads)
     DirectPairs(Tokens<X, O> tokens, BiasWeights bias, bool causal,
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kThreads)
     const Scaled* table =
         bias.at ? bias.at + head * bias.head_stride - bias.positions.Of(i)
                 : nullptr;
-    __syncthreads();  // the row before is done
+    __syncthreads();  // the previous row is done
     WithMap(tokens.map, [&]<FeatureMapId kMap>() {
       WriteFeatures<kMap>(tokens, query, omega, features);
     });
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kThreads)
     int top = kUnseen;
     const int64_t visible = causal ? min(i + 1, n_k) : n_k;
     for (int64_t j0 = 0; j0 < visible; j0 += kKeys) {
-      __syncthreads();  // features are written, weights are read
+      __syncthreads();  // features are written and weights have been read
       for (int k = warp; k < kKeys; k += kWarps) {
         Scaled weight = {0.0f, kUnseen};
         if (j0 + k < visible) {
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kThreads)
         if (lane == 0) weights.of[k] = weight;
       }
       __syncthreads();
-      // The same in all warps.
+      // All warps compute the same values.
       static_assert(kKeys == 2 * kWarp);
       const Scaled first = weights.of[lane], second = weights.of[lane + kWarp];
       const int largest =
@@ -178,14 +178,14 @@ __global__ void __launch_bounds__(kThreads)
     for (int64_t x = threadIdx.x; x < e; x += kThreads)
       Store(sums[x] / total, to + x);
   };
-  // Each lane looks at one mark; all warps see the same.
+  // Each lane reads one mark; all warps read the same marks.
   for (int64_t row0 = static_cast<int64_t>(blockIdx.x) * kWarp;
        row0 < heads * n_q; row0 += static_cast<int64_t>(gridDim.x) * kWarp) {
     const int64_t row = row0 + lane;
     int left = row < heads * n_q && marks[row] == RowMark::kForPairs
                    ? kWarp - lane
                    : 0;
-    // The first of those that are left, as often as there is one.
+    // Takes the first of the remaining rows until none is left.
     for (int first = LargestOfLanes(left); first > 0;
          first = LargestOfLanes(left)) {
       const int64_t marked = row0 + kWarp - first;
@@ -235,10 +235,10 @@ void DirectRows::Run(HeadArray<const X> q, HeadArray<const X> k,
 SUBQUAD_DIRECT_ROWS(float, float, float, float)
 SUBQUAD_DIRECT_ROWS(__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16)
 SUBQUAD_DIRECT_ROWS(__half, __half, __half, __half)
-// Features of q^ and k^.
+// Instances for features of q^ and k^.
 SUBQUAD_DIRECT_ROWS(float, __nv_bfloat16, __nv_bfloat16, __nv_bfloat16)
 SUBQUAD_DIRECT_ROWS(float, __half, __half, __half)
-// Sums that others go on with.
+// Instances whose sums are processed further.
 SUBQUAD_DIRECT_ROWS(__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float)
 SUBQUAD_DIRECT_ROWS(__half, __half, __half, float)
 #undef SUBQUAD_DIRECT_ROWS

@@ -7,7 +7,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kRun = EdgeSumsView::kRun;
 
-// Tiles with keys beside them, also such as would follow the last block.
+// Returns the number of tiles with keys beside them, including tiles that would
+// follow the last block.
 int64_t CountOf(const ClippedEdges& edges, Side side) {
   if (side == Side::kBefore) return edges.blocks();
   if (edges.causal) return 0;
@@ -18,7 +19,8 @@ int64_t CountOf(const ClippedEdges& edges, Side side) {
   return count;
 }
 
-// Rows of all levels: every one has a sum for each run of the one before.
+// Returns the rows of all levels: every level has a sum for each run of the
+// previous one.
 int64_t RowsOf(int64_t count) {
   int64_t rows = count;
   while (count > kRun) {
@@ -28,8 +30,8 @@ int64_t RowsOf(int64_t count) {
   return rows;
 }
 
-// sums[x] = the values between two neighbouring edges, x counted from the end
-// that the sums begin at. A thread for each sum and column.
+// Computes sums[x], the values between two adjacent edges, with x counted from
+// the end where the sums begin. Uses a thread for each sum and column.
 template <typename S>
 __global__ void SumBetweenEdges(const S* values, int64_t values_head_stride,
                                 ClippedEdges edges, bool before, int64_t count,
@@ -46,8 +48,8 @@ __global__ void SumBetweenEdges(const S* values, int64_t values_head_stride,
   sums[blockIdx.y * head_stride + at] = sum;
 }
 
-// Within runs of kRun rows, row by row: each becomes the sum of those up to it,
-// and the last one is noted for the next level, which may be null.
+// Adds up within runs of kRun rows: each row becomes the sum of the rows up to
+// it, and the last one is written to the next level, which may be null.
 __global__ void AddUpRuns(float* sums, int64_t count, int64_t e,
                           int64_t head_stride, float* next) {
   const int64_t at =

@@ -6,8 +6,8 @@
 //   keys    0 .. begin-1 | begin ........ end-1 | end .. n_k-1
 //           one sum      | tile                 | one sum
 //
-// so that sums of values at the edges of blocks are all that is needed of the
-// keys outside of the tile.
+// so that the keys outside of the tile only enter through sums of values at the
+// edges of blocks.
 //
 // Accuracy: values of one block are added up, then such sums within runs of
 // kRun, then those of runs, so that a value passes through at most kQueries +
@@ -34,8 +34,8 @@ struct ClippedEdges {
 
   int64_t blocks() const { return (n_q + kQueries - 1) / kQueries; }
 
-  // Offsets that occur, clipped, are first .. first + columns - 1; the
-  // embedding of the first one is in row first_row.
+  // Clipped offsets that occur are first .. first + columns - 1; the embedding
+  // of the first one is in row first_row.
   __host__ __device__ int64_t first() const { return r < n_q ? -r : 1 - n_q; }
   __host__ __device__ int64_t columns() const {
     const int64_t last = causal ? 0 : n_k - 1;
@@ -43,13 +43,13 @@ struct ClippedEdges {
   }
   int64_t first_row() const { return first() + r; }
 
-  // The column of an offset's weight.
+  // Returns the column of an offset's weight.
   __device__ int64_t Column(int64_t offset) const {
     const int64_t clipped = offset < -r ? -r : offset > r ? r : offset;
     return clipped - first();
   }
 
-  // Keys of the tile of block b, whose last query is taken as if the block were
+  // The keys of the tile of block b. The last block is treated as if it were
   // full. For r = 0 the key at i itself is in the tile.
   __host__ __device__ int64_t Begin(int64_t b) const {
     const int64_t begin = b * kQueries - reach() + 1;
@@ -66,7 +66,7 @@ struct ClippedEdges {
 
 enum class Side { kBefore, kAfter };
 
-// What a kernel reads the sums by.
+// The pointers and sizes by which a kernel reads the sums.
 struct EdgeSumsView {
   static constexpr int kRun = kEmulated ? 2 : 32;
 
@@ -76,7 +76,7 @@ struct EdgeSumsView {
   int64_t e;
   bool before;
 
-  // The sum over all keys on this side of the tile of block b.
+  // Returns the sum over all keys on this side of the tile of block b.
   __device__ float At(int64_t head, int64_t b, int64_t c) const {
     if (b >= count && !before) return 0;
     const float* level = sums + head * head_stride + c;
@@ -97,7 +97,7 @@ class EdgeSums {
   EdgeSums(Layout& layout, const ClippedEdges& edges, Side side, int64_t e,
            int64_t heads);
 
-  // Of values [heads, n_k, e].
+  // Computes the sums of values [heads, n_k, e].
   template <typename S>
   void Run(HeadArray<const S> values);
 

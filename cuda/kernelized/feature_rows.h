@@ -1,5 +1,5 @@
-// Features of single rows of q or k in kernels
-// (feature_map_spec.h), each with an exponent of its own.
+// Features of single rows of q or k in kernels (feature_map_spec.h), each with
+// an exponent of its own.
 #pragma once
 
 #include <type_traits>
@@ -12,8 +12,8 @@ namespace subquad::device {
 
 constexpr bool Projects(FeatureMapId map) { return map >= FeatureMapId::kPrf; }
 
-// Features come from arguments, entries of the row or of its projection: one or
-// two from each.
+// Returns how many features come from each argument, an entry of the row or of
+// its projection: one or two.
 constexpr int FeaturesOfArgument(FeatureMapId map) {
   return map == FeatureMapId::kPrfHyperbolic || map == FeatureMapId::kTrf ? 2
                                                                           : 1;
@@ -29,7 +29,7 @@ __host__ __device__ void WithMap(FeatureMapId id, Function&& f) {
     case FeatureMapId::kRelu:
       return f.template operator()<FeatureMapId::kRelu>();
     case FeatureMapId::kIdentity:
-      return;  // no kernel takes it (reference/contract/table.cc)
+      return;  // no kernel supports it (reference/contract/table.cc)
     case FeatureMapId::kSikf:
       return f.template operator()<FeatureMapId::kSikf>();
     case FeatureMapId::kDpfp:
@@ -44,12 +44,13 @@ __host__ __device__ void WithMap(FeatureMapId id, Function&& f) {
 }
 
 struct RowScale {
-  float factor;       // x' = factor x: root_scale, or root_scale / |x|
+  float factor;       // x' = factor x; factor is root_scale, or root_scale /
+                      // |x|
   float half_square;  // |x'|^2 / 2
 };
 
-// By a warp; every lane gets it. The largest entry is taken out as a power of
-// two, so that no square over- or underflows.
+// Computes the scale of a row in every lane; executed by a warp. The largest
+// entry's power of two is factored out, so that no square over- or underflows.
 template <typename X>
 __device__ inline RowScale ScaleOfRow(const X* x, int d, float root_scale,
                                       bool normalize) {
@@ -73,8 +74,8 @@ __device__ inline RowScale ScaleOfRow(const X* x, int d, float root_scale,
   return {root_scale, square * sum / 2};
 }
 
-// The features a and, if there are two, a + arguments of the argument y; all
-// maps but dpfp, whose features are of two entries.
+// Computes features a and, if there are two, a + arguments of the argument y;
+// for all maps except dpfp, whose features use two entries.
 template <FeatureMapId kMap>
 __device__ inline void MapArgument(
     float y, float half_square, Scaled (&features)[FeaturesOfArgument(kMap)]) {
@@ -121,7 +122,7 @@ class MappedRow {
   }
 
  private:
-  // Entry i of relu([x', -x']).
+  // Returns entry i of relu([x', -x']).
   __device__ float Half(int i) const {
     const float y = scale_.factor * ToFloat(x_[i < d_ ? i : i - d_]);
     return fmaxf(i < d_ ? y : -y, 0.0f);

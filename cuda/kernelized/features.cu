@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kRowsOfBlock = kThreads / kWarp;
-// Keys of one partial maximum where all keys have one scale.
+// Keys per partial maximum if all keys have one scale.
 constexpr int64_t kPiece = 256;
 
 // The arguments of a map: rows of x, or projections omega x.
@@ -18,12 +18,12 @@ template <typename X>
 struct Rows {
   const X* data;
   int64_t head_stride, row_stride, n;
-  float factor;               // root_scale, where there are no `factors`
+  float factor;               // root_scale, used without `factors`
   const float* factors;       // [heads, n] x' = factors x, or null
   const float* half_squares;  // [heads, n] |x'|^2 / 2, or null
 };
 
-// One row of them under a map.
+// Returns one row of the arguments under a map.
 template <FeatureMapId kMap, typename X>
 __device__ MappedRow<kMap, X> RowOf(const Rows<X>& rows, int64_t head,
                                     int64_t row, int d) {
@@ -33,7 +33,7 @@ __device__ MappedRow<kMap, X> RowOf(const Rows<X>& rows, int64_t head,
                    rows.half_squares ? rows.half_squares[at] : 0.0f}};
 }
 
-// The scales of rows, one warp for each.
+// Computes the scales of rows, one warp for each.
 template <typename X>
 __global__ void RowScales(const X* x, int64_t head_stride, int64_t n, int d,
                           float root_scale, bool normalize, float* factors,
@@ -55,8 +55,8 @@ struct PieceOfMaxima {
 template <FeatureMapId kMap>
 using PieceOfMap = PieceOfMaxima<FeaturesOfArgument(kMap)>;
 
-// maxima[head][piece][a]: the largest exponent of feature a among the keys of a
-// piece; kExponentOfZero where there are none.
+// Computes maxima[head][piece][a], the largest exponent of feature a among the
+// keys of a piece; kExponentOfZero if there are none.
 template <FeatureMapId kMap, typename X>
 __global__ void PieceMaxima(Rows<X> rows, int d, int arguments, int64_t piece,
                             int* maxima) {
@@ -98,8 +98,8 @@ struct RunMaxima {
   int at[kRuns][kWarp];
 };
 
-// maxima[head][p][a] = the largest of maxima[head][0..p][a], in place. A block
-// has 32 features, and each of its threads a run of pieces.
+// Computes in place maxima[head][p][a] = the largest of maxima[head][0..p][a].
+// A block has 32 features, and each of its threads a run of pieces.
 __global__ void RunningMaxima(int* maxima, int64_t pieces, int f) {
   SUBQUAD_SHARED(RunMaxima, shared);
   const int a = static_cast<int>(blockIdx.x) * kWarp + threadIdx.x;
@@ -123,10 +123,10 @@ __global__ void RunningMaxima(int* maxima, int64_t pieces, int f) {
     at[p * f] = largest = max(largest, at[p * f]);
 }
 
-// features[head][row][a] = feature 2^(sign K_a - top), one warp for each row.
-// top is what brings the largest of the row to about one, and is written to
-// `tops`; without `by_row` it is 0. `features` may be where the projections
-// stand: a lane reads an argument before it writes what comes of it.
+// Computes features[head][row][a] = feature 2^(sign K_a - top), one warp for
+// each row. `top` brings the largest feature of the row to about one, and is
+// written to `tops`; without `by_row` it is 0. `features` may overlap the
+// projections: a lane reads an argument before it writes the features of it.
 template <FeatureMapId kMap, typename X>
 __global__ void WriteFeatures(Rows<X> rows, int d, int arguments,
                               KeyExponents exponents, int sign, bool by_row,
@@ -172,7 +172,7 @@ int64_t Features::Pieces(const FeatureShape& shape, KeyScaling scale) {
              : PiecesOf(shape.n_k, kPiece);
 }
 
-// By the usual count, an exponential as 16.
+// Counts flops in the usual way, an exponential as 16.
 double Features::Flops(const FeatureShape& shape) {
   return static_cast<double>(shape.heads * (shape.n_q + shape.n_k)) *
          static_cast<double>(2 * shape.map.projections * shape.map.d +
@@ -217,7 +217,8 @@ void Features::RunMap(HeadArray<const X> q, HeadArray<const X> k,
             arguments = static_cast<int>(f / kEach);
   const auto root_scale = static_cast<float>(map.root_scale);
 
-  // The arguments of the map; their factors are valid until the next call.
+  // Prepares the arguments of the map; their factors are valid until the next
+  // call.
   const auto prepare = [&](HeadArray<const X> x, int64_t n,
                            float* features) -> Rows<Argument> {
     if (HasFactors(shape_))

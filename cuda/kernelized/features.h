@@ -1,22 +1,23 @@
-// Feature maps of rows of q and k (feature_map_spec.h) as
-// float32 arrays in device memory: the first step of all kernelized attention.
+// Feature maps of rows of q and k (feature_map_spec.h) as float32 arrays in
+// device memory: the first step of all kernelized attention.
 //
-// What is written is scaled by powers of two so that nothing leaves float32's
-// range, and everything that was taken out cancels in the quotient that is a
-// normalised attention:
+// The arrays are scaled by powers of two so that nothing leaves float32's
+// range, and all these factors cancel in the quotient of a normalised
+// attention:
 //
 //   keys    [heads, n_k, f]   phi_a(k_j) 2^-(K_a + r_j)
 //   queries [heads, n_q, f]   phi_a(q_i) 2^(K_a - t_i)
 //
-// K_a is the largest exponent of feature a over the keys, t_i what brings the
-// largest feature of query i to about one. r_j is 0, or with KeyScaling::kRows
-// what brings the largest feature of key j to about one. So
+// K_a is the largest exponent of feature a over the keys, and t_i the exponent
+// that brings the largest feature of query i to about one. r_j is 0, or with
+// KeyScaling::kRows the exponent that brings the largest feature of key j to
+// about one. So
 //   sum_a queries[i][a] keys[j][a] 2^r_j = phi(q_i) . phi(k_j) 2^-t_i.
 //
-// With KeyScaling::kChunks, K_a of a token is taken over the keys of its chunk
-// of 64 and of all chunks before: a causal query must not lose what it sees to
-// larger keys of the future. A sum over keys of earlier chunks moves to the
-// scale of chunk c by 2^(K_a[earlier] - K_a[c]).
+// With KeyScaling::kChunks, K_a of a token is the maximum over the keys of its
+// chunk of 64 and of all earlier chunks: a causal query must not lose visible
+// keys to larger keys of the future. A sum over keys of earlier chunks moves to
+// the scale of chunk c by 2^(K_a[earlier] - K_a[c]).
 #pragma once
 
 #include <optional>
@@ -43,6 +44,7 @@ inline constexpr int64_t kChunk = 64;
 struct KeyExponents {
   const int* data = nullptr;
   int64_t head_stride = 0, chunk_stride = 0;  // chunk_stride 0: one for all
+                                              // chunks
   __device__ const int* Of(int64_t head, int64_t token) const {
     return data + head * head_stride + token / kChunk * chunk_stride;
   }
@@ -50,21 +52,23 @@ struct KeyExponents {
 
 class Features {
  public:
-  // copies_omega: for a Run whose X and O differ.
+  // `copies_omega` is needed for a Run whose X and O differ.
   Features(Layout& layout, const FeatureShape& shape, KeyScaling scale,
            bool copies_omega = false);
 
-  // q [n_q, d] and k [n_k, d], omega as the map has it or {}. Where q and k are
-  // float32 and omega is not (X float, O another type), omega is copied.
+  // Computes the features of q [n_q, d] and k [n_k, d], with omega as the map
+  // has it or {}. If q and k are float32 and omega is not (X float, O another
+  // type), omega is copied.
   template <typename X, typename O>
   void Run(HeadArray<const X> q, HeadArray<const X> k,
            HeadArray<const O> omega);
 
   const float* queries() const { return queries_.data(); }
   const float* keys() const { return keys_.data(); }
-  // r_j [heads, n_k], or null.
+  // Returns r_j [heads, n_k], or null.
   const int* row_exponents() const { return row_exponents_.data(); }
-  // For KeyScaling::kChunks: of all chunks that queries or keys are in.
+  // Returns, for KeyScaling::kChunks, the exponents of all chunks with queries
+  // or keys.
   KeyExponents exponents() const;
 
   static double Flops(const FeatureShape& shape);

@@ -12,17 +12,17 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kSide = 32;
 constexpr int kRows = 8;
-// Columns of sums of one thread.
+// Columns of sums per thread.
 constexpr int kColumns = 16;
-// Keys of one partial sum of squares.
+// Keys per partial sum of squares.
 constexpr int64_t kPiece = 1024;
 
 struct Square {
   float at[kSide][kSide + 1];
 };
 
-// Features are counted through all heads. A launch works on the features
-// [first, first + count), and each of its blocks on those of one head.
+// Features are numbered across all heads. A launch processes features [first,
+// first + count), and each of its blocks those of one head.
 struct FeatureRange {
   int64_t first, count, f;
   int64_t heads() const { return (first + count - 1) / f - first / f + 1; }
@@ -35,8 +35,8 @@ struct FeatureRange {
   }
 };
 
-// The first column of the circulant: at m the weight of positions of a query
-// and a key that are m apart, m taken modulo L. Relative to 2^top.
+// Fills in the first column of the circulant: at m the weight of positions of a
+// query and a key that are m apart, m taken modulo L. Relative to 2^top.
 __global__ void LoadWeights(BiasWeights bias, const int* tops,
                             int64_t positions_q, int64_t positions_k,
                             bool causal, int64_t length, float* vectors) {
@@ -52,10 +52,10 @@ __global__ void LoadWeights(BiasWeights bias, const int* tops,
       weight.mantissa * PowerOfTwo(weight.exponent - tops[blockIdx.y]);
 }
 
-// channels[feature][x][position] = phi_a(k) v_x, and phi_a(k) for x = e; zero
-// where there is no token. A block has 32 positions and 32 columns of one head,
-// reads its values once, and writes them for all features; those of the last
-// columns write x = e too.
+// Computes channels[feature][x][position] = phi_a(k) v_x, and phi_a(k) for x =
+// e; zero where there is no token. A block has 32 positions and 32 columns of
+// one head, reads its values once, and writes them for all features; blocks of
+// the last columns write x = e too.
 template <typename S>
 __global__ void FillChannels(FeatureRange range, const float* keys,
                              const int* row_exponents, int64_t n_k,
@@ -98,8 +98,8 @@ __global__ void FillChannels(FeatureRange range, const float* keys,
   }
 }
 
-// sums[head][x][i] += sum over the features of phi_a(q_i) channels[a][x][i];
-// the first features of a head begin its sums.
+// Computes sums[head][x][i] += sum over the features of phi_a(q_i)
+// channels[a][x][i]; the first features of a head start its sums.
 __global__ void __launch_bounds__(kThreads)
     AddQueries(FeatureRange range, const float* queries, int64_t n_q,
                TokenPositions positions, int64_t e, int64_t length,
@@ -131,7 +131,8 @@ __global__ void __launch_bounds__(kThreads)
     if (c < columns) sums[c * n_q] = sum[c];
 }
 
-// squares[head][piece][a] = sum of phi_a(k_j)^2 over a piece of the keys.
+// Computes squares[head][piece][a] = sum of phi_a(k_j)^2 over a piece of the
+// keys.
 __global__ void SumSquares(const float* keys, const int* row_exponents,
                            int64_t n_k, int f, float* squares) {
   SUBQUAD_SHARED(Square, tile);
@@ -163,9 +164,10 @@ __global__ void KeyNorms(const float* squares, int64_t pieces, int64_t f,
   norms[blockIdx.y * f + a] = sqrtf(sum);
 }
 
-// Marks queries whose normaliser is within what transforms may be off by,
+// Marks queries whose normaliser is within the possible error of the
+// transforms,
 //   factor |c|_2 sum_a |phi_a(q_i)| |phi_a(k)|_2.
-// One warp for each query.
+// Uses one warp per query.
 __global__ void MarkLost(const float* queries, int64_t n_q, int64_t f,
                          const float* norms, const float* weight_norms,
                          bool per_head, float factor, const float* sums,
@@ -184,12 +186,12 @@ __global__ void MarkLost(const float* queries, int64_t n_q, int64_t f,
   if (lane != 0) return;
   const float error = factor * weight_norms[per_head ? head : 0] * sum;
   const float normaliser = sums[(head * (e + 1) + e) * n_q + i];
-  // Not where it is NaN: what is broken must show.
+  // Does not mark NaN: errors must show.
   marks[head * n_q + i] =
       fabsf(normaliser) <= error ? RowMark::kForTiles : RowMark::kDone;
 }
 
-// out[i][x] = sums[x][i] / sums[e][i]
+// Computes out[i][x] = sums[x][i] / sums[e][i].
 template <typename S>
 __global__ void StoreQuotients(const float* sums, int64_t n_q, int64_t e,
                                S* out, int64_t out_stride) {
@@ -210,7 +212,7 @@ __global__ void StoreQuotients(const float* sums, int64_t n_q, int64_t e,
             out + blockIdx.z * out_stride + (i0 + k) * e + x);
 }
 
-// How many positions n tokens take.
+// Returns how many positions n tokens occupy.
 int64_t PositionsOf(const DeviceKernelizedShape& shape, int64_t n) {
   return shape.positions.Of(n - 1) + 1;
 }
@@ -226,7 +228,8 @@ int64_t StreamedFftKernelized<S>::Length(const DeviceKernelizedShape& shape) {
 template <typename S>
 int64_t StreamedFftKernelized<S>::FeaturesAtOnce(
     const DeviceKernelizedShape& shape) {
-  // About half of a Hopper's second-level cache, as in toeplitz_product.cu.
+  // The size is about half of a Hopper's second-level cache, as in
+  // toeplitz_product.cu.
   constexpr int64_t kBytes = 24 << 20;
   constexpr int64_t kMostChannels = 32768;
   const int64_t channels = shape.e + 1;

@@ -1,7 +1,8 @@
 // Kernelized attention with a relative bias by Toeplitz products (NPRF
 // algorithm 1): every product of a key feature and a value column is a channel,
 // phi_a(k_j) v_jx and phi_a(k_j) itself, and the bias mixes each channel along
-// the sequence. As many channels at a time as the device's cache holds.
+// the sequence. It processes as many channels at a time as fit into the
+// device's cache.
 #pragma once
 
 #include "cuda/base/fft.h"
@@ -15,19 +16,20 @@ class StreamedFftKernelized {
  public:
   StreamedFftKernelized(Layout& layout, const DeviceKernelizedShape& shape);
 
-  // `omega` {} where the map does not project.
+  // `omega` is {} if the map does not project.
   void Run(HeadArray<const S> q, HeadArray<const S> k, HeadArray<const S> v,
            HeadArray<const S> omega, HeadArray<const S> bias, HeadArray<S> out);
 
   static double Flops(const DeviceKernelizedShape& shape);
 
-  // What element-wise errors of a channel are multiples of: of at most this,
-  // the roundoff, |c|_2 and the channel's 2-norm.
+  // Returns the factor of element-wise errors of a channel: they are at most
+  // this factor times the roundoff, |c|_2 and the channel's 2-norm.
   static double TransformFactor(const DeviceKernelizedShape& shape);
 
  private:
   static int64_t Length(const DeviceKernelizedShape& shape);
-  // Features of all heads whose channels are transformed together.
+  // Returns how many features, across all heads, have their channels
+  // transformed together.
   static int64_t FeaturesAtOnce(const DeviceKernelizedShape& shape);
 
   void TransformWeights();

@@ -1,6 +1,6 @@
 // Linear attention of queries and keys under a feature map: features, then the
-// state (linear_state.h); and causal queries that see only what the scale of
-// their chunk has lost, pair by pair.
+// state (linear_state.h). Causal queries whose visible keys are lost at the
+// scale of their chunk are computed pair by pair.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 
 namespace subquad::device {
 
-// X: of q and k; S: of omega and values; Out: S, or float where S is narrower
-// and others go on with the sums.
+// X is the type of q and k, S that of omega and values, and Out is S, or float
+// if S is narrower and the sums are processed further.
 template <typename X, typename S, typename Out>
 class LinearKernelized {
  public:
@@ -22,7 +22,7 @@ class LinearKernelized {
     if (shape.causal) pairs_.emplace(layout, shape);
   }
 
-  // `omega` {} where the map does not project.
+  // `omega` is {} if the map does not project.
   void Run(HeadArray<const X> q, HeadArray<const X> k, HeadArray<const S> v,
            HeadArray<const S> omega, HeadArray<Out> out) {
     features_.Run(q, k, omega);
@@ -49,7 +49,7 @@ class LinearKernelized {
 
   Features features_;
   LinearState state_;
-  std::optional<DirectRows> pairs_;  // causal
+  std::optional<DirectRows> pairs_;  // for causal attention
 };
 
 }  // namespace subquad::device

@@ -15,8 +15,9 @@ struct SumTiles {
   TileRow keys[kSlab], values[kSlab];
 };
 
-// states[head][segment][a][x] = sum of keys[j][a] values[j][x] over a segment
-// of the keys, column e with ones for values. A block makes 64 x 64 of them.
+// Computes states[head][segment][a][x] = sum of keys[j][a] values[j][x] over a
+// segment of the keys; column e has ones as values. A block computes 64 x 64 of
+// them.
 template <typename S>
 __global__ void __launch_bounds__(kTileThreads)
     SumSegments(const float* keys, int64_t n_k, int64_t f, const S* values,
@@ -31,7 +32,7 @@ __global__ void __launch_bounds__(kTileThreads)
   const int64_t last = min(first + segment, n_k);
   keys += head * n_k * f + a0;
   values += head * value_stride + x0;
-  // Of z a thread sums every fourth key for one feature.
+  // Each thread sums every fourth key of z for one feature.
   const int feature = static_cast<int>(threadIdx.x) % kTile;
   const int quarter = static_cast<int>(threadIdx.x) / kTile;
   constexpr int kQuarters = kTileThreads / kTile;
@@ -64,10 +65,10 @@ __global__ void __launch_bounds__(kTileThreads)
   states[(a0 + feature) * (e + 1) + e] = ones;
 }
 
-// Segments that a thread has in flight.
+// Segments that a thread loads at once.
 constexpr int kAhead = 16;
 
-// totals[head][x] = sum over segments of states[head][segment][x]
+// Computes totals[head][x] = sum over segments of states[head][segment][x].
 __global__ void AddSegments(const float* states, int64_t segments, int64_t size,
                             float* totals) {
   const int64_t x = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -79,7 +80,8 @@ __global__ void AddSegments(const float* states, int64_t segments, int64_t size,
   totals[blockIdx.y * size + x] = sum;
 }
 
-// From the sums of the chunks to the state before each, at the chunk's scale.
+// Turns the sums of the chunks into the state before each chunk, at the chunk's
+// scale.
 __global__ void SumBefore(KeyExponents exponents, int64_t chunks, int64_t f,
                           int64_t e, float* states) {
   const int64_t size = f * (e + 1);
@@ -111,8 +113,8 @@ __global__ void SumBefore(KeyExponents exponents, int64_t chunks, int64_t f,
   }
 }
 
-// A slab of the features of queries and keys, and of the state's rows; then a
-// tile of weights and one of values.
+// Holds a slab of the features of queries and keys, and of the state's rows;
+// then a tile of weights and one of values.
 struct OutputTiles {
   union {
     struct {
@@ -125,8 +127,9 @@ struct OutputTiles {
   };
 };
 
-// out of 64 queries and 64 columns: queries times the state, and with kCausal,
-// where the state is that before their chunk, times the keys of the chunk.
+// Computes out of 64 queries and 64 columns: queries times the state and, with
+// kCausal, where the state is that before their chunk, times the keys of the
+// chunk.
 template <bool kCausal, typename S, typename Out>
 __global__ void __launch_bounds__(kTileThreads)
     Outputs(const float* queries, int64_t n_q, const float* keys, int64_t n_k,
@@ -195,7 +198,8 @@ __global__ void __launch_bounds__(kTileThreads)
               to + column + c);
     if (x0 > 0 || lane > 0) continue;
     if (normalisers) normalisers[head * n_q + i] = normaliser;
-    // With the largest key of its chunk a query's sum would be about one.
+    // A query that sees the largest key of its chunk would have a sum of about
+    // one.
     if (marks)
       marks[head * n_q + i] = MarkUnless(fabsf(normaliser) >= 0x1p-40f);
   }
@@ -205,8 +209,8 @@ __global__ void __launch_bounds__(kTileThreads)
 
 int64_t LinearState::Segment(const LinearShape& shape) {
   if (shape.causal) return kChunk;
-  // As many segments as fill a large device, and not many more: each costs a
-  // state in memory.
+  // Makes as many segments as fill a large device, and not many more: each
+  // costs a state in memory.
   constexpr int64_t kShortest = 256;
   const int64_t max_pieces = std::max<int64_t>(1024 / shape.heads, 16);
   return std::max(kShortest,
@@ -214,12 +218,12 @@ int64_t LinearState::Segment(const LinearShape& shape) {
 }
 
 int64_t LinearState::Segments(const LinearShape& shape) {
-  // Causal: the chunks of the queries; no query sees keys behind them.
+  // Causal attention needs the chunks of the queries: no query sees later keys.
   return PiecesOf(shape.causal ? shape.n_q : shape.n_k, Segment(shape));
 }
 
-// The products as tiles make them: with the state twice, and causal with the
-// whole tile of a chunk.
+// Counts the products as tiles compute them: two with the state, and for causal
+// attention those with the whole tile of a chunk.
 double LinearState::Flops(const LinearShape& shape) {
   const auto f = static_cast<double>(shape.f), e = static_cast<double>(shape.e);
   const auto n_q = static_cast<double>(shape.n_q);

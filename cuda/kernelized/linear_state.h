@@ -4,16 +4,15 @@
 //   S = sum_j keys[j] values[j]^T  [f, e],   z = sum_j keys[j]  [f]
 //   out[i] = queries[i]^T S / queries[i]^T z
 //
-// and, causal, the same with the sums over j <= i: in chunks of 64 tokens, the
-// state before a chunk and the chunk's own triangle.
+// and, if causal, with sums over j <= i: in chunks of 64 tokens, the state
+// before a chunk and the chunk's own triangle.
 //
 //   queries [heads, n_q, f], keys [heads, n_k, f]   float32
 //   values  [n_k, e]                                of any type of storage
 //   out     [n_q, e]                                the same type, or float32
 //
-// Features may come from anywhere. Those of features.h have scales: kShared
-// where it is not causal, and kChunks with the exponents of its chunks where it
-// is.
+// Features may have any source. Those of features.h have scales: kShared if it
+// is not causal, and kChunks with the exponents of its chunks if it is.
 #pragma once
 
 #include "cuda/kernelized/features.h"
@@ -30,7 +29,7 @@ class LinearState {
  public:
   LinearState(Layout& layout, const LinearShape& shape);
 
-  // `exponents`: the scales of features.h where causal; {} where features have
+  // `exponents` are the scales of features.h if causal; {} if features have
   // none. With `normalisers` [heads, n_q], out is not divided by queries^T z,
   // which is written there instead. With `marks` [heads, n_q], causal queries
   // that the scale of their chunk has lost are marked there for direct_rows.h.
@@ -42,7 +41,7 @@ class LinearState {
   static double Flops(const LinearShape& shape);
 
  private:
-  // Keys of one partial sum: whole chunks.
+  // Returns the number of keys per partial sum: whole chunks.
   static int64_t Segment(const LinearShape& shape);
   static int64_t Segments(const LinearShape& shape);
   static int64_t StateSize(const LinearShape& shape) {
@@ -51,8 +50,8 @@ class LinearState {
 
   const LinearShape shape_;
   DeviceBuffer<float>
-      states_;  // [heads, segments, f, e + 1], the last column z
-  DeviceBuffer<float> totals_;  // [heads, f, e + 1] where not causal
+      states_;  // [heads, segments, f, e + 1], the last column is z
+  DeviceBuffer<float> totals_;  // [heads, f, e + 1], if not causal
 };
 
 }  // namespace subquad::device

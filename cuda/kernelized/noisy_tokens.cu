@@ -16,8 +16,8 @@ __device__ const S* HeadOf(const HeadArray<const S>& tensor, int64_t head) {
 
 // ---- sine
 
-// f i modulo 1 as in reference/kernelized/stochastic_positions.h: whole turns
-// are taken out of f first, exactly, and the product's low part is kept.
+// Returns f i modulo 1 as in reference/kernelized/stochastic_positions.h: whole
+// turns are removed from f first, exactly, and the product's low part is kept.
 __device__ inline float TurnsOf(float frequency, float position) {
   frequency -= rintf(frequency);
   const float product = frequency * position;
@@ -25,9 +25,9 @@ __device__ inline float TurnsOf(float frequency, float position) {
   return (product - rintf(product)) + low;
 }
 
-// waves[h][i][x] = weight (cos, sin)(2 pi f_x (first + i) + phase_x) with
-// weight = token_a gain_x, for angle x = a steps + c of `angles`; phases may be
-// null.
+// Computes waves[h][i][x] = weight (cos, sin)(2 pi f_x (first + i) + phase_x)
+// with weight = token_a gain_x, for angle x = a steps + c of `angles`; phases
+// may be null.
 template <typename S>
 __global__ void MakeWaves(HeadArray<const S> tokens, HeadArray<const S> freqs,
                           HeadArray<const S> gains, HeadArray<const S> phases,
@@ -51,8 +51,8 @@ __global__ void MakeWaves(HeadArray<const S> tokens, HeadArray<const S> freqs,
 
 // ---- conv
 
-// A block has kTokens tokens, queries and keys, by kDraws draws, a thread
-// kTokensEach by two; taps come kTaps at a time.
+// A block processes kTokens tokens, queries and keys, by kDraws draws; a thread
+// kTokensEach by two. Taps are processed kTaps at a time.
 constexpr int kTokens = 64;
 constexpr int kTokensEach = 4;
 constexpr int kDraws = 32;
@@ -67,10 +67,9 @@ struct FilterTile {
   float tokens[2][kTokens];
 };
 
-// q_out[h][i][r] = factor sum_a q[h][i][a]
-//                         sum_p filters_q[h][a][p] z[a][i + p][r], and k_out.
-// Blocks of all heads for the same tokens follow each other, so that they find
-// their common noise in the cache.
+// Computes q_out[h][i][r] = factor sum_a q[h][i][a] sum_p filters_q[h][a][p]
+// z[a][i + p][r], and k_out likewise. Blocks of all heads for the same tokens
+// are consecutive, so that they find their common noise in the cache.
 template <typename S>
 __global__ void __launch_bounds__(kFilterThreads, 2)
     FilterNoise(NoiseTensors<S> tensors, int64_t heads, int64_t n, int64_t d,
@@ -85,7 +84,8 @@ __global__ void __launch_bounds__(kFilterThreads, 2)
   const int row0 = threadIdx.x / kAcross * kTokensEach;
   const int64_t r = r0 + 2 * across;
   const S* noise = tensors.z.data + head * tensors.z.head_stride + r;
-  // What a thread loads of filters and tokens: of queries or of keys.
+  // Selects the filters and tokens that a thread loads: those of queries or of
+  // keys.
   const int filter_side = threadIdx.x / kTaps, tap = threadIdx.x % kTaps;
   const S* filters = filter_side == 0 ? HeadOf(tensors.filters_q, head)
                                       : HeadOf(tensors.filters_k, head);

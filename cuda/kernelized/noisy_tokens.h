@@ -1,11 +1,11 @@
-// Queries and keys that carry their positions as noise (SPE; FastRPB eq. 8), as
-// a part of operators on a device: q^_i[r] = sum_a q_i[a] qbar_a(i, r) /
-// sqrt(R), k^ likewise, with qbar and kbar of
+// Queries and keys with positions encoded as noise (SPE; FastRPB eq. 8), as a
+// part of operators on a device: q^_i[r] = sum_a q_i[a] qbar_a(i, r) / sqrt(R),
+// k^ likewise, with qbar and kbar of
 // reference/kernelized/stochastic_positions.h.
 //
-//   sine  rows x_a g_ac cos(..), x_a g_ac sin(..) of 2 d C numbers for a block
+//   sine  rows x_a g_ac cos(..), x_a g_ac sin(..) of 2 d C values for a block
 //         of tokens that fits the cache, times the noise as a matrix [2 d C, R]
-//   conv  a kernel that filters the noise of one channel after the other from
+//   conv  a kernel that filters the noise of one channel after another from
 //         shared memory, for queries and keys at once
 //
 // Bound: the reference's. A term x g cos z passes through two roundings before
@@ -20,7 +20,7 @@
 
 namespace subquad::device {
 
-// The tensors of the operator, those of one of the two kinds of noise.
+// The tensors of the operator; of the noise only those of one kind.
 template <typename S>
 struct NoiseTensors {
   HeadArray<const S> q, k, z;
@@ -32,7 +32,7 @@ struct NoiseShape {
   explicit NoiseShape(const Problem& problem);
 
   int64_t angles() const { return d * steps; }
-  // Tokens whose waves are made together.
+  // Returns the blocks of tokens whose waves are computed together.
   RowBlocks Blocks(int64_t tokens) const {
     return {tokens, heads, 2 * angles() * static_cast<int64_t>(sizeof(float))};
   }
@@ -55,7 +55,7 @@ class NoisyTokens {
 
   void Run(const NoiseTensors<S>& tensors);
 
-  // [n_q, R] and [n_k, R], float32.
+  // Return the rows [n_q, R] and [n_k, R] in float32.
   HeadArray<const float> queries() const {
     return {q_.data(), shape_.n_q * shape_.draws};
   }

@@ -1,4 +1,4 @@
-// What is known of a query's row of the output after a fast program.
+// The state of a query's output row after a fast implementation.
 #pragma once
 
 #include "cuda/kernelized/scaled.h"
@@ -7,9 +7,9 @@ namespace subquad::device {
 
 enum class RowMark : unsigned char {
   kDone = 0,
-  // What a transform may be off by is as large as the normaliser.
+  // The error of a transform may be as large as the normaliser.
   kForTiles = 1,
-  // What the query sees is lost beside what it does not see.
+  // The query's visible keys are lost next to hidden ones.
   kForPairs = 2,
 };
 
@@ -17,10 +17,10 @@ __device__ inline RowMark MarkUnless(bool kept) {
   return kept ? RowMark::kDone : RowMark::kForPairs;
 }
 
-// Products of features that have one scale for all keys are zero below 2^-126.
-// Has the sum of a row's weights kept its digits, where products were
-// multiplied by numbers below 2^largest and the sum is relative to 2^top? Not
-// where it is NaN.
+// True if the sum of a row's weights has kept its digits. Products of features
+// that have one scale for all keys are zero below 2^-126; here they were
+// multiplied by factors below 2^largest, and the sum is relative to 2^top.
+// False for NaN.
 __device__ inline bool KeptDigits(float sum, int largest, int top) {
   return fabsf(sum) >= PowerOfTwo(min(largest - top - 60, 127));
 }

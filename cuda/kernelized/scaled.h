@@ -1,6 +1,6 @@
 // Numbers as mantissas and powers of two on a device (see
-// reference/contract/feature_range.h): features and weights leave float32's
-// range where the attention that they make does not.
+// reference/contract/feature_range.h): features and weights may leave float32's
+// range although the attention made of them does not.
 #pragma once
 
 #include <numbers>
@@ -10,30 +10,31 @@
 
 namespace subquad::device {
 
-// mantissa 2^exponent, |mantissa| < 2. Exponents add and compare as integers,
-// and scaling by powers of two is exact.
+// The number mantissa 2^exponent, |mantissa| < 2. Exponents add and compare as
+// integers, and scaling by powers of two is exact.
 struct alignas(8) Scaled {
   float mantissa;
   int exponent;
 };
 
-// 2^t for t <= 127; zero below the normal numbers.
+// Returns 2^t for t <= 127; zero below the normal range.
 __device__ inline float PowerOfTwo(int t) {
   return __int_as_float((max(t, -127) + 127) << 23);
 }
 
-// value 2^t, less than 2, or zero: then t may be anything.
+// Returns value 2^t, where the result is below 2, or value is zero and t may be
+// anything.
 __device__ inline float TimesPowerOfTwo(float value, int t) {
   return value * PowerOfTwo(min(t, 127));
 }
 
-// exp(y). The first part of ln 2 is short, so that y - exponent ln 2 loses
-// nothing; the polynomial is exp's own to under u / 10.
+// Returns exp(y). The first part of ln 2 is short, so that y - exponent ln 2
+// loses nothing; the polynomial is accurate to less than u / 10.
 __device__ inline Scaled ScaledExp(float y) {
   constexpr float kLimit = static_cast<float>(kLogarithmLimit);
   constexpr float kHigh = static_cast<float>(kLn2High);
   constexpr float kLow = static_cast<float>(std::numbers::ln2 - kLn2High);
-  // Comparisons that let NaN through: it must not pass for a small number.
+  // Comparisons that let NaN pass: it must not turn into a small number.
   y = y < -kLimit ? -kLimit : y;
   y = y > kLimit ? kLimit : y;
   const float steps = rintf(y * std::numbers::log2e_v<float>);
@@ -49,7 +50,8 @@ __device__ inline Scaled ScaledExp(float y) {
   return {sum, static_cast<int>(steps)};
 }
 
-// A number of float32's range; below the normal ones it is taken as zero.
+// Converts a value in float32's range; values below the normal range become
+// zero.
 __device__ inline Scaled ScaledValue(float value) {
   constexpr int kField = 0xFF << 23;
   const int bits = __float_as_int(value);

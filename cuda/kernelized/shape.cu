@@ -13,9 +13,9 @@ struct BlockResults {
   int exponents[kThreads / kWarp];
 };
 
-// One block for each vector. The largest entry is taken out first where it is
-// so large that exponents would lose digits (kFarBias). Entries from `visible`
-// on count for no query.
+// Uses one block per vector. The largest entry is subtracted first if it is so
+// large that exponents would lose digits (kFarBias). Entries from `visible` on
+// are used by no query.
 template <typename S>
 __global__ void __launch_bounds__(kThreads)
     SplitBias(const S* bias, int64_t head_stride, int64_t count,
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads)
   top = LargestOfBlock<kThreads>(top, shared.exponents);
   float squares = 0.0f;
   for (int64_t t = threadIdx.x; t < visible; t += kThreads) {
-    // Its own entry: every thread reads what it wrote.
+    // Every thread reads only the entry that it wrote.
     const float c = table[t].mantissa * PowerOfTwo(table[t].exponent - top);
     squares = fmaf(c, c, squares);
   }

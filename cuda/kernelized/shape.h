@@ -1,5 +1,5 @@
-// What the algorithms of kernelized attention on a device share: sizes, and the
-// weights c = exp(bias) by offset.
+// The parts that the algorithms of kernelized attention on a device share:
+// sizes, and the weights c = exp(bias) by offset.
 #pragma once
 
 #include "cuda/kernelized/features.h"
@@ -23,9 +23,9 @@ struct DeviceKernelizedShape : KernelizedShape {
   int64_t bias_vectors = 0, bias_count = 0;  // 0: no bias
 };
 
-// exp(bias) in device memory; without a bias, `at` is null.
+// The weights exp(bias) in device memory; without a bias, `at` is null.
 struct BiasWeights {
-  const Scaled* at = nullptr;  // that for i = j of head 0
+  const Scaled* at = nullptr;  // the entry for i = j of head 0
   int64_t head_stride = 0;
   TokenPositions positions = {0};
 };
@@ -37,8 +37,8 @@ class DeviceBias {
   void Run(HeadArray<const S> bias);
 
   BiasWeights weights() const;
-  // Of every vector, over the entries that some query may see: the largest
-  // exponent, and the 2-norm of exp(bias) divided by that power of two.
+  // Return, for every vector, over the entries that some query may see: the
+  // largest exponent, and the 2-norm of exp(bias) divided by that power of two.
   const int* tops() const { return tops_.data(); }
   const float* norms() const { return norms_.data(); }
 

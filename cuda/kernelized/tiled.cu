@@ -5,10 +5,10 @@
 namespace subquad::device {
 namespace {
 
-// Below the exponents of all visible weights, zeros included.
+// Smaller than the exponents of all visible weights, including zeros.
 constexpr int kUnseen = 3 * kExponentOfZero;
 
-// A slab of the features of queries and keys, then a tile of weights.
+// Holds a slab of the features of queries and keys, then a tile of weights.
 struct WeightTiles {
   union {
     struct {
@@ -19,19 +19,19 @@ struct WeightTiles {
   TileRow values[kTile];
 };
 
-// What a thread knows of its four rows of sums: the exponent that they are
-// relative to, the largest that this thread multiplied products of features by,
-// and its share of the normaliser.
+// A thread's state of its four rows of sums: the exponent that they are
+// relative to, the largest exponent that this thread multiplied products of
+// features by, and its share of the normaliser.
 struct RowState {
   int top[4] = {kUnseen, kUnseen, kUnseen, kUnseen};
   int largest[4] = {kUnseen, kUnseen, kUnseen, kUnseen};
   float ones[4] = {};
 };
 
-// 64 queries and 64 columns. Weights of a row are relative to the largest so
-// far, a power of two that the sums follow: where the bias hides large keys,
-// the small ones that a query sees are not lost, and a large bias for a key
-// that has nothing in common with the query does not hide the others.
+// Computes 64 queries and 64 columns. Weights of a row are relative to the
+// largest so far, a power of two that the sums follow: if the bias hides large
+// keys, the small visible ones are not lost, and a large bias for a key that
+// has nothing in common with the query does not hide the others.
 template <typename S>
 __global__ void __launch_bounds__(kTileThreads, 2)
     Tiled(const float* queries, int64_t n_q, const float* keys,
@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(kTileThreads, 2)
       int top = state.top[r];
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        // Each entry of the bias serves a diagonal of the tile: they come from
-        // the nearest cache.
+        // All entries of a tile's diagonal use the same entry of the bias,
+        // which comes from the nearest cache.
         const int64_t j = j0 + column + c;
         exponents[c] = kUnseen;
         float mantissa = 0.0f;
@@ -112,7 +112,8 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     const float normaliser = SumOfLanes<kTileLanes>(state.ones[r]);
     const int largest = LargestOfLanes<kTileLanes>(state.largest[r]);
     const int64_t i = i0 + row + r;
-    // Another block of the same row may mark it meanwhile, but never as done.
+    // Another block of the same row may mark it at the same time, but never as
+    // done.
     if (i >= n_q || (only_marked && marks[i] == RowMark::kDone)) continue;
     if (x0 == 0 && column == 0) {
       const RowMark mark =

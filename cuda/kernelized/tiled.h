@@ -1,4 +1,4 @@
-// Kernelized attention with a relative bias without any array of n^2 numbers
+// Kernelized attention with a relative bias without any array of n^2 elements
 // (NPRF eq. 10): tiles of 64 x 64 weights in registers.
 #pragma once
 
@@ -7,17 +7,18 @@
 
 namespace subquad::device {
 
-// out of all queries, from Features with KeyScaling::kRows; and `marks` [heads,
-// n_q] says which of them have lost digits (direct_rows.h). With `only_marked`
-// only queries with a mark are computed and written, and tiles without one cost
-// nothing.
+// Computes out of all queries, from Features with KeyScaling::kRows; writes to
+// `marks` [heads, n_q] which of them have lost digits (direct_rows.h). With
+// `only_marked` only queries with a mark are computed and written, and tiles
+// without one cost nothing.
 template <typename S>
 void RunTiledKernelized(const DeviceKernelizedShape& shape,
                         const Features& features, const BiasWeights& bias,
                         HeadArray<const S> values, HeadArray<S> out,
                         RowMark* marks, bool only_marked = false);
 
-// Without the features. The weights are made again for every 64 columns.
+// Counts flops without the features. The weights are recomputed for every 64
+// columns.
 double TiledKernelizedFlops(const DeviceKernelizedShape& shape);
 
 }  // namespace subquad::device

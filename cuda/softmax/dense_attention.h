@@ -9,8 +9,8 @@
 
 namespace subquad::device {
 
-// out = softmax(adjusted(scale q k^T)) v, with the tensors of SoftmaxTiles.
-// `adjusted` masks and adds as SoftmaxRows says.
+// Computes out = softmax(adjusted(scale q k^T)) v, with the tensors of
+// SoftmaxTiles. `adjusted` masks and adds as SoftmaxRows says.
 template <typename S>
 class DenseAttention {
  public:
@@ -47,7 +47,7 @@ class DenseAttention {
   static constexpr bool kRounds = sizeof(S) < sizeof(float);
   const SoftmaxShape shape_;
   DeviceBuffer<float> scores_;
-  DeviceBuffer<float> sums_;  // where out has a narrower type
+  DeviceBuffer<float> sums_;  // if out has a narrower type
   Gemm gemm_;
 };
 

@@ -22,7 +22,7 @@ struct AddedTile {
   float at[kTile][kTile + 1];
 };
 
-// Products by keys are read along the queries and handed on along the keys.
+// Products by keys are read along the queries and passed on along the keys.
 __global__ void AddTerms(const float* by_offset, int64_t offset_stride,
                          const float* by_key, int64_t key_stride,
                          int64_t padded_keys, int64_t rows, int64_t n,
@@ -49,7 +49,7 @@ __global__ void AddTerms(const float* by_offset, int64_t offset_stride,
   }
 }
 
-// So many threads for each pair.
+// The number of threads per pair.
 constexpr int kLanes = 8;
 __global__ void AddProducts(PairRows a, PairRows b, int64_t d, int64_t queries,
                             int64_t n, int64_t stride, float* scores) {

@@ -1,5 +1,5 @@
 // Terms of a score that depend on both tokens of a pair, added to scores in
-// memory: what position_attention needs beside products of matrices.
+// memory: the steps of position_attention other than products of matrices.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,16 @@
 
 namespace subquad::device {
 
-// Keys of a block that meets offsets.
+// Keys in a block that is multiplied by offsets.
 inline constexpr int64_t kKeysOfBlock = 64;
 
-// out[h][n - 1 - j] = rows[h][j], rows of `width` numbers.
+// Computes out[h][n - 1 - j] = rows[h][j], for rows of `width` elements.
 void ReverseRows(const float* rows, int64_t heads, int64_t n, int64_t width,
                  int64_t out_head_stride, float* out);
 
-// scores[h][i][j] += by_offset[h][i][j - i + rows - 1]
-//                  + by_key[h][j'][i + j' mod kKeysOfBlock], j' = n - 1 - j.
+// Computes
+//   scores[h][i][j] += by_offset[h][i][j - i + rows - 1]
+//                    + by_key[h][j'][i + j' mod kKeysOfBlock], j' = n - 1 - j.
 // by_offset [heads, rows, offset_stride], by_key [heads, padded_keys,
 // key_stride], scores [heads, rows, stride] for n keys.
 void AddOffsetTerms(const float* by_offset, int64_t offset_stride,
@@ -24,7 +25,7 @@ void AddOffsetTerms(const float* by_offset, int64_t offset_stride,
                     int64_t padded_keys, int64_t heads, int64_t rows, int64_t n,
                     int64_t stride, float* scores);
 
-// Rows of d numbers, one for each pair of a query and a key.
+// Rows of d elements, one for each pair of a query and a key.
 struct PairRows {
   const float* first;
   int64_t query_stride, key_stride;
@@ -34,7 +35,8 @@ struct PairRows {
   }
 };
 
-// scores[i][j] += a(i, j) . b(i, j), with scores [queries, stride] for n keys.
+// Computes scores[i][j] += a(i, j) . b(i, j), with scores [queries, stride] for
+// n keys.
 void AddPairProducts(PairRows a, PairRows b, int64_t d, int64_t queries,
                      int64_t n, int64_t stride, float* scores);
 

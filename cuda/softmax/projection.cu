@@ -8,7 +8,8 @@ namespace {
 
 constexpr int kTile = 64;
 constexpr int kThreads = 256;
-// About a block for each multiprocessor, and no fewer terms than pay.
+// There is about one block per multiprocessor, with enough terms to be worth
+// it.
 constexpr int64_t kBlocks = 128;
 constexpr int64_t kLeastTerms = 256;
 
@@ -20,7 +21,8 @@ int64_t Tiles(const ProjectionShape& shape) {
   return PiecesOf(shape.p, kTile) * PiecesOf(shape.width, kTile);
 }
 
-// Terms of a part: a multiple of a slab, so that parts begin aligned.
+// Returns the terms of a part: a multiple of a slab, so that parts begin
+// aligned.
 int64_t Terms(const ProjectionShape& shape) {
   const int64_t parts =
       std::clamp<int64_t>(kBlocks / (shape.heads * Tiles(shape)), 1,
@@ -32,8 +34,8 @@ int64_t Parts(const ProjectionShape& shape) {
   return PiecesOf(shape.n, Terms(shape));
 }
 
-// parts[part][h] = matrix[h] rows[h] over the terms of the part. A block has a
-// tile of 64 x 64 of them.
+// Computes parts[part][h] = matrix[h] rows[h] over the terms of the part. A
+// block computes a tile of 64 x 64 elements.
 template <typename S>
 __global__ void __launch_bounds__(kSoftmaxThreads, 4)
     Project(const ProjectionShape shape, int64_t terms,
@@ -75,7 +77,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, 4)
     }
 }
 
-// The first part becomes the sum of all.
+// Replaces the first part by the sum of all.
 __global__ void AddParts(int64_t count, int64_t size, float* parts) {
   const int64_t at =
       static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;

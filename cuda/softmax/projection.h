@@ -1,5 +1,5 @@
-// Sums over a long sequence that leave few rows, as a part of operators on a
-// device.
+// Sums over a long sequence with few rows as their result, as a part of
+// operators on a device.
 #pragma once
 
 #include "cuda/base/memory.h"
@@ -10,21 +10,21 @@ namespace subquad::device {
 
 struct ProjectionShape {
   int64_t heads;
-  int64_t p, n;   // rows of sums, and of what is summed
+  int64_t p, n;   // p: rows of the result; n: rows that are summed
   int64_t width;  // columns of both
 };
 
-// sums[h] = matrix[h] rows[h], matrix [p, n] and rows [n, width] row-major and
-// without gaps.
+// Computes sums[h] = matrix[h] rows[h], matrix [p, n] and rows [n, width]
+// row-major and contiguous.
 //
-// One product has too few elements to fill a device, so that the n terms are
-// split into parts; those are added in order, whatever the device is.
+// One product has too few elements to fill a device, so the n terms are split
+// into parts; these are added in order, whatever the device is.
 template <typename S>
 class Projection {
  public:
   Projection(Layout& layout, const ProjectionShape& shape);
 
-  // The sums [heads, p, width], which are kept until the next run.
+  // Returns the sums [heads, p, width], which are kept until the next run.
   HeadArray<const float> Run(HeadArray<const S> matrix,
                              HeadArray<const S> rows);
 
@@ -36,7 +36,7 @@ class Projection {
  private:
   const ProjectionShape shape_;
   DeviceBuffer<float>
-      parts_;  // [parts, heads, p, width]; the sums in the first
+      parts_;  // [parts, heads, p, width]; the result is in the first
 };
 
 }  // namespace subquad::device

@@ -1,7 +1,7 @@
-// Attention of all queries to a reduced number of keys and values, in two ways;
-// shared by linformer_attention and memory_compressed_attention. The reduced
-// keys and values are float32: intermediate sums are not rounded to a storage
-// type.
+// Attention of all queries to a reduced number of keys and values, by two
+// algorithms; shared by linformer_attention and memory_compressed_attention.
+// The reduced keys and values are float32: intermediate sums are not rounded to
+// a storage type.
 #pragma once
 
 #include "cuda/softmax/dense_attention.h"
@@ -9,12 +9,12 @@
 
 namespace subquad::device {
 
-// Two products by cuBLAS with the scores in memory.
+// Uses two products by cuBLAS with the scores in memory.
 template <typename S>
 class DenseToReduced {
  public:
-  // Any order of the sums is within the bound of
-  // reference/softmax/reduced_keys.h.
+  // The bound of reference/softmax/reduced_keys.h holds for any order of the
+  // sums.
   static constexpr double kBoundFactor = 1;
 
   DenseToReduced(Layout& layout, const SoftmaxShape& shape)
@@ -36,7 +36,7 @@ class DenseToReduced {
   Widened<S> queries_;
 };
 
-// Scores in registers only.
+// Keeps scores in registers only.
 template <typename S>
 class TiledToReduced {
  public:

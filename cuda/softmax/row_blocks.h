@@ -1,5 +1,5 @@
-// Work by blocks of rows, so that what one step leaves in a workspace is still
-// in the device's cache when the next step reads it.
+// Work in blocks of rows, so that the data that one step leaves in a workspace
+// is still in the device's cache when the next step reads it.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace subquad::device {
 
-// Bytes of a workspace that is written and read again at once: about half of a
-// Hopper's second-level cache.
+// Bytes of a workspace that is written and read again immediately: about half
+// of a Hopper's second-level cache.
 inline constexpr int64_t kCacheBytes = kEmulated ? 16 << 10 : 24 << 20;
 
 // Rows first .. first + rows - 1 of each of `heads` heads.
@@ -19,12 +19,12 @@ struct RowBlock {
   int64_t first, rows;
 };
 
-// `rows` rows of each of `heads` heads, so many at once that their workspace of
+// Splits `rows` rows of each of `heads` heads into blocks whose workspace of
 // `row_bytes` for each row fits the cache: all rows of several heads, or else
-// some rows of one.
+// some rows of one head.
 class RowBlocks {
  public:
-  // But for the last, blocks have a multiple of this many rows.
+  // All blocks except the last have a multiple of this many rows.
   static constexpr int64_t kStep = 64;
 
   RowBlocks(int64_t rows, int64_t heads, int64_t row_bytes)
@@ -38,7 +38,7 @@ class RowBlocks {
         blocks == 1 ? std::min(heads, std::max<int64_t>(fit / rows, 1)) : 1;
   }
 
-  // All rows of one head at a time, whether or not they fit.
+  // Returns blocks of all rows of one head, whether or not they fit.
   static RowBlocks WholeHeads(int64_t rows, int64_t heads) {
     RowBlocks blocks(rows, heads, 1);
     blocks.rows_ = rows;
@@ -46,7 +46,7 @@ class RowBlocks {
     return blocks;
   }
 
-  // Of the largest block.
+  // The size of the largest block.
   int64_t rows() const { return rows_; }
   int64_t heads() const { return heads_; }
 

@@ -6,7 +6,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// padded[h][j][c] = values[h][j][c], zero from n_k on.
+// Copies padded[h][j][c] = values[h][j][c], zero from n_k on.
 template <typename S>
 __global__ void PadValues(const S* values, int64_t head_stride, int64_t count,
                           int64_t padded_count, float* padded) {
@@ -17,7 +17,8 @@ __global__ void PadValues(const S* values, int64_t head_stride, int64_t count,
       at < count ? ToFloat(values[blockIdx.y * head_stride + at]) : 0.0f;
 }
 
-// out[h][i][c] = sum over pieces of products[h][piece][i][c] / sums[h][i]
+// Computes out[h][i][c] = sum over pieces of products[h][piece][i][c] /
+// sums[h][i].
 template <typename S>
 __global__ void DivideRows(const float* products, const float* sums,
                            int64_t pieces, int64_t rows, int64_t e, S* out,

@@ -1,10 +1,10 @@
 // Softmax attention with scores in memory, one block of rows after another: the
-// caller writes scores, or what scores are computed from, and gets
+// caller writes scores, or the data that they are computed from, and gets
 // softmax(scores) values.
 //
-// The product with the values adds up many keys for few numbers. Where a block
-// has one head, it is formed for several pieces of the keys at once; the kernel
-// that divides by the sums of the weights adds them up.
+// The product with the values sums over many keys for few results. If a block
+// has one head, the product is computed for several pieces of the keys at once;
+// the kernel that divides by the sums of the weights adds them up.
 #pragma once
 
 #include "cuda/base/gemm.h"
@@ -14,7 +14,7 @@
 
 namespace subquad::device {
 
-// What follows from sizes alone.
+// The properties that follow from sizes alone.
 class ScorePlan {
  public:
   static constexpr int64_t kPiece = kEmulated ? 32 : 512;
@@ -29,9 +29,9 @@ class ScorePlan {
   int64_t heads() const { return heads_; }
   const RowBlocks& blocks() const { return blocks_; }
 
-  // From one row of scores to the next.
+  // The distance from one row of scores to the next.
   int64_t stride() const { return Aligned(pieces_ * piece_); }
-  // Numbers in the rows of scores of a block.
+  // Elements in the rows of scores of a block.
   int64_t scores() const { return blocks_.heads() * blocks_.rows() * stride(); }
 
   // Rows of a head's values; those from n_k on are zero.
@@ -40,14 +40,15 @@ class ScorePlan {
 
   int64_t pieces() const { return pieces_; }
   int64_t piece() const { return piece_; }
-  // Numbers of products of pieces, and sums of weights.
+  // Elements in the products of pieces (and in the next function sums of
+  // weights).
   int64_t products() const {
     return blocks_.heads() * blocks_.rows() * pieces_ * e_;
   }
   int64_t sums() const { return blocks_.heads() * blocks_.rows(); }
 
  private:
-  // Rows begin where cuBLAS can read and write four numbers at once.
+  // Pads rows so that cuBLAS can read and write four elements at once.
   static int64_t Aligned(int64_t numbers) { return PiecesOf(numbers, 4) * 4; }
 
   const int64_t e_, heads_;
@@ -55,9 +56,9 @@ class ScorePlan {
   int64_t pieces_, piece_;
 };
 
-// A warp's or a block's threads put in a number each and get Combine of all,
-// in an order that is always the same. `scratch` is for blocks: one number for
-// each warp, used once.
+// Combines one value of each thread of a warp or a block, in an order that is
+// always the same. `scratch` is for blocks: one element for each warp, used
+// once.
 template <int kThreads, typename Combine>
 __device__ float OfAllThreads(float value, float* scratch, Combine combine) {
 #pragma unroll
@@ -80,11 +81,12 @@ struct SoftmaxScratch {
   float largest[kSoftmaxThreads / 32], sums[kSoftmaxThreads / 32];
 };
 
-// weights[h][i][j] = exp(score(h, i, j) - m), m the largest of the row, and
-// zero for the keys from score.Seen(i) up to `columns`; sums[h][i] are the
-// rows' sums. Seen(i) is one or more. A score is asked for twice, the second
-// time by the thread that then puts the weight there, so that weights may
-// overwrite what scores are computed from. kThreads threads for each row.
+// Computes weights[h][i][j] = exp(score(h, i, j) - m), m the largest of the
+// row, and zero for the keys from score.Seen(i) up to `columns`; sums[h][i] are
+// the rows' sums. Seen(i) is one or more. A score is requested twice, the
+// second time by the thread that then writes the weight, so that weights may
+// overwrite the data that scores are computed from. Uses kThreads threads for
+// each row.
 template <int kThreads, typename Score>
 __global__ void __launch_bounds__(kSoftmaxThreads)
     ExponentiateRows(Score score, int64_t rows, int64_t columns, int64_t stride,
@@ -132,20 +134,20 @@ class ScoreRows {
   // first times the stride.
   float* scores() const { return scores_.data(); }
 
-  // [heads, value_rows, e], to be filled in every run.
+  // Values [heads, value_rows, e], to be filled in every run.
   float* values() const { return values_.data(); }
 
-  // From a tensor [heads, n_k, e].
+  // Loads values from a tensor [heads, n_k, e].
   template <typename S>
   void LoadValues(HeadArray<const S> values, int64_t n_k);
 
-  // scores = queries keys^T for the rows of the block and the first `count`
-  // keys, [.., width] each.
+  // Computes scores = queries keys^T for the rows of the block and the first
+  // `count` keys, [.., width] each.
   void MultiplyKeys(const RowBlock& block, HeadArray<const float> queries,
                     HeadArray<const float> keys, int64_t width, int64_t count,
                     float* scores);
 
-  // Scores become weights; see ExponentiateRows for `score`. No row of the
+  // Turns scores into weights; see ExponentiateRows for `score`. No row of the
   // block sees keys from `keys` on.
   template <typename Score>
   void Exponentiate(const RowBlock& block, int64_t keys, const Score& score) {
@@ -166,7 +168,7 @@ class ScoreRows {
                      plan_.stride(), scores_.data(), sums_.data());
   }
 
-  // out = weights values / sums, for the rows of the block.
+  // Computes out = weights values / sums, for the rows of the block.
   template <typename S>
   void MultiplyValues(const RowBlock& block, int64_t keys, HeadArray<S> out);
 

@@ -1,8 +1,8 @@
-// Inside of kernels: 64 queries against tiles of 64 keys by a block of 128
+// Functions for kernels: 64 queries against tiles of 64 keys by a block of 128
 // threads, with scores in registers and sums that are rescaled when a tile
 // raises the largest score (Milakov and Gimelshein 2018; FlashAttention, Dao et
-// al. 2022). All arithmetic is in float32, on the cores: there is no tensor
-// core that multiplies float32 without rounding its factors.
+// al. 2022). All arithmetic is in float32, on the ordinary cores: no tensor
+// core multiplies float32 without rounding its factors.
 //
 // A thread has 4 queries x 8 keys of the scores, and 4 queries x kColumns / 8
 // columns of the result. The 8 threads of a query are in one warp, so that
@@ -16,7 +16,7 @@
 //       LoadTransposed(.., shared.query); LoadTransposed(.., shared.key);
 //       __syncthreads();
 //       AddProducts(shared.query, shared.key, depth, score);
-//     score = -inf for what is hidden
+//     score = -inf for hidden pairs
 //     state.Weigh(score, shared);
 //     state.AddTile(.., shared);
 //   state.End(..);
@@ -36,8 +36,8 @@ inline constexpr int kSoftmaxQueries = 64;
 inline constexpr int kSoftmaxKeys = 64;
 inline constexpr int kSoftmaxDepth = 64;  // columns of q and k at a time
 
-// Columns of 64 queries or keys, a column to a row: padded by as much as keeps
-// transposing without bank conflicts and four numbers aligned.
+// Columns of 64 queries or keys, one column per row: the padding keeps
+// transposing without bank conflicts and four elements aligned.
 using SoftmaxSlab = float[kSoftmaxDepth][kSoftmaxQueries + 4];
 
 struct SoftmaxShared {
@@ -52,7 +52,7 @@ struct SoftmaxShared {
 
 // ---- the pairs of a thread
 
-// Neighbouring lanes differ in x, those two apart in y: reads of four numbers
+// Neighbouring lanes differ in x, lanes two apart in y: reads of four elements
 // then have the pairs of equal addresses that the hardware serves at once.
 __device__ inline int SoftmaxX() {  // 0..7: keys, and columns of values
   return static_cast<int>((threadIdx.x & 1) | (threadIdx.x % 32 >> 3) << 1);
@@ -60,26 +60,28 @@ __device__ inline int SoftmaxX() {  // 0..7: keys, and columns of values
 __device__ inline int SoftmaxRow() {  // the first of four queries
   return static_cast<int>(threadIdx.x / 32 * 16 + (threadIdx.x >> 1 & 3) * 4);
 }
-// The key, or the column of the values, of a thread's number c.
+// Returns the key, or the column of the values, of a thread's element c.
 __device__ inline int SoftmaxColumn(int c) {
   return c / 4 * 32 + SoftmaxX() * 4 + c % 4;
 }
 
-// ---- vectors of four numbers
+// ---- vectors of four elements
 
 template <typename T>
 struct alignas(4 * sizeof(T)) FourOf {
   T at[4];
 };
 
-// Rows of `width` numbers, all of which begin where a FourOf may.
+// True for rows of `width` elements that all begin at the alignment of a
+// FourOf.
 template <typename T>
 bool InFours(HeadArray<T> rows, int64_t width) {
   return width % 4 == 0 && rows.head_stride % 4 == 0 &&
          reinterpret_cast<uintptr_t>(rows.data) % (4 * sizeof(T)) == 0;
 }
 
-// The first `count` of four numbers, and zeros. `aligned` as InFours says.
+// Loads the first `count` of four elements, and zeros. `aligned` as InFours
+// says.
 template <typename T>
 __device__ inline float4 LoadFour(const T* from, int count, bool aligned) {
   if (aligned && count > 0) {
@@ -107,7 +109,7 @@ __device__ inline void StoreFour(const float* four, int count, bool aligned,
     if (c < count) Store(four[c], to + c);
 }
 
-// Of shared memory, into registers.
+// Reads from shared memory into registers.
 __device__ inline void ReadFour(const float* from, float* to) {
   const float4 x = *reinterpret_cast<const float4*>(from);
   to[0] = x.x;
@@ -118,12 +120,12 @@ __device__ inline void ReadFour(const float* from, float* to) {
 
 // ---- tiles
 
-// Loads of which a thread has several under way before it stores the first:
-// otherwise each would wait for the one before.
+// Loads that a thread starts before it stores the first: otherwise each would
+// wait for the previous one.
 inline constexpr int kSoftmaxLoads = 8;
 
-// to[a][r] = factor * row(r)[a] for a < depth; zero for rows from `rows` on,
-// which are not asked for. Two threads share a row.
+// Loads to[a][r] = factor * row(r)[a] for a < depth; zero for rows from `rows`
+// on, which are not requested. Two threads share a row.
 template <typename Row>
 __device__ inline void LoadTransposed(const Row& row, int rows, int depth,
                                       bool aligned, float factor,
@@ -149,8 +151,8 @@ __device__ inline void LoadTransposed(const Row& row, int rows, int depth,
   }
 }
 
-// to[r * stride + c] = row(r)[c] for r < kRows, c < kColumns; zero where r >=
-// rows or c >= columns, which are not asked for.
+// Loads to[r * stride + c] = row(r)[c] for r < kRows, c < kColumns; zero where
+// r >= rows or c >= columns, which are not requested.
 template <int kRows, int kColumns, typename Row>
 __device__ inline void LoadRows(const Row& row, int rows, int columns,
                                 bool aligned, int stride, float* to) {
@@ -175,8 +177,8 @@ __device__ inline void LoadRows(const Row& row, int rows, int columns,
   }
 }
 
-// sums[r][c] += sum_t a[t][query r] b[t][key c] over t < terms: the scores, as
-// far as the columns that shared memory holds go.
+// Computes sums[r][c] += sum_t a[t][query r] b[t][key c] over t < terms: the
+// scores, for the columns that are in shared memory.
 __device__ inline void AddProducts(const SoftmaxSlab& a, const SoftmaxSlab& b,
                                    int terms, float (&sums)[4][8]) {
   const int row = SoftmaxRow(), x = SoftmaxX();
@@ -193,7 +195,8 @@ __device__ inline void AddProducts(const SoftmaxSlab& a, const SoftmaxSlab& b,
   }
 }
 
-// score += shared.bias: a diagonal of the tile has one number.
+// Adds shared.bias to the scores: all pairs on a diagonal of the tile have the
+// same bias.
 __device__ inline void AddBias(const SoftmaxShared& shared,
                                float (&score)[4][8]) {
   const int row = SoftmaxRow();
@@ -210,7 +213,7 @@ __device__ inline void AddBias(const SoftmaxShared& shared,
   }
 }
 
-// score = -inf where hidden(query, key) of the tile.
+// Sets the score to -inf where hidden(query, key) of the tile.
 template <typename Hidden>
 __device__ inline void Hide(const Hidden& hidden, float (&score)[4][8]) {
   const int row = SoftmaxRow();
@@ -222,14 +225,14 @@ __device__ inline void Hide(const Hidden& hidden, float (&score)[4][8]) {
         score[r][c] = -std::numeric_limits<float>::infinity();
 }
 
-// What a thread keeps from tile to tile.
+// The state that a thread keeps from tile to tile.
 template <int kColumns>
 class SoftmaxState {
   static_assert(kColumns == 64 || kColumns == 128);
 
  public:
-  // Scores into weights in shared memory, and what was summed before to the
-  // same largest score. That one begins as the lowest finite number, so that a
+  // Turns scores into weights in shared memory, and rescales earlier sums to
+  // the same largest score. That begins as the lowest finite number, so that a
   // tile without a single key leaves no inf - inf.
   __device__ void Weigh(float (&score)[4][8], SoftmaxShared& shared) {
 #pragma unroll
@@ -261,14 +264,14 @@ class SoftmaxState {
   }
 
   // Adds the weights times the values of the tile's `keys` keys: `columns` of
-  // them (what is over counts as zero), row(j) points to the first.
+  // them (further ones count as zero); row(j) points to the first.
   template <typename Row>
   __device__ void AddTile(const Row& row, int keys, int columns, bool aligned,
                           SoftmaxShared& shared) {
     constexpr int kKeys = kSoftmaxKeys * 64 / kColumns;
 #pragma unroll 1
     for (int first = 0; first < keys; first += kKeys) {
-      __syncthreads();  // all have read the keys and the values
+      __syncthreads();  // all threads have read the keys and the values
       LoadRows<kKeys, kColumns>([=](int j) { return row(first + j); },
                                 keys - first, columns, aligned, kColumns,
                                 shared.value);
@@ -277,7 +280,7 @@ class SoftmaxState {
     }
   }
 
-  // The quotients of the queries before `rows`, to to(query).
+  // Writes the quotients of the queries before `rows` to to(query).
   template <typename Row>
   __device__ void End(const Row& to, int rows, int columns,
                       bool aligned) const {
@@ -297,7 +300,7 @@ class SoftmaxState {
     }
   }
 
-  // The partial result of these queries, for a later kernel to continue:
+  // Saves the partial result of these queries, for a later kernel to continue:
   // the largest score, the sum of the weights, and sums of values to to(query).
   template <typename Row>
   __device__ void Save(const Row& to, int rows, int columns, bool aligned,
@@ -322,7 +325,8 @@ class SoftmaxState {
  private:
   static constexpr int kOwn = kColumns / 8;  // columns of a thread
 
-  // Of all keys of the tiles: the eight threads of a query have one each.
+  // Sums over all keys of the tiles: the eight threads of a query have one part
+  // each.
   __device__ float Sum(int r) const {
     float sum = sum_[r];
     sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);

@@ -8,7 +8,7 @@
 
 namespace subquad::device {
 
-// All keys, as they are.
+// Shows all keys, with unchanged scores.
 struct EveryKey {
   __device__ int64_t Keys(int64_t) const { return INT64_MAX; }
   __device__ float operator()(int64_t, int64_t, int64_t, float score) const {
@@ -18,7 +18,7 @@ struct EveryKey {
 
 inline constexpr int kSoftmaxRowsThreads = 256;
 
-// scores [heads * n_q, n_k] into weights, in place, a row to a warp:
+// Turns scores [heads * n_q, n_k] into weights, in place, one row per warp:
 //   scores[h, i, j] = exp(s_j - max s) / sum_j exp(s_j - max s)
 //   s_j = adjusted(h, i, j, scores[h, i, j]); -inf hides the key
 // Keys from adjusted.Keys(i) on are hidden, and their scores are not read. The
@@ -38,7 +38,7 @@ __global__ void SoftmaxOfRows(const Adjusted adjusted, int64_t rows,
     return j < keys ? adjusted(h, i, j, at[j])
                     : -std::numeric_limits<float>::infinity();
   };
-  // Not -inf, so that hidden keys leave no inf - inf.
+  // Starts above -inf, so that hidden keys leave no inf - inf.
   float top = std::numeric_limits<float>::lowest(), sum = 0;
   for (int64_t first = lane; first < keys; first += kAtOnce * kLanes) {
     float s[kAtOnce];

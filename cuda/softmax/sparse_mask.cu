@@ -42,7 +42,7 @@ SparseMaskTables::SparseMaskTables(Layout& layout, const Problem& problem) {
   global_ = TableOf(layout, host.global);
   random_begin_ = TableOf(layout, host.random_begin);
   random_ = TableOf(layout, host.random);
-  // Whatever is larger than n shows what n + 1 would.
+  // Values larger than n show the same keys as n + 1.
   const int64_t n = problem.Dim("n");
   const auto take = [&](const char* name, int64_t otherwise) {
     const Params& params = problem.params;

@@ -1,5 +1,5 @@
-// Which pairs a sparse pattern shows, for kernels: what
-// reference/softmax/sparse_pattern.h says pair by pair.
+// The pairs that a sparse pattern shows, for kernels: the rules of
+// reference/softmax/sparse_pattern.h, pair by pair.
 #pragma once
 
 #include "cuda/base/memory.h"
@@ -17,21 +17,21 @@ enum class SparsePatternId {
   kPeriodicFull
 };
 
-// To be copied into kernels.
+// A mask that is copied into kernels.
 struct SparseMask {
   static constexpr int kGlobal = -1;
 
   SparsePatternId pattern;
   bool causal;
   int unit;   // positions of a block, or of a step
-  int reach;  // positions that a window shows to each side
+  int reach;  // positions that a window shows on each side
   int window_blocks, global_blocks;
-  const unsigned char* global;  // [n]: not zero where a position is global
+  const unsigned char* global;  // [n]: nonzero if a position is global
   const int* random_begin;      // [blocks + 1], into `random`
   const int* random;
 
-  // All that the pattern says of a position alone: its block, or its residue,
-  // or kGlobal.
+  // Returns everything that the pattern depends on for a single position: its
+  // block, or its residue, or kGlobal.
   __device__ int Kind(int position) const {
     if (pattern == SparsePatternId::kLocal ||
         pattern == SparsePatternId::kBigBird)
@@ -41,7 +41,7 @@ struct SparseMask {
     return position % unit;
   }
 
-  // Query i sees key j.
+  // True if query i sees key j.
   __device__ bool Sees(int i, int kind_i, int j, int kind_j) const {
     if (causal && j > i) return false;
     const bool near = max(j - i, i - j) <= reach;
@@ -69,7 +69,7 @@ struct SparseMask {
   }
 };
 
-// Its lists in device memory, made from the parameters.
+// The mask's lists in device memory, made from the parameters.
 class SparseMaskTables {
  public:
   SparseMaskTables(Layout& layout, const Problem& problem);
@@ -82,7 +82,7 @@ class SparseMaskTables {
   DeviceBuffer<int> random_begin_, random_;
 };
 
-// A table of what a vector holds; nothing where it is empty.
+// Makes a table of a vector's elements; empty if it has none.
 template <typename T>
 DeviceBuffer<T> TableOf(Layout& layout, const std::vector<T>& host) {
   DeviceBuffer<T> table(layout, static_cast<int64_t>(host.size()),

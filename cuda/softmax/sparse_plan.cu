@@ -7,16 +7,16 @@
 namespace subquad::device {
 namespace {
 
-// Keys that a job goes through at most: enough to be worth the sums that it
-// leaves, few enough to end with the others.
+// The most keys that a job processes: enough to be worth the sums that it
+// leaves, few enough to finish with the others.
 constexpr int64_t kMostKeys = 1024;
 
 bool InBlocks(const SparseKeys& visible) {
   return visible.name() == "local" || visible.name() == "bigbird";
 }
 
-// Queries in an order in which neighbours see nearly the same keys: residue by
-// residue, and those that see all at the end.
+// Returns the queries in an order in which neighbours see nearly the same keys:
+// residue by residue, with queries that see all keys at the end.
 std::vector<int> OrderOfQueries(const SparseKeys& visible) {
   std::vector<int> order;
   const int64_t step =
@@ -30,7 +30,7 @@ std::vector<int> OrderOfQueries(const SparseKeys& visible) {
   return order;
 }
 
-// One after the last of the group that begins at `first` of the order: whole
+// Returns the end of the group that begins at `first` of the order: whole
 // blocks, or a piece of one.
 int64_t EndOfGroup(const SparseKeys& visible, int64_t first) {
   int64_t end = first + kSoftmaxQueries;

@@ -7,22 +7,22 @@
 
 namespace subquad::device {
 
-// Some of the keys of up to 64 queries that go through their keys together.
+// A part of the keys of up to 64 queries that process their keys together.
 struct SparseJob {
   int first_query, queries;  // in SparsePlan::queries
   int first_key, keys;       // in SparsePlan::keys
-  int part;                  // where its sums wait for others; -1: nowhere
+  int part;                  // place of its partial sums; -1: none
 };
 
-// Queries whose keys were given to several jobs.
+// Queries whose keys are split among several jobs.
 struct SparseSplit {
   int first_query, queries;
   int first_part, parts;
 };
 
 // Groups of queries that see nearly the same keys, each with all keys that one
-// of its queries sees: the kernel masks the other pairs. Queries that see much
-// are split, so that none of them is alone at the end.
+// of its queries sees: the kernel masks the other pairs. Queries that see many
+// keys are split, so that none of them runs alone at the end.
 struct SparsePlan {
   explicit SparsePlan(const SparseKeys& visible);
 
@@ -32,15 +32,15 @@ struct SparsePlan {
   std::vector<SparseSplit> splits;
   int parts = 0;
 
-  double Pairs() const;  // of queries and keys, masked ones too
+  double Pairs() const;  // of queries and keys, including masked ones
 };
 
-// Keys first, first + step, .. of a query: those numbered begin to end.
+// The keys first, first + step, .. of a query that are numbered begin to end.
 struct alignas(16) SparseRun {
   int first, step, begin, end;
 };
 
-// The keys of each query for itself: query i has the runs from begin[i] on and
+// The keys of each query separately: query i has the runs from begin[i] on and
 // before begin[i + 1].
 struct SparseRuns {
   explicit SparseRuns(const SparseKeys& visible);

@@ -9,9 +9,9 @@
 
 namespace subquad::device {
 
-// out[h] = matrix[h] values[h], or += that, once the caller has filled
-// `matrix()`: [matrices, n_q, n_k] in Weight, the tensors' own type S where its
-// numbers are exact in it, else float.
+// Computes out[h] = matrix[h] values[h], or += that, once the caller has filled
+// `matrix()`: [matrices, n_q, n_k] in Weight, the tensors' own type S if its
+// elements are exact in it, else float.
 template <typename S, typename Weight = S>
 class DenseProduct {
  public:
@@ -29,7 +29,7 @@ class DenseProduct {
 
   Weight* matrix() const { return matrix_.data(); }
 
-  // `add` where S is float.
+  // Allows `add` only if S is float.
   void Run(HeadArray<const S> values, HeadArray<S> out, bool add = false) {
     HeadArray<const Weight> right;
     if constexpr (kSame)
@@ -52,8 +52,8 @@ class DenseProduct {
   static_assert(kSame || std::is_same_v<Weight, float>);
   const int64_t n_q_, n_k_, e_, heads_, matrices_;
   DeviceBuffer<Weight> matrix_;
-  Widened<S> widened_;        // where the matrix has a wider type
-  DeviceBuffer<float> sums_;  // where out has a narrower type
+  Widened<S> widened_;        // if the matrix has a wider type
+  DeviceBuffer<float> sums_;  // if out has a narrower type
   Gemm gemm_;
 };
 

@@ -9,8 +9,9 @@ namespace {
 constexpr int kTile = 32;
 constexpr int kRows = 8;
 
-// About half of a Hopper's second-level cache, so that the transforms and the
-// product between them read what the step before them wrote.
+// The size is about half of a Hopper's second-level cache, so that the
+// transforms and the product between them read the results of the previous step
+// from it.
 constexpr int64_t kCachedBytes = 24 << 20;
 constexpr int64_t kMostColumns = 32768;
 
@@ -18,7 +19,7 @@ struct TransposeTile {
   float at[kTile][kTile + 1];
 };
 
-// PaddedRows of one column, which has fewer than 2^31 elements.
+// The PaddedRows of one column, which has fewer than 2^31 elements.
 struct Places {
   explicit Places(const PaddedRows& padded)
       : rows(static_cast<int>(padded.rows)),
@@ -26,7 +27,7 @@ struct Places {
         pitch(static_cast<int>(padded.pitch)) {}
   int rows, width, pitch;
 
-  // The row at element p, or -1. Only an image takes divisions.
+  // Returns the row at element p, or -1. Only an image needs divisions.
   template <bool kImage>
   __device__ int RowAt(int p) const {
     if (!kImage) return p < rows ? p : -1;
@@ -39,7 +40,7 @@ struct Places {
   }
 };
 
-// Column g of all heads' columns is column g mod e of head g / e: where it
+// Returns where column g of all heads' columns, column g mod e of head g / e,
 // begins in a tensor.
 __device__ inline int64_t BeginOf(int64_t g, int64_t e, int64_t head_stride) {
   const auto column = static_cast<uint32_t>(g),
@@ -47,9 +48,9 @@ __device__ inline int64_t BeginOf(int64_t g, int64_t e, int64_t head_stride) {
   return column / width * head_stride + column % width;
 }
 
-// columns[g - first][p] = values[row at p][g], zero where there is no row.
-// `count` columns from `first` on; the tensor is read by rows, the columns are
-// written along themselves.
+// Loads columns[g - first][p] = values[row at p][g], zero where there is no
+// row, for `count` columns from `first` on. The tensor is read by rows, the
+// columns are written contiguously.
 template <typename S, bool kImage>
 __global__ void LoadColumns(const S* values, int64_t head_stride, Places places,
                             int64_t e, int64_t first, int64_t count,
@@ -76,7 +77,8 @@ __global__ void LoadColumns(const S* values, int64_t head_stride, Places places,
       columns[k * size] = tile.at[threadIdx.x][threadIdx.y + k];
 }
 
-// The way back: out[i][g] = columns[g - first][place of row i], or += that.
+// Reverses LoadColumns: out[i][g] = columns[g - first][place of row i], or +=
+// that.
 template <typename Out, bool kAdd, bool kImage>
 __global__ void StoreColumns(const float* columns, int64_t size,
                              int64_t head_stride, Places places, int64_t e,

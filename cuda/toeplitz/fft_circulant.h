@@ -1,6 +1,6 @@
 // Products with circulant matrices of one or two levels by cuFFT, for columns
 // of row-major tensors: transposed and padded on the way in, cut and transposed
-// on the way out, so many at a time that the device's cache holds them.
+// on the way out, as many at a time as fit into the device's cache.
 #pragma once
 
 #include <vector>
@@ -10,10 +10,9 @@
 
 namespace subquad::device {
 
-// The place of the rows of a tensor in a padded column: row j is at
-// element j / width * pitch + j % width, of `rows` rows; zeros elsewhere. A
-// sequence has width = rows and a pitch of no fewer; an image is laid out with
-// a pitch.
+// The places of a tensor's rows in a padded column: row j is at element j /
+// width * pitch + j % width, of `rows` rows; zeros elsewhere. A sequence has
+// width = rows and a pitch of at least that; an image is laid out with a pitch.
 struct PaddedRows {
   int64_t rows, width, pitch;
 };
@@ -30,25 +29,25 @@ class CirculantProduct {
  public:
   CirculantProduct(Layout& layout, const CirculantShape& shape);
 
-  // [vectors, column_size()]: where the caller writes the first columns of the
-  // circulants.
+  // Memory [vectors, column_size()] to which the caller writes the first
+  // columns of the circulants.
   float* first_columns() const { return vectors_and_columns_.data(); }
   int64_t column_size() const { return size_; }
 
-  // out[h][i][c] = element i of circulant(h) values[h][.][c]; with `add`, +=
-  // that (Out is then float: the caller rounds a sum to a storage type once).
-  // Replaces the first columns by their transforms.
+  // Computes out[h][i][c] = element i of circulant(h) values[h][.][c]; with
+  // `add`, += that (Out is then float: the caller rounds a sum to a storage
+  // type once). Replaces the first columns by their transforms.
   template <typename S, typename Out>
   void Run(HeadArray<const S> values, HeadArray<Out> out, bool add);
 
-  // Two transforms of each column and one of each vector, 2.5 L log2 L
+  // Counts two transforms of each column and one of each vector, 2.5 L log2 L
   // operations each.
   double Flops() const;
 
  private:
   const CirculantShape shape_;
-  // All columns at once, and the first columns of the circulants with them:
-  // a transform of few columns leaves a device idle.
+  // True if all columns, and the first columns of the circulants, are
+  // transformed at once: a transform of few columns leaves a device idle.
   bool together() const { return columns_at_once_ == shape_.heads * shape_.e; }
 
   const int64_t size_, columns_at_once_;

@@ -14,8 +14,8 @@ struct RowSums {
   float at[kTile][kRows][kLanes];
 };
 
-// Sums over one tile of the image, for kLanes channels: of each of its rows and
-// of each of its columns.
+// Sums over one tile of the image, for kLanes channels: each of its rows and
+// each of its columns.
 //
 //   row_parts [heads, strips, height, e], col_parts [heads, bands, width, e]
 template <typename S>
@@ -59,7 +59,7 @@ __global__ void SumTile(const S* values, int64_t head_stride, ImageShape shape,
   }
 }
 
-// sums[head][at] = sum of parts[head][.][at]
+// Computes sums[head][at] = sum of parts[head][.][at].
 __global__ void AddParts(const float* parts, int64_t count, int64_t size,
                          float* sums) {
   const int64_t at =
@@ -71,7 +71,8 @@ __global__ void AddParts(const float* parts, int64_t count, int64_t size,
   sums[blockIdx.y * size + at] = sum;
 }
 
-// products[head][i] = sum_j w(j - i) sums[head][j], rows of e numbers.
+// Computes products[head][i] = sum_j w(j - i) sums[head][j], for rows of e
+// elements.
 template <typename S>
 __global__ void MultiplyByDefinition(const S* weights, int64_t head_stride,
                                      const float* sums, int64_t n, int64_t e,
@@ -86,7 +87,7 @@ __global__ void MultiplyByDefinition(const S* weights, int64_t head_stride,
   products[(blockIdx.z * n + i) * e + x] = sum;
 }
 
-// out[head][(r,c)] = rows[head][r] + cols[head][c], or += that.
+// Computes out[head][(r,c)] = rows[head][r] + cols[head][c], or += that.
 template <typename Out, bool kAdd>
 __global__ void Broadcast(const float* rows, const float* cols,
                           ImageShape shape, int64_t head_stride, Out* out) {
@@ -174,7 +175,7 @@ void ImageSums::Run(HeadArray<const S> rows, HeadArray<const S> cols,
                    cols_.products(), shape_, out.head_stride, out.data);
 }
 
-// Each pixel into a row's and a column's sum, and one addition at the end.
+// Counts each pixel in a row's and a column's sum, and one addition at the end.
 double ImageSums::Flops() const {
   return 3.0 * static_cast<double>(shape_.height * shape_.width) *
              static_cast<double>(shape_.e * shape_.heads) +

@@ -11,29 +11,29 @@ namespace subquad::device {
 struct ImageShape {
   int64_t height, width;
   int64_t e, heads;
-  bool rows_per_head, cols_per_head;  // whether each head has own weights
+  bool rows_per_head, cols_per_head;  // whether each head has its own weights
 };
 
 class ImageSums {
  public:
   ImageSums(Layout& layout, const ImageShape& shape);
 
-  // out[h][(r,c)] = sum (rows(r'-r) + cols(c'-c)) values[h][(r',c')]; with
-  // `add`, += that, in float alone. A row of the image counts through its sum
-  // alone, and so does a column: the values are read once.
+  // Computes out[h][(r,c)] = sum (rows(r'-r) + cols(c'-c)) values[h][(r',c')];
+  // with `add`, += that, in float only. A row of the image enters only through
+  // its sum, and so does a column: the values are read once.
   template <typename S, typename Out>
   void Run(HeadArray<const S> rows, HeadArray<const S> cols,
            HeadArray<const S> values, HeadArray<Out> out, bool add = false);
 
   double Flops() const;
-  // Up to this many sums the product is direct: fewer launches than transforms
-  // need, in no more time.
+  // The product of up to this many sums is direct: that needs fewer launches
+  // than transforms, and no more time.
   static constexpr int64_t kDirect = 512;
-  // Rows and columns are added up within tiles of as many, then over tiles.
+  // Rows and columns are added up within tiles of this size, then over tiles.
   static constexpr int kTile = 32;
 
  private:
-  // The sums along one axis, [heads, n, e], times its weights.
+  // Multiplies the sums along one axis, [heads, n, e], by its weights.
   class Line {
    public:
     Line(Layout& layout, int64_t n, int64_t e, int64_t heads, bool per_head);
@@ -47,7 +47,7 @@ class ImageSums {
    private:
     const int64_t n_, e_, heads_;
     DeviceBuffer<float> sums_, products_;
-    std::optional<ToeplitzProduct> transforms_;  // of long lines
+    std::optional<ToeplitzProduct> transforms_;  // for long lines
   };
 
   const ImageShape shape_;

@@ -5,8 +5,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The first column of the circulant: at m = i - j the weight of j - i, for i -
-// j in [-(n_k-1), n_q-1] and m taken modulo L.
+// Fills in the first column of the circulant: at m = i - j the weight of j - i,
+// for i - j in [-(n_k-1), n_q-1] and m taken modulo L.
 template <typename S>
 __global__ void LoadWeights(const S* weights, int64_t head_stride, int64_t n_q,
                             int64_t n_k, bool causal, int64_t length,

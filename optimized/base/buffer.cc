@@ -1,4 +1,4 @@
-// The one list of all arrays, whatever the target of the code that holds them.
+// The one list of all arrays, shared by the code of all targets.
 #include "optimized/base/buffer.h"
 
 #include <mutex>

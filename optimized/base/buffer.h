@@ -1,12 +1,13 @@
-// Working memory of an algorithm: aligned to a cache line, ringed with guard
-// words, and known to a list, so that a checked run can begin with NaN in every
-// workspace and end by looking for writes outside of it. Tables that belong to
-// a plan (and must keep their values between runs) live in PlanTable.
+// Working memory of an algorithm: aligned to a cache line, surrounded by guard
+// words and registered in a list, so that a checked run can fill every
+// workspace with NaN first and look for writes outside of it at the end. Tables
+// that belong to a plan, and must keep their values between runs, are kept in
+// PlanTable.
 //
-// The line is for speed. No bit of a result may depend on it: a test moves the
-// arrays off their lines (GuardedMemory::shift) and asks for the same bits.
-// What must lie on a line, because a library or an aligned load reads it, says
-// so.
+// The alignment is for speed. No bit of a result may depend on it: a test moves
+// the arrays off their cache lines (GuardedMemory::shift) and expects the same
+// bits. Arrays that must be aligned, because a library or an aligned load reads
+// them, say so.
 #pragma once
 
 #include <sys/mman.h>
@@ -41,8 +42,9 @@ class GuardedMemory {
     Register();
   }
 
-  // Bytes from a line to the arrays that are allocated from now on; 0 but in
-  // tests. Less than a line, and a multiple of the numbers' size.
+  // Distance in bytes from a cache line to the arrays that are allocated after
+  // it is set; 0 except in tests. Less than a line, and a multiple of an
+  // element's size.
   static int64_t& shift();
   GuardedMemory(GuardedMemory&& other) noexcept { *this = std::move(other); }
   GuardedMemory& operator=(GuardedMemory&& other) noexcept {
@@ -68,7 +70,7 @@ class GuardedMemory {
     return true;
   }
 
-  // All bytes one: a NaN in every floating-point type.
+  // Sets all bytes to 0xFF: a NaN in every floating-point type.
   void Poison() { std::memset(data(), 0xFF, bytes_); }
 
   static void PoisonAllWorkspaces();
@@ -77,8 +79,9 @@ class GuardedMemory {
  private:
   static constexpr unsigned char kGuard = 0xA5;
 
-  // Fewer addresses to translate where a transform strides through megabytes;
-  // a system that has no huge pages to give leaves things as they are.
+  // Asks for huge pages, so that fewer addresses are translated where a
+  // transform strides through megabytes. Has no effect on systems without huge
+  // pages.
   static void AskForHugePages(unsigned char* base, int64_t bytes) {
 #ifdef MADV_HUGEPAGE
     constexpr uintptr_t kPage = uintptr_t{1} << 21;
@@ -101,27 +104,27 @@ class GuardedMemory {
     base_ = data_ = nullptr;
   }
 
-  unsigned char* base_ = nullptr;  // what was allocated
+  unsigned char* base_ = nullptr;  // the allocation
   unsigned char* data_ = nullptr;  // behind the guard
   int64_t bytes_ = 0;
   bool poisonable_ = true;
 };
 
-// Whole cache lines, so that every worker's share is aligned alike: a
-// vectorised sum adds in another order from another alignment.
+// Rounds up to whole cache lines, so that every worker's share has the same
+// alignment: vectorised sums add in another order at another alignment.
 template <typename T>
 inline int64_t WholeLines(int64_t count) {
   const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
   return (count + line - 1) / line * line;
 }
 
-// Of an array that is read by aligned loads, or by a library that plans for an
-// alignment.
+// Marks an array that is read by aligned loads, or by a library that plans for
+// an alignment.
 struct OnLine {};
 
-// `count` numbers from a layout. Workspace is poisoned before a checked run:
-// its values do not survive to the next one. What a plan computes once and
-// keeps is not.
+// An array of `count` elements from a layout. Workspace is poisoned before a
+// checked run, so that its values do not survive to the next run. Tables that a
+// plan computes once are not poisoned.
 template <typename T, bool kPoisoned>
 class GuardedArray {
  public:
@@ -130,7 +133,7 @@ class GuardedArray {
       : GuardedArray(layout, count, false) {}
   GuardedArray(Layout& layout, int64_t count, OnLine)
       : GuardedArray(layout, count, true) {}
-  // For what is no part of a run.
+  // Makes an array that is not part of a run.
   explicit GuardedArray(int64_t count) : GuardedArray(count, true) {}
 
   T* data() const { return static_cast<T*>(memory_.data()); }
@@ -155,14 +158,14 @@ using Buffer = GuardedArray<T, true>;
 template <typename T>
 using PlanTable = GuardedArray<T, false>;
 
-// `count` numbers of workspace for each thread.
+// A workspace of `count` elements for each thread.
 template <typename T>
 class PerThread {
  public:
   PerThread() = default;
   PerThread(Layout& layout, int64_t count)
       : count_(count), memory_(layout, layout.threads() * count) {}
-  // `count` is a multiple of a line.
+  // `count` must fill whole cache lines.
   PerThread(Layout& layout, int64_t count, OnLine on_line)
       : count_(count), memory_(layout, layout.threads() * count, on_line) {}
 
@@ -173,7 +176,7 @@ class PerThread {
   Buffer<T> memory_;
 };
 
-// A part for each thread: Part(layout, sizes...).
+// Makes a part for each thread: Part(layout, sizes...).
 template <typename Part, typename... Sizes>
 std::vector<Part> PartPerThread(Layout& layout, const Sizes&... sizes) {
   std::vector<Part> parts;

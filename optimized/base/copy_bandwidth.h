@@ -1,4 +1,4 @@
-// A floor to hold algorithms against, measured.
+// The measured memory bandwidth, a lower bound for the time of algorithms.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// Functions of numbers that lie anywhere. Over an array of any length Eigen
-// computes the numbers before the first aligned one, and the last ones, one by
-// one: with another exponential than the vectors between them have, and in
-// another order of sums. The bits of a result then depend on its address. Here
-// every number goes through a vector.
+// Element-wise functions on arrays of any alignment. Over an array of any
+// length Eigen computes the elements before the first aligned one, and the last
+// ones, one by one: with another exponential than in the vectors between them,
+// and with another order of sums. The bits of a result would then depend on its
+// address. Here every element passes through a vector.
 #pragma once
 
 #include <Eigen/Core>
@@ -11,8 +11,8 @@
 
 namespace subquad {
 
-// out[i] = function(in[i]). The function maps one Eigen array to an expression
-// of it; `in` may be `out`.
+// Computes out[i] = function(in[i]). The function maps one Eigen array to an
+// expression of it; `in` may be `out`.
 template <typename T, typename Function>
 void Elementwise(const T* in, int64_t count, T* out, const Function& function) {
   constexpr int kLine = 64 / static_cast<int>(sizeof(T));

@@ -1,9 +1,9 @@
-// A whole vector register of numbers, by the compiler's own vector type: for
-// loops that a compiler may not vectorise by itself (a maximum, a sum in
-// another order) and for register tiles.
+// A whole vector register, using the compiler's own vector type: for loops that
+// a compiler may not vectorise by itself (a maximum, a sum in another order)
+// and for register tiles.
 //
-// Wider than the processor's registers, such a vector is kept in memory and
-// taken apart at each use, ten times slower than what it replaces; so its width
+// A vector that is wider than the processor's registers is kept in memory and
+// split at each use, which is ten times slower than scalar code; so its width
 // and the size of tiles follow the target (optimized.cmake).
 #pragma once
 
@@ -24,14 +24,14 @@ template <typename T>
 inline constexpr int64_t kLaneCount = kVectorBytes /
                                       static_cast<int64_t>(sizeof(T));
 
-// Numbers in whole vectors that hold `count` of them.
+// Rounds `count` elements up to whole vectors.
 template <typename T>
 constexpr int64_t WholeVectors(int64_t count) {
   return (count + kLaneCount<T> - 1) / kLaneCount<T> * kLaneCount<T>;
 }
 
-// From any address. Always inlined, as code for another machine has another way
-// of returning a vector.
+// Loads from any address. Always inlined, because code for another machine
+// returns vectors in another way.
 template <typename T>
 [[gnu::always_inline]] inline Lanes<T> LoadLanes(const T* from) {
   Lanes<T> lanes;
@@ -45,7 +45,7 @@ template <typename Vector, typename T>
   std::memcpy(to, &lanes, sizeof lanes);
 }
 
-// In an order that does not depend on where the numbers lie.
+// Adds up in an order that does not depend on the address of x.
 template <typename T>
 inline T SumOf(const T* x, int64_t count) {
   constexpr int64_t kCount = kLaneCount<T>;

@@ -16,7 +16,7 @@ double Seconds() {
       .count();
 }
 
-// Twelve independent sums hide the latency of a multiply-add, and fit into
+// Twelve independent sums hide the latency of a multiply-add and fit into
 // sixteen registers.
 template <typename T>
 double FlopsPerSecond() {

@@ -1,10 +1,10 @@
-// What this machine can do at most with the instructions of one target,
-// measured: a floor to hold algorithms against.
+// The measured peak arithmetic rate of this machine with the instructions of
+// one target, a lower bound for the time of algorithms.
 #pragma once
 
 namespace subquad {
 
-// Multiply-adds on one thread, two flops each.
+// Measures multiply-adds on one thread, counting two flops each.
 double MeasureFlopsPerSecond(bool float64);
 
 }  // namespace subquad

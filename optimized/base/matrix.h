@@ -1,4 +1,4 @@
-// Row-major arrays as Eigen sees them.
+// Eigen views of row-major arrays.
 #pragma once
 
 #include <Eigen/Core>
@@ -15,7 +15,7 @@ using MatrixMap = Eigen::Map<RowMajor<T>, 0, Eigen::OuterStride<>>;
 template <typename T>
 using ConstMatrixMap = Eigen::Map<const RowMajor<T>, 0, Eigen::OuterStride<>>;
 
-// Rows `stride` numbers apart, or one behind the other.
+// Returns rows that are `stride` elements apart, or contiguous rows.
 template <typename T>
 auto RowsOf(T* data, int64_t rows, int64_t columns, int64_t stride) {
   using Map =

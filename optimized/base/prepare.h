@@ -1,4 +1,4 @@
-// What rows of the tables of CPU programs share.
+// Helpers for the table rows of the CPU implementations.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ inline std::vector<Implementation> CpuTable(std::string_view op,
                        std::move(rows));
 }
 
-// What make<T>() makes, T being the problem's scalar type. Copies with planted
-// faults (tests/mutants) are compiled and run in float32 alone.
+// Returns make<T>(), T being the problem's scalar type. Copies with planted
+// faults (tests/mutants) are compiled and run in float32 only.
 template <typename Make>
 static std::unique_ptr<Prepared> ForScalar(const Problem& problem,
                                            const Make& make) {
@@ -33,9 +33,9 @@ static std::unique_ptr<Prepared> ForScalar(const Problem& problem,
 }
 
 // `prepare` of a class template over the scalar type, constructed from
-// (problem, arrays, layout): PrepareFor<Fft>. Static, because GCC takes what is
-// made from a template of an unnamed namespace for visible everywhere: two
-// files with a `Dense` each would share one.
+// (problem, arrays, layout): PrepareFor<Fft>. It is static because GCC gives
+// external linkage to instantiations with a template of an unnamed namespace:
+// two files with a `Dense` each would share one instance.
 template <template <typename> class Algorithm>
 static std::unique_ptr<Prepared> PrepareFor(const Problem& problem,
                                             const Arrays& arrays,
@@ -45,7 +45,7 @@ static std::unique_ptr<Prepared> PrepareFor(const Problem& problem,
   });
 }
 
-// The same for an algorithm whose backward pass is a class of its own.
+// `prepare` of an algorithm whose backward pass is a separate class.
 template <template <typename> class Forward, template <typename> class Backward>
 static std::unique_ptr<Prepared> PrepareForEither(const Problem& problem,
                                                   const Arrays& arrays,

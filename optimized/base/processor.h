@@ -1,6 +1,6 @@
-// All that differs between processors: the instruction sets that the CPU
-// programs can be compiled for ("targets"), and what a loop may know of the one
-// that it is compiled for. Their flags are in optimized.cmake.
+// All differences between processors: the instruction sets that the CPU
+// implementations can be compiled for ("targets"), and the properties of the
+// current one that a loop may use. Their flags are in optimized.cmake.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@ namespace subquad {
 
 struct KnownTarget {
   const char* name;
-  // Whether this processor has it; null where it is another kind's.
+  // Returns whether this processor has it; null on other kinds of processor.
   bool (*here)();
 };
 
-// The best one of a processor first.
+// Lists the best target of each kind of processor first.
 inline constexpr KnownTarget kKnownTargets[] = {
 #ifdef __x86_64__
     {"avx512", [] { return __builtin_cpu_supports("x86-64-v4") > 0; }},

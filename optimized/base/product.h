@@ -1,6 +1,6 @@
-// Products of matrices, as good as a BLAS makes them. They are Eigen's; the
-// templates are compiled in the file behind this and nowhere else, as they take
-// a compiler longer than all that is around them.
+// Products of matrices at the speed of a good BLAS. Eigen computes them; its
+// templates are compiled in product.cc only, as they take longer to compile
+// than all the code around them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace subquad {
 
-// Rows or columns one behind the other, `stride` numbers apart.
+// A matrix with contiguous rows or columns, `stride` elements apart.
 template <typename T>
 struct MatrixView {
   T* data;
@@ -18,7 +18,7 @@ struct MatrixView {
   bool row_major;
 };
 
-// Of an Eigen map, a transposed one, or a block of one.
+// Makes a view of an Eigen map, a transposed map, or a block of one.
 template <typename Matrix>
 auto ViewOf(Matrix&& matrix) {
   using Type = std::remove_cvref_t<Matrix>;
@@ -28,8 +28,8 @@ auto ViewOf(Matrix&& matrix) {
       Type::IsRowMajor};
 }
 
-// out = scale a b, or with `add` out += scale a b. `out` is row-major and
-// shares no memory with a and b.
+// Computes out = scale a b, or with `add` out += scale a b. `out` is row-major
+// and shares no memory with a and b.
 template <typename T>
 void MultiplyViews(T scale, const MatrixView<const T>& a,
                    const MatrixView<const T>& b, bool add,

@@ -1,5 +1,5 @@
-// The gradient of a tensor that several heads may share: the sum over all that
-// do. Each head writes its own part, which is the output itself where heads
+// The gradient of a tensor that several heads may share: the sum over those
+// heads. Each head writes its own part, which is the output itself if heads
 // share nothing.
 #pragma once
 
@@ -24,13 +24,13 @@ class SharedGradient {
         is_shared_(arrays.Out<T>(name).slices.count() < heads),
         parts_(layout, is_shared_ ? heads * size_ : 0) {}
 
-  // Where this head's part goes.
+  // Returns the memory of this head's part.
   T* Head(int64_t head) const {
     return is_shared_ ? parts_.data() + head * size_
                       : arrays_.Out<T>(name_).Head(head);
   }
 
-  // Adds up the parts, in the order of heads whatever the number of threads.
+  // Adds up the parts, in the order of heads for any number of threads.
   void AddUp(ThreadPool& pool) const {
     if (!is_shared_) return;
     const HeadArray<T> out = arrays_.Out<T>(name_);

@@ -74,7 +74,7 @@ void ThreadPool::Start() {
   for (int worker = 1; worker < threads_; ++worker) try {
       shared->workers.emplace_back([shared, worker] { shared->Loop(worker); });
     } catch (const std::system_error& error) {
-      // Those that have started end with shared_.
+      // Threads that have started end when shared_ is destroyed.
       throw std::runtime_error("cannot start thread " +
                                std::to_string(worker + 1) + " of " +
                                std::to_string(threads_) + ": " + error.what());

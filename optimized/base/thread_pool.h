@@ -1,5 +1,5 @@
-// Threads that wait for work. Work is split by index into pieces that do not
-// depend on the number of threads, so that results are bit-identical on any
+// A pool of waiting threads. Work is split by index into pieces that do not
+// depend on the number of threads, so that results are bit-identical for any
 // number of them.
 #pragma once
 
@@ -14,9 +14,9 @@ namespace subquad {
 
 class ThreadPool {
  public:
-  // Throws std::runtime_error where the system starts no more threads.
+  // Throws std::runtime_error if the system cannot start another thread.
   explicit ThreadPool(int threads);
-  // Of a layout that counts: none are started.
+  // Starts no threads if the layout only counts.
   explicit ThreadPool(const Layout& layout);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -24,9 +24,9 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  // Calls work(index, worker) for every index in [0, count), each once, worker
-  // in [0, threads). Returns when all are done; the first exception is thrown
-  // on. Indices are handed out in order as threads become free.
+  // Calls work(index, worker) once for every index in [0, count), with worker
+  // in [0, threads). Returns when all calls are done; rethrows the first
+  // exception. Indices are handed out in order as threads become free.
   void For(int64_t count,
            const std::function<void(int64_t index, int worker)>& work);
 

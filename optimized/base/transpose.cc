@@ -13,15 +13,15 @@ using Vector [[gnu::vector_size(kVectorBytes)]] = T;
 template <typename T>
 inline constexpr int kSide = kVectorBytes / static_cast<int>(sizeof(T));
 
-// Numbers of a and of b in turns, from a place on.
+// Interleaves elements of a and b, starting at kFrom.
 template <typename T, int kFrom, int... i>
 [[gnu::always_inline]] inline Vector<T> InTurns(
     const Vector<T>& a, const Vector<T>& b, std::integer_sequence<int, i...>) {
   return __builtin_shufflevector(a, b, (kFrom + i / 2 + i % 2 * kSide<T>)...);
 }
 
-// In place. Where row i and row i + kSide / 2 are dealt out alternately, log2
-// times over, row and column change places.
+// Transposes a square in place: interleaving rows i and i + kSide / 2, log2
+// times over, exchanges rows and columns.
 template <typename T>
 inline void Square(Vector<T> (&x)[kSide<T>]) {
   constexpr int n = kSide<T>;

@@ -1,12 +1,12 @@
-// Transposed copies of small blocks, through vector registers: element by
-// element they cost as much as the products that they are made for.
+// Transposed copies of small blocks through vector registers: element by
+// element, they take as long as the products that use them.
 #pragma once
 
 #include <cstdint>
 
 namespace subquad {
 
-// to[c, r] = scale from[r, c] for r < rows, c < columns.
+// Computes to[c, r] = scale from[r, c] for r < rows, c < columns.
 template <typename T>
 void CopyTransposed(const T* from, int64_t from_stride, int64_t rows,
                     int64_t columns, T scale, T* to, int64_t to_stride);

@@ -5,11 +5,11 @@
 namespace subquad {
 namespace {
 
-// What an operation of the transforms costs, in operations of the tile, where
-// the two cross: from times taken in turns at n = 512..8192 (SSE4: to 4096),
-// f = 16, 64, 256 and e = 64, on one machine with each target. It grows with n;
-// with AVX-512 from 1.5 to 2.8 in float32 and from 1.3 to 2.5 in float64, with
-// SSE4 from 1.1 to 1.35 and from 1.2 to 1.6.
+// Returns the cost of one operation of the transforms, in operations of the
+// tile, at the crossover of the two. Measured alternately at n = 512..8192
+// (SSE4: to 4096), f = 16, 64, 256 and e = 64, on one machine with each target.
+// It grows with n; with AVX-512 from 1.5 to 2.8 in float32 and from 1.3 to 2.5
+// in float64, with SSE4 from 1.1 to 1.35 and from 1.2 to 1.6.
 template <typename T>
 constexpr double TransformCost() {
   constexpr bool kFloat = sizeof(T) == 4;
@@ -18,13 +18,13 @@ constexpr double TransformCost() {
   return kFloat ? 1.27 : 1.43;
 }
 
-// The same attention on a sequence of another length.
+// Returns the same attention on a sequence of another length.
 KernelizedShape WithLength(KernelizedShape shape, int64_t n) {
   shape.n_q = shape.n_k = n;
   return shape;
 }
 
-// The length above which transforms are faster, to a few percent.
+// Returns the length above which transforms are faster, to a few percent.
 template <typename T>
 int64_t Crossover(const KernelizedShape& shape) {
   int64_t n = 16;

@@ -1,5 +1,5 @@
-// Kernelized attention by whichever is estimated to be faster for the sizes at
-// hand: the pairs themselves (tiled) or Toeplitz products (fft_streamed).
+// Kernelized attention by the algorithm that is estimated to be faster for the
+// given sizes: direct pairs (tiled) or Toeplitz products (fft_streamed).
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@
 
 namespace subquad {
 
-// Times in units of one floating-point operation of `tiled`, by counting the
-// operations of both. What an operation of the transforms costs beside one of
-// the tile is measured for each width of vectors (auto.cc), so the choice is
-// right where the two differ by more than that varies from machine to machine.
+// Estimates times in units of one floating-point operation of `tiled`, by
+// counting the operations of both. The cost of a transform's operation relative
+// to the tile's is measured for each vector width (auto.cc), so the choice is
+// right if the two differ by more than the variation between machines.
 template <typename T>
 struct KernelizedEstimate {
   explicit KernelizedEstimate(const KernelizedShape& shape);
@@ -32,8 +32,8 @@ class AutoKernelized {
     return streamed_ ? streamed_->Flops() : tiled_->Flops();
   }
 
-  // The algorithm, the estimated ratio of times and for which vectors, and for
-  // sequences the length at which the other one takes over.
+  // Describes the algorithm, the estimated ratio of times and the vector width,
+  // and for sequences the length at which the other algorithm becomes faster.
   std::string Choice() const;
 
  private:

@@ -1,15 +1,16 @@
-// What the linear algorithms for clipped relative scores share (LRPE section
-// III). With clip(j - i, -r, r), all keys at or before i - r have one weight,
-// all at or after i + r another, and only the window between them has its own.
-// For a block of B queries, with i the position of a query among the keys,
+// The part that the linear algorithms for clipped relative scores share (LRPE
+// section III). With clip(j - i, -r, r), all keys at or before i - r have one
+// weight, all at or after i + r another, and only the window between them has
+// its own. For a block of B queries, with i the position of a query among the
+// keys,
 //
 //   keys    0 .. begin-1 | begin ........ end-1 | end .. n_k-1
 //           one sum      | tile [B, B+2r-2]     | one sum
 //
-// the keys of the tile meet a real GEMM; every key before it has the weight of
-// offset -r for all queries of the block, every key after it that of r, so that
-// sums of values at block edges are all that is needed of them. (The note keeps
-// a cumulative sum for every key; this needs one for every B of them.)
+// the keys of the tile are multiplied by a GEMM. Every key before it has the
+// weight of offset -r for all queries of the block, every key after it that of
+// r, so that they only need sums of values at block edges. (The note stores a
+// cumulative sum for every key; this needs one for every B keys.)
 //
 // Accuracy: an edge sum adds B values and then the sums of at most n_k/B
 // blocks, so that a value passes through B + n_k/B roundings instead of the n_k
@@ -40,10 +41,10 @@ struct ClippedWindow {
         first(std::clamp(1 - n_q - seen.first(), -r, r)),
         last(std::clamp(n_k - 1 - seen.first(), -r, causal ? 0 : r)) {}
 
-  // For a head's keys without padding.
+  // Starts a head, whose keys without padding are counted.
   void BeginHead(int64_t head) { keys = seen.Of(head); }
 
-  // A tile that is about a third longer than its window.
+  // Chooses blocks whose tile is about a third longer than its window.
   static int64_t BlockFor(const Problem& problem) {
     const int64_t r = std::min(
         problem.Dim("r"), std::max(problem.Dim("n_q"), problem.Dim("n_k")));
@@ -52,12 +53,13 @@ struct ClippedWindow {
 
   int64_t blocks() const { return (n_q + block - 1) / block; }
 
-  // Offsets that occur, clipped, are first .. last: these rows of rpe.
+  // Clipped offsets that occur are first .. last, the rows of rpe that are
+  // used.
   int64_t columns() const { return last - first + 1; }
   int64_t first_row() const { return first + r; }
 
-  // Keys of the tile of a block. Its last query is taken as if the block were
-  // full. For r = 0 the key at i itself is in the tile.
+  // The keys of a block's tile. The last block is treated as if it were full.
+  // For r = 0 the key at i itself is in the tile.
   int64_t Begin(int64_t b) const {
     return std::clamp<int64_t>(seen.first() + b * block - reach + 1, 0, keys);
   }
@@ -70,9 +72,10 @@ struct ClippedWindow {
     return std::min(n_k, block + (causal ? 1 : 2) * (reach - 1));
   }
 
-  // For a query at position i, keys begin .. end-1 are those clipped before it,
-  // up to `before`; those of an offset of their own, up to `inside`; those
-  // clipped behind it, up to `visible`; and those that it does not see.
+  // Splits the keys begin .. end-1 for a query at position i: keys up to
+  // `before` are clipped on the left; those up to `inside` have an offset of
+  // their own; those up to `visible` are clipped on the right; the query does
+  // not see the rest.
   struct Ranges {
     int64_t before, inside, visible;
   };
@@ -83,7 +86,8 @@ struct ClippedWindow {
     return {before, std::clamp(i + r + 1, before, visible), visible};
   }
 
-  // Weights [columns()] of a query to its scores for keys begin .. end-1.
+  // Expands the weights [columns()] of a query to scores for keys begin ..
+  // end-1.
   template <typename T>
   void FillRow(const T* weights, int64_t query, int64_t begin, int64_t end,
                T* row) const {
@@ -98,8 +102,8 @@ struct ClippedWindow {
     std::fill_n(row + (visible - begin), end - visible, T{0});
   }
 
-  // The way back: gradients of a query's scores for keys begin .. end-1 are
-  // added to those of its weights.
+  // Adjoint of FillRow: adds the gradients of a query's scores for keys begin
+  // .. end-1 to those of its weights.
   template <typename T>
   void FoldRow(const T* row, int64_t query, int64_t begin, int64_t end,
                T* weights) const {
@@ -114,7 +118,7 @@ struct ClippedWindow {
   int64_t n_q, n_k, r;
   SeenKeys seen;
   bool causal;
-  int64_t keys;  // of the head at hand
+  int64_t keys;  // of the current head
   int64_t block, reach;
   int64_t first, last;
 
@@ -155,13 +159,13 @@ class TailSums {
     AddUp(after_.data() + (after_count_ - 1) * e_, -e_, after_count_);
   }
 
-  // Additions of one run.
+  // Counts the additions of one run.
   double Flops() const {
     return static_cast<double>(e_) * (window_.causal ? 1 : 2) *
            static_cast<double>(window_.n_k);
   }
 
-  // The sums beside the tile of block b; null where there are no keys.
+  // The sums on either side of the tile of block b; null if there are no keys.
   const T* Before(int64_t b) const {
     return window_.Begin(b) > 0 ? before_.data() + b * e_ : nullptr;
   }
@@ -170,7 +174,8 @@ class TailSums {
   }
 
  private:
-  // Blocks, also such as would follow the last one, with keys after their tile.
+  // Returns the number of blocks with keys after their tile, including blocks
+  // that would follow the last one.
   static int64_t AfterCount(const ClippedWindow& window) {
     if (window.causal) return 0;
     const int64_t keys = window.n_k - window.seen.first() - window.reach + 1;
@@ -182,7 +187,8 @@ class TailSums {
         window_.seen.first() + (b + 1) * window_.block + window_.reach - 1);
   }
 
-  // sums[b] += sums[b-1] + .. + sums[0], rows of e_ numbers `step` apart.
+  // Computes sums[b] += sums[b-1] + .. + sums[0], for rows of e values `step`
+  // apart.
   void AddUp(T* sums, int64_t step, int64_t count) const {
     for (int64_t run = 0; run < count; run += kRun) {
       const int64_t end = std::min(run + kRun, count);

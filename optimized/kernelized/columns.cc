@@ -36,8 +36,8 @@ void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
                       work.mantissa, work.exponent);
     return count;
   };
-  // The largest exponents first: one maximum per worker, which no order
-  // changes.
+  // Finds the largest exponents first: one maximum per worker, which does not
+  // depend on the order.
   for (int worker = 0; worker < pool.threads(); ++worker)
     std::fill_n(WorkOf(worker).largest, f, kNoExponent<T>);
   pool.For(k_chunks, [&](int64_t chunk, int worker) {
@@ -70,7 +70,7 @@ void FeatureColumns<T>::Compute(ThreadPool& pool, const HeadTensors<T>& head) {
   });
 }
 
-// ---- queries that the transforms cannot serve -----------------------
+// ---- queries that the transforms cannot compute ----------------------
 
 template <typename T>
 int64_t DirectRows<T>::WorkSize(const KernelizedShape& shape) {
@@ -95,9 +95,10 @@ DirectRows<T>::Work::Work(Cut<T>& cut, const KernelizedShape& shape)
       tops(cut(kQueries)),
       scratch(cut(FeatureRows<T>(shape.map).ScratchSize(kKeys))) {}
 
-// The keys of a chunk at one scale per feature, where that loses nothing: every
-// feature that is not zero within 2^-kRange of it, or where some are zero, so
-// that a key may lack the query's largest feature, within half of that.
+// Brings the keys of a chunk to one scale per feature if that loses nothing: if
+// every nonzero feature is within 2^-kRange of the scale, or within half of
+// that exponent where some are zero, so that a key may lack the query's largest
+// feature.
 template <typename T>
 bool DirectRows<T>::OneScale(int64_t keys, bool* zeros,
                              const Work& work) const {
@@ -133,8 +134,8 @@ typename DirectRows<T>::Chunk DirectRows<T>::ReadKeys(
   return chunk;
 }
 
-// The queries against a chunk at one scale, up to a power of two each, which is
-// kNothing where a query would lose products that count.
+// Scales the queries for a chunk at one scale, up to a power of two each; that
+// is kNothing for a query that would lose relevant products.
 template <typename T>
 void DirectRows<T>::ScaleQueries(int64_t queries, const Chunk& chunk,
                                  const Work& work) const {
@@ -155,8 +156,8 @@ void DirectRows<T>::ScaleQueries(int64_t queries, const Chunk& chunk,
   }
 }
 
-// The exponents of query x's weights, and where GEMM might lose them, the
-// weights themselves, pair by pair.
+// Computes the exponents of query x's weights and, where a GEMM might lose
+// them, the weights themselves, pair by pair.
 template <typename T>
 void DirectRows<T>::Products(int64_t x, int64_t visible,
                              const Work& work) const {
@@ -188,8 +189,8 @@ T DirectRows<T>::AddBias(int64_t x, int64_t row, const T* bias, T common,
   T top = work.tops[x];
   for (int64_t j = 0; j < visible; ++j) {
     const T b = bias[shape_.BiasIndex(row, first + j)];
-    // A key without a feature in common must not set the scale, however large
-    // its bias.
+    // A key without a feature in common must not determine the scale, however
+    // large its bias.
     const bool live = b >= std::numeric_limits<T>::lowest() &&
                       exponent[j] > kLeastExponent<T> && weight[j] != 0;
     T power;
@@ -216,12 +217,12 @@ void DirectRows<T>::Rescale(int64_t x, T top, int64_t visible, int64_t keys,
     total += weight[j];
   }
   std::fill(weight + visible, weight + keys, T{0});
-  // The chunk's own sum first: rounding grows with kKeys + n / kKeys.
+  // Adds the chunk's own sum first: rounding grows with kKeys + n / kKeys.
   work.totals[x] = work.totals[x] * factor + total;
   for (int64_t c = 0; c < shape_.e; ++c) work.sums[x * shape_.e + c] *= factor;
 }
 
-// Adds the weights times the values [keys, e].
+// Adds the products of the weights with the values [keys, e].
 template <typename T>
 void DirectRows<T>::AddValues(const T* values, int64_t queries, int64_t keys,
                               const Work& work) const {

@@ -1,5 +1,6 @@
-// What surrounds the Toeplitz products of kernelized attention: features by
-// columns before them, and after them the queries that transforms cannot serve.
+// The steps around the Toeplitz products of kernelized attention: features by
+// columns before them, and after them the queries that transforms cannot
+// compute accurately.
 #pragma once
 
 #include <vector>
@@ -10,9 +11,9 @@
 
 namespace subquad {
 
-// Features of all keys but padding and of all queries, feature by feature: [f,
-// n_k] and [f, n_q], keys at the scale of the largest, each query at one of its
-// own.
+// Stores the features of all keys except padding and of all queries, feature by
+// feature: [f, n_k] and [f, n_q]. Keys are at the scale of the largest, each
+// query at its own.
 template <typename T>
 class FeatureColumns {
  public:
@@ -21,7 +22,7 @@ class FeatureColumns {
 
   const T* Key(int64_t a) const { return keys_.data() + a * shape_.n_k; }
   const T* Query(int64_t a) const { return queries_.data() + a * shape_.n_q; }
-  // The exponent of query i's own scale.
+  // Returns the exponent of query i's own scale.
   T Top(int64_t i) const { return tops_[i]; }
 
  private:
@@ -46,12 +47,12 @@ class FeatureColumns {
   PerThread<T> work_;
 };
 
-// Lengths of the circulant embedding.
+// Returns the lengths of the circulant embedding.
 std::vector<int64_t> EmbeddingLengths(const KernelizedShape& shape);
 
-// Queries straight from the definition, a chunk of keys at a time: by GEMM
-// where its features are of comparable size, else pair by pair, each pair at a
-// scale of its own, so that nothing under- or overflows that need not.
+// Computes queries directly from the definition, a chunk of keys at a time: by
+// GEMM if its features are of comparable size, else pair by pair, each pair at
+// a scale of its own, so that nothing under- or overflows unnecessarily.
 template <typename T>
 class DirectRows {
  public:
@@ -65,7 +66,7 @@ class DirectRows {
                T* work) const;
 
  private:
-  static constexpr int64_t kKeys = 128;  // features at a time
+  static constexpr int64_t kKeys = 128;  // at a time
   // The largest product of a pair is within 2^-kRange of its scale.
   static constexpr T kRange = 40;
 
@@ -82,10 +83,10 @@ class DirectRows {
     T *q_scale, *totals, *tops;             // [kQueries]
     T* scratch;                             // of FeatureRows
   };
-  // Keys first .. first + count - 1.
+  // The keys first .. first + count - 1.
   struct Chunk {
     int64_t first, count;
-    bool one_scale;  // by OneScale
+    bool one_scale;  // set by OneScale
     bool zeros;      // some feature is zero
   };
 
@@ -106,20 +107,20 @@ class DirectRows {
   const FeatureRows<T> features_;
 };
 
-// What to do about queries whose normaliser the transforms may have lost. Every
+// Recomputes queries whose normaliser the transforms may have lost. Every
 // element of a channel comes back with an error of at most
 //   F u |c|_2 |phi_a(k)|_2,   F = TransformFactor(shape),
 // so that a query's normaliser D is off by at most
 //   E = F u |c|_2 sum_a |phi_a(q)| |phi_a(k)|_2.
 // Queries with |D| <= kLostFactor E as computed are computed directly instead,
-// in O(n (f + e)) each. Ordinary numbers have no such queries.
+// in O(n (f + e)) each. Ordinary data has no such queries.
 double TransformFactor(const KernelizedShape& shape);
 
 template <typename T>
 class LostRows {
  public:
   LostRows(const KernelizedShape& shape, Layout& layout);
-  // roundoff: of the transforms.
+  // `roundoff` is that of the transforms.
   template <typename N>
   void Repair(ThreadPool& pool, const HeadTensors<T>& head,
               const FeatureColumns<T>& features, double weight_norm,

@@ -9,7 +9,7 @@
 namespace subquad {
 namespace {
 
-// max over c of |x[c]|.
+// Returns max over c of |x[c]|.
 template <typename T>
 T LargestSize(const T* x, int64_t count) {
   constexpr int64_t kCount = kLaneCount<T>;
@@ -26,8 +26,8 @@ T LargestSize(const T* x, int64_t count) {
   return largest;
 }
 
-// sum over c of (factor x[c])^2, in an order that does not depend on where x
-// lies.
+// Returns the sum over c of (factor x[c])^2, in an order that does not depend
+// on the address of x.
 template <typename T>
 T SumOfSquares(const T* x, T factor, int64_t count) {
   constexpr int64_t kCount = kLaneCount<T>;
@@ -54,7 +54,8 @@ void FeatureRows<T>::ScaleRows(const T* x, int64_t rows, T* scaled) const {
     T* out = scaled + r * d;
     T factor = root, power = 1;
     if (spec_.normalize) {
-      // The largest entry is taken out, so that no square over- or underflows.
+      // Divides by the largest entry's power of two, so that no square over- or
+      // underflows.
       const T largest = LargestSize(in, d);
       power = largest > 0 ? std::ldexp(T{1}, -std::ilogb(largest)) : T{1};
       factor = root / std::sqrt(SumOfSquares(in, power, d));
@@ -120,7 +121,7 @@ void FeatureRows<T>::Dpfp(const T* x, int64_t rows, T* scratch, T* mantissa,
     for (int64_t v = 1; v <= spec_.nu; ++v) {
       T* m = mantissa + r * f_ + (v - 1) * twice;
       T* k = exponent + r * f_ + (v - 1) * twice;
-      // The second factor is u rotated by v: two straight runs.
+      // The second factor is u rotated by v: two contiguous runs.
       const int64_t turn = v % twice;
       for (int64_t i = 0; i < twice - turn; ++i) {
         m[i] = u[i] * u[i + turn];
@@ -134,7 +135,8 @@ void FeatureRows<T>::Dpfp(const T* x, int64_t rows, T* scratch, T* mantissa,
   }
 }
 
-// The rows that the maps are of; where they are made, `rest` moves behind them.
+// Returns the rows that the maps are applied to; if they are new, `rest` moves
+// behind them.
 template <typename T>
 const T* FeatureRows<T>::Scaled(const T* x, int64_t rows, T** rest) const {
   if (!spec_.normalize && spec_.root_scale == 1) return x;
@@ -184,7 +186,7 @@ void FeatureRows<T>::Compute(const T* x, int64_t rows, const T* omega,
 
 namespace {
 
-// exp(y), bit for bit SplitExpFast's, where it is plain.
+// Returns exp(y), bit for bit as SplitExpFast does, for plain features.
 template <typename T>
 inline T PlainExp(T y) {
   using Bits = FloatBits<T>;
@@ -197,7 +199,7 @@ inline T PlainExp(T y) {
   return mantissa * power;
 }
 
-// Logarithms of the least and the largest plain feature.
+// Logarithms of the smallest and the largest plain feature.
 template <typename T>
 inline constexpr T kLeastLogarithm =
     static_cast<T>(kPlainLow* std::numbers::ln2);
@@ -209,9 +211,9 @@ inline constexpr T kLeastPlain = 1 / static_cast<T>(1 << -kPlainLow);
 template <typename T>
 inline constexpr T kLargestPlain = static_cast<T>(1 << kPlainHigh);
 
-// values[i] = make(x[i]), and that for any number; are all x in [low, high]?
-// Arguments are checked, not values, so that no exponential has to be held
-// within its range first.
+// Computes values[i] = make(x[i]), for any x; returns whether all x are in
+// [low, high]. Checking arguments instead of values avoids clamping every
+// exponential to its range first.
 template <typename T, typename Make>
 inline bool FillWithin(T low, T high, const T* x, int64_t count, T* values,
                        const Make& make) {

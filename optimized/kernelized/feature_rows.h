@@ -2,9 +2,9 @@
 // reference/contract/feature_range.h), and the scales that bring them into
 // range.
 //
-// The exponents are whole numbers in the type T, so that adding, comparing and
-// turning them into powers of two stay in vector registers. Scaling is exact:
-// algorithms that choose different scales still see the same features.
+// The exponents are integers stored in the type T, so that adding, comparing
+// and turning them into powers of two stays in vector registers. Scaling is
+// exact: algorithms that choose different scales still see the same features.
 #pragma once
 
 #include <algorithm>
@@ -38,21 +38,22 @@ struct FloatBits<double> {
   static constexpr double kRound = 0x1.8p52;
 };
 
-// 2^t for a whole number t, at most 127 (1023); zero below the normal numbers.
+// Returns 2^t for an integer t, at most 127 (1023 in float64); zero below the
+// normal range.
 template <typename T>
 inline T PowerOfTwo(T t) {
   using Bits = FloatBits<T>;
   const T least = -Bits::kBias;
   const T clamped = t > least ? t : least;
-  // Adding the rounding constant leaves the integer in the lowest bits.
+  // Adding the rounding constant puts the integer into the lowest bits.
   const T shifted = clamped + (Bits::kRound + Bits::kBias);
   return std::bit_cast<T>(static_cast<typename Bits::Integer>(
       std::bit_cast<typename Bits::Integer>(shifted) << Bits::kFraction));
 }
 
-// exp(y) = mantissa * 2^exponent for |y| <= kLogarithmLimit. The first part
-// of ln 2 is short, so that y - exponent ln 2 loses nothing; the polynomial is
-// exp's own to under u / 10.
+// Computes exp(y) = mantissa * 2^exponent for |y| <= kLogarithmLimit. The first
+// part of ln 2 is short, so that y - exponent ln 2 loses nothing; the
+// polynomial is accurate to less than u / 10.
 template <typename T>
 inline T SplitExpWithin(T y, T* exponent) {
   using Bits = FloatBits<T>;
@@ -76,7 +77,7 @@ inline T SplitExpWithin(T y, T* exponent) {
   return sum;
 }
 
-// The same for any y, taken for the nearest one in range.
+// Computes exp(y) for any y, clamped to the range.
 template <typename T>
 inline T SplitExpFast(T y, T* exponent) {
   constexpr T kLimit = static_cast<T>(kLogarithmLimit);
@@ -85,13 +86,13 @@ inline T SplitExpFast(T y, T* exponent) {
   return SplitExpWithin(y, exponent);
 }
 
-// The exponent of a feature that is zero, and what is surely above it.
+// The exponent of a feature that is zero, and a limit that all others exceed.
 template <typename T>
 inline constexpr T kNoExponent = static_cast<T>(kExponentOfZero);
 template <typename T>
 inline constexpr T kLeastExponent = static_cast<T>(kLeastExponentSum);
 
-// value = mantissa * 2^exponent with 1 <= |mantissa| < 2, or zero.
+// Computes value = mantissa * 2^exponent with 1 <= |mantissa| < 2, or zero.
 template <typename T>
 inline T SplitValue(T value, T* exponent) {
   using Bits = FloatBits<T>;
@@ -109,9 +110,9 @@ inline T SplitValue(T value, T* exponent) {
   return field == 0 ? T{0} : mantissa;
 }
 
-// Features are plain where each is 0 or within 2^kPlainLow .. 2^kPlainHigh:
-// those of queries and keys can then be multiplied and added up as they are,
-// with room for 2^26 keys and for values of 2^-90 .. 2^80.
+// Features are plain if each is 0 or within 2^kPlainLow .. 2^kPlainHigh: those
+// of queries and keys can then be multiplied and added up without scaling, with
+// room for 2^26 keys and for values of 2^-90 .. 2^80.
 inline constexpr int kPlainLow = -16;
 inline constexpr int kPlainHigh = 8;
 
@@ -126,25 +127,27 @@ class FeatureRows {
     return rows * (spec_.d + 1) +
            (spec_.id == FeatureMapId::kDpfp ? 4 * spec_.d : 0);
   }
-  // Flops of one row by the usual count, an exponential as 16.
+  // Returns the flops of one row by the usual count, an exponential as 16.
   double RowFlops() const {
     return 2.0 * static_cast<double>(spec_.projections * spec_.d) +
            20.0 * static_cast<double>(f_);
   }
 
-  // x [rows, d], omega as the map has it -> mantissa, exponent [rows, f].
+  // Maps x [rows, d] to mantissa and exponent [rows, f]; omega as the map has
+  // it.
   void Compute(const T* x, int64_t rows, const T* omega, T* scratch,
                T* mantissa, T* exponent) const;
 
-  // The features themselves, mantissa 2^exponent [rows, f], in about half the
-  // time, if they are plain. Otherwise false, and `values` holds anything.
+  // Computes mantissa * 2^exponent [rows, f] itself, in about half the time, if
+  // the features are plain. Otherwise returns false, and `values` is
+  // unspecified.
   bool Plain(const T* x, int64_t rows, const T* omega, T* scratch,
              T* values) const;
 
  private:
   const T* Scaled(const T* x, int64_t rows, T** rest) const;
   void ScaleRows(const T* x, int64_t rows, T* scaled) const;
-  // omega x of all rows [rows, f], and |x|^2 / 2 of each.
+  // Computes omega x of all rows [rows, f], and |x|^2 / 2 of each.
   void Products(const T* x, int64_t rows, const T* omega, T* half_squares,
                 T* products) const;
   void Project(const T* x, int64_t rows, const T* omega, T* half_squares,
@@ -159,12 +162,12 @@ class FeatureRows {
 extern template class FeatureRows<float>;
 extern template class FeatureRows<double>;
 
-// max over a of x[a] + y[a].
+// Returns max over a of x[a] + y[a].
 template <typename T>
 inline T LargestSum(const T* x, const T* y, int64_t count) {
   constexpr int64_t kCount = kLaneCount<T>;
   const T least = 2 * kNoExponent<T>;
-  // Two of them, as each has to wait for its own last maximum.
+  // Uses two maxima, as each has to wait for its own previous value.
   Lanes<T> even = Lanes<T>{} + least, odd = even;
   int64_t a = 0;
   for (; a + 2 * kCount <= count; a += 2 * kCount) {
@@ -181,7 +184,8 @@ inline T LargestSum(const T* x, const T* y, int64_t count) {
   return largest;
 }
 
-// sum over a of mq[a] mk[a] 2^(eq[a] + ek[a] - top), lanes spelled out.
+// Returns sum over a of mq[a] mk[a] 2^(eq[a] + ek[a] - top), using explicit
+// lanes.
 template <typename T>
 inline T PairProduct(const T* mq, const T* eq, const T* mk, const T* ek, T top,
                      int64_t f) {
@@ -199,19 +203,20 @@ inline T PairProduct(const T* mq, const T* eq, const T* mk, const T* ek, T top,
   return sum;
 }
 
-// The scale 2^scale[a] of the key features that a state holds: 1 if a feature's
-// first key is plain, else that of this key. A later key may exceed it by
-// 2^kSlack; beyond that the state is brought to a new one. `live` is the
-// maximum over the keys so far, from which queries take their scale; no number
-// of the future enters either. While keys and queries are plain they are taken
-// as they are, which changes no bit of a result: scales are powers of two.
+// The scale 2^scale[a] of the key features in a state: 1 if a feature's first
+// key is plain, else that of this key. A later key may exceed it by 2^kSlack;
+// beyond that the state is brought to a new scale. `live` is the maximum over
+// the keys so far, from which queries get their scale; neither depends on
+// future values. Plain keys and queries stay unscaled, which changes no bit of
+// a result: scales are powers of two.
 template <typename T>
 class RunningKeyScale {
  public:
-  // 2^40 features on both sides of 2^26 terms leave room for values of 2^60.
+  // Features of up to 2^40 on both sides of 2^26 terms leave room for values of
+  // 2^60.
   static constexpr T kSlack = 40;
 
-  // Both [f].
+  // Both arrays have shape [f].
   RunningKeyScale(T* scale, T* live, int64_t f)
       : scale_(scale), live_(live), f_(f) {}
 
@@ -222,12 +227,12 @@ class RunningKeyScale {
   const T* scale() const { return scale_; }
   const T* live() const { return live_; }
 
-  // Is a key with these exponents in range?
+  // True if a key with these exponents is in range.
   bool Fits(const T* exponent) const {
     int outside = 0;
     for (int64_t a = 0; a < f_; ++a) {
       const T over = exponent[a] - scale_[a];
-      // The first key of a feature must not be far below a guessed scale.
+      // A feature's first key must not be far below a guessed scale.
       const T under = live_[a] > kLeastExponent<T> ? T{0} : -over;
       const T larger = over > under ? over : under;
       const int there = exponent[a] > kLeastExponent<T>;
@@ -236,8 +241,8 @@ class RunningKeyScale {
     return outside == 0;
   }
 
-  // May plain keys and queries be taken as they are? So they may where all keys
-  // so far were plain.
+  // True if plain keys and queries need no scaling, which is so while all keys
+  // were plain.
   bool Plain() const {
     int other = 0;
     for (int64_t a = 0; a < f_; ++a) {
@@ -248,7 +253,8 @@ class RunningKeyScale {
     return other == 0;
   }
 
-  // Takes plain keys [rows, f] as they are. `largest` [f] is for its own use.
+  // Records plain keys [rows, f] without scaling. `largest` [f] is scratch
+  // space.
   void SeePlain(const T* values, int64_t rows, T* largest) {
     std::fill_n(largest, f_, T{0});
     for (int64_t j = 0; j < rows; ++j)
@@ -261,7 +267,8 @@ class RunningKeyScale {
     std::fill_n(scale_, f_, T{0});
   }
 
-  // Makes it fit; factor[a] is what a state of the old scale is multiplied by.
+  // Raises the scale so that the key fits; factor[a] is the factor that a state
+  // of the old scale must be multiplied by.
   void Raise(const T* exponent, T* factor) {
     T top = kNoExponent<T>;
     for (int64_t a = 0; a < f_; ++a) {
@@ -274,7 +281,8 @@ class RunningKeyScale {
       factor[a] = was ? PowerOfTwo(old - scale_[a]) : T{1};
       top = std::max(top, scale_[a]);
     }
-    // Features that no key has had yet will probably come near the others.
+    // Guesses the scale of features without any key so far: they will probably
+    // be near the others.
     for (int64_t a = 0; a < f_; ++a)
       if (!(scale_[a] > kLeastExponent<T>)) scale_[a] = top;
   }
@@ -284,15 +292,16 @@ class RunningKeyScale {
       live_[a] = exponent[a] > live_[a] ? exponent[a] : live_[a];
   }
 
-  // Features of a key in this scale.
+  // Computes features of a key in this scale.
   void KeyValues(const T* mantissa, const T* exponent, T* values) const {
     for (int64_t a = 0; a < f_; ++a)
       values[a] = mantissa[a] * PowerOfTwo(exponent[a] - scale_[a]);
   }
 
-  // Features of a query against keys in this scale, up to a power of two for
-  // the whole row, whose exponent it returns: products of keys and queries are
-  // larger by that. A feature that no key has had may come out as any number.
+  // Computes features of a query for keys in this scale, up to a power of two
+  // for the whole row, whose exponent it returns: products of keys and queries
+  // are larger by that factor. A feature without keys so far may have any
+  // value.
   T QueryValues(const T* mantissa, const T* exponent, T* values) const {
     const T top = LargestSum(exponent, live_, f_);
     for (int64_t a = 0; a < f_; ++a) {

@@ -40,7 +40,7 @@ double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights,
 
 namespace {
 
-// Empty for a sequence.
+// Returns nothing for a sequence.
 std::optional<ImageSequence> ImageOf(const KernelizedShape& shape) {
   if (!shape.is_image()) return {};
   return ImageSequence(shape.height(), shape.width());
@@ -144,7 +144,7 @@ void FftKernelized<T>::Run(ThreadPool& pool,
       fft_.Multiply(spectrum_.data(), false, column);
       fft_.Backward(column);
     });
-    // out = sum over features; the normalisers are the last column.
+    // Computes out = sum over features; the normalisers are the last column.
     pool.For(e + 1, [&](int64_t c, int) {
       T* to = c < e ? head.out + c : normalisers_.data();
       const int64_t stride = c < e ? e : 1;
@@ -170,7 +170,7 @@ void FftKernelized<T>::Run(ThreadPool& pool,
 
 namespace {
 
-// Rows of a block, its width known to the compiler.
+// Weighs the rows of a block whose width the compiler knows.
 template <int kWidth, typename T, typename W>
 void Weigh(const T* key, const W* values, int64_t rows, W* to) {
   for (int64_t j = 0; j < rows; ++j)
@@ -247,8 +247,9 @@ void StreamedFft<T, W>::Normalisers(const HeadTensors<T>& head,
   }
 }
 
-// A block of value columns, one feature after another: v in rows of a block's
-// width, and the sums likewise, both read and written once for every feature.
+// Processes a block of value columns, one feature after another: v is in rows
+// of a block's width, and so are the sums; both are read and written once for
+// every feature.
 template <typename T, typename W>
 void StreamedFft<T, W>::Numerators(const HeadTensors<T>& head, int64_t first,
                                    const Work& work) const {

@@ -14,15 +14,15 @@
 
 namespace subquad {
 
-// out[i, :] = sum_j c(j - i) in[j, :] for blocks of columns, c = exp(bias)
-// relative to its largest visible entry, zero where masked. W is the type
-// of the transforms.
+// Computes out[i, :] = sum_j c(j - i) in[j, :] for blocks of columns, c =
+// exp(bias) relative to its largest visible entry, zero where masked. W is the
+// type of the transforms.
 template <typename W>
 class LagProduct {
  public:
   LagProduct(const KernelizedShape& shape, Layout& layout);
 
-  // Of a block, and of its rows, as in ToeplitzColumns.
+  // Widths of a block and of its rows, as in ToeplitzColumns.
   static constexpr int64_t kBlockColumns = ToeplitzColumns<W>::kBlockColumns;
   static int64_t BlockWidth(int64_t columns) {
     return ToeplitzColumns<W>::BlockWidth(columns);
@@ -36,9 +36,9 @@ class LagProduct {
   double Spectrum(const T* bias, W* spectrum, W* scratch,
                   SumScale* scale) const;
 
-  // A block of `columns`: fill(row, count, rows) for rows of the first `keys`
-  // tokens (on an image all of them), and take(row, count, rows), as in
-  // fft_columns.h.
+  // Processes a block of `columns`: calls fill(row, count, rows) for rows of
+  // the first `keys` tokens (on an image all of them), and take(row, count,
+  // rows), as in fft_columns.h.
   template <typename Fill, typename Take>
   void Run(const W* spectrum, int64_t keys, int64_t columns, Fill& fill,
            Take& take, W* scratch) const;
@@ -49,14 +49,14 @@ class LagProduct {
   const ToeplitzColumns<W> product_;
 };
 
-// c = exp(bias) relative to its largest entry that some query sees; zero where
-// causality hides it. Returns the 2-norm, and in `scale` what exp was divided
-// by.
+// Computes c = exp(bias) relative to its largest entry that some query sees;
+// zero where causality hides it. Returns the 2-norm, and in `scale` the divisor
+// of exp.
 template <typename T, typename W>
 double BiasWeights(const KernelizedShape& shape, const T* bias, W* weights,
                    SumScale* scale);
 
-// Algorithm 1 as printed: all f (e + 1) channels at once.
+// Computes algorithm 1 as printed: all f (e + 1) channels at once.
 template <typename T>
 class FftKernelized {
  public:
@@ -73,7 +73,7 @@ class FftKernelized {
   Buffer<T> weights_, spectrum_, channels_, normalisers_;
 };
 
-// The same sums, a block of channels at a time.
+// Computes the same sums as FftKernelized, a block of channels at a time.
 template <typename T, typename W>
 class StreamedFft {
  public:

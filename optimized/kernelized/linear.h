@@ -1,6 +1,6 @@
-// The linear-time algorithms of linear_attention, as pieces for other
-// operators. Each works on one head after another or on one per thread, and
-// none makes the features of more than a chunk of rows at a time.
+// The linear-time algorithms of linear_attention, as parts for other operators.
+// Each works on one head after another or on one per thread, and none computes
+// the features of more than a chunk of rows at a time.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,10 @@
 
 namespace subquad {
 
-// Not causal: S = phi(K)^T V and z = phi(K)^T 1 once, then phi(Q) S / phi(Q) z.
-// Keys are split into a fixed number of segments with partial sums of their
-// own, so that threads do not change the order of additions.
+// Not causal: computes S = phi(K)^T V and z = phi(K)^T 1 once, then phi(Q) S /
+// phi(Q) z. Keys are split into a fixed number of segments with partial sums of
+// their own, so that the number of threads does not change the order of
+// additions.
 template <typename T>
 class AssociativeAttention {
  public:
@@ -40,7 +41,7 @@ class AssociativeAttention {
           factor(cut(shape.f)),
           tops(cut(kChunk)),
           scratch(cut(FeatureRows<T>(shape.map).ScratchSize(kChunk))) {}
-    T* rows;  // of values or of sums, extended
+    T* rows;  // rows of values or of sums, extended
     T *mantissa, *exponent, *factor;
     T* tops;  // exponents of the rows of queries
     T* scratch;
@@ -57,30 +58,30 @@ class AssociativeAttention {
   PerThread<T> work_;
 };
 
-// Causal: what the three algorithms below share. Tokens come in chunks; keys
-// and queries of a chunk are scaled run by run, where a run ends at a key that
-// does not fit the scale.
+// The part that the three causal algorithms below share. Tokens come in chunks;
+// keys and queries of a chunk are scaled run by run, where a run ends at a key
+// that does not fit the scale.
 template <typename T>
 class CausalTokens {
  public:
   CausalTokens(const KernelizedShape& shape, int64_t chunk, Layout& layout);
   void Begin(const HeadTensors<T>& head);
-  // The next chunk is queries [first, first + count), each with the last key
-  // that it sees, where there is one.
+  // Loads queries [first, first + count), each with the last key that it sees,
+  // if there is one.
   void Load(int64_t first, int64_t count);
-  // The next chunk is keys [first, first + count), before any query.
+  // Loads keys [first, first + count), which precede any query.
   void LoadKeys(int64_t first, int64_t count);
-  // Keys of the chunk: its first tokens have one, from first_key() on.
+  // Keys of the chunk: its first keys() tokens have one, from first_key() on.
   int64_t keys() const { return keys_; }
   int64_t first_key() const { return first_key_; }
-  // The exponent of query t of the chunk: its sums are larger by that.
+  // Returns the exponent of query t of the chunk, by which its sums are larger.
   T top(int64_t t) const { return tops_[t]; }
-  // Makes the features of tokens from `start` on (within the chunk) until one
-  // needs another scale; returns the end of the run, and the next one starts
-  // there; rows behind it may hold anything. Where the state must be brought to
-  // a new scale first, factor() says by what, otherwise it is null. Where the
-  // map projects, features come from one GEMM of a shape that no key's value
-  // changes.
+  // Computes the features of tokens from `start` on (within the chunk) until a
+  // token needs another scale. Returns the end of the run, where the next one
+  // starts; rows after it are unspecified. If the state must be brought to a
+  // new scale first, factor() returns the factors, otherwise null. If the map
+  // projects, features come from one GEMM whose shape does not depend on any
+  // key's value.
   int64_t Scale(int64_t start, T* keys, T* queries);
   const T* factor() const { return raised_ ? factor_.data() : nullptr; }
 
@@ -110,9 +111,9 @@ class RecurrentAttention {
   double Flops() const;
 
  private:
-  static constexpr int64_t kChunk = 48;  // a multiple of those three
+  static constexpr int64_t kChunk = 48;  // a multiple of three
 
-  // What a head needs that is worked on.
+  // The state and workspace of the head that a worker processes.
   struct Worker {
     Worker(Layout& layout, const KernelizedShape& shape);
     CausalTokens<T> tokens;
@@ -152,7 +153,7 @@ class ChunkedAttention {
 };
 
 // Causal, all running sums S_1 .. S_n in memory at once (LRPE section II): kept
-// for comparison, it needs n f e numbers.
+// for comparison, it needs n f e elements of memory.
 template <typename T>
 class PrefixSumAttention {
  public:
@@ -167,7 +168,7 @@ class PrefixSumAttention {
   void AddChunk(const HeadTensors<T>& head, int64_t count, int64_t query);
 
   const KernelizedShape shape_;
-  const int64_t keys_;  // that some query sees
+  const int64_t keys_;  // keys that some query sees
   CausalTokens<T> tokens_;
   Buffer<T> sums_, totals_, queries_, tops_, k_rows_;
 };

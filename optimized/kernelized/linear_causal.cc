@@ -39,7 +39,7 @@ void CausalTokens<T>::LoadKeys(int64_t first, int64_t count) {
   first_key_ = first;
 }
 
-// The whole chunk as one run of plain features, if it is one.
+// Processes the whole chunk as one run, if its features are plain.
 template <typename T>
 bool CausalTokens<T>::Plain(T* keys, T* queries) {
   if (!scale_.Plain() ||
@@ -97,9 +97,9 @@ int64_t CausalTokens<T>::Scale(int64_t start, T* keys, T* queries) {
 
 namespace {
 
-// For tokens in their order: state += k v^T, sums = q^T state, on kVectors
-// vectors of columns. Each token's arithmetic is the same whatever the number
-// of tokens in the call.
+// Computes, for tokens in order, state += k v^T and sums = q^T state, on
+// kVectors vectors of columns. Each token's arithmetic is the same for any
+// number of tokens in the call.
 template <typename T, int kTokens, int kVectors>
 void StepPanel(const T* keys, const T* queries, int64_t f, const T* values,
                int64_t width, T* state, T* sums) {
@@ -148,7 +148,7 @@ void Step(const T* keys, const T* queries, int64_t f, const T* values,
                              sums + c);
 }
 
-// totals += key; returns query . totals.
+// Computes totals += key; returns query . totals.
 template <typename T>
 T StepTotals(const T* key, const T* query, int64_t f, T* totals) {
   constexpr int64_t kCount = kLaneCount<T>;
@@ -200,7 +200,7 @@ void RecurrentAttention<T>::Run(ThreadPool& pool,
   });
 }
 
-// State and totals of the keys before the first query, by GEMM.
+// Computes state and totals of the keys before the first query, by GEMM.
 template <typename T>
 void RecurrentAttention<T>::Absorb(const HeadTensors<T>& head, Worker& worker) {
   const int64_t f = shape_.f, e = shape_.e, width = WholeVectors<T>(e);
@@ -246,7 +246,7 @@ void RecurrentAttention<T>::RunHead(const HeadTensors<T>& head,
   for (int64_t first = 0; first < shape_.n_q; first += kChunk) {
     const int64_t count = std::min(kChunk, shape_.n_q - first);
     tokens.Load(first, count);
-    // Rows of whole vectors serve as they are.
+    // Rows of whole vectors are used in place.
     const T* rows = head.v + tokens.first_key() * e;
     if (e != width || tokens.keys() < count) {
       for (int64_t t = 0; t < tokens.keys(); ++t)
@@ -339,8 +339,8 @@ void ChunkedAttention<T>::Absorb(const HeadTensors<T>& head, Worker& worker) {
 }
 
 // The GEMMs of a run have the shape of the whole chunk, with rows of zeros for
-// tokens outside: a library may add in another order for another shape, and
-// where the runs end depends on later tokens.
+// tokens outside: a library may add in another order for another shape, and the
+// ends of runs depend on later tokens.
 template <typename T>
 void ChunkedAttention<T>::RunHead(const HeadTensors<T>& head, Worker& worker) {
   const int64_t f = shape_.f, e = shape_.e, width = ExtendedWidth<T>(e);
@@ -417,7 +417,7 @@ void PrefixSumAttention<T>::Run(ThreadPool& pool,
   for (const HeadTensors<T>& head : heads) RunHead(pool, head);
 }
 
-// The chunk that was loaded, with `count` tokens; its queries' features to
+// Adds the loaded chunk with `count` tokens; writes its queries' features to
 // queries_ from row `query` on.
 template <typename T>
 void PrefixSumAttention<T>::AddChunk(const HeadTensors<T>& head, int64_t count,

@@ -1,4 +1,4 @@
-// What the algorithms of linear_attention.h have in common.
+// Functions that the algorithms of linear_attention.h share.
 #pragma once
 
 #include "optimized/base/product.h"
@@ -15,7 +15,7 @@ inline ConstMatrixMap<T> Map(const T* data, int64_t rows, int64_t columns) {
   return ConstMatrixMap<T>(data, rows, columns, Eigen::OuterStride<>(columns));
 }
 
-// Rows of a state brought to another scale.
+// Multiplies the rows of a state by `factor`, to bring them to another scale.
 template <typename T>
 inline void Rescale(const T* factor, int64_t f, int64_t width, T* sums) {
   for (int64_t a = 0; a < f; ++a) {
@@ -24,15 +24,15 @@ inline void Rescale(const T* factor, int64_t f, int64_t width, T* sums) {
   }
 }
 
-// The keys that all queries of a causal head see, before any of them: the
-// queries behind go on with the next key each.
+// Returns the number of keys that all queries of a causal head see, in addition
+// to one key for each further query.
 template <typename T>
 inline int64_t KeysBefore(const KernelizedShape& shape,
                           const HeadTensors<T>& head) {
   return std::min(shape.seen.first(), head.keys);
 }
 
-// Of a head's keys before the first query.
+// Counts the flops for a head's keys before the first query.
 inline double AbsorbFlops(const KernelizedShape& shape) {
   return 2.0 * static_cast<double>(std::min(shape.seen.first(), shape.n_k)) *
          static_cast<double>(shape.f) * static_cast<double>(shape.e + 1);

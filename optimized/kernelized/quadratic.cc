@@ -88,8 +88,8 @@ void QuadraticFeatures<T>::Compute(ThreadPool& pool,
   scale_.Clear();
 }
 
-// With a bias, each key is brought to about 1 by itself: a small key may be all
-// that the bias lets a query see.
+// With a bias, each key is scaled to about 1 separately: a small key may be the
+// only one that the bias lets a query see.
 template <typename T>
 void QuadraticFeatures<T>::StoreKey(int64_t j) {
   const int64_t f = shape_.f;
@@ -168,9 +168,10 @@ DenseKernelized<T>::DenseKernelized(const KernelizedShape& shape,
       values_(layout, shape.n_k * ExtendedWidth<T>(shape.e)),
       work_(layout, Cut<T>::template Size<Work>(shape)) {}
 
-// The queries of one block in [first, last). The GEMMs have the shape of
-// the whole block, with rows of zeros, whatever the run: a library may add in
-// another order for another shape, and where runs end depends on later keys.
+// Processes the queries of one block in [first, last). The GEMMs have the shape
+// of the whole block, with rows of zeros, whatever the run: a library may add
+// in another order for another shape, and the ends of runs depend on later
+// keys.
 template <typename T>
 void DenseKernelized<T>::ProcessBlock(const HeadTensors<T>& head, int64_t block,
                                       int64_t first, int64_t last,
@@ -230,8 +231,8 @@ void DenseKernelized<T>::Run(ThreadPool& pool,
 
 namespace {
 
-// scores[r][x] = sum_a queries[r][a] keys[a][x], for kGroup rows and a tile;
-// the keys are in panels [f][two vectors].
+// Computes scores[r][x] = sum_a queries[r][a] keys[a][x], for kGroup rows and a
+// tile; the keys are in panels [f][two vectors].
 template <typename T, int kGroup, int kTile>
 void ScoreTile(const T* queries, int64_t f, const T* keys, int64_t count,
                T* scores) {
@@ -257,8 +258,9 @@ void ScoreTile(const T* queries, int64_t f, const T* keys, int64_t count,
   }
 }
 
-// sums[r] += sum over j < count of scores[r][j] values[j]: the tile's own sum
-// first, so that rounding grows with kTile + n / kTile terms and not with n.
+// Computes sums[r] += sum over j < count of scores[r][j] values[j]: the tile's
+// own sum first, so that rounding grows with kTile + n / kTile terms instead of
+// n.
 template <typename T, int kGroup, int kTile, int kVectors>
 void AddPanel(const T* scores, const T* values, int64_t count, int64_t width,
               T* sums) {
@@ -283,7 +285,7 @@ void AddPanel(const T* scores, const T* values, int64_t count, int64_t width,
     }
 }
 
-// totals[r] += sum of scores[r][j] over a tile, lane by lane.
+// Computes totals[r] += sum of scores[r][j] over a tile, lane by lane.
 template <typename T, int kGroup, int kTile>
 void AddTotals(const T* scores, T* totals) {
   constexpr int kCount = kLaneCount<T>;
@@ -330,7 +332,7 @@ void TiledKernelized<T>::ProcessRows(const HeadTensors<T>& head, int64_t row,
       if (group + kGroup <= first || group >= last) continue;
       const int64_t rows = std::min(kGroup, end - group);
       const T* q = features_.queries() + group * f;
-      if (rows < kGroup) {  // the last queries of all
+      if (rows < kGroup) {  // the last group
         std::fill_n(queries, kGroup * f, T{0});
         std::copy_n(q, rows * f, queries);
         q = queries;

@@ -1,11 +1,11 @@
 // The quadratic algorithms of kernelized attention, with or without a bias:
 // `dense`, the baseline with the weights in memory, and `tiled`, the same sums
-// without any array of n^2 numbers.
+// without any array of n^2 elements.
 //
-// Both make the features of all keys and queries first (O(n f) memory) and then
-// go through the queries in runs: as long as the keys that they may see fit one
-// scale (feature_rows.h) a run goes on, and mostly there is one run. A query's
-// arithmetic never depends on keys masked from it, bit for bit.
+// Both compute the features of all keys and queries first (O(n f) memory) and
+// then process the queries in runs: a run continues as long as the visible keys
+// fit one scale (feature_rows.h), and usually there is only one run. No bit of
+// a query's result depends on keys masked from it.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace subquad {
 
-// exp(bias) as mantissas and exponents, by pairs of positions.
+// Stores exp(bias) as mantissas and exponents, by pairs of positions.
 template <typename T>
 class BiasByRow {
  public:
@@ -26,11 +26,11 @@ class BiasByRow {
 
   bool empty() const { return mantissa_.size() == 0; }
   void Split(const T* bias) const;
-  // How far ahead of itself a query sees anything.
+  // Returns how far ahead of itself a query sees anything.
   int64_t Horizon() const;
 
-  // Calls visit(j, count, mantissas, exponents) for straight runs of the keys
-  // [first, last) as query i sees them.
+  // Calls visit(j, count, mantissas, exponents) for contiguous runs of the keys
+  // [first, last) that query i sees.
   template <typename Visit>
   void ForRow(int64_t i, int64_t first, int64_t last,
               const Visit& visit) const {
@@ -48,7 +48,7 @@ class BiasByRow {
   Buffer<T> mantissa_, exponent_;
 };
 
-// Features of all keys and queries, and the runs of queries.
+// Computes the features of all keys and queries, and the runs of queries.
 template <typename T>
 class QuadraticFeatures {
  public:
@@ -88,8 +88,8 @@ class QuadraticFeatures {
   const T* keys() const { return k_values_.data(); }
   const BiasByRow<T>& bias() const { return bias_; }
 
-  // weights[0, last - first) of query i for keys [first, last) are multiplied
-  // by what scaling and bias left out; `top` is TopExponent(i).
+  // Multiplies weights[0, last - first) of query i for keys [first, last) by
+  // the factors that scaling and bias left out; `top` is TopExponent(i).
   void ApplyBias(int64_t i, int64_t first, int64_t last, T top,
                  T* weights) const {
     bias_.ForRow(i, first, last,
@@ -108,7 +108,7 @@ class QuadraticFeatures {
     subquad::WriteRow(shape_.normaliser, sums, total, ScaleOf(head, i),
                       shape_.e, head.out + i * shape_.e);
   }
-  // Of the sums of query i. A plain normaliser does not need it.
+  // Returns the scale of query i's sums. A plain normaliser does not need it.
   SumScale ScaleOf(const HeadTensors<T>& head, int64_t i) const {
     const double top = static_cast<double>(q_top_[i]);
     if (bias_.empty() || shape_.normaliser.is_plain()) return ScaleOfSums(top);
@@ -130,13 +130,13 @@ class QuadraticFeatures {
 
   void Compute(ThreadPool& pool, const HeadTensors<T>& head);
   void StoreKey(int64_t j);
-  // Has a query with this sum of weights lost terms that count? Queries are
-  // scaled by the largest key, and keys and bias by the largest of both; where
-  // the bias hides those, what is left of the sums may be too small.
+  // True if a query with this sum of weights has lost relevant terms. Queries
+  // are scaled by the largest key, and keys and bias by the largest of both; if
+  // the bias hides those, the sums may be too small.
   bool Lost(T sum) const {
     return !bias_.empty() && !(std::abs(sum) >= PowerOfTwo(T{-40}));
   }
-  // Such a query pair by pair, each at a scale of its own.
+  // Computes a query pair by pair, each pair at a scale of its own.
   void DirectRow(const HeadTensors<T>& head, int64_t i, int worker) const;
   struct Direct {
     Direct(Cut<T>& cut, const KernelizedShape& shape)
@@ -159,7 +159,7 @@ class QuadraticFeatures {
   RunningKeyScale<T> scale_;
 };
 
-// Of either, with half the pairs where it is causal.
+// Counts the flops of either algorithm, with half the pairs if it is causal.
 double QuadraticFlops(const KernelizedShape& shape);
 
 template <typename T>
@@ -200,9 +200,9 @@ class TiledKernelized {
   // Queries in registers, each with two vectors of sums.
   static constexpr int64_t kGroup = kVectorRegisters >= 32 ? 12 : 6;
 
-  // Queries of one task. Where the keys do not fit the second cache they are
-  // read from beyond it once for each task: as many as leave every thread four
-  // tasks. No bit of a result depends on it.
+  // Queries of one task. If the keys do not fit the second-level cache, each
+  // task reads them from memory once: tasks are as large as possible while
+  // every thread has four of them. No bit of a result depends on it.
   static constexpr int64_t kLeastRows = 48, kMostRows = 192;
   static_assert(kLeastRows % kGroup == 0 && kMostRows % kGroup == 0);
   static int64_t Rows(const KernelizedShape& shape, int threads) {
@@ -210,7 +210,7 @@ class TiledKernelized {
     return std::clamp<int64_t>(shape.n_q / (4 * threads) / kGroup * kGroup,
                                kLeastRows, kMostRows);
   }
-  // Of a row of values and of sums.
+  // Returns the width of a row of values and of sums.
   static int64_t Width(const KernelizedShape& shape) {
     return WholeVectors<T>(shape.e);
   }

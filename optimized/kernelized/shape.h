@@ -1,5 +1,5 @@
-// What the CPU algorithms of kernelized attention share: tensors by head, and
-// the step from an algorithm to a Prepared.
+// The parts that the CPU algorithms of kernelized attention share: tensors by
+// head, and the wrapper that turns an algorithm into a Prepared.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace subquad {
 
-// The tensors of one head. omega and bias are null where there are none.
+// The tensors of one head. omega and bias are null if absent.
 template <typename T>
 struct HeadTensors {
   const T* q;
@@ -44,17 +44,17 @@ std::vector<HeadTensors<T>> TensorsByHead(const Problem& problem,
   return heads;
 }
 
-// mantissa 2^exponent, which may lie beyond the range of any type.
+// The number mantissa 2^exponent, which may be beyond the range of any type.
 struct SumScale {
   double mantissa = 1;
   int exponent = 0;
 };
 
-// exp of what CommonBias takes from every entry. Beyond the limits there are
-// only zeros and infinities.
+// Returns exp of the common bias that CommonBias subtracts from every entry.
+// Beyond the limits there are only zeros and infinities.
 template <typename T>
 SumScale CommonWeight(const T* bias, int64_t count) {
-  // ln 2 in two parts, the first of so few bits that its products are exact.
+  // ln 2 in two parts, the first with so few bits that its products are exact.
   constexpr double kHigh = 0x1.62e42p-1;
   constexpr double kLow =
       static_cast<double>(std::numbers::ln2_v<long double> - kHigh);
@@ -65,14 +65,15 @@ SumScale CommonWeight(const T* bias, int64_t count) {
           static_cast<int>(steps)};
 }
 
-// 2^top common: what sums of weights, as a program holds them, are multiplied
-// by to be the true ones, but for the features' constants.
+// Returns 2^top common: the factor from an implementation's sums of weights to
+// the true ones, except for the features' constants.
 inline SumScale ScaleOfSums(double top, SumScale common = {}) {
   return {common.mantissa,
           static_cast<int>(std::clamp(top, -1e8, 1e8)) + common.exponent};
 }
 
-// A row of the output from its sums of weights times values [e] and of weights.
+// Writes an output row from its sums of weights times values [e] and of
+// weights.
 template <typename T, typename Sum>
 void WriteRow(const Normaliser& form, const Sum* sums, Sum total,
               const SumScale& scale, int64_t e, T* out) {
@@ -84,8 +85,8 @@ void WriteRow(const Normaliser& form, const Sum* sums, Sum total,
     return;
   }
   if (form.eps > 0) {
-    // Relative to eps where that is above the scale: it may be by more than the
-    // type's range.
+    // Computes relative to eps if that is above the scale: it may be larger by
+    // more than the type's range.
     const double eps = form.epsilon() / scale.mantissa;
     const int over = std::max(0, std::ilogb(eps) - scale.exponent);
     total = std::ldexp(total, -over) +
@@ -99,9 +100,9 @@ void WriteRow(const Normaliser& form, const Sum* sums, Sum total,
   for (int64_t c = 0; c < e; ++c) out[c] = static_cast<T>(sums[c] / total);
 }
 
-// Values with a column of ones for the normaliser, and zeros up to whole
-// vectors. Numerator and normaliser then go through the same additions in the
-// same order, and what rounding does to both cancels in their quotient: equal
+// Extends values by a column of ones for the normaliser, and by zeros up to
+// whole vectors. Numerator and normaliser then go through the same additions in
+// the same order, and common rounding errors cancel in their quotient: equal
 // values come out equal.
 template <typename T>
 int64_t ExtendedWidth(int64_t e) {
@@ -145,7 +146,7 @@ class KernelizedPrepared : public Prepared {
   Algorithm<T> algorithm_;
 };
 
-// What an Implementation's `prepare` is for such an algorithm.
+// Makes an Implementation's `prepare` for such an algorithm.
 template <template <typename> typename Algorithm>
 std::unique_ptr<Prepared> PrepareKernelized(const Problem& problem,
                                             const Arrays& arrays,

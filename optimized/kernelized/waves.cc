@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-// After highway.h, which it needs.
+// Must follow highway.h, which it needs.
 #include <hwy/contrib/math/math-inl.h>
 
 namespace subquad {
@@ -15,7 +15,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <typename T>
 inline constexpr int64_t kLanes = HWY_LANES(T);
 
-// As far as highway's functions go.
+// The largest argument of highway's functions.
 constexpr double kLargest = 39000;
 
 template <typename T>

@@ -5,7 +5,7 @@
 
 namespace subquad {
 
-// waves[2 x] = weights[x] cos(angles[x]), waves[2 x + 1] = weights[x]
+// Computes waves[2 x] = weights[x] cos(angles[x]), waves[2 x + 1] = weights[x]
 // sin(angles[x]) for x < count. Cosines and sines are within 3 ulp of the exact
 // ones (highway's where |angles| <= 39000, and the standard library's beyond).
 template <typename T>

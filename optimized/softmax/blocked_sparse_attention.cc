@@ -13,13 +13,14 @@
 namespace subquad {
 namespace {
 
-// Queries first, first + stride, .. that go through their keys together.
+// Queries first, first + stride, .. that process their keys together.
 struct QueryGroup {
   int64_t first, stride, rows;
   int64_t last() const { return first + (rows - 1) * stride; }
 };
 
-// Queries of a block, or neighbours in a residue class, `most` at a time.
+// Groups the queries of a block, or neighbours in a residue class, `most` at a
+// time.
 std::vector<QueryGroup> GroupQueries(const SparseKeys& keys, int64_t most) {
   std::vector<QueryGroup> groups;
   const int64_t n = keys.n();
@@ -42,7 +43,7 @@ std::vector<QueryGroup> GroupQueries(const SparseKeys& keys, int64_t most) {
   return groups;
 }
 
-// Members [begin, end) of its residue class that a group of a window sees.
+// Members [begin, end) of a residue class that a group of a window sees.
 struct Band {
   Band(const SparseKeys& keys, const QueryGroup& group)
       : residue(group.first % group.stride),
@@ -162,7 +163,7 @@ class BlockedSparse : public Prepared {
     block.End(rows.out + group.first * sizes_.e, group.stride * sizes_.e);
   }
 
-  // Of the keys of a run that some query of the group sees.
+  // Returns the end of the keys of a run that some query of the group sees.
   int64_t EndOf(const KeyRun& run, const QueryGroup& group) const {
     const int64_t end = run.first + run.count;
     return keys_.causal() ? std::min(end, group.last() + 1) : end;
@@ -200,7 +201,7 @@ class BlockedSparse : public Prepared {
     }
   }
 
-  // Those that the window did not show already.
+  // Adds the global keys that the window did not include.
   void AddGlobalKeys(const SparseHead<T>& head, const QueryGroup& group,
                      SoftmaxBlock<T>& block) {
     const auto hide = [&](int64_t key, int64_t from, int64_t to) {
@@ -234,7 +235,7 @@ class BlockedSparse : public Prepared {
     }
   }
 
-  // Over what the groups wrote for these queries.
+  // Overwrites the output that the groups wrote for these queries.
   void RunSeeingAll(const SparseHead<T>& head) {
     const int64_t d = sizes_.d, e = sizes_.e;
     const IntegerList& seeing = keys_.seeing_all();

@@ -1,5 +1,5 @@
 // The backward pass of a softmax whose weights are in memory: gradients of
-// scores and values of one head, by GEMMs, for the dense programs of all
+// scores and values of one head, by GEMMs, for the dense implementations of all
 // operators with a softmax (formulas: reference/softmax/softmax_gradient.h).
 //
 //   DenseGradient<T> gradient(layout, n_q, n_k, e);
@@ -39,20 +39,20 @@ class DenseGradient {
 
   T* Weights(int64_t i) const { return weights_.data() + i * n_k_; }
 
-  // Rows of dS: [rows, keys] from query `first` and the first key on.
+  // Returns rows of dS: [rows, keys] from query `first` and the first key on.
   ConstMatrixMap<T> ScoreRows(int64_t first, int64_t rows, int64_t keys) const {
     return {scores_.data() + first * n_k_, rows, keys,
             Eigen::OuterStride<>(n_k_)};
   }
-  // Columns of dS: [queries from `first` on, keys] from key `key` on.
+  // Returns columns of dS: [queries from `first` on, keys] from key `key` on.
   ConstMatrixMap<T> ScoreColumns(int64_t first, int64_t key,
                                  int64_t keys) const {
     return {scores_.data() + first * n_k_ + key, n_q_ - first, keys,
             Eigen::OuterStride<>(n_k_)};
   }
 
-  // The scores of query i and its first `visible` keys, plus the bias of each,
-  // become weights; `bias` may be null, and -inf in it hides the key.
+  // Turns the scores of query i and its first `visible` keys, plus the bias of
+  // each, into weights; `bias` may be null, and -inf in it hides the key.
   void Exponentiate(int64_t i, int64_t visible, const T* bias) const {
     T* const row = Weights(i);
     const T sum = ExponentiateRow(row, visible, bias);
@@ -60,8 +60,9 @@ class DenseGradient {
     std::fill(row + visible, row + n_k_, T{0});
   }
 
-  // dS of rows [first, first + rows) that see keys before `keys`, where the
-  // weights are already; g [n_q, e] and v [n_k, e] of the head.
+  // Computes dS of rows [first, first + rows) that see keys before `keys`,
+  // whose weights are complete; g [n_q, e] and v [n_k, e] are those of the
+  // head.
   void Scores(int64_t first, int64_t rows, int64_t keys, const T* g,
               const T* v) const {
     MatrixMap<T> scores(scores_.data() + first * n_k_, rows, keys,
@@ -77,7 +78,8 @@ class DenseGradient {
     }
   }
 
-  // Rows [key, key + keys) of grad_v, with the queries from `first` on.
+  // Computes rows [key, key + keys) of grad_v, from the queries from `first`
+  // on.
   void Values(int64_t key, int64_t keys, int64_t first, const T* g,
               T* grad_v) const {
     const ConstMatrixMap<T> weights(weights_.data() + first * n_k_ + key,
@@ -87,7 +89,8 @@ class DenseGradient {
     Multiply(T{1}, weights.transpose(), Rows(g, first, n_q_ - first), out);
   }
 
-  // out[j - i + n_q - 1] = sum of dS_ij, for all n_q + n_k - 1 offsets.
+  // Computes out[j - i + n_q - 1] = sum of dS_ij, for all n_q + n_k - 1
+  // offsets.
   void Diagonals(ThreadPool& pool, T* out) const {
     constexpr int64_t kPiece = 512;
     const int64_t offsets = n_q_ + n_k_ - 1;

@@ -9,7 +9,7 @@
 namespace subquad {
 namespace softmax_tiles {
 
-// D, and what is divided by the sum of the weights from here on.
+// Computes D, and divides by the sum of the weights.
 template <typename T>
 void Turn(const Tile<T>& tile, const GradientTile<T>& own) {
   const Tag<T> d;
@@ -31,7 +31,7 @@ void Turn(const Tile<T>& tile, const GradientTile<T>& own) {
   }
 }
 
-// Scores into weights, without the division by their sum.
+// Turns scores into weights, without the division by their sum.
 template <typename T>
 void Weigh(const Tile<T>& tile) {
   const Tag<T> d;
@@ -55,7 +55,7 @@ void Weigh(const Tile<T>& tile) {
   });
 }
 
-// weight (g.v - D)
+// Computes weight (g.v - D).
 template <typename T>
 void ScoreGradients(const Tile<T>& tile, const GradientTile<T>& own,
                     const T* v) {
@@ -104,8 +104,8 @@ void QueryGradients(const Tile<T>& tile, const GradientTile<T>& own,
   });
 }
 
-// out [rows, width] += a [rows, terms] b [terms, width], where rows of a are a
-// block's queries.
+// Computes out [rows, width] += a [rows, terms] b [terms, width], where rows of
+// a are a block's queries.
 template <typename T>
 void AddProduct(const T* a, int64_t rows, int64_t terms, const T* b,
                 int64_t width, T* out) {
@@ -145,8 +145,8 @@ void AddProduct(const T* a, int64_t rows, int64_t terms, const T* b,
   });
 }
 
-// Keys r, r + L, r + 2 L .. of the tile and vectors of L queries: key r + L m
-// and queries from L y on add to the same L diagonals for every m - y.
+// Uses keys r, r + L, r + 2 L .. of the tile and vectors of L queries: key r +
+// L m and queries from L y on add to the same L diagonals for every m - y.
 template <typename T>
 void AddDiagonals(const Tile<T>& tile, const GradientTile<T>& own,
                   T* diagonals) {

@@ -1,16 +1,16 @@
 // The backward pass of exact softmax attention for a block of queries, tile by
-// tile of keys, in memory that does not depend on the number of keys but for
-// the gradients themselves (formulas: reference/softmax/softmax_gradient.h;
+// tile of keys, in memory that, except for the gradients themselves, does not
+// depend on the number of keys (formulas: reference/softmax/softmax_gradient.h;
 // recomputed tiles: FlashAttention-2, Dao 2023, algorithm 2).
 //
-// A block goes over its keys twice: once forward, for the largest score, the
+// A block processes its keys twice: once forward, for the largest score, the
 // sum of the weights and D = g.out of each query, and once backward, with the
-// same scores again. Weights are exp(s - m) / sum with the m of the first time,
-// so that m cancels whatever its error; 1 / sum is a factor of g and D from the
-// start, and the scale one of q. Five products a tile, as against two forward,
-// all with the register tiles of softmax_tiles.h: queries in the lanes for
-// scores, g.v and grad_q; columns in the lanes for grad_k and grad_v, whose
-// sums run over queries.
+// same scores again. Weights are exp(s - m) / sum with the m of the forward
+// pass, so that m cancels whatever its error; 1 / sum is a factor of g and D
+// from the start, and the scale one of q. A tile takes five products, compared
+// with two in the forward pass, all with the register tiles of softmax_tiles.h:
+// queries in the lanes for scores, g.v and grad_q; columns in the lanes for
+// grad_k and grad_v, whose sums run over queries.
 //
 //   GradientBlock<T> block(layout, d, e);
 //   block.Begin(q, rows, scale, g);
@@ -23,7 +23,7 @@
 //
 // The gradient of a bias by offset is the sum of the diagonals: those of a tile
 // are summed in registers, lane by lane, for keys that are a vector apart, so
-// that no store waits for the one before.
+// that no store waits for the previous one.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ struct GradientTile {
 
   T* grad;        // [e] as in Tile: g / sum, transposed
   T* score;       // [kTileKeys]: gradients of the scores
-  T* grad_query;  // [d]: sum of those times keys
+  T* grad_query;  // [d]: sum of these gradients times keys
   T* dot;         // [1]: D / sum
   T* query_rows;  // [rows, d]: scale * q
   T* grad_rows;   // [rows, e]: g / sum
@@ -57,20 +57,20 @@ struct GradientTile {
 template <typename T>
 class GradientBlock {
  public:
-  // Numbers before and behind an array of diagonals that may be written (zeros
-  // are added).
+  // Elements before and after an array of diagonals that may be written (by
+  // adding zeros).
   static constexpr int64_t kMargin = kBlockQueries<T>;
 
   GradientBlock(Layout& layout, int64_t d, int64_t e);
 
-  // q [rows, d] and g [rows, e], without gaps.
+  // Starts with q [rows, d] and g [rows, e], contiguous.
   void Begin(const T* q, int64_t rows, T scale, const T* g);
   SoftmaxBlock<T>& scores() { return scores_; }
-  // From the forward to the backward pass.
+  // Changes from the forward to the backward pass.
   void Turn();
-  // With the scores of a tile: adds to its rows of grad_k and grad_v, and,
-  // where it is not null, to diagonals[j - i] for query i of the block and key
-  // j of the tile.
+  // Uses the scores of a tile to add to its rows of grad_k and grad_v and, if
+  // it is not null, to diagonals[j - i] for query i of the block and key j of
+  // the tile.
   void Accumulate(const T* k, const T* v, T* grad_k, T* grad_v, T* diagonals);
   void End(T* grad_q, T scale);
 

@@ -1,5 +1,5 @@
-// Attention of all queries to a reduced number of keys and values, in two ways;
-// shared by linformer_attention and memory_compressed_attention.
+// Attention of all queries to a reduced number of keys and values, by two
+// algorithms; shared by linformer_attention and memory_compressed_attention.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct AttentionSizes {
   int64_t n_q, keys, d, e;
 };
 
-// Two GEMMs with the scores [n_q, keys] in memory.
+// Uses two GEMMs with the scores [n_q, keys] in memory.
 template <typename T>
 class DenseToReduced {
  public:
@@ -53,7 +53,7 @@ class DenseToReduced {
   Buffer<T> scores_;
 };
 
-// Blocks of queries against tiles of keys, no scores kept.
+// Uses blocks of queries against tiles of keys, without storing scores.
 template <typename T>
 class TiledToReduced {
  public:

@@ -199,7 +199,7 @@ void Divide(const Tile<T>& tile) {
     }
 }
 
-// Keys in the lanes, four vectors at a time to hide latencies.
+// Puts keys in the lanes, four vectors at a time to hide latencies.
 template <typename T>
 T ExponentiateRow(T* row, int64_t count, const T* bias) {
   constexpr int64_t kStep = 4 * kLanes<T>;

@@ -1,13 +1,13 @@
 // Exact softmax attention of a block of queries, tile by tile of keys, in
 // memory that does not depend on the number of keys; and the softmax of a row
-// of scores for programs that have them in memory.
+// of scores for implementations that have them in memory.
 //
-// The queries of a block stand in the SIMD lanes, so that maxima, exponentials
-// and sums over keys need no work across lanes, keys and values are read where
-// they are (a broadcast each), and nothing is packed but the queries, once.
-// The largest score so far, m, is kept for each query; when a tile raises it,
-// earlier sums are multiplied by exp(m_old - m_new) (Milakov and Gimelshein
-// 2018; FlashAttention, Dao et al. 2022).
+// The queries of a block are in the SIMD lanes, so that maxima, exponentials
+// and sums over keys need no work across lanes, keys and values are read in
+// place (a broadcast each), and only the queries are packed, once. The largest
+// score so far, m, is kept for each query; when a tile raises it, earlier sums
+// are multiplied by exp(m_old - m_new) (Milakov and Gimelshein 2018;
+// FlashAttention, Dao et al. 2022).
 //
 //   SoftmaxBlock<T> block(layout, d, e);   // one for each worker
 //   block.Begin(q, d, rows, scale);        // rows <= kBlockQueries<T>
@@ -18,9 +18,9 @@
 //     block.Accumulate(v, e);
 //   block.End(out, e);
 //
-// Rows are given with strides, so that every s-th query and key are a problem
-// of their own. A score of -inf hides a key; a query that saw no key at all
-// gets NaN (0/0).
+// Rows have strides, so that every s-th query and key can form a separate
+// problem. A score of -inf hides a key; a query that saw no key at all gets NaN
+// (0/0).
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ inline constexpr int64_t kTileKeys = 64;
 
 namespace softmax_tiles {
 
-// Row r of every array here holds one number for each query of the block:
-// number i is at r * kBlockQueries + i.
+// Row r of every array here has one element for each query of the block: that
+// of query i is at r * kBlockQueries + i.
 template <typename T>
 struct Tile {
   Tile(Cut<T>& cut, int64_t query_width, int64_t value_width,
@@ -56,12 +56,12 @@ struct Tile {
   int64_t d, e, p;
   int64_t rows = 0, keys = 0;
   T* query;   // [d]: scale * q, transposed
-  T* band;    // [p]: what queries say about distances, transposed
+  T* band;    // [p]: r of the queries, transposed
   T* score;   // [kTileKeys]
   T* out;     // [e]: sum of weight * value
   T* top;     // [1]: largest score so far
   T* sum;     // [1]: sum of weights
-  T* factor;  // [1]: of earlier sums
+  T* factor;  // [1]: factor of earlier sums
 };
 
 }  // namespace softmax_tiles
@@ -69,23 +69,23 @@ struct Tile {
 template <typename T>
 class SoftmaxBlock {
  public:
-  // `p`: of BeginBand.
+  // `p` is the width of r in BeginBand.
   SoftmaxBlock(Layout& layout, int64_t d, int64_t e, int64_t p = 0);
 
   void Begin(const T* q, int64_t q_stride, int64_t rows, T scale);
-  // After Begin: r [rows, p], for AddBand.
+  // Call after Begin, for AddBand; r is [rows, p].
   void BeginBand(const T* r, int64_t r_stride);
 
   void Scores(const T* k, int64_t k_stride, int64_t keys);
 
-  // Query i and key j of the block and the tile.
+  // Returns the score of query i of the block and key j of the tile.
   T& Score(int64_t i, int64_t j) {
     return tile_.score[j * kBlockQueries<T> + i];
   }
-  // Score(i, j) += bias[j - i], read for the block's own queries only.
+  // Computes Score(i, j) += bias[j - i], read for the block's own queries only.
   void AddBias(const T* bias);
-  // Score(i, j) += sum_x r[i][x] table[x stride + i - j], read for whole
-  // vectors of queries and for all keys of the tile.
+  // Computes Score(i, j) += sum_x r[i][x] table[x stride + i - j], read for
+  // whole vectors of queries and for all keys of the tile.
   void AddBand(const T* table, int64_t stride);
   // Hides key j from query i where j > i + last.
   void HideAfter(int64_t last);
@@ -107,15 +107,16 @@ class SoftmaxBlock {
 extern template class SoftmaxBlock<float>;
 extern template class SoftmaxBlock<double>;
 
-// row[j] = exp(s_j - max s) where s_j = row[j] + bias[j] (bias may be null, and
-// -inf in it hides the key); returns their sum, zero when nothing is visible.
+// Computes row[j] = exp(s_j - max s) where s_j = row[j] + bias[j] (bias may be
+// null, and -inf in it hides the key); returns their sum, zero if nothing is
+// visible.
 template <typename T>
 T ExponentiateRow(T* row, int64_t count, const T* bias);
 
-// out [rows, width] = a [rows, terms] b [terms, width], with `a_stride` from
-// row to row of a, every sum in the order of its terms. A GEMM that adds even
-// and odd terms apart loses digits where signs alternate from key to key, as
-// the plain program does not.
+// Computes out [rows, width] = a [rows, terms] b [terms, width], with
+// `a_stride` from row to row of a, every sum in the order of its terms. A GEMM
+// that adds even and odd terms separately loses digits where signs alternate
+// from key to key, unlike the plain program.
 template <typename T>
 void MultiplyInOrder(const T* a, int64_t a_stride, int64_t rows, int64_t terms,
                      const T* b, int64_t width, T* out);

@@ -24,13 +24,13 @@ using Vector = hn::Vec<Tag<T>>;
 template <typename T>
 inline constexpr int64_t kLanes = HWY_LANES(T);
 
-// Sums of a register tile: 24 of 32 registers, or 12 of 16.
+// Sums of a register tile fill 24 of 32 registers, or 12 of 16.
 inline constexpr int kRows = 6;
 inline constexpr int kVectors = HWY_MAX_BYTES == 64 || HWY_ARCH_ARM_A64 ? 4 : 2;
 
-// Of 2^r on [-1/2, 1/2], the highest power first: polynomials that interpolate
-// (2^r - 1)/r in Chebyshev points, with relative errors of 5.1e-9 = 0.09 u and
-// 8.4e-18 = 0.08 u.
+// Coefficients for 2^r on [-1/2, 1/2], the highest power first: polynomials
+// that interpolate (2^r - 1)/r in Chebyshev points, with relative errors of
+// 5.1e-9 = 0.09 u and 8.4e-18 = 0.08 u.
 template <typename T>
 inline constexpr T kPowerOfTwo[] = {};
 template <>
@@ -50,15 +50,15 @@ inline constexpr double kPowerOfTwo<double>[] = {
     5.5504108664821594339e-2,  2.4022650695910098220e-1,
     6.9314718055994530942e-1,  1.0};
 
-// s[v] = exp(s[v] - m[v]) for s <= m, zero below 2^-125 and for -inf. The
-// difference comes first: it is the error of s and m that counts, and m may be
-// any finite number. With x = (s - m) log2 e = n + r and n the nearest integer,
-// found by adding a number whose last bit is worth one, n goes into the
-// exponent of 2^r. With the roundings of the last two steps 2^x is off by less
-// than 2 u.
+// Computes s[v] = exp(s[v] - m[v]) for s <= m, zero below 2^-125 and for -inf.
+// The difference is computed first: only the error of s and m matters, and m
+// may be any finite number. With x = (s - m) log2 e = n + r and n the nearest
+// integer, found by adding a number whose last bit is worth one, n goes into
+// the exponent of 2^r. With the roundings of the last two steps 2^x is off by
+// less than 2 u.
 //
-// Each step is taken for all vectors before the next: one vector after the
-// other waits for its own results.
+// Each step is done for all vectors before the next: a single vector would wait
+// for its own results.
 template <typename T, int kV>
 HWY_INLINE void ExpOfDifferences(const Vector<T> (&m)[kV], Vector<T> (&s)[kV]) {
   constexpr bool kWide = sizeof(T) == 8;
@@ -103,9 +103,9 @@ HWY_INLINE void WithConstant(int64_t count, const Work& work) {
   work(std::integral_constant<int, kMost>());
 }
 
-// sums[x][v] = sum_t a(x, t) b(t, vector v), t < terms, in the order of t,
-// where a(x, t) is a[x*stride + t], or with kAcross a[t*stride + x]; row t of b
-// is at b + t*b_stride.
+// Computes sums[x][v] = sum_t a(x, t) b(t, vector v), t < terms, in the order
+// of t, where a(x, t) is a[x*stride + t], or with kAcross a[t*stride + x]; row
+// t of b is at b + t*b_stride.
 template <bool kAcross, int kX, int kV, typename T, typename Load>
 HWY_INLINE void Product(const T* HWY_RESTRICT a, int64_t stride,
                         const T* HWY_RESTRICT b, int64_t b_stride,
@@ -149,7 +149,7 @@ struct LoadFirst {
   int64_t count;
   HWY_INLINE Vector<T> operator()(const T* at) const {
     const Tag<T> d;
-#if HWY_MEM_OPS_MIGHT_FAULT  // a masked load is a whole one there
+#if HWY_MEM_OPS_MIGHT_FAULT  // a masked load reads the whole vector there
     HWY_ALIGN T lanes[kLanes<T>] = {};
     std::copy_n(at, count, lanes);
     return hn::Load(d, lanes);
@@ -169,8 +169,8 @@ HWY_INLINE void ForVectors(const Tile<T>& tile, const Work& work) {
                            [&](auto count) { work(first * kLanes<T>, count); });
 }
 
-// Splits [0, count) into nearly equal pieces of at most kRows, the larger ones
-// first. Divides once: a division takes as long as a tenth of a piece.
+// Splits [0, count) into nearly equal pieces of at most kRows, the larger
+// pieces first. Divides once: a division takes as long as a tenth of a piece.
 template <typename Work>
 HWY_INLINE void ForRows(int64_t count, const Work& work) {
   const int64_t pieces = (count + kRows - 1) / kRows;

@@ -1,4 +1,4 @@
-// What the programs of sparse_attention share.
+// The parts that the implementations of sparse_attention share.
 #pragma once
 
 #include "reference/contract/implementation.h"
@@ -14,18 +14,18 @@ struct SparseSizes {
         apart(problem.HasInput("q_global") ? problem.Dim("g") : 0),
         heads(problem.heads),
         has_bias(problem.HasInput("bias")) {}
-  // Of this many pairs of a query and a key in each head.
+  // Counts the flops of this many pairs of a query and a key in each head.
   double Flops(double pairs) const {
     return 2 * static_cast<double>(heads) * pairs * static_cast<double>(d + e);
   }
   int64_t n, d, e;
-  int64_t apart;  // global tokens beside the n positions
+  int64_t apart;  // global tokens in addition to the n positions
   int64_t heads;
   bool has_bias;
 };
 
-// Rows of queries, keys, values and output: of the n positions, or of the
-// global tokens beside them.
+// Rows of queries, keys, values and output: those of the n positions, or of the
+// additional global tokens.
 template <typename T>
 struct SparseRows {
   const T *q, *k, *v;

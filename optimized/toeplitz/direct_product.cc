@@ -5,7 +5,7 @@
 namespace subquad {
 namespace {
 
-// kTile rows of the result; the weights are those of the first.
+// Computes kTile rows of the result; the weights are those of the first row.
 template <typename T, int kTile, int kVectors>
 void Tile(const T* weights, int64_t visible, const T* values, int64_t stride,
           T* out, int64_t out_stride) {
@@ -30,7 +30,7 @@ template <int kVectors>
 void DirectToeplitz<T>::Panel(const T* weights, int64_t visible,
                               const T* values, int64_t stride, int64_t keys,
                               T* out, int64_t out_stride) const {
-  // Query i has the weights from n_q - 1 - i on.
+  // Query i uses the weights from n_q - 1 - i on.
   const auto seen = [&](int64_t i) {
     return std::min(visible - (n_q_ - 1 - i), keys);
   };

@@ -1,5 +1,5 @@
 // The Toeplitz product of a few rows by its definition, with the columns in
-// vector registers: what an FFT has to beat.
+// vector registers: the speed that an FFT has to beat.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,13 @@
 
 namespace subquad {
 
-// out[i, c] = sum_j w(j - i) v[j, c], v [n_k, e], out [n_q, e], row-major.
+// Computes out[i, c] = sum_j w(j - i) v[j, c], v [n_k, e], out [n_q, e],
+// row-major.
 template <typename T>
 class DirectToeplitz {
  public:
   // Measured against ToeplitzColumns in float32 with 64 columns: 0.4 of its
-  // time at 16 rows, three quarters at 32, as much near 52.
+  // time at 16 rows, three quarters at 32, the same time near 52.
   static constexpr int64_t kRows = 32;
   static bool Serves(int64_t n_q, int64_t n_k) {
     return std::max(n_q, n_k) <= kRows;
@@ -32,14 +33,14 @@ class DirectToeplitz {
            static_cast<double>(e_);
   }
 
-  // weights [n_q + n_k - 1], of which the first `visible` count, and values
-  // [n_k, e], of which the first `keys` do, as in ToeplitzColumns.
+  // Uses the first `visible` of the weights [n_q + n_k - 1] and the first
+  // `keys` of the values [n_k, e], as in ToeplitzColumns.
   void Apply(const T* weights, int64_t visible, const T* values, int64_t keys,
              T* out, int worker) const;
 
  private:
   static constexpr int64_t kCount = kLaneCount<T>;
-  // Of columns, with four rows of the result in registers.
+  // Vectors of columns in a panel, with four rows of the result in registers.
   static constexpr int kPanel = kVectorRegisters / 8;
 
   template <int kVectors>
@@ -47,8 +48,8 @@ class DirectToeplitz {
              int64_t keys, T* out, int64_t out_stride) const;
 
   const int64_t n_q_, n_k_, e_;
-  // What is visible of the weights, and the last columns padded to a
-  // vector: [n_k] of the values, [n_q] of the result.
+  // Holds the visible weights, and the last columns padded to a vector: [n_k]
+  // of the values, [n_q] of the result.
   PerThread<T> work_;
 };
 

@@ -60,7 +60,7 @@ class Fft : public Prepared {
     fft_.Forward(spectrum);
   }
 
-  // Zeros from row n on.
+  // Fills with zeros from row n on.
   void Gather(const T* rows, int64_t n, int64_t count, T* column) const {
     GatherColumns(rows, n, sizes_.e, count, n, fft_.row_stride(),
                   fft_.column_size(), column);

@@ -35,7 +35,7 @@ int64_t CirculantFft<T>::ColumnSize(const std::vector<int64_t>& lengths) {
   int64_t size = RowStride(lengths);
   for (size_t i = 0; i + 1 < lengths.size(); ++i) size *= lengths[i];
   const int64_t line = 64 / static_cast<int64_t>(sizeof(T));
-  // One line more, or columns of a power of two would share cache sets.
+  // Adds one cache line, or columns of a power of two would share cache sets.
   return (size + line - 1) / line * line + line;
 }
 

@@ -22,7 +22,7 @@
 
 namespace subquad {
 
-// FFTW in either precision under one name.
+// Gives FFTW's functions of both precisions the same names.
 template <typename T>
 struct Fftw;
 template <>
@@ -48,8 +48,8 @@ struct Fftw<double> {
   static constexpr auto kSetTimeLimit = fftw_set_timelimit;
 };
 
-// The smallest length >= n of the form 2^a 3^b 5^c with b, c <= 1 each, even
-// where n > 1: FFTW's fast sizes.
+// Returns the smallest length >= n of the form 2^a 3^b 5^c with b, c <= 1 each,
+// even if n > 1: FFTW's fast sizes.
 int64_t GoodFftLength(int64_t n);
 
 inline constexpr double kTuningSeconds = 1;
@@ -59,24 +59,24 @@ class CirculantFft {
  public:
   using Complex = std::complex<T>;
 
-  // Plans for columns of these lengths (one or two of them). A layout that
-  // tunes has plans measured, for at most kTuningSeconds each; one that counts
-  // has none made.
+  // Makes plans for columns of these lengths (one or two of them). A layout
+  // that tunes measures plans, for at most kTuningSeconds each; a layout that
+  // counts makes none.
   CirculantFft(Layout& layout, const std::vector<int64_t>& lengths);
   ~CirculantFft();
   CirculantFft(const CirculantFft&) = delete;
   CirculantFft& operator=(const CirculantFft&) = delete;
 
-  // A column in place: `row_stride` numbers per row of the last dimension, of
-  // which the last length count; `column_size` in all. In one dimension there
-  // is one such row.
+  // Layout of a column in place: `row_stride` elements per row of the last
+  // dimension, of which the first `length` are used; `column_size` in all. In
+  // one dimension there is one such row.
   int64_t row_stride() const { return row_stride_; }
   int64_t column_size() const { return column_size_; }
-  // Flops of one real transform, by the usual count.
+  // Returns the flops of one real transform, by the usual count.
   double TransformFlops() const;
 
-  // Columns must be aligned to 64 bytes (Buffer, and column_size() is a
-  // multiple of 64 bytes).
+  // Columns must be aligned to 64 bytes (Buffer aligns them, and column_size()
+  // is a multiple of 64 bytes).
   void Forward(T* column) const {
     Fftw<T>::kForward(forward_, column,
                       reinterpret_cast<typename Fftw<T>::Complex*>(column));
@@ -84,17 +84,18 @@ class CirculantFft {
   // Includes the division by the length.
   void Backward(T* column) const;
 
-  // column *= spectrum, or *= conj(spectrum), both transformed.
+  // Computes column *= spectrum, or *= conj(spectrum), both transformed.
   void Multiply(const T* spectrum, bool conjugate, T* column) const;
-  // sum += a * conj(b), all transformed.
+  // Computes sum += a * conj(b), all transformed.
   void AddProduct(const T* a, const T* b, T* sum) const;
 
-  // For error bounds: log2 of the number of points.
+  // Returns log2 of the number of points, for error bounds.
   static double LogLength(const std::vector<int64_t>& lengths);
 
  private:
   static int64_t ColumnSize(const std::vector<int64_t>& lengths);
-  // What the plans keep, in numbers: twiddle factors, about 2.5 to a point.
+  // Returns the number of elements that the plans store: twiddle factors, about
+  // 2.5 per point.
   static double PlanNumbers(const std::vector<int64_t>& lengths);
   void Plan(const std::vector<int64_t>& lengths, bool tune);
 
@@ -102,24 +103,24 @@ class CirculantFft {
   typename Fftw<T>::Plan forward_ = nullptr, backward_ = nullptr;
 };
 
-// The first column of the circulant matrix, before its transform:
+// Embeds weights by offset into the first column of the circulant matrix,
+// before its transform:
 //   column[m mod length] = w(-m),  -keys < m < queries,
-// of weights by offset, where `middle` points to w(0). The rest is left as it
-// is.
+// where `middle` points to w(0). The rest is unchanged.
 template <typename T>
 void EmbedOffsets(const T* middle, int64_t queries, int64_t keys,
                   int64_t length, T* column);
 
-// Lengths for an image, whose offsets wrap around in neither dimension.
+// Returns lengths for an image whose offsets wrap around in neither dimension.
 std::vector<int64_t> ImageFftLengths(int64_t height, int64_t width);
 
-// The same of weights [2 height - 1, 2 width - 1] by both offsets of an image,
-// with ImageFftLengths and rows of the column row_stride apart.
+// Embeds weights [2 height - 1, 2 width - 1] by both offsets of an image, with
+// ImageFftLengths and rows of the column row_stride apart.
 template <typename T>
 void EmbedImageOffsets(const T* weights, int64_t height, int64_t width,
                        int64_t row_stride, T* column);
 
-// The way back, of sums by offsets: weights[..] = column[..].
+// Reverses EmbedImageOffsets for sums by offsets: weights[..] = column[..].
 template <typename T>
 void TakeImageOffsets(const T* column, int64_t height, int64_t width,
                       int64_t row_stride, T* weights);
@@ -127,17 +128,19 @@ void TakeImageOffsets(const T* column, int64_t height, int64_t width,
 extern template class CirculantFft<float>;
 extern template class CirculantFft<double>;
 
-// Columns per trip through memory: 16 floats fill a cache line of a row.
+// Columns per pass through memory: 16 floats fill a cache line of a row.
 inline constexpr int64_t kColumnGroup = 16;
 
-// column[c * column_size + (r / width) * row_stride + r % width]
-//   = rows[r * row_width + c], for r < n, c < columns; the rest is set to zero.
+// Gathers columns,
+//   column[c * column_size + (r / width) * row_stride + r % width]
+//   = rows[r * row_width + c], for r < n, c < columns;
+// and sets the rest to zero.
 template <typename T>
 void GatherColumns(const T* rows, int64_t n, int64_t row_width, int64_t columns,
                    int64_t image_width, int64_t row_stride, int64_t column_size,
                    T* column);
 
-// The way back: rows[..] = column[..].
+// Reverses GatherColumns: rows[..] = column[..].
 template <typename T>
 void ScatterColumns(const T* column, int64_t n, int64_t row_width,
                     int64_t columns, int64_t image_width, int64_t row_stride,

@@ -15,9 +15,9 @@
 namespace subquad {
 namespace fft_columns {
 
-// exp(2 pi i p / order) from two short tables in extended precision: the
-// product of two entries is right to a few units of long double, so rounding
-// it to T is as good as a direct sine for all but ties.
+// Computes exp(2 pi i p / order) from two short tables in extended precision:
+// the product of two entries is accurate to a few units of long double, so
+// rounding it to T is as good as a direct sine for all but ties.
 class Roots {
  public:
   explicit Roots(int64_t order) : order_(order) {
@@ -40,7 +40,7 @@ class Roots {
  private:
   using Pair = std::pair<long double, long double>;
 
-  // Reduced to the first octant, so that symmetric roots agree bit for bit.
+  // Reduces to the first octant, so that symmetric roots agree bit for bit.
   Pair Exact(int64_t p) const {
     const int64_t octant = 8 * p / order_;
     const auto angle = [this](int64_t eighths) {
@@ -60,7 +60,7 @@ class Roots {
   std::vector<Pair> fine_, coarse_;
 };
 
-// Vector operations of one row through one radix, there and back.
+// Counts vector operations of one row through one radix, forward and backward.
 double CostOfRadix(int radix) {
   switch (radix) {
     case 8:
@@ -74,8 +74,8 @@ double CostOfRadix(int radix) {
   }
 }
 
-// The radices of one length: a 4 or 8 at the top (real rows) and at the bottom
-// (the fused product), the others between.
+// Chooses the radices of one length: a 4 or 8 at the top (real rows) and at the
+// bottom (the fused product), the others between.
 std::vector<int> Factor(int64_t length) {
   int twos = 0;
   std::vector<int> middle;
@@ -83,7 +83,7 @@ std::vector<int> Factor(int64_t length) {
   for (; length % 5 == 0; length /= 5) middle.push_back(5);
   for (; length % 3 == 0; length /= 3) middle.push_back(3);
   if (length != 1 || twos < 4) return {};
-  // twos = 3 * eights + 2 * fours with the fewest fours
+  // Solves twos = 3 * eights + 2 * fours with the fewest fours.
   int fours = (3 - twos % 3) % 3;
   int eights = (twos - 2 * fours) / 3;
   const auto take = [&] {
@@ -93,8 +93,8 @@ std::vector<int> Factor(int64_t length) {
   const int bottom = take();
   const int top = take();
   while (eights + fours > 0) middle.push_back(take());
-  // Eights where rows come from far; fours innermost, where a node should be a
-  // multiple of a vector for Spectrum's sake.
+  // Puts eights where rows come from far; fours innermost, where a node should
+  // be a multiple of a vector for the sake of Spectrum.
   const auto rank = [](int radix) { return radix == 4 ? 0 : radix; };
   std::sort(middle.begin(), middle.end(),
             [&](int a, int b) { return rank(a) > rank(b); });
@@ -104,7 +104,7 @@ std::vector<int> Factor(int64_t length) {
   return radices;
 }
 
-// The cheapest length >= rows among 16 2^a 3^b 5^c.
+// Returns the cheapest length >= rows among 16 2^a 3^b 5^c.
 int64_t ChooseLength(int64_t rows) {
   int64_t best = 0;
   double best_cost = 0;
@@ -112,7 +112,7 @@ int64_t ChooseLength(int64_t rows) {
     for (int64_t three = five; three < 32 * rows; three *= 3)
       for (int64_t length = three; length < 32 * rows; length *= 2) {
         if (length < rows) continue;
-        double cost = 8;  // product, loads and stores
+        double cost = 8;  // cost of the product, loads and stores
         for (int radix : Factor(length)) cost += CostOfRadix(radix);
         cost *= static_cast<double>(length);
         if (best == 0 || cost < best_cost) best = length, best_cost = cost;
@@ -127,7 +127,7 @@ Plan<T> MakePlan(int64_t length) {
   plan.length = length;
   const int64_t order = 4 * length;
   const Roots roots(order);
-  std::vector<int64_t> frequency = {0};  // of every node of a level
+  std::vector<int64_t> frequency = {0};  // for every node of a level
   int64_t blocks = 1;
   for (int radix : Factor(length)) {
     Level<T> level;
@@ -135,7 +135,7 @@ Plan<T> MakePlan(int64_t length) {
     level.blocks = blocks;
     level.rows = length / (blocks * radix);
     level.constants = radix == 8 || radix == 5 ? 8 : 4;
-    // Powers of omega in the order in which the butterfly wants them.
+    // Appends powers of omega in the order that the butterfly expects.
     const auto append = [&](int64_t omega, int sign, std::vector<T>& table) {
       if (radix == 8) {
         for (int power : {4, 2, 1}) roots.Append(power * omega, table);
@@ -148,7 +148,7 @@ Plan<T> MakePlan(int64_t length) {
       }
     };
     // Node b is X^L - exp(2 pi i (frequency + 1/4) / blocks); omega is the
-    // radix-th root of that.
+    // radix-th root of that constant.
     level.forward.reserve(blocks * level.constants);
     for (int64_t f : frequency)
       append((4 * f + 1) * level.rows, 1, level.forward);
@@ -225,8 +225,8 @@ double ToeplitzColumns<T>::Flops(int64_t columns) const {
 template <typename T>
 void ToeplitzColumns<T>::Spectrum(const T* weights, int64_t visible,
                                   T* spectrum, T* scratch) const {
-  // U modulo X^N - i: row k holds w(N - k) + i w(-k), divided by N here so that
-  // the way back need not.
+  // Fills in U modulo X^N - i: row k holds w(N - k) + i w(-k), divided by N
+  // here so that the backward transform need not.
   const int64_t length = plan_.length;
   const T size = static_cast<T>(length);
   const T* center = weights + n_q_ - 1;  // the weight of offset 0
@@ -297,9 +297,9 @@ void ToeplitzColumns<T>::AccumulateWeightGradient(const RowSource<T>& grad,
 template <typename T>
 void ToeplitzColumns<T>::WeightGradient(const T* sum, int64_t visible,
                                         T* grad_weights, T* scratch) const {
-  // conj(V) G is the polynomial sum_s grad_weights(-s) X^s modulo X^2N + 1:
-  // s >= 0 in the real part of row s, s < 0 negated in the imaginary part of
-  // row N + s.
+  // The polynomial conj(V) G is sum_s grad_weights(-s) X^s modulo X^2N + 1: s
+  // >= 0 in the real part of row s, s < 0 negated in the imaginary part of row
+  // N + s.
   const int64_t length = plan_.length;
   const auto& top = plan_.levels[0];
   T* sequence = scratch + ScratchSize(1);

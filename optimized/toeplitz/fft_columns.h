@@ -2,7 +2,7 @@
 //
 //   out[i, c] = sum_j w(j - i) v[j, c],   v [n_k, e], out [n_q, e], row-major.
 //
-// The ladder, from the textbook to what runs here:
+// The optimisation steps, from the textbook to this implementation:
 //   1. Circulant embedding: pad to 2N >= n_q + n_k - 1, two real transforms of
 //      2N points per column.
 //   2. Right-angle convolution: one complex transform of N points modulo
@@ -28,13 +28,13 @@
 //      spectrum and the first radix back never leave the registers. The
 //      outermost radix reads `values` and writes `out` itself.
 //
-// Tried and lost (no gain or up to 30 % slower where memory is the limit): two
-// radices per sweep over memory through a tile in the second-level cache;
-// several vectors of columns through the outermost radix together; stores past
-// the cache; asking ahead for the legs of the workspace.
+// Tried without success (no gain or up to 30 % slower where memory is the
+// limit): two radices per sweep over memory through a tile in the second-level
+// cache; several vectors of columns through the outermost radix together;
+// non-temporal stores; prefetching the legs of the workspace.
 //
-// Sources: D. Bernstein, "Multidigit multiplication for mathematicians"
-// (X^N - i); E. Linzer and E. Feig 1993 (fused butterflies).
+// Sources: D. Bernstein, "Multidigit multiplication for mathematicians" (X^N -
+// i); E. Linzer and E. Feig 1993 (fused butterflies).
 //
 // Error, u the unit roundoff, N the length: every element of a column is within
 // 16 u log2(N) ||w||_2 ||v||_2 of the exact one (derived in
@@ -50,16 +50,17 @@
 
 namespace subquad {
 
-// Rows that a caller makes on the fly. `fill` writes rows [row, row + count) of
-// one block as [count][BlockWidth(columns)], every number of them; rows arrive
-// in no particular order, each exactly once. `rows` is aligned to a vector.
+// Rows that a caller computes on the fly. `fill` writes rows [row, row + count)
+// of one block as [count][BlockWidth(columns)], every element of them; rows are
+// requested in no particular order, each exactly once. `rows` is aligned to a
+// vector.
 template <typename T>
 struct RowSource {
   void (*fill)(void* context, int64_t row, int64_t count, T* rows);
   void* context;
 };
 
-// Rows of a result handed to the caller, laid out as in RowSource, each exactly
+// Passes rows of a result to the caller, laid out as in RowSource, each exactly
 // once, in no particular order.
 template <typename T>
 struct RowSink {
@@ -83,7 +84,8 @@ struct Level {
   std::vector<T> backward;  // [rows][constants]: the same for every node
 };
 
-// What depends on the length alone; shared by all columns, heads and threads.
+// The tables that depend on the length alone; shared by all columns, heads and
+// threads.
 template <typename T>
 struct Plan {
   int64_t length;  // N, rows of the workspace
@@ -94,13 +96,13 @@ struct Plan {
 
 }  // namespace fft_columns
 
-// All methods are const and hold no state: one object serves any number of
-// threads, each with its own scratch. `scratch` is ScratchSize() elements,
-// aligned to 64 bytes; what it held before does not matter.
+// All methods are const and hold no state: one object can be used by any number
+// of threads, each with its own scratch. `scratch` is ScratchSize() elements,
+// aligned to 64 bytes; its previous content does not matter.
 template <typename T>
 class ToeplitzColumns {
  public:
-  // Any n_q, n_k >= 1. Costs O(N) time; nothing here depends on weights or
+  // Accepts any n_q, n_k >= 1. Costs O(N) time, independent of weights and
   // values.
   ToeplitzColumns(int64_t n_q, int64_t n_k);
   ToeplitzColumns(Layout& layout, int64_t n_q, int64_t n_k)
@@ -112,35 +114,36 @@ class ToeplitzColumns {
   static int64_t LengthFor(int64_t n_q, int64_t n_k);
   // The most columns of one call: those of a cache line.
   static constexpr int64_t kBlockColumns = fft_columns::kBlockColumns<T>;
-  // Numbers in a row of a block: its columns in one, two or four vectors.
+  // Returns the elements in a row of a block: its columns in one, two or four
+  // vectors.
   static int64_t BlockWidth(int64_t columns);
   int64_t SpectrumSize() const { return 2 * plan_.length; }
-  // For blocks of at most so many columns: N rows of two widths, and a tile;
-  // and twice the rows.
+  // Sizes of scratch for blocks of at most so many columns: N rows of two
+  // widths, and a tile; for gradients twice the rows.
   int64_t ScratchSize(int64_t columns = kBlockColumns) const;
   int64_t GradientScratchSize(int64_t columns = kBlockColumns) const;
   double PlanBytes() const;  // tables held by this object
-  // Floating-point operations of Apply to so many columns, block by block, by
-  // the usual count, 5 N log2 N for a complex transform of N points.
+  // Returns the floating-point operations of Apply to so many columns, block by
+  // block, by the usual count, 5 N log2 N for a complex transform of N points.
   double Flops(int64_t columns) const;
 
-  // weights [n_q + n_k - 1] -> spectrum [SpectrumSize()]. The first `visible`
-  // weights (at least n_q) count, the others as zero.
+  // Transforms weights [n_q + n_k - 1] to the spectrum [SpectrumSize()]. The
+  // first `visible` weights (at least n_q) are used, the others count as zero.
   void Spectrum(const T* weights, int64_t visible, T* spectrum,
                 T* scratch) const;
 
-  // One block: columns [0, columns) of values and out, 1 <= columns <=
-  // kBlockColumns. Strides are in elements. out may not overlap values. With
-  // `accumulate`, the result is added to out. The first `keys` values count,
-  // and are all that is read.
+  // Multiplies one block: columns [0, columns) of values and out, 1 <= columns
+  // <= kBlockColumns. Strides are in elements. out may not overlap values. With
+  // `accumulate`, the result is added to out. Only the first `keys` values are
+  // read; the others count as zero.
   void Apply(const T* spectrum, const T* values, int64_t value_stride,
              int64_t keys, int64_t columns, T* out, int64_t out_stride,
              bool accumulate, T* scratch) const;
   void Apply(const T* spectrum, const RowSource<T>& values, int64_t keys,
              int64_t columns, const RowSink<T>& out, T* scratch) const;
 
-  // The transposed product, the gradient in values: out[j] = sum_i w(j - i)
-  // grad[i]; grad [n_q, columns], out [keys, columns], keys <= n_k.
+  // Computes the transposed product, the gradient in values: out[j] = sum_i w(j
+  // - i) grad[i]; grad [n_q, columns], out [keys, columns], keys <= n_k.
   void ApplyTransposed(const T* spectrum, const T* grad, int64_t grad_stride,
                        int64_t columns, T* out, int64_t out_stride,
                        int64_t keys, bool accumulate, T* scratch) const;
@@ -148,10 +151,10 @@ class ToeplitzColumns {
                        int64_t columns, const RowSink<T>& out, int64_t keys,
                        T* scratch) const;
 
-  // The gradient in weights, grad_weights(delta) = sum_{j - i = delta}
+  // Computes the gradient in weights, grad_weights(delta) = sum_{j - i = delta}
   // <grad[i], values[j]>, in two steps: add the spectra of every block to `sum`
-  // [SpectrumSize()], zeroed by the caller, then transform back once.
-  // scratch: GradientScratchSize() for both.
+  // [SpectrumSize()], zeroed by the caller, then transform back once. scratch:
+  // GradientScratchSize() for both.
   void AccumulateWeightGradient(const T* grad, int64_t grad_stride,
                                 const T* values, int64_t value_stride,
                                 int64_t keys, int64_t columns, T* sum,
@@ -159,7 +162,7 @@ class ToeplitzColumns {
   void AccumulateWeightGradient(const RowSource<T>& grad,
                                 const RowSource<T>& values, int64_t keys,
                                 int64_t columns, T* sum, T* scratch) const;
-  // grad_weights [n_q + n_k - 1]; those that are not visible get zero.
+  // Writes grad_weights [n_q + n_k - 1]; hidden weights get zero.
   void WeightGradient(const T* sum, int64_t visible, T* grad_weights,
                       T* scratch) const;
 

@@ -110,7 +110,7 @@ class FftColumns : public Prepared {
   std::optional<SharedGradient<T>> grad_values_;
 };
 
-// What fft_columns runs on a few rows.
+// Multiplies directly, for problems of a few rows.
 template <typename T>
 class FewRows : public Prepared {
  public:

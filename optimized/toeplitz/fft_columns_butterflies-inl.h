@@ -63,8 +63,8 @@ HWY_INLINE Complex<T> Constant(const T* p) {
   return {hn::Set(d, p[0]), hn::Set(d, p[1])};
 }
 
-// Twiddles of a node: the same in every lane, or, where each lane is a node of
-// its own, the entries of the nodes `stride` apart.
+// Twiddles of a node: the same in every lane or, if each lane is a node of its
+// own, the entries of the nodes `stride` apart.
 template <typename T>
 struct Broadcast {
   const T* base;
@@ -93,7 +93,7 @@ HWY_INLINE Complex<T> Times(const Complex<T>& a, const Complex<T>& w) {
           hn::MulAdd(a.im, w.re, hn::Mul(a.re, w.im))};
 }
 
-// a, b <- a + w b, a - w b
+// Computes a, b <- a + w b, a - w b.
 template <typename T>
 HWY_INLINE void AddTimes(Complex<T>& a, Complex<T>& b, const Complex<T>& w) {
   const auto two = hn::Set(Tag<T>(), T{2});
@@ -103,7 +103,7 @@ HWY_INLINE void AddTimes(Complex<T>& a, Complex<T>& b, const Complex<T>& w) {
   a = {re, im};
 }
 
-// a, b <- a + s i w b, a - s i w b with s = kSign
+// Computes a, b <- a + s i w b, a - s i w b with s = kSign.
 template <int kSign, typename T>
 HWY_INLINE void AddTimesI(Complex<T>& a, Complex<T>& b, const Complex<T>& w) {
   const auto two = hn::Set(Tag<T>(), T{2});
@@ -119,7 +119,7 @@ HWY_INLINE void AddTimesI(Complex<T>& a, Complex<T>& b, const Complex<T>& w) {
   a = {re, im};
 }
 
-// a, b <- a + b, a - b
+// Computes a, b <- a + b, a - b.
 template <typename T>
 HWY_INLINE void AddSub(Complex<T>& a, Complex<T>& b) {
   const Complex<T> sum = {hn::Add(a.re, b.re), hn::Add(a.im, b.im)};
@@ -127,7 +127,7 @@ HWY_INLINE void AddSub(Complex<T>& a, Complex<T>& b) {
   a = sum;
 }
 
-// a, b <- a + s i b, a - s i b
+// Computes a, b <- a + s i b, a - s i b.
 template <int kSign, typename T>
 HWY_INLINE void AddSubI(Complex<T>& a, Complex<T>& b) {
   const Complex<T> plus = {hn::Sub(a.re, b.im), hn::Add(a.im, b.re)};
@@ -136,7 +136,8 @@ HWY_INLINE void AddSubI(Complex<T>& a, Complex<T>& b) {
   b = kSign > 0 ? minus : plus;
 }
 
-// a, b <- a + w b, a - w b for real a and b (imaginary parts not set yet)
+// Computes a, b <- a + w b, a - w b for real a and b (imaginary parts not set
+// yet).
 template <typename T>
 HWY_INLINE void AddTimesReal(Complex<T>& a, Complex<T>& b,
                              const Complex<T>& w) {
@@ -293,7 +294,7 @@ struct Butterfly<T, 3> {
     const auto minus_half = hn::Set(d, T(-0.5));
     const auto sine = hn::Set(d, T(kSign * 0.86602540378443864676L));
     x1 = Times(x1, t.w1);
-    AddTimes(x1, x2, t.w2);  // now the sum and the difference
+    AddTimes(x1, x2, t.w2);  // x1, x2 are now the sum and the difference
     const Complex<T> h = {hn::MulAdd(minus_half, x1.re, x0.re),
                           hn::MulAdd(minus_half, x1.im, x0.im)};
     x0 = {hn::Add(x0.re, x1.re), hn::Add(x0.im, x1.im)};

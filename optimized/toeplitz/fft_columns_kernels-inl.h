@@ -1,7 +1,7 @@
 // The passes of fft_columns.h.
 //
 // A row of the workspace is `width` complex numbers in pairs of vectors, real
-// parts and then imaginary ones: one pair or more. A node of radix R covers R
+// parts and then imaginary parts: one pair or more. A node of radix R covers R
 // legs of `rows` rows; both ways a pass is y_q = sum_j x_j omega^j zeta^(+-jq),
 // zeta = exp(2 pi i / R), in place:
 //   forward:  omega is one number per node (the R-th root of its rho);
@@ -21,10 +21,10 @@
 namespace subquad::fft_columns {
 
 // Rows of one leg that go through a tile at a time: eight legs of 64-byte rows
-// stay in the first-level cache beside the rows they become.
+// stay in the first-level cache together with the rows computed from them.
 inline constexpr int64_t kTileRows = 16;
 
-// Numbers in a row of a block of so many columns.
+// Returns the elements in a row of a block of so many columns.
 template <typename T>
 int64_t WidthFor(int64_t columns) {
   int64_t width = Lanes<T>();
@@ -32,15 +32,15 @@ int64_t WidthFor(int64_t columns) {
   return width;
 }
 
-// The same, known to the compiler where a block is a single vector.
+// Returns the width, known to the compiler if a block is a single vector.
 template <typename T>
 HWY_INLINE int64_t Known(int64_t width) {
   return kBlockColumns<T> == HWY_LANES(T) ? kBlockColumns<T> : width;
 }
 
-// From leg to leg of the top radix. Legs of a power of two many bytes, one
-// behind the other, would all want the same few lines of a cache; so there is a
-// row between them.
+// Returns the distance between legs of the top radix. Contiguous legs whose
+// size is a power of two would compete for the same few cache lines, so one row
+// is left between them.
 template <typename T>
 int64_t TopLeg(const Plan<T>& plan, int64_t width) {
   return 2 * (plan.levels[0].rows + 1) * width;
@@ -50,7 +50,7 @@ int64_t WorkspaceSize(const Plan<T>& plan, int64_t width) {
   return plan.levels[0].radix * TopLeg(plan, width);
 }
 
-// Where legs are read and written.
+// Reads and writes the legs of a butterfly.
 template <typename T>
 struct ReadRows {
   const T* base;
@@ -79,7 +79,8 @@ struct ReadReal {
   }
 };
 
-// Im(twist * x): the real column that the right-angle product holds.
+// Computes Im(twist * x): the real column that the right-angle product
+// contains.
 template <typename T>
 struct WriteTwisted {
   T* base;
@@ -123,9 +124,9 @@ HWY_NOINLINE void PassBackward(T* data, int64_t rows, int64_t width,
   }
 }
 
-// Real rows, `step` apart in legs `leg` apart -> `count` rows of every leg of
-// the workspace. Rows of a matrix lie further apart than the hardware follows,
-// so the ones a tile later are asked for.
+// Transforms real rows, `step` apart in legs `leg` apart, to `count` rows of
+// every leg of the workspace. Rows of a matrix are further apart than the
+// hardware prefetcher follows, so the rows needed a tile later are prefetched.
 template <int kRadix, typename T>
 HWY_NOINLINE void TopForward(const T* in, int64_t leg, int64_t step,
                              int64_t count, T* data, int64_t data_leg,
@@ -175,8 +176,8 @@ struct MultiplyBySpectrum {
   }
 };
 
-// By -conj(spectrum): reversing the weights conjugates their transform, and
-// X^2N = -1 gives the sign.
+// Multiplies by -conj(spectrum): reversing the weights conjugates their
+// transform, and X^2N = -1 gives the sign.
 template <typename T>
 struct MultiplyByTransposed {
   const T* spectrum;
@@ -197,7 +198,8 @@ HWY_INLINE void EachLeg(const Function& f, Butterfly<T, 4>& x) {
   f(0, x.x0), f(1, x.x1), f(2, x.x2), f(3, x.x3);
 }
 
-// The innermost radix there, the product, the innermost radix back.
+// Computes the innermost radix forward, the product, and the innermost radix
+// backward.
 template <int kRadix, class Multiply, typename T>
 HWY_NOINLINE void Leaves(T* data, int64_t count, int64_t width,
                          const T* constants, const T* spectrum) {
@@ -268,7 +270,7 @@ HWY_INLINE void Backward(const Level<T>& level, int64_t width, T* data) {
   }
 }
 
-// The subtree at `level`, node `block`: forward, product, backward.
+// Processes the subtree at `level`, node `block`: forward, product, backward.
 template <class Multiply, typename T>
 void MultiplyNode(const Plan<T>& plan, size_t depth, int64_t block,
                   int64_t width, T* data, const T* spectrum) {
@@ -326,8 +328,9 @@ void BackwardNode(const Plan<T>& plan, size_t depth, int64_t width, T* data) {
   Backward(level, width, data);
 }
 
-// Where real rows come from or go to: a caller's functions, or the columns of a
-// row-major matrix. Whole vectors of a matrix need no tile in between.
+// The source and the destination of real rows: a caller's functions, or the
+// columns of a row-major matrix. Whole vectors of a matrix need no tile in
+// between.
 template <typename T>
 struct Source {
   RowSource<T> rows;
@@ -341,7 +344,7 @@ struct Sink {
   int64_t stride;
 };
 
-// The top radix, real rows in. Rows from `rows_in` on are zero.
+// Computes the top radix from real rows. Rows from `rows_in` on are zero.
 template <typename T>
 void FillTop(const Plan<T>& plan, int64_t width, int64_t rows_in,
              const Source<T>& source, T* data, T* tile) {
@@ -489,7 +492,8 @@ void ProductColumns(const Plan<T>& plan, const T* spectrum, bool transposed,
       scratch);
 }
 
-// One complex sequence [N][2] in place, in the first lane; the others idle.
+// Transforms one complex sequence [N][2] in place, in the first lane; the
+// others idle.
 template <typename T>
 void TransformInOneLane(const Plan<T>& plan, bool backward, T* sequence,
                         T* scratch) {
@@ -508,9 +512,9 @@ void TransformInOneLane(const Plan<T>& plan, bool backward, T* sequence,
   }
 }
 
-// Levels [depth, end) of one sequence whose row k holds elements k B and on.
-// Forward twiddles do not depend on the place in the node, so this is the pass
-// over columns with B times fewer rows.
+// Transforms levels [depth, end) of one sequence whose row k holds elements k B
+// and on. Forward twiddles do not depend on the place in the node, so this is
+// the pass over columns with B times fewer rows.
 template <typename T>
 void ForwardAlong(const Plan<T>& plan, size_t depth, size_t end, int64_t block,
                   T* data) {
@@ -523,7 +527,7 @@ void ForwardAlong(const Plan<T>& plan, size_t depth, size_t end, int64_t block,
                  data + 2 * j * level.rows);
 }
 
-// The same for levels from `depth` on, each lane a node of its own: lane l is
+// Transforms levels from `depth` on with each lane a node of its own: lane l is
 // node block + index l, `nodes` of them at the level where lanes began.
 template <typename T>
 void ForwardAcross(const Plan<T>& plan, size_t depth, int64_t block,
@@ -543,8 +547,9 @@ void ForwardAcross(const Plan<T>& plan, size_t depth, int64_t block,
                   data + 2 * j * level.rows * Lanes<T>());
 }
 
-// One complex sequence [N][2] in place. Forward, the lanes hold neighbours as
-// long as nodes are made of whole vectors, and after that different nodes.
+// Transforms one complex sequence [N][2] in place. Forward, the lanes hold
+// neighbours as long as nodes consist of whole vectors, and after that
+// different nodes.
 template <typename T>
 void Transform(const Plan<T>& plan, bool backward, T* sequence, T* scratch) {
   const hn::RebindToSigned<Tag<T>> di;
@@ -589,7 +594,7 @@ void Transform(const Plan<T>& plan, bool backward, T* sequence, T* scratch) {
   }
 }
 
-// sum += sum over the lanes of conj(values) * grad, row by row.
+// Computes sum += sum over the lanes of conj(values) * grad, row by row.
 template <typename T>
 void AccumulateProductsOf(const Plan<T>& plan, int64_t width, int64_t n_q,
                           const Source<T>& grad, int64_t n_k,

@@ -8,17 +8,17 @@
 
 namespace subquad {
 
-// A fixed number of partial sums, each over a fixed set of columns, so that
-// threads do not change the order of additions.
+// Adds up in a fixed number of partial sums, each over a fixed set of columns,
+// so that threads do not change the order of additions.
 template <typename T>
 class GradientSums {
  public:
-  // Of `size` numbers; none where `needed` is false.
+  // Sums of `size` elements; allocates nothing unless `needed`.
   GradientSums(Layout& layout, int64_t size, bool needed)
       : size_(size), sums_(layout, needed ? kSums * size : 0, OnLine{}) {}
 
-  // The sum of what add(task, sum, worker) adds to the [size] numbers at `sum`
-  // for each task.
+  // Returns the sum of everything that add(task, sum, worker) adds to the
+  // [size] elements at `sum` for each task.
   template <typename Add>
   T* Run(ThreadPool& pool, int64_t tasks, const Add& add) {
     T* const sums = sums_.data();

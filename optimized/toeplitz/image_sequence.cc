@@ -3,7 +3,7 @@
 namespace subquad {
 namespace {
 
-// Rows of pixels that are asked for as elements of the sequence.
+// Reads rows of pixels as elements of the sequence.
 template <typename T>
 struct Pixels {
   const ImageSequence& image;
@@ -24,7 +24,7 @@ struct Pixels {
   }
 };
 
-// Elements of the sequence that are handed over where they are pixels.
+// Passes on those elements of the sequence that are pixels.
 template <typename T>
 struct Elements {
   const ImageSequence& image;

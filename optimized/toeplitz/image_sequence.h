@@ -1,10 +1,10 @@
 // An image as one sequence, for products by offsets.
 //
-// Behind each row of W pixels come W - 1 zeros: pixel (r, c) is element
-// r (2W - 1) + c. The offset of two elements, (r' - r)(2W - 1) + (c' - c) with
-// |c' - c| < W, then tells r' - r and c' - c apart, so a product over the
-// offsets of an image is one over those of a sequence, and its weights
-// [2H - 1, 2W - 1] are those of the sequence as they lie in memory.
+// Each row of W pixels is followed by W - 1 zeros: pixel (r, c) is element r
+// (2W - 1) + c. The offset of two elements, (r' - r)(2W - 1) + (c' - c) with
+// |c' - c| < W, then determines both r' - r and c' - c, so a product over the
+// offsets of an image is a product over those of a sequence, and its weights
+// [2H - 1, 2W - 1] are those of the sequence in the same memory order.
 #pragma once
 
 #include <algorithm>
@@ -20,11 +20,11 @@ class ImageSequence {
       : height_(height), width_(width) {}
 
   int64_t pitch() const { return 2 * width_ - 1; }
-  // Up to the last pixel: about twice as many elements as pixels.
+  // The length up to the last pixel: about twice as many elements as pixels.
   int64_t length() const { return (height_ - 1) * pitch() + width_; }
 
-  // Elements [first, first + count) by runs: pixels(pixel, run, at) for those
-  // that are pixels, zeros(run, at) for the others; `at` counts from `first`.
+  // Visits elements [first, first + count) by runs: pixels(pixel, run, at) for
+  // pixels, zeros(run, at) for the others; `at` counts from `first`.
   template <typename Pixels, typename Zeros>
   void ForRuns(int64_t first, int64_t count, const Pixels& pixels,
                const Zeros& zeros) const {
@@ -48,15 +48,15 @@ class ImageSequence {
   int64_t height_, width_;
 };
 
-// A block of columns as ToeplitzColumns::Apply, for `product` of the image's
-// length with itself. Rows of `values` and `out` are pixels, and no call of
-// theirs goes beyond a row of the image.
+// Multiplies a block of columns as ToeplitzColumns::Apply does, for `product`
+// of the image's length with itself. Rows of `values` and `out` are pixels, and
+// no call of their functions crosses a row of the image.
 template <typename T>
 void ApplyToImage(const ToeplitzColumns<T>& product, const ImageSequence& image,
                   const T* spectrum, const RowSource<T>& values,
                   int64_t columns, const RowSink<T>& out, T* scratch);
 
-// The transposed product, and the gradient of the weights, likewise.
+// Compute the transposed product, and the gradient of the weights, likewise.
 template <typename T>
 void ApplyTransposedToImage(const ToeplitzColumns<T>& product,
                             const ImageSequence& image, const T* spectrum,

@@ -1,16 +1,16 @@
 // toeplitz_1d, karatsuba: Karatsuba's method on halves of a Toeplitz matrix,
-// three products of half the size in place of four,
+// three products of half the size instead of four,
 //
 //   T v = [T1 T0] [v0]   p = T1 (v0 + v1)
 //         [T2 T1] [v1]   out0 = p + (T0 - T1) v1,  out1 = p + (T2 - T1) v0
 //
 // down to blocks of kLeaf rows, which are multiplied directly: O(e n^1.585)
-// time without a transform. It loses to the FFTs.
+// time without a transform. It is slower than the FFTs.
 //
 // Error. In the 2-norm a level makes the error of a product up to 2 + sqrt(2)
 // times larger, and a leaf has kLeaf roundings: 2e9 unit roundoffs at n = 2^20,
-// more than float32 can bear. So the arithmetic is float64, whose roundoff is
-// 2^-29 of that of float32; beyond that the result is rounded once.
+// too much for float32. So the arithmetic is float64, whose roundoff is 2^-29
+// of that of float32; in addition the result is rounded once.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -39,8 +39,9 @@ class KaratsubaProduct {
   int64_t size() const { return size_; }
   int64_t weights() const { return 2 * size_ - 1; }
 
-  // Numbers that Multiply uses beside its arguments: a level of n rows takes
-  // n/2 rows of sums, n/2 rows of a product and n - 1 differences.
+  // Counts the elements that Multiply needs in addition to its arguments: a
+  // level of n rows needs n/2 rows of sums, n/2 rows of a product and n - 1
+  // differences.
   int64_t WorkNumbers() const {
     int64_t numbers = 0;
     for (int64_t n = size_; n > kLeaf; n /= 2)
@@ -48,8 +49,8 @@ class KaratsubaProduct {
     return numbers;
   }
 
-  // The error of an entry in units of the roundoff of float32, over |w|_2
-  // |column|_2.
+  // Returns the error of an entry in units of the roundoff of float32, over
+  // |w|_2 |column|_2.
   double Factor() const {
     double factor = kLeaf;
     for (int64_t n = size_; n > kLeaf; n /= 2)
@@ -65,7 +66,7 @@ class KaratsubaProduct {
     return flops;
   }
 
-  // out [size, kColumns] = T v, T_ij = w[j - i + size - 1].
+  // Computes out [size, kColumns] = T v, T_ij = w[j - i + size - 1].
   void Multiply(const double* w, const double* v, double* out,
                 double* work) const {
     Multiply(size_, w, v, out, work);
@@ -76,12 +77,12 @@ class KaratsubaProduct {
                        double* work) {
     if (n == kLeaf) return MultiplyLeaf(w, v, out);
     const int64_t half = n / 2, count = half * kColumns;
-    double* sum = work;  // of the halves of v
+    double* sum = work;  // sum of the halves of v
     double* product = sum + count;
     double* difference = product + count;
     double* rest = difference + n - 1;
     const double* v1 = v + count;
-    // The weights of T2, T1 and T0, n - 1 numbers each.
+    // The weights of T2, T1 and T0, n - 1 values each.
     const double *w2 = w, *w1 = w + half, *w0 = w + n;
 
     for (int64_t x = 0; x < count; ++x) sum[x] = v[x] + v1[x];
@@ -158,7 +159,8 @@ class Karatsuba : public Prepared {
     return weights_.data() + vector * product_.weights();
   }
 
-  // Zeros where the padded matrix goes beyond the problem, or the mask hides.
+  // Puts zeros where the padded matrix exceeds the problem, or the mask hides
+  // keys.
   void PadWeights(const float* weights, double* padded) const {
     std::fill_n(padded, product_.weights(), 0.0);
     std::copy_n(weights, sizes_.seen.Offsets(),

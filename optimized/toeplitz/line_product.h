@@ -1,5 +1,5 @@
 // A square 1-D Toeplitz product of a few columns on one thread, [n, e] -> [n,
-// e], with its adjoint and the gradient of its weights: of the sums of an
+// e], with its adjoint and the gradient of its weights: used for the sums of an
 // image's rows or columns.
 #pragma once
 
@@ -32,7 +32,7 @@ class LineProduct {
     sum_ = Buffer<T>(layout, size, OnLine{});
   }
 
-  // out[i] = sum_j w(j - i) in[j]
+  // Computes out[i] = sum_j w(j - i) in[j].
   void Run(const T* weights, const T* in, T* out) const {
     if (fft_)
       RunByTransforms(weights, false, in, out);
@@ -40,7 +40,7 @@ class LineProduct {
       RunDirect(weights, 1, in, out);
   }
 
-  // out[j] = sum_i w(j - i) in[i]
+  // Computes out[j] = sum_i w(j - i) in[i].
   void RunTransposed(const T* weights, const T* in, T* out) const {
     if (fft_)
       RunByTransforms(weights, true, in, out);
@@ -48,7 +48,7 @@ class LineProduct {
       RunDirect(weights, -1, in, out);
   }
 
-  // weights[j - i + n - 1] += <grad[i], values[j]>
+  // Computes weights[j - i + n - 1] += <grad[i], values[j]>.
   void AddGradient(const T* grad, const T* values, T* weights) const {
     if (!fft_) return AddGradientDirect(grad, values, weights);
     const int64_t size = fft_->column_size();
@@ -103,7 +103,7 @@ class LineProduct {
     }
   }
 
-  // out[i] = sum_j w(sign (j - i)) in[j]
+  // Computes out[i] = sum_j w(sign (j - i)) in[j].
   void RunDirect(const T* weights, int64_t sign, const T* in, T* out) const {
     for (int64_t i = 0; i < n_; ++i) {
       T* const row = out + i * e_;

@@ -20,13 +20,13 @@ class MaterializedProduct {
   MaterializedProduct(Layout& layout, int64_t n_q, int64_t n_k, int64_t e)
       : n_q_(n_q), n_k_(n_k), e_(e), matrix_(layout, n_q * n_k) {}
 
-  // Of one product with the matrix, for one head.
+  // Counts the flops of one product with the matrix, for one head.
   double Flops() const {
     return 2.0 * static_cast<double>(n_q_) * static_cast<double>(n_k_) *
            static_cast<double>(e_);
   }
 
-  // out = M values, where fill_row(i, row) writes row i of M.
+  // Computes out = M values, where fill_row(i, row) writes row i of M.
   template <typename FillRow>
   void Run(ThreadPool& pool, const FillRow& fill_row, const T* values, T* out) {
     const ConstMatrixMap<T> v(values, n_k_, e_, Eigen::OuterStride<>(e_));
@@ -41,7 +41,7 @@ class MaterializedProduct {
     });
   }
 
-  // values = M^T out, on the matrix that Run or Fill left.
+  // Computes values = M^T out, using the matrix that Run or Fill left.
   template <typename FillRow>
   void RunTransposed(ThreadPool& pool, const FillRow& fill_row, const T* grad,
                      T* values) {
@@ -62,7 +62,7 @@ class MaterializedProduct {
     });
   }
 
-  // M = grad values^T; the caller then sums along its diagonals.
+  // Computes M = grad values^T; the caller then sums along its diagonals.
   const T* RunOuter(ThreadPool& pool, const T* grad, const T* values) {
     const ConstMatrixMap<T> v(values, n_k_, e_, Eigen::OuterStride<>(e_));
     pool.For((n_q_ + kRowBlock - 1) / kRowBlock, [&](int64_t block, int) {

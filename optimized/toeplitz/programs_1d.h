@@ -1,5 +1,5 @@
-// The algorithms of toeplitz_1d, each in a file of its name: what its row of
-// the table has as `prepare`.
+// The algorithms of toeplitz_1d, each in a file of its name: the `prepare`
+// functions of the table's rows.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ PrepareProgram PrepareDense1d, PrepareFft1d, PrepareFftColumns1d,
 
 RowBound Karatsuba1dBound(const Problem& problem, const Inputs& inputs);
 
-// Direct where fft_columns multiplies directly.
+// Direct if fft_columns multiplies directly.
 Sums FftColumns1dSums(const Problem& problem);
 
 }  // namespace subquad

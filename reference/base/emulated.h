@@ -1,12 +1,11 @@
-// Numbers whose arithmetic is chosen while the program runs: that of a type
-// whose roundings fall at random, to learn how large the error of a plain
-// program usually is, or that of a type with fewer digits, to plant the fault
-// of a program that multiplies or adds in it.
+// Arithmetic whose rounding is chosen at run time. Random rounding shows how
+// large the error of a plain program usually is; a format with fewer digits
+// plants the fault of a program that multiplies or adds in that format.
 //
-// With random roundings this is Monte Carlo arithmetic (Parker 1997): every
-// result that is not exact is moved by a random part of its last place before
-// it is rounded. Results that are exact stay so, or with `exact_too` are moved
-// by a random part of half a place as well.
+// Random rounding is Monte Carlo arithmetic (Parker 1997): every result that is
+// not exact is moved by a random part of its last place before it is rounded.
+// Exact results stay exact; with `exact_too` they are moved by a random part of
+// half a place as well.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +19,10 @@
 
 namespace subquad {
 
-// How numbers of a type are spaced.
+// Describes how the values of a floating-point type are spaced.
 struct Format {
-  int digits = 24;               // of the mantissa, with the leading one
-  int smallest_exponent = -126;  // of a number with all digits
+  int digits = 24;               // of the mantissa, including the leading one
+  int smallest_exponent = -126;  // of a value with all digits
   double largest = 3.4028234663852886e38;
 
   static constexpr Format Float64() {
@@ -36,14 +35,14 @@ struct Format {
 };
 
 struct Arithmetic {
-  Format result = Format::Float32();  // of everything but sums
+  Format result = Format::Float32();  // of all results but sums
   Format sum = Format::Float32();     // of sums and differences
   Format factor = Format::Float32();  // factors are rounded to it first
-  bool random = false;                // roundings fall at random
-  bool exact_too = false;             // also of results that are exact
+  bool random = false;                // results are rounded at random
+  bool exact_too = false;             // rounds exact results at random, too
 };
 
-// The arithmetic of Emulated numbers on this thread, for as long as it lives.
+// Sets the arithmetic of Emulated values on this thread for its lifetime.
 class ArithmeticScope {
  public:
   ArithmeticScope(const Arithmetic& arithmetic, uint64_t seed)
@@ -68,7 +67,7 @@ class ArithmeticScope {
   struct State {
     Arithmetic arithmetic;
     uint64_t seed;
-    bool rounds_factors;  // otherwise that would not change them
+    bool rounds_factors;  // false where rounding changes no factor
   };
 
   static bool KeepsFactors(const Arithmetic& arithmetic) {
@@ -80,8 +79,8 @@ class ArithmeticScope {
     return takes(arithmetic.result) && takes(arithmetic.sum);
   }
 
-  // std::ilogb and std::ldexp(1, exponent), which took most of the time: the
-  // exponent of x87's numbers lies in their last two bytes.
+  // Replaces std::ilogb and std::ldexp(1, exponent), which took most of the
+  // time: an x87 value stores its exponent in its last two bytes.
   static constexpr int kDigits = std::numeric_limits<long double>::digits;
   static constexpr bool kIsX87 = kDigits == 64;
   static constexpr int kX87Bias = 16383;
@@ -108,7 +107,7 @@ class ArithmeticScope {
     return power;
   }
 
-  // The same for exponents from 0 up to those below kDigits.
+  // Computes PowerOfTwo for exponents from 0 to kDigits - 1.
   static long double PowerBelow(int exponent) {
     if constexpr (!kIsX87) return PowerOfTwo(exponent);
     return static_cast<long double>(uint64_t{1} << exponent);
@@ -127,7 +126,7 @@ class ArithmeticScope {
         return std::abs(x) > least / 2 ? std::copysign(least, x) : x * 0;
       }
     }
-    // Veltkamp's splitting: the upper digits of x.
+    // Veltkamp's splitting keeps the upper digits of x.
     const long double spread = x * (PowerBelow(kDigits - digits) + 1);
     const long double rounded = spread - (spread - x);
     return std::abs(rounded) > static_cast<long double>(format.largest)
@@ -143,7 +142,8 @@ class ArithmeticScope {
     const int exponent = ExponentOf(x);
     if (exponent == kNotFinite || ExponentOf(nearest) == kNotFinite)
       return nearest;
-    // The neighbour on the other side, the more often the nearer it is.
+    // Chooses the neighbour on the other side of x; the nearer that is, the
+    // more often.
     const long double last_place = PowerOfTwo(
         std::max(exponent, format.smallest_exponent) - format.digits + 1);
     const long double error =
@@ -152,12 +152,12 @@ class ArithmeticScope {
     return Nearest(nearest + std::copysign(last_place, error), format);
   }
 
-  // In [0, 1): the next number of splitmix64.
+  // Returns the next value of splitmix64, scaled to [0, 1).
   static long double Uniform() {
     uint64_t z = current_.seed += 0x9e3779b97f4a7c15;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
     z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    // As signed integers these are converted in one instruction.
+    // Signed integers are converted in one instruction, unsigned ones are not.
     return static_cast<long double>(static_cast<int64_t>((z ^ z >> 31) >> 1)) *
            0x1p-63L;
   }
@@ -190,8 +190,8 @@ class Emulated {
   friend Emulated operator-(Emulated x, Emulated y) {
     return Sum(x.value_ - y.value_);
   }
-  // Without these the built-in operators would do as well, and neither would be
-  // chosen.
+  // Mixed operands need overloads of their own: the built-in operators would
+  // match equally well, and the call would be ambiguous.
   template <BuiltIn Number>
   friend Emulated operator*(Emulated x, Number y) {
     return x * Emulated(y);

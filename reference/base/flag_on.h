@@ -1,5 +1,5 @@
-// A flag that is true where it is not given: ResolveProblem sets it, so that
-// programs find it in the parameters of a problem.
+// A flag whose default is true. ResolveProblem sets it when it is not given, so
+// that implementations find it in the parameters of every problem.
 #pragma once
 
 #include <string>
@@ -15,7 +15,8 @@ inline ParamRule FlagOn(std::string name, std::string meaning) {
   return rule;
 }
 
-// For signatures, which are asked before.
+// Reads the flag while signatures are made, before ResolveProblem sets
+// defaults.
 inline bool IsOn(const Params& params, const std::string& name) {
   return !params.Has(name) || params.Flag(name);
 }

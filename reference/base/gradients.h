@@ -9,13 +9,14 @@
 
 namespace subquad {
 
-// "grad_q" of q.
+// Names the gradient of an input: "grad_q" for q.
 std::string GradientOf(std::string_view input);
 
-// The signature with one more input, `grad`, shaped like the first output, and
-// with the gradients of the inputs for outputs: grad_X has the shape of X,
-// those of data come before those of parameters. What is drawn at random once
-// and never trained (omega, z, rotations) has none.
+// Returns the signature with one more input, `grad`, shaped like the first
+// output, and with the gradients of the inputs as outputs: grad_X has the shape
+// of X, and gradients of data precede those of parameters. Inputs that are
+// drawn at random once and never trained (omega, z, rotations) have no
+// gradient.
 //
 //   Signature SignatureFor(const Params&, bool backward) const override {
 //     Signature signature;
@@ -24,12 +25,12 @@ std::string GradientOf(std::string_view input);
 //   }
 Signature WithGradients(Signature signature);
 
-// The input that an output is the gradient of, or -1: of another output, and of
-// an optional input that was not given.
+// Returns the index of the input whose gradient this output is, or -1 if it is
+// no gradient or if that optional input was not given.
 int InputOfGradient(const Problem& problem, std::string_view output);
 
-// Takes the gradients of optional inputs that were not given off the outputs.
-// Part of ResolveProblem.
+// Removes the gradients of optional inputs that were not given from the
+// outputs. Part of ResolveProblem.
 void DropGradientsOfAbsentInputs(Problem& problem);
 
 }  // namespace subquad

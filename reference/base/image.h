@@ -10,7 +10,7 @@
 
 namespace subquad {
 
-// The pixels of an image, in the symbols of shapes.
+// The number of pixels, in the symbols of shapes.
 inline constexpr char kPixels[] = "height*width";
 
 inline std::vector<ParamRule> ImageParams() {
@@ -21,8 +21,8 @@ inline std::vector<ParamRule> ImageParams() {
   return rules;
 }
 
-// The most nearly square image of n pixels, wider than high, where the
-// parameters do not say.
+// Completes the image's height and width: without either, chooses the most
+// nearly square image of n pixels whose height is at most its width.
 inline void CompleteImage(int64_t n, Params& params) {
   if (params.Has("height") && !params.Has("width"))
     params.Set("width", std::max<int64_t>(1, n / params.Integer("height")));
@@ -35,8 +35,8 @@ inline void CompleteImage(int64_t n, Params& params) {
   params.Set("width", n / std::max<int64_t>(1, height));
 }
 
-// The entry of a bias by offset for query i and key j: of a sequence of `n_q`
-// queries, or of an image of this width and n_q pixels.
+// Index of query i and key j in a bias by offset, for a sequence of `n_q`
+// queries or for an image of this width and n_q pixels.
 struct BiasByOffset {
   int64_t n_q, width;  // 0: a sequence
   int64_t Index(int64_t i, int64_t j) const {

@@ -17,7 +17,8 @@ constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
     {"f16", "float16"},  {"fp16", "float16"}, {"half", "float16"},
     {"bf16", "bfloat16"}};
 
-// Edits (insert, delete, replace one character) from `a` to `b`: Levenshtein.
+// Levenshtein distance: edits (insert, delete, replace one character) from `a`
+// to `b`.
 size_t Distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -33,7 +34,7 @@ size_t Distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// The known name that was probably meant, or nothing.
+// Returns the known name that was probably meant, or "".
 std::string Nearest(const std::vector<std::string>& names,
                     const std::string& found) {
   constexpr size_t kLongest = 100;  // text from outside may be of any length

@@ -1,6 +1,6 @@
-// The one exception for invalid input: it names the thing, what was expected
-// and what was found. Case folders, sweeps and library calls throw it; the
-// command line turns it into one line and exit status 2.
+// The one exception for invalid input. It names the tensor or parameter, what
+// was expected and what was found. Case folders, sweeps and library calls throw
+// it; the command line turns it into one line and exit status 2.
 #pragma once
 
 #include <stdexcept>
@@ -12,24 +12,24 @@ namespace subquad {
 
 class InvalidInput : public std::runtime_error {
  public:
-  // Reads "SUBJECT: expected EXPECTED, found FOUND".
+  // Makes the message "SUBJECT: expected EXPECTED, found FOUND".
   InvalidInput(const std::string& subject, const std::string& expected,
                const std::string& found)
       : std::runtime_error(
             OneLine(subject + ": expected " + expected + ", found " + found)) {}
 
-  // For problems that are not a mismatch of two things, in one sentence.
+  // Takes a whole sentence, for problems that are not a mismatch of two values.
   explicit InvalidInput(const std::string& sentence)
       : std::runtime_error(OneLine(sentence)) {}
 
-  // The same problem seen from further out: "CONTEXT: ...".
+  // Returns the same problem with its context in front: "CONTEXT: ...".
   InvalidInput In(const std::string& context) const {
     return InvalidInput(context + ": " + what());
   }
 
  private:
-  // Names and values come from outside: whatever they hold, the message is one
-  // line of limited length without control characters.
+  // Names and values come from outside, so the message is cut to one line of
+  // limited length and its control characters are escaped.
   static std::string OneLine(const std::string& text) {
     constexpr size_t kLongest = 2000;
     std::string line;

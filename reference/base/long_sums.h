@@ -1,10 +1,11 @@
 // The plain program's sums over many keys, in parts.
 //
 // In float32 a sum of 65536 positive terms has grown so large that small terms
-// no longer change it: its error is a loss, not the luck of roundings, and as
-// the yardstick of other programs it would take for right what is 1.001 times
-// the answer. Matrix products and tiles add up parts. So does this, from 4096
-// terms on; a shorter sum has one part and is the same number.
+// no longer change it. Its error is then a systematic loss rather than
+// rounding; as the baseline for other implementations it would accept answers
+// that are wrong by a factor of 1.001. Matrix products and tiles add up parts,
+// so the plain program does so too for sums of more than 4096 terms. A shorter
+// sum has one part and does not change.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,8 @@
 
 namespace subquad {
 
-// `count` sums side by side. Each term of a sum is added by Add; Next goes on
-// to the next term of all of them.
+// Holds `count` sums side by side. Add adds one term to one sum; Next moves on
+// to the next term of all sums.
 template <typename Real>
 class LongSums {
  public:
@@ -23,7 +24,7 @@ class LongSums {
 
   void Add(size_t sum, Real term) { part_[sum] += term; }
 
-  // weight row[x] to the first sums.
+  // Adds weight * row[x] to sum x.
   template <typename Number>
   void AddRow(Real weight, const Number* row, size_t width) {
     for (size_t x = 0; x < width; ++x)

@@ -9,7 +9,7 @@
 namespace subquad {
 namespace {
 
-// "[b, h, n_q, d]"
+// Formats a shape in symbols: "[b, h, n_q, d]".
 std::string Symbols(const TensorRule& rule, size_t leading) {
   std::string text = leading == 2 ? "[b, h" : leading == 1 ? "[h" : "[";
   for (const std::string& extent : rule.shape)
@@ -17,7 +17,8 @@ std::string Symbols(const TensorRule& rule, size_t leading) {
   return text + "]";
 }
 
-// A gradient has the leading axes of its tensor, other outputs the largest.
+// Gives a gradient the leading axes of its tensor, and other outputs the
+// largest leading axes.
 void DecideOutputAxes(Problem& problem) {
   for (const TensorRule& rule : problem.outputs) {
     const int source = InputOfGradient(problem, rule.name);
@@ -27,7 +28,7 @@ void DecideOutputAxes(Problem& problem) {
   }
 }
 
-// The axes of a given tensor before those that its rule declares.
+// Returns the axes of a given tensor that precede those of its rule.
 Shape LeadingOf(const TensorRule& rule, const Shape& shape) {
   for (int64_t extent : shape)
     if (extent < 1)
@@ -41,11 +42,13 @@ Shape LeadingOf(const TensorRule& rule, const Shape& shape) {
   return {shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(rank)};
 }
 
-// Finds batch and heads: the largest of all tensors. Each tensor has as many,
-// or 1, or (of heads) a number that divides them.
+// Finds the batch size and the number of heads, which are the largest of all
+// tensors. Each tensor must have as many, or 1, or (for heads) a divisor of
+// them.
 void ResolveLeading(const std::vector<const GivenShape*>& given,
                     const Shape& at_least, Problem& problem) {
-  std::string most_heads, most_items;  // the tensors that have them
+  std::string most_heads, most_items;  // names of the tensors with the largest
+                                       // axes
   size_t rank = at_least.size();
   int64_t heads = at_least.empty() ? 1 : at_least.back();
   int64_t batch = at_least.size() == 2 ? at_least.front() : 1;
@@ -96,8 +99,8 @@ int64_t Least(const std::vector<SizeRule>& sizes, const std::string& name) {
   return 1;
 }
 
-// Finds the sizes behind the shapes, each from the first extent that has it as
-// its only unknown, and then holds every extent against them.
+// Finds the sizes behind the shapes, each from the first extent in which it is
+// the only unknown, and then compares every extent with the result.
 void ResolveDims(const std::vector<SizeRule>& sizes,
                  const std::vector<const GivenShape*>& given,
                  Problem& problem) {
@@ -142,7 +145,8 @@ bool IsBackward(const Operator& op, const std::vector<std::string>& names) {
 
 void CheckNames(const Signature& signature,
                 const std::vector<std::string>& names) {
-  // An unknown name first: it is probably the missing one, misspelt.
+  // Unknown names are reported first: one is probably the missing name,
+  // misspelt.
   std::vector<std::string> known;
   for (const TensorRule& rule : signature.inputs) known.push_back(rule.name);
   for (const std::string& name : names)
@@ -158,8 +162,7 @@ void CheckNames(const Signature& signature,
   }
 }
 
-// Throws where key_lengths does not have one number of keys for each batch
-// item.
+// Throws unless key_lengths has one number of keys for each batch item.
 void CheckKeyLengths(const Problem& problem) {
   if (!problem.params.Has("key_lengths")) return;
   const IntegerList& lengths = problem.params.List("key_lengths");
@@ -238,7 +241,7 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
   ResolveLeading(ordered, at_least, problem);
   ResolveDims(signature.sizes, ordered, problem);
   problem.length_axes = LengthAxes(op, problem.params, signature);
-  // That of an optional tensor that is not there has no value.
+  // An axis that only an absent optional tensor has gets no value.
   std::erase_if(problem.length_axes, [&](const std::string& axis) {
     return !problem.dims.contains(axis);
   });

@@ -1,5 +1,5 @@
-// An operator: a mathematical function with one answer, and the naive program
-// that computes any row of it straight from the definition.
+// An operator: a mathematical function with one right answer, and the naive
+// program that computes any row of it directly from the definition.
 #pragma once
 
 #include <map>
@@ -19,27 +19,27 @@ struct Description {
   std::string_view source;
 };
 
-// One row of one output: out[head, row, :], or one entry of a vector. Of a
-// gradient whose tensor heads share, `head` is the slice.
+// One row of one output: out[head, row, :], or one entry of a vector. In a
+// gradient of a tensor that heads share, `head` is the slice.
 struct RowId {
   int output = 0;
   int64_t head = 0;
   int64_t row = 0;
 };
 
-// The definition, computed in the type Real. In float64 it is the reference of
-// narrower types; in long double that of float64; in the problem's own type it
-// is the plain dense program whose error is the yardstick for fast ones.
+// The definition, computed in the type Real. In float64 it is the reference for
+// narrower types, in long double the reference for float64. In the problem's
+// own type it is the plain dense program, whose error is the baseline for fast
+// implementations.
 template <typename Real>
 class Reference {
  public:
   virtual ~Reference() = default;
 
-  // Writes the row to `value`. Where `units` is not null, also writes for every
-  // element the bound of its rounding error in the plain dense program, in
-  // units of the unit roundoff: |computed - exact| <= u * units.
-  // Throws InvalidInput where the formula has no value (a normaliser of zero),
-  // naming the query.
+  // Writes the row to `value`. Where `units` is not null, also writes the bound
+  // of each element's rounding error in the plain dense program, in units of
+  // the unit roundoff: |computed - exact| <= u * units. Throws InvalidInput
+  // that names the query where the formula has no value (a normaliser of zero).
   virtual void Row(const RowId& id, Real* value, double* units) = 0;
 };
 
@@ -49,19 +49,21 @@ class Operator {
 
   virtual const Description& description() const = 0;
 
-  // The parameters that are taken, given those that decide about others.
+  // Returns the accepted parameters, which may depend on the given ones.
   virtual std::vector<ParamRule> ParamRules(const Params& given) const = 0;
 
-  // Sizes, inputs and outputs with these (checked) parameters. With `backward`
-  // there is an input `grad` shaped like `out`, and the outputs are gradients.
+  // Returns sizes, inputs and outputs for these (checked) parameters. With
+  // `backward` there is an input `grad` shaped like `out`, and the outputs are
+  // gradients.
   virtual Signature SignatureFor(const Params& params, bool backward) const = 0;
 
   virtual bool HasBackward() const { return false; }
 
-  // What ties sizes and parameters beyond shapes; throws InvalidInput.
+  // Checks relations between sizes and parameters that shapes do not express;
+  // throws InvalidInput.
   virtual void CheckSizes(const Problem&) const {}
 
-  // What the numbers of a tensor must be beyond finite (places that exist);
+  // Checks values that must be more than finite, such as indices in range;
   // throws InvalidInput that names the tensor and the element.
   virtual void CheckNumbers(const Problem&, const Inputs&) const {}
 
@@ -70,11 +72,12 @@ class Operator {
   virtual void CompleteParams(int64_t /*n*/, uint64_t /*seed*/, Params&) const {
   }
 
-  // Multiply-adds of the reference for one row of an output, to decide how many
-  // rows are compared.
+  // Returns the multiply-adds of the reference for one row of an output, from
+  // which the number of compared rows follows.
   virtual double RowWork(const Problem& problem, int output) const = 0;
 
-  // Those that it does once, when the first row of a gradient is asked for.
+  // Returns the multiply-adds done once, when the first row of a gradient is
+  // requested.
   virtual double SharedWork(const Problem&) const { return 0; }
 
   virtual std::unique_ptr<Reference<float>> ReferenceFloat(
@@ -83,61 +86,63 @@ class Operator {
       const Problem& problem, const Inputs& inputs) const = 0;
   virtual std::unique_ptr<Reference<long double>> ReferenceLongDouble(
       const Problem& problem, const Inputs& inputs) const = 0;
-  // In the arithmetic of the ArithmeticScope around this call and those of Row.
+  // Rounds as the ArithmeticScope around this call and around calls of Row
+  // says.
   virtual std::unique_ptr<Reference<Emulated>> ReferenceEmulated(
       const Problem& problem, const Inputs& inputs) const = 0;
 };
 
-// Sizes and parameters that follow n: the axes along which the problem grows.
+// Names the sizes and parameters that follow n: the axes along which the
+// problem grows.
 std::vector<std::string> LengthAxes(const Operator& op, const Params& params,
                                     const Signature& signature);
 
-// Integer parameters are extents too: "height" of an image.
+// Adds the integer parameters, which are extents too: "height" of an image.
 void AddParamsToDims(const Params& params, Dims& dims);
 
-// The value of an extent ("height*width"). Throws InvalidInput where one of its
-// symbols has none.
+// Evaluates an extent ("height*width"). Throws InvalidInput if one of its
+// symbols has no value.
 int64_t CountOf(const std::string& extent, const Dims& dims);
 
-// A tensor that was given, before anything is known to fit.
+// A tensor's name and shape as given, before any check.
 struct GivenShape {
   std::string name;
   Shape shape;
 };
 
-// The one place where shapes are checked: parameters, names and shapes of the
-// given tensors against the operator's declaration. Throws InvalidInput that
-// names the tensor or parameter, what was expected and what was found.
-// `at_least`: leading axes that the output has where no tensor has more, for a
+// Checks the parameters and the names and shapes of the given tensors against
+// the operator's declaration; shapes are checked nowhere else. Throws
+// InvalidInput that names the tensor or parameter, what was expected and what
+// was found. `at_least` gives the output leading axes that no tensor has, for a
 // part of a larger problem.
 Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
                        const std::vector<GivenShape>& given,
                        const Shape& at_least = {});
 
-// The part of it that needs no tensors: throws InvalidInput where parameters
-// are not valid, where an input is missing, given twice or not taken with them.
+// Checks what needs no tensors: throws InvalidInput if a parameter is invalid,
+// or if an input is missing, given twice or not accepted with these parameters.
 void CheckInputNames(const Operator& op, Params params,
                      const std::vector<std::string>& names);
 
-// The leading axes of a generated case.
+// Leading axes of a generated case.
 struct LeadingAxes {
   int64_t batch = 0;      // 0: no such axis
   int64_t heads = 0;      // 0: no such axis
-  bool per_head = false;  // parameters are [heads, ..] too
-  // Tensors that have others: [], [h] or [b, h].
+  bool per_head = false;  // parameters have shape [heads, ..], too
+  // Tensors with different leading axes: [], [h] or [b, h].
   std::map<std::string, Shape> own;
 
   Shape Of(const TensorRule& rule) const;
 };
 
-// The same from sizes: the problem that a generated case stands for.
-// `optional_inputs` names those to include.
+// Makes the problem of a generated case from its sizes. `optional_inputs` names
+// the optional inputs to include.
 Problem MakeProblem(const Operator& op, Params params, bool backward,
                     Scalar scalar, const Dims& sizes,
                     const LeadingAxes& leading,
                     const std::vector<std::string>& optional_inputs);
 
-// Gives an operator its references from one template.
+// Implements an operator's Reference functions with one template.
 template <template <typename> class ReferenceOf>
 class OperatorWith : public Operator {
  public:

@@ -46,7 +46,7 @@ std::string TypeName(ParamType type) {
 }
 
 std::string Range(const ParamRule& rule, int64_t value) {
-  // The upper end is named where it is what was missed.
+  // Names the upper end only if the value is above it.
   if (rule.max == kMaxInteger && value < rule.min)
     return "at least " + std::to_string(rule.min);
   return std::to_string(rule.min) + ".." + std::to_string(rule.max);
@@ -106,7 +106,7 @@ void CheckValue(const ParamRule& rule, ParamValue& value) {
       break;
     }
     case ParamType::kTable: {
-      // An empty list has no entries to tell a list from a list of lists.
+      // An empty list may be a list of integers or a list of lists.
       if (const IntegerList* list = std::get_if<IntegerList>(&value);
           list && list->empty())
         value = IntegerTable{};

@@ -18,7 +18,8 @@ using IntegerTable = std::vector<std::vector<int64_t>>;
 using ParamValue =
     std::variant<bool, int64_t, double, std::string, IntegerList, IntegerTable>;
 
-// "true", "12", "0.25", "elu1", "[0, 5]", "[[4, 1], [6]]": as in case.json.
+// Formats a value as in case.json: "true", "12", "0.25", "elu1", "[0, 5]",
+// "[[4, 1], [6]]".
 std::string ToString(const ParamValue& value);
 
 class Params {
@@ -29,8 +30,8 @@ class Params {
   }
   void Erase(const std::string& name) { values_.erase(name); }
 
-  // A flag that is not set is false. The others must be there, with that type:
-  // CheckParams has seen to it.
+  // Returns false for a flag that is not set. The other parameters must exist
+  // with the requested type, which CheckParams ensures.
   bool Flag(const std::string& name) const {
     return Has(name) && Get<bool>(name);
   }
@@ -68,8 +69,8 @@ inline constexpr int64_t kMaxInteger = (int64_t{1} << 31) - 1;
 
 enum class ParamType { kFlag, kInteger, kNumber, kText, kList, kTable };
 
-// What a parameter may be. Integers and the entries of lists lie in
-// [min, max]; a number is finite and greater than zero, or zero where
+// Defines a parameter and its valid values. Integers and the entries of lists
+// lie in [min, max]; a number is finite and greater than zero, or zero if
 // `may_be_zero`; a text is one of `choices`.
 struct ParamRule {
   std::string name;
@@ -80,10 +81,10 @@ struct ParamRule {
   int64_t max = kMaxInteger;
   std::vector<std::string> choices = {};
   bool follows_n = false;  // an extent that grows with the problem's length
-  // What an optional parameter is taken for where it is not given; empty where
-  // that is a case of its own (a sequence instead of an image).
+  // The value of an optional parameter that is not given; empty where its
+  // absence has a meaning of its own (a sequence instead of an image).
   std::string default_value = {};
-  bool may_be_zero = false;  // a number
+  bool may_be_zero = false;  // for numbers
 
   bool IsOnByDefault() const { return default_value == "true"; }
 
@@ -112,7 +113,7 @@ struct ParamRule {
 };
 
 // Throws InvalidInput naming the parameter that is missing, unknown, of the
-// wrong type or out of its range. An integer is taken for a number.
+// wrong type or out of range. An integer is accepted as a number.
 void CheckParams(const std::vector<ParamRule>& rules, Params& params);
 
 }  // namespace subquad

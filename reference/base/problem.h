@@ -15,41 +15,42 @@ namespace subquad {
 
 class Operator;
 
-// Data (values, queries, gradients, outputs) or parameters of a model. Both may
-// have leading axes (slices.h); generated parameters have them only where a
-// case asks for it.
+// Data (values, queries, gradients, outputs) or model parameters. Both may have
+// leading axes (slices.h); generated parameters have them only if the case asks
+// for it.
 enum class Role { kData, kParameter };
 
-// A number of a generated tensor: where it is in one slice, row-major.
+// Position of an element in one slice of a generated tensor, row-major.
 struct Element {
   const Shape& shape;  // without leading axes
   int64_t index;
   const Dims& dims;  // of the problem
 };
 
-// How the numbers of a generated tensor are drawn: a random number, and what
-// becomes of it. An operator with a distribution of its own writes it here:
+// The distribution of a generated tensor: the source of random numbers and a
+// function that is applied to each. An operator writes its own distribution
+// like this:
 //   Draw{Draw::From::kUniform,
 //        [](double u, const Element&) { return 0.9 + 0.1 * u; }}
 struct Draw {
   enum class From {
-    kInput,    // what the case's kind of input gives; N(0, 1) unless it says so
-    kNormal,   // N(0, 1), whatever the kind of input
-    kUniform,  // uniform on (0, 1), whatever the kind of input
+    kInput,    // the case's kind of input; N(0, 1) unless it says so
+    kNormal,   // N(0, 1) for every kind of input
+    kUniform,  // uniform on (0, 1) for every kind of input
   };
   From from = From::kInput;
-  double (*number)(double drawn, const Element&) = nullptr;  // null: as drawn
-  // The tensor is [m, d] rows of random features: a case may name another
-  // sampler for them (harness/cases/omega.h).
+  double (*number)(double drawn, const Element&) = nullptr;  // null: unchanged
+  // The tensor is [m, d] rows of random features, for which a case may name
+  // another sampler (harness/cases/omega.h).
   bool projection = false;
 
   static const Draw kInput;       // the kind of input alone
   static const Draw kPositive;    // uniform on (0, 1)
   static const Draw kProjection;  // random features
   static const Draw kMixing;      // the kind of input / sqrt(c), c the last
-                                  // extent: c numbers mix into one of their
-                                  // own size
-  static const Draw kMixingRows;  // the same, c the first extent
+                                  // extent: products keep the size of their c
+                                  // terms
+  static const Draw kMixingRows;  // as kMixing, with c the first extent
 };
 
 inline constexpr Draw Draw::kInput = {};
@@ -64,15 +65,15 @@ inline constexpr Draw Draw::kMixingRows = {
       return drawn / std::sqrt(static_cast<double>(element.shape.front()));
     }};
 
-// An axis that runs over offsets or distances, one after another.
+// An axis whose entries belong to consecutive offsets or distances.
 struct OffsetAxis {
   int axis;
   std::string first;  // the offset of the first entry, in symbols: "-r"
-  // The offsets are j - i of the indices of a key and a query, wherever the
-  // queries stand (query_offset); otherwise of their positions.
+  // The offsets are j - i of the indices of key and query, independent of
+  // query_offset; otherwise they are differences of positions.
   bool of_indices = false;
 
-  // Of a vector with n_q + n_k - 1 entries.
+  // The axis of a vector with n_q + n_k - 1 entries.
   static OffsetAxis OfIndices(int axis, const std::string& n_q) {
     return {axis, "1-" + n_q, true};
   }
@@ -85,7 +86,7 @@ struct TensorRule {
   Draw draw = Draw::kInput;
   bool optional = false;
   bool may_be_minus_infinity = false;
-  // Reversing them is the mistake of taking i - j for j - i.
+  // Reversing these axes is the mistake of reading i - j instead of j - i.
   std::vector<OffsetAxis> offset_axes = {};
 
   bool RunsOverOffsets(size_t axis) const {
@@ -95,13 +96,13 @@ struct TensorRule {
   }
 };
 
-// A size of generated problems.
+// A size of a generated problem.
 struct SizeRule {
   std::string name;
   int64_t default_value;
   std::string meaning;
   int64_t min = 1;
-  bool follows_n = false;  // is n where a case does not name it
+  bool follows_n = false;  // equals n unless the case names it
 
   // A size that grows with the problem's length n.
   static SizeRule Length(std::string name, std::string meaning,
@@ -111,16 +112,15 @@ struct SizeRule {
 };
 
 struct Signature {
-  std::vector<SizeRule> sizes;  // those that no parameter gives
+  std::vector<SizeRule> sizes;  // sizes that no parameter gives
   std::vector<TensorRule> inputs;
   std::vector<TensorRule> outputs;
-  // How many queries there are (rows of the output) and keys, in the symbols
-  // of shapes.
+  // The number of queries (output rows) and keys, in the symbols of shapes.
   std::string queries = "n_q", keys = "n_k";
 };
 
-// Everything about a problem but the numbers in its tensors. Implementations
-// are prepared from this alone, so that no set-up can depend on values.
+// Describes a problem without the values of its tensors. Implementations are
+// prepared from this alone, so that no set-up can depend on values.
 struct Problem {
   const Operator* op = nullptr;
   Params params;
@@ -132,7 +132,7 @@ struct Problem {
   // Heads of all batch items: independent problems that may share tensors.
   int64_t heads = 1;
   Shape leading;  // axes of the output before its rows: [], [h] or [b, h]
-  std::vector<TensorRule> inputs, outputs;  // those that are there
+  std::vector<TensorRule> inputs, outputs;  // without absent optional tensors
   std::vector<Shape> input_leading, output_leading;
 
   int64_t Dim(const std::string& name) const {
@@ -143,9 +143,9 @@ struct Problem {
   bool HasInput(const std::string& name) const;
   int InputIndex(const std::string& name) const;
   int OutputIndex(const std::string& name) const;
-  Shape InputShape(size_t index) const;  // with its leading axes
+  Shape InputShape(size_t index) const;  // including leading axes
   Shape OutputShape(size_t index) const;
-  // For messages: "", " of head 3" or " of batch item 1, head 3".
+  // Names a head in messages: "", " of head 3" or " of batch item 1, head 3".
   std::string HeadName(int64_t head) const;
   int64_t Batch() const { return leading.size() == 2 ? leading[0] : 1; }
   Slices InputSlices(size_t index) const;
@@ -155,31 +155,31 @@ struct Problem {
   }
 };
 
-// The index of the rule with this name, or -1.
+// Returns the index of the rule with this name, or -1.
 int IndexOf(const std::vector<TensorRule>& rules, const std::string& name);
 
-// A tensor's shape from its rule, behind its leading axes. Throws InvalidInput
-// where a size is missing or an extent below 1.
+// Returns a tensor's shape, its leading axes first. Throws InvalidInput if a
+// size is missing or an extent is below 1.
 Shape ShapeOf(const TensorRule& rule, const Dims& dims, const Shape& leading);
 
-// The numbers in a problem's inputs and outputs, in bytes.
+// Returns the bytes of a problem's inputs and outputs.
 double TensorBytes(const Problem& problem);
 
-// A row-major tensor. The numbers are already rounded to the scalar type of the
-// problem, so that reference and fast code see the same ones.
+// A row-major tensor. Its values are already rounded to the scalar type of the
+// problem, so that the reference and fast implementations read the same values.
 struct Tensor {
   std::string name;
   Shape shape;
   Slices slices;
   std::vector<double> values;
-  // The type in which they were given: they may be off by half a last place of
-  // it.
+  // The type of the given values, which may be off by half a unit in its last
+  // place.
   Scalar scalar = Scalar::kFloat64;
 
   int64_t SliceSize() const {
     return static_cast<int64_t>(values.size()) / slices.count();
   }
-  // What this head reads.
+  // Returns the slice that this head reads.
   const double* Head(int64_t head) const { return Slice(slices.Of(head)); }
   const double* Slice(int64_t slice) const {
     return values.data() + slice * SliceSize();
@@ -196,8 +196,8 @@ struct Inputs {
   }
 };
 
-// NaN and infinity are refused with the index of the first; -inf is taken where
-// the rule says so.
+// Throws InvalidInput with the index of the first NaN or infinity; -inf is
+// accepted if the rule allows it.
 void CheckFinite(const TensorRule& rule, const Tensor& tensor);
 
 }  // namespace subquad

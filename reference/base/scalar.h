@@ -15,7 +15,7 @@ struct ScalarInfo {
   Scalar scalar;
   std::string_view name;
   int64_t bytes;
-  double unit_roundoff;  // half the distance from 1 to the next number
+  double unit_roundoff;  // half the distance from 1 to the next value
 };
 
 inline constexpr std::array<ScalarInfo, 4> kScalars = {{
@@ -29,12 +29,12 @@ constexpr const ScalarInfo& Info(Scalar scalar) {
   return kScalars[static_cast<size_t>(scalar)];
 }
 
-// The type of the arithmetic on tensors of this type: types of two bytes are
-// for storage, sums and products of them are in float32.
+// Returns the type of sums and products of tensors of this type: 16-bit types
+// are for storage, their arithmetic is in float32.
 constexpr Scalar ArithmeticOf(Scalar scalar) {
   return scalar == Scalar::kFloat64 ? Scalar::kFloat64 : Scalar::kFloat32;
 }
-// The one of two types whose numbers lie further apart.
+// Returns the type whose values are further apart.
 constexpr Scalar Coarser(Scalar a, Scalar b) {
   return Info(a).unit_roundoff < Info(b).unit_roundoff ? b : a;
 }

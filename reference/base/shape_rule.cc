@@ -7,8 +7,8 @@
 namespace subquad {
 namespace {
 
-// Sizes come from outside; their products stay at the largest number instead of
-// wrapping around, and then fit nothing.
+// Sizes come from outside. Products saturate at this value instead of wrapping
+// around, and then match no shape.
 constexpr int64_t kLargest = int64_t{1} << 62;
 
 int64_t Plus(int64_t a, int64_t b) {
@@ -108,7 +108,7 @@ Extent::Solution Extent::Solve(const Dims& dims, int64_t size) const {
   std::string unknown;
   int64_t coefficient = 0, rest = 0;
   for (const Term& term : terms_) {
-    if (!term.divisors.empty()) return {};  // many sizes have one quotient
+    if (!term.divisors.empty()) return {};  // sizes share a quotient
     int64_t product = term.factor;
     bool has_unknown = false;
     for (const std::string& symbol : term.symbols) {

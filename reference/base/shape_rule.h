@@ -1,7 +1,7 @@
 // Shapes in symbols: "n_q+n_k-1", "2*height-1", "height*width", "n/block"
-// (whole blocks alone). One declaration per tensor serves to check shapes that
-// were given, to find the sizes that they stand for, and to make the shapes of
-// generated inputs.
+// (whole blocks only). One declaration per tensor is enough to check given
+// shapes, to find the sizes behind them, and to make the shapes of generated
+// inputs.
 #pragma once
 
 #include <cstdint>
@@ -23,20 +23,20 @@ class Extent {
  public:
   explicit Extent(const std::string& expression);
 
-  // Nothing when a symbol is not in `dims`.
+  // Returns nothing if a symbol is not in `dims`.
   std::optional<int64_t> Evaluate(const Dims& dims) const;
 
-  // When exactly one symbol is unknown, the value that makes the extent equal
-  // to `size`: `symbol` is empty when there is not exactly one unknown or it
-  // does not occur linearly; `value` is nothing when no integer solves it.
+  // Solves for the only unknown symbol so that the extent equals `size`.
+  // `symbol` is empty unless exactly one symbol is unknown and occurs linearly;
+  // `value` is empty if no integer solves it.
   struct Solution {
     std::string symbol;
     std::optional<int64_t> value;
   };
   Solution Solve(const Dims& dims, int64_t size) const;
 
-  // Every symbol, as often as it occurs: n_q and n_k of "n_q+n_k-1"; those that
-  // divide, too.
+  // Lists every symbol, including divisors, as often as it occurs: n_q and n_k
+  // for "n_q+n_k-1".
   std::vector<std::string> Symbols() const;
 
  private:

@@ -1,6 +1,6 @@
-// The leading axes of a tensor: batch items and heads. A tensor is [..],
-// [h, ..] or [b, h, ..]. What lies behind these axes is a slice; heads and
-// batch items may share one, which is then read in place.
+// The leading axes of a tensor: batch items and heads. A tensor is [..], [h,
+// ..] or [b, h, ..]. The rest of its axes form a slice; heads and batch items
+// may share a slice, which is then read in place.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,16 @@
 
 namespace subquad {
 
-// Which slice of a tensor each head of a problem reads. The heads of all batch
-// items are numbered in one row: head a of item b is b * heads + a.
+// Maps each head of a problem to the slice of a tensor that it reads. The heads
+// of all batch items are numbered consecutively: head a of item b is b * heads
+// + a.
 class Slices {
  public:
   Slices() = default;
 
-  // For a problem of `batch` items with `heads` heads each, a tensor with
-  // `tensor_batch` items (1 or batch) of `tensor_heads` (a divisor of heads):
-  // head a reads the tensor's head floor(a * tensor_heads / heads).
+  // Maps a problem of `batch` items with `heads` heads each to a tensor with
+  // `tensor_batch` items (1 or batch) of `tensor_heads` heads (a divisor of
+  // heads): head a reads the tensor's head floor(a * tensor_heads / heads).
   Slices(int64_t batch, int64_t heads, int64_t tensor_batch,
          int64_t tensor_heads)
       : count_(tensor_batch * tensor_heads),
@@ -30,16 +31,17 @@ class Slices {
     return head / heads_ * next_item_ + head % heads_ / group_;
   }
 
-  // One slice for each head, or one for all of them: Of(head) is head * step.
+  // True if there is one slice for each head or one for all of them, so that
+  // Of(head) is head * step.
   bool IsEvenlySpaced() const { return count_ == 1 || count_ == readers_; }
   int64_t Step() const { return count_ == 1 ? 0 : 1; }
 
-  // Whether no head before this one reads its slice.
+  // True if no earlier head reads the slice of this one.
   bool IsFirst(int64_t head) const {
     return (head < heads_ || next_item_ > 0) && head % heads_ % group_ == 0;
   }
 
-  // The heads that read a slice, in ascending order.
+  // Lists the heads that read a slice, in ascending order.
   std::vector<int64_t> Readers(int64_t slice) const {
     std::vector<int64_t> heads;
     for (int64_t head = 0; head < readers_; ++head)

@@ -1,12 +1,14 @@
-// Numbers that look random and follow from a count alone, for what an operator
-// generates by itself: the same for every seed, scalar type and machine.
+// Pseudo-random numbers that depend on a counter alone, for data that an
+// operator generates itself: they are the same for every seed, scalar type and
+// machine.
 #pragma once
 
 #include <cstdint>
 
 namespace subquad {
 
-// Number `at` of SplitMix64 from the state `seed` (Steele, Lea and Flood 2014).
+// Returns number `at` of SplitMix64 from the state `seed` (Steele, Lea and
+// Flood 2014).
 constexpr uint64_t SplitMix64(uint64_t at, uint64_t seed = 0) {
   uint64_t z = seed + (at + 1) * 0x9e3779b97f4a7c15;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;

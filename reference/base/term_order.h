@@ -1,19 +1,19 @@
-// In which order the plain program adds up the terms of a sum over keys.
+// The order in which the plain program adds up the terms of a sum over keys.
 //
-// Where values cancel in pairs along the sequence, adding them as they come
-// leaves every partial sum near zero and almost no error: luck, and no measure
-// of programs that add up in other orders (a matrix product that takes even and
-// odd terms apart, tiles). So the plain program's error is measured in another
-// order too, and the larger one is the yardstick. The sums of a softmax
-// (softmax_rows.h) and of kernelized attention, with and without positions,
-// follow the order in force; all others come out the same.
+// If values cancel in pairs along the sequence, adding them in order leaves
+// every partial sum near zero and causes almost no error. That is luck, and no
+// measure for implementations that use other orders (a matrix product that
+// separates even and odd terms, tiles). So the plain program's error is also
+// measured in a second order, and the larger error is the baseline. The sums of
+// a softmax (softmax_rows.h) and of kernelized attention, with and without
+// positions, follow the selected order; all other results do not depend on it.
 #pragma once
 
 #include <cstddef>
 
 namespace subquad {
 
-// On this thread, for as long as it lives, terms at even places come first.
+// Puts the terms at even places first, on this thread and for its lifetime.
 class EvenTermsFirst {
  public:
   EvenTermsFirst() : outer_(on_) { on_ = true; }
@@ -28,7 +28,7 @@ class EvenTermsFirst {
   const bool outer_;
 };
 
-// Calls work(term) for each of `count` terms in the order in force.
+// Calls work(term) for each of `count` terms in the selected order.
 template <typename Work>
 void ForTerms(size_t count, const Work& work) {
   if (!EvenTermsFirst::On()) {

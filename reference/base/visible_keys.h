@@ -1,5 +1,5 @@
-// Which keys a query sees, and where it stands among them:
-//   query_offset  p: query i stands at position i + p, so that offsets are
+// The keys that a query sees, and its position among them:
+//   query_offset  p: query i is at position i + p, so that offsets are
 //                 j - i - p. A vector by offset keeps its n_q + n_k - 1
 //                 entries: entry t belongs to j - i = t - (n_q - 1) whatever p
 //                 is. One token against a cache has n_q = 1, p = n_k - 1; a
@@ -7,7 +7,7 @@
 //   key_lengths   one for each batch item: it sees keys j < key_lengths[b]
 //                 only, the rest is padding
 //   causal        query i sees j <= i + p only
-// A query sees the first keys, and always one at least.
+// A query sees a prefix of the keys, and always at least one.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace subquad {
 
-// The parameters above; of an image no query_offset.
+// Returns the rules of the parameters above; an image has no query_offset.
 inline std::vector<ParamRule> VisibleKeysParams(bool image = false) {
   ParamRule offset =
       ParamRule::Integer("query_offset", "position of the first query", 0);
@@ -52,12 +52,12 @@ class VisibleKeys {
 
   int64_t offset() const { return offset_; }
 
-  // Keys that are no padding for this head's batch item.
+  // Returns the number of keys of this head's batch item that are not padding.
   int64_t Length(int64_t head) const {
     return lengths_.empty() ? keys_ : lengths_[head / heads_of_item_];
   }
 
-  // Query i sees keys j < Count(head, i).
+  // Returns how many keys query i sees: those with j < Count(head, i).
   int64_t Count(int64_t head, int64_t i) const {
     const int64_t length = Length(head);
     return causal_ ? std::min(i + offset_ + 1, length) : length;

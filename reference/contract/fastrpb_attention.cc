@@ -40,7 +40,7 @@ Problem ProductOf(const Problem& problem) {
                           problem.leading);
   }
   Shape weights = {2 * problem.Dim("height") - 1, 2 * problem.Dim("width") - 1};
-  // Rows and columns together: as many slices as the problem has.
+  // Weights of rows and columns together have as many slices as the problem.
   if (problem.SlicesOf("weights_rows").count() > 1 ||
       problem.SlicesOf("weights_cols").count() > 1)
     weights.insert(weights.begin(), problem.leading.begin(),

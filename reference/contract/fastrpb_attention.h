@@ -1,5 +1,5 @@
 // The two terms of fastrpb_attention as problems of their own operators, for
-// programs that add the results of two others.
+// implementations that add the results of two others.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ inline bool IsImage(const Problem& problem) {
   return problem.params.Has("height");
 }
 
-// A causal image's weights depend on both offsets together.
+// A causal image's weights depend on both offsets at once.
 inline bool NeedsFullImage(const Problem& problem) {
   return IsImage(problem) && problem.params.Flag("causal");
 }
@@ -21,23 +21,23 @@ inline bool NeedsFullImage(const Problem& problem) {
 // The product W v as a problem of its own operator.
 Problem ProductOf(const Problem& problem);
 
-// The tensors of one of the two terms, of those of the sum: its inputs, where
-// the values of W v are v, and the sum's output. The weights of a full image
-// have no data yet.
+// Selects the tensors of one of the two terms: its inputs, where the values of
+// W v are v, and the sum's output. The weights of a full image have no data
+// yet.
 Arrays PartOf(const Problem& term, const Arrays& whole);
 
-// Weights [2H-1, 2W-1] of both offsets on a causal image, for one head: raster
-// order is the mask. T is float or double.
+// Fills in the weights [2H-1, 2W-1] by both offsets on a causal image, for one
+// head; the mask is the raster order. T is float or double.
 template <typename T>
 void FillImageWeights(int64_t height, int64_t width, const T* rows,
                       const T* columns, T* weights);
 
-// The attention's bound element by element, the product's norm-wise, and the
-// rounding of their sum. `product`: the program that computes W v.
+// Adds the attention's element-wise bound, the product's norm-wise bound and
+// the rounding of their sum. `product` is the implementation that computes W v.
 RowBound FastRpbBound(const Problem& problem, const Inputs& inputs,
                       const Implementation& product);
 
-// Why this attention and this product cannot run the problem; empty if they
+// Says why this attention or this product cannot run the problem; empty if both
 // can.
 template <bool kSoftmax, bool kXy>
 std::string WhyNotFastRpb(const Problem& problem) {

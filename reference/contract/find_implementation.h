@@ -1,4 +1,4 @@
-// The rows of a table of implementations by their ids.
+// Looks up implementations in a table by their ids.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace subquad {
 
-// Throws InvalidInput that lists the table's ids.
+// Returns the row with this id; throws InvalidInput that lists the table's ids.
 inline const Implementation& FindImplementation(
     const std::vector<Implementation>& table, const std::string& id) {
   std::vector<std::string> ids;

@@ -1,16 +1,17 @@
 // gmlp_mixing with weights by offset: its mixing as a problem of toeplitz_1d,
-// for programs that leave it to one of that operator's.
+// for implementations that delegate it to that operator.
 #pragma once
 
 #include "reference/contract/implementation.h"
 
 namespace subquad {
 
-// Psi times numbers [n, m] of every head.
+// Returns the problem of multiplying Psi by values [n, m], for every head.
 Problem MixingOf(const Problem& problem);
 
-// The bound of an answer whose mixing has the bound of this program of
-// toeplitz_1d; nothing where that has none, and the plain program's holds.
+// Returns the bound for an answer whose mixing has the bound of this
+// toeplitz_1d implementation; nothing if that has none, in which case the plain
+// program's bound holds.
 RowBound GmlpBound(const Problem& problem, const Inputs& inputs,
                    const Implementation& mixing);
 

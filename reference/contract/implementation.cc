@@ -3,7 +3,7 @@
 namespace subquad {
 namespace {
 
-// The tensors of a problem, without numbers.
+// Returns the tensors of a problem without their data.
 Arrays WithoutData(const Problem& problem) {
   Arrays arrays;
   const auto entry = [&](const std::string& name, const Shape& shape,

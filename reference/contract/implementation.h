@@ -1,5 +1,5 @@
 // An implementation: one algorithm for an operator on one kind of device, as
-// the harness sees it. optimized/ and cuda/ fill tables of these.
+// the harness sees it. The tables of optimized/ and cuda/ list implementations.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@ inline std::string_view ToString(Backend backend) {
   return backend == Backend::kCpu ? "cpu" : "cuda";
 }
 
-// One tensor in its scalar type. Null while a layout counts.
+// A tensor in its scalar type. Its data is null while a layout counts.
 template <typename T>
 struct HeadArray {
   T* data = nullptr;
-  // From one head's numbers to the next one's, where slices are evenly spaced:
-  // 0 if all heads share them.
+  // Distance from one head's values to those of the next where slices are
+  // evenly spaced: 0 if all heads share them.
   int64_t head_stride = 0;
   Slices slices;
-  int64_t slice_size = 0;  // 0: evenly spaced by the stride, without slices
+  int64_t slice_size = 0;  // 0: slices are evenly spaced by head_stride
 
-  // What this head reads or writes.
+  // Returns the data that this head reads or writes.
   T* Head(int64_t head) const {
     if (!data) return nullptr;
     return data +
@@ -41,8 +41,8 @@ struct HeadArray {
   }
 };
 
-// The tensors of one problem, by name. In host memory; of a program that is a
-// part of another one on a device, in device memory.
+// The tensors of one problem, by name. They are in host memory, or in device
+// memory for an implementation that is a part of another one on a device.
 class Arrays {
  public:
   struct Entry {
@@ -82,105 +82,106 @@ class Arrays {
   }
 };
 
-// The parts of a run whose work is done on a device with memory of its own, so
-// that the work is timed without the transfers.
+// Splits a run whose work is done on a device with memory of its own, so that
+// the work can be timed without the transfers.
 class DeviceRun {
  public:
   virtual ~DeviceRun() = default;
   virtual void Upload() = 0;    // the inputs; outputs are filled with NaN
-  virtual void Launch() = 0;    // starts the work and does not wait for it
+  virtual void Launch() = 0;    // starts the work without waiting for it
   virtual void Wait() = 0;      // until the work is done
-  virtual void Download() = 0;  // waits, and takes the outputs
+  virtual void Download() = 0;  // waits, then copies the outputs
 
-  // Seconds of one Launch() by the device's own clock, after what its cache
-  // held was thrown out. Not on an emulated device.
+  // Returns the seconds of one Launch() by the device's own clock, with a
+  // flushed device cache. Not available on an emulated device.
   virtual double Time() = 0;
 };
 
-// Plans and buffers for one problem. What happens here may not depend on the
-// values of the tensors.
+// Plans and buffers for one problem. Preparing must not depend on the values of
+// the tensors.
 class Prepared {
  public:
   virtual ~Prepared() = default;
 
-  // Reads the inputs, writes every element of the outputs. This is what is
-  // timed, unless the work is done on a device.
+  // Reads the inputs and writes every element of the outputs. Run is timed,
+  // unless the work is done on a device.
   virtual void Run() = 0;
 
-  // Floating-point operations of one run, by the algorithm's own count.
+  // Returns the floating-point operations of one run, by the algorithm's own
+  // count.
   virtual double Flops() const = 0;
 
-  // Where Run() uploads, launches and downloads: the parts.
+  // Returns the upload, launch and download of Run() on a device, or null.
   virtual DeviceRun* OnDevice() { return nullptr; }
 
-  // What was chosen, in words, where the algorithm had a choice.
+  // Describes the choice that the algorithm made, if it had one.
   virtual std::string Choice() const { return ""; }
 };
 
-// What one run costs.
+// The cost of one run.
 struct Cost {
   double flops = 0;
   double bytes = 0;  // of the tensors: read and written at least once
   double workspace_bytes = 0;
 };
 
-// Bounds of rounding errors that hold norm-wise, in units of the unit roundoff,
-// for the elements of a row. Made once per problem.
+// Writes norm-wise bounds of rounding errors for the elements of a row, in
+// units of the unit roundoff. Made once per problem.
 using RowBound = std::function<void(const RowId& id, std::span<double> units)>;
 
-// How time or memory grows.
+// Growth of time or memory.
 struct Complexity {
   std::string text;   // "O(e n log n)"
   std::string order;  // in the tokens: "1", "n^0.5", "n", "n log n", "n^2"
 };
 
-// What an algorithm's rounding errors reach.
+// The outputs that an algorithm's rounding errors can reach.
 enum class Sums {
-  // Every output adds up its own terms: a term that a mask hides, or a small
+  // Every output sums only its own terms: a term that a mask hides, or a small
   // output's large neighbour, leaves no trace in it.
   kDirect,
   // Terms of several outputs are mixed and separated again (a transform,
-  // Karatsuba's differences, blocks): errors are relative to the largest of
-  // them, and rounding of the future reaches the past.
+  // Karatsuba's differences, blocks): errors are relative to the largest
+  // output, and rounding errors of future terms reach past outputs.
   kMixed,
-  // The same, too small to matter: in a wider type, or in the last bit of some
-  // rows.
+  // Outputs are mixed as above, but the errors are too small to matter: the
+  // mixing uses a wider type, or changes the last bit of some rows only.
   kMixedWide,
 };
 
-// For rows that are of one kind whatever the problem.
+// Constant answers for implementations whose sums do not depend on the problem.
 inline Sums DirectSums(const Problem&) { return Sums::kDirect; }
 inline Sums MixedSums(const Problem&) { return Sums::kMixed; }
 inline Sums MixedWideSums(const Problem&) { return Sums::kMixedWide; }
 
-// A row of a table (table.h), which fills in `op`, `backend` and what a row
-// shares with others.
+// A row of a table (table.h), which fills in `op`, `backend` and the fields
+// that several rows share.
 struct Implementation {
   std::string op;
   std::string id;
   Backend backend = Backend::kCpu;
   std::vector<Scalar> scalars;
-  std::string what;    // one line: how it computes
-  std::string source;  // paper, section
+  std::string what;    // one line: how it computes the result
+  std::string source;  // paper and section
   Complexity time, memory;
-  // How it forms its sums for this problem. Every row sets it: studies of
-  // precision and tests of causality ask it.
+  // Says how the sums of this problem are formed. Every row sets it: studies of
+  // precision and tests of causality depend on it.
   std::function<Sums(const Problem&)> sums;
-  bool backward = false;  // has the backward pass too
-  // Why it has none, in words.
+  bool backward = false;  // has a backward pass, too
+  // Says why there is no backward pass.
   std::string why_no_backward;
 
-  // Why it cannot run this problem; empty if it can.
+  // Says why it cannot run this problem; empty if it can.
   std::function<std::string(const Problem&)> why_not;
 
   // Gate 1. Element-wise: the error is at most bound_factor * u * units, with
-  // the units of Reference::Row. Where the algorithm has no such bound,
-  // `norm_bound` gives the units instead, or nothing where this problem needs
+  // the units of Reference::Row. If the algorithm has no such bound,
+  // `norm_bound` gives the units instead, or nothing if this problem needs
   // none.
   double bound_factor = 1;
   std::function<RowBound(const Problem&, const Inputs&)> norm_bound;
 
-  // Plans and buffers, every one from the layout.
+  // Makes plans and buffers, all of them from the layout.
   std::function<std::unique_ptr<Prepared>(const Problem&, const Arrays&,
                                           Layout&)>
       prepare;
@@ -192,8 +193,8 @@ struct Implementation {
     return prepare(problem, arrays, layout);
   }
 
-  // What a run costs, from a layout that counts: nothing is allocated. Zeros
-  // for a problem that it cannot run.
+  // Returns the cost of a run, from a layout that counts and allocates nothing.
+  // Zeros for a problem that it cannot run.
   Cost CostOf(const Problem& problem, int threads) const;
 };
 

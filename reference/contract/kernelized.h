@@ -1,5 +1,5 @@
 // Sizes of kernelized attention and the layout of its relative bias, for
-// programs on CPU and GPU.
+// implementations on CPU and GPU.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace subquad {
 
-// Tokens on a line on which the offset of two tokens is the difference of their
-// positions, in an image too: there a row of W pixels takes 2 W - 1 positions,
-// as many as there are offsets of columns. In kernels as well.
+// Places tokens on a line on which the offset of two tokens is the difference
+// of their positions, in an image too: there a row of W pixels occupies 2 W - 1
+// positions, as many as there are column offsets. Also used in kernels.
 struct TokenPositions {
   int64_t image_width;  // 0: a sequence
 
@@ -22,7 +22,7 @@ struct TokenPositions {
                ? token
                : token / image_width * RowStride() + token % image_width;
   }
-  // The token at a position, or -1.
+  // Returns the token at a position, or -1.
   constexpr int64_t TokenAt(int64_t position) const {
     if (image_width == 0) return position;
     const int64_t column = position % RowStride();
@@ -50,19 +50,20 @@ struct KernelizedShape {
   int64_t width() const { return positions.image_width; }  // of an image
   int64_t height() const { return n_q / width(); }
 
-  // Entries of one bias vector; on an image, of one bias matrix.
+  // Returns the number of entries of one bias vector or, on an image, of one
+  // bias matrix.
   int64_t BiasCount() const {
     return positions.Of(n_q - 1) + positions.Of(n_k - 1) + 1;
   }
 
-  // The bias entry for i = j. The entry for query i and key j comes
-  // positions.Of(j) - positions.Of(i) after it.
+  // Returns the index of the bias entry for i = j. The entry for query i and
+  // key j follows positions.Of(j) - positions.Of(i) after it.
   int64_t BiasMiddle() const { return positions.Of(n_q - 1); }
   int64_t BiasIndex(int64_t i, int64_t j) const {
     return BiasMiddle() + positions.Of(j) - positions.Of(i);
   }
 
-  // Whether causality lets some query see a key at entry t of the bias.
+  // True if causality lets some query see a key at entry t of the bias.
   bool MayBeSeen(int64_t t) const {
     return !causal || t - BiasMiddle() <= seen.first();
   }

@@ -13,22 +13,22 @@
 namespace subquad {
 namespace {
 
-// One head's features in float64, and what the transforms mix.
+// One head's features in float64, and the factors that the transforms mix.
 struct HeadNorms {
   std::vector<double> keys;           // [f, keys], phi_a(k_j) 2^-scale[a]
   std::vector<int> scale;             // [f]
   std::vector<double> c;              // by offset, at most about 1
   double c_norm;                      // |c|_2
-  double c_logarithm;                 // of what c is divided by
-  int64_t count;                      // of keys without padding
+  double c_logarithm;                 // logarithm of the divisor of c
+  int64_t count;                      // keys without padding
   std::vector<double> c_units;        // errors of c by offset
   std::vector<double> key_norms;      // [f], |phi_a(k)|_2
   std::vector<double> channel_norms;  // [f, e], |phi_a(k) v_c|_2
-  // [keys], errors of the key features, absolute ones at the scale of keys.
+  // Errors of the key features, [keys]; absolute errors at the scale of keys.
   std::vector<double> relative, absolute;
 };
 
-// phi(q_i) against keys at those scales, and its errors.
+// phi(q_i) at the scales of the keys, and its errors.
 struct QueryFeatures {
   std::vector<double> values;  // [f]
   int top = 0;                 // times 2^top
@@ -36,8 +36,8 @@ struct QueryFeatures {
   double relative, absolute;
 };
 
-// The sums of a query, with the symbols of kernelized_rpe_attention.h; errors
-// in units of the roundoff.
+// Sums of a query in the notation of kernelized_rpe_attention.h; errors are in
+// units of the roundoff.
 struct QuerySums {
   explicit QuerySums(size_t e) : out(e), moved(e), dN(e) {}
 
@@ -47,7 +47,7 @@ struct QuerySums {
   double largest_relative = 0;
   bool no_digit = false;      // of a weight
   std::vector<double> moved;  // [e], sum_j e_ij |v_j - out|
-  std::vector<double> dN;     // [e], of products, then of transforms too
+  std::vector<double> dN;     // [e], from products, later from transforms too
   double dD_products = 0, dD_transforms = 0;
 };
 
@@ -71,16 +71,17 @@ class RpeFftBound {
     QuerySums sums = SumsOf(head, q, id);
     AddTransforms(head, q, sums);
 
-    // What the transforms may have done to D as computed.
+    // E is the largest error that the transforms may add to the computed D.
     const double E = roundoff_ * sums.dD_transforms;
     const double D = std::abs(sums.D);
-    // |D'| is at least this.
+    // |D'| is at least D_moved.
     const double D_moved = D - 1.02 * roundoff_ * sums.e_sum;
     // Uncertain features widen both limits.
     const double uncertain =
         D_moved > 0 ? D / D_moved * (1 + roundoff_ * sums.largest_relative)
                     : std::numeric_limits<double>::infinity();
-    // eps at the scale of D, and what turns N into an unnormalised output.
+    // Computes eps at the scale of D, and the factor that turns N into an
+    // unnormalised output.
     const Normaliser& form = shape_.normaliser;
     if (!form.is_plain() && sums.no_digit) {
       std::ranges::fill(units, std::numeric_limits<double>::infinity());
@@ -89,14 +90,16 @@ class RpeFftBound {
     const double unit = UnitOf(head, q);
     const double eps = form.eps > 0 ? form.epsilon() / unit : 0;
     if (!form.normalized) {
-      // Computed directly or not: N is off by less than both together.
+      // Covers both cases, direct or not: the error of N is below the sum of
+      // both.
       DirectUnits(id, units);
       const double size = unit * form.constant;
       for (size_t x = 0; x < units.size(); ++x)
         units[x] += size * 1.02 * (sums.dN[x] + sums.moved[x]);
       return;
     }
-    // |D| < 2 E is always computed directly, |D| > 8 E never.
+    // Queries with |D| < 2 E are always computed directly, those with |D| > 8 E
+    // never.
     const bool always = !(D * uncertain >= 2 * E);
     if (always || D <= 8 * E * uncertain)
       DirectUnits(id, units);
@@ -104,13 +107,13 @@ class RpeFftBound {
       std::ranges::fill(units, 0.0);
     if (always) return;
     const double dD = sums.dD_products + sums.dD_transforms;
-    // |D~| is at least either of these where D is not computed directly.
+    // |D~| is at least either of these values if D is not computed directly.
     const double D_computed =
         std::max(D_moved - 1.02 * roundoff_ * dD,
                  (D_moved - 1.02 * roundoff_ * sums.dD_products) /
                      (1 + 1 / kLostFactor));
-    // eps widens both where it has the sign of D; where it has not, what is
-    // left of D + eps is known by the errors alone.
+    // eps widens both if it has the sign of D; otherwise only the errors bound
+    // what is left of D + eps.
     const bool same_sign = sums.D >= 0;
     const double whole = std::abs(sums.D + eps);
     const double whole_moved =
@@ -118,10 +121,10 @@ class RpeFftBound {
     const double whole_computed =
         same_sign ? D_computed + eps : whole_moved - 1.02 * roundoff_ * dD;
     for (size_t x = 0; x < units.size(); ++x) {
-      // |out' - out|, and |out'| by it.
+      // Bounds |out' - out|, and from it |out'|.
       const double moved = 1.02 * sums.moved[x] / whole_moved;
       const double out = std::abs(sums.out[x]) + roundoff_ * moved;
-      // (dN + |out'| dD) / |D~|
+      // Computes (dN + |out'| dD) / |D~|.
       const double quotient =
           1.02 * uncertain * (sums.dN[x] + out * dD) / whole_computed +
           (form.is_plain() ? 0 : 8 * out);
@@ -132,7 +135,7 @@ class RpeFftBound {
   }
 
  private:
-  // What weights relative to the largest bias and feature are multiplied by.
+  // Returns the factor of weights relative to the largest bias and feature.
   static double UnitOf(const HeadNorms& head, const QueryFeatures& q) {
     return std::exp2(head.c_logarithm * std::numbers::log2e_v<double> + q.top);
   }
@@ -159,11 +162,12 @@ class RpeFftBound {
     return q;
   }
 
-  // w_ij, m_ij and e_ij as in reference/kernelized/bound.h, and their sums.
+  // Computes w_ij, m_ij and e_ij of reference/kernelized/bound.h and their
+  // sums.
   QuerySums SumsOf(const HeadNorms& head, const QueryFeatures& q,
                    const RowId& id) const {
     const int64_t e = shape_.e, keys = head.count;
-    // Most features are positive: m_ij is w_ij.
+    // If no feature is negative, m_ij equals w_ij.
     const bool has_signs = shape_.map.is_signed();
     std::vector<double> w(keys), m(keys), moved(keys);   // moved: e_ij
     std::vector<double> key_sums(has_signs ? keys : 0);  // |phi(k_j)|_1
@@ -203,7 +207,7 @@ class RpeFftBound {
     const Normaliser& form = shape_.normaliser;
     const double unit = UnitOf(head, q);
     const double all = sums.D + (form.eps > 0 ? form.epsilon() / unit : 0);
-    // Unnormalised, an error of a weight moves N alone.
+    // If unnormalised, an error of a weight moves N alone.
     for (double& out : sums.out) out = form.normalized ? out / all : 0;
     for (int64_t j = 0; j < keys; ++j)
       for (int64_t x = 0; x < e && moved[j] > 0; ++x)
@@ -211,7 +215,7 @@ class RpeFftBound {
     return sums;
   }
 
-  // F |c|_2 sum_a |phi_a(q)| |g|_2 of the channels g.
+  // Adds F |c|_2 sum_a |phi_a(q)| |g|_2 of the channels g.
   void AddTransforms(const HeadNorms& head, const QueryFeatures& q,
                      QuerySums& sums) const {
     const int64_t e = shape_.e;
@@ -223,7 +227,8 @@ class RpeFftBound {
     }
   }
 
-  // The bound of the plain dense program, which a direct query has.
+  // Writes the bound of the plain dense program, which holds for a direct
+  // query.
   void DirectUnits(const RowId& id, std::span<double> units) {
     if (!definition_)
       definition_ = std::make_unique<KernelizedRpeAttentionReference<double>>(

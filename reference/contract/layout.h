@@ -1,7 +1,8 @@
-// The memory of an algorithm, written down once. Every array is a member that
-// its constructor takes from a Layout. One layout allocates; another one counts
-// the bytes and hands out nothing; Implementation::CostOf asks that one. So no
-// formula can differ from what a constructor allocates: there is no formula.
+// The memory of an algorithm, declared once. Every array is a member that its
+// constructor obtains from a Layout. One kind of layout allocates; the other,
+// which Implementation::CostOf uses, counts bytes and returns null. The
+// workspace is thus never given by a formula that could differ from the
+// allocations.
 //
 //   template <typename T>
 //   class Fft : public Prepared {
@@ -33,14 +34,14 @@ namespace subquad {
 
 struct PrepareOptions {
   int threads = 1;
-  bool tune = false;  // measure plans instead of guessing them
+  bool tune = false;  // measure plans instead of estimating
 };
 
 class Layout {
  public:
-  // Allocates.
+  // Makes a layout that allocates.
   explicit Layout(const PrepareOptions& options) : options_(options) {}
-  // Counts.
+  // Makes a layout that only counts.
   static Layout Counting(int threads) {
     Layout layout({.threads = threads});
     layout.counting_ = true;
@@ -61,9 +62,9 @@ class Layout {
   double bytes_ = 0;
 };
 
-// Cuts arrays from one block, one after another. Without a block it hands out
-// null pointers, so that the struct of pointers that a block is cut into also
-// says how large the block must be:
+// Cuts arrays from one block, one after another. Without a block it returns
+// null pointers, so that the same struct of pointers also computes the size of
+// its block:
 //
 //   struct Tile {
 //     Tile(Cut<T>& cut, int64_t d) : query(cut(64 * d)), sums(cut(64)) {}
@@ -88,7 +89,7 @@ class Cut {
     Cut cut(block);
     return Arrays(cut, sizes...);
   }
-  // Elements of T that Make needs.
+  // Returns the number of elements of T that Make needs.
   template <typename Arrays, typename... Sizes>
   static int64_t Size(const Sizes&... sizes) {
     Cut cut;

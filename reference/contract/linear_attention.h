@@ -1,5 +1,5 @@
-// Applicability and error bounds of linear attention, shared by CPU and GPU
-// programs.
+// Applicability and error bounds of linear attention, shared by the CPU and GPU
+// implementations.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,8 @@ inline std::string NotCausal(const Problem& problem) {
              : "";
 }
 
-// The reference's own bound, where the baseline's error is no measure.
+// Returns the reference's own bound, for problems where the baseline's error is
+// no measure.
 inline RowBound ReferenceBound(const Problem& problem, const Inputs& inputs) {
   const std::shared_ptr<Reference<double>> rows =
       problem.op->ReferenceDouble(problem, inputs);
@@ -34,10 +35,10 @@ inline RowBound ReferenceBound(const Problem& problem, const Inputs& inputs) {
   };
 }
 
-// Signed features (trf, identity) cancel in a weight phi(q) . phi(k), down to
-// nothing but rounding. The plain dense program makes one such weight and puts
-// it into both sums, where its error cancels again; sums in the other bracket
-// have errors of their own in numerator and denominator. So the bound of the
+// Signed features (trf, identity) cancel in a weight phi(q) . phi(k), possibly
+// leaving only rounding errors. The plain dense program uses the same weight in
+// both sums, where its error cancels again; with the other bracketing,
+// numerator and denominator have errors of their own. So the bound of the
 // reference holds for both, but the baseline's error is no measure. A numerator
 // alone has nothing that cancels.
 inline RowBound SignedFeatureBound(const Problem& problem,

@@ -19,14 +19,14 @@ inline double Norm(const double* values, int64_t count, int64_t stride = 1) {
   return std::sqrt(sum);
 }
 
-// The most additions that one of `count` numbers goes through where they are
-// added up in parts of `part` numbers, then the parts.
+// Returns the most additions that one of `count` values passes through if
+// values are added up in parts of `part` values, and then the parts.
 inline int64_t AdditionsInParts(int64_t count, int64_t part) {
   return count <= part ? count : part + (count + part - 1) / part;
 }
 
-// 2-norms of every column of every head of a tensor [heads, n, e], over its
-// first rows(head).
+// Returns the 2-norms of every column of every head of a tensor [heads, n, e],
+// over its first rows(head) rows.
 template <typename Rows>
 std::vector<double> ColumnNorms(const Tensor& tensor, int64_t heads,
                                 const Rows& rows, int64_t e) {
@@ -42,8 +42,9 @@ inline std::vector<double> ColumnNorms(const Tensor& tensor, int64_t heads,
       tensor, heads, [n](int64_t) { return n; }, e);
 }
 
-// The bound factor(head) |column|_2 for every element of a column of the
-// output, of columns of values [heads, n, e]; `rows` is n or as above.
+// Returns the bound factor(head) |column|_2 for every element of an output
+// column computed from values [heads, n, e]; `rows` is n or a function as
+// above.
 template <typename Rows, typename Factor>
 RowBound ColumnBound(const Tensor& values, int64_t heads, const Rows& rows,
                      int64_t e, const Factor& factor) {
@@ -54,7 +55,7 @@ RowBound ColumnBound(const Tensor& values, int64_t heads, const Rows& rows,
   };
 }
 
-// The bound of a gradient that the heads of a slice share: the sum of theirs.
+// Sums the bounds of the heads that share a gradient's slice.
 inline void AddOverHeads(const RowBound& of_head, const Slices& slices,
                          const RowId& id, std::span<double> units) {
   std::vector<double> one(units.size());

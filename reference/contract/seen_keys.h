@@ -1,5 +1,5 @@
-// The keys that the queries of a head see, for programs on any device: always
-// the first ones (parameters causal, query_offset, key_lengths).
+// The keys that the queries of a head see, for implementations on any device:
+// always a prefix (parameters causal, query_offset, key_lengths).
 #pragma once
 
 #include <algorithm>
@@ -23,21 +23,21 @@ class SeenKeys {
   }
 
   bool causal() const { return causal_; }
-  // The position of query 0 among the keys.
+  // Returns the position of query 0 among the keys.
   int64_t first() const { return first_; }
 
-  // Keys of a head without its padding.
+  // Returns the number of keys of a head without its padding.
   int64_t Of(int64_t head) const {
     return lengths_.empty() ? keys_ : lengths_[head / heads_];
   }
-  // Keys that some query before `end` sees.
+  // Returns the number of keys that some query before `end` sees.
   int64_t Before(int64_t head, int64_t end) const {
     return causal_ ? std::min(first_ + end, Of(head)) : Of(head);
   }
   int64_t By(int64_t head, int64_t i) const { return Before(head, i + 1); }
 
-  // Of a vector by offset, j - i + n_q - 1, the entries that the mask leaves:
-  // the first ones.
+  // Returns how many entries of a vector by offset, j - i + n_q - 1, the mask
+  // leaves visible; they are a prefix.
   int64_t Offsets() const {
     return queries_ + (causal_ ? std::min(first_, keys_ - 1) : keys_ - 1);
   }

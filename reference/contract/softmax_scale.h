@@ -1,5 +1,6 @@
-// The scale of the scores of operators with a softmax, for programs on any
-// device. The definitions have their own (reference/softmax/softmax_scale.h).
+// The scale of the scores of operators with a softmax, for implementations on
+// any device. The definitions have their own
+// (reference/softmax/softmax_scale.h).
 #pragma once
 
 #include <cmath>
@@ -8,7 +9,7 @@
 
 namespace subquad {
 
-// d^(-1/2) unless the parameter scale says otherwise.
+// Returns d^(-1/2) unless the parameter `scale` is given.
 template <typename Real>
 Real ScoreScale(const Problem& problem) {
   const Params& params = problem.params;

@@ -1,6 +1,6 @@
 // The keys that a query sees under a sparse pattern, as a few arithmetic
-// progressions: what reference/softmax/sparse_pattern.h says pair by pair. As
-// there, the global tokens of etc are numbered from n on.
+// progressions: the same patterns as reference/softmax/sparse_pattern.h defines
+// pair by pair. As there, the global tokens of etc are numbered from n on.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace subquad {
 
-// Keys first, first + step, .. : `count` of them, all below n or none.
+// `count` keys first, first + step, .. , either all below n or none.
 struct KeyRun {
   int64_t first, step, count;
 };
@@ -54,17 +54,18 @@ class SparseKeys {
   int64_t block() const { return block_; }
   int64_t window() const { return window_; }
   int64_t dilation() const { return dilation_; }
-  // Positions that all see; sorted, unique.
+  // Positions that all queries see; sorted, unique.
   const IntegerList& globals() const { return globals_; }
-  // Positions that see all positions (before them, where causal); the same.
+  // Positions that see all positions (with `causal`, all before them); sorted,
+  // unique.
   const IntegerList& seeing_all() const { return seeing_all_; }
-  // Global tokens beside the n positions.
+  // Global tokens in addition to the n positions.
   int64_t apart() const { return apart_; }
-  // Queries, and keys: positions and tokens beside them.
+  // The number of queries and of keys: positions and additional tokens.
   int64_t total() const { return n_ + apart_; }
 
-  // Disjoint runs, in `runs` from its beginning. Nothing is allocated when the
-  // vector has room for MaxRuns().
+  // Writes disjoint runs to `runs`, replacing its content. Does not allocate if
+  // the vector has room for MaxRuns().
   void Runs(int64_t i, std::vector<KeyRun>& runs) const {
     AllRuns(i, runs);
     if (!causal_ || i >= n_) return;
@@ -79,7 +80,7 @@ class SparseKeys {
     runs.resize(kept);
   }
 
-  // The same without `causal`. Queries of one block see the same keys.
+  // Ignores `causal`. Queries of the same block see the same keys.
   void AllRuns(int64_t i, std::vector<KeyRun>& runs) const {
     runs.clear();
     if (name_ == "local") return AddBlocks(i / block_, i / block_ + 1, runs);
@@ -101,7 +102,7 @@ class SparseKeys {
     return static_cast<int64_t>(max_runs);
   }
 
-  // What the lists take in memory.
+  // Returns the memory of the lists.
   double ListBytes() const {
     double bytes = static_cast<double>((globals_.size() + seeing_all_.size()) *
                                        sizeof(int64_t));
@@ -111,7 +112,8 @@ class SparseKeys {
     return bytes;
   }
 
-  // Visible keys, summed over the queries and of the query with the most.
+  // Visible keys, summed over the queries, and those of the query with the
+  // most.
   struct Totals {
     double pairs = 0;
     int64_t max_keys = 0;
@@ -157,7 +159,7 @@ class SparseKeys {
     runs.push_back({n_, 1, apart_});
   }
 
-  // The band, and the progression before and after it.
+  // Adds the band, and the progressions before and after it.
   void AddStrided(int64_t i, std::vector<KeyRun>& runs) const {
     const int64_t from = std::max<int64_t>(0, i - window_);
     const int64_t to = std::min(n_, i + window_ + 1);

@@ -1,5 +1,5 @@
-// Error bounds of stochastic_position_attention, shared by CPU and GPU
-// programs.
+// Error bounds of stochastic_position_attention, shared by the CPU and GPU
+// implementations.
 #pragma once
 
 #include "reference/contract/linear_attention.h"
@@ -18,8 +18,8 @@ std::string OnlyLinearOnNoise(const Problem& problem) {
   return kCausal ? OnlyCausal(problem) : NotCausal(problem);
 }
 
-// As SignedFeatureBound: only the plain program uses the same weight, and its
-// error, in both sums.
+// Bounds signed features as SignedFeatureBound does: only the plain program
+// uses the same weight, with the same error, in both sums.
 inline RowBound SignedFeaturesOnNoise(const Problem& problem,
                                       const Inputs& inputs) {
   if (IsSoftmax(problem)) return {};

@@ -10,9 +10,9 @@
 namespace subquad {
 namespace {
 
-// What the programs of an algorithm have in common, whatever the backend. What
-// differs, and algorithms that only one backend has, are in the tables' own
-// rows.
+// The properties that all implementations of an algorithm share, whatever the
+// backend. Properties that differ, and algorithms that only one backend has,
+// are in the tables' own rows.
 struct SharedRow {
   std::string_view op, id;
   std::string source;
@@ -134,7 +134,7 @@ const std::vector<SharedRow>& SharedRows() {
   return rows;
 }
 
-// What no kernel takes so far but that of relative_logits_attention.
+// Rejects features that only the kernel of relative_logits_attention supports.
 std::string NotOnDevice(const Problem& problem) {
   const Params& params = problem.params;
   if (params.Has("query_offset") && params.Integer("query_offset") > 0)

@@ -8,9 +8,10 @@
 
 namespace subquad {
 
-// The rows of an operator's table on one backend. `scalars` are those of rows
-// that name none of their own. What is the same on both backends (source, time,
-// memory, what the algorithm cannot do) is in table.cc and may be left out.
+// Completes the rows of an operator's table on one backend. `scalars` apply to
+// rows that name none of their own. Properties that are the same on both
+// backends (source, time, memory, unsupported problems) are in table.cc and may
+// be omitted.
 std::vector<Implementation> CompleteTable(std::string_view op, Backend backend,
                                           const std::vector<Scalar>& scalars,
                                           std::vector<Implementation> rows);

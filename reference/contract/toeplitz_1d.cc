@@ -8,7 +8,8 @@ namespace subquad {
 
 namespace {
 
-// Queries, keys(head) and weights that count.
+// Bounds one product with `queries` rows, keys(head) keys and the first
+// `visible` weights of each head.
 template <typename Keys>
 RowBound ProductBound(const Problem& problem, const Inputs& inputs,
                       double factor, int64_t queries, const Keys& keys,
@@ -23,7 +24,7 @@ RowBound ProductBound(const Problem& problem, const Inputs& inputs,
   const Tensor& grad = inputs["grad"];
   const auto value_norms = ColumnNorms(values, heads, keys, e);
   const auto grad_norms = ColumnNorms(grad, heads, queries, e);
-  // Over the columns of each vector of weights.
+  // Sums over the columns that share each vector of weights.
   std::vector<double> sums(static_cast<size_t>(vectors.count()));
   for (int64_t c = 0; c < heads * e; ++c)
     sums[vectors.Of(c / e)] += grad_norms[c] * value_norms[c];

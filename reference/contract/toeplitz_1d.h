@@ -1,5 +1,5 @@
-// toeplitz_1d for programs on any device: its sizes, and the bound of what is
-// computed from sums of products of whole columns.
+// toeplitz_1d for implementations on any device: its sizes, and the bound for
+// results computed from sums of products of whole columns.
 #pragma once
 
 #include "reference/contract/implementation.h"
@@ -21,15 +21,15 @@ struct Toeplitz1dSizes {
   SeenKeys seen;
 };
 
-// Norm-wise: the error of an element of the product is at most
-// factor u |w|_2 |v|_2, with its head's weights and its column of the values.
-// In the backward pass likewise for the gradient of the values, and the errors
-// of the columns that the gradient of the weights sums over add up. `factor` is
-// for one product of a column.
+// Norm-wise bound: the error of an element of the product is at most factor u
+// |w|_2 |v|_2, with its head's weights and its column of the values. The
+// gradient of the values has the same bound with its own columns; for the
+// gradient of the weights, the errors of the columns it sums over add up.
+// `factor` is for one product of a column.
 RowBound Toeplitz1dBound(const Problem& problem, const Inputs& inputs,
                          double factor);
 
-// The same of an image, toeplitz_2d.
+// The norm-wise bound of toeplitz_2d, which is the same on an image.
 RowBound Toeplitz2dBound(const Problem& problem, const Inputs& inputs,
                          double factor);
 

@@ -6,17 +6,17 @@
 // to first order, and each of the two sums over n keys adds n u times the sum
 // of magnitudes; the quotient N / D turns this into (dN + |out| dD) / |D|.
 //
-// Features and c. Each is computed once and serves numerator and normaliser
-// alike, so that an error e_ij of a weight moves the quotient by
-// e_ij (v_j - out) / D only. Relative errors of features (feature_errors.h) and
-// of exp(b) are mostly those of exponents,
+// Features and c. Each is computed once and used in both numerator and
+// normaliser, so that an error e_ij of a weight moves the quotient by e_ij (v_j
+// - out) / D only. Relative errors of features (feature_errors.h) and of exp(b)
+// are mostly those of exponents,
 //   r = rel_q + rel_k + BiasUnits(b),
 // and multiply the weight by up to exp(u r). That is 1 + u r unless exponents
-// are in the millions; and there one key mostly outweighs all others, so that
-// v_j = out, but for eps, and unnormalised. e_ij is the sum of
+// are in the millions; and there one key usually outweighs all others, so that
+// v_j = out, except with eps or unnormalised. e_ij is the sum of
 //   (exp(u r) - 1) / u m_ij
 //   exp(u r) c_ij (abs_q |phi(k)|_1 + abs_k |phi(q)|_1)   absolute (trf only)
-// and, where q and k are computed themselves (SPE), of
+// and, where q and k are themselves computed (SPE), of
 //   exp(u r) c_ij
 //       sum_a |phi_a(q)| m_a(k) + m_a(q) |phi_a(k)| + u m_a(q) m_a(k)
 // for features that are off by u m_a. Angles y and z of trf that are off by u t
@@ -26,25 +26,25 @@
 // and not by F (t + s) u, so that angles near each other, the heaviest weights,
 // are good to the second order.
 //
-// Underflow. Programs hold features and weights relative to the largest that a
-// query sees, at a scale that may be off by 2^42, and may flush what is below
-// the normal numbers: each of f products of a weight may be off by 2^42 times
-// the smallest normal number, relative to the largest.
+// Underflow. Implementations store features and weights relative to the largest
+// that a query sees, at a scale that may be off by 2^42, and may flush values
+// below the normal range: each of f products of a weight may be off by 2^42
+// times the smallest normal number, relative to the largest.
 //
 // All together, with dD the whole error of D:
 //   |error| <= (sum_j (f + n + 12) u m_ij (|v_j| + |out|)
 //               + sum_j e_ij |v_j - out|) / (|D| - dD).
 //
-// With eps, and unnormalised, the scale counts: nothing is promised where a
+// With eps, and unnormalised, the scale matters: nothing is promised where a
 // weight may be off by exp(kNoDigit), or where an entry of the bias is beyond
 // the range of logarithms that value.h keeps.
 //
-// With eps, D + eps stands for D: N / (D + eps) moves by e_ij of a weight as
+// With eps, D + eps replaces D: N / (D + eps) moves by e_ij of a weight as
 // above, and the sum D + eps, the larger scale of both, the constant of the
-// features and a shift of the bias add 6 u |out|. Unnormalised, out is off
-// by what N is,
+// features and a shift of the bias add 6 u |out|. Unnormalised, the error of
+// out is that of N,
 //   |error| <= sum_j ((f + n + 12) u m_ij + e_ij) |v_j|,
-// and by the same 6 u |out|. Such outputs may be of any size, so that what is
+// and by the same 6 u |out|. Such outputs may have any size, so that values
 // below the smallest normal number may be lost in both.
 #pragma once
 
@@ -56,8 +56,9 @@
 
 namespace subquad {
 
-// What the size of a bias adds to the error of its exponential, in units of the
-// roundoff: the difference to the shift, where there is one, is rounded too.
+// Returns how much the size of a bias adds to the error of its exponential, in
+// units of the roundoff. If the bias is shifted, the difference to the shift is
+// rounded too.
 inline double BiasUnits(double bias, double shift, const Normaliser& form) {
   const double shifted = ShiftedBias(bias, shift);
   if (!form.is_plain() && (std::abs(bias) > kMaxLogarithm ||
@@ -102,12 +103,12 @@ class KernelizedBound {
     }
   }
 
-  // Writes the bound of out_i [e], given it and its normaliser.
+  // Writes the bound of out_i [e], given out_i and its normaliser.
   void Row(int64_t head, int64_t i, const Real* out,
            const Scaled<Real>& normaliser, double* units) const {
     const FeatureRow<Real> phi_q = value_.Query(head, i);
     const RowErrors q = ErrorsOf(value_.queries(), head, i, phi_q);
-    // A number relative to the normaliser's scale.
+    // Converts a number to the normaliser's scale.
     const auto at = [&](const Scaled<Real>& x) {
       return static_cast<double>(
           std::ldexp(x.mantissa, x.exponent - normaliser.exponent));
@@ -146,7 +147,8 @@ class KernelizedBound {
     const double* v = v_.Head(head);
     const Normaliser& form = value_.normaliser();
     std::vector<double> numerator(static_cast<size_t>(e_));
-    double sums = 0, all = 0;  // of D: by products and sums, and by everything
+    double sums = 0, all = 0;  // errors of D: from products and sums, and from
+                               // all sources
     for (size_t j = 0; j < seen; ++j) {
       if (value_.C(head, i, static_cast<int64_t>(j)).mantissa == 0) continue;
       sums += terms * m[j];
@@ -173,7 +175,7 @@ class KernelizedBound {
   }
 
  private:
-  // FeatureError, and what it takes to use it: |phi|_1, and m_a as features.
+  // FeatureError with the values derived from it: |phi|_1, and m_a as features.
   struct RowErrors {
     double relative;
     Scaled<Real> absolute, norm;
@@ -207,7 +209,7 @@ class KernelizedBound {
     return found;
   }
 
-  // The features of trf have one exponent, so that no row has powers.
+  // The features of trf have one common exponent, so that no row has powers.
   Scaled<Real> MovedByAngles(const RowErrors& q, const FeatureRow<Real>& phi_q,
                              const RowErrors& k,
                              const FeatureRow<Real>& phi_k) const {

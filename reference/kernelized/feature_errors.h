@@ -9,31 +9,31 @@
 
 namespace subquad {
 
-// What a large |y| adds to the error of SplitExp(y), in units of the roundoff:
-// its number of steps then has so many bits that its product with the first
-// part of ln 2 is rounded in float32.
+// Returns how much a large |y| adds to the error of SplitExp(y), in units of
+// the roundoff: the number of steps then has so many bits that its product with
+// the first part of ln 2 is rounded in float32.
 inline double LargeExpUnits(double y) {
   return std::abs(y) > 350 ? 1.1 * std::abs(y) : 0;
 }
 
-// The relative error of an exponential, in units of the roundoff, whose
-// exponent is off by so many. (Held within the range of a double.)
+// Returns the relative error, in units of the roundoff, of an exponential whose
+// exponent is off by `exponent_units`; limited to the range of a double.
 inline constexpr double kNoDigit = 600;
 inline double RelativeUnits(double exponent_units, double roundoff) {
   return std::expm1(std::min(roundoff * exponent_units, kNoDigit)) / roundoff;
 }
 
-// Whether it may be anything.
+// True if the exponential may have any value.
 inline bool HasNoDigit(double exponent_units, double roundoff) {
   return !(roundoff * exponent_units < kNoDigit);
 }
 
-// What rounding does to the features of a row, in units of the unit roundoff:
+// Rounding errors of the features of a row, in units of the unit roundoff:
 //   |computed - exact| <= u (relative |feature| + absolute + moved[a]),
-// and sine and cosine of projection a are those of an angle that is off by
-// u angles[a]. The last two are what errors of x itself do, feature by feature:
+// and the sine and cosine of projection a are those of an angle that is off by
+// u angles[a]. The last two describe errors of x itself, feature by feature:
 // near a kink a feature is as far off as its argument, and elsewhere not at
-// all. They are empty where x is exact, and for maps that have none.
+// all. They are empty if x is exact, and for maps without such errors.
 struct FeatureError {
   double relative = 0;
   Scaled<double> absolute;
@@ -44,8 +44,8 @@ struct FeatureError {
 template <typename Real>
 class FeatureErrors {
  public:
-  // omega [projections, d], or null. `roundoff` counts only for rows that are
-  // not exact.
+  // `omega` is [projections, d] or null. `roundoff` is only used for rows that
+  // are not exact.
   FeatureErrors(const FeatureMapSpec& spec, const double* omega,
                 double roundoff = 0)
       : spec_(spec), omega_(omega), roundoff_(roundoff), map_(spec, omega) {
@@ -55,14 +55,14 @@ class FeatureErrors {
         columns_.push_back(static_cast<Real>(omega[a * spec.d + c]));
   }
 
-  // Of a row x [d] that has features.
+  // Returns the error of a row x [d] whose features exist.
   //
   // x' = root_scale * x / |x|: sqrt, norm (d products), quotient and product
   // are off by at most (d/2 + 4) u when normalised, by 2 u when only scaled. A
-  // product of d terms by (d + 1) u sum |omega||x'| beside that, and |x'|^2/2
-  // likewise. An absolute error of an exponent is a relative one of its
-  // exponential, and exp itself adds 3 u. sin and cos have it absolutely. Where
-  // x itself is off by x_units u (null: it is exact): see Widen.
+  // product of d terms adds (d + 1) u sum |omega||x'|, and |x'|^2/2 likewise.
+  // An absolute error of an exponent is a relative error of its exponential,
+  // and exp itself adds 3 u. sin and cos have that error absolutely. If x
+  // itself is off by x_units u (null: x is exact): see Widen.
   template <typename Number>
   FeatureError Row(const Number* x, const double* x_units) const {
     std::vector<Real> row;
@@ -100,14 +100,15 @@ class FeatureErrors {
   }
 
  private:
-  // Partial sums of omega . x', in whatever order, are between that of the
-  // negative terms and that of the positive ones. An entry of x' is rounded
-  // twice; the error of its norm is common to all, and so to the product.
+  // Partial sums of omega . x', in any order, lie between the sum of the
+  // negative terms and that of the positive terms. An entry of x' is rounded
+  // twice; the error of its norm is common to all entries, and so to the
+  // product.
   void Random(const std::vector<Real>& row, double scaling,
               FeatureError& error) const {
     const double d = static_cast<double>(spec_.d);
-    // All projections side by side: their signs are anyone's guess, and a
-    // branch on each would take most of the time of a bound.
+    // Computes all projections side by side: their signs are unpredictable, and
+    // a branch on each would take most of the time of a bound.
     const auto projections = static_cast<size_t>(spec_.projections);
     std::vector<double> positive(projections), negative(projections);
     const Real* column = columns_.data();
@@ -136,18 +137,18 @@ class FeatureErrors {
     error.absolute = {1.5 * (largest + 1), SplitExp(half_square).exponent};
   }
 
-  // What errors of x add to those of the features. x'_c is off by at most u
+  // Adds the errors of x to those of the features. x'_c is off by at most u
   // t_c, and a feature g(x') by the largest change of g over [x'_c - u t_c,
-  // x'_c + u t_c], whatever the size of t:
-  //   relu   t_c where x'_c >= 0, the part of the interval above 0 where not:
-  //          min(t_c, max(0, t_c + x'_c / u)). Nothing where x' is firmly
+  // x'_c + u t_c], for any t:
+  //   relu   t_c where x'_c >= 0, otherwise the part of the interval above 0:
+  //          min(t_c, max(0, t_c + x'_c / u)), which is 0 where x' is clearly
   //          negative.
   //   elu1   t_c times the largest slope, exp(min(0, x'_c + u t_c)).
   //   identity  t_c.
   //   dpfp   u_i m_k + m_i u_k + u m_i m_k, m the errors of relu in u.
   //   sikf, prf: an exponent's error y makes a relative one of expm1(u y) / u;
   //          y is t_c, or sum_c |omega_ac| t_c plus sum_c |x'_c| t_c + u t_c^2
-  //          / 2 for |x'|^2/2. The largest of all features is taken.
+  //          / 2 for |x'|^2/2. The largest of all features is used.
   //   trf    the same for |x'|^2/2, and angles that are off by sum_c |omega_ac|
   //          t_c.
   void Widen(const std::vector<Real>& row, const double* x_units,
@@ -186,7 +187,8 @@ class FeatureErrors {
         for (size_t c = 0; c < d; ++c) error.moved.push_back(Split(off[c]));
         break;
       case FeatureMapId::kDpfp: {
-        // Products of u could leave the range of a double; 2^top is taken out.
+        // Products of u could leave the range of a double, so 2^top is factored
+        // out.
         double largest_x = largest;
         for (const Real x : row)
           largest_x = std::max(largest_x, std::abs(static_cast<double>(x)));

@@ -3,12 +3,12 @@
 // normalised first where asked. feature_map_spec.h has the formulas.
 //
 // The constants 1/sqrt(f), 1/sqrt(2p) and 1/sqrt(p) are left out: an attention
-// is a quotient of two sums that are both linear in the key features and both
-// linear in the query features, so that a constant common to all features
-// cancels; with eps, or unnormalised, it comes in at the end (value.h).
+// is a quotient of two sums that are both linear in the key features and in the
+// query features, so that a constant common to all features cancels. With eps,
+// or unnormalised, it is applied at the end (value.h).
 //
-// Features reach exp(95) and exp(-2000) where the attention is an ordinary
-// number, so each has an exponent of its own.
+// Features may reach exp(95) and exp(-2000) although the attention is of
+// ordinary size, so each has an exponent of its own.
 #pragma once
 
 #include <algorithm>
@@ -24,13 +24,13 @@ namespace subquad {
 template <typename Real>
 class FeatureMap {
  public:
-  // omega [projections, d], or null.
+  // `omega` is [projections, d] or null.
   FeatureMap(const FeatureMapSpec& spec, const double* omega)
       : spec_(spec), omega_(omega) {}
 
-  // x' = root_scale * x [d], or root_scale * x / |x|. Returns false where x
-  // must be normalised and is zero. The norm cannot overflow: the largest entry
-  // is taken out as a power of two.
+  // Computes x' = root_scale * x [d], or root_scale * x / |x|. Returns false if
+  // x must be normalised and is zero. The norm cannot overflow: the largest
+  // entry is factored out as a power of two.
   template <typename Number>
   bool Scale(const Number* x, std::vector<Real>& row) const {
     const size_t d = static_cast<size_t>(spec_.d);
@@ -55,7 +55,7 @@ class FeatureMap {
     return true;
   }
 
-  // phi(x) [f]. Returns false as Scale does.
+  // Computes phi(x) [f]. Returns false as Scale does.
   template <typename Number>
   bool Row(const Number* x, std::vector<Scaled<Real>>& phi) const {
     std::vector<Real> row;
@@ -93,7 +93,7 @@ class FeatureMap {
     return true;
   }
 
-  // omega_a . x' of projection a.
+  // Returns omega_a . x' for projection a.
   Real Project(int64_t a, const std::vector<Real>& row) const {
     Real product = 0;
     for (int64_t c = 0; c < spec_.d; ++c)
@@ -101,7 +101,7 @@ class FeatureMap {
     return product;
   }
 
-  // |x'|^2 / 2
+  // Returns |x'|^2 / 2.
   static Real HalfSquare(const std::vector<Real>& row) {
     Real half_square = 0;
     for (const Real y : row) half_square += y * y / 2;

@@ -1,4 +1,4 @@
-// Feature maps of kernelized attention as problems name them: parameters,
+// Feature maps of kernelized attention as a problem describes them: parameters,
 // sizes, and the operands that a map needs. No arithmetic.
 //
 //   elu1            x+1 where x > 0, else exp(x)
@@ -10,7 +10,7 @@
 //   prf_hyperbolic  exp(-|x|^2/2) [exp(omega x), exp(-omega x)] / sqrt(2p)
 //   trf             exp(+|x|^2/2) [sin(omega x), cos(omega x)] / sqrt(p)
 //
-// Programs leave the constants of the last three out and account for them
+// Implementations leave out the constants of the last three and apply them
 // where they do not cancel (Normaliser).
 #pragma once
 
@@ -58,11 +58,11 @@ struct FeatureMapSpec {
     }
   }
   bool projects() const { return projections > 0; }
-  // Whether features have signs, so that weights may cancel.
+  // True if features have signs, so that weights may cancel.
   bool is_signed() const {
     return id == FeatureMapId::kTrf || id == FeatureMapId::kIdentity;
   }
-  // The constants of a query's and a key's feature, multiplied.
+  // Returns the product of the constants of a query's and a key's feature.
   double constant() const {
     switch (id) {
       case FeatureMapId::kPrf:
@@ -76,16 +76,16 @@ struct FeatureMapSpec {
   }
 };
 
-// What becomes of a query's sums N of weights times values and D of weights
-// (parameters eps and normalized): N / (D + eps), or N alone.
+// Forms the output from a query's sums N of weights times values and D of
+// weights (parameters eps and normalized): N / (D + eps), or N alone.
 struct Normaliser {
   bool normalized = true;
   double eps = 0;
-  double constant = 1;  // that weights without constants are multiplied by
+  double constant = 1;  // factor that the weights are computed without
 
-  // Where scales cancel.
+  // True if the scales cancel.
   bool is_plain() const { return normalized && eps == 0; }
-  // What is added to D of weights without constants.
+  // The summand of a D whose weights lack the constants.
   double epsilon() const { return eps / constant; }
 };
 
@@ -103,8 +103,8 @@ inline FeatureMapId ParseFeatureMap(const std::string& name) {
   return static_cast<FeatureMapId>(found - names.begin());
 }
 
-// Beyond 2d the shifts of dpfp repeat themselves; the limit keeps the number of
-// features in proportion to the inputs.
+// Beyond 2d the shifts of dpfp repeat; the limit keeps the number of features
+// in proportion to the inputs.
 inline constexpr int64_t kMaxNu = 256;
 
 inline std::vector<ParamRule> FeatureMapParams(const Params& given,
@@ -128,14 +128,14 @@ inline std::vector<ParamRule> NormaliserParams() {
   return {normalized, eps};
 }
 
-// Fills in what a generated case needs.
+// Fills in missing parameters of a generated case.
 inline void CompleteFeatureMap(Params& params) {
   if (!params.Has("feature_map"))
     params.Set("feature_map", std::string("elu1"));
   if (params.Text("feature_map") == "dpfp" && !params.Has("nu"))
     params.Set("nu", int64_t{1});
-  // The features of trf cancel: with rows of norm 8, as N(0, 1) draws of width
-  // 64 have, the normaliser keeps no digit in float32, and with norm 1 few.
+  // The features of trf cancel: with rows of norm 8, typical of N(0, 1) draws
+  // of width 64, the normaliser keeps no digit in float32, and with norm 1 few.
   if (params.Text("feature_map") == "trf" && !params.Has("scale"))
     params.Set("scale", 1.0 / 1024);
   // Sums of products of N(0, 1) draws cancel in the normaliser.
@@ -176,7 +176,8 @@ inline Normaliser NormaliserOf(const Problem& problem) {
           FeatureMapOf(problem).constant()};
 }
 
-// Queries and keys of a problem; on an image both are its pixels.
+// Returns the number of queries (and in the next function of keys); an image
+// has its pixels for both.
 inline int64_t QueriesOf(const Problem& problem) {
   return problem.params.Has("height")
              ? problem.Dim("height") * problem.Dim("width")

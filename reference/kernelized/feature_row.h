@@ -1,4 +1,4 @@
-// The features of a whole row, and their products with those of another.
+// The features of a whole row, and their products with those of another row.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace subquad {
 
-// The features of a row: feature a is values[a] 2^(top + powers[a]). Where all
-// are within 2^60 of the largest, `powers` is empty and counts as zeros: two
-// such numbers have a normal product in any type.
+// The features of a row: feature a is values[a] 2^(top + powers[a]). If all are
+// within 2^60 of the largest, `powers` is empty and counts as zeros: the
+// product of two such values is normal in any type.
 template <typename Real>
 struct FeatureRow {
   std::vector<Real> values;
@@ -41,7 +41,7 @@ struct FeatureRow {
   int Power(size_t a) const { return powers.empty() ? 0 : powers[a]; }
 };
 
-// sum_a term(q_a, k_a) for a term such as the product, which scales as it does.
+// Returns sum_a term(q_a, k_a) for a term that scales as the product does.
 template <typename Real, typename Term>
 Scaled<Real> SumOverFeatures(const FeatureRow<Real>& q,
                              const FeatureRow<Real>& k, const Term& term) {
@@ -52,7 +52,7 @@ Scaled<Real> SumOverFeatures(const FeatureRow<Real>& q,
       sum.mantissa += term(q.values[a], k.values[a]);
     return sum;
   }
-  // Relative to the largest term, which may be far below q.top + k.top.
+  // Sums relative to the largest term, which may be far below q.top + k.top.
   int largest = 2 * kZeroExponent;
   for (size_t a = 0; a < f; ++a)
     if (q.values[a] != 0 && k.values[a] != 0)

@@ -1,5 +1,5 @@
-// Rows of kernelized attention with their bounds, for the operators that are
-// or contain one: value.h is the definition, bound.h the theory of its error.
+// Rows of kernelized attention with their bounds, for the operators that are or
+// contain one: value.h has the definition, bound.h the theory of its error.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace subquad {
 template <typename Real>
 class KernelizedRows {
  public:
-  // Queries and keys are inputs, or computed.
+  // Queries and keys are inputs, or computed by `query` and `key`.
   KernelizedRows(const Problem& problem, const Inputs& inputs,
                  ComputedRow<Real> query = nullptr,
                  ComputedRow<Real> key = nullptr)
@@ -22,11 +22,11 @@ class KernelizedRows {
         inputs_(inputs),
         value_(problem, inputs, std::move(query), std::move(key)) {}
 
-  // As Reference::Row.
+  // Writes a row and its bound as Reference::Row does.
   void Row(int64_t head, int64_t i, Real* value, double* units) const {
     const Scaled<Real> normaliser = value_.Row(head, i, value);
     if (!units) return;
-    // Only where it is asked for: rows of the baseline have no bound.
+    // The bound is made on demand: rows of the baseline have none.
     std::call_once(made_, [this] {
       bound_ =
           std::make_unique<KernelizedBound<Real>>(problem_, inputs_, value_);

@@ -14,7 +14,7 @@ inline constexpr double kMaxLogarithm = 1e6;
 // The exponent of zero: below that of any product of features and a bias.
 inline constexpr int kZeroExponent = -(1 << 23);
 
-// mantissa 2^exponent
+// The number mantissa * 2^exponent.
 template <typename Real>
 struct Scaled {
   Real mantissa = 0;
@@ -27,7 +27,7 @@ auto operator*(const Scaled<X>& x, const Scaled<Y>& y) {
                                           x.exponent + y.exponent};
 }
 
-// `value` with a mantissa of [1/2, 1), or zero.
+// Returns `value` with a mantissa in [1/2, 1), or zero.
 template <typename Real>
 Scaled<Real> Split(Real value) {
   Scaled<Real> split;
@@ -36,9 +36,9 @@ Scaled<Real> Split(Real value) {
   return split;
 }
 
-// exp(y) with a mantissa of [1/sqrt(2), sqrt(2)]. The first part of ln 2 has so
-// few bits that its product is exact: y - exponent ln 2 loses nothing however
-// large y is.
+// Returns exp(y) with a mantissa in [1/sqrt(2), sqrt(2)]. The first part of ln
+// 2 has so few bits that its product is exact: y - exponent ln 2 loses nothing
+// however large y is.
 template <typename Real>
 Scaled<Real> SplitExp(Real y) {
   constexpr long double kHigh = 0x1.62e4p-1L;

@@ -1,5 +1,5 @@
-// Stochastic positional encoding (SPE; FastRPB eq. 8): queries and keys through
-// noise whose covariance depends on the offset alone.
+// Stochastic positional encoding (SPE; FastRPB eq. 8): queries and keys are
+// multiplied by noise whose covariance depends on the offset alone.
 //
 //   sine  qbar_a(i) = sum_c g_ac (cos(2 pi f_ac i + t_ac) z_a,2c
 //                                 + sin(2 pi f_ac i + t_ac) z_a,2c+1)
@@ -36,8 +36,8 @@
 
 namespace subquad {
 
-// f i modulo 1, for a whole i, rounded once: whole turns are taken out of f
-// first, exactly, and the product's low part is kept.
+// Returns f i modulo 1 for an integer i, rounded once: whole turns are removed
+// from f first, exactly, and the product's low part is kept.
 template <typename Real>
 Real Turns(Real frequency, Real position) {
   frequency -= std::nearbyint(frequency);
@@ -46,7 +46,7 @@ Real Turns(Real frequency, Real position) {
   return (product - std::nearbyint(product)) + low;
 }
 
-// P_a(i, j) by i - j.
+// Returns P_a(i, j) as a function of i - j.
 inline double SineCovariance(const double* freqs, const double* phases,
                              const double* gains, int64_t components,
                              int64_t offset) {
@@ -67,7 +67,7 @@ inline double ConvCovariance(const double* filters_q, const double* filters_k,
   return sum;
 }
 
-// The rows q^_i and k^_j of one problem.
+// Computes the rows q^_i and k^_j of one problem.
 template <typename Real>
 class StochasticPositions {
  public:
@@ -80,7 +80,7 @@ class StochasticPositions {
 
   int64_t draws() const { return draws_; }
 
-  // Writes `draws` numbers, and where `units` is not null the bounds of their
+  // Writes `draws` values and, if `units` is not null, the bounds of their
   // errors.
   void Query(int64_t head, int64_t i, Real* row, double* units) const {
     Write(inputs_["q"], sine_ ? "" : "filters_q", sine_, head, i, row, units);
@@ -90,7 +90,7 @@ class StochasticPositions {
   }
 
  private:
-  // Sums of the terms t of every draw: of |t|, of t, and of the errors of t.
+  // Sums over the terms t of every draw: of |t|, of t, and of the errors of t.
   // max(P, N) is half of sum |t| + |sum t|.
   struct Sums {
     std::vector<double> sizes, totals, units;

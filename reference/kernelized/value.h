@@ -4,13 +4,14 @@
 //           / (eps + sum_j c_ij phi(q_i).phi(k_j))
 //
 // with c_ij = exp(bias(j - i)), or 1 without a bias, over the keys that query i
-// sees (visible_keys.h); unnormalised, the numerator alone. linear_attention,
-// kernelized_rpe_attention and the linear half of fastrpb_attention are this.
+// sees (visible_keys.h); unnormalised, the numerator alone. It defines
+// linear_attention, kernelized_rpe_attention and the linear half of
+// fastrpb_attention.
 //
 // Range. Every feature, product and weight has an exponent of its own
-// (scaled.h), and the two sums are taken relative to the largest weight, which
-// cancels in their quotient: eps is brought to that scale, or where it is
-// larger they are brought to its scale, and an unnormalised sum back from it.
+// (scaled.h), and the two sums are computed relative to the largest weight,
+// which cancels in their quotient. eps is brought to that scale, or where it is
+// larger the sums are brought to its scale; an unnormalised sum is scaled back.
 // So nothing overflows, and a small weight is lost only beside one that is
 // larger by the type's whole range.
 #pragma once
@@ -28,23 +29,24 @@
 
 namespace subquad {
 
-// Taken from a bias before its exponential, and given back where it does not
-// cancel: nothing, so that nothing is rounded, unless the largest
-// entry is far off.
+// Returns the shift that is subtracted from a bias before its exponential and
+// restored where it does not cancel. It is zero, so that nothing is rounded,
+// unless the largest entry is far from zero.
 inline double BiasShift(const double* bias, int64_t count) {
   const double largest = *std::max_element(bias, bias + count);
   return std::abs(largest) > 1e5 && std::isfinite(largest) ? largest : 0;
 }
 
-// Entries 1e6 below are as good as equal: at 1e9 float32 counts in steps of 64.
+// Subtracts the shift. Entries 1e6 below the largest are as good as masked;
+// near 1e9, float32 values are 64 apart.
 template <typename Real>
 Real ShiftedBias(Real bias, Real shift) {
   const Real most = static_cast<Real>(kMaxLogarithm);
   return std::clamp(bias - shift, -most, most);
 }
 
-// Writes a row of queries or keys that an operator computes, and where `units`
-// is not null the bounds of its errors in units of the roundoff.
+// Writes a row of queries or keys that an operator computes and, if `units` is
+// not null, the bounds of its errors in units of the roundoff.
 template <typename Real>
 using ComputedRow =
     std::function<void(int64_t head, int64_t row, Real* x, double* units)>;
@@ -52,7 +54,7 @@ using ComputedRow =
 template <typename Real>
 class KernelizedValue {
  public:
-  // Where queries or keys come from: an input, or where that is null `compute`.
+  // The source of queries or keys: an input, or `compute` if that is null.
   struct Source {
     const Tensor* tensor;
     ComputedRow<Real> compute;
@@ -87,7 +89,7 @@ class KernelizedValue {
       const double* b = bias.Slice(slice);
       const double largest = BiasShift(b, count);
       const Real shift = static_cast<Real>(largest);
-      // Beyond this there are only zeros and infinities.
+      // Beyond this limit there are only zeros and infinities.
       shifts_.push_back(
           SplitExp(static_cast<Real>(std::clamp(largest, -1e8, 1e8))));
       c_.emplace_back();
@@ -99,8 +101,8 @@ class KernelizedValue {
     }
   }
 
-  // Writes out_i [e]; returns what it was divided by, or unnormalised by what
-  // the sums must be multiplied: a normaliser of 1 over that.
+  // Writes out_i [e] and returns its divisor; if unnormalised, the reciprocal
+  // of the factor that was applied to the sums.
   Scaled<Real> Row(int64_t head, int64_t i, Real* out) const {
     const FeatureRow<Real> phi_q = Query(head, i);
     std::vector<Scaled<Real>> weights;
@@ -113,7 +115,7 @@ class KernelizedValue {
     }
     const double* v = v_.Head(head);
     const auto width = static_cast<size_t>(e_);
-    LongSums<Real> sums(width + 1);  // the last one is the normaliser
+    LongSums<Real> sums(width + 1);  // the last sum is the normaliser
     ForTerms(weights.size(), [&](size_t j) {
       const Scaled<Real>& w = weights[j];
       const Real weight = std::ldexp(w.mantissa, w.exponent - top);
@@ -123,7 +125,7 @@ class KernelizedValue {
     });
     for (size_t x = 0; x < width; ++x) out[x] = sums.Total(x);
     Real normaliser = sums.Total(width);
-    // What the weights of this loop are multiplied by.
+    // The weights of this loop lack the factor `unit`.
     const Scaled<Real> unit = Unit(head, top);
     if (!normaliser_.normalized) {
       for (int64_t x = 0; x < e_; ++x)
@@ -146,7 +148,7 @@ class KernelizedValue {
     return {normaliser, top};
   }
 
-  // The parts of the sums, for their bound.
+  // The operands of the sums, for their bound.
   const Source& queries() const { return q_; }
   const Source& keys() const { return k_; }
   int64_t KeyCount(int64_t head) const { return visible_.Length(head); }
@@ -165,7 +167,7 @@ class KernelizedValue {
     return c_[static_cast<size_t>(bias_.Of(head))]
              [static_cast<size_t>(BiasIndex(i, j))];
   }
-  // The entry of the bias for query i and key j.
+  // Returns the index of the bias entry for query i and key j.
   int64_t BiasIndex(int64_t i, int64_t j) const {
     if (width_ == 0) return j - i + n_q_ - 1;
     const int64_t rows = j / width_ - i / width_ + n_q_ / width_ - 1;
@@ -174,7 +176,7 @@ class KernelizedValue {
   }
 
  private:
-  // 2^top with the features' constants and what was taken from the bias.
+  // Returns 2^top with the features' constants and the shift of the bias.
   Scaled<Real> Unit(int64_t head, int top) const {
     const Scaled<Real> constant = {static_cast<Real>(normaliser_.constant),
                                    top};
@@ -182,7 +184,7 @@ class KernelizedValue {
     return constant * shifts_[static_cast<size_t>(bias_.Of(head))];
   }
 
-  // c_ij phi(q_i).phi(k_j)
+  // Returns c_ij phi(q_i).phi(k_j).
   Scaled<Real> Weight(int64_t head, int64_t i, int64_t j,
                       const FeatureRow<Real>& phi_q) const {
     const Scaled<Real> c = C(head, i, j);

@@ -33,8 +33,8 @@ inline PositionScheme PositionSchemeOf(const Params& params) {
       names.begin());
 }
 
-// The third term of deberta takes rel(j-i), as the released code does, and not
-// rel(i-j), as the paper says.
+// True if the third term of deberta uses rel(j-i), as the released code does,
+// instead of rel(i-j), as the paper says.
 inline bool TakesReleasedOrder(const Params& params) {
   return params.Has("p2c") && params.Text("p2c") == "released";
 }

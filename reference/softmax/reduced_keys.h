@@ -1,10 +1,10 @@
-// Softmax attention to keys and values that were made from more of them: a few
-// sums each over the sequence. Shared by linformer_attention and
+// Softmax attention to reduced keys and values, each of which is a sum over
+// rows of the sequence. Shared by linformer_attention and
 // memory_compressed_attention.
 //
 // Bound: a reduced key is a sum of t products and off by t u sum|c||k| (Higham
-// 2002, eq. 3.5), which moves a score by scale sum|q| times that, and a
-// reduced value by its own; the rest as in softmax_rows.h.
+// 2002, eq. 3.5), which moves a score by scale sum|q| times that; a reduced
+// value is off likewise. The rest is as in softmax_rows.h.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class ReducedRows {
   ReducedRows(int64_t rows, int64_t width)
       : width_(width), values_(rows * width), magnitudes_(rows * width) {}
 
-  // row += coefficient * source, one of `terms` such terms.
+  // Computes row += coefficient * source, one of `terms` such terms.
   void Add(int64_t row, double coefficient, const double* source,
            int64_t terms) {
     terms_ = terms;
@@ -34,13 +34,14 @@ class ReducedRows {
     }
   }
 
-  // A row that comes from elsewhere, with its bounds. Not before Finish.
+  // Sets a row that was computed elsewhere, with its bounds. Call it after
+  // Finish.
   void Set(int64_t row, const Real* values, const double* units) {
     std::copy_n(values, width_, &values_[row * width_]);
     std::copy_n(units, width_, &magnitudes_[row * width_]);
   }
 
-  // Magnitudes into bounds, when all is added.
+  // Turns magnitudes into bounds once all terms are added.
   void Finish() {
     for (double& magnitude : magnitudes_)
       magnitude *= 1.01 * static_cast<double>(terms_);
@@ -55,7 +56,7 @@ class ReducedRows {
   std::vector<double> magnitudes_;
 };
 
-// A query's row over `count` reduced keys and values.
+// Attends from one query to `count` reduced keys and values.
 template <typename Real>
 void AttendToReduced(const Problem& problem, const RowId& id, const double* q,
                      int64_t d, int64_t e, Real scale, int64_t count,

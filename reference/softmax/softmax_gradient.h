@@ -1,18 +1,18 @@
-// The backward pass of a softmax over scores and of the mean of values that it
-// weighs, once for all operators that have one: an operator adds the adjoint of
-// its scores alone. With g = dL/dout and P = softmax(S) over the keys that a
-// query sees,
+// The backward pass of a softmax over scores and of the weighted mean of
+// values, shared by all operators that have one: an operator only adds the
+// adjoint of its scores. With g = dL/dout and P = softmax(S) over the keys that
+// a query sees,
 //
 //   dL/dv_j  = sum_i P_ij g_i
 //   dL/ds_ij = P_ij (g_i.v_j - D_i),   D_i = sum_l P_il g_i.v_l = g_i.out_i
 //
-// What all rows of the gradients need of a query (its largest score, the sum of
-// its weights, D_i) is computed once for a head, by all threads that ask for
-// it.
+// The values of a query that all rows of the gradients need (its largest score,
+// the sum of its weights, D_i) are computed once for a head, by all threads
+// that need them.
 //
 // Bound of the plain program, u the unit roundoff. With eta_j of
-// softmax_rows.h, the computed weights are P_j (1+x_j) / sum P_l (1+x_l),
-// |x_j| <= exp(eta_j u) - 1, so that P_j is off by at most
+// softmax_rows.h, the computed weights are P_j (1+x_j) / sum P_l (1+x_l), |x_j|
+// <= exp(eta_j u) - 1, so that P_j is off by at most
 //   P_j (X_j + sum P_l X_l) / sum P_l exp(-eta_l u),   X = exp(eta u) - 1,
 // and by n + 18 roundings of P_j: the sum, the quotient, and partial sums
 // rescaled as there. Nothing is linearised; an error is never more than one, as
@@ -42,25 +42,25 @@
 
 namespace subquad {
 
-// A number and the bound of its error, in units of the roundoff.
+// A value and the bound of its error, in units of the roundoff.
 template <typename Real>
 struct Bounded {
   Real value = 0;
   double units = 0;
 };
 
-// A query and a key that it sees.
+// The weight and the score's gradient for a query and a key that it sees.
 template <typename Real>
 struct GradientPair {
   Bounded<Real> weight;  // P_ij
   Bounded<Real> score;   // dL/ds_ij
 };
 
-// Sums of products, as rows of gradients are: value += factor * source.
+// Sums of products, as in rows of gradients: value += factor * source.
 template <typename Real>
 class GradientRow {
  public:
-  // Bounds are worked out where `units` is not null.
+  // Computes bounds if `units` is not null.
   GradientRow(int64_t width, Real* value, double* units)
       : width_(width), value_(value), units_(units) {
     std::fill_n(value, width, Real{0});
@@ -92,7 +92,7 @@ class GradientRow {
     Add(number, &kOne);
   }
 
-  // All sums times a factor, when everything is added.
+  // Multiplies all sums by a factor once all terms are added.
   void Finish(Real factor = 1) {
     if (units_) {
       const double size = std::abs(static_cast<double>(factor));
@@ -112,7 +112,7 @@ class GradientRow {
   std::vector<double> magnitudes_;
 };
 
-// Scores say which keys a query sees and with what values:
+// `Scores` says which keys a query sees and with what values:
 //   std::optional<Score<Real>> See(head, i, j): nothing where it does not
 //   const Number* Value(head, j): e numbers
 //   const double* ValueUnits(head, j): bounds of their errors, or null
@@ -137,7 +137,7 @@ class SoftmaxGradient {
     return grad_.Head(head) + i * e_;
   }
 
-  // use(j, pair) for every key that query i sees.
+  // Calls use(j, pair) for every key that query i sees.
   template <typename Use>
   void ForKeys(int64_t head, int64_t i, bool bounds, const Use& use) const {
     const Query query = MakeQuery(head, i, bounds);
@@ -146,14 +146,14 @@ class SoftmaxGradient {
         use(j, MakePair(query, head, i, j, *score, bounds));
   }
 
-  // use(i, pair) for every query that sees key j.
+  // Calls use(i, pair) for every query that sees key j.
   template <typename Use>
   void ForQueries(int64_t head, int64_t j, bool bounds, const Use& use) const {
     for (int64_t i = 0; i < queries_; ++i)
       if (const auto pair = At(head, i, j, bounds)) use(i, *pair);
   }
 
-  // Nothing where query i does not see key j.
+  // Returns nothing if query i does not see key j.
   std::optional<GradientPair<Real>> At(int64_t head, int64_t i, int64_t j,
                                        bool bounds) const {
     const auto score = scores_.See(head, i, j);
@@ -162,7 +162,7 @@ class SoftmaxGradient {
                     *score, bounds);
   }
 
-  // Row j of the gradient of values that these heads share.
+  // Computes row j of the gradient of values that these heads share.
   void ValueRow(const std::vector<int64_t>& heads, int64_t j, Real* value,
                 double* units) const {
     GradientRow<Real> row(e_, value, units);
@@ -174,8 +174,9 @@ class SoftmaxGradient {
     row.Finish();
   }
 
-  // Row i of the gradient of queries that these heads share, and row j of that
-  // of keys, where scores are scale q_i.k_j and what does not depend on them.
+  // Computes row i of the gradient of queries that these heads share (and in
+  // the next function row j of that of keys), for scores scale q_i.k_j plus
+  // terms that do not depend on q and k.
   void QueryRow(const std::vector<int64_t>& heads, int64_t i, const Tensor& k,
                 int64_t d, Real scale, Real* value, double* units) const {
     GradientRow<Real> row(d, value, units);
@@ -198,14 +199,15 @@ class SoftmaxGradient {
   }
 
  private:
-  // What all pairs of a query share.
+  // The values that all pairs of a query share.
   struct Query {
     Real largest = 0, sum = 0, dot = 0;  // dot: D
-    // sum P (exp(eta u) - 1) / u, sum P exp(-eta u), roundings of a weight
+    // Hold sum P (exp(eta u) - 1) / u, sum P exp(-eta u), and the roundings of
+    // a weight.
     double moved = 0, smallest = 1, roundings = 0;
     double dot_units = 0;
   };
-  // Queries of a head, worked out once by the threads that wait for them.
+  // The queries of a head, computed once while other threads wait for them.
   struct Head {
     std::vector<Query> queries;
     std::once_flag sized;
@@ -236,7 +238,7 @@ class SoftmaxGradient {
     return one.queries;
   }
 
-  // g_i.v_j, with the sum of its magnitudes and of the errors of the value.
+  // g_i.v_j, with the sum of its magnitudes and of the value's errors.
   struct Product {
     Real value = 0;
     double magnitude = 0, inherited = 0;
@@ -255,7 +257,7 @@ class SoftmaxGradient {
     return product;
   }
 
-  // Of a key with this score.
+  // The terms that one key adds to the error bounds.
   struct Moved {
     double weight, change, kept;  // P, P X / u, P exp(-eta u)
   };
@@ -272,13 +274,13 @@ class SoftmaxGradient {
             weight * (small ? 1 - eta * u : std::exp(-eta * u))};
   }
 
-  // What a weight may be off by.
+  // Returns the error bound of a weight.
   double WeightUnits(const Query& query, const Moved& moved) const {
     const double units =
         (moved.change + moved.weight * query.moved) / query.smallest +
         query.roundings * moved.weight;
     const double most = 1.01 / roundoff_;
-    return units < most ? units : most;  // it may be infinite, or no number
+    return units < most ? units : most;  // units may be infinite or NaN
   }
 
   Query MakeQuery(int64_t head, int64_t i, bool bounds) const {
@@ -350,7 +352,7 @@ class SoftmaxGradient {
   const Tensor& grad_;
   const int64_t queries_, keys_, e_;
   const double roundoff_, least_;
-  // Without bounds and with them.
+  // The first array is without bounds, the second with bounds.
   std::unique_ptr<Head[]> heads_[2];
 };
 

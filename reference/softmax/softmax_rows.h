@@ -1,25 +1,25 @@
-// What every operator that takes a softmax over some scores shares: the scaled
-// dot product and the softmax-weighted sum of a row, each with its bound.
+// The parts that all operators with a softmax over scores share: the scaled dot
+// product and the softmax-weighted sum of a row, each with its bound.
 //
 // Bound of the plain dense program, u the unit roundoff. A score that is a sum
 // of d products times the scale is off by at most (d+2) u scale sum|q||k|: d
 // roundings of the sum (Higham 2002, eq. 3.5), one of the scale and one of the
-// product with it. Let a score be off by E_j u in all, and m the largest one.
-// m itself stands in every weight of a row and cancels, whatever its error.
+// product with it. Let a score be off by E_j u in all, and m the largest one. m
+// itself is part of every weight of a row and cancels, whatever its error.
 // exp(s_j - m) then has the relative error
 //   eta_j u,  eta_j = E_j + 3 |m - s_j| + 4:
-// the difference (times log2(e) where the exponential is one of base two, and
-// in several steps where m grows as keys come in: the steps add up to m - s_j)
-// and the exponential's own error. With weights w_j(1+x_j), |x_j| <= exp(eta_j
-// u) - 1, the quotient moves by sum w_j x_j (v_j - out) / sum w_j (1+x_j), and
-// so by at most
+// for the difference (times log2(e) with a base-two exponential, and in several
+// steps where m grows with each tile of keys: the steps add up to m - s_j) and
+// the exponential's own error. With weights w_j(1+x_j), |x_j| <= exp(eta_j u) -
+// 1, the quotient moves by sum w_j x_j (v_j - out) / sum w_j (1+x_j), and so by
+// at most
 //   sum w_j (exp(eta_j u) - 1) (|v_j| + |out|) / sum w_j exp(-eta_j u).
 // Nothing is linearised, so that scores of 1e6, where the exponent alone has an
-// error of order one, are still bounded; so is the whole by the largest |v_j|,
-// as every computed answer lies between the values. The sums over n keys and
-// the division add (n + 16) u (sum w_j |v_j| + |out|); 16 are for the rescaling
-// of partial sums, once per tile of keys. A weight below the smallest normal
-// number may be lost.
+// error of order one, are still bounded; the whole error is also bounded by the
+// largest |v_j|, as every computed answer lies between the values. The sums
+// over n keys and the division add (n + 16) u (sum w_j |v_j| + |out|); 16 are
+// for the rescaling of partial sums, once per tile of keys. A weight below the
+// smallest normal number may be lost.
 #pragma once
 
 #include <algorithm>
@@ -40,14 +40,14 @@ struct Score {
   Real value = 0;
   double units = 0;
 
-  // Adds a term that is exact.
+  // Adds an exact term.
   Score Plus(Real term) const {
     const Real sum = value + term;
     return {sum, units + std::abs(static_cast<double>(sum))};
   }
 };
 
-// scale * sum_a q[a] k[a], over numbers of any type.
+// Returns scale * sum_a q[a] k[a], for values of any type.
 template <typename Real, typename Query, typename Key>
 Score<Real> ScaledDot(const Query* q, const Key* k, int64_t d, Real scale) {
   Real sum = 0;
@@ -67,7 +67,7 @@ Score<Real> ScaledDot(const Query* q, const Key* k, int64_t d, Real scale) {
                      "a key that it sees", "none, so its normaliser is zero");
 }
 
-// The keys that one query sees. Made for each row anew.
+// The keys that one query sees. A new object is made for each row.
 template <typename Real>
 class SoftmaxRow {
  public:
@@ -76,8 +76,8 @@ class SoftmaxRow {
 
   void See(int64_t key, Score<Real> score) { seen_.push_back({key, score}); }
 
-  // value = softmax(scores) V, where values(j) points to row j of V and
-  // value_units(j) to bounds of the errors of its e numbers, or to nothing.
+  // Computes value = softmax(scores) V, where values(j) points to row j of V
+  // and value_units(j) to bounds of the errors of its e values, or is null.
   template <typename Values, typename ValueUnits>
   void Write(int64_t e, const Values& values, const ValueUnits& value_units,
              Real* value, double* units) const {
@@ -87,7 +87,7 @@ class SoftmaxRow {
       largest = std::max(largest, seen.score.value);
     std::vector<Real> weights(seen_.size());
     const auto width = static_cast<size_t>(e);
-    LongSums<Real> sums(width + 1);  // the last one is of the weights
+    LongSums<Real> sums(width + 1);  // the last sum is that of the weights
     ForTerms(seen_.size(), [&](size_t at) {
       const Real weight = std::exp(seen_[at].score.value - largest);
       weights[at] = weight;
@@ -151,7 +151,7 @@ class SoftmaxRow {
       const double out = std::abs(static_cast<double>(value[c]));
       const double bound =
           (moved_values[c] + out * moved) / smallest + terms * (sizes[c] + out);
-      // Both may be infinite where scores have no digit left.
+      // Both may be infinite if scores have no digit left.
       const double own = inherited[c] == 0 ? 0 : inherited[c] * (1 + moved * u);
       const double most = 2.1 * tops[c] / u;
       units[c] = own + bound < most ? own + 1.01 * bound : most;

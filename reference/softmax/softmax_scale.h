@@ -7,7 +7,7 @@
 
 namespace subquad {
 
-// 1/sqrt(d) where the parameters have no scale.
+// Returns the parameter `scale`, or 1/sqrt(d) if it is not given.
 template <typename Real>
 Real SoftmaxScale(const Problem& problem) {
   if (problem.params.Has("scale"))

@@ -1,6 +1,6 @@
-// Which keys a query sees under the sparse patterns (Transformers II, "Making
-// the attention matrix sparse"): the rule of each, pair by pair. The global
-// tokens of etc stand behind the n positions.
+// The sparse patterns (Transformers II, "Making the attention matrix sparse"):
+// the rule of each that decides, pair by pair, which keys a query sees. The
+// global tokens of etc follow the n positions.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace subquad {
 
 class SparsePattern {
  public:
-  // Keeps a reference to the parameters' lists: not longer than the problem.
+  // Keeps a reference to the parameters' lists, which must outlive this object.
   SparsePattern(const Params& params, int64_t n)
       : n_(n),
         name_(params.Text("pattern")),
@@ -30,7 +30,7 @@ class SparsePattern {
     if (name_ == "bigbird") random_ = &params.Table("random");
   }
 
-  // Key j is seen by query i.
+  // True if query i sees key j.
   bool Sees(int64_t i, int64_t j) const {
     if (i >= n_ || j >= n_) return true;  // a global token
     if (causal_ && j > i) return false;

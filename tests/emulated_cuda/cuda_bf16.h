@@ -16,6 +16,7 @@ inline float __bfloat162float(__nv_bfloat16 value) {
 inline __nv_bfloat16 __float2bfloat16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   if (value != value) return {0x7FFF};
-  // Half of what is cut off, and one less where that makes the tie even.
+  // Adds half of the discarded part, and one less where that makes the tie
+  // even.
   return {static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16)};
 }

@@ -3,7 +3,7 @@
 
 #include "cuda_runtime.h"
 
-#ifdef __aarch64__  // where GCC 12 knows _Float16 in C alone
+#ifdef __aarch64__  // where GCC 12 supports _Float16 in C only
 using EmulatedFloat16 = __fp16;
 #else
 using EmulatedFloat16 = _Float16;

@@ -1,14 +1,16 @@
-// A device emulated by the host, so that kernels are checked where there is no
-// GPU: as much of CUDA as cuda/ uses. Compiled in place of CUDA's own header.
+// A device emulated by the host, so that kernels are checked on machines
+// without a GPU: the subset of CUDA that cuda/ uses. Compiled instead of CUDA's
+// own header.
 //
-// A block's threads are fibers that run one after another, in a shuffled order
-// that is the same on every run, each up to its next barrier; after the first
-// one, a warp runs as far as it gets before the next one begins. A missing
-// barrier shows as numbers that are not there yet. Shared memory begins as NaN.
-// Device memory lies against pages that nobody may touch: an index that is out
-// of bounds ends the program, and so does a pair or four of numbers that is
-// read or written where a device would not (by the compiler's check of
-// alignment). Blocks run in a shuffled order, too. Time means nothing here.
+// The threads of a block are fibers that run one after another, in a shuffled
+// order that is the same on every run, each up to its next barrier; after the
+// first barrier, a warp runs as far as it can before the next warp begins. A
+// missing barrier shows as values that have not been written yet. Shared memory
+// begins as NaN. Device memory adjoins inaccessible pages: an index that is out
+// of bounds ends the program, and so does a pair or four of values that is read
+// or written at an address that a device would not accept (detected by the
+// compiler's check of alignment). Blocks run in a shuffled order, too. Times
+// have no meaning here.
 #pragma once
 
 #include <chrono>
@@ -55,28 +57,29 @@ struct Thread {
 };
 extern Thread* current;
 
-// Runs the kernel for all blocks; throws std::runtime_error where threads wait
-// at different barriers, and what the kernel throws.
+// Runs the kernel for all blocks. Throws std::runtime_error if threads wait at
+// different barriers, and rethrows exceptions of the kernel.
 void Run(const char* name, dim3 grid, dim3 block, size_t shared_bytes,
          const std::function<void()>& kernel);
 
-// The block's shared memory; throws where it was launched with less.
+// Returns the block's shared memory; throws if the launch requested less.
 void* Shared(size_t bytes);
 
-// Whether times are the host's instead of none, to test what measures:
+// True if times are the host's instead of none, to test measuring code:
 // SUBQUAD_EMULATED_CLOCK=1.
 bool HasClock();
 
 void BlockBarrier();
 void WarpBarrier(unsigned mask);
-// What lane `lane` of the warp put in, as bits of up to eight bytes.
+// Returns the bits, up to eight bytes, that lane `lane` of the warp passed in.
 uint64_t Exchange(unsigned mask, uint64_t bits, int lane);
 int LaneIndex();
-// What every lane of the warp put in, `bytes` each, one after another.
+// Gathers the data that every lane of the warp passed in, `bytes` each, one
+// after another.
 void Gather(unsigned mask, const void* own, size_t bytes, void* all);
 
-// Copies `bytes` of memory, and zeros up to `to_bytes`, not before the thread
-// waits for them: for all groups but its last `left`.
+// Copies `bytes` of memory, and zeros up to `to_bytes`, but not before the
+// thread waits for them: it waits for all groups except its last `left`.
 void CopyLater(const void* from, size_t bytes, size_t to_bytes, void* to);
 void EndCopies();
 void WaitForCopies(size_t left);
@@ -167,7 +170,7 @@ enum cudaError_t {
   cudaErrorDevicesUnavailable = 46,
   cudaErrorNoDevice = 100,
   cudaErrorNoKernelImageForDevice = 209,
-  cudaErrorIllegalAddress = 700,  // and nothing runs any more
+  cudaErrorIllegalAddress = 700,  // nothing runs afterwards
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice,

@@ -1,6 +1,5 @@
-"""The command line with a device: what a sweep records of runs on it, and what
-it makes of a device that is too small or that breaks. With the emulated device,
-which has no clock; tests of the measuring itself use the host's.
+"""The command line with a device: the records of a sweep on it, and the handling of a device that is too small or that
+breaks. Uses the emulated device, which has no clock; tests of the measuring itself use the host's clock.
 
     python3 emulated_cli_test.py SUBQUAD_EMULATED
 """
@@ -27,7 +26,7 @@ def run(*arguments, **environment):
 
 
 def sweep(*arguments, **environment):
-    """The result file of a small sweep, and how the program ended."""
+    """Returns the result file of a small sweep and the finished process."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "out.json"
         done = run(
@@ -74,7 +73,7 @@ class Sweep(unittest.TestCase):
         )
 
     def test_what_does_not_fit_is_skipped_with_both_sizes(self):
-        # The tensors and the transform fit, cuBLAS's area does not.
+        # The tensors and the transform fit, but the workspace of cuBLAS does not.
         result, _ = sweep("--backend", "cuda", SUBQUAD_EMULATED_BYTES="1000000")
         dense = by_name(result)["dense", "cuda"]["check"]
         self.assertEqual(dense["verdict"], "skipped")
@@ -82,7 +81,7 @@ class Sweep(unittest.TestCase):
         self.assertEqual(by_name(result)["fft", "cuda"]["check"]["verdict"], "passed")
 
     def test_a_refused_allocation_is_skipped_with_both_sizes(self):
-        # Enough by the formula, which does not know that pages are whole.
+        # The memory is sufficient by the formula, which does not count whole pages.
         result, _ = sweep(
             "--backend", "cuda", "--implementation", "fft",
             SUBQUAD_EMULATED_BYTES="24000",
@@ -99,7 +98,7 @@ class Sweep(unittest.TestCase):
         self.assertEqual(broken["verdict"], "failed")
         self.assertIn("illegal memory access", broken["reason"])
         self.assertIn("cudaDeviceSynchronize", broken["reason"])
-        # The others were run again in a worker of their own.
+        # The other implementations ran again in a separate worker.
         for name, record in records.items():
             if name != ("dense", "cuda"):
                 self.assertEqual(record["check"]["verdict"], "passed", name)
@@ -122,7 +121,7 @@ class Measuring(unittest.TestCase):
             self.assertGreater(record["setup_seconds"], 0)
 
     def test_a_device_that_breaks_while_it_is_timed_costs_one_record(self):
-        # Three launches go well: the checked one, the counted one, a warm one.
+        # Three launches succeed: the checked one, the counted one and a warm-up.
         result, done = sweep(
             SUBQUAD_EMULATED_CLOCK="1", SUBQUAD_EMULATED_BREAK="Materialize", SUBQUAD_EMULATED_BREAK_AFTER="3"
         )
@@ -132,7 +131,7 @@ class Measuring(unittest.TestCase):
         self.assertEqual(broken["check"]["verdict"], "failed")
         self.assertIn("illegal memory access", broken["check"]["reason"])
         self.assertIsNone(broken["seconds"])
-        # All were timed in turns; the others were timed again, alone.
+        # All were timed alternately; after the failure the others were timed again on their own.
         self.assertIn(("fft", "cuda"), records)
         for name, record in records.items():
             self.assertEqual(record["check"]["verdict"], "passed", name)
@@ -176,7 +175,7 @@ def elsewhere(problem):
 
 class Peers(unittest.TestCase):
     def measure(self, *aims):
-        """(exit status, standard error, result file or None) of peers.py."""
+        """Returns (exit status, standard error, result file or None) of peers.py."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             (folder / "programs.py").write_text(PROGRAMS)
@@ -261,7 +260,7 @@ class Others(unittest.TestCase):
 
 
 class Unusable(unittest.TestCase):
-    """A GPU that is there and cannot be used never vanishes without a word."""
+    """An unusable GPU is always reported."""
 
     WHY = {
         "driver": "a driver for CUDA 12.2, which is older than the runtime of this program, 13.0",

@@ -43,10 +43,10 @@ struct Lane {
   Thread thread;
   State state = State::kReady;
   unsigned mask = 0;                     // of the warp barrier it waits at
-  uint64_t bits = 0;                     // put in for an exchange
-  const void* given = nullptr;           // put in for all
+  uint64_t bits = 0;                     // passed in for an exchange
+  const void* given = nullptr;           // passed in for a gather
   std::vector<Copy> copies;              // not in a group yet
-  std::deque<std::vector<Copy>> groups;  // that go on
+  std::deque<std::vector<Copy>> groups;  // in progress
   context::fiber fiber, scheduler;
 };
 
@@ -61,8 +61,8 @@ Block* block = nullptr;
 Lane* running = nullptr;
 std::mutex one_launch;
 
-// A kernel whose launch breaks the device, for tests: a word of its name, and
-// how many of its launches go well before.
+// Reports whether this launch breaks the device, for tests: the environment
+// names a kernel and how many of its launches succeed before.
 bool IsToBreak(const char* name) {
   static int left = [] {
     const char* good = std::getenv("SUBQUAD_EMULATED_BREAK_AFTER");
@@ -73,7 +73,7 @@ bool IsToBreak(const char* name) {
 }
 
 constexpr size_t kStackBytes = 128 << 10;
-// A launch that asks for more is refused on every device.
+// Launches that request more are refused by every device.
 constexpr size_t kMostSharedBytes = 227 << 10;
 constexpr unsigned kMostThreads = 1024;
 
@@ -88,8 +88,8 @@ void Resume(Lane& lane) {
   lane.fiber = std::move(lane.fiber).resume();
 }
 
-// All lanes of a warp that a mask names wait for each other; those that the
-// block does not have are not waited for.
+// Releases the lanes of a warp once all lanes named by a mask wait; lanes that
+// the block does not have are ignored.
 bool ReleaseWarp(Lane* lanes, size_t count) {
   bool any = false;
   for (size_t i = 0; i < count; ++i) {
@@ -108,7 +108,7 @@ bool ReleaseWarp(Lane* lanes, size_t count) {
   return any;
 }
 
-// Runs threads, in a shuffled order, up to their next barrier each.
+// Runs threads, in a shuffled order, each up to its next barrier.
 bool RunOnce(Block& one, std::span<size_t> turns, std::mt19937& order) {
   std::shuffle(turns.begin(), turns.end(), order);
   bool any = false;
@@ -122,8 +122,8 @@ bool RunOnce(Block& one, std::span<size_t> turns, std::mt19937& order) {
   return any;
 }
 
-// A block begins with all of its threads in turns. Then warps, in a shuffled
-// order, get as far as they can without the others.
+// Runs all threads of a block in turn first, and then warps, in a shuffled
+// order, each as far as it gets without the others.
 void RunBlock(Block& one, std::mt19937& order, const char* name) {
   std::vector<size_t> all(one.lanes.size());
   std::iota(all.begin(), all.end(), size_t{0});
@@ -179,7 +179,7 @@ void Run(const char* name, dim3 grid, dim3 size, size_t shared_bytes,
          const std::function<void()>& kernel) {
   std::lock_guard lock(one_launch);
   broken = broken || IsToBreak(name);
-  if (broken) return;  // as on a device: it shows when somebody waits
+  if (broken) return;  // as on a device, it shows at the next synchronisation
   const size_t threads = size_t{size.x} * size.y * size.z;
   if (threads == 0 || threads > kMostThreads)
     throw std::runtime_error(std::string(name) + ": a block of " +
@@ -194,8 +194,8 @@ void Run(const char* name, dim3 grid, dim3 size, size_t shared_bytes,
   one.shared_bytes = shared_bytes;
   one.lanes.resize(threads);
   block = &one;
-  // A block that reads what another of the same launch writes finds it there
-  // or not.
+  // Shuffled, so that a block that reads data another block of the same launch
+  // writes may find it missing.
   std::vector<size_t> turns(size_t{grid.x} * grid.y * grid.z);
   std::iota(turns.begin(), turns.end(), size_t{0});
   std::shuffle(turns.begin(), turns.end(), order);
@@ -252,7 +252,7 @@ uint64_t Exchange(unsigned mask, uint64_t bits, int lane) {
   const size_t from = first + static_cast<size_t>(lane);
   const uint64_t got =
       from < block->lanes.size() ? block->lanes[from].bits : ~uint64_t{0};
-  WarpBarrier(mask);  // until everybody has read
+  WarpBarrier(mask);  // until every lane has read
   return got;
 }
 
@@ -269,7 +269,7 @@ void Gather(unsigned mask, const void* own, size_t bytes, void* all) {
   for (size_t lane = first; lane < std::min(first + 32, block->lanes.size());
        ++lane, to += bytes)
     std::memcpy(to, block->lanes[lane].given, bytes);
-  WarpBarrier(mask);  // until everybody has read
+  WarpBarrier(mask);  // until every lane has read
 }
 
 void CopyLater(const void* from, size_t bytes, size_t to_bytes, void* to) {
@@ -316,7 +316,7 @@ size_t MemoryBytes() {
 size_t in_use = 0;
 cudaError_t last = cudaSuccess;
 
-// SUBQUAD_EMULATED_REFUSE: what this device does not do.
+// Reads SUBQUAD_EMULATED_REFUSE, which names features that this device lacks.
 bool Refuses(const char* what) {
   const char* text = std::getenv("SUBQUAD_EMULATED_REFUSE");
   return text && std::strcmp(text, what) == 0;
@@ -403,8 +403,8 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 
-// The end of what was asked for is the end of a page (but for what aligns it),
-// and the pages before and after are out of reach.
+// Puts the end of the allocation at the end of a page (except for alignment),
+// with inaccessible pages before and after.
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t rounded = (bytes + 15) / 16 * 16;

@@ -1,5 +1,5 @@
-// The emulated device finds the faults that it is there to find: every test
-// runs a right kernel and the same with one fault.
+// The emulated device detects the faults that it is made to detect: every test
+// runs a correct kernel and a copy with one fault.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kThreads = 96;
 
-// Device memory for `count` numbers; NaN.
+// Device memory for `count` values, initially NaN.
 struct Numbers {
   explicit Numbers(int64_t count)
       : memory(count * static_cast<int64_t>(sizeof(float)),
@@ -34,7 +34,7 @@ int CountNan(const Numbers& numbers, int count) {
   return nan;
 }
 
-// The numbers of a block in reverse, by shared memory.
+// Reverses the values of a block through shared memory.
 __global__ void Reverse(bool barrier, float* out) {
   struct Tile {
     float at[kThreads];
@@ -98,7 +98,7 @@ TEST(EmulationDeathTest, AnIndexOutOfBoundsEndsTheProgram) {
   EXPECT_DEATH(
       SUBQUAD_LAUNCH(Copy, 1, 2 * kThreads, 0, from.at, to.at, kThreads + 1),
       "");
-  // What lies before the page that these numbers are on.
+  // Reads from the page before the page of these values.
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto* before = reinterpret_cast<const float*>(
                            reinterpret_cast<uintptr_t>(from.at) / page * page) -
@@ -122,7 +122,7 @@ TEST(EmulationDeathTest, FourNumbersFromAnywhereEndTheProgram) {
       SUBQUAD_LAUNCH(CopyFours, 1, kThreads - 1, 0, from.at, to.at + 1), "");
 }
 
-// Every block adds to what the one before it wrote.
+// Every block adds to the result of the previous block.
 __global__ void Chain(float* sums) {
   sums[blockIdx.x + 1] = sums[blockIdx.x] + 1.0f;
 }
@@ -158,8 +158,8 @@ TEST(Emulation, WarpsExchangeAsTheManualSays) {
   }
 }
 
-// out [16, 8] = left [16, 16] right [16, 8], as a warp does it on tensor cores;
-// the right one as its columns, or as its rows.
+// Computes out [16, 8] = left [16, 16] right [16, 8] as a warp does on tensor
+// cores; the right factor is given by its columns, or by its rows.
 struct TwoFactors {
   alignas(16) __half left[16][16], columns[8][16], rows[16][8];
 };
@@ -203,8 +203,8 @@ TEST(Emulation, TensorCoresMultiplyAsTheManualSays) {
   }
 }
 
-// The numbers of a block by shared memory, without a register between; a number
-// more than there are.
+// Copies the values of a block through shared memory without registers in
+// between, and one value too many.
 __global__ void CopyAlong(bool wait, const float* from, float* to) {
   struct Fours {
     alignas(16) float at[kThreads + 1][4];

@@ -1,5 +1,5 @@
-// cuFFT and cuBLAS of the emulated device, by FFTW and by plain loops: the bits
-// are those of every processor.
+// cuFFT and cuBLAS of the emulated device, by FFTW and by plain loops: results
+// have the same bits on every processor.
 #include <fftw3.h>
 
 #include <algorithm>
@@ -144,7 +144,8 @@ float ElementAt(const void* data, cudaDataType_t type, long long index) {
   return std::nanf("");
 }
 
-// op(X), rows x columns, of a matrix that is stored by columns; by columns.
+// Returns op(X), rows x columns, of a matrix that is stored by columns; the
+// result is by columns, too.
 std::vector<float> Read(const void* data, cudaDataType_t type, int leading,
                         cublasOperation_t op, int rows, int columns,
                         long long offset) {
@@ -191,7 +192,7 @@ cublasStatus_t cublasGemmStridedBatchedEx(
       }
       for (int row = 0; row < m; ++row) {
         float& to = out[static_cast<long long>(column) * ldc + row];
-        // Nothing is read where nothing is kept: there may be NaN.
+        // Does not read an output that is not kept: it may be NaN.
         to = factor * sums[row] + (keep == 0 ? 0 : keep * to);
       }
     }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Adds to a copy of the tree what contributors add, by the steps of CONTRIBUTING.md: an algorithm of toeplitz_1d, an operator, and
-a paper with its claims and a study.
+"""Adds to a copy of the tree, by the steps of CONTRIBUTING.md, what contributors add: an algorithm of toeplitz_1d, an
+operator, and a paper with its claims and a study.
 
 grow.py SOURCE COPY
 """
@@ -64,7 +64,7 @@ ROWS = (
 
 
 def copied(source, copy):
-    """The files that git has or would have; all but build folders where there is no git."""
+    """Copies the files that git tracks or would add; without git, all files except build folders."""
     listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=source,
                             capture_output=True, text=True, check=False)  # fmt: skip
     if listed.returncode != 0:
@@ -108,7 +108,7 @@ def grow(copy):
     for file, place, row in ROWS:
         with_row(copy / file, place, row)
     with_mutants(copy / "tests/mutants/mutants.json")
-    # By hand: averages of three rows.
+    # Computed by hand: averages of three rows.
     values = np.array([[1, -2], [3, 5], [8, 3]], np.float64)
     write_case(copy / "tests/golden" / f"{OPERATOR}-three", OPERATOR, {"v": values},
                {"out": np.array([[1, -2], [2, 1.5], [4, 2]])}, source="three rows by hand")  # fmt: skip

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Growth breaks nothing: a copy of the tree with what contributors add (grow.py) builds and passes the default suite.
+"""Growth breaks nothing: a copy of the tree with the additions of contributors (grow.py) builds and passes the default
+suite.
 
 grown_tree_test.py [CMAKE OPTION..]
 
@@ -16,7 +17,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OPTIONS = ""  # set by main
 NOBODY = "65534"  # user and group
-# Written in the words of CONTRIBUTING.md; it says to write README's tables as well.
+# Uses the words of CONTRIBUTING.md, which also says to write README's tables.
 README = "python3 -m reports.readme --program build/tests/subquad_emulated"
 
 
@@ -35,9 +36,9 @@ class GrownTree(unittest.TestCase):
         return run.returncode, run.stdout + run.stderr
 
     def give_away(self):
-        """Returns the words in front of a command that run it as a user who owns the copy alone; none if we are no root.
+        """Returns a command prefix that runs it as a user who owns the copy alone; empty unless we are root.
 
-        Built before, so that the compilations come from root's cache.
+        Call it after the build, whose compilations come from root's cache.
         """
         if os.geteuid() != 0:
             return ()

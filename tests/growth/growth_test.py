@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The ten minutes of CONTRIBUTING.md, with the algorithm that it shows: growth_test.py SUBQUAD_GROWN TOEPLITZ_1D_TEST"""
+"""Runs the ten-minute example of CONTRIBUTING.md: growth_test.py SUBQUAD_GROWN TOEPLITZ_1D_TEST"""
 
 import csv
 import os
@@ -16,7 +16,7 @@ PROGRAM = OWN_TESTS = ""  # set by main
 
 
 def commands():
-    """The commands after the example, in their order."""
+    """Returns the commands after the example, in order."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^Then build, check, measure and draw:\n\n((?:    .*\n)+)", text, re.M)
     return [line.strip() for line in block.splitlines()]
@@ -31,9 +31,9 @@ class TenMinutes(unittest.TestCase):
         (cls.folder / "build").mkdir()
         (cls.folder / "build" / "subquad").symlink_to(PROGRAM)
         cls.printed = {}
-        for command in commands()[1:]:  # it is built
+        for command in commands()[1:]:  # the first one builds, which is done
             words = command.split()
-            # As it says, but for the time that it takes.
+            # Runs the command unchanged except for a shorter time.
             more = ["--budget", "0.05", "--no-resident"] if "sweep" in words else []
             more += ["--format", "pdf"] if "python3" in words else []
             words = [sys.executable if word == "python3" else word for word in words]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Adds the algorithm that CONTRIBUTING.md shows to a copy of the table of toeplitz_1d, as it says. A table that has it stays as it is.
+"""Adds the algorithm that CONTRIBUTING.md shows to a copy of the table of toeplitz_1d. A table that has it already is
+not changed.
 
 plant_example.py CONTRIBUTING.md optimized/toeplitz_1d.cc OUT.cc
 """
@@ -14,7 +15,7 @@ ROW = re.compile(r"\n +\{\.id = ")
 
 
 def blocks_of(text):
-    """The class with its includes, and the row."""
+    """Returns the class with its includes, and the row."""
     blocks = re.findall(r"^```cpp\n(.*?)^```$", text, re.M | re.S)
     if len(blocks) != 2 or "class MyProduct" not in blocks[0] or ".id" not in blocks[1]:
         sys.exit(f"CONTRIBUTING.md: expected a class and a row as blocks of C++, found {len(blocks)} blocks")
@@ -22,7 +23,7 @@ def blocks_of(text):
 
 
 def planted(source, block, row):
-    if "class MyProduct" in source:  # somebody tries it
+    if "class MyProduct" in source:  # somebody is trying it out
         return source
     for part in (INCLUDE, END):
         if source.count(part) != 1:

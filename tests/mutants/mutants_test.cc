@@ -1,6 +1,6 @@
-// Every mutant has to be refused: a fault planted in a copy of an algorithm's
-// file, which `verify` must catch on one of the cases that it is made for. With
-// all of them off the same copies have to pass the same cases.
+// Every mutant must be refused: a fault planted in a copy of an algorithm's
+// file, which `verify` must catch on one of the cases chosen for it. With all
+// mutants off the same copies must pass the same cases.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::atomic<bool> reached = false;
 
 namespace {
 
-// The target of which the files have the mutants in them.
+// Chooses the target whose files contain the mutants.
 const bool chosen = [] {
   ChooseTarget(SUBQUAD_MUTANTS_TARGET);
   return true;
@@ -38,7 +38,7 @@ struct Mutant {
   std::string name, what;
 };
 
-// Those of one program that are verified on the same cases.
+// The mutants of one implementation that are verified on the same cases.
 struct Group {
   const Operator* op = nullptr;
   const Implementation* implementation = nullptr;
@@ -76,9 +76,10 @@ std::vector<Group> Groups() {
   return all;
 }
 
-// Sizes that show most faults come first. In float32 a fault is harder to tell
-// from rounding than in float64; a program without it has its first type. An
-// emulated device is slow: a few sizes.
+// Returns cases, beginning with sizes that show most faults. In float32 a fault
+// is harder to distinguish from rounding than in float64; an implementation
+// without float32 uses its first type. An emulated device is slow, so it gets
+// only a few sizes.
 std::vector<Case> CasesOf(const Group& group) {
   if (!group.case_id.empty()) return {MakeCase(ParseCaseId(group.case_id))};
   const std::vector<Scalar>& scalars = group.implementation->scalars;
@@ -105,7 +106,7 @@ Refusals Judge(const Group& group) {
   Refusals found;
   std::vector<Mutant> left = group.mutants;
   std::map<int, bool> reached;
-  std::map<int, std::string> said;  // of the last verdict
+  std::map<int, std::string> said;  // reason of the last verdict
   const auto verdict = [&](Trial& trial, int number) {
     mutants::on = number;
     mutants::reached = false;
@@ -148,7 +149,7 @@ TEST_P(Mutants, AreRefused) {
   for (const std::string& alarm : found.false_alarms) ADD_FAILURE() << alarm;
 }
 
-// Nothing is broken by a number that no copy knows.
+// A switch number that no copy knows breaks nothing.
 TEST(MutantsTest, OneThatDoesNothingIsReported) {
   Group group = Groups().front();
   group.case_id = fmt::format("{}:n=33", group.op->description().id);

@@ -3,13 +3,13 @@
 
     plant_mutants.py MUTANTS.json SOURCE_FOLDER SOURCE OUT
 
-The `find` of a mutant must occur in its file exactly once. The part between ⟦ and ⟧, or all of it where there are none, is
-replaced by `replace`: whole statements where it ends with a semicolon, otherwise an expression. Mutant number k of the table,
-counted from 1, becomes `(mutants::IsOn(k) ? (replace) : (original))`, or an if and an else. The build fails where `find` does not
-occur exactly once: a mutant that no longer breaks anything would be taken for one that nobody caught.
+The `find` of a mutant must occur in its file exactly once. The part between ⟦ and ⟧, or all of it without them, is
+replaced by `replace`: whole statements if it ends with a semicolon, otherwise an expression. Mutant number k of the
+table, counted from 1, becomes `(mutants::IsOn(k) ? (replace) : (original))`, or an if and an else. The build fails if
+`find` does not occur exactly once: a mutant that no longer breaks anything would look like one that was not caught.
 
-A mutant may name the one `case` that it is verified on, instead of many. One of a header names the source file `through` which
-it is compiled: the copy of that has the header with its mutants in place of the #include.
+A mutant may name the one `case` that it is verified on, instead of many. A mutant in a header names the source file
+`through` which it is compiled: in the copy of that file, the header with its mutants replaces the #include.
 """
 
 import json
@@ -27,7 +27,7 @@ def fail(text):
 
 
 def read(path):
-    """The mutants by their numbers."""
+    """Returns the mutants by their numbers."""
     mutants = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     names = set()
     for mutant in mutants:
@@ -43,7 +43,7 @@ def read(path):
 
 
 def place(mutant, text):
-    """First and last place of what is replaced."""
+    """Returns the first and last place of the replaced text."""
     name, find = mutant["name"], mutant["find"]
     before, opened, rest = find.partition(OPEN)
     if not opened:
@@ -74,7 +74,7 @@ def plant(mutants, file, text):
             places.setdefault(place(mutant, text), []).append(number)
     end = len(text)
     out = text
-    # From the last one on, so that the places before stay where they are.
+    # Replaces from the end, so that earlier places do not move.
     for (first, last), numbers in sorted(places.items(), reverse=True):
         if last > end:
             fail(f"{mutants[numbers[0]]['name']}: another mutant replaces a part of the same")
@@ -87,7 +87,7 @@ def plant(mutants, file, text):
 
 
 def copy(mutants, folder, source, target):
-    """The text of a source file with all mutants that are compiled through it."""
+    """Returns the text of a source file with all mutants that are compiled through it."""
     through = {number: mutant for number, mutant in mutants.items() if mutant.get("through", mutant["file"]) == source}
     if not through:
         fail(f"there is no mutant of {source}")
@@ -98,7 +98,7 @@ def copy(mutants, folder, source, target):
             fail(f"{source} does not include {header}")
         planted = plant(through, header, (folder / header).read_text(encoding="utf-8"))
         text = text.replace(include, planted.replace("#pragma once\n", ""))
-    # What is compiled once for each instruction set includes itself.
+    # A file that is compiled once for each instruction set includes itself.
     itself = '#define HWY_TARGET_INCLUDE "{}"'
     text = text.replace(itself.format(source), itself.format(target.resolve()))
     return '#include "tests/mutants/switch.h"\n' + text

@@ -1,5 +1,6 @@
-// Which of the mutants that are planted in the copies of source files is
-// switched on (plant_mutants.py). One at a time, while nothing runs.
+// Selects one of the mutants planted in the copies of source files
+// (plant_mutants.py). Only one is on at a time, and it is switched while
+// nothing runs.
 #pragma once
 
 #include <atomic>
@@ -8,7 +9,7 @@ namespace subquad::mutants {
 
 inline constexpr int kNone = 0;
 extern int on;
-// Whether the one that is on was ever asked for.
+// True if the selected mutant's code was ever reached.
 extern std::atomic<bool> reached;
 
 inline bool IsOn(int number) {

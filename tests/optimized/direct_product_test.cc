@@ -1,4 +1,4 @@
-// The direct product against its definition, on whole numbers: exactly.
+// The direct product compared with its definition, exactly, on integers.
 #include "optimized/toeplitz/direct_product.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace subquad {
 namespace {
 
-// Small whole numbers in no order.
+// Returns small integers in no order.
 template <typename T>
 std::vector<T> Whole(int64_t count, int64_t seed) {
   std::vector<T> numbers;

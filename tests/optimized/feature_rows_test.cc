@@ -1,5 +1,5 @@
-// Features of many rows: the quick way for plain ones against the way that
-// serves all.
+// Features of many rows: the fast path for plain features compared with the
+// general path.
 #include "optimized/kernelized/feature_rows.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST(PlainFeatures, AreTheSameToTheBit) {
   IsTheSameToTheBit<double>();
 }
 
-// One number outside, at any place of the rows, is enough.
+// A single value out of range, anywhere in the rows, is enough.
 TEST(PlainFeatures, AreRefusedWhereOneIsNot) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   struct Outside {
@@ -123,7 +123,7 @@ TEST(PlainFeatures, MapsWithoutTheQuickWayRefuse) {
     EXPECT_FALSE(Make(SpecOf(id, true), x).plain);
 }
 
-// A scale is 1 from a plain first key on until a key is out of its reach.
+// A scale is 1 from a plain first key on until a key exceeds its range.
 TEST(KeyScales, StayPlainWhileKeysAre) {
   constexpr int64_t f = 3;
   float scale[f], live[f], largest[f], factor[f];

@@ -1,17 +1,16 @@
 // fft_columns.h against the definition summed in long double.
 //
-// Precondition: w, v, g of standard normal numbers, rounded to T.
-// Identity: out, grad_values and grad_weights are the sums of the definition.
-// One number: the 2-norm of a column's error over
-// c u log2(N) ||w||_2 ||v||_2, N the transform's length.
-// Derivation of c: a butterfly output carries three roundings and one of its
-// twiddle; independent and uniform, with mean square u^2 / 3 each, they make
-// 2/sqrt(3) u per binary level, and three transforms of log2(N) levels
-// sqrt(3 log2 N) times that: 2 u sqrt(log2 N) <= u log2 N for N >= 16. White
-// data spread that evenly over the column. c = 2 is twice the mean, so that no
-// draw of a few rows fails by chance; WrongAnswersAreRejected shows that it
-// still bites. Data that are not white have the element-wise bound of
-// fft_columns_butterflies-inl.h, in HardInputs.
+// Precondition: w, v, g of standard normal draws, rounded to T. Identity: out,
+// grad_values and grad_weights are the sums of the definition. One number: the
+// 2-norm of a column's error over c u log2(N) ||w||_2 ||v||_2, N the
+// transform's length. Derivation of c: a butterfly output carries three
+// roundings and one of its twiddle; independent and uniform, with mean square
+// u^2 / 3 each, they make 2/sqrt(3) u per binary level, and three transforms of
+// log2(N) levels sqrt(3 log2 N) times that: 2 u sqrt(log2 N) <= u log2 N for N
+// >= 16. White data spread that evenly over the column. c = 2 is twice the
+// mean, so that no draw of a few rows fails by chance; WrongAnswersAreRejected
+// shows that it still rejects errors. Data that are not white have the
+// element-wise bound of fft_columns_butterflies-inl.h, in HardInputs.
 
 #include "optimized/toeplitz/fft_columns.h"
 
@@ -41,7 +40,7 @@ struct Aligned {
       : data(static_cast<T*>(
                  std::aligned_alloc(64, (count * sizeof(T) + 63) / 64 * 64)),
              &std::free) {
-    // What scratch held before must not matter.
+    // The previous content of scratch must not matter.
     std::fill_n(data.get(), count, std::numeric_limits<T>::quiet_NaN());
   }
   T* get() const { return data.get(); }
@@ -140,7 +139,7 @@ double Norm(const std::vector<T>& x, int64_t first = 0, int64_t stride = 1) {
   return std::sqrt(static_cast<double>(sum));
 }
 
-// The largest ratio of a column's error to its bound; infinite for NaN.
+// Returns the largest ratio of a column's error to its bound; infinite for NaN.
 template <typename T>
 double WorstRatio(const std::vector<T>& got,
                   const std::vector<long double>& want, int64_t columns,
@@ -210,7 +209,8 @@ TYPED_TEST(ColumnFftTest, EveryNumberOfColumns) {
     Check<TypeParam>({53, 61, columns, columns % 2 == 0});
 }
 
-// Every radix and every order of radices, one row short of and past a length.
+// Tests every radix and every order of radices, one row short of and past a
+// length.
 TYPED_TEST(ColumnFftTest, LengthsAroundEveryGoodOne) {
   for (int64_t n : {31,  32,  33,  47,  49,  63,  64,   65,   79,   81,   127,
                     128, 129, 144, 145, 211, 240, 241,  255,  256,  257,  400,
@@ -229,7 +229,7 @@ TYPED_TEST(ColumnFftTest, LargerAndOblong) {
   Check<TypeParam>({1500, 1500, 70, false});
 }
 
-// An impulse gives the weights back in any row: a property that needs no
+// An impulse returns the weights in any row: a property that needs no
 // reference, for a length that the sums above cannot reach.
 TYPED_TEST(ColumnFftTest, ImpulseGivesTheWeightsBack) {
   using T = TypeParam;
@@ -252,9 +252,9 @@ TYPED_TEST(ColumnFftTest, ImpulseGivesTheWeightsBack) {
             kConstant * unit * std::log2(engine.Length()) * Norm(weights));
 }
 
-// Spectra far from white: constants, alternating signs, impulses, decays that
-// lose every digit of the small outputs. Each element keeps the worst-case
-// bound; small integers come out exact once rounded.
+// Tests spectra far from white: constants, alternating signs, impulses, decays
+// that lose every digit of the small outputs. Each element keeps the worst-case
+// bound; small integers are exact after rounding.
 TYPED_TEST(ColumnFftTest, HardInputs) {
   using T = TypeParam;
   const double unit = std::numeric_limits<T>::epsilon() / 2;
@@ -294,7 +294,7 @@ TYPED_TEST(ColumnFftTest, HardInputs) {
   }
 }
 
-// <g, A v> = <A' g, v>, bit patterns aside, to the product of the bounds.
+// Checks <g, A v> = <A' g, v>, to the product of the bounds.
 TYPED_TEST(ColumnFftTest, TransposedProductIsTheAdjoint) {
   using T = TypeParam;
   const Problem<T> p({3001, 2003, 5, false});
@@ -338,8 +338,8 @@ TYPED_TEST(ColumnFftTest, AccumulateAddsAndLeavesOtherColumnsAlone) {
   }
 }
 
-// A caller's rows in and out give what the strided call gives, bit for bit, and
-// every row passes once.
+// Rows passed in and out by functions give the result of the strided call, bit
+// for bit, and every row passes once.
 template <typename T>
 struct Rows {
   const T* from;
@@ -365,7 +365,7 @@ struct Rows {
   }
 };
 
-// Blocks of one, two and four vectors, whole and in part.
+// Blocks have one, two or four vectors, whole and partial.
 TYPED_TEST(ColumnFftTest, CallersRows) {
   using T = TypeParam;
   const int64_t n_q = 701, n_k = 450;
@@ -418,7 +418,8 @@ TYPED_TEST(ColumnFftTest, CallersRows) {
   }
 }
 
-// The columns of a block do not know of each other, however wide it is.
+// The columns of a block are independent of each other, however wide the block
+// is.
 TYPED_TEST(ColumnFftTest, ColumnsDoNotDependOnTheirBlock) {
   using T = TypeParam;
   const int64_t n = 333;
@@ -476,7 +477,7 @@ TYPED_TEST(ColumnFftTest, WrongAnswersAreRejected) {
     EXPECT_TRUE(rejected(mutate(
         [](Values& x) { std::rotate(x.begin(), x.begin() + 1, x.end()); })));
     EXPECT_TRUE(rejected(mutate([&](Values& x) { x.back() = nan; })));
-    // Weights of the opposite offset, and a mask the wrong way.
+    // Tests weights of the opposite offset, and a reversed mask.
     Problem<T> reversed = p;
     std::reverse(reversed.weights.begin(), reversed.weights.end());
     Problem<T> masked = p;

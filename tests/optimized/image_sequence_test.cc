@@ -1,5 +1,5 @@
-// An image laid out as one sequence: every pixel once, at the place that makes
-// offsets of the sequence offsets of the image.
+// An image laid out as one sequence: every pixel once, at the place where
+// offsets of the sequence are offsets of the image.
 #include "optimized/toeplitz/image_sequence.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kZero = -1, kUnwritten = -2;
 
-// The pixel at each element of [first, first + count).
+// Returns the pixel at each element of [first, first + count).
 std::vector<int64_t> Elements(const ImageSequence& image, int64_t first,
                               int64_t count) {
   std::vector<int64_t> found(count, kUnwritten);
@@ -44,7 +44,7 @@ TEST(ImageSequence, EveryWindowShowsTheSameElements) {
   }
 }
 
-// No two offsets of an image are one of the sequence.
+// Different offsets of an image are different offsets of the sequence.
 TEST(ImageSequence, OffsetsTellRowsFromColumns) {
   const int64_t height = 4, width = 5;
   const ImageSequence image(height, width);

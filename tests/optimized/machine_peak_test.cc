@@ -1,4 +1,4 @@
-// What times are held against.
+// The measured lower bounds that times are compared with.
 #include "optimized/base/machine_peak.h"
 
 #include <gtest/gtest.h>

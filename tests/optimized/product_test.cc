@@ -1,4 +1,4 @@
-// Products in every layout, against a plain loop.
+// Products in every layout, compared with a plain loop.
 #include "optimized/base/product.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,8 @@ class ProductTest : public testing::Test {
 using Scalars = testing::Types<float, double>;
 TYPED_TEST_SUITE(ProductTest, Scalars);
 
-// Row-major with `spare` numbers behind each row, or the same turned over.
+// Stores a row-major matrix with `spare` elements after each row, or its
+// transpose.
 template <typename T>
 struct Stored {
   Numbers<T> numbers;

@@ -51,7 +51,7 @@ TEST(Threads, TheFirstExceptionArrivesAndThePoolGoesOn) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// An emulated processor (qemu-user) takes limits of memory and keeps none.
+// An emulated processor (qemu-user) accepts limits of memory but ignores them.
 bool KeepsLimits() {
   rlimit before{}, after{};
   getrlimit(RLIMIT_AS, &before);

@@ -1,4 +1,5 @@
-// Transposed copies: every element at its place, and nothing else written.
+// Transposed copies: every element is at its place, and nothing else is
+// written.
 #include "optimized/base/transpose.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Weighted cosines and sines against long double ones, at every length.
+// Weighted cosines and sines compared with those in long double, at every
+// length.
 #include "optimized/kernelized/waves.h"
 
 #include <gtest/gtest.h>

@@ -41,7 +41,7 @@ def eps_in_the_wrong_place(q, k, v, scale=1.0, causal=False):
     k, v = right.grouped(k, heads), right.grouped(v, heads)
     weights = right.elu1(math.sqrt(scale) * q) @ right.elu1(math.sqrt(scale) * k).mT
     weights = weights.tril() if causal else weights
-    return weights @ v / (weights + 1e-2).sum(-1, keepdim=True)  # for every key
+    return weights @ v / (weights + 1e-2).sum(-1, keepdim=True)  # adds 1e-2 for every key
 
 
 def head_order(q, k, v, bias=None, scale=None, causal=False):
@@ -64,7 +64,7 @@ def float16_accumulation(q, k, v, bias=None, scale=None, causal=False):
 
 
 class StaleCache:
-    """Keeps the matrix of a bias by its shape."""
+    """Caches the matrix of a bias by its shape."""
 
     __name__ = "stale_cache"
 
@@ -139,7 +139,7 @@ def test_what_is_right_passes(function, op, options, tmp_path):
 
 
 def test_arithmetic_in_bfloat16_is_counted(tmp_path):
-    """In the row of its type: the worst error and the nearest mistake, with the error that such arithmetic may have."""
+    """The row of the type has the worst error and the nearest mistake, with the error that such arithmetic may have."""
 
     def narrow(q, k, v):
         return torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, -1) @ v

@@ -1,4 +1,5 @@
-"""Single calls: their numbers are the program's, their errors one line, and nothing is kept or copied that need not be."""
+"""Single calls: they return the program's numbers, errors have one line, and nothing is stored or copied unnecessarily.
+"""
 
 import json
 import os
@@ -42,7 +43,7 @@ def program(*arguments):
 
 @pytest.fixture(scope="module", name="told")
 def told_by_the_program():
-    """What the program says of every golden case: its line `reference` by folder."""
+    """Returns the program's line `reference` for every golden case, by folder."""
     if not PROGRAM:
         pytest.skip("SUBQUAD_PROGRAM is not set")
     code, out, err = program("check", "--json", *(file.parent for file in GOLDEN))
@@ -159,7 +160,7 @@ def test_an_eps_too_small_to_be_seen_is_told(eps, causal, dtype):
     given = tensors(n=150, heads=1, d=32, dtype=dtype)
     wide = {name: value.astype(np.float64) for name, value in given.items()}
     options = {"feature_map": "elu1", "eps": eps, "causal": causal, **given}
-    for own in (eps, 0):  # both are taken for right
+    for own in (eps, 0):  # both are accepted
         out = linear_attention(**wide, eps=own, causal=causal).astype(dtype)
         found = subquad.check("linear_attention", out=out, **options)
         assert found.passed and found.blind_to == ["eps left out"], str(found)
@@ -174,7 +175,7 @@ def test_an_eps_that_is_seen_is_not_told():
     assert subquad.check("linear_attention", out=linear_attention(**wide, eps=5.0), **options).blind_to == []
     wrong = subquad.check("linear_attention", out=linear_attention(**wide).astype(np.float32), **options)
     assert not wrong and wrong.looks_like == "eps left out", str(wrong)
-    # Without a normaliser it is of no use, and leaving it out is right.
+    # An eps has no effect without a normaliser, and omitting it is correct.
     sums = elu1(wide["q"]) @ np.swapaxes(elu1(wide["k"]), -1, -2) @ wide["v"]
     found = subquad.check("linear_attention", out=sums, **options, normalized=False)
     assert found and found.blind_to == [], str(found)
@@ -305,7 +306,7 @@ def test_200_calls_leak_nothing():
     before = resident()
     calls(200)
     assert [sys.getrefcount(value) for value in (*given.values(), out)] == before_references
-    # An output is 32 KiB: 200 that were kept would be 6.4 MiB.
+    # An output has 32 KiB: storing 200 of them would take 6.4 MiB.
     assert resident() - before < 3 << 20
 
 
@@ -328,7 +329,7 @@ def test_the_lock_of_python_is_released():
         gaps.append(now - last)
         last = now
     thread.join()
-    # Held, the loop would stand still for nearly all of the time.
+    # A call that kept the GIL would stop the loop for nearly all of the time.
     assert count > 100 and max(gaps) < 0.7 * (time.perf_counter() - start)
 
 

@@ -1,4 +1,4 @@
-"""The examples of harness/python/examples do what they say."""
+"""The examples of harness/python/examples run and print what their text says."""
 
 import importlib.util
 import pathlib
@@ -81,7 +81,7 @@ def test_the_table_of_default_tolerances():
     page = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
     made = load("default_tolerances").table(lambda name: name in ("`linear_attention`", "`toeplitz_1d`"))
     for line in made.split("\n"):
-        told = line.rsplit("|", 2)[0]  # the error of a right program differs between processors
+        told = line.rsplit("|", 2)[0]  # the error of a correct program differs between processors
         assert told in page
 
 

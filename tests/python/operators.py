@@ -1,4 +1,4 @@
-"""Our operators written again in PyTorch, right and with ten mistakes. What tests of `verify` are given."""
+"""Our operators reimplemented in PyTorch, correctly and with ten mistakes, as functions for tests of `verify`."""
 
 import math
 
@@ -6,7 +6,7 @@ import torch
 
 
 def grouped(x, heads):
-    """Tensors with fewer heads than the output: head a of h reads head floor(a h_t / h)."""
+    """Expands tensors with fewer heads than the output: head a of h reads head floor(a h_t / h)."""
     if x.dim() < 3 or x.shape[-3] == heads:
         return x
     return x.repeat_interleave(heads // x.shape[-3], -3)
@@ -17,12 +17,12 @@ def heads_of(*tensors):
 
 
 def offsets(n_q, n_k):
-    """j - i, as places in a vector by offset."""
+    """Returns j - i as indices into a vector by offset."""
     return torch.arange(n_k)[None] - torch.arange(n_q)[:, None] + n_q - 1
 
 
 def by_offset(vector, n_q, n_k):
-    """[.., n_q + n_k - 1] to [.., n_q, n_k]; a vector of one head has an axis fewer than q."""
+    """Expands [.., n_q + n_k - 1] to [.., n_q, n_k]; a vector of one head has an axis fewer than q."""
     return vector[..., offsets(n_q, n_k)]
 
 
@@ -73,7 +73,7 @@ def toeplitz_1d(weights, values, causal=False):
 
 
 def toeplitz_fft(weights, values, causal=False, period=None):
-    """By a transform; `period` of n wraps around."""
+    """Computes the product by a transform; a `period` of n wraps around."""
     weights, values = same_heads(weights, values)
     n_k = values.shape[-2]
     n_q = weights.shape[-1] + 1 - n_k
@@ -87,7 +87,7 @@ def toeplitz_fft(weights, values, causal=False, period=None):
             dim=-2,
         )
         return full[..., n_k - 1 : n_k - 1 + n_q, :]
-    # A circle of n: offsets d and d - n are one place.
+    # On a circle of n, offsets d and d - n coincide.
     lags = torch.zeros(weights.shape[:-1] + (period,))
     for place in range(weights.shape[-1]):
         lags[..., (n_q - 1 - place) % period] += kept[..., place]

@@ -1,4 +1,4 @@
-"""`power`: what a test of somebody's own accepts, and what would catch it."""
+"""Tests `power`: which mistakes a user's own test accepts, and what would catch them."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_the_type_of_the_test():
     }
     assert [found.dtype for found in by_type.values()] == ["float16", "float64"]
     assert by_type["float16"].rtol == 1e-3 and "products of float32" in by_type[np.float64].accepted
-    # A unit in the last place is refused, and so is what is right.
+    # An error of one unit in the last place is refused, and so are correct outputs.
     tight = subquad.power("softmax_attention", rtol=0, atol=1e-7, dtype="bfloat16", **given)
     assert not tight and tight.right > 1000 and "the test refuses what is right" in str(tight)
     assert "a wider tolerance" in tight.advice.changes[-1]
@@ -72,7 +72,7 @@ def test_an_eps_is_seen_or_not():
     for eps, dtype, seen in ((1e-6, "float32", False), (1e-2, "bfloat16", False), (1.0, "float32", True)):
         found = subquad.power("linear_attention", feature_map="elu1", eps=eps, dtype=dtype, **given)
         assert ("eps left out" in found.rejected, "eps left out" in found.accepted) == (seen, not seen), str(found)
-        # Other tensors would not show it.
+        # Other tensors would not reveal it.
         assert found.passed == seen and (seen or not found.advice.changes), str(found)
 
 

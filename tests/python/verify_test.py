@@ -1,4 +1,4 @@
-"""`verify` and `sweep`: what a function does besides being wrong is a row that says so."""
+"""Tests `verify` and `sweep`: any fault of a function other than a wrong result becomes a row that names it."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_an_eps_that_no_case_shows_is_no_failure(tmp_path):
 
 
 def attention(q, k, v, scale=None, causal=False):
-    """Right, and with as many heads in every tensor or one."""
+    """Computes attention correctly, with the same number of heads in every tensor, or one."""
     scores = np.matmul(q, np.swapaxes(k, -1, -2)) * q.dtype.type(scale or q.shape[-1] ** -0.5)
     if causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
@@ -208,7 +208,7 @@ def test_what_a_function_does_is_named(function, reason, tmp_path):
     assert reason in str(found)
     assert all(pathlib.Path(one.folder, "case.json").exists() for one in found.failures)
     if function in (raises, crashes, leaves):
-        assert sum(row.passed for row in found.rows) > 0  # what came after it was called all the same
+        assert sum(row.passed for row in found.rows) > 0  # the cases after it were called nevertheless
 
 
 def test_a_call_that_does_not_return_is_named(tmp_path):

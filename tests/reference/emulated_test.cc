@@ -1,6 +1,6 @@
-// The arithmetic that tests and the yardstick choose, and what it is for: a
-// program that multiplies or adds in fewer digits than its type has is refused
-// for every operator.
+// The arithmetic that tests and the baseline select, and its purpose: an
+// implementation that multiplies or adds in fewer digits than its type has is
+// refused for every operator.
 #include "reference/base/emulated.h"
 
 #include <fmt/format.h>
@@ -67,7 +67,8 @@ TEST(Emulated, RandomRoundingsAreRightOnAverageAndLeaveExactResultsAlone) {
   constexpr int kDraws = 4000;
   int up = 0;
   for (int i = 0; i < kDraws; ++i) {
-    const long double sum = Emulated(1) + Emulated(0x1p-25f);  // a quarter up
+    const long double sum = Emulated(1) + Emulated(0x1p-25f);  // a quarter of
+                                                               // the way up
     ASSERT_TRUE(sum == 1 || sum == 1 + 0x1p-23);
     up += sum > 1;
     ASSERT_EQ(static_cast<long double>(Emulated(1.5f) * Emulated(2.5f)), 3.75L);
@@ -89,7 +90,7 @@ TEST(Emulated, ExactResultsAreMovedTooWhereThatIsAskedFor) {
     up += one > 1;
     ASSERT_EQ(static_cast<long double>(Emulated(0) * Emulated(1)), 0);
   }
-  // A part of a last place that is uniform in (-1/2, 1/2) is a quarter on
+  // The displacement is uniform in (-1/2, 1/2) of a last place, a quarter on
   // average. Five standard deviations.
   EXPECT_NEAR(moved / double{kDraws}, 0.25,
               5 * std::sqrt(0.25 * 0.75 / kDraws));
@@ -130,7 +131,7 @@ std::vector<Planted> PlantedFaults() {
           {"sums in float16", sums(Format::Float16())}};
 }
 
-// Leaves what the plain program computes in this arithmetic in the outputs.
+// Writes the plain program's results in this arithmetic to the outputs.
 void WriteAnswer(const Trial& trial, const Answer& answer, Inputs& inputs,
                  const Arithmetic& arithmetic) {
   const Problem& problem = trial.problem();
@@ -143,7 +144,7 @@ void WriteAnswer(const Trial& trial, const Answer& answer, Inputs& inputs,
     for (const RowId& id : one.selection.rows) {
       try {
         reference->Row(id, row.data(), nullptr);
-      } catch (const InvalidInput&) {  // a normaliser that rounding cancelled
+      } catch (const InvalidInput&) {  // rounding cancelled a normaliser
         std::ranges::fill(row, Emulated(std::nan("")));
       }
       const int64_t first = (id.head * layout.rows + id.row) * layout.width;
@@ -157,7 +158,7 @@ void WriteAnswer(const Trial& trial, const Answer& answer, Inputs& inputs,
 
 class Precision : public testing::TestWithParam<const Operator*> {};
 
-// At 256 tokens and more, in some variants of every operator.
+// Tests some variants of every operator at 256 tokens and more.
 TEST_P(Precision, FewerDigitsInsideAFloat32ProgramAreCaught) {
   constexpr size_t kMostCases = 3;
   std::vector<Case> cases =

@@ -22,7 +22,7 @@ TEST(LongSums, IsTheLoopsNumberUpToOnePart) {
   }
 }
 
-// A loop in float32 adds no one to 2^24.
+// In float32 a loop stops growing at 2^24 when it adds ones.
 TEST(LongSums, GoesOnGrowing) {
   constexpr size_t kCount = size_t{1} << 25;
   LongSums<float> sums(1);

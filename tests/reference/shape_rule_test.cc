@@ -18,7 +18,8 @@ TEST(Extent, SumsProductsAndQuotients) {
             (std::vector<std::string>{"n", "block"}));
 }
 
-// A size behind a product is found, one behind a quotient is not: many have it.
+// A size in a product is found; one in a quotient is not, as several sizes give
+// the same quotient.
 TEST(Extent, SolvesForOneUnknown) {
   const auto product = Extent("block*b").Solve({{"block", 4}}, 12);
   EXPECT_EQ(product.symbol, "b");

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds that summary, claims, figures and the texts made from them print the same numbers, for the committed results.
+"""Checks that summary, claims, figures and the texts made from them print the same numbers, for the committed results.
 
 Run: python3 tests/reports/agreement_test.py BUILD/subquad
 """
@@ -28,13 +28,13 @@ from reports.files import result_file  # noqa: E402
 
 PROGRAM = ""  # set by main
 MACHINES = sorted(path.parent for path in (ROOT / "reports/results").glob("*/summary.json"))
-# The numbers of a claim that are also its recipes': the others are worked out from counts, or from other points.
+# Matches numbers of a claim that are also in its recipes; the others are computed from counts, or from other points.
 SHARED = re.compile("crossover |exponent of (time|workspace) of |exponent in pixels|time of (dense|tiled) softmax|"
                     "workspace of (dense|tiled) softmax|naive over shift")  # fmt: skip
 
 
 def entries_of(summary, recipe):
-    """{kind: {(value, low, high)}} of a recipe, `ratio` without ends where they are the value."""
+    """Returns {kind: {(value, low, high)}} of a recipe; a `ratio` has no ends if they equal the value."""
     found = {"crossover": set(), "fit": set(), "ratio": set()}
     for entry in summary["recipes"]:
         for panel in entry["panels"] if entry["recipe"] == recipe else ():
@@ -51,7 +51,7 @@ def kind_of(name):
 
 
 def against_claims(summary, claims):
-    """(what differs, how many numbers were compared)"""
+    """Compares with claims; returns (differences, number of compared values)."""
     wrong, count = [], 0
     for claim in claims["claims"]:
         known = [entries_of(summary, recipe) for recipe in claim["recipes"]]
@@ -67,7 +67,7 @@ def against_claims(summary, claims):
 
 
 def against_figures(summary, products):
-    """The same of the CSV files that lie beside figures."""
+    """Compares with the CSV files of figures; returns the same as against_claims."""
     wrong, count = [], 0
     for product in products:
         lines = product.data.get(f"{product.name}-lines.csv")
@@ -86,7 +86,7 @@ def against_figures(summary, products):
 
 
 def against_text(summary, recipe, quantity, text, words):
-    """Crossovers of a recipe that a text does not print; `words` stand before the number."""
+    """Returns crossovers of a recipe that a text does not print; `words` precede the number."""
     wrong, count = [], 0
     for entry in summary["recipes"]:
         for panel in entry["panels"] if entry["recipe"] == recipe else ():
@@ -99,7 +99,7 @@ def against_text(summary, recipe, quantity, text, words):
 
 
 def moved(summary, kind):
-    """The summary with numbers of one recipe changed in their last digits."""
+    """Returns the summary with the last digits of one recipe's numbers changed."""
     planted = copy.deepcopy(summary)
     recipe = "nprf-fig1a" if kind == "crossover" else "nprf-memory"
     panel = next(entry for entry in planted["recipes"] if entry["recipe"] == recipe)["panels"][0]

@@ -28,7 +28,7 @@ def check(*folders):
 
 
 def attention(q, k, v, bias, scale):
-    """softmax_attention straight from its definition, one head, in float64."""
+    """Computes softmax_attention directly from its definition, one head, in float64."""
     n = len(q)
     offsets = np.arange(n)[None, :] - np.arange(n)[:, None]
     scores = scale * q.astype(float) @ k.astype(float).T + bias.astype(float)[offsets + n - 1]
@@ -37,10 +37,12 @@ def attention(q, k, v, bias, scale):
 
 
 class Tensor:
-    """Stands in for a tensor of PyTorch: its numbers come out where it has no gradient, on the CPU, in a type of NumPy."""
+    """Imitates a tensor of PyTorch: its values can be read if it has no gradient, is on the CPU, and has a type of
+    NumPy.
+    """
 
     def __init__(self, array, scalar=None, layout="torch.strided", ready=0):
-        if scalar == "bfloat16":  # the numbers cut to 8 bits
+        if scalar == "bfloat16":  # values cut to 8 bits
             array = (array.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
         self.array, self.layout, self.ready = array, layout, ready
         self.dtype = f"torch.{scalar or ('float32' if array is None else array.dtype)}"
@@ -106,7 +108,7 @@ class WriteCase(Folder):
             self.assertRegex(result.stdout, "[4-9] passed, 0 failed")
 
     def test_layout_in_memory_does_not_matter(self):
-        # As tensors come out of a model: a view of [n, heads, d] seen as [heads, n, d].
+        # Uses the strides of tensors that come out of a model: a view of [n, heads, d] as [heads, n, d].
         together = np.stack([self.inputs["q"], self.inputs["q"]], axis=1)
         q = together.transpose(1, 0, 2)
         self.assertFalse(q.flags.c_contiguous)
@@ -176,7 +178,7 @@ class WriteCase(Folder):
 
     def test_types_of_two_bytes_are_written_exactly(self):
         half = self.inputs["q"].astype(np.float16)
-        half[0, 0], half[0, 1] = 65504, 2.0**-24  # the largest, and the smallest above 0
+        half[0, 0], half[0, 1] = 65504, 2.0**-24  # the largest value, and the smallest above 0
         self.write({**self.inputs, "q": half})
         self.assertEqual(self.numbers().dtype.str, "<f4")
         np.testing.assert_array_equal(self.numbers().astype(np.float16).view(np.uint16), half.view(np.uint16))
@@ -258,7 +260,7 @@ class WriteCase(Folder):
         self.assertEqual(case["params"], {"causal": False, "scale": 0.5})
 
     def test_batches_heads_and_grouped_keys(self):
-        """[b, h, n, d] with half as many heads of k and v: query head a reads head a // 2."""
+        """Tests [b, h, n, d] with half as many heads of k and v: query head a reads head a // 2."""
         random = np.random.default_rng(3)
         q, k, v = (random.standard_normal((2, heads, 9, 4)).astype(np.float32) for heads in (4, 2, 2))
         bias = self.inputs["bias"]
@@ -323,7 +325,7 @@ class WriteCase(Folder):
             self.write(inputs, {"out": out}, expected_error=error)
             self.assertEqual(check(self.folder).returncode, 0, scalar)
             np.testing.assert_array_equal(self.numbers(), wide["q"])
-        # The same arrays, given as NumPy's with the type of ml_dtypes.
+        # Gives the same arrays as NumPy arrays with the type of ml_dtypes.
         self.write({name: np.asarray(array) for name, array in inputs.items()}, {"out": out}, expected_error=error)
         np.testing.assert_array_equal(self.numbers(), wide["q"])
 
@@ -345,7 +347,7 @@ class WriteCase(Folder):
             self.assertIn(word.lower(), result.stderr.lower())
 
 
-# Stands in for PyTorch: what the guide uses of it, and a model of four layers.
+# Imitates PyTorch: the parts that the guide uses, and a model of four layers.
 PYTORCH = """
 import contextlib
 import sys
@@ -428,7 +430,7 @@ model, tokens = Model(), Tensor(np.random.default_rng(2).standard_normal((1, 30,
 
 
 class Guide(unittest.TestCase):
-    """The commands and the program of reports/inputs/README.md and of README.md, as typed there."""
+    """Runs the commands and the program of reports/inputs/README.md and of README.md unchanged."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -473,7 +475,7 @@ class Guide(unittest.TestCase):
         commands = re.findall(r"^    (build/subquad .*)$", text, re.MULTILINE)
         self.assertTrue(any(" check " in command for command in commands), commands)
         for command in commands:
-            # As typed, but for less time.
+            # Unchanged except for a shorter time.
             if " sweep " in command:
                 command = command.replace("512:8192:x2", "512:1024:x2") + " --budget 0.02 --no-resident"
             if " study " in command:
@@ -489,7 +491,7 @@ class Guide(unittest.TestCase):
             records = json.loads((self.folder / name).read_text(encoding="utf-8"))["records"]
             verdicts = {record["check"]["verdict"] for record in records}
             self.assertIn("passed", verdicts, name)
-            self.assertLessEqual(verdicts, {"passed", "skipped"}, name)  # causal algorithms have nothing to do here
+            self.assertLessEqual(verdicts, {"passed", "skipped"}, name)  # causal algorithms are not applicable here
         ratios = json.loads((self.folder / "matter.json").read_text(encoding="utf-8"))["input_ratios"]
         self.assertTrue(ratios and all(ratio["in_turns"] for ratio in ratios))
         sources = json.loads((self.folder / "studies_of_my_case" / "conversion.json").read_text(encoding="utf-8"))
@@ -535,13 +537,15 @@ class RealInputs(Folder):
         self.assertGreater(min(same.values()), 0.9999)
 
     def test_buckets_give_the_biases(self):
-        """T5's ranges of distances: 0, 1, .., 7 alone, then from these on to the next; rows 16.. are keys after the query."""
+        """Lists T5's ranges of distances: 0, 1, .., 7 have one row each, then each row reaches up to the next begin;
+        rows 16.. are keys after the query.
+        """
         begins = [*range(8), 8, 12, 16, 23, 32, 46, 64, 91]
         offsets = np.arange(-511, 512)
         rows = np.searchsorted(begins, np.abs(offsets), side="right") - 1 + 16 * (offsets > 0)
         table = np.load(INPUTS / "mpnet_buckets.npy")
         self.assertEqual((table.shape, table.dtype.str), ((32, 12), "<f4"))
-        # All of them are seen but row 16, distance 0 after the query.
+        # All rows occur except row 16, distance 0 after the query.
         self.assertEqual(sorted(set(rows)), [row for row in range(32) if row != 16])
         for layer in (0, 6, 11):
             bias = np.load(INPUTS / f"mpnet-layer{layer}" / "bias.npy")
@@ -557,7 +561,7 @@ class RealInputs(Folder):
                 self.assertRegex(result.stdout, f"{case.name} .*{scalar} .*pass")
 
     def test_other_conventions_fail(self):
-        """The tolerances are tight enough to tell this operator from one that is almost it."""
+        """The tolerances are tight enough to distinguish this operator from similar ones."""
         for name in ("mpnet-layer0", "mpnet-layer11"):
             source = INPUTS / name
             case = json.loads((source / "case.json").read_text(encoding="utf-8"))

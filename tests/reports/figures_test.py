@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Tests of reports/: the schema, what figures.py draws and what it refuses. Run: python3 tests/reports/figures_test.py
+"""Tests of reports/: the schema, the figures of figures.py and the files that it refuses. Run: python3
+tests/reports/figures_test.py
 
-Every number in here is synthetic, made up to exercise the drawing; none was measured.
+Every number in this file is synthetic; none was measured.
 """
 
 import copy
@@ -74,7 +75,7 @@ def synthetic_record(implementation, n, seconds, workspace, verdict="passed", re
 
 
 def synthetic_results():
-    """A result file with made-up numbers: two classes of growth, a skipped point, a failed point, an unknown name."""
+    """Returns a synthetic result file: two classes of growth, a skipped point, a failed point, an unknown name."""
     records = []
     for n in (256, 1024, 4096, 16384):
         records.append(synthetic_record("fft", n, 1e-7 * n, 400 * n))
@@ -241,7 +242,7 @@ class DrawingTest(Workplace):
 
         margins[3] = 41.3
         self.assertIn("the nearest wrong answer (bias left out) is 41 tolerances away", captions())
-        margins[0] = None  # another program's
+        margins[0] = None  # as from another program
         self.assertNotIn("wrong answer", captions())
 
     def test_a_short_caption_counts_what_a_long_one_explains(self):
@@ -265,7 +266,7 @@ class DrawingTest(Workplace):
             for end in (*FORMATS, "csv", "tex", "caption.md", "caption.tex")
         }
         expected |= {f"toeplitz_1d-float32-{kind}-plot.csv" for kind in ("time-memory", "error", "error-time")}
-        # Tables of exponents and crossovers need a summary, which is not among these files.
+        # Tables of exponents and crossovers need a summary, which these files lack.
         self.assertEqual(expected | {"toeplitz_1d-float32-time-memory-lines.csv"}, set(names))
         for name in names:
             self.assertEqual((first / name).read_bytes(), (second / name).read_bytes(), name)
@@ -332,7 +333,7 @@ class DrawingTest(Workplace):
     def test_a_panel_without_measurements_is_left_out(self):
         content = synthetic_results()
         for record in content["records"]:
-            record["workspace_bytes"] = None  # only the formula is there
+            record["workspace_bytes"] = None  # only the formula's value is present
         path, name = self.write(content), "toeplitz_1d-float32-time-memory"
         self.assertEqual(0, self.draw(path, "--format", "svg", "--only", name).returncode)
         drawn = (self.out / f"{name}.svg").read_text(encoding="utf-8")

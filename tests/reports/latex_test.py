@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Tests of figures for papers: pgfplots code, captions, widths, styles, and a document that takes ten figures by \\input.
+"""Tests of figures for papers: pgfplots code, captions, widths, styles, and a document that includes ten figures by
+\\input.
 
-Run: python3 tests/reports/latex_test.py. Exit status 77: all else passed, and there is no LaTeX with pgfplots to compile with.
+Run: python3 tests/reports/latex_test.py. Exit status 77: all other tests passed, but there is no LaTeX with pgfplots to
+compile with.
 """
 
 import pathlib
@@ -37,7 +39,7 @@ DOCUMENT = """\\documentclass[twocolumn]{article}
 
 
 def can_compile():
-    """Whether pdflatex and what the document needs are here."""
+    """True if pdflatex and the packages of the document are installed."""
     if not shutil.which("pdflatex") or not shutil.which("kpsewhich"):
         return False
     needed = ("pgfplots.sty", "booktabs.sty", "amssymb.sty", "geometry.sty")
@@ -71,7 +73,7 @@ class FiguresTest(unittest.TestCase):
         self.assertEqual(latex.UNKNOWN, latex.escape("\u2603"))
 
     def test_no_mark_is_white_on_white(self):
-        """A mark that is a stroke alone has the colour of its line."""
+        """A mark that consists of strokes only has the colour of its line."""
         strokes = 0
         plot_style.use_style()
         for product in self.products:
@@ -83,7 +85,7 @@ class FiguresTest(unittest.TestCase):
         self.assertGreater(strokes, 0)
 
     def test_tex_sets_the_gap_between_a_letter_and_its_title(self):
-        """The fonts of documents are wider or narrower than the one that was measured."""
+        """The fonts of documents are wider or narrower than the font that was measured."""
         lettered = 0
         for style in plot_style.named_styles():
             plot_style.use_style(plot_style.load_look(style, "column", True))
@@ -115,7 +117,7 @@ class FiguresTest(unittest.TestCase):
                         self.assertGreaterEqual(text.get_fontsize(), plot_style.SMALLEST_TEXT, text.get_text())
 
     def test_no_words_leave_the_page(self):
-        """At one column, every figure of curves or of a study."""
+        """Checks every figure of curves or of a study at the width of one column."""
         plot_style.use_style(plot_style.load_look(width="column"))
         for product in self.products:
             if not product.draw:

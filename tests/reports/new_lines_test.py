@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Tests of lines that no recipe names: where they are drawn and said. Run: python3 tests/reports/new_lines_test.py SUBQUAD
+"""Tests of lines that no recipe names: where they are drawn and mentioned. Run: python3 tests/reports/new_lines_test.py
+SUBQUAD
 
-Every number in here is made up to exercise the drawing; none was measured.
+Every number in this file is synthetic; none was measured.
 """
 
 import csv
@@ -122,7 +123,7 @@ class GeneralTest(unittest.TestCase):
 
 
 class MissingTest(unittest.TestCase):
-    """A recipe's lines that the files lack, one of which is drawn."""
+    """Lines of a recipe that the files lack, one of which is drawn."""
 
     def missing(self, *features):
         content = recipes_test.synthetic_results([recipes_test.RECIPES["nprf-fig1a"]])
@@ -230,7 +231,8 @@ class OthersTest(figures_test.Workplace):
         excepted = [{**OTHERS, "except": {"implementation": "blocked"}}]
         del expected["also blocked"]
         self.assertEqual(expected, self.lines(content, {**CURVES, "series": [*CURVES["series"], *excepted]}))
-        self.assertEqual([], build(content_of(*content["records"][:12]), WITH_OTHERS).rest)  # they are taken
+        self.assertEqual([], build(content_of(*content["records"][:12]), WITH_OTHERS).rest)  # already drawn by the
+                                                                                             # recipe
 
     def test_they_have_the_sizes_of_the_sweeps(self):
         extra = records_of("dense", "blocked", sizes=(512,))

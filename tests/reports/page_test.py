@@ -37,7 +37,7 @@ CLAIMS = {
 
 
 class Reader(html.parser.HTMLParser):
-    """Collects ids, links and texts, and sees to it that every element ends."""
+    """Collects ids, links and texts, and checks that every element is closed."""
 
     def __init__(self, text):
         super().__init__()
@@ -223,7 +223,7 @@ class GalleryTest(figures_test.Workplace):
         figure.write_bytes(
             re.sub(rb"Matplotlib v[0-9.]+", b"Matplotlib v0.1", drawn).replace(b"stroke: #", b"stroke: #0", 1)
         )
-        self.assertEqual(0, self.gallery("--check").returncode)  # drawn by another version: not compared
+        self.assertEqual(0, self.gallery("--check").returncode)  # drawn by another version, so not compared
 
     def test_refusals(self):
         (self.results / "run.json").unlink()
@@ -233,7 +233,7 @@ class GalleryTest(figures_test.Workplace):
 
 
 class ReadmeTest(figures_test.Workplace):
-    """The generated tables of the README, on the committed results."""
+    """Tests the generated tables of the README on the committed results."""
 
     RESULTS = result_file.default_folder()
     LIST = [
@@ -290,7 +290,7 @@ class ReadmeTest(figures_test.Workplace):
         result = self.run_readme("--check", operators=[*self.LIST, {**self.LIST[0], "operator": "toeplitz_9d"}])
         self.assertEqual(0, result.returncode, result.stderr)
         self.assertIn("not listed yet: toeplitz_9d", result.stdout)
-        # What it lists has to be there.
+        # Implementations that it lists must exist.
         renamed = [{**old[0], "implementation": "mine"}, old[1]]
         forward = [{**old[0], "backward": False}, old[1]]
         for implementations in (renamed, forward):
@@ -323,7 +323,7 @@ class ReadmeTest(figures_test.Workplace):
         self.assertIn("expected <!-- headline --> and <!-- /headline --> once each", result.stderr)
 
     def test_the_readme_is_short(self):
-        """What is written by hand: generated tables grow with the operators."""
+        """Counts only the text written by hand: generated tables grow with the operators."""
         text = (REPORTS.parent / "README.md").read_text(encoding="utf-8")
         by_hand = re.sub(r"<!-- (\w+) -->.*?<!-- /\1 -->", "", text, flags=re.S)
         self.assertLess(len(by_hand), len(text))

@@ -1,6 +1,6 @@
-"""Reads the words of a PDF by matplotlib as a reader sees them: a letter whose font has no glyph for it is MISSING.
+"""Reads the words of a PDF by matplotlib as a reader sees them: a letter without a glyph in its font is MISSING.
 
-A PDF names the letter of every code (ToUnicode), also where nothing is printed for it; what is printed says CIDToGIDMap.
+A PDF names the letter of every code (ToUnicode), even if nothing is printed for it; CIDToGIDMap says what is printed.
 """
 
 import re
@@ -15,7 +15,9 @@ RANGE = re.compile(rb"<([0-9a-f]+)> <([0-9a-f]+)>\s*(?:\[([^\]]*)\]|<([0-9a-f]+)
 
 
 def words(content):
-    """Each piece of text of the PDF. Raises ValueError where there is none: then the reader is broken."""
+    """Returns each piece of text of the PDF. Raises ValueError if there is none, which means that this reader is
+    broken.
+    """
     objects = {int(number): body for number, body in OBJECT.findall(content)}
     fonts = {}
     for body in objects.values():
@@ -41,7 +43,7 @@ def _linked(objects, body, key):
 
 
 class _Font:
-    """Letters that a font prints, by code."""
+    """The letters that a font prints, by code."""
 
     def __init__(self, objects, body):
         if b"/Type0" not in body:
@@ -63,7 +65,7 @@ class _Font:
 
 
 def _texts(stream, fonts):
-    """The text between each BT and ET."""
+    """Yields the text between each BT and ET."""
     found = []
     for piece in PIECE.findall(stream):
         text, font = "", None

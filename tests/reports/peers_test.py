@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests of reports/peers.py and reports/aims.py: python3 tests/reports/peers_test.py BUILD/subquad
 
-The tables are made from synthetic numbers, made up to exercise them; none was measured.
+The tables are made from synthetic numbers; none was measured.
 """
 
 import csv
@@ -123,7 +123,7 @@ class Workplace(unittest.TestCase):
                 "--programs", str(self.folder / "programs.py"), "--budget", budget, *arguments]  # fmt: skip
 
     def run_peers(self, list_of_aims, *arguments, **options):
-        """As README says: from the root, with no path set."""
+        """Runs peers.py as README says: from the root, with no path set."""
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         return subprocess.run(self.command(list_of_aims, *arguments, **options), capture_output=True, text=True, timeout=600,
                               check=False, cwd=ROOT, env=environment)  # fmt: skip
@@ -161,12 +161,13 @@ class IntervalsTest(Workplace):
         self.assertEqual((1, 1, 1), self.program.median([1]))
 
     def test_ratio_of_rounds(self):
-        ours = [1.0, 2, 4, 8, 16, 32, 64]  # the machine grows slower and slower, both by the same factor
+        ours = [1.0, 2, 4, 8, 16, 32, 64]  # the machine slows down more and more, for both by the same factor
         for value in self.program.in_turns(ours, [3 * one for one in ours]):
             self.assertAlmostEqual(3, value)
 
     def test_ratio_of_samples_apart(self):
-        # By hand: of 6 + 6 samples the test leaves out 5 of 36 pairs at each end (critical value of the rank sum test).
+        # Computed by hand: of 6 + 6 samples the test leaves out 5 of 36 pairs at each end (critical value of the rank
+        # sum test).
         a, b = [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], [2.0, 2.1, 2.2, 2.3, 2.4, 2.5]
         quotients = sorted(y / x for x in a for y in b)
         ratio, low, high = self.program.apart(a, b)
@@ -271,7 +272,7 @@ class RunTest(Workplace):
         after = self.content()["records"]
         self.assertEqual(before, after[: len(before)])
         self.assertEqual({32, 48, 64}, {one["size"]["n_k"] for one in after})
-        result = self.run_peers(both, "--resume", "--threads", "2")  # other points
+        result = self.run_peers(both, "--resume", "--threads", "2")  # different points
         self.assertEqual({1, 2}, {one["threads"] for one in self.content()["records"]}, result.stderr)
         self.assertEqual(2 * len(after), len(self.content()["records"]))
 
@@ -356,7 +357,8 @@ class RunTest(Workplace):
                 self.assertIn(word, result.stderr)
 
     def test_every_peer_computes_the_formula(self):
-        """Those of aims.json at short lengths that fill no chunk, on the CPU: each passes, or its module is not installed."""
+        """Each peer of aims.json passes on the CPU at short lengths that fill no chunk, or its module is not installed.
+        """
         small = []
         for one in aims_file.load():
             names = [name for name in one.get("peers", []) if name in programs.PEERS]
@@ -396,7 +398,9 @@ class DifferenceTest(unittest.TestCase):
 
 
 def synthetic(threads=1, ratios_of=None, seconds=None):
-    """A file as peers.py writes it: fft and dense against `rival`, at n = 256 and 1024, times proportional to n."""
+    """Returns a file as peers.py writes it: fft and dense compared with `rival`, at n = 256 and 1024, times
+    proportional to n.
+    """
     content = figures_test.synthetic_results()
     content.update(fits=[], crossovers=[], records=[], ratios=[])
     for n in (256, 1024):
@@ -427,7 +431,8 @@ class TableTest(Workplace):
         return aims.judge(one, measured, 1)
 
     def test_every_kind_by_hand(self):
-        # 5e-7 / 1e-7; its inverse; 2 n² e / t / 1e11; 512 n / t / 1e10; per token 1; errors 1e-7 n; 400 / 80000.
+        # The values are 5e-7 / 1e-7; its inverse; 2 n² e / t / 1e11; 512 n / t / 1e10; per token 1; errors 1e-7 n; 400
+        # / 80000.
         for kind, value, met, missed in (("ratio", 5, 5, 5.1), ("within", 0.2, 0.2, 0.19), ("copy", 0.512, 0.5, 0.6),
                                          ("peak", 2 * 256 * 64 / 1e4, 3, 4), ("spread", 1, 1.01, 0.9), ("growth", 4, 4.01, 3.9),
                                          ("memory", 0.005, 0.01, 0.001)):  # fmt: skip
@@ -476,7 +481,7 @@ class TableTest(Workplace):
             self.assertEqual([("cpu", "missed"), ("cuda", words)], [(row["backend"], row["verdict"]) for row in rows])
             self.assertEqual(1, (folder / "aims.md").read_text().count("GPU"))
             self.assertEqual(len(contents) - 1, (folder / "aims.md").read_text().count(", made up, commit"))
-        _, folder = self.make(self.on_a_gpu(), aims_=aims_)  # nothing of the CPU
+        _, folder = self.make(self.on_a_gpu(), aims_=aims_)  # no aims of the CPU
         rows = list(csv.DictReader(io.StringIO((folder / "aims.csv").read_text())))
         self.assertEqual([("cuda", "met")], [(row["backend"], row["verdict"]) for row in rows])
         other = self.on_a_gpu()
@@ -496,7 +501,7 @@ class TableTest(Workplace):
         memory = content["environment"]["measured"]["copy_bytes_per_second"]
         self.assertAlmostEqual((8 / memory + 4 / 2e10) * 64 / 1e-7, found.value)
         self.assertEqual("met" if found.value >= 0.1 else "missed", verdict)
-        self.assertEqual((None, "not measured"), self.verdict(aim))  # no rate of that size
+        self.assertEqual((None, "not measured"), self.verdict(aim))  # no peak rate for that size
         self.assertEqual((None, "not measured"), self.verdict({**aim, "trips": {"memory": 8, "8192": 4}}, content))
 
     def test_the_worst_case_decides(self):

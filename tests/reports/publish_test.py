@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What `./run-sweeps publish` refuses and what may be published: python3 tests/reports/publish_test.py BUILD/subquad
+"""Tests what `./run-sweeps publish` refuses, and what may be published: python3 tests/reports/publish_test.py
+BUILD/subquad
 
-The program measures tiny cases; commits and machines are made up.
+The program measures tiny cases; commits and machines are fictitious.
 """
 
 import json
@@ -40,7 +41,7 @@ class Scratch(unittest.TestCase):
 
 
 class Provenance(Scratch):
-    """A folder that may be published, and one with each fault."""
+    """A folder that may be published, and a copy with each fault."""
 
     def setUp(self):
         super().setUp()
@@ -158,7 +159,7 @@ class Provenance(Scratch):
 
 
 class Committed(unittest.TestCase):
-    """What is in reports/results. Where the history was not fetched, nobody can say whether a commit belongs to it."""
+    """Checks reports/results. Without the full history, it is unknown whether a commit belongs to it."""
 
     def test_every_folder_may_be_published(self):
         asked = subprocess.run(
@@ -295,7 +296,7 @@ class Plan(unittest.TestCase):
 
 
 class Measuring(Scratch):
-    """Steps run in order, and an interrupted run goes on."""
+    """Steps run in order, and an interrupted run continues."""
 
     def setUp(self):
         super().setUp()

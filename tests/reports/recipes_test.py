@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Tests of the recipes: their files, what they take from result files, and a drawing of each.
+"""Tests of the recipes: their files, the points that they use from result files, and a drawing of each.
 
-Run: python3 tests/reports/recipes_test.py. Every number in here is made up to exercise the drawing; none was measured.
+Run: python3 tests/reports/recipes_test.py. Every number in this file is synthetic; none was measured.
 """
 
 import copy
@@ -43,7 +43,7 @@ def typed(text):
 
 
 def synthetic_results(recipes, sizes=TINY):
-    """A result file that serves the recipes: each point of their sweeps, at the first few sizes."""
+    """Returns a result file with the data for the recipes: each point of their sweeps, at the first few sizes."""
     records, seen = [], set()
     for recipe in recipes:
         for sweep in recipe.get("sweeps", []):
@@ -70,7 +70,7 @@ def synthetic_results(recipes, sizes=TINY):
 
 
 def synthetic_ratio(record, place=0):
-    """1, 1.1, 1.2 ... with an interval of 1 %."""
+    """Returns 1, 1.1, 1.2 ... with an interval of 1 %."""
     ratio = 1 + 0.1 * (place % 5)
     keys = (
         "operator",
@@ -154,7 +154,7 @@ class FilesTest(unittest.TestCase):
                 point.settings["implementation"] = "karatsuba"
         measured = recipe_file.measured_for(recipe, points, ("n",))
         labels = [line.label for line in recipe_file.lines_of(recipe["series"][0], measured, ("n",))]
-        self.assertEqual(["Toeplitz 1-D, fft_columns", "Toeplitz 1-D, karatsuba"], labels)  # not dense
+        self.assertEqual(["Toeplitz 1-D, fft_columns", "Toeplitz 1-D, karatsuba"], labels)  # without dense
 
     def test_words_and_names_hold(self):
         for name, recipe in RECIPES.items():
@@ -230,7 +230,9 @@ class SelectionTest(unittest.TestCase):
 
 
 def synthetic_summary(content, recipe="nprf-fig1a", backend="cpu"):
-    """A summary of a result file: an exponent for each line of the recipe, and a crossover for each pair. All made up."""
+    """Returns a synthetic summary of a result file: an exponent for each line of the recipe, and a crossover for each
+    pair.
+    """
     points = recipe_file.points_of([("made.json", content)])
     picture = recipe_figure.curves(RECIPES[recipe], points)
     panels = []
@@ -305,7 +307,7 @@ class SummaryTest(figures_test.Workplace):
         self.assertEqual(0, self.draw_both("--only", "nprf-fig1a").returncode)
         with open(self.out / "nprf-fig1a.csv", encoding="utf-8", newline="") as file:
             found = {row["speedup"] for row in csv.DictReader(file) if row["speedup"] != "nan"}
-        self.assertEqual({"3.25"}, found)  # and not 2.5, which is against another baseline
+        self.assertEqual({"3.25"}, found)  # without 2.5, which has another baseline
         with self.assertRaisesRegex(result_file.InputError, "against: expected one of .*, found 'softmax'"):
             wrong = copy.deepcopy(RECIPES["nprf-fig1a"])
             wrong.content["panels"][-1]["against"] = "softmax"
@@ -419,7 +421,7 @@ class DrawingTest(figures_test.Workplace):
                 result = self.draw(path, "--format", "svg", "--general", "none", out=out)
                 self.assertEqual(0, result.returncode, result.stderr)
         for name, recipe in RECIPES.items():
-            if recipe.kind in ("study", "fits", "crossovers") or name == "error-f":  # of other files
+            if recipe.kind in ("study", "fits", "crossovers") or name == "error-f":  # made from other files
                 continue
             end = "md" if recipe.kind == "table" else "svg"
             self.assertTrue((first / f"{name}.{end}").exists(), f"{name}\n{result.stdout}")
@@ -456,7 +458,7 @@ class DrawingTest(figures_test.Workplace):
                     self.assertEqual(len(looks), len(set(looks)), group.styles)
 
     def picture(self, name, keep):
-        """The Picture of a recipe from the made-up records that `keep` takes."""
+        """Returns the Picture of a recipe from those synthetic records that `keep` selects."""
         content = synthetic_results([RECIPES[name]])
         content["records"] = [record for record in content["records"] if keep(record)]
         return recipe_figure.curves(RECIPES[name], recipe_file.points_of([("made.json", content)]))
@@ -471,7 +473,7 @@ class DrawingTest(figures_test.Workplace):
                                ("nprf-fig1a", "softmax_attention")):  # fmt: skip
             with self.assertRaisesRegex(recipe_figure.Unserved, f"no measurements of {operator}, which it compares"):
                 self.picture(name, lambda record, operator=operator: record["operator"] != operator)
-        for recipe in ("error-n", "machine-floor"):  # each line speaks for itself
+        for recipe in ("error-n", "machine-floor"):  # their lines are compared with nothing
             self.picture(recipe, lambda record: record["operator"] != "kernelized_rpe_attention")
 
     def test_each_value_of_a_series_is_a_line(self):
@@ -524,7 +526,7 @@ class DrawingTest(figures_test.Workplace):
                 self.assertNotRegex(line, r"(?<!\\)[_%#]")
 
     def of_lines(self, **lines):
-        """A (Panel, Group) pair: values by name, at n = 1, 2, 4 .."""
+        """Makes a (Panel, Group) pair: values by name, at n = 1, 2, 4 .."""
         group = result_file.Group({}, "n", sources=[])
         for name, values in lines.items():
             for step, value in enumerate(values):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tests of reports on one paper, and of figures that compare two machines. Run: python3 tests/reports/reproduce_test.py
 
-Every number in here is made up; none was measured.
+Every number in this file is synthetic; none was measured.
 """
 
 import copy
@@ -82,7 +82,7 @@ class ReportTest(figures_test.Workplace):
         self.assertIn(f"{content['created'][:10]}, at commit", words)
         self.assertNotIn(f"{content['created'][:10]} to", words)
         self.assertIn("txl-linear", words)
-        self.assertIn("needs training", words)  # named among what cannot be had
+        self.assertIn("needs training", words)  # among the results that cannot be reproduced
         self.assertIn("no file of the study shifted_scores", words)
         self.assertIn("txl-later (figure 9): it is fast. no records; needs recipe txl-time", " ".join(words.split()))
         self.assertIn("1 not measured", words)
@@ -94,7 +94,7 @@ class ReportTest(figures_test.Workplace):
         made = catalogue.Catalogue([], [], [])
         sources = [("run.json", recipes_test.synthetic_results([recipes_test.RECIPES["txl-time"]]))]
         for verdicts, endings in (
-            (["reproduced"], [reproduce.LAST]),  # which says that nothing is
+            (["reproduced"], [reproduce.LAST]),  # whose text says that nothing is
             (["not measured"], [reproduce.LACKING]),
             (["cannot be tested here"], [reproduce.LAST]),
             (["not measured", "cannot be tested here"], [reproduce.LACKING, reproduce.LAST]),

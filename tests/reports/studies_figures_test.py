@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of the figures of what `subquad study` writes. Run: python3 tests/reports/studies_figures_test.py SUBQUAD"""
+"""Tests of the figures of files that `subquad study` writes. Run: python3 tests/reports/studies_figures_test.py SUBQUAD
+"""
 
 import copy
 import json
@@ -20,7 +21,7 @@ FORMATS = ("pdf", "svg", "png")
 
 
 def studies():
-    """The names that the program lists."""
+    """Returns the names that the program lists."""
     text = subprocess.run([SUBQUAD, "study", "--help"], capture_output=True, text=True, check=True).stdout
     return re.findall(r"^  (\w+)  +\S", text.partition("\nStudies:\n")[2], re.M)
 
@@ -49,7 +50,7 @@ class Studies(unittest.TestCase):
         self.temporary.cleanup()
 
     def draw(self, *files, out=None, formats=None):
-        """Every study under its own name: without recipes."""
+        """Draws every study under its own name: without recipes."""
         recipes = self.folder / "recipes"
         recipes.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "reports.figures", *files, "--out", out or self.out, "--recipes", recipes,
@@ -110,7 +111,7 @@ class Studies(unittest.TestCase):
         self.assertEqual(0, result.returncode, result.stderr)
         drawn = {path.stem for path in self.out.glob("*.png")}
         self.assertLessEqual(set(studies()), drawn)
-        # Models have figures of their own.
+        # Each model has figures of its own.
         self.assertLessEqual({"conversion-minilm", "conversion-mpnet"}, drawn)
 
     def picture(self, content, name):
@@ -129,7 +130,7 @@ class Studies(unittest.TestCase):
                 if row[0].startswith("mpnet"):
                     row[place] *= factor
             self.assertNotEqual(before["mpnet"], self.picture(changed, "conversion-mpnet.png"), column)
-        # The sentence in a caption is that on its model.
+        # A caption has the sentence about its own model.
         changed = copy.deepcopy(content)
         for verdict in changed["verdicts"]:
             if verdict["claim"].endswith("/mpnet"):
@@ -159,7 +160,7 @@ class Studies(unittest.TestCase):
             self.assertEqual(before, self.picture(content, f"{study}.png"), study)
 
     def test_models_of_any_name_and_depth(self):
-        """Somebody's own folders: no layer in the name, odd letters, more layers than fit side by side."""
+        """Tests a user's own folders: no layer in the name, unusual letters, more layers than fit side by side."""
         content = self.content("conversion")
         heads, errors = content["tables"]["heads"], content["tables"]["head_error"]
         columns = [column["name"] for column in heads["columns"]]

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Tests that figures tell the truth in every style and width: each recipe is drawn from the committed results (made-up ones where
-those lack it) with warnings as errors, and its tick labels are read back from the PDF. Run: python3 tests/reports/styles_test.py
+"""Tests that figures tell the truth in every style and width: each recipe is drawn from the committed results (or
+synthetic ones if those lack it) with warnings as errors, and its tick labels are read back from the PDF. Run: python3
+tests/reports/styles_test.py
 """
 
 import collections
@@ -49,7 +50,7 @@ UNITS = {"": 1, "×": 1, "k": 1e3, "M": 1e6, "Ki": 2**10, "Mi": 2**20, "s": 1, "
 
 
 def number_of(label):
-    """The number that a tick label says."""
+    """Returns the number that a tick label prints."""
     match = NUMBER.fullmatch(label)
     if match["power"]:
         return 10.0 ** int(match["power"].translate(DIGITS))
@@ -57,7 +58,7 @@ def number_of(label):
 
 
 def ticks_of(axes):
-    """[(axis, [(place, label)])] of the ticks that are seen, with the labels that they were meant to have."""
+    """Returns [(axis, [(place, label)])] of the visible ticks, with their intended labels."""
     found = []
     for axis in (axes.xaxis, axes.yaxis):
         low, high = sorted(axis.get_view_interval())
@@ -70,7 +71,7 @@ def ticks_of(axes):
 
 
 def small_texts(axes):
-    """[(words, box)] of the numbers written beside markers, in points."""
+    """Returns [(words, box)] of the numbers written beside markers, in points."""
     renderer = axes.figure.canvas.get_renderer()
     scale = matplotlib.transforms.Affine2D().scale(72 / axes.figure.dpi)
     texts = [text for text in axes.texts if getattr(text, "xycoords", None) == "figure points"]
@@ -78,7 +79,7 @@ def small_texts(axes):
 
 
 def markers_of(axes):
-    """[(x, place in points, line)] of everything that is drawn as a marker."""
+    """Returns [(x, place in points, line)] of everything that is drawn as a marker."""
     lines = [line for line in axes.lines if line.get_marker() not in (None, "None", "")]
     return [
         (x, line.get_transform().transform((x, y)) * 72 / axes.figure.dpi, line)
@@ -87,12 +88,12 @@ def markers_of(axes):
 
 
 def distance(box, place):
-    """From a box to a place, 0 within."""
+    """Returns the distance from a box to a place, 0 within the box."""
     return math.hypot(*(max(low - at, at - high, 0) for low, at, high in zip(box.min, place, box.max)))
 
 
 def products_of(style, width, panels=None):
-    """All figures, to be drawn in the style."""
+    """Returns all figures, to be drawn in the style."""
     plot_style.use_style(plot_style.load_look(style, width, panels=panels))
     results, studies, summary = RESULTS
     made = catalogue.build(results, studies, RECIPES, "none", summary)
@@ -101,18 +102,18 @@ def products_of(style, width, panels=None):
 
 
 def undrawn(made):
-    """Recipes that the committed results do not serve, or that are a sentence there."""
+    """Returns recipes that the committed results have no data for, or that are only a sentence there."""
     sentences = [product.recipe for product in made.products if product.recipe.kind == "ratios" and not product.draw]
     return [recipe for recipe, _ in made.unserved] + sentences
 
 
 def draw_one(name, *look):
-    """The layout.Page of a figure."""
+    """Returns the layout.Page of a figure."""
     return next(product for product in products_of(*look) if product.name == name).draw()
 
 
 def made_up_results():
-    """Made-up numbers for the recipes that the committed results do not draw."""
+    """Returns synthetic results for the recipes that the committed results do not draw."""
     results, studies, summary = RESULTS
     unserved = undrawn(catalogue.build(results, studies, RECIPES, "none", summary))
     with tempfile.TemporaryDirectory() as folder:
@@ -140,7 +141,7 @@ class StylesTest(unittest.TestCase):
 
     @classmethod
     def draw_all(cls, style, width):
-        """(names of the recipes drawn, what is wrong with the figures)"""
+        """Returns (names of the recipes drawn, faults of the figures)."""
         test, drawn, faults = cls(), set(), []
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -177,7 +178,7 @@ class StylesTest(unittest.TestCase):
         renderer = page.figure.canvas.get_renderer()
         words = [text for text in page.figure.texts if text.get_text()]
         for axis in (axis for axes in page.axes for axis in (axes.xaxis, axes.yaxis)):
-            axis.get_tightbbox(renderer)  # puts its label in its place
+            axis.get_tightbbox(renderer)  # moves its label to its final place
             words += [axis.label] if axis.label.get_text() else []
         boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in words]
         for place, (first, box) in enumerate(boxes):
@@ -188,7 +189,9 @@ class StylesTest(unittest.TestCase):
                 self.assertFalse(min(across, down) > 0.04 * page.figure.dpi, f"{first!r} over {second!r}")
 
     def check_numbers(self, page):
-        """Small texts in panels: over no marker and no other text, and each ring's number nearest to its own ring."""
+        """Checks small texts in panels: they cover no marker and no other text, and each ring's number is nearest to
+        its own ring.
+        """
         for axes in page.axes:
             rings = {
                 plot_style.three_digits(x): place
@@ -210,7 +213,7 @@ class StylesTest(unittest.TestCase):
             self.assertNotRegex(words, "(Left|Right|Above|Below|Top):")
 
     def test_a_missing_letter_is_noticed(self):
-        """Without the font that has every letter, both the warnings and the PDF show it."""
+        """A letter without a glyph shows in the warnings and in the PDF when the font with every letter is missing."""
         with unittest.mock.patch.object(plot_style, "font_family", lambda: (plot_style.look().font,)):
             with warnings.catch_warnings(record=True) as seen:
                 warnings.simplefilter("always")
@@ -240,7 +243,7 @@ class StylesTest(unittest.TestCase):
                 self.assertEqual(len(looks), len(set(looks)), f"{product.name}: {legend}")
 
 
-FRONTIER = {  # made-up seconds, errors and bytes at n = 256, 1024, 4096, 16384, close to one another where n differs
+FRONTIER = {  # synthetic seconds, errors and bytes at n = 256, 1024, 4096, 16384, close to one another where n differs
     "dense": ([5e-5, 9e-4, 1.8e-2, 0.3], [3.5e-5, 9e-5, 2.4e-4, 3e-4], [2**18, 2**22, 2**26, 2**30]),
     "fft": ([5e-5, 2e-4, 1e-3, 9e-3], [1.5e-5, 3.4e-5, 7.5e-5, 1.4e-4], [5e4, 1.8e5, 6.7e5, 2.8e6]),
     "fft_columns": ([9e-6, 4.5e-5, 2e-4, 9.5e-4], [1.7e-5, 3.7e-5, 9e-5, 1.7e-4], [5e4, 1.6e5, 6.2e5, 2.5e6]),
@@ -261,7 +264,7 @@ def made_up_frontier():
 
 
 class FrontierTest(unittest.TestCase):
-    """In a panel of several n, each is written beside a point of that n, or not at all."""
+    """Each n in a panel of several is written beside a point of that n, or not at all."""
 
     def setUp(self):
         self.addCleanup(plot_style.use_style)
@@ -303,7 +306,7 @@ class FrontierTest(unittest.TestCase):
         self.assertGreater(self.check([("made-up.json", made_up_frontier())]), 3)
 
 
-CURVES = {  # made-up seconds at n = 256, 1024, 4096
+CURVES = {  # synthetic seconds at n = 256, 1024, 4096
     "dense": [1.35e-4, 1.9e-3, 3.5e-2],
     "tiled": [7.4e-5, 1.15e-3, 1.9e-2],
     "linear": [7.7e-5, 3e-4, 1.25e-3],
@@ -312,13 +315,13 @@ CURVES = {  # made-up seconds at n = 256, 1024, 4096
 
 
 class CrossingTest(unittest.TestCase):
-    """The numbers of crossings beside lines that run close to one another."""
+    """Checks the numbers of crossings beside lines that are close to one another."""
 
     def setUp(self):
         self.addCleanup(plot_style.use_style)
 
     def drawn(self, look, *crossings):
-        """Three panels side by side, as in a column."""
+        """Draws three panels side by side, as in a column."""
         plot_style.use_style(look)
         group = result_file.Group({}, "tokens", sources=[])
         for name, seconds in CURVES.items():

@@ -1,7 +1,7 @@
 // average_attention: out[i] = (v[0] + .. + v[i]) / (i + 1)
 //
 //   dense    the matrix of weights in memory times the values by GEMM
-//   running  one sum that goes along the tokens
+//   running  one sum that runs along the tokens
 #include <algorithm>
 #include <vector>
 

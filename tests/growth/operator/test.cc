@@ -1,4 +1,4 @@
-// What averages must do, each with a control that can fail.
+// Properties of averages, each with a control that can fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ OperatorRun Average(uint64_t seed) {
   return run;
 }
 
-// What does not change has that average.
+// The average of constant values is that constant.
 TEST(AverageAttention, ConstantValuesStay) {
   OperatorRun run = Average(1);
   run["v"].assign(run["v"].size(), 3);

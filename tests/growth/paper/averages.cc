@@ -14,7 +14,7 @@ OperatorRun Averaged(int64_t n, Numbers values) {
   return run;
 }
 
-// Values of one: every average is one; with another first value none is.
+// Averages of ones are all one; with another first value none is.
 Finding Constant(const Evidence& evidence) {
   Finding finding(evidence);
   constexpr int64_t kN = 40;

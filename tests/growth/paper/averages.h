@@ -1,4 +1,4 @@
-// A made-up text on running averages.
+// A fictitious text on running averages.
 #pragma once
 
 #include "harness/papers/frame/claim.h"

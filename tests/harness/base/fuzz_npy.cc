@@ -1,5 +1,5 @@
-// libFuzzer target: no bytes may crash ParseNpy, make it allocate much more
-// than they are, or be taken for an array that cannot be written again.
+// libFuzzer target: no input may crash ParseNpy, make it allocate much more
+// than its own size, or be accepted as an array that cannot be written again.
 //
 //   clang++ -std=c++20 -g -O1 -I. -fsanitize=fuzzer,address,undefined
 //     tests/harness/base/fuzz_npy.cc harness/base/npy.cc
@@ -49,7 +49,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   Require(count == array.values.size());
 
-  // The same data behind a header of our own gives the same array, bit by bit.
+  // Writing the same data with our own header and reading it gives the same
+  // array, bit by bit.
   const size_t data_bytes = count * (array.is_float32 ? 4 : 8);
   Require(data_bytes < size);
   const std::string again = subquad::NpyHeader(array.shape, array.is_float32) +

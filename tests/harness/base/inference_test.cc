@@ -1,5 +1,5 @@
-// Intervals of means, shares and slopes: against numbers from tables, against
-// their promise on made-up data, and what is refused.
+// Intervals of means, shares and slopes: compared with tabulated values, tested
+// for their coverage on synthetic data, and refused inputs.
 #include "harness/base/inference.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace subquad {
 namespace {
 
 TEST(MeanInterval, IsStudents) {
-  // t of 95 % with 4 degrees of freedom is 2.776445.
+  // The tabulated t of 95 % with 4 degrees of freedom is 2.776445.
   const Estimate mean = MeanWithInterval(std::vector<double>{1, 2, 3, 4, 5});
   EXPECT_DOUBLE_EQ(mean.value, 3);
   EXPECT_NEAR(mean.interval.high - 3, 2.776445 * std::sqrt(2.5 / 5), 1e-5);
@@ -30,12 +30,12 @@ TEST(ShareBounds, AreClopperAndPearsons) {
   EXPECT_NEAR(ShareLowerBound(200, 200), std::pow(0.05, 1.0 / 200), 1e-12);
   EXPECT_DOUBLE_EQ(ShareUpperBound(200, 200), 1);
   EXPECT_DOUBLE_EQ(ShareLowerBound(0, 200), 0);
-  // 5 in 10, two-sided 90 %: 0.2224 and 0.7776.
+  // A share of 5 in 10, two-sided 90 %: 0.2224 and 0.7776.
   EXPECT_NEAR(ShareUpperBound(5, 10), 0.7776, 1e-4);
   EXPECT_NEAR(ShareLowerBound(5, 10), 0.2224, 1e-4);
 }
 
-// At least 95 of 100 bounds hold, and not all of them by far.
+// Checks that at least 95 of 100 bounds hold, but not nearly all of them.
 TEST(ShareBounds, HoldAsOftenAsTheyPromise) {
   const Draws draws(1, "misses");
   int holds = 0;

@@ -1,5 +1,4 @@
-// Samples as clocks make them, for tests of what is said about medians and
-// ratios.
+// Samples with the noise of clocks, for tests of medians and ratios.
 #pragma once
 
 #include <functional>
@@ -15,7 +14,8 @@ namespace subquad {
 using Random = std::mt19937_64;
 using Samples = std::vector<double>;
 
-// Noise as clocks make it: symmetric, with a tail, and piled up at its minimum.
+// Noise as clocks have it: symmetric, with a tail, and accumulated at its
+// minimum.
 struct Noise {
   std::string name;
   double median;

@@ -67,8 +67,8 @@ class NpyTest : public testing::Test {
   std::filesystem::path folder_;
 };
 
-// A file byte by byte as in the format's description. `length` overrides the
-// header length, to tell lies.
+// Writes a file byte by byte as the format's description says. `length`
+// overrides the header length with a false one.
 std::string File(std::string_view header, std::string_view data = "",
                  int major = 1, int64_t length = -1, int minor = 0) {
   if (length < 0) length = static_cast<int64_t>(header.size());
@@ -117,7 +117,7 @@ TEST_F(NpyTest, ReadsAFileWrittenByteByByte) {
   std::string file(reinterpret_cast<const char*>(bytes), sizeof bytes);
   file += "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }";
   file += std::string(127 - file.size(), ' ') + '\n';
-  // 1.5 is 0x3fc00000 and -2 is 0xc0000000, lowest byte first.
+  // The value 1.5 is 0x3fc00000 and -2 is 0xc0000000, lowest byte first.
   file += std::string("\x00\x00\xc0\x3f\x00\x00\x00\xc0", 8);
 
   const NpyArray array = ReadNpy(Save("a.npy", file));
@@ -224,8 +224,8 @@ TEST_F(NpyTest, DataMustBeWhatTheHeaderSays) {
             "x.npy: expected 48 bytes of data for <f8 [2, 3], found 0");
 }
 
-// An allocation of the promised size would throw bad_alloc, not InvalidInput,
-// or be killed.
+// An allocation of the declared size would throw bad_alloc instead of
+// InvalidInput, or be killed.
 TEST_F(NpyTest, PromisesAreHeldAgainstTheFileFirst) {
   EXPECT_EQ(Refusal(File(Dict("'<f8'", "(1099511627776, 1048575)"), "1234")),
             "x.npy: expected 9223363240761753600 bytes of data for <f8 "
@@ -306,7 +306,7 @@ TEST_F(NpyTest, Shapes) {
             "x.npy: expected dimensions of at least 1, found [2, 0]");
   EXPECT_EQ(refusal("(-1, -1)"),
             "x.npy: expected dimensions of at least 1, found [-1, -1]");
-  // A zero does not hide behind an overflow, nor an overflow behind a zero.
+  // A zero does not hide an overflow, nor an overflow a zero.
   EXPECT_EQ(refusal("(4294967296, 4294967296, 0)"),
             "x.npy: expected dimensions of at least 1, found [4294967296, "
             "4294967296, 0]");
@@ -385,7 +385,7 @@ TEST_F(NpyTest, HeadersThatAreNotADict) {
   }
 }
 
-// Whatever a file holds, a message stays one short line.
+// Messages are one short line whatever the file contains.
 TEST_F(NpyTest, MessagesAreOneLine) {
   const std::string noise = "a\nb\r\x1b[31m\xff" + std::string(5000, 'k');
   const std::string long_text(5000, 'k');
@@ -413,7 +413,7 @@ TEST_F(NpyTest, OnlyRegularFilesAreRead) {
   std::filesystem::create_directory(Path("folder.npy"));
   EXPECT_EQ(Message([&] { ReadNpy(Path("folder.npy")); }),
             "folder.npy: expected a regular file, found a directory");
-  // Reading a pipe that nobody writes to would wait for ever.
+  // Reading a pipe without a writer would wait for ever.
   ASSERT_EQ(::mkfifo(Path("pipe.npy").c_str(), 0600), 0);
   EXPECT_EQ(Message([&] { ReadNpy(Path("pipe.npy")); }),
             "pipe.npy: expected a regular file, found a pipe");
@@ -436,7 +436,7 @@ TEST_F(NpyTest, UnreadableFile) {
             "a.npy: expected a readable file, found Permission denied");
 }
 
-// A file with holes costs nothing to make and may be larger than any memory.
+// A sparse file costs nothing to make and may be larger than any memory.
 TEST_F(NpyTest, SparseFiles) {
   const std::string small = File(Dict("'<f4'", "(1,)"), "1234");
   const auto path = Save("a.npy", small);
@@ -480,7 +480,8 @@ TEST_F(NpyTest, WriterRefuses) {
             "file or directory");
   EXPECT_EQ(FileCount(), 0u);
 
-  // The rename fails last, with all written: nothing may be left.
+  // The rename fails last, after everything is written: nothing may be left
+  // behind.
   std::filesystem::create_directory(Path("a.npy"));
   EXPECT_EQ(refusal({6}),
             "a.npy: expected a place that can be written to, found Is a "
@@ -492,7 +493,7 @@ TEST_F(NpyTest, WriterReplacesAtomically) {
   WriteNpy(Path("a.npy"), Shape{2}, std::vector<double>{1, 2}, false);
   const int old = ::open(Path("a.npy").c_str(), O_RDONLY);
   WriteNpy(Path("a.npy"), Shape{1}, std::vector<double>{3}, true);
-  // Who had the old file open still reads the old file.
+  // A reader that opened the old file still reads the old content.
   struct stat status = {};
   ASSERT_EQ(::fstat(old, &status), 0);
   EXPECT_EQ(status.st_size, 128 + 16);

@@ -1,5 +1,5 @@
-// Ratios of times and their intervals: against enumeration, on noise of known
-// factors, and with ties.
+// Ratios of times and their intervals: compared with enumeration, on noise of
+// known factors, and with ties.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 namespace subquad {
 namespace {
 
-// The textbook way: all ratios in a list, and all orders counted one by one.
+// Computes the ratio as a textbook does: all ratios in a list, and all orders
+// counted one by one.
 Ratio RatioByEnumeration(const Samples& a, const Samples& b,
                          double confidence) {
   Samples differences;
@@ -100,9 +101,9 @@ TEST(RatioTest, TooFewSamples) {
   }
 }
 
-// Distributions that differ by a factor: the interval holds the factor, and
-// never claims a difference between equals too often. The test is discrete, so
-// for few samples it holds it a little more often than asked.
+// The interval contains the factor by which distributions differ, and
+// differences between equals are not claimed too often. The test is discrete,
+// so for few samples the coverage is a little higher than requested.
 TEST(RatioTest, CoversTheFactor) {
   for (const Noise& noise : AllNoise()) {
     if (noise.name == "normal") continue;
@@ -160,7 +161,8 @@ TEST(RatioTest, FindsARealRegression) {
   EXPECT_GT(found, 490);
 }
 
-// The exact counts and the normal approximation meet where one takes over.
+// The exact counts and the normal approximation agree where one replaces the
+// other.
 TEST(RatioTest, ExactAndApproximateMeet) {
   Random random(29);
   const Noise noise = AllNoise()[1];
@@ -168,7 +170,7 @@ TEST(RatioTest, ExactAndApproximateMeet) {
   Samples b = Draw(noise, 101, random);
   for (const double confidence : {0.9, 0.95, 0.999}) {
     const Ratio approximate = RatioOfMedians(a, b, confidence);
-    // Without the last sample the counts are exact.
+    // The counts are exact without the last sample.
     const Ratio exact =
         RatioOfMedians(a, std::span<const double>(b).first(100), confidence);
     EXPECT_NEAR(approximate.interval.low / exact.interval.low, 1, 0.03);
@@ -194,7 +196,7 @@ TEST(RatioTest, Refuses) {
 }
 
 TEST(RatioTest, InTurnsTakesWhatSlowsBothOut) {
-  // The machine grows slower and slower, for both by the same factor.
+  // The machine slows down more and more, for both by the same factor.
   const Samples a = {1, 2, 4, 8, 16, 32, 64};
   Samples b = a;
   for (double& value : b) value *= 3;

@@ -36,7 +36,7 @@ TEST(MedianTest, KnownValues) {
   EXPECT_NEAR(result.interval.low, 2 + 0.6577, 5e-4);
   EXPECT_NEAR(result.interval.high, 9 - 0.6577, 5e-4);
 
-  // At a depth's own coverage nothing is interpolated.
+  // Nothing is interpolated at the coverage of a whole depth.
   const Median exact = MedianWithInterval(ten, 1 - 2 * 11.0 / 1024);
   EXPECT_NEAR(exact.interval.low, 2, 1e-9);
   EXPECT_NEAR(exact.interval.high, 9, 1e-9);
@@ -118,8 +118,8 @@ struct Points {
   Samples n, value, low, high;
 };
 
-// value(n) times lognormal noise of the given relative sizes, with intervals
-// that say so.
+// Makes value(n) times lognormal noise of the given relative sizes, with
+// intervals that match the noise.
 template <typename Value, typename Sigma>
 Points MakePoints(size_t count, Value value, Sigma sigma, Random& random) {
   Points points;
@@ -156,7 +156,7 @@ TEST(ExponentTest, ExactPowersOfN) {
   }
 }
 
-// With equal intervals this is ordinary least squares; by hand, for x = 0, 1, 2
+// Equal intervals make this ordinary least squares; by hand, for x = 0, 1, 2
 // and y = 0, 1, 3 (logarithms to base 2): slope 1.5, residuals 1/6, -1/3, 1/6,
 // standard error sqrt((1/6) / 1 / 2), and t = 12.706 for one degree of freedom.
 TEST(ExponentTest, ByHand) {
@@ -167,7 +167,7 @@ TEST(ExponentTest, ByHand) {
   EXPECT_NEAR(1.5 - fit->interval.low, 12.7062047 * std::sqrt(1.0 / 12), 1e-6);
 }
 
-// Tabulated quantiles of t, seen through the half width.
+// Compares tabulated quantiles of t with the half width.
 TEST(ExponentTest, StudentQuantiles) {
   const std::pair<size_t, double> kTable[] = {
       {1, 12.7062047362}, {2, 4.30265272991}, {3, 3.18244630528},
@@ -235,8 +235,8 @@ TEST(ExponentTest, IntervalCoversPowerLaws) {
   }
 }
 
-// Steps that come from the machine, far larger than what the intervals say, and
-// one point whose interval claims to know everything.
+// The machine adds steps far larger than the intervals allow for, and one point
+// has an interval of zero width.
 TEST(ExponentTest, IntervalCoversWhenPointsAreTooSureOfThemselves) {
   Random random(11);
   std::normal_distribution<double> normal;
@@ -263,8 +263,8 @@ TEST(ExponentTest, NoisyPointsCountLess) {
   EXPECT_GT(FitExponent(points.n, points.value, {}, {})->exponent, 1.3);
 }
 
-// n log n is not a power of n: over sizes around n its exponent is about
-// 1 + 1 / ln(n), and no interval can name the class.
+// The function n log n is not a power of n: over sizes around n its exponent is
+// about 1 + 1 / ln(n), and no interval can name the class.
 TEST(ExponentTest, NLogN) {
   Random random(3);
   const auto n_log_n = [](double n) { return n * std::log(n); };
@@ -275,7 +275,7 @@ TEST(ExponentTest, NLogN) {
   EXPECT_TRUE(expected->interval.low > 1.05 && expected->interval.high < 1.2);
 
   // The bend adds to the residuals, so the interval is wider than the noise
-  // asks for: 95 % or more.
+  // requires: 95 % or more.
   int covered = 0;
   constexpr int kFits = 2000;
   for (int trial = 0; trial < kFits; ++trial) {
@@ -360,7 +360,8 @@ const Samples kSizes = {64, 128, 256, 512, 1024, 2048, 4096};
 double Square(double n) { return n * n; }
 
 TEST(CrossoverTest, PowerLawsCrossWhereAlgebraSays) {
-  // 700 n = n^2 at 700, not a size; log-log interpolation is exact for powers.
+  // The curves 700 n and n^2 cross at 700, which is not a measured size;
+  // log-log interpolation is exact for powers.
   for (const double where : {700.0, 65.0, 4000.0, 1024.0}) {
     const CurveData fast = MakeCurve(
         kSizes, [&](double n) { return where * n; }, 0.1);
@@ -394,8 +395,9 @@ TEST(CrossoverTest, OpenEndsAreSaid) {
             "4096");
 }
 
-// A ratio that bends between the sizes: the line misses the crossing, though
-// the values have no noise at all; what interpolation leaves open holds it.
+// The ratio bends between the sizes: the line misses the crossing, though the
+// values have no noise at all; the interval allowed for interpolation contains
+// it.
 TEST(CrossoverTest, HoldsWhatInterpolationLeavesOpen) {
   const auto bent = [](double n) {
     const double x = std::log(n);
@@ -411,7 +413,7 @@ TEST(CrossoverTest, HoldsWhatInterpolationLeavesOpen) {
   EXPECT_LT(*crossover.low, 900.5);
   EXPECT_GT(*crossover.high, 899.5);
   EXPECT_LT(*crossover.high / *crossover.low, 1.5);
-  // With two sizes it may be anywhere between them.
+  // Two sizes tell only that the crossing is between them.
   const CurveData two = MakeCurve({256, 4096}, bent);
   const Crossover open =
       FindCrossover(two, MakeCurve({256, 4096}, [](double) { return 1.0; }));
@@ -435,7 +437,7 @@ TEST(CrossoverTest, Never) {
   EXPECT_EQ(crossover.kind, CrossoverKind::kNever);
   EXPECT_FALSE(crossover.n);
   EXPECT_FALSE(crossover.high);
-  // 5000 * 0.9 / 1.1 = 4091: at its best it just does.
+  // At its best the fast curve just crosses: 5000 * 0.9 / 1.1 = 4091.
   ASSERT_TRUE(crossover.low);
   EXPECT_NEAR(*crossover.low, 4090.909, 0.01);
   EXPECT_EQ(crossover.reason,

@@ -1,6 +1,6 @@
-// libFuzzer target: whatever case.json says, and whatever shapes its tensors
-// have, the answer is a problem with sizes that the shapes account for, or one
-// line. The first bytes choose the shapes, the rest is the text.
+// libFuzzer target: for any case.json and any shapes of its tensors, the answer
+// is a problem with sizes that the shapes account for, or an error of one line.
+// The first bytes choose the shapes, the rest is the text.
 //
 //   clang++ -std=c++20 -g -O1 -I. -fsanitize=fuzzer,address,undefined
 //     tests/harness/cases/fuzz_case.cc
@@ -25,7 +25,7 @@ void Require(bool holds) {
 
 constexpr size_t kShapeBytes = 8;
 
-// Small extents mostly, and some that overflow when multiplied.
+// Returns small extents mostly, and some that overflow when multiplied.
 int64_t ExtentFrom(uint8_t byte) {
   constexpr int64_t kOdd[] = {0, -1, 1LL << 31, 1LL << 40, 1LL << 62};
   return byte < 250 ? byte % 50 : kOdd[byte - 250 < 5 ? byte - 250 : 4];

@@ -1,4 +1,4 @@
-// Generated numbers, and the ids of cases.
+// Generated inputs, and the ids of cases.
 #include "harness/cases/generate.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST(Generator, DrawsDependOnSeedAndNameAndIndexAlone) {
   EXPECT_NE(draws.Normal(1), draws.Normal(2));
 }
 
-// GenerateInputs uses all cores; one thread alone must draw the same numbers.
+// GenerateInputs uses all cores; a single thread must draw the same values.
 TEST(Generator, InputsDoNotDependOnThreads) {
   const Case one = CaseOf("toeplitz_1d:n=3000,e=17,scalar=float64,seed=5");
   const Problem problem = ProblemOf(one);
@@ -72,7 +72,8 @@ TEST(Generator, InputsDoNotDependOnThreads) {
               static_cast<float>(inputs["values"].values[i]));
 }
 
-// An operator's own distribution: of a random number, or of the place alone.
+// An operator may have its own distribution: of a random number, or of the
+// place alone.
 TEST(Generator, ARuleMayDrawItsOwnNumbers) {
   const Case one =
       CaseOf("toeplitz_1d:n=40,e=3,heads=2,per_head=1,scalar=float64");
@@ -105,7 +106,7 @@ TEST(Generator, RoundingToNarrowTypes) {
       {-2.5, -2.5, -2.5},
       {1 + 0x1p-8, 1, 1 + 0x1p-8},                   // tie to even, down
       {1 + 3 * 0x1p-8, 1 + 0x1p-6, 1 + 3 * 0x1p-8},  // tie to even, up
-      {1 + 0x1p-11, 1, 1},                           // a tie for float16
+      {1 + 0x1p-11, 1, 1},                           // a tie in float16
       {1 + 3 * 0x1p-11, 1, 1 + 0x1p-9},
       {1 + 0x1p-11 + 0x1p-20, 1, 1 + 0x1p-10},
       {1.0 / 3, 0x1.56p-2, 0x1.554p-2},
@@ -113,9 +114,9 @@ TEST(Generator, RoundingToNarrowTypes) {
       {65519, 65536, 65504},
       {65520, 65536, kInfinity},
       {-70000, -70144, -kInfinity},
-      {0x1p-14, 0x1p-14, 0x1p-14},  // float16's least normal number
-      {0x1p-24, 0x1p-24, 0x1p-24},  // its least subnormal one
-      {0x1p-25, 0x1p-25, 0},        // half of it: to even
+      {0x1p-14, 0x1p-14, 0x1p-14},  // float16's smallest normal value
+      {0x1p-24, 0x1p-24, 0x1p-24},  // its smallest subnormal value
+      {0x1p-25, 0x1p-25, 0},        // half of that: rounds to even
       {0x1.8p-25, 0x1.8p-25, 0x1p-24},
       {5 * 0x1p-26, 5 * 0x1p-26, 0x1p-24},
       {3e38, 0x1.c4p127, kInfinity},
@@ -131,7 +132,7 @@ TEST(Generator, RoundingToNarrowTypes) {
   EXPECT_EQ(RoundTo(Scalar::kFloat32, 1e300), kInfinity);
 }
 
-// Every number of a two-byte type comes back from memory as it was.
+// Every value of a 16-bit type survives storage.
 TEST(Generator, NarrowNumbersSurviveTheirStorage) {
   for (Scalar scalar : {Scalar::kBFloat16, Scalar::kFloat16})
     for (uint32_t bits = 0; bits < 0x10000; ++bits) {
@@ -145,7 +146,7 @@ TEST(Generator, NarrowNumbersSurviveTheirStorage) {
     }
 }
 
-// A quarter of one token is still a token.
+// A quarter of one token is rounded up to one token.
 TEST(VerificationCases, ExistForFewTokens) {
   for (const Operator* op : Operators())
     for (const int64_t n : {1, 2, 3})

@@ -1,5 +1,5 @@
-// Tensors of a case folder in place of generated ones: every number stands
-// where it belongs, whatever the sizes asked for.
+// Tensors of a case folder instead of generated ones: every value is at the
+// right place for any requested sizes.
 #include "harness/cases/input_source.h"
 
 #include <gtest/gtest.h>
@@ -59,8 +59,8 @@ TEST(InputSource, AsItIs) {
             32);
 }
 
-// Rows are the first ones again and again; the bias of an offset stays that of
-// this offset, and the last one holds for all beyond it.
+// Rows are repeated from the first on; the bias of an offset stays with its
+// offset, and the last one is used for all offsets beyond it.
 TEST(InputSource, RowsAndOffsets) {
   struct Row {
     int64_t n_q, n_k;
@@ -101,8 +101,8 @@ TEST(InputSource, RowsAndOffsets) {
   }
 }
 
-// A photograph stays one: pixels keep their neighbours, weights their offsets
-// in both directions.
+// An image remains an image: pixels keep their neighbours, weights their
+// offsets in both directions.
 TEST(InputSource, Images) {
   struct Row {
     int64_t height, width;
@@ -136,7 +136,8 @@ TEST(InputSource, Images) {
                       .values[(std::clamp<int64_t>(down, -59, 59) + 59) * 179 +
                               std::clamp<int64_t>(right, -89, 89) + 89]);
   }
-  // Without sizes the image is the folder's; with n it is as square as ever.
+  // The image has the folder's sizes unless sizes are given; with n it is
+  // nearly square as usual.
   const Case own = Attention("toeplitz_2d", "", "photograph-blur");
   EXPECT_EQ(own.params.Integer("height"), 60);
   EXPECT_EQ(own.params.Integer("width"), 90);
@@ -155,7 +156,8 @@ TEST(InputSource, OtherOperatorsTakeWhatTheyKnow) {
     EXPECT_TRUE(std::isfinite(value) && value != 0);
   EXPECT_EQ(made.inputs["k"].Head(1)[39 * 32 + 5],
             one.source->inputs["k"].Head(1)[39 * 32 + 5]);
-  // A folder without a head axis, and one whose sizes follow another name.
+  // Tests a folder without a head axis, and one whose sizes follow another
+  // name.
   const Case cross =
       CaseFor("sparse_attention:n=9,pattern=local,block=3,input=" +
               std::string(kGoldenFolder) + "/softmax_attention-sharp");
@@ -213,7 +215,7 @@ TEST(InputSource, IdsRepeatTheCase) {
            {"toeplitz_2d:height=5", "photograph-blur"},
            {"toeplitz_2d_xy:n=100", "photograph-learned-xy"}}) {
     if (rest.starts_with("toeplitz_1d")) {
-      // Its weights are one vector, those of the folder a matrix.
+      // The operator's weights are one vector, those of the folder a matrix.
       EXPECT_THROW(CaseFor(rest + ",input=" + kInputs + folder), InvalidInput);
       continue;
     }
@@ -234,7 +236,7 @@ TEST(InputSource, IdsRepeatTheCase) {
   }
 }
 
-// One folder has one name, so that --resume finds what is done.
+// A folder has a unique name, so that --resume finds finished records.
 TEST(InputSource, Names) {
   const fs::path before = fs::current_path();
   fs::current_path(kSourceFolder);
@@ -253,8 +255,8 @@ TEST(InputSource, Names) {
   fs::current_path(before);
 }
 
-// What lies in the source tree has one name everywhere, unless that name means
-// something else there.
+// A folder in the source tree has the same name everywhere, unless that name
+// means something else in the current folder.
 TEST(InputSource, NamesFromElsewhere) {
   const fs::path before = fs::current_path();
   const fs::path away = fs::path(testing::TempDir()) / "names_from_elsewhere";

@@ -45,7 +45,8 @@ TEST(Omega, OrthogonalInBlocksAndAsLongAsGaussianRows) {
     EXPECT_GT(std::abs(Dot(omega, 0, kD)), 1e-6);
     EXPECT_NE(Dot(omega, 0, 0), Dot(omega, 1, 1));
   }
-  // E |row|^2 = d, with a standard deviation of sqrt(2 d / 2000) = 0.11.
+  // The mean of |row|^2 is d, with a standard deviation of sqrt(2 d / 2000) =
+  // 0.11.
   EXPECT_NEAR(squares / (50.0 * kRows), kD, 0.5);
 }
 

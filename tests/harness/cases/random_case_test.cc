@@ -1,5 +1,5 @@
-// Cases that nobody chose: drawn alike from one seed, and a mistake that is
-// planted in a program is found, shrunk and written as a case.
+// Random cases: the same seed draws the same cases, and a mistake that is
+// planted in an implementation is found, shrunk and written as a case.
 #include "harness/cases/random_case.h"
 
 #include <gtest/gtest.h>
@@ -65,8 +65,8 @@ TEST(RandomCases, ReachEveryOperatorAndKindOfCase) {
     EXPECT_TRUE(reached.contains(kind)) << kind;
 }
 
-// A right program whose last number is off by a hundredth, in causal problems
-// of seven queries or more alone.
+// A correct implementation except that its last value is off by a hundredth, in
+// causal problems of seven queries or more only.
 class LastNumberOff : public Prepared {
  public:
   LastNumberOff(std::unique_ptr<Prepared> right, const Problem& problem,
@@ -139,27 +139,27 @@ TEST(RandomCases, FindShrinkAndWriteAPlantedMistake) {
   const fs::path folder = fs::path(name) / "failures" / "case";
   EXPECT_EQ(WriteFailingCase(planted, smallest, folder, "a test").outcome,
             Outcome::kFailed);
-  // Nothing else is wrong with the folder: the right programs pass.
+  // The folder is otherwise valid: correct implementations pass.
   int passed = 0;
   CheckCaseFolder(ReadCaseFolder(folder), [&](const CheckLine& line) {
     passed += line.verdict.passed();
     EXPECT_NE(line.verdict.outcome, Outcome::kFailed) << line.implementation;
   });
   EXPECT_GE(passed, 5);
-  // It is not written over.
+  // An existing folder is not overwritten.
   EXPECT_THROW(WriteFailingCase(planted, smallest, folder, "a test"),
                InvalidInput);
   fs::remove_all(name);
 }
 
-// Cases that were drawn once and failed.
+// Cases that were drawn once and failed stay repaired.
 TEST(RandomCases, WhatWasFoundStaysRepaired) {
   for (const char* id :
        {// Transforms of 16 points at least, held to a bound for two.
         "toeplitz_1d:n_q=1,n_k=2,e=1,heads=1,leading=values:1,causal=0,"
         "query_offset=0,backward=1,input=unit,scalar=float32,"
         "seed=5137410630152605902",
-        // Values that cancel in pairs: the plain program is exact by luck.
+        // Values cancel in pairs: the plain program is exact by luck.
         "transformer_xl_attention:L=255,M=19,d=1,e=3,p=16,causal=0,"
         "scale=0.016288332936671653,input=opposite,scalar=float64,"
         "seed=5137410630152605902",
@@ -168,8 +168,8 @@ TEST(RandomCases, WhatWasFoundStaysRepaired) {
         "linear_attention:n_q=481,n_k=341,d=14,e=3,p=5,feature_map=trf,"
         "causal=0,scale=0.0009765625,input=opposite,omega=orthogonal,"
         "scalar=float32,seed=1020625277644986862",
-        // A sum over a wide image: its bound forgot how long its partial sums
-        // are.
+        // The bound of a sum over a wide image used to ignore the length of its
+        // partial sums.
         "toeplitz_2d_xy:e=6,height=1,width=1023,input=repeated,"
         "scalar=float64,seed=2624460191315320151"}) {
     const Case one = MakeCase(ParseCaseId(id));

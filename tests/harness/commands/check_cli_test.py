@@ -26,7 +26,7 @@ def run(*arguments, **options):
 
 
 def toeplitz(weights, values, causal):
-    """out_i = sum_j w(j - i) v_j by a transform of twice the length, as SciPy and PyTorch programs do it."""
+    """Computes out_i = sum_j w(j - i) v_j by a transform of twice the length, as SciPy and PyTorch programs do."""
     n = len(values)
     kernel = np.concatenate([weights[n - 1 :: -1], np.zeros(1, weights.dtype), weights[: n - 1 : -1]])
     if causal:
@@ -75,14 +75,15 @@ class Case(unittest.TestCase):
 
 class ExpectedError(Case):
     def test_a_transform_passes_once_it_says_how_exact_it_is(self):
-        # float64 says 1e-12, float32 1e-5; and without a word both count as exact, or as a plain program.
+        # Gives expected_error 1e-12 for float64 and 1e-5 for float32; without it, float64 counts as exact and float32
+        # as a plain program's.
         for scalar, error in ((np.float64, 1e-12), (np.float32, 1e-5)):
             name = np.dtype(scalar).name
             text = self.check(0, self.toeplitz_case(f"{name}", 300, scalar=scalar, expected_error=error))
             for line in text.splitlines()[:-1]:
                 if "error" in line:
                     self.assertIn(f"expected_error {error:g}", line)
-        # Such errors are too large for an exact answer.
+        # An answer that counts as exact must not have such errors.
         for name, more in (("said", {"expected_error": 1e-12}), ("silent", {})):
             case = self.toeplitz_case(name, 300, lambda out: out + 1e-13 * np.abs(out).max(), **more)
             self.check(0 if more else 1, case)
@@ -122,7 +123,7 @@ class ExpectedError(Case):
 
     def test_no_line_fails_within_the_tolerance_that_it_prints(self):
         def off_a_little(out):
-            # Beyond 8 times the plain program's error, and well within its bound.
+            # The error is beyond 8 times the plain program's, but well within its bound.
             return out + 5e-13
 
         text = self.check(1, self.toeplitz_case("gate-two", 300, off_a_little, causal=False))
@@ -191,7 +192,7 @@ class OtherTypes(Case):
         )
         text = self.check(0, case)
         self.assertRegex(text, r"dense +float32 +skipped: the answer has numbers larger than any float32")
-        # So is that of a float32 file: no program could be right.
+        # An answer beyond float32 in a float32 file is skipped, too: no program could be right.
         case = self.case(
             "asked",
             "toeplitz_1d",
@@ -220,7 +221,7 @@ class OtherTypes(Case):
 class Reading(Case):
     def test_shapes_are_checked_before_numbers_are_read(self):
         case = self.toeplitz_case("large", 8)
-        rows = 1 << 27  # eight GiB of zeros that take no room on the disk
+        rows = 1 << 27  # eight GiB of zeros that use no space on the disk
         header = str({"descr": "<f8", "fortran_order": False, "shape": (rows, 8)})
         header = header.ljust(117) + "\n"
         with open(case / "values.npy", "wb") as file:
@@ -307,7 +308,7 @@ class Choosing(Case):
             self.assertEqual(result.returncode, 2)
             self.assertEqual(result.stderr.count("\n"), 1)
             self.assertIn(value, result.stderr)
-        # Nothing that was asked for could be checked: no success.
+        # The exit status is 1, because none of the requested checks was possible.
         self.check(1, GOLDEN / "toeplitz_1d-square", "--operator", "softmax_attention")
 
     def test_json(self):

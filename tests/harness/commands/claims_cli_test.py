@@ -67,7 +67,7 @@ class Claims(unittest.TestCase):
         self.assertIn("frpb-1d-time", claims)
         self.assertEqual(sum(content["counts"].values()), sum(claim["same_as"] is None for claim in claims.values()))
         self.assertEqual({file["file"] for file in content["files"]}, {"sweep.json", "prf_variance.json"})
-        # A folder's files are there by name alone: no path of this machine.
+        # A folder's files are listed by name, without paths of this machine.
         self.assertNotIn(str(self.made), json.dumps(content["files"]))
         table = self.out.with_suffix(".md").read_text(encoding="utf-8")
         for name, claim in claims.items():
@@ -82,7 +82,7 @@ class Claims(unittest.TestCase):
                 self.assertRegex(claim["numbers"], "needs (recipe|study) ")
             if claim["kind"] == "none":
                 self.assertIn(claim["verdict"], ("not attempted", "cannot be tested here"), claim)
-        # From the sweep and from the study, and from nothing.
+        # Two claims use the sweep, one the study, and the others have no data.
         for name in ("frpb-1d-time", "frpb-1d-memory"):
             self.assertNotIn(claims[name]["verdict"], ("not measured", "cannot be tested here"))
         self.assertNotEqual(claims["nprf-lemma2"]["verdict"], "reproduced")  # tiny
@@ -100,7 +100,8 @@ class Claims(unittest.TestCase):
         self.assertEqual({len(re.findall(r"(?<!\\)\|", row)) for row in rows}, {6})
 
     def listed(self, text):
-        """The claims that the text has a line of, or names as those that the files hold too little for, and its last two lines."""
+        """Returns the claims that have a line in the text, those that it names as lacking data, and its last two lines.
+        """
         *lines, others, counts = text.splitlines()
         too_little = "not enough for (--all says what they need): "
         named = [line.removeprefix(too_little).split(", ") for line in lines if line.startswith(too_little)]
@@ -135,7 +136,7 @@ class Claims(unittest.TestCase):
     def test_the_same_files_give_the_same_answers(self):
         first, _ = self.answers(self.made)
         second, _ = self.answers(self.made / "prf_variance.json", self.made / "sweep.json")
-        # Bytes on the heap differ by the odd block from run to run.
+        # Bytes on the heap may differ by a few blocks from run to run.
         kept = [
             [
                 (claim["id"], claim["verdict"], claim["erratum"], claim["kind"] == "property" or claim["numbers"])
@@ -206,7 +207,7 @@ class Claims(unittest.TestCase):
             bad = self.folder / "bad.json"
             bad.write_text(text, encoding="utf-8")
             self.refuse([bad, "--out", self.out], "bad.json")
-        # Broken JSON in a folder is noticed, other files in it are not ours.
+        # Broken JSON in a folder is reported; JSON files of other formats are ignored.
         self.refuse([self.folder, "--out", self.out], "bad.json")
         bad.write_text('{"format": "other/1"}', encoding="utf-8")
         (self.folder / "sweep.json").write_text(json.dumps(sweep), encoding="utf-8")
@@ -241,7 +242,7 @@ class Claims(unittest.TestCase):
         return content
 
     def test_a_summary_has_the_numbers_of_the_claims(self):
-        content = self.summary(self.made)  # the study in it has no part
+        content = self.summary(self.made)  # the study in it is ignored
         self.assertEqual([file["file"] for file in content["files"]], ["sweep.json"])
         (entry,) = [one for one in content["recipes"] if one["recipe"] == "fastrpb-toeplitz"]
         fits = {panel["quantity"]: panel["curves"][0]["fit"] for panel in entry["panels"]}

@@ -64,7 +64,7 @@ class Cli(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def refuse(self, arguments, *words, **options):
-        """Exit status 2 and one line on stderr that names what is wrong."""
+        """Expects exit status 2 and one line on stderr that names the problem."""
         result = run(*arguments, **options)
         line = result.stderr
         self.assertEqual(result.returncode, 2, (arguments, line, result.stdout))
@@ -91,7 +91,7 @@ class Help(Cli):
                 self.assertIn(option, text, command)
 
     def test_help_mentions_every_option_that_is_taken(self):
-        # Options in the sources, so that a new one without help is noticed.
+        # Reads the options from the sources, so that a new option without help is noticed.
         for command in ("verify", "sweep", "list"):
             source = (ROOT / "harness" / "commands" / f"{command}.cc").read_text(encoding="utf-8")
             text = self.fine(command, "--help")
@@ -182,7 +182,7 @@ class Refusals(Cli):
             (["study", "precison", "--out", self.folder], "precison", ("all", "rpe_rank"), "precision"),
         ):
             self.refuse(arguments, f"'{wrong}' (did you mean '{nearest}'?)", *choices)
-        # Nothing is suggested that is not near, and nothing for the empty text.
+        # Distant names get no suggestion, and neither does the empty text.
         for wrong in ("zzzzzzzz", "x" * 5000):
             line = run("verify", "--operator", wrong).stderr
             self.assertNotIn("did you mean", line)
@@ -358,7 +358,7 @@ class Lists(Cli):
         names = [entry["operator"] for entry in operators]
         self.assertEqual(len(names), len(set(names)))
         self.assertIn("toeplitz_1d", names)
-        # Every definition in reference/ that names itself is listed.
+        # Every definition in reference/ that has a description is listed.
         for header in (ROOT / "reference").glob("*.h"):
             if "description() const override" in header.read_text(encoding="utf-8"):
                 self.assertIn(header.stem, names)
@@ -390,7 +390,7 @@ class Checks(Cli):
         for file in good.iterdir():
             (wrong / file.name).write_bytes(file.read_bytes())
         out = bytearray((wrong / "out.npy").read_bytes())
-        out[-9] ^= 0x10  # the sign or the exponent of a number
+        out[-9] ^= 0x10  # the sign or the exponent of a value
         (wrong / "out.npy").write_bytes(bytes(out))
         result = run("check", wrong, good)
         self.assertEqual(result.returncode, 1, result.stdout)
@@ -437,7 +437,7 @@ class Sweeps(Cli):
             self.assertEqual(record["check"]["verdict"], "passed")
             self.assertIsNotNone(record["setup_seconds"])
             self.assertGreater(record["workspace_bytes"], 0)
-        # A case id repeats the check, with the same numbers.
+        # A case id repeats the check, with the same result.
         record = file["records"][-1]
         command = ["verify", "--case", record["case"], "--implementation", record["implementation"]]
         first, second = self.fine(*command), self.fine(*command)
@@ -448,7 +448,7 @@ class Sweeps(Cli):
         self.assertAlmostEqual(ratio, record["check"]["error"], delta=0.005 + 0.01 * ratio)
 
     def test_drawn_numbers_without_an_answer(self):
-        # One key of 70 channels of which none is active for some query: 0 / 0.
+        # One key with 70 channels, none of which is active for some query: 0 / 0.
         text = self.fine(
             "verify",
             "--operator",
@@ -507,12 +507,12 @@ class Sweeps(Cli):
                     "generated": [],
                 },
             )
-            # The id repeats it, with the same numbers.
+            # The id repeats the check, with the same result.
             text = self.fine("verify", "--case", record["case"], "--implementation", record["implementation"], cwd=ROOT)
             self.assertIn("1 passed", text)
             ratio = float(re.search(r"error/bound ([0-9.e+-]+)", text).group(1))
             self.assertAlmostEqual(ratio, record["check"]["error"], delta=0.005 + 0.01 * ratio)
-        # Another spelling of a folder is the same folder, another length is not.
+        # Another spelling of a folder names the same folder; another length is another case.
         self.fine(
             *command,
             "--n",
@@ -530,7 +530,7 @@ class Sweeps(Cli):
         new = [r for r in more["records"] if r["size"]["n_q"] == 600 and "inputs" in r]
         self.assertEqual(len(new), 4)
         self.assertEqual({r["inputs"]["fitted"] for r in new}, {"tiled"})
-        # A configuration says the same.
+        # A configuration file gives the same result.
         config = self.folder / "config.json"
         config.write_text(
             json.dumps(
@@ -601,7 +601,7 @@ class Sweeps(Cli):
             encoding="utf-8",
         )
         out = self.folder / "out.json"
-        # The folder is found from anywhere.
+        # The folder is found from any working directory.
         command = ["sweep", "--config", config, "--no-resident", "--budget", "0.02", "--out", out]
         self.fine(*command, cwd=self.folder)
         file = self.read(out)
@@ -614,13 +614,13 @@ class Sweeps(Cli):
         for ratio in file["input_ratios"]:
             self.assertTrue(ratio["in_turns"])
             self.assertEqual(ratio["against"], "normal")
-            # interleave_test.cc says without a clock of which times it is.
+            # interleave_test.cc checks, without a clock, which times the ratio uses.
             self.assertGreater(ratio["ratio"], 0)
         before = out.read_bytes()
         again = run(*command, "--resume", cwd=self.folder)
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertEqual(json.loads(before)["records"], self.read(out)["records"])
-        # What is measured later was not measured in turns, and says so.
+        # Cases that are measured later were not timed alternately, and the file says so.
         file["records"] = [r for r in file["records"] if r["input"] == "normal"]
         out.write_text(json.dumps(file), encoding="utf-8")
         self.fine(*command, "--resume", cwd=self.folder)
@@ -642,7 +642,7 @@ class Sweeps(Cli):
         self.refuse(["sweep", *SMALL, *axes, "--shard", "4/4", "--out", self.folder / "x.json"], "at most 3")
 
     def test_a_failure_in_turns_costs_its_own_case(self):
-        """One input that the operator refuses (rows of length zero to be normalised); the other is measured all the same."""
+        """The operator refuses one input (rows of length zero to be normalised); the other is measured nevertheless."""
         case = self.folder / "zeros"
         sys.path.insert(0, str(ROOT))
         from reports.case import write_case
@@ -725,7 +725,7 @@ class Sweeps(Cli):
         self.assertIn("does not fit in memory", skipped["reason"])
 
     def test_time_limit(self):
-        # Minutes at the larger size, on any processor and in little memory.
+        # The larger size takes minutes on any processor and little memory.
         out = self.folder / "out.json"
         self.fine("sweep", "--operator", "softmax_attention", "--implementation", "tiled", "--n", "64,262144",
                   "--time-limit", "10", "--budget", "0.02", "--no-resident", "--out", out)  # fmt: skip

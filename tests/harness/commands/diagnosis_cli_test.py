@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""What `subquad check` says of right answers that hide a mistake, and of wrong ones: python3 tests/harness/commands/diagnosis_cli_test.py BUILD/subquad"""
+"""Tests what `subquad check` says about correct answers that hide a mistake, and about wrong ones: python3
+tests/harness/commands/diagnosis_cli_test.py BUILD/subquad
+"""
 
 import json
 import re
@@ -11,7 +13,9 @@ import numpy as np
 
 
 def attention(q, k, v, bias, causal=True, scale=None, hidden=-np.inf):
-    """softmax(scale q k^T + bias(j - i)) v, for [h, n, d] and a bias by j - i; the queries are the last tokens."""
+    """Computes softmax(scale q k^T + bias(j - i)) v, for [h, n, d] and a bias by j - i; the queries are the last
+    tokens.
+    """
     n_q, n_k, d = q.shape[-2], k.shape[-2], q.shape[-1]
     distance = np.arange(n_k)[None, :] - np.arange(n_k - n_q, n_k)[:, None]
     scores = q @ np.swapaxes(k, -1, -2) * q.dtype.type(scale or d**-0.5) + bias[:, distance + n_k - 1]
@@ -22,13 +26,13 @@ def attention(q, k, v, bias, causal=True, scale=None, hidden=-np.inf):
 
 
 def bfloat16(x):
-    """The upper half of a float32, rounded."""
+    """Returns the upper half of a float32, rounded."""
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
     return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).view(np.float32)
 
 
 HEADS, N, D = 4, 128, 32
-# The faults that people plant first, and the mistake that each is.
+# Typical faults, and the name of the mistake behind each.
 FAULTS = {
     "bias reversed": (lambda q, k, v, b: attention(q, k, v, b[:, ::-1]), "offset i - j for j - i"),
     "scale left out": (lambda q, k, v, b: attention(q, k, v, b, scale=1), "scale left out"),
@@ -79,7 +83,7 @@ class Diagnosis(Brought):
             with self.subTest(fault):
                 case = self.attention_case(fault.replace(" ", "-"), program(*inputs.values()), inputs)
                 lines = self.check(1, case).splitlines()
-                # A mask that is left out changes nothing for the last query.
+                # A missing mask changes nothing for the last query.
                 share = r"your out: FAIL, (100|over 99|9\d) % of elements"
                 self.assertRegex(lines[0], share)
                 self.assertRegex(lines[1], rf"^    out: rows [01] to 12[67] of {N}, all {HEADS} heads$")
@@ -113,7 +117,7 @@ class Diagnosis(Brought):
 
     def test_what_no_rounding_gives_is_not_called_rounding(self):
         inputs = self.inputs()
-        for hidden in (-8, -10, -12):  # a mask that lets a little through, most of it in the first rows
+        for hidden in (-8, -10, -12):  # a mask that is not quite closed, most of whose effect is in the first rows
             out = attention(*inputs.values(), hidden=hidden)
             text = self.check(1, self.attention_case(f"mask{hidden}", out, inputs))
             self.assertRegex(text, r"your out: FAIL(.*\n)+.*like none of \d\d known mistakes")
@@ -128,7 +132,7 @@ class Diagnosis(Brought):
 
 class BlindSpots(Brought):
     def steep(self):
-        """A decoder's last token, with a linear bias that hides the keys far away."""
+        """Returns a decoder's last token, with a linear bias that hides distant keys."""
         random = np.random.default_rng(1)
         q, k, v = (random.standard_normal((HEADS, n, D)).astype(np.float32) for n in (1, 300, 300))
         bias = (np.full((HEADS, 1), 0.15) * np.arange(-299, 300)).astype(np.float32)

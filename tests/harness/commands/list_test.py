@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""`subquad list` says all that a case.json needs: python3 tests/harness/commands/list_test.py BUILD/subquad"""
+"""Checks that `subquad list` describes everything that a case.json needs: python3 tests/harness/commands/list_test.py
+BUILD/subquad
+"""
 
 import json
 import pathlib
@@ -32,7 +34,7 @@ def run(*arguments):
 
 
 def holds(entry, case):
-    """Whether a parameter, size or tensor exists in this case.json."""
+    """True if a parameter, size or tensor exists in this case.json."""
     given = {**case["inputs"], **case["params"]}
     return all(
         given.get(name) in choices or ("given" if name in given else "not given") in choices
@@ -41,12 +43,12 @@ def holds(entry, case):
 
 
 def extent(text, sizes):
-    """The value of an extent such as n_q+n_k-1, or n/block."""
+    """Evaluates an extent such as n_q+n_k-1, or n/block."""
     return eval(text.replace("/", "//"), {"__builtins__": {}}, sizes)  # pylint: disable=eval-used
 
 
 def problems(operator, case, shapes):
-    """What in a case.json contradicts the description of its operator."""
+    """Lists contradictions between a case.json and the description of its operator."""
     found = []
     params = {entry["name"]: entry for entry in operator["params"] if holds(entry, case)}
     inputs = {entry["name"]: entry for entry in operator["inputs"] if holds(entry, case)}
@@ -70,7 +72,7 @@ def problems(operator, case, shapes):
     symbols = set(re.findall(r"[A-Za-z_]\w*", " ".join(e for entry in inputs.values() for e in entry["shape"])))
     found += [f"size {name} is not described" for name in symbols - sizes - set(params)]
     known = {name: value for name, value in case["params"].items() if isinstance(value, int)}
-    for name, shape in shapes.items():  # an extent that is a single symbol gives it
+    for name, shape in shapes.items():  # an extent that is a single symbol gives its value
         for text, size in zip(reversed(inputs.get(name, {"shape": []})["shape"]), reversed(shape)):
             if text in sizes:
                 known.setdefault(text, size)
@@ -131,7 +133,7 @@ class List(unittest.TestCase):
                             np.save(folder / f"{entry['name']}.npy", random.uniform(0.5, 1, shape))
                 (folder / "case.json").write_text(json.dumps(case), encoding="utf-8")
                 result = run("check", folder)
-                # The made-up answer is wrong, which shows that the case was read.
+                # The wrong answer is rejected, which shows that the case was read.
                 self.assertEqual((result.returncode, result.stderr), (1, ""), result.stdout)
 
     def test_text_says_the_same(self):

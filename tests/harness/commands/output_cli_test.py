@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""What commands write, and what they leave alone: python3 tests/harness/commands/output_cli_test.py BUILD/subquad"""
+"""Tests which files commands write, and which they leave alone: python3 tests/harness/commands/output_cli_test.py
+BUILD/subquad
+"""
 
 import json
 import os
@@ -41,7 +43,7 @@ class Output(unittest.TestCase):
             self.assertIn(word, result.stderr)
 
     def commands(self):
-        """Every command with --out FILE, complete but for that option."""
+        """Returns every command with --out FILE, complete except for that option."""
         result = self.folder / "result.json"
         if not result.exists():
             self.fine(*SMALL, "--out", result)
@@ -72,7 +74,7 @@ class Files(Output):
             for path in (pipe, loop, self.folder):
                 for force in ((), ("--force",)):
                     self.refuse([*command, "--out", path, *force], "--out")
-        # `claims` wants a name that ends in .json.
+        # `claims` requires a name that ends in .json.
         for name in ("sweep", "merge", "summarize"):
             self.refuse([*self.commands()[name], "--out", "/dev/null", "--force"], "regular file")
         self.assertTrue(pipe.is_fifo() and loop.is_symlink())
@@ -107,7 +109,7 @@ class Files(Output):
         self.refuse(study, "sinusoidal.json", "--force")
         self.assertEqual((folder / "sinusoidal.json").read_bytes(), before)
         self.assertIn(run(*study, "--force").returncode, (0, 1))
-        # Of several studies none is begun where one has its file.
+        # No study of several starts if the file of one exists.
         self.refuse(("study", "all", *study[2:]), "sinusoidal.json")
         self.assertEqual(sorted(path.name for path in folder.iterdir()), ["sinusoidal.json", "verdicts.md"])
 
@@ -146,7 +148,7 @@ class Streams(Output):
                 result = run(*arguments, **options)
                 self.assertEqual(result.returncode, status, (arguments, how))
                 if status == 0:
-                    # Nothing of the messages is in the file, or in its journal's place.
+                    # No message is written to the file or to its journal.
                     self.assertEqual(json.loads(self.out.read_text(encoding="utf-8"))["format"], "results/1")
                     self.assertEqual([path.name for path in self.folder.iterdir()], ["out.json"])
                 if how == "pipe":

@@ -22,7 +22,7 @@ def run(*arguments, **options):
 
 
 def table(text):
-    """All but what depends on the clock."""
+    """Removes the parts that depend on the clock."""
     return re.sub(r"in \d+ s", "", text)
 
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The Slurm script under a Slurm of its own, on this machine: python3 tests/harness/commands/real_slurm_test.py BUILD/subquad
+"""The Slurm script under a Slurm of its own, on this machine: python3 tests/harness/commands/real_slurm_test.py
+BUILD/subquad
 
-Starts munged, slurmctld and slurmd (Debian packages munge, slurmctld, slurmd, slurm-client) in a temporary folder, with ports of
-their own. Skipped, with the reason, where they are not installed or cannot start.
+Starts munged, slurmctld and slurmd (Debian packages munge, slurmctld, slurmd, slurm-client) in a temporary folder, with
+ports of their own. Skipped, with the reason, if they are not installed or cannot start.
 """
 
 import json
@@ -26,7 +27,7 @@ CONFIG = {
         {"operator": "softmax_attention", "n": [5, 32, 64], "d": 4, "e": 4},
     ]
 }
-# Slow enough that a task can be stopped on its way.
+# Settings that are slow enough for a task to be stopped before it ends.
 SWEEP = ("--no-resident", "--budget", "0.5", "--width", "1e-9")
 
 
@@ -44,7 +45,7 @@ def outcomes(path):
 
 
 class Cluster:
-    """One controller and one node; `why_not` says why it does not run."""
+    """Starts one controller and one node; `why_not` says why they do not run."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -108,7 +109,7 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
             ("slurmctld", "-D", "-f", self.folder / "slurm.conf"),
             ("slurmd", "-D", "-f", self.folder / "slurm.conf", "-N", host),
         )
-        # Paths that others may write to are refused: a folder in /tmp is not.
+        # Slurm refuses paths that other users may write to, such as a folder in /tmp.
         for command in commands:
             log = open(self.folder / f"{command[0]}.out", "wb")
             self.daemons.append(
@@ -198,7 +199,7 @@ class RealSlurm(unittest.TestCase):
         def records():
             return journal.read_text(encoding="utf-8").count("\n") - 1 if journal.exists() else 0
 
-        # One task is killed with something done, and goes back into the queue.
+        # A task is killed after its first record, and returns to the queue.
         self.wait(lambda: records() >= 1)
         self.assertFalse((shards / "shard-1.done").exists(), "too quick to be killed")
         requeued = self.cluster.run("scontrol", "requeue", f"{number}_1")

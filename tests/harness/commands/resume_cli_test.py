@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""What --resume keeps, measures again and refuses: python3 tests/harness/commands/resume_cli_test.py BUILD/subquad"""
+"""Tests what --resume keeps, measures again and refuses: python3 tests/harness/commands/resume_cli_test.py
+BUILD/subquad
+"""
 
 import json
 import os
@@ -35,7 +37,7 @@ class Resume(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def refuse(self, arguments, *words):
-        """Exit status 2 and one line on stderr that names what is wrong."""
+        """Expects exit status 2 and one line on stderr that names the problem."""
         result = run(*arguments)
         self.assertEqual((result.returncode, result.stderr.count("\n")), (2, 1), (arguments, result.stderr))
         for word in words:
@@ -72,7 +74,7 @@ class Resume(unittest.TestCase):
         for record in whole["records"]:
             counts = record["seconds"]["processes"]
             self.assertEqual((len(counts), sum(counts)), (3, len(record["seconds"]["samples"])), record["case"])
-        # One process more goes on with what there is.
+        # An additional process continues with the existing records.
         more = self.sweep("--n", "64,256", "--processes", "4", "--resume")
         for old, new in zip(whole["records"], more["records"]):
             self.assertEqual(new["seconds"]["processes"][:3], old["seconds"]["processes"])
@@ -90,7 +92,7 @@ class Resume(unittest.TestCase):
             self.assertIn("a run exceeds the limit of 1e-12 s", record["check"]["reason"])
 
     def test_other_bits_in_another_process_are_judged(self):
-        """Right ones pass, whatever the first process had."""
+        """Correct results pass, even if they differ from those of the first process."""
         out = self.folder / "out.json"
         self.sweep("--n", "64", "--implementation", "fft")
         file = self.read(out)
@@ -100,7 +102,7 @@ class Resume(unittest.TestCase):
         self.assertEqual([len(one["seconds"]["processes"]) for one in again["records"]], [2])
 
     def test_other_bits_that_are_not_right_are_not_timed(self):
-        """A case whose reference is zero everywhere: nothing that is computed for it can be trusted."""
+        """The reference of this case is zero everywhere, so that no computed result for it can be trusted."""
         case = "clipped_rpe_product:n=64,d=64,e=64,r=16,causal=0,input=impulse,scalar=float32,seed=1"
         limits = {"relative_width": 0.05, "min_samples": 3, "max_samples": 5, "budget_seconds": 1, "least_samples": 3,
                   "case_seconds": 60, "memory_bytes": 1 << 30, "flops32": 1e15, "flops64": 1e15, "cached": 1e15}  # fmt: skip
@@ -126,7 +128,7 @@ class Resume(unittest.TestCase):
             process = subprocess.Popen(
                 [PROGRAM, *axes, "--resume", "--out", out], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
             )
-            # In turns: after one more case, somewhere in the next; and somewhere from the start on.
+            # Kills alternately after one more case, somewhere in the next, and at any time from the start on.
             one_more = kill % 2 == 0
             if one_more:
                 self.assertIn("[", process.stderr.readline(), "too short to be killed ten times")
@@ -135,7 +137,7 @@ class Resume(unittest.TestCase):
             process.send_signal(signal.SIGKILL)
             process.wait()
             process.stderr.close()
-            # Nothing that was finished is lost; what is written is whole.
+            # No finished record is lost, and every written record is whole.
             self.assertFalse(out.exists())
             records = len(journal.read_text(encoding="utf-8").split("\n")) - 2
             self.assertGreaterEqual(records, kept + one_more)
@@ -198,7 +200,7 @@ class Resume(unittest.TestCase):
         self.assertTrue(all("n=64," in record["case"] for record in records))
 
     def another_program(self, file, *cases):
-        """Marks the records of these cases as measured by another program, with a time that nobody measured."""
+        """Marks the records of these cases as measured by another program, with a made-up time."""
         for record in file["records"]:
             if record["case"] in cases:
                 record["program"] = "0123456789abcdef"
@@ -221,9 +223,9 @@ class Resume(unittest.TestCase):
         self.assertNotIn(123.0, [record["seconds"]["median"] for record in after])
         kept = [record for record in file["records"] if record["case"] == cases[1]]
         self.assertEqual([record for record in after if record["case"] == cases[1]], kept)
-        # Nothing is lost, and a folder of results does not show it.
+        # The old file is kept, but is not listed among the results of a folder.
         self.assertEqual((self.folder / "out.json.old").read_bytes(), before)
-        # All of it is this program's now.
+        # All records now come from this program.
         again = run("sweep", *SMALL, "--n", "4,8,16", "--resume", "--out", out)
         self.assertEqual((again.returncode, again.stderr), (0, ""))
         self.assertEqual(self.read(out)["records"], after)
@@ -234,7 +236,7 @@ class Resume(unittest.TestCase):
         for record in file["records"]:
             del record["program"]
         out.write_text(json.dumps(file), encoding="utf-8")
-        # What is not asked for any more is counted, but not measured.
+        # Old records that are no longer requested are counted, but not measured.
         result = run("sweep", *SMALL, "--n", "8", "--resume", "--out", out)
         count = len(file["records"])
         self.assertIn(f"{count} records are another program's; {count // 2} are measured again", result.stderr)

@@ -35,7 +35,7 @@ def run(*arguments, task=None):
 
 
 def outcomes(path):
-    """What was checked, and how it ended; times differ from run to run."""
+    """Returns the checked points and their verdicts; times differ from run to run."""
     records = json.loads(path.read_text(encoding="utf-8"))["records"]
     found = {(r["case"], r["implementation"], r["backend"], r["threads"]): r["check"]["verdict"] for r in records}
     assert len(found) == len(records), "a point is there twice"
@@ -78,7 +78,7 @@ class Slurm(unittest.TestCase):
 
     def test_a_task_that_was_ended_goes_on(self):
         environment = dict(os.environ, SUBQUAD=PROGRAM, SLURM_ARRAY_TASK_ID="1")
-        # Slow enough to be ended on the way.
+        # Settings that are slow enough for a task to be ended before it finishes.
         sweep = ("--config", str(self.config), "--no-resident", "--budget", "3", "--width", "1e-9")
         task = subprocess.Popen(
             [str(SCRIPT), "1", str(self.shards), *sweep],
@@ -98,7 +98,7 @@ class Slurm(unittest.TestCase):
         before = outcomes(self.shards / "shard-1.json")
         self.assertGreater(len(before), 0)
         plan = self.shards / "plan"
-        # The same shard with the quick settings, which are other options.
+        # Quick settings for the same shard are different options, so it is refused.
         self.assertEqual(run(1, self.shards, *self.sweep, task=1).returncode, 2)
         plan.unlink()
         result = run(1, self.shards, *self.sweep, task=1)
@@ -122,7 +122,7 @@ class Slurm(unittest.TestCase):
             result = run(*arguments, task=task)
             self.assertEqual(result.returncode, 2, (arguments, result.stderr))
             self.assertIn(words, result.stderr)
-        # What the sweep itself refuses.
+        # The script refuses what the sweep itself refuses.
         self.assertEqual(run(1, self.shards, "--preset", "bogus", task=1).returncode, 2)
         self.assertFalse((self.shards / "shard-1.done").exists())
 

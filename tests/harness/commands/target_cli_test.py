@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""--target and SUBQUAD_TARGET: python3 tests/harness/commands/target_cli_test.py BUILD/subquad"""
+"""Tests --target and SUBQUAD_TARGET: python3 tests/harness/commands/target_cli_test.py BUILD/subquad"""
 
 import json
 import os
@@ -25,7 +25,7 @@ def run(*arguments, **environment):
 
 
 def here():
-    """The targets of this processor, the best one first."""
+    """Returns the targets of this processor, the best one first."""
     return re.search(r"^target: .*; this processor has (.*)$", run("--version").stdout, re.M)[1].split(", ")
 
 

@@ -1,4 +1,4 @@
-// Programs that are right while they are judged and something else while they
+// Implementations that are correct while they are judged and faulty while they
 // are timed: each is caught, and an honest one is not.
 #include "harness/judging/after_timing.h"
 
@@ -15,10 +15,11 @@ namespace {
 
 enum class Fault {
   kNone,
-  kKeepsItsResult,      // by the address of its tensors, say
-  kWritesItsInput,      // and puts nothing back
-  kRightOnce,           // and a hundredth off later
-  kWritesNothingLater,  // the output of the first run is still there
+  kKeepsItsResult,      // returns its old result, recognised by the address of
+                        // its tensors, say
+  kWritesItsInput,      // and does not restore it
+  kRightOnce,           // and off by a hundredth later
+  kWritesNothingLater,  // leaves the output of the first run in place
   kChangesABit,         // within every tolerance, in every second run
 };
 
@@ -57,7 +58,7 @@ class Faulty : public Prepared {
   std::vector<float> kept_;
 };
 
-// What is found after three runs.
+// Returns the checks after three runs.
 AfterTiming Timed(const std::string& id, Fault fault) {
   const Case one = MakeCase(ParseCaseId(id));
   const Problem problem = ProblemOf(one);

@@ -1,7 +1,7 @@
-// A right answer to somebody's own numbers is never called wrong, whatever
-// these hide: a linear bias, as in released models, that softmax does not see
-// shifted; a bias of buckets, or one constant; short queries and keys. With a
-// true fault in it each is refused.
+// A correct answer to a user's own inputs is never called wrong, whatever these
+// inputs cannot reveal: a linear bias, as in released models, whose shift
+// softmax does not see; a bias of buckets, or a constant one; short queries and
+// keys. With a real fault in it each is refused.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -32,15 +32,15 @@ enum class Fault {
   kHeadsRotated
 };
 
-// Softmax attention with a bias by offset, as a model runs it.
+// Softmax attention with a bias by offset, as a model computes it.
 struct Model {
   int64_t heads = 1, queries = 1, keys = 1;
-  int64_t length = 1;  // keys that are no padding
+  int64_t length = 1;  // keys that are not padding
   bool causal = true;
   std::vector<double> q, k, v, bias;  // [h, n, kWidth], [h, n_q + n_k - 1]
 
   int64_t Offset() const { return keys - queries; }
-  // By key - query, both as positions.
+  // Returns the index by key - query, both as positions.
   size_t BiasAt(int64_t head, int64_t distance) const {
     return static_cast<size_t>(head * (queries + keys - 1) + distance +
                                Offset() + queries - 1);
@@ -87,8 +87,9 @@ void SetBias(
       model.bias[model.BiasAt(head, distance)] = bias(head, distance);
 }
 
-// ALiBi (Press, Smith and Lewis 2022): 2^(-8 k / h), and for heads that are no
-// power of two every other one of twice as many.
+// Returns the slopes of ALiBi (Press, Smith and Lewis 2022): 2^(-8 k / h), and
+// for a number of heads that is not a power of two every other slope of twice
+// as many.
 std::vector<double> Slopes(int64_t heads) {
   int64_t power = 1;
   while (2 * power <= heads) power *= 2;
@@ -102,7 +103,7 @@ std::vector<double> Slopes(int64_t heads) {
   return slopes;
 }
 
-// What the model computes in the type Real.
+// Computes the model's output in the type Real.
 template <typename Real>
 std::vector<double> Attend(const Model& model, Fault fault) {
   std::vector<double> out(model.q.size());
@@ -153,8 +154,8 @@ std::vector<double> Attend(const Model& model, Fault fault) {
   return out;
 }
 
-// The verdict on the model's output in float32 or float64, as `subquad check`
-// gives it.
+// Returns the verdict of `subquad check` on the model's output in float32 or
+// float64.
 Verdict Check(Model model, Scalar scalar, Fault fault) {
   const bool narrow = scalar == Scalar::kFloat32;
   CaseFolder folder;
@@ -222,7 +223,8 @@ void TakesLinearBiases(const std::vector<int64_t>& heads,
           });
           const Verdict right = Check(model, scalar, Fault::kNone);
           EXPECT_TRUE(right.passed()) << right.reason;
-          // Shifted, it is the same answer but for the rounding of its numbers.
+          // The shifted answer is the same except for the rounding of its
+          // values.
           for (const BlindSpot& spot : right.margin.blind_to)
             EXPECT_FALSE(spot.name.starts_with("bias shifted")) << Blind(right);
           for (const Fault fault :
@@ -250,7 +252,8 @@ TEST(BroughtNumbers, BucketsPass) {
   for (const Use use : kUses)
     for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64}) {
       Model model = MakeModel(4, 200, use);
-      // Of T5: eight buckets of one distance, the others logarithmic.
+      // A bias as in T5: eight buckets of one distance each, the others
+      // logarithmic.
       SetBias(model, [](int64_t head, int64_t distance) {
         const double size = std::abs(static_cast<double>(distance));
         const double bucket =
@@ -295,10 +298,11 @@ TEST(BroughtNumbers, NormalisedQueriesPass) {
     }
 }
 
-// Keys that far away have next to no weight: nobody can tell whether they were
-// seen, and the verdict says so. So it does of numbers of ours, as a defect.
+// Distant keys have almost no weight: whether they were seen cannot be decided,
+// and the verdict says so. For generated inputs the same is a defect.
 TEST(BroughtNumbers, WhatTheyHideIsSaid) {
-  // Steep enough to hide a tile, and not so steep that it is nothing.
+  // The bias is steep enough to hide a tile, but not so steep that the tile has
+  // no effect.
   Model model = MakeModel(1, 300, Use::kDecode);
   SetBias(model, [](int64_t, int64_t distance) {
     return 0.15 * static_cast<double>(distance);
@@ -316,7 +320,7 @@ TEST(BroughtNumbers, WhatTheyHideIsSaid) {
   EXPECT_TRUE(ours.cannot_tell());
 }
 
-// One unit in the last place of a key away the normaliser is zero.
+// A change of one unit in the last place of a key makes the normaliser zero.
 TEST(BroughtNumbers, MayBeNextToNumbersWithoutAnAnswer) {
   const Case one = MakeCase(
       ParseCaseId("kernelized_rpe_attention:n=2,d=1,e=1,feature_map=identity"
@@ -335,7 +339,7 @@ TEST(BroughtNumbers, MayBeNextToNumbersWithoutAnAnswer) {
   EXPECT_TRUE(MisreadAnswers(problem, inputs, answer).empty());
 }
 
-// Where no wrong answer at all would be refused nothing has been shown.
+// A check that would refuse no wrong answer at all has shown nothing.
 TEST(BroughtNumbers, WhatCouldNotHaveFailedIsMistrusted) {
   Model model = MakeModel(1, 40, Use::kPrefill);
   std::ranges::fill(model.v, 0);
@@ -355,8 +359,8 @@ TEST(BroughtNumbers, WhatCouldNotHaveFailedIsMistrusted) {
   EXPECT_TRUE(Judge(comparison, margin, false, 0, NumbersFrom::kUser).passed());
 }
 
-// An eps that is too small to be seen neither mistrusts nor has a margin; whose
-// numbers they are decides whether it is told.
+// An eps that is too small to be seen neither mistrusts nor has a margin; it is
+// reported only for a user's own inputs.
 TEST(BroughtNumbers, AnEpsTooSmallToBeSeenIsTold) {
   const Case one = MakeCase(ParseCaseId(
       "linear_attention:feature_map=elu1,eps=1e-6,n=40,scalar=float32"));

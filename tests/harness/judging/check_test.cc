@@ -1,5 +1,5 @@
-// Case folders: every kind of malformed one is refused with one line that names
-// the case and what is wrong, and what is fine is taken.
+// Case folders: every kind of malformed folder is refused with one line that
+// names the case and the problem, and valid folders are accepted.
 #include "harness/judging/check.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ class MalformedCase : public testing::TestWithParam<Malformed> {
   }
   ~MalformedCase() override { fs::remove_all(root_); }
 
-  // The good case, not yet spoilt.
+  // Copies the valid case, to be corrupted.
   Spoilt Copy(const std::string& base) const {
     const fs::path from = fs::path(kGoldenFolder) / base;
     Spoilt one{root_ / "spoilt", Json::parse(Slurp(from / "case.json"))};
@@ -37,7 +37,7 @@ class MalformedCase : public testing::TestWithParam<Malformed> {
   fs::path root_;
 };
 
-// The case is named by the path that it was given by.
+// The case is named by the path that was given.
 void ExpectOneGoodLine(const std::string& line, const fs::path& folder,
                        const Malformed& malformed) {
   EXPECT_NE(line.find("case " + folder.string() + ": "), std::string::npos)
@@ -69,7 +69,7 @@ TEST_P(MalformedCase, IsRefusedInOneLineThatNamesIt) {
   ASSERT_NE(message, "") << "the case was taken";
   ExpectOneGoodLine(message, one.folder, malformed);
 
-  // And as the program says it: exit status 2, exactly one line.
+  // The program reports it the same way: exit status 2, exactly one line.
   const std::string errors = (root_ / "stderr").string();
   const std::string command =
       fmt::format("'{}' check '{}' > /dev/null 2> '{}'", kProgramFile,
@@ -91,8 +91,8 @@ INSTANTIATE_TEST_SUITE_P(Check, MalformedCase,
 
 class CaseFolderTest : public MalformedCase {};
 
-// Parameters that no file stands behind: whatever they are, the answer is one
-// line or a verdict, and no memory that the files do not account for.
+// Parameters whose sizes no file backs: for any values, the answer is one line
+// or a verdict, and the memory is limited to what the files account for.
 TEST_F(CaseFolderTest, HugeParametersAreRefusedOrHarmless) {
   for (const fs::path& golden : GoldenFolders()) {
     if (!IsRegistered(OperatorOf(golden))) continue;
@@ -153,7 +153,7 @@ TEST_F(CaseFolderTest, NamesAndLinksInsideAreTaken) {
   EXPECT_EQ(ReadCaseFolder(one.folder / "data/..").name, "spoilt");
 }
 
-// Float32 files are cases too, held to the tolerance of float32 programs.
+// Float32 files are valid cases, judged with the tolerance of float32 programs.
 TEST_F(CaseFolderTest, Float32ExpectedIsTakenAsSuch) {
   Spoilt one = Copy("toeplitz_1d-square");
   const NpyArray out = ReadNpy(one.folder / "out.npy");

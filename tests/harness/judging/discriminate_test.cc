@@ -1,8 +1,7 @@
 // Can the checks fail? Wrong answers made from the reference's own are judged
-// with the bounds of every implementation in the registry, and each must be
-// refused with room to spare, by as much as the margin says; the right answer
-// must be taken. Operators that are added to the registry are held to this
-// without a change here.
+// with the bounds of every implementation in the registry. Each must be refused
+// with room to spare, as much as the margin says; the right answer must be
+// accepted. New operators in the registry are tested without a change here.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,8 +20,8 @@ namespace subquad {
 namespace {
 
 constexpr double kLeastDistance = 10;
-// Wrong answers per implementation: five images have 41. Of two bytes there are
-// fewer cases.
+// The least number of wrong answers per implementation: five images have 41.
+// 16-bit types have fewer cases.
 int64_t LeastCounted(Scalar scalar) {
   return Info(scalar).bytes == 2 ? 12 : 40;
 }
@@ -41,8 +40,8 @@ bool IsSquareOf(const Case& one, int64_t n) {
   return one.Tokens() == n && (n_k == one.sizes.end() || n_k->second == n);
 }
 
-// At most `most` of those with a feature map, of which there are very many,
-// evenly spread; and all others.
+// Keeps at most `most` of the very many cases with a feature map, evenly
+// spread, and all others.
 std::vector<Case> SomeOf(std::vector<Case> cases, size_t most) {
   const auto mapped = std::stable_partition(
       cases.begin(), cases.end(),
@@ -55,16 +54,16 @@ std::vector<Case> SomeOf(std::vector<Case> cases, size_t most) {
   return some;
 }
 
-// Small ones of all variants, rectangles, heads and
-// gradients among them; and large ones, where tolerances are widest, of the
-// plainest and of the last.
+// Returns small cases of all variants, including rectangles, heads and
+// gradients; and large ones, where tolerances are widest, of the first and of
+// the last variant.
 std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
-  // In two bytes it is float32's arithmetic again, and tight at every size.
+  // 16-bit types use float32's arithmetic, with tight tolerances at every size.
   if (Info(scalar).bytes == 2)
     return SomeOf(VerificationCases(op, {33}, scalar, 1), 50);
   std::vector<Case> cases =
       SomeOf(VerificationCases(op, {4, 33, 64}, scalar, 1), 160);
-  // Rectangles and images are among the small ones.
+  // Rectangles and images are covered by the small cases.
   std::vector<Case> medium = VerificationCases(op, {257}, scalar, 1);
   std::erase_if(medium, [](const Case& one) {
     return one.leading.heads > 0 || !one.with.empty() || !IsSquareOf(one, 257);
@@ -81,10 +80,10 @@ std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
   return cases;
 }
 
-// Distances are measured where at least this many elements are compared.
+// Distances are measured if at least this many elements are compared.
 constexpr int64_t kTellingElements = 64;
 
-// The right answer with the rows of a wrong one.
+// Replaces rows of the right answer by those of a wrong one.
 Outputs Overlaid(const Problem& problem, const Answer& answer, Outputs outputs,
                  const WrongAnswer& wrong) {
   for (const FoundRows& part : wrong.parts) {
@@ -108,7 +107,7 @@ void JudgeWrongAnswers(const Case& one, Table& table) {
   try {
     trial.answer();
   } catch (const InvalidInput&) {
-    return;  // the formula has no value for these numbers
+    return;  // the formula has no value for these inputs
   }
   std::vector<const Implementation*> able;
   for (const Implementation* implementation : ImplementationsOf(*one.op))
@@ -139,11 +138,11 @@ void JudgeWrongAnswers(const Case& one, Table& table) {
                                        std::numeric_limits<double>::infinity())
                           .first->second;
       least = std::min(least, distance);
-      // With few elements (one query, say) it refuses, but it has no need to be
-      // near.
+      // Few elements (a single query, say) must be refused, but the tolerance
+      // need not be tight.
       if (verdict.comparison.elements < kTellingElements) continue;
       // The signed features of trf cancel in the normaliser: wrong answers are
-      // refused, but a norm-wise bound is not ten times away from them.
+      // refused, but need not be ten times beyond a norm-wise bound.
       if (one.params.Has("feature_map") &&
           one.params.Text("feature_map") == "trf")
         continue;
@@ -177,7 +176,7 @@ TEST_P(Discriminate, WrongAnswersAreRefused) {
   for (const Implementation* implementation : ImplementationsOf(op))
     for (Scalar scalar : kEveryScalar) {
       if (!std::ranges::count(implementation->scalars, scalar)) continue;
-      // Without a device there is nothing to judge.
+      // Nothing can be judged without a device.
       if (!IsAvailable(implementation->backend)) continue;
       const Nearest& nearest = table[{implementation, scalar}];
       fmt::print(

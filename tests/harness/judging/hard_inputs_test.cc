@@ -1,8 +1,8 @@
-// Every implementation on every kind of hard input: it passes, or its limit
-// is in known_limits.json, which is held to be true both ways: what is listed
-// must happen, and nothing else may. Where processors differ (in the order of
+// Every implementation on every kind of hard input: it passes, or its limit is
+// listed in known_limits.json. The list is checked both ways: every listed
+// limit must occur, and no other may. Where processors differ (in the order of
 // sums, or in whether a product is rounded before it is added), a row lists
-// each outcome that may be, and its number is a range over them.
+// every possible outcome, and its number is a range over them.
 #include "harness/cases/hard_inputs.h"
 
 #include <fmt/format.h>
@@ -28,13 +28,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What happened with one implementation, scalar type, kind of input and choice
-// of parameters.
+// Counts the outcomes for one implementation, scalar type, kind of input and
+// choice of parameters.
 struct Tally {
   int passed = 0, failed = 0, silent = 0, near = 0, without_digits = 0,
       without_value = 0;
   double over_bound = 0, over_plain = 0;  // the worst of all cases
-  std::string first_reason;               // of a failure
+  std::string first_reason;               // reason of the first failure
 
   std::string Outcome() const {
     if (failed > 0) return "fails";
@@ -48,7 +48,7 @@ struct Tally {
 
 struct Key {
   std::string implementation, scalar, input, choices;
-  std::string form;  // of the normaliser, see FormOf
+  std::string form;  // form of the normaliser, see FormOf
   auto operator<=>(const Key&) const = default;
 };
 
@@ -83,7 +83,7 @@ bool Covers(const Json& row, const Key& key) {
   });
 }
 
-// "feature_map=trf" and what else is chosen by name.
+// Returns "feature_map=trf" and other parameters chosen by name.
 std::string ChoicesOf(const Case& one) {
   std::string choices;
   for (const auto& [name, value] : one.params.values())
@@ -92,7 +92,7 @@ std::string ChoicesOf(const Case& one) {
   return choices;
 }
 
-// "" where scales cancel, "eps" and "unnormalised" where they do not.
+// Returns "" if scales cancel, otherwise "eps" or "unnormalised".
 std::string FormOf(const Case& one) {
   const Params& params = one.params;
   if (params.Has("normalized") && !params.Flag("normalized"))
@@ -100,11 +100,11 @@ std::string FormOf(const Case& one) {
   return params.Has("eps") && params.Number("eps") > 0 ? "eps" : "";
 }
 
-// Every variant of the operator, in widths that keep gradients and the many
-// cases of maps and schemes cheap; of images the first.
+// Returns every variant of the operator, in widths that keep gradients and the
+// many cases of maps and schemes cheap, and the first variant for images.
 std::vector<Case> EveryCaseOf(const Operator& op, Scalar scalar) {
   std::vector<Case> cases = VerificationCases(op, {3, 48}, scalar, 1);
-  // Who shares a tensor is no matter of its numbers.
+  // The sharing of tensors does not affect their values.
   std::erase_if(cases, [](const Case& one) {
     return one.Tokens() > 143 || one.leading.batch > 0 ||
            !one.leading.own.empty();
@@ -122,9 +122,9 @@ std::vector<Case> EveryCaseOf(const Operator& op, Scalar scalar) {
   return cases;
 }
 
-// Operators with very many variants: shapes take turns, so that each variant is
-// run on every second shape, in an order that gives neighbouring variants (of
-// one map, causal or not) different ones. Images are made small.
+// Thins out operators with very many variants: shapes alternate, so that each
+// variant runs on every second shape, in an order that gives neighbouring
+// variants (of one map, causal or not) different shapes. Images are made small.
 constexpr size_t kVeryMany = 185;
 
 std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
@@ -159,7 +159,7 @@ std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
   return cases;
 }
 
-// "fft", and "fft@cuda" for the one of the same name on a device.
+// Returns "fft", or "fft@cuda" for the implementation of that name on a device.
 std::string NameOf(const Implementation& one) {
   return one.id + (one.backend == Backend::kCuda ? "@cuda" : "");
 }
@@ -205,14 +205,14 @@ void JudgeCase(const Case& one, std::map<Key, Tally>& tallies) {
 
 class HardInputs : public testing::TestWithParam<const Operator*> {};
 
-// A number of a row is the worst over all that it covers.
+// The worst number over all cases that a row covers.
 struct Used {
   bool any = false;
   double over_bound = 0, over_plain = 0;
   int without_digits = 0;
 };
 
-// Within a factor of two of a row's number, or of its range.
+// True if `found` is within a factor of two of a row's number or range.
 bool IsAsListed(const Json& row, const char* name, double found) {
   if (!row.contains(name)) return true;
   const Json& number = row[name];
@@ -240,9 +240,9 @@ TEST_P(HardInputs, PassOrStandInTheTable) {
   std::vector<Used> used(limits.size());
   std::map<std::string, int> passed_by_form;
   for (const auto& [key, tally] : tallies) {
-    // Of eps, and unnormalised, there are one or two cases, which may well have
-    // no value or tell nothing: none may fail that no row is for, and on some
-    // input each passes.
+    // Cases with eps, and unnormalised ones, are only one or two, which may
+    // have no value or reveal nothing: none may fail without a row, and each
+    // must pass on some input.
     if (!key.form.empty() && std::ranges::none_of(limits, [&](const Json& row) {
           return Covers(row, key);
         })) {
@@ -286,7 +286,7 @@ TEST_P(HardInputs, PassOrStandInTheTable) {
   }
 }
 
-// Taking turns leaves out no implementation of any map or scheme.
+// Alternating shapes leave out no implementation of any map or scheme.
 TEST_P(HardInputs, EveryImplementationMeetsEveryChoice) {
   const auto met = [](const std::vector<Case>& cases) {
     std::set<std::pair<std::string, std::string>> pairs;
@@ -301,7 +301,7 @@ TEST_P(HardInputs, EveryImplementationMeetsEveryChoice) {
               met(EveryCaseOf(*GetParam(), scalar)));
 }
 
-// A row that allows everything would hold nothing.
+// A row that allows everything would check nothing.
 TEST(HardInputs, RowsWithSeveralOutcomesAndRanges) {
   const Json row = Json::parse(
       R"({"outcome": ["passed", "fails"], "error_over_plain": [3, 10]})");

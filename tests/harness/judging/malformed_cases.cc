@@ -23,7 +23,7 @@ std::string Nested(int levels, const std::string& open,
   return text;
 }
 
-// case.json with one field's text in the place of another.
+// Replaces the text of one field of case.json.
 void RawField(Spoilt& one, const std::string& field, const std::string& text) {
   one.json[field] = "@";
   std::string raw = one.json.dump();
@@ -200,7 +200,7 @@ std::vector<Malformed> ParamCases() {
       {"weights", "[13, 9]", "[9, 13]"});
   add("params_huge", "{\"height\": 2147483647, \"width\": 2147483647}",
       {"weights"});
-  // 65536 * 65536 is 0 in 32 bits.
+  // The product 65536 * 65536 is 0 in 32 bits.
   add("params_wrap_around", "{\"height\": 65536, \"width\": 65536}",
       {"weights"});
   return list;
@@ -470,7 +470,7 @@ std::vector<Malformed> TensorCases() {
         {"expected: out", "element 1"});
   }
 
-  // A name that is not taken is named, and not the one that is then missing.
+  // The message names the unknown input instead of the missing one.
   add("input_misspelt",
       [](Spoilt& one) {
         one.json["inputs"]["value"] = one.json["inputs"]["values"];

@@ -1,5 +1,4 @@
-// Every way in which a case folder can be malformed, as golden cases that are
-// spoilt.
+// All ways in which a case folder can be malformed, as corrupted golden cases.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +12,7 @@
 
 namespace subquad {
 
-// A folder of files that can be spoilt.
+// A folder of files that can be corrupted.
 struct Spoilt {
   fs::path folder;
   Json json;
@@ -25,7 +24,8 @@ struct Spoilt {
   void SetBytes(const std::string& file, const std::string& bytes) const {
     Write(folder / file, bytes);
   }
-  // The header's text is padded; a replacement of the same length keeps it.
+  // Replaces text in a header, whose padding allows a replacement of equal
+  // length.
   void Patch(const std::string& file, const std::string& from,
              const std::string& to) const {
     std::string bytes = Bytes(file);
@@ -50,9 +50,9 @@ struct Spoilt {
 
 struct Malformed {
   std::string name;
-  std::string base;  // the golden case that is spoilt
+  std::string base;  // the golden case to corrupt
   std::function<void(Spoilt&)> spoil;
-  std::vector<std::string> words;  // what the message has to name
+  std::vector<std::string> words;  // that the message must contain
 };
 
 inline void PrintTo(const Malformed& malformed, std::ostream* stream) {

@@ -1,8 +1,8 @@
-// Failures that production kernels have shipped, planted in the answer: a bias
-// that is accepted and left out, one that reaches the nearest tile only, heads
-// that read each other's keys and values, a band of keys that is lost. Each is
-// caught at a small size that is no multiple of a tile, and at 65536 keys,
-// where what it changes is small.
+// Faults that production kernels have shipped with, planted in the answer: a
+// bias that is accepted and ignored, one that reaches the nearest tile only,
+// heads that read each other's keys and values, a band of keys that is lost.
+// Each is caught at a small size that is not a multiple of a tile, and at 65536
+// keys, where its effect is small.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kLeastMargin = 10;
 
-// Writes the judged rows: right, or as the wrong answer has them.
+// Writes the judged rows: the right ones, or those of a wrong answer.
 void WriteRows(const Trial& trial, const Answer& answer,
                const WrongAnswer* wrong) {
   const Problem& problem = trial.problem();

@@ -1,6 +1,6 @@
-// Whether a test could fail: what a tolerance accepts is counted right, beside
-// numbers worked out here, and each kind of advice is given where it helps and
-// keeps what it promises.
+// The power of a test: the mistakes that a tolerance accepts are counted
+// correctly, compared with values computed here, and each kind of advice is
+// given where it helps and works as promised.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ OwnTest TestOf(const std::string& id) {
   return TestOf(id, AllClose::DefaultOf(MakeCase(ParseCaseId(id)).scalar));
 }
 
-// The same with gradients; `incoming` fills the one that comes in.
+// Adds gradients to the test; `incoming` fills the incoming gradient.
 OwnTest WithGradients(OwnTest test, const std::string& id, double incoming) {
   const Case one = MakeCase(ParseCaseId(id + ",backward=1"));
   test.backward = ProblemOf(one);
@@ -82,7 +82,8 @@ TEST(Power, ATestThatSeesEverythingAcceptsNothing) {
   EXPECT_LT(power.right, 1);
 }
 
-// A constant output is shifted without a trace; the others are worked out here.
+// A constant output can be shifted without effect; the other distances are
+// computed here.
 TEST(Power, TheDistancesAreThoseOfTheOutputs) {
   OwnTest test = TestOf(kBias, {.relative = 0.25, .absolute = 0.5});
   Fill(test, "v", 2);
@@ -97,7 +98,8 @@ TEST(Power, TheDistancesAreThoseOfTheOutputs) {
   EXPECT_TRUE(std::isinf(Find(power, "last row left out").over));
 }
 
-// In two bytes a factor of 1.001 is lost in rounding; a larger one is tried.
+// A factor of 1.001 is below the rounding error of 16-bit types, so a larger
+// one is tried.
 TEST(Power, AFactorIsLargerThanRounding) {
   OwnTest test = TestOf(std::string(kBias) + ",scalar=bfloat16",
                         {.relative = 0.04, .absolute = 0});
@@ -134,7 +136,7 @@ TEST(Power, AConstantGradientOfAMeanHidesThemAll) {
   for (const char* blind : {"all zero (grad_q)", "sign flipped (grad_bias)",
                             "bias left out", "scale left out of grad_q"})
     EXPECT_TRUE(std::ranges::count(accepted, blind)) << blind;
-  // One that is never written is seen even so.
+  // A gradient row that is never written is detected nevertheless.
   EXPECT_FALSE(std::ranges::count(accepted, "last row left out (grad_q)"));
   const Advice advice = AdviseOn(test, power, kWork);
   EXPECT_EQ(advice.changes, std::vector<std::string>{
@@ -142,7 +144,7 @@ TEST(Power, AConstantGradientOfAMeanHidesThemAll) {
   EXPECT_TRUE(advice.still_accepted.empty());
 }
 
-// What is advised is done, and keeps the promise.
+// Following the advice works as promised.
 TEST(Advice, ATighterToleranceIsOneThatRightProgramsKeep) {
   OwnTest test = TestOf(kBias, {0, 0.5});
   const TestPower power = PowerOf(test, kWork);
@@ -170,8 +172,8 @@ TEST(Advice, AToleranceThatRefusesWhatIsRightIsWidened) {
   EXPECT_LT(advice.tolerance.absolute, 1e-1);
 }
 
-// Of a causal problem the first rows see the first keys alone: they stay as
-// they are, with a bias by offset that is cut around zero.
+// The first rows of a causal problem see the first keys only: they do not
+// change when keys and a bias by offset are cut around offset zero.
 TEST(Advice, TheFirstKeysAreTheFirstRows) {
   const OwnTest test = TestOf(std::string(kBias) + ",causal=1,scalar=float64");
   constexpr int64_t kMost = 20;
@@ -193,7 +195,7 @@ TEST(Advice, TheFirstKeysAreTheFirstRows) {
   EXPECT_FALSE(FirstKeys(image.problem, image.inputs, 8));
 }
 
-// A tile is a small part of many keys that weigh much the same.
+// A tile is a small part of many keys with similar weights.
 TEST(Advice, FewerKeysShowATile) {
   OwnTest test = TestOf("softmax_attention:n=2000,d=4,e=4,scalar=bfloat16",
                         {.relative = 0, .absolute = 0.02});
@@ -218,7 +220,7 @@ TEST(Power, OfManyRowsPairsAreTaken) {
   EXPECT_FALSE(power.all_rows);
   EXPECT_GE(power.rows, 16);
   EXPECT_LT(power.rows, 400);
-  // Only rows next to each other can be taken for each other.
+  // Only adjacent rows can be confused with each other.
   EXPECT_GT(Find(power, "rows shifted by one").over, 1);
   EXPECT_GT(Find(power, "another head's rows").over, 1);
 }
@@ -233,8 +235,8 @@ TEST(Power, TensorsAreGivenBackAsTheyWere) {
 
 class PowerOfOperator : public testing::TestWithParam<const Operator*> {};
 
-// No list of operators: each has wrong answers, ours refuse most of them, and
-// right programs are nearer than any that ours refuse.
+// All operators have wrong answers, our tolerance refuses most of them, and
+// correct programs are nearer than any answer that it refuses.
 TEST_P(PowerOfOperator, RightProgramsAreNearerThanWrongOnes) {
   CaseRequest request;
   request.op = GetParam();

@@ -1,5 +1,5 @@
-// Every mistake that is known is recognised by name, on every operator it
-// applies to; what is like none of them is not taken for one.
+// Every known mistake is recognised by name, on every operator that it applies
+// to; an output that resembles none is not assigned one.
 #include "harness/judging/resemblance.h"
 
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ struct Subject {
                      ToleranceOf(right, 1, {}));
   }
 
-  // What a program with this mistake would have written.
+  // Returns the output of a program with this mistake.
   Answer With(const WrongAnswer& wrong) const {
     Answer found = right;
     for (const FoundRows& part : wrong.parts) {
@@ -49,7 +49,7 @@ struct Subject {
     return found;
   }
 
-  // All rows of every mistake.
+  // Returns all rows of every mistake.
   std::vector<WrongAnswer> Mistakes() {
     size_t rows = 0;
     for (const OutputAnswer& one : right.outputs)
@@ -74,7 +74,7 @@ struct Subject {
 class EveryOperator : public testing::TestWithParam<const Operator*> {};
 
 TEST_P(EveryOperator, HasEveryMistakeRecognised) {
-  // Of the many variants of some, a few.
+  // Uses a few variants of operators with many.
   constexpr size_t kMost = 24;
   const std::vector<Case> all =
       VerificationCases(*GetParam(), {12}, Scalar::kFloat64, 1);
@@ -85,7 +85,7 @@ TEST_P(EveryOperator, HasEveryMistakeRecognised) {
     for (const WrongAnswer& wrong : subject.Mistakes()) {
       const Answer found = subject.With(wrong);
       const Resemblance like = subject.Like(found);
-      // Or by that of another whose answer it is.
+      // The name may be that of another mistake with the same answer.
       EXPECT_FALSE(like.name.empty()) << all[at].Id() << ": " << wrong.name;
       EXPECT_LT(like.ratio, kAlike) << all[at].Id() << ": " << wrong.name;
       ++recognised;
@@ -97,7 +97,8 @@ TEST_P(EveryOperator, HasEveryMistakeRecognised) {
 INSTANTIATE_TEST_SUITE_P(Operators, EveryOperator,
                          testing::ValuesIn(Operators()), OperatorId);
 
-// Those that people make, each by its own name where no other is the same.
+// Common mistakes, each recognised by its own name if no other mistake has the
+// same answer.
 TEST(Resemblance, NamesTheUsualConfusions) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> usual = {
       {"softmax_attention:with=bias,causal=1,n=40,d=8,e=8,heads=3,batch=2,"
@@ -144,8 +145,8 @@ TEST(Resemblance, NamesTheUsualConfusions) {
   }
 }
 
-// Memory in another order than a program reads, whether or not it writes in
-// that order too.
+// Detects tensors read in another memory order, whether or not the output is
+// written in that order, too.
 TEST(Resemblance, NamesMemoryInAnotherOrder) {
   Subject subject(
       "softmax_attention:with=bias,causal=1,n=40,d=8,e=8,heads=3,batch=2,"
@@ -173,8 +174,9 @@ TEST(Resemblance, SharedHeadsInTurns) {
   EXPECT_EQ(subject.Like(subject.With(*wrong)).name, name);
 }
 
-// One factor for all rows is told with its number. Factors of each row's own
-// are told with their likely cause: an eps only where the operator has one.
+// A factor common to all rows is reported with its value. A separate factor for
+// each row is reported with its likely cause: an eps only if the operator has
+// one.
 TEST(Resemblance, FactorsAreNamed) {
   const std::string rows = "rows scaled each by its own factor";
   const std::pair<std::string, std::string> names[] = {
@@ -190,7 +192,8 @@ TEST(Resemblance, FactorsAreNamed) {
       for (long double& value : found.outputs[0].value) value *= factor;
       const Resemblance like = subject.Like(found);
       EXPECT_EQ(like.name, fmt::format("scaled by {:g}", factor)) << id;
-      // As near as the rounding of numbers that are so much larger.
+      // The distance is about the rounding error of values that are so much
+      // larger.
       EXPECT_LT(like.tolerances, 10) << id << " " << factor;
     }
     Answer found = subject.right;
@@ -205,7 +208,7 @@ TEST(Resemblance, FactorsAreNamed) {
 TEST(Resemblance, IsOfNoneWhereNothingIsKnown) {
   Subject subject("softmax_attention:with=bias,n=40,scalar=float64,seed=3");
   Answer found = subject.right;
-  // A sine of its own on every element: large, and nobody's mistake.
+  // Adds a different sine to every element: large, and no known mistake.
   std::vector<long double>& values = found.outputs[0].value;
   for (size_t at = 0; at < values.size(); ++at)
     values[at] += std::sin(static_cast<double>(at * at));
@@ -216,7 +219,7 @@ TEST(Resemblance, IsOfNoneWhereNothingIsKnown) {
             fmt::format("like none of {} known mistakes", like.known));
 }
 
-// Half of a mistake is still most like it, and further away.
+// Half of a mistake still resembles it most, at a larger distance.
 TEST(Resemblance, TheDistanceIsSaidInTolerances) {
   Subject subject("softmax_attention:with=bias,n=40,scalar=float64,seed=3");
   const std::vector<WrongAnswer> mistakes = subject.Mistakes();

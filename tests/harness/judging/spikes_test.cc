@@ -1,7 +1,7 @@
-// The spike probe takes every program, and refuses the failures that it is for:
-// a bias left out, one that reaches the nearest tile only, one that is off by
-// an offset, rows of a tile that miss it, and a move where there should be
-// none.
+// The impulse test accepts every implementation, and refuses the failures that
+// it is made for: a bias left out, one that reaches the nearest tile only, one
+// that is off by an offset, rows of a tile that miss it, and a shift where
+// there should be none.
 #include "harness/judging/spikes.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ TEST(SpikeOffsets, AreTheEdgesOfTilesAndTheEnds) {
 
 class Spikes : public testing::TestWithParam<SpikeSubject> {};
 
-// By the definition itself, which shares nothing with the closed form.
+// Compares with the definition itself, which shares nothing with the closed
+// form.
 TEST_P(Spikes, TheClosedFormIsTheDefinition) {
   const SpikeSubject& subject = GetParam();
   constexpr int64_t kQueries = 9, kKeys = 9, kWidth = 2;
@@ -67,7 +68,7 @@ TEST_P(Spikes, EveryProgramPasses) {
       }
 }
 
-// What a program that makes this mistake would return.
+// Returns the output of a program that makes this mistake.
 TEST_P(Spikes, PlantedFaultsAreRefused) {
   const SpikeSubject& subject = GetParam();
   constexpr int64_t kLength = 4096, kWidth = 2, kOffset = 128;

@@ -1,5 +1,5 @@
-// Comparison and verdict: what is right passes, and everything else does not,
-// however it hides.
+// Comparison and verdict: correct outputs pass, and all others fail, however
+// their faults hide.
 #include "harness/judging/verdict.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Case CaseOf(const std::string& id) { return MakeCase(ParseCaseId(id)); }
 
-// One problem with its right answer in place, to be spoilt.
+// One problem with its right answer in place, to be corrupted.
 class Judging : public testing::Test {
  protected:
   Judging()
@@ -40,7 +40,7 @@ class Judging : public testing::Test {
     return Judge();
   }
 
-  // Units of a bound that is this part of the largest number.
+  // Returns units of a bound that is this fraction of the largest value.
   double UnitsOf(double part) {
     return part * trial_.answer().outputs[0].largest /
            Info(Scalar::kFloat32).unit_roundoff;
@@ -64,7 +64,7 @@ TEST_F(Judging, NanAndInfinityFailWhereverTheyAre) {
   for (double value : {std::nan(""), kInfinity, -kInfinity})
     for (size_t at : {size_t{0}, size_t{100}, right_[0].size() - 1}) {
       trial_.SetOutputs(right_);
-      // SetOutputs leaves a NaN untouched, so it is written by hand.
+      // SetOutputs leaves a NaN unchanged, so it is written directly.
       static_cast<float*>(trial_.arrays().outputs[0].data)[at] =
           static_cast<float>(value);
       const Verdict verdict = Judge();
@@ -119,8 +119,8 @@ TEST_F(Judging, ABrokenGuardFails) {
   EXPECT_TRUE(Judge().passed());
 }
 
-// A bound that is no number must not let anything through, whichever element it
-// belongs to.
+// A bound that is NaN must not let anything pass, whichever element it belongs
+// to.
 TEST_F(Judging, ABoundThatIsNoNumberAllowsNothing) {
   for (size_t at : {size_t{0}, size_t{50}}) {
     Answer answer = trial_.answer();
@@ -131,8 +131,8 @@ TEST_F(Judging, ABoundThatIsNoNumberAllowsNothing) {
   }
 }
 
-// Where even the plain program has no finite bound, gate 1 could not have
-// failed. That is neither passed nor failed, and the reason says where.
+// Gate 1 cannot fail where even the plain program has no finite bound. The
+// verdict is then neither passed nor failed, and the reason says where.
 TEST_F(Judging, AnElementWithoutAnyBoundIsMistrusted) {
   for (size_t at : {size_t{0}, size_t{52}}) {
     Answer answer = trial_.answer();
@@ -150,7 +150,7 @@ TEST_F(Judging, AnElementWithoutAnyBoundIsMistrusted) {
           at / 5, at % 5);
       EXPECT_NE(verdict.reason.find(where), std::string::npos)
           << verdict.reason;
-      // The numbers are those of the other elements.
+      // The numbers in the record are those of the other elements.
       const Json check = Json::parse(CheckJson(verdict).dump());
       EXPECT_EQ(check["verdict"], "mistrusted");
       EXPECT_LE(check["error"].get<double>(), 1);
@@ -160,7 +160,7 @@ TEST_F(Judging, AnElementWithoutAnyBoundIsMistrusted) {
   }
 }
 
-// The other elements are judged all the same.
+// The other elements are judged nevertheless.
 TEST_F(Judging, WhatFailsBesideElementsWithoutABoundFails) {
   Answer answer = trial_.answer();
   answer.outputs[0].units[52] = kInfinity;
@@ -171,8 +171,8 @@ TEST_F(Judging, WhatFailsBesideElementsWithoutABoundFails) {
   EXPECT_EQ(beyond.outcome, Outcome::kFailed);
   EXPECT_NE(beyond.reason.find("row 10 column 3"), std::string::npos)
       << beyond.reason;
-  // NaN is refused where nothing is promised, too, and so is what was never
-  // written.
+  // NaN and elements that were never written are refused even where nothing is
+  // promised.
   trial_.SetOutputs(right_);
   static_cast<float*>(trial_.arrays().outputs[0].data)[52] =
       std::numeric_limits<float>::quiet_NaN();
@@ -194,8 +194,8 @@ TEST_F(Judging, NumbersThatNobodyBoundsAreNullInAFile) {
   EXPECT_TRUE(check["max_error"].is_number());
 }
 
-// An algorithm that bounds less than the plain program does has failed; one
-// that bounds more is held to it.
+// An algorithm without a bound where the plain program has one has failed; a
+// finite bound of its own is enforced where the plain program has none.
 TEST_F(Judging, AnAlgorithmsOwnBoundIsHeldAgainstThePlainOne) {
   double own = kInfinity;
   const double most = UnitsOf(0.0005);
@@ -227,11 +227,10 @@ TEST_F(Judging, AnAlgorithmsOwnBoundIsHeldAgainstThePlainOne) {
 }
 
 // The signed features of trf cancel where rows are long. Here those of head 0
-// are short and those of head 1 long, whose errors must be no yardstick for
-// head 0.
-// What is allowed beside the plain program's error is part of the tolerance: a
-// mistake is as many tolerances away, not as many of the plain program's
-// errors.
+// are short and those of head 1 long, whose errors must not be the baseline for
+// head 0. The error that is allowed in addition to the plain program's is part
+// of the tolerance: the distance of a mistake is counted in tolerances, not in
+// the plain program's errors.
 TEST(Verdict, DistancesCountAnErrorThatIsAllowed) {
   Comparison comparison;
   comparison.elements = 1;
@@ -283,8 +282,8 @@ TEST_F(Judging, AnAnswerThatIsNotFiniteTakesNothing) {
   }
 }
 
-// The yardstick alone: an error within the worst-case bound that is many times
-// that of the plain program fails, unless the bound is one of norms.
+// Tests the baseline alone: an error within the worst-case bound that is many
+// times that of the plain program fails, unless the bound is norm-wise.
 TEST_F(Judging, GateTwoHoldsWhereNoNormDecides) {
   Answer loose = trial_.answer();
   for (double& units : loose.outputs[0].units) units *= 1e6;
@@ -309,9 +308,9 @@ TEST_F(Judging, GateTwoHoldsWhereNoNormDecides) {
   EXPECT_NE(verdict.gates, "");
 }
 
-// A tolerance that would have taken a wrong answer takes no right one either:
-// the verdict says which it could not tell. Where gate 2 holds as well, it
-// keeps them out.
+// A tolerance that would have accepted a wrong answer accepts no right one
+// either: the verdict names the answer that it could not distinguish. If gate 2
+// applies as well, it keeps wrong answers out.
 TEST_F(Judging, AMarginBelowOneIsMistrusted) {
   EXPECT_GT(Judge().margin.value, 10);
   Outputs outputs = right_;
@@ -343,7 +342,7 @@ TEST_F(Judging, AMarginBelowOneIsMistrusted) {
   EXPECT_EQ(check["nearest"], "scaled by 1.001");
   trial_.SetOutputs(right_);
   EXPECT_TRUE(judge(0.002).passed());
-  // What is out of bounds has failed all the same.
+  // An output beyond the bound has failed nevertheless.
   outputs[0][5] += trial_.answer().outputs[0].largest;
   trial_.SetOutputs(outputs);
   EXPECT_EQ(judge(0.003).outcome, Outcome::kFailed);
@@ -377,9 +376,9 @@ TEST(Verdicts, GateTwoIsEightTimesThePlainError) {
   EXPECT_EQ(outcome(1, 1.1), Outcome::kFailed);
 }
 
-// The largest error of one row may be next to nothing by luck, which is no
-// measure for another program. Computed again with roundings at random, it is
-// not: over many draws it stays near the usual one.
+// The largest error of a single row may be tiny by chance, which is no measure
+// for other programs. Recomputed with random rounding it is not: over many
+// draws it stays near the usual error.
 TEST(Answers, ThePlainErrorOfFewRowsIsTheUsualOne) {
   constexpr int kDraws = 300;
   const auto over_median = [](int64_t rows, auto error_of) {
@@ -409,8 +408,9 @@ TEST(Answers, ThePlainErrorOfFewRowsIsTheUsualOne) {
   EXPECT_GT(over_median(3, judged), 0.3);
 }
 
-// Features of keys are made once for all rows, and their roundings must not be
-// those of one draw: here two keys compete by exponents of 8e4.
+// Features of keys are computed once for all rows, but their rounding errors
+// must not be those of a single draw: here two keys compete by exponents of
+// 8e4.
 TEST(Answers, WhatIsMadeOnceIsRoundedAgainToo) {
   const Case one = CaseOf(
       "linear_attention:n_q=1,n_k=48,d=16,e=19,f=16,feature_map=prf,causal=0,"
@@ -427,7 +427,8 @@ TEST(Answers, WhatIsMadeOnceIsRoundedAgainToo) {
   EXPECT_GT(answer.plain_error, 20 * of_one_run);
 }
 
-// No program can give a number that its type does not hold; that is no pass.
+// No program can return a value that its type cannot represent; that does not
+// count as passed.
 TEST(Answers, NumbersBeyondTheTypeAreSkipped) {
   for (const auto& [scalar, expected] :
        {std::pair{"float32", Outcome::kSkipped},
@@ -447,8 +448,8 @@ TEST(Answers, NumbersBeyondTheTypeAreSkipped) {
   EXPECT_TRUE(FitsType(Scalar::kFloat32, nan));
 }
 
-// Where keys are fewer than features, the plain program adds up less than
-// others do.
+// The plain program adds up fewer terms than others if keys are fewer than
+// features.
 TEST(Answers, SumsOverFeaturesAreAllowedTheirRoundings) {
   const auto roundings = [](const std::string& id) {
     const Case one = CaseOf(id);
@@ -463,7 +464,7 @@ TEST(Answers, SumsOverFeaturesAreAllowedTheirRoundings) {
             20);
 }
 
-// Rows beyond kAllRows are sampled; edges are always among them.
+// Rows beyond kAllRows are sampled; the edges are always included.
 TEST(Selection, LargeProblemsCompareEdgesAndASample) {
   for (int64_t n : {4097, 16384, 99999, 100000, 1 << 20}) {
     const Problem problem =
@@ -494,7 +495,7 @@ TEST(Selection, IsSmallerWhereRowsTakeLong) {
   EXPECT_FALSE(chosen(7990).all);
   EXPECT_EQ(chosen(7990).rows.size(), 2 * static_cast<size_t>(kSampledRows));
   EXPECT_EQ(chosen(200).rows.size(), 200u);
-  // Wherever rows are left out, neighbours in the middle are not.
+  // Neighbours in the middle are kept wherever rows are left out.
   for (const int64_t rows : {200, 40})
     for (const int64_t head : {0, 1})
       for (const int64_t row : {1999, 2000, 2001})

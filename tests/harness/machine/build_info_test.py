@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What changes the digest of the program, and what does not: python3 tests/harness/machine/build_info_test.py"""
+"""Tests what changes the digest of the program, and what does not: python3 tests/harness/machine/build_info_test.py"""
 
 import pathlib
 import re

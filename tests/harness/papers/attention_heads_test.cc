@@ -1,5 +1,6 @@
-// Heads of trained models in studies: found from anywhere, every number that of
-// the definitions, and verdicts on each model that wrong numbers turn.
+// Heads of trained models in studies: found from any folder, every number equal
+// to that of the definitions, and verdicts on each model that wrong numbers
+// change.
 #include "harness/papers/frame/attention_heads.h"
 
 #include <gtest/gtest.h>
@@ -88,10 +89,10 @@ TEST(Heads, AreSpreadOverTheFolders) {
   EXPECT_EQ(all.sources[1].heads, 4);
   EXPECT_EQ(all.sources[0].used + all.sources[1].used + all.sources[2].used, 4);
   EXPECT_NE(all.sources[0].origin.find("all-MiniLM-L6-v2"), std::string::npos);
-  // Only what a model learned is its bias.
+  // Only biases that a model learned are its biases.
   for (const AttentionHead& head : all.heads)
     EXPECT_EQ(head.bias.empty(), head.model == "minilm") << head.name;
-  // One folder twice is two names.
+  // One folder given twice gets two names.
   std::set<std::string> unique;
   for (const AttentionHead& head : HeadsOf({folders[0], folders[0]}, 99).heads)
     unique.insert(head.name);
@@ -109,7 +110,7 @@ TEST(Heads, FoldersWithoutQueriesAndKeysAreRefused) {
   }
 }
 
-// Softmax attention of row i by its definition, over all keys.
+// Computes softmax attention of row i by its definition, over all keys.
 std::vector<double> Softmax(const AttentionHead& head, int64_t i,
                             bool normalised, bool rpe) {
   const auto length = [&](const double* row) {
@@ -133,7 +134,7 @@ std::vector<double> Softmax(const AttentionHead& head, int64_t i,
   return row;
 }
 
-// Every number of one head that needs no Omega, from the definitions.
+// Checks every number of one head that needs no Omega with the definitions.
 TEST(Heads, NumbersAreThoseOfTheDefinitions) {
   const AttentionHeads all = HeadsOf({kInputs + "mpnet-layer6"}, 1);
   const AttentionHead& head = all.heads.front();
@@ -211,8 +212,8 @@ TEST(Heads, NumbersAreThoseOfTheDefinitions) {
   EXPECT_EQ(table.Number(0, "layer"), 6);
 }
 
-// A table of heads is complete: every map, setting and f, RPE where it was
-// learned.
+// Checks that a table of heads is complete: every map, setting and f, RPE where
+// it was learned.
 void ExpectComplete(const StudyResult& result, const std::string& features) {
   const StudyTable &heads = TableOf(result, "heads"),
                    &errors = TableOf(result, "head_error");
@@ -268,8 +269,9 @@ TEST(Heads, MadeUpOnesSayThatTheyAre) {
   EXPECT_NE(one.numbers.find("made-up"), std::string::npos) << one.numbers;
 }
 
-// The verdict rests on intervals over heads: in part if RPE does not surely
-// help or if no head has RPE, not at all if equal weights are as near.
+// The verdict depends on intervals over heads: "in part" if RPE does not
+// certainly help or if no head has RPE, "not reproduced" if equal weights are
+// as near.
 TEST(Heads, PairedIntervalsDecide) {
   const Study& study = FindStudy("conversion");
   StudyResult result = RunTiny(study);
@@ -277,8 +279,8 @@ TEST(Heads, PairedIntervalsDecide) {
   for (StudyTable& table : result.tables)
     if (table.name == "paired") paired = &table;
   ASSERT_TRUE(paired);
-  // Every interval is typed in: ratios and differences around `mean`, half as
-  // wide as `half`.
+  // Sets every interval: ratios and differences around `mean`, with half the
+  // width `half`.
   const auto judge = [&](double ratio, double standard, double rpe,
                          double half) {
     for (size_t r = 0; r < paired->rows.size(); ++r) {
@@ -312,7 +314,7 @@ TEST(Heads, PairedIntervalsDecide) {
   EXPECT_EQ(outcome(judge(NAN, 0.3, -0.1, 0.05), ""), kNotReproduced);
 }
 
-// Ratios and differences of two heads, from the tables of their errors.
+// Compares ratios and differences of two heads with the tables of their errors.
 TEST(Heads, ComparisonsAreOfTheSameHead) {
   const StudyResult result = RunTiny(FindStudy("conversion"));
   const StudyTable &paired = TableOf(result, "paired"),
@@ -333,7 +335,7 @@ TEST(Heads, ComparisonsAreOfTheSameHead) {
           baselines.Flag(r, "normalised") && !baselines.Flag(r, "rpe") &&
           baselines.Text(r, "map") == "uniform")
         uniform = baselines.Number(r, "error");
-    // Equal weights against the definition, on the rows that are measured.
+    // Compares equal weights with the definition, on the measured rows.
     double wanted = 0;
     for (int64_t row = 0; row < 6; ++row) {
       const std::vector<double> exact =
@@ -369,7 +371,7 @@ TEST(Heads, ApproximationErrorTakesThemToo) {
   StudyTable* errors = nullptr;
   for (StudyTable& table : result.tables)
     if (table.name == "model_error") errors = &table;
-  // kept: what is left of the error at the largest m.
+  // The parameters are the remaining error at the largest m.
   const auto judge = [&](const Json& normalised, const Json& standard) {
     for (size_t r = 0; r < errors->rows.size(); ++r)
       errors->rows[r][errors->Index("median")] =

@@ -1,6 +1,6 @@
-// Claims that records of sweeps answer, on planted records: right numbers are
+// Claims that records of sweeps answer, on planted records: correct numbers are
 // reproduced, wrong ones are not, missing ones are not measured, and neither
-// NaN nor a record that did not pass is ever support.
+// NaN nor a record that did not pass ever supports a claim.
 #include <cmath>
 
 #include "tests/harness/papers/planted_records.h"
@@ -16,7 +16,7 @@ TEST(Claims, WithoutRecordsSweepsAreNotMeasured) {
   }
 }
 
-// What the files hold a record of is listed, whatever became of it.
+// Recipes with a record in the files are listed, whatever their outcome.
 TEST(SweepClaims, ARecordOfARecipeIsAPart) {
   Records fft = ByTheory();
   std::erase_if(fft, [](const Json& record) {
@@ -39,7 +39,7 @@ TEST(SweepClaims, ARecordOfARecipeIsAPart) {
   EXPECT_FALSE(hold("frpb-1d-time", other));
 }
 
-// Recipes measure what the rules ask for.
+// Recipes measure the points that the rules require.
 TEST(SweepClaims, RecipesAnswerAll) {
   for (const std::string& id : SweepClaims()) {
     const Finding finding = FindingOf(id, ByTheory());
@@ -79,7 +79,7 @@ TEST(SweepClaims, NoNumberIsSupportThatIsMissing) {
     for (const std::string& id : SweepClaims())
       EXPECT_EQ(VerdictOf(id, records), kNotMeasured) << id << nothing;
   }
-  // Ends that are not in order say nothing either.
+  // Interval ends in the wrong order are invalid, too.
   Records records = ByTheory();
   for (Json& record : records)
     record["seconds"]["low"] = 2 * record["seconds"]["high"].get<double>();
@@ -87,7 +87,7 @@ TEST(SweepClaims, NoNumberIsSupportThatIsMissing) {
     EXPECT_EQ(VerdictOf(id, records), kNotMeasured) << id;
 }
 
-// Only float32 on one thread of the CPU, without any extra, counts.
+// Only records in float32 on one CPU thread without extra options count.
 TEST(SweepClaims, OtherSettingsAreOtherClaims) {
   const std::map<std::string, std::function<void(Json&)>> changes = {
       {"backend", [](Json& record) { record["backend"] = "cuda"; }},
@@ -124,7 +124,7 @@ TEST(SweepClaims, TimesThatGrowTooFastAreNotReproduced) {
     EXPECT_EQ(VerdictOf(id, ByTheory()), kReproduced)
         << FindingOf(id, ByTheory()).numbers();
     const Records slow = Changed(ByTheory(), {op, ""}, Slower(1));
-    // Bytes are still as claimed.
+    // The bytes remain as claimed.
     EXPECT_EQ(VerdictOf(id, slow),
               id == "lrpe-linear" ? kInPart : kNotReproduced)
         << FindingOf(id, slow).numbers();
@@ -134,7 +134,7 @@ TEST(SweepClaims, TimesThatGrowTooFastAreNotReproduced) {
     });
     EXPECT_EQ(VerdictOf(id, both), kNotReproduced)
         << FindingOf(id, both).numbers();
-    // Every other point far off: an interval that contains the limit.
+    // Every other point is far off: the interval contains the limit.
     const Records noisy = Changed(ByTheory(), {op, ""}, [](Json& record) {
       const bool odd = std::fmod(std::log2(Tokens(record)), 4) < 2;
       SetTime(record, record["seconds"]["median"].get<double>() * (odd ? 9 : 1),
@@ -180,14 +180,15 @@ TEST(SweepClaims, PixelsNotSides) {
       theory.quantities(), "exponent in pixels", &Quantity::name);
   ASSERT_NE(exponent, theory.quantities().end());
   EXPECT_NEAR(exponent->value, 1, 0.1);
-  // A time that really follows the side would be in favour of the claim.
+  // A time that actually follows the side would support the claim.
   const Records fast = Changed(
       ByTheory(), {"toeplitz_2d_xy", "xy"},
       [](Json& record) { SetTime(record, 1e-6 * std::sqrt(Tokens(record))); });
   EXPECT_EQ(VerdictOf("frpb-2d-time", fast), kInPart);
 }
 
-// Times of fastrpb's linear attention at one nth of softmax attention's.
+// Makes records in which softmax attention takes these multiples of the time
+// and memory of FastRPB's linear attention at n = 2500, growing with n.
 Records Fig3(double dense_time, double tiled_time, double dense_memory,
              double tiled_memory) {
   Records records =
@@ -213,7 +214,7 @@ TEST(SweepClaims, Fig3) {
       << FindingOf("frpb-fig3", Fig3(6, 5.5, 11, 12)).numbers();
   EXPECT_EQ(VerdictOf("frpb-fig3", Fig3(6, 4, 11, 1)), kInPart);
   EXPECT_EQ(VerdictOf("frpb-fig3", Fig3(4, 3, 9, 1)), kNotReproduced);
-  // 5 lies in the interval of 5 [4.9, 5.1].
+  // The value 5 is in the interval of 5, [4.9, 5.1].
   EXPECT_EQ(VerdictOf("frpb-fig3", Fig3(5, 5, 1, 1)), kInPart);
   Records without = Fig3(6, 6, 11, 11);
   std::erase_if(without,
@@ -228,7 +229,7 @@ TEST(SweepClaims, Fig3) {
   EXPECT_GT(crossover->high, 500);
 }
 
-// A ratio below one is said the other way round.
+// A ratio below one is stated in the opposite direction.
 TEST(SweepClaims, TheWordsOfARatioFollowTheNumber) {
   const std::string ahead =
       FindingOf("frpb-fig3", Fig3(6, 6, 11, 11)).numbers();
@@ -251,7 +252,8 @@ TEST(SweepClaims, TheWordsOfARatioFollowTheNumber) {
       << behind;
 }
 
-// `bytes`: FastRPB's, for a token; the noise of SPE has its own size.
+// Makes records of SPE. `bytes` is FastRPB's workspace per token; the noise of
+// SPE has its own size.
 Records Spe(double sine, double conv, double bytes = 1000) {
   Records records = Changed(
       ByTheory(), {"fastrpb_attention", "linear_fft"}, [=](Json& record) {
@@ -273,18 +275,18 @@ TEST(SweepClaims, Table3AndItsMemory) {
   EXPECT_EQ(VerdictOf("frpb-table3", Spe(4, 20)), kInPart);
   EXPECT_EQ(VerdictOf("frpb-table3", Spe(2, 20)), kNotReproduced);
   EXPECT_EQ(VerdictOf("frpb-table3", Spe(3, 30)), kInPart);  // the interval
-  // More than three times what the table has.
+  // The ratio is more than three times the table's.
   EXPECT_EQ(VerdictOf("frpb-table3", Spe(19, 107)), kReproduced);
   EXPECT_EQ(VerdictOf("frpb-table3", Spe(20, 107)), kInPart);
   EXPECT_EQ(VerdictOf("frpb-table3", Spe(19, 116)), kInPart);
   EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1.6, 2)), kReproduced);
   EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1, 2)), kInPart);
-  // The noise alone may be more than that, or next to nothing.
+  // The noise alone may be more than that, or almost nothing.
   EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1.6, 0.1)), kReproduced);
   EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1.6, 2, 1e7)), kReproduced);
   EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1.4, 1, 1e7)), kNotReproduced)
       << FindingOf("frpb-memory-spe", Spe(1.4, 1, 1e7)).numbers();
-  // "Up to": one pair is enough.
+  // The paper says "up to": a single pair is enough.
   Records one = Spe(2, 20);
   for (Json& record : one)
     if (record["operator"] == "stochastic_position_attention" &&
@@ -297,7 +299,7 @@ TEST(SweepClaims, Table3AndItsMemory) {
 TEST(SweepClaims, QuadraticMeansNeitherLinearNorCubic) {
   const struct {
     std::string id, op, implementation;
-    ClaimVerdict other;  // times of another growth, bytes as they are
+    ClaimVerdict other;  // if times grow differently and bytes do not
   } rows[] = {{"frpb-quadratic", "softmax_attention", "dense", kInPart},
               {"survey-quadratic", "softmax_attention", "dense", kInPart},
               {"frpb-rpe-quadratic", "position_attention", "", kNotReproduced}};
@@ -334,7 +336,7 @@ TEST(SweepClaims, KernelizedAttentionScalesLinearly) {
             kNotReproduced);
 }
 
-// Times of the maps, elu1 being one.
+// Makes times of the maps relative to elu1.
 Records Maps(double sikf, double dpfp, double prf) {
   return Changed(ByTheory(), {"linear_attention", "associative"},
                  [=](Json& record) {
@@ -369,7 +371,7 @@ TEST(SweepClaims, WhatAlgorithm1Keeps) {
   EXPECT_EQ(VerdictOf(id, more), kInPart);  // more than streamed
 }
 
-// m = 16 .. 128 against softmax that is `times` slower at n = 4000.
+// Makes records for m = 16 .. 128 with softmax `times` slower at n = 4000.
 Records Fig1a(double times) {
   Records records =
       Changed(ByTheory(), {"kernelized_rpe_attention", "fft_streamed"},
@@ -395,21 +397,21 @@ TEST(SweepClaims, Fig1a) {
               std::string::npos)
         << FindingOf(id, Fig1a(times)).numbers();
   EXPECT_EQ(VerdictOf(id, Fig1a(0.01)), kNotReproduced);
-  // One m of four that is too slow.
+  // One of four values of m is too slow.
   Records one = Fig1a(1);
   for (Json& record : one)
     if (record["operator"] == "kernelized_rpe_attention" &&
         record["size"].value("f", 0) == 128)
       SetTime(record, 1e-3 * Tokens(record));
   EXPECT_EQ(VerdictOf(id, one), kInPart);
-  // Short sequences say nothing about long ones.
+  // Short sequences give no information about long ones.
   Records brief = Fig1a(0.01);
   std::erase_if(brief,
                 [](const Json& record) { return Tokens(record) > 5000; });
   EXPECT_EQ(VerdictOf(id, brief), kNotMeasured);
 }
 
-// The row of algorithm 1 looks at algorithm 1 alone.
+// The row of algorithm 1 uses only algorithm 1.
 TEST(SweepClaims, Fig1aIsOfTheAlgorithmAsPrinted) {
   const auto with = [](double times) {
     return Changed(
@@ -424,7 +426,7 @@ TEST(SweepClaims, Fig1aIsOfTheAlgorithmAsPrinted) {
   EXPECT_EQ(behind.verdict(), kNotReproduced);
   EXPECT_NE(behind.numbers().find("times slower"), std::string::npos)
       << behind.numbers();
-  // Up to 10k of the paper's 40k.
+  // Keeps up to 10k of the paper's 40k.
   std::erase_if(records, [](const Json& record) {
     return record["implementation"] == "fft" && Tokens(record) > 10000;
   });
@@ -460,7 +462,8 @@ TEST(Claims, TransformerXlIsTimedWhereRecordsAre) {
 // ---- several machines ------------------------------------------------------
 
 TEST(SweepClaims, MachinesAreNotMixed) {
-  // Softmax attention on one, FastRPB on the other: nothing to compare.
+  // One machine has softmax attention, the other FastRPB: nothing can be
+  // compared.
   Records one, other;
   for (const Json& record : Fig3(6, 6, 11, 11))
     (record["operator"] == "softmax_attention" ? one : other).push_back(record);
@@ -472,7 +475,7 @@ TEST(SweepClaims, MachinesAreNotMixed) {
   AddResults(ResultFile(one, "one"), "one", together);
   AddResults(ResultFile(other, "one"), "other", together);
   EXPECT_EQ(FindClaim("frpb-fig3").rule(together).verdict(), kReproduced);
-  // Two machines that do not agree.
+  // The results of two machines disagree.
   Evidence both;
   AddResults(ResultFile(Fig3(6, 6, 11, 11), "one"), "one", both);
   AddResults(ResultFile(Fig3(2, 2, 1, 1), "other"), "other", both);

@@ -1,6 +1,6 @@
-// The rules of claims on planted studies, and what is computed on the spot:
-// right numbers are reproduced, wrong ones are not, missing ones are not
-// measured, and NaN is never support.
+// The rules of claims on planted studies, and claims that are computed on the
+// spot: correct numbers are reproduced, wrong ones are not, missing ones are
+// not measured, and NaN never supports a claim.
 #include "harness/papers/claims.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ TEST(Claims, HaveIdsOfTheirOwnAndWordsOfTheText) {
   EXPECT_THROW(FindClaim("nobody-said"), std::logic_error);
 }
 
-// A row without an answer or with two, and a rule without a row.
+// Rows without an answer or with two, and rules without a row, are refused.
 TEST(Claims, RowsThatAreWrongAreRefused) {
   const Rule rule = [](const Evidence&) { return Finding(); };
   const auto read = [&](const std::string& row) {
@@ -51,7 +51,7 @@ TEST(Claims, RowsThatAreWrongAreRefused) {
     EXPECT_THROW(read(wrong), std::logic_error) << wrong;
 }
 
-// What nothing answers says why, or what it would take, in a line.
+// Claims without an answer say why, or what an answer would need, in one line.
 TEST(Claims, WithoutAnAnswerSayWhy) {
   for (const Claim& claim : Claims()) {
     if (claim.kind() != ClaimKind::kNone) continue;
@@ -81,7 +81,7 @@ TEST(Claims, SayWhatTheyNeed) {
   EXPECT_EQ(NeedsOf(FindClaim("sikf-shift")), "");
 }
 
-// The rules of claims find their recipes, and the recipes show the claims.
+// The rules of claims find their recipes, and the recipes list the claims.
 TEST(Claims, StandInTheRecipesWhosePointsTheyTake) {
   for (const Claim& claim : Claims()) {
     EXPECT_TRUE(claim.kind() != ClaimKind::kSweep || !claim.recipes.empty())
@@ -200,9 +200,9 @@ bool IsSupport(ClaimVerdict verdict) {
          verdict == kWrongAsPrinted;
 }
 
-// With records as theory has them every claim has an answer; the numbers that
-// its row plants give another one; and no number that a part is judged by may
-// be NaN where the claim is supported.
+// Records that agree with theory answer every claim; the numbers that its row
+// plants give another answer; and no number that a part is judged by may be NaN
+// if the claim is supported.
 TEST(Claims, EveryRuleIsFlippedByAPlantedNumber) {
   for (const Claim& claim : Claims()) {
     if (!claim.study.empty() || claim.kind() == ClaimKind::kNone ||
@@ -243,7 +243,7 @@ TEST(Claims, ErrataAreConfirmedAndHaveAClass) {
   }
 }
 
-// What the program computes holds, but for what is known not to.
+// Properties that the program computes hold, with known exceptions.
 TEST(Claims, PropertiesNeedNoFile) {
   const std::map<std::string, ClaimVerdict> known = {
       {"survey-infinite", kInPart},
@@ -275,7 +275,7 @@ TEST(Claims, PropertiesNeedNoFile) {
 
 // ---- studies ---------------------------------------------------------------
 
-// Four cells: the mean and the variance in units of theory.
+// Makes four cells with the mean and the variance in units of theory.
 StudyFile Lemma2(const Json& mean, const Json& variance) {
   const std::vector<std::string> names = {
       "map",       "spread",         "judged", "mean_ratio", "mean_low",
@@ -292,7 +292,7 @@ StudyFile Lemma2(const Json& mean, const Json& variance) {
        {"study", "prf_variance"},
        {"parameters", FindStudy("prf_variance").parameters},
        {"tables", {{"variance", {{"columns", columns}, {"rows", rows}}}}},
-       // What the file says itself counts for nothing.
+       // Verdicts in the file itself are ignored.
        {"verdicts", {{{"claim", "nprf-lemma2"}, {"verdict", "reproduced"}}}}}};
 }
 
@@ -315,7 +315,7 @@ TEST(Claims, StudiesDoNotRestOnNaN) {
   EXPECT_EQ(Judged({Lemma2(1.0, nullptr)}), kNotReproduced);
 }
 
-// With the study or without: only trained models could answer it.
+// Only trained models could answer it, with or without the study.
 TEST(Claims, NoStudyAnswersWhatNeedsTraining) {
   const Finding finding = FindClaim("nprf-convert").rule({});
   EXPECT_EQ(finding.verdict(), kCannotBeTested);
@@ -335,8 +335,8 @@ TEST(Claims, SmallStudiesAreAHint) {
   EXPECT_EQ(Judged({file}), kNotMeasured);
 }
 
-// A study may find that a formula is wrong, or that it cannot tell: neither is
-// a claim that does not hold.
+// A study may find that a formula is wrong, or that it cannot decide: neither
+// means that a claim does not hold.
 TEST(Claims, StudiesMayFindErrataAndCannotTestAll) {
   const auto verdict = [](const std::string& study,
                           const std::vector<std::string>& tables,
@@ -472,7 +472,7 @@ TEST(Claims, MarkdownRowsAreShort) {
   EXPECT_NE(text.find(words), std::string::npos);
 }
 
-// A claim that another paper makes too counts once.
+// A claim that another paper makes too is counted once.
 TEST(Claims, CountsAreOfDistinctFacts) {
   Finding finding;
   finding.Add(Holds::kYes, "text");

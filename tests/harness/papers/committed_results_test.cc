@@ -1,5 +1,5 @@
 // The studies under reports/results, judged again by the rules of this build:
-// what the project claims for itself holds in the numbers that it publishes.
+// the project's claims about itself hold in the numbers that it publishes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ StudyTables TablesOf(const Json& file) {
   return tables;
 }
 
-// One line for each verdict that is not what it has to be.
+// Returns one line for each verdict that differs from the expected one.
 std::vector<std::string> Wrong(const Json& file) {
   const Study& study = FindStudy(file.at("study").get<std::string>());
   std::vector<std::string> wrong;
@@ -70,7 +70,8 @@ TEST(CommittedResults, ReproduceWhatTheProjectClaims) {
       ADD_FAILURE() << file.at("study") << ": " << line;
 }
 
-// A direct sum that leaks, as a transform filed among direct sums would.
+// A direct sum that leaks, like a transform wrongly listed as a direct sum, is
+// found.
 TEST(CommittedResults, APlantedLeakIsFound) {
   for (Json& file : PublishedStudies()) {
     if (file.at("study") != "precision") continue;
@@ -84,7 +85,7 @@ TEST(CommittedResults, APlantedLeakIsFound) {
     for (Json& row : table["rows"])
       if (row[group] == "direct") row[leak] = 6.6e-9;
     const std::vector<std::string> wrong = Wrong(file);
-    // Not reproduced, and published otherwise.
+    // The claim is not reproduced, but published as if it were.
     EXPECT_GE(
         std::ranges::count_if(wrong,
                               [](const std::string& line) {

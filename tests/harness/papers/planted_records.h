@@ -1,5 +1,5 @@
-// Records of the recipes that claims take, as theory has them, to be changed,
-// and what the rules make of them.
+// Records of the recipes that claims use, as theory predicts them, to be
+// changed, and the verdicts of the rules on them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -49,8 +49,8 @@ inline double Tokens(const Json& record) {
   return record.at("size").at("n_k").get<double>();
 }
 
-// Every record of the recipes, as theory has it: times by the count of
-// operations, workspaces by their formula.
+// Returns every record of the recipes as theory predicts it: times by the count
+// of operations, workspaces by their formula.
 inline const std::vector<Json>& ByTheory() {
   static const std::vector<Json> records = [] {
     std::set<std::string> recipes;
@@ -121,7 +121,7 @@ inline ClaimVerdict VerdictOf(const std::string& id, const Records& records) {
   return FindingOf(id, records).verdict();
 }
 
-// Claims that nothing but records answers.
+// Returns the claims that only records answer.
 inline std::vector<std::string> SweepClaims() {
   std::vector<std::string> ids;
   for (const Claim& claim : Claims())

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Checks that the words each claim quotes are in its paper: python3 tests/harness/papers/quotations_test.py BUILD/subquad
+"""Checks that the words quoted by each claim are in its paper: python3 tests/harness/papers/quotations_test.py
+BUILD/subquad
 
-The texts are not part of this repository. They are looked for in $SUBQUAD_PAPERS, or in shared/papers beside it: a README.md whose
-table names a file for each paper. Without them the comparison is skipped, and says so.
+The texts are not part of this repository. They are looked up in $SUBQUAD_PAPERS, or in shared/papers next to it: a
+README.md whose table names a file for each paper. Without them the comparison is reported as skipped.
 """
 
 import json
@@ -25,7 +26,7 @@ def flat(text):
 
 
 def texts_of(folder):
-    """{paper: text} by the table in the folder's README.md."""
+    """Returns {paper: text} by the table in the folder's README.md."""
     table = re.findall(r"^\| ([\w-]+) \| `([^`]+)` \|", (folder / "README.md").read_text(encoding="utf-8"), re.M)
     return {NAMES.get(name, name): flat((folder / file).read_text(encoding="utf-8")) for name, file in table}
 

@@ -1,5 +1,5 @@
-// Studies on their tiny settings: the same bits on any number of threads, files
-// that say everything, and rules that reject numbers planted to be wrong.
+// Studies with their tiny settings: the same bits on any number of threads,
+// complete files, and rules that reject planted wrong numbers.
 #include "harness/papers/frame/study.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ StudyResult RunTiny(const Study& study, int threads, uint64_t seed = 1) {
   return RunStudy(study, true, run);
 }
 
-// Every study once, on one thread.
+// Runs every study once, on one thread.
 const StudyResult& Tiny(const std::string& name) {
   static std::map<std::string, StudyResult> results;
   auto found = results.find(name);
@@ -39,7 +39,7 @@ const Json kHeader = {{"command", "test"},
                       {"seed", 1},
                       {"environment", Json::object()}};
 
-// The file without what times have got into.
+// Returns the file without tables that depend on times.
 std::string Repeatable(const Study& study, StudyResult result) {
   std::erase_if(result.tables,
                 [](const StudyTable& table) { return !table.repeatable; });
@@ -117,8 +117,8 @@ std::vector<std::string> Names() {
 INSTANTIATE_TEST_SUITE_P(Studies, EveryStudy, testing::ValuesIn(Names()),
                          [](const auto& test) { return test.param; });
 
-// Interpolation by two products falls outside in the last digit, and where it
-// does so depends on the processor.
+// Interpolation by two products can be outside in the last digit, depending on
+// the processor.
 TEST(Studies, QuantilesOfEqualSamplesAreThatSample) {
   for (int i = 1; i <= 200; ++i) {
     const double sample = std::sqrt(i + 0.5);
@@ -147,11 +147,11 @@ TEST(Studies, UnknownNameIsRefusedWithTheNamesThereAre) {
   }
 }
 
-// A wrong number put into a table must turn the verdict of that claim.
+// A wrong number planted in a table must change the verdict of that claim.
 struct Planted {
   std::string name, study, claim, table, column;
   double factor, added;  // cell * factor + added
-  // Only rows where this column has this value; every row where it is empty.
+  // Only rows where this column has this value; every row if it is empty.
   std::string where = "", value = "";
 };
 
@@ -211,8 +211,8 @@ TEST_P(Plant, NotANumberIsRejected) {
       << VerdictOn(verdicts, planted.claim).numbers;
 }
 
-// Errors as they are measured and times that are planted: landmarks are the
-// nearest of what is fast, until something else is, or is as fast and nearer.
+// Errors are measured and times planted: landmarks are the nearest of the fast
+// methods until another method is nearer and as fast.
 TEST(Approximations, LandmarksWinByErrorAmongWhatIsFast) {
   const Study& study = FindStudy("approximations");
   const StudyResult result = Tiny("approximations");
@@ -340,8 +340,8 @@ INSTANTIATE_TEST_SUITE_P(Studies, Plant, testing::ValuesIn(kPlanted),
 
 // Every claim that a study answers has a wrong number planted above or below.
 TEST(Studies, EveryClaimHasAPlantedNumber) {
-  // Computed without a table (in attention_heads_test.cc), and with planted
-  // times (above).
+  // Exceptions: computed without a table (in attention_heads_test.cc), and with
+  // planted times (above).
   std::set<std::string> planted = {"nprf-thm3-step", "nprf-convert-weights",
                                    "approximations-landmarks"};
   for (const Planted& one : kPlanted) planted.insert(one.claim);
@@ -352,8 +352,8 @@ TEST(Studies, EveryClaimHasAPlantedNumber) {
     }
 }
 
-// The theorem says what suffices; how far that is from what is needed is said
-// beside it, whatever it is.
+// The theorem gives a sufficient number; the distance to the necessary one is
+// reported with it, whatever it is.
 TEST(SampleComplexity, LoosenessIsNoVerdict) {
   const Study& study = FindStudy("sample_complexity");
   StudyResult result = Tiny(study.name);
@@ -372,11 +372,12 @@ TEST(SampleComplexity, LoosenessIsNoVerdict) {
   EXPECT_EQ(verdicts.size(), 2u);
 }
 
-// Verdicts on times, held against times that are typed in: a measured one
-// would be right on some days only.
+// Verdicts on times are tested with fixed times: measured ones would be right
+// only on some days.
 struct PlantedTime {
-  std::string name, study, claim, table, column;  // column: which program
-  std::map<std::string, double> holds, fails;     // seconds of each program
+  std::string name, study, claim, table, column;  // column: the implementation
+  std::map<std::string, double> holds, fails;     // seconds of each
+                                                  // implementation
 };
 
 void PrintTo(const PlantedTime& planted, std::ostream* out) {
@@ -440,7 +441,7 @@ INSTANTIATE_TEST_SUITE_P(
             {{"fastrpb_linear", 1}, {"sine_spe", 0.9}, {"conv_spe", 40}}}),
     [](const auto& test) { return test.param.name; });
 
-// The vectorised features against the definition.
+// Compares the vectorised features with the definition.
 TEST(RandomFeatures, PrfIsTheDefinition) {
   constexpr int64_t kD = 6, kRows = 40;
   const Draws draws(7, "test");
@@ -543,7 +544,7 @@ TEST(RandomFeatures, SamplersKeepTheirPromises) {
     for (int64_t s = r / kD * kD; s < r; ++s)
       EXPECT_NEAR(dot(row, basis.data() + s * kD), 0, 1e-12);
   }
-  EXPECT_GT(longest, 1.5 * shortest);  // lengths of their own
+  EXPECT_GT(longest, 1.5 * shortest);  // the lengths differ
 }
 
 }  // namespace

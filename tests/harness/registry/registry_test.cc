@@ -16,7 +16,7 @@
 namespace subquad {
 namespace {
 
-// A definition that nobody registered would be neither checked nor measured.
+// An unregistered definition would be neither checked nor measured.
 TEST(Registry, EveryDefinitionIsRegistered) {
   namespace fs = std::filesystem;
   int found = 0;
@@ -31,7 +31,7 @@ TEST(Registry, EveryDefinitionIsRegistered) {
     ++found;
     const std::string id = entry.path().stem();
     EXPECT_NO_THROW(FindOperator(id)) << entry.path();
-    // Programs for a GPU may come later.
+    // GPU implementations may follow later.
     const std::string file = "optimized/" + id + ".cc";
     EXPECT_TRUE(fs::exists(fs::path(kSourceFolder) / file)) << file;
   }
@@ -58,8 +58,9 @@ TEST(Registry, NamesAreUniqueAndNothingIsLeftBlank) {
   EXPECT_EQ(std::ranges::adjacent_find(ids), ids.end());
 }
 
-// Offset 0 is an entry of every tensor by offset, wherever its axis begins; of
-// two counts of tokens an axis by indices has both sides.
+// Offset 0 is an entry of every tensor by offset, wherever its axis begins; an
+// axis by indices includes both sides, even with different numbers of queries
+// and keys.
 TEST(Registry, OffsetsBeginWithinTheirAxes) {
   int axes = 0;
   for (const Operator* op : Operators())

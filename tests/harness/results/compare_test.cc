@@ -1,5 +1,5 @@
-// `compare` on result files: how often it cries wolf over two runs of one
-// build, and whether it finds a slowdown that is there.
+// `compare` on result files: how often it reports a false difference between
+// two runs of one build, and whether it finds a real slowdown.
 #include "harness/results/compare.h"
 
 #include <fmt/format.h>
@@ -17,11 +17,11 @@ using Json = nlohmann::ordered_json;
 using Random = std::mt19937_64;
 
 constexpr int kPoints = 30;   // records of a file
-constexpr int kSamples = 25;  // of each
+constexpr int kSamples = 25;  // samples of each record
 constexpr int kFiles = 400;   // pairs of files; standard error of 5 %: 1.1 %
 
-// Times of one run, relative to the median: symmetric, skewed as a busy
-// machine's are, and on a clock of coarse ticks.
+// Times of one run relative to the median: symmetric, skewed as on a busy
+// machine, and from a clock of coarse ticks.
 const std::vector<std::pair<std::string, std::function<double(Random&)>>>&
 Noises() {
   static const std::vector<
@@ -69,10 +69,9 @@ int64_t Count(const FileComparison& comparison, Change change) {
   return std::ranges::count(comparison.points, change, &PointChange::change);
 }
 
-// With no threshold at all, so that the intervals alone decide: at most one
-// pair of files in twenty has any point called slower or faster. Without the
-// correction for the number of points nearly every pair would, and the test
-// would not be worth its name.
+// The threshold is zero, so that the intervals alone decide: at most one pair
+// of files in twenty has any point called slower or faster. Without the
+// correction for the number of points nearly every pair would.
 TEST(Compare, CriesWolfInAtMostOneOfTwentyPairsOfFiles) {
   Random random(41);
   for (const auto& [name, noise] : Noises()) {
@@ -107,8 +106,8 @@ TEST(Compare, CriesWolfInAtMostOneOfTwentyPairsOfFiles) {
   }
 }
 
-// One point of thirty is 10 % slower: that one is found and no other, with the
-// threshold that is the default. Two equal files are the same everywhere.
+// One point of thirty is 10 % slower: only that one is found, with the default
+// threshold. Two equal files have no differences.
 TEST(Compare, FindsAPlantedSlowdownOfATenth) {
   Random random(43);
   for (const auto& [name, noise] : Noises()) {

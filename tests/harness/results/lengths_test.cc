@@ -1,4 +1,4 @@
-// Records of one curve have the same settings, whoever wrote them.
+// Records of one curve have the same settings, whichever program wrote them.
 #include "harness/results/lengths.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// What is worked out from the points of a recipe: which points those are, and
-// the exponents, crossovers and ratios that figures and claims print.
+// The summary of a recipe's points: which points it uses, and the exponents,
+// crossovers and ratios that figures and claims print.
 #include "harness/results/summary.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ Json RecordOf(const std::string& implementation, double n, double seconds,
   return record;
 }
 
-// dense takes n^2 and fft 1024 n: they cross at n = 1024.
+// Gives dense n^2 and fft 1024 n, which cross at n = 1024.
 std::vector<Json> Records() {
   std::vector<Json> records;
   for (double n : {256, 1024, 4096}) {
@@ -88,7 +88,7 @@ TEST(RecipeCurves, TakeTheSizesThatTheRecipeNames) {
   std::vector<Json> records = Records();
   records.push_back(RecordOf("dense", 512, 1));
   EXPECT_EQ(Sizes(records), (std::vector<double>{256, 1024, 4096}));
-  // Any size, where fewer than three of its own were measured.
+  // Any size is used if fewer than three of the recipe's own were measured.
   std::erase_if(records, [](const Json& record) {
     return record.at("size").at("n_k") == 256;
   });
@@ -142,7 +142,8 @@ TEST(RecipeSummary, ByHand) {
   EXPECT_NEAR(panel.at("curves")[0].at("fit").at("exponent"), 2, 1e-9);
   EXPECT_NEAR(panel.at("curves")[1].at("fit").at("exponent"), 1, 1e-9);
   EXPECT_EQ(panel.at("curves")[1].at("label"), "fft, causal = 0");
-  // n^2 = 1000 n; bands of 10 % on both sides move it by 1.21.
+  // The curves n^2 = 1000 n cross at 1000; bands of 10 % on both sides move
+  // that by 1.21.
   const Json& crossover = panel.at("crossovers")[0];
   EXPECT_NEAR(crossover.at("n"), 1000, 1e-6);
   EXPECT_NEAR(crossover.at("low"), 1000 / 1.21, 1e-6);
@@ -208,7 +209,7 @@ TEST(RecipeSummary, ShardsOfSeveralProcessorsHaveNoTimes) {
   EXPECT_TRUE(panel.at("ratios").empty());
 }
 
-// The made recipe with one more series, which names no implementation.
+// Returns the test recipe with one more series, which names no implementation.
 std::string WithOthers(const std::string& more) {
   std::string text = kRecipe;
   const std::string last = "\"by\": \"causal\"}";

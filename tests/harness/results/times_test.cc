@@ -1,4 +1,5 @@
-// What samples of several processes say, beside those of one.
+// Statistics of samples from several processes, compared with those of one
+// process.
 #include "harness/results/times.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,8 @@
 namespace subquad {
 namespace {
 
-// Six processes of five samples each, each steady, and apart from each other.
+// Makes six processes of five samples each, each steady, but apart from each
+// other.
 Times Apart() {
   Times times;
   for (int process = 0; process < 6; ++process) {
@@ -27,7 +29,7 @@ TEST(Times, IntervalsHoldWhatLiesBetweenProcesses) {
   EXPECT_TRUE(apart.interval_known);
   EXPECT_LT(apart.interval.low, 1.05);
   EXPECT_GT(apart.interval.high, 1.45);
-  // Taken for samples of one process, they would be known far better.
+  // Treated as samples of one process, they would seem far more certain.
   Times one = times;
   one.processes = {30};
   const Interval narrow = MedianOf(one).interval;

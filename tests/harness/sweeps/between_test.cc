@@ -1,4 +1,5 @@
-// Which sizes are measured next so that crossings are known more closely.
+// The choice of additional sizes to measure, so that crossovers are known more
+// precisely.
 #include "harness/sweeps/between.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +48,7 @@ Json RecordOf(const std::string& implementation, int64_t n, double seconds,
 
 using Cost = std::function<double(double)>;
 
-// The product takes n^2, the transform something else.
+// The product takes n^2, the transform a different time.
 void Add(int64_t n, const Cost& fast, double noise,
          std::vector<Json>& records) {
   const auto size = static_cast<double>(n);
@@ -56,7 +57,7 @@ void Add(int64_t n, const Cost& fast, double noise,
 }
 
 TEST(BetweenCrossings, HalveTheStepUntilItIsNarrow) {
-  // They cross at n = 1500.
+  // The curves cross at n = 1500.
   const Cost fast = [](double n) { return 1500 * n; };
   std::vector<Json> records;
   for (int64_t n : {256, 1024, 4096}) Add(n, fast, 1.0001, records);
@@ -73,7 +74,8 @@ TEST(BetweenCrossings, HalveTheStepUntilItIsNarrow) {
   ASSERT_GE(asked.size(), 3u);
   EXPECT_EQ(asked.front(), 2048);  // halfway between 1024 and 4096
   EXPECT_LT(std::abs(static_cast<double>(asked.back()) / 1500 - 1), 0.08);
-  // The summary takes all of these sizes, and its figure those of the recipe.
+  // The summary uses all of these sizes, and its figure only those of the
+  // recipe.
   std::vector<RecipePoint> points;
   for (const Json& record : records)
     points.push_back({SettingsOf(record), &record});
@@ -96,7 +98,7 @@ TEST(BetweenCrossings, NothingWhereTheyDoNotCross) {
   EXPECT_TRUE(BetweenCrossings(records, {kRecipe}).empty());
 }
 
-// Another size would be as uncertain.
+// Another size would be equally uncertain.
 TEST(BetweenCrossings, NothingWhereTheTimesAreTooUncertain) {
   std::vector<Json> records;
   for (int64_t n : {256, 1024, 4096})

@@ -1,5 +1,5 @@
-// Inputs compared with each other: which cases are timed in turns, and what the
-// ratios of their times are.
+// Comparison of inputs: which cases are timed alternately, and the ratios of
+// their times.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -44,7 +44,7 @@ TEST(Interleave, OnlyWhereItIsAskedFor) {
        {R"("n": [8, 16])", R"("n": [8, 16], "interleave": false)"})
     for (const PlannedCase& planned : Plan(Sweep(rest)))
       EXPECT_EQ(planned.group, -1);
-  // One input has nothing to be compared with.
+  // A single input cannot be compared.
   const auto alone =
       Plan(R"({"operator": "toeplitz_1d", "n": [8, 16], "interleave": true})");
   for (const PlannedCase& planned : alone) EXPECT_EQ(planned.group, -1);
@@ -66,7 +66,7 @@ TEST(Interleave, ThreadsAndTypesAreGroupsOfTheirOwn) {
   EXPECT_EQ(sizes.size(), 4u);
 }
 
-// Two sweeps may share a case: its runs are in one group, once.
+// Sweeps that share a case have its runs in one group, once.
 TEST(Interleave, SweepsThatShareACaseShareTheGroup) {
   const auto plan = Plan(
       R"({"operator": "toeplitz_1d", "n": 8, "implementation": "fft"},
@@ -178,7 +178,7 @@ TEST(InputRatios, TooFewSamplesHaveNoInterval) {
   EXPECT_TRUE(ratios[0].at("high").is_null());
 }
 
-// All of them are to hold together: more pairs, wider intervals.
+// All intervals must hold together: more pairs make them wider.
 TEST(InputRatios, IntervalsAreCorrectedForTheirNumber) {
   std::vector<Json> records = {Record("normal", 1), Record("wide", 1)};
   const auto width = [](const Json& ratio) {

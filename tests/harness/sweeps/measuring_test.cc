@@ -1,5 +1,5 @@
-// Sampler, memory counter and the times that no processor could reach, each
-// with something that must be caught or recovered.
+// Sampler, memory counter and impossible times, each with a fault that must be
+// caught or recovered.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,8 @@
 namespace subquad {
 namespace {
 
-// Does nothing, in constant time: no bound of time may let it have one.
+// An implementation that does nothing, in constant time: every lower bound of
+// time must reject it.
 TEST(Measuring, AnImplementationThatDoesNothingHasNoTime) {
   const Floors floors{1e11, 5e10, 1e11};
   const Contestant idle{"idle", [] {}, 1e-9};
@@ -27,18 +28,18 @@ TEST(Measuring, AnImplementationThatDoesNothingHasNoTime) {
   const Cost cost{.flops = 1e9, .bytes = 1e7};
   for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
     EXPECT_NE(Impossible(cost, 1, scalar, floors, seconds), "");
-  // By its flops alone, by its bytes alone.
+  // The time is impossible by its flops alone, and by its bytes alone.
   EXPECT_NE(Impossible({.flops = 1e9}, 1, Scalar::kFloat32, floors, seconds),
             "");
   EXPECT_NE(Impossible({.bytes = 1e7}, 1, Scalar::kFloat32, floors, seconds),
             "");
-  // A possible time is taken, and more threads may be faster.
+  // A possible time is accepted, and more threads may be faster.
   EXPECT_EQ(Impossible(cost, 1, Scalar::kFloat32, floors, 0.02), "");
   EXPECT_NE(Impossible(cost, 1, Scalar::kFloat32, floors, 0.002), "");
   EXPECT_EQ(Impossible(cost, 8, Scalar::kFloat32, floors, 0.002), "");
-  // Nothing is refused where the floors are not known.
+  // Every time is accepted if the lower bounds are unknown.
   EXPECT_EQ(Impossible(cost, 1, Scalar::kFloat32, {}, seconds), "");
-  // A time of zero or below, or none, is never one.
+  // A time of zero or below, or NaN, is always impossible.
   for (double none : {0.0, -1.0, std::nan("")})
     EXPECT_NE(Impossible(cost, 1, Scalar::kFloat32, floors, none), "") << none;
 }
@@ -53,8 +54,8 @@ TEST(Floors, TimesThatNoDeviceCouldReachAreRefused) {
   const auto why = [&](double seconds, Scalar scalar = Scalar::kFloat32) {
     return ImpossibleOnDevice(cost, device, scalar, seconds);
   };
-  // 9e9 bytes beyond the cache take 9 ms, 1e12 operations 10 ms, and 1 ms on
-  // the tensor cores, which are for types of two bytes.
+  // Beyond the cache, 9e9 bytes take 9 ms; 1e12 operations take 10 ms, or 1 ms
+  // on the tensor cores, which need 16-bit types.
   EXPECT_EQ(why(0.0102), "");
   EXPECT_NE(why(0.009), "");
   EXPECT_EQ(why(0.009, Scalar::kBFloat16), "");
@@ -96,7 +97,8 @@ TEST(Measuring, ASleepOfKnownLengthIsRecovered) {
       {"short", sleep_for(0.004), 0.004}, {"long", sleep_for(0.02), 0.02}};
   const auto results = SampleInTurns(
       contestants, SamplingRule{.relative_width = 0.5, .budget_seconds = 1});
-  // Never less; more only by what a busy machine takes to wake up.
+  // The pause is never shorter; it is longer only by the wake-up time of a busy
+  // machine.
   const double lengths[] = {0.004, 0.02};
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_GE(*std::ranges::min_element(results[i].samples), lengths[i]);
