@@ -62,7 +62,7 @@ Case MakeCase(const CaseRequest& request);
 CaseRequest ParseCaseId(const std::string& id);
 
 // Returns the problem of a case, with its sizes and parameters checked.
-Problem ProblemOf(const Case& one);
+Problem ProblemOf(const Case& test_case);
 
 // Formats the leading axes of single tensors as in an id: "k:2+v:2".
 std::string LeadingText(const std::map<std::string, Shape>& axes);

@@ -96,12 +96,12 @@ Json ParseJson(const std::string& text) {
 
 const Json& Field(const Json& json, const std::string& name, Json::value_t type,
                   const std::string& expected) {
-  const auto found = json.find(name);
-  if (found == json.end())
+  const auto position = json.find(name);
+  if (position == json.end())
     throw InvalidInput("case.json: " + name, expected, "none");
-  if (found->type() != type)
-    throw InvalidInput("case.json: " + name, expected, TypeOf(*found));
-  return *found;
+  if (position->type() != type)
+    throw InvalidInput("case.json: " + name, expected, TypeOf(*position));
+  return *position;
 }
 
 int64_t IntegerOf(const std::string& name, const Json& json) {
@@ -211,13 +211,13 @@ NamedArrays FindInputs(const fs::path& folder, const CaseText& text,
   for (const auto& [name, file] : text.inputs) names.push_back(name);
   CheckInputNames(*text.op, text.params, names);
   NamedArrays arrays;
-  std::vector<GivenShape> given;
+  std::vector<GivenShape> shapes;
   for (const auto& [name, file] : text.inputs) {
     arrays[name] = FindArray(folder, "inputs: " + name, file);
-    given.push_back({name, arrays[name].shape});
+    shapes.push_back({name, arrays[name].shape});
   }
   result.problem =
-      ResolveProblem(*text.op, text.params, Scalar::kFloat64, given);
+      ResolveProblem(*text.op, text.params, Scalar::kFloat64, shapes);
   return arrays;
 }
 

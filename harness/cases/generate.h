@@ -13,6 +13,6 @@ void RoundTensor(Scalar scalar, const std::string& subject, Tensor& tensor);
 // Returns all inputs of a case, rounded to its scalar type. They are taken from
 // its folder, if there is one, and generated otherwise. Throws InvalidInput if
 // a value of the folder overflows the type.
-Inputs GenerateInputs(const Case& one, const Problem& problem);
+Inputs GenerateInputs(const Case& test_case, const Problem& problem);
 
 }  // namespace subquad

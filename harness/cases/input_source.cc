@@ -44,8 +44,9 @@ bool CountsRows(const std::string& expression, const Problem& problem) {
 // not run over offsets.
 std::optional<int64_t> FirstOffset(const TensorRule& rule, size_t axis,
                                    const Problem& problem) {
-  for (const OffsetAxis& one : rule.offset_axes)
-    if (one.axis == static_cast<int>(axis)) return ExtentOf(one.first, problem);
+  for (const OffsetAxis& offset_axis : rule.offset_axes)
+    if (offset_axis.axis == static_cast<int>(axis))
+      return ExtentOf(offset_axis.first, problem);
   return {};
 }
 
@@ -222,18 +223,18 @@ std::shared_ptr<const CaseFolder> FindInputSource(const std::string& path) {
   static std::map<std::string, std::shared_ptr<const CaseFolder>> folders;
   const std::lock_guard lock(mutex);
   // Keyed by absolute path, since the current folder may change.
-  std::shared_ptr<const CaseFolder>& found =
+  std::shared_ptr<const CaseFolder>& folder =
       folders[fs::absolute(PlaceOf(path)).string()];
-  if (!found) {
+  if (!folder) {
     if (!InputSourceExists(path)) {
       std::vector<std::string> names;
       for (const HardInput& kind : HardInputs()) names.emplace_back(kind.name);
       throw UnknownName("input (a case folder or a kind of values)", names,
                         path);
     }
-    found = std::make_shared<CaseFolder>(ReadCaseFolder(PlaceOf(path)));
+    folder = std::make_shared<CaseFolder>(ReadCaseFolder(PlaceOf(path)));
   }
-  return found;
+  return folder;
 }
 
 SourceFit FitSource(const CaseFolder& folder, const Problem& problem) {

@@ -147,8 +147,8 @@ void DrawKeyLengths(const CaseRequest& request, Dice& dice, Values& values) {
   values.emplace_back("key_lengths", lengths);
 }
 
-double WorkOf(const Case& one) {
-  const Problem problem = ProblemOf(one);
+double WorkOf(const Case& test_case) {
+  const Problem problem = ProblemOf(test_case);
   double work = 0;
   for (size_t o = 0; o < problem.outputs.size(); ++o) {
     const Shape shape = problem.OutputShape(o);
@@ -188,19 +188,19 @@ std::optional<Case> RandomCases::Draw(uint64_t index) const {
         request.values.emplace_back(rule.name, std::to_string(dice.Size(26)));
     DrawSizes(request, dice, request.values);
     DrawKeyLengths(request, dice, request.values);
-    Case one = MakeCase(request);
-    if (WorkOf(one) > kMostWork) return std::nullopt;
+    Case test_case = MakeCase(request);
+    if (WorkOf(test_case) > kMostWork) return std::nullopt;
     // The round trip through the id ensures that the id repeats the case.
-    return MakeCase(ParseCaseId(one.Id()));
+    return MakeCase(ParseCaseId(test_case.Id()));
   } catch (const InvalidInput&) {
     return std::nullopt;
   }
 }
 
-std::vector<Case> SimplerCases(const Case& one) {
-  const CaseRequest request = ParseCaseId(one.Id());
+std::vector<Case> SimplerCases(const Case& test_case) {
+  const CaseRequest request = ParseCaseId(test_case.Id());
   std::vector<Case> simpler;
-  std::set<std::string> ids = {one.Id()};
+  std::set<std::string> ids = {test_case.Id()};
   const auto add = [&](const CaseRequest& changed) {
     try {
       Case made = MakeCase(changed);
@@ -219,7 +219,7 @@ std::vector<Case> SimplerCases(const Case& one) {
   for (size_t i = 0; i < request.values.size(); ++i) {
     const auto& [name, text] = request.values[i];
     // Without this value the default applies.
-    if (!one.sizes.contains(name)) {
+    if (!test_case.sizes.contains(name)) {
       CaseRequest changed = request;
       changed.values.erase(changed.values.begin() +
                            static_cast<std::ptrdiff_t>(i));
@@ -241,7 +241,7 @@ std::vector<Case> SimplerCases(const Case& one) {
     bool any = false;
     for (auto& [name, text] : changed.values) {
       const auto number = ParseNumber<int64_t>(text);
-      if (!one.sizes.contains(name) || !number || *number < 2) continue;
+      if (!test_case.sizes.contains(name) || !number || *number < 2) continue;
       text = std::to_string(part == 2 ? *number / 2 : *number - 1);
       any = true;
     }

@@ -31,6 +31,6 @@ const std::vector<std::string>& RandomInputs();
 
 // Returns cases that are simpler than this one by a single step, the simplest
 // first: a smaller size, one head, a flag or an option left out, plain values.
-std::vector<Case> SimplerCases(const Case& one);
+std::vector<Case> SimplerCases(const Case& test_case);
 
 }  // namespace subquad

@@ -157,7 +157,7 @@ std::vector<Values> InTurn(std::vector<Values> all,
 
 bool Gives(const Values& values, const std::string& name) {
   return std::ranges::count(values, name,
-                            [](const auto& one) { return one.first; }) > 0;
+                            [](const auto& item) { return item.first; }) > 0;
 }
 
 // Adds the cases of one variant, with a turn only one of the forms. A case that
@@ -171,7 +171,7 @@ void AddCases(const Operator& op, const Values& variant,
   request.seed = seed;
   const auto add = [&](int64_t n, Values more) {
     if (std::ranges::any_of(
-            more, [&](const auto& one) { return Gives(variant, one.first); }))
+            more, [&](const auto& item) { return Gives(variant, item.first); }))
       return;
     request.n = n;
     request.values = variant;

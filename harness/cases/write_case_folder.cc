@@ -23,7 +23,7 @@ bool AreFloat32(const std::vector<double>& values) {
 Json JsonOf(const Params& params) {
   Json json = Json::object();
   for (const auto& [name, value] : params.values())
-    std::visit([&](const auto& one) { json[name] = one; }, value);
+    std::visit([&](const auto& item) { json[name] = item; }, value);
   return json;
 }
 

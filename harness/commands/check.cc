@@ -175,17 +175,17 @@ class Checker {
     }
     const Filters& filters = request_.filters;
     CheckChoice choice;
-    choice.wanted = [&](const Implementation& one, Scalar scalar) {
-      return filters.Takes(one) && filters.Takes(scalar);
+    choice.wanted = [&](const Implementation& implementation, Scalar scalar) {
+      return filters.Takes(implementation) && filters.Takes(scalar);
     };
     // If the user selects implementations, the folder's own outputs are
     // reported only if they are wrong.
     choice.reference = filters.implementations.empty() &&
                        filters.backends.empty() && filters.scalars.empty();
-    for (const Implementation* one : ImplementationsOf(*folder.op))
-      if (!IsAvailable(one->backend))
-        for (const Scalar scalar : one->scalars)
-          without_device_ += choice.wanted(*one, scalar);
+    for (const Implementation* candidate : ImplementationsOf(*folder.op))
+      if (!IsAvailable(candidate->backend))
+        for (const Scalar scalar : candidate->scalars)
+          without_device_ += choice.wanted(*candidate, scalar);
     Json lines = Json::array();
     const auto report = [&](const CheckLine& line) {
       if (request_.json)

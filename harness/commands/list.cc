@@ -16,20 +16,20 @@ std::string Text(const Json& json) {
 
 std::string Joined(const Json& list, const std::string& separator) {
   std::string text;
-  for (const Json& one : list)
-    text += (text.empty() ? "" : separator) + Text(one);
+  for (const Json& entry : list)
+    text += (text.empty() ? "" : separator) + Text(entry);
   return text;
 }
 
 void PrintImplementations(const Json& entry) {
-  for (const Json& one : entry.at("implementations"))
+  for (const Json& item : entry.at("implementations"))
     fmt::print("    {:<14} {:<5} {:<17} time {:<28} memory {:<24} {}{}\n",
-               Text(one.at("implementation")), Text(one.at("backend")),
-               Joined(one.at("scalars"), " "), Text(one.at("time")),
-               Text(one.at("memory")), Text(one.at("what")),
-               one.at("backward").get<bool>()
+               Text(item.at("implementation")), Text(item.at("backend")),
+               Joined(item.at("scalars"), " "), Text(item.at("time")),
+               Text(item.at("memory")), Text(item.at("what")),
+               item.at("backward").get<bool>()
                    ? "; with backward pass"
-                   : "; no backward pass: " + Text(one.at("why_no_backward")));
+                   : "; no backward pass: " + Text(item.at("why_no_backward")));
 }
 
 void PrintSummary(const Json& entry) {

@@ -91,9 +91,9 @@ std::vector<double> SamplesOf(const Json& request, const char* name) {
   const Json list = request.value(name, Json());
   if (!list.is_array() || list.empty())
     throw InvalidInput(name, "a list of samples", list.dump());
-  for (const Json& one : list)
-    if (!one.is_number())
-      throw InvalidInput(name, "a list of numbers", one.dump());
+  for (const Json& entry : list)
+    if (!entry.is_number())
+      throw InvalidInput(name, "a list of numbers", entry.dump());
   return list.get<std::vector<double>>();
 }
 

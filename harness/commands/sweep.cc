@@ -70,9 +70,9 @@ void ParseShard(const std::string& text, SweepOptions& options) {
 
 // Returns the options that define axes.
 std::string AxesOf(const Request& request) {
-  std::string given;
+  std::string text;
   const auto add = [&](const char* name, bool there) {
-    if (there) given += (given.empty() ? "" : ", ") + std::string(name);
+    if (there) text += (text.empty() ? "" : ", ") + std::string(name);
   };
   add("--n", !request.n.empty());
   add("--d", !request.d.empty());
@@ -84,17 +84,17 @@ std::string AxesOf(const Request& request) {
   add("--input", !request.inputs.empty());
   add("--interleave", request.interleave);
   add("--threads", !request.threads.empty());
-  return given;
+  return text;
 }
 
 // Throws InvalidInput for combinations in which an option would have no effect.
 void CheckWays(const Request& request) {
   const std::string axes = AxesOf(request);
-  const auto refuse = [](const std::string& found) {
+  const auto refuse = [](const std::string& text) {
     throw InvalidInput("sweep",
                        "one of --preset, --config, or axes (filters can be "
                        "combined with each of them)",
-                       found);
+                       text);
   };
   if (!request.preset.empty() && !request.config.empty())
     refuse("more than one: --preset and --config");

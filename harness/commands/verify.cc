@@ -28,7 +28,7 @@ struct Options {
 
 constexpr uint64_t kUsualSeed = 1;
 
-void PrintVerdict(const Implementation& implementation, const Case& one,
+void PrintVerdict(const Implementation& implementation, const Case& test_case,
                   const Verdict& verdict) {
   const std::string errors =
       verdict.outcome == Outcome::kSkipped
@@ -40,7 +40,7 @@ void PrintVerdict(const Implementation& implementation, const Case& one,
                 verdict.comparison.over_plain, verdict.margin.value,
                 verdict.margin.nearest);
   fmt::print("{:<10} {:<12} {}{}{}{}\n", ToString(verdict.outcome),
-             implementation.id, one.Id(), errors,
+             implementation.id, test_case.Id(), errors,
              verdict.reason.empty() ? "" : "  " + verdict.reason,
              verdict.gates.empty() ? "" : "  " + verdict.gates);
   if (verdict.diagnosis)
@@ -49,11 +49,12 @@ void PrintVerdict(const Implementation& implementation, const Case& one,
 
 std::vector<Case> CasesFor(const Options& options) {
   if (!options.case_id.empty()) {
-    const Case one = MakeCase(ParseCaseId(options.case_id));
-    if (!options.filters.Takes(*one.op) || !options.filters.Takes(one.scalar))
+    const Case test_case = MakeCase(ParseCaseId(options.case_id));
+    if (!options.filters.Takes(*test_case.op) ||
+        !options.filters.Takes(test_case.scalar))
       throw InvalidInput("filters", "those of the case",
                          "none that matches " + options.case_id);
-    return {one};
+    return {test_case};
   }
   const std::vector<int64_t> sizes =
       options.n.empty() ? AwkwardSizes() : ParseIntegerAxis("--n", options.n);
@@ -62,10 +63,10 @@ std::vector<Case> CasesFor(const Options& options) {
     if (!options.filters.Takes(*op)) continue;
     for (const ScalarInfo& info : kScalars) {
       if (!options.filters.Takes(info.scalar)) continue;
-      for (Case& one : VerificationCases(*op, sizes, info.scalar,
-                                         options.seed.value_or(kUsualSeed))) {
-        if (!options.input.empty()) one.input = options.input;
-        cases.push_back(std::move(one));
+      for (Case& shown_case : VerificationCases(
+               *op, sizes, info.scalar, options.seed.value_or(kUsualSeed))) {
+        if (!options.input.empty()) shown_case.input = options.input;
+        cases.push_back(std::move(shown_case));
       }
     }
   }
@@ -80,18 +81,19 @@ int Verify(const Options& options) {
   const bool terminal = isatty(fileno(stderr));
   const std::vector<Case> cases = CasesFor(options);
   int64_t done = 0;
-  for (const Case& one : cases) {
+  for (const Case& test_case : cases) {
     if (terminal && ++done % 16 == 0)
       Tell("\r{} of {} cases", done, cases.size());
     std::vector<const Implementation*> able;
-    for (const Implementation* implementation : ImplementationsOf(*one.op))
+    for (const Implementation* implementation :
+         ImplementationsOf(*test_case.op))
       if (options.filters.Takes(*implementation) &&
-          std::ranges::count(implementation->scalars, one.scalar))
+          std::ranges::count(implementation->scalars, test_case.scalar))
         able.push_back(implementation);
     if (able.empty()) continue;
-    Problem problem = ProblemOf(one);
-    Inputs inputs = GenerateInputs(one, problem);
-    Trial trial(std::move(problem), std::move(inputs), one.seed);
+    Problem problem = ProblemOf(test_case);
+    Inputs inputs = GenerateInputs(test_case, problem);
+    Trial trial(std::move(problem), std::move(inputs), test_case.seed);
     for (const Implementation* implementation : able) {
       Verdict verdict;
       try {
@@ -103,18 +105,18 @@ int Verify(const Options& options) {
         if (!options.case_id.empty()) throw;
         verdict = Verdict::Skipped(
             fmt::format("the reference is undefined: {}", undefined.what()));
-        if (!options.verbose) PrintVerdict(*implementation, one, verdict);
+        if (!options.verbose) PrintVerdict(*implementation, test_case, verdict);
       }
-      table.Add(*implementation, one.scalar, verdict);
+      table.Add(*implementation, test_case.scalar, verdict);
       const bool bad = verdict.outcome == Outcome::kFailed ||
                        verdict.outcome == Outcome::kMistrusted;
       if (bad || options.verbose || !options.case_id.empty())
-        PrintVerdict(*implementation, one, verdict);
+        PrintVerdict(*implementation, test_case, verdict);
       if (bad && options.case_id.empty())
         fmt::print(
             "           repeat: subquad verify --implementation {} "
             "--case {}\n",
-            implementation->id, one.Id());
+            implementation->id, test_case.Id());
     }
   }
   if (terminal) Tell("\r{:40}\r", "");

@@ -60,13 +60,13 @@ double FactorFor(const Trial& trial, size_t input) {
 }
 
 Answer Scaled(Answer answer, double factor) {
-  for (OutputAnswer& one : answer.outputs) {
-    for (long double& value : one.value) value *= factor;
-    for (double& units : one.units) units *= factor;
-    for (double& slack : one.slack) slack *= factor;
-    one.given_error *= factor;
-    one.plain_error *= factor;
-    one.largest *= factor;
+  for (OutputAnswer& output : answer.outputs) {
+    for (long double& value : output.value) value *= factor;
+    for (double& units : output.units) units *= factor;
+    for (double& slack : output.slack) slack *= factor;
+    output.given_error *= factor;
+    output.plain_error *= factor;
+    output.largest *= factor;
   }
   return answer;
 }
@@ -81,28 +81,28 @@ Tolerance Scaled(Tolerance tolerance, double factor) {
 
 AfterTiming JudgeTimed(const Implementation& implementation, Trial& trial,
                        Prepared& prepared) {
-  AfterTiming found;
+  AfterTiming result;
   const auto fail = [&](const std::string& reason) {
-    found.verdict.outcome = Outcome::kFailed;
-    found.verdict.reason = reason;
-    return found;
+    result.verdict.outcome = Outcome::kFailed;
+    result.verdict.reason = reason;
+    return result;
   };
   try {
     // After timing on a device the outputs are still in device memory.
     if (DeviceRun* device = prepared.OnDevice()) device->Download();
     if (const std::string changed = ChangedInput(trial); !changed.empty())
       return fail("it changed its input " + changed);
-    found.verdict = trial.JudgeOutputs(implementation);
-    if (!found.verdict.passed())
-      return fail("after it was timed: " + found.verdict.reason);
+    result.verdict = trial.JudgeOutputs(implementation);
+    if (!result.verdict.passed())
+      return fail("after it was timed: " + result.verdict.reason);
     const auto before = OutputBits(trial);
     const Verdict again = trial.RunAndJudge(implementation, prepared);
     if (!again.passed())
       return fail("in a run after it was timed: " + again.reason);
-    found.deterministic = OutputBits(trial) == before;
+    result.deterministic = OutputBits(trial) == before;
 
     const int linear = LinearInput(trial.problem());
-    if (linear < 0) return found;
+    if (linear < 0) return result;
     const auto input = static_cast<size_t>(linear);
     const double factor = FactorFor(trial, input);
     Write(trial, input, factor);
@@ -122,7 +122,7 @@ AfterTiming JudgeTimed(const Implementation& implementation, Trial& trial,
   } catch (const std::exception& error) {
     return fail(std::string("in a run after it was timed: ") + error.what());
   }
-  return found;
+  return result;
 }
 
 }  // namespace subquad

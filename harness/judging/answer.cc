@@ -140,8 +140,8 @@ void FillAnswer(const Problem& problem, Answer& answer,
                 const std::unique_ptr<Reference<Exact>>& reference,
                 const std::unique_ptr<Reference<Plain>>& plain,
                 double most_again) {
-  for (OutputAnswer& one : answer.outputs)
-    FillAnswer(problem, one, reference, plain, most_again);
+  for (OutputAnswer& output : answer.outputs)
+    FillAnswer(problem, output, reference, plain, most_again);
 }
 
 // Returns the roundings that gate 2 assumes at least. A program that sums over
@@ -241,11 +241,11 @@ void ComputeAgain(const Problem& problem, const Inputs& inputs,
                   const std::vector<RowsAgain>& again, double most_work) {
   int64_t runs = 0;
   double row_work = 0;
-  for (const RowsAgain& one : again) {
-    runs = std::max(runs, one.runs);
+  for (const RowsAgain& rows : again) {
+    runs = std::max(runs, rows.runs);
     row_work = std::max(
         row_work,
-        problem.op->RowWork(problem, one.answer->selection.rows[0].output));
+        problem.op->RowWork(problem, rows.answer->selection.rows[0].output));
   }
   if (runs == 0) return;
   // A reference does the work of up to about `kWidth` rows before its first
@@ -270,8 +270,8 @@ void AddUsualErrors(const Problem& problem, const Inputs& inputs,
   // Emulating more work than this would take minutes.
   if (problem.op->SharedWork(problem) > most_work) return;
   std::vector<RowsAgain> usual, cancelling;
-  for (OutputAnswer& one : answer.outputs) {
-    RowsAgain again = ChooseRowsAgain(problem, one, most_work);
+  for (OutputAnswer& output : answer.outputs) {
+    RowsAgain again = ChooseRowsAgain(problem, output, most_work);
     (again.cancels ? cancelling : usual).push_back(std::move(again));
   }
   const Format format = ArithmeticOf(problem.scalar) == Scalar::kFloat64
@@ -341,15 +341,15 @@ Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
                      std::vector<RowSelection> selections, WorkAgain again) {
   Answer answer;
   for (size_t i = 0; i < problem.outputs.size(); ++i) {
-    OutputAnswer one;
-    one.name = problem.outputs[i].name;
-    one.selection = std::move(selections[i]);
+    OutputAnswer output;
+    output.name = problem.outputs[i].name;
+    output.selection = std::move(selections[i]);
     const OutputLayout layout = LayoutOf(problem, static_cast<int>(i));
-    one.width = layout.width;
+    output.width = layout.width;
     if (problem.output_leading[i].size() == 2)
-      one.heads_of_item = layout.heads / problem.Batch();
-    one.roundings = RoundingsOf(problem);
-    answer.outputs.push_back(std::move(one));
+      output.heads_of_item = layout.heads / problem.Batch();
+    output.roundings = RoundingsOf(problem);
+    answer.outputs.push_back(std::move(output));
   }
   const Operator& op = *problem.op;
   // Both references may take long to construct.
@@ -374,8 +374,8 @@ bool FitsType(Scalar scalar, const Answer& answer) {
       : scalar == Scalar::kFloat16  ? Format::Float16().largest
       : scalar == Scalar::kBFloat16 ? Format::BFloat16().largest
                                     : Format::Float32().largest;
-  for (const OutputAnswer& one : answer.outputs)
-    for (const long double value : one.value)
+  for (const OutputAnswer& output : answer.outputs)
+    for (const long double value : output.value)
       if (std::abs(value) > largest) return false;
   return true;
 }

@@ -20,10 +20,10 @@ Inputs Rounded(const Inputs& inputs, Scalar scalar) {
 }
 
 // Tells whether a value is finite in the file but not in the scalar type.
-bool Overflows(const Inputs& given, const Inputs& rounded) {
-  for (size_t t = 0; t < given.tensors.size(); ++t)
-    for (size_t i = 0; i < given.tensors[t].values.size(); ++i)
-      if (std::isfinite(given.tensors[t].values[i]) &&
+bool Overflows(const Inputs& inputs, const Inputs& rounded) {
+  for (size_t t = 0; t < inputs.tensors.size(); ++t)
+    for (size_t i = 0; i < inputs.tensors[t].values.size(); ++i)
+      if (std::isfinite(inputs.tensors[t].values[i]) &&
           !std::isfinite(rounded.tensors[t].values[i]))
         return true;
   return false;
@@ -46,7 +46,7 @@ class FolderCheck {
     std::vector<CheckLine> lines;
     const bool sampled = std::ranges::any_of(
         exact_.reference().outputs,
-        [](const OutputAnswer& one) { return !one.selection.all; });
+        [](const OutputAnswer& output) { return !output.selection.all; });
     const auto later = [&](CheckLine line) {
       lines.push_back(std::move(line));
     };
@@ -81,15 +81,15 @@ class FolderCheck {
     trial.set_answer(exact_.WithExpected());
     const Answer& answer = exact_.reference();
     for (size_t o = 0; o < answer.outputs.size(); ++o) {
-      const OutputAnswer& one = answer.outputs[o];
+      const OutputAnswer& output = answer.outputs[o];
       const OutputLayout layout =
           LayoutOf(folder_.problem, static_cast<int>(o));
       double* out = static_cast<double*>(trial.arrays().outputs[o].data);
-      for (size_t r = 0; r < one.selection.rows.size(); ++r) {
-        const RowId& id = one.selection.rows[r];
-        for (int64_t c = 0; c < one.width; ++c)
-          out[(id.head * layout.rows + id.row) * one.width + c] =
-              static_cast<double>(one.value[r * one.width + c]);
+      for (size_t r = 0; r < output.selection.rows.size(); ++r) {
+        const RowId& id = output.selection.rows[r];
+        for (int64_t c = 0; c < output.width; ++c)
+          out[(id.head * layout.rows + id.row) * output.width + c] =
+              static_cast<double>(output.value[r * output.width + c]);
       }
     }
     const Implementation definition;

@@ -268,18 +268,18 @@ Comparison Compare(const Problem& problem, const Answer& answer,
   total.scalar = problem.scalar;
   const Rounding rounding(problem.scalar);
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
-    const OutputAnswer& one = answer.outputs[o];
-    const FoundNumbers found = FoundIn(arrays, o, one);
+    const OutputAnswer& output = answer.outputs[o];
+    const FoundNumbers element_of = FoundIn(arrays, o, output);
     double gate_two_error = 0;
-    for (size_t r = 0; r < one.selection.rows.size(); ++r)
+    for (size_t r = 0; r < output.selection.rows.size(); ++r)
       CompareRow(
-          one, r, [&](int64_t c) { return found(r, c); },
-          [&](int64_t c) { return !IsWritten(arrays, o, one, r, c); },
+          output, r, [&](int64_t c) { return element_of(r, c); },
+          [&](int64_t c) { return !IsWritten(arrays, o, output, r, c); },
           tolerance.units[o], TermsOf(problem), rounding, gate_two_error,
           total);
-    total.rows += static_cast<int64_t>(one.selection.rows.size());
-    total.all_rows = total.all_rows && one.selection.all;
-    Add(one, YardstickOf(one, gate_two_error, rounding), total);
+    total.rows += static_cast<int64_t>(output.selection.rows.size());
+    total.all_rows = total.all_rows && output.selection.all;
+    Add(output, YardstickOf(output, gate_two_error, rounding), total);
   }
   return total;
 }
@@ -308,13 +308,13 @@ Comparison CompareRows(const Problem& problem, const Answer& answer,
   total.scalar = problem.scalar;
   const Rounding rounding(problem.scalar);
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
-    const OutputAnswer& one = answer.outputs[o];
+    const OutputAnswer& output = answer.outputs[o];
     double gate_two_error = 0;
     for (const FoundRows& part : parts) {
       if (part.output != o) continue;
       for (size_t r = 0; r < part.rows.size(); ++r)
         CompareRow(
-            one, part.rows[r],
+            output, part.rows[r],
             [&](int64_t c) {
               return RoundTo(problem.scalar,
                              static_cast<double>(part.value(r, c)));
@@ -323,7 +323,7 @@ Comparison CompareRows(const Problem& problem, const Answer& answer,
             rounding, gate_two_error, total);
       total.rows += static_cast<int64_t>(part.rows.size());
     }
-    Add(one, YardstickOf(one, gate_two_error, rounding), total);
+    Add(output, YardstickOf(output, gate_two_error, rounding), total);
   }
   total.all_rows = false;
   return total;
@@ -341,7 +341,7 @@ FoundNumbers FoundIn(const Arrays& arrays, size_t output,
 
 std::vector<double> OverTolerance(const Problem& problem,
                                   const OutputAnswer& answer,
-                                  const FoundNumbers& found,
+                                  const FoundNumbers& element_of,
                                   const std::vector<double>& units,
                                   double yardstick_factor) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -351,8 +351,8 @@ std::vector<double> OverTolerance(const Problem& problem,
   std::vector<double> over(answer.value.size());
   for (size_t at = 0; at < over.size(); ++at) {
     const ComparedElement element = ElementOf(
-        answer, at, found(at / width, static_cast<int64_t>(at % width)), units,
-        TermsOf(problem), rounding);
+        answer, at, element_of(at / width, static_cast<int64_t>(at % width)),
+        units, TermsOf(problem), rounding);
     const bool plain_has_bound = !std::isinf(answer.units[at]);
     if (!element.finite || (!element.bounded && plain_has_bound))
       over[at] = kInfinity;

@@ -132,7 +132,7 @@ FoundNumbers FoundIn(const Arrays& arrays, size_t output,
 // `yardstick_factor` times the plain program's error.
 std::vector<double> OverTolerance(const Problem& problem,
                                   const OutputAnswer& answer,
-                                  const FoundNumbers& found,
+                                  const FoundNumbers& element_of,
                                   const std::vector<double>& units,
                                   double yardstick_factor);
 

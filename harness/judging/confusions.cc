@@ -42,10 +42,10 @@ class Confuser {
 
  private:
   std::vector<GivenShape> Shapes() const {
-    std::vector<GivenShape> given;
+    std::vector<GivenShape> shapes;
     for (const Tensor& tensor : inputs_.tensors)
-      given.push_back({tensor.name, tensor.shape});
-    return given;
+      shapes.push_back({tensor.name, tensor.shape});
+    return shapes;
   }
 
   std::optional<ParamRule> RuleOf(const std::string& name) const {
@@ -462,12 +462,12 @@ class Confuser {
       for (size_t t = 0; t < transposed.tensors.size(); ++t)
         transposed.tensors[t].slices = other.InputSlices(t);
       std::swap(inputs_, transposed);
-      const std::optional<Rows> found = EvaluateAt(other, [&](RowId id) {
+      const std::optional<Rows> changed_rows = EvaluateAt(other, [&](RowId id) {
         const int64_t item = id.head / heads;
         return RowId{0, item * rows + id.row, id.head % heads};
       });
       std::swap(inputs_, transposed);
-      Add("attention over heads: [h, n, d] read as [n, h, d]", found);
+      Add("attention over heads: [h, n, d] read as [n, h, d]", changed_rows);
     } catch (const InvalidInput&) {
       // The parameters are for another number of rows.
     }

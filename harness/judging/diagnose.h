@@ -13,7 +13,7 @@ namespace subquad {
 // see LooksLike.
 Diagnosis Diagnose(const Problem& problem, Inputs& inputs, const Answer& right,
                    const std::vector<WrongAnswer>& wrong_answers,
-                   const Answer& found, const Tolerance& tolerance,
+                   const Answer& answer, const Tolerance& tolerance,
                    bool bound_alone);
 
 }  // namespace subquad

@@ -39,14 +39,14 @@ WrongAnswer HalfBetween(const Answer& answer, const WrongAnswer& before,
   for (const FoundRows& from : before.parts)
     for (const FoundRows& to : after.parts) {
       if (to.output != from.output || to.rows != from.rows) continue;
-      const OutputAnswer& one = answer.outputs[from.output];
+      const OutputAnswer& output = answer.outputs[from.output];
       moved.parts.push_back(
           {from.output, from.rows,
-           [&one, rows = from.rows, from = from.value, to = to.value](
+           [&output, rows = from.rows, from = from.value, to = to.value](
                size_t r, int64_t c) -> long double {
-             const size_t at = rows[r] * static_cast<size_t>(one.width) +
+             const size_t at = rows[r] * static_cast<size_t>(output.width) +
                                static_cast<size_t>(c);
-             return one.value[at] + (to(r, c) - from(r, c)) / 2;
+             return output.value[at] + (to(r, c) - from(r, c)) / 2;
            }});
     }
   return moved;
@@ -70,9 +70,9 @@ std::vector<WrongAnswer> MovedByRounding(
           tensor,
           OneUnitOff(tensor, Coarser(problem.scalar, tensor.scalar), time)));
     for (const WrongAnswer& after : misread())
-      for (const WrongAnswer& one : before)
-        if (one.name == after.name)
-          moved.push_back(HalfBetween(answer, one, after));
+      for (const WrongAnswer& wrong : before)
+        if (wrong.name == after.name)
+          moved.push_back(HalfBetween(answer, wrong, after));
   }
   return moved;
 }

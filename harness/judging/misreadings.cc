@@ -74,7 +74,7 @@ class OffsetTensor {
   template <typename Read>
   std::vector<double> Mapped(const std::vector<double>& values, double missing,
                              const Read& read) const {
-    std::vector<double> found(values.size());
+    std::vector<double> output(values.size());
     const auto block = static_cast<size_t>(ElementCount(shape_));
     std::vector<int64_t> place(shape_.size()), offsets(origins_.size());
     for (size_t i = 0; i < values.size(); ++i) {
@@ -86,7 +86,7 @@ class OffsetTensor {
       for (size_t a = 0; a < offsets.size(); ++a)
         offsets[a] = place[AxisOf(a)] - origins_[a];
       if (!read(offsets)) {
-        found[i] = missing;
+        output[i] = missing;
         continue;
       }
       for (size_t a = 0; a < offsets.size(); ++a)
@@ -96,9 +96,9 @@ class OffsetTensor {
       for (size_t axis = 0; axis < shape_.size(); ++axis)
         at = at * static_cast<size_t>(shape_[axis]) +
              static_cast<size_t>(place[axis]);
-      found[i] = values[i - i % block + at];
+      output[i] = values[i - i % block + at];
     }
-    return found;
+    return output;
   }
 
   // Returns the values with the offsets in reverse order.
@@ -215,7 +215,7 @@ ValueRows ValueRowsOf(Misreader& reader) {
   const std::string width = problem.op->SignatureFor(problem.params, false)
                                 .outputs.front()
                                 .shape.back();
-  ValueRows found;
+  ValueRows rows;
   for (const bool as_wide : {true, false})
     for (size_t t = 0; t < problem.inputs.size(); ++t) {
       const TensorRule& rule = problem.inputs[t];
@@ -227,7 +227,7 @@ ValueRows ValueRowsOf(Misreader& reader) {
       Tensor& tensor = reader.inputs().tensors[t];
       return {&tensor, rule.name, problem.keys, tensor.shape.back()};
     }
-  return found;
+  return rows;
 }
 
 // Calls `use` while every `stride`-th value of rows [first, end) of every head
@@ -366,11 +366,11 @@ void TakeOneHead(Misreader& reader) {
       if (!slices.IsFirst(head))
         std::fill_n(first.begin() + head * grad.SliceSize(), size, 0.0);
     const Altered altered(grad, std::move(first));
-    std::optional<Rows> found = reader.Evaluate(problem);
-    if (!found) continue;
-    for (size_t other = 0; other < found->size(); ++other)
-      if (other != o) (*found)[other] = reader.right()[other];
-    reader.Add(problem.outputs[o].name + " of one head only", found);
+    std::optional<Rows> rows = reader.Evaluate(problem);
+    if (!rows) continue;
+    for (size_t other = 0; other < rows->size(); ++other)
+      if (other != o) (*rows)[other] = reader.right()[other];
+    reader.Add(problem.outputs[o].name + " of one head only", rows);
   }
 }
 
@@ -384,10 +384,10 @@ void LeaveScaleOut(Misreader& reader) {
   for (const char* name : {"grad_q", "grad_k"}) {
     const int output = IndexOf(problem.outputs, name);
     if (output < 0) continue;
-    Rows found = reader.right();
-    for (long double& x : found[static_cast<size_t>(output)])
+    Rows rows = reader.right();
+    for (long double& x : rows[static_cast<size_t>(output)])
       x /= SoftmaxScale<long double>(problem);
-    reader.Add(std::string("scale left out of ") + name, found);
+    reader.Add(std::string("scale left out of ") + name, rows);
   }
 }
 
@@ -396,12 +396,12 @@ void AddWithParams(Misreader& reader, Params params, const std::string& name,
                    const std::string& remedy = "",
                    bool small_by_choice = false) {
   const Problem& problem = reader.problem();
-  std::vector<GivenShape> given;
+  std::vector<GivenShape> shapes;
   for (const Tensor& tensor : reader.inputs().tensors)
-    given.push_back({tensor.name, tensor.shape});
+    shapes.push_back({tensor.name, tensor.shape});
   try {
     const Problem other =
-        ResolveProblem(*problem.op, std::move(params), problem.scalar, given);
+        ResolveProblem(*problem.op, std::move(params), problem.scalar, shapes);
     reader.Add(name, reader.Evaluate(other), remedy, small_by_choice);
   } catch (const InvalidInput&) {
     // These parameters need other tensors.

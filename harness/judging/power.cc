@@ -65,8 +65,8 @@ class Trier {
         stored_(answer),
         tolerance_(tolerance),
         gates_(ToleranceOf(answer, 1, {})) {
-    for (OutputAnswer& one : stored_.outputs)
-      for (long double& value : one.value)
+    for (OutputAnswer& output : stored_.outputs)
+      for (long double& value : output.value)
         value = RoundTo(problem.scalar, static_cast<double>(value));
   }
 
@@ -79,14 +79,15 @@ class Trier {
   WrongAnswer OnePlaceOff() const {
     WrongAnswer off{"one place off", {}};
     for (size_t o = 0; o < stored_.outputs.size(); ++o) {
-      const OutputAnswer& one = stored_.outputs[o];
+      const OutputAnswer& output = stored_.outputs[o];
       FoundRows part{o, {}, {}};
-      for (size_t r = 0; r < one.selection.rows.size(); ++r)
+      for (size_t r = 0; r < output.selection.rows.size(); ++r)
         part.rows.push_back(r);
-      part.value = [&one, u = Info(problem_.scalar).unit_roundoff](
+      part.value = [&output, u = Info(problem_.scalar).unit_roundoff](
                        size_t r, int64_t c) -> long double {
-        const long double value = one.value[r * static_cast<size_t>(one.width) +
-                                            static_cast<size_t>(c)];
+        const long double value =
+            output.value[r * static_cast<size_t>(output.width) +
+                         static_cast<size_t>(c)];
         // Moves past the middle to the next number, but not to the one after
         // it.
         return value * (1 + 1.5L * u);
@@ -106,11 +107,12 @@ class Trier {
   }
 
   void Keep(const TriedAnswer& tried) {
-    const auto found = std::ranges::find(list_, tried.name, &TriedAnswer::name);
-    if (found == list_.end())
+    const auto position =
+        std::ranges::find(list_, tried.name, &TriedAnswer::name);
+    if (position == list_.end())
       list_.push_back(tried);
-    else if (tried.over < found->over)
-      *found = tried;
+    else if (tried.over < position->over)
+      *position = tried;
   }
 
   std::vector<TriedAnswer> Take() { return std::move(list_); }
@@ -133,10 +135,10 @@ Power PowerOf(const Problem& problem, Inputs& inputs, const AllClose& tolerance,
       ComputeAnswer(problem, inputs, AffordableRows(problem, most_work));
   Power power;
   size_t most_rows = 0;
-  for (const OutputAnswer& one : answer.outputs) {
-    most_rows = std::max(most_rows, one.selection.rows.size());
-    power.rows += static_cast<int64_t>(one.selection.rows.size());
-    power.all_rows = power.all_rows && one.selection.all;
+  for (const OutputAnswer& output : answer.outputs) {
+    most_rows = std::max(most_rows, output.selection.rows.size());
+    power.rows += static_cast<int64_t>(output.selection.rows.size());
+    power.all_rows = power.all_rows && output.selection.all;
   }
   Trier trier(problem, answer, tolerance);
   // Skips altered outputs that these tensors make equal to the right answer,

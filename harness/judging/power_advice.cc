@@ -67,55 +67,57 @@ void Redraw(const TensorRule& rule, size_t index, OwnTest& test) {
 
 // Each of the following functions changes a test, or returns nothing if there
 // is nothing to change.
-std::optional<Changed> DrawBias(Changed one) {
+std::optional<Changed> DrawBias(Changed changed) {
   std::string what;
-  for (size_t t = 0; t < one.test.problem.inputs.size(); ++t) {
-    const TensorRule& rule = one.test.problem.inputs[t];
+  for (size_t t = 0; t < changed.test.problem.inputs.size(); ++t) {
+    const TensorRule& rule = changed.test.problem.inputs[t];
     if (rule.offset_axes.empty()) continue;
-    Redraw(rule, t, one.test);
+    Redraw(rule, t, changed.test);
     what += (what.empty() ? "" : ", ") + Distribution(rule);
   }
   if (what.empty()) return std::nullopt;
-  one.changes.push_back(what);
-  return one;
+  changed.changes.push_back(what);
+  return changed;
 }
 
-std::optional<Changed> DrawGradient(Changed one) {
-  if (!one.test.backward) return std::nullopt;
-  const auto at = static_cast<size_t>(one.test.backward->InputIndex("grad"));
-  DrawAnew(one.test.backward->inputs[at], *one.test.backward,
-           one.test.backward_inputs.tensors[at]);
-  one.changes.push_back("a random cotangent: grad drawn from N(0, 1)");
-  return one;
+std::optional<Changed> DrawGradient(Changed changed) {
+  if (!changed.test.backward) return std::nullopt;
+  const auto at =
+      static_cast<size_t>(changed.test.backward->InputIndex("grad"));
+  DrawAnew(changed.test.backward->inputs[at], *changed.test.backward,
+           changed.test.backward_inputs.tensors[at]);
+  changed.changes.push_back("a random cotangent: grad drawn from N(0, 1)");
+  return changed;
 }
 
 // Draws the tensors of data that are not by offset.
-std::optional<Changed> DrawData(Changed one) {
+std::optional<Changed> DrawData(Changed changed) {
   std::string what;
-  for (size_t t = 0; t < one.test.problem.inputs.size(); ++t) {
-    const TensorRule& rule = one.test.problem.inputs[t];
+  for (size_t t = 0; t < changed.test.problem.inputs.size(); ++t) {
+    const TensorRule& rule = changed.test.problem.inputs[t];
     if (rule.role != Role::kData || !rule.offset_axes.empty()) continue;
-    Redraw(rule, t, one.test);
+    Redraw(rule, t, changed.test);
     what += (what.empty() ? "" : ", ") + rule.name;
   }
   if (what.empty()) return std::nullopt;
-  one.changes.push_back(what + " drawn from N(0, 1)");
-  return one;
+  changed.changes.push_back(what + " drawn from N(0, 1)");
+  return changed;
 }
 
-std::optional<Changed> KeepKeys(Changed one, int64_t keys) {
-  auto out = FirstKeys(one.test.problem, one.test.inputs, keys);
+std::optional<Changed> KeepKeys(Changed changed, int64_t keys) {
+  auto out = FirstKeys(changed.test.problem, changed.test.inputs, keys);
   if (!out) return std::nullopt;
-  one.test.problem = std::move(out->problem);
-  one.test.inputs = std::move(out->inputs);
-  if (one.test.backward) {
-    auto back = FirstKeys(*one.test.backward, one.test.backward_inputs, keys);
+  changed.test.problem = std::move(out->problem);
+  changed.test.inputs = std::move(out->inputs);
+  if (changed.test.backward) {
+    auto back =
+        FirstKeys(*changed.test.backward, changed.test.backward_inputs, keys);
     if (!back) return std::nullopt;
-    one.test.backward = std::move(back->problem);
-    one.test.backward_inputs = std::move(back->inputs);
+    changed.test.backward = std::move(back->problem);
+    changed.test.backward_inputs = std::move(back->inputs);
   }
-  one.changes.push_back(fmt::format("fewer keys: {}", keys));
-  return one;
+  changed.changes.push_back(fmt::format("fewer keys: {}", keys));
+  return changed;
 }
 
 // The result for each mistake by name, gradients apart.
@@ -143,12 +145,12 @@ class Adviser {
  public:
   Adviser(const OwnTest& test, const TestPower& power, double most_work)
       : test_(test), power_(power), most_work_(most_work) {
-    for (const Outcome& one : OutcomesOf(power)) {
-      if (!one.tried.accepted()) continue;
-      best_.still_accepted.push_back(one.name);
+    for (const Outcome& outcome : OutcomesOf(power)) {
+      if (!outcome.tried.accepted()) continue;
+      best_.still_accepted.push_back(outcome.name);
       // No other tensors would reveal an eps that even our gates cannot see.
-      if (!one.tried.small_by_choice || one.tried.ours > 1)
-        accepted_.push_back(one.name);
+      if (!outcome.tried.small_by_choice || outcome.tried.ours > 1)
+        accepted_.push_back(outcome.name);
     }
     best_.tolerance = test.tolerance;
   }
@@ -169,8 +171,8 @@ class Adviser {
             now.push_back(std::move(*one));
           }
       }
-      for (const Measured& one : before)
-        if (Judge(one, true)) return best_;
+      for (const Measured& measured : before)
+        if (Judge(measured, true)) return best_;
     }
     return best_;
   }
@@ -197,14 +199,17 @@ class Adviser {
   };
 
   std::optional<Measured> Measure(unsigned set, int64_t keys) const {
-    std::optional<Changed> one = Changed{test_, {}};
-    if (set & kBias) one = DrawBias(std::move(*one));
-    if (one && (set & kGradient)) one = DrawGradient(std::move(*one));
-    if (one && (set & kData)) one = DrawData(std::move(*one));
-    if (one && (set & kFewerKeys)) one = KeepKeys(std::move(*one), keys);
-    if (!one) return std::nullopt;
+    std::optional<Changed> changed = Changed{test_, {}};
+    if (set & kBias) changed = DrawBias(std::move(*changed));
+    if (changed && (set & kGradient))
+      changed = DrawGradient(std::move(*changed));
+    if (changed && (set & kData)) changed = DrawData(std::move(*changed));
+    if (changed && (set & kFewerKeys))
+      changed = KeepKeys(std::move(*changed), keys);
+    if (!changed) return std::nullopt;
     try {
-      return Measured{std::move(one->changes), PowerOf(one->test, most_work_)};
+      return Measured{std::move(changed->changes),
+                      PowerOf(changed->test, most_work_)};
     } catch (const InvalidInput&) {
       return std::nullopt;  // these tensors have no answer
     }
@@ -212,10 +217,10 @@ class Adviser {
 
   // Tells whether the test rejects every wrong answer that our gates reject and
   // accepts right programs.
-  bool Judge(const Measured& one, bool other_tolerance) {
-    const double right = RightOf(one.power);
+  bool Judge(const Measured& measured, bool other_tolerance) {
+    const double right = RightOf(measured.power);
     double factor = 1;
-    Advice advice{one.changes, test_.tolerance, {}, {}};
+    Advice advice{measured.changes, test_.tolerance, {}, {}};
     if (other_tolerance) {
       if (!(right > 0) || std::isinf(right)) return false;
       factor = RoundedUp(kRoom * right);
@@ -229,13 +234,13 @@ class Adviser {
     } else if (right > (RightOf(power_) > 1 ? 1 / kRoom : 1)) {
       return false;
     }
-    const std::vector<Outcome> outcomes = OutcomesOf(one.power);
-    for (const Outcome& found : outcomes) {
-      if (found.tried.over / factor > 1) continue;
-      const bool ours = found.tried.ours > 1 ||
-                        (found.tried.same && !found.tried.small_by_choice);
+    const std::vector<Outcome> outcomes = OutcomesOf(measured.power);
+    for (const Outcome& outcome : outcomes) {
+      if (outcome.tried.over / factor > 1) continue;
+      const bool ours = outcome.tried.ours > 1 ||
+                        (outcome.tried.same && !outcome.tried.small_by_choice);
       (ours ? advice.still_accepted : advice.nobody_tells)
-          .push_back(found.name);
+          .push_back(outcome.name);
     }
     for (const std::string& name : accepted_)
       if (std::ranges::find(outcomes, name, &Outcome::name) == outcomes.end())
@@ -272,13 +277,13 @@ std::optional<Shortened> FirstKeys(const Problem& problem, const Inputs& inputs,
   whole.problem = problem;
   whole.inputs = inputs;
   try {
-    Shortened found{
+    Shortened shortened{
         ResolveProblem(*problem.op, problem.params, problem.scalar, shapes),
         {}};
     for (size_t t = 0; t < problem.inputs.size(); ++t)
-      found.inputs.tensors.push_back(
-          TensorFromSource(whole, found.problem, t).value());
-    return found;
+      shortened.inputs.tensors.push_back(
+          TensorFromSource(whole, shortened.problem, t).value());
+    return shortened;
   } catch (const InvalidInput&) {
     return std::nullopt;  // parameters refer to keys that were cut
   }

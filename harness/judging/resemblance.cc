@@ -45,11 +45,11 @@ class Distance {
 
 class Matcher {
  public:
-  Matcher(const Problem& problem, const Answer& right, const Answer& found,
+  Matcher(const Problem& problem, const Answer& right, const Answer& answer,
           const Tolerance& tolerance)
       : problem_(problem),
         right_(right),
-        found_(found),
+        found_(answer),
         tolerance_(tolerance) {}
 
   void Try(const WrongAnswer& wrong) {
@@ -281,9 +281,9 @@ class Matcher {
   long double Found(size_t output, size_t r, int64_t c) const {
     return At(found_.outputs[output], r, c);
   }
-  static long double At(const OutputAnswer& one, size_t r, int64_t c) {
-    return one
-        .value[r * static_cast<size_t>(one.width) + static_cast<size_t>(c)];
+  static long double At(const OutputAnswer& output, size_t r, int64_t c) {
+    return output
+        .value[r * static_cast<size_t>(output.width) + static_cast<size_t>(c)];
   }
 
   const Problem& problem_;
@@ -298,33 +298,33 @@ class Matcher {
 
 Answer WithNumbers(const Problem& problem, const Answer& right,
                    const Outputs& outputs) {
-  Answer found = right;
+  Answer answer = right;
   for (size_t o = 0; o < outputs.size(); ++o) {
-    OutputAnswer& one = found.outputs[o];
+    OutputAnswer& output = answer.outputs[o];
     if (outputs[o].empty()) {
-      one.value.clear();
+      output.value.clear();
       continue;
     }
     const OutputLayout layout = LayoutOf(problem, static_cast<int>(o));
-    for (size_t r = 0; r < one.selection.rows.size(); ++r) {
-      const RowId& id = one.selection.rows[r];
+    for (size_t r = 0; r < output.selection.rows.size(); ++r) {
+      const RowId& id = output.selection.rows[r];
       const auto first =
           static_cast<size_t>((id.head * layout.rows + id.row) * layout.width);
-      const auto width = static_cast<size_t>(one.width);
+      const auto width = static_cast<size_t>(output.width);
       for (size_t c = 0; c < width; ++c)
-        one.value[r * width + c] = outputs[o][first + c];
+        output.value[r * width + c] = outputs[o][first + c];
     }
   }
-  return found;
+  return answer;
 }
 
 Resemblance LooksLike(const Problem& problem, Inputs& inputs,
                       const Answer& right,
                       const std::vector<WrongAnswer>& wrong_answers,
-                      const Answer& found, const Tolerance& tolerance) {
-  Matcher matcher(problem, right, found, tolerance);
+                      const Answer& answer, const Tolerance& tolerance) {
+  Matcher matcher(problem, right, answer, tolerance);
   for (const WrongAnswer& wrong : wrong_answers) matcher.Try(wrong);
-  if (!found.outputs.front().value.empty()) {
+  if (!answer.outputs.front().value.empty()) {
     for (const WrongAnswer& wrong : UsualConfusions(problem, inputs, right))
       if (!Coincides(problem, right, wrong)) matcher.Try(wrong);
     matcher.TryFactors();

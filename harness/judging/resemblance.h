@@ -26,6 +26,6 @@ Answer WithNumbers(const Problem& problem, const Answer& right,
 Resemblance LooksLike(const Problem& problem, Inputs& inputs,
                       const Answer& right,
                       const std::vector<WrongAnswer>& wrong_answers,
-                      const Answer& found, const Tolerance& tolerance);
+                      const Answer& answer, const Tolerance& tolerance);
 
 }  // namespace subquad

@@ -12,17 +12,19 @@ namespace subquad {
 
 // Judges one implementation on one generated case. The verdict is skipped, with
 // a reason, if the reference is undefined.
-Verdict VerifyCase(const Implementation& implementation, const Case& one,
+Verdict VerifyCase(const Implementation& implementation, const Case& test_case,
                    int threads);
 
 // Follows a chain of simpler cases (SimplerCases) as long as `fails` is true
 // and returns the last one. Ends early if `stop` returns true.
-Case Shrink(const Case& one, const std::function<bool(const Case&)>& fails,
+Case Shrink(const Case& test_case,
+            const std::function<bool(const Case&)>& fails,
             const std::function<bool()>& stop);
 
 // Writes the case with the reference's answer, then checks the folder with this
 // implementation. Returns the verdict on the folder.
-Verdict WriteFailingCase(const Implementation& implementation, const Case& one,
+Verdict WriteFailingCase(const Implementation& implementation,
+                         const Case& test_case,
                          const std::filesystem::path& folder,
                          const std::string& source);
 

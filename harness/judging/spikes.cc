@@ -114,7 +114,7 @@ std::vector<double> SpikeAnswer(const SpikeSubject& subject,
 
 void CompareSpike(const SpikeSubject& subject,
                   const std::vector<double>& values,
-                  const std::vector<double>& found, int64_t n_q, int64_t e,
+                  const std::vector<double>& output, int64_t n_q, int64_t e,
                   bool causal, int64_t offset, double spike, double roundoff,
                   bool mixes, SpikeVerdict& verdict) {
   const int64_t n_k = static_cast<int64_t>(values.size()) / e;
@@ -144,7 +144,7 @@ void CompareSpike(const SpikeSubject& subject,
     for (int64_t c = 0; c < e; ++c) {
       const auto at = static_cast<size_t>(i * e + c);
       moved = std::max(moved, std::abs(expected[at] - without[at]) / allowed);
-      const double error = std::abs(found[at] - expected[at]) / allowed;
+      const double error = std::abs(output[at] - expected[at]) / allowed;
       verdict.error = std::isnan(error)
                           ? std::numeric_limits<double>::infinity()
                           : std::max(verdict.error, error);
@@ -153,7 +153,7 @@ void CompareSpike(const SpikeSubject& subject,
       verdict.reason = fmt::format(
           "spike at offset {}: row {} column {} is {:.6g}, expected {:.6g} "
           "({:.6g} without the spike)",
-          offset, i, c, found[at], expected[at], without[at]);
+          offset, i, c, output[at], expected[at], without[at]);
     }
   }
   if (any_hit)
@@ -180,8 +180,8 @@ SpikeVerdict ProbeSpikes(const SpikeSubject& subject,
     }
     id += fmt::format(",query_offset={}", QueryOffset(n_q, n_k));
   }
-  const Case one = MakeCase(ParseCaseId(id));
-  const Problem problem = ProblemOf(one);
+  const Case test_case = MakeCase(ParseCaseId(id));
+  const Problem problem = ProblemOf(test_case);
   verdict.reason = WhyNot(implementation, problem);
   if (!verdict.reason.empty()) return verdict;
   verdict.reason = DoesNotFit(implementation, problem, threads);
@@ -192,21 +192,21 @@ SpikeVerdict ProbeSpikes(const SpikeSubject& subject,
         "would take too long: {:.2g} operations for each offset", flops);
     return verdict;
   }
-  Inputs inputs = GenerateInputs(one, problem);
+  Inputs inputs = GenerateInputs(test_case, problem);
   std::vector<double> values;
   for (Tensor& tensor : inputs.tensors)
     if (tensor.name == subject.values)
       values = tensor.values;
     else
       std::ranges::fill(tensor.values, 0);
-  Trial trial(problem, std::move(inputs), one.seed);
+  Trial trial(problem, std::move(inputs), test_case.seed);
   const auto weights = std::ranges::find(trial.arrays().inputs, subject.tensor,
                                          &Arrays::Entry::name);
   const Arrays::Entry& out = trial.arrays().outputs.front();
   const double spike = SpikeFor(subject, n_k);
   const auto prepared =
       implementation.Prepare(problem, trial.arrays(), {.threads = threads});
-  std::vector<double> found(static_cast<size_t>(out.count));
+  std::vector<double> output(static_cast<size_t>(out.count));
   verdict.outcome = Outcome::kPassed;
   for (const int64_t offset : SpikeOffsets(n_q, n_k)) {
     const auto at = static_cast<size_t>(offset + n_q - 1);
@@ -215,8 +215,8 @@ SpikeVerdict ProbeSpikes(const SpikeSubject& subject,
     prepared->Run();
     StoreAt(problem.scalar, 0, weights->data, at);
     for (int64_t x = 0; x < out.count; ++x)
-      found[static_cast<size_t>(x)] = ElementAt(problem.scalar, out.data, x);
-    CompareSpike(subject, values, found, n_q, kWidth, causal, offset, spike,
+      output[static_cast<size_t>(x)] = ElementAt(problem.scalar, out.data, x);
+    CompareSpike(subject, values, output, n_q, kWidth, causal, offset, spike,
                  Info(problem.scalar).unit_roundoff,
                  implementation.sums(problem) != Sums::kDirect, verdict);
     if (verdict.outcome == Outcome::kFailed) return verdict;

@@ -54,7 +54,7 @@ struct SpikeVerdict {
 // transform, whose rounding of the spike reaches rows that do not see it.
 void CompareSpike(const SpikeSubject& subject,
                   const std::vector<double>& values,
-                  const std::vector<double>& found, int64_t n_q, int64_t e,
+                  const std::vector<double>& output, int64_t n_q, int64_t e,
                   bool causal, int64_t offset, double spike, double roundoff,
                   bool mixes, SpikeVerdict& verdict);
 

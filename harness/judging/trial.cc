@@ -137,16 +137,17 @@ void Trial::Explain(const Implementation& implementation, Verdict& verdict) {
     return;
   const Known& known = KnownOf(implementation);
   try {
-    Answer found = answer();
-    for (size_t o = 0; o < found.outputs.size(); ++o) {
-      OutputAnswer& one = found.outputs[o];
-      const FoundNumbers numbers = FoundIn(arrays_, o, one);
-      const auto width = static_cast<size_t>(one.width);
-      for (size_t at = 0; at < one.value.size(); ++at)
-        one.value[at] = numbers(at / width, static_cast<int64_t>(at % width));
+    Answer result = answer();
+    for (size_t o = 0; o < result.outputs.size(); ++o) {
+      OutputAnswer& output = result.outputs[o];
+      const FoundNumbers numbers = FoundIn(arrays_, o, output);
+      const auto width = static_cast<size_t>(output.width);
+      for (size_t at = 0; at < output.value.size(); ++at)
+        output.value[at] =
+            numbers(at / width, static_cast<int64_t>(at % width));
     }
     verdict.diagnosis = Diagnose(problem_, inputs_, answer(), wrong_answers(),
-                                 found, known.tolerance, known.norm_wise);
+                                 result, known.tolerance, known.norm_wise);
   } catch (const std::bad_alloc&) {
     // The verdict is valid without a diagnosis.
   }

@@ -53,9 +53,9 @@ class WrongOutput {
 
   // Scales one row; NaN means that it was never written.
   void OneRow(const std::string& name, int64_t row, double factor) {
-    const auto found = index_.find({layout_.heads - 1, row});
-    if (found == index_.end()) return;
-    Add(name, {found->second}, {found->second}, factor, true);
+    const auto position = index_.find({layout_.heads - 1, row});
+    if (position == index_.end()) return;
+    Add(name, {position->second}, {position->second}, factor, true);
   }
 
   const OutputLayout& layout() const { return layout_; }
@@ -202,8 +202,8 @@ std::vector<WrongAnswer> MakeWrongAnswers(const Problem& problem,
 Margin MarginOf(const Problem& problem, Inputs& inputs, const Answer& answer,
                 const std::vector<WrongAnswer>& wrong_answers,
                 const Tolerance& tolerance, bool bound_alone) {
-  const auto distance = [&](const WrongAnswer& one) {
-    return DistanceOf(CompareRows(problem, answer, one.parts, tolerance),
+  const auto distance = [&](const WrongAnswer& mistake) {
+    return DistanceOf(CompareRows(problem, answer, mistake.parts, tolerance),
                       bound_alone);
   };
   Margin margin;
@@ -213,7 +213,7 @@ Margin MarginOf(const Problem& problem, Inputs& inputs, const Answer& answer,
     margin.value = value;
     margin.nearest = name;
   };
-  std::vector<BlindSpot> taken;
+  std::vector<BlindSpot> spots;
   std::vector<std::string> names;
   for (const WrongAnswer& wrong : wrong_answers) {
     const double value = distance(wrong);
@@ -226,15 +226,15 @@ Margin MarginOf(const Problem& problem, Inputs& inputs, const Answer& answer,
       count(wrong.name, value);
       continue;
     }
-    taken.push_back({wrong.name, value, wrong.remedy});
+    spots.push_back({wrong.name, value, wrong.remedy});
     names.push_back(wrong.name);
   }
-  if (taken.empty()) return margin;
+  if (spots.empty()) return margin;
   std::map<std::string, double> rounding;
   for (const WrongAnswer& moved :
        MovedByRounding(problem, inputs, answer, names))
     rounding[moved.name] = std::max(rounding[moved.name], distance(moved));
-  for (BlindSpot& spot : taken) {
+  for (BlindSpot& spot : spots) {
     if (spot.distance <= rounding[spot.name]) continue;
     count(spot.name, spot.distance);
     margin.blind_to.push_back(std::move(spot));

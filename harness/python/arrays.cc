@@ -56,7 +56,8 @@ ParamValue ParamOf(const std::string& name, nb::handle value) {
   for (nb::handle entry : value)
     if (nb::isinstance<nb::list>(entry) || nb::isinstance<nb::tuple>(entry)) {
       table.emplace_back();
-      for (nb::handle one : entry) table.back().push_back(IntegerOf(name, one));
+      for (nb::handle item : entry)
+        table.back().push_back(IntegerOf(name, item));
     } else {
       list.push_back(IntegerOf(name, entry));
     }

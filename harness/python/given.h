@@ -47,11 +47,11 @@ struct GivenVerdict {
 
 // Compares the expected outputs with the definition, as the line `reference` of
 // `subquad check` does.
-GivenVerdict CheckGiven(const CaseFolder& given);
+GivenVerdict CheckGiven(const CaseFolder& folder);
 
 // Judges the expected tensors as the output of an implementation in this scalar
 // type: by the plain bound, or by the bound of our implementation `like`.
-GivenVerdict JudgeGiven(const CaseFolder& given, Scalar scalar,
+GivenVerdict JudgeGiven(const CaseFolder& folder, Scalar scalar,
                         const std::string& like, NumbersFrom from);
 
 // Makes a user's test in this scalar type, to which the values are rounded. It
@@ -63,11 +63,11 @@ OwnTest MakeOwnTest(const std::string& op, const Params& params,
 
 // Returns rows of an output, by the definition in long double; all rows if
 // `rows` is empty. `shape` becomes that of the output with this number of rows.
-std::vector<double> DefinitionRows(const CaseFolder& given, size_t output,
+std::vector<double> DefinitionRows(const CaseFolder& folder, size_t output,
                                    std::vector<int64_t> rows, Shape& shape);
 
 // Writes the case. Missing expected tensors are computed by the definition.
-void WriteGivenCase(const std::string& folder, CaseFolder given,
+void WriteGivenCase(const std::string& folder, CaseFolder case_folder,
                     const std::string& source);
 
 }  // namespace subquad

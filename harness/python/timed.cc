@@ -11,10 +11,10 @@ const Implementation& Choose(const std::string& op, const std::string& id,
                              const Problem& problem) {
   if (!id.empty()) return FindImplementation(op, id);
   std::string why = "no implementation with this scalar type";
-  for (const Implementation* one : ImplementationsOf(*problem.op)) {
-    if (one->backend != Backend::kCpu) continue;
-    const std::string reason = WhyNot(*one, problem);
-    if (reason.empty()) return *one;
+  for (const Implementation* implementation : ImplementationsOf(*problem.op)) {
+    if (implementation->backend != Backend::kCpu) continue;
+    const std::string reason = WhyNot(*implementation, problem);
+    if (reason.empty()) return *implementation;
     why = reason;
   }
   throw InvalidInput("implementation", "one that can run this problem", why);

@@ -67,14 +67,14 @@ void Filters::CheckUsed(
                          const std::vector<std::string>& values, auto name_of) {
     for (const std::string& value : values)
       if (std::ranges::none_of(
-              chosen, [&](const auto& one) { return name_of(one) == value; }))
+              chosen, [&](const auto& item) { return name_of(item) == value; }))
         throw InvalidInput(option,
                            "a value that selects something in combination with "
                            "the other options",
                            "'" + value + "'");
   };
   check("--operator", operators,
-        [](const auto& one) { return std::string_view(one.first->op); });
+        [](const auto& entry) { return std::string_view(entry.first->op); });
   check("--implementation", implementations,
         [](const auto& one) { return std::string_view(one.first->id); });
   check("--backend", backends,

@@ -84,8 +84,8 @@ Decisions DecisionsOf(const Operator& op) {
 using Conditions = std::map<std::string, std::vector<std::string>>;
 
 std::string ChoiceIn(const Variant& variant, const std::string& name) {
-  const auto found = variant.choices.find(name);
-  return found == variant.choices.end() ? "" : found->second;
+  const auto position = variant.choices.find(name);
+  return position == variant.choices.end() ? "" : position->second;
 }
 
 bool Fulfils(const Variant& variant, const Conditions& conditions) {
@@ -251,18 +251,24 @@ Json ListTensor(const TensorRule& rule, bool input) {
   return entry;
 }
 
-Json ListImplementation(const Operator& op, const Implementation& one) {
-  Json entry = {{"implementation", one.id},  {"backend", ToString(one.backend)},
-                {"scalars", Json::array()},  {"time", one.time.text},
-                {"memory", one.memory.text}, {"backward", one.backward},
-                {"what", one.what},          {"source", one.source}};
-  if (!one.backward)
+Json ListImplementation(const Operator& op,
+                        const Implementation& implementation) {
+  Json entry = {{"implementation", implementation.id},
+                {"backend", ToString(implementation.backend)},
+                {"scalars", Json::array()},
+                {"time", implementation.time.text},
+                {"memory", implementation.memory.text},
+                {"backward", implementation.backward},
+                {"what", implementation.what},
+                {"source", implementation.source}};
+  if (!implementation.backward)
     entry["why_no_backward"] = op.HasBackward()
-                                   ? one.why_no_backward
+                                   ? implementation.why_no_backward
                                    : "only the forward pass is defined";
-  for (Scalar scalar : one.scalars)
+  for (Scalar scalar : implementation.scalars)
     entry["scalars"].push_back(Info(scalar).name);
-  if (one.backend == Backend::kCpu) entry["target"] = CurrentTarget().name;
+  if (implementation.backend == Backend::kCpu)
+    entry["target"] = CurrentTarget().name;
   return entry;
 }
 
@@ -321,8 +327,8 @@ Json ListOperator(const Operator& op) {
   });
   entry["case"] = SampleCase(op);
   entry["implementations"] = Json::array();
-  for (const Implementation* one : ImplementationsOf(op))
-    entry["implementations"].push_back(ListImplementation(op, *one));
+  for (const Implementation* implementation : ImplementationsOf(op))
+    entry["implementations"].push_back(ListImplementation(op, *implementation));
   return entry;
 }
 

@@ -16,9 +16,10 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 double NumberOr(const Json& record, const char* name) {
-  const auto found = record.find(name);
-  return found != record.end() && found->is_number() ? found->get<double>()
-                                                     : kNaN;
+  const auto position = record.find(name);
+  return position != record.end() && position->is_number()
+             ? position->get<double>()
+             : kNaN;
 }
 
 CurvePoint PointOf(const Json& record) {
@@ -84,12 +85,12 @@ std::vector<const RecipePoint*> PointsOf(
   const Selection own(series, subject);
   std::vector<Selection> named;
   if (IsOthers(series))
-    for (const Json& one : recipe.content().at("series"))
-      if (!IsOthers(one)) named.emplace_back(one, subject);
+    for (const Json& entry : recipe.content().at("series"))
+      if (!IsOthers(entry)) named.emplace_back(entry, subject);
   const auto is_named = [&](const Settings& settings) {
     return recipe.AsksFor(settings, {recipe.x()}) &&
-           std::ranges::any_of(named, [&](const Selection& one) {
-             return one.Takes(settings);
+           std::ranges::any_of(named, [&](const Selection& selection) {
+             return selection.Takes(settings);
            });
   };
   const std::set<std::string> free = FreeAxes(series, {recipe.x()});

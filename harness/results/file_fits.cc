@@ -72,10 +72,11 @@ struct Columns {
 };
 
 bool IsQuadratic(const Series& series) {
-  for (const Implementation& one : Implementations())
-    if (one.op == series.op && one.id == series.implementation &&
-        ToString(one.backend) == series.backend)
-      return one.time.order == "n^2";
+  for (const Implementation& implementation : Implementations())
+    if (implementation.op == series.op &&
+        implementation.id == series.implementation &&
+        ToString(implementation.backend) == series.backend)
+      return implementation.time.order == "n^2";
   return false;
 }
 
@@ -115,8 +116,8 @@ Json ComputeInputRatios(const std::vector<Json>& records) {
     if (record.value("input", "normal") == "normal" ||
         record.at("seconds").is_null())
       continue;
-    const auto found = normal.find(AllButInput(record));
-    if (found != normal.end()) pairs.emplace_back(&record, found->second);
+    const auto position = normal.find(AllButInput(record));
+    if (position != normal.end()) pairs.emplace_back(&record, position->second);
   }
   const double confidence =
       1 - 0.05 / static_cast<double>(std::max<size_t>(1, pairs.size()));

@@ -43,8 +43,8 @@ std::string TextOf(const Json& value) {
   }
   if (value.is_array()) {
     std::string text;
-    for (const Json& one : value)
-      text += (text.empty() ? "" : "+") + TextOf(one);
+    for (const Json& entry : value)
+      text += (text.empty() ? "" : "+") + TextOf(entry);
     return text;
   }
   return value.dump();
@@ -96,14 +96,14 @@ Match MatchOf(const Json& json, const std::string& subject) {
   Match match;
   for (const auto& [name, value] : json.items()) {
     if (name == "comment" || name == "interleave") continue;
-    for (const Json& one : value.is_array() ? value : Json::array({value})) {
+    for (const Json& entry : value.is_array() ? value : Json::array({value})) {
       // "with": "" means a line without optional inputs and is not a list.
-      if (!one.is_string() || one == "") {
-        match[name].push_back(TextOf(one));
+      if (!entry.is_string() || entry == "") {
+        match[name].push_back(TextOf(entry));
         continue;
       }
       for (const std::string& text :
-           ParseAxis(subject + ": " + name, one.get<std::string>()))
+           ParseAxis(subject + ": " + name, entry.get<std::string>()))
         match[name].push_back(text == "true"    ? "1"
                               : text == "false" ? "0"
                                                 : text);
@@ -114,9 +114,9 @@ Match MatchOf(const Json& json, const std::string& subject) {
 
 bool Fits(const Settings& settings, const Match& match) {
   return std::ranges::all_of(match, [&](const auto& wanted) {
-    const auto found = settings.find(wanted.first);
-    return found != settings.end() &&
-           std::ranges::count(wanted.second, found->second) > 0;
+    const auto position = settings.find(wanted.first);
+    return position != settings.end() &&
+           std::ranges::count(wanted.second, position->second) > 0;
   });
 }
 
@@ -138,13 +138,13 @@ Recipe::Recipe(const std::string& name, const std::string& text)
       return InvalidInput(subject + ": " + list, what, "something else");
     };
     if (!content_[list].is_array()) throw wrong("a list");
-    for (const Json& one : content_[list]) {
-      if (!one.is_object()) throw wrong("a list of objects");
+    for (const Json& entry : content_[list]) {
+      if (!entry.is_object()) throw wrong("a list of objects");
       for (const char* field : texts)
-        if (!one.value(field, Json()).is_string())
+        if (!entry.value(field, Json()).is_string())
           throw wrong(std::string(field) + " as text");
       for (const char* field : objects)
-        if (!one.value(field, Json()).is_object())
+        if (!entry.value(field, Json()).is_object())
           throw wrong(std::string(field) + " as an object");
     }
   };
@@ -170,12 +170,12 @@ bool Recipe::AsksFor(const Settings& settings,
   return std::ranges::any_of(sweeps_, [&](const Match& sweep) {
     Match wanted = sweep;
     std::erase_if(wanted,
-                  [&](const auto& one) { return free.contains(one.first); });
+                  [&](const auto& item) { return free.contains(item.first); });
     if (!Fits(settings, wanted)) return false;
     return std::ranges::all_of(Defaults(), [&](const auto& plain) {
-      const auto found = settings.find(plain.first);
+      const auto position = settings.find(plain.first);
       return free.contains(plain.first) || sweep.contains(plain.first) ||
-             found == settings.end() || found->second == plain.second;
+             position == settings.end() || position->second == plain.second;
     });
   });
 }
@@ -183,18 +183,19 @@ bool Recipe::AsksFor(const Settings& settings,
 const std::vector<Recipe>& BuiltInRecipes() {
   static const std::vector<Recipe> recipes = [] {
     std::vector<Recipe> all;
-    for (const Preset& one : RecipeFiles())
-      all.emplace_back(one.name, one.text);
+    for (const Preset& preset : RecipeFiles())
+      all.emplace_back(preset.name, preset.text);
     return all;
   }();
   return recipes;
 }
 
 const Recipe& FindRecipe(const std::string& name) {
-  const auto found = std::ranges::find(BuiltInRecipes(), name, &Recipe::name);
-  if (found == BuiltInRecipes().end())
+  const auto position =
+      std::ranges::find(BuiltInRecipes(), name, &Recipe::name);
+  if (position == BuiltInRecipes().end())
     throw InvalidInput("recipe", "a name in reports/recipes", "'" + name + "'");
-  return *found;
+  return *position;
 }
 
 std::vector<Recipe> ReadRecipes(const std::vector<std::string>& paths) {

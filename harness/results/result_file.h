@@ -23,7 +23,7 @@ std::string RecordKey(const std::string& case_id,
 
 // Returns a record of one implementation on one case, before anything is
 // measured.
-Json MakeRecord(const Case& one, const Problem& problem,
+Json MakeRecord(const Case& test_case, const Problem& problem,
                 const Implementation& implementation, int threads,
                 const Verdict& verdict);
 

@@ -74,18 +74,19 @@ std::optional<Case> CaseAt(const Json& record, int64_t n) {
 }
 
 void Add(const Json& record, int64_t n, std::vector<PlannedCase>& plan) {
-  const std::optional<Case> one = CaseAt(record, n);
-  if (!one) return;
+  const std::optional<Case> test_case = CaseAt(record, n);
+  if (!test_case) return;
   const int threads = record.at("threads");
-  for (const Implementation* implementation : ImplementationsOf(*one->op)) {
+  for (const Implementation* implementation :
+       ImplementationsOf(*test_case->op)) {
     if (record.at("implementation") != Json(implementation->id) ||
         record.at("backend") != Json(ToString(implementation->backend)))
       continue;
     auto there = std::ranges::find_if(plan, [&](const PlannedCase& planned) {
-      return planned.threads == threads && planned.one.Id() == one->Id();
+      return planned.threads == threads && planned.one.Id() == test_case->Id();
     });
     if (there == plan.end())
-      there = plan.insert(plan.end(), PlannedCase{*one, threads, {}});
+      there = plan.insert(plan.end(), PlannedCase{*test_case, threads, {}});
     if (!std::ranges::count(there->implementations, implementation))
       there->implementations.push_back(implementation);
   }

@@ -24,10 +24,10 @@ std::string JobName(const Implementation& implementation) {
 
 Json Job::ToJson() const {
   Json parts = Json::array();
-  for (const JobCase& one : cases)
-    parts.push_back({{"case", one.id},
-                     {"implementations", one.implementations},
-                     {"digests", one.digests}});
+  for (const JobCase& part : cases)
+    parts.push_back({{"case", part.id},
+                     {"implementations", part.implementations},
+                     {"digests", part.digests}});
   return {{"cases", parts},
           {"threads", threads},
           {"resident", resident},

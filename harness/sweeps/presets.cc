@@ -25,11 +25,11 @@ Preset AllRecipes(const std::string& name, bool of_gpu) {
 // Finds the recipe whose sweeps a recipe uses: its own, or those of the recipe
 // that `like` names.
 const Preset* FindRecipe(const std::string& name) {
-  const auto found = std::ranges::find(RecipeFiles(), name, &Preset::name);
-  if (found == RecipeFiles().end()) return nullptr;
-  const Json json = Json::parse(found->text);
+  const auto position = std::ranges::find(RecipeFiles(), name, &Preset::name);
+  if (position == RecipeFiles().end()) return nullptr;
+  const Json json = Json::parse(position->text);
   if (json.contains("like")) return FindRecipe(json["like"]);
-  return json.contains("sweeps") ? &*found : nullptr;
+  return json.contains("sweeps") ? &*position : nullptr;
 }
 
 }  // namespace

@@ -45,8 +45,8 @@ class Forecast {
   }
   double Seconds(const Json& record, const Floors& floors) const {
     const double flops = record.at("flops").get<double>();
-    const auto found = rate_.find(Key(record));
-    if (found != rate_.end()) return flops * found->second;
+    const auto position = rate_.find(Key(record));
+    if (position != rate_.end()) return flops * position->second;
     return floors.flops_per_second_float32 > 0
                ? flops / floors.flops_per_second_float32
                : 0;
@@ -238,9 +238,10 @@ class Sweep {
     if (others_.empty()) return;
     size_t again = 0;
     for (const PlannedCase& planned : plan)
-      for (const Implementation* one : planned.implementations) {
-        const std::string key = RecordKey(
-            planned.one.Id(), one->id, ToString(one->backend), planned.threads);
+      for (const Implementation* implementation : planned.implementations) {
+        const std::string key =
+            RecordKey(planned.one.Id(), implementation->id,
+                      ToString(implementation->backend), planned.threads);
         again += others_.contains(key) && !places_.contains(key);
       }
     std::string names;
@@ -319,18 +320,18 @@ class Sweep {
 
   Task TaskFor(const PlannedCase& planned, Journal& journal) {
     Task task{&planned, ProblemOf(planned.one), {}, {}};
-    for (const Implementation* one : planned.implementations) {
-      if (places_.contains(KeyOf(planned, *one))) continue;
-      Json record = MakeRecord(planned.one, task.problem, *one, planned.threads,
-                               Verdict::Skipped(""));
+    for (const Implementation* implementation : planned.implementations) {
+      if (places_.contains(KeyOf(planned, *implementation))) continue;
+      Json record = MakeRecord(planned.one, task.problem, *implementation,
+                               planned.threads, Verdict::Skipped(""));
       const double seconds = forecast_.Seconds(record, floors_);
       if (const std::string reason = TooLong(seconds);
-          one->backend == Backend::kCpu && !reason.empty()) {
+          implementation->backend == Backend::kCpu && !reason.empty()) {
         record["check"] = CheckJson(Verdict::Skipped(reason));
         Keep(task, std::move(record), journal);
         continue;
       }
-      task.todo.push_back(one);
+      task.todo.push_back(implementation);
     }
     return task;
   }
@@ -352,9 +353,9 @@ class Sweep {
   }
 
   static std::string KeyOf(const PlannedCase& planned,
-                           const Implementation& one) {
-    return RecordKey(planned.one.Id(), one.id, ToString(one.backend),
-                     planned.threads);
+                           const Implementation& implementation) {
+    return RecordKey(planned.one.Id(), implementation.id,
+                     ToString(implementation.backend), planned.threads);
   }
 
   // Runs the cases of one group in one worker.
@@ -373,9 +374,10 @@ class Sweep {
           job, options_.limits.case_seconds * static_cast<double>(count));
       for (Json& record : outcome.records) {
         Task& task = TaskOf(tasks, record.at("case").get<std::string>());
-        std::erase_if(task.todo, [&](const Implementation* one) {
-          return record.at("implementation") == Json(one->id) &&
-                 record.at("backend") == Json(ToString(one->backend));
+        std::erase_if(task.todo, [&](const Implementation* implementation) {
+          return record.at("implementation") == Json(implementation->id) &&
+                 record.at("backend") ==
+                     Json(ToString(implementation->backend));
         });
         if (options_.resident && Passed(record))
           AddResident(*task.planned, record);
@@ -403,13 +405,14 @@ class Sweep {
     std::vector<size_t> places;  // indices of records that get more samples
     for (const PlannedCase& planned : cases) {
       JobCase part{planned.one.Id(), {}, {}};
-      for (const Implementation* one : planned.implementations) {
-        const auto found = places_.find(KeyOf(planned, *one));
-        if (found == places_.end() || !WantsMore(records_[found->second], pass))
+      for (const Implementation* implementation : planned.implementations) {
+        const auto position = places_.find(KeyOf(planned, *implementation));
+        if (position == places_.end() ||
+            !WantsMore(records_[position->second], pass))
           continue;
-        part.implementations.push_back(JobName(*one));
-        part.digests.push_back(records_[found->second].at("digest"));
-        places.push_back(found->second);
+        part.implementations.push_back(JobName(*implementation));
+        part.digests.push_back(records_[position->second].at("digest"));
+        places.push_back(position->second);
       }
       if (!part.implementations.empty()) job.cases.push_back(std::move(part));
     }
@@ -426,10 +429,12 @@ class Sweep {
     }
     for (const size_t place : places) {
       Json& record = records_[place];
-      const auto answer = std::ranges::find_if(answers, [&](const Json& one) {
+      const auto answer = std::ranges::find_if(answers, [&](const Json& entry) {
         return std::ranges::all_of(
             std::array{"case", "implementation", "backend"},
-            [&](const char* name) { return one.at(name) == record.at(name); });
+            [&](const char* name) {
+              return entry.at(name) == record.at(name);
+            });
       });
       AddProcess(record,
                  answer == answers.end() ? Json{{"reason", reason}} : *answer);
@@ -475,11 +480,11 @@ class Sweep {
   }
 
   static Task& TaskOf(std::vector<Task>& tasks, const std::string& id) {
-    const auto found = std::ranges::find_if(
+    const auto position = std::ranges::find_if(
         tasks, [&](const Task& task) { return task.planned->one.Id() == id; });
-    if (found == tasks.end())
+    if (position == tasks.end())
       throw std::logic_error("a worker answered for " + id);
-    return *found;
+    return *position;
   }
 
   // Fails the implementation that was running, or all remaining ones if that is
@@ -489,14 +494,16 @@ class Sweep {
     const std::string reason = outcome.failure.empty()
                                    ? "its process exited without output"
                                    : outcome.failure;
-    const auto is_guilty = [&](const Task& task, const Implementation* one) {
+    const auto is_guilty = [&](const Task& task,
+                               const Implementation* implementation) {
       return task.planned->one.Id() == outcome.current_case &&
-             JobName(*one) == outcome.current;
+             JobName(*implementation) == outcome.current;
     };
     const bool known = std::ranges::any_of(tasks, [&](const Task& task) {
-      return std::ranges::any_of(task.todo, [&](const Implementation* one) {
-        return is_guilty(task, one);
-      });
+      return std::ranges::any_of(task.todo,
+                                 [&](const Implementation* candidate) {
+                                   return is_guilty(task, candidate);
+                                 });
     });
     for (Task& task : tasks)
       for (const Implementation* one : std::vector(task.todo)) {
@@ -515,8 +522,8 @@ class Sweep {
     for (const Task& task : tasks) {
       if (task.todo.empty()) continue;
       job.cases.push_back({task.planned->one.Id(), {}});
-      for (const Implementation* one : task.todo) {
-        job.cases.back().implementations.push_back(JobName(*one));
+      for (const Implementation* implementation : task.todo) {
+        job.cases.back().implementations.push_back(JobName(*implementation));
         if (alone) return job;
       }
     }
@@ -543,12 +550,12 @@ class Sweep {
   }
 
   void AddResident(const PlannedCase& planned, Json& record) const {
-    for (const Implementation* one : planned.implementations) {
-      if (record.at("implementation") != Json(one->id) ||
-          record.at("backend") != Json(ToString(one->backend)))
+    for (const Implementation* implementation : planned.implementations) {
+      if (record.at("implementation") != Json(implementation->id) ||
+          record.at("backend") != Json(ToString(implementation->backend)))
         continue;
       Job job = EmptyJob(planned);
-      job.cases = {{planned.one.Id(), {JobName(*one)}}};
+      job.cases = {{planned.one.Id(), {JobName(*implementation)}}};
       job.resident = true;
       const WorkerOutcome outcome =
           CallWorker(job, options_.limits.case_seconds);

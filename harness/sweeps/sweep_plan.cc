@@ -116,9 +116,9 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
 namespace {
 
 // Returns the id that the case would have with generated inputs.
-std::string IdWithoutInput(Case one) {
-  one.input = "normal";
-  return one.Id();
+std::string IdWithoutInput(Case test_case) {
+  test_case.input = "normal";
+  return test_case.Id();
 }
 
 // Throws InvalidInput if two cases differ in more than their input, for example
@@ -126,13 +126,13 @@ std::string IdWithoutInput(Case one) {
 // defaults.
 void CheckSameBut(const PlannedCase& first, const PlannedCase& other) {
   const std::string wanted = IdWithoutInput(first.one),
-                    found = IdWithoutInput(other.one);
-  if (found == wanted) return;
+                    text = IdWithoutInput(other.one);
+  if (text == wanted) return;
   throw InvalidInput(
       "interleave: input " + other.one.input,
       wanted + " as with " + first.one.input +
           " (name what differs: n, heads, widths, with, per_head ..)",
-      found);
+      text);
 }
 
 class Planner {
@@ -183,17 +183,18 @@ class Planner {
       PlannedCase planned{
           CaseOf(op, values, scalar, input, seed_), threads, {}};
       const std::string key = planned.one.Id() + "|" + std::to_string(threads);
-      for (const Implementation* one : ImplementationsOf(op))
-        if (sweep.filters.Takes(*one) && filters_.Takes(*one) &&
+      for (const Implementation* implementation : ImplementationsOf(op))
+        if (sweep.filters.Takes(*implementation) &&
+            filters_.Takes(*implementation) &&
             (!sweep.filters.backends.empty() || !filters_.backends.empty() ||
-             IsAvailable(one->backend)) &&
-            std::ranges::count(one->scalars, scalar) &&
-            (!planned.one.backward || one->backward) &&
+             IsAvailable(implementation->backend)) &&
+            std::ranges::count(implementation->scalars, scalar) &&
+            (!planned.one.backward || implementation->backward) &&
             seen_
-                .insert(key + "|" + one->id + "|" +
-                        std::string(ToString(one->backend)))
+                .insert(key + "|" + implementation->id + "|" +
+                        std::string(ToString(implementation->backend)))
                 .second)
-          planned.implementations.push_back(one);
+          planned.implementations.push_back(implementation);
       if (const auto place = places_.find(key); place != places_.end()) {
         auto& there = plan_[place->second].implementations;
         there.insert(there.end(), planned.implementations.begin(),
@@ -244,8 +245,8 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
         "list` shows those that exist");
   std::vector<std::pair<const Implementation*, Scalar>> chosen;
   for (const PlannedCase& planned : plan)
-    for (const Implementation* one : planned.implementations)
-      chosen.emplace_back(one, planned.one.scalar);
+    for (const Implementation* implementation : planned.implementations)
+      chosen.emplace_back(implementation, planned.one.scalar);
   filters.CheckUsed(chosen);
   return plan;
 }

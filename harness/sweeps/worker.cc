@@ -150,11 +150,11 @@ class CaseRun {
         case_.source ? NumbersFrom::kUser : NumbersFrom::kUs, kMostWork);
     if (job_.resident) return RunResident();
     for (size_t i = 0; i < part_.implementations.size(); ++i) {
-      const Implementation& one = Find(part_.implementations[i]);
+      const Implementation& implementation = Find(part_.implementations[i]);
       if (repeats())
-        RunAgain(one, part_.digests[i]);
+        RunAgain(implementation, part_.digests[i]);
       else
-        CheckOne(one);
+        CheckOne(implementation);
     }
   }
 
@@ -203,9 +203,10 @@ class CaseRun {
   }
 
   // Returns why a time is too short to be possible; empty if it is possible.
-  std::string WhyImpossible(const Implementation& one, double seconds) const {
-    const Cost cost = one.CostOf(problem_, job_.threads);
-    if (one.backend == Backend::kCpu)
+  std::string WhyImpossible(const Implementation& implementation,
+                            double seconds) const {
+    const Cost cost = implementation.CostOf(problem_, job_.threads);
+    if (implementation.backend == Backend::kCpu)
       return Impossible(cost, job_.threads, problem_.scalar, job_.floors,
                         seconds);
     return ImpossibleOnDevice(cost, Device(), problem_.scalar, seconds);
@@ -213,8 +214,8 @@ class CaseRun {
 
  private:
   const Implementation& Find(const std::string& name) const {
-    for (const Implementation* one : ImplementationsOf(*case_.op))
-      if (JobName(*one) == name) return *one;
+    for (const Implementation* implementation : ImplementationsOf(*case_.op))
+      if (JobName(*implementation) == name) return *implementation;
     throw InvalidInput("implementation", "one of this operator", name);
   }
 
@@ -223,12 +224,13 @@ class CaseRun {
     return {.threads = job_.threads, .tune = !job_.resident};
   }
 
-  std::unique_ptr<Prepared> Prepare(const Implementation& one) const {
-    return one.Prepare(problem_, trial_->arrays(), Options());
+  std::unique_ptr<Prepared> Prepare(
+      const Implementation& implementation) const {
+    return implementation.Prepare(problem_, trial_->arrays(), Options());
   }
 
-  double WorkspaceBytes(const Implementation& one) const {
-    return one.CostOf(problem_, job_.threads).workspace_bytes;
+  double WorkspaceBytes(const Implementation& implementation) const {
+    return implementation.CostOf(problem_, job_.threads).workspace_bytes;
   }
 
   // Tensors are in memory twice: in float64 for the reference and in their own
@@ -251,109 +253,112 @@ class CaseRun {
         Gibibytes(TrialBytes()), Gibibytes(limit));
   }
 
-  std::string WorkspaceDoesNotFit(const Implementation& one) const {
+  std::string WorkspaceDoesNotFit(const Implementation& implementation) const {
     const double limit = static_cast<double>(job_.limits.memory_bytes);
-    const double needed = TrialBytes() + WorkspaceBytes(one);
-    if (one.backend == Backend::kCuda)
-      return DoesNotFit(one, problem_, job_.threads);
+    const double needed = TrialBytes() + WorkspaceBytes(implementation);
+    if (implementation.backend == Backend::kCuda)
+      return DoesNotFit(implementation, problem_, job_.threads);
     if (limit <= 0 || needed <= limit) return "";
     return fmt::format(
         "does not fit in memory: needs {} of workspace in addition to its "
         "tensors, the limit is {}",
-        Gibibytes(WorkspaceBytes(one)), Gibibytes(limit));
+        Gibibytes(WorkspaceBytes(implementation)), Gibibytes(limit));
   }
 
-  void SayRecord(const Implementation& one, const Verdict& verdict) {
+  void SayRecord(const Implementation& implementation, const Verdict& verdict) {
     if (repeats())
-      Say({{"record", Again(one, verdict.reason)}});
+      Say({{"record", Again(implementation, verdict.reason)}});
     else
-      Say({{"record",
-            MakeRecord(case_, problem_, one, job_.threads, verdict)}});
+      Say({{"record", MakeRecord(case_, problem_, implementation, job_.threads,
+                                 verdict)}});
   }
 
   // Returns a record of an implementation that another process has checked.
-  Json Again(const Implementation& one, const std::string& reason) const {
+  Json Again(const Implementation& implementation,
+             const std::string& reason) const {
     return {{"case", part_.id},
-            {"implementation", one.id},
-            {"backend", std::string(ToString(one.backend))},
+            {"implementation", implementation.id},
+            {"backend", std::string(ToString(implementation.backend))},
             {"reason", reason}};
   }
 
   // Judges the output unless its bits equal those that another process has
   // judged.
-  Verdict JudgeBits(const Implementation& one,
+  Verdict JudgeBits(const Implementation& implementation,
                     const std::string& digest) const {
     if (DigestOfOutputs(*trial_) == digest) {
       Verdict passed;
       passed.outcome = Outcome::kPassed;
       return passed;
     }
-    return trial_->JudgeOutputs(one);
+    return trial_->JudgeOutputs(implementation);
   }
 
   void RunResident() {
-    const Implementation& one = Find(part_.implementations.front());
-    Prepare(one)->Run();
+    const Implementation& implementation = Find(part_.implementations.front());
+    Prepare(implementation)->Run();
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     Say({{"resident_bytes", int64_t{usage.ru_maxrss} * 1024}});
   }
 
   // Prepares and runs an implementation that another process has checked.
-  void RunAgain(const Implementation& one, const std::string& digest) {
-    Say({{"begin", JobName(one)}, {"case", part_.id}});
-    Entry entry{this, &one, nullptr, Again(one, ""), 0};
+  void RunAgain(const Implementation& implementation,
+                const std::string& digest) {
+    Say({{"begin", JobName(implementation)}, {"case", part_.id}});
+    Entry entry{this, &implementation, nullptr, Again(implementation, ""), 0};
     entry.record["digest"] = digest;
     Verdict verdict;
     try {
-      entry.prepared = Prepare(one);
+      entry.prepared = Prepare(implementation);
       trial_->Poison();
       entry.first_seconds = RunInParts(*entry.prepared).run;
-      verdict = JudgeBits(one, digest);
+      verdict = JudgeBits(implementation, digest);
     } catch (const std::exception& error) {
       verdict = Verdict::Failed(error.what());
     }
     if (verdict.passed())
       entries_.push_back(std::move(entry));
     else
-      SayRecord(one, verdict);
+      SayRecord(implementation, verdict);
   }
 
   // Prepares, runs and judges an implementation, then measures its memory in a
   // separate run.
-  void CheckOne(const Implementation& one) {
-    Say({{"begin", JobName(one)}, {"case", part_.id}});
-    std::string reason = WhyNot(one, problem_);
-    if (reason.empty()) reason = WorkspaceDoesNotFit(one);
-    if (!reason.empty()) return SayRecord(one, Verdict::Skipped(reason));
-    Entry entry{this, &one, nullptr, {}, 0};
+  void CheckOne(const Implementation& implementation) {
+    Say({{"begin", JobName(implementation)}, {"case", part_.id}});
+    std::string reason = WhyNot(implementation, problem_);
+    if (reason.empty()) reason = WorkspaceDoesNotFit(implementation);
+    if (!reason.empty())
+      return SayRecord(implementation, Verdict::Skipped(reason));
+    Entry entry{this, &implementation, nullptr, {}, 0};
     Verdict verdict;
     double setup = 0;
     FirstRun first;
     std::string digest;
     int64_t workspace = 0;
     const bool counted =
-        one.backend == Backend::kCuda || MemoryCounter::Available();
+        implementation.backend == Backend::kCuda || MemoryCounter::Available();
     try {
       trial_->answer();
       const double start = SteadySeconds();
-      entry.prepared = Prepare(one);
+      entry.prepared = Prepare(implementation);
       setup = SteadySeconds() - start;
       trial_->Poison();
       first = RunInParts(*entry.prepared);
       entry.first_seconds = first.run;
       digest = DigestOfOutputs(*trial_);
-      verdict = trial_->JudgeOutputs(one);
-      trial_->Explain(one, verdict);
+      verdict = trial_->JudgeOutputs(implementation);
+      trial_->Explain(implementation, verdict);
       // Memory that a library keeps for the whole process (FFTW's planner and
       // wisdom) has been allocated by now and is not counted.
       entry.prepared.reset();
       const auto prepare_and_run = [&] {
-        entry.prepared = Prepare(one);
+        entry.prepared = Prepare(implementation);
         entry.prepared->Run();
       };
       if (counted)
-        workspace = PeakBytesOf(one.backend, prepare_and_run);
+        workspace = PeakBytesOf(implementation.backend, prepare_and_run);
       else
         prepare_and_run();
     } catch (const OutOfDeviceMemory& refused) {
@@ -367,7 +372,8 @@ class CaseRun {
     } catch (const std::exception& error) {
       verdict = Verdict::Failed(error.what());
     }
-    entry.record = MakeRecord(case_, problem_, one, job_.threads, verdict);
+    entry.record =
+        MakeRecord(case_, problem_, implementation, job_.threads, verdict);
     if (entry.prepared && !entry.prepared->Choice().empty())
       entry.record["choice"] = entry.prepared->Choice();
     if (verdict.comparison.elements > 0) {
@@ -375,17 +381,19 @@ class CaseRun {
       entry.record["first_seconds"] = entry.first_seconds;
       entry.record["digest"] = digest;
       if (counted) entry.record["workspace_bytes"] = workspace;
-      if (one.backend == Backend::kCuda)
+      if (implementation.backend == Backend::kCuda)
         entry.record["device"] = {{"clock", "events"},
                                   {"cache", "flushed"},
                                   {"upload_seconds", first.upload},
                                   {"download_seconds", first.download}};
     }
-    const bool has_clock = one.backend == Backend::kCpu || Device().has_clock;
+    const bool has_clock =
+        implementation.backend == Backend::kCpu || Device().has_clock;
     if (!verdict.passed() || !has_clock) {
       Say({{"record", entry.record}});
       // The others start in a new process, whose device works again.
-      if (one.backend == Backend::kCuda && DeviceIsBroken()) LeaveToOthers();
+      if (implementation.backend == Backend::kCuda && DeviceIsBroken())
+        LeaveToOthers();
       return;
     }
     entries_.push_back(std::move(entry));
@@ -492,11 +500,12 @@ void TakeTurns(CaseRun& run, const std::vector<Entry*>& entries) {
        {"algorithms", DescribeAlgorithms(records)}});
   std::string line;
   while (std::getline(std::cin, line) && !line.starts_with("end ")) {
-    const auto found = std::ranges::find(contestants, line, &Contestant::name);
-    if (found == contestants.end())
+    const auto position =
+        std::ranges::find(contestants, line, &Contestant::name);
+    if (position == contestants.end())
       throw InvalidInput("turn", "one that is ready", "'" + line + "'");
-    const auto i = static_cast<size_t>(found - contestants.begin());
-    const double seconds = OneSample(*found, runs[i]);
+    const auto i = static_cast<size_t>(position - contestants.begin());
+    const double seconds = OneSample(*position, runs[i]);
     results[i].samples.push_back(seconds);
     Say({{"seconds", seconds}});
   }
