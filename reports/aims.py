@@ -77,9 +77,9 @@ class Measured:
                 seen.add(key)
                 point.record, point.beside_peers = record, "ratios" in content
                 self.points.append(point)
-            for one in content.get("ratios", []):
+            for entry in content.get("ratios", []):
                 self.ratios.setdefault(
-                    (one["case"], one["backend"], one["threads"], one["implementation"], one["peer"]), one
+                    (entry["case"], entry["backend"], entry["threads"], entry["implementation"], entry["peer"]), entry
                 )
         self.thread_counts = self._threads("cpu")
 
@@ -108,11 +108,11 @@ class Measured:
 
     def at(self, case, threads):
         """Returns {implementation or peer: Point} of a case."""
-        found = {}
+        result = {}
         for point in self.points:
             if case.fits(point.settings, threads):
-                found.setdefault(point.settings["implementation"], point)
-        return found
+                result.setdefault(point.settings["implementation"], point)
+        return result
 
     def ratio(self, point, name, peer):
         return self.ratios.get((*_place(point), name, peer))
@@ -147,27 +147,27 @@ def case_words(point):
 
 def ratio_value(aim, measured, points):
     """Returns the ratio of the fastest peer's time to that of our best implementation."""
-    return _against(aim, measured, points, lambda one: (one["ratio"], one["low"], one["high"]), max)
+    return _against(aim, measured, points, lambda item: (item["ratio"], item["low"], item["high"]), max)
 
 
 def within_value(aim, measured, points):
-    return _against(aim, measured, points, lambda one: (1 / one["ratio"], 1 / one["high"], 1 / one["low"]), min)
+    return _against(aim, measured, points, lambda item: (1 / item["ratio"], 1 / item["high"], 1 / item["low"]), min)
 
 
 def _against(aim, measured, points, number, best):
-    found = []
+    results = []
     for name, point in passed(points, aim["implementations"]).items():
         own = []
         for peer in aim["peers"]:
-            one = measured.ratio(point, name, peer)
-            if one:
-                own.append((*number(one), peer))
+            result = measured.ratio(point, name, peer)
+            if result:
+                own.append((*number(result), peer))
             elif peer != name and not (peer in points and MEMORY in (points[peer].row["reason"] or "")):
                 return None  # the one that is missing might be the fastest
         if own:
             fastest = min(own) if best is max else max(own)
-            found.append(Value(*fastest[:3], f"{name} against {fastest[3]}", case_words(point)))
-    return best(found, key=lambda one: one.value, default=None)
+            results.append(Value(*fastest[:3], f"{name} against {fastest[3]}", case_words(point)))
+    return best(results, key=lambda result: result.value, default=None)
 
 
 def peak_value(aim, measured, points):
@@ -196,7 +196,7 @@ def copy_value(aim, measured, points):
 def trips_value(aim, measured, points):
     def seconds(point):
         floors, size = point.source["environment"]["measured"] or {}, point.record["size"]
-        rates = {str(one["bytes"]): one["bytes_per_second"] for one in floors.get("copy_rates", [])}
+        rates = {str(entry["bytes"]): entry["bytes_per_second"] for entry in floors.get("copy_rates", [])}
         rates["memory"] = floors.get("copy_bytes_per_second")
         if not all(rates.get(name) for name in aim["trips"]):
             return None
@@ -226,7 +226,7 @@ def memory_value(aim, measured, points):
     others = {name: point.row["workspace_bytes"] for name, point in passed(points, aim["peers"]).items()}
     if not own or None in own.values() or not others or not all(others.values()):
         return None
-    (name, bytes_), (peer, theirs) = (min(one.items(), key=lambda item: item[1]) for one in (own, others))
+    (name, bytes_), (peer, theirs) = (min(entry.items(), key=lambda item: item[1]) for entry in (own, others))
     return Value(bytes_ / theirs, None, None, f"{name} against {peer}", case_words(points[name]))
 
 
@@ -237,10 +237,10 @@ PER_CASE = {"ratio": ratio_value, "within": within_value, "peak": peak_value, "c
 # Values over all cases
 
 
-def spread_value(aim, found):
+def spread_value(aim, result):
     """Returns the ratio of the worst to the best time per token or operation."""
     units = []
-    for points in found:
+    for points in result:
         own = passed(points, aim["implementations"])
         if own:
             name, point = min(own.items(), key=lambda item: item[1].row["seconds"])
@@ -256,10 +256,10 @@ def spread_value(aim, found):
     return Value(worst[0] / best[0], low, high, worst[3], f"{worst[4]} against {best[4]}")
 
 
-def growth_value(aim, found):
+def growth_value(aim, result):
     """Returns the ratio of the largest error at the last case to that at the first."""
-    own = [passed(points, aim["implementations"][:1]) for points in found]
-    ends = [one[aim["implementations"][0]] for one in own if one]
+    own = [passed(points, aim["implementations"][:1]) for points in result]
+    ends = [entry[aim["implementations"][0]] for entry in own if entry]
     if len(ends) < 2 or not ends[0].row["max_error"]:
         return None
     value = ends[-1].row["max_error"] / ends[0].row["max_error"]
@@ -284,26 +284,26 @@ def thread_pairs(measured):
         return []
     with intervals.Intervals(measured.program) as program:
         return [
-            (one, two, program.apart(two.record["seconds"]["samples"], one.record["seconds"]["samples"]))
-            for one, two in pairs
+            (entry, two, program.apart(two.record["seconds"]["samples"], entry.record["seconds"]["samples"]))
+            for entry, two in pairs
         ]
 
 
 def judge(aim, measured, threads):
     """Returns (the Value that decides or None, the verdict in words)."""
     if aim["kind"] == "threads":
-        values = [Value(*ratio, f"{one.settings['operator']}/{one.settings['implementation']}", case_words(one))
-                  for one, _, ratio in thread_pairs(measured)]  # fmt: skip
+        values = [Value(*ratio, f"{entry.settings['operator']}/{entry.settings['implementation']}", case_words(entry))
+                  for entry, _, ratio in thread_pairs(measured)]  # fmt: skip
         missing, count = 0, len(values)
     else:
-        found = [measured.at(case, threads) for case in aims_file.cases_of(aim)]
+        results = [measured.at(case, threads) for case in aims_file.cases_of(aim)]
         if aim["kind"] in OVER_CASES:
-            values = [OVER_CASES[aim["kind"]](aim, found)]
-            missing = sum(not passed(points, aim["implementations"]) for points in found)
+            values = [OVER_CASES[aim["kind"]](aim, results)]
+            missing = sum(not passed(points, aim["implementations"]) for points in results)
         else:
-            values = [PER_CASE[aim["kind"]](aim, measured, points) for points in found]
+            values = [PER_CASE[aim["kind"]](aim, measured, points) for points in results]
             missing = sum(value is None for value in values)
-        values, count = [value for value in values if value is not None], len(found)
+        values, count = [value for value in values if value is not None], len(results)
     if not values:
         return None, "not measured"
     least = aim["kind"] in AT_LEAST
@@ -375,7 +375,7 @@ def peers_table(measured):
             or point.record["flops"] is None
         ):
             continue
-        others = [one for key, one in measured.ratios.items() if key[:4] == (*_place(point), name)]
+        others = [entry for key, entry in measured.ratios.items() if key[:4] == (*_place(point), name)]
         row, share = point.row, point.row["floor_share"]
         where = "GPU" if point.settings["backend"] == "cuda" else threads_words(point.settings["threads"])
         own = [name, case_words(point), where, plot_style.format_seconds(row["seconds"]),
@@ -383,17 +383,25 @@ def peers_table(measured):
         numbers = [point.settings["operator"], name, row["case"], point.settings["backend"], point.settings["threads"], row["seconds"],
                    row["seconds_low"], row["seconds_high"], share]  # fmt: skip
         block = blocks.setdefault(point.settings["operator"], [])
-        for one in sorted(others, key=lambda one: one["peer"]) or [None]:
-            ratio = plot_style.with_interval(one["ratio"], one["low"], one["high"]) if one else tables.NOT_APPLICABLE
-            block.append([*own, one["peer"] if one else tables.NOT_APPLICABLE, ratio])
+        for entry in sorted(others, key=lambda entry: entry["peer"]) or [None]:
+            ratio = (
+                plot_style.with_interval(entry["ratio"], entry["low"], entry["high"])
+                if entry
+                else tables.NOT_APPLICABLE
+            )
+            block.append([*own, entry["peer"] if entry else tables.NOT_APPLICABLE, ratio])
             rows.append(
                 [
                     *numbers,
-                    *([one[key] for key in ("peer", "ratio", "low", "high", "rounds")] if one else ["", *[None] * 4]),
+                    *(
+                        [entry[key] for key in ("peer", "ratio", "low", "high", "rounds")]
+                        if entry
+                        else ["", *[None] * 4]
+                    ),
                 ]
             )
-            if one and one["remark"]:
-                remarks[one["peer"]] = one["remark"]
+            if entry and entry["remark"]:
+                remarks[entry["peer"]] = entry["remark"]
     rows = [["nan" if cell is None else cell for cell in row] for row in rows]
     words = ["Fraction of roofline: shortest time that this machine's measured peaks allow for the implementation's own counts / "
              "time taken. Ratio: time of the peer / time of ours, median over rounds in which both were timed in turns, with "
@@ -445,7 +453,7 @@ TARGETS = {"avx512": "AVX-512", "avx2": "AVX2", "sse4": "SSE4"}
 def target_words(measured):
     """Returns the instruction set of the results that were measured beside peers."""
     targets = {content["environment"].get("target") for _, content in measured.files if "ratios" in content}
-    return ", ".join(TARGETS.get(one, str(one)) for one in sorted(targets))
+    return ", ".join(TARGETS.get(target, str(target)) for target in sorted(targets))
 
 
 def untuned_cases(aims, measured):

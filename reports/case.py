@@ -122,10 +122,10 @@ def _of_torch(what, tensor):
     return tensor.numpy(), scalar
 
 
-def _refuse(what, found):
+def _refuse(what, result):
     raise ValueError(
         f"{what}: expected an array of NumPy or JAX, or a dense tensor of PyTorch, of float64, float32, bfloat16 or float16; "
-        f"found {found}"
+        f"found {result}"
     ) from None
 
 
@@ -135,9 +135,9 @@ def _plain(name, value):
         value = value.tolist() if hasattr(value, "tolist") else value
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
-        found = " ".join(repr(value).split())[:80]
+        result = " ".join(repr(value).split())[:80]
         raise ValueError(
-            f"params: {name}: expected true or false, a finite number, a text or a list, found {found}"
+            f"params: {name}: expected true or false, a finite number, a text or a list, found {result}"
         ) from None
     return value
 

@@ -53,10 +53,10 @@ def _expanded(paths):
     """Replaces folders in `paths` by their .json files."""
     expanded = []
     for path in map(pathlib.Path, paths):
-        found = sorted(path.glob("*.json")) if path.is_dir() else [path]
-        if not found:
+        result = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not result:
             raise result_file.InputError(f"{path}: holds no result or study file (.json)")
-        expanded += found
+        expanded += result
     return expanded
 
 
@@ -66,12 +66,12 @@ def choose(made, only):
         return made.products
     chosen = []
     for pattern in only.split(","):
-        found = [
+        results = [
             product for product in made.products if any(fnmatch.fnmatchcase(name, pattern) for name in _names(product))
         ]
-        if not found:
+        if not results:
             raise result_file.InputError(f"--only {pattern}: {_why_nothing(made, pattern)}")
-        chosen += [product for product in found if product not in chosen]
+        chosen += [product for product in results if product not in chosen]
     return chosen
 
 
@@ -214,9 +214,9 @@ def listed(words, separator):
 def rest_words(rest):
     """Returns the line about results that no recipe shows, with the first figure that shows them."""
     named = {}
-    for one in rest:
-        names = named.setdefault((one.identity["operator"], _unusual(one.identity)), [])
-        names += [name for name in one.implementations if name not in names]
+    for entry in rest:
+        names = named.setdefault((entry.identity["operator"], _unusual(entry.identity)), [])
+        names += [name for name in entry.implementations if name not in names]
     words = [f"{operator} {', '.join(names)}{unusual}" for (operator, unusual), names in named.items()]
     return f"no recipe shows: {listed(words, '; ')}  (see {rest[0].figure} ..)"
 

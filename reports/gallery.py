@@ -45,15 +45,15 @@ VERSION = re.compile(rb"<dc:title>(Matplotlib v[0-9.]+)")
 def agreement(product, claims):
     """Returns (name, verdict, numbers) of the claims that the recipe names, which judge this figure."""
     known = {claim["id"]: claim for claim in claims or []}
-    found = [known[name] for name in product.recipe.get("claims", []) if name in known and not product.about]
-    return [(claim["id"], claim["verdict"], claim["numbers"]) for claim in found]
+    results = [known[name] for name in product.recipe.get("claims", []) if name in known and not product.about]
+    return [(claim["id"], claim["verdict"], claim["numbers"]) for claim in results]
 
 
 def badge(product, claims):
     """Returns the worst verdict of the recipe's claims, `not judged` for a paper's figure without a claim, or nothing."""
-    found = {verdict for _, verdict, _ in agreement(product, claims)}
+    result = {verdict for _, verdict, _ in agreement(product, claims)}
     unnamed = "" if product.recipe["source"] == "this project" else "not judged"
-    return next((verdict for verdict in WORST_FIRST if verdict in found), unnamed)
+    return next((verdict for verdict in WORST_FIRST if verdict in result), unnamed)
 
 
 def paper_of(product):
@@ -99,7 +99,7 @@ def entry(product, claims, page):
     folded = [
         "<details><summary>Caption, numbers and origin</summary>",
         "",
-        *(f"{one}\n" for one in more if one),
+        *(f"{item}\n" for item in more if item),
         "</details>",
     ]
     return [*lines, "", f"![{product.title}](figures/{product.name}.svg)", "", *folded, ""]
@@ -181,11 +181,11 @@ def differs(path, content):
     """Tells whether the file differs from what would be written."""
     if not path.exists():
         return True
-    found = path.read_bytes()
-    drawn = [VERSION.search(one) for one in (found, content)]
+    result = path.read_bytes()
+    drawn = [VERSION.search(entry) for entry in (result, content)]
     if path.suffix == ".svg" and all(drawn) and drawn[0][1] != drawn[1][1]:
         return False
-    return found != content
+    return result != content
 
 
 def parse_arguments(arguments):

@@ -212,7 +212,7 @@ def product_part(product, claims, page):
     if page:
         kind = "column" if page.width < NARROW else "page"
         words = product.caption(page)
-        more = "".join(f"<p>{escape(one)}</p>" for one in [*words.numbers, words.provenance])
+        more = "".join(f"<p>{escape(entry)}</p>" for entry in [*words.numbers, words.provenance])
         parts.append(
             f'<figure class="{kind}"><div class="scroll">{inline_svg(product, page)}</div>'
             f"<figcaption>{escape(words.plain()[1])}<details><summary>numbers and origin</summary>{more}</details></figcaption>"
@@ -230,9 +230,9 @@ def inline_svg(product, page):
     text = text[text.index("<svg") :]
     prefix = re.sub(r"[^A-Za-z0-9]", "_", product.name) + "-"
     text = re.sub(r'(<image [^>]*?) ?\bid="[^"]+"', r"\1", text, flags=re.DOTALL)  # the same picture twice has one id
-    text = re.sub(r'\bid="([^"]+)"', lambda found: f'id="{prefix}{found[1]}"', text)
-    text = re.sub(r"url\(#([^)]+)\)", lambda found: f"url(#{prefix}{found[1]})", text)
-    text = re.sub(r'href="#([^"]+)"', lambda found: f'href="#{prefix}{found[1]}"', text)
+    text = re.sub(r'\bid="([^"]+)"', lambda item: f'id="{prefix}{item[1]}"', text)
+    text = re.sub(r"url\(#([^)]+)\)", lambda entry: f"url(#{prefix}{entry[1]})", text)
+    text = re.sub(r'href="#([^"]+)"', lambda element: f'href="#{prefix}{element[1]}"', text)
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
     head, rest = text.split(">", 1)
@@ -359,7 +359,7 @@ def build(results, studies, made, claims, title):
         "NAV": "".join(f'<a href="#{name}">{words}</a>' for name, words, _ in parts),
         "BODY": "\n".join(f'<section><h2 id="{name}">{words}</h2>\n{text}</section>' for name, words, text in parts),
     }
-    return re.sub("@(TITLE|SUBTITLE|NAV|BODY)@", lambda found: fill[found[1]], TEMPLATE.read_text(encoding="utf-8"))
+    return re.sub("@(TITLE|SUBTITLE|NAV|BODY)@", lambda item: fill[item[1]], TEMPLATE.read_text(encoding="utf-8"))
 
 
 def parse_arguments(arguments):

@@ -75,8 +75,8 @@ def steps_of(options, folder, environment):
     program, peers = options.program, [options.peers, "-m", "reports.peers", "--subquad", options.program, "--resume"]
     speed = folder / "speed"
     if options.backend == "cuda":
-        aims = [one["id"] for one in json.loads((ROOT / "reports" / "aims.json").read_text(encoding="utf-8"))["aims"]
-                if one.get("backend") == "cuda"]  # fmt: skip
+        aims = [aim["id"] for aim in json.loads((ROOT / "reports" / "aims.json").read_text(encoding="utf-8"))["aims"]
+                if aim.get("backend") == "cuda"]  # fmt: skip
         return [
             Step(
                 folder / "gpu.json",
@@ -85,19 +85,19 @@ def steps_of(options, folder, environment):
             ),
             Step(speed / "peers.json", [*peers, "--budget", "0.2", "--out", speed / "peers.json", *aims], taken=(1,)),
         ]
-    found = [
+    results = [
         Step(folder / "paper.json", sweep(program, folder / "paper.json", "--preset", "paper", "--crossings",
                                            "--budget", "1", "--run-limit", "9", "--no-resident"), taken=(1,)),
         Step(speed / "threads.json", sweep(program, speed / "threads.json", "--preset", "threads", "--budget", "0.5"), taken=(1,)),
     ]  # fmt: skip
     # Claims that do not hold are findings.
-    found += [Step(folder / f"{name}.json", [program, "study", name, "--force", "--out", folder], taken=(1,), resumes=False)
+    results += [Step(folder / f"{name}.json", [program, "study", name, "--force", "--out", folder], taken=(1,), resumes=False)
               for name in studies()]  # fmt: skip
-    found.append(Step(speed / "peers.json", [*peers, "--budget", "0.5", "--out", speed / "peers.json"], taken=(1,)))
+    results.append(Step(speed / "peers.json", [*peers, "--budget", "0.5", "--out", speed / "peers.json"], taken=(1,)))
     if environment["target"] == "avx512":
         out = speed / "avx2" / "peers.json"
-        found.append(Step(out, [*peers, "--budget", "0.4", "--out", out], PEERS_AVX2, (1,)))
-    return found
+        results.append(Step(out, [*peers, "--budget", "0.4", "--out", out], PEERS_AVX2, (1,)))
+    return results
 
 
 def studies():
@@ -124,7 +124,7 @@ def run(command, **settings):
 
 def ticks():
     """(busy, all) ticks of all cores so far, those that another machine took away among the busy ones."""
-    fields = [int(one) for one in pathlib.Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:9]]
+    fields = [int(part) for part in pathlib.Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:9]]
     return sum(fields) - fields[3] - fields[4], sum(fields)
 
 
@@ -158,7 +158,7 @@ def check_same(before, after, backend="cpu"):
             raise Failed(f"the machine changed while it was measured: {name} was {before[name]} and is {after[name]}")
     if backend == "cuda":
         return
-    rates = [one["measured"]["fma_flops_per_second"]["float32"] for one in (before, after)]
+    rates = [entry["measured"]["fma_flops_per_second"]["float32"] for entry in (before, after)]
     if abs(rates[1] / rates[0] - 1) > SAME_RATE:
         raise Failed(
             "the machine changed while it was measured: {:.3g} multiply-adds a second, then {:.3g}".format(

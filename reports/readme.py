@@ -101,22 +101,22 @@ def cell(curves, size):
 
 def crossover(curves, group, row):
     """Returns the n from which the fast implementation takes less time, as in the figure."""
-    found = [
-        one
-        for one in group.crossovers
-        if (one["fast"], one["dense"], one["quantity"]) == (row.fast, row.baseline, "seconds")
+    results = [
+        entry
+        for entry in group.crossovers
+        if (entry["fast"], entry["dense"], entry["quantity"]) == (row.fast, row.baseline, "seconds")
     ]
-    if not found:
+    if not results:
         raise InputError(
             f"headline of {row.operator}: no summary says where '{row.fast}' overtakes '{row.baseline}' of {row.recipe}"
         )
-    if found[0]["n"] is not None:
-        return panel_notes.crossing_text(found[0])
+    if results[0]["n"] is not None:
+        return panel_notes.crossing_text(results[0])
     fast, dense = curves
     sizes = sorted(set(fast) & set(dense))
     if len(sizes) < 2:
         return "not measured"
-    return f"≤ {sizes[0]}" if found[0]["reason"].startswith("better at every size") else f"not up to n = {sizes[-1]}"
+    return f"≤ {sizes[0]}" if results[0]["reason"].startswith("better at every size") else f"not up to n = {sizes[-1]}"
 
 
 def headline_table(results, summary, claims):
@@ -133,7 +133,11 @@ def headline_table(results, summary, claims):
         picture = recipe_figure.curves(recipes[row.recipe], points, summary.panels(row.recipe, platform))
         group = next(group for panel, group in picture.content if panel.title == row.panel)
         curves = [
-            {one["n"]: one for one in group.rows if one["implementation"] == label and one["verdict"] == "passed"}
+            {
+                entry["n"]: entry
+                for entry in group.rows
+                if entry["implementation"] == label and entry["verdict"] == "passed"
+            }
             for label in (row.fast, row.baseline)
         ]
         if not all(curves):
@@ -155,8 +159,10 @@ def verified_table(operators):
     """Lines of the table, from `subquad list --json`."""
     scalars = {"cpu": [], "cuda": []}
     for operator in operators:
-        for one in operator["implementations"]:
-            scalars[one["backend"]] += [scalar for scalar in one["scalars"] if scalar not in scalars[one["backend"]]]
+        for implementation in operator["implementations"]:
+            scalars[implementation["backend"]] += [
+                scalar for scalar in implementation["scalars"] if scalar not in scalars[implementation["backend"]]
+            ]
     if not scalars["cuda"]:
         raise InputError(
             "the program lists no GPU implementation: expected one built with nvcc or with the emulated device"
@@ -167,9 +173,14 @@ def verified_table(operators):
         name = operator["operator"]
         cells = []
         for backend in ("cpu", "cuda"):
-            own = [one for one in operator["implementations"] if one["backend"] == backend]
-            words = " ".join(f"`{one['implementation']}`" for one in own)
-            cells.append((words or "–") + ("; backward pass" if any(one["backward"] for one in own) else ""))
+            own = [
+                implementation for implementation in operator["implementations"] if implementation["backend"] == backend
+            ]
+            words = " ".join(f"`{implementation['implementation']}`" for implementation in own)
+            cells.append(
+                (words or "–")
+                + ("; backward pass" if any(implementation["backward"] for implementation in own) else "")
+            )
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return lines
 
@@ -206,9 +217,9 @@ def unlisted(before, after):
 
 def _verified_rows(text):
     """{operator: [(programs, words after them) for each backend]} of the README's table."""
-    found = re.search(r"<!-- verified -->\n(.*?)<!-- /verified -->", text, re.S)
+    match = re.search(r"<!-- verified -->\n(.*?)<!-- /verified -->", text, re.S)
     rows = {}
-    for line in found.group(1).splitlines()[2:]:
+    for line in match.group(1).splitlines()[2:]:
         name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
         rows[name.strip("`")] = [(re.findall(r"`(.*?)`", cell), cell.rpartition("`")[2]) for cell in cells]
     return rows
@@ -240,19 +251,19 @@ def main(arguments=None):
     try:
         results, _, summary = figures.load_files(sorted(options.results.glob("*.json")))
         claims_path = options.results / "claims" / "claims.json"
-        found = [one.read_text(encoding="utf-8") for one in options.readme]
+        result = [entry.read_text(encoding="utf-8") for entry in options.readme]
         lines = headline_table(results, summary, page.load_claims(claims_path))
-        texts = replaced(found, "headline", lines, options.readme)
+        texts = replaced(result, "headline", lines, options.readme)
         if options.program:
             run = subprocess.run([options.program, "list", "--json"], capture_output=True, text=True, check=False)
             if run.returncode:
                 raise InputError(f"{options.program} list --json: exit status {run.returncode}: {run.stderr.strip()}")
             texts = replaced(texts, "verified", verified_table(json.loads(run.stdout)), options.readme)
-        changed = [path for path, text, before in zip(options.readme, texts, found) if text != before]
+        changed = [path for path, text, before in zip(options.readme, texts, result) if text != before]
         for path, text in zip(options.readme, texts):
             if path in changed and not options.check:
                 path.write_text(text, encoding="utf-8")
-        new = unlisted("".join(found), "".join(texts)) if options.check and changed else None
+        new = unlisted("".join(result), "".join(texts)) if options.check and changed else None
         words = "as they were" if not changed else "would change" if options.check else "written"
         names = ", ".join("/".join(path.parts[-2:]) for path in changed or options.readme)
         print(f"{names}: {words}" + (f": not listed yet: {', '.join(new)}" if new else ""))

@@ -24,8 +24,7 @@ OF_A_TARGET = re.compile(
 
 
 def compiled_objects(build):
-    """Yields (path, its flags that choose a processor) of all C++ files except those that nvcc compiles for the host.
-    """
+    """Yields (path, its flags that choose a processor) of all C++ files except those that nvcc compiles for the host."""
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         words = shlex.split(entry["command"])
         if not any("nvcc" in word for word in words[:6]):

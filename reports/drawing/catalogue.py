@@ -56,7 +56,9 @@ class Product:
         made = {}
         if self.draw:
             page = self.draw()
-            made = {f"{self.name}.{one}": plot_style.render(page.figure, one) for one in formats if one != "tex"}
+            made = {
+                f"{self.name}.{entry}": plot_style.render(page.figure, entry) for entry in formats if entry != "tex"
+            }
             if "tex" in formats:
                 made.update(pgfplots.files(self.name, page))
             words = self.caption(page)
@@ -235,10 +237,10 @@ def _ratios(recipe, platform, results, own):
 
 
 def _study(recipe, studies):
-    found = [study for study in studies if study.name == recipe["study"]]
-    if not found:
+    results = [study for study in studies if study.name == recipe["study"]]
+    if not results:
         raise recipe_figure.Unmeasured(f"no file of the study {recipe['study']}")
-    study = found[0]
+    study = results[0]
     if study.name not in study_panels.DRAWINGS:
         raise recipe_figure.Unserved(f"nothing draws the study {recipe['study']}")
     return _study_product(recipe.name, recipe["title"], recipe, study)
@@ -246,7 +248,7 @@ def _study(recipe, studies):
 
 def _study_product(name, heading, recipe, study):
     environment = study.content["environment"]
-    data = {f"{name}-{one}.csv": csv_text(table.columns, _plain_rows(table)) for one, table in study.tables.items()}
+    data = {f"{name}-{entry}.csv": csv_text(table.columns, _plain_rows(table)) for entry, table in study.tables.items()}
     digest = hashlib.sha256("".join(data.values()).encode()).hexdigest()[:12]
     words = ", ".join([result_file.machine_name("cpu", environment), f"commit {commit(environment)}", compiler(environment),
                        study.content["created"][:10], f"seed {study.content['seed']}", f"data {digest}"])  # fmt: skip
@@ -333,7 +335,7 @@ class General:
         words = footer(self.group.sources, platform, identity["threads"], "".join(data.values()))
         heading, shared = title(self.group)
         content = [(panel, self.group) for panel in self.panels]
-        content = [one for one in content if panels.is_measured(*one)] or content
+        content = [entry for entry in content if panels.is_measured(*entry)] or content
         return Product(
             self.name, ", ".join(part for part in (heading, shared) if part), None, words,
             draw=lambda: panels.draw(content, plot_style.width_named(self.width), heading), data=data,
@@ -356,7 +358,11 @@ def _general(results, taken, everything):
     groups, warnings = result_file.group_records(results)
     made, rest = [], []
     for name, group in zip(result_file.figure_names(groups), groups):
-        left = [one for one in group.implementations() if result_file.line_key(group.identity, one) not in taken]
+        left = [
+            implementation
+            for implementation in group.implementations()
+            if result_file.line_key(group.identity, implementation) not in taken
+        ]
         if not left and not everything:
             continue
         figures = [

@@ -68,7 +68,7 @@ class Room:
             if line.get_linestyle() not in ("None", "none", " ", ""):
                 path = line.get_transform().transform(line.get_path().vertices) * self.points_per_pixel
                 thin = line.get_color() == LIGHT_GREY and line.get_linewidth() < 1  # growth by theory
-                lines += [(*one, *other, 0.3 if thin else 1.0) for one, other in zip(path, path[1:])]
+                lines += [(*entry, *other, 0.3 if thin else 1.0) for entry, other in zip(path, path[1:])]
         self.lines = numpy.array([line for line in lines if all(map(math.isfinite, line))]).reshape(-1, 5)
 
     def place(self, x, y):
@@ -79,7 +79,7 @@ class Room:
         """Returns a Label beside one of its own points, preferring the first, or None. others: points to which it does not belong.
         The place is then reserved."""
         width, height = plot_style.text_width(text) * 72, plot_style.look().text_size * 1.1
-        found = []
+        results = []
         for rank, anchor in enumerate(own):
             radius = max((size for x, y, size in self.markers if math.dist((x, y), anchor) < 0.5), default=0)
             for distance in DISTANCES:
@@ -98,10 +98,10 @@ class Room:
                             + 0.5 * rank
                             + 0.02 * turn
                         )
-                        found.append((cost, len(found), box, leader))
-        if not found:
+                        results.append((cost, len(results), box, leader))
+        if not results:
             return None
-        *_, box, leader = min(found)
+        *_, box, leader = min(results)
         self.boxes.append(box)
         return Label(text, box, leader)
 

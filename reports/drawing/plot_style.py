@@ -128,7 +128,7 @@ def apart(style, others):
         Style(style.color, DASHES[(dashes + step) % len(DASHES)], MARKERS[(marker + step) % len(MARKERS)])
         for step in range(len(DASHES))
     )
-    return next((one for one in variants if (one.color, one.dashes) not in looks), style)
+    return next((variant for variant in variants if (variant.color, variant.dashes) not in looks), style)
 
 
 def style_of(implementation):

@@ -86,7 +86,7 @@ def curves(recipe, points, summary=None):
     if len(empty) == len(recipe["panels"]):
         raise Unmeasured("no measurements of " + ", ".join(recipe_file.missing_lines(recipe, [])))
     _demand(recipe, everything, shown)
-    measured = [one for one in everything if panels.is_measured(*one[1:3])]
+    measured = [item for item in everything if panels.is_measured(*item[1:3])]
     if measured and len(measured) < len(everything):
         names = [panel.label for _, panel, group, _ in everything if not panels.is_measured(panel, group)]
         measured[0][2].remarks.append(f"Not measured: {', '.join(dict.fromkeys(names))}.")
@@ -154,11 +154,11 @@ def after(source):
 
 
 def sources_of(points):
-    found = []
+    results = []
     for point in points:
-        if not any(point.source is source for source in found):
-            found.append(point.source)
-    return found
+        if not any(point.source is source for source in results):
+            results.append(point.source)
+    return results
 
 
 def common_settings(points, without):
@@ -215,16 +215,20 @@ def _speedups(recipe, panel, summary, lines):
     """Ratios of times to one baseline, as the summary has them."""
     group = _group(lines, "n")
     labels = [line.label for line in lines]
-    if panel.against not in labels and not any(panel.against == one["label"] for one in recipe["series"]):
+    if panel.against not in labels and not any(panel.against == outcome["label"] for outcome in recipe["series"]):
         raise InputError(f"recipe {recipe.name}: against: expected one of {', '.join(labels)}, found '{panel.against}'")
     timed = {title: shown for (title, quantity), shown in (summary or {}).items() if quantity == "seconds"}
-    found = timed.get(panel.title) or next(iter(timed.values()), {"ratios": []})
-    ratios = {(one["fast"], one["n"]): one for one in found["ratios"] if one["dense"] == panel.against}
+    result = timed.get(panel.title) or next(iter(timed.values()), {"ratios": []})
+    ratios = {
+        (outcome["fast"], outcome["n"]): outcome for outcome in result["ratios"] if outcome["dense"] == panel.against
+    }
     rows = []
     for row in group.rows:
-        one = ratios.get((row["implementation"], row["n"]))
-        if one and row["verdict"] == "passed":
-            rows.append({**row, "speedup": one["ratio"], "speedup_low": one["low"], "speedup_high": one["high"]})
+        outcome = ratios.get((row["implementation"], row["n"]))
+        if outcome and row["verdict"] == "passed":
+            rows.append(
+                {**row, "speedup": outcome["ratio"], "speedup_low": outcome["low"], "speedup_high": outcome["high"]}
+            )
     group.rows, group.algorithms = rows, {}
     shown = {row["implementation"] for row in rows}
     group.order = [name for name in group.order if name in shown]
@@ -377,7 +381,7 @@ def ratio_map(recipe, points):
             ]  # fmt: skip
             if len(others) > 1:
                 raise InputError(f"{others[1].place}: recipe {recipe.name} finds two measurements of one cell")
-            times = [one.row["seconds"] for one in (point, *others)]
+            times = [entry.row["seconds"] for entry in (point, *others)]
             ratio = times[1] / times[0] if len(times) == 2 and all(times) else None
             cells[place] = ratio
             header_rows.append([baseline["label"], *place, "nan" if ratio is None else ratio])

@@ -27,9 +27,9 @@ def draw_nulls(axes, rows, rpe, value):
     """A line across for each of NULLS: the median of `value` over the rows of its baseline. What was drawn."""
     drawn = []
     for kind, (_, style) in zip(("bias" if rpe else "uniform", "taylor1"), NULLS):
-        found = [row[value] for row in rows if row["map"] == kind]
-        if found:
-            drawn.append(_median(found))
+        results = [row[value] for row in rows if row["map"] == kind]
+        if results:
+            drawn.append(_median(results))
             axes.axhline(drawn[-1], color=style.color, linestyle=style.dashes, linewidth=0.9, zorder=1.5)
     return drawn
 

@@ -500,7 +500,7 @@ def draw_spe_convergence(study):
     xs = table.values("R")
     labels = [(f"{kind} SPE", styles[kind]) for kind in kinds]
     fitted = [(kind, slopes.where(kind=kind)) for kind in kinds]
-    exponents = ", ".join(f"{kind} {found[0]['slope']:.3f}" for kind, found in fitted if found).replace("-", "−")
+    exponents = ", ".join(f"{kind} {entry[0]['slope']:.3f}" for kind, entry in fitted if entry).replace("-", "−")
     first = min(table.where(R=xs[0]), key=lambda row: row["median"])["median"]
     root = [0.75 * first * (x / xs[0]) ** -0.5 for x in xs]
     labels.append(("R^(−1/2)", THEORY))

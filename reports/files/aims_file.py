@@ -49,7 +49,7 @@ class Case:
 def load(path=PATH):
     content = result_file.read_as(path, "aims/1", "holds no aims", SCHEMA_PATH)
     ids = [aim["id"] for aim in content["aims"]]
-    twice = next((one for one in ids if ids.count(one) > 1), None)
+    twice = next((entry for entry in ids if ids.count(entry) > 1), None)
     if twice:
         raise InputError(f"{path}: duplicate aim {twice}")
     return content["aims"]
@@ -57,13 +57,13 @@ def load(path=PATH):
 
 def cases_of(aim):
     """Returns the Cases of an aim without duplicates."""
-    found = []
+    results = []
     for axes in aim.get("cases", []):
         lists = [recipe_file.axis_values(value) for value in axes.values()]
         for values in itertools.product(*lists):
-            found.append(Case(aim["operator"], aim.get("backend", "cpu"), aim.get("scalar", "float32"),
+            results.append(Case(aim["operator"], aim.get("backend", "cpu"), aim.get("scalar", "float32"),
                               tuple(zip(axes, values, strict=True))))  # fmt: skip
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(results))
 
 
 def choose(aims, names):
@@ -72,15 +72,15 @@ def choose(aims, names):
         return aims
     chosen = []
     for name in names:
-        found = [aim for aim in aims if aim["id"] == name]
-        if not found:
+        results = [aim for aim in aims if aim["id"] == name]
+        if not results:
             for aim in aims:
                 if name in aim.get("peers", []):
-                    found.append({**copy.deepcopy(aim), "peers": [name]})
-        if not found:
+                    results.append({**copy.deepcopy(aim), "peers": [name]})
+        if not results:
             peers = sorted({peer for aim in aims for peer in aim.get("peers", [])})
             raise InputError(
                 f"{name}: expected an aim ({', '.join(aim['id'] for aim in aims)}) or a peer ({', '.join(peers)})"
             )
-        chosen += found
+        chosen += results
     return chosen

@@ -72,15 +72,15 @@ def machine(environment):
     return ", ".join(str(environment.get(name)) for name in MACHINE) + (f", {gpu['name']}" if gpu else "")
 
 
-def several(what, found):
+def several(what, result):
     """Returns a line if the files differ in this field."""
-    if len(found) < 2:
+    if len(result) < 2:
         return []
-    most = max(found, key=lambda one: len(found[one]))
+    most = max(result, key=lambda item: len(result[item]))
     return [
-        f"{paths[0]}: expected the {what} of the other files, {most}, found {one}"
-        for one, paths in found.items()
-        if one != most
+        f"{paths[0]}: expected the {what} of the other files, {most}, found {entry}"
+        for entry, paths in result.items()
+        if entry != most
     ]
 
 

@@ -249,13 +249,13 @@ def missing_lines(recipe, lines):
     """Describes the lines of the recipe for which the files have no data; empty if nothing is missing."""
     words = []
     for series in named_series(recipe):
-        found = {text_of(line.value) for line in lines if line.series is series}
+        result = {text_of(line.value) for line in lines if line.series is series}
         values = asked_values(recipe, series)
         if values:
             words += [
-                series["label"].replace("{" + series["by"] + "}", value) for value in values if value not in found
+                series["label"].replace("{" + series["by"] + "}", value) for value in values if value not in result
             ]
-        elif not found:
+        elif not result:
             words.append(_series_words(series))
     return words
 
@@ -264,8 +264,8 @@ def missing_sides(recipe, lines):
     """Returns the operators without a line, for a recipe that compares (it names crossovers or a baseline)."""
     if not recipe.get("crossovers") and not any("against" in panel for panel in recipe.get("panels", [])):
         return []
-    found = {_operator(line.series) for line in lines if not line.series.get("others")}
-    return [one for one in dict.fromkeys(map(_operator, named_series(recipe))) if one not in found]
+    result = {_operator(line.series) for line in lines if not line.series.get("others")}
+    return [fromkey for fromkey in dict.fromkeys(map(_operator, named_series(recipe))) if fromkey not in result]
 
 
 def _operator(series):

@@ -83,8 +83,8 @@ def _check_format(path, content):
     if not isinstance(content, dict) or "format" not in content:
         raise InputError(f'{path}: is not a subquad result file: it does not say "format": "{FORMAT}"')
     if content["format"] != FORMAT:
-        found = _one_line(json.dumps(content["format"]))
-        raise InputError(f'{path}: has format {found}, but only "{FORMAT}" can be read')
+        result = _one_line(json.dumps(content["format"]))
+        raise InputError(f'{path}: has format {result}, but only "{FORMAT}" can be read')
 
 
 def _describe(error):

@@ -54,5 +54,5 @@ def load(path):
 def sizes_disagree(panel, label, sizes):
     """Returns the sizes that a summary has for a curve if they differ from these; None if they agree."""
     curve = next((curve for curve in panel["curves"] if curve["label"] == label), None)
-    found = curve["n"] if curve else []
-    return None if found == sorted(sizes) else found
+    result = curve["n"] if curve else []
+    return None if result == sorted(sizes) else result

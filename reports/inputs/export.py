@@ -44,9 +44,9 @@ SHA256 = {  # of the weights and photographs
 
 
 def check(name, data):
-    found = hashlib.sha256(data).hexdigest()
-    if found != SHA256[name]:
-        raise SystemExit(f"{name}: not the file that the cases were made from (sha256 {found})")
+    result = hashlib.sha256(data).hexdigest()
+    if result != SHA256[name]:
+        raise SystemExit(f"{name}: not the file that the cases were made from (sha256 {result})")
 
 
 # ---------------------------------------------------------------- wheels

@@ -453,6 +453,6 @@ def load_programs(path):
     return [PEERS[name] for name in PEERS if name not in before]
 
 
-def missing_module(one):
+def missing_module(entry):
     """The first module that a peer needs and that is not here, or None."""
-    return next((name for name in one.needs if importlib.util.find_spec(name) is None), None)
+    return next((name for name in entry.needs if importlib.util.find_spec(name) is None), None)

@@ -123,11 +123,11 @@ def _own_clock(clock):
     return Own
 
 
-def _clock_of(one, device):
+def _clock_of(entry, device):
     if device == "cpu":
         return Host
-    if one.clock:
-        return _own_clock(one.clock)
+    if entry.clock:
+        return _own_clock(entry.clock)
     import torch
 
     if not torch.cuda.is_available():
@@ -158,10 +158,12 @@ def _run_job(job):
         programs.load_programs(job["programs"])
     folder = pathlib.Path(job["folder"])
     inputs = {name: numpy.load(folder / f"{name}.npy") for name in job["inputs"]}
-    one = programs.PEERS[job["peer"]]
-    clock = _clock_of(one, job["device"])
+    result = programs.PEERS[job["peer"]]
+    clock = _clock_of(result, job["device"])
     start = time.perf_counter()
-    run = one.build(programs.Problem(inputs, job["size"], job["params"], job["threads"], job["device"], job["scalar"]))
+    run = result.build(
+        programs.Problem(inputs, job["size"], job["params"], job["threads"], job["device"], job["scalar"])
+    )
     clock.finish()
     setup = time.perf_counter() - start
     with clock.growth() as growth:

@@ -232,7 +232,7 @@ class OthersTest(figures_test.Workplace):
         del expected["also blocked"]
         self.assertEqual(expected, self.lines(content, {**CURVES, "series": [*CURVES["series"], *excepted]}))
         self.assertEqual([], build(content_of(*content["records"][:12]), WITH_OTHERS).rest)  # already drawn by the
-                                                                                             # recipe
+        # recipe
 
     def test_they_have_the_sizes_of_the_sweeps(self):
         extra = records_of("dense", "blocked", sizes=(512,))

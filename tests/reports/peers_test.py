@@ -357,8 +357,7 @@ class RunTest(Workplace):
                 self.assertIn(word, result.stderr)
 
     def test_every_peer_computes_the_formula(self):
-        """Each peer of aims.json passes on the CPU at short lengths that fill no chunk, or its module is not installed.
-        """
+        """Each peer of aims.json passes on the CPU at short lengths that fill no chunk, or its module is not installed."""
         small = []
         for one in aims_file.load():
             names = [name for name in one.get("peers", []) if name in programs.PEERS]

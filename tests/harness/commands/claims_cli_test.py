@@ -100,8 +100,7 @@ class Claims(unittest.TestCase):
         self.assertEqual({len(re.findall(r"(?<!\\)\|", row)) for row in rows}, {6})
 
     def listed(self, text):
-        """Returns the claims that have a line in the text, those that it names as lacking data, and its last two lines.
-        """
+        """Returns the claims that have a line in the text, those that it names as lacking data, and its last two lines."""
         *lines, others, counts = text.splitlines()
         too_little = "not enough for (--all says what they need): "
         named = [line.removeprefix(too_little).split(", ") for line in lines if line.startswith(too_little)]
