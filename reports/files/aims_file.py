@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import itertools
-import json
 import pathlib
 
 from reports.files import recipe_file

@@ -6,7 +6,6 @@ so that a short run draws the same figures as a long one, with fewer points.
 
 import dataclasses
 import functools
-import json
 import pathlib
 
 from reports.files import result_file

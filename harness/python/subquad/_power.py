@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from subquad import _arrays, _calls, _subquad
+from subquad import _calls, _subquad
 
 LISTED = 12  # the text lists at most this many accepted wrong answers; `accepted` has all of them
 
