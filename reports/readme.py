@@ -56,10 +56,11 @@ class Headline:
 HEADLINES = (
     Headline("toeplitz_1d", "fft_columns", "fastrpb-toeplitz", "FFT (ours)", "matrix product",
              ("frpb-1d-time", "frpb-1d-memory")),
-    Headline("toeplitz_2d_xy", "xy", "fastrpb-toeplitz-2d", "row + column weights", "matrix product", ("frpb-2d-time",)),
-    Headline("toeplitz_2d", "fft_sequence", "fastrpb-toeplitz-2d", "full, 1-D FFT", "matrix product"),
-    Headline("linear_attention", "associative", "lrpe-runtimes-ka", "linear", "naive", (), "bidirectional"),
-    Headline("linear_attention", "chunked", "lrpe-runtimes-ka", "chunks", "naive", (), "masked", "causal"),
+    Headline("toeplitz_2d_xy", "xy", "fastrpb-toeplitz-2d", "row + column, sums", "row + column, matrix product",
+             ("frpb-2d-time",)),
+    Headline("toeplitz_2d", "fft_sequence", "fastrpb-toeplitz-2d", "full, 1-D FFT", "full, matrix product"),
+    Headline("linear_attention", "associative", "attention-long", "linear (elu + 1)", "softmax, tiled"),
+    Headline("linear_attention", "chunked", "lrpe-runtimes-ka", "chunks", "softmax, tiled", (), "masked", "causal"),
     Headline("kernelized_rpe_attention", "fft_streamed", "nprf-fig1a", "ours, m = 64", "softmax, tiled",
              ("nprf-fig1a-streamed", "nprf-fig1a"), "", "64 features"),
     Headline("fastrpb_attention", "linear_xy", "fastrpb-fig3a", "linear + FastRPB", "softmax, tiled", ("frpb-fig3",)),
@@ -73,8 +74,9 @@ HEADLINES = (
 
 
 # Names of some lines outside their figures.
-BASELINES = {"naive": "the same, by matrix products", "matrix product": "the same, by a matrix product",
-             "for every pair": "positions for every pair"}  # fmt: skip
+BASELINES = {"naive": "dense, by matrix products", "matrix product": "dense, by a matrix product",
+             "row + column, matrix product": "dense, by a matrix product", "full, matrix product": "dense, by a matrix product",
+             "for every pair": "dense, positions for every pair"}  # fmt: skip
 
 
 def times(ratio):
@@ -96,7 +98,8 @@ def cell(curves, size):
     speed = times(dense[n]["seconds"] / fast[n]["seconds"])
     taken = fast[n]["workspace_bytes"]
     memory = times(dense[n]["workspace_bytes"] / taken) if taken else "no workspace"
-    return f"{speed} / {memory}" + ("" if n == size else f" (n = {n})")
+    few = "\\*" if min(fast[n]["samples"], dense[n]["samples"]) < panel_notes.FEWEST_FOR_INTERVAL else ""
+    return f"{speed}{few} / {memory}" + ("" if n == size else f" (n = {n})")
 
 
 def crossover(curves, group, row):

@@ -20,7 +20,6 @@ from reports.drawing import recipe_figure
 from reports.drawing import study_panels
 from reports.files import recipe_file
 from reports.files import result_file
-from reports.files import study_file
 from reports.files import summary_file
 from reports.drawing import tables
 

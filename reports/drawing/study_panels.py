@@ -79,19 +79,19 @@ def draw_approximation_error(study):
     cross = plot_style.Style(BLACK, "none", "x")
     labels = [(f"R = {radius:g}", styles[radius]) for radius in radii]
     root = [(m / features[0]) ** -0.5 for m in features]
-    labels += [("equal weights", THEORY), ("independent program", cross)]
-    page = new_page(study, [(1, False, labels), (1, False, [])],
-                    notes=["(a) Mean over the draws and their middle 80 %; crosses: the means of an independent program; dotted: "
+    equal = plot_style.Style(BLACK, "none", "<")
+    labels += [("equal weights", equal), ("independent program", cross)]
+    page = new_page(study, [(1, False, labels), (1, False, [("m^(−1/2)", THEORY)])],
+                    notes=["(a) Mean over the draws and their middle 80 %; crosses: the means of an independent program; triangles at the right: "
                            "equal weights, which need no feature, in the colour of R.",
                            "(b) The error relative to that at the smallest m; dotted: m^(−1/2)."])  # fmt: skip
     left, right = page.axes
+    aside = features[-1] * 2
     for radius in radii:
         rows = table.where(R=radius)
         curve(left, column(rows, "m"), column(rows, "mean"), styles[radius],
               (column(rows, "low"), column(rows, "high")))  # fmt: skip
-        left.axhline(
-            rows[0]["uniform"], color=styles[radius].color, linestyle=plot_style.DOTTED, linewidth=1.1, zorder=1.5
-        )
+        left.plot([aside], [rows[0]["uniform"]], "<", color=styles[radius].color, markersize=4)
         marks = known.where(R=radius)
         left.plot(column(marks, "m"), column(marks, "known_mean"), color=BLACK, linestyle="none", marker="x", zorder=5,
                   **marker(cross))  # fmt: skip
