@@ -147,16 +147,16 @@ class StochasticPositionAttention final
     return kDescription;
   }
 
-  std::vector<ParamRule> ParamRules(const Params& given) const override {
+  std::vector<ParamRule> ParamRules(const Params& params) const override {
     std::vector<ParamRule> rules = {
         ParamRule::Choice("kind", "how the noise carries positions",
                           {"sine", "conv"}),
         ParamRule::Choice("attention", "what q^ and k^ go into",
                           {"softmax", "linear"})};
     const bool linear =
-        given.Has("attention") && given.Text("attention") == "linear";
+        params.Has("attention") && params.Text("attention") == "linear";
     if (linear)
-      for (ParamRule& rule : FeatureMapParams(given, false))
+      for (ParamRule& rule : FeatureMapParams(params, false))
         rules.push_back(std::move(rule));
     rules.push_back(
         ParamRule::Flag("causal", "query i sees positions j <= i only"));
