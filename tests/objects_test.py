@@ -24,8 +24,7 @@ OF_A_TARGET = re.compile(
 
 
 def compiled_objects(build):
-    """Yields (path, its flags that choose a processor) of all C++ files except those that nvcc compiles for the host.
-    """
+    """Yields (path, its flags that choose a processor) of all C++ files except those that nvcc compiles for the host."""
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         words = shlex.split(entry["command"])
         if not any("nvcc" in word for word in words[:6]):
@@ -36,12 +35,12 @@ def wrong_flags(objects):
     """Returns files that are wrongly compiled for a processor, and targets whose files have different flags."""
     wrong, flags_of = [], {}
     for path, flags in objects:
-        found = OF_A_TARGET.search(path)
-        if not found:
+        match = OF_A_TARGET.search(path)
+        if not match:
             if flags:
                 wrong.append(f"{path}: {' '.join(flags)}, and is no target's")
-        elif found[1] and flags_of.setdefault(found[1], flags) != flags:
-            wrong.append(f"{path}: {' '.join(flags)}, unlike others of {found[1]}")
+        elif match[1] and flags_of.setdefault(match[1], flags) != flags:
+            wrong.append(f"{path}: {' '.join(flags)}, unlike others of {match[1]}")
     return wrong, flags_of
 
 

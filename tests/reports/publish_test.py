@@ -87,10 +87,10 @@ class Provenance(Scratch):
         return provenance.complaints(self.results, self.folder)
 
     def refused(self, *words):
-        found = self.found()
-        self.assertTrue(found)
+        faults = self.found()
+        self.assertTrue(faults)
         for word in words:
-            self.assertIn(word, "\n".join(found))
+            self.assertIn(word, "\n".join(faults))
 
     def test_one_commit_and_one_machine(self):
         self.assertEqual(self.found(), [])
