@@ -117,9 +117,9 @@ RowBound SumBound(const Problem& problem, const Inputs& inputs) {
   return FastRpbBound(problem, inputs, ProductProgram(problem, false));
 }
 
-Implementation Fast(const char* id, const char* what) {
+Implementation Fast(const char* id, const char* what_it_does) {
   return {.id = id,
-          .what = what,
+          .what = what_it_does,
           .sums = ProductSums,
           .norm_bound = SumBound,
           .prepare = PrepareFor<FastSum>};

@@ -37,7 +37,7 @@ struct Sizes {
         released(TakesReleasedOrder(problem.params)),
         seen(problem) {}
 
-  bool Is(PositionScheme one) const { return scheme == one; }
+  bool Is(PositionScheme other) const { return scheme == other; }
   bool relative() const {
     return Is(PositionScheme::kShaw) || Is(PositionScheme::kDeberta);
   }

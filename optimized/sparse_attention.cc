@@ -115,8 +115,9 @@ class MaskedSparse : public Prepared {
     const int64_t rows = std::min(kRowBlock, count - first);
     const int64_t keys =
         keys_.causal() && origin == 0 ? std::min(first + rows, n) : n;
-    const auto rows_of = [](const T* matrix, int64_t of, int64_t width) {
-      return ConstMatrixMap<T>(matrix, of, width, Eigen::OuterStride<>(width));
+    const auto rows_of = [](const T* matrix, int64_t row_count, int64_t width) {
+      return ConstMatrixMap<T>(matrix, row_count, width,
+                               Eigen::OuterStride<>(width));
     };
     const auto q = rows_of(queries.q + first * d, rows, d);
     T* const memory = scores_.data() + (origin + first) * total;

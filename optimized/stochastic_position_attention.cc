@@ -290,7 +290,7 @@ class AttentionOnTokens : public Prepared {
   std::unique_ptr<Prepared> attention_;
 };
 
-Implementation RowOf(const char* id, const char* what) {
+Implementation RowOf(const char* id, const char* what_it_does) {
   const auto prepare = [id](const Problem& problem, const Arrays& arrays,
                             Layout& layout) {
     return ForScalar(problem, [&]<typename T>() -> std::unique_ptr<Prepared> {
@@ -298,7 +298,8 @@ Implementation RowOf(const char* id, const char* what) {
                                                     id);
     });
   };
-  return {.id = id, .what = what, .sums = DirectSums, .prepare = prepare};
+  return {
+      .id = id, .what = what_it_does, .sums = DirectSums, .prepare = prepare};
 }
 
 }  // namespace

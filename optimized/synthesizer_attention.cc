@@ -205,23 +205,23 @@ class Tiled : public Synthesizer<T> {
   void Attend(int64_t head, int64_t first, int64_t rows,
               SoftmaxBlock<T>& block) {
     const SynthesizerSizes& s = this->sizes_;
-    const bool given = s.scores == Scores::kGiven;
+    const bool are_given = s.scores == Scores::kGiven;
     const auto in = [&](const char* name) {
       return this->arrays_.template In<T>(name).Head(head);
     };
-    const T* logits = given ? in("logits") + first * s.n : nullptr;
+    const T* logits = are_given ? in("logits") + first * s.n : nullptr;
     const T* keys = s.columns > 0 ? columns_.data()
-                    : given       ? nullptr
+                    : are_given   ? nullptr
                                   : in("factor_k");
     const T zero = 0;
-    if (given)
+    if (are_given)
       block.Begin(&zero, 0, rows, T{1});
     else
       block.Begin(this->Queries(head) + first * s.width, s.width, rows, T{1});
     const int64_t end = s.causal ? first + rows : s.n;
     for (int64_t j = 0; j < end; j += kTileKeys) {
       const int64_t count = std::min(kTileKeys, end - j);
-      if (given) {
+      if (are_given) {
         block.Scores(&zero, 0, count);
         for (int64_t i = 0; i < rows; ++i)
           for (int64_t x = 0; x < count; ++x)

@@ -43,7 +43,8 @@ const Target& Named(std::string_view name, const char* subject) {
     names += (names.empty() ? "" : " or ") + std::string(target->name);
   }
   const bool known = std::ranges::any_of(
-      kKnownTargets, [&](const KnownTarget& one) { return one.name == name; });
+      kKnownTargets,
+      [&](const KnownTarget& target) { return target.name == name; });
   throw InvalidInput(subject,
                      names + (known ? " on this processor, by this build" : ""),
                      "'" + std::string(name) + "'");

@@ -180,9 +180,9 @@ class Fft2 : public Prepared {
   void Finish(const T* spectrum, bool transposed, int64_t count, T* columns,
               T* rows) const {
     for (int64_t c = 0; c < count; ++c) {
-      T* one = columns + c * fft_.column_size();
-      fft_.Multiply(spectrum, transposed, one);
-      fft_.Backward(one);
+      T* own_column = columns + c * fft_.column_size();
+      fft_.Multiply(spectrum, transposed, own_column);
+      fft_.Backward(own_column);
     }
     ScatterColumns(columns, sizes_.pixels(), sizes_.e, count, sizes_.width,
                    fft_.row_stride(), fft_.column_size(), rows);

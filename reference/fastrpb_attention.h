@@ -124,15 +124,15 @@ class FastRpbAttention final : public OperatorWith<FastRpbAttentionReference> {
     return kDescription;
   }
 
-  std::vector<ParamRule> ParamRules(const Params& given) const override {
+  std::vector<ParamRule> ParamRules(const Params& params) const override {
     std::vector<ParamRule> rules = {ParamRule::Choice(
         "attention", "attention to which W v is added", {"softmax", "linear"})};
     const bool linear =
-        given.Has("attention") && given.Text("attention") == "linear";
+        params.Has("attention") && params.Text("attention") == "linear";
     if (linear)
-      for (ParamRule& rule : FeatureMapParams(given))
+      for (ParamRule& rule : FeatureMapParams(params))
         rules.push_back(std::move(rule));
-    const bool image = given.Has("height") || given.Has("width");
+    const bool image = params.Has("height") || params.Has("width");
     // An image has no padding, so key_lengths does not apply.
     for (ParamRule& rule : VisibleKeysParams(image))
       if (!image || rule.name != "key_lengths")

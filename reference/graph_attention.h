@@ -192,10 +192,10 @@ class GraphAttention final : public OperatorWith<GraphAttentionReference> {
     return kDescription;
   }
 
-  std::vector<ParamRule> ParamRules(const Params& given) const override {
+  std::vector<ParamRule> ParamRules(const Params& params) const override {
     std::vector<ParamRule> rules = {ParamRule::Choice(
         "kind", "how the weights are computed", {"convolution", "attention"})};
-    if (Kind(given) == "convolution") return rules;
+    if (Kind(params) == "convolution") return rules;
     ParamRule slope{"slope", ParamType::kNumber, "factor for negative scores",
                     false};
     slope.default_value = "0.2";

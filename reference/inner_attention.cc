@@ -18,18 +18,18 @@ Problem AttentionOf(const Problem& problem) {
   Params params = problem.params;
   for (const char* name : {"attention", "height", "width"}) params.Erase(name);
   const int64_t n_q = QueriesOf(problem), n_k = KeysOf(problem);
-  std::vector<GivenShape> given;
+  std::vector<GivenShape> shapes;
   for (size_t i = 0; i < problem.inputs.size(); ++i) {
     const std::string& name = problem.inputs[i].name;
     if (name.starts_with("weights")) continue;
-    given.push_back({name, problem.InputShape(i)});
+    shapes.push_back({name, problem.InputShape(i)});
     // An image's bias extents are products, a sequence's are not.
-    if (name == "bias") given.back().shape.back() = n_q + n_k - 1;
+    if (name == "bias") shapes.back().shape.back() = n_q + n_k - 1;
   }
   if (IsSoftmax(problem))
-    return ResolveProblem(kSoftmax, params, problem.scalar, given,
+    return ResolveProblem(kSoftmax, params, problem.scalar, shapes,
                           problem.leading);
-  return ResolveProblem(kLinear, params, problem.scalar, given,
+  return ResolveProblem(kLinear, params, problem.scalar, shapes,
                         problem.leading);
 }
 
@@ -44,21 +44,21 @@ Problem AttentionOnNoise(const Problem& problem, double scale) {
   Params params = problem.params;
   for (const char* name : {"attention", "kind"}) params.Erase(name);
   if (softmax) params.Set("scale", scale);
-  std::vector<GivenShape> given;
+  std::vector<GivenShape> shapes;
   for (size_t i = 0; i < problem.inputs.size(); ++i) {
     const std::string& name = problem.inputs[i].name;
     if (name != "q" && name != "k" && name != "v" && name != "omega") continue;
-    given.push_back({name, problem.InputShape(i)});
+    shapes.push_back({name, problem.InputShape(i)});
     if (name != "q" && name != "k") continue;
     // Each head has a tensor of its own, because the noise may differ.
-    const int64_t rows = given.back().shape.rbegin()[1];
-    given.back().shape = problem.leading;
-    given.back().shape.push_back(rows);
-    given.back().shape.push_back(problem.Dim("draws"));
+    const int64_t rows = shapes.back().shape.rbegin()[1];
+    shapes.back().shape = problem.leading;
+    shapes.back().shape.push_back(rows);
+    shapes.back().shape.push_back(problem.Dim("draws"));
   }
   return ResolveProblem(
       softmax ? static_cast<const Operator&>(kSoftmax) : kLinear, params,
-      problem.scalar, given, problem.leading);
+      problem.scalar, shapes, problem.leading);
 }
 
 }  // namespace subquad

@@ -63,12 +63,12 @@ class KernelizedRpeAttention final
     return kDescription;
   }
 
-  std::vector<ParamRule> ParamRules(const Params& given) const override {
-    std::vector<ParamRule> rules = FeatureMapParams(given);
+  std::vector<ParamRule> ParamRules(const Params& params) const override {
+    std::vector<ParamRule> rules = FeatureMapParams(params);
     rules.push_back(ParamRule::Flag(
         "normalize", "divide queries and keys by their 2-norms first"));
     // An image needs both height and width, a sequence has neither.
-    const bool image = given.Has("height") || given.Has("width");
+    const bool image = params.Has("height") || params.Has("width");
     // An image has no padding, so key_lengths does not apply.
     for (ParamRule& rule : VisibleKeysParams(image))
       if (!image || rule.name != "key_lengths")

@@ -50,8 +50,8 @@ class LinearAttention final : public OperatorWith<LinearAttentionReference> {
     return kDescription;
   }
 
-  std::vector<ParamRule> ParamRules(const Params& given) const override {
-    std::vector<ParamRule> rules = FeatureMapParams(given);
+  std::vector<ParamRule> ParamRules(const Params& params) const override {
+    std::vector<ParamRule> rules = FeatureMapParams(params);
     std::ranges::move(VisibleKeysParams(), std::back_inserter(rules));
     std::ranges::move(NormaliserParams(), std::back_inserter(rules));
     rules.push_back(ParamRule::Scale("1"));

@@ -157,11 +157,11 @@ class NystromInverse {
       double gain = 0, of_scales = 0;
       for (size_t at = 0; at < of_a.size(); ++at)
         gain = std::max(gain, std::abs(of_a[at]) + std::abs(of_transposed[at]));
-      for (double one : of_scale) of_scales += one * one;
+      for (double value : of_scale) of_scales += value * value;
       double units = gain * matrix_units + std::sqrt(of_scales) * scale_units;
       for (size_t step = 0; step < own.size(); ++step) {
         double most = 0;
-        for (double one : left[step]) most = std::max(most, std::abs(one));
+        for (double value : left[step]) most = std::max(most, std::abs(value));
         units += most * own[step];
       }
       return units;
@@ -354,10 +354,10 @@ class NystromAttentionReference : public Reference<Real> {
     SoftmaxRow<Real> row(problem_, id.head, id.row);
     for (int64_t a = 0; a < segments_; ++a)
       row.See(a, ScoreOf(query, query_units, keys.Row(a), keys.Units(a)));
-    std::vector<double> one(static_cast<size_t>(segments_ * segments_));
-    for (int64_t a = 0; a < segments_; ++a) one[a * (segments_ + 1)] = 1;
+    std::vector<double> identity(static_cast<size_t>(segments_ * segments_));
+    for (int64_t a = 0; a < segments_; ++a) identity[a * (segments_ + 1)] = 1;
     row.Write(
-        segments_, [&](int64_t a) { return &one[a * segments_]; }, weights,
+        segments_, [&](int64_t a) { return &identity[a * segments_]; }, weights,
         units);
   }
 
@@ -401,7 +401,7 @@ class NystromAttentionReference : public Reference<Real> {
     const NystromInverse<Real> inverse(matrix, segments_,
                                        problem_.params.Integer("iterations"));
     double matrix_norm = 0;
-    for (double one : matrix_units) matrix_norm += one * one;
+    for (double value : matrix_units) matrix_norm += value * value;
     head.z_norm = inverse.norm();
     head.z_units = inverse.Units(std::sqrt(matrix_norm),
                                  Info(problem_.scalar).unit_roundoff);

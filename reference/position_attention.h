@@ -216,7 +216,7 @@ class PositionAttention final
     return kDescription;
   }
 
-  std::vector<ParamRule> ParamRules(const Params& given) const override {
+  std::vector<ParamRule> ParamRules(const Params& params) const override {
     std::vector<ParamRule> rules = {
         ParamRule::Choice("scheme", "position scheme of the scores",
                           PositionSchemeNames()),
@@ -224,8 +224,8 @@ class PositionAttention final
     for (ParamRule& rule : VisibleKeysParams())
       if (rule.name != "query_offset") rules.push_back(std::move(rule));
     rules[2].meaning = "query i sees keys j <= i only";
-    const auto scheme = given.values().find("scheme");
-    if (scheme == given.values().end() ||
+    const auto scheme = params.values().find("scheme");
+    if (scheme == params.values().end() ||
         scheme->second != ParamValue(std::string("deberta")))
       return rules;
     ParamRule p2c = ParamRule::Choice(

@@ -93,9 +93,9 @@ class SinkhornMatrix {
       for (int64_t y = 1; y < blocks_; ++y) top = std::max(top, exponent(y));
       LongSums<Real> sum(1);
       ForTerms(static_cast<size_t>(blocks_), [&](size_t y) {
-        const Real one = exponent(static_cast<int64_t>(y));
-        largest = std::max(largest, std::abs(static_cast<double>(one)));
-        sum.Add(0, std::exp(one - top));
+        const Real term = exponent(static_cast<int64_t>(y));
+        largest = std::max(largest, std::abs(static_cast<double>(term)));
+        sum.Add(0, std::exp(term - top));
         sum.Next();
       });
       of_own[x] = -(top + std::log(sum.Total(0)));

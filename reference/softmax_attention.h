@@ -197,8 +197,8 @@ class SoftmaxAttention final : public OperatorWith<SoftmaxAttentionReference> {
     return kDescription;
   }
 
-  std::vector<ParamRule> ParamRules(const Params& given) const override {
-    const bool image = given.Has("height") || given.Has("width");
+  std::vector<ParamRule> ParamRules(const Params& params) const override {
+    const bool image = params.Has("height") || params.Has("width");
     std::vector<ParamRule> rules = VisibleKeysParams(image);
     rules.push_back(ParamRule::Scale("1/sqrt(d)"));
     for (ParamRule& rule : ImageParams()) {

@@ -134,23 +134,24 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
     return kDescription;
   }
 
-  std::vector<ParamRule> ParamRules(const Params& given) const override {
+  std::vector<ParamRule> ParamRules(const Params& params) const override {
     std::vector<ParamRule> rules = {
         ParamRule::Flag("causal", "query i sees keys j <= i only"),
         ParamRule::Scale("1/sqrt(d)"),
         ParamRule::Choice("pattern", "pattern of the keys that a query sees",
                           Patterns())};
     std::string pattern;
-    if (given.Has("pattern"))
+    if (params.Has("pattern"))
       if (const auto* text =
-              std::get_if<std::string>(&given.values().at("pattern")))
+              std::get_if<std::string>(&params.values().at("pattern")))
         pattern = *text;
     const bool known = std::ranges::count(Patterns(), pattern) > 0;
     // While the pattern is unknown, all parameters are listed and none is
     // required.
-    const auto add = [&](std::vector<std::string> of, ParamRule rule) {
+    const auto add = [&](std::vector<std::string> patterns, ParamRule rule) {
       rule.required = known;
-      if (!known || std::ranges::count(of, pattern) > 0) rules.push_back(rule);
+      if (!known || std::ranges::count(patterns, pattern) > 0)
+        rules.push_back(rule);
     };
     const auto integer = [](const char* name, const char* meaning,
                             int64_t min) {

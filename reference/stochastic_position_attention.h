@@ -147,15 +147,15 @@ class StochasticPositionAttention final
     return kDescription;
   }
 
-  std::vector<ParamRule> ParamRules(const Params& given) const override {
+  std::vector<ParamRule> ParamRules(const Params& params) const override {
     std::vector<ParamRule> rules = {
         ParamRule::Choice("kind", "kind of positional noise", {"sine", "conv"}),
         ParamRule::Choice("attention", "attention that uses q^ and k^",
                           {"softmax", "linear"})};
     const bool linear =
-        given.Has("attention") && given.Text("attention") == "linear";
+        params.Has("attention") && params.Text("attention") == "linear";
     if (linear)
-      for (ParamRule& rule : FeatureMapParams(given, false))
+      for (ParamRule& rule : FeatureMapParams(params, false))
         rules.push_back(std::move(rule));
     rules.push_back(
         ParamRule::Flag("causal", "query i sees positions j <= i only"));
@@ -174,7 +174,8 @@ class StochasticPositionAttention final
       signature.sizes = {SizeRule::Length("n", "positions")};
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
-    signature.sizes.push_back({"draws", 64, "number of draws of the noise, R"});
+    signature.sizes.push_back(
+        {"draws", 64, "number of number of draws of the noise, R"});
     signature.inputs = {
         {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
     if (sine) {

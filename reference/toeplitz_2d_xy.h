@@ -127,8 +127,8 @@ class Toeplitz2dXyReference : public Reference<Real> {
                  const double* units) const {
     const auto width = static_cast<size_t>(e_);
     LongSums<Real> sums(width);
-    Sums found{std::vector<Real>(width),
-               std::vector<double>(units ? width : 0)};
+    Sums result{std::vector<Real>(width),
+                std::vector<double>(units ? width : 0)};
     for (int64_t p = 0; p < image.length; ++p) {
       const double* row =
           pixels + (line * image.line_step + p * image.step) * e_;
@@ -136,10 +136,10 @@ class Toeplitz2dXyReference : public Reference<Real> {
       sums.Next();
       if (units)
         for (size_t x = 0; x < width; ++x)
-          found.magnitudes[x] += std::abs(row[x]);
+          result.magnitudes[x] += std::abs(row[x]);
     }
-    Write(sums, found.values.data());
-    return found;
+    Write(sums, result.values.data());
+    return result;
   }
 
   // Adds a row of values or gradients times the weight of pixels i and j.

@@ -39,9 +39,9 @@ std::vector<std::string> BitsOf(const Implementation& implementation,
   return bits;
 }
 
-Trial TrialAt(const Case& one, const Problem& problem, int64_t shift) {
+Trial TrialAt(const Case& test_case, const Problem& problem, int64_t shift) {
   const Shifted shifted(shift);
-  return Trial(problem, GenerateInputs(one, problem), one.seed);
+  return Trial(problem, GenerateInputs(test_case, problem), test_case.seed);
 }
 
 // Returns every variant of the operator, in its usual widths and in very small
@@ -64,13 +64,13 @@ class Addresses : public testing::TestWithParam<const Operator*> {};
 TEST_P(Addresses, ChangeNoBit) {
   int64_t compared = 0;
   for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
-    for (const Case& one : CasesOf(*GetParam(), scalar)) {
-      const Problem problem = ProblemOf(one);
-      Trial aligned = TrialAt(one, problem, 0);
+    for (const Case& test_case : CasesOf(*GetParam(), scalar)) {
+      const Problem problem = ProblemOf(test_case);
+      Trial aligned = TrialAt(test_case, problem, 0);
       // The cases together use every shift between 4 and 60 bytes.
       const int64_t step = Info(scalar).bytes, places = 64 / step - 1;
       const int64_t shift = (1 + compared % places) * step;
-      Trial moved = TrialAt(one, problem, shift);
+      Trial moved = TrialAt(test_case, problem, shift);
       for (const Implementation* implementation :
            ImplementationsOf(*GetParam())) {
         if (implementation->backend != Backend::kCpu ||
@@ -80,10 +80,10 @@ TEST_P(Addresses, ChangeNoBit) {
         for (const int64_t of_workspace : {shift, (shift + step) % 64})
           EXPECT_TRUE(BitsOf(*implementation, aligned, of_workspace) == bits)
               << implementation->id << " workspace shifted by " << of_workspace
-              << " bytes " << one.Id();
+              << " bytes " << test_case.Id();
         EXPECT_TRUE(BitsOf(*implementation, moved, shift) == bits)
             << implementation->id << " tensors too, by " << shift << " bytes "
-            << one.Id();
+            << test_case.Id();
         ++compared;
       }
     }
@@ -122,9 +122,10 @@ class Peeling : public Prepared {
 
 TEST(Addresses, ASumThatBeginsWhereItIsAlignedIsFound) {
   const Operator& op = FindOperator("toeplitz_1d");
-  const Case one = VerificationCases(op, {61}, Scalar::kFloat32, 1).front();
-  const Problem problem = ProblemOf(one);
-  Trial trial = TrialAt(one, problem, 0);
+  const Case test_case =
+      VerificationCases(op, {61}, Scalar::kFloat32, 1).front();
+  const Problem problem = ProblemOf(test_case);
+  Trial trial = TrialAt(test_case, problem, 0);
   Implementation peeling = *ImplementationsOf(op).front();
   peeling.prepare = [](const Problem&, const Arrays& arrays, Layout& layout) {
     return std::make_unique<Peeling>(arrays, layout);

@@ -89,18 +89,18 @@ TEST(ClippedRpeProduct, TilesAndTailsHoldEveryKeyOnce) {
               ASSERT_LE(end - begin, window.widest());
               std::vector<double> row(end - begin);
               window.FillRow(weights.data(), i, begin, end, row.data());
-              double found = 0, expected = 0;
+              double actual = 0, expected = 0;
               if (const double* sum = tails.Before(b))
-                found += weights.front() * *sum;
+                actual += weights.front() * *sum;
               if (const double* sum = tails.After(b))
-                found += weights.back() * *sum;
+                actual += weights.back() * *sum;
               for (int64_t j = begin; j < end; ++j)
-                found += row[j - begin] * values[j];
+                actual += row[j - begin] * values[j];
               for (int64_t j = 0; j < (causal ? std::min(i + 1, n_k) : n_k);
                    ++j)
                 expected += weights[std::clamp(j - i, -r, r) - window.first] *
                             values[j];
-              ASSERT_EQ(found, expected)
+              ASSERT_EQ(actual, expected)
                   << "block " << block << " n_q " << n_q << " n_k " << n_k
                   << " r " << r << " causal " << causal << " query " << i;
             }
@@ -215,9 +215,12 @@ TEST(ClippedRpeProduct, WindowedNeedsNoMemoryForScores) {
   for (int64_t n : {4096, 8192}) {
     const Problem problem =
         Product(n, n, 64, false, 64, 64).Resolve(Scalar::kFloat32);
-    for (const Implementation* one : ImplementationsOf(*problem.op)) {
-      if (one->id != "windowed" || one->backend != Backend::kCpu) continue;
-      const double bytes = one->CostOf(problem, 1).workspace_bytes;
+    for (const Implementation* implementation :
+         ImplementationsOf(*problem.op)) {
+      if (implementation->id != "windowed" ||
+          implementation->backend != Backend::kCpu)
+        continue;
+      const double bytes = implementation->CostOf(problem, 1).workspace_bytes;
       if (before > 0) {
         EXPECT_LT(bytes, 2.1 * before);
       }

@@ -62,15 +62,15 @@ OperatorRun ByFirstNumber(const std::vector<int64_t>& query_clusters,
 TEST(ClusteredAttention, OneClusterIsSoftmaxAttention) {
   for (const bool causal : {false, true}) {
     const Sizes s = {kSizes.n, kSizes.d, kSizes.e, 1};
-    OperatorRun one = Clustered("centroids", causal, s);
+    OperatorRun single = Clustered("centroids", causal, s);
     OperatorRun two = Clustered("lsh", causal, s);  // y R and -y R
     OperatorRun all("softmax_attention");
     all.Set("causal", causal);
     for (const char* name : {"q", "k", "v"})
-      all.Give(name, {s.n, name[0] == 'v' ? s.e : s.d}, one[name]);
+      all.Give(name, {s.n, name[0] == 'v' ? s.e : s.d}, single[name]);
     const Numbers expected = all.Run("dense");
-    for (const std::string& program : one.Programs()) {
-      EXPECT_LE(LargestDifference(one.Run(program), expected), kRounding)
+    for (const std::string& program : single.Programs()) {
+      EXPECT_LE(LargestDifference(single.Run(program), expected), kRounding)
           << program;
       EXPECT_GT(LargestDifference(two.Run(program), expected), 0.1) << program;
     }
@@ -124,7 +124,7 @@ TEST(ClusteredAttention, AQueryAlwaysSeesItself) {
 
 // A hash separates a vector from its negative, and does not depend on its
 // length.
-TEST(ClusteredAttention, HashesGoByDirection) {
+TEST(ClusteredAttention, HashesDependOnDirectionOnly) {
   OperatorRun run = Clustered("lsh"), longer = run, opposite = run;
   for (size_t x = 0; x < run["q"].size(); ++x) {
     longer["q"][x] *= 2;  // with half the scale below: the same scores
@@ -147,7 +147,7 @@ TEST(ClusteredAttention, HashesGoByDirection) {
 // Among equal products the first wins: a second centroid equal to the first
 // gets no tokens. If the copy precedes the first, it gets them all, which is
 // another numbering of the same clusters.
-TEST(ClusteredAttention, TheFirstOfEqualNumbersCounts) {
+TEST(ClusteredAttention, TheFirstOfEqualProductsWins) {
   OperatorRun run = Clustered("centroids");
   OperatorRun more = run, split = run;
   const Numbers centroids = run["centroids"];

@@ -19,19 +19,20 @@
 namespace subquad {
 namespace {
 
-bool OnDevice(const Implementation& one) {
-  return one.backend == Backend::kCuda;
+bool OnDevice(const Implementation& implementation) {
+  return implementation.backend == Backend::kCuda;
 }
 
 // Returns the operators that have implementations for a device.
 std::vector<const Operator*> OperatorsOnDevice() {
-  std::vector<const Operator*> those;
+  std::vector<const Operator*> operators;
   for (const Operator* op : Operators())
-    if (std::ranges::any_of(
-            ImplementationsOf(*op),
-            [](const Implementation* one) { return OnDevice(*one); }))
-      those.push_back(op);
-  return those;
+    if (std::ranges::any_of(ImplementationsOf(*op),
+                            [](const Implementation* implementation) {
+                              return OnDevice(*implementation);
+                            }))
+      operators.push_back(op);
+  return operators;
 }
 
 class Cuda : public testing::TestWithParam<const Operator*> {
@@ -57,15 +58,15 @@ TEST_P(Cuda, PassesGoldenCases) {
               << Info(line.scalar).name << ": " << line.verdict.reason;
           passed[{line.implementation, line.scalar}] += line.verdict.passed();
         },
-        {.wanted = [](const Implementation& one, Scalar) {
-          return OnDevice(one);
+        {.wanted = [](const Implementation& implementation, Scalar) {
+          return OnDevice(implementation);
         }});
   }
-  for (const Implementation* one : ImplementationsOf(op))
-    for (const Scalar scalar : one->scalars)
-      if (OnDevice(*one)) {
-        EXPECT_GT((passed[{one->id, scalar}]), 0)
-            << "no golden case reaches " << one->id << " in "
+  for (const Implementation* implementation : ImplementationsOf(op))
+    for (const Scalar scalar : implementation->scalars)
+      if (OnDevice(*implementation)) {
+        EXPECT_GT((passed[{implementation->id, scalar}]), 0)
+            << "no golden case reaches " << implementation->id << " in "
             << Info(scalar).name;
       }
 }
@@ -73,14 +74,14 @@ TEST_P(Cuda, PassesGoldenCases) {
 using Passed = std::map<std::pair<const Implementation*, Scalar>, int>;
 
 // Counts the implementations that pass, and fails for the others.
-void VerifyOnDevice(const Operator& op, const Case& one, Passed& passed) {
-  const Problem problem = ProblemOf(one);
+void VerifyOnDevice(const Operator& op, const Case& test_case, Passed& passed) {
+  const Problem problem = ProblemOf(test_case);
   std::vector<const Implementation*> able;
   for (const Implementation* implementation : ImplementationsOf(op))
     if (OnDevice(*implementation) && WhyNot(*implementation, problem).empty())
       able.push_back(implementation);
   if (able.empty()) return;
-  Trial trial(problem, GenerateInputs(one, problem), one.seed);
+  Trial trial(problem, GenerateInputs(test_case, problem), test_case.seed);
   try {
     trial.answer();
   } catch (const InvalidInput&) {
@@ -90,8 +91,9 @@ void VerifyOnDevice(const Operator& op, const Case& one, Passed& passed) {
     const Verdict verdict = Verify(*implementation, trial, {});
     // A lost key may not show in inputs of which few keys matter.
     EXPECT_TRUE(verdict.passed() || verdict.cannot_tell())
-        << implementation->id << " " << one.Id() << ": " << verdict.reason;
-    passed[{implementation, one.scalar}] += verdict.passed();
+        << implementation->id << " " << test_case.Id() << ": "
+        << verdict.reason;
+    passed[{implementation, test_case.scalar}] += verdict.passed();
   }
 }
 
@@ -116,20 +118,20 @@ TEST_P(Cuda, PassesAwkwardSizes) {
   const Operator& op = *GetParam();
   Passed passed;
   for (const Scalar scalar : kStored)
-    for (const Case& one :
+    for (const Case& test_case :
          SomeOf(VerificationCases(op, {1, 2, 3, 33, 64, 97, 130}, scalar, 1),
                 scalar, 36))
-      VerifyOnDevice(op, one, passed);
+      VerifyOnDevice(op, test_case, passed);
   // An implementation that ran no case gets the first case that it supports.
-  for (const Implementation* one : ImplementationsOf(op))
-    for (const Scalar scalar : one->scalars) {
-      if (!OnDevice(*one)) continue;
+  for (const Implementation* implementation : ImplementationsOf(op))
+    for (const Scalar scalar : implementation->scalars) {
+      if (!OnDevice(*implementation)) continue;
       for (const Case& other : VerificationCases(op, {33, 97}, scalar, 1)) {
-        if (passed[{one, scalar}] > 0) break;
-        if (WhyNot(*one, ProblemOf(other)).empty())
+        if (passed[{implementation, scalar}] > 0) break;
+        if (WhyNot(*implementation, ProblemOf(other)).empty())
           VerifyOnDevice(op, other, passed);
       }
-      EXPECT_GE((passed[{one, scalar}]), 1) << one->id;
+      EXPECT_GE((passed[{implementation, scalar}]), 1) << implementation->id;
     }
 }
 
@@ -145,12 +147,13 @@ TEST_P(Cuda, PassesWideRows) {
   for (const auto& [scalar, d, e] :
        {Wide{Scalar::kFloat32, 132, 200}, Wide{Scalar::kFloat32, 67, 130},
         Wide{Scalar::kBFloat16, 132, 72}, Wide{Scalar::kFloat16, 67, 130}})
-    for (Case one :
+    for (Case test_case :
          SomeOf(VerificationCases(op, {70}, scalar, 1), scalar, 10)) {
-      if (one.leading.heads > 1) continue;  // skipped: the cases above have it
-      if (one.sizes.contains("d")) one.sizes["d"] = d;
-      one.sizes["e"] = e;
-      VerifyOnDevice(op, one, passed);
+      if (test_case.leading.heads > 1)
+        continue;  // skipped: the cases above have it
+      if (test_case.sizes.contains("d")) test_case.sizes["d"] = d;
+      test_case.sizes["e"] = e;
+      VerifyOnDevice(op, test_case, passed);
     }
   EXPECT_FALSE(passed.empty());
 }
@@ -206,10 +209,11 @@ struct DeviceLimit {
   bool everywhere;                // or on some devices only, depending on their
                                   // order of sums
 
-  bool Covers(const Implementation& one, const Case& found) const {
-    return one.op == op && one.id == implementation && found.input == input &&
+  bool Covers(const Implementation& candidate, const Case& test_case) const {
+    return candidate.op == op && candidate.id == implementation &&
+           test_case.input == input &&
            (with.empty() || std::ranges::any_of(with, [&](const auto& choice) {
-              return found.Id().find(choice + ",") != std::string::npos;
+              return test_case.Id().find(choice + ",") != std::string::npos;
             }));
   }
 };
@@ -233,16 +237,18 @@ const std::vector<DeviceLimit>& DeviceLimits() {
 // Returns what fails on these inputs; if the formula has no value for them,
 // nothing fails.
 std::vector<std::pair<const Implementation*, std::string>> FailuresOf(
-    const Case& one, const std::function<bool(const Implementation&)>& wanted) {
-  const Problem problem = ProblemOf(one);
-  Trial trial(problem, GenerateInputs(one, problem), one.seed);
+    const Case& test_case,
+    const std::function<bool(const Implementation&)>& wanted) {
+  const Problem problem = ProblemOf(test_case);
+  Trial trial(problem, GenerateInputs(test_case, problem), test_case.seed);
   std::vector<std::pair<const Implementation*, std::string>> failures;
   try {
     trial.answer();
   } catch (const InvalidInput&) {
     return failures;  // the formula has no value for these inputs
   }
-  for (const Implementation* implementation : ImplementationsOf(*one.op)) {
+  for (const Implementation* implementation :
+       ImplementationsOf(*test_case.op)) {
     if (!OnDevice(*implementation) || !wanted(*implementation) ||
         !WhyNot(*implementation, problem).empty())
       continue;
@@ -261,29 +267,29 @@ constexpr const char* kBeyondFloat32 = "huge";
 TEST_P(Cuda, PassesHardInputsOrSaysWhichNot) {
   const Operator& op = *GetParam();
   for (const Scalar scalar : {Scalar::kFloat32, Scalar::kBFloat16}) {
-    const auto judged_in_it = [&](const Implementation& one) {
+    const auto judged_in_it = [&](const Implementation& implementation) {
       return scalar == Scalar::kFloat32 ||
-             !std::ranges::count(one.scalars, Scalar::kFloat32);
+             !std::ranges::count(implementation.scalars, Scalar::kFloat32);
     };
-    if (std::ranges::none_of(ImplementationsOf(op),
-                             [&](const Implementation* one) {
-                               return OnDevice(*one) && judged_in_it(*one);
-                             }))
+    if (std::ranges::none_of(
+            ImplementationsOf(op), [&](const Implementation* implementation) {
+              return OnDevice(*implementation) && judged_in_it(*implementation);
+            }))
       continue;
     for (const HardInput& kind : HardInputs()) {
       if (kind.name == kBeyondFloat32) continue;
-      for (Case one : SomeOf(VerificationCases(op, {3, 48}, scalar, 1),
-                             Scalar::kFloat32, 8)) {
-        if (one.Tokens() > 143) continue;
-        one.input = kind.name;
+      for (Case test_case : SomeOf(VerificationCases(op, {3, 48}, scalar, 1),
+                                   Scalar::kFloat32, 8)) {
+        if (test_case.Tokens() > 143) continue;
+        test_case.input = kind.name;
         for (const auto& [implementation, reason] :
-             FailuresOf(one, judged_in_it))
+             FailuresOf(test_case, judged_in_it))
           EXPECT_TRUE(std::ranges::any_of(DeviceLimits(),
                                           [&](const DeviceLimit& limit) {
                                             return limit.Covers(*implementation,
-                                                                one);
+                                                                test_case);
                                           }))
-              << implementation->id << " " << one.Id() << ": " << reason;
+              << implementation->id << " " << test_case.Id() << ": " << reason;
       }
     }
   }
@@ -298,10 +304,11 @@ TEST(CudaMore, LimitsOfTheDeviceHappen) {
     const std::vector<Case> all =
         VerificationCases(FindOperator(limit.op), {3, 48}, Scalar::kFloat32, 1);
     const auto happens = [&](const std::vector<Case>& cases) {
-      for (Case one : cases) {
-        one.input = limit.input;
-        for (const auto& [implementation, reason] : FailuresOf(one, OnDevice))
-          if (limit.Covers(*implementation, one)) return true;
+      for (Case test_case : cases) {
+        test_case.input = limit.input;
+        for (const auto& [implementation, reason] :
+             FailuresOf(test_case, OnDevice))
+          if (limit.Covers(*implementation, test_case)) return true;
       }
       return false;
     };

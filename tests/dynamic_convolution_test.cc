@@ -93,11 +93,11 @@ TEST(DynamicConvolution, IsNotEquivariantUnderPermutations) {
         << program;
   }
   // The control: with a window of one, permuting tokens permutes the rows.
-  OperatorRun one = Convolution({kSizes.n, kSizes.d, 1, kSizes.e});
-  OperatorRun one_swapped = one;
+  OperatorRun narrow = Convolution({kSizes.n, kSizes.d, 1, kSizes.e});
+  OperatorRun one_swapped = narrow;
   swap_rows(one_swapped["x"], kSizes.d);
-  for (const std::string& program : one.Programs()) {
-    Numbers expected = one.Run(program);
+  for (const std::string& program : narrow.Programs()) {
+    Numbers expected = narrow.Run(program);
     swap_rows(expected, kSizes.e);
     EXPECT_LE(LargestDifference(one_swapped.Run(program), expected), kRounding)
         << program;

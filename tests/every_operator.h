@@ -11,8 +11,8 @@
 namespace subquad {
 
 inline std::string OperatorId(
-    const testing::TestParamInfo<const Operator*>& one) {
-  return std::string(one.param->description().id);
+    const testing::TestParamInfo<const Operator*>& info) {
+  return std::string(info.param->description().id);
 }
 
 inline void PrintTo(const Operator* const& op, std::ostream* stream) {

@@ -106,9 +106,9 @@ TEST(FastRpb, OnlyTheProductIsLinearInTheWeights) {
   for (double& w : none["weights"]) w = 0;
   for (const std::string& program : run.Programs()) {
     const Numbers two = Plus(doubled.Run(program), none.Run(program));
-    const Numbers one = run.Run(program);
-    EXPECT_LE(LargestDifference(two, Plus(one, one)), kRounding) << program;
-    EXPECT_GT(LargestDifference(doubled.Run(program), Plus(one, one)), 0.1);
+    const Numbers once = run.Run(program);
+    EXPECT_LE(LargestDifference(two, Plus(once, once)), kRounding) << program;
+    EXPECT_GT(LargestDifference(doubled.Run(program), Plus(once, once)), 0.1);
   }
 }
 

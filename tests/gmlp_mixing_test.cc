@@ -125,7 +125,7 @@ TEST(GmlpMixing, GatesOpenAndClose) {
   }
 }
 
-TEST(GmlpMixing, TakesAMatrixOrWeights) {
+TEST(GmlpMixing, AcceptsAMatrixOrWeights) {
   OperatorRun run = Gmlp(Mixing::kMatrix);
   run.Give("weights", {2 * kSizes.n - 1}, Numbers(2 * kSizes.n - 1, 1));
   EXPECT_THROW(run.Programs(), InvalidInput);

@@ -34,19 +34,21 @@ TEST_P(GoldenOn, EveryImplementationPassesEveryCaseOfItsOperator) {
           << folder.name << " " << line.implementation << " "
           << Info(line.scalar).name << ": " << line.verdict.reason;
       EXPECT_EQ(skipped, line.verdict.reason != "" && !line.verdict.passed());
-      for (const Implementation* one : ImplementationsOf(*folder.op))
-        if (one->id == line.implementation &&
-            ToString(one->backend) == line.backend && line.verdict.passed())
-          ++passed[{one, line.scalar}];
+      for (const Implementation* implementation : ImplementationsOf(*folder.op))
+        if (implementation->id == line.implementation &&
+            ToString(implementation->backend) == line.backend &&
+            line.verdict.passed())
+          ++passed[{implementation, line.scalar}];
     });
     EXPECT_GE(lines, 2) << folder.name;
   }
-  for (const Implementation& one : Implementations())
+  for (const Implementation& implementation : Implementations())
     for (Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
-      if (one.backend == Backend::kCpu &&
-          std::ranges::count(one.scalars, scalar)) {
-        EXPECT_GT((passed[{&one, scalar}]), 0)
-            << "no golden case reaches " << one.op << " " << one.id;
+      if (implementation.backend == Backend::kCpu &&
+          std::ranges::count(implementation.scalars, scalar)) {
+        EXPECT_GT((passed[{&implementation, scalar}]), 0)
+            << "no golden case reaches " << implementation.op << " "
+            << implementation.id;
       }
   size_t cases = 0;
   for (const auto& [id, names] : missing) {
@@ -60,7 +62,7 @@ TEST_P(GoldenOn, EveryImplementationPassesEveryCaseOfItsOperator) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, GoldenOn, testing::ValuesIn(NamesOfTargets()),
-                         [](const auto& one) { return one.param; });
+                         [](const auto& test) { return test.param; });
 
 TEST(Golden, EveryOperatorHasACase) {
   std::set<std::string> covered;

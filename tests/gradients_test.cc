@@ -52,14 +52,14 @@ class Loss {
  public:
   Loss(const Problem& backward, const Inputs& inputs)
       : grad_(inputs["grad"].values) {
-    std::vector<GivenShape> given;
+    std::vector<GivenShape> shapes;
     for (const Tensor& tensor : inputs.tensors)
       if (tensor.name != "grad") {
-        given.push_back({tensor.name, tensor.shape});
+        shapes.push_back({tensor.name, tensor.shape});
         inputs_.tensors.push_back(tensor);
       }
     problem_ = ResolveProblem(*backward.op, backward.params, backward.scalar,
-                              given, backward.leading);
+                              shapes, backward.leading);
   }
 
   // Returns the loss with `step` times `direction` added to a tensor.
@@ -119,7 +119,8 @@ std::vector<double> Direction(const Tensor& tensor, uint64_t seed) {
 std::vector<Case> BackwardCases(const Operator& op) {
   std::vector<Case> cases =
       VerificationCases(op, {1, 9, 24}, Scalar::kFloat64, 5);
-  std::erase_if(cases, [](const Case& one) { return !one.backward; });
+  std::erase_if(cases,
+                [](const Case& test_case) { return !test_case.backward; });
   // Uses every case of operators with few variants, and evenly spread cases of
   // others.
   constexpr size_t kMost = 120;
@@ -138,34 +139,34 @@ TEST_P(Gradients, AreDerivativesOfTheForwardPass) {
   constexpr Long kLeft = 1e-10L, kMistake = 1e-3L;
   const Operator& op = *GetParam();
   std::map<std::string, int> compared, controls;
-  for (const Case& one : BackwardCases(op)) {
-    const Problem problem = ProblemOf(one);
-    const Inputs inputs = GenerateInputs(one, problem);
+  for (const Case& test_case : BackwardCases(op)) {
+    const Problem problem = ProblemOf(test_case);
+    const Inputs inputs = GenerateInputs(test_case, problem);
     Loss loss(problem, inputs);
     for (size_t t = 0; t < loss.tensors().size(); ++t) {
       const Tensor& tensor = loss.tensors()[t];
       const int output = IndexOf(problem.outputs, GradientOf(tensor.name));
       if (output < 0) continue;
       const std::vector<Long> gradient = AllRows(problem, inputs, output);
-      ASSERT_EQ(gradient.size(), tensor.values.size()) << one.Id();
-      const std::vector<double> direction = Direction(tensor, one.seed);
+      ASSERT_EQ(gradient.size(), tensor.values.size()) << test_case.Id();
+      const std::vector<double> direction = Direction(tensor, test_case.seed);
       Long expected = 0, squares = 0;
       for (size_t i = 0; i < gradient.size(); ++i) {
-        ASSERT_TRUE(std::isfinite(gradient[i])) << one.Id();
+        ASSERT_TRUE(std::isfinite(gradient[i])) << test_case.Id();
         if (std::isinf(tensor.values[i])) {
-          EXPECT_EQ(gradient[i], 0) << one.Id();
+          EXPECT_EQ(gradient[i], 0) << test_case.Id();
         }
         expected += gradient[i] * direction[i];
         squares += gradient[i] * gradient[i];
       }
-      const Long found = loss.Derivative(t, direction);
+      const Long actual = loss.Derivative(t, direction);
       const Long norm = std::sqrt(squares);
-      EXPECT_LE(std::abs(found - expected), kLeft * (norm + 1e-3L))
+      EXPECT_LE(std::abs(actual - expected), kLeft * (norm + 1e-3L))
           << problem.outputs[static_cast<size_t>(output)].name << " "
-          << one.Id();
+          << test_case.Id();
       ++compared[tensor.name];
       controls[tensor.name] +=
-          std::abs(found - (1 + kMistake) * expected) > kLeft * (norm + 1e-3L);
+          std::abs(actual - (1 + kMistake) * expected) > kLeft * (norm + 1e-3L);
     }
   }
   EXPECT_FALSE(compared.empty());
@@ -193,10 +194,10 @@ const std::map<std::string, Identities> kIdentities = {
 };
 
 std::vector<GivenTensor> GivenTensors(const Inputs& inputs) {
-  std::vector<GivenTensor> given;
+  std::vector<GivenTensor> tensors;
   for (const Tensor& tensor : inputs.tensors)
-    given.push_back({tensor.name, tensor.shape, tensor.values});
-  return given;
+    tensors.push_back({tensor.name, tensor.shape, tensor.values});
+  return tensors;
 }
 
 struct Product {
@@ -219,17 +220,18 @@ TEST_P(Gradients, HoldIdentities) {
   const auto known = kIdentities.find(std::string(op.description().id));
   ASSERT_NE(known, kIdentities.end()) << "no identity is written down";
   std::map<std::string, int> compared, controls;
-  for (const Case& one : BackwardCases(op)) {
-    const Problem problem = ProblemOf(one);
-    const Inputs inputs = GenerateInputs(one, problem);
-    std::vector<GivenTensor> given = GivenTensors(inputs);
+  for (const Case& test_case : BackwardCases(op)) {
+    const Problem problem = ProblemOf(test_case);
+    const Inputs inputs = GenerateInputs(test_case, problem);
+    std::vector<GivenTensor> tensors = GivenTensors(inputs);
     const std::vector<double> grad = inputs["grad"].values;
-    std::vector<GivenTensor> forward = given;
+    std::vector<GivenTensor> forward = tensors;
     std::erase_if(forward, [](const GivenTensor& tensor) {
       return tensor.name == "grad";
     });
-    Trial trial = MakeTrial(op, problem.params, one.scalar, given, 1);
-    Trial forward_trial = MakeTrial(op, problem.params, one.scalar, forward, 1);
+    Trial trial = MakeTrial(op, problem.params, test_case.scalar, tensors, 1);
+    Trial forward_trial =
+        MakeTrial(op, problem.params, test_case.scalar, forward, 1);
     for (const Implementation* program : CpuImplementations(problem)) {
       const std::vector<double> out = RunOnce(*program, forward_trial, 1);
       // Only the gradient may have some of the leading axes.
@@ -237,20 +239,20 @@ TEST_P(Gradients, HoldIdentities) {
       const Product expected = Dot(grad, out);
       const std::string& name = program->id;
       for (const std::vector<std::string>& group : known->second.linear) {
-        Product found;
+        Product actual;
         for (const std::string& input : group) {
           const Product part =
               Dot(inputs[input].values,
                   RunOnce(*program, trial, 1, GradientOf(input)));
-          found.value += part.value;
-          found.magnitude += part.magnitude;
+          actual.value += part.value;
+          actual.magnitude += part.magnitude;
         }
-        const double most = kRounding * (found.magnitude + expected.magnitude);
-        EXPECT_LE(std::abs(found.value - expected.value), most)
-            << name << " " << group.front() << " " << one.Id();
+        const double most = kRounding * (actual.magnitude + expected.magnitude);
+        EXPECT_LE(std::abs(actual.value - expected.value), most)
+            << name << " " << group.front() << " " << test_case.Id();
         ++compared[name + " " + group.front()];
         controls[name + " " + group.front()] +=
-            std::abs((1 + kMistake) * found.value - expected.value) > most;
+            std::abs((1 + kMistake) * actual.value - expected.value) > most;
       }
       if (!known->second.bias_sums_to_zero || !problem.HasInput("bias"))
         continue;
@@ -258,7 +260,7 @@ TEST_P(Gradients, HoldIdentities) {
           RunOnce(*program, trial, 1, GradientOf("bias"));
       const Product sum = Dot(bias, std::vector<double>(bias.size(), 1));
       EXPECT_LE(std::abs(sum.value), kRounding * (sum.magnitude + 1e-3))
-          << name << " " << one.Id();
+          << name << " " << test_case.Id();
       ++compared[name + " bias"];
       controls[name + " bias"] +=
           kMistake * std::abs(bias.front()) > kRounding * sum.magnitude;
@@ -271,7 +273,7 @@ TEST_P(Gradients, HoldIdentities) {
 
 // The backward pass has a gradient for every input, data before parameters,
 // except for inputs that are not given.
-TEST(GradientSignature, OfTheInputsThatAreThere) {
+TEST(GradientSignature, CoversTheGivenInputs) {
   const auto outputs = [](const std::string& id) {
     std::string names;
     const Problem problem = ProblemOf(MakeCase(ParseCaseId(id)));

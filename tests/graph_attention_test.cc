@@ -79,12 +79,12 @@ Edges AllPairs(int64_t n) {
 TEST(GraphAttention, LeftOutEdgesAreTheCompleteGraph) {
   Edges edges = AllPairs(kSizes.n);
   for (const char* kind : kKinds) {
-    OperatorRun complete = Graph(kind, {}), given = Graph(kind, edges);
+    OperatorRun complete = Graph(kind, {}), with_edges = Graph(kind, edges);
     OperatorRun fewer =
         Graph(kind, {edges.begin() + kSizes.n, edges.end()});  // omits token
                                                                // 0's
-    for (const std::string& program : given.Programs()) {
-      const Numbers expected = given.Run(program);
+    for (const std::string& program : with_edges.Programs()) {
+      const Numbers expected = with_edges.Run(program);
       for (const std::string& other : complete.Programs())
         EXPECT_LE(LargestDifference(complete.Run(other), expected), kRounding)
             << program << " " << other;
@@ -215,7 +215,7 @@ TEST(GraphAttention, IsEquivariantUnderPermutationsOfTheGraph) {
 
 // Tests scores that are all above zero, all below or mixed, slopes of zero and
 // one, and parts that are far apart.
-TEST(GraphAttention, SortedMeetsTheDefinitionEverywhere) {
+TEST(GraphAttention, SortedEqualsTheDefinitionEverywhere) {
   for (const double slope : {0.0, 0.2, 1.0})
     for (const double shift : {-1000.0, -3.0, 0.0, 3.0, 1000.0})
       for (const double spread : {0.0, 1.0, 300.0}) {
@@ -237,7 +237,7 @@ TEST(GraphAttention, SortedMeetsTheDefinitionEverywhere) {
 
 // A slope of one adds the same amount to all scores of a query, and all rows
 // are equal.
-TEST(GraphAttention, AStraightScoreForgetsTheQuery) {
+TEST(GraphAttention, ALinearScoreForgetsTheQuery) {
   for (const double slope : {0.2, 1.0}) {
     OperatorRun run = Graph("attention", {});
     run.Set("slope", slope);
@@ -298,7 +298,7 @@ std::string Complaint(const std::string& kind, const Edges& edges,
   return "";
 }
 
-TEST(GraphAttention, RefusesEdgesThatCannotBe) {
+TEST(GraphAttention, RefusesInvalidEdges) {
   const Edges both = {{0, 1}, {1, 0}, {2, 2}};
   for (const char* kind : kKinds) {
     EXPECT_EQ(Complaint(kind, both), "");

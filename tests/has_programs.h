@@ -27,9 +27,10 @@ inline std::vector<std::string> FastPrograms(const OperatorRun& run,
                                              Scalar scalar = Scalar::kFloat64) {
   const Problem problem = run.Resolve(scalar);
   std::vector<std::string> fast;
-  for (const Implementation* one : CpuImplementations(problem))
-    if (one->id != "dense" && one->CostOf(problem, 1).flops <= 4e9)
-      fast.push_back(one->id);
+  for (const Implementation* implementation : CpuImplementations(problem))
+    if (implementation->id != "dense" &&
+        implementation->CostOf(problem, 1).flops <= 4e9)
+      fast.push_back(implementation->id);
   return fast;
 }
 

@@ -210,11 +210,12 @@ Measured Measure(const std::string& program, int64_t n, int64_t d, int64_t r,
                     {"e", std::to_string(d)},
                     {"r", std::to_string(r)},
                     {"causal", causal ? "1" : "0"}};
-  const Case one = MakeCase(request);
-  Problem problem = ProblemOf(one);
-  Inputs inputs = GenerateInputs(one, problem);
+  const Case test_case = MakeCase(request);
+  Problem problem = ProblemOf(test_case);
+  Inputs inputs = GenerateInputs(test_case, problem);
   Trial trial(std::move(problem), std::move(inputs), 1);
-  for (const Implementation* implementation : ImplementationsOf(*one.op)) {
+  for (const Implementation* implementation :
+       ImplementationsOf(*test_case.op)) {
     if (implementation->id != program) continue;
     const PeakOf peak;
     const auto prepared =

@@ -143,7 +143,7 @@ TEST(KernelizedRpe, ConstantAddedToTheBiasDoesNotMatter) {
 // The bias hides a key of exp(1000) completely from one query and almost from
 // another. What remains for the latter is e^-1000 of the key in one feature,
 // and a value of size one in the other.
-TEST(KernelizedRpe, AHiddenKeyDoesNotDrownTheOthers) {
+TEST(KernelizedRpe, AHiddenKeyDoesNotAffectTheOthers) {
   constexpr int64_t n = 40, kKey = 20, kBlind = 7, kDim = 9;
   OperatorRun run("kernelized_rpe_attention");
   run.Set("feature_map", std::string("sikf"))
@@ -342,9 +342,10 @@ TEST(KernelizedRpe, ThreadsDoNotChangeABit) {
       .Give("omega", {2, 24, 8}, NormalNumbers(2 * 24 * 8, 4))
       .Give("bias", {639}, NormalNumbers(639, 5));
   for (const std::string& program : run.Programs(Scalar::kFloat32)) {
-    const Numbers one = run.Run(program, Scalar::kFloat32, 1);
+    const Numbers single_thread = run.Run(program, Scalar::kFloat32, 1);
     for (int threads : {2, 5})
-      EXPECT_EQ(run.Run(program, Scalar::kFloat32, threads), one) << program;
+      EXPECT_EQ(run.Run(program, Scalar::kFloat32, threads), single_thread)
+          << program;
   }
 }
 
@@ -362,10 +363,12 @@ Chosen ChoiceOfAuto(int64_t n, const std::string& f) {
   const Case made = MakeCase(request);
   const Problem problem = ProblemOf(made);
   Trial trial(problem, GenerateInputs(made, problem), 1);
-  for (const Implementation* one : ImplementationsOf(*request.op)) {
-    if (one->id != "auto" || one->backend != Backend::kCpu) continue;
+  for (const Implementation* implementation : ImplementationsOf(*request.op)) {
+    if (implementation->id != "auto" ||
+        implementation->backend != Backend::kCpu)
+      continue;
     const std::string words =
-        one->Prepare(problem, trial.arrays(), {1})->Choice();
+        implementation->Prepare(problem, trial.arrays(), {1})->Choice();
     const std::string before = "they cross near n = ";
     const size_t at = words.find(before);
     if (at == std::string::npos) return {words};
@@ -374,7 +377,7 @@ Chosen ChoiceOfAuto(int64_t n, const std::string& f) {
   return {};
 }
 
-TEST(KernelizedRpe, AutoChangesWhereItSaysThatItDoes) {
+TEST(KernelizedRpe, AutoSwitchesAtItsReportedCrossover) {
   int64_t last = 0;
   for (const std::string f : {"8", "32"}) {
     const int64_t crossing = ChoiceOfAuto(256, f).crossing;
@@ -396,13 +399,13 @@ TEST(KernelizedRpe, StreamedFitsWhereAllChannelsDoNot) {
   request.n = 40960;
   request.values = {{"feature_map", "prf"}};
   const Problem problem = ProblemOf(MakeCase(request));
-  for (const Implementation* one : ImplementationsOf(*request.op)) {
-    if (one->backend != Backend::kCpu) continue;
-    const double bytes = one->CostOf(problem, 1).workspace_bytes;
-    if (one->id == "fft_streamed") {
+  for (const Implementation* implementation : ImplementationsOf(*request.op)) {
+    if (implementation->backend != Backend::kCpu) continue;
+    const double bytes = implementation->CostOf(problem, 1).workspace_bytes;
+    if (implementation->id == "fft_streamed") {
       EXPECT_LT(bytes, 64 << 20);
     }
-    if (one->id == "fft") {
+    if (implementation->id == "fft") {
       EXPECT_GT(bytes, 1024.0 * (1 << 20));
     }
   }
@@ -412,16 +415,16 @@ TEST(KernelizedRpe, StreamedFitsWhereAllChannelsDoNot) {
   const Case made = MakeCase(request);
   const Problem small = ProblemOf(made);
   Trial trial(small, GenerateInputs(made, small), 1);
-  for (const Implementation* one : ImplementationsOf(*request.op)) {
-    if (one->backend != Backend::kCpu) continue;
+  for (const Implementation* implementation : ImplementationsOf(*request.op)) {
+    if (implementation->backend != Backend::kCpu) continue;
     const PeakOf peak;
-    const auto prepared = one->Prepare(small, trial.arrays(), {1});
+    const auto prepared = implementation->Prepare(small, trial.arrays(), {1});
     prepared->Run();
-    const double formula = one->CostOf(small, 1).workspace_bytes;
+    const double formula = implementation->CostOf(small, 1).workspace_bytes;
     const double measured = static_cast<double>(peak.bytes());
     // Eigen packs blocks of its operands into memory of its own.
-    EXPECT_LT(measured, 1.1 * formula + (1 << 20)) << one->id;
-    EXPECT_GT(measured, 0.9 * formula) << one->id;
+    EXPECT_LT(measured, 1.1 * formula + (1 << 20)) << implementation->id;
+    EXPECT_GT(measured, 0.9 * formula) << implementation->id;
   }
 }
 

@@ -93,13 +93,13 @@ def folder_of(path):
 
 def may_use(folder):
     """Returns `folder` and all folders that it may use."""
-    found, todo = {folder}, [folder]
+    folders, todo = {folder}, [folder]
     while todo:
         for lower in LAYERS[todo.pop()]:
-            if lower not in found:
-                found.add(lower)
+            if lower not in folders:
+                folders.add(lower)
                 todo.append(lower)
-    return found
+    return folders
 
 
 def is_shared(path):
@@ -132,7 +132,7 @@ def used_by(root, path):
 
 def violations(root):
     """Returns the violations of the rules, one line each."""
-    found, edges = [], {}
+    faults, edges = [], {}
     for top in sorted({folder.split("/")[0] for folder in LAYERS}):
         for file in sorted((root / top).rglob("*")):
             path = file.relative_to(root).as_posix()
@@ -140,28 +140,28 @@ def violations(root):
                 continue
             folder = folder_of(path)
             if folder is None:
-                found.append(f"{path}: its folder is not in LAYERS")
+                faults.append(f"{path}: its folder is not in LAYERS")
                 continue
             allowed = may_use(folder)
             files, headers = used_by(root, path)
             for used in files:
                 if not (root / used).exists():
-                    found.append(f"{path}: {used} does not exist")
+                    faults.append(f"{path}: {used} does not exist")
                 elif used in INTERFACES and path.startswith(INTERFACES[used]):
                     continue
                 elif folder_of(used) not in allowed:
-                    found.append(f"{path}: may not use {used}")
+                    faults.append(f"{path}: may not use {used}")
                 elif used.startswith("reference/") and is_fast(path) and not is_shared(used):
-                    found.append(f"{path}: takes arithmetic from {used}")
+                    faults.append(f"{path}: takes arithmetic from {used}")
                 else:
                     edges.setdefault(stem(path), set()).add(stem(used))
             for header in headers:
                 for library, folders in LIBRARIES.items():
                     if header.startswith(library) and not any(
-                        folder == one or folder.startswith(one + "/") for one in folders
+                        folder == name or folder.startswith(name + "/") for name in folders
                     ):
-                        found.append(f"{path}: may not use <{header}>")
-    return found + [f"circle: {' -> '.join(circle)}" for circle in circles(edges)]
+                        faults.append(f"{path}: may not use <{header}>")
+    return faults + [f"circle: {' -> '.join(circle)}" for circle in circles(edges)]
 
 
 def stem(path):
@@ -171,7 +171,7 @@ def stem(path):
 
 
 def circles(edges):
-    found, state, trail = [], {}, []
+    faults, state, trail = [], {}, []
 
     def visit(node):
         state[node] = "open"
@@ -180,7 +180,7 @@ def circles(edges):
             if to == node:
                 continue
             if state.get(to) == "open":
-                found.append(trail[trail.index(to) :] + [to])
+                faults.append(trail[trail.index(to) :] + [to])
             elif to not in state:
                 visit(to)
         trail.pop()
@@ -189,7 +189,7 @@ def circles(edges):
     for node in sorted(edges):
         if node not in state:
             visit(node)
-    return found
+    return faults
 
 
 class Layout(unittest.TestCase):
@@ -236,14 +236,14 @@ class Layout(unittest.TestCase):
                     "",
                 )
                 if expected == "circle":
-                    files.update({one: planted[one][0] for one in planted if planted[one][1] == "circle"})
+                    files.update({case: planted[case][0] for case in planted if planted[case][1] == "circle"})
                 files[path] = text
                 for file, content in files.items():
                     (root / file).parent.mkdir(parents=True, exist_ok=True)
                     (root / file).write_text(content)
-                found = violations(root)
-                self.assertEqual(1, len(found), (path, found))
-                self.assertIn(expected, found[0])
+                faults = violations(root)
+                self.assertEqual(1, len(faults), (path, faults))
+                self.assertIn(expected, faults[0])
 
 
 if __name__ == "__main__":

@@ -53,14 +53,14 @@ TEST(LeadingAxes, ReadersAndFirstReadersAgreeWithSlices) {
         }
 }
 
-Problem Resolve(const std::vector<GivenShape>& given) {
+Problem Resolve(const std::vector<GivenShape>& shapes) {
   return ResolveProblem(FindOperator("softmax_attention"), {}, Scalar::kFloat32,
-                        given);
+                        shapes);
 }
 
-std::string Refusal(const std::vector<GivenShape>& given) {
+std::string Refusal(const std::vector<GivenShape>& shapes) {
   try {
-    Resolve(given);
+    Resolve(shapes);
   } catch (const InvalidInput& refused) {
     return refused.what();
   }
@@ -103,9 +103,9 @@ TEST(LeadingAxes, CaseIds) {
       "softmax_attention:n=33,d=64,e=64,batch=2,heads=4,per_head=1,leading=k:"
       "2x2"
       "+v:2,causal=0,with=bias,scalar=float32,seed=1";
-  const Case one = MakeCase(ParseCaseId(id));
-  EXPECT_EQ(one.Id(), id);
-  const Problem problem = ProblemOf(one);
+  const Case test_case = MakeCase(ParseCaseId(id));
+  EXPECT_EQ(test_case.Id(), id);
+  const Problem problem = ProblemOf(test_case);
   EXPECT_EQ(problem.OutputShape(0), (Shape{2, 4, 33, 64}));
   EXPECT_EQ(problem.InputShape(1), (Shape{2, 2, 33, 64}));
   EXPECT_EQ(problem.InputShape(2), (Shape{2, 33, 64}));

@@ -243,9 +243,10 @@ TEST(LinearAttention, ThreadsDoNotChangeABit) {
         .Give("v", {5, 900, 9}, NormalNumbers(5 * 900 * 9, 3))
         .Give("omega", {5, 24, 8}, NormalNumbers(5 * 24 * 8, 4));
     for (const std::string& program : run.Programs(Scalar::kFloat32)) {
-      const Numbers one = run.Run(program, Scalar::kFloat32, 1);
+      const Numbers single_thread = run.Run(program, Scalar::kFloat32, 1);
       for (int threads : {2, 3, 8})
-        EXPECT_EQ(run.Run(program, Scalar::kFloat32, threads), one) << program;
+        EXPECT_EQ(run.Run(program, Scalar::kFloat32, threads), single_thread)
+            << program;
     }
   }
 }
@@ -253,28 +254,30 @@ TEST(LinearAttention, ThreadsDoNotChangeABit) {
 // Features are computed in chunks: only the state is stored.
 TEST(LinearAttention, MemoryDoesNotGrowWithTheSequence) {
   if (!MemoryCounter::Available()) GTEST_SKIP() << "no counter";
-  for (const Implementation* one :
+  for (const Implementation* implementation :
        ImplementationsOf(FindOperator("linear_attention"))) {
-    if (one->backend != Backend::kCpu) continue;
+    if (implementation->backend != Backend::kCpu) continue;
     const auto workspace = [&](int64_t n) {
       CaseRequest request;
       request.op = &FindOperator("linear_attention");
       request.n = n;
-      request.values = {{"feature_map", "prf"},
-                        {"causal", one->id == "associative" ? "0" : "1"}};
+      request.values = {
+          {"feature_map", "prf"},
+          {"causal", implementation->id == "associative" ? "0" : "1"}};
       const Case made = MakeCase(request);
       Problem problem = ProblemOf(made);
       Trial trial(problem, GenerateInputs(made, problem), 1);
       const PeakOf peak;
-      const auto prepared = one->Prepare(problem, trial.arrays(), {1});
+      const auto prepared =
+          implementation->Prepare(problem, trial.arrays(), {1});
       prepared->Run();
       return static_cast<double>(peak.bytes());
     };
     const double small = workspace(2048), large = workspace(8192);
-    if (one->memory.order == "1")
-      EXPECT_LT(large, 1.02 * small + 4096) << one->id;
+    if (implementation->memory.order == "1")
+      EXPECT_LT(large, 1.02 * small + 4096) << implementation->id;
     else
-      EXPECT_GT(large, 3.5 * small) << one->id;
+      EXPECT_GT(large, 3.5 * small) << implementation->id;
   }
 }
 

@@ -50,7 +50,7 @@ TEST(MemoryCompressedAttention, StrideOneIsSoftmaxAttention) {
 }
 
 // A kernel that selects one of s neighbours gives attention to every s-th key.
-TEST(MemoryCompressedAttention, KernelsThatPickAreAttentionToEverySthKey) {
+TEST(MemoryCompressedAttention, SelectingKernelsAreAttentionToEverySthKey) {
   constexpr int64_t kStride = 5, kPick = 3;
   const Sizes s = {137, 203, 12, 7};
   OperatorRun run = Compressed(s, kStride);
@@ -121,7 +121,7 @@ TEST(MemoryCompressedAttention, FewerKeysThanTheStrideIsAnError) {
 }
 
 // Only the baseline stores scores; both store the reduced keys and values.
-TEST(MemoryCompressedAttention, OnlyTheBaselineKeepsScores) {
+TEST(MemoryCompressedAttention, OnlyTheBaselineStoresScores) {
   const auto bytes = [](const std::string& id, int64_t n) {
     CaseRequest request;
     request.op = &FindOperator("memory_compressed_attention");

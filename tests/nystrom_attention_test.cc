@@ -82,8 +82,8 @@ TEST(NystromAttention, EqualTokensOfASegmentAreExact) {
 
 // One landmark: every row is the mean of the values.
 TEST(NystromAttention, OneSegmentForgetsTheQuery) {
-  const Sizes one = {1, 90, 8, 6};
-  OperatorRun run = Nystrom(3, one);
+  const Sizes one_segment = {1, 90, 8, 6};
+  OperatorRun run = Nystrom(3, one_segment);
   for (const std::string& program : run.Programs()) {
     const Numbers out = run.Run(program);
     for (size_t x = 0; x < out.size(); ++x)
@@ -137,7 +137,7 @@ TEST(NystromAttention, SingularValuesAreThoseOfAKnownMatrix) {
 // Tests the derivation of the bound: a small change of A changes Z by no more
 // than it says, whether the iteration has converged or not, and not by far
 // less.
-TEST(NystromAttention, TheBoundOfZHoldsAndIsNear) {
+TEST(NystromAttention, TheBoundOfZHoldsAndIsTight) {
   constexpr int64_t kSize = 24;
   constexpr double kRoundoff = 0x1p-53;
   for (const double spread : {0.3, 1.0, 2.0})

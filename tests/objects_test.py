@@ -35,12 +35,12 @@ def wrong_flags(objects):
     """Returns files that are wrongly compiled for a processor, and targets whose files have different flags."""
     wrong, flags_of = [], {}
     for path, flags in objects:
-        found = OF_A_TARGET.search(path)
-        if not found:
+        match = OF_A_TARGET.search(path)
+        if not match:
             if flags:
                 wrong.append(f"{path}: {' '.join(flags)}, and is no target's")
-        elif found[1] and flags_of.setdefault(found[1], flags) != flags:
-            wrong.append(f"{path}: {' '.join(flags)}, unlike others of {found[1]}")
+        elif match[1] and flags_of.setdefault(match[1], flags) != flags:
+            wrong.append(f"{path}: {' '.join(flags)}, unlike others of {match[1]}")
     return wrong, flags_of
 
 

@@ -180,7 +180,7 @@ TEST(PositionAttention, BiasIsScaled) {
 // Setting u_q = 0 removes the third term of deberta, which leaves shaw with rel
 // u_k as rel. Setting u_k = 0, with queries and keys exchanged, removes the
 // second term, which leaves shaw with reversed offsets.
-TEST(PositionAttention, DebertaHoldsShawTwice) {
+TEST(PositionAttention, DebertaContainsShawTwice) {
   OperatorRun deberta = Attention("deberta");
   const int64_t offsets = 2 * kN - 1;
   OperatorRun left = deberta, right = deberta;
@@ -330,7 +330,7 @@ const std::vector<std::string>& Schemes() { return PositionSchemeNames(); }
 
 // A key that a query does not see changes no bit of its output; a visible key
 // does. Tests `causal` and padding, in the first and the last block of keys.
-TEST(PositionAttention, UnseenKeysDoNotMatterToTheBit) {
+TEST(PositionAttention, HiddenKeysChangeNoBit) {
   for (const std::string& scheme : Schemes())
     for (const int64_t key : {int64_t{1}, int64_t{63}, int64_t{64}, kN - 1}) {
       OperatorRun run = Attention(scheme);

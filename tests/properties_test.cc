@@ -20,8 +20,8 @@ struct LargeCase {
   std::string id;   // everything except the scalar type
   double loss = 0;  // loss of FFTs beyond the rounding of the sums
 
-  friend void PrintTo(const LargeCase& one, std::ostream* stream) {
-    *stream << one.id;
+  friend void PrintTo(const LargeCase& large_case, std::ostream* stream) {
+    *stream << large_case.id;
   }
 };
 
@@ -51,10 +51,11 @@ class LargeAttention : public testing::TestWithParam<LargeCase> {};
 // Equal values stay equal for any weights: a key that is in the numerator and
 // not in the normaliser, or twice, shows.
 TEST_P(LargeAttention, ConstantValuesStayConstant) {
-  const LargeCase& one = GetParam();
-  const Case found = MakeCase(ParseCaseId(one.id + ",scalar=float64"));
-  const Problem problem = ProblemOf(found);
-  Inputs inputs = GenerateInputs(found, problem);
+  const LargeCase& large_case = GetParam();
+  const Case test_case =
+      MakeCase(ParseCaseId(large_case.id + ",scalar=float64"));
+  const Problem problem = ProblemOf(test_case);
+  Inputs inputs = GenerateInputs(test_case, problem);
   for (Tensor& tensor : inputs.tensors) {
     if (tensor.name == "v") std::ranges::fill(tensor.values, 2.0);
     // Tensors that mix values must keep equal ones.
@@ -66,9 +67,9 @@ TEST_P(LargeAttention, ConstantValuesStayConstant) {
   int64_t terms = 1;  // of the longest sum
   for (const auto& [name, size] : problem.dims) terms = std::max(terms, size);
   const double tolerance =
-      2 * one.loss + 8 * kRoundoff * static_cast<double>(terms);
+      2 * large_case.loss + 8 * kRoundoff * static_cast<double>(terms);
   int ran = 0;
-  for (const Implementation* program : ImplementationsOf(*found.op)) {
+  for (const Implementation* program : ImplementationsOf(*test_case.op)) {
     if (!WhyNot(*program, problem).empty()) continue;
     if (!DoesNotFit(*program, problem, 2).empty()) continue;
     const double flops = program->CostOf(problem, 2).flops;
@@ -90,8 +91,8 @@ TEST_P(LargeAttention, ConstantValuesStayConstant) {
 
 INSTANTIATE_TEST_SUITE_P(Properties, LargeAttention,
                          testing::ValuesIn(LargeCases()),
-                         [](const testing::TestParamInfo<LargeCase>& one) {
-                           std::string name = one.param.id;
+                         [](const testing::TestParamInfo<LargeCase>& test) {
+                           std::string name = test.param.id;
                            for (char& c : name)
                              if (!std::isalnum(static_cast<unsigned char>(c)))
                                c = '_';

@@ -166,7 +166,7 @@ TEST(RelativeLogits, PrefixDoesNotSeeItsFuture) {
 }
 
 // A distance beyond the band changes no bit of a query; those within it do.
-TEST(RelativeLogits, TheBandEndsWhereItEnds) {
+TEST(RelativeLogits, DistancesBeyondTheBandHaveNoEffect) {
   constexpr int64_t kN = 150, kBand = 70;
   const OperatorRun run = Attention({kN, kN, kBand});
   OperatorRun other = run;
@@ -227,7 +227,7 @@ TEST(RelativeLogits, Workspace) {
   EXPECT_EQ(growth("tiled"), 1);
 }
 
-TEST(RelativeLogits, WhatDoesNotFitIsNamed) {
+TEST(RelativeLogits, InvalidShapesAreNamed) {
   const auto expect = [](OperatorRun run, const char* word) {
     try {
       run.Resolve(Scalar::kFloat64);

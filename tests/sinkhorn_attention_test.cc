@@ -169,7 +169,7 @@ TEST(SinkhornAttention, LargeLogitsSortBlocks) {
 
 // A constant added to all logits of a row cancels in the division, if there is
 // any.
-TEST(SinkhornAttention, ConstantsOfARowDoNotCount) {
+TEST(SinkhornAttention, ConstantsOfARowCancel) {
   for (const int64_t iterations : {0, 1, 5}) {
     OperatorRun run = Sinkhorn(iterations), raised = run;
     for (int64_t y = 0; y < kSizes.blocks; ++y)

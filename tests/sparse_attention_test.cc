@@ -191,9 +191,9 @@ TEST(SparseKeys, RunsAreTheRule) {
           EXPECT_LE(static_cast<int64_t>(runs.size()), keys.MaxRuns());
           std::multiset<int64_t> listed;
           std::multiset<int64_t> seen;
-          for (const KeyRun& one : runs)
-            for (int64_t x = 0; x < one.count; ++x)
-              listed.insert(one.first + x * one.step);
+          for (const KeyRun& key_run : runs)
+            for (int64_t x = 0; x < key_run.count; ++x)
+              listed.insert(key_run.first + x * key_run.step);
           for (int64_t j = 0; j < keys.total(); ++j)
             if (pattern.Sees(i, j)) seen.insert(j);
           ASSERT_EQ(listed, seen)
@@ -411,7 +411,7 @@ TEST(SparseAttention, WeightsSumToOne) {
 
 // A key that a query does not see changes no bit of its output; all other keys
 // do.
-TEST(SparseAttention, UnseenKeysDoNotMatterToTheBit) {
+TEST(SparseAttention, HiddenKeysChangeNoBit) {
   constexpr int64_t kN = 150, kKey = 71;
   for (const Table& params : Awkward(kN))
     for (bool causal : {false, true}) {
@@ -436,8 +436,8 @@ TEST(SparseAttention, WorkspaceIsNotQuadratic) {
   const Operator& op = FindOperator("sparse_attention");
   for (const char* pattern : {"local", "sliding", "strided", "longformer",
                               "bigbird", "periodic_full", "etc"})
-    for (const Implementation* one : ImplementationsOf(op)) {
-      if (one->backend != Backend::kCpu) continue;
+    for (const Implementation* implementation : ImplementationsOf(op)) {
+      if (implementation->backend != Backend::kCpu) continue;
       double bytes[2];
       bool runs = true;
       for (int64_t doubled : {I(0), I(1)}) {
@@ -446,15 +446,17 @@ TEST(SparseAttention, WorkspaceIsNotQuadratic) {
         request.n = 32768 << doubled;
         request.values = {{"pattern", pattern}};
         const Problem problem = ProblemOf(MakeCase(request));
-        runs = !one->why_not || one->why_not(problem).empty();
-        bytes[doubled] = one->CostOf(problem, 1).workspace_bytes;
+        runs = !implementation->why_not ||
+               implementation->why_not(problem).empty();
+        bytes[doubled] = implementation->CostOf(problem, 1).workspace_bytes;
       }
       if (!runs) continue;
-      ASSERT_GT(bytes[0], 0) << one->id << " " << pattern;
-      if (one->id == "dense")
+      ASSERT_GT(bytes[0], 0) << implementation->id << " " << pattern;
+      if (implementation->id == "dense")
         EXPECT_GT(bytes[1], 3.9 * bytes[0]) << pattern;
       else
-        EXPECT_LT(bytes[1], 2.1 * bytes[0]) << one->id << " " << pattern;
+        EXPECT_LT(bytes[1], 2.1 * bytes[0])
+            << implementation->id << " " << pattern;
     }
 }
 

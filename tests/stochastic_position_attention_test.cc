@@ -125,7 +125,7 @@ TEST(StochasticPosition, WithoutPositionsItIsThePlainAttention) {
 
 // Adding whole turns to the frequencies changes nothing, however far the
 // position: angles are reduced before they are rounded.
-TEST(StochasticPosition, WholeTurnsDoNotCount) {
+TEST(StochasticPosition, WholeTurnsHaveNoEffect) {
   OperatorRun run = MakeRun("sine", "softmax", false, 300, 300);
   for (double& f : run["freqs"]) f = std::round(f * 256) / 256;
   OperatorRun turned = run;
@@ -197,7 +197,7 @@ TEST(StochasticPosition, EveryMapAndShapePasses) {
 // Features of rows that are off by at most their bound stay within their own
 // bounds, and come near them, so that these are tight. The roundoff is made
 // large, so that kinks and second orders show.
-TEST(FeaturesOfInexactRows, StayWithinTheirErrorsAndComeNear) {
+TEST(FeaturesOfInexactRows, StayWithinTightBounds) {
   constexpr int64_t kWidth = 5, kProjections = 4;
   constexpr double kRoundoff = 1.0 / 64;
   const Numbers omega = NormalNumbers(kProjections * kWidth, 21);
@@ -216,15 +216,15 @@ TEST(FeaturesOfInexactRows, StayWithinTheirErrorsAndComeNear) {
       std::vector<Scaled<double>> phi;
       EXPECT_TRUE(map.Row(x.data(), phi));
       Numbers values;
-      for (const Scaled<double>& one : phi)
-        values.push_back(std::ldexp(one.mantissa, one.exponent));
+      for (const Scaled<double>& feature : phi)
+        values.push_back(std::ldexp(feature.mantissa, feature.exponent));
       return values;
     };
     double nearest = 0;
     for (uint64_t seed = 1; seed <= 300; ++seed) {
       const Numbers x = NormalNumbers(kWidth, 100 + seed);
       Numbers units = NormalNumbers(kWidth, 1000 + seed);
-      for (double& one : units) one = std::abs(8 * one);
+      for (double& unit : units) unit = std::abs(8 * unit);
       Numbers moved = x;
       const Numbers toward = NormalNumbers(kWidth, 2000 + seed);
       for (size_t c = 0; c < moved.size(); ++c)
@@ -235,10 +235,11 @@ TEST(FeaturesOfInexactRows, StayWithinTheirErrorsAndComeNear) {
         double bound = error.relative * exact[a];
         if (!error.moved.empty())
           bound += std::ldexp(error.moved[a].mantissa, error.moved[a].exponent);
-        const double found = std::abs(other[a] - exact[a]);
-        ASSERT_LE(found, kRoundoff * bound * (1 + 1e-12) + 1e-15)
+        const double actual = std::abs(other[a] - exact[a]);
+        ASSERT_LE(actual, kRoundoff * bound * (1 + 1e-12) + 1e-15)
             << FeatureMapNames()[static_cast<size_t>(id)] << " feature " << a;
-        if (found > 0) nearest = std::max(nearest, found / (kRoundoff * bound));
+        if (actual > 0)
+          nearest = std::max(nearest, actual / (kRoundoff * bound));
       }
     }
     EXPECT_GT(nearest, 0.5) << FeatureMapNames()[static_cast<size_t>(id)];

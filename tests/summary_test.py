@@ -41,7 +41,7 @@ class Summary(unittest.TestCase):
 
 
 class Choice(unittest.TestCase):
-    def pattern(self, given):
+    def pattern(self, pattern):
         """Returns the arguments of ctest, from a ./run-tests whose cmake and ctest do nothing."""
         with tempfile.TemporaryDirectory() as folder:
             tools = pathlib.Path(folder)
@@ -50,17 +50,17 @@ class Choice(unittest.TestCase):
                 (tools / name).chmod(0o755)
             environment = {"PATH": f"{folder}:{os.environ['PATH']}", "BUILD_DIR": folder, "SUBQUAD_SETUP": "0",
                            "SUBQUAD_PYTHON_TESTS": "0"}  # fmt: skip
-            run = subprocess.run([ROOT / "run-tests", "-R", given], env={**os.environ, **environment}, check=True,
+            run = subprocess.run([ROOT / "run-tests", "-R", pattern], env={**os.environ, **environment}, check=True,
                                  capture_output=True, text=True, timeout=60)  # fmt: skip
             words = run.stdout.splitlines()
             return words[words.index("-R") + 1]
 
     def test_an_operator_has_two_spellings(self):
-        found = re.compile(self.pattern("toeplitz_1d|^cli$"))
+        selected = re.compile(self.pattern("toeplitz_1d|^cli$"))
         for name in ("Registry/SumsOf.Bits/toeplitz_1d", "Toeplitz1d.Identity", "cli"):
-            self.assertRegex(name, found)
+            self.assertRegex(name, selected)
         for name in ("Toeplitz2d.Identity", "cli_of_more"):
-            self.assertNotRegex(name, found)
+            self.assertNotRegex(name, selected)
 
     def test_other_patterns_stay(self):
         self.assertEqual("Fft[12]d\\b", self.pattern("Fft[12]d\\b"))

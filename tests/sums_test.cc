@@ -88,12 +88,12 @@ struct Leaks {
   int compared = 0;
 };
 
-void Measure(const Case& one, const std::vector<const Implementation*>& rows,
-             Leaks& leaks) {
-  const Problem problem = ProblemOf(one);
+void Measure(const Case& test_case,
+             const std::vector<const Implementation*>& rows, Leaks& leaks) {
+  const Problem problem = ProblemOf(test_case);
   const int64_t past = problem.queries / 2;
   if (past == 0 || problem.backward) return;
-  const Inputs inputs = GenerateInputs(one, problem);
+  const Inputs inputs = GenerateInputs(test_case, problem);
   const Inputs other = WithOtherFuture(problem, inputs, problem.queries - past);
   try {
     if (PastByDefinition(problem, inputs, past) !=
@@ -115,20 +115,20 @@ void Measure(const Case& one, const std::vector<const Implementation*>& rows,
     ++leaks.compared;
     switch (implementation->sums(problem)) {
       case Sums::kDirect:
-        if (leaks_here) leaks.direct.insert(name + " at " + one.Id());
+        if (leaks_here) leaks.direct.insert(name + " at " + test_case.Id());
         break;
       case Sums::kMixed:
         (leaks_here ? leaks.mixed : leaks.silent).insert(name);
         break;
       case Sums::kMixedWide:
         if (leaks_here && !ChangedLittle(before, after))
-          leaks.direct.insert(name + " by too much at " + one.Id());
+          leaks.direct.insert(name + " by too much at " + test_case.Id());
         break;
     }
   }
 }
 
-TEST(Sums, ALittleIsAFewRoundingsOfTheLargest) {
+TEST(Sums, SmallChangesAreAFewRoundingsOfTheLargest) {
   const std::vector<float> before = {1, 0, -4};
   EXPECT_TRUE(ChangedLittle(before, {1, 0, -4}));
   EXPECT_TRUE(ChangedLittle(before, {1.0000002f, 0, -4}));
@@ -137,10 +137,11 @@ TEST(Sums, ALittleIsAFewRoundingsOfTheLargest) {
   EXPECT_FALSE(ChangedLittle(before, {1, nan, -4}));
 }
 
-TEST(Sums, EveryImplementationSaysHowItFormsThem) {
-  for (const Implementation& one : Implementations())
-    EXPECT_TRUE(one.sums != nullptr)
-        << one.op << "/" << one.id << " on " << ToString(one.backend);
+TEST(Sums, EveryImplementationDescribesItsSums) {
+  for (const Implementation& implementation : Implementations())
+    EXPECT_TRUE(implementation.sums != nullptr)
+        << implementation.op << "/" << implementation.id << " on "
+        << ToString(implementation.backend);
 }
 
 class SumsOf : public testing::TestWithParam<std::string> {};
@@ -148,9 +149,9 @@ class SumsOf : public testing::TestWithParam<std::string> {};
 TEST_P(SumsOf, NoDirectSumLeaksTheFuture) {
   const Operator& op = FindOperator(GetParam());
   Leaks leaks;
-  for (const Case& one :
+  for (const Case& test_case :
        VerificationCases(op, {33, 130}, Scalar::kFloat32, kSeed))
-    Measure(one, ImplementationsOf(op), leaks);
+    Measure(test_case, ImplementationsOf(op), leaks);
   for (const std::string& name : leaks.direct) ADD_FAILURE() << name;
   for (const std::string& name : leaks.silent)
     EXPECT_TRUE(leaks.mixed.contains(name)) << name << " never leaks";
@@ -164,31 +165,31 @@ std::vector<std::string> Ids() {
 INSTANTIATE_TEST_SUITE_P(Operators, SumsOf, testing::ValuesIn(Ids()),
                          [](const auto& test) { return test.param; });
 
-TEST(Sums, AnAlgorithmThatChoosesIsWhatItChose) {
+TEST(Sums, AutoReportsTheSumsOfItsChoice) {
   const Case large = MakeCase(ParseCaseId(
       "kernelized_rpe_attention:n=4096,d=8,e=2,causal=1,feature_map=elu1"));
   const Case small = MakeCase(ParseCaseId(
       "kernelized_rpe_attention:n=16,d=8,e=2,causal=1,feature_map=elu1"));
-  for (const Implementation* one : ImplementationsOf(*large.op))
-    if (one->id == "auto") {
-      EXPECT_EQ(one->sums(ProblemOf(large)), Sums::kMixed);
-      EXPECT_EQ(one->sums(ProblemOf(small)), Sums::kDirect);
+  for (const Implementation* implementation : ImplementationsOf(*large.op))
+    if (implementation->id == "auto") {
+      EXPECT_EQ(implementation->sums(ProblemOf(large)), Sums::kMixed);
+      EXPECT_EQ(implementation->sums(ProblemOf(small)), Sums::kDirect);
       Leaks leaks;
-      Measure(large, {one}, leaks);
+      Measure(large, {implementation}, leaks);
       EXPECT_EQ(leaks.mixed.size(), 1u);
     }
 }
 
 // The check itself finds a transform that claims to be a direct sum.
 TEST(Sums, AFalseClaimIsFound) {
-  const Case one =
+  const Case test_case =
       MakeCase(ParseCaseId("toeplitz_1d:n=130,e=19,causal=1,scalar=float32"));
-  for (const Implementation* fft : ImplementationsOf(*one.op)) {
+  for (const Implementation* fft : ImplementationsOf(*test_case.op)) {
     if (fft->id != "fft" || fft->backend != Backend::kCpu) continue;
     Implementation liar = *fft;
     liar.sums = DirectSums;
     Leaks leaks;
-    Measure(one, {&liar}, leaks);
+    Measure(test_case, {&liar}, leaks);
     EXPECT_EQ(leaks.compared, 1);
     EXPECT_EQ(leaks.direct.size(), 1u);
   }

@@ -47,19 +47,19 @@ constexpr const char* kKinds[] = {"dense", "random", "factorized"};
 TEST(SynthesizerAttention, FactorsAreLogitsOfLowRank) {
   for (const bool causal : {false, true}) {
     OperatorRun factors = Synthesizer("factorized", causal);
-    OperatorRun given = Synthesizer("random", causal);
+    OperatorRun with_logits = Synthesizer("random", causal);
     for (int64_t i = 0; i < kSizes.n; ++i)
       for (int64_t j = 0; j < kSizes.n; ++j) {
         double sum = 0;
         for (int64_t a = 0; a < kSizes.inner; ++a)
           sum += factors["factor_q"][i * kSizes.inner + a] *
                  factors["factor_k"][j * kSizes.inner + a];
-        given["logits"][i * kSizes.n + j] = sum;
+        with_logits["logits"][i * kSizes.n + j] = sum;
       }
     OperatorRun exchanged = factors;
     std::swap(exchanged["factor_q"], exchanged["factor_k"]);
-    for (const std::string& program : given.Programs()) {
-      const Numbers out = given.Run(program);
+    for (const std::string& program : with_logits.Programs()) {
+      const Numbers out = with_logits.Run(program);
       EXPECT_LE(LargestDifference(factors.Run(program), out), kRounding)
           << program;
       EXPECT_GT(LargestDifference(exchanged.Run(program), out), 0.01)

@@ -37,9 +37,9 @@ TEST_P(OnEveryTarget, AwkwardSizesAreRight) {
   const Operator& op = *GetParam();
   std::map<std::string, int> passed;
   for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
-    for (const Case& one : SomeCases(op, scalar)) {
-      const Problem problem = ProblemOf(one);
-      Trial trial(problem, GenerateInputs(one, problem), one.seed);
+    for (const Case& test_case : SomeCases(op, scalar)) {
+      const Problem problem = ProblemOf(test_case);
+      Trial trial(problem, GenerateInputs(test_case, problem), test_case.seed);
       for (const std::string& name : NamesOfTargets()) {
         const ChosenTarget target(name);
         for (const Implementation* implementation : ImplementationsOf(op)) {
@@ -47,8 +47,8 @@ TEST_P(OnEveryTarget, AwkwardSizesAreRight) {
           if (!WhyNot(*implementation, problem).empty()) continue;
           const Verdict verdict = Verify(*implementation, trial, {});
           EXPECT_NE(verdict.outcome, Outcome::kFailed)
-              << name << " " << implementation->id << " " << one.Id() << ": "
-              << verdict.reason;
+              << name << " " << implementation->id << " " << test_case.Id()
+              << ": " << verdict.reason;
           passed[name + " " + implementation->id] += verdict.passed();
         }
       }

@@ -40,8 +40,8 @@ def tracked(root):
     )
     paths = run.stdout.splitlines()
     if run.returncode:
-        found = (path.relative_to(root) for path in root.rglob("*"))
-        paths = sorted(str(path) for path in found if not re.match(r"build|.*\b__pycache__\b", str(path)))
+        untracked = (path.relative_to(root) for path in root.rglob("*"))
+        paths = sorted(str(path) for path in untracked if not re.match(r"build|.*\b__pycache__\b", str(path)))
     return [path for path in paths if (root / path).is_file()]
 
 
@@ -70,7 +70,9 @@ class Tree:
         }
         cmake = root / "CMakePresets.json"
         self.cmake_presets = (
-            {one["name"] for one in json.loads(cmake.read_text())["configurePresets"]} if cmake.exists() else set()
+            {preset["name"] for preset in json.loads(cmake.read_text())["configurePresets"]}
+            if cmake.exists()
+            else set()
         )
         lists = [root / path for path in self.paths if path.endswith("CMakeLists.txt")]
         self.labels = set(re.findall(r"LABELS? \"?([a-z]+)", " ".join(file.read_text() for file in lists)))
@@ -94,10 +96,12 @@ class Tree:
 
 def expanded(word):
     """Expands `a/{b,c}.h` to its parts."""
-    found = re.search(r"\{([^{}]*)\}", word)
-    if not found:
+    match = re.search(r"\{([^{}]*)\}", word)
+    if not match:
         return [word]
-    return [one for part in found[1].split(",") for one in expanded(word[: found.start()] + part + word[found.end() :])]
+    return [
+        name for part in match[1].split(",") for name in expanded(word[: match.start()] + part + word[match.end() :])
+    ]
 
 
 def placeholder(word):
@@ -109,19 +113,22 @@ def path_faults(tree, path, text):
     """Finds paths that exist neither in the repository nor in the file's own folder."""
     own = path.rpartition("/")[0]
     faults = []
-    for found in re.finditer(rf"(?<![\w./$}}-])(?:{ROOMS})/[\w./*{{}},-]*", text):
-        word = found[0].rstrip(".,/-")
+    for match in re.finditer(rf"(?<![\w./$}}-])(?:{ROOMS})/[\w./*{{}},-]*", text):
+        word = match[0].rstrip(".,/-")
         if "," in word and "{" not in word:
             word = word.split(",")[0]
-        for one in expanded(word):
-            one = one.rstrip("/")
+        for name in expanded(word):
+            name = name.rstrip("/")
             if not (
-                placeholder(one) or tree.exists(one) or tree.exists(f"{own}/{one}") or one.startswith("tests/subquad_")
+                placeholder(name)
+                or tree.exists(name)
+                or tree.exists(f"{own}/{name}")
+                or name.startswith("tests/subquad_")
             ):
-                faults.append(f"{one} does not exist")
-    for found in re.finditer(r"(?<![\w./*{}<>\"-])(\w+(?:-inl)?\.(?:h|cc|cu|py))\b(?!\()", text):
-        if found[1] not in tree.basenames | GENERATED and not placeholder(found[1]):
-            faults.append(f"{found[1]} does not exist")
+                faults.append(f"{name} does not exist")
+    for match in re.finditer(r"(?<![\w./*{}<>\"-])(\w+(?:-inl)?\.(?:h|cc|cu|py))\b(?!\()", text):
+        if match[1] not in tree.basenames | GENERATED and not placeholder(match[1]):
+            faults.append(f"{match[1]} does not exist")
     return faults
 
 
@@ -157,7 +164,11 @@ def command_faults(tree, text):
             if known is None:
                 faults.append(f"there is no python3 -m {module}")
                 continue
-            faults += [f"{module} has no option {one}" for one in re.findall(r" (--[a-z-]+)", tail) if one not in known]
+            faults += [
+                f"{module} has no option {option}"
+                for option in re.findall(r" (--[a-z-]+)", tail)
+                if option not in known
+            ]
         for tail in re.findall(r"(?:^[ #]*|`)\./run-sweeps((?: [\w-]+)+)", line):
             for name in tail.split()[:1]:
                 if (
@@ -184,7 +195,11 @@ def subquad_faults(tree, tail):
     if command not in commands or (known := tree.options((tree.program, command))) is None:
         # A sentence, "subquad checks ...", is not a command.
         return [f"there is no subquad {command}"] if any(word.startswith("--") for word in words) else []
-    return [f"subquad {command} has no option {one}" for one in re.findall(r" (--[a-z-]+)", tail) if one not in known]
+    return [
+        f"subquad {command} has no option {option}"
+        for option in re.findall(r" (--[a-z-]+)", tail)
+        if option not in known
+    ]
 
 
 def table_faults(tree, path, text):
@@ -195,16 +210,16 @@ def table_faults(tree, path, text):
     faults = []
     for table in re.findall(r"^\| files? \|.*\n\|[-| ]+\n((?:\|.*\n?)+)", text, re.M):
         names = [name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[1])]
-        sources = [one.rsplit("/", 1)[-1] for one in tree.paths
-                   if one.rsplit("/", 1)[0] == folder and pathlib.Path(one).suffix in CODE | {".json"}]  # fmt: skip
-        sources = [one for one in sources if one != "__init__.py"]
+        sources = [path.rsplit("/", 1)[-1] for path in tree.paths
+                   if path.rsplit("/", 1)[0] == folder and pathlib.Path(path).suffix in CODE | {".json"}]  # fmt: skip
+        sources = [source for source in sources if source != "__init__.py"]
         named = set()
         for name in names:
-            fitting = [one for one in sources if one == name or one.rsplit(".", 1)[0] == name]
+            fitting = [source for source in sources if source == name or source.rsplit(".", 1)[0] == name]
             named.update(fitting)
             if not fitting and not tree.exists(f"{folder}/{name.rstrip('/')}"):
                 faults.append(f"its table names {name}, which does not exist")
-        faults += [f"its table lacks {one}" for one in sorted(set(sources) - named)]
+        faults += [f"its table lacks {source}" for source in sorted(set(sources) - named)]
     return faults
 
 
@@ -212,16 +227,16 @@ def faults_of(tree, path):
     """Returns the faults of one file, one line each."""
     text = comments(path, (tree.root / path).read_text(encoding="utf-8", errors="replace"))
     test = path.startswith("tests/") and pathlib.Path(path).suffix in (".py", ".cc", ".h", ".json")
-    found = [f"cites {word}, which is not in the repository" for word in ELSEWHERE.findall(text)]
-    found += [f"says '{word}'" for word in BANNED.findall(text)]
+    faults = [f"cites {word}, which is not in the repository" for word in ELSEWHERE.findall(text)]
+    faults += [f"says '{word}'" for word in BANNED.findall(text)]
     if path.endswith(".md"):
-        found += link_faults(tree, path, text)
-        found += table_faults(tree, path, text)
+        faults += link_faults(tree, path, text)
+        faults += table_faults(tree, path, text)
     if not path.endswith(".json"):
-        found += command_faults(tree, text)
+        faults += command_faults(tree, text)
         if not test:
-            found += path_faults(tree, path, text)
-    return [f"{path}: {one}" for one in dict.fromkeys(found)]
+            faults += path_faults(tree, path, text)
+    return [f"{path}: {fault}" for fault in dict.fromkeys(faults)]
 
 
 def undescribed(paths):
@@ -266,7 +281,7 @@ class Text(unittest.TestCase):
         paths = [path for path in self.tree.paths if path.startswith("reports/results/") and path.endswith(".json")]
         self.assertGreater(len(paths), 10)
         commands = {path: machine_folders((ROOT / path).read_text(encoding="utf-8")) for path in paths}
-        self.assertEqual([], [(path, found) for path, found in commands.items() if found])
+        self.assertEqual([], [(path, command) for path, command in commands.items() if command])
         self.assertEqual(["/tmp/x"], machine_folders('"command": "subquad study all --out /tmp/x",'))
 
     def test_planted_faults_are_found(self):
@@ -292,13 +307,13 @@ class Text(unittest.TestCase):
             }
         for text, expected in planted.items():
             with self.subTest(text):
-                found = (
+                faults = (
                     path_faults(self.tree, "a.md", text)
                     + command_faults(self.tree, text)
                     + ELSEWHERE.findall(text)
                     + BANNED.findall(text)
                 )
-                self.assertEqual([expected], found)
+                self.assertEqual([expected], faults)
         for text, expected in (
             ("[x](gone.md)", "the link gone.md leads nowhere"),
             ("[x](CONTRIBUTING.md#gone)", "the link CONTRIBUTING.md#gone leads to no heading"),

@@ -45,9 +45,9 @@ TEST_P(Repeatable, BitIdenticalOnAnyNumberOfThreads) {
     const std::vector<Case> cases = VerificationCases(op, {5, 61}, scalar, 2);
     const size_t step = cases.size() > kManyCases ? kStep : 1;
     for (size_t index = 0; index < cases.size(); index += step) {
-      const Case& one = cases[index];
-      const Problem problem = ProblemOf(one);
-      Trial trial(problem, GenerateInputs(one, problem), one.seed);
+      const Case& test_case = cases[index];
+      const Problem problem = ProblemOf(test_case);
+      Trial trial(problem, GenerateInputs(test_case, problem), test_case.seed);
       for (const Implementation* implementation : ImplementationsOf(op)) {
         if (implementation->backend != Backend::kCpu) continue;
         if (!WhyNot(*implementation, problem).empty()) continue;
@@ -55,7 +55,7 @@ TEST_P(Repeatable, BitIdenticalOnAnyNumberOfThreads) {
         for (int threads : {2, 3})
           EXPECT_TRUE(OutputBytes(*implementation, trial, threads) == single)
               << implementation->id << " on " << threads << " threads "
-              << one.Id();
+              << test_case.Id();
       }
     }
   }
@@ -69,10 +69,10 @@ TEST(Threads, LargerTasksGiveTheSameBits) {
         "softmax_attention:n=1500,d=5,e=3,causal=1,heads=2",
         "kernelized_rpe_attention:n=4200,d=4,e=3,f=5,feature_map=prf,"
         "normalize=1"}) {
-    const Case one = MakeCase(ParseCaseId(id));
-    const Problem problem = ProblemOf(one);
-    Trial trial(problem, GenerateInputs(one, problem), one.seed);
-    for (const Implementation* tiled : ImplementationsOf(*one.op)) {
+    const Case test_case = MakeCase(ParseCaseId(id));
+    const Problem problem = ProblemOf(test_case);
+    Trial trial(problem, GenerateInputs(test_case, problem), test_case.seed);
+    for (const Implementation* tiled : ImplementationsOf(*test_case.op)) {
       if (tiled->id != "tiled" || tiled->backend != Backend::kCpu) continue;
       const auto single = OutputBytes(*tiled, trial, 1);
       for (int threads : {2, 5, 40})

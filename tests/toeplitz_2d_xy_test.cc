@@ -73,7 +73,7 @@ TEST(Toeplitz2dXy, IsTheProductOverBothOffsets) {
 
 // A constant added to all weights of rows and subtracted from all of columns
 // cancels.
-TEST(Toeplitz2dXy, OnlyTheSumOfTheWeightsCounts) {
+TEST(Toeplitz2dXy, OnlyTheSumOfTheWeightsMatters) {
   OperatorRun run = Product();
   OperatorRun other = run;
   for (double& weight : other["weights_rows"]) weight += 0.75;

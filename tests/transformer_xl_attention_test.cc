@@ -137,9 +137,9 @@ TEST(TransformerXl, MemoryIsAnEarlierSegment) {
     const Numbers all = whole.Run(program);
     const Numbers end(all.begin() + kM * kE, all.end());
     const Numbers start(all.begin(), all.begin() + kL * kE);
-    const Numbers found = segment.Run(program);
-    EXPECT_LE(LargestDifference(found, end), kRounding) << program;
-    EXPECT_GT(LargestDifference(found, start), 0.1) << program;
+    const Numbers actual = segment.Run(program);
+    EXPECT_LE(LargestDifference(actual, end), kRounding) << program;
+    EXPECT_GT(LargestDifference(actual, start), 0.1) << program;
   }
 }
 
@@ -204,7 +204,7 @@ TEST(TransformerXl, BothDirections) {
 }
 
 // Generated cases are causal by default, as case folders are.
-TEST(TransformerXl, CasesAreCausalUnlessTheySayOtherwise) {
+TEST(TransformerXl, CasesAreCausalByDefault) {
   const auto distances = [](const std::string& id) {
     const Problem problem = ProblemOf(MakeCase(ParseCaseId(id)));
     return problem.InputShape(static_cast<size_t>(problem.InputIndex("r")))[0];

@@ -123,15 +123,15 @@ class Whole {
                                                               : 0;
       const int64_t width = vector ? 1 : kWidth;
       const auto start = numbers_[t].begin() + skip * width;
-      const Numbers one(start, start + rows * width);
+      const Numbers part(start, start + rows * width);
       Shape shape = vector ? Shape{rows} : Shape{rows, width};
       if (lengths.empty() || operand.along != Along::kKeys) {
-        run.Give(operand.name, shape, one);
+        run.Give(operand.name, shape, part);
         continue;
       }
       Numbers all;
       for (int64_t length : lengths) {
-        all.insert(all.end(), one.begin(), one.end());
+        all.insert(all.end(), part.begin(), part.end());
         std::fill(all.end() - (rows - length) * width, all.end(), 1e30);
       }
       shape.insert(shape.begin(), {items, 1});
@@ -177,7 +177,7 @@ TEST(VisibleKeys, ChunksOfAPromptAreRowsOfTheWhole) {
 }
 
 // Padding has no effect, whatever it contains.
-TEST(VisibleKeys, PaddingIsNotThere) {
+TEST(VisibleKeys, PaddingHasNoEffect) {
   constexpr int64_t kQueries = 70, kKeys = 90;
   const IntegerList lengths = {1, 40, kKeys};
   for (Operation operation : Operations())
@@ -188,13 +188,13 @@ TEST(VisibleKeys, PaddingIsNotThere) {
       padded.Set("key_lengths", lengths);
       EXPECT_FALSE(padded.Programs().empty());
       for (const std::string& program : padded.Programs()) {
-        const Numbers found = padded.Run(program);
+        const Numbers actual = padded.Run(program);
         for (size_t item = 0; item < lengths.size(); ++item) {
           const Numbers expected =
               whole.Part(0, kQueries, lengths[item]).Definition();
           EXPECT_LT(
               LargestDifference(
-                  Rows(found, static_cast<int64_t>(item) * kQueries, kQueries),
+                  Rows(actual, static_cast<int64_t>(item) * kQueries, kQueries),
                   expected),
               1e-11)
               << operation.op << " " << program << " item " << item;
@@ -221,12 +221,12 @@ TEST(VisibleKeys, GradientsOfPaddingAreZero) {
 std::string Refusal(const std::string& op, const Params& params,
                     int64_t batch) {
   try {
-    std::vector<GivenShape> given;
+    std::vector<GivenShape> shapes;
     if (op == "toeplitz_1d")
-      given = {{"weights", {11}}, {"values", {batch, 1, 7, 3}}};
+      shapes = {{"weights", {11}}, {"values", {batch, 1, 7, 3}}};
     else
-      given = {{"q", {batch, 1, 5, 4}}, {"k", {7, 4}}, {"v", {7, 3}}};
-    ResolveProblem(FindOperator(op), params, Scalar::kFloat32, given);
+      shapes = {{"q", {batch, 1, 5, 4}}, {"k", {7, 4}}, {"v", {7, 3}}};
+    ResolveProblem(FindOperator(op), params, Scalar::kFloat32, shapes);
   } catch (const InvalidInput& refused) {
     return refused.what();
   }
@@ -260,9 +260,9 @@ TEST(VisibleKeys, CaseIds) {
   const std::string id =
       "softmax_attention:n_q=2,n_k=33,d=8,e=8,batch=2,causal=1,query_offset=31,"
       "key_lengths=33+5,scalar=float32,seed=1";
-  const Case one = MakeCase(ParseCaseId(id));
-  EXPECT_EQ(one.Id(), id);
-  const VisibleKeys keys(ProblemOf(one));
+  const Case test_case = MakeCase(ParseCaseId(id));
+  EXPECT_EQ(test_case.Id(), id);
+  const VisibleKeys keys(ProblemOf(test_case));
   EXPECT_EQ(keys.Count(0, 0), 32);
   EXPECT_EQ(keys.Count(0, 1), 33);
   EXPECT_EQ(keys.Count(1, 1), 5);
@@ -292,9 +292,9 @@ TEST(VisibleKeys, ProgramsCountTheSame) {
 }
 
 std::vector<std::string> WrongAnswersOf(const std::string& id) {
-  const Case one = MakeCase(ParseCaseId(id));
-  const Problem problem = ProblemOf(one);
-  Trial trial(problem, GenerateInputs(one, problem), 1);
+  const Case test_case = MakeCase(ParseCaseId(id));
+  const Problem problem = ProblemOf(test_case);
+  Trial trial(problem, GenerateInputs(test_case, problem), 1);
   std::vector<std::string> names;
   for (const WrongAnswer& wrong : trial.wrong_answers())
     names.push_back(wrong.name);
@@ -303,15 +303,15 @@ std::vector<std::string> WrongAnswersOf(const std::string& id) {
 
 // Ignoring query_offset and ignoring padding are among the answers that must be
 // distinguished from the right one.
-TEST(VisibleKeys, WrongAnswersHaveThem) {
+TEST(VisibleKeys, WrongAnswersIgnoreOffsetAndPadding) {
   for (const std::string op : {"softmax_attention", "toeplitz_1d",
                                "linear_attention", "clipped_rpe_product"}) {
-    const auto found = WrongAnswersOf(
+    const auto wrong = WrongAnswersOf(
         op +
         ":n_q=7,n_k=30,batch=2,causal=1,query_offset=23,key_lengths=30+9,"
         "seed=1");
     for (const char* name : {"query_offset left out", "key_lengths left out"})
-      EXPECT_EQ(std::ranges::count(found, name), 1) << op << " " << name;
+      EXPECT_EQ(std::ranges::count(wrong, name), 1) << op << " " << name;
     // Without these parameters there is no such answer.
     const auto plain = WrongAnswersOf(op + ":n_q=7,n_k=30,causal=1,seed=1");
     EXPECT_EQ(std::ranges::count(plain, "query_offset left out"), 0);
@@ -328,21 +328,22 @@ TEST(Normaliser, EpsIsAddedToTheSumOfTheWeights) {
       for (const bool causal : {false, true})
         for (const double factor : {0.3, 3.0}) {
           const auto run = [&](const Numbers& v) {
-            OperatorRun one(op);
-            one.Set("feature_map", map).Set("causal", causal);
-            if (map == "dpfp") one.Set("nu", int64_t{1});
-            one.Give("q", {kN, kWidth}, NormalNumbers(kN * kWidth, 1, factor))
+            OperatorRun result(op);
+            result.Set("feature_map", map).Set("causal", causal);
+            if (map == "dpfp") result.Set("nu", int64_t{1});
+            result
+                .Give("q", {kN, kWidth}, NormalNumbers(kN * kWidth, 1, factor))
                 .Give("k", {kN, kWidth}, NormalNumbers(kN * kWidth, 2, factor))
                 .Give("v", {kN, kWidth}, v);
             if (ParseFeatureMap(map) >= FeatureMapId::kPrf)
-              one.Give("omega", {kProjections, kWidth},
-                       NormalNumbers(kProjections * kWidth, 4));
+              result.Give("omega", {kProjections, kWidth},
+                          NormalNumbers(kProjections * kWidth, 4));
             if (op == "kernelized_rpe_attention") {
               Numbers bias = NormalNumbers(2 * kN - 1, 5);
               for (double& b : bias) b -= 7;
-              one.Give("bias", {2 * kN - 1}, bias);
+              result.Give("bias", {2 * kN - 1}, bias);
             }
-            return one;
+            return result;
           };
           const Numbers v = NormalNumbers(kN * kWidth, 3);
           const Numbers N = run(v).Set("normalized", false).Definition();
@@ -351,18 +352,18 @@ TEST(Normaliser, EpsIsAddedToTheSumOfTheWeights) {
           // The eps is as large as the normalisers, and keeps them away from
           // zero.
           double eps = 0;
-          for (double one : D) eps = std::max(eps, 1.5 * std::abs(one));
+          for (double value : D) eps = std::max(eps, 1.5 * std::abs(value));
           OperatorRun with = run(v);
           with.Set("eps", eps);
           OperatorRun alone = run(v);
           alone.Set("normalized", false);
           for (const std::string& program : with.Programs()) {
-            const Numbers found = with.Run(program);
+            const Numbers actual = with.Run(program);
             const Numbers sums = alone.Run(program);
             double largest = 0;
-            for (double one : N) largest = std::max(largest, std::abs(one));
+            for (double value : N) largest = std::max(largest, std::abs(value));
             for (size_t x = 0; x < v.size(); ++x) {
-              ASSERT_NEAR(found[x], N[x] / (D[x] + eps), 1e-10 * largest / eps)
+              ASSERT_NEAR(actual[x], N[x] / (D[x] + eps), 1e-10 * largest / eps)
                   << op << " " << map << " " << program << " " << x;
               ASSERT_NEAR(sums[x], N[x], 1e-10 * largest)
                   << op << " " << map << " " << program << " " << x;

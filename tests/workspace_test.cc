@@ -11,10 +11,10 @@
 namespace subquad {
 namespace {
 
-double Allocated(const Implementation& one, const Problem& problem,
+double Allocated(const Implementation& implementation, const Problem& problem,
                  const Arrays& arrays, int threads) {
   Layout layout({.threads = threads});
-  const auto prepared = one.prepare(problem, arrays, layout);
+  const auto prepared = implementation.prepare(problem, arrays, layout);
   return layout.bytes();
 }
 
@@ -23,9 +23,10 @@ class Workspace : public testing::TestWithParam<const Operator*> {};
 TEST_P(Workspace, IsCountedAsItIsAllocated) {
   int64_t compared = 0;
   for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
-    for (const Case& one : VerificationCases(*GetParam(), {65}, scalar, 1)) {
-      const Problem problem = ProblemOf(one);
-      const Trial trial(problem, GenerateInputs(one, problem), 1);
+    for (const Case& test_case :
+         VerificationCases(*GetParam(), {65}, scalar, 1)) {
+      const Problem problem = ProblemOf(test_case);
+      const Trial trial(problem, GenerateInputs(test_case, problem), 1);
       for (const Implementation* program : ImplementationsOf(*GetParam())) {
         if (program->backend != Backend::kCpu ||
             !WhyNot(*program, problem).empty())
@@ -34,8 +35,8 @@ TEST_P(Workspace, IsCountedAsItIsAllocated) {
           const Cost cost = program->CostOf(problem, threads);
           ASSERT_EQ(Allocated(*program, problem, trial.arrays(), threads),
                     cost.workspace_bytes)
-              << program->id << " " << one.Id();
-          ASSERT_GT(cost.flops, 0) << program->id << " " << one.Id();
+              << program->id << " " << test_case.Id();
+          ASSERT_GT(cost.flops, 0) << program->id << " " << test_case.Id();
           ++compared;
         }
       }
@@ -64,12 +65,12 @@ TEST(Workspace, ACountThatLacksAnArrayIsFound) {
   const Implementation& any = *ImplementationsOf(*Operators()[0])[0];
   const Problem problem;
   for (const bool hide : {false, true}) {
-    Implementation one = any;
-    one.prepare = [&](const Problem&, const Arrays&, Layout& layout) {
+    Implementation hiding = any;
+    hiding.prepare = [&](const Problem&, const Arrays&, Layout& layout) {
       return std::make_unique<Hiding>(layout, hide);
     };
-    EXPECT_EQ(Allocated(one, problem, {}, 3), 4 * 107 + 8 * 30);
-    EXPECT_EQ(one.CostOf(problem, 3).workspace_bytes,
+    EXPECT_EQ(Allocated(hiding, problem, {}, 3), 4 * 107 + 8 * 30);
+    EXPECT_EQ(hiding.CostOf(problem, 3).workspace_bytes,
               4 * (hide ? 100 : 107) + 8 * 30);
   }
 }
@@ -94,7 +95,7 @@ struct Parts {
   double *a, *b;
 };
 
-TEST(Cut, SizeIsWhatIsCut) {
+TEST(Cut, SizeIsTheSumOfTheCuts) {
   EXPECT_EQ(Cut<double>::Size<Parts>(5), 16);
   double block[16];
   const auto parts = Cut<double>::Make<Parts>(block, 5);

@@ -68,8 +68,8 @@ void AssociativeAttention<T>::Merge() const {
   const State all = StateOf(0);
   bool plain = true;
   for (int64_t s = 0; s < segments_; ++s) {
-    const State one = StateOf(s);
-    plain &= RunningKeyScale<T>(one.scale, one.live, f).Plain();
+    const State state = StateOf(s);
+    plain &= RunningKeyScale<T>(state.scale, state.live, f).Plain();
   }
   for (int64_t a = 0; a < f; ++a) {
     T live = kNoExponent<T>;
@@ -78,11 +78,11 @@ void AssociativeAttention<T>::Merge() const {
     const T scale = plain ? T{0} : live;
     T* to = all.sums + a * width;
     for (int64_t s = 0; s < segments_; ++s) {
-      const State one = StateOf(s);
-      const T factor = one.live[a] > kLeastExponent<T>
-                           ? PowerOfTwo(one.scale[a] - scale)
+      const State state = StateOf(s);
+      const T factor = state.live[a] > kLeastExponent<T>
+                           ? PowerOfTwo(state.scale[a] - scale)
                            : T{0};
-      const T* from = one.sums + a * width;
+      const T* from = state.sums + a * width;
       for (int64_t c = 0; c < width; ++c)
         to[c] = factor * from[c] + (s > 0 ? to[c] : T{0});
     }

@@ -32,15 +32,15 @@ struct HeadTensors {
 template <typename T>
 std::vector<HeadTensors<T>> TensorsByHead(const Problem& problem,
                                           const Arrays& arrays) {
-  const auto of = [&](const std::string& name, int64_t head) {
+  const auto array_of = [&](const std::string& name, int64_t head) {
     return problem.HasInput(name) ? arrays.In<T>(name).Head(head) : nullptr;
   };
   const SeenKeys seen(problem);
   std::vector<HeadTensors<T>> heads;
   for (int64_t h = 0; h < problem.heads; ++h)
-    heads.push_back({of("q", h), of("k", h), of("v", h), of("omega", h),
-                     of("bias", h), arrays.Out<T>("out").Head(h), h,
-                     seen.Of(h)});
+    heads.push_back({array_of("q", h), array_of("k", h), array_of("v", h),
+                     array_of("omega", h), array_of("bias", h),
+                     arrays.Out<T>("out").Head(h), h, seen.Of(h)});
   return heads;
 }
 

@@ -72,9 +72,9 @@ class Fft : public Prepared {
   void Finish(const T* spectrum, bool transposed, int64_t n, int64_t count,
               T* column, T* rows) const {
     for (int64_t c = 0; c < count; ++c) {
-      T* one = column + c * fft_.column_size();
-      fft_.Multiply(spectrum, transposed, one);
-      fft_.Backward(one);
+      T* own_column = column + c * fft_.column_size();
+      fft_.Multiply(spectrum, transposed, own_column);
+      fft_.Backward(own_column);
     }
     ScatterColumns(column, n, sizes_.e, count, n, fft_.row_stride(),
                    fft_.column_size(), rows);

@@ -45,16 +45,16 @@ Shape LeadingOf(const TensorRule& rule, const Shape& shape) {
 // Finds the batch size and the number of heads, which are the largest of all
 // tensors. Each tensor must have as many, or 1, or (for heads) a divisor of
 // them.
-void ResolveLeading(const std::vector<const GivenShape*>& given,
+void ResolveLeading(const std::vector<const GivenShape*>& shapes,
                     const Shape& at_least, Problem& problem) {
   std::string most_heads, most_items;  // names of the tensors with the largest
                                        // axes
   size_t rank = at_least.size();
   int64_t heads = at_least.empty() ? 1 : at_least.back();
   int64_t batch = at_least.size() == 2 ? at_least.front() : 1;
-  for (size_t i = 0; i < given.size(); ++i) {
+  for (size_t i = 0; i < shapes.size(); ++i) {
     const TensorRule& rule = problem.inputs[i];
-    const Shape leading = LeadingOf(rule, given[i]->shape);
+    const Shape leading = LeadingOf(rule, shapes[i]->shape);
     rank = std::max(rank, leading.size());
     if (!leading.empty() && leading.back() > heads) {
       heads = leading.back();
@@ -66,7 +66,7 @@ void ResolveLeading(const std::vector<const GivenShape*>& given,
     }
     problem.input_leading.push_back(leading);
   }
-  for (size_t i = 0; i < given.size(); ++i) {
+  for (size_t i = 0; i < shapes.size(); ++i) {
     const TensorRule& rule = problem.inputs[i];
     const Shape& leading = problem.input_leading[i];
     if (!leading.empty() && heads % leading.back() != 0)
@@ -74,12 +74,12 @@ void ResolveLeading(const std::vector<const GivenShape*>& given,
                          "a number of heads that divides the " +
                              std::to_string(heads) + " of " + most_heads +
                              " (heads come before rows)",
-                         ToString(given[i]->shape));
+                         ToString(shapes[i]->shape));
     if (leading.size() == 2 && leading[0] != 1 && leading[0] != batch)
       throw InvalidInput(rule.name,
                          "1 batch item or " + std::to_string(batch) + " as " +
                              most_items + " has",
-                         ToString(given[i]->shape));
+                         ToString(shapes[i]->shape));
   }
   if (rank == 1) problem.leading = {heads};
   if (rank == 2) problem.leading = {batch, heads};
@@ -90,7 +90,7 @@ void ResolveLeading(const std::vector<const GivenShape*>& given,
                        Symbols(problem.inputs[grad], rank) +
                            " with the leading axes of the output, " +
                            ToString(problem.leading),
-                       ToString(given[grad]->shape));
+                       ToString(shapes[grad]->shape));
 }
 
 int64_t Least(const std::vector<SizeRule>& sizes, const std::string& name) {
@@ -102,14 +102,14 @@ int64_t Least(const std::vector<SizeRule>& sizes, const std::string& name) {
 // Finds the sizes behind the shapes, each from the first extent in which it is
 // the only unknown, and then compares every extent with the result.
 void ResolveDims(const std::vector<SizeRule>& sizes,
-                 const std::vector<const GivenShape*>& given,
+                 const std::vector<const GivenShape*>& shapes,
                  Problem& problem) {
   bool progress = true;
   while (progress) {
     progress = false;
-    for (size_t i = 0; i < given.size(); ++i) {
+    for (size_t i = 0; i < shapes.size(); ++i) {
       const TensorRule& rule = problem.inputs[i];
-      const Shape& shape = given[i]->shape;
+      const Shape& shape = shapes[i]->shape;
       const size_t skip = shape.size() - rule.shape.size();
       for (size_t axis = 0; axis < rule.shape.size(); ++axis) {
         const Extent extent(rule.shape[axis]);
@@ -126,9 +126,9 @@ void ResolveDims(const std::vector<SizeRule>& sizes,
       }
     }
   }
-  for (size_t i = 0; i < given.size(); ++i) {
+  for (size_t i = 0; i < shapes.size(); ++i) {
     const TensorRule& rule = problem.inputs[i];
-    const Shape& shape = given[i]->shape;
+    const Shape& shape = shapes[i]->shape;
     const Shape& leading = problem.input_leading[i];
     const Shape expected = ShapeOf(rule, problem.dims, leading);
     if (shape != expected)
@@ -211,14 +211,14 @@ void CheckInputNames(const Operator& op, Params params,
 }
 
 Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
-                       const std::vector<GivenShape>& given,
+                       const std::vector<GivenShape>& shapes,
                        const Shape& at_least) {
   CheckParams(op.ParamRules(params), params);
   for (const ParamRule& rule : op.ParamRules(params))
     if (rule.default_value == "true" && !params.Has(rule.name))
       params.Set(rule.name, true);
   std::vector<std::string> names;
-  for (const GivenShape& tensor : given) names.push_back(tensor.name);
+  for (const GivenShape& tensor : shapes) names.push_back(tensor.name);
   Problem problem;
   problem.op = &op;
   problem.scalar = scalar;
@@ -228,12 +228,12 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
   CheckNames(signature, names);
   std::vector<const GivenShape*> ordered;
   for (const TensorRule& rule : signature.inputs) {
-    const auto found = std::find_if(
-        given.begin(), given.end(),
+    const auto it = std::find_if(
+        shapes.begin(), shapes.end(),
         [&](const GivenShape& tensor) { return tensor.name == rule.name; });
-    if (found == given.end()) continue;
+    if (it == shapes.end()) continue;
     problem.inputs.push_back(rule);
-    ordered.push_back(&*found);
+    ordered.push_back(&*it);
   }
   problem.outputs = signature.outputs;
   DropGradientsOfAbsentInputs(problem);
@@ -254,8 +254,7 @@ Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
 }
 
 Shape LeadingAxes::Of(const TensorRule& rule) const {
-  if (const auto found = own.find(rule.name); found != own.end())
-    return found->second;
+  if (const auto it = own.find(rule.name); it != own.end()) return it->second;
   const bool data = rule.role == Role::kData;
   if (!data && !(per_head && rule.shape.size() < 3)) return {};
   if (data && batch > 0) return {batch, std::max<int64_t>(heads, 1)};
@@ -277,37 +276,37 @@ Problem MakeProblem(const Operator& op, Params params, bool backward,
   std::set<std::string> known;
   for (const SizeRule& rule : signature.sizes) {
     known.insert(rule.name);
-    auto found = sizes.find(rule.name);
-    if (found == sizes.end())
+    auto it = sizes.find(rule.name);
+    if (it == sizes.end())
       throw InvalidInput("size " + rule.name, "a number", "none");
-    if (found->second < rule.min || found->second > kMaxInteger)
+    if (it->second < rule.min || it->second > kMaxInteger)
       throw InvalidInput(
           "size " + rule.name,
           std::to_string(rule.min) + ".." + std::to_string(kMaxInteger),
-          std::to_string(found->second));
-    dims[rule.name] = found->second;
+          std::to_string(it->second));
+    dims[rule.name] = it->second;
   }
   for (const auto& [name, value] : sizes)
     if (!known.contains(name))
       throw InvalidInput("size " + name, "a size of this operator",
                          std::to_string(value));
-  std::vector<GivenShape> given;
+  std::vector<GivenShape> shapes;
   for (const TensorRule& rule : signature.inputs) {
     if (rule.optional) {
-      auto found = std::find(unused.begin(), unused.end(), rule.name);
-      if (found == unused.end()) continue;
-      unused.erase(found);
+      auto it = std::find(unused.begin(), unused.end(), rule.name);
+      if (it == unused.end()) continue;
+      unused.erase(it);
     }
-    given.push_back({rule.name, ShapeOf(rule, dims, leading.Of(rule))});
+    shapes.push_back({rule.name, ShapeOf(rule, dims, leading.Of(rule))});
   }
   for (const auto& [name, axes] : leading.own)
-    if (std::ranges::find(given, name, &GivenShape::name) == given.end())
+    if (std::ranges::find(shapes, name, &GivenShape::name) == shapes.end())
       throw InvalidInput("leading axes of " + name, "an input of this case",
                          "none");
   if (!unused.empty())
     throw InvalidInput("input " + unused.front(),
                        "an optional input of this operator", "none");
-  return ResolveProblem(op, std::move(params), scalar, given);
+  return ResolveProblem(op, std::move(params), scalar, shapes);
 }
 
 }  // namespace subquad

@@ -50,7 +50,7 @@ class Operator {
   virtual const Description& description() const = 0;
 
   // Returns the accepted parameters, which may depend on the given ones.
-  virtual std::vector<ParamRule> ParamRules(const Params& given) const = 0;
+  virtual std::vector<ParamRule> ParamRules(const Params& params) const = 0;
 
   // Returns sizes, inputs and outputs for these (checked) parameters. With
   // `backward` there is an input `grad` shaped like `out`, and the outputs are
@@ -116,7 +116,7 @@ struct GivenShape {
 // was found. `at_least` gives the output leading axes that no tensor has, for a
 // part of a larger problem.
 Problem ResolveProblem(const Operator& op, Params params, Scalar scalar,
-                       const std::vector<GivenShape>& given,
+                       const std::vector<GivenShape>& shapes,
                        const Shape& at_least = {});
 
 // Checks what needs no tensors: throws InvalidInput if a parameter is invalid,

@@ -53,11 +53,10 @@ class Params {
  private:
   template <typename T>
   const T& Get(const std::string& name) const {
-    auto found = values_.find(name);
-    if (found == values_.end()) throw InvalidInput(name, "a value", "none");
-    const T* value = std::get_if<T>(&found->second);
-    if (!value)
-      throw InvalidInput(name, "another type", ToString(found->second));
+    auto it = values_.find(name);
+    if (it == values_.end()) throw InvalidInput(name, "a value", "none");
+    const T* value = std::get_if<T>(&it->second);
+    if (!value) throw InvalidInput(name, "another type", ToString(it->second));
     return *value;
   }
 

@@ -90,8 +90,8 @@ struct TensorRule {
   std::vector<OffsetAxis> offset_axes = {};
 
   bool RunsOverOffsets(size_t axis) const {
-    for (const OffsetAxis& one : offset_axes)
-      if (one.axis == static_cast<int>(axis)) return true;
+    for (const OffsetAxis& offset_axis : offset_axes)
+      if (offset_axis.axis == static_cast<int>(axis)) return true;
     return false;
   }
 };
@@ -136,9 +136,9 @@ struct Problem {
   std::vector<Shape> input_leading, output_leading;
 
   int64_t Dim(const std::string& name) const {
-    auto found = dims.find(name);
-    if (found == dims.end()) throw InvalidInput(name, "a size", "none");
-    return found->second;
+    auto it = dims.find(name);
+    if (it == dims.end()) throw InvalidInput(name, "a size", "none");
+    return it->second;
   }
   bool HasInput(const std::string& name) const;
   int InputIndex(const std::string& name) const;

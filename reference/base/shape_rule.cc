@@ -90,14 +90,14 @@ std::optional<int64_t> Extent::Evaluate(const Dims& dims) const {
   for (const Term& term : terms_) {
     int64_t product = term.factor;
     for (const std::string& symbol : term.symbols) {
-      auto found = dims.find(symbol);
-      if (found == dims.end()) return std::nullopt;
-      product = Times(product, found->second);
+      auto it = dims.find(symbol);
+      if (it == dims.end()) return std::nullopt;
+      product = Times(product, it->second);
     }
     for (const std::string& divisor : term.divisors) {
-      auto found = dims.find(divisor);
-      if (found == dims.end() || found->second < 1) return std::nullopt;
-      product /= found->second;
+      auto it = dims.find(divisor);
+      if (it == dims.end() || it->second < 1) return std::nullopt;
+      product /= it->second;
     }
     sum = Plus(sum, product);
   }
@@ -112,9 +112,9 @@ Extent::Solution Extent::Solve(const Dims& dims, int64_t size) const {
     int64_t product = term.factor;
     bool has_unknown = false;
     for (const std::string& symbol : term.symbols) {
-      auto found = dims.find(symbol);
-      if (found != dims.end()) {
-        product = Times(product, found->second);
+      auto it = dims.find(symbol);
+      if (it != dims.end()) {
+        product = Times(product, it->second);
         continue;
       }
       if (has_unknown || (!unknown.empty() && unknown != symbol)) return {};

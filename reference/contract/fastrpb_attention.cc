@@ -18,25 +18,25 @@ Problem ProductOf(const Problem& problem) {
   static const Toeplitz2dXy kRowsAndColumns;
   static const Toeplitz2d kImage;
   Params params;
-  std::vector<GivenShape> given;
+  std::vector<GivenShape> shapes;
   const auto shape = [&](const std::string& name) {
     return problem.InputShape(static_cast<size_t>(problem.InputIndex(name)));
   };
-  given.push_back({"values", shape("v")});
+  shapes.push_back({"values", shape("v")});
   if (!IsImage(problem)) {
     for (const char* name : {"causal", "query_offset", "key_lengths"})
       if (problem.params.Has(name))
         params.Set(name, problem.params.values().at(name));
-    given.push_back({"weights", shape("weights")});
-    return ResolveProblem(kLine, params, problem.scalar, given,
+    shapes.push_back({"weights", shape("weights")});
+    return ResolveProblem(kLine, params, problem.scalar, shapes,
                           problem.leading);
   }
   for (const char* name : {"height", "width"})
     params.Set(name, problem.params.Integer(name));
   if (!NeedsFullImage(problem)) {
     for (const char* name : {"weights_rows", "weights_cols"})
-      given.push_back({name, shape(name)});
-    return ResolveProblem(kRowsAndColumns, params, problem.scalar, given,
+      shapes.push_back({name, shape(name)});
+    return ResolveProblem(kRowsAndColumns, params, problem.scalar, shapes,
                           problem.leading);
   }
   Shape weights = {2 * problem.Dim("height") - 1, 2 * problem.Dim("width") - 1};
@@ -45,8 +45,9 @@ Problem ProductOf(const Problem& problem) {
       problem.SlicesOf("weights_cols").count() > 1)
     weights.insert(weights.begin(), problem.leading.begin(),
                    problem.leading.end());
-  given.push_back({"weights", weights});
-  return ResolveProblem(kImage, params, problem.scalar, given, problem.leading);
+  shapes.push_back({"weights", weights});
+  return ResolveProblem(kImage, params, problem.scalar, shapes,
+                        problem.leading);
 }
 
 Arrays PartOf(const Problem& term, const Arrays& whole) {

@@ -12,9 +12,9 @@ namespace subquad {
 inline const Implementation& FindImplementation(
     const std::vector<Implementation>& table, const std::string& id) {
   std::vector<std::string> ids;
-  for (const Implementation& one : table) {
-    if (one.id == id) return one;
-    ids.push_back(one.id);
+  for (const Implementation& implementation : table) {
+    if (implementation.id == id) return implementation;
+    ids.push_back(implementation.id);
   }
   throw UnknownName("implementation", ids, id);
 }

@@ -58,11 +58,11 @@ RowBound ColumnBound(const Tensor& values, int64_t heads, const Rows& rows,
 // Sums the bounds of the heads that share a gradient's slice.
 inline void AddOverHeads(const RowBound& of_head, const Slices& slices,
                          const RowId& id, std::span<double> units) {
-  std::vector<double> one(units.size());
+  std::vector<double> head_units(units.size());
   std::ranges::fill(units, 0);
   for (int64_t head : slices.Readers(id.head)) {
-    of_head({id.output, head, id.row}, one);
-    for (size_t c = 0; c < units.size(); ++c) units[c] += one[c];
+    of_head({id.output, head, id.row}, head_units);
+    for (size_t c = 0; c < units.size(); ++c) units[c] += head_units[c];
   }
 }
 

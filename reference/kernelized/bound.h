@@ -198,15 +198,16 @@ class KernelizedBound {
       from.compute(head, row, x.data(), units.data());
       error = errors.Row(x.data(), units.data());
     }
-    RowErrors found = {
+    RowErrors row_errors = {
         error.relative,
         {static_cast<Real>(error.absolute.mantissa), error.absolute.exponent},
         {0, phi.top},
         FeatureRow<Real>(error.moved),
         std::move(error.angles)};
     for (size_t a = 0; a < phi.values.size(); ++a)
-      found.norm.mantissa += std::ldexp(std::abs(phi.values[a]), phi.Power(a));
-    return found;
+      row_errors.norm.mantissa +=
+          std::ldexp(std::abs(phi.values[a]), phi.Power(a));
+    return row_errors;
   }
 
   // The features of trf have one common exponent, so that no row has powers.

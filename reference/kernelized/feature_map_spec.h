@@ -98,21 +98,21 @@ inline const std::vector<std::string>& FeatureMapNames() {
 
 inline FeatureMapId ParseFeatureMap(const std::string& name) {
   const auto& names = FeatureMapNames();
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) throw UnknownName("feature_map", names, name);
-  return static_cast<FeatureMapId>(found - names.begin());
+  const auto it = std::find(names.begin(), names.end(), name);
+  if (it == names.end()) throw UnknownName("feature_map", names, name);
+  return static_cast<FeatureMapId>(it - names.begin());
 }
 
 // Beyond 2d the shifts of dpfp repeat; the limit keeps the number of features
 // in proportion to the inputs.
 inline constexpr int64_t kMaxNu = 256;
 
-inline std::vector<ParamRule> FeatureMapParams(const Params& given,
+inline std::vector<ParamRule> FeatureMapParams(const Params& params,
                                                bool identity = true) {
   std::vector<ParamRule> rules = {ParamRule::Choice(
       "feature_map", "map of queries and keys", FeatureMapNames())};
   if (!identity) std::erase(rules[0].choices, "identity");
-  if (given.Has("feature_map") && given.Text("feature_map") == "dpfp") {
+  if (params.Has("feature_map") && params.Text("feature_map") == "dpfp") {
     rules.push_back(ParamRule::Integer("nu", "shifts of dpfp", 1));
     rules.back().max = kMaxNu;
   }

@@ -23,15 +23,15 @@ struct FeatureRow {
   template <typename Number>
   explicit FeatureRow(const std::vector<Scaled<Number>>& features) {
     int smallest = std::numeric_limits<int>::max();
-    for (const auto& one : features) {
-      if (one.mantissa == 0) continue;
-      top = std::max(top, one.exponent);
-      smallest = std::min(smallest, one.exponent);
+    for (const auto& feature : features) {
+      if (feature.mantissa == 0) continue;
+      top = std::max(top, feature.exponent);
+      smallest = std::min(smallest, feature.exponent);
     }
     const bool narrow = smallest >= top - 60;
-    for (const auto& one : features) {
-      const int power = one.mantissa == 0 ? 0 : one.exponent - top;
-      const Real mantissa = static_cast<Real>(one.mantissa);
+    for (const auto& feature : features) {
+      const int power = feature.mantissa == 0 ? 0 : feature.exponent - top;
+      const Real mantissa = static_cast<Real>(feature.mantissa);
       values.push_back(narrow ? static_cast<Real>(std::ldexp(mantissa, power))
                               : mantissa);
       if (!narrow) powers.push_back(power);

@@ -196,15 +196,15 @@ class KernelizedValue {
   FeatureRow<Real> Phi(const Source& from, int64_t head, int64_t row) const {
     const FeatureMap<Real>& map = maps_[static_cast<size_t>(head)];
     std::vector<Scaled<Real>> phi;
-    bool found;
+    bool exists;
     if (from.tensor) {
-      found = map.Row(from.tensor->Head(head) + row * spec_.d, phi);
+      exists = map.Row(from.tensor->Head(head) + row * spec_.d, phi);
     } else {
       std::vector<Real> x(static_cast<size_t>(spec_.d));
       from.compute(head, row, x.data(), nullptr);
-      found = map.Row(x.data(), phi);
+      exists = map.Row(x.data(), phi);
     }
-    if (!found)
+    if (!exists)
       throw InvalidInput(
           from.name + std::to_string(row) + problem_.HeadName(head),
           "a row with a norm above zero, to normalise it", "zero");

@@ -217,25 +217,25 @@ class SoftmaxGradient {
   };
 
   const std::vector<Query>& Queries(int64_t head, bool bounds) const {
-    Head& one = heads_[bounds][static_cast<size_t>(head)];
-    if (one.done.load(std::memory_order_acquire) < queries_) {
-      std::call_once(one.sized, [&] {
-        one.queries.resize(static_cast<size_t>(queries_));
+    Head& cached = heads_[bounds][static_cast<size_t>(head)];
+    if (cached.done.load(std::memory_order_acquire) < queries_) {
+      std::call_once(cached.sized, [&] {
+        cached.queries.resize(static_cast<size_t>(queries_));
       });
-      for (int64_t i = one.next++; i < queries_; i = one.next++) {
+      for (int64_t i = cached.next++; i < queries_; i = cached.next++) {
         try {
-          one.queries[static_cast<size_t>(i)] = MakeQuery(head, i, bounds);
+          cached.queries[static_cast<size_t>(i)] = MakeQuery(head, i, bounds);
         } catch (...) {
-          const std::lock_guard lock(one.mutex);
-          one.failure = std::current_exception();
+          const std::lock_guard lock(cached.mutex);
+          cached.failure = std::current_exception();
         }
-        ++one.done;
+        ++cached.done;
       }
-      while (one.done.load(std::memory_order_acquire) < queries_)
+      while (cached.done.load(std::memory_order_acquire) < queries_)
         std::this_thread::yield();
     }
-    if (one.failure) std::rethrow_exception(one.failure);
-    return one.queries;
+    if (cached.failure) std::rethrow_exception(cached.failure);
+    return cached.queries;
   }
 
   // g_i.v_j, with the sum of its magnitudes and of the value's errors.
@@ -295,32 +295,32 @@ class SoftmaxGradient {
     if (seen.empty()) ThrowSeesNothing(problem_, head, i);
     Query query;
     query.largest = seen[0].score.value;
-    for (const Seen& one : seen)
-      query.largest = std::max(query.largest, one.score.value);
-    for (const Seen& one : seen) {
-      const Real weight = std::exp(one.score.value - query.largest);
+    for (const Seen& pair : seen)
+      query.largest = std::max(query.largest, pair.score.value);
+    for (const Seen& pair : seen) {
+      const Real weight = std::exp(pair.score.value - query.largest);
       query.sum += weight;
-      query.dot += weight * one.product.value;
+      query.dot += weight * pair.product.value;
     }
     query.dot /= query.sum;
     if (!bounds) return query;
     query.roundings = static_cast<double>(seen.size()) + 18;
     query.smallest = 0;
-    for (const Seen& one : seen) {
-      const Moved moved = MoveOf(query, one.score);
+    for (const Seen& pair : seen) {
+      const Moved moved = MoveOf(query, pair.score);
       query.moved += moved.change;
       query.smallest += moved.kept;
     }
     double units = 0, inherited = 0, largest = 0;
-    for (const Seen& one : seen) {
-      const Moved moved = MoveOf(query, one.score);
+    for (const Seen& pair : seen) {
+      const Moved moved = MoveOf(query, pair.score);
       const double of_weight = WeightUnits(query, moved);
       units += (of_weight + moved.weight * (query.roundings +
                                             static_cast<double>(e_ + 2))) *
-               one.product.magnitude;
+               pair.product.magnitude;
       inherited +=
-          (moved.weight + roundoff_ * of_weight) * one.product.inherited;
-      largest = std::max(largest, one.product.magnitude);
+          (moved.weight + roundoff_ * of_weight) * pair.product.inherited;
+      largest = std::max(largest, pair.product.magnitude);
     }
     const double most = 2.1 * largest / roundoff_;
     query.dot_units = 1.01 * ((units < most ? units : most) + inherited);

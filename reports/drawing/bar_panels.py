@@ -49,7 +49,9 @@ def draw(content, width, title, at):
             if panel.low and row[panel.low] and row[panel.high]:
                 axes.plot([row[panel.low], row[panel.high]], [bar, bar], color=DARK_GREY, linewidth=0.9)
         # The axis includes the intervals: one that is cut off would look precise.
-        largest = max(row[column] for row in rows.values() for column in (panel.y, panel.high) if column and row[column])
+        largest = max(
+            row[column] for row in rows.values() for column in (panel.y, panel.high) if column and row[column]
+        )
         axes.set_xlim(0, largest * 1.06)
         axes.grid(False, axis="y")
         if panel.ticks is plot_style.binary_ticks:

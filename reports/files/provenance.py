@@ -42,7 +42,8 @@ def origin(content):
 
 def complaints(folder, root=ROOT):
     """Returns a line for everything that cannot be traced to one commit and one machine, and for implementations of ours that
-    failed. Summaries and claims may come from a later commit than the measurements, but also from an ancestor without changes."""
+    failed. Summaries and claims may come from a later commit than the measurements, but also from an ancestor without changes.
+    """
     paths = sorted(pathlib.Path(folder).rglob("*.json"))
     if not paths:
         return [f"{folder}: holds no files"]

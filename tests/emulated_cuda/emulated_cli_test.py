@@ -207,7 +207,7 @@ class Peers(unittest.TestCase):
             self.assertGreater(records[name]["seconds"]["median"], 0)
         self.assertEqual(records["elsewhere"]["check"]["verdict"], "skipped")
         self.assertIn("cpu only", records["elsewhere"]["check"]["reason"])
-        self.assertEqual({(one["backend"], one["implementation"], one["peer"]) for one in result["ratios"]},
+        self.assertEqual({(ratio["backend"], ratio["implementation"], ratio["peer"]) for ratio in result["ratios"]},
                          {("cuda", "fft", "mine"), ("cuda", "fft", "part")})  # fmt: skip
 
     def test_a_part_of_the_work_is_checked_too(self):
@@ -227,7 +227,7 @@ class Peers(unittest.TestCase):
         both = self.aim(), self.aim(id="two", backend="cpu", peers=["elsewhere"])
         done, result = self.measure(*both)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual({(one["backend"], one["peer"]) for one in result["ratios"]},
+        self.assertEqual({(ratio["backend"], ratio["peer"]) for ratio in result["ratios"]},
                          {("cuda", "mine"), ("cpu", "elsewhere")})  # fmt: skip
 
 
@@ -237,9 +237,11 @@ class Others(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = [line for line in done.stdout.splitlines() if "(cuda)" in line]
         listed = json.loads(run("list", "--operator", "toeplitz_1d", "--json").stdout)
-        programs = [one for one in listed[0]["implementations"] if one["backend"] == "cuda"]
+        programs = [
+            implementation for implementation in listed[0]["implementations"] if implementation["backend"] == "cuda"
+        ]
         self.assertGreater(len(programs), 0)
-        self.assertEqual(len(lines), sum(len(one["scalars"]) for one in programs), done.stdout)
+        self.assertEqual(len(lines), sum(len(program["scalars"]) for program in programs), done.stdout)
 
     def test_verify_takes_the_device_alone(self):
         done = run(
@@ -277,20 +279,20 @@ class Unusable(unittest.TestCase):
     )
 
     def test_asking_for_it_is_an_error(self):
-        for what, why in self.WHY.items():
+        for reason, why in self.WHY.items():
             for command in self.COMMANDS:
                 with tempfile.TemporaryDirectory() as folder:
                     out = pathlib.Path(folder) / "t.json"
                     words = (word.format(out=out) for word in command)
-                    done = run(*words, "--backend", "cuda", SUBQUAD_EMULATED_REFUSE=what)
+                    done = run(*words, "--backend", "cuda", SUBQUAD_EMULATED_REFUSE=reason)
                     self.assertFalse(out.exists())
                 self.assertEqual(done.returncode, 2, done.stdout)
                 self.assertIn(f"--backend cuda: expected a GPU that this program can use, found {why}\n", done.stderr)
                 self.assertEqual(done.stdout, "")
 
     def test_leaving_it_out_is_said(self):
-        for what, why in self.WHY.items():
-            done = run(*self.COMMANDS[0], SUBQUAD_EMULATED_REFUSE=what)
+        for reason, why in self.WHY.items():
+            done = run(*self.COMMANDS[0], SUBQUAD_EMULATED_REFUSE=reason)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(f"GPU programs are left out: found {why}\n", done.stderr)
         done = run(*self.COMMANDS[0], "--backend", "cpu", SUBQUAD_EMULATED_REFUSE="driver")

@@ -109,26 +109,26 @@ bool ReleaseWarp(Lane* lanes, size_t count) {
 }
 
 // Runs threads, in a shuffled order, each up to its next barrier.
-bool RunOnce(Block& one, std::span<size_t> turns, std::mt19937& order) {
+bool RunOnce(Block& own, std::span<size_t> turns, std::mt19937& order) {
   std::shuffle(turns.begin(), turns.end(), order);
   bool any = false;
   for (const size_t turn : turns) {
-    Lane& lane = one.lanes[turn];
+    Lane& lane = own.lanes[turn];
     if (lane.state != State::kReady) continue;
     any = true;
     Resume(lane);
-    if (one.thrown) std::rethrow_exception(one.thrown);
+    if (own.thrown) std::rethrow_exception(own.thrown);
   }
   return any;
 }
 
 // Runs all threads of a block in turn first, and then warps, in a shuffled
 // order, each as far as it gets without the others.
-void RunBlock(Block& one, std::mt19937& order, const char* name) {
-  std::vector<size_t> all(one.lanes.size());
+void RunBlock(Block& own, std::mt19937& order, const char* name) {
+  std::vector<size_t> all(own.lanes.size());
   std::iota(all.begin(), all.end(), size_t{0});
   std::vector<size_t> in_turns = all;
-  RunOnce(one, in_turns, order);
+  RunOnce(own, in_turns, order);
   std::vector<std::span<size_t>> warps;
   for (size_t first = 0; first < all.size(); first += 32)
     warps.push_back(std::span(all).subspan(
@@ -140,24 +140,24 @@ void RunBlock(Block& one, std::mt19937& order, const char* name) {
     bool progress = false;
     for (const size_t turn : turns) {
       const std::span<size_t> warp = warps[turn];
-      while (ReleaseWarp(&one.lanes[turn * 32], warp.size()) ||
-             RunOnce(one, warp, order))
+      while (ReleaseWarp(&own.lanes[turn * 32], warp.size()) ||
+             RunOnce(own, warp, order))
         progress = true;
     }
     size_t done = 0, waiting = 0;
-    for (const Lane& lane : one.lanes) {
+    for (const Lane& lane : own.lanes) {
       done += lane.state == State::kDone;
       waiting += lane.state == State::kAtBlockBarrier;
     }
-    if (done == one.lanes.size()) return;
-    if (waiting == one.lanes.size()) {
-      for (Lane& lane : one.lanes) lane.state = State::kReady;
+    if (done == own.lanes.size()) return;
+    if (waiting == own.lanes.size()) {
+      for (Lane& lane : own.lanes) lane.state = State::kReady;
       continue;
     }
     if (!progress)
       throw std::runtime_error(
           std::string(name) + ": " + std::to_string(waiting) + " of " +
-          std::to_string(one.lanes.size()) +
+          std::to_string(own.lanes.size()) +
           " threads wait at a barrier that the others do not reach");
   }
 }
@@ -190,39 +190,39 @@ void Run(const char* name, dim3 grid, dim3 size, size_t shared_bytes,
                              " bytes of shared memory");
   static context::pooled_fixedsize_stack stacks(kStackBytes);
   std::mt19937 order(1);
-  Block one;
-  one.shared_bytes = shared_bytes;
-  one.lanes.resize(threads);
-  block = &one;
+  Block own;
+  own.shared_bytes = shared_bytes;
+  own.lanes.resize(threads);
+  block = &own;
   // Shuffled, so that a block that reads data another block of the same launch
   // writes may find it missing.
   std::vector<size_t> turns(size_t{grid.x} * grid.y * grid.z);
   std::iota(turns.begin(), turns.end(), size_t{0});
   std::shuffle(turns.begin(), turns.end(), order);
   for (const size_t turn : turns) {
-    one.shared.assign(shared_bytes, 0xFF);
+    own.shared.assign(shared_bytes, 0xFF);
     for (size_t t = 0; t < threads; ++t) {
-      Lane& lane = one.lanes[t];
+      Lane& lane = own.lanes[t];
       lane.state = State::kReady;
       lane.copies.clear();
       lane.groups.clear();
       lane.thread = {IndexIn(size, t), IndexIn(grid, turn), size, grid};
       lane.fiber =
           context::fiber(std::allocator_arg, stacks,
-                         [&lane, &one, &kernel](context::fiber&& scheduler) {
+                         [&lane, &own, &kernel](context::fiber&& scheduler) {
                            lane.scheduler = std::move(scheduler);
                            try {
                              kernel();
                            } catch (const context::detail::forced_unwind&) {
                              throw;
                            } catch (...) {
-                             one.thrown = std::current_exception();
+                             own.thrown = std::current_exception();
                            }
                            lane.state = State::kDone;
                            return std::move(lane.scheduler);
                          });
     }
-    RunBlock(one, order, name);
+    RunBlock(own, order, name);
   }
 }
 
@@ -317,9 +317,9 @@ size_t in_use = 0;
 cudaError_t last = cudaSuccess;
 
 // Reads SUBQUAD_EMULATED_REFUSE, which names features that this device lacks.
-bool Refuses(const char* what) {
+bool Refuses(const char* feature) {
   const char* text = std::getenv("SUBQUAD_EMULATED_REFUSE");
-  return text && std::strcmp(text, what) == 0;
+  return text && std::strcmp(text, feature) == 0;
 }
 
 cudaError_t Remember(cudaError_t status) {
@@ -427,12 +427,12 @@ cudaError_t cudaFree(void* data) {
   if (!data)
     return Refuses("open") ? Remember(cudaErrorDevicesUnavailable)
                            : cudaSuccess;
-  const auto found = Allocations().find(data);
-  if (found == Allocations().end()) return Remember(cudaErrorInvalidValue);
+  const auto it = Allocations().find(data);
+  if (it == Allocations().end()) return Remember(cudaErrorInvalidValue);
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  in_use -= found->second.bytes - 2 * page;
-  ::munmap(found->second.base, found->second.bytes);
-  Allocations().erase(found);
+  in_use -= it->second.bytes - 2 * page;
+  ::munmap(it->second.base, it->second.bytes);
+  Allocations().erase(it);
   return cudaSuccess;
 }
 

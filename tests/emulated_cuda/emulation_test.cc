@@ -56,7 +56,7 @@ TEST(Emulation, MissingBarrierShowsAsNan) {
   EXPECT_GT(CountNan(wrong, kThreads), 0);
 }
 
-TEST(Emulation, SharedMemoryIsWhatTheLaunchGives) {
+TEST(Emulation, SharedMemoryHasTheLaunchedSize) {
   const Numbers out(kThreads);
   EXPECT_THROW(SUBQUAD_LAUNCH(Reverse, 1, kThreads,
                               (kThreads - 1) * sizeof(float), true, out.at),
@@ -73,7 +73,7 @@ __global__ void Meet(unsigned threads) {
   if (threadIdx.x < threads) __syncthreads();
 }
 
-TEST(Emulation, BarrierThatSomeDoNotReachIsAnError) {
+TEST(Emulation, ABarrierThatSomeThreadsMissIsAnError) {
   SUBQUAD_LAUNCH(Meet, 2, kThreads, 0, unsigned{kThreads});
   SUBQUAD_LAUNCH(Meet, 2, kThreads, 0, 0u);
   try {
@@ -112,7 +112,7 @@ __global__ void CopyFours(const float* from, float* to) {
       reinterpret_cast<const float4*>(from)[threadIdx.x];
 }
 
-TEST(EmulationDeathTest, FourNumbersFromAnywhereEndTheProgram) {
+TEST(EmulationDeathTest, UnalignedFourWideAccessEndsTheProgram) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const Numbers from(4 * kThreads), to(4 * kThreads);
   SUBQUAD_LAUNCH(CopyFours, 1, kThreads - 1, 0, from.at + 4, to.at);
@@ -223,7 +223,7 @@ __global__ void CopyAlong(bool wait, const float* from, float* to) {
   to[t] = shared.at[t][3] + shared.at[kThreads][t % 4];
 }
 
-TEST(Emulation, CopiesAreThereWhenWaitedFor) {
+TEST(Emulation, CopiesAreCompleteAfterWaiting) {
   const Numbers from(4 * kThreads), right(kThreads), wrong(kThreads);
   constexpr size_t kShared = (kThreads + 1) * 4 * sizeof(float);
   for (int i = 0; i < 4 * kThreads; ++i) from.at[i] = static_cast<float>(i);

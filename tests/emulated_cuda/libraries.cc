@@ -28,8 +28,8 @@ std::map<cufftHandle, Plan>& Plans() {
 }
 
 Plan* Find(cufftHandle handle) {
-  const auto found = Plans().find(handle);
-  return found == Plans().end() ? nullptr : &found->second;
+  const auto it = Plans().find(handle);
+  return it == Plans().end() ? nullptr : &it->second;
 }
 
 std::vector<int> Ints(int rank, const long long* extents) {
@@ -116,8 +116,8 @@ struct EmulatedCublas {};
 const char* cublasGetStatusString(cublasStatus_t) { return "cuBLAS failed"; }
 
 cublasStatus_t cublasCreate(cublasHandle_t* handle) {
-  static EmulatedCublas one;
-  *handle = &one;
+  static EmulatedCublas instance;
+  *handle = &instance;
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -49,17 +49,17 @@ class GrownTree(unittest.TestCase):
 
     def test_the_default_suite_passes(self):
         self.assertIn(f"`{README}`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-        status, said = self.run_in_tree("./run-tests", "-R", "^AverageAttention|^layout$", timeout=7200)
-        self.assertEqual(0, status, said[-6000:])
-        self.assertIn("AverageAttention.NoRowSeesTheNext", said)
-        status, said = self.run_in_tree(*README.replace("python3", sys.executable).split(), timeout=600)
-        self.assertEqual(0, status, said)
+        status, output = self.run_in_tree("./run-tests", "-R", "^AverageAttention|^layout$", timeout=7200)
+        self.assertEqual(0, status, output[-6000:])
+        self.assertIn("AverageAttention.NoRowSeesTheNext", output)
+        status, output = self.run_in_tree(*README.replace("python3", sys.executable).split(), timeout=600)
+        self.assertEqual(0, status, output)
         readme = (self.tree / "reference" / "README.md").read_text(encoding="utf-8")
         self.assertRegex(readme, r"\| `average_attention` \| `dense` `running` \|")
         self.assertIn("`my_product`", readme)
-        status, said = self.run_in_tree(*self.give_away(), "./run-tests", timeout=7200)
-        self.assertEqual(0, status, said[-6000:])
-        self.assertRegex(said, r"Mutants.*average_attention_running")
+        status, output = self.run_in_tree(*self.give_away(), "./run-tests", timeout=7200)
+        self.assertEqual(0, status, output[-6000:])
+        self.assertRegex(output, r"Mutants.*average_attention_running")
         for command, words in (
             ("check tests/golden/average_attention-three", " 0 failed"),
             ("verify --operator average_attention", " 0 failed, 0 mistrusted"),
@@ -67,9 +67,9 @@ class GrownTree(unittest.TestCase):
             ("study averages --tiny --out made", "averages-running: largest difference"),
             ("claims made --out made/claims.json --all", "averages-constant         reproduced"),
         ):
-            status, said = self.run_in_tree("build/subquad", *command.split(), timeout=600)
-            self.assertEqual(0, status, said)
-            self.assertIn(words, said)
+            status, output = self.run_in_tree("build/subquad", *command.split(), timeout=600)
+            self.assertEqual(0, status, output)
+            self.assertIn(words, output)
 
 
 if __name__ == "__main__":

@@ -88,8 +88,8 @@ std::vector<Case> CasesOf(const Group& group) {
                             : scalars.front();
   std::vector<Case> cases;
   const auto add = [&](const std::vector<int64_t>& more) {
-    for (Case& one : VerificationCases(*group.op, more, scalar, 1))
-      cases.push_back(std::move(one));
+    for (Case& test_case : VerificationCases(*group.op, more, scalar, 1))
+      cases.push_back(std::move(test_case));
   };
   for (const int64_t size : {70, 33, 5}) add({size});
   if (kBackend == Backend::kCpu) add(AwkwardSizes());
@@ -103,29 +103,30 @@ struct Refusals {
 };
 
 Refusals Judge(const Group& group) {
-  Refusals found;
+  Refusals refusals;
   std::vector<Mutant> left = group.mutants;
   std::map<int, bool> reached;
-  std::map<int, std::string> said;  // reason of the last verdict
+  std::map<int, std::string> reasons;  // reason of the last verdict
   const auto verdict = [&](Trial& trial, int number) {
     mutants::on = number;
     mutants::reached = false;
-    const Verdict one = Verify(*group.implementation, trial, {});
+    const Verdict verdict = Verify(*group.implementation, trial, {});
     mutants::on = mutants::kNone;
     reached[number] |= mutants::reached;
-    said[number] = one.passed() ? "passed" : "not failed: " + one.reason;
-    return one;
+    reasons[number] =
+        verdict.passed() ? "passed" : "not failed: " + verdict.reason;
+    return verdict;
   };
-  for (const Case& one : CasesOf(group)) {
+  for (const Case& test_case : CasesOf(group)) {
     if (left.empty()) break;
-    const Problem problem = ProblemOf(one);
+    const Problem problem = ProblemOf(test_case);
     if (!WhyNot(*group.implementation, problem).empty()) continue;
-    Trial trial(problem, GenerateInputs(one, problem), one.seed);
+    Trial trial(problem, GenerateInputs(test_case, problem), test_case.seed);
     const Verdict control = verdict(trial, mutants::kNone);
     if (control.outcome == Outcome::kSkipped || control.cannot_tell()) continue;
-    ++found.cases;
+    ++refusals.cases;
     if (!control.passed()) {
-      found.false_alarms.push_back(one.Id() + ": " + control.reason);
+      refusals.false_alarms.push_back(test_case.Id() + ": " + control.reason);
       continue;
     }
     std::erase_if(left, [&](const Mutant& mutant) {
@@ -133,31 +134,31 @@ Refusals Judge(const Group& group) {
     });
   }
   for (const Mutant& mutant : left)
-    found.passed.push_back(fmt::format(
+    refusals.passed.push_back(fmt::format(
         "{} ({}), {}", mutant.name, mutant.what,
-        reached[mutant.number] ? "though it ran: " + said[mutant.number]
+        reached[mutant.number] ? "though it ran: " + reasons[mutant.number]
                                : "which never ran"));
-  return found;
+  return refusals;
 }
 
 class Mutants : public testing::TestWithParam<Group> {};
 
 TEST_P(Mutants, AreRefused) {
-  const Refusals found = Judge(GetParam());
-  EXPECT_GT(found.cases, 0);
-  for (const std::string& mutant : found.passed) ADD_FAILURE() << mutant;
-  for (const std::string& alarm : found.false_alarms) ADD_FAILURE() << alarm;
+  const Refusals refusals = Judge(GetParam());
+  EXPECT_GT(refusals.cases, 0);
+  for (const std::string& mutant : refusals.passed) ADD_FAILURE() << mutant;
+  for (const std::string& alarm : refusals.false_alarms) ADD_FAILURE() << alarm;
 }
 
 // A switch number that no copy knows breaks nothing.
-TEST(MutantsTest, OneThatDoesNothingIsReported) {
+TEST(MutantsTest, AMutantWithoutEffectIsReported) {
   Group group = Groups().front();
   group.case_id = fmt::format("{}:n=33", group.op->description().id);
   group.mutants = {{-1, "nothing", "no copy knows it"}};
-  const Refusals found = Judge(group);
-  EXPECT_EQ(found.cases, 1);
-  ASSERT_EQ(found.passed.size(), 1u);
-  EXPECT_NE(found.passed[0].find("never ran"), std::string::npos);
+  const Refusals refusals = Judge(group);
+  EXPECT_EQ(refusals.cases, 1);
+  ASSERT_EQ(refusals.passed.size(), 1u);
+  EXPECT_NE(refusals.passed[0].find("never ran"), std::string::npos);
 }
 
 #if !SUBQUAD_EMULATED_MUTANTS

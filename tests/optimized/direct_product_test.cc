@@ -47,7 +47,7 @@ TEST(DirectToeplitz, IsTheDefinition) {
         }
 }
 
-TEST(DirectToeplitz, ServesAFewRows) {
+TEST(DirectToeplitz, AppliesToAFewRows) {
   EXPECT_TRUE(DirectToeplitz<float>::Serves(1, 32));
   EXPECT_FALSE(DirectToeplitz<float>::Serves(1, 33));
   EXPECT_FALSE(DirectToeplitz<float>::Serves(33, 1));

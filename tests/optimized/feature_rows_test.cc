@@ -69,13 +69,13 @@ void IsTheSameToTheBit() {
     }
 }
 
-TEST(PlainFeatures, AreTheSameToTheBit) {
+TEST(PlainFeatures, AreBitIdenticalToTheGeneralPath) {
   IsTheSameToTheBit<float>();
   IsTheSameToTheBit<double>();
 }
 
 // A single value out of range, anywhere in the rows, is enough.
-TEST(PlainFeatures, AreRefusedWhereOneIsNot) {
+TEST(PlainFeatures, AreRefusedIfASingleValueIsNot) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   struct Outside {
     FeatureMapId id;
@@ -90,22 +90,22 @@ TEST(PlainFeatures, AreRefusedWhereOneIsNot) {
        {nan, 1e30f, -1e30f, kPlainHigh * logarithm + 1e-5f,
         kPlainLow * logarithm - 1e-5f}},
       {FeatureMapId::kPrf, {nan, 20, -20, 1e19f}}};
-  for (const Outside& one : all) {
-    const FeatureMapSpec spec = SpecOf(one.id, false);
+  for (const Outside& outside : all) {
+    const FeatureMapSpec spec = SpecOf(outside.id, false);
     const std::vector<float> good =
         Cast<float>(NormalNumbers(kRows * kWidth, 3, 0.7));
     ASSERT_TRUE(Make(spec, good).plain);
-    for (const float number : one.numbers)
+    for (const float number : outside.numbers)
       for (size_t at = 0; at < good.size(); ++at) {
         std::vector<float> x = good;
         x[at] = number;
         EXPECT_FALSE(Make(spec, x).plain)
-            << static_cast<int>(one.id) << " " << number << " at " << at;
+            << static_cast<int>(outside.id) << " " << number << " at " << at;
       }
   }
 }
 
-TEST(PlainFeatures, ZeroIsPlainWhereAMapHasIt) {
+TEST(PlainFeatures, ZeroIsPlainIfAMapHasIt) {
   std::vector<float> x = Cast<float>(NormalNumbers(kRows * kWidth, 3));
   x[4] = 0;
   x[5] = -1e30f;
@@ -116,7 +116,7 @@ TEST(PlainFeatures, ZeroIsPlainWhereAMapHasIt) {
   EXPECT_EQ(made.values[5], 0);
 }
 
-TEST(PlainFeatures, MapsWithoutTheQuickWayRefuse) {
+TEST(PlainFeatures, MapsWithoutAFastPathRefuse) {
   const std::vector<float> x = Cast<float>(NormalNumbers(kRows * kWidth, 3));
   for (const FeatureMapId id :
        {FeatureMapId::kDpfp, FeatureMapId::kPrfHyperbolic, FeatureMapId::kTrf})

@@ -211,7 +211,7 @@ TYPED_TEST(ColumnFftTest, EveryNumberOfColumns) {
 
 // Tests every radix and every order of radices, one row short of and past a
 // length.
-TYPED_TEST(ColumnFftTest, LengthsAroundEveryGoodOne) {
+TYPED_TEST(ColumnFftTest, LengthsAroundEveryFastLength) {
   for (int64_t n : {31,  32,  33,  47,  49,  63,  64,   65,   79,   81,   127,
                     128, 129, 144, 145, 211, 240, 241,  255,  256,  257,  400,
                     401, 509, 511, 512, 513, 720, 1023, 1024, 1025, 1200, 1201})
@@ -366,7 +366,7 @@ struct Rows {
 };
 
 // Blocks have one, two or four vectors, whole and partial.
-TYPED_TEST(ColumnFftTest, CallersRows) {
+TYPED_TEST(ColumnFftTest, RowsFromCallbacks) {
   using T = TypeParam;
   const int64_t n_q = 701, n_k = 450;
   const ToeplitzColumns<T> engine(n_q, n_k);

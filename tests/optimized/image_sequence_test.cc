@@ -14,16 +14,16 @@ constexpr int64_t kZero = -1, kUnwritten = -2;
 // Returns the pixel at each element of [first, first + count).
 std::vector<int64_t> Elements(const ImageSequence& image, int64_t first,
                               int64_t count) {
-  std::vector<int64_t> found(count, kUnwritten);
+  std::vector<int64_t> pixels(count, kUnwritten);
   image.ForRuns(
       first, count,
       [&](int64_t pixel, int64_t run, int64_t at) {
-        for (int64_t x = 0; x < run; ++x) found[at + x] = pixel + x;
+        for (int64_t x = 0; x < run; ++x) pixels[at + x] = pixel + x;
       },
       [&](int64_t run, int64_t at) {
-        std::fill_n(found.begin() + at, run, kZero);
+        std::fill_n(pixels.begin() + at, run, kZero);
       });
-  return found;
+  return pixels;
 }
 
 TEST(ImageSequence, EveryWindowShowsTheSameElements) {

@@ -19,7 +19,7 @@ class ProductTest : public testing::Test {
   Numbers<T> Random(int64_t count) {
     std::normal_distribution<T> normal;
     Numbers<T> x(static_cast<size_t>(count));
-    for (T& one : x) one = normal(random_);
+    for (T& value : x) value = normal(random_);
     return x;
   }
 
@@ -64,9 +64,9 @@ TYPED_TEST(ProductTest, EveryLayout) {
     for (const int layout : {0, 1, 2, 3})
       for (const bool add : {false, true}) {
         const auto stored = [&](int64_t n, int64_t m, bool turned) {
-          Stored<T> one{{}, n, m, 3, turned};
-          one.numbers = this->Random((turned ? m : n) * one.stride());
-          return one;
+          Stored<T> matrix{{}, n, m, 3, turned};
+          matrix.numbers = this->Random((turned ? m : n) * matrix.stride());
+          return matrix;
         };
         const Stored<T> a = stored(rows, terms, layout & 1),
                         b = stored(terms, columns, layout & 2);

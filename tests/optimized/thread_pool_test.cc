@@ -17,7 +17,7 @@
 namespace subquad {
 namespace {
 
-TEST(Threads, EveryIndexOnceOnAnyNumber) {
+TEST(Threads, EveryIndexOnceOnAnyNumberOfThreads) {
   for (int threads : {1, 2, 3, 8})
     for (int64_t count : {0, 1, 2, 7, 1000}) {
       ThreadPool pool(threads);
@@ -32,7 +32,7 @@ TEST(Threads, EveryIndexOnceOnAnyNumber) {
     }
 }
 
-TEST(Threads, TheFirstExceptionArrivesAndThePoolGoesOn) {
+TEST(Threads, TheFirstExceptionArrivesAndThePoolStaysUsable) {
   for (int threads : {1, 2, 4}) {
     ThreadPool pool(threads);
     for (int64_t bad : {0, 50, 99}) {

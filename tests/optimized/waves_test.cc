@@ -47,7 +47,7 @@ TEST(Waves, LargeAnglesAreTheStandardLibrarys) {
   }
 }
 
-TEST(Waves, WhatIsNotANumberStaysSo) {
+TEST(Waves, NanStaysNan) {
   const double angles[] = {1, std::numeric_limits<double>::infinity()};
   const double weights[] = {1, 1};
   double waves[4];

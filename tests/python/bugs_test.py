@@ -107,17 +107,17 @@ BUGS = [
 ]
 
 
-@pytest.mark.parametrize("function, op, options, name", BUGS, ids=lambda one: getattr(one, "__name__", None))
+@pytest.mark.parametrize("function, op, options, name", BUGS, ids=lambda value: getattr(value, "__name__", None))
 def test_a_planted_bug_is_found_and_named(function, op, options, name, tmp_path):
     start = time.monotonic()
-    found = subquad.verify(function, op, array="torch", folder=tmp_path, **options)
+    result = subquad.verify(function, op, array="torch", folder=tmp_path, **options)
     assert time.monotonic() - start < 60
-    assert not found
-    assert found.looks_like and name in found.looks_like, str(found)
-    first = found.failures[0]
+    assert not result
+    assert result.looks_like and name in result.looks_like, str(result)
+    first = result.failures[0]
     assert name in first.looks_like and first.case.startswith(op)
     assert subquad.load_case(first.folder).operator == op
-    assert name in str(found)
+    assert name in str(result)
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_a_planted_bug_is_found_and_named(function, op, options, name, tmp_path)
     ],
 )
 def test_what_is_right_passes(function, op, options, tmp_path):
-    found = subquad.verify(function, op, array="torch", folder=tmp_path, **options)
-    assert found, str(found)
+    result = subquad.verify(function, op, array="torch", folder=tmp_path, **options)
+    assert result, str(result)
     assert not list(tmp_path.iterdir())
 
 
@@ -144,9 +144,9 @@ def test_arithmetic_in_bfloat16_is_counted(tmp_path):
     def narrow(q, k, v):
         return torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, -1) @ v
 
-    found = subquad.verify(narrow, "softmax_attention", array="torch", gradients=False, folder=tmp_path)
-    assert found, str(found)
-    (row,) = [one for one in found.rows if one.scalar == "bfloat16"]
+    result = subquad.verify(narrow, "softmax_attention", array="torch", gradients=False, folder=tmp_path)
+    assert result, str(result)
+    (row,) = [row for row in result.rows if row.scalar == "bfloat16"]
     assert row.remark.startswith("with the error of arithmetic in bfloat16") and row.passed > 5
     assert 0.1 < row.over_bound < 1 and 0.5 < row.margin < 2 and row.nearest == "scaled by 1.02", row
     asked = subquad.verify(narrow, "softmax_attention", array="torch", scalars=["bfloat16"], folder=tmp_path)
@@ -174,6 +174,6 @@ def test_a_wrong_gradient_is_found(tmp_path):
     def product(weights, values):
         return Wrong.apply(weights, values)
 
-    found = subquad.verify(product, "toeplitz_1d", array="torch", scalars=["float32"], folder=tmp_path)
-    assert {one.kind for one in found.failures} == {"gradients"}, str(found)
-    assert "grad_values" in found.failures[0].worst.output
+    result = subquad.verify(product, "toeplitz_1d", array="torch", scalars=["float32"], folder=tmp_path)
+    assert {failure.kind for failure in result.failures} == {"gradients"}, str(result)
+    assert "grad_values" in result.failures[0].worst.output

@@ -49,49 +49,49 @@ def told_by_the_program():
     code, out, err = program("check", "--json", *(file.parent for file in GOLDEN))
     assert code == 0, err
     return {
-        pathlib.Path(case["case"]).name: next(one for one in case["lines"] if one["implementation"] == "reference")
+        pathlib.Path(case["case"]).name: next(line for line in case["lines"] if line["implementation"] == "reference")
         for case in json.loads(out)["cases"]
     }
 
 
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.parent.name)
-def test_the_numbers_are_the_programs(file, told):
-    line = told[file.parent.name]
+def test_the_numbers_are_the_programs(file, lines):
+    line = lines[file.parent.name]
     case = subquad.load_case(file.parent)
     inputs = dict(case.inputs)
     if "grad" in inputs:
         grads = {name[len("grad_") :]: value for name, value in case.expected.items()}
-        found = subquad.check(case.operator, grads=grads, expected_error=case.expected_error, **inputs, **case.params)
+        result = subquad.check(case.operator, grads=grads, expected_error=case.expected_error, **inputs, **case.params)
     else:
-        found = subquad.check(
+        result = subquad.check(
             case.operator, out=case.expected, expected_error=case.expected_error, **inputs, **case.params
         )
-    assert found.verdict == "passed"
-    assert (found.error, found.bound) == (line["deciding"]["error"], line["deciding"]["tolerance"])
-    assert (found.margin, found.nearest) == (line["check"]["margin"], line["check"]["nearest"])
+    assert result.verdict == "passed"
+    assert (result.error, result.bound) == (line["deciding"]["error"], line["deciding"]["tolerance"])
+    assert (result.margin, result.nearest) == (line["check"]["margin"], line["check"]["nearest"])
 
 
 def test_an_output_like_nothing_known_says_so():
-    given = tensors()
-    out = softmax(**given)
+    inputs = tensors()
+    out = softmax(**inputs)
     out[0, 3, 1] += 1
-    found = subquad.check("softmax_attention", out=out, **given)
-    assert not found and found.looks_like is None
-    assert f"like none of {found.known_mistakes} known mistakes" in str(found) and found.known_mistakes > 10
+    result = subquad.check("softmax_attention", out=out, **inputs)
+    assert not result and result.looks_like is None
+    assert f"like none of {result.known_mistakes} known mistakes" in str(result) and result.known_mistakes > 10
 
 
 @pytest.mark.skipif(not PROGRAM, reason="SUBQUAD_PROGRAM is not set")
 def test_a_wrong_output_is_told_as_the_program_tells_it(tmp_path):
-    given = tensors()
-    out = softmax(**given, scale=1.0)
-    found = subquad.check("softmax_attention", out=out, **given)
-    assert not found and found.looks_like == "scale left out"
-    assert found.worst.found == out[found.worst.head, found.worst.row, found.worst.element]
-    subquad.save_case(tmp_path / "case", "softmax_attention", out=out, source="a test", **given)
+    inputs = tensors()
+    out = softmax(**inputs, scale=1.0)
+    result = subquad.check("softmax_attention", out=out, **inputs)
+    assert not result and result.looks_like == "scale left out"
+    assert result.worst.found == out[result.worst.head, result.worst.row, result.worst.element]
+    subquad.save_case(tmp_path / "case", "softmax_attention", out=out, source="a test", **inputs)
     code, text, _ = program("check", "--json", tmp_path / "case")
     assert code == 1
-    line = next(one for one in json.loads(text)["cases"][0]["lines"] if one["implementation"] == "reference")
-    assert (found.error, found.bound) == (line["deciding"]["error"], line["deciding"]["tolerance"])
+    line = next(line for line in json.loads(text)["cases"][0]["lines"] if line["implementation"] == "reference")
+    assert (result.error, result.bound) == (line["deciding"]["error"], line["deciding"]["tolerance"])
 
 
 def half(x):
@@ -99,49 +99,49 @@ def half(x):
 
 
 def test_outputs_of_two_bytes_may_be_of_arithmetic_in_it():
-    given = tensors(dtype=np.float16)
-    q, k, v = (value.astype(np.float32) for value in given.values())
+    inputs = tensors(dtype=np.float16)
+    q, k, v = (value.astype(np.float32) for value in inputs.values())
     scores = half(half(q @ np.swapaxes(k, -1, -2)) * np.float32(0.25))
     weights = half(np.exp(half(scores - scores.max(-1, keepdims=True))))
     out = half(half(weights @ v) / half(weights.sum(-1, keepdims=True))).astype(np.float16)
-    found = subquad.check("softmax_attention", out=out, **given)
-    assert found.passed and found.arithmetic == "float16", str(found)
-    assert "as arithmetic in float16" in str(found)
-    strict = subquad.check("softmax_attention", out=out, arithmetic="float32", **given)
+    result = subquad.check("softmax_attention", out=out, **inputs)
+    assert result.passed and result.arithmetic == "float16", str(result)
+    assert "as arithmetic in float16" in str(result)
+    strict = subquad.check("softmax_attention", out=out, arithmetic="float32", **inputs)
     assert strict.verdict == "failed" and strict.arithmetic == "float32", str(strict)
-    wide = {name: value.astype(np.float64) for name, value in given.items()}
-    stored = subquad.check("softmax_attention", out=softmax(**wide).astype(np.float16), **given)
+    wide = {name: value.astype(np.float64) for name, value in inputs.items()}
+    stored = subquad.check("softmax_attention", out=softmax(**wide).astype(np.float16), **inputs)
     assert stored.passed and stored.arithmetic == "float32", str(stored)
-    wrong = subquad.check("softmax_attention", out=softmax(**wide, scale=1.0).astype(np.float16), **given)
+    wrong = subquad.check("softmax_attention", out=softmax(**wide, scale=1.0).astype(np.float16), **inputs)
     assert wrong.verdict == "failed" and wrong.looks_like == "scale left out", str(wrong)
     with pytest.raises(ValueError, match="arithmetic: expected float32 or float16 for an output in float16"):
-        subquad.check("softmax_attention", out=out, arithmetic="bfloat16", **given)
+        subquad.check("softmax_attention", out=out, arithmetic="bfloat16", **inputs)
 
 
 @pytest.mark.skipif(not PROGRAM, reason="SUBQUAD_PROGRAM is not set")
 def test_outputs_of_two_bytes_are_saved_with_their_error(tmp_path):
-    given = tensors(dtype=np.float16)
-    wide = {name: value.astype(np.float64) for name, value in given.items()}
+    inputs = tensors(dtype=np.float16)
+    wide = {name: value.astype(np.float64) for name, value in inputs.items()}
     out = softmax(**wide).astype(np.float16)
     with pytest.raises(ValueError, match="out: expected expected_error= beside an output in float16 .*0.000488"):
-        subquad.save_case(tmp_path / "none", "softmax_attention", out=out, **given)
+        subquad.save_case(tmp_path / "none", "softmax_attention", out=out, **inputs)
     assert not (tmp_path / "none").exists()
     for name, error in (("little", 2.0**-20), ("enough", 2.0**-11)):
-        subquad.save_case(tmp_path / name, "softmax_attention", out=out, expected_error=error, **given)
+        subquad.save_case(tmp_path / name, "softmax_attention", out=out, expected_error=error, **inputs)
         assert subquad.load_case(tmp_path / name).expected_error == error
         code, text, _ = program("check", "--scalar", "float32", tmp_path / name)
         assert (code == 0) == (name == "enough"), text
     with pytest.raises(ValueError, match="expected_error: expected a number from 0 to below 1"):
-        subquad.save_case(tmp_path / "none", "softmax_attention", out=out, expected_error=1.5, **given)
+        subquad.save_case(tmp_path / "none", "softmax_attention", out=out, expected_error=1.5, **inputs)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 def test_right_outputs_pass(dtype):
-    given = tensors(dtype=dtype)
-    wide = {name: value.astype(np.float64) for name, value in given.items()}
-    found = subquad.check("softmax_attention", out=softmax(**wide).astype(dtype), **given)
-    assert found, str(found)
-    assert found.margin > 1 and found.nearest and found.scalar == np.dtype(dtype).name
+    inputs = tensors(dtype=dtype)
+    wide = {name: value.astype(np.float64) for name, value in inputs.items()}
+    result = subquad.check("softmax_attention", out=softmax(**wide).astype(dtype), **inputs)
+    assert result, str(result)
+    assert result.margin > 1 and result.nearest and result.scalar == np.dtype(dtype).name
 
 
 def linear_attention(q, k, v, eps=0.0, causal=False):
@@ -157,52 +157,52 @@ def elu1(x):
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("eps, causal", [(1e-2, False), (1e-6, True), (1e-6, False)])
 def test_an_eps_too_small_to_be_seen_is_told(eps, causal, dtype):
-    given = tensors(n=150, heads=1, d=32, dtype=dtype)
-    wide = {name: value.astype(np.float64) for name, value in given.items()}
-    options = {"feature_map": "elu1", "eps": eps, "causal": causal, **given}
+    inputs = tensors(n=150, heads=1, d=32, dtype=dtype)
+    wide = {name: value.astype(np.float64) for name, value in inputs.items()}
+    options = {"feature_map": "elu1", "eps": eps, "causal": causal, **inputs}
     for own in (eps, 0):  # both are accepted
         out = linear_attention(**wide, eps=own, causal=causal).astype(dtype)
-        found = subquad.check("linear_attention", out=out, **options)
-        assert found.passed and found.blind_to == ["eps left out"], str(found)
-        assert found.margin > 1 and found.nearest != "eps left out"
-        assert "passed, blind to: eps left out\n  a larger eps would show more" in str(found)
+        result = subquad.check("linear_attention", out=out, **options)
+        assert result.passed and result.blind_to == ["eps left out"], str(result)
+        assert result.margin > 1 and result.nearest != "eps left out"
+        assert "passed, blind to: eps left out\n  a larger eps would show more" in str(result)
 
 
 def test_an_eps_that_is_seen_is_not_told():
-    given = tensors(n=150, heads=1, d=32)
-    wide = {name: value.astype(np.float64) for name, value in given.items()}
-    options = {"feature_map": "elu1", "eps": 5.0, **given}
+    inputs = tensors(n=150, heads=1, d=32)
+    wide = {name: value.astype(np.float64) for name, value in inputs.items()}
+    options = {"feature_map": "elu1", "eps": 5.0, **inputs}
     assert subquad.check("linear_attention", out=linear_attention(**wide, eps=5.0), **options).blind_to == []
     wrong = subquad.check("linear_attention", out=linear_attention(**wide).astype(np.float32), **options)
     assert not wrong and wrong.looks_like == "eps left out", str(wrong)
     # An eps has no effect without a normaliser, and omitting it is correct.
     sums = elu1(wide["q"]) @ np.swapaxes(elu1(wide["k"]), -1, -2) @ wide["v"]
-    found = subquad.check("linear_attention", out=sums, **options, normalized=False)
-    assert found and found.blind_to == [], str(found)
+    result = subquad.check("linear_attention", out=sums, **options, normalized=False)
+    assert result and result.blind_to == [], str(result)
 
 
 @pytest.mark.parametrize("factor", [1 + 3e-7, 1 + 3e-6, 1.01])
 def test_the_numbers_of_a_message_agree(factor):
-    given = tensors(n=150, heads=1, d=32)
-    wide = {name: value.astype(np.float64) for name, value in given.items()}
-    found = subquad.check("softmax_attention", out=factor * softmax(**wide), expected_error=1e-9, **given)
-    assert not found
+    inputs = tensors(n=150, heads=1, d=32)
+    wide = {name: value.astype(np.float64) for name, value in inputs.items()}
+    result = subquad.check("softmax_attention", out=factor * softmax(**wide), expected_error=1e-9, **inputs)
+    assert not result
     error, tolerance = (
-        float(re.search(rf"{name} (\S+) ?", str(found))[1].strip(",(")) for name in ("error", "tolerance")
+        float(re.search(rf"{name} (\S+) ?", str(result))[1].strip(",(")) for name in ("error", "tolerance")
     )
-    times, gate = re.search(r"error (\S+) times (?:its|the) tolerance(?: of gate (\d))?", found.reason).groups()
-    assert float(times) == pytest.approx(error / tolerance, rel=1e-2), str(found)
-    assert int(gate or 1) == found.gate and "bound" not in str(found), str(found)
+    times, gate = re.search(r"error (\S+) times (?:its|the) tolerance(?: of gate (\d))?", result.reason).groups()
+    assert float(times) == pytest.approx(error / tolerance, rel=1e-2), str(result)
+    assert int(gate or 1) == result.gate and "bound" not in str(result), str(result)
 
 
 def test_memory_of_any_layout_is_read():
-    given = tensors()
-    out = softmax(**given)
-    given["q"] = np.asfortranarray(given["q"])
-    given["k"] = np.repeat(given["k"], 2, -1)[..., ::2]
-    given["v"] = given["v"].astype(">f4")
-    given["v"].flags.writeable = False
-    assert subquad.check("softmax_attention", out=out, **given)
+    inputs = tensors()
+    out = softmax(**inputs)
+    inputs["q"] = np.asfortranarray(inputs["q"])
+    inputs["k"] = np.repeat(inputs["k"], 2, -1)[..., ::2]
+    inputs["v"] = inputs["v"].astype(">f4")
+    inputs["v"].flags.writeable = False
+    assert subquad.check("softmax_attention", out=out, **inputs)
 
 
 def test_gradients():
@@ -212,35 +212,35 @@ def test_gradients():
     matrix = weights[place]
     products = grad @ values.T
     grads = {"values": matrix.T @ grad, "weights": np.array([products[place == t].sum() for t in range(99)])}
-    found = subquad.check("toeplitz_1d", out=matrix @ values, grad=grad, grads=grads, weights=weights, values=values)
-    assert found, str(found)
-    assert set(found.parts) == {"out", "grads"}
+    result = subquad.check("toeplitz_1d", out=matrix @ values, grad=grad, grads=grads, weights=weights, values=values)
+    assert result, str(result)
+    assert set(result.parts) == {"out", "grads"}
     grads["weights"] = grads["weights"][::-1]
     wrong = subquad.check("toeplitz_1d", out=matrix @ values, grad=grad, grads=grads, weights=weights, values=values)
     assert not wrong and wrong.parts["out"] and wrong.worst.output == "grad_weights"
 
 
 def test_reference_and_run():
-    given = tensors()
-    whole = subquad.reference("softmax_attention", **given)
+    inputs = tensors()
+    whole = subquad.reference("softmax_attention", **inputs)
     assert whole.dtype == np.float64 and whole.shape == (2, 50, 16)
-    wide = {name: value.astype(np.float64) for name, value in given.items()}
+    wide = {name: value.astype(np.float64) for name, value in inputs.items()}
     assert np.abs(whole - softmax(**wide)).max() < 1e-14
-    some = subquad.reference("softmax_attention", rows=[0, 17], **given)
+    some = subquad.reference("softmax_attention", rows=[0, 17], **inputs)
     assert np.array_equal(some, whole[:, [0, 17]])
     for name in ("dense", "tiled"):
-        out = subquad.run("softmax_attention", implementation=name, **given)
-        assert out.dtype == np.float32 and subquad.check("softmax_attention", out=out, **given)
+        out = subquad.run("softmax_attention", implementation=name, **inputs)
+        assert out.dtype == np.float32 and subquad.check("softmax_attention", out=out, **inputs)
 
 
 def test_signature():
     assert "softmax_attention" in subquad.operators()
     for op in subquad.operators():
-        found = subquad.signature(op)
-        assert found["inputs"] and found["outputs"] and "dense" in found["implementations"]
-    found = subquad.signature("softmax_attention")
-    assert found["inputs"]["bias"]["shape"] == ["n_q+n_k-1"] and not found["inputs"]["bias"]["required"]
-    assert found["params"]["causal"]["default"] == "false"
+        result = subquad.signature(op)
+        assert result["inputs"] and result["outputs"] and "dense" in result["implementations"]
+    result = subquad.signature("softmax_attention")
+    assert result["inputs"]["bias"]["shape"] == ["n_q+n_k-1"] and not result["inputs"]["bias"]["required"]
+    assert result["params"]["causal"]["default"] == "false"
 
 
 @pytest.mark.parametrize(
@@ -263,9 +263,9 @@ def test_signature():
     ],
 )
 def test_errors_are_one_line(change, expected):
-    given = {**tensors(), "out": np.zeros((2, 50, 16), np.float32), **change}
+    inputs = {**tensors(), "out": np.zeros((2, 50, 16), np.float32), **change}
     with pytest.raises(ValueError) as error:
-        subquad.check("softmax_attention", **given)
+        subquad.check("softmax_attention", **inputs)
     assert expected in str(error.value) and "\n" not in str(error.value)
 
 
@@ -276,12 +276,12 @@ def test_an_unknown_operator_is_a_value_error():
 
 
 def test_nan_is_found():
-    given = tensors()
-    out = softmax(**given)
+    inputs = tensors()
+    out = softmax(**inputs)
     out[1, 3, 2] = np.nan
-    found = subquad.check("softmax_attention", out=out, **given)
-    assert not found and (found.worst.head, found.worst.row, found.worst.element) == (1, 3, 2)
-    assert "NaN" in str(found)
+    result = subquad.check("softmax_attention", out=out, **inputs)
+    assert not result and (result.worst.head, result.worst.row, result.worst.element) == (1, 3, 2)
+    assert "NaN" in str(result)
 
 
 def resident():
@@ -291,32 +291,32 @@ def resident():
 
 def test_200_calls_leak_nothing():
     draw = np.random.default_rng(1)
-    given = {"weights": draw.standard_normal(63), "values": draw.standard_normal((32, 128))}
+    inputs = {"weights": draw.standard_normal(63), "values": draw.standard_normal((32, 128))}
     place = np.arange(32)[None] - np.arange(32)[:, None] + 31
-    out = given["weights"][place] @ given["values"]
-    before_references = [sys.getrefcount(value) for value in (*given.values(), out)]
+    out = inputs["weights"][place] @ inputs["values"]
+    before_references = [sys.getrefcount(value) for value in (*inputs.values(), out)]
 
     def calls(count):
         for _ in range(count):
-            subquad.check("toeplitz_1d", out=out, **given)
-            subquad.run("toeplitz_1d", **given)
-            subquad.reference("toeplitz_1d", rows=[1], **given)
+            subquad.check("toeplitz_1d", out=out, **inputs)
+            subquad.run("toeplitz_1d", **inputs)
+            subquad.reference("toeplitz_1d", rows=[1], **inputs)
 
     calls(20)
     before = resident()
     calls(200)
-    assert [sys.getrefcount(value) for value in (*given.values(), out)] == before_references
+    assert [sys.getrefcount(value) for value in (*inputs.values(), out)] == before_references
     # An output has 32 KiB: storing 200 of them would take 6.4 MiB.
     assert resident() - before < 3 << 20
 
 
 def test_the_lock_of_python_is_released():
-    given = tensors(n=1200, heads=1, d=64)
+    inputs = tensors(n=1200, heads=1, d=64)
     count, running = 0, True
 
     def work():
         nonlocal running
-        subquad.reference("softmax_attention", **given)
+        subquad.reference("softmax_attention", **inputs)
         running = False
 
     thread = threading.Thread(target=work)
@@ -334,19 +334,19 @@ def test_the_lock_of_python_is_released():
 
 
 def test_threads_get_their_own_answers():
-    given = [tensors(seed=seed) for seed in range(8)]
-    found = [None] * 8
+    all_inputs = [tensors(seed=seed) for seed in range(8)]
+    results = [None] * 8
 
     def work(i):
-        found[i] = subquad.check("softmax_attention", out=softmax(**given[i]), **given[i])
+        results[i] = subquad.check("softmax_attention", out=softmax(**all_inputs[i]), **all_inputs[i])
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert all(found) and [one.error for one in found] == [
-        subquad.check("softmax_attention", out=softmax(**one), **one).error for one in given
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(results) and [result.error for result in results] == [
+        subquad.check("softmax_attention", out=softmax(**inputs), **inputs).error for inputs in all_inputs
     ]
 
 

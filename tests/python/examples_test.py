@@ -34,13 +34,13 @@ def test_the_example_for_pytest():
 
 def test_the_example_for_kernels():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    one = load("kernel_benchmark").AttentionBenchmark()
-    one.setup_base()
-    one.benchmark_base()
-    assert torch.allclose(one.verify_base(), one.out, atol=1e-5)
-    one.out = one.out * 1.01
+    benchmark = load("kernel_benchmark").AttentionBenchmark()
+    benchmark.setup_base()
+    benchmark.benchmark_base()
+    assert torch.allclose(benchmark.verify_base(), benchmark.out, atol=1e-5)
+    benchmark.out = benchmark.out * 1.01
     with pytest.raises(AssertionError, match="tolerance"):
-        one.verify_base()
+        benchmark.verify_base()
 
 
 def test_attention_of_pytorch_and_t5():
@@ -48,8 +48,8 @@ def test_attention_of_pytorch_and_t5():
     models = load("models")
     assert models.pytorch().passed
     pytest.importorskip("transformers", reason="transformers is not installed")
-    found = models.t5()
-    assert found.passed and found.all_rows
+    result = models.t5()
+    assert result.passed and result.all_rows
 
 
 def test_a_performer_that_adds_to_its_features():
@@ -81,16 +81,16 @@ def test_the_table_of_default_tolerances():
     page = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
     made = load("default_tolerances").table(lambda name: name in ("`linear_attention`", "`toeplitz_1d`"))
     for line in made.split("\n"):
-        told = line.rsplit("|", 2)[0]  # the error of a correct program differs between processors
-        assert told in page
+        summary = line.rsplit("|", 2)[0]  # the error of a correct program differs between processors
+        assert summary in page
 
 
 def test_the_example_of_the_readme(capsys):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     text = (EXAMPLES.parents[2] / "README.md").read_text(encoding="utf-8")
-    (program,) = [one for one in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "subquad.verify" in one]
+    (program,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "subquad.verify" in block]
     exec(program, {})  # pylint: disable=exec-used
-    told = capsys.readouterr().out
-    assert "softmax_attention float32: passed" in told and "looks like: bias left out" in told
-    assert "accepted  bias left out" in told and "advice: bias drawn from N(0, 1)" in told
-    assert told.count(" samples") == 6
+    printed = capsys.readouterr().out
+    assert "softmax_attention float32: passed" in printed and "looks like: bias left out" in printed
+    assert "accepted  bias left out" in printed and "advice: bias drawn from N(0, 1)" in printed
+    assert printed.count(" samples") == 6

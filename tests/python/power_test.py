@@ -13,74 +13,74 @@ def tensors(n=140, heads=2, width=8, bias=1.0):
 
 
 def test_a_test_that_sees_everything():
-    found = subquad.power("softmax_attention", **tensors())
-    assert found and found.passed and not found.accepted and found.advice is None
-    assert (found.dtype, found.rtol, found.atol) == ("float32", 1.3e-6, 1e-5)
-    assert found.all_rows and found.rows == 280 and 0 < found.right < 1
-    assert set(found.ours) == set(found.rejected) and min(found.ours.values()) > 1
-    assert "accepts 0 of" in str(found) and "advice" not in str(found)
+    result = subquad.power("softmax_attention", **tensors())
+    assert result and result.passed and not result.accepted and result.advice is None
+    assert (result.dtype, result.rtol, result.atol) == ("float32", 1.3e-6, 1e-5)
+    assert result.all_rows and result.rows == 280 and 0 < result.right < 1
+    assert set(result.ours) == set(result.rejected) and min(result.ours.values()) > 1
+    assert "accepts 0 of" in str(result) and "advice" not in str(result)
 
 
 def test_a_bias_of_zeros():
-    found = subquad.power("softmax_attention", **tensors(bias=0))
-    assert not found
-    assert {"bias left out", "bias shifted by 1", "offset i - j for j - i"} <= set(found.accepted) & set(found.same)
-    assert "scale left out" in found.rejected
-    assert found.advice.changes == ("bias drawn from N(0, 1)",) and not found.advice.still_accepted
-    assert "the right answer, on these tensors" in str(found) and "refuses all of them" in str(found)
+    result = subquad.power("softmax_attention", **tensors(bias=0))
+    assert not result
+    assert {"bias left out", "bias shifted by 1", "offset i - j for j - i"} <= set(result.accepted) & set(result.same)
+    assert "scale left out" in result.rejected
+    assert result.advice.changes == ("bias drawn from N(0, 1)",) and not result.advice.still_accepted
+    assert "the right answer, on these tensors" in str(result) and "refuses all of them" in str(result)
 
 
 def test_gradients_below_the_tolerance():
-    given = tensors()
-    grad = np.full_like(given["v"], 1e-6)
-    found = subquad.power("softmax_attention", rtol=0, atol=1e-4, grad=grad, **given)
-    assert found.accepted and all(name.startswith("gradients: ") for name in found.accepted)
-    assert "gradients: all zero (grad_q)" in found.accepted
-    assert "gradients: last row left out (grad_q)" in found.rejected
-    assert any("random cotangent" in change for change in found.advice.changes)
-    assert len(str(found).split("\n")) < 25 and "further ones accepted" in str(found)
+    inputs = tensors()
+    grad = np.full_like(inputs["v"], 1e-6)
+    result = subquad.power("softmax_attention", rtol=0, atol=1e-4, grad=grad, **inputs)
+    assert result.accepted and all(name.startswith("gradients: ") for name in result.accepted)
+    assert "gradients: all zero (grad_q)" in result.accepted
+    assert "gradients: last row left out (grad_q)" in result.rejected
+    assert any("random cotangent" in change for change in result.advice.changes)
+    assert len(str(result).split("\n")) < 25 and "further ones accepted" in str(result)
 
 
 def test_the_distances_are_those_of_allclose():
-    given = tensors()
-    right = subquad.reference("softmax_attention", **given)
+    inputs = tensors()
+    right = subquad.reference("softmax_attention", **inputs)
     rtol, atol = 0.05, 0.5
-    found = subquad.power("softmax_attention", rtol=rtol, atol=atol, dtype="float64", advise=False, **given)
-    without = subquad.reference("softmax_attention", **{**given, "bias": None})
+    result = subquad.power("softmax_attention", rtol=rtol, atol=atol, dtype="float64", advise=False, **inputs)
+    without = subquad.reference("softmax_attention", **{**inputs, "bias": None})
     for name, wrong in (("all zero", 0 * right), ("sign flipped", -right), ("bias left out", without)):
         over = np.max(np.abs(wrong - right) / (atol + rtol * np.abs(right)))
-        tried = {**found.accepted, **found.rejected}[name]
+        tried = {**result.accepted, **result.rejected}[name]
         assert tried == pytest.approx(over, rel=1e-9), name
-        assert (name in found.accepted) == np.allclose(wrong, right, rtol=rtol, atol=atol)
+        assert (name in result.accepted) == np.allclose(wrong, right, rtol=rtol, atol=atol)
 
 
 def test_the_type_of_the_test():
-    given = tensors(n=70)
+    inputs = tensors(n=70)
     by_type = {
-        name: subquad.power("softmax_attention", dtype=name, advise=False, **given) for name in ("float16", np.float64)
+        name: subquad.power("softmax_attention", dtype=name, advise=False, **inputs) for name in ("float16", np.float64)
     }
-    assert [found.dtype for found in by_type.values()] == ["float16", "float64"]
+    assert [power.dtype for power in by_type.values()] == ["float16", "float64"]
     assert by_type["float16"].rtol == 1e-3 and "products of float32" in by_type[np.float64].accepted
     # An error of one unit in the last place is refused, and so are correct outputs.
-    tight = subquad.power("softmax_attention", rtol=0, atol=1e-7, dtype="bfloat16", **given)
+    tight = subquad.power("softmax_attention", rtol=0, atol=1e-7, dtype="bfloat16", **inputs)
     assert not tight and tight.right > 1000 and "the test refuses what is right" in str(tight)
     assert "a wider tolerance" in tight.advice.changes[-1]
 
 
 def test_an_eps_is_seen_or_not():
-    given = {name: value for name, value in tensors().items() if name != "bias"}
+    inputs = {name: value for name, value in tensors().items() if name != "bias"}
     for eps, dtype, seen in ((1e-6, "float32", False), (1e-2, "bfloat16", False), (1.0, "float32", True)):
-        found = subquad.power("linear_attention", feature_map="elu1", eps=eps, dtype=dtype, **given)
-        assert ("eps left out" in found.rejected, "eps left out" in found.accepted) == (seen, not seen), str(found)
+        result = subquad.power("linear_attention", feature_map="elu1", eps=eps, dtype=dtype, **inputs)
+        assert ("eps left out" in result.rejected, "eps left out" in result.accepted) == (seen, not seen), str(result)
         # Other tensors would not reveal it.
-        assert found.passed == seen and (seen or not found.advice.changes), str(found)
+        assert result.passed == seen and (seen or not result.advice.changes), str(result)
 
 
 def test_torch_tensors():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    given = {name: torch.tensor(value).bfloat16() for name, value in tensors().items()}
-    found = subquad.power("softmax_attention", advise=False, **given)
-    assert found.dtype == "bfloat16" and found.rtol == 1.6e-2 and found.passed
+    inputs = {name: torch.tensor(value).bfloat16() for name, value in tensors().items()}
+    result = subquad.power("softmax_attention", advise=False, **inputs)
+    assert result.dtype == "bfloat16" and result.rtol == 1.6e-2 and result.passed
     assert subquad.power("softmax_attention", dtype=torch.bfloat16, advise=False, **tensors()).dtype == "bfloat16"
 
 

@@ -29,9 +29,9 @@ def toeplitz(weights, values, causal=False):
 
 
 def test_a_right_function_passes(tmp_path):
-    found = subquad.verify(toeplitz, "toeplitz_1d", folder=tmp_path, **SMALL)
-    assert found and found.passed and not found.failures and found.looks_like is None
-    assert "0 failed" in str(found) and "called again" in str(found)
+    result = subquad.verify(toeplitz, "toeplitz_1d", folder=tmp_path, **SMALL)
+    assert result and result.passed and not result.failures and result.looks_like is None
+    assert "0 failed" in str(result) and "called again" in str(result)
 
 
 def test_an_eps_that_no_case_shows_is_no_failure(tmp_path):
@@ -41,9 +41,9 @@ def test_an_eps_that_no_case_shows_is_no_failure(tmp_path):
         return weights @ v / (weights.sum(-1, keepdims=True) + q.dtype.type(eps if eps > 1e-6 else 0))
 
     options = {"feature_map": "elu1", "eps": 1e-9, "n": [16, 33], "grouped_heads": False}
-    found = subquad.verify(linear, "linear_attention", folder=tmp_path, **options)
-    assert found and sum(row.mistrusted for row in found.rows) == 0, str(found)
-    assert "eps left out" not in str(found)
+    result = subquad.verify(linear, "linear_attention", folder=tmp_path, **options)
+    assert result and sum(row.mistrusted for row in result.rows) == 0, str(result)
+    assert "eps left out" not in str(result)
 
 
 def attention(q, k, v, scale=None, causal=False):
@@ -56,12 +56,12 @@ def attention(q, k, v, scale=None, causal=False):
 
 
 def test_grouped_heads_that_a_function_does_not_take_are_not_tested(tmp_path):
-    found = subquad.verify(attention, "softmax_attention", folder=tmp_path)
-    assert found, str(found)
-    (remark,) = [one for one in found.remarks if "groups of heads" in one]
+    result = subquad.verify(attention, "softmax_attention", folder=tmp_path)
+    assert result, str(result)
+    (remark,) = [remark for remark in result.remarks if "groups of heads" in remark]
     assert "raised ValueError" in remark and "k:2+v:2" in remark
     asked = subquad.verify(attention, "softmax_attention", grouped_heads=True, folder=tmp_path)
-    assert asked.failures and all("leading=" in one.case for one in asked.failures), str(asked)
+    assert asked.failures and all("leading=" in failure.case for failure in asked.failures), str(asked)
 
 
 def test_grouped_heads_that_it_takes_now_and_then_are_failures(tmp_path):
@@ -72,9 +72,9 @@ def test_grouped_heads_that_it_takes_now_and_then_are_failures(tmp_path):
             k, v = (np.repeat(x, q.shape[-3] // x.shape[-3], -3) if x.ndim > 2 else x for x in (k, v))
         return attention(q, k, v, scale, causal)
 
-    found = subquad.verify(sometimes, "softmax_attention", folder=tmp_path)
-    assert found.failures and all("not with batch items" in one.reason for one in found.failures), str(found)
-    assert "groups of heads" not in str(found.remarks)
+    result = subquad.verify(sometimes, "softmax_attention", folder=tmp_path)
+    assert result.failures and all("not with batch items" in failure.reason for failure in result.failures), str(result)
+    assert "groups of heads" not in str(result.remarks)
 
 
 def test_what_is_given_is_that_of_every_case(tmp_path):
@@ -87,7 +87,7 @@ def test_what_is_given_is_that_of_every_case(tmp_path):
     assert subquad.verify(one_width, "softmax_attention", d=32, e=32, **options)
     assert not subquad.verify(one_width, "softmax_attention", d=32, **options)
     ids = subquad._subquad.cases("linear_attention", [("feature_map", "elu1"), ("eps", "0.25")], [16], "float32", 1)
-    assert ids and all(",eps=0.25," in one for one in ids)
+    assert ids and all(",eps=0.25," in case_id for case_id in ids)
 
 
 def test_what_few_failures_resemble_is_no_headline(tmp_path):
@@ -97,13 +97,13 @@ def test_what_few_failures_resemble_is_no_headline(tmp_path):
         return out if values.ndim > 2 else wrong
 
     options = {"n": [16, 31, 33, 64, 97], "shrink": 0, "folder": tmp_path}
-    found = subquad.verify(sometimes, "toeplitz_1d", **options)
-    alike = sum(one.looks_like == "sign flipped" for one in found.failures)
-    assert 0 < 2 * alike <= len(found.failures), str(found)
-    assert found.looks_like is None and "; looks like" not in str(found)
-    assert str(found).endswith(f"; {alike} of {len(found.failures)} look like: sign flipped")
-    found = subquad.verify(sometimes, "toeplitz_1d", **{**options, "n": [16, 31]})
-    assert found.looks_like == "sign flipped" and str(found).endswith("; looks like: sign flipped"), str(found)
+    result = subquad.verify(sometimes, "toeplitz_1d", **options)
+    alike = sum(failure.looks_like == "sign flipped" for failure in result.failures)
+    assert 0 < 2 * alike <= len(result.failures), str(result)
+    assert result.looks_like is None and "; looks like" not in str(result)
+    assert str(result).endswith(f"; {alike} of {len(result.failures)} look like: sign flipped")
+    result = subquad.verify(sometimes, "toeplitz_1d", **{**options, "n": [16, 31]})
+    assert result.looks_like == "sign flipped" and str(result).endswith("; looks like: sign flipped"), str(result)
 
 
 def test_one_row_resembles_nothing(tmp_path):
@@ -113,15 +113,15 @@ def test_one_row_resembles_nothing(tmp_path):
             return -out
         return out + np.sin(np.arange(out.size) ** 2).reshape(out.shape).astype(out.dtype)
 
-    found = subquad.verify(wrong, "toeplitz_1d", n=[1, 2, 3, 16], shrink=0, folder=tmp_path)
-    assert any("n=1," in one.case for one in found.failures)
-    assert found.looks_like is None and "like" not in str(found), str(found)
+    result = subquad.verify(wrong, "toeplitz_1d", n=[1, 2, 3, 16], shrink=0, folder=tmp_path)
+    assert any("n=1," in failure.case for failure in result.failures)
+    assert result.looks_like is None and "like" not in str(result), str(result)
 
 
 def takes_and_ignores(name):
     def function(q, k, v, scale=None, causal=False):
-        given = {"scale": scale, "causal": causal, name: {"scale": None, "causal": False}[name]}
-        return attention(q, k, v, given["scale"], given["causal"])
+        options = {"scale": scale, "causal": causal, name: {"scale": None, "causal": False}[name]}
+        return attention(q, k, v, options["scale"], options["causal"])
 
     return function
 
@@ -130,9 +130,9 @@ def takes_and_ignores(name):
     "name, mistake", [("causal", "causal mask left out"), ("scale", "the default scale in place of the given one")]
 )
 def test_a_parameter_that_is_taken_is_tested(name, mistake, tmp_path):
-    found = subquad.verify(takes_and_ignores(name), "softmax_attention", grouped_heads=False, folder=tmp_path)
-    assert not found and found.looks_like == mistake, str(found)
-    assert all(f"{name}=" in one.kind for one in found.failures)
+    result = subquad.verify(takes_and_ignores(name), "softmax_attention", grouped_heads=False, folder=tmp_path)
+    assert not result and result.looks_like == mistake, str(result)
+    assert all(f"{name}=" in failure.kind for failure in result.failures)
 
 
 def raises(weights, values, causal=False):
@@ -202,25 +202,25 @@ def nan(weights, values, causal=False):
     ],
 )
 def test_what_a_function_does_is_named(function, reason, tmp_path):
-    found = subquad.verify(function, "toeplitz_1d", folder=tmp_path, **SMALL)
-    assert not found
-    assert any(reason in one.reason for one in found.failures), str(found)
-    assert reason in str(found)
-    assert all(pathlib.Path(one.folder, "case.json").exists() for one in found.failures)
+    result = subquad.verify(function, "toeplitz_1d", folder=tmp_path, **SMALL)
+    assert not result
+    assert any(reason in failure.reason for failure in result.failures), str(result)
+    assert reason in str(result)
+    assert all(pathlib.Path(failure.folder, "case.json").exists() for failure in result.failures)
     if function in (raises, crashes, leaves):
-        assert sum(row.passed for row in found.rows) > 0  # the cases after it were called nevertheless
+        assert sum(row.passed for row in result.rows) > 0  # the cases after it were called nevertheless
 
 
 def test_a_call_that_does_not_return_is_named(tmp_path):
-    found = subquad.verify(hangs, "toeplitz_1d", n=[16], timeout=0.5, shrink=0.1, folder=tmp_path)
-    assert any("did not return within 0.5 s" in one.reason for one in found.failures)
+    result = subquad.verify(hangs, "toeplitz_1d", n=[16], timeout=0.5, shrink=0.1, folder=tmp_path)
+    assert any("did not return within 0.5 s" in failure.reason for failure in result.failures)
 
 
 def test_a_failure_is_made_small(tmp_path):
-    found = subquad.verify(
+    result = subquad.verify(
         lambda weights, values: 2 * toeplitz(weights, values), "toeplitz_1d", n=[33], shrink=2, folder=tmp_path
     )
-    case = subquad.load_case(found.failures[0].folder)
+    case = subquad.load_case(result.failures[0].folder)
     assert case.inputs["values"].shape[-2] < 10
 
 
@@ -268,12 +268,12 @@ def test_a_sweep_times_what_is_right(tmp_path):
 
     file = tmp_path / "r.json"
     functions = {"mine": toeplitz, "wrong": wrong, "broken": broken}
-    found = subquad.sweep(functions, "toeplitz_1d", n=[64, 256], baselines=["dense", "fft"], out=file, budget=0.1)
-    assert not found.passed
+    result = subquad.sweep(functions, "toeplitz_1d", n=[64, 256], baselines=["dense", "fft"], out=file, budget=0.1)
+    assert not result.passed
     for name in ("mine", "dense", "fft"):
-        assert set(found.seconds(name)) == {64, 256}
-    assert not found.seconds("wrong") and not found.seconds("broken")
-    assert "raised OSError: no device" in str(found)
+        assert set(result.seconds(name)) == {64, 256}
+    assert not result.seconds("wrong") and not result.seconds("broken")
+    assert "raised OSError: no device" in str(result)
     written = json.loads(file.read_text())
     assert written["format"] == "results/1" and len(written["records"]) == 10
     sys.path.insert(0, str(ROOT))
@@ -302,6 +302,6 @@ def test_jax():
         matrix = weights[..., np.arange(n_k)[None] - np.arange(n_q)[:, None] + n_q - 1]
         return jax.numpy.matmul(matrix, values, precision="highest")
 
-    one = {"weights": jax.numpy.arange(9.0), "values": jax.numpy.ones((5, 2))}
-    assert subquad.check("toeplitz_1d", out=product(**one), **one)
-    assert isinstance(subquad.run("toeplitz_1d", **one), jax.Array)
+    inputs = {"weights": jax.numpy.arange(9.0), "values": jax.numpy.ones((5, 2))}
+    assert subquad.check("toeplitz_1d", out=product(**inputs), **inputs)
+    assert isinstance(subquad.run("toeplitz_1d", **inputs), jax.Array)

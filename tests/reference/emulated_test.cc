@@ -31,8 +31,8 @@ TEST(Emulated, RoundsAsFloat32Does) {
     const auto scale = std::ldexp(1.0, static_cast<int>(i % 280) - 140);
     const auto x = static_cast<float>(draws.Normal(2 * i) * scale);
     const auto y = static_cast<float>(draws.Normal(2 * i + 1));
-    const auto is = [](Emulated found, float expected) {
-      EXPECT_EQ(static_cast<long double>(found),
+    const auto is = [](Emulated actual, float expected) {
+      EXPECT_EQ(static_cast<long double>(actual),
                 static_cast<long double>(expected));
     };
     is(Emulated(x) * Emulated(y), x * y);
@@ -77,17 +77,17 @@ TEST(Emulated, RandomRoundingsAreRightOnAverageAndLeaveExactResultsAlone) {
   EXPECT_NEAR(up / double{kDraws}, 0.25, 5 * std::sqrt(0.25 * 0.75 / kDraws));
 }
 
-TEST(Emulated, ExactResultsAreMovedTooWhereThatIsAskedFor) {
+TEST(Emulated, ExactResultsAreMovedOnRequest) {
   Arithmetic random = kFloat32;
   random.random = random.exact_too = true;
   const ArithmeticScope scope(random, 7);
   constexpr int kDraws = 4000;
   int moved = 0, up = 0;
   for (int i = 0; i < kDraws; ++i) {
-    const long double one = Emulated(1);
-    ASSERT_LE(std::abs(one - 1), 0x1p-23L);
-    moved += one != 1;
-    up += one > 1;
+    const long double value = Emulated(1);
+    ASSERT_LE(std::abs(value - 1), 0x1p-23L);
+    moved += value != 1;
+    up += value > 1;
     ASSERT_EQ(static_cast<long double>(Emulated(0) * Emulated(1)), 0);
   }
   // The displacement is uniform in (-1/2, 1/2) of a last place, a quarter on
@@ -138,10 +138,10 @@ void WriteAnswer(const Trial& trial, const Answer& answer, Inputs& inputs,
   const ArithmeticScope scope(arithmetic, 1);
   const auto reference = problem.op->ReferenceEmulated(problem, inputs);
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
-    const OutputAnswer& one = answer.outputs[o];
+    const OutputAnswer& output = answer.outputs[o];
     const OutputLayout layout = LayoutOf(problem, static_cast<int>(o));
     std::vector<Emulated> row(static_cast<size_t>(layout.width));
-    for (const RowId& id : one.selection.rows) {
+    for (const RowId& id : output.selection.rows) {
       try {
         reference->Row(id, row.data(), nullptr);
       } catch (const InvalidInput&) {  // rounding cancelled a normaliser
@@ -163,18 +163,19 @@ TEST_P(Precision, FewerDigitsInsideAFloat32ProgramAreCaught) {
   constexpr size_t kMostCases = 3;
   std::vector<Case> cases =
       VerificationCases(*GetParam(), {256}, Scalar::kFloat32, 1);
-  std::erase_if(cases, [](const Case& one) {
-    return one.Tokens() < 256 || one.leading.heads > 0 || one.leading.batch > 0;
+  std::erase_if(cases, [](const Case& test_case) {
+    return test_case.Tokens() < 256 || test_case.leading.heads > 0 ||
+           test_case.leading.batch > 0;
   });
   ASSERT_FALSE(cases.empty());
   const size_t step = (cases.size() + kMostCases - 1) / kMostCases;
   int cases_judged = 0;
   for (size_t i = 0; i < cases.size(); i += step) {
-    const Case& one = cases[i];
-    Problem problem = ProblemOf(one);
-    Inputs inputs = GenerateInputs(one, problem);
+    const Case& test_case = cases[i];
+    Problem problem = ProblemOf(test_case);
+    Inputs inputs = GenerateInputs(test_case, problem);
     Inputs same = inputs;
-    Trial trial(problem, std::move(inputs), one.seed);
+    Trial trial(problem, std::move(inputs), test_case.seed);
     try {
       trial.answer();
     } catch (const InvalidInput&) {
@@ -185,20 +186,21 @@ TEST_P(Precision, FewerDigitsInsideAFloat32ProgramAreCaught) {
     for (const Implementation* implementation : ImplementationsOf(*GetParam()))
       if (WhyNot(*implementation, problem).empty())
         able.push_back(implementation);
-    ASSERT_FALSE(able.empty()) << one.Id();
+    ASSERT_FALSE(able.empty()) << test_case.Id();
     WriteAnswer(trial, trial.answer(), same, kFloat32);
     // Algorithms with tighter bounds than the plain program's may refuse it.
     for (const Implementation* implementation : able)
       if (implementation->id == "dense") {
-        EXPECT_TRUE(trial.JudgeOutputs(*implementation).passed()) << one.Id();
+        EXPECT_TRUE(trial.JudgeOutputs(*implementation).passed())
+            << test_case.Id();
       }
     for (const Planted& planted : PlantedFaults()) {
       WriteAnswer(trial, trial.answer(), same, planted.arithmetic);
       for (const Implementation* implementation : able) {
         const Verdict verdict = trial.JudgeOutputs(*implementation);
         EXPECT_EQ(verdict.outcome, Outcome::kFailed)
-            << planted.name << ", " << implementation->id << " " << one.Id()
-            << ": " << verdict.reason << " "
+            << planted.name << ", " << implementation->id << " "
+            << test_case.Id() << ": " << verdict.reason << " "
             << DistanceOf(verdict.comparison, false);
       }
     }

@@ -6,24 +6,24 @@
 namespace subquad {
 namespace {
 
-TEST(LongSums, IsTheLoopsNumberUpToOnePart) {
+TEST(LongSums, EqualsTheLoopUpToOnePart) {
   LongSums<float> sums(2);
-  float one = 0, other = 0;
+  float weighted = 0, other = 0;
   for (size_t term = 1; term < LongSums<float>::kTermsOfAPart; ++term) {
     const float x = 1 / static_cast<float>(term);
     const double row[] = {x * 0.7};
     sums.AddRow(3, row, 1);
     sums.Add(1, x);
     sums.Next();
-    one += 3 * static_cast<float>(row[0]);
+    weighted += 3 * static_cast<float>(row[0]);
     other += x;
-    ASSERT_EQ(sums.Total(0), one);
+    ASSERT_EQ(sums.Total(0), weighted);
     ASSERT_EQ(sums.Total(1), other);
   }
 }
 
 // In float32 a loop stops growing at 2^24 when it adds ones.
-TEST(LongSums, GoesOnGrowing) {
+TEST(LongSums, KeepsGrowing) {
   constexpr size_t kCount = size_t{1} << 25;
   LongSums<float> sums(1);
   float loop = 0;

@@ -35,15 +35,19 @@ SHARED = re.compile("crossover |exponent of (time|workspace) of |exponent in pix
 
 def entries_of(summary, recipe):
     """Returns {kind: {(value, low, high)}} of a recipe; a `ratio` has no ends if they equal the value."""
-    found = {"crossover": set(), "fit": set(), "ratio": set()}
+    entries = {"crossover": set(), "fit": set(), "ratio": set()}
     for entry in summary["recipes"]:
         for panel in entry["panels"] if entry["recipe"] == recipe else ():
-            found["crossover"] |= {(one["n"], one["low"], one["high"]) for one in panel["crossovers"] if one["n"]}
-            found["fit"] |= {
-                (fit["exponent"], fit["low"], fit["high"]) for fit in (one["fit"] for one in panel["curves"]) if fit
+            entries["crossover"] |= {
+                (crossover["n"], crossover["low"], crossover["high"])
+                for crossover in panel["crossovers"]
+                if crossover["n"]
             }
-            found["ratio"] |= {(one["ratio"], one["low"], one["high"]) for one in panel["ratios"]}
-    return found
+            entries["fit"] |= {
+                (fit["exponent"], fit["low"], fit["high"]) for fit in (curve["fit"] for curve in panel["curves"]) if fit
+            }
+            entries["ratio"] |= {(ratio["ratio"], ratio["low"], ratio["high"]) for ratio in panel["ratios"]}
+    return entries
 
 
 def kind_of(name):
@@ -55,13 +59,16 @@ def against_claims(summary, claims):
     wrong, count = [], 0
     for claim in claims["claims"]:
         known = [entries_of(summary, recipe) for recipe in claim["recipes"]]
-        for one in claim["quantities"]:
-            if not known or not SHARED.match(one["name"]):
+        for quantity in claim["quantities"]:
+            if not known or not SHARED.match(quantity["name"]):
                 continue
             count += 1
-            if not any((one["value"], one["low"], one["high"]) in entries[kind_of(one["name"])] for entries in known):
+            if not any(
+                (quantity["value"], quantity["low"], quantity["high"]) in entries[kind_of(quantity["name"])]
+                for entries in known
+            ):
                 wrong.append(
-                    f"{claim['id']}: {one['name']} = {one['value']} is not in the summary of {claim['recipes']}"
+                    f"{claim['id']}: {quantity['name']} = {quantity['value']} is not in the summary of {claim['recipes']}"
                 )
     return wrong, count
 
@@ -90,11 +97,15 @@ def against_text(summary, recipe, quantity, text, words):
     wrong, count = [], 0
     for entry in summary["recipes"]:
         for panel in entry["panels"] if entry["recipe"] == recipe else ():
-            for one in panel["crossovers"] if panel["quantity"] == quantity else ():
-                if one["n"]:
+            for crossover in panel["crossovers"] if panel["quantity"] == quantity else ():
+                if crossover["n"]:
                     count += 1
-                    printed = words + plot_style.with_interval(one["n"], one["low"], one["high"])
-                    wrong += [] if printed in text else [f"{recipe}: {printed} of {one['fast']} and {one['dense']}"]
+                    printed = words + plot_style.with_interval(crossover["n"], crossover["low"], crossover["high"])
+                    wrong += (
+                        []
+                        if printed in text
+                        else [f"{recipe}: {printed} of {crossover['fast']} and {crossover['dense']}"]
+                    )
     return wrong, count
 
 
@@ -104,7 +115,7 @@ def moved(summary, kind):
     recipe = "nprf-fig1a" if kind == "crossover" else "nprf-memory"
     panel = next(entry for entry in planted["recipes"] if entry["recipe"] == recipe)["panels"][0]
     if kind == "crossover":
-        next(one for one in panel["crossovers"] if one["n"])["n"] *= 1.01
+        next(crossover for crossover in panel["crossovers"] if crossover["n"])["n"] *= 1.01
     else:
         for curve in panel["curves"]:
             curve["fit"]["exponent"] *= 1 + 1e-12
@@ -125,10 +136,10 @@ class AgreementTest(unittest.TestCase):
             with self.subTest(folder.name), tempfile.TemporaryDirectory() as made:
                 out = pathlib.Path(made) / "summary.json"
                 subprocess.run([PROGRAM, "summarize", folder, "--out", out], check=True, capture_output=True)
-                found = json.loads(out.read_text(encoding="utf-8"))
+                content = json.loads(out.read_text(encoding="utf-8"))
                 committed = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
                 for key in ("files", "recipes"):
-                    self.assertEqual(committed[key], found[key])
+                    self.assertEqual(committed[key], content[key])
 
     def test_claims(self):
         wrong, count = against_claims(self.summary, self.claims)

@@ -298,7 +298,7 @@ class WriteCase(Folder):
         k, v = (torch.nn.Parameter(torch.randn(2, 9, 3, 4)) for _ in range(2))
         for scalar, error in ((torch.float32, None), (torch.float64, None), (torch.bfloat16, 2.0**-8)):
             heads = [tensor.transpose(1, 2).to(scalar) for tensor in (q, k, v)]
-            out = torch.nn.functional.scaled_dot_product_attention(*(one.double() for one in heads)).to(scalar)
+            out = torch.nn.functional.scaled_dot_product_attention(*(head.double() for head in heads)).to(scalar)
             self.assertTrue(out.requires_grad and not heads[0].is_contiguous())
             self.write(
                 dict(zip("qkv", heads)), {"out": out}, params={"scale": q.shape[-1] ** -0.5}, expected_error=error
@@ -501,7 +501,7 @@ class Guide(unittest.TestCase):
     def test_the_example_of_the_readme(self):
         text = (REPORTS.parent / "README.md").read_text(encoding="utf-8")
         programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-        (program,) = [one for one in programs if "write_case" in one]
+        (program,) = [program for program in programs if "write_case" in program]
         (command,) = re.findall(r"`(build/subquad check my-case)`", text)
         for factor, status in ((1, 0), (1.01, 1)):
             script = self.folder / "script.py"

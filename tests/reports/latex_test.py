@@ -43,8 +43,8 @@ def can_compile():
     if not shutil.which("pdflatex") or not shutil.which("kpsewhich"):
         return False
     needed = ("pgfplots.sty", "booktabs.sty", "amssymb.sty", "geometry.sty")
-    found = subprocess.run(["kpsewhich", *needed], capture_output=True, text=True, check=False).stdout
-    return len(found.split()) == len(needed)
+    paths = subprocess.run(["kpsewhich", *needed], capture_output=True, text=True, check=False).stdout
+    return len(paths.split()) == len(needed)
 
 
 class FiguresTest(unittest.TestCase):
@@ -192,8 +192,8 @@ class DocumentTest(unittest.TestCase):
     def test_ten_figures_in_two_columns(self):
         result = self.compile(TEN)
         self.assertEqual(0, result.returncode, result.stdout[-2000:])
-        taken = set(re.findall(r"\(\./([\w-]+)\.caption\.tex", result.stdout.replace("\n", "")))
-        self.assertEqual(set(TEN), taken)
+        captions = set(re.findall(r"\(\./([\w-]+)\.caption\.tex", result.stdout.replace("\n", "")))
+        self.assertEqual(set(TEN), captions)
         wide = re.findall(r"Overfull \\hbox \(([0-9.]+)pt too wide\)", result.stdout)
         self.assertFalse([width for width in wide if float(width) > 12], wide)
 

@@ -127,10 +127,10 @@ class MissingTest(unittest.TestCase):
 
     def missing(self, *features):
         content = recipes_test.synthetic_results([recipes_test.RECIPES["nprf-fig1a"]])
-        content["records"] = [one for one in content["records"] if one["operator"] == "softmax_attention"
-                              or one["size"].get("f") in features]  # fmt: skip
+        content["records"] = [record for record in content["records"] if record["operator"] == "softmax_attention"
+                              or record["size"].get("f") in features]  # fmt: skip
         made = catalogue.build([("made.json", content)], [], [recipes_test.RECIPES["nprf-fig1a"]])
-        (product,) = [one for one in made.products if one.recipe]
+        (product,) = [product for product in made.products if product.recipe]
         return product.missing, product.caption(product.draw())
 
     def test_lines_by_a_setting_are_named(self):
@@ -202,8 +202,8 @@ class PrintedTest(figures_test.Workplace):
         names = list("abcdefgh")
         self.assertEqual("a, b, c, d, e, f", figures.listed(names[:6], ", "))
         self.assertEqual("a, b, c, d, e, f and 2 more", figures.listed(names, ", "))
-        one = figures.unserved_words([(recipe_file.Recipe("a", {}), "why")])
-        self.assertEqual("not drawn: 1 recipe that these files do not serve (--only NAME says why): a", one)
+        sentence = figures.unserved_words([(recipe_file.Recipe("a", {}), "why")])
+        self.assertEqual("not drawn: 1 recipe that these files do not serve (--only NAME says why): a", sentence)
 
     def test_a_page_shows_it_too(self):
         command = [sys.executable, "-m", "reports.page", self.path, "--out", self.out]
@@ -231,8 +231,7 @@ class OthersTest(figures_test.Workplace):
         excepted = [{**OTHERS, "except": {"implementation": "blocked"}}]
         del expected["also blocked"]
         self.assertEqual(expected, self.lines(content, {**CURVES, "series": [*CURVES["series"], *excepted]}))
-        self.assertEqual([], build(content_of(*content["records"][:12]), WITH_OTHERS).rest)  # already drawn by the
-        # recipe
+        self.assertEqual([], build(content_of(*content["records"][:12]), WITH_OTHERS).rest)  # drawn already
 
     def test_they_have_the_sizes_of_the_sweeps(self):
         extra = records_of("dense", "blocked", sizes=(512,))
@@ -255,9 +254,9 @@ class OthersTest(figures_test.Workplace):
             for _, group in self.picture(content_of(*records), recipes_test.RECIPES[name].content).content:
                 looks = {(style.color, style.dashes) for style in group.styles.values()}
                 self.assertEqual(count, len(looks), name)
-        one = plot_style.style_of("fft")
-        self.assertEqual(one, plot_style.apart(one, [plot_style.style_of("dense")]))
-        self.assertEqual(one.color, plot_style.apart(one, [one]).color)
+        own_style = plot_style.style_of("fft")
+        self.assertEqual(own_style, plot_style.apart(own_style, [plot_style.style_of("dense")]))
+        self.assertEqual(own_style.color, plot_style.apart(own_style, [own_style]).color)
 
     def test_wrong_use_is_refused(self):
         series = {
@@ -267,7 +266,7 @@ class OthersTest(figures_test.Workplace):
             "takes no style": {**OTHERS, "style": "fft"},
             "others: must be true": {**OTHERS, "others": False},
         }
-        wrong = {words: {**CURVES, "series": [one]} for words, one in series.items()}
+        wrong = {words: {**CURVES, "series": [entry]} for words, entry in series.items()}
         wrong["kind curves"] = {**WITH_OTHERS, "kind": "bars", "at": 256}
         for words, content in wrong.items():
             with self.subTest(words), self.assertRaises(result_file.InputError) as caught:
@@ -296,10 +295,10 @@ class OthersTest(figures_test.Workplace):
         printed = str(self.out / "made{.svg,.caption.md,.caption.tex,.csv,-lines.csv}")
         self.assertEqual([printed], result.stdout.splitlines())
         with open(self.out / "made-lines.csv", encoding="utf-8", newline="") as file:
-            found = {
+            pairs = {
                 (row["implementation"], row["dense"]) for row in csv.DictReader(file) if row["kind"] == "crossover"
             }
-        self.assertEqual({("also blocked", "the dense"), ("also karatsuba", "the dense")}, found)
+        self.assertEqual({("also blocked", "the dense"), ("also karatsuba", "the dense")}, pairs)
 
 
 if __name__ == "__main__":

@@ -199,8 +199,8 @@ class GalleryTest(figures_test.Workplace):
         content = json.loads(file.read_text(encoding="utf-8"))
         content["environment"]["gpu"] = {"name": "a GPU"}
         for backend, name in (("cpu", content["environment"]["cpu"]), ("cuda", "a GPU")):
-            for one in content["records"] + content["algorithms"]:
-                one["backend"] = backend
+            for record in content["records"] + content["algorithms"]:
+                record["backend"] = backend
             file.write_text(json.dumps(content), encoding="utf-8")
             result = self.gallery()
             self.assertEqual(0, result.returncode, result.stderr)
@@ -311,8 +311,8 @@ class ReadmeTest(figures_test.Workplace):
                   at["dense"]["workspace_bytes"] / at["fft_columns"]["workspace_bytes"]]  # fmt: skip
         row = next(line for line in text.splitlines() if line.startswith("| `toeplitz_1d`"))
         shown = [float(word.strip(" ×")) for word in row.split("|")[5].split("/")]
-        for expected, found in zip(ratios, shown):
-            self.assertLess(abs(found / expected - 1), 0.05)
+        for expected, cell in zip(ratios, shown):
+            self.assertLess(abs(cell / expected - 1), 0.05)
 
     def test_refusals(self):
         cpu = [{**self.LIST[0], "implementations": self.LIST[0]["implementations"][:1]}]

@@ -23,13 +23,13 @@ def words(content):
     for body in objects.values():
         for name, number in re.findall(rb"/(F\d+) (\d+) 0 R", body) if b"/FontDescriptor" not in body else []:
             fonts[name] = _Font(objects, objects[int(number)])
-    found = []
+    pieces = []
     for body in objects.values():
         if b"stream" in body and b"/Subtype" not in body:
-            found += _texts(_stream(body), fonts)
-    if not found:
+            pieces += _texts(_stream(body), fonts)
+    if not pieces:
         raise ValueError("no text in this PDF")
-    return found
+    return pieces
 
 
 def _stream(body):
@@ -50,11 +50,11 @@ class _Font:
             raise ValueError(f"expected fonts of type 42, found {body[:80]}")
         glyphs = _stream(_linked(objects, _linked(objects, body, b"DescendantFonts"), b"CIDToGIDMap"))
         self.letters = {}
-        for first, last, listed, one in RANGE.findall(_stream(_linked(objects, body, b"ToUnicode"))):
+        for first, last, listed, single in RANGE.findall(_stream(_linked(objects, body, b"ToUnicode"))):
             codes = range(int(first, 16), int(last, 16) + 1)
-            targets = re.findall(rb"<([0-9a-f]+)>", listed, re.IGNORECASE) if listed else [one]
+            targets = re.findall(rb"<([0-9a-f]+)>", listed, re.IGNORECASE) if listed else [single]
             for place, code in enumerate(codes):
-                letter = int(targets[place], 16) if listed else int(one, 16) + place
+                letter = int(targets[place], 16) if listed else int(single, 16) + place
                 printed = any(glyphs[2 * code : 2 * code + 2])
                 self.letters[code] = chr(letter) if printed else MISSING
 
@@ -66,7 +66,7 @@ class _Font:
 
 def _texts(stream, fonts):
     """Yields the text between each BT and ET."""
-    found = []
+    pieces = []
     for piece in PIECE.findall(stream):
         text, font = "", None
         for token in TOKEN.findall(piece):
@@ -74,5 +74,5 @@ def _texts(stream, fonts):
                 text += font.read(token)
             elif token.startswith(b"/"):
                 font = fonts[token[1:]]
-        found.append(text)
-    return found
+        pieces.append(text)
+    return pieces

@@ -137,7 +137,7 @@ class Workplace(unittest.TestCase):
         return content
 
     def records(self):
-        return {(one["implementation"], one["size"]["n_k"]): one for one in self.content()["records"]}
+        return {(record["implementation"], record["size"]["n_k"]): record for record in self.content()["records"]}
 
 
 class IntervalsTest(Workplace):
@@ -162,7 +162,7 @@ class IntervalsTest(Workplace):
 
     def test_ratio_of_rounds(self):
         ours = [1.0, 2, 4, 8, 16, 32, 64]  # the machine slows down more and more, for both by the same factor
-        for value in self.program.in_turns(ours, [3 * one for one in ours]):
+        for value in self.program.in_turns(ours, [3 * seconds for seconds in ours]):
             self.assertAlmostEqual(3, value)
 
     def test_ratio_of_samples_apart(self):
@@ -196,18 +196,20 @@ class RunTest(Workplace):
         result = self.run_peers([aim("one"), aim("two", "within", implementations=["fft"], peers=["dense"])])
         self.assertEqual(0, result.returncode, result.stderr)
         content = self.content()
-        self.assertEqual({"dense", "fft", "right"}, {one["implementation"] for one in content["records"]})
+        self.assertEqual({"dense", "fft", "right"}, {record["implementation"] for record in content["records"]})
         self.assertEqual({("dense", "right"), ("fft", "right"), ("fft", "dense")},
-                         {(one["implementation"], one["peer"]) for one in content["ratios"]})  # fmt: skip
-        self.assertEqual({"dense", "fft", "right"}, {one["implementation"] for one in content["algorithms"]})
+                         {(ratio["implementation"], ratio["peer"]) for ratio in content["ratios"]})  # fmt: skip
+        self.assertEqual(
+            {"dense", "fft", "right"}, {algorithm["implementation"] for algorithm in content["algorithms"]}
+        )
         by_name = self.records()
-        for one in content["ratios"]:
-            n = next(record["size"]["n_k"] for record in content["records"] if record["case"] == one["case"])
-            ours, theirs = (by_name[one[key], n]["seconds"]["samples"] for key in ("implementation", "peer"))
+        for ratio in content["ratios"]:
+            n = next(record["size"]["n_k"] for record in content["records"] if record["case"] == ratio["case"])
+            ours, theirs = (by_name[ratio[key], n]["seconds"]["samples"] for key in ("implementation", "peer"))
             with intervals.Intervals(PROGRAM) as program:
-                self.assertEqual((one["ratio"], one["low"], one["high"]), program.in_turns(ours, theirs))
-            self.assertEqual(one["rounds"], len(ours))
-            self.assertEqual("looks at all pairs" if one["peer"] == "right" else None, one["remark"])
+                self.assertEqual((ratio["ratio"], ratio["low"], ratio["high"]), program.in_turns(ours, theirs))
+            self.assertEqual(ratio["rounds"], len(ours))
+            self.assertEqual("looks at all pairs" if ratio["peer"] == "right" else None, ratio["remark"])
         self.assertEqual("passed", by_name["right", 32]["check"]["verdict"])
         self.assertEqual("all", by_name["right", 32]["check"]["rows"])
         self.assertIn("[1/2]", result.stderr)
@@ -227,7 +229,7 @@ class RunTest(Workplace):
         self.assertIn("a message", records["raises", 32]["check"]["reason"])
         self.assertIn("status 3", records["dies", 32]["check"]["reason"])
         self.assertIn("status 4", records["dies_late", 32]["check"]["reason"])
-        self.assertEqual({"right"}, {one["peer"] for one in self.content()["ratios"]})
+        self.assertEqual({"right"}, {ratio["peer"] for ratio in self.content()["ratios"]})
 
     def test_peers_that_cannot_run_are_skipped(self):
         names = ["absent", "choosy", "double", "greedy"]
@@ -271,16 +273,16 @@ class RunTest(Workplace):
         self.assertIn("[1/1]", result.stderr)
         after = self.content()["records"]
         self.assertEqual(before, after[: len(before)])
-        self.assertEqual({32, 48, 64}, {one["size"]["n_k"] for one in after})
+        self.assertEqual({32, 48, 64}, {record["size"]["n_k"] for record in after})
         result = self.run_peers(both, "--resume", "--threads", "2")  # different points
-        self.assertEqual({1, 2}, {one["threads"] for one in self.content()["records"]}, result.stderr)
+        self.assertEqual({1, 2}, {record["threads"] for record in self.content()["records"]}, result.stderr)
         self.assertEqual(2 * len(after), len(self.content()["records"]))
 
     def test_what_another_program_measured_is_measured_again(self):
         both = [aim("one"), aim("other", cases=[{"n": 64, "e": 4}])]
         self.assertEqual(0, self.run_peers(both).returncode)
         content = self.content()
-        old = [one for one in content["records"] if one["size"]["n_k"] == 64]
+        old = [record for record in content["records"] if record["size"]["n_k"] == 64]
         for record in old:
             record["program"] = "0123456789abcdef"
         self.out.write_text(json.dumps(content), encoding="utf-8")
@@ -290,11 +292,11 @@ class RunTest(Workplace):
         self.assertIn(f"--resume: {len(old)} records are another program's", result.stderr)
         self.assertIn("[1/1]", result.stderr)
         after = self.content()
-        self.assertEqual({content["environment"]["program"]}, {one["program"] for one in after["records"]})
+        self.assertEqual({content["environment"]["program"]}, {record["program"] for record in after["records"]})
         self.assertEqual(len(content["records"]), len(after["records"]))
         self.assertEqual(len(content["ratios"]), len(after["ratios"]))
         for ratio in after["ratios"]:
-            was_old = ratio["case"] in {one["case"] for one in old}
+            was_old = ratio["case"] in {record["case"] for record in old}
             self.assertEqual(ratio not in content["ratios"], was_old)
         self.assertEqual(before, self.out.with_name("peers.json.old").read_bytes())
 
@@ -319,7 +321,7 @@ class RunTest(Workplace):
         self.assertEqual(0, result.returncode, result.stderr)
         self.assertIn("[6/6]", result.stderr)
         self.assertEqual([2, 2, 2], [result.stderr.count(f"(pass {turn} of 3)") for turn in (1, 2, 3)])
-        self.assertEqual({32, 40}, {one["size"]["n_k"] for one in self.content()["records"]})
+        self.assertEqual({32, 40}, {record["size"]["n_k"] for record in self.content()["records"]})
 
     def test_the_middle_pass_counts(self):
         def measured(seconds):
@@ -359,25 +361,25 @@ class RunTest(Workplace):
     def test_every_peer_computes_the_formula(self):
         """Each peer of aims.json passes on the CPU at short lengths that fill no chunk, or its module is not installed."""
         small = []
-        for one in aims_file.load():
-            names = [name for name in one.get("peers", []) if name in programs.PEERS]
-            if names and one.get("scalar", "float32") in ("float32", "float64"):
+        for aim in aims_file.load():
+            names = [name for name in aim.get("peers", []) if name in programs.PEERS]
+            if names and aim.get("scalar", "float32") in ("float32", "float64"):
                 cases = [
-                    {**axes, "n": [130, 257], **({"block": 32} if "block" in axes else {})} for axes in one["cases"]
+                    {**axes, "n": [130, 257], **({"block": 32} if "block" in axes else {})} for axes in aim["cases"]
                 ]
-                small.append({**one, "kind": "ratio", "backend": "cpu", "peers": names, "cases": cases})
+                small.append({**aim, "kind": "ratio", "backend": "cpu", "peers": names, "cases": cases})
         result = self.run_peers(small)
-        installed = any(programs.missing_module(one) is None for one in programs.PEERS.values())
+        installed = any(programs.missing_module(peer) is None for peer in programs.PEERS.values())
         self.assertEqual(0 if installed else 1, result.returncode, result.stderr)
-        found = set()
+        measured_peers = set()
         for record in self.content()["records"]:
             if record["implementation"] in programs.PEERS:
-                found.add(record["implementation"])
+                measured_peers.add(record["implementation"])
                 verdict, reason = record["check"]["verdict"], record["check"]["reason"]
                 self.assertTrue(
                     verdict == "passed" or "not installed" in reason, (record["case"], record["implementation"], reason)
                 )
-        self.assertEqual(set(programs.PEERS), found)
+        self.assertEqual(set(programs.PEERS), measured_peers)
 
 
 class DifferenceTest(unittest.TestCase):
@@ -422,12 +424,12 @@ def synthetic_aim(kind, wanted, **changes):
 
 
 class TableTest(Workplace):
-    def verdict(self, one, *contents):
+    def verdict(self, aim, *contents):
         jsonschema.Draft202012Validator(json.loads(aims_file.SCHEMA_PATH.read_text())).validate(
-            {"format": "aims/1", "aims": [one]}
+            {"format": "aims/1", "aims": [aim]}
         )
         measured = aims.Measured([("made.json", content) for content in contents or [synthetic()]], PROGRAM)
-        return aims.judge(one, measured, 1)
+        return aims.judge(aim, measured, 1)
 
     def test_every_kind_by_hand(self):
         # The values are 5e-7 / 1e-7; its inverse; 2 n² e / t / 1e11; 512 n / t / 1e10; per token 1; errors 1e-7 n; 400
@@ -436,8 +438,8 @@ class TableTest(Workplace):
                                          ("peak", 2 * 256 * 64 / 1e4, 3, 4), ("spread", 1, 1.01, 0.9), ("growth", 4, 4.01, 3.9),
                                          ("memory", 0.005, 0.01, 0.001)):  # fmt: skip
             with self.subTest(kind):
-                found, verdict = self.verdict(synthetic_aim(kind, met))
-                self.assertAlmostEqual(value, found.value)
+                quantity, verdict = self.verdict(synthetic_aim(kind, met))
+                self.assertAlmostEqual(value, quantity.value)
                 self.assertEqual("met", verdict)
                 self.assertEqual("missed", self.verdict(synthetic_aim(kind, missed))[1])
 
@@ -445,8 +447,8 @@ class TableTest(Workplace):
         content = synthetic()
         content["environment"]["gpu"] = {"name": "made up", "copy_bytes_per_second": 1e12, "peak_flops_per_second": 1e12,
                                          "peak_matrix_flops_per_second": 1e13, "peak_bytes_per_second": 2e12}  # fmt: skip
-        for one in (*content["records"], *content["ratios"]):
-            one["backend"] = "cuda"
+        for record in (*content["records"], *content["ratios"]):
+            record["backend"] = "cuda"
         return content
 
     def test_a_gpu_is_held_against_its_own_rates(self):
@@ -488,31 +490,31 @@ class TableTest(Workplace):
         self.assertEqual(2, self.make(self.on_a_gpu(), other)[0].returncode)
 
     def test_operations_of_a_transform(self):
-        found, verdict = self.verdict(synthetic_aim("peak", 0.2, operations="fft", stretch=0.25))
-        self.assertAlmostEqual(5 * 8 * 64 / 1e4, found.value)
+        quantity, verdict = self.verdict(synthetic_aim("peak", 0.2, operations="fft", stretch=0.25))
+        self.assertAlmostEqual(5 * 8 * 64 / 1e4, quantity.value)
         self.assertEqual("met, and the stretch aim", verdict)
 
     def test_trips_at_the_rates_of_their_sizes(self):
         content = synthetic()
         content["environment"]["measured"]["copy_rates"] = [{"bytes": 4096, "bytes_per_second": 2e10}]
         aim = synthetic_aim("trips", 0.1, trips={"memory": 8, "4096": 4})
-        found, verdict = self.verdict(aim, content)
+        quantity, verdict = self.verdict(aim, content)
         memory = content["environment"]["measured"]["copy_bytes_per_second"]
-        self.assertAlmostEqual((8 / memory + 4 / 2e10) * 64 / 1e-7, found.value)
-        self.assertEqual("met" if found.value >= 0.1 else "missed", verdict)
+        self.assertAlmostEqual((8 / memory + 4 / 2e10) * 64 / 1e-7, quantity.value)
+        self.assertEqual("met" if quantity.value >= 0.1 else "missed", verdict)
         self.assertEqual((None, "not measured"), self.verdict(aim))  # no peak rate for that size
         self.assertEqual((None, "not measured"), self.verdict({**aim, "trips": {"memory": 8, "8192": 4}}, content))
 
     def test_the_worst_case_decides(self):
         content = synthetic()
         content["ratios"][1]["ratio"] = 2.0
-        found, verdict = self.verdict(synthetic_aim("ratio", 3), content)
-        self.assertEqual((2.0, "missed", "n = 1024"), (found.value, verdict, found.where))
+        quantity, verdict = self.verdict(synthetic_aim("ratio", 3), content)
+        self.assertEqual((2.0, "missed", "n = 1024"), (quantity.value, verdict, quantity.where))
 
     def test_the_fastest_of_both_sides_counts(self):
         content = synthetic(ratios_of={"rival": 5.0, "other": 3.0}, seconds={"fft": 1e-7, "rival": 5e-7, "other": 3e-7})
-        found, _ = self.verdict(synthetic_aim("ratio", 1, peers=["rival", "other"]), content)
-        self.assertEqual((3.0, "fft against other"), (found.value, found.who))
+        verdict, _ = self.verdict(synthetic_aim("ratio", 1, peers=["rival", "other"]), content)
+        self.assertEqual((3.0, "fft against other"), (verdict.value, verdict.who))
 
     def test_what_was_not_measured_is_not_met(self):
         self.assertEqual((None, "not measured"), self.verdict(synthetic_aim("ratio", 1, peers=["nobody"])))
@@ -533,23 +535,23 @@ class TableTest(Workplace):
         self.assertEqual((None, "not measured"), self.verdict(synthetic_aim("peak", 1), content))
 
     def test_an_aim_that_only_tells(self):
-        found, verdict = self.verdict(synthetic_aim("ratio", None))
-        self.assertEqual((5.0, "–"), (found.value, verdict))
+        quantity, verdict = self.verdict(synthetic_aim("ratio", None))
+        self.assertEqual((5.0, "–"), (quantity.value, verdict))
 
     def sweep_on_threads(self, faster):
         content = synthetic()
         del content["ratios"]
         two = [{**record, "threads": 2, "seconds": {**record["seconds"]}} for record in content["records"]]
         for record in two:
-            record["seconds"]["samples"] = [one / faster for one in record["seconds"]["samples"]]
+            record["seconds"]["samples"] = [sample / faster for sample in record["seconds"]["samples"]]
         content["records"] += two
         return content
 
     def test_threads(self):
         for faster, wanted in ((1.8, "met"), (1.5, "missed")):
-            found, verdict = self.verdict(synthetic_aim("threads", 1.7), synthetic(), self.sweep_on_threads(faster))
+            quantity, verdict = self.verdict(synthetic_aim("threads", 1.7), synthetic(), self.sweep_on_threads(faster))
             self.assertEqual(wanted, verdict)
-            self.assertAlmostEqual(faster, found.value)
+            self.assertAlmostEqual(faster, quantity.value)
 
     def make(self, *contents, out="out", aims_=None, beside=None):
         path = self.folder / "aims.json"
@@ -615,8 +617,8 @@ class TableTest(Workplace):
         for words in ("AVX-512", "AVX2", "fft, n = 1Ki"):
             self.assertIn(words, drawn)
         tables_ = {
-            name: aims.peers_table(aims.Measured([("made.json", one)], PROGRAM))
-            for name, one in (("a", wide), ("b", narrow))
+            name: aims.peers_table(aims.Measured([("made.json", content)], PROGRAM))
+            for name, content in (("a", wide), ("b", narrow))
         }
         rows = speed_figures.target_rows(tables_, {"rival": "one", "slow": "two"})
         self.assertEqual([[("a", 5.0), ("b", 3.0)]], [[mark[:2] for mark in marks] for _, marks in rows])
@@ -664,11 +666,11 @@ class TableTest(Workplace):
         self.assertEqual((2, 1), (result.returncode, result.stderr.strip().count("\n") + 1))
 
     def test_the_list_of_aims(self):
-        for one in aims_file.load():
-            for name in one.get("peers", []):
+        for aim in aims_file.load():
+            for name in aim.get("peers", []):
                 if name in programs.PEERS:
-                    self.assertEqual(one["operator"], programs.PEERS[name].operator)
-            for case in aims_file.cases_of(one):
+                    self.assertEqual(aim["operator"], programs.PEERS[name].operator)
+            for case in aims_file.cases_of(aim):
                 self.assertGreater(case.n, 0)
 
 

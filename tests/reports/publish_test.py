@@ -87,10 +87,10 @@ class Provenance(Scratch):
         return provenance.complaints(self.results, self.folder)
 
     def refused(self, *words):
-        found = self.found()
-        self.assertTrue(found)
+        faults = self.found()
+        self.assertTrue(faults)
         for word in words:
-            self.assertIn(word, "\n".join(found))
+            self.assertIn(word, "\n".join(faults))
 
     def test_one_commit_and_one_machine(self):
         self.assertEqual(self.found(), [])
@@ -107,7 +107,9 @@ class Provenance(Scratch):
 
     def test_a_summary_may_come_from_a_later_commit(self):
         summary = self.results / "summary.json"
-        subprocess.run([PROGRAM, "summarize", self.results / "sweep.json", "--out", summary], capture_output=True, check=True)
+        subprocess.run(
+            [PROGRAM, "summarize", self.results / "sweep.json", "--out", summary], capture_output=True, check=True
+        )
         content = json.loads(summary.read_text(encoding="utf-8")) | {"dirty": False}
         git(self.folder, "commit", "-q", "--allow-empty", "-m", "two")
         content["commit"] = git(self.folder, "rev-parse", "HEAD")

@@ -139,12 +139,12 @@ class FilesTest(unittest.TestCase):
                     self.assertNotIn("\n", str(caught.exception))
 
     def test_a_recipe_like_another_differs_in_what_it_says(self):
-        other, one = RECIPES["error-n"], RECIPES["error-plain"]
+        other, plain = RECIPES["error-n"], RECIPES["error-plain"]
         for key in ("sweeps", "series", "per_row"):
-            self.assertEqual(one[key], other[key])
-        self.assertNotEqual(one["title"], other["title"])
-        self.assertEqual([panel["y"] for panel in one["panels"]], ["error_ratio"] * 2)
-        self.assertEqual([panel["where"] for panel in one["panels"]], [panel["where"] for panel in other["panels"]])
+            self.assertEqual(plain[key], other[key])
+        self.assertNotEqual(plain["title"], other["title"])
+        self.assertEqual([panel["y"] for panel in plain["panels"]], ["error_ratio"] * 2)
+        self.assertEqual([panel["where"] for panel in plain["panels"]], [panel["where"] for panel in other["panels"]])
 
     def test_an_open_series_takes_a_new_algorithm(self):
         recipe = RECIPES["error-n"]
@@ -162,12 +162,12 @@ class FilesTest(unittest.TestCase):
                 for panel in recipe.get("panels", []):
                     self.assertIn(panel["y"], quantities.QUANTITIES)
                 series = recipe.get("series", [])
-                ids = {one.get("id", one["label"]) for one in series}
+                ids = {line.get("id", line["label"]) for line in series}
                 for pair in recipe.get("crossovers", []):
                     self.assertLessEqual(set(pair), ids)
-                for one in [*series, *recipe.get("baselines", [])]:
-                    if "style" in one:
-                        self.assertIn(one["style"], plot_style.STYLES)
+                for line in [*series, *recipe.get("baselines", [])]:
+                    if "style" in line:
+                        self.assertIn(line["style"], plot_style.STYLES)
                 for key in ("shows", "here", "title"):
                     self.assertEqual(recipe[key], recipe[key].strip())
 
@@ -306,8 +306,8 @@ class SummaryTest(figures_test.Workplace):
             panel["ratios"].append({**panel["ratios"][0], "dense": "softmax, tiled", "ratio": 3.25})
         self.assertEqual(0, self.draw_both("--only", "nprf-fig1a").returncode)
         with open(self.out / "nprf-fig1a.csv", encoding="utf-8", newline="") as file:
-            found = {row["speedup"] for row in csv.DictReader(file) if row["speedup"] != "nan"}
-        self.assertEqual({"3.25"}, found)  # without 2.5, which has another baseline
+            speedups = {row["speedup"] for row in csv.DictReader(file) if row["speedup"] != "nan"}
+        self.assertEqual({"3.25"}, speedups)  # without 2.5, which has another baseline
         with self.assertRaisesRegex(result_file.InputError, "against: expected one of .*, found 'softmax'"):
             wrong = copy.deepcopy(RECIPES["nprf-fig1a"])
             wrong.content["panels"][-1]["against"] = "softmax"
@@ -541,10 +541,10 @@ class DrawingTest(figures_test.Workplace):
         return quantities.QUANTITIES["seconds"], group
 
     def test_lines_that_lie_on_one_another_are_named(self):
-        one = self.of_lines(a=[1, 2, 4], b=[1.04, 2, 4.1], c=[1.06, 2, 4], d=[1, 2, None])
-        self.assertEqual(["a and b lie on one another, within 5 %."], panel_notes._alike_sentences([one]))
+        first = self.of_lines(a=[1, 2, 4], b=[1.04, 2, 4.1], c=[1.06, 2, 4], d=[1, 2, None])
+        self.assertEqual(["a and b lie on one another, within 5 %."], panel_notes._alike_sentences([first]))
         two = self.of_lines(a=[1, 2, 4], e=[1, 3, 4])
-        self.assertEqual(["(a) a and b lie on one another, within 5 %."], panel_notes._alike_sentences([one, two]))
+        self.assertEqual(["(a) a and b lie on one another, within 5 %."], panel_notes._alike_sentences([first, two]))
 
     def test_how_far_lines_go_is_said_where_it_differs(self):
         self.assertEqual("", panel_notes._reach_sentence([self.of_lines(a=[1, 2, 4], b=[2, 3, 5])]))
@@ -601,9 +601,9 @@ class DrawingTest(figures_test.Workplace):
         self.assertEqual(f"workspaces of {count} of {count} records are within 10 % or 64 KiB of their formulas",
                          tables.workspace_finding([content], platform))  # fmt: skip
         content["records"][0]["workspace_bytes"] = 1.2e6
-        said = tables.workspace_finding([content], platform)
-        self.assertIn(f"of {count - 1} of {count} records", said)
-        self.assertTrue(said.endswith("others are of transformer_xl_attention/dense"), said)
+        sentence = tables.workspace_finding([content], platform)
+        self.assertIn(f"of {count - 1} of {count} records", sentence)
+        self.assertTrue(sentence.endswith("others are of transformer_xl_attention/dense"), sentence)
         self.assertEqual("", tables.workspace_finding([content], ("Synthetic CPU", "cuda")))
 
     def test_what_a_ratio_says(self):
@@ -656,7 +656,7 @@ class DrawingTest(figures_test.Workplace):
     def test_a_map_has_two_axes(self):
         path = self.write(synthetic_results([RECIPES["crossover-linear"]]))
         kept = json.loads(path.read_text(encoding="utf-8"))
-        kept["records"] = [one for one in kept["records"] if one["size"].get("f", 64) == 64]
+        kept["records"] = [record for record in kept["records"] if record["size"].get("f", 64) == 64]
         result = self.draw(self.write(kept), "--format", "svg", "--general", "none", "--only", "crossover-linear")
         self.assertEqual(2, result.returncode, result.stdout)
         self.assertIn("crossover-linear cannot be drawn from these files: a single value of f", result.stderr)

@@ -76,7 +76,7 @@ class ReportTest(figures_test.Workplace):
         content = recipes_test.synthetic_results([recipes_test.RECIPES["txl-time"]])
         plot_style.use_style()
         made = catalogue.build([("run.json", content)], [], recipe_file.load_all(), "none")
-        document, found = reproduce.write_report("transformer-xl", made, [("run.json", content)], CLAIMS["claims"], {})
+        document, report = reproduce.write_report("transformer-xl", made, [("run.json", content)], CLAIMS["claims"], {})
         words = " ".join(text.get_text() for sheet in document.finish() for text in sheet.texts)
         self.assertIn("Appendix B", words)
         self.assertIn(f"{content['created'][:10]}, at commit", words)
@@ -87,7 +87,7 @@ class ReportTest(figures_test.Workplace):
         self.assertIn("txl-later (figure 9): it is fast. no records; needs recipe txl-time", " ".join(words.split()))
         self.assertIn("1 not measured", words)
         self.assertNotIn("eq. 4", words)
-        self.assertEqual(["appendix B", reproduce.LACKING, reproduce.LAST], list(found))
+        self.assertEqual(["appendix B", reproduce.LACKING, reproduce.LAST], list(report))
 
     def test_chapters_of_what_is_missing_are_there_for_a_reason(self):
         claims = {claim["verdict"]: claim for claim in CLAIMS["claims"]}
@@ -100,8 +100,8 @@ class ReportTest(figures_test.Workplace):
             (["not measured", "cannot be tested here"], [reproduce.LACKING, reproduce.LAST]),
         ):
             own = [dict(claims[verdict], source="Transformer-XL") for verdict in verdicts]
-            _, found = reproduce.write_report("transformer-xl", made, sources, own, {})
-            self.assertEqual(endings, [place for place in found if place in reproduce.UNANSWERED.values()])
+            _, report = reproduce.write_report("transformer-xl", made, sources, own, {})
+            self.assertEqual(endings, [place for place in report if place in reproduce.UNANSWERED.values()])
 
     def test_sweeps_and_studies_of_a_paper(self):
         result = self.reproduce("transformer-xl", "--sweeps")

@@ -59,15 +59,15 @@ def number_of(label):
 
 def ticks_of(axes):
     """Returns [(axis, [(place, label)])] of the visible ticks, with their intended labels."""
-    found = []
+    ticks = []
     for axis in (axes.xaxis, axes.yaxis):
         low, high = sorted(axis.get_view_interval())
         places = [place for place in axis.get_majorticklocs() if low <= place <= high]
         seen = any(tick.label1.get_visible() or tick.label2.get_visible() for tick in axis.get_major_ticks())
         labels = axis.get_major_formatter().format_ticks(axis.get_majorticklocs())
         meant = dict(zip(axis.get_majorticklocs(), labels))
-        found.append((axis, [(place, meant[place]) for place in places if seen and meant[place]]))
-    return found
+        ticks.append((axis, [(place, meant[place]) for place in places if seen and meant[place]]))
+    return ticks
 
 
 def small_texts(axes):
@@ -198,11 +198,11 @@ class StylesTest(unittest.TestCase):
                 for x, place, line in markers_of(axes)
                 if line.get_markerfacecolor() == "none"
             }
-            found = small_texts(axes)
-            for text, box in found:
+            texts = small_texts(axes)
+            for text, box in texts:
                 for _, place, line in markers_of(axes):
                     self.assertGreater(distance(box, place), line.get_markersize() / 2, f"{text} over a marker")
-                for other, other_box in found:
+                for other, other_box in texts:
                     self.assertTrue(other == text or not box.overlaps(other_box), f"{text} over {other}")
                 if text in rings:
                     self.assertEqual(text, min(rings, key=lambda ring: distance(box, rings[ring])))
@@ -219,7 +219,7 @@ class StylesTest(unittest.TestCase):
                 warnings.simplefilter("always")
                 page = draw_one("nprf-theorem3", "icml", "column")
                 printed = pdf_text.words(plot_style.render(page.figure, "pdf"))
-            self.assertTrue([one for one in seen if "missing from current font" in str(one.message)])
+            self.assertTrue([warning for warning in seen if "missing from current font" in str(warning.message)])
             with self.assertRaises(AssertionError):
                 self.check_labels(page, printed)
             self.assertIn(f"10{pdf_text.MISSING}", printed)

@@ -44,8 +44,9 @@ StudyTables MeasureAverages(StudyRun& run, const Json& parameters) {
   const auto sizes = parameters.at("n").get<std::vector<int64_t>>();
   run.InTurn(static_cast<int64_t>(sizes.size()), [&](int64_t index) {
     const int64_t n = sizes[static_cast<size_t>(index)];
-    const OperatorRun one = Averaged(n, NormalNumbers(n, run.seed()));
-    table.Add({n, LargestDifference(one.Run("running"), one.Definition())});
+    const OperatorRun averages = Averaged(n, NormalNumbers(n, run.seed()));
+    table.Add(
+        {n, LargestDifference(averages.Run("running"), averages.Definition())});
   });
   return {table};
 }

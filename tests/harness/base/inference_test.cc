@@ -14,7 +14,7 @@
 namespace subquad {
 namespace {
 
-TEST(MeanInterval, IsStudents) {
+TEST(MeanInterval, UsesStudentsT) {
   // The tabulated t of 95 % with 4 degrees of freedom is 2.776445.
   const Estimate mean = MeanWithInterval(std::vector<double>{1, 2, 3, 4, 5});
   EXPECT_DOUBLE_EQ(mean.value, 3);
@@ -24,7 +24,7 @@ TEST(MeanInterval, IsStudents) {
   EXPECT_TRUE(mean.Excludes(std::nan("")));
 }
 
-TEST(ShareBounds, AreClopperAndPearsons) {
+TEST(ShareBounds, AreThoseOfClopperAndPearson) {
   // No miss in 200: 1 - 0.05^(1/200).
   EXPECT_NEAR(ShareUpperBound(0, 200), 1 - std::pow(0.05, 1.0 / 200), 1e-12);
   EXPECT_NEAR(ShareLowerBound(200, 200), std::pow(0.05, 1.0 / 200), 1e-12);
@@ -76,7 +76,7 @@ TEST(Slopes, AreFoundAndCovered) {
   EXPECT_NEAR(covered, 0.95 * kTrials, 0.02 * kTrials);
 }
 
-TEST(Slopes, RefuseWhatSaysNothing) {
+TEST(Slopes, RefuseUninformativePoints) {
   const std::vector<std::vector<double>> same = {
       {1, 1}, {2, 2}, {3, 3}, {4, 4}};
   const std::vector<double> y = {1, 2, 3, 5};

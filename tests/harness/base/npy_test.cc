@@ -148,7 +148,7 @@ TEST_F(NpyTest, RoundTrip) {
   EXPECT_EQ(FileCount(), 1u) << "a temporary file stayed behind";
 }
 
-TEST_F(NpyTest, WritesWhatNumPyWrites) {
+TEST_F(NpyTest, WritesTheSameBytesAsNumPy) {
   const std::string header =
       "{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }";
   const std::vector<double> values = {1.0, -0.0};
@@ -160,7 +160,7 @@ TEST_F(NpyTest, WritesWhatNumPyWrites) {
   EXPECT_EQ(NpyHeader(Shape{1234567, 12345, 12345}, false).size() % 64, 0u);
 }
 
-TEST_F(NpyTest, NotANumberAndInfinityPass) {
+TEST_F(NpyTest, NanAndInfinityPass) {
   const double inf = std::numeric_limits<double>::infinity();
   const std::vector<double> values = {std::nan(""), inf, -inf};
   for (const bool is_float32 : {true, false}) {
@@ -172,7 +172,7 @@ TEST_F(NpyTest, NotANumberAndInfinityPass) {
   }
 }
 
-TEST_F(NpyTest, HeaderSpellingsThatPythonTakes) {
+TEST_F(NpyTest, HeaderSpellingsThatPythonAccepts) {
   const std::string data = Raw<double>({4, 5, 6});
   const std::string spellings[] = {
       "{'descr': '<f8', 'fortran_order': False, 'shape': (3,)}",
@@ -213,7 +213,7 @@ TEST_F(NpyTest, EveryTruncationIsRefused) {
             "x.npy: expected 57 bytes of header, found 20");
 }
 
-TEST_F(NpyTest, DataMustBeWhatTheHeaderSays) {
+TEST_F(NpyTest, DataMustMatchTheHeader) {
   const std::string header = Dict("'<f4'", "(73,)");
   const auto path = Save("weights.npy", File(header, std::string(288, '\0')));
   EXPECT_EQ(Message([&] { ReadNpy(path); }),
@@ -226,7 +226,7 @@ TEST_F(NpyTest, DataMustBeWhatTheHeaderSays) {
 
 // An allocation of the declared size would throw bad_alloc instead of
 // InvalidInput, or be killed.
-TEST_F(NpyTest, PromisesAreHeldAgainstTheFileFirst) {
+TEST_F(NpyTest, DeclaredSizesAreComparedWithTheFileFirst) {
   EXPECT_EQ(Refusal(File(Dict("'<f8'", "(1099511627776, 1048575)"), "1234")),
             "x.npy: expected 9223363240761753600 bytes of data for <f8 "
             "[1099511627776, 1048575], found 4");

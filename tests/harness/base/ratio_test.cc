@@ -64,11 +64,11 @@ TEST(RatioTest, AgreesWithEnumeration) {
       const Samples b = Draw(noise, n, random);
       for (const double confidence : {0.5, 0.8, 0.95, 0.99}) {
         const Ratio expected = RatioByEnumeration(a, b, confidence);
-        const Ratio found = RatioOfMedians(a, b, confidence);
-        EXPECT_NEAR(found.ratio / expected.ratio, 1, 1e-14);
-        EXPECT_EQ(found.interval_known, expected.interval_known);
-        EXPECT_NEAR(found.interval.low / expected.interval.low, 1, 1e-14);
-        EXPECT_NEAR(found.interval.high / expected.interval.high, 1, 1e-14);
+        const Ratio actual = RatioOfMedians(a, b, confidence);
+        EXPECT_NEAR(actual.ratio / expected.ratio, 1, 1e-14);
+        EXPECT_EQ(actual.interval_known, expected.interval_known);
+        EXPECT_NEAR(actual.interval.low / expected.interval.low, 1, 1e-14);
+        EXPECT_NEAR(actual.interval.high / expected.interval.high, 1, 1e-14);
       }
     }
   }
@@ -151,19 +151,19 @@ TEST(RatioTest, FalseAlarmsWithTiesAndNarrowNoise) {
 TEST(RatioTest, FindsARealRegression) {
   Random random(23);
   std::lognormal_distribution<double> lognormal(0.0, 0.02);
-  int found = 0;
+  int count = 0;
   for (int trial = 0; trial < 500; ++trial) {
     Samples a(15), b(15);
     for (double& value : a) value = lognormal(random);
     for (double& value : b) value = 1.1 * lognormal(random);
-    found += RatioOfMedians(a, b, 0.9999).interval.low > 1;
+    count += RatioOfMedians(a, b, 0.9999).interval.low > 1;
   }
-  EXPECT_GT(found, 490);
+  EXPECT_GT(count, 490);
 }
 
 // The exact counts and the normal approximation agree where one replaces the
 // other.
-TEST(RatioTest, ExactAndApproximateMeet) {
+TEST(RatioTest, ExactAndApproximateAgree) {
   Random random(29);
   const Noise noise = AllNoise()[1];
   const Samples a = Draw(noise, 100, random);
@@ -195,7 +195,7 @@ TEST(RatioTest, Refuses) {
   EXPECT_THROW(RatioOfMedians(good, good, 1.0), InvalidInput);
 }
 
-TEST(RatioTest, InTurnsTakesWhatSlowsBothOut) {
+TEST(RatioTest, AlternatingCancelsCommonSlowdowns) {
   // The machine slows down more and more, for both by the same factor.
   const Samples a = {1, 2, 4, 8, 16, 32, 64};
   Samples b = a;

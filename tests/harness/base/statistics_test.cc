@@ -74,7 +74,7 @@ TEST(MedianTest, NestedAroundTheMedian) {
   }
 }
 
-TEST(MedianTest, CoversWhatItSays) {
+TEST(MedianTest, CoversTheMedianAsOftenAsPromised) {
   for (const Noise& noise : AllNoise()) {
     for (const size_t n : {8, 9, 10, 11, 12, 13, 15, 20, 25, 31, 40, 50}) {
       Random random(42 + n);
@@ -237,7 +237,7 @@ TEST(ExponentTest, IntervalCoversPowerLaws) {
 
 // The machine adds steps far larger than the intervals allow for, and one point
 // has an interval of zero width.
-TEST(ExponentTest, IntervalCoversWhenPointsAreTooSureOfThemselves) {
+TEST(ExponentTest, IntervalCoversDespiteOverconfidentPoints) {
   Random random(11);
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform(0.0005, 0.005);
@@ -359,7 +359,7 @@ const Samples kSizes = {64, 128, 256, 512, 1024, 2048, 4096};
 
 double Square(double n) { return n * n; }
 
-TEST(CrossoverTest, PowerLawsCrossWhereAlgebraSays) {
+TEST(CrossoverTest, PowerLawsCrossWhereCalculated) {
   // The curves 700 n and n^2 cross at 700, which is not a measured size;
   // log-log interpolation is exact for powers.
   for (const double where : {700.0, 65.0, 4000.0, 1024.0}) {
@@ -379,7 +379,7 @@ TEST(CrossoverTest, PowerLawsCrossWhereAlgebraSays) {
   }
 }
 
-TEST(CrossoverTest, OpenEndsAreSaid) {
+TEST(CrossoverTest, OpenEndsAreReported) {
   const CurveData dense = MakeCurve(kSizes, Square, 0.1);
   EXPECT_EQ(FindCrossover(MakeCurve(
                               kSizes, [](double n) { return 65 * n; }, 0.1),
@@ -398,7 +398,7 @@ TEST(CrossoverTest, OpenEndsAreSaid) {
 // The ratio bends between the sizes: the line misses the crossing, though the
 // values have no noise at all; the interval allowed for interpolation contains
 // it.
-TEST(CrossoverTest, HoldsWhatInterpolationLeavesOpen) {
+TEST(CrossoverTest, CoversTheErrorOfInterpolation) {
   const auto bent = [](double n) {
     const double x = std::log(n);
     return std::exp(0.5 * (std::log(900.0) - x) +
@@ -495,13 +495,15 @@ TEST(CrossoverTest, MultipleCrossingsTakeTheLast) {
 }
 
 TEST(CrossoverTest, TooFewPoints) {
-  const CurveData one = MakeCurve({64}, Square);
+  const CurveData single_point = MakeCurve({64}, Square);
   const CurveData other = MakeCurve({128}, Square);
   const CurveData none;
-  EXPECT_EQ(FindCrossover(one, one).kind, CrossoverKind::kTooFewPoints);
-  EXPECT_EQ(FindCrossover(one, one).reason,
+  EXPECT_EQ(FindCrossover(single_point, single_point).kind,
+            CrossoverKind::kTooFewPoints);
+  EXPECT_EQ(FindCrossover(single_point, single_point).reason,
             "sizes in common: 1, a crossover takes at least 2");
-  EXPECT_EQ(FindCrossover(one, other).kind, CrossoverKind::kTooFewPoints);
+  EXPECT_EQ(FindCrossover(single_point, other).kind,
+            CrossoverKind::kTooFewPoints);
   EXPECT_EQ(FindCrossover(none, none).kind, CrossoverKind::kTooFewPoints);
 }
 

@@ -40,19 +40,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const subquad::CaseText parsed = subquad::ParseCaseText(text);
     std::vector<std::string> names;
-    std::vector<subquad::GivenShape> given;
+    std::vector<subquad::GivenShape> shapes;
     size_t at = 0;
     for (const auto& [name, file] : parsed.inputs) {
       names.push_back(name);
-      subquad::GivenShape one{name, {}};
+      subquad::GivenShape shape{name, {}};
       const size_t rank = data[at++ % kShapeBytes] % 5;
       for (size_t i = 0; i < rank; ++i)
-        one.shape.push_back(ExtentFrom(data[at++ % kShapeBytes]));
-      given.push_back(one);
+        shape.shape.push_back(ExtentFrom(data[at++ % kShapeBytes]));
+      shapes.push_back(shape);
     }
     subquad::CheckInputNames(*parsed.op, parsed.params, names);
     const subquad::Problem problem = subquad::ResolveProblem(
-        *parsed.op, parsed.params, subquad::Scalar::kFloat64, given);
+        *parsed.op, parsed.params, subquad::Scalar::kFloat64, shapes);
     for (size_t i = 0; i < problem.inputs.size(); ++i)
       Require(!problem.InputShape(i).empty());
     for (size_t i = 0; i < problem.outputs.size(); ++i)

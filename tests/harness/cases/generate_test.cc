@@ -56,15 +56,16 @@ TEST(Generator, DrawsDependOnSeedAndNameAndIndexAlone) {
 
 // GenerateInputs uses all cores; a single thread must draw the same values.
 TEST(Generator, InputsDoNotDependOnThreads) {
-  const Case one = CaseOf("toeplitz_1d:n=3000,e=17,scalar=float64,seed=5");
-  const Problem problem = ProblemOf(one);
-  const Inputs inputs = GenerateInputs(one, problem);
+  const Case test_case =
+      CaseOf("toeplitz_1d:n=3000,e=17,scalar=float64,seed=5");
+  const Problem problem = ProblemOf(test_case);
+  const Inputs inputs = GenerateInputs(test_case, problem);
   for (const Tensor& tensor : inputs.tensors) {
-    const Draws draws(one.seed, one.DrawId() + "/" + tensor.name);
+    const Draws draws(test_case.seed, test_case.DrawId() + "/" + tensor.name);
     for (size_t i = 0; i < tensor.values.size(); i += 97)
       EXPECT_EQ(tensor.values[i], draws.Normal(i)) << tensor.name << " " << i;
   }
-  Case narrow = one;
+  Case narrow = test_case;
   narrow.scalar = Scalar::kFloat32;
   const Inputs rounded = GenerateInputs(narrow, ProblemOf(narrow));
   for (size_t i = 0; i < 1000; ++i)
@@ -75,9 +76,9 @@ TEST(Generator, InputsDoNotDependOnThreads) {
 // An operator may have its own distribution: of a random number, or of the
 // place alone.
 TEST(Generator, ARuleMayDrawItsOwnNumbers) {
-  const Case one =
+  const Case test_case =
       CaseOf("toeplitz_1d:n=40,e=3,heads=2,per_head=1,scalar=float64");
-  Problem problem = ProblemOf(one);
+  Problem problem = ProblemOf(test_case);
   problem.inputs[0].draw = {Draw::From::kUniform, [](double u, const Element&) {
                               return 0.9 + 0.1 * u;
                             }};
@@ -85,8 +86,8 @@ TEST(Generator, ARuleMayDrawItsOwnNumbers) {
       Draw::From::kInput, [](double, const Element& element) {
         return static_cast<double>(100 * element.index + element.shape.back());
       }};
-  const Inputs inputs = GenerateInputs(one, problem);
-  const Draws draws(one.seed, one.DrawId() + "/weights");
+  const Inputs inputs = GenerateInputs(test_case, problem);
+  const Draws draws(test_case.seed, test_case.DrawId() + "/weights");
   const std::vector<double>& weights = inputs["weights"].values;
   ASSERT_EQ(weights.size(), 2u * 79u);
   for (size_t i = 0; i < weights.size(); ++i)
@@ -133,7 +134,7 @@ TEST(Generator, RoundingToNarrowTypes) {
 }
 
 // Every value of a 16-bit type survives storage.
-TEST(Generator, NarrowNumbersSurviveTheirStorage) {
+TEST(Generator, NarrowValuesSurviveStorage) {
   for (Scalar scalar : {Scalar::kBFloat16, Scalar::kFloat16})
     for (uint32_t bits = 0; bits < 0x10000; ++bits) {
       const uint16_t stored = static_cast<uint16_t>(bits);
@@ -150,36 +151,37 @@ TEST(Generator, NarrowNumbersSurviveTheirStorage) {
 TEST(VerificationCases, ExistForFewTokens) {
   for (const Operator* op : Operators())
     for (const int64_t n : {1, 2, 3})
-      for (const Case& one : VerificationCases(*op, {n}, Scalar::kFloat32, 1)) {
-        SCOPED_TRACE(one.Id());
-        EXPECT_NO_THROW(ProblemOf(one));
+      for (const Case& test_case :
+           VerificationCases(*op, {n}, Scalar::kFloat32, 1)) {
+        SCOPED_TRACE(test_case.Id());
+        EXPECT_NO_THROW(ProblemOf(test_case));
       }
 }
 
 TEST(CaseIds, EveryVerificationCaseRoundTrips) {
   for (const Operator* op : Operators())
     for (const ScalarInfo& info : kScalars)
-      for (const Case& one :
+      for (const Case& test_case :
            VerificationCases(*op, AwkwardSizes(), info.scalar, 11)) {
         for (const char* input : {"normal", "wide"}) {
-          Case given = one;
-          given.input = input;
-          const std::string id = given.Id();
+          Case varied = test_case;
+          varied.input = input;
+          const std::string id = varied.Id();
           const Case back = MakeCase(ParseCaseId(id));
           ASSERT_EQ(back.Id(), id);
-          EXPECT_EQ(back.sizes, given.sizes) << id;
-          EXPECT_EQ(back.params, given.params) << id;
-          EXPECT_EQ(back.leading.heads, given.leading.heads) << id;
-          EXPECT_EQ(back.leading.per_head, given.leading.per_head) << id;
-          EXPECT_EQ(back.backward, given.backward) << id;
-          EXPECT_EQ(back.with, given.with) << id;
-          EXPECT_EQ(back.seed, given.seed) << id;
-          EXPECT_EQ(ProblemOf(back).params, ProblemOf(given).params) << id;
+          EXPECT_EQ(back.sizes, varied.sizes) << id;
+          EXPECT_EQ(back.params, varied.params) << id;
+          EXPECT_EQ(back.leading.heads, varied.leading.heads) << id;
+          EXPECT_EQ(back.leading.per_head, varied.leading.per_head) << id;
+          EXPECT_EQ(back.backward, varied.backward) << id;
+          EXPECT_EQ(back.with, varied.with) << id;
+          EXPECT_EQ(back.seed, varied.seed) << id;
+          EXPECT_EQ(ProblemOf(back).params, ProblemOf(varied).params) << id;
         }
       }
 }
 
-TEST(CaseIds, TheLargestSeedIsTaken) {
+TEST(CaseIds, TheLargestSeedIsAccepted) {
   const std::string id =
       "toeplitz_1d:n=4,e=3,causal=0,scalar=float64,seed=9223372036854775807";
   EXPECT_EQ(CaseOf(id).Id(), id);

@@ -31,26 +31,26 @@ Case Attention(const std::string& op, const std::string& rest,
 }
 
 struct Made {
-  explicit Made(const Case& one)
-      : problem(ProblemOf(one)),
-        inputs(GenerateInputs(one, problem)),
-        fit(FitSource(*one.source, problem)) {}
+  explicit Made(const Case& test_case)
+      : problem(ProblemOf(test_case)),
+        inputs(GenerateInputs(test_case, problem)),
+        fit(FitSource(*test_case.source, problem)) {}
   const Problem problem;
   const Inputs inputs;
   const SourceFit fit;
 };
 
-TEST(InputSource, AsItIs) {
-  const Case one = Attention("softmax_attention", "");
-  const Made made(one);
-  EXPECT_EQ(one.Tokens(), 512);
-  EXPECT_EQ(one.leading.heads, 4);
-  EXPECT_TRUE(one.leading.per_head);
-  EXPECT_EQ(one.with, std::vector<std::string>{"bias"});
+TEST(InputSource, KeepsTheFoldersSizes) {
+  const Case test_case = Attention("softmax_attention", "");
+  const Made made(test_case);
+  EXPECT_EQ(test_case.Tokens(), 512);
+  EXPECT_EQ(test_case.leading.heads, 4);
+  EXPECT_TRUE(test_case.leading.per_head);
+  EXPECT_EQ(test_case.with, std::vector<std::string>{"bias"});
   EXPECT_EQ(made.fit.fitted, "as is");
   EXPECT_EQ(made.fit.offsets, "as is");
   EXPECT_TRUE(made.fit.generated.empty());
-  for (const Tensor& tensor : one.source->inputs.tensors) {
+  for (const Tensor& tensor : test_case.source->inputs.tensors) {
     EXPECT_EQ(made.inputs[tensor.name].shape, tensor.shape);
     EXPECT_EQ(made.inputs[tensor.name].slices.count(), tensor.slices.count());
     EXPECT_EQ(made.inputs[tensor.name].values, tensor.values);
@@ -75,12 +75,12 @@ TEST(InputSource, RowsAndOffsets) {
         Row{700, 100, "cropped and tiled", "extended"}}) {
     const std::string sizes = "n_q=" + std::to_string(row.n_q) +
                               ",n_k=" + std::to_string(row.n_k) + ",heads=3";
-    const Case one = Attention("softmax_attention", sizes);
-    const Made made(one);
+    const Case test_case = Attention("softmax_attention", sizes);
+    const Made made(test_case);
     EXPECT_EQ(made.fit.fitted, row.fitted) << sizes;
     EXPECT_EQ(made.fit.offsets, row.offsets) << sizes;
     EXPECT_EQ(made.fit.rows, 512);
-    const Inputs& source = one.source->inputs;
+    const Inputs& source = test_case.source->inputs;
     for (int64_t h = 0; h < 3; ++h) {
       for (const char* name : {"q", "k", "v"}) {
         const int64_t rows = *name == 'q' ? row.n_q : row.n_k;
@@ -112,15 +112,15 @@ TEST(InputSource, Images) {
        {Row{60, 90, "as is", "as is"}, Row{20, 30, "cropped", "cropped"},
         Row{70, 200, "tiled", "extended"},
         Row{90, 60, "cropped and tiled", "extended"}}) {
-    const Case one = Attention("toeplitz_2d",
-                               "height=" + std::to_string(row.height) +
-                                   ",width=" + std::to_string(row.width),
-                               "photograph-blur");
-    const Made made(one);
+    const Case test_case = Attention("toeplitz_2d",
+                                     "height=" + std::to_string(row.height) +
+                                         ",width=" + std::to_string(row.width),
+                                     "photograph-blur");
+    const Made made(test_case);
     EXPECT_EQ(made.fit.fitted, row.fitted);
     EXPECT_EQ(made.fit.offsets, row.offsets);
     EXPECT_EQ(made.fit.rows, 5400);
-    const Inputs& source = one.source->inputs;
+    const Inputs& source = test_case.source->inputs;
     for (int64_t r = 0; r < row.height; ++r)
       for (int64_t c = 0; c < row.width; ++c)
         for (int64_t colour = 0; colour < 3; ++colour)
@@ -145,17 +145,17 @@ TEST(InputSource, Images) {
   EXPECT_EQ(square.params.Integer("height"), 8);
 }
 
-TEST(InputSource, OtherOperatorsTakeWhatTheyKnow) {
-  const Case one = Attention("linear_attention", "n=40,heads=2,feature_map=prf",
-                             "minilm-layer5");
-  const Made made(one);
+TEST(InputSource, OtherOperatorsUseTheTensorsTheyKnow) {
+  const Case test_case = Attention(
+      "linear_attention", "n=40,heads=2,feature_map=prf", "minilm-layer5");
+  const Made made(test_case);
   EXPECT_EQ(made.fit.taken, (std::vector<std::string>{"q", "k", "v"}));
   EXPECT_EQ(made.fit.generated, std::vector<std::string>{"omega"});
   EXPECT_EQ(made.fit.offsets, "");
   for (double value : made.inputs["omega"].values)
     EXPECT_TRUE(std::isfinite(value) && value != 0);
   EXPECT_EQ(made.inputs["k"].Head(1)[39 * 32 + 5],
-            one.source->inputs["k"].Head(1)[39 * 32 + 5]);
+            test_case.source->inputs["k"].Head(1)[39 * 32 + 5]);
   // Tests a folder without a head axis, and one whose sizes follow another
   // name.
   const Case cross =
@@ -166,13 +166,13 @@ TEST(InputSource, OtherOperatorsTakeWhatTheyKnow) {
 }
 
 TEST(InputSource, NumbersAreRoundedToTheType) {
-  Case one = Attention("softmax_attention", "n=30,heads=1");
-  one.scalar = Scalar::kBFloat16;
-  const Problem problem = ProblemOf(one);
-  const Inputs inputs = GenerateInputs(one, problem);
+  Case test_case = Attention("softmax_attention", "n=30,heads=1");
+  test_case.scalar = Scalar::kBFloat16;
+  const Problem problem = ProblemOf(test_case);
+  const Inputs inputs = GenerateInputs(test_case, problem);
   bool rounded = false;
   for (size_t i = 0; i < inputs["q"].values.size(); ++i) {
-    const double exact = one.source->inputs["q"].values[i];
+    const double exact = test_case.source->inputs["q"].values[i];
     EXPECT_EQ(inputs["q"].values[i], RoundTo(Scalar::kBFloat16, exact));
     rounded = rounded || inputs["q"].values[i] != exact;
   }
@@ -221,15 +221,15 @@ TEST(InputSource, IdsRepeatTheCase) {
     }
     const std::string text =
         rest + (rest.back() == ':' ? "" : ",") + "input=" + kInputs + folder;
-    const Case one = CaseFor(text);
-    const Case back = CaseFor(one.Id());
-    EXPECT_EQ(back.Id(), one.Id());
-    EXPECT_EQ(back.sizes, one.sizes) << text;
-    EXPECT_EQ(back.params, one.params) << text;
-    EXPECT_EQ(back.leading.heads, one.leading.heads) << text;
-    EXPECT_EQ(back.leading.per_head, one.leading.per_head) << text;
-    EXPECT_EQ(back.with, one.with) << text;
-    const Made first(one), second(back);
+    const Case test_case = CaseFor(text);
+    const Case back = CaseFor(test_case.Id());
+    EXPECT_EQ(back.Id(), test_case.Id());
+    EXPECT_EQ(back.sizes, test_case.sizes) << text;
+    EXPECT_EQ(back.params, test_case.params) << text;
+    EXPECT_EQ(back.leading.heads, test_case.leading.heads) << text;
+    EXPECT_EQ(back.leading.per_head, test_case.leading.per_head) << text;
+    EXPECT_EQ(back.with, test_case.with) << text;
+    const Made first(test_case), second(back);
     for (size_t t = 0; t < first.inputs.tensors.size(); ++t)
       EXPECT_EQ(first.inputs.tensors[t].values, second.inputs.tensors[t].values)
           << text << " " << first.inputs.tensors[t].name;
@@ -268,9 +268,9 @@ TEST(InputSource, NamesFromElsewhere) {
   EXPECT_TRUE(InputSourceExists(name));
   EXPECT_FALSE(InputSourceExists("reports/inputs/nothing"));
   EXPECT_THROW(FindInputSource("reports/inputs/nothing"), InvalidInput);
-  const Case one = CaseFor("softmax_attention:n=5,input=" + name);
-  EXPECT_EQ(one.Id(), CaseFor(one.Id()).Id());
-  EXPECT_EQ(one.input, name);
+  const Case test_case = CaseFor("softmax_attention:n=5,input=" + name);
+  EXPECT_EQ(test_case.Id(), CaseFor(test_case.Id()).Id());
+  EXPECT_EQ(test_case.input, name);
   fs::create_directories(away / "reports/inputs/mpnet-layer3");
   fs::create_directories(away / "reports/inputs/minilm-layer3");
   EXPECT_EQ(InputSourceName(kInputs + "minilm-layer3"),
@@ -306,13 +306,14 @@ TEST(InputSource, RefusesWhatDoesNotFit) {
   }
 }
 
-TEST(InputSource, RecordsSayWhatWasTaken) {
-  const Case one = Attention("softmax_attention", "n=700");
-  const Implementation& implementation = *ImplementationsOf(*one.op).front();
+TEST(InputSource, RecordsNameTheTensorsUsed) {
+  const Case test_case = Attention("softmax_attention", "n=700");
+  const Implementation& implementation =
+      *ImplementationsOf(*test_case.op).front();
   const Json record =
-      MakeRecord(one, ProblemOf(one), implementation, 1, Verdict{});
-  EXPECT_EQ(record.at("input"), one.input);
-  EXPECT_EQ(record.at("inputs").at("source"), one.input);
+      MakeRecord(test_case, ProblemOf(test_case), implementation, 1, Verdict{});
+  EXPECT_EQ(record.at("input"), test_case.input);
+  EXPECT_EQ(record.at("inputs").at("source"), test_case.input);
   EXPECT_EQ(record.at("inputs").at("rows"), 512);
   EXPECT_EQ(record.at("inputs").at("fitted"), "tiled");
   EXPECT_EQ(record.at("inputs").at("offsets"), "extended");

@@ -56,7 +56,7 @@ TEST(Omega, SphereHasOneRadius) {
   EXPECT_GT(std::abs(Dot(omega, 0, 1)), 1e-6);
 }
 
-TEST(Omega, GaussianIsTheDrawsThemselves) {
+TEST(Omega, GaussianRowsAreTheDraws) {
   const Draws draws(1, "a");
   const auto omega = Sample("gaussian", 1, 480);
   for (uint64_t i = 0; i < omega.size(); ++i)
@@ -68,10 +68,11 @@ TEST(Omega, CasesNameTheirSampler) {
   request.op = &FindOperator("linear_attention");
   request.n = 5;
   request.values = {{"feature_map", "prf"}, {"omega", "orthogonal"}};
-  const Case one = MakeCase(request);
-  EXPECT_NE(one.Id().find("omega=orthogonal"), std::string::npos);
-  EXPECT_EQ(MakeCase(ParseCaseId(one.Id())).Id(), one.Id());
-  const auto omega = GenerateInputs(one, ProblemOf(one))["omega"].values;
+  const Case test_case = MakeCase(request);
+  EXPECT_NE(test_case.Id().find("omega=orthogonal"), std::string::npos);
+  EXPECT_EQ(MakeCase(ParseCaseId(test_case.Id())).Id(), test_case.Id());
+  const auto omega =
+      GenerateInputs(test_case, ProblemOf(test_case))["omega"].values;
   double sum = 0;
   for (int c = 0; c < 64; ++c) sum += omega[c] * omega[64 + c];
   EXPECT_NEAR(sum, 0, 1e-4);  // rounded to float32

@@ -25,14 +25,15 @@ RandomCases EveryCase(uint64_t seed) {
 TEST(RandomCases, AreAFunctionOfSeedAndIndex) {
   int drawn = 0, other = 0;
   for (uint64_t index = 0; index < 200; ++index) {
-    const auto one = EveryCase(7).Draw(index), again = EveryCase(7).Draw(index),
+    const auto test_case = EveryCase(7).Draw(index),
+               again = EveryCase(7).Draw(index),
                another = EveryCase(8).Draw(index);
-    ASSERT_EQ(one.has_value(), again.has_value());
-    if (!one) continue;
+    ASSERT_EQ(test_case.has_value(), again.has_value());
+    if (!test_case) continue;
     ++drawn;
-    EXPECT_EQ(one->Id(), again->Id());
-    EXPECT_EQ(MakeCase(ParseCaseId(one->Id())).Id(), one->Id());
-    other += !another || one->Id() != another->Id();
+    EXPECT_EQ(test_case->Id(), again->Id());
+    EXPECT_EQ(MakeCase(ParseCaseId(test_case->Id())).Id(), test_case->Id());
+    other += !another || test_case->Id() != another->Id();
   }
   EXPECT_GT(drawn, 100);
   EXPECT_EQ(other, drawn);
@@ -41,18 +42,18 @@ TEST(RandomCases, AreAFunctionOfSeedAndIndex) {
 TEST(RandomCases, ReachEveryOperatorAndKindOfCase) {
   std::set<std::string> reached;
   for (uint64_t index = 0; index < 2000; ++index) {
-    const auto one = EveryCase(1).Draw(index);
-    if (!one) continue;
-    reached.insert(std::string(one->op->description().id));
-    reached.insert("input " + one->input);
-    reached.insert("scalar " + std::string(Info(one->scalar).name));
-    if (one->leading.heads > 1)
-      reached.insert(one->leading.per_head ? "per head" : "heads");
-    if (one->backward) reached.insert("backward");
-    if (!one->with.empty()) reached.insert("optional inputs");
-    if (one->omega != "gaussian") reached.insert("omega");
-    if (one->Tokens() == 1) reached.insert("one query");
-    if (one->Tokens() > 256) reached.insert("many queries");
+    const auto test_case = EveryCase(1).Draw(index);
+    if (!test_case) continue;
+    reached.insert(std::string(test_case->op->description().id));
+    reached.insert("input " + test_case->input);
+    reached.insert("scalar " + std::string(Info(test_case->scalar).name));
+    if (test_case->leading.heads > 1)
+      reached.insert(test_case->leading.per_head ? "per head" : "heads");
+    if (test_case->backward) reached.insert("backward");
+    if (!test_case->with.empty()) reached.insert("optional inputs");
+    if (test_case->omega != "gaussian") reached.insert("omega");
+    if (test_case->Tokens() == 1) reached.insert("one query");
+    if (test_case->Tokens() > 256) reached.insert("many queries");
   }
   for (const Operator* op : Operators())
     EXPECT_TRUE(reached.contains(std::string(op->description().id)))
@@ -103,8 +104,8 @@ Implementation Planted() {
   return planted;
 }
 
-bool Fails(const Implementation& implementation, const Case& one) {
-  return VerifyCase(implementation, one, 1).outcome == Outcome::kFailed;
+bool Fails(const Implementation& implementation, const Case& test_case) {
+  return VerifyCase(implementation, test_case, 1).outcome == Outcome::kFailed;
 }
 
 TEST(RandomCases, FindShrinkAndWriteAPlantedMistake) {
@@ -113,16 +114,17 @@ TEST(RandomCases, FindShrinkAndWriteAPlantedMistake) {
       FindImplementation("toeplitz_1d", "fft_columns");
   RandomCases cases = EveryCase(3);
   cases.operators = {&FindOperator("toeplitz_1d")};
-  std::optional<Case> found;
-  for (uint64_t index = 0; index < 200 && !found; ++index) {
-    found = cases.Draw(index);
-    if (found && !Fails(planted, *found)) found.reset();
+  std::optional<Case> failing;
+  for (uint64_t index = 0; index < 200 && !failing; ++index) {
+    failing = cases.Draw(index);
+    if (failing && !Fails(planted, *failing)) failing.reset();
   }
-  ASSERT_TRUE(found) << "200 cases do not find it";
-  ASSERT_FALSE(Fails(right, *found));
+  ASSERT_TRUE(failing) << "200 cases do not find it";
+  ASSERT_FALSE(Fails(right, *failing));
 
   const Case smallest = Shrink(
-      *found, [&](const Case& one) { return Fails(planted, one); },
+      *failing,
+      [&](const Case& test_case) { return Fails(planted, test_case); },
       [] { return false; });
   EXPECT_TRUE(Fails(planted, smallest)) << smallest.Id();
   EXPECT_EQ(smallest.Tokens(), 7) << smallest.Id();
@@ -153,7 +155,7 @@ TEST(RandomCases, FindShrinkAndWriteAPlantedMistake) {
 }
 
 // Cases that were drawn once and failed stay repaired.
-TEST(RandomCases, WhatWasFoundStaysRepaired) {
+TEST(RandomCases, PastFailuresStayRepaired) {
   for (const char* id :
        {// Transforms of 16 points at least, held to a bound for two.
         "toeplitz_1d:n_q=1,n_k=2,e=1,heads=1,leading=values:1,causal=0,"
@@ -172,10 +174,11 @@ TEST(RandomCases, WhatWasFoundStaysRepaired) {
         // partial sums.
         "toeplitz_2d_xy:e=6,height=1,width=1023,input=repeated,"
         "scalar=float64,seed=2624460191315320151"}) {
-    const Case one = MakeCase(ParseCaseId(id));
+    const Case test_case = MakeCase(ParseCaseId(id));
     int judged = 0;
-    for (const Implementation* program : CpuImplementations(ProblemOf(one))) {
-      const Verdict verdict = VerifyCase(*program, one, 1);
+    for (const Implementation* program :
+         CpuImplementations(ProblemOf(test_case))) {
+      const Verdict verdict = VerifyCase(*program, test_case, 1);
       EXPECT_NE(verdict.outcome, Outcome::kFailed) << program->id << " " << id;
       judged += verdict.passed() || verdict.outcome == Outcome::kMistrusted;
     }
@@ -183,13 +186,13 @@ TEST(RandomCases, WhatWasFoundStaysRepaired) {
   }
 }
 
-TEST(RandomCases, ShrinkingEndsWhenItIsToldTo) {
-  const auto one = MakeCase(ParseCaseId("toeplitz_1d:n=64,e=8,causal=1"));
+TEST(RandomCases, ShrinkingStopsOnRequest) {
+  const auto test_case = MakeCase(ParseCaseId("toeplitz_1d:n=64,e=8,causal=1"));
   const Case same = Shrink(
-      one, [](const Case&) { return true; }, [] { return true; });
-  EXPECT_EQ(same.Id(), one.Id());
+      test_case, [](const Case&) { return true; }, [] { return true; });
+  EXPECT_EQ(same.Id(), test_case.Id());
   const Case least = Shrink(
-      one, [](const Case&) { return true; }, [] { return false; });
+      test_case, [](const Case&) { return true; }, [] { return false; });
   EXPECT_EQ(least.Id(), "toeplitz_1d:n=1,e=1,causal=0,scalar=float32,seed=1");
 }
 

@@ -127,10 +127,10 @@ class ExpectedError(Case):
             return out + 5e-13
 
         text = self.check(1, self.toeplitz_case("gate-two", 300, off_a_little, causal=False))
-        found = re.findall(r"error +(\S+) +tolerance +(\S+) +(pass|FAIL) +\((\d+) rows, gate (\d)", text)
-        self.assertIn("2", {gate for _, _, verdict, _, gate in found if verdict == "FAIL"})
-        self.assertIn("1", {gate for _, _, _, _, gate in found})
-        for error, tolerance, verdict, rows, _ in found:
+        matches = re.findall(r"error +(\S+) +tolerance +(\S+) +(pass|FAIL) +\((\d+) rows, gate (\d)", text)
+        self.assertIn("2", {gate for _, _, verdict, _, gate in matches if verdict == "FAIL"})
+        self.assertIn("1", {gate for _, _, _, _, gate in matches})
+        for error, tolerance, verdict, rows, _ in matches:
             self.assertEqual(float(error) <= float(tolerance), verdict == "pass", text)
             self.assertEqual(int(rows), 300)
 
@@ -168,13 +168,13 @@ class AllRows(Case):
 
 class OtherTypes(Case):
     def test_numbers_that_vanish_in_a_type_that_nobody_asked_for(self):
-        one = np.array([[1.0]])
+        ones = np.array([[1.0]])
         for tiny in (1e-9, 1e-50):  # in float16; in float32 too
             case = self.case(
                 f"tiny{tiny:g}",
                 "linear_attention",
-                {"q": one, "k": tiny * one, "v": 2 * one},
-                2 * one,
+                {"q": ones, "k": tiny * ones, "v": 2 * ones},
+                2 * ones,
                 {"feature_map": "relu"},
             )
             text = self.check(0, case)
@@ -277,14 +277,14 @@ class Sharing(Case):
                          out.reshape(-1, n, 4), {"causal": False}, expected_error=1e-12)  # fmt: skip
         note = "weights [3, 23] is shared by groups of 2 neighbouring heads of 6; if these are batch items times heads"
         self.assertIn(f"    note: {note}", self.check(1, flat))
-        (told,) = json.loads(self.check(1, "--json", flat))["cases"][0]["notes"]
-        self.assertTrue(told.startswith(note), told)
+        (notes,) = json.loads(self.check(1, "--json", flat))["cases"][0]["notes"]
+        self.assertTrue(notes.startswith(note), notes)
         whole = self.case("whole", "toeplitz_1d", {"weights": weights, "values": values}, out, {"causal": False},
                           expected_error=1e-12)  # fmt: skip
         self.assertNotIn("note:", self.check(0, whole))
-        one = self.case("one", "toeplitz_1d", {"weights": weights[0], "values": values[0]},
-                        np.stack([toeplitz(weights[0], one, False) for one in values[0]]), {"causal": False}, expected_error=1e-12)  # fmt: skip
-        self.assertNotIn("note:", self.check(0, one))
+        single = self.case("one", "toeplitz_1d", {"weights": weights[0], "values": values[0]},
+                        np.stack([toeplitz(weights[0], value, False) for value in values[0]]), {"causal": False}, expected_error=1e-12)  # fmt: skip
+        self.assertNotIn("note:", self.check(0, single))
 
 
 class Choosing(Case):

@@ -243,7 +243,7 @@ class Claims(unittest.TestCase):
     def test_a_summary_has_the_numbers_of_the_claims(self):
         content = self.summary(self.made)  # the study in it is ignored
         self.assertEqual([file["file"] for file in content["files"]], ["sweep.json"])
-        (entry,) = [one for one in content["recipes"] if one["recipe"] == "fastrpb-toeplitz"]
+        (entry,) = [recipe for recipe in content["recipes"] if recipe["recipe"] == "fastrpb-toeplitz"]
         fits = {panel["quantity"]: panel["curves"][0]["fit"] for panel in entry["panels"]}
         claims = {claim["id"]: claim for claim in self.answers(self.made)[0]["claims"]}
         for claim, name, quantity in (
@@ -251,9 +251,9 @@ class Claims(unittest.TestCase):
             ("frpb-1d-memory", "exponent of workspace of fft", "workspace_bytes"),
         ):
             self.assertEqual(claims[claim]["recipes"], ["fastrpb-toeplitz"])
-            (found,) = [one for one in claims[claim]["quantities"] if one["name"] == name]
+            (quantities,) = [quantity for quantity in claims[claim]["quantities"] if quantity["name"] == name]
             self.assertEqual(
-                [found[key] for key in ("value", "low", "high")],
+                [quantities[key] for key in ("value", "low", "high")],
                 [fits[quantity][key] for key in ("exponent", "low", "high")],
             )
         # A summary beside the results changes nothing.
@@ -267,13 +267,13 @@ class Claims(unittest.TestCase):
     def test_a_summary_of_a_recipe(self):
         recipe = ROOT / "reports/recipes/fastrpb-toeplitz.json"
         content = self.summary(self.made / "sweep.json", "--recipes", recipe)
-        self.assertEqual([one["recipe"] for one in content["recipes"]], ["fastrpb-toeplitz"])
+        self.assertEqual([entry["recipe"] for entry in content["recipes"]], ["fastrpb-toeplitz"])
         self.assertEqual(
             content["recipes"],
             [
-                one
-                for one in self.summary(self.made / "sweep.json", "--recipes", recipe.parent)["recipes"]
-                if one["recipe"] == "fastrpb-toeplitz"
+                entry
+                for entry in self.summary(self.made / "sweep.json", "--recipes", recipe.parent)["recipes"]
+                if entry["recipe"] == "fastrpb-toeplitz"
             ],
         )
 

@@ -258,7 +258,7 @@ class Refusals(Cli):
         without = [
             operator["operator"]
             for operator in json.loads(run("list", "--json").stdout)
-            if any(one.get("why_no_backward") == forward for one in operator["implementations"])
+            if any(implementation.get("why_no_backward") == forward for implementation in operator["implementations"])
         ]
         if not without:
             self.skipTest("every operator has gradients")
@@ -366,13 +366,13 @@ class Lists(Cli):
             self.assertTrue(entry["formula"] and entry["source"], entry["operator"])
             self.assertTrue(entry["implementations"], entry["operator"])
             self.assertIn(entry["operator"], text)
-            for one in entry["implementations"]:
+            for implementation in entry["implementations"]:
                 for field in ("implementation", "time", "memory", "what", "source"):
-                    self.assertTrue(one[field], (entry["operator"], field))
-                self.assertIn(one["backend"], ("cpu", "cuda"))
-                self.assertTrue(set(one["scalars"]) <= {"float32", "float64", "bfloat16", "float16"})
-                self.assertTrue(one["scalars"])
-                self.assertIn(one["implementation"], text)
+                    self.assertTrue(implementation[field], (entry["operator"], field))
+                self.assertIn(implementation["backend"], ("cpu", "cuda"))
+                self.assertTrue(set(implementation["scalars"]) <= {"float32", "float64", "bfloat16", "float16"})
+                self.assertTrue(implementation["scalars"])
+                self.assertIn(implementation["implementation"], text)
 
     def test_env_is_json(self):
         environment = json.loads(self.fine("env"))

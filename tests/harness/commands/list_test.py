@@ -35,9 +35,9 @@ def run(*arguments):
 
 def holds(entry, case):
     """True if a parameter, size or tensor exists in this case.json."""
-    given = {**case["inputs"], **case["params"]}
+    values = {**case["inputs"], **case["params"]}
     return all(
-        given.get(name) in choices or ("given" if name in given else "not given") in choices
+        values.get(name) in choices or ("given" if name in values else "not given") in choices
         for name, choices in entry["when"].items()
     )
 
@@ -49,28 +49,28 @@ def extent(text, sizes):
 
 def problems(operator, case, shapes):
     """Lists contradictions between a case.json and the description of its operator."""
-    found = []
+    faults = []
     params = {entry["name"]: entry for entry in operator["params"] if holds(entry, case)}
     inputs = {entry["name"]: entry for entry in operator["inputs"] if holds(entry, case)}
     outputs = {entry["name"] for entry in operator["outputs"] if holds(entry, case)}
-    for known, given in ((params, case["params"]), (inputs, case["inputs"])):
-        found += [f"{name} is not described" for name in given if name not in known]
-        found += [f"{name} is missing" for name, entry in known.items() if entry["required"] and name not in given]
-    found += [f"output {name} is not described" for name in case["expected"] if name not in outputs]
+    for known, names in ((params, case["params"]), (inputs, case["inputs"])):
+        faults += [f"{name} is not described" for name in names if name not in known]
+        faults += [f"{name} is missing" for name, entry in known.items() if entry["required"] and name not in names]
+    faults += [f"output {name} is not described" for name in case["expected"] if name not in outputs]
     for name, value in case["params"].items():
         entry = params.get(name, {"type": "boolean"})
         if not isinstance(value, TYPES[entry["type"]]):
-            found.append(f"{name} is no {entry['type']}")
+            faults.append(f"{name} is no {entry['type']}")
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             if not entry.get("min", -np.inf) <= value <= entry.get("max", np.inf) or value <= entry.get(
                 "above", -np.inf
             ):
-                found.append(f"{name} is out of range")
+                faults.append(f"{name} is out of range")
         elif "choices" in entry and value not in entry["choices"]:
-            found.append(f"{name} is not one of the choices")
+            faults.append(f"{name} is not one of the choices")
     sizes = {entry["name"] for entry in operator["sizes"] if holds(entry, case)}
     symbols = set(re.findall(r"[A-Za-z_]\w*", " ".join(e for entry in inputs.values() for e in entry["shape"])))
-    found += [f"size {name} is not described" for name in symbols - sizes - set(params)]
+    faults += [f"size {name} is not described" for name in symbols - sizes - set(params)]
     known = {name: value for name, value in case["params"].items() if isinstance(value, int)}
     for name, shape in shapes.items():  # an extent that is a single symbol gives its value
         for text, size in zip(reversed(inputs.get(name, {"shape": []})["shape"]), reversed(shape)):
@@ -83,8 +83,8 @@ def problems(operator, case, shapes):
         expected = [extent(text, known) for text in entry["shape"]]
         heads = shape[: len(shape) - len(expected)]
         if list(shape[len(heads) :]) != expected or len(heads) > 2:
-            found.append(f"{name}: {expected} is described, {shape} is given")
-    return found
+            faults.append(f"{name}: {expected} is described, {shape} is given")
+    return faults
 
 
 class List(unittest.TestCase):
@@ -144,8 +144,8 @@ class List(unittest.TestCase):
                     self.assertIn(entry["name"], text)
                     for choice in entry.get("choices", []):
                         self.assertIn(choice, text)
-            for one in operator["implementations"]:
-                self.assertIn(one["what"], text)
+            for implementation in operator["implementations"]:
+                self.assertIn(implementation["what"], text)
         self.assertIn("if feature_map is prf", run("list", "--operator", "linear_attention").stdout)
 
     def test_offsets(self):

@@ -39,9 +39,9 @@ def free_port():
 
 def outcomes(path):
     records = json.loads(path.read_text(encoding="utf-8"))["records"]
-    found = {(r["case"], r["implementation"], r["backend"], r["threads"]): r["check"]["verdict"] for r in records}
-    assert len(found) == len(records), "a point is there twice"
-    return found
+    verdicts = {(r["case"], r["implementation"], r["backend"], r["threads"]): r["check"]["verdict"] for r in records}
+    assert len(verdicts) == len(records), "a point is there twice"
+    return verdicts
 
 
 class Cluster:
@@ -170,10 +170,10 @@ class RealSlurm(unittest.TestCase):
         if cls.cluster.why_not:
             raise unittest.SkipTest(f"no Slurm here: {cls.cluster.why_not}")
 
-    def wait(self, what, seconds=120):
+    def wait(self, condition, seconds=120):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if what():
+            if condition():
                 return
             time.sleep(0.3)
         logs = "\n".join(
@@ -223,9 +223,9 @@ class RealSlurm(unittest.TestCase):
             capture_output=True,
             timeout=300,
         )
-        found = outcomes(shards / "merged.json")
-        self.assertEqual(found, outcomes(whole))
-        self.assertEqual(set(found.values()), {"passed"})
+        points = outcomes(shards / "merged.json")
+        self.assertEqual(points, outcomes(whole))
+        self.assertEqual(set(points.values()), {"passed"})
 
 
 if __name__ == "__main__":

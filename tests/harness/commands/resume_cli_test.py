@@ -99,7 +99,7 @@ class Resume(unittest.TestCase):
         file["records"][0]["digest"] = "0" * 16
         out.write_text(json.dumps(file), encoding="utf-8")
         again = self.sweep("--n", "64", "--implementation", "fft", "--processes", "2", "--resume")
-        self.assertEqual([len(one["seconds"]["processes"]) for one in again["records"]], [2])
+        self.assertEqual([len(record["seconds"]["processes"]) for record in again["records"]], [2])
 
     def test_other_bits_that_are_not_right_are_not_timed(self):
         """The reference of this case is zero everywhere, so that no computed result for it can be trusted."""

@@ -37,9 +37,9 @@ def run(*arguments, task=None):
 def outcomes(path):
     """Returns the checked points and their verdicts; times differ from run to run."""
     records = json.loads(path.read_text(encoding="utf-8"))["records"]
-    found = {(r["case"], r["implementation"], r["backend"], r["threads"]): r["check"]["verdict"] for r in records}
-    assert len(found) == len(records), "a point is there twice"
-    return found
+    verdicts = {(r["case"], r["implementation"], r["backend"], r["threads"]): r["check"]["verdict"] for r in records}
+    assert len(verdicts) == len(records), "a point is there twice"
+    return verdicts
 
 
 class Slurm(unittest.TestCase):

@@ -46,13 +46,13 @@ class Target(unittest.TestCase):
 
     def test_each_one_is_taken_and_told(self):
         for name in here():
-            for told in (
+            for listing in (
                 self.fine("list", "--json", "--target", name),
                 self.fine("list", "--json", SUBQUAD_TARGET=name),
             ):
-                rows = [one for op in json.loads(told) for one in op["implementations"]]
-                self.assertEqual({name}, {one["target"] for one in rows if one["backend"] == "cpu"})
-                self.assertTrue(all("target" not in one for one in rows if one["backend"] != "cpu"))
+                rows = [implementation for op in json.loads(listing) for implementation in op["implementations"]]
+                self.assertEqual({name}, {row["target"] for row in rows if row["backend"] == "cpu"})
+                self.assertTrue(all("target" not in row for row in rows if row["backend"] != "cpu"))
             self.assertEqual(name, json.loads(self.fine("env", "--target", name))["target"])
             self.assertIn(
                 " 0 failed, 0 mistrusted",

@@ -60,10 +60,10 @@ class Faulty : public Prepared {
 
 // Returns the checks after three runs.
 AfterTiming Timed(const std::string& id, Fault fault) {
-  const Case one = MakeCase(ParseCaseId(id));
-  const Problem problem = ProblemOf(one);
-  Trial trial(problem, GenerateInputs(one, problem), one.seed);
-  const Implementation& honest = *ImplementationsOf(*one.op).front();
+  const Case test_case = MakeCase(ParseCaseId(id));
+  const Problem problem = ProblemOf(test_case);
+  Trial trial(problem, GenerateInputs(test_case, problem), test_case.seed);
+  const Implementation& honest = *ImplementationsOf(*test_case.op).front();
   Faulty prepared(honest.Prepare(problem, trial.arrays(), {}), trial.arrays(),
                   fault);
   const Verdict first = trial.RunAndJudge(honest, prepared);
@@ -80,9 +80,9 @@ constexpr const char* kCases[] = {
 
 TEST(AfterTiming, AnHonestProgramPasses) {
   for (const char* id : kCases) {
-    const AfterTiming found = Timed(id, Fault::kNone);
-    EXPECT_TRUE(found.verdict.passed()) << id << ": " << found.verdict.reason;
-    EXPECT_TRUE(found.deterministic) << id;
+    const AfterTiming timing = Timed(id, Fault::kNone);
+    EXPECT_TRUE(timing.verdict.passed()) << id << ": " << timing.verdict.reason;
+    EXPECT_TRUE(timing.deterministic) << id;
   }
 }
 
@@ -90,8 +90,8 @@ TEST(AfterTiming, EachFaultIsCaught) {
   for (const char* id : kCases)
     for (Fault fault : {Fault::kKeepsItsResult, Fault::kWritesItsInput,
                         Fault::kRightOnce, Fault::kWritesNothingLater}) {
-      const AfterTiming found = Timed(id, fault);
-      EXPECT_EQ(found.verdict.outcome, Outcome::kFailed)
+      const AfterTiming timing = Timed(id, fault);
+      EXPECT_EQ(timing.verdict.outcome, Outcome::kFailed)
           << id << " " << static_cast<int>(fault);
     }
 }
@@ -109,9 +109,9 @@ TEST(AfterTiming, TheReasonSaysWhatHappened) {
 }
 
 TEST(AfterTiming, BitsThatDifferAreRecorded) {
-  const AfterTiming found = Timed(kCases[0], Fault::kChangesABit);
-  EXPECT_TRUE(found.verdict.passed()) << found.verdict.reason;
-  EXPECT_FALSE(found.deterministic);
+  const AfterTiming timing = Timed(kCases[0], Fault::kChangesABit);
+  EXPECT_TRUE(timing.verdict.passed()) << timing.verdict.reason;
+  EXPECT_FALSE(timing.deterministic);
 }
 
 }  // namespace

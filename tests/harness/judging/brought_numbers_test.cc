@@ -176,9 +176,10 @@ Verdict Check(Model model, Scalar scalar, Fault fault) {
                           {model.heads, model.queries + model.keys - 1}};
   std::vector<double>* numbers[] = {&model.q, &model.k, &model.v, &model.bias};
   const char* names[] = {"q", "k", "v", "bias"};
-  std::vector<GivenShape> given;
-  for (size_t t = 0; t < 4; ++t) given.push_back({names[t], shapes[t]});
-  folder.problem = ResolveProblem(*folder.op, params, Scalar::kFloat64, given);
+  std::vector<GivenShape> tensors;
+  for (size_t t = 0; t < 4; ++t) tensors.push_back({names[t], shapes[t]});
+  folder.problem =
+      ResolveProblem(*folder.op, params, Scalar::kFloat64, tensors);
   for (size_t t = 0; t < 4; ++t) {
     if (narrow)
       for (double& x : *numbers[t]) x = static_cast<float>(x);
@@ -300,7 +301,7 @@ TEST(BroughtNumbers, NormalisedQueriesPass) {
 
 // Distant keys have almost no weight: whether they were seen cannot be decided,
 // and the verdict says so. For generated inputs the same is a defect.
-TEST(BroughtNumbers, WhatTheyHideIsSaid) {
+TEST(BroughtNumbers, BlindSpotsAreReported) {
   // The bias is steep enough to hide a tile, but not so steep that the tile has
   // no effect.
   Model model = MakeModel(1, 300, Use::kDecode);
@@ -321,12 +322,12 @@ TEST(BroughtNumbers, WhatTheyHideIsSaid) {
 }
 
 // A change of one unit in the last place of a key makes the normaliser zero.
-TEST(BroughtNumbers, MayBeNextToNumbersWithoutAnAnswer) {
-  const Case one = MakeCase(
+TEST(BroughtNumbers, MayBeNearInputsWithoutAnAnswer) {
+  const Case test_case = MakeCase(
       ParseCaseId("kernelized_rpe_attention:n=2,d=1,e=1,feature_map=identity"
                   ",normalized=1,scalar=float32,seed=1"));
-  const Problem problem = ProblemOf(one);
-  Inputs inputs = GenerateInputs(one, problem);
+  const Problem problem = ProblemOf(test_case);
+  Inputs inputs = GenerateInputs(test_case, problem);
   for (Tensor& tensor : inputs.tensors) {
     if (tensor.name == "k") tensor.values = {1, -(1 - 0x1p-24)};
     if (tensor.name == "bias") std::ranges::fill(tensor.values, 0);
@@ -340,7 +341,7 @@ TEST(BroughtNumbers, MayBeNextToNumbersWithoutAnAnswer) {
 }
 
 // A check that would refuse no wrong answer at all has shown nothing.
-TEST(BroughtNumbers, WhatCouldNotHaveFailedIsMistrusted) {
+TEST(BroughtNumbers, ChecksThatCannotFailAreMistrusted) {
   Model model = MakeModel(1, 40, Use::kPrefill);
   std::ranges::fill(model.v, 0);
   EXPECT_EQ(Check(model, Scalar::kFloat64, Fault::kNone).outcome,
@@ -361,14 +362,14 @@ TEST(BroughtNumbers, WhatCouldNotHaveFailedIsMistrusted) {
 
 // An eps that is too small to be seen neither mistrusts nor has a margin; it is
 // reported only for a user's own inputs.
-TEST(BroughtNumbers, AnEpsTooSmallToBeSeenIsTold) {
-  const Case one = MakeCase(ParseCaseId(
+TEST(BroughtNumbers, AnInvisibleEpsIsReported) {
+  const Case test_case = MakeCase(ParseCaseId(
       "linear_attention:feature_map=elu1,eps=1e-6,n=40,scalar=float32"));
-  const Problem problem = ProblemOf(one);
+  const Problem problem = ProblemOf(test_case);
   for (const NumbersFrom from : {NumbersFrom::kUser, NumbersFrom::kUs}) {
-    Trial trial(problem, GenerateInputs(one, problem), 1, from);
-    const Verdict verdict =
-        Verify(*ImplementationsOf(*one.op).front(), trial, {.threads = 1});
+    Trial trial(problem, GenerateInputs(test_case, problem), 1, from);
+    const Verdict verdict = Verify(*ImplementationsOf(*test_case.op).front(),
+                                   trial, {.threads = 1});
     EXPECT_TRUE(verdict.passed()) << verdict.reason;
     EXPECT_GT(verdict.margin.value, 1);
     EXPECT_EQ(verdict.blind(), from == NumbersFrom::kUser);

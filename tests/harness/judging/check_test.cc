@@ -29,9 +29,9 @@ class MalformedCase : public testing::TestWithParam<Malformed> {
   // Copies the valid case, to be corrupted.
   Spoilt Copy(const std::string& base) const {
     const fs::path from = fs::path(kGoldenFolder) / base;
-    Spoilt one{root_ / "spoilt", Json::parse(Slurp(from / "case.json"))};
-    fs::copy(from, one.folder, fs::copy_options::recursive);
-    return one;
+    Spoilt spoilt{root_ / "spoilt", Json::parse(Slurp(from / "case.json"))};
+    fs::copy(from, spoilt.folder, fs::copy_options::recursive);
+    return spoilt;
   }
 
   fs::path root_;
@@ -51,9 +51,9 @@ void ExpectOneGoodLine(const std::string& line, const fs::path& folder,
 
 TEST_P(MalformedCase, IsRefusedInOneLineThatNamesIt) {
   const Malformed& malformed = GetParam();
-  Spoilt one = Copy(malformed.base);
-  ASSERT_NO_THROW(ReadCaseFolder(one.folder));
-  malformed.spoil(one);
+  Spoilt spoilt = Copy(malformed.base);
+  ASSERT_NO_THROW(ReadCaseFolder(spoilt.folder));
+  malformed.spoil(spoilt);
   uintmax_t bytes = 0;
   for (const auto& entry : fs::recursive_directory_iterator(root_))
     if (!entry.is_symlink() && entry.is_regular_file())
@@ -61,32 +61,32 @@ TEST_P(MalformedCase, IsRefusedInOneLineThatNamesIt) {
   std::string message;
   const PeakOf peak;
   try {
-    ReadCaseFolder(one.folder);
+    ReadCaseFolder(spoilt.folder);
   } catch (const InvalidInput& problem) {
     message = problem.what();
   }
   EXPECT_LE(peak.bytes(), static_cast<int64_t>(40 * bytes + (1 << 20)));
   ASSERT_NE(message, "") << "the case was taken";
-  ExpectOneGoodLine(message, one.folder, malformed);
+  ExpectOneGoodLine(message, spoilt.folder, malformed);
 
   // The program reports it the same way: exit status 2, exactly one line.
   const std::string errors = (root_ / "stderr").string();
   const std::string command =
       fmt::format("'{}' check '{}' > /dev/null 2> '{}'", kProgramFile,
-                  one.folder.string(), errors);
+                  spoilt.folder.string(), errors);
   const int status = std::system(command.c_str());
   ASSERT_TRUE(WIFEXITED(status)) << "it crashed";
   EXPECT_EQ(WEXITSTATUS(status), 2);
   const std::string text = Slurp(errors);
   EXPECT_EQ(std::ranges::count(text, '\n'), 1) << text;
   EXPECT_TRUE(text.ends_with('\n'));
-  ExpectOneGoodLine(text.substr(0, text.size() - 1), one.folder, malformed);
+  ExpectOneGoodLine(text.substr(0, text.size() - 1), spoilt.folder, malformed);
 }
 
 INSTANTIATE_TEST_SUITE_P(Check, MalformedCase,
                          testing::ValuesIn(AllMalformed()),
-                         [](const testing::TestParamInfo<Malformed>& one) {
-                           return one.param.name;
+                         [](const testing::TestParamInfo<Malformed>& test) {
+                           return test.param.name;
                          });
 
 class CaseFolderTest : public MalformedCase {};
@@ -101,12 +101,13 @@ TEST_F(CaseFolderTest, HugeParametersAreRefusedOrHarmless) {
       if (!value.is_number_integer()) continue;
       for (int64_t huge : {int64_t{1} << 20, kMaxInteger}) {
         fs::remove_all(root_ / "spoilt");
-        Spoilt one = Copy(golden.string());
-        one.json["params"][name] = huge;
-        one.Save();
+        Spoilt spoilt = Copy(golden.string());
+        spoilt.json["params"][name] = huge;
+        spoilt.Save();
         const PeakOf peak;
         try {
-          CheckCaseFolder(ReadCaseFolder(one.folder), [](const CheckLine&) {});
+          CheckCaseFolder(ReadCaseFolder(spoilt.folder),
+                          [](const CheckLine&) {});
         } catch (const InvalidInput&) {
         }
         EXPECT_LE(peak.bytes(), 256 << 20)
@@ -116,50 +117,50 @@ TEST_F(CaseFolderTest, HugeParametersAreRefusedOrHarmless) {
   }
 }
 
-TEST_F(CaseFolderTest, MinusInfinityIsTakenInABiasOnly) {
+TEST_F(CaseFolderTest, MinusInfinityIsAcceptedInABiasOnly) {
   for (const fs::path& golden : GoldenFolders()) {
     if (!IsRegistered(OperatorOf(golden))) continue;
     const CaseFolder good = ReadCaseFolder(golden);
     for (const TensorRule& rule : good.problem.inputs) {
       fs::remove_all(root_ / "spoilt");
-      Spoilt one = Copy(golden.string());
-      one.SetNumber(one.json["inputs"][rule.name].get<std::string>(), 0,
-                    -std::numeric_limits<double>::infinity());
+      Spoilt spoilt = Copy(golden.string());
+      spoilt.SetNumber(spoilt.json["inputs"][rule.name].get<std::string>(), 0,
+                       -std::numeric_limits<double>::infinity());
       const bool allowed = rule.name == "bias" &&
                            (OperatorOf(golden) == "softmax_attention" ||
                             OperatorOf(golden) == "sparse_attention" ||
                             OperatorOf(golden) == "kernelized_rpe_attention");
       EXPECT_EQ(rule.may_be_minus_infinity, allowed) << rule.name;
       if (allowed)
-        EXPECT_NO_THROW(ReadCaseFolder(one.folder)) << golden;
+        EXPECT_NO_THROW(ReadCaseFolder(spoilt.folder)) << golden;
       else
-        EXPECT_THROW(ReadCaseFolder(one.folder), InvalidInput) << golden;
+        EXPECT_THROW(ReadCaseFolder(spoilt.folder), InvalidInput) << golden;
     }
   }
 }
 
-TEST_F(CaseFolderTest, NamesAndLinksInsideAreTaken) {
-  Spoilt one = Copy("toeplitz_1d-square");
-  fs::create_directory(one.folder / "data");
-  fs::rename(one.folder / "values.npy", one.folder / "data/v.npy");
-  fs::create_symlink("data/v.npy", one.folder / "values.npy");
-  one.json["inputs"]["weights"] = "./weights.npy";
-  one.Save();
-  EXPECT_NO_THROW(ReadCaseFolder(one.folder));
-  fs::create_directory_symlink(one.folder, root_ / "link");
+TEST_F(CaseFolderTest, NamesAndLinksInsideAreAccepted) {
+  Spoilt spoilt = Copy("toeplitz_1d-square");
+  fs::create_directory(spoilt.folder / "data");
+  fs::rename(spoilt.folder / "values.npy", spoilt.folder / "data/v.npy");
+  fs::create_symlink("data/v.npy", spoilt.folder / "values.npy");
+  spoilt.json["inputs"]["weights"] = "./weights.npy";
+  spoilt.Save();
+  EXPECT_NO_THROW(ReadCaseFolder(spoilt.folder));
+  fs::create_directory_symlink(spoilt.folder, root_ / "link");
   EXPECT_EQ(ReadCaseFolder(root_ / "link").name, "link");
-  EXPECT_EQ(ReadCaseFolder(one.folder / "").name, "spoilt");
-  EXPECT_EQ(ReadCaseFolder(one.folder / ".").name, "spoilt");
-  EXPECT_EQ(ReadCaseFolder(one.folder / "data/..").name, "spoilt");
+  EXPECT_EQ(ReadCaseFolder(spoilt.folder / "").name, "spoilt");
+  EXPECT_EQ(ReadCaseFolder(spoilt.folder / ".").name, "spoilt");
+  EXPECT_EQ(ReadCaseFolder(spoilt.folder / "data/..").name, "spoilt");
 }
 
 // Float32 files are valid cases, judged with the tolerance of float32 programs.
-TEST_F(CaseFolderTest, Float32ExpectedIsTakenAsSuch) {
-  Spoilt one = Copy("toeplitz_1d-square");
-  const NpyArray out = ReadNpy(one.folder / "out.npy");
-  WriteNpy(one.folder / "out.npy", out.shape, out.values, true);
+TEST_F(CaseFolderTest, Float32ExpectedHasItsTolerance) {
+  Spoilt spoilt = Copy("toeplitz_1d-square");
+  const NpyArray out = ReadNpy(spoilt.folder / "out.npy");
+  WriteNpy(spoilt.folder / "out.npy", out.shape, out.values, true);
   int judged = 0;
-  CheckCaseFolder(ReadCaseFolder(one.folder), [&](const CheckLine& line) {
+  CheckCaseFolder(ReadCaseFolder(spoilt.folder), [&](const CheckLine& line) {
     if (NoDevice(line)) return;
     ++judged;
     EXPECT_TRUE(line.verdict.passed())

@@ -35,17 +35,19 @@ constexpr Scalar kEveryScalar[] = {Scalar::kFloat32, Scalar::kFloat64,
                                    Scalar::kBFloat16, Scalar::kFloat16};
 using Table = std::map<std::pair<const Implementation*, Scalar>, Nearest>;
 
-bool IsSquareOf(const Case& one, int64_t n) {
-  const auto n_k = one.sizes.find("n_k");
-  return one.Tokens() == n && (n_k == one.sizes.end() || n_k->second == n);
+bool IsSquareOf(const Case& test_case, int64_t n) {
+  const auto n_k = test_case.sizes.find("n_k");
+  return test_case.Tokens() == n &&
+         (n_k == test_case.sizes.end() || n_k->second == n);
 }
 
 // Keeps at most `most` of the very many cases with a feature map, evenly
 // spread, and all others.
 std::vector<Case> SomeOf(std::vector<Case> cases, size_t most) {
   const auto mapped = std::stable_partition(
-      cases.begin(), cases.end(),
-      [](const Case& one) { return !one.params.Has("feature_map"); });
+      cases.begin(), cases.end(), [](const Case& test_case) {
+        return !test_case.params.Has("feature_map");
+      });
   const auto count = static_cast<size_t>(cases.end() - mapped);
   if (count <= most) return cases;
   std::vector<Case> some(cases.begin(), mapped);
@@ -65,14 +67,16 @@ std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
       SomeOf(VerificationCases(op, {4, 33, 64}, scalar, 1), 160);
   // Rectangles and images are covered by the small cases.
   std::vector<Case> medium = VerificationCases(op, {257}, scalar, 1);
-  std::erase_if(medium, [](const Case& one) {
-    return one.leading.heads > 0 || !one.with.empty() || !IsSquareOf(one, 257);
+  std::erase_if(medium, [](const Case& test_case) {
+    return test_case.leading.heads > 0 || !test_case.with.empty() ||
+           !IsSquareOf(test_case, 257);
   });
-  for (Case& one : SomeOf(std::move(medium), 8))
-    cases.push_back(std::move(one));
+  for (Case& test_case : SomeOf(std::move(medium), 8))
+    cases.push_back(std::move(test_case));
   std::vector<Case> large = VerificationCases(op, {1024}, scalar, 1);
-  std::erase_if(large, [](const Case& one) {
-    return one.Tokens() != 1024 || one.leading.heads > 0 || !one.with.empty();
+  std::erase_if(large, [](const Case& test_case) {
+    return test_case.Tokens() != 1024 || test_case.leading.heads > 0 ||
+           !test_case.with.empty();
   });
   if (large.empty()) return cases;
   cases.push_back(large.front());
@@ -101,16 +105,16 @@ Outputs Overlaid(const Problem& problem, const Answer& answer, Outputs outputs,
   return outputs;
 }
 
-void JudgeWrongAnswers(const Case& one, Table& table) {
-  const Problem problem = ProblemOf(one);
-  Trial trial(problem, GenerateInputs(one, problem), one.seed);
+void JudgeWrongAnswers(const Case& test_case, Table& table) {
+  const Problem problem = ProblemOf(test_case);
+  Trial trial(problem, GenerateInputs(test_case, problem), test_case.seed);
   try {
     trial.answer();
   } catch (const InvalidInput&) {
     return;  // the formula has no value for these inputs
   }
   std::vector<const Implementation*> able;
-  for (const Implementation* implementation : ImplementationsOf(*one.op))
+  for (const Implementation* implementation : ImplementationsOf(*test_case.op))
     if (WhyNot(*implementation, problem).empty())
       able.push_back(implementation);
   const Outputs right = RightAnswer(problem, trial.answer());
@@ -119,19 +123,19 @@ void JudgeWrongAnswers(const Case& one, Table& table) {
     const Verdict verdict = trial.JudgeOutputs(*implementation);
     EXPECT_TRUE(verdict.passed())
         << "the right answer is refused: " << implementation->id << " "
-        << one.Id() << ": " << verdict.reason;
+        << test_case.Id() << ": " << verdict.reason;
   }
   std::map<const Implementation*, double> smallest;
   for (const WrongAnswer& wrong : trial.wrong_answers()) {
     if (wrong.small_by_choice) continue;
     trial.SetOutputs(Overlaid(problem, trial.answer(), right, wrong));
     for (const Implementation* implementation : able) {
-      Nearest& nearest = table[{implementation, one.scalar}];
+      Nearest& nearest = table[{implementation, test_case.scalar}];
       ++nearest.counted;
       const Verdict verdict = trial.JudgeOutputs(*implementation);
       EXPECT_FALSE(verdict.passed())
           << "taken for right: " << wrong.name << ", " << implementation->id
-          << " " << one.Id();
+          << " " << test_case.Id();
       const double distance = DistanceOf(verdict.comparison, false);
       double& least = smallest
                           .try_emplace(implementation,
@@ -143,26 +147,28 @@ void JudgeWrongAnswers(const Case& one, Table& table) {
       if (verdict.comparison.elements < kTellingElements) continue;
       // The signed features of trf cancel in the normaliser: wrong answers are
       // refused, but need not be ten times beyond a norm-wise bound.
-      if (one.params.Has("feature_map") &&
-          one.params.Text("feature_map") == "trf")
+      if (test_case.params.Has("feature_map") &&
+          test_case.params.Text("feature_map") == "trf")
         continue;
       if (distance >= nearest.distance) continue;
       nearest.distance = distance;
       nearest.wrong = wrong.name;
-      nearest.case_id = one.Id();
+      nearest.case_id = test_case.Id();
     }
   }
   for (const auto& [implementation, distance] : smallest) {
     const Margin& margin = trial.MarginFor(*implementation);
     EXPECT_NEAR(margin.value / distance, 1, 1e-6)
-        << margin.nearest << ", " << implementation->id << " " << one.Id();
+        << margin.nearest << ", " << implementation->id << " "
+        << test_case.Id();
   }
 }
 
 bool AnyTakes(const Operator& op, Scalar scalar) {
-  return std::ranges::any_of(ImplementationsOf(op), [&](const auto* one) {
-    return std::ranges::count(one->scalars, scalar) > 0;
-  });
+  return std::ranges::any_of(
+      ImplementationsOf(op), [&](const auto* implementation) {
+        return std::ranges::count(implementation->scalars, scalar) > 0;
+      });
 }
 
 class Discriminate : public testing::TestWithParam<const Operator*> {};
@@ -172,7 +178,8 @@ TEST_P(Discriminate, WrongAnswersAreRefused) {
   Table table;
   for (Scalar scalar : kEveryScalar)
     if (AnyTakes(op, scalar))
-      for (const Case& one : CasesOf(op, scalar)) JudgeWrongAnswers(one, table);
+      for (const Case& test_case : CasesOf(op, scalar))
+        JudgeWrongAnswers(test_case, table);
   for (const Implementation* implementation : ImplementationsOf(op))
     for (Scalar scalar : kEveryScalar) {
       if (!std::ranges::count(implementation->scalars, scalar)) continue;

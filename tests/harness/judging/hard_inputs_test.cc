@@ -65,7 +65,7 @@ std::vector<Json> KnownLimits(const std::string& op) {
 bool Names(const Json& pattern, const std::string& name) {
   if (pattern.is_array())
     return std::ranges::any_of(
-        pattern, [&](const Json& one) { return Names(one, name); });
+        pattern, [&](const Json& entry) { return Names(entry, name); });
   return pattern == "*" || pattern == name;
 }
 
@@ -77,24 +77,24 @@ bool Covers(const Json& row, const Key& key) {
   if (!row.contains("with")) return true;
   const Json with =
       row["with"].is_array() ? row["with"] : Json::array({row["with"]});
-  return std::ranges::any_of(with, [&](const Json& one) {
-    return (key.choices + ",").find(one.get<std::string>() + ",") !=
+  return std::ranges::any_of(with, [&](const Json& entry) {
+    return (key.choices + ",").find(entry.get<std::string>() + ",") !=
            std::string::npos;
   });
 }
 
 // Returns "feature_map=trf" and other parameters chosen by name.
-std::string ChoicesOf(const Case& one) {
+std::string ChoicesOf(const Case& test_case) {
   std::string choices;
-  for (const auto& [name, value] : one.params.values())
+  for (const auto& [name, value] : test_case.params.values())
     if (const auto* text = std::get_if<std::string>(&value))
       choices += (choices.empty() ? "" : ",") + name + "=" + *text;
   return choices;
 }
 
 // Returns "" if scales cancel, otherwise "eps" or "unnormalised".
-std::string FormOf(const Case& one) {
-  const Params& params = one.params;
+std::string FormOf(const Case& test_case) {
+  const Params& params = test_case.params;
   if (params.Has("normalized") && !params.Flag("normalized"))
     return "unnormalised";
   return params.Has("eps") && params.Number("eps") > 0 ? "eps" : "";
@@ -105,19 +105,19 @@ std::string FormOf(const Case& one) {
 std::vector<Case> EveryCaseOf(const Operator& op, Scalar scalar) {
   std::vector<Case> cases = VerificationCases(op, {3, 48}, scalar, 1);
   // The sharing of tensors does not affect their values.
-  std::erase_if(cases, [](const Case& one) {
-    return one.Tokens() > 143 || one.leading.batch > 0 ||
-           !one.leading.own.empty();
+  std::erase_if(cases, [](const Case& test_case) {
+    return test_case.Tokens() > 143 || test_case.leading.batch > 0 ||
+           !test_case.leading.own.empty();
   });
-  for (Case& one : cases) {
-    if (ChoicesOf(one).empty() && !one.backward) continue;
+  for (Case& test_case : cases) {
+    if (ChoicesOf(test_case).empty() && !test_case.backward) continue;
     for (const auto& [name, size] : {std::pair{"d", 16},
                                      {"D", 16},
                                      {"f", 16},
                                      {"p", 8},
                                      {"draws", 16},
                                      {"taps", 4}})
-      if (one.sizes.contains(name)) one.sizes[name] = size;
+      if (test_case.sizes.contains(name)) test_case.sizes[name] = size;
   }
   return cases;
 }
@@ -133,22 +133,22 @@ std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
   std::vector<Case> cases;
   std::string variant;
   size_t turn = 0, shape = 0;
-  for (const Case& one : all) {
-    if (!FormOf(one).empty()) {
-      cases.push_back(one);
+  for (const Case& test_case : all) {
+    if (!FormOf(test_case).empty()) {
+      cases.push_back(test_case);
       continue;
     }
     std::string name;
-    for (const auto& [key, value] : one.params.values())
+    for (const auto& [key, value] : test_case.params.values())
       if (const auto* flag = std::get_if<bool>(&value))
         name += "," + key + (*flag ? "=1" : "=0");
-    name = ChoicesOf(one) + name;
+    name = ChoicesOf(test_case) + name;
     if (name != variant) {
       variant = name;
       shape = turn++;
     }
     if (shape++ % 2 != 0) continue;
-    cases.push_back(one);
+    cases.push_back(test_case);
     Params& small = cases.back().params;
     if (small.Has("height")) {
       const bool high = small.Integer("height") > small.Integer("width");
@@ -160,25 +160,28 @@ std::vector<Case> CasesOf(const Operator& op, Scalar scalar) {
 }
 
 // Returns "fft", or "fft@cuda" for the implementation of that name on a device.
-std::string NameOf(const Implementation& one) {
-  return one.id + (one.backend == Backend::kCuda ? "@cuda" : "");
+std::string NameOf(const Implementation& implementation) {
+  return implementation.id +
+         (implementation.backend == Backend::kCuda ? "@cuda" : "");
 }
 
-void JudgeCase(const Case& one, std::map<Key, Tally>& tallies) {
-  const Problem problem = ProblemOf(one);
-  Trial trial(problem, GenerateInputs(one, problem), one.seed);
+void JudgeCase(const Case& test_case, std::map<Key, Tally>& tallies) {
+  const Problem problem = ProblemOf(test_case);
+  Trial trial(problem, GenerateInputs(test_case, problem), test_case.seed);
   bool has_value = true;
   try {
     const Answer& answer = trial.answer();
-    has_value = FormOf(one) != "unnormalised" || FitsType(one.scalar, answer);
+    has_value = FormOf(test_case) != "unnormalised" ||
+                FitsType(test_case.scalar, answer);
   } catch (const InvalidInput&) {
     has_value = false;
   }
-  for (const Implementation* implementation : ImplementationsOf(*one.op)) {
+  for (const Implementation* implementation :
+       ImplementationsOf(*test_case.op)) {
     if (!WhyNot(*implementation, problem).empty()) continue;
-    Tally& tally =
-        tallies[{NameOf(*implementation), std::string(Info(one.scalar).name),
-                 one.input, ChoicesOf(one), FormOf(one)}];
+    Tally& tally = tallies[{
+        NameOf(*implementation), std::string(Info(test_case.scalar).name),
+        test_case.input, ChoicesOf(test_case), FormOf(test_case)}];
     if (!has_value) {
       ++tally.without_value;
       continue;
@@ -194,7 +197,7 @@ void JudgeCase(const Case& one, std::map<Key, Tally>& tallies) {
                                     : tally.silent);
     } else {
       if (tally.failed++ == 0)
-        tally.first_reason = one.Id() + ": " + verdict.reason;
+        tally.first_reason = test_case.Id() + ": " + verdict.reason;
     }
     tally.over_bound =
         std::max(tally.over_bound, verdict.comparison.max_over_bound);
@@ -213,29 +216,29 @@ struct Used {
 };
 
 // True if `found` is within a factor of two of a row's number or range.
-bool IsAsListed(const Json& row, const char* name, double found) {
+bool IsAsListed(const Json& row, const char* name, double actual) {
   if (!row.contains(name)) return true;
   const Json& number = row[name];
   const double low = number.is_array() ? number[0] : number;
   const double high = number.is_array() ? number[1] : number;
-  return found > low / 2 && found < high * 2;
+  return actual > low / 2 && actual < high * 2;
 }
 
-void ExpectNumber(const Json& row, const char* name, double found) {
-  EXPECT_TRUE(IsAsListed(row, name, found))
-      << name << " is " << found << ", not as in " << row;
+void ExpectNumber(const Json& row, const char* name, double actual) {
+  EXPECT_TRUE(IsAsListed(row, name, actual))
+      << name << " is " << actual << ", not as in " << row;
 }
 
-TEST_P(HardInputs, PassOrStandInTheTable) {
+TEST_P(HardInputs, PassOrAreListed) {
   const Operator& op = *GetParam();
   const std::vector<Json> limits =
       KnownLimits(std::string(op.description().id));
   std::map<Key, Tally> tallies;
   for (const HardInput& kind : subquad::HardInputs())
     for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
-      for (Case& one : CasesOf(op, scalar)) {
-        one.input = kind.name;
-        JudgeCase(one, tallies);
+      for (Case& test_case : CasesOf(op, scalar)) {
+        test_case.input = kind.name;
+        JudgeCase(test_case, tallies);
       }
   std::vector<Used> used(limits.size());
   std::map<std::string, int> passed_by_form;
@@ -287,13 +290,14 @@ TEST_P(HardInputs, PassOrStandInTheTable) {
 }
 
 // Alternating shapes leave out no implementation of any map or scheme.
-TEST_P(HardInputs, EveryImplementationMeetsEveryChoice) {
+TEST_P(HardInputs, EveryImplementationRunsWithEveryChoice) {
   const auto met = [](const std::vector<Case>& cases) {
     std::set<std::pair<std::string, std::string>> pairs;
-    for (const Case& one : cases)
-      for (const Implementation* implementation : ImplementationsOf(*one.op))
-        if (WhyNot(*implementation, ProblemOf(one)).empty())
-          pairs.insert({NameOf(*implementation), ChoicesOf(one)});
+    for (const Case& test_case : cases)
+      for (const Implementation* implementation :
+           ImplementationsOf(*test_case.op))
+        if (WhyNot(*implementation, ProblemOf(test_case)).empty())
+          pairs.insert({NameOf(*implementation), ChoicesOf(test_case)});
     return pairs;
   };
   for (const Scalar scalar : {Scalar::kFloat32, Scalar::kFloat64})
@@ -317,7 +321,7 @@ TEST(HardInputs, RowsWithSeveralOutcomesAndRanges) {
       if (!limit["outcome"].is_array()) continue;
       EXPECT_GE(limit["outcome"].size(), 2u) << limit;
       EXPECT_LE(limit["outcome"].size(), 3u) << limit;
-      for (const Json& one : limit["outcome"]) EXPECT_NE(one, "*") << limit;
+      for (const Json& entry : limit["outcome"]) EXPECT_NE(entry, "*") << limit;
       EXPECT_FALSE(limit.value("why", "").empty()) << limit;
     }
 }

@@ -24,11 +24,12 @@ std::string Nested(int levels, const std::string& open,
 }
 
 // Replaces the text of one field of case.json.
-void RawField(Spoilt& one, const std::string& field, const std::string& text) {
-  one.json[field] = "@";
-  std::string raw = one.json.dump();
+void RawField(Spoilt& spoilt, const std::string& field,
+              const std::string& text) {
+  spoilt.json[field] = "@";
+  std::string raw = spoilt.json.dump();
   const size_t at = raw.find("\"@\"");
-  Write(one.folder / "case.json", raw.replace(at, 3, text));
+  Write(spoilt.folder / "case.json", raw.replace(at, 3, text));
 }
 
 std::vector<Malformed> TextCases() {
@@ -41,132 +42,148 @@ std::vector<Malformed> TextCases() {
   for (const char* field :
        {"format", "operator", "params", "inputs", "expected", "source"}) {
     add(fmt::format("missing_{}", field),
-        [=](Spoilt& one) {
-          one.json.erase(field);
-          one.Save();
+        [=](Spoilt& spoilt) {
+          spoilt.json.erase(field);
+          spoilt.Save();
         },
         {field, "found none"});
     int index = 0;
     for (const Json& wrong :
          {Json(7), Json(nullptr), Json(true), Json::array({1}), Json(0.5)})
       add(fmt::format("wrong_type_{}_{}", field, index++),
-          [=](Spoilt& one) {
-            one.json[field] = wrong;
-            one.Save();
+          [=](Spoilt& spoilt) {
+            spoilt.json[field] = wrong;
+            spoilt.Save();
           },
           {field});
   }
   add("text_for_params",
-      [](Spoilt& one) { one.json["params"] = "causal", one.Save(); },
+      [](Spoilt& spoilt) { spoilt.json["params"] = "causal", spoilt.Save(); },
       {"params", "object"});
   add("object_for_operator",
-      [](Spoilt& one) { one.json["operator"] = Json::object(), one.Save(); },
+      [](Spoilt& spoilt) {
+        spoilt.json["operator"] = Json::object(), spoilt.Save();
+      },
       {"operator"});
-  add("unknown_field", [](Spoilt& one) { one.json["extra"] = 1, one.Save(); },
+  add("unknown_field",
+      [](Spoilt& spoilt) { spoilt.json["extra"] = 1, spoilt.Save(); },
       {"extra"});
   add("unknown_field_with_a_line_break",
-      [](Spoilt& one) { one.json["ex\ntra\x1b[2J"] = 1, one.Save(); }, {"tra"});
+      [](Spoilt& spoilt) { spoilt.json["ex\ntra\x1b[2J"] = 1, spoilt.Save(); },
+      {"tra"});
   add("unknown_field_very_long",
-      [](Spoilt& one) { one.json[std::string(1 << 20, 'x')] = 1, one.Save(); },
+      [](Spoilt& spoilt) {
+        spoilt.json[std::string(1 << 20, 'x')] = 1, spoilt.Save();
+      },
       {"xxx"});
   add("wrong_format",
-      [](Spoilt& one) { one.json["format"] = "case/2", one.Save(); },
+      [](Spoilt& spoilt) { spoilt.json["format"] = "case/2", spoilt.Save(); },
       {"format", "case/2"});
   add("unknown_operator",
-      [](Spoilt& one) { one.json["operator"] = "toeplitz_4d", one.Save(); },
+      [](Spoilt& spoilt) {
+        spoilt.json["operator"] = "toeplitz_4d", spoilt.Save();
+      },
       {"operator", "toeplitz_4d"});
   add("operator_with_a_line_break",
-      [](Spoilt& one) { one.json["operator"] = "a\nb\rc", one.Save(); },
+      [](Spoilt& spoilt) {
+        spoilt.json["operator"] = "a\nb\rc", spoilt.Save();
+      },
       {"operator"});
-  add("empty_file", [](Spoilt& one) { one.SetBytes("case.json", ""); },
+  add("empty_file", [](Spoilt& spoilt) { spoilt.SetBytes("case.json", ""); },
       {"case.json"});
   add("broken_json",
-      [](Spoilt& one) {
-        std::string text = one.Bytes("case.json");
-        one.SetBytes("case.json", text.substr(0, text.size() / 2));
+      [](Spoilt& spoilt) {
+        std::string text = spoilt.Bytes("case.json");
+        spoilt.SetBytes("case.json", text.substr(0, text.size() / 2));
       },
       {"case.json", "JSON"});
   add("text_after_the_end",
-      [](Spoilt& one) {
-        one.SetBytes("case.json", one.Bytes("case.json") + "{}");
+      [](Spoilt& spoilt) {
+        spoilt.SetBytes("case.json", spoilt.Bytes("case.json") + "{}");
       },
       {"case.json", "JSON"});
   add("not_utf8",
-      [](Spoilt& one) {
-        one.SetBytes("case.json", "{\"format\": \"\xff\xfe\"}");
+      [](Spoilt& spoilt) {
+        spoilt.SetBytes("case.json", "{\"format\": \"\xff\xfe\"}");
       },
       {"case.json"});
   add("nul_bytes",
-      [](Spoilt& one) {
-        one.SetBytes("case.json", std::string("{\"a\0\": 1}", 9));
+      [](Spoilt& spoilt) {
+        spoilt.SetBytes("case.json", std::string("{\"a\0\": 1}", 9));
       },
       {"case.json"});
   add("binary_noise",
-      [](Spoilt& one) { one.SetBytes("case.json", one.Bytes("values.npy")); },
+      [](Spoilt& spoilt) {
+        spoilt.SetBytes("case.json", spoilt.Bytes("values.npy"));
+      },
       {"case.json"});
   add("nan_literal",
-      [](Spoilt& one) { RawField(one, "params", "{\"causal\": NaN}"); },
+      [](Spoilt& spoilt) { RawField(spoilt, "params", "{\"causal\": NaN}"); },
       {"case.json"});
   add("number_out_of_range",
-      [](Spoilt& one) { RawField(one, "params", "{\"causal\": 1e999}"); },
+      [](Spoilt& spoilt) { RawField(spoilt, "params", "{\"causal\": 1e999}"); },
       {"case.json"});
   add("array_for_an_object",
-      [](Spoilt& one) { one.SetBytes("case.json", "[1, 2]"); }, {"case.json"});
+      [](Spoilt& spoilt) { spoilt.SetBytes("case.json", "[1, 2]"); },
+      {"case.json"});
   add("number_for_an_object",
-      [](Spoilt& one) { one.SetBytes("case.json", "12"); }, {"case.json"});
+      [](Spoilt& spoilt) { spoilt.SetBytes("case.json", "12"); },
+      {"case.json"});
   add("duplicate_field",
-      [](Spoilt& one) {
-        std::string text = one.json.dump();
+      [](Spoilt& spoilt) {
+        std::string text = spoilt.json.dump();
         text.insert(1, "\"operator\": \"toeplitz_1d\", ");
-        one.SetBytes("case.json", text);
+        spoilt.SetBytes("case.json", text);
       },
       {"operator", "two"});
   add("duplicate_param",
-      [](Spoilt& one) {
-        RawField(one, "params", "{\"causal\": true, \"causal\": false}");
+      [](Spoilt& spoilt) {
+        RawField(spoilt, "params", "{\"causal\": true, \"causal\": false}");
       },
       {"causal", "two"});
   add("duplicate_input",
-      [](Spoilt& one) {
-        RawField(one, "inputs",
+      [](Spoilt& spoilt) {
+        RawField(spoilt, "inputs",
                  "{\"weights\": \"weights.npy\", \"values\": \"values.npy\", "
                  "\"values\": \"values.npy\"}");
       },
       {"values", "two"});
   add("deep_lists",
-      [](Spoilt& one) {
-        RawField(one, "params",
+      [](Spoilt& spoilt) {
+        RawField(spoilt, "params",
                  "{\"causal\":" + Nested(200000, "[", "]") + "}");
       },
       {"case.json", "nest"});
   add("deep_objects",
-      [](Spoilt& one) {
-        RawField(one, "params", Nested(200000, "{\"a\":", "}"));
+      [](Spoilt& spoilt) {
+        RawField(spoilt, "params", Nested(200000, "{\"a\":", "}"));
       },
       {"case.json", "nest"});
   add("deep_entry_of_a_list",
-      [](Spoilt& one) {
-        RawField(one, "params",
+      [](Spoilt& spoilt) {
+        RawField(spoilt, "params",
                  "{\"causal\": [1, " + Nested(100000, "[", "]") + "]}");
       },
       {"case.json", "nest"});
   add("too_large",
-      [](Spoilt& one) {
-        one.SetBytes("case.json", std::string(17 << 20, ' '));
+      [](Spoilt& spoilt) {
+        spoilt.SetBytes("case.json", std::string(17 << 20, ' '));
       },
       {"case.json", "16 MiB"});
   add("unknown_param",
-      [](Spoilt& one) { one.json["params"]["clip"] = 3, one.Save(); },
+      [](Spoilt& spoilt) { spoilt.json["params"]["clip"] = 3, spoilt.Save(); },
       {"parameter: expected one of causal, query_offset, key_lengths, found "
        "'clip'"});
   for (const Json& wrong : {Json(1), Json("true"), Json(nullptr), Json(0.0),
                             Json::array(), Json::object()})
     add("param_of_type_" + std::to_string(list.size()),
-        [=](Spoilt& one) { one.json["params"]["causal"] = wrong, one.Save(); },
+        [=](Spoilt& spoilt) {
+          spoilt.json["params"]["causal"] = wrong, spoilt.Save();
+        },
         {"parameter causal"});
   add("mixed_list",
-      [](Spoilt& one) {
-        RawField(one, "params", "{\"causal\": [[1], 2, \"x\"]}");
+      [](Spoilt& spoilt) {
+        RawField(spoilt, "params", "{\"causal\": [[1], 2, \"x\"]}");
       },
       {"parameter causal"});
   return list;
@@ -178,7 +195,7 @@ std::vector<Malformed> ParamCases() {
   const auto add = [&](std::string name, const std::string& params,
                        std::vector<std::string> words) {
     list.push_back({std::move(name), base,
-                    [=](Spoilt& one) { RawField(one, "params", params); },
+                    [=](Spoilt& spoilt) { RawField(spoilt, "params", params); },
                     std::move(words)});
   };
   add("param_missing", "{\"height\": 5}", {"parameter width"});
@@ -214,31 +231,35 @@ std::vector<Malformed> TensorCases() {
     list.push_back({std::move(name), base, std::move(spoil), std::move(words)});
   };
   const auto file = [](const std::string& path) {
-    return [=](Spoilt& one) {
-      one.json["inputs"]["values"] = path;
-      one.Save();
+    return [=](Spoilt& spoilt) {
+      spoilt.json["inputs"]["values"] = path;
+      spoilt.Save();
     };
   };
   add("input_missing",
-      [](Spoilt& one) { one.json["inputs"].erase("values"), one.Save(); },
+      [](Spoilt& spoilt) {
+        spoilt.json["inputs"].erase("values"), spoilt.Save();
+      },
       {"input values", "none"});
   add("input_not_taken",
-      [](Spoilt& one) {
-        one.json["inputs"]["bias"] = "weights.npy", one.Save();
+      [](Spoilt& spoilt) {
+        spoilt.json["inputs"]["bias"] = "weights.npy", spoilt.Save();
       },
       {"input (with these parameters)", "one of weights, values",
        "found 'bias'"});
   add("input_not_taken_is_not_read",
-      [](Spoilt& one) {
+      [](Spoilt& spoilt) {
         for (int i = 0; i < 1000; ++i)
-          one.json["inputs"]["x" + std::to_string(i)] = "values.npy";
-        one.Save();
+          spoilt.json["inputs"]["x" + std::to_string(i)] = "values.npy";
+        spoilt.Save();
       },
       {"found 'x0'"});
   for (const Json& wrong :
        {Json(7), Json(nullptr), Json::array({"values.npy"}), Json::object()})
     add("file_of_type_" + std::to_string(list.size()),
-        [=](Spoilt& one) { one.json["inputs"]["values"] = wrong, one.Save(); },
+        [=](Spoilt& spoilt) {
+          spoilt.json["inputs"]["values"] = wrong, spoilt.Save();
+        },
         {"inputs: values"});
   add("file_missing", file("nowhere.npy"), {"values", "nowhere.npy"});
   add("file_name_empty", file(""), {"values"});
@@ -251,208 +272,215 @@ std::vector<Malformed> TensorCases() {
   add("path_absolute", file("/dev/zero"), {"values", "/dev/zero"});
   add("path_through_a_file", file("out.npy/values.npy"), {"values"});
   add("directory",
-      [](Spoilt& one) {
-        fs::create_directory(one.folder / "d.npy");
-        one.json["inputs"]["values"] = "d.npy";
-        one.Save();
+      [](Spoilt& spoilt) {
+        fs::create_directory(spoilt.folder / "d.npy");
+        spoilt.json["inputs"]["values"] = "d.npy";
+        spoilt.Save();
       },
       {"values", "d.npy"});
   add("the_folder_itself", file("."), {"values"});
   add("link_out",
-      [](Spoilt& one) {
-        fs::rename(one.folder / "values.npy", one.folder / "../outside.npy");
-        fs::create_symlink("../outside.npy", one.folder / "values.npy");
+      [](Spoilt& spoilt) {
+        fs::rename(spoilt.folder / "values.npy",
+                   spoilt.folder / "../outside.npy");
+        fs::create_symlink("../outside.npy", spoilt.folder / "values.npy");
       },
       {"values", "out"});
   add("link_to_a_device",
-      [](Spoilt& one) {
-        fs::remove(one.folder / "values.npy");
-        fs::create_symlink("/dev/zero", one.folder / "values.npy");
+      [](Spoilt& spoilt) {
+        fs::remove(spoilt.folder / "values.npy");
+        fs::create_symlink("/dev/zero", spoilt.folder / "values.npy");
       },
       {"values", "out"});
   add("link_in_a_linked_folder",
-      [](Spoilt& one) {
-        fs::create_directory(one.folder / "../elsewhere");
-        fs::rename(one.folder / "values.npy",
-                   one.folder / "../elsewhere/values.npy");
-        fs::create_directory_symlink("../elsewhere", one.folder / "sub");
-        one.json["inputs"]["values"] = "sub/values.npy";
-        one.Save();
+      [](Spoilt& spoilt) {
+        fs::create_directory(spoilt.folder / "../elsewhere");
+        fs::rename(spoilt.folder / "values.npy",
+                   spoilt.folder / "../elsewhere/values.npy");
+        fs::create_directory_symlink("../elsewhere", spoilt.folder / "sub");
+        spoilt.json["inputs"]["values"] = "sub/values.npy";
+        spoilt.Save();
       },
       {"values", "out"});
   add("link_to_a_sibling_of_the_same_prefix",
-      [](Spoilt& one) {
-        const fs::path sibling = one.folder.string() + "-longer";
+      [](Spoilt& spoilt) {
+        const fs::path sibling = spoilt.folder.string() + "-longer";
         fs::create_directory(sibling);
-        fs::rename(one.folder / "values.npy", sibling / "values.npy");
-        fs::create_symlink(sibling / "values.npy", one.folder / "values.npy");
+        fs::rename(spoilt.folder / "values.npy", sibling / "values.npy");
+        fs::create_symlink(sibling / "values.npy",
+                           spoilt.folder / "values.npy");
       },
       {"values", "out"});
   add("link_loop",
-      [](Spoilt& one) {
-        fs::remove(one.folder / "values.npy");
-        fs::create_symlink("values2.npy", one.folder / "values.npy");
-        fs::create_symlink("values.npy", one.folder / "values2.npy");
+      [](Spoilt& spoilt) {
+        fs::remove(spoilt.folder / "values.npy");
+        fs::create_symlink("values2.npy", spoilt.folder / "values.npy");
+        fs::create_symlink("values.npy", spoilt.folder / "values2.npy");
       },
       {"values"});
   add("link_to_itself",
-      [](Spoilt& one) {
-        fs::remove(one.folder / "values.npy");
-        fs::create_symlink("values.npy", one.folder / "values.npy");
+      [](Spoilt& spoilt) {
+        fs::remove(spoilt.folder / "values.npy");
+        fs::create_symlink("values.npy", spoilt.folder / "values.npy");
       },
       {"values"});
   add("case_json_links_out",
-      [](Spoilt& one) {
-        fs::rename(one.folder / "case.json", one.folder / "../case.json");
-        fs::create_symlink("../case.json", one.folder / "case.json");
+      [](Spoilt& spoilt) {
+        fs::rename(spoilt.folder / "case.json", spoilt.folder / "../case.json");
+        fs::create_symlink("../case.json", spoilt.folder / "case.json");
       },
       {"case.json", "out"});
   add("case_json_missing",
-      [](Spoilt& one) { fs::remove(one.folder / "case.json"); }, {"case.json"});
+      [](Spoilt& spoilt) { fs::remove(spoilt.folder / "case.json"); },
+      {"case.json"});
   add("case_json_is_a_directory",
-      [](Spoilt& one) {
-        fs::remove(one.folder / "case.json");
-        fs::create_directory(one.folder / "case.json");
+      [](Spoilt& spoilt) {
+        fs::remove(spoilt.folder / "case.json");
+        fs::create_directory(spoilt.folder / "case.json");
       },
       {"case.json"});
   add("case_json_is_a_pipe",
-      [](Spoilt& one) {
-        fs::remove(one.folder / "case.json");
-        ASSERT_EQ(::mkfifo((one.folder / "case.json").c_str(), 0600), 0);
+      [](Spoilt& spoilt) {
+        fs::remove(spoilt.folder / "case.json");
+        ASSERT_EQ(::mkfifo((spoilt.folder / "case.json").c_str(), 0600), 0);
       },
       {"case.json"});
   add("pipe",
-      [](Spoilt& one) {
-        fs::remove(one.folder / "values.npy");
-        ASSERT_EQ(::mkfifo((one.folder / "values.npy").c_str(), 0600), 0);
+      [](Spoilt& spoilt) {
+        fs::remove(spoilt.folder / "values.npy");
+        ASSERT_EQ(::mkfifo((spoilt.folder / "values.npy").c_str(), 0600), 0);
       },
       {"values.npy"});
   add("not_a_folder",
-      [](Spoilt& one) {
-        fs::remove_all(one.folder);
-        Write(one.folder, "text");
+      [](Spoilt& spoilt) {
+        fs::remove_all(spoilt.folder);
+        Write(spoilt.folder, "text");
       },
       {"folder"});
-  add("no_folder", [](Spoilt& one) { fs::remove_all(one.folder); }, {"folder"});
+  add("no_folder", [](Spoilt& spoilt) { fs::remove_all(spoilt.folder); },
+      {"folder"});
 
   // Arrays.
-  add("npy_empty", [](Spoilt& one) { one.SetBytes("values.npy", ""); },
+  add("npy_empty", [](Spoilt& spoilt) { spoilt.SetBytes("values.npy", ""); },
       {"values.npy"});
-  add("npy_not_npy", [](Spoilt& one) { one.SetBytes("values.npy", "hello"); },
+  add("npy_not_npy",
+      [](Spoilt& spoilt) { spoilt.SetBytes("values.npy", "hello"); },
       {"values.npy"});
   add("npy_truncated",
-      [](Spoilt& one) {
-        const std::string bytes = one.Bytes("values.npy");
-        one.SetBytes("values.npy", bytes.substr(0, bytes.size() - 8));
+      [](Spoilt& spoilt) {
+        const std::string bytes = spoilt.Bytes("values.npy");
+        spoilt.SetBytes("values.npy", bytes.substr(0, bytes.size() - 8));
       },
       {"values.npy"});
   add("npy_truncated_by_a_byte",
-      [](Spoilt& one) {
-        const std::string bytes = one.Bytes("values.npy");
-        one.SetBytes("values.npy", bytes.substr(0, bytes.size() - 1));
+      [](Spoilt& spoilt) {
+        const std::string bytes = spoilt.Bytes("values.npy");
+        spoilt.SetBytes("values.npy", bytes.substr(0, bytes.size() - 1));
       },
       {"values.npy"});
   add("npy_header_alone",
-      [](Spoilt& one) {
-        one.SetBytes("values.npy", one.Bytes("values.npy").substr(0, 128));
+      [](Spoilt& spoilt) {
+        spoilt.SetBytes("values.npy",
+                        spoilt.Bytes("values.npy").substr(0, 128));
       },
       {"values.npy"});
   add("npy_trailing_byte",
-      [](Spoilt& one) {
-        one.SetBytes("values.npy", one.Bytes("values.npy") + '\0');
+      [](Spoilt& spoilt) {
+        spoilt.SetBytes("values.npy", spoilt.Bytes("values.npy") + '\0');
       },
       {"values.npy"});
   add("npy_big_endian",
-      [](Spoilt& one) { one.Patch("values.npy", "'<f4'", "'>f4'"); },
+      [](Spoilt& spoilt) { spoilt.Patch("values.npy", "'<f4'", "'>f4'"); },
       {"values.npy", ">f4"});
   add("npy_fortran_order",
-      [](Spoilt& one) { one.Patch("values.npy", "False", "True "); },
+      [](Spoilt& spoilt) { spoilt.Patch("values.npy", "False", "True "); },
       {"values.npy", "ortran"});
   add("npy_integers",
-      [](Spoilt& one) { one.Patch("values.npy", "'<f4'", "'<i4'"); },
+      [](Spoilt& spoilt) { spoilt.Patch("values.npy", "'<f4'", "'<i4'"); },
       {"values.npy", "<i4"});
   add("npy_complex",
-      [](Spoilt& one) { one.Patch("values.npy", "'<f4'", "'<c8'"); },
+      [](Spoilt& spoilt) { spoilt.Patch("values.npy", "'<f4'", "'<c8'"); },
       {"values.npy", "<c8"});
   add("npy_promises_terabytes",
-      [](Spoilt& one) {
-        std::string bytes = one.Bytes("values.npy");
+      [](Spoilt& spoilt) {
+        std::string bytes = spoilt.Bytes("values.npy");
         const std::string header =
             "{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776, "
             "2), }";
         std::string text =
             header + std::string(117 - header.size(), ' ') + "\n";
-        one.SetBytes("values.npy",
-                     bytes.substr(0, 10) + text + bytes.substr(128));
+        spoilt.SetBytes("values.npy",
+                        bytes.substr(0, 10) + text + bytes.substr(128));
       },
       {"values.npy"});
   add("npy_promise_wraps_around",
-      [](Spoilt& one) {
-        std::string bytes = one.Bytes("values.npy");
+      [](Spoilt& spoilt) {
+        std::string bytes = spoilt.Bytes("values.npy");
         const std::string header =
             "{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, "
             "4294967296), }";
         std::string text =
             header + std::string(117 - header.size(), ' ') + "\n";
-        one.SetBytes("values.npy",
-                     bytes.substr(0, 10) + text + bytes.substr(128));
+        spoilt.SetBytes("values.npy",
+                        bytes.substr(0, 10) + text + bytes.substr(128));
       },
       {"values.npy"});
   add("npy_one_dimension_of_six",
-      [](Spoilt& one) {
-        std::string bytes = one.Bytes("values.npy").substr(0, 10);
+      [](Spoilt& spoilt) {
+        std::string bytes = spoilt.Bytes("values.npy").substr(0, 10);
         const std::string header =
             "{'descr': '<f8', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, "
             "2), }";
         std::string text =
             header + std::string(117 - header.size(), ' ') + "\n";
-        one.SetBytes("values.npy", bytes + text + std::string(16, '\0'));
+        spoilt.SetBytes("values.npy", bytes + text + std::string(16, '\0'));
       },
       {"values.npy"});
   add("npy_zero_extent",
-      [](Spoilt& one) {
-        std::string bytes = one.Bytes("values.npy").substr(0, 10);
+      [](Spoilt& spoilt) {
+        std::string bytes = spoilt.Bytes("values.npy").substr(0, 10);
         const std::string header =
             "{'descr': '<f8', 'fortran_order': False, 'shape': (0, 2), }";
         std::string text =
             header + std::string(117 - header.size(), ' ') + "\n";
-        one.SetBytes("values.npy", bytes + text);
+        spoilt.SetBytes("values.npy", bytes + text);
       },
       {"values.npy"});
   add("npy_scalar",
-      [](Spoilt& one) {
-        std::string bytes = one.Bytes("values.npy").substr(0, 10);
+      [](Spoilt& spoilt) {
+        std::string bytes = spoilt.Bytes("values.npy").substr(0, 10);
         const std::string header =
             "{'descr': '<f8', 'fortran_order': False, 'shape': (), }";
         std::string text =
             header + std::string(117 - header.size(), ' ') + "\n";
-        one.SetBytes("values.npy", bytes + text + std::string(8, '\0'));
+        spoilt.SetBytes("values.npy", bytes + text + std::string(8, '\0'));
       },
       {"values.npy"});
 
   // Shapes.
   add("weights_too_short",
-      [](Spoilt& one) { one.SetArray("weights.npy", {1}); },
+      [](Spoilt& spoilt) { spoilt.SetArray("weights.npy", {1}); },
       {"weights", "n_q"});
   add("weights_too_many_dimensions",
-      [](Spoilt& one) {
-        one.SetArray("weights.npy", {1, 3, 2});
+      [](Spoilt& spoilt) {
+        spoilt.SetArray("weights.npy", {1, 3, 2});
       },
       {"weights", "[1, 3, 2]"});
   add("values_one_dimension",
-      [](Spoilt& one) { one.SetArray("values.npy", {5}); }, {"values", "[5]"});
+      [](Spoilt& spoilt) { spoilt.SetArray("values.npy", {5}); },
+      {"values", "[5]"});
   add("weights_of_heads_that_the_answer_lacks",
-      [](Spoilt& one) {
-        const auto shape = ReadNpy(one.folder / "weights.npy").shape;
-        one.SetArray("weights.npy", {2, shape[0]});
+      [](Spoilt& spoilt) {
+        const auto shape = ReadNpy(spoilt.folder / "weights.npy").shape;
+        spoilt.SetArray("weights.npy", {2, shape[0]});
       },
       {"expected: out", "[2, "});
   add("heads_differ",
-      [](Spoilt& one) {
-        const auto weights = ReadNpy(one.folder / "weights.npy").shape;
-        const auto values = ReadNpy(one.folder / "values.npy").shape;
-        one.SetArray("weights.npy", {3, weights[0]});
-        one.SetArray("values.npy", {2, values[0], values[1]});
+      [](Spoilt& spoilt) {
+        const auto weights = ReadNpy(spoilt.folder / "weights.npy").shape;
+        const auto values = ReadNpy(spoilt.folder / "values.npy").shape;
+        spoilt.SetArray("weights.npy", {3, weights[0]});
+        spoilt.SetArray("values.npy", {2, values[0], values[1]});
       },
       {"values", "divides the 3 of weights"});
 
@@ -460,77 +488,81 @@ std::vector<Malformed> TensorCases() {
   for (const auto& [name, value] : std::vector<std::pair<std::string, double>>{
            {"nan", kNaN}, {"inf", kInfinity}, {"minus_inf", -kInfinity}}) {
     add("number_" + name,
-        [=](Spoilt& one) { one.SetNumber("values.npy", 4, value); },
+        [=](Spoilt& spoilt) { spoilt.SetNumber("values.npy", 4, value); },
         {"values", "element 4"});
     add("weight_" + name,
-        [=](Spoilt& one) { one.SetNumber("weights.npy", 0, value); },
+        [=](Spoilt& spoilt) { spoilt.SetNumber("weights.npy", 0, value); },
         {"weights", "element 0"});
     add("expected_" + name,
-        [=](Spoilt& one) { one.SetNumber("out.npy", 1, value); },
+        [=](Spoilt& spoilt) { spoilt.SetNumber("out.npy", 1, value); },
         {"expected: out", "element 1"});
   }
 
   // The message names the unknown input instead of the missing one.
   add("input_misspelt",
-      [](Spoilt& one) {
-        one.json["inputs"]["value"] = one.json["inputs"]["values"];
-        one.json["inputs"].erase("values");
-        one.Save();
+      [](Spoilt& spoilt) {
+        spoilt.json["inputs"]["value"] = spoilt.json["inputs"]["values"];
+        spoilt.json["inputs"].erase("values");
+        spoilt.Save();
       },
       {"found 'value' (did you mean 'values'?)"});
   for (const Json& wrong : {Json(-1e-12), Json(1), Json("1e-12"), Json(true),
                             Json(nullptr), Json::array({1e-12})})
     add("expected_error_" + std::to_string(list.size()),
-        [=](Spoilt& one) { one.json["expected_error"] = wrong, one.Save(); },
+        [=](Spoilt& spoilt) {
+          spoilt.json["expected_error"] = wrong, spoilt.Save();
+        },
         {"expected_error", "from 0 to below 1"});
 
   // Expected.
   add("expected_empty",
-      [](Spoilt& one) { one.json["expected"] = Json::object(), one.Save(); },
+      [](Spoilt& spoilt) {
+        spoilt.json["expected"] = Json::object(), spoilt.Save();
+      },
       {"expected"});
   add("expected_unknown",
-      [](Spoilt& one) {
-        one.json["expected"]["output"] = "out.npy", one.Save();
+      [](Spoilt& spoilt) {
+        spoilt.json["expected"]["output"] = "out.npy", spoilt.Save();
       },
       {"output", "out"});
   add("expected_of_the_backward_pass",
-      [](Spoilt& one) {
-        one.json["expected"] = {{"grad_values", "out.npy"}}, one.Save();
+      [](Spoilt& spoilt) {
+        spoilt.json["expected"] = {{"grad_values", "out.npy"}}, spoilt.Save();
       },
       {"grad_values"});
   add("expected_shape",
-      [](Spoilt& one) {
-        one.SetArray("out.npy", {2, 2});
+      [](Spoilt& spoilt) {
+        spoilt.SetArray("out.npy", {2, 2});
       },
       {"expected: out", "[2, 2]"});
   add("expected_more_dimensions",
-      [](Spoilt& one) {
-        auto shape = ReadNpy(one.folder / "out.npy").shape;
+      [](Spoilt& spoilt) {
+        auto shape = ReadNpy(spoilt.folder / "out.npy").shape;
         shape.insert(shape.begin(), 1);
-        one.SetArray("out.npy", shape);
+        spoilt.SetArray("out.npy", shape);
       },
       {"expected: out"});
   add("expected_missing_file",
-      [](Spoilt& one) { fs::remove(one.folder / "out.npy"); },
+      [](Spoilt& spoilt) { fs::remove(spoilt.folder / "out.npy"); },
       {"expected: out", "out.npy"});
   add("expected_truncated",
-      [](Spoilt& one) {
-        const std::string bytes = one.Bytes("out.npy");
-        one.SetBytes("out.npy", bytes.substr(0, bytes.size() - 3));
+      [](Spoilt& spoilt) {
+        const std::string bytes = spoilt.Bytes("out.npy");
+        spoilt.SetBytes("out.npy", bytes.substr(0, bytes.size() - 3));
       },
       {"out.npy"});
   add("grad_of_the_wrong_shape",
-      [](Spoilt& one) {
-        one.SetArray("grad.npy", {3, 3});
-        one.json["inputs"]["grad"] = "grad.npy";
-        one.Save();
+      [](Spoilt& spoilt) {
+        spoilt.SetArray("grad.npy", {3, 3});
+        spoilt.json["inputs"]["grad"] = "grad.npy";
+        spoilt.Save();
       },
       {"weights", "n_q"});
   add("out_beside_grad",
-      [](Spoilt& one) {
-        fs::copy(one.folder / "out.npy", one.folder / "grad.npy");
-        one.json["inputs"]["grad"] = "grad.npy";
-        one.Save();
+      [](Spoilt& spoilt) {
+        fs::copy(spoilt.folder / "out.npy", spoilt.folder / "grad.npy");
+        spoilt.json["inputs"]["grad"] = "grad.npy";
+        spoilt.Save();
       },
       {"out", "grad_values"});
   return list;

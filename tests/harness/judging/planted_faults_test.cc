@@ -22,22 +22,22 @@ void WriteRows(const Trial& trial, const Answer& answer,
                const WrongAnswer* wrong) {
   const Problem& problem = trial.problem();
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
-    const OutputAnswer& one = answer.outputs[o];
+    const OutputAnswer& output = answer.outputs[o];
     const OutputLayout layout = LayoutOf(problem, static_cast<int>(o));
     const auto write = [&](size_t r, int64_t c, long double value) {
-      const RowId& id = one.selection.rows[r];
+      const RowId& id = output.selection.rows[r];
       const int64_t row = id.head * layout.rows + id.row;
       StoreAt(problem.scalar, static_cast<float>(value),
               trial.arrays().outputs[o].data,
               static_cast<size_t>(row * layout.width + c));
     };
-    const auto width = static_cast<size_t>(one.width);
-    for (size_t at = 0; at < one.value.size(); ++at)
-      write(at / width, static_cast<int64_t>(at % width), one.value[at]);
+    const auto width = static_cast<size_t>(output.width);
+    for (size_t at = 0; at < output.value.size(); ++at)
+      write(at / width, static_cast<int64_t>(at % width), output.value[at]);
     if (!wrong) continue;
     for (const FoundRows& part : wrong->parts)
       for (size_t r = 0; part.output == o && r < part.rows.size(); ++r)
-        for (int64_t c = 0; c < one.width; ++c)
+        for (int64_t c = 0; c < output.width; ++c)
           write(part.rows[r], c, part.value(r, c));
   }
 }
@@ -56,11 +56,12 @@ class PlantedFaults
 
 TEST_P(PlantedFaults, EachIsCaught) {
   const auto& [planted, n] = GetParam();
-  const Case one = MakeCase(
+  const Case test_case = MakeCase(
       ParseCaseId(fmt::format("{},n={},scalar=float32,seed=5", planted.id, n)));
-  const Problem problem = ProblemOf(one);
-  Trial trial(problem, GenerateInputs(one, problem), one.seed);
-  for (const Implementation* implementation : ImplementationsOf(*one.op)) {
+  const Problem problem = ProblemOf(test_case);
+  Trial trial(problem, GenerateInputs(test_case, problem), test_case.seed);
+  for (const Implementation* implementation :
+       ImplementationsOf(*test_case.op)) {
     if (!WhyNot(*implementation, problem).empty()) continue;
     WriteRows(trial, trial.answer(), nullptr);
     const Verdict right = trial.JudgeOutputs(*implementation);

@@ -19,9 +19,9 @@ constexpr double kWork = 3e8;
 
 OwnTest TestOf(const std::string& id, AllClose tolerance) {
   OwnTest test;
-  const Case one = MakeCase(ParseCaseId(id));
-  test.problem = ProblemOf(one);
-  test.inputs = GenerateInputs(one, test.problem);
+  const Case test_case = MakeCase(ParseCaseId(id));
+  test.problem = ProblemOf(test_case);
+  test.inputs = GenerateInputs(test_case, test.problem);
   test.tolerance = tolerance;
   return test;
 }
@@ -32,9 +32,9 @@ OwnTest TestOf(const std::string& id) {
 
 // Adds gradients to the test; `incoming` fills the incoming gradient.
 OwnTest WithGradients(OwnTest test, const std::string& id, double incoming) {
-  const Case one = MakeCase(ParseCaseId(id + ",backward=1"));
-  test.backward = ProblemOf(one);
-  test.backward_inputs = GenerateInputs(one, *test.backward);
+  const Case test_case = MakeCase(ParseCaseId(id + ",backward=1"));
+  test.backward = ProblemOf(test_case);
+  test.backward_inputs = GenerateInputs(test_case, *test.backward);
   const auto grad = static_cast<size_t>(test.backward->InputIndex("grad"));
   std::ranges::fill(test.backward_inputs.tensors[grad].values, incoming);
   return test;
@@ -47,15 +47,15 @@ void Fill(OwnTest& test, const std::string& input, double value) {
 
 std::vector<std::string> Accepted(const Power& power) {
   std::vector<std::string> names;
-  for (const TriedAnswer& one : power.tried)
-    if (one.accepted()) names.push_back(one.name);
+  for (const TriedAnswer& answer : power.tried)
+    if (answer.accepted()) names.push_back(answer.name);
   return names;
 }
 
 const TriedAnswer& Find(const Power& power, const std::string& name) {
-  const auto found = std::ranges::find(power.tried, name, &TriedAnswer::name);
-  if (found == power.tried.end()) throw std::runtime_error("no " + name);
-  return *found;
+  const auto it = std::ranges::find(power.tried, name, &TriedAnswer::name);
+  if (it == power.tried.end()) throw std::runtime_error("no " + name);
+  return *it;
 }
 
 constexpr const char* kBias =
@@ -105,8 +105,8 @@ TEST(Power, AFactorIsLargerThanRounding) {
                         {.relative = 0.04, .absolute = 0});
   const Power power = PowerOf(test, kWork).out;
   EXPECT_EQ(Accepted(power), std::vector<std::string>{"scaled by 1.02"});
-  for (const TriedAnswer& one : power.tried)
-    EXPECT_NE(one.name, "scaled by 1.001");
+  for (const TriedAnswer& answer : power.tried)
+    EXPECT_NE(answer.name, "scaled by 1.001");
 }
 
 TEST(Power, ABiasOfZerosHidesEveryMistakeAboutIt) {
@@ -145,7 +145,7 @@ TEST(Power, AConstantGradientOfAMeanHidesThemAll) {
 }
 
 // Following the advice works as promised.
-TEST(Advice, ATighterToleranceIsOneThatRightProgramsKeep) {
+TEST(Advice, CorrectProgramsMeetATighterTolerance) {
   OwnTest test = TestOf(kBias, {0, 0.5});
   const TestPower power = PowerOf(test, kWork);
   ASSERT_FALSE(Accepted(power.out).empty());
@@ -160,7 +160,7 @@ TEST(Advice, ATighterToleranceIsOneThatRightProgramsKeep) {
   EXPECT_GT(after.right, 0.1);
 }
 
-TEST(Advice, AToleranceThatRefusesWhatIsRightIsWidened) {
+TEST(Advice, AToleranceThatRefusesCorrectOutputsIsWidened) {
   OwnTest test = TestOf(std::string(kBias) + ",scalar=bfloat16", {0, 1e-6});
   Fill(test, "bias", 0);
   const TestPower power = PowerOf(test, kWork);
@@ -184,19 +184,19 @@ TEST(Advice, TheFirstKeysAreTheFirstRows) {
       test.problem.op->ReferenceDouble(test.problem, test.inputs);
   const auto first =
       part->problem.op->ReferenceDouble(part->problem, part->inputs);
-  std::vector<double> expected(8), found(8);
+  std::vector<double> expected(8), actual(8);
   for (const int64_t head : {0, 1})
     for (int64_t row = 0; row < kMost; ++row) {
       whole->Row({0, head, row}, expected.data(), nullptr);
-      first->Row({0, head, row}, found.data(), nullptr);
-      EXPECT_EQ(found, expected) << head << " " << row;
+      first->Row({0, head, row}, actual.data(), nullptr);
+      EXPECT_EQ(actual, expected) << head << " " << row;
     }
   const OwnTest image = TestOf("toeplitz_2d:n=64,e=4");
   EXPECT_FALSE(FirstKeys(image.problem, image.inputs, 8));
 }
 
 // A tile is a small part of many keys with similar weights.
-TEST(Advice, FewerKeysShowATile) {
+TEST(Advice, FewerKeysRevealATile) {
   OwnTest test = TestOf("softmax_attention:n=2000,d=4,e=4,scalar=bfloat16",
                         {.relative = 0, .absolute = 0.02});
   std::vector<Tensor>& tensors = test.inputs.tensors;
@@ -214,7 +214,7 @@ TEST(Advice, FewerKeysShowATile) {
   EXPECT_TRUE(advice.still_accepted.empty());
 }
 
-TEST(Power, OfManyRowsPairsAreTaken) {
+TEST(Power, PairsOfManyRowsAreSampled) {
   OwnTest test = TestOf("softmax_attention:n=3000,d=4,e=4,heads=2");
   const Power power = PowerOf(test, 1e7).out;
   EXPECT_FALSE(power.all_rows);
@@ -225,7 +225,7 @@ TEST(Power, OfManyRowsPairsAreTaken) {
   EXPECT_GT(Find(power, "another head's rows").over, 1);
 }
 
-TEST(Power, TensorsAreGivenBackAsTheyWere) {
+TEST(Power, TensorsAreRestored) {
   OwnTest test = TestOf(kBias);
   const Inputs before = test.inputs;
   PowerOf(test, kWork);
@@ -241,10 +241,10 @@ TEST_P(PowerOfOperator, RightProgramsAreNearerThanWrongOnes) {
   CaseRequest request;
   request.op = GetParam();
   request.n = 144;
-  const Case one = MakeCase(request);
+  const Case test_case = MakeCase(request);
   OwnTest test;
-  test.problem = ProblemOf(one);
-  test.inputs = GenerateInputs(one, test.problem);
+  test.problem = ProblemOf(test_case);
+  test.inputs = GenerateInputs(test_case, test.problem);
   test.tolerance = {.relative = 0, .absolute = 1e-4};
   const Power power = PowerOf(test, 1e8).out;
   EXPECT_GE(power.tried.size(), 5u);

@@ -23,37 +23,37 @@ namespace subquad {
 namespace {
 
 struct Subject {
-  explicit Subject(const Case& one)
-      : problem(ProblemOf(one)),
-        inputs(GenerateInputs(one, problem)),
+  explicit Subject(const Case& test_case)
+      : problem(ProblemOf(test_case)),
+        inputs(GenerateInputs(test_case, problem)),
         right(ComputeAnswer(problem, inputs, 1)),
         known(MakeWrongAnswers(problem, inputs, right)) {}
   explicit Subject(const std::string& id)
       : Subject(MakeCase(ParseCaseId(id))) {}
 
-  Resemblance Like(const Answer& found) {
-    return LooksLike(problem, inputs, right, known, found,
+  Resemblance Like(const Answer& answer) {
+    return LooksLike(problem, inputs, right, known, answer,
                      ToleranceOf(right, 1, {}));
   }
 
   // Returns the output of a program with this mistake.
   Answer With(const WrongAnswer& wrong) const {
-    Answer found = right;
+    Answer answer = right;
     for (const FoundRows& part : wrong.parts) {
-      OutputAnswer& one = found.outputs[part.output];
+      OutputAnswer& output = answer.outputs[part.output];
       for (size_t r = 0; r < part.rows.size(); ++r)
-        for (int64_t c = 0; c < one.width; ++c)
-          one.value[part.rows[r] * static_cast<size_t>(one.width) +
-                    static_cast<size_t>(c)] = part.value(r, c);
+        for (int64_t c = 0; c < output.width; ++c)
+          output.value[part.rows[r] * static_cast<size_t>(output.width) +
+                       static_cast<size_t>(c)] = part.value(r, c);
     }
-    return found;
+    return answer;
   }
 
   // Returns all rows of every mistake.
   std::vector<WrongAnswer> Mistakes() {
     size_t rows = 0;
-    for (const OutputAnswer& one : right.outputs)
-      rows = std::max(rows, one.selection.rows.size());
+    for (const OutputAnswer& output : right.outputs)
+      rows = std::max(rows, output.selection.rows.size());
     std::vector<WrongAnswer> list = AlteredAnswers(problem, right);
     for (std::vector<WrongAnswer> more :
          std::array{MisreadAnswers(problem, inputs, right, rows),
@@ -83,11 +83,13 @@ TEST_P(EveryOperator, HasEveryMistakeRecognised) {
   for (size_t at = 0; at < all.size(); at += step) {
     Subject subject(all[at]);
     for (const WrongAnswer& wrong : subject.Mistakes()) {
-      const Answer found = subject.With(wrong);
-      const Resemblance like = subject.Like(found);
+      const Answer answer = subject.With(wrong);
+      const Resemblance resemblance = subject.Like(answer);
       // The name may be that of another mistake with the same answer.
-      EXPECT_FALSE(like.name.empty()) << all[at].Id() << ": " << wrong.name;
-      EXPECT_LT(like.ratio, kAlike) << all[at].Id() << ": " << wrong.name;
+      EXPECT_FALSE(resemblance.name.empty())
+          << all[at].Id() << ": " << wrong.name;
+      EXPECT_LT(resemblance.ratio, kAlike)
+          << all[at].Id() << ": " << wrong.name;
       ++recognised;
     }
   }
@@ -99,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(Operators, EveryOperator,
 
 // Common mistakes, each recognised by its own name if no other mistake has the
 // same answer.
-TEST(Resemblance, NamesTheUsualConfusions) {
+TEST(Resemblance, NamesCommonMistakes) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> usual = {
       {"softmax_attention:with=bias,causal=1,n=40,d=8,e=8,heads=3,batch=2,"
        "per_head=1",
@@ -137,10 +139,11 @@ TEST(Resemblance, NamesTheUsualConfusions) {
     for (const std::string& name : names) {
       const auto wrong = std::ranges::find(mistakes, name, &WrongAnswer::name);
       ASSERT_NE(wrong, mistakes.end()) << id << ": " << name;
-      const Resemblance like = subject.Like(subject.With(*wrong));
-      EXPECT_EQ(like.name, name) << id;
-      EXPECT_LT(like.tolerances, 1) << id << ": " << name;
-      EXPECT_EQ(like.Text().find("looks like: " + name), 0) << like.Text();
+      const Resemblance resemblance = subject.Like(subject.With(*wrong));
+      EXPECT_EQ(resemblance.name, name) << id;
+      EXPECT_LT(resemblance.tolerances, 1) << id << ": " << name;
+      EXPECT_EQ(resemblance.Text().find("looks like: " + name), 0)
+          << resemblance.Text();
     }
   }
 }
@@ -162,7 +165,7 @@ TEST(Resemblance, NamesMemoryInAnotherOrder) {
                        {"[n, h, d] in memory read as [h, n, d]", 2}}));
 }
 
-TEST(Resemblance, SharedHeadsInTurns) {
+TEST(Resemblance, InterleavedSharedHeads) {
   Subject subject(
       "softmax_attention:n=30,d=8,e=8,heads=4,leading=k:2+v:2,scalar=float64,"
       "seed=3");
@@ -188,83 +191,83 @@ TEST(Resemblance, FactorsAreNamed) {
   for (const auto& [id, name] : names) {
     Subject subject(id + ",scalar=float64,seed=3");
     for (const double factor : {3.0, 1.01, 1.00002, 80.0, -0.5, 0.0067}) {
-      Answer found = subject.right;
-      for (long double& value : found.outputs[0].value) value *= factor;
-      const Resemblance like = subject.Like(found);
-      EXPECT_EQ(like.name, fmt::format("scaled by {:g}", factor)) << id;
+      Answer answer = subject.right;
+      for (long double& value : answer.outputs[0].value) value *= factor;
+      const Resemblance resemblance = subject.Like(answer);
+      EXPECT_EQ(resemblance.name, fmt::format("scaled by {:g}", factor)) << id;
       // The distance is about the rounding error of values that are so much
       // larger.
-      EXPECT_LT(like.tolerances, 10) << id << " " << factor;
+      EXPECT_LT(resemblance.tolerances, 10) << id << " " << factor;
     }
-    Answer found = subject.right;
-    const auto width = static_cast<size_t>(found.outputs[0].width);
-    std::vector<long double>& values = found.outputs[0].value;
+    Answer answer = subject.right;
+    const auto width = static_cast<size_t>(answer.outputs[0].width);
+    std::vector<long double>& values = answer.outputs[0].value;
     for (size_t at = 0; at < values.size(); ++at)
       values[at] *= 1 + 0.1L * static_cast<long double>(at / width % 7);
-    EXPECT_EQ(subject.Like(found).name, name) << id;
+    EXPECT_EQ(subject.Like(answer).name, name) << id;
   }
 }
 
-TEST(Resemblance, IsOfNoneWhereNothingIsKnown) {
+TEST(Resemblance, IsEmptyIfNoMistakeIsKnown) {
   Subject subject("softmax_attention:with=bias,n=40,scalar=float64,seed=3");
-  Answer found = subject.right;
+  Answer answer = subject.right;
   // Adds a different sine to every element: large, and no known mistake.
-  std::vector<long double>& values = found.outputs[0].value;
+  std::vector<long double>& values = answer.outputs[0].value;
   for (size_t at = 0; at < values.size(); ++at)
     values[at] += std::sin(static_cast<double>(at * at));
-  const Resemblance like = subject.Like(found);
-  EXPECT_TRUE(like.name.empty()) << like.name;
-  EXPECT_GT(like.known, 10);
-  EXPECT_EQ(like.Text(),
-            fmt::format("like none of {} known mistakes", like.known));
+  const Resemblance resemblance = subject.Like(answer);
+  EXPECT_TRUE(resemblance.name.empty()) << resemblance.name;
+  EXPECT_GT(resemblance.known, 10);
+  EXPECT_EQ(resemblance.Text(),
+            fmt::format("like none of {} known mistakes", resemblance.known));
 }
 
 // Half of a mistake still resembles it most, at a larger distance.
-TEST(Resemblance, TheDistanceIsSaidInTolerances) {
+TEST(Resemblance, TheDistanceIsCountedInTolerances) {
   Subject subject("softmax_attention:with=bias,n=40,scalar=float64,seed=3");
   const std::vector<WrongAnswer> mistakes = subject.Mistakes();
   const auto wrong =
       std::ranges::find(mistakes, "offset i - j for j - i", &WrongAnswer::name);
   ASSERT_NE(wrong, mistakes.end());
-  Answer found = subject.With(*wrong);
-  EXPECT_LT(subject.Like(found).tolerances, 0.1);
-  found.outputs[0].value[7] += 1e-9L;
-  const Resemblance like = subject.Like(found);
-  EXPECT_EQ(like.name, wrong->name);
-  EXPECT_GT(like.tolerances, 1);
-  EXPECT_TRUE(std::isfinite(like.tolerances));
+  Answer answer = subject.With(*wrong);
+  EXPECT_LT(subject.Like(answer).tolerances, 0.1);
+  answer.outputs[0].value[7] += 1e-9L;
+  const Resemblance resemblance = subject.Like(answer);
+  EXPECT_EQ(resemblance.name, wrong->name);
+  EXPECT_GT(resemblance.tolerances, 1);
+  EXPECT_TRUE(std::isfinite(resemblance.tolerances));
 }
 
-TEST(Diagnosis, SaysHowMuchIsWrongAndWhere) {
+TEST(Diagnosis, ReportsShareAndPlaceOfWrongElements) {
   const std::string id =
       "softmax_attention:n=40,d=8,e=8,heads=3,batch=2,scalar=float64,seed=3";
   Subject subject(id);
-  Answer found = subject.right;
+  Answer answer = subject.right;
   const auto spoil = [&](int64_t head, int64_t row, int64_t column) {
-    found.outputs[0]
+    answer.outputs[0]
         .value[static_cast<size_t>((head * 40 + row) * 8 + column)] += 1;
   };
   for (int64_t row = 5; row < 9; ++row) spoil(3 + 1, row, 2);
-  const Diagnosis one =
+  const Diagnosis diagnosis =
       Diagnose(subject.problem, subject.inputs, subject.right, subject.known,
-               found, ToleranceOf(subject.right, 1, {}), false);
-  ASSERT_EQ(one.outputs.size(), 1u);
-  EXPECT_EQ(one.outputs[0].wrong, 4);
-  EXPECT_EQ(one.elements, 6 * 40 * 8);
-  EXPECT_EQ(one.outputs[0].Text(),
+               answer, ToleranceOf(subject.right, 1, {}), false);
+  ASSERT_EQ(diagnosis.outputs.size(), 1u);
+  EXPECT_EQ(diagnosis.outputs[0].wrong, 4);
+  EXPECT_EQ(diagnosis.elements, 6 * 40 * 8);
+  EXPECT_EQ(diagnosis.outputs[0].Text(),
             "rows 5 to 8 of 40, head 1 of 3, batch item 1 of 2");
-  EXPECT_EQ(one.ShareText(), "0.21 % of elements");
-  for (long double& value : found.outputs[0].value) value += 1;
+  EXPECT_EQ(diagnosis.ShareText(), "0.21 % of elements");
+  for (long double& value : answer.outputs[0].value) value += 1;
   const Diagnosis all =
       Diagnose(subject.problem, subject.inputs, subject.right, subject.known,
-               found, ToleranceOf(subject.right, 1, {}), false);
+               answer, ToleranceOf(subject.right, 1, {}), false);
   EXPECT_EQ(all.outputs[0].Text(),
             "rows 0 to 39 of 40, all 3 heads, all 2 batch items");
   EXPECT_EQ(all.ShareText(), "100 % of elements");
-  found.outputs[0].value[0] = subject.right.outputs[0].value[0];
+  answer.outputs[0].value[0] = subject.right.outputs[0].value[0];
   EXPECT_EQ(
       Diagnose(subject.problem, subject.inputs, subject.right, subject.known,
-               found, ToleranceOf(subject.right, 1, {}), false)
+               answer, ToleranceOf(subject.right, 1, {}), false)
           .ShareText(),
       "over 99 % of elements");
 }

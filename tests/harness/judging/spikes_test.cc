@@ -80,10 +80,10 @@ TEST_P(Spikes, PlantedFaultsAreRefused) {
                        at_offset);
   };
   for (const bool mixes : {false, true}) {
-    const auto outcome = [&](const Numbers& found) {
+    const auto outcome = [&](const Numbers& actual) {
       SpikeVerdict verdict;
       verdict.outcome = Outcome::kPassed;
-      CompareSpike(subject, values, found, kLength, kWidth, false, kOffset,
+      CompareSpike(subject, values, actual, kLength, kWidth, false, kOffset,
                    spike, kRoundoff, mixes, verdict);
       EXPECT_GT(verdict.margin, 10);
       return verdict.outcome;

@@ -77,9 +77,9 @@ TEST_F(Judging, NanAndInfinityFailWhereverTheyAre) {
 TEST_F(Judging, OneUntouchedElementFailsAndAllAreMistrusted) {
   Outputs outputs = right_;
   outputs[0][77] = std::nan("");
-  const Verdict one = Judge(outputs);
-  EXPECT_EQ(one.outcome, Outcome::kFailed);
-  EXPECT_EQ(one.comparison.untouched, 1);
+  const Verdict verdict = Judge(outputs);
+  EXPECT_EQ(verdict.outcome, Outcome::kFailed);
+  EXPECT_EQ(verdict.comparison.untouched, 1);
   std::ranges::fill(outputs[0], std::nan(""));
   EXPECT_EQ(Judge(outputs).outcome, Outcome::kMistrusted);
 }
@@ -121,7 +121,7 @@ TEST_F(Judging, ABrokenGuardFails) {
 
 // A bound that is NaN must not let anything pass, whichever element it belongs
 // to.
-TEST_F(Judging, ABoundThatIsNoNumberAllowsNothing) {
+TEST_F(Judging, ANanBoundAllowsNothing) {
   for (size_t at : {size_t{0}, size_t{50}}) {
     Answer answer = trial_.answer();
     answer.outputs[0].units[at] = std::nan("");
@@ -161,7 +161,7 @@ TEST_F(Judging, AnElementWithoutAnyBoundIsMistrusted) {
 }
 
 // The other elements are judged nevertheless.
-TEST_F(Judging, WhatFailsBesideElementsWithoutABoundFails) {
+TEST_F(Judging, OtherElementsAreJudgedBesideUnboundedOnes) {
   Answer answer = trial_.answer();
   answer.outputs[0].units[52] = kInfinity;
   trial_.set_answer(answer);
@@ -181,7 +181,7 @@ TEST_F(Judging, WhatFailsBesideElementsWithoutABoundFails) {
   EXPECT_EQ(Judge(outputs).reason, "the output was not touched");
 }
 
-TEST_F(Judging, NumbersThatNobodyBoundsAreNullInAFile) {
+TEST_F(Judging, UnboundedErrorsAreNullInAFile) {
   Answer answer = trial_.answer();
   std::ranges::fill(answer.outputs[0].units, kInfinity);
   trial_.set_answer(answer);
@@ -196,7 +196,7 @@ TEST_F(Judging, NumbersThatNobodyBoundsAreNullInAFile) {
 
 // An algorithm without a bound where the plain program has one has failed; a
 // finite bound of its own is enforced where the plain program has none.
-TEST_F(Judging, AnAlgorithmsOwnBoundIsHeldAgainstThePlainOne) {
+TEST_F(Judging, AnAlgorithmsBoundIsComparedWithThePlainBound) {
   double own = kInfinity;
   const double most = UnitsOf(0.0005);
   Implementation norm_wise;
@@ -243,23 +243,24 @@ TEST(Verdict, DistancesCountAnErrorThatIsAllowed) {
   EXPECT_DOUBLE_EQ(DistanceOf(comparison, false), 2);
 }
 
-TEST(Verdicts, ANormaliserThatCancelsIsMistrustedAndNoYardstick) {
-  const Case one = CaseOf(
+TEST(Verdicts, ACancellingNormaliserIsMistrustedAndNoBaseline) {
+  const Case test_case = CaseOf(
       "linear_attention:n=48,e=5,heads=2,feature_map=trf,scale=1,"
       "scalar=float32,seed=3");
-  const Problem problem = ProblemOf(one);
-  Inputs inputs = GenerateInputs(one, problem);
+  const Problem problem = ProblemOf(test_case);
+  Inputs inputs = GenerateInputs(test_case, problem);
   for (Tensor& tensor : inputs.tensors)
     if (tensor.name == "q" || tensor.name == "k")
       for (size_t i = 0; i < tensor.values.size(); ++i)
         tensor.values[i] *=
             i < static_cast<size_t>(tensor.SliceSize()) ? 1.0 / 64 : 64;
-  Trial trial(problem, std::move(inputs), one.seed);
+  Trial trial(problem, std::move(inputs), test_case.seed);
   const OutputAnswer& out = trial.answer().outputs[0];
   EXPECT_LT(out.plain_error, 1e-4);
   EXPECT_LT(out.largest, 10);
   int judged = 0;
-  for (const Implementation* implementation : ImplementationsOf(*one.op)) {
+  for (const Implementation* implementation :
+       ImplementationsOf(*test_case.op)) {
     if (!WhyNot(*implementation, problem).empty()) continue;
     const Verdict verdict = Verify(*implementation, trial, {});
     EXPECT_EQ(verdict.outcome, Outcome::kMistrusted)
@@ -272,7 +273,7 @@ TEST(Verdicts, ANormaliserThatCancelsIsMistrustedAndNoYardstick) {
   EXPECT_GE(judged, 2);
 }
 
-TEST_F(Judging, AnAnswerThatIsNotFiniteTakesNothing) {
+TEST_F(Judging, AnInfiniteAnswerAcceptsNothing) {
   for (long double value : {static_cast<long double>(std::nan("")),
                             static_cast<long double>(kInfinity)}) {
     Answer answer = trial_.answer();
@@ -284,7 +285,7 @@ TEST_F(Judging, AnAnswerThatIsNotFiniteTakesNothing) {
 
 // Tests the baseline alone: an error within the worst-case bound that is many
 // times that of the plain program fails, unless the bound is norm-wise.
-TEST_F(Judging, GateTwoHoldsWhereNoNormDecides) {
+TEST_F(Judging, GateTwoAppliesUnlessTheBoundIsNormWise) {
   Answer loose = trial_.answer();
   for (double& units : loose.outputs[0].units) units *= 1e6;
   trial_.set_answer(loose);
@@ -348,7 +349,7 @@ TEST_F(Judging, AMarginBelowOneIsMistrusted) {
   EXPECT_EQ(judge(0.003).outcome, Outcome::kFailed);
 }
 
-TEST(Verdicts, NoWrongAnswerIsNoPass) {
+TEST(Verdicts, WithoutWrongAnswersNothingPasses) {
   Comparison comparison;
   comparison.rows = comparison.elements = 4;
   comparison.zero_reference = false;
@@ -379,15 +380,15 @@ TEST(Verdicts, GateTwoIsEightTimesThePlainError) {
 // The largest error of a single row may be tiny by chance, which is no measure
 // for other programs. Recomputed with random rounding it is not: over many
 // draws it stays near the usual error.
-TEST(Answers, ThePlainErrorOfFewRowsIsTheUsualOne) {
+TEST(Answers, ThePlainErrorOfFewRowsIsTypical) {
   constexpr int kDraws = 300;
   const auto over_median = [](int64_t rows, auto error_of) {
     std::vector<double> errors;
     for (int seed = 1; seed <= kDraws; ++seed) {
-      const Case one = CaseOf(fmt::format(
+      const Case test_case = CaseOf(fmt::format(
           "softmax_attention:n_q={},n_k=40,d=8,e=1,seed={}", rows, seed));
-      const Problem problem = ProblemOf(one);
-      const Inputs inputs = GenerateInputs(one, problem);
+      const Problem problem = ProblemOf(test_case);
+      const Inputs inputs = GenerateInputs(test_case, problem);
       errors.push_back(error_of(problem, inputs));
     }
     std::ranges::sort(errors);
@@ -397,11 +398,11 @@ TEST(Answers, ThePlainErrorOfFewRowsIsTheUsualOne) {
     return ComputeAnswer(problem, inputs, 1).outputs[0].plain_error;
   };
   const auto of_one_run = [](const Problem& problem, const Inputs& inputs) {
-    float found = 0;
+    float plain = 0;
     double right = 0;
-    problem.op->ReferenceFloat(problem, inputs)->Row({}, &found, nullptr);
+    problem.op->ReferenceFloat(problem, inputs)->Row({}, &plain, nullptr);
     problem.op->ReferenceDouble(problem, inputs)->Row({}, &right, nullptr);
-    return std::abs(found - right);
+    return std::abs(plain - right);
   };
   EXPECT_LT(over_median(1, of_one_run), 0.05);
   EXPECT_GT(over_median(1, judged), 0.3);
@@ -411,12 +412,12 @@ TEST(Answers, ThePlainErrorOfFewRowsIsTheUsualOne) {
 // Features of keys are computed once for all rows, but their rounding errors
 // must not be those of a single draw: here two keys compete by exponents of
 // 8e4.
-TEST(Answers, WhatIsMadeOnceIsRoundedAgainToo) {
-  const Case one = CaseOf(
+TEST(Answers, SharedFeaturesAreRoundedAtRandomToo) {
+  const Case test_case = CaseOf(
       "linear_attention:n_q=1,n_k=48,d=16,e=19,f=16,feature_map=prf,causal=0,"
       "query_offset=47,input=offset,scalar=float64");
-  const Problem problem = ProblemOf(one);
-  const Inputs inputs = GenerateInputs(one, problem);
+  const Problem problem = ProblemOf(test_case);
+  const Inputs inputs = GenerateInputs(test_case, problem);
   const OutputAnswer answer = ComputeAnswer(problem, inputs, 1).outputs[0];
   std::vector<double> plain(static_cast<size_t>(answer.width));
   problem.op->ReferenceDouble(problem, inputs)->Row({}, plain.data(), nullptr);
@@ -433,14 +434,15 @@ TEST(Answers, NumbersBeyondTheTypeAreSkipped) {
   for (const auto& [scalar, expected] :
        {std::pair{"float32", Outcome::kSkipped},
         {"float64", Outcome::kPassed}}) {
-    const Case one = CaseOf(fmt::format(
+    const Case test_case = CaseOf(fmt::format(
         "linear_attention:n=9,d=8,e=8,feature_map=identity,normalized=0,"
         "input=huge,scalar={}",
         scalar));
-    const Problem problem = ProblemOf(one);
-    Trial trial(problem, GenerateInputs(one, problem), one.seed);
-    EXPECT_EQ(Verify(*ImplementationsOf(*one.op).front(), trial, {}).outcome,
-              expected)
+    const Problem problem = ProblemOf(test_case);
+    Trial trial(problem, GenerateInputs(test_case, problem), test_case.seed);
+    EXPECT_EQ(
+        Verify(*ImplementationsOf(*test_case.op).front(), trial, {}).outcome,
+        expected)
         << scalar;
   }
   Answer nan;
@@ -452,9 +454,9 @@ TEST(Answers, NumbersBeyondTheTypeAreSkipped) {
 // features.
 TEST(Answers, SumsOverFeaturesAreAllowedTheirRoundings) {
   const auto roundings = [](const std::string& id) {
-    const Case one = CaseOf(id);
-    const Problem problem = ProblemOf(one);
-    return ComputeAnswer(problem, GenerateInputs(one, problem), 1)
+    const Case test_case = CaseOf(id);
+    const Problem problem = ProblemOf(test_case);
+    return ComputeAnswer(problem, GenerateInputs(test_case, problem), 1)
         .outputs[0]
         .roundings;
   };
@@ -484,7 +486,7 @@ TEST(Selection, LargeProblemsCompareEdgesAndASample) {
 }
 
 // A limit of work makes the sample smaller, down to a few rows with both ends.
-TEST(Selection, IsSmallerWhereRowsTakeLong) {
+TEST(Selection, IsSmallerIfRowsAreExpensive) {
   const Problem problem = ProblemOf(CaseOf("toeplitz_1d:n=4000,e=64,heads=2"));
   const double row = problem.op->RowWork(problem, 0);
   const auto chosen = [&](double rows) {

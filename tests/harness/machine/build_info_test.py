@@ -26,8 +26,10 @@ class Digest(unittest.TestCase):
     def digest(self, tree=None, **words):
         tree = tree or self.tree
         words = {"VERSION": "1", "COMPILER": "GCC 12", "FLAGS": "-O3", "LIBRARIES": "Eigen 3.4", "CUDA": "off", **words}
-        given = [f"-D{name}={value}" for name, value in {**words, "SOURCE": tree, "OUT": tree / "info.cc"}.items()]
-        subprocess.run(["cmake", *given, "-P", SCRIPT], check=True, capture_output=True)
+        definitions = [
+            f"-D{name}={value}" for name, value in {**words, "SOURCE": tree, "OUT": tree / "info.cc"}.items()
+        ]
+        subprocess.run(["cmake", *definitions, "-P", SCRIPT], check=True, capture_output=True)
         text = (tree / "info.cc").read_text(encoding="utf-8")
         return re.search(r'kProgram = "([0-9a-f]{16})"', text).group(1)
 

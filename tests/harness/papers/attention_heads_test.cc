@@ -76,10 +76,10 @@ TEST(Heads, AreSpreadOverTheFolders) {
                                             kInputs + "mpnet-layer0",
                                             kInputs + "mpnet-layer11"};
   const auto names = [&](int64_t most) {
-    std::vector<std::string> found;
+    std::vector<std::string> listed;
     for (const AttentionHead& head : HeadsOf(folders, most).heads)
-      found.push_back(head.name);
-    return found;
+      listed.push_back(head.name);
+    return listed;
   };
   EXPECT_EQ(names(3),
             (std::vector<std::string>{"minilm-layer0/0", "mpnet-layer0/0",
@@ -186,15 +186,15 @@ TEST(Heads, NumbersAreThoseOfTheDefinitions) {
         for (size_t j = 0; j < row.size(); ++j)
           wanted += std::abs(exact[j] - row[j] / sum) / 2;
       }
-      const auto found = [&](size_t map, size_t f) {
+      const auto error_of = [&](size_t map, size_t f) {
         return results[0].errors(0, normalised, rpe, map, f);
       };
       const size_t last = HeadMaps().size() - 1;  // elu1
-      EXPECT_NEAR(found(last, 0), wanted, 1e-12) << normalised << rpe;
-      EXPECT_EQ(found(last, 0), found(last, 1));
+      EXPECT_NEAR(error_of(last, 0), wanted, 1e-12) << normalised << rpe;
+      EXPECT_EQ(error_of(last, 0), error_of(last, 1));
       // The random maps have errors.
       for (size_t map = 0; map < last; ++map)
-        EXPECT_GT(found(map, 0), 0) << HeadMaps()[map];
+        EXPECT_GT(error_of(map, 0), 0) << HeadMaps()[map];
     }
 
   const StudyTable table = HeadTable(all, results);
@@ -238,7 +238,7 @@ void ExpectComplete(const StudyResult& result, const std::string& features) {
   EXPECT_EQ(keys.size(), wanted);
 }
 
-TEST(Heads, OfTheTreeAreFoundFromAnyFolder) {
+TEST(Heads, InTheTreeAreFoundFromAnyFolder) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(testing::TempDir());
   const StudyResult result = RunTiny(FindStudy("conversion"));
@@ -250,23 +250,25 @@ TEST(Heads, OfTheTreeAreFoundFromAnyFolder) {
   EXPECT_TRUE(names.contains("minilm-layer0"));
   EXPECT_TRUE(names.contains("mpnet-layer11"));
   ExpectComplete(result, "f");
-  const StudyVerdict& one =
+  const StudyVerdict& verdict =
       VerdictOn(result.verdicts, "nprf-convert-weights/minilm");
-  EXPECT_NE(one.numbers.find("no RPE"), std::string::npos) << one.numbers;
+  EXPECT_NE(verdict.numbers.find("no RPE"), std::string::npos)
+      << verdict.numbers;
   EXPECT_EQ(VerdictOn(result.verdicts, "nprf-convert").outcome,
             ClaimVerdict::kCannotBeTested);
 }
 
-TEST(Heads, MadeUpOnesSayThatTheyAre) {
+TEST(Heads, GeneratedHeadsSayThatTheyAre) {
   const Study& study = FindStudy("conversion");
   const StudyResult result = RunTiny(study, {{"tree", false}});
   EXPECT_EQ(TableOf(result, "sources").Text(0, "source"), "made up");
   const StudyTable& heads = TableOf(result, "heads");
   for (size_t h = 0; h < heads.rows.size(); ++h)
     EXPECT_FALSE(heads.Flag(h, "real"));
-  const StudyVerdict& one =
+  const StudyVerdict& verdict =
       VerdictOn(result.verdicts, "nprf-convert-weights/made up");
-  EXPECT_NE(one.numbers.find("made-up"), std::string::npos) << one.numbers;
+  EXPECT_NE(verdict.numbers.find("made-up"), std::string::npos)
+      << verdict.numbers;
 }
 
 // The verdict depends on intervals over heads: "in part" if RPE does not
@@ -359,7 +361,7 @@ TEST(Heads, ComparisonsAreOfTheSameHead) {
           .mean.value));
 }
 
-TEST(Heads, ApproximationErrorTakesThemToo) {
+TEST(Heads, ApproximationErrorUsesThemToo) {
   const Study& study = FindStudy("approximation_error");
   const Json input = {
       {"input", {kInputs + "minilm-layer3", kInputs + "mpnet-layer6"}}};

@@ -51,7 +51,7 @@ TEST(SweepClaims, RecipesAnswerAll) {
   }
 }
 
-TEST(SweepClaims, NoRecordIsSupportThatDidNotPass) {
+TEST(SweepClaims, FailedRecordsAreNoSupport) {
   for (const char* verdict : {"failed", "mistrusted", "skipped"}) {
     Records records = ByTheory();
     for (Json& record : records) {
@@ -67,7 +67,7 @@ TEST(SweepClaims, NoRecordIsSupportThatDidNotPass) {
   }
 }
 
-TEST(SweepClaims, NoNumberIsSupportThatIsMissing) {
+TEST(SweepClaims, MissingNumbersAreNoSupport) {
   for (const Json& nothing : {Json(nullptr), Json(kNaN), Json("fast")}) {
     Records records = ByTheory();
     for (Json& record : records) {
@@ -287,13 +287,13 @@ TEST(SweepClaims, Table3AndItsMemory) {
   EXPECT_EQ(VerdictOf("frpb-memory-spe", Spe(1.4, 1, 1e7)), kNotReproduced)
       << FindingOf("frpb-memory-spe", Spe(1.4, 1, 1e7)).numbers();
   // The paper says "up to": a single pair is enough.
-  Records one = Spe(2, 20);
-  for (Json& record : one)
+  Records one_fast_pair = Spe(2, 20);
+  for (Json& record : one_fast_pair)
     if (record["operator"] == "stochastic_position_attention" &&
         Tokens(record) == 4096 && record["params"]["feature_map"] == "sikf")
       SetTime(record, (record["params"]["kind"] == "conv" ? 50 : 10) * 1e-6 *
                           Tokens(record));
-  EXPECT_EQ(VerdictOf("frpb-table3", one), kReproduced);
+  EXPECT_EQ(VerdictOf("frpb-table3", one_fast_pair), kReproduced);
 }
 
 TEST(SweepClaims, QuadraticMeansNeitherLinearNorCubic) {
@@ -356,7 +356,7 @@ TEST(SweepClaims, TheOrderOfMaps) {
   EXPECT_EQ(VerdictOf("frpb-map-order", Maps(1.3, 0.8, 0.5)), kNotReproduced);
 }
 
-TEST(SweepClaims, WhatAlgorithm1Keeps) {
+TEST(SweepClaims, MemoryOfAlgorithm1) {
   const std::string id = "ours-algorithm1-memory";
   EXPECT_EQ(VerdictOf(id, ByTheory()), kReproduced)
       << FindingOf(id, ByTheory()).numbers();
@@ -398,12 +398,12 @@ TEST(SweepClaims, Fig1a) {
         << FindingOf(id, Fig1a(times)).numbers();
   EXPECT_EQ(VerdictOf(id, Fig1a(0.01)), kNotReproduced);
   // One of four values of m is too slow.
-  Records one = Fig1a(1);
-  for (Json& record : one)
+  Records one_slow = Fig1a(1);
+  for (Json& record : one_slow)
     if (record["operator"] == "kernelized_rpe_attention" &&
         record["size"].value("f", 0) == 128)
       SetTime(record, 1e-3 * Tokens(record));
-  EXPECT_EQ(VerdictOf(id, one), kInPart);
+  EXPECT_EQ(VerdictOf(id, one_slow), kInPart);
   // Short sequences give no information about long ones.
   Records brief = Fig1a(0.01);
   std::erase_if(brief,
@@ -412,7 +412,7 @@ TEST(SweepClaims, Fig1a) {
 }
 
 // The row of algorithm 1 uses only algorithm 1.
-TEST(SweepClaims, Fig1aIsOfTheAlgorithmAsPrinted) {
+TEST(SweepClaims, Fig1aUsesTheAlgorithmAsPrinted) {
   const auto with = [](double times) {
     return Changed(
         Fig1a(1), {"kernelized_rpe_attention", "fft"},
@@ -433,14 +433,14 @@ TEST(SweepClaims, Fig1aIsOfTheAlgorithmAsPrinted) {
   EXPECT_EQ(VerdictOf("nprf-fig1a", records), kInPart);
 }
 
-TEST(Claims, TransformerXlIsTimedWhereRecordsAre) {
+TEST(Claims, TransformerXlIsTimedWithRecords) {
   EXPECT_EQ(FindClaim("txl-linear").rule({}).numbers().find("time of shift"),
             std::string::npos);
   Records records;
   const Operator& op = FindOperator("transformer_xl_attention");
   for (const int64_t n : {64, 128, 256, 512, 1024})
-    for (const Implementation* one : ImplementationsOf(op)) {
-      if (one->backend != Backend::kCpu) continue;
+    for (const Implementation* implementation : ImplementationsOf(op)) {
+      if (implementation->backend != Backend::kCpu) continue;
       CaseRequest request;
       request.op = &op;
       request.n = n;
@@ -448,7 +448,7 @@ TEST(Claims, TransformerXlIsTimedWhereRecordsAre) {
       Verdict verdict;
       verdict.outcome = Outcome::kPassed;
       records.push_back(
-          MakeRecord(planned, ProblemOf(planned), *one, 1, verdict));
+          MakeRecord(planned, ProblemOf(planned), *implementation, 1, verdict));
       SetTime(records.back(), 1e-10 * records.back()["flops"].get<double>());
     }
   const Finding finding = FindingOf("txl-linear", records);
@@ -464,15 +464,16 @@ TEST(Claims, TransformerXlIsTimedWhereRecordsAre) {
 TEST(SweepClaims, MachinesAreNotMixed) {
   // One machine has softmax attention, the other FastRPB: nothing can be
   // compared.
-  Records one, other;
+  Records softmax, other;
   for (const Json& record : Fig3(6, 6, 11, 11))
-    (record["operator"] == "softmax_attention" ? one : other).push_back(record);
+    (record["operator"] == "softmax_attention" ? softmax : other)
+        .push_back(record);
   Evidence apart;
-  AddResults(ResultFile(one, "one"), "one", apart);
+  AddResults(ResultFile(softmax, "one"), "one", apart);
   AddResults(ResultFile(other, "other"), "other", apart);
   EXPECT_EQ(FindClaim("frpb-fig3").rule(apart).verdict(), kNotMeasured);
   Evidence together;
-  AddResults(ResultFile(one, "one"), "one", together);
+  AddResults(ResultFile(softmax, "one"), "one", together);
   AddResults(ResultFile(other, "one"), "other", together);
   EXPECT_EQ(FindClaim("frpb-fig3").rule(together).verdict(), kReproduced);
   // The results of two machines disagree.

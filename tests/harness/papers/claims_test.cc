@@ -17,7 +17,7 @@ namespace {
 
 // ---- the list --------------------------------------------------------------
 
-TEST(Claims, HaveIdsOfTheirOwnAndWordsOfTheText) {
+TEST(Claims, HaveUniqueIdsAndQuotations) {
   std::set<std::string> ids, papers;
   std::string paper;
   for (const Claim& claim : Claims()) {
@@ -33,7 +33,7 @@ TEST(Claims, HaveIdsOfTheirOwnAndWordsOfTheText) {
 }
 
 // Rows without an answer or with two, and rules without a row, are refused.
-TEST(Claims, RowsThatAreWrongAreRefused) {
+TEST(Claims, InvalidRowsAreRefused) {
   const Rule rule = [](const Evidence&) { return Finding(); };
   const auto read = [&](const std::string& row) {
     ClaimsOf({"made", {{"made-rule", rule}}, {}},
@@ -82,7 +82,7 @@ TEST(Claims, SayWhatTheyNeed) {
 }
 
 // The rules of claims find their recipes, and the recipes list the claims.
-TEST(Claims, StandInTheRecipesWhosePointsTheyTake) {
+TEST(Claims, AreListedInTheRecipesWhosePointsTheyUse) {
   for (const Claim& claim : Claims()) {
     EXPECT_TRUE(claim.kind() != ClaimKind::kSweep || !claim.recipes.empty())
         << claim.id;
@@ -138,7 +138,7 @@ TEST(Finding, TheHeadlineIsThePartThatDecides) {
   EXPECT_EQ(finding.headline(), "does not");
 }
 
-TEST(Finding, NumbersAreWrittenAsPeopleWriteThem) {
+TEST(Finding, NumbersAreFormattedForReaders) {
   Finding finding;
   const auto text = [&](double value) {
     return fmt::format("{}", finding.Measure("a", value));
@@ -152,7 +152,7 @@ TEST(Finding, NumbersAreWrittenAsPeopleWriteThem) {
   EXPECT_EQ(text(1.5e9), "1.5e+09");
 }
 
-TEST(Finding, TakesPlantedNumbers) {
+TEST(Finding, UsesPlantedNumbers) {
   Evidence evidence;
   evidence.planted["a"] = 7;
   Finding finding(evidence);
@@ -162,11 +162,11 @@ TEST(Finding, TakesPlantedNumbers) {
   EXPECT_EQ(finding.quantities().size(), 3u);
 }
 
-TEST(Finding, ErrataThatAreNoneAreNotConfirmed) {
+TEST(Finding, WrongErrataAreNotConfirmed) {
   const auto finding = [](double printed, double corrected) {
-    Finding one;
-    one.Add(Erratum{"a formula", printed, corrected, 0.1});
-    return one;
+    Finding result;
+    result.Add(Erratum{"a formula", printed, corrected, 0.1});
+    return result;
   };
   EXPECT_TRUE(finding(1, 0).errata_confirmed());
   EXPECT_EQ(finding(1, 0).verdict(), kWrongAsPrinted);
@@ -213,8 +213,8 @@ TEST(Claims, EveryRuleIsFlippedByAPlantedNumber) {
     if (before.verdict() == kCannotBeTested) continue;  // under a sanitizer
     EXPECT_TRUE(before.answered()) << claim.id << ": " << before.numbers();
     std::set<std::string> judged;
-    for (const Quantity& one : before.quantities())
-      if (one.judged) judged.insert(one.name);
+    for (const Quantity& quantity : before.quantities())
+      if (quantity.judged) judged.insert(quantity.name);
     EXPECT_FALSE(claim.planted.empty()) << claim.id << " plants nothing";
     for (const auto& [name, value] : claim.planted)
       EXPECT_TRUE(judged.contains(name)) << claim.id << " measures no " << name;
@@ -377,7 +377,7 @@ TEST(Claims, StudiesWithOtherTablesAreRefused) {
 
 // ---- the help --------------------------------------------------------------
 
-TEST(Claims, SayWhatTheyAreAnsweredFrom) {
+TEST(Claims, NameTheirSources) {
   const std::string computed = "computed by this command";
   EXPECT_EQ(AnsweredFrom(FindClaim("sikf-shift")),
             computed + ", without files");
@@ -403,7 +403,7 @@ AnsweredClaim Answer(const char* id, Holds holds, const std::string& text) {
   return answer;
 }
 
-TEST(ClaimsText, ListsWhatTheFilesHoldAndCountsTheRest) {
+TEST(ClaimsText, ListsClaimsWithDataAndCountsTheRest) {
   const std::vector<AnsweredClaim> answers = {
       Answer("nprf-lemma2", Holds::kNo, "wrong"),
       Answer("nprf-lemma2-trf", Holds::kMissing, "another map"),
@@ -435,7 +435,7 @@ TEST(ClaimsText, ListsWhatTheFilesHoldAndCountsTheRest) {
   EXPECT_FALSE(has(all, "others")) << all;
 }
 
-TEST(ClaimsText, AnErratumThatIsNoneIsAlwaysListed) {
+TEST(ClaimsText, AnUnconfirmedErratumIsAlwaysListed) {
   AnsweredClaim answer{&FindClaim("lrpe-tail"), {}};
   answer.finding.Add(Erratum{"a formula", 0, 0, 0.1});
   EXPECT_NE(ClaimsText({answer}, {}, false).find("NOT CONFIRMED"),
@@ -483,15 +483,15 @@ TEST(Claims, CountsAreOfDistinctFacts) {
   EXPECT_EQ(json["counts"]["reproduced"], 1);
 }
 
-TEST(Claims, JsonHasNoNumberThatIsNone) {
+TEST(Claims, JsonHasNullForNan) {
   Finding finding;
   finding.Add(Holds::kMissing, finding.Measure("a", kNaN, {kNaN, 2}).text);
   const Json json = ClaimsJson({{&Claims().front(), finding}}, {},
                                {{"command", ""}, {"created", ""}});
-  const Json& one = json["claims"][0]["quantities"][0];
-  EXPECT_TRUE(one["value"].is_null());
-  EXPECT_TRUE(one["low"].is_null());
-  EXPECT_EQ(one["high"], 2);
+  const Json& entry = json["claims"][0]["quantities"][0];
+  EXPECT_TRUE(entry["value"].is_null());
+  EXPECT_TRUE(entry["low"].is_null());
+  EXPECT_EQ(entry["high"], 2);
   EXPECT_EQ(json["counts"]["not measured"], 1);
   EXPECT_EQ(json["counts"]["cannot be tested here"], 0);
 }

@@ -62,7 +62,7 @@ std::vector<Json> PublishedStudies() {
   return files;
 }
 
-TEST(CommittedResults, ReproduceWhatTheProjectClaims) {
+TEST(CommittedResults, ReproduceTheProjectsClaims) {
   const std::vector<Json> files = PublishedStudies();
   ASSERT_FALSE(files.empty());
   for (const Json& file : files)

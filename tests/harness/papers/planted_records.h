@@ -62,11 +62,11 @@ inline const std::vector<Json>& ByTheory() {
       for (const PlannedCase& planned :
            PlanSweep(ParseSweepConfig(name, FindPreset(name).text), {}, 1)) {
         const Problem problem = ProblemOf(planned.one);
-        for (const Implementation* one : planned.implementations) {
+        for (const Implementation* implementation : planned.implementations) {
           Verdict verdict;
           verdict.outcome = Outcome::kPassed;
-          Json record =
-              MakeRecord(planned.one, problem, *one, planned.threads, verdict);
+          Json record = MakeRecord(planned.one, problem, *implementation,
+                                   planned.threads, verdict);
           record["workspace_bytes"] = record["workspace_formula_bytes"];
           SetTime(record, 1e-10 * record["flops"].get<double>());
           if (known.insert(SettingsOf(record)).second)
@@ -89,15 +89,15 @@ struct Of {
 
 using Records = std::vector<Json>;
 
-inline Records Changed(Records records, const Of& of,
+inline Records Changed(Records records, const Of& selection,
                        const std::function<void(Json&)>& change) {
   int64_t count = 0;
   for (Json& record : records)
-    if (of(record)) {
+    if (selection(record)) {
       change(record);
       ++count;
     }
-  EXPECT_GT(count, 0) << of.op << " " << of.implementation;
+  EXPECT_GT(count, 0) << selection.op << " " << selection.implementation;
   return records;
 }
 

@@ -28,10 +28,10 @@ StudyResult RunTiny(const Study& study, int threads, uint64_t seed = 1) {
 // Runs every study once, on one thread.
 const StudyResult& Tiny(const std::string& name) {
   static std::map<std::string, StudyResult> results;
-  auto found = results.find(name);
-  if (found == results.end())
-    found = results.emplace(name, RunTiny(FindStudy(name), 1)).first;
-  return found->second;
+  auto it = results.find(name);
+  if (it == results.end())
+    it = results.emplace(name, RunTiny(FindStudy(name), 1)).first;
+  return it->second;
 }
 
 const Json kHeader = {{"command", "test"},
@@ -49,7 +49,7 @@ std::string Repeatable(const Study& study, StudyResult result) {
   return StudyJson(study, result, kHeader).dump();
 }
 
-TEST(Studies, TextIsTheJsonAgainWithALineForEachRow) {
+TEST(Studies, TextRepeatsTheJsonWithALineForEachRow) {
   const Study& study = FindStudy("spe_convergence");
   const Json json = StudyJson(study, Tiny(study.name), kHeader);
   const std::string text = StudyText(json);
@@ -57,7 +57,7 @@ TEST(Studies, TextIsTheJsonAgainWithALineForEachRow) {
   EXPECT_NE(text.find("\n    [\"sine\",16,"), std::string::npos);
 }
 
-TEST(Studies, VerdictTableEscapesBarsAndTellsWhereItIsFrom) {
+TEST(Studies, VerdictTableEscapesBarsAndNamesItsSource) {
   const Study& study = FindStudy("rpe_rank");
   Json header = kHeader;
   header["environment"] = {{"commit", "0123456789abcdef"}, {"dirty", true}};
@@ -72,11 +72,11 @@ TEST(Studies, VerdictTableEscapesBarsAndTellsWhereItIsFrom) {
 
 class EveryStudy : public testing::TestWithParam<std::string> {};
 
-TEST_P(EveryStudy, IsTheSameToTheBitOnAnyNumberOfThreads) {
+TEST_P(EveryStudy, IsBitIdenticalOnAnyNumberOfThreads) {
   const Study& study = FindStudy(GetParam());
-  const std::string one = Repeatable(study, Tiny(study.name));
+  const std::string single_thread = Repeatable(study, Tiny(study.name));
   for (int threads : {2, 3})
-    EXPECT_TRUE(one == Repeatable(study, RunTiny(study, threads)))
+    EXPECT_TRUE(single_thread == Repeatable(study, RunTiny(study, threads)))
         << threads << " threads";
 }
 
@@ -131,13 +131,13 @@ TEST(Studies, QuantilesOfEqualSamplesAreThatSample) {
   EXPECT_EQ(Quantile({3, 1, 2, 5}, 1), 5);
 }
 
-TEST(Studies, AnotherSeedGivesOtherNumbers) {
+TEST(Studies, AnotherSeedGivesOtherResults) {
   const Study& study = FindStudy("approximation_error");
   EXPECT_NE(StudyJson(study, Tiny(study.name), kHeader).dump(),
             StudyJson(study, RunTiny(study, 1, 2), kHeader).dump());
 }
 
-TEST(Studies, UnknownNameIsRefusedWithTheNamesThereAre) {
+TEST(Studies, UnknownNameIsRefusedWithTheKnownNames) {
   try {
     FindStudy("prf_variances");
     FAIL();
@@ -197,7 +197,7 @@ TEST_P(Plant, IsRejected) {
       << VerdictOn(verdicts, planted.claim).numbers;
 }
 
-TEST_P(Plant, NotANumberIsRejected) {
+TEST_P(Plant, NanIsRejected) {
   const Planted& planted = GetParam();
   const Study& study = FindStudy(planted.study);
   StudyResult result = Tiny(planted.study);
@@ -213,7 +213,7 @@ TEST_P(Plant, NotANumberIsRejected) {
 
 // Errors are measured and times planted: landmarks are the nearest of the fast
 // methods until another method is nearer and as fast.
-TEST(Approximations, LandmarksWinByErrorAmongWhatIsFast) {
+TEST(Approximations, LandmarksWinByErrorAmongFastMethods) {
   const Study& study = FindStudy("approximations");
   const StudyResult result = Tiny("approximations");
   const auto holds = [&](const std::string& fast, double error_of_means) {
@@ -344,7 +344,7 @@ TEST(Studies, EveryClaimHasAPlantedNumber) {
   // planted times (above).
   std::set<std::string> planted = {"nprf-thm3-step", "nprf-convert-weights",
                                    "approximations-landmarks"};
-  for (const Planted& one : kPlanted) planted.insert(one.claim);
+  for (const Planted& row : kPlanted) planted.insert(row.claim);
   for (const Claim& claim : Claims())
     if (!claim.study.empty() && claim.why_not.empty()) {
       EXPECT_TRUE(planted.contains(claim.verdict))
@@ -354,7 +354,7 @@ TEST(Studies, EveryClaimHasAPlantedNumber) {
 
 // The theorem gives a sufficient number; the distance to the necessary one is
 // reported with it, whatever it is.
-TEST(SampleComplexity, LoosenessIsNoVerdict) {
+TEST(SampleComplexity, LoosenessDoesNotDecideTheVerdict) {
   const Study& study = FindStudy("sample_complexity");
   StudyResult result = Tiny(study.name);
   for (StudyTable& table : result.tables)
@@ -413,7 +413,7 @@ TEST_P(PlantTime, IsJudged) {
   EXPECT_EQ(OutcomeWith(GetParam().fails), ClaimVerdict::kNotReproduced);
 }
 
-TEST_P(PlantTime, NotANumberIsRejected) {
+TEST_P(PlantTime, NanIsRejected) {
   for (const auto& [program, seconds] : GetParam().holds) {
     std::map<std::string, double> times = GetParam().holds;
     times[program] = NAN;
@@ -478,7 +478,7 @@ TEST(RandomFeatures, AttentionErrorsAreThoseOfTheDefinition) {
   for (const RandomMapKind& kind : RandomMapKinds()) {
     const std::vector<double> omega =
         SampleOmega(kind.sampler, draws, 5, kRows, kD);
-    const std::vector<double> found =
+    const std::vector<double> actual =
         AttentionErrors(kind.map, Project(query, keys, omega, kD), kRadius,
                         bias.data(), {3, kRows});
     FeatureMapSpec spec;
@@ -494,8 +494,8 @@ TEST(RandomFeatures, AttentionErrorsAreThoseOfTheDefinition) {
         std::vector<Scaled<double>> phi;
         EXPECT_TRUE(map.Row(row, phi));
         std::vector<double> values;
-        for (const Scaled<double>& one : phi)
-          values.push_back(std::ldexp(one.mantissa, one.exponent));
+        for (const Scaled<double>& feature : phi)
+          values.push_back(std::ldexp(feature.mantissa, feature.exponent));
         return values;
       };
       const std::vector<double> q = features(query.data());
@@ -516,7 +516,7 @@ TEST(RandomFeatures, AttentionErrorsAreThoseOfTheDefinition) {
       }
       for (size_t j = 0; j < exact.size(); ++j)
         wanted += std::abs(exact[j] / exact_sum - estimate[j] / sum);
-      EXPECT_NEAR(found[t] / wanted, 1, 1e-10) << kind.name;
+      EXPECT_NEAR(actual[t] / wanted, 1, 1e-10) << kind.name;
     }
   }
 }

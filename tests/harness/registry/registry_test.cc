@@ -19,7 +19,7 @@ namespace {
 // An unregistered definition would be neither checked nor measured.
 TEST(Registry, EveryDefinitionIsRegistered) {
   namespace fs = std::filesystem;
-  int found = 0;
+  int count = 0;
   for (const auto& entry :
        fs::directory_iterator(fs::path(kSourceFolder) / "reference")) {
     if (entry.path().extension() != ".h") continue;
@@ -28,31 +28,33 @@ TEST(Registry, EveryDefinitionIsRegistered) {
     text << stream.rdbuf();
     if (text.str().find("description() const override") == std::string::npos)
       continue;
-    ++found;
+    ++count;
     const std::string id = entry.path().stem();
     EXPECT_NO_THROW(FindOperator(id)) << entry.path();
     // GPU implementations may follow later.
     const std::string file = "optimized/" + id + ".cc";
     EXPECT_TRUE(fs::exists(fs::path(kSourceFolder) / file)) << file;
   }
-  EXPECT_EQ(found, static_cast<int>(Operators().size()));
+  EXPECT_EQ(count, static_cast<int>(Operators().size()));
 }
 
-TEST(Registry, NamesAreUniqueAndNothingIsLeftBlank) {
+TEST(Registry, NamesAreUniqueAndFieldsComplete) {
   std::vector<std::string> ids;
-  for (const Implementation& one : Implementations()) {
-    ids.push_back(one.op + "/" + one.id + "/" +
-                  std::string(ToString(one.backend)));
-    EXPECT_NO_THROW(FindOperator(one.op)) << ids.back();
-    EXPECT_FALSE(one.what.empty() || one.source.empty() ||
-                 one.time.text.empty() || one.memory.text.empty())
+  for (const Implementation& implementation : Implementations()) {
+    ids.push_back(implementation.op + "/" + implementation.id + "/" +
+                  std::string(ToString(implementation.backend)));
+    EXPECT_NO_THROW(FindOperator(implementation.op)) << ids.back();
+    EXPECT_FALSE(implementation.what.empty() || implementation.source.empty() ||
+                 implementation.time.text.empty() ||
+                 implementation.memory.text.empty())
         << ids.back();
-    for (const std::string& name : {one.time.order, one.memory.order})
+    for (const std::string& name :
+         {implementation.time.order, implementation.memory.order})
       EXPECT_TRUE(std::regex_match(
           name, std::regex(R"(|1|n|n log n|n\^[0-9]+(\.[0-9]+)?)")))
           << ids.back() << " " << name;
-    EXPECT_FALSE(one.scalars.empty()) << ids.back();
-    EXPECT_TRUE(one.prepare) << ids.back();
+    EXPECT_FALSE(implementation.scalars.empty()) << ids.back();
+    EXPECT_TRUE(implementation.prepare) << ids.back();
   }
   std::ranges::sort(ids);
   EXPECT_EQ(std::ranges::adjacent_find(ids), ids.end());
@@ -64,21 +66,22 @@ TEST(Registry, NamesAreUniqueAndNothingIsLeftBlank) {
 TEST(Registry, OffsetsBeginWithinTheirAxes) {
   int axes = 0;
   for (const Operator* op : Operators())
-    for (const Case& one :
+    for (const Case& test_case :
          VerificationCases(*op, {1, 5, 6}, Scalar::kFloat32, 1)) {
-      const Problem problem = ProblemOf(one);
+      const Problem problem = ProblemOf(test_case);
       for (const TensorRule& rule : problem.inputs)
         for (const OffsetAxis& axis : rule.offset_axes) {
           const auto first = Extent(axis.first).Evaluate(problem.dims);
-          ASSERT_TRUE(first) << one.Id() << " " << rule.name << axis.first;
+          ASSERT_TRUE(first)
+              << test_case.Id() << " " << rule.name << axis.first;
           const int64_t count =
               *Extent(rule.shape.at(static_cast<size_t>(axis.axis)))
                    .Evaluate(problem.dims);
-          EXPECT_LE(*first, 0) << one.Id() << " " << rule.name;
-          EXPECT_LT(-*first, count) << one.Id() << " " << rule.name;
+          EXPECT_LE(*first, 0) << test_case.Id() << " " << rule.name;
+          EXPECT_LT(-*first, count) << test_case.Id() << " " << rule.name;
           if (axis.of_indices) {
-            EXPECT_EQ(*first, 1 - problem.queries) << one.Id();
-            EXPECT_EQ(*first + count, problem.keys) << one.Id();
+            EXPECT_EQ(*first, 1 - problem.queries) << test_case.Id();
+            EXPECT_EQ(*first + count, problem.keys) << test_case.Id();
           }
           ++axes;
         }

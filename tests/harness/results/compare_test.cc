@@ -72,7 +72,7 @@ int64_t Count(const FileComparison& comparison, Change change) {
 // The threshold is zero, so that the intervals alone decide: at most one pair
 // of files in twenty has any point called slower or faster. Without the
 // correction for the number of points nearly every pair would.
-TEST(Compare, CriesWolfInAtMostOneOfTwentyPairsOfFiles) {
+TEST(Compare, RaisesFalseAlarmsInAtMostOneOfTwentyPairsOfFiles) {
   Random random(41);
   for (const auto& [name, noise] : Noises()) {
     int alarms = 0, uncorrected = 0;
@@ -111,7 +111,7 @@ TEST(Compare, CriesWolfInAtMostOneOfTwentyPairsOfFiles) {
 TEST(Compare, FindsAPlantedSlowdownOfATenth) {
   Random random(43);
   for (const auto& [name, noise] : Noises()) {
-    int found = 0;
+    int count = 0;
     for (int pair = 0; pair < 100; ++pair) {
       const int slow = pair % kPoints;
       const Json before = FileWith(noise, random);
@@ -121,16 +121,16 @@ TEST(Compare, FindsAPlantedSlowdownOfATenth) {
           EXPECT_TRUE(
               point.key.starts_with(fmt::format("toeplitz_1d:n={}|", slow + 1)))
               << point.key;
-          ++found;
+          ++count;
         }
       EXPECT_EQ(Count(CompareFiles(before, before, 0.05), Change::kSame),
                 kPoints);
     }
-    EXPECT_GE(found, 95) << name;
+    EXPECT_GE(count, 95) << name;
   }
 }
 
-TEST(Compare, WhatNoLongerPassesIsARegression) {
+TEST(Compare, ANewFailureIsARegression) {
   Random random(47);
   const Json before = FileWith(Noises()[0].second, random);
   for (const char* verdict : {"failed", "mistrusted"}) {

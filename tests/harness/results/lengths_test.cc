@@ -13,12 +13,12 @@ namespace subquad {
 namespace {
 
 Json RecordOf(const std::string& id) {
-  const Case one = MakeCase(ParseCaseId(id));
-  return MakeRecord(one, ProblemOf(one), *ImplementationsOf(*one.op).front(), 1,
-                    {});
+  const Case test_case = MakeCase(ParseCaseId(id));
+  return MakeRecord(test_case, ProblemOf(test_case),
+                    *ImplementationsOf(*test_case.op).front(), 1, {});
 }
 
-TEST(Lengths, AreWhatTheOperatorDeclares) {
+TEST(Lengths, AreDeclaredByTheOperator) {
   const Json record = RecordOf("transformer_xl_attention:L=64,M=32");
   EXPECT_EQ(record.at("size").at("n_q"), 64);
   EXPECT_EQ(record.at("size").at("n_k"), 96);
@@ -34,7 +34,7 @@ TEST(Lengths, AreWhatTheOperatorDeclares) {
   EXPECT_FALSE(image.at("params").contains("height"));
 }
 
-TEST(Lengths, AreTheAbscissaAndNoSetting) {
+TEST(Lengths, AreTheAbscissaInsteadOfSettings) {
   for (const auto& [small, large, n] :
        {std::tuple{"toeplitz_1d:n=32", "toeplitz_1d:n=64", 64},
         {"transformer_xl_attention:L=32,M=32",

@@ -111,7 +111,7 @@ TEST(RecipeCurves, LeaveOtherSettingsOut) {
   }
 }
 
-TEST(RecipeCurves, HoldOneValueOfEachSetting) {
+TEST(RecipeCurves, HaveOneValueOfEachSetting) {
   std::vector<Json> records = Records();
   records.push_back(RecordOf("dense", 512, 1, {{"params", {{"block", 32}}}}));
   records.push_back(RecordOf("dense", 2048, 1, {{"params", {{"block", 64}}}}));
@@ -124,7 +124,7 @@ TEST(RecipeCurves, HoldOneValueOfEachSetting) {
   }
 }
 
-TEST(RecipeCurves, AreNotMadeOfWhatDidNotPass) {
+TEST(RecipeCurves, LeaveOutRecordsThatDidNotPass) {
   std::vector<Json> records = Records();
   records[0]["check"] = {{"verdict", "failed"}, {"reason", "planted"}};
   EXPECT_EQ(Sizes(records), (std::vector<double>{1024, 4096}));
@@ -167,7 +167,7 @@ TEST(RecipeSummary, AConstantDoesNotGrow) {
   EXPECT_EQ(fit->interval.high, 0);
 }
 
-TEST(RecipeSummary, WhoIsAheadWhereCurvesDoNotCross) {
+TEST(RecipeSummary, NamesTheFasterIfCurvesDoNotCross) {
   for (const auto& [factor, words] :
        {std::pair{0.001, "better at every size from n = 256"},
         {100.0, "not better at the largest size, n = 4096"}}) {
@@ -184,7 +184,7 @@ TEST(RecipeSummary, WhoIsAheadWhereCurvesDoNotCross) {
   }
 }
 
-TEST(RecipeSummary, MachinesAreApartAndNothingIsThereTwice) {
+TEST(RecipeSummary, MachinesAreSeparateAndNothingIsRepeated) {
   Json other = FileOf(Records());
   other["environment"]["cpu"] = "another";
   const std::vector<Recipe> recipes = {Recipe("made", kRecipe)};
@@ -232,7 +232,7 @@ std::map<std::string, Json> SizesByLabel(const std::vector<Json>& records,
   return sizes;
 }
 
-TEST(RecipeOthers, AreWhatNoNamedSeriesTakes) {
+TEST(RecipeOthers, AreRecordsOfNoNamedSeries) {
   const Json own = {256, 1024, 4096};
   std::vector<Json> records = Records();
   for (double n : {256, 512, 1024, 4096})
@@ -269,7 +269,7 @@ TEST(RecipeOthers, HaveCrossovers) {
   EXPECT_EQ(panel.at("ratios").size(), 6);
 }
 
-TEST(RecipeOthers, ThatAreWrongAreRefused) {
+TEST(RecipeOthers, InvalidOnesAreRefused) {
   const auto refused = [](const std::string& text, const std::string& words) {
     try {
       Recipe("made", text);
@@ -298,7 +298,7 @@ TEST(RecipeOthers, ThatAreWrongAreRefused) {
   refused(baselines, "a series");
 }
 
-TEST(Recipes, ThatAreWrongAreRefused) {
+TEST(Recipes, InvalidOnesAreRefused) {
   const std::string good = kRecipe;
   for (const auto& [from, to] : {std::pair{"recipe/1", "recipe/9"},
                                  {"\"label\": \"dense\"", "\"label\": 3"},

@@ -22,7 +22,7 @@ Times Apart() {
   return times;
 }
 
-TEST(Times, IntervalsHoldWhatLiesBetweenProcesses) {
+TEST(Times, IntervalsCoverTheSpreadOfProcesses) {
   const Times times = Apart();
   const Median apart = MedianOf(times);
   EXPECT_NEAR(apart.median, 1.25, 0.001);
@@ -30,9 +30,9 @@ TEST(Times, IntervalsHoldWhatLiesBetweenProcesses) {
   EXPECT_LT(apart.interval.low, 1.05);
   EXPECT_GT(apart.interval.high, 1.45);
   // Treated as samples of one process, they would seem far more certain.
-  Times one = times;
-  one.processes = {30};
-  const Interval narrow = MedianOf(one).interval;
+  Times merged = times;
+  merged.processes = {30};
+  const Interval narrow = MedianOf(merged).interval;
   EXPECT_LT(narrow.high - narrow.low, 0.35);
 }
 
@@ -44,14 +44,14 @@ TEST(Times, FewProcessesHaveARangeAndNoInterval) {
   EXPECT_DOUBLE_EQ(median.interval.high, 2.005);
 }
 
-TEST(Times, OneProcessIsAsBefore) {
+TEST(Times, OneProcessHasTheUsualInterval) {
   const Times times{{3, 1, 2, 4, 5, 6, 7}, {}, "samples"};
   EXPECT_EQ(MedianOf(times).median, 4);
   EXPECT_FALSE(TimesJson(times).contains("processes"));
   EXPECT_EQ(TimesOf(TimesJson(times)).processes, std::vector<int64_t>{7});
 }
 
-TEST(Times, SurviveTheirRecord) {
+TEST(Times, SurviveARoundTrip) {
   const Times times = Apart(), again = TimesOf(TimesJson(times));
   EXPECT_EQ(again.samples, times.samples);
   EXPECT_EQ(again.processes, times.processes);
@@ -59,7 +59,7 @@ TEST(Times, SurviveTheirRecord) {
   EXPECT_NEAR(again.Spent(), 30 * 1.25, 0.1);
 }
 
-TEST(Times, NumbersOfSamplesMustAddUp) {
+TEST(Times, SampleCountsMustAddUp) {
   for (const std::vector<int64_t>& processes :
        std::vector<std::vector<int64_t>>{{2, 2}, {2, 0, 1}, {1, 1}, {4, -1}})
     EXPECT_THROW(MedianOf({{1, 2, 3}, processes, "budget"}), InvalidInput);

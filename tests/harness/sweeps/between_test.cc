@@ -56,7 +56,7 @@ void Add(int64_t n, const Cost& fast, double noise,
   records.push_back(RecordOf("fft", n, 1e-9 * fast(size), noise));
 }
 
-TEST(BetweenCrossings, HalveTheStepUntilItIsNarrow) {
+TEST(BetweenCrossings, HalveTheStepUntilTheIntervalIsNarrow) {
   // The curves cross at n = 1500.
   const Cost fast = [](double n) { return 1500 * n; };
   std::vector<Json> records;

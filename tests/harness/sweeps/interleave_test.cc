@@ -39,7 +39,7 @@ TEST(Interleave, CasesThatDifferInTheirInputAreAGroup) {
   }
 }
 
-TEST(Interleave, OnlyWhereItIsAskedFor) {
+TEST(Interleave, OnlyOnRequest) {
   for (const char* rest :
        {R"("n": [8, 16])", R"("n": [8, 16], "interleave": false)"})
     for (const PlannedCase& planned : Plan(Sweep(rest)))
@@ -50,7 +50,7 @@ TEST(Interleave, OnlyWhereItIsAskedFor) {
   for (const PlannedCase& planned : alone) EXPECT_EQ(planned.group, -1);
 }
 
-TEST(Interleave, ThreadsAndTypesAreGroupsOfTheirOwn) {
+TEST(Interleave, ThreadsAndTypesAreSeparateGroups) {
   const auto plan = Plan(Sweep(R"("n": 8, "interleave": true, "threads": [1, 2],
                "scalar": ["float32", "float64"])"));
   ASSERT_EQ(plan.size(), 12u);
@@ -133,7 +133,7 @@ Json Record(const std::string& input, double seconds, int count = 20) {
           {"seconds", {{"samples", samples}}}};
 }
 
-TEST(InputRatios, AreOfTheTimes) {
+TEST(InputRatios, AreRatiosOfTimes) {
   Json slow = Record("wide", 3), same = Record("equal", 1.5);
   slow["timed_with"] = {"equal", "normal"};
   same["timed_with"] = {"wide"};
@@ -151,7 +151,7 @@ TEST(InputRatios, AreOfTheTimes) {
   EXPECT_EQ(ratios[1].at("in_turns"), false);
 }
 
-TEST(InputRatios, OnlyOfWhatDiffersInNothingElse) {
+TEST(InputRatios, OnlyOfRecordsThatOtherwiseAgree) {
   for (const char* field : {"operator", "implementation", "backend", "scalar",
                             "threads", "size", "params"}) {
     Json other = Record("wide", 3);
