@@ -196,7 +196,7 @@ class Commands(unittest.TestCase):
         path.write_bytes(other)
         result = self.clone.run(command, STUDIES="1")
         self.assertEqual(0, result.returncode, result.stderr)
-        self.assertIn(f"{path.name} is another program's", result.stderr)
+        self.assertIn(f"{path.name} comes from another build", result.stderr)
         self.assertEqual(other, path.with_name(path.name + ".old").read_bytes())
         self.assertNotIn(b"0123456789abcdef", path.read_bytes())
 

@@ -294,7 +294,7 @@ class Unusable(unittest.TestCase):
         for reason, why in self.WHY.items():
             done = run(*self.COMMANDS[0], SUBQUAD_EMULATED_REFUSE=reason)
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertIn(f"GPU programs are left out: found {why}\n", done.stderr)
+            self.assertIn(f"GPU implementations are left out: {why}\n", done.stderr)
         done = run(*self.COMMANDS[0], "--backend", "cpu", SUBQUAD_EMULATED_REFUSE="driver")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 

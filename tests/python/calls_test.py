@@ -77,7 +77,7 @@ def test_an_output_like_nothing_known_says_so():
     out[0, 3, 1] += 1
     result = subquad.check("softmax_attention", out=out, **inputs)
     assert not result and result.looks_like is None
-    assert f"like none of {result.known_mistakes} known mistakes" in str(result) and result.known_mistakes > 10
+    assert f"resembles none of the {result.known_mistakes} mistakes tried" in str(result) and result.known_mistakes > 10
 
 
 @pytest.mark.skipif(not PROGRAM, reason="SUBQUAD_PROGRAM is not set")

@@ -27,7 +27,7 @@ def test_a_bias_of_zeros():
     assert {"bias left out", "bias shifted by 1", "offset i - j for j - i"} <= set(result.accepted) & set(result.same)
     assert "scale left out" in result.rejected
     assert result.advice.changes == ("bias drawn from N(0, 1)",) and not result.advice.still_accepted
-    assert "the right answer, on these tensors" in str(result) and "refuses all of them" in str(result)
+    assert "equals the right answer on these tensors" in str(result) and "rejects all of them" in str(result)
 
 
 def test_gradients_below_the_tolerance():
@@ -63,7 +63,7 @@ def test_the_type_of_the_test():
     assert by_type["float16"].rtol == 1e-3 and "products of float32" in by_type[np.float64].accepted
     # An error of one unit in the last place is refused, and so are correct outputs.
     tight = subquad.power("softmax_attention", rtol=0, atol=1e-7, dtype="bfloat16", **inputs)
-    assert not tight and tight.right > 1000 and "the test refuses what is right" in str(tight)
+    assert not tight and tight.right > 1000 and "this test rejects correct programs" in str(tight)
     assert "a wider tolerance" in tight.advice.changes[-1]
 
 

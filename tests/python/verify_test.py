@@ -127,7 +127,7 @@ def takes_and_ignores(name):
 
 
 @pytest.mark.parametrize(
-    "name, mistake", [("causal", "causal mask left out"), ("scale", "the default scale in place of the given one")]
+    "name, mistake", [("causal", "causal mask left out"), ("scale", "the default scale instead of the given one")]
 )
 def test_a_parameter_that_is_taken_is_tested(name, mistake, tmp_path):
     result = subquad.verify(takes_and_ignores(name), "softmax_attention", grouped_heads=False, folder=tmp_path)
@@ -283,7 +283,7 @@ def test_a_sweep_times_what_is_right(tmp_path):
 
 def test_errors_of_sweeps():
     for options, expected in (
-        ({"n": []}, "n: expected lengths"),
+        ({"n": []}, "n: expected a list of lengths"),
         ({"n": [64], "baselines": ["fastest"]}, "baselines: expected some of dense"),
         ({"n": [64], "budget": 0}, "budget"),
     ):

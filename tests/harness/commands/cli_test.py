@@ -254,7 +254,7 @@ class Refusals(Cli):
         self.refuse(["verify", "--case", "toeplitz_1d:n=4", "--n", "5"], "--n")
 
     def test_a_gradient_that_the_definition_lacks(self):
-        forward = "the definition has the forward pass only"
+        forward = "only the forward pass is defined"
         without = [
             operator["operator"]
             for operator in json.loads(run("list", "--json").stdout)

@@ -49,7 +49,7 @@ FAULTS = {
     ),
     "handed in as bfloat16": (
         lambda q, k, v, b: bfloat16(attention(q, k, v, b)),
-        "numbers of bfloat16: arithmetic in it, or a result rounded to it",
+        "values of bfloat16: computed in it, or rounded to it at the end",
     ),
     "memory as [n, h, d]": (
         lambda q, k, v, b: attention(*(x.reshape(N, HEADS, D).swapaxes(0, 1) for x in (q, k, v)), b)
@@ -113,21 +113,21 @@ class Diagnosis(Brought):
         lines = self.check(1, self.attention_case("unknown", out, inputs)).splitlines()
         self.assertIn("your out: FAIL, 0.061 % of elements", lines[0])
         self.assertEqual(lines[1], f"    out: rows 40 to 49 of {N}, head 2 of {HEADS}")
-        self.assertRegex(lines[2], r"^    like none of \d\d known mistakes$")
+        self.assertRegex(lines[2], r"^    resembles none of the \d\d mistakes tried$")
 
     def test_what_no_rounding_gives_is_not_called_rounding(self):
         inputs = self.inputs()
         for hidden in (-8, -10, -12):  # a mask that is not quite closed, most of whose effect is in the first rows
             out = attention(*inputs.values(), hidden=hidden)
             text = self.check(1, self.attention_case(f"mask{hidden}", out, inputs))
-            self.assertRegex(text, r"your out: FAIL(.*\n)+.*like none of \d\d known mistakes")
+            self.assertRegex(text, r"your out: FAIL(.*\n)+.*resembles none of the \d\d mistakes tried")
         inputs["v"][..., 3] = 0
         out = bfloat16(attention(*inputs.values()))
         case = self.attention_case("zeros", out, inputs)
-        self.assertIn("looks like: numbers of bfloat16", self.check(1, case))
+        self.assertIn("looks like: values of bfloat16", self.check(1, case))
         out[2, 5, 3] = 0.5
         text = self.check(1, self.attention_case("no-zero", out, inputs))
-        self.assertRegex(text, r"your out: FAIL(.*\n)+.*like none of \d\d known mistakes")
+        self.assertRegex(text, r"your out: FAIL(.*\n)+.*resembles none of the \d\d mistakes tried")
 
 
 class BlindSpots(Brought):
@@ -153,7 +153,7 @@ class BlindSpots(Brought):
             if check["blind_to"]:
                 self.assertEqual(check["blind_to"][0], check["nearest"])
         self.assertTrue(any(line["check"]["blind_to"] for line in lines))
-        self.assertRegex(text, r"passed, blind to: .+ \(margin 0\.\d+; .+ would show it\)")
+        self.assertRegex(text, r"passed, blind to: .+ \(margin 0\.\d+; .+ would reveal it\)")
 
     def test_who_wants_a_margin_asks_for_it(self):
         case = self.steep()

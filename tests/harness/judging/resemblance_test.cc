@@ -112,7 +112,7 @@ TEST(Resemblance, NamesCommonMistakes) {
         "heads and rows exchanged", "batch items and heads exchanged",
         "batch items and heads of k and v exchanged"}},
       {"softmax_attention:n=40,d=8,e=8,heads=3,batch=2",
-       {"attention over heads, as where [n, h, d] is expected"}},
+       {"attention over heads: [h, n, d] read as [n, h, d]"}},
       {"linear_attention:feature_map=elu1,eps=0.1,n=40,d=8,e=8",
        {"eps left out", "eps twice", "divided by the normaliser twice",
         "eps for every key"}},
@@ -121,15 +121,15 @@ TEST(Resemblance, NamesCommonMistakes) {
       {"kernelized_rpe_attention:feature_map=elu1,scale=0.5,n_q=30,n_k=40,d=8,"
        "e=8",
        {"feature_map relu for elu1", "bias multiplied by the scale",
-        "offset 0 at n_k - 1, not at n_q - 1"}},
+        "offset 0 at n_k - 1 instead of n_q - 1"}},
       {"sparse_attention:with=bias,n=40,d=8,e=8",
        {"bias multiplied by the scale"}},
       {"softmax_attention:with=bias,n_q=40,n_k=30,d=8,e=8",
-       {"offset 0 at n_k - 1, not at n_q - 1"}},
+       {"offset 0 at n_k - 1 instead of n_q - 1"}},
       {"toeplitz_1d:n_q=30,n_k=40,e=4",
-       {"offset 0 at n_k - 1, not at n_q - 1"}},
+       {"offset 0 at n_k - 1 instead of n_q - 1"}},
       {"toeplitz_1d:n_q=40,n_k=30,e=4",
-       {"offset 0 at n_k - 1, not at n_q - 1"}},
+       {"offset 0 at n_k - 1 instead of n_q - 1"}},
       {"toeplitz_2d:height=6,width=6,e=4",
        {"height and width of the offsets exchanged", "offset i - j for j - i"}},
   };
@@ -171,7 +171,7 @@ TEST(Resemblance, InterleavedSharedHeads) {
       "seed=3");
   const std::vector<WrongAnswer> mistakes = subject.Mistakes();
   const std::string name =
-      "heads of keys and values shared in turns, not by neighbours";
+      "grouped heads interleaved (h % h_k) instead of consecutive";
   const auto wrong = std::ranges::find(mistakes, name, &WrongAnswer::name);
   ASSERT_NE(wrong, mistakes.end());
   EXPECT_EQ(subject.Like(subject.With(*wrong)).name, name);
@@ -219,7 +219,7 @@ TEST(Resemblance, IsEmptyIfNoMistakeIsKnown) {
   EXPECT_TRUE(resemblance.name.empty()) << resemblance.name;
   EXPECT_GT(resemblance.known, 10);
   EXPECT_EQ(resemblance.Text(),
-            fmt::format("like none of {} known mistakes", resemblance.known));
+            fmt::format("resembles none of the {} mistakes tried", resemblance.known));
 }
 
 // Half of a mistake still resembles it most, at a larger distance.
