@@ -297,7 +297,7 @@ std::vector<Implementation> ClippedRpeProductCudaImplementations() {
   return DeviceTable(
       "clipped_rpe_product",
       {{.id = "dense",
-        .what = "scores of all offsets, spread to a matrix, times v (cuBLAS)",
+        .what = "scores of all offsets, expanded to a matrix, times v (cuBLAS)",
         .sums = DirectSums,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "windowed",

@@ -71,12 +71,12 @@ std::string WhyNot(int driver, int runtime, bool& there) {
            ", which is older than the runtime of this program, " +
            Version(runtime);
   if (failed(status))
-    return std::string("a driver that lists no device: ") +
+    return std::string("a driver without a device: ") +
            cudaGetErrorString(status);
   cudaDeviceProp properties{};
   if (const cudaError_t asked = cudaGetDeviceProperties(&properties, 0);
       failed(asked))
-    return std::string("a device that says nothing: ") +
+    return std::string("a device that does not answer: ") +
            cudaGetErrorString(asked);
   const std::string name = properties.name;
   // Makes the first call that needs a context, which fails if the device is

@@ -86,7 +86,8 @@ std::vector<Implementation> LinearAttentionCudaImplementations() {
         .sums = DirectSums,
         .prepare = PrepareOnDevice<Linear>()},
        {.id = "chunked",
-        .what = "chunks of 64 tokens: their own triangle and the state before",
+        .what =
+            "chunks of 64 tokens: pairs within a chunk, and the previous state",
         .memory = {"O(n f (1 + e / chunk))", "n"},
         // A query may be lost because of a later key of its chunk, and is then
         // recomputed pair by pair.

@@ -96,12 +96,12 @@ std::vector<Implementation> MemoryCompressedAttentionCudaImplementations() {
   return DeviceTable(
       "memory_compressed_attention",
       {{.id = "dense",
-        .what = "the fewer keys, then two GEMMs (cuBLAS), scores in memory",
+        .what = "compressed keys, then two GEMMs (cuBLAS), scores in memory",
         .sums = DirectSums,
         .bound_factor = DenseToReduced<float>::kBoundFactor,
         .prepare = PrepareOnDevice<Dense>()},
        {.id = "compressed",
-        .what = "the fewer keys, then online softmax, scores in registers",
+        .what = "compressed keys, then online softmax, scores in registers",
         .sums = DirectSums,
         .bound_factor = TiledToReduced<float>::kBoundFactor,
         .prepare = PrepareOnDevice<Compressed>()}});

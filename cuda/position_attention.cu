@@ -474,9 +474,9 @@ class PositionDense : public PositionRun<S> {
 
 std::string WhyNotOnDevice(const Problem& problem) {
   if (TakesReleasedOrder(problem.params))
-    return "the GPU's last term of deberta is the paper's";
+    return "the GPU implements only the paper's variant of deberta's last term";
   if (problem.params.Has("key_lengths"))
-    return "the GPU's queries see the same number of keys in every batch item";
+    return "the GPU needs the same number of keys in every batch item";
   return "";
 }
 

@@ -424,9 +424,10 @@ class Blocked : public SparsePrepared<S> {
 
 std::string WhyNotOnDevice(const Problem& problem) {
   if (problem.HasInput("bias"))
-    return "the GPU's masks of pairs take no bias by offset";
+    return "the GPU implementation has no bias by offset";
   if (problem.HasInput("q_global"))
-    return "the GPU's lists of keys have no global tokens beside the positions";
+    return "the GPU implementation has no global tokens in addition to the "
+           "positions";
   return "";
 }
 
@@ -445,7 +446,7 @@ std::vector<Implementation> SparseAttentionCudaImplementations() {
   return DeviceTable(
       "sparse_attention",
       {{.id = "dense",
-        .what = "two GEMMs (cuBLAS) over all pairs, hidden scores left out",
+        .what = "two GEMMs (cuBLAS) over all pairs, masked scores left out",
         .sums = DirectSums,
         .why_not = WhyNotOnDevice,
         // Weights that are zero add nothing, and no rounding.

@@ -262,7 +262,7 @@ class XlDense : public XlAttention<S> {
 
 std::string WhyNotOnDevice(const Problem& problem) {
   if (problem.params.Flag("causal")) return "";
-  return "the GPU's shift begins at distance zero: no key after its query";
+  return "the GPU implementation is causal only";
 }
 
 }  // namespace

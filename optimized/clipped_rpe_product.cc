@@ -458,7 +458,7 @@ std::vector<Implementation> ClippedRpeProductImplementations() {
   return CpuTable(
       "clipped_rpe_product",
       {{.id = "dense",
-        .what = "scores of all offsets, spread to a matrix, times v (GEMMs)",
+        .what = "scores of all offsets, expanded to a matrix, times v (GEMMs)",
         .sums = DirectSums,
         .backward = true,
         .prepare = PrepareFor<DenseClipped>},

@@ -324,7 +324,7 @@ std::vector<Implementation> ClusteredAttentionImplementations() {
   return CpuTable(
       "clustered_attention",
       {{.id = "dense",
-        .what = "two GEMMs (Eigen), scores in memory, other clusters hidden",
+        .what = "two GEMMs (Eigen), scores in memory, other clusters masked",
         .source = "Transformers II",
         .time = {"O(n^2 (d + e))", "n^2"},
         .memory = {"O(n^2)", "n^2"},

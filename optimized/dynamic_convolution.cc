@@ -179,7 +179,7 @@ std::vector<Implementation> DynamicConvolutionImplementations() {
                     .sums = DirectSums,
                     .prepare = PrepareFor<Dense>},
                    {.id = "direct",
-                    .what = "a row's weights with their own values",
+                    .what = "the weights of a row times their values",
                     .source = "Transformers II; Wu et al. 2019",
                     .time = {"O(n (D K + D e + K e))", "n"},
                     .memory = {"O(n e)", "n"},

@@ -174,7 +174,7 @@ class Fft : public Gmlp<T> {
 
 std::string WhyNotFft(const Problem& problem) {
   return problem.HasInput("weights") ? ""
-                                     : "only for weights by offset: it "
+                                     : "only for weights by offset, since it "
                                        "multiplies by a Toeplitz matrix";
 }
 
@@ -192,7 +192,7 @@ RowBound FftBound(const Problem& problem, const Inputs& inputs) {
 std::vector<Implementation> GmlpMixingImplementations() {
   return CpuTable("gmlp_mixing",
                   {{.id = "dense",
-                    .what = "Psi times the numbers of all tokens by GEMM "
+                    .what = "Psi times the values of all tokens by GEMM "
                             "(Eigen)",
                     .source = "Transformers II eq. 25",
                     .time = {"O(n^2 m)", "n^2"},

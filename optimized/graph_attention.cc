@@ -489,7 +489,7 @@ class Sorted : public Graph<T> {
 std::string WhyNotGathered(const Problem& problem) {
   return problem.HasInput("edges")
              ? ""
-             : "only for edges: the complete graph has one for every pair";
+             : "only for graphs with edges, not for the complete graph";
 }
 
 std::string WhyNotSorted(const Problem& problem) {
@@ -503,32 +503,31 @@ std::string WhyNotSorted(const Problem& problem) {
 }  // namespace
 
 std::vector<Implementation> GraphAttentionImplementations() {
-  return CpuTable(
-      "graph_attention",
-      {{.id = "dense",
-        .what = "all weights in a matrix, a GEMM (Eigen)",
-        .source = "Transformers II",
-        .time = {"O(n^2 e)", "n^2"},
-        .memory = {"O(n^2)", "n^2"},
-        .sums = DirectSums,
-        .prepare = PrepareFor<Dense>},
-       {.id = "gathered",
-        .what = "the keys of each query one after another",
-        .source = "Velickovic et al. 2018",
-        .time = {"O(n D e + (n + m) e)", "n"},
-        .memory = {"O(n e + m)", "n"},
-        .sums = DirectSums,
-        .why_not = WhyNotGathered,
-        .prepare = PrepareFor<Gathered>},
-       {.id = "sorted",
-        .what = "keys sorted by their part of the score, sums over the first "
-                "and the other ones",
-        .source = "this project",
-        .time = {"O(n (log n + D e))", "n log n"},
-        .memory = {"O(n e)", "n"},
-        .sums = DirectSums,
-        .why_not = WhyNotSorted,
-        .prepare = PrepareFor<Sorted>}});
+  return CpuTable("graph_attention",
+                  {{.id = "dense",
+                    .what = "all weights in a matrix, a GEMM (Eigen)",
+                    .source = "Transformers II",
+                    .time = {"O(n^2 e)", "n^2"},
+                    .memory = {"O(n^2)", "n^2"},
+                    .sums = DirectSums,
+                    .prepare = PrepareFor<Dense>},
+                   {.id = "gathered",
+                    .what = "the keys of each query one after another",
+                    .source = "Velickovic et al. 2018",
+                    .time = {"O(n D e + (n + m) e)", "n"},
+                    .memory = {"O(n e + m)", "n"},
+                    .sums = DirectSums,
+                    .why_not = WhyNotGathered,
+                    .prepare = PrepareFor<Gathered>},
+                   {.id = "sorted",
+                    .what = "keys sorted by their part of the score, with "
+                            "prefix and suffix sums",
+                    .source = "this project",
+                    .time = {"O(n (log n + D e))", "n log n"},
+                    .memory = {"O(n e)", "n"},
+                    .sums = DirectSums,
+                    .why_not = WhyNotSorted,
+                    .prepare = PrepareFor<Sorted>}});
 }
 
 }  // namespace subquad

@@ -95,7 +95,8 @@ std::vector<Implementation> KernelizedRpeAttentionImplementations() {
         .norm_bound = FftBound,
         .prepare = PrepareKernelized<FftKernelized>},
        {.id = "fft_streamed",
-        .what = "a block of channels at a time, made and summed on the fly",
+        .what = "a block of channels at a time, without keeping all channels "
+                "in memory",
         .sums = MixedSums,
         .norm_bound = FftBound,
         .prepare = PrepareKernelized<Streamed>},

@@ -55,8 +55,8 @@ std::vector<Implementation> LinearAttentionImplementations() {
         .norm_bound = SignedFeatureBound,
         .prepare = PrepareKernelized<RecurrentAttention>},
        {.id = "chunked",
-        .what =
-            "chunks of 128 tokens: their own triangle and the state, by GEMM",
+        .what = "chunks of 128 tokens: pairs within a chunk, and the state, by "
+                "GEMM",
         .memory = {"O(f e + chunk^2)", "1"},
         .sums = DirectSums,
         .prepare = PrepareKernelized<ChunkedAttention>}});

@@ -99,11 +99,11 @@ std::vector<Implementation> MemoryCompressedAttentionImplementations() {
   return CpuTable(
       "memory_compressed_attention",
       {{.id = "dense",
-        .what = "the fewer keys, then two GEMMs (Eigen), scores in memory",
+        .what = "compressed keys, then two GEMMs (Eigen), scores in memory",
         .sums = DirectSums,
         .prepare = PrepareFor<Dense>},
        {.id = "compressed",
-        .what = "the fewer keys, then online softmax without scores",
+        .what = "compressed keys, then online softmax without scores",
         .sums = DirectSums,
         .prepare = PrepareFor<Compressed>}});
 }

@@ -382,7 +382,8 @@ std::vector<Implementation> PositionAttentionImplementations() {
   return CpuTable(
       "position_attention",
       {{.id = "dense",
-        .what = "scores in memory, offsets of each query taken anew (GEMMs)",
+        .what =
+            "scores in memory, offsets projected again for each query (GEMMs)",
         .sums = DirectSums,
         .prepare = PrepareFor<DensePositions>},
        {.id = "shift",

@@ -445,7 +445,8 @@ std::vector<Implementation> RelativeLogitsAttentionImplementations() {
   return CpuTable(
       "relative_logits_attention",
       {{.id = "dense",
-        .what = "scores in memory (GEMMs), the logits of each query by itself",
+        .what = "scores in memory (GEMMs), the logits of each query computed "
+                "separately",
         .source = "definition",
         .time = {"O(n^2 (d+e) + n E p)", "n^2"},
         .memory = {"O(n^2)", "n^2"},

@@ -256,16 +256,15 @@ std::vector<Implementation> SinkhornAttentionImplementations() {
   return CpuTable(
       "sinkhorn_attention",
       {{.id = "dense",
-        .what = "all keys and all mixed ones, other blocks hidden, GEMMs "
-                "(Eigen)",
+        .what =
+            "all keys and all mixed keys, other blocks masked, GEMMs (Eigen)",
         .source = "Transformers II",
         .time = {"O(n^2 (d + e))", "n^2"},
         .memory = {"O(n^2)", "n^2"},
         .sums = DirectSums,
         .prepare = PrepareFor<Dense>},
        {.id = "blocked",
-        .what = "online softmax over the keys of a block and the mixed ones in "
-                "its place",
+        .what = "online softmax over the keys of a block and its mixed keys",
         .source = "Tay et al. 2020",
         .time = {"O(n (n / block + block) (d + e))", "n^2"},
         .memory = {"O(n (d + e) + (n / block)^2)", "n^2"},

@@ -471,7 +471,7 @@ class TiledSoftmaxGradient : public Prepared {
 std::string NoImageBiasBackward(const Problem& problem) {
   return problem.backward && problem.HasInput("bias") &&
                  problem.params.Has("height")
-             ? "no gradient of the bias of an image"
+             ? "the gradient of an image's bias is not implemented"
              : "";
 }
 

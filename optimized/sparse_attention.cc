@@ -248,7 +248,7 @@ std::vector<Implementation> SparseAttentionImplementations() {
   return CpuTable(
       "sparse_attention",
       {{.id = "dense",
-        .what = "two GEMMs (Eigen) over all pairs, hidden scores left out",
+        .what = "two GEMMs (Eigen) over all pairs, masked scores left out",
         .sums = DirectSums,
         .prepare = PrepareFor<MaskedSparse>},
        {.id = "gathered",

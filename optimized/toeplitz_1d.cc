@@ -73,7 +73,7 @@ std::vector<Implementation> Toeplitz1dImplementations() {
         .prepare = PrepareFft1d},
        {.id = "fft_columns",
         .what = "right-angle convolution, our FFT with the columns in SIMD "
-                "lanes; up to 32 rows the direct product",
+                "lanes; a direct product up to 32 rows",
         .source = "FastRPB proposition 3.1; Bernstein, multidigit "
                   "multiplication",
         .time = {"O(e n log n)", "n log n"},

@@ -207,11 +207,12 @@ class ClippedRpeProduct final
 
   Signature SignatureFor(const Params&, bool backward) const override {
     Signature signature;
-    signature.sizes = {SizeRule::Length("n_q", "queries"),
-                       SizeRule::Length("n_k", "keys"),
-                       {"d", 64, "width of a query"},
-                       {"e", 64, "width of a value"},
-                       {"r", 16, "offsets beyond it are clipped to it", 0}};
+    signature.sizes = {
+        SizeRule::Length("n_q", "queries"),
+        SizeRule::Length("n_k", "keys"),
+        {"d", 64, "width of a query"},
+        {"e", 64, "width of a value"},
+        {"r", 16, "largest offset; larger ones are clipped to it", 0}};
     TensorRule rpe{"rpe", {"2*r+1", "d"}, Role::kParameter};
     rpe.offset_axes = {{0, "-r"}};
     signature.inputs = {{"q", {"n_q", "d"}}, rpe, {"v", {"n_k", "e"}}};

@@ -138,7 +138,7 @@ class ClusteredAttention final
   }
 
   std::vector<ParamRule> ParamRules(const Params&) const override {
-    return {ParamRule::Choice("kind", "what clusters are made by",
+    return {ParamRule::Choice("kind", "how clusters are formed",
                               {"lsh", "centroids"}),
             ParamRule::Flag("causal", "query i sees keys j <= i only"),
             ParamRule::Scale("1/sqrt(d)")};

@@ -125,9 +125,8 @@ class FastRpbAttention final : public OperatorWith<FastRpbAttentionReference> {
   }
 
   std::vector<ParamRule> ParamRules(const Params& params) const override {
-    std::vector<ParamRule> rules = {
-        ParamRule::Choice("attention", "the attention that W v is added to",
-                          {"softmax", "linear"})};
+    std::vector<ParamRule> rules = {ParamRule::Choice(
+        "attention", "attention to which W v is added", {"softmax", "linear"})};
     const bool linear =
         params.Has("attention") && params.Text("attention") == "linear";
     if (linear)

@@ -194,9 +194,9 @@ class GraphAttention final : public OperatorWith<GraphAttentionReference> {
 
   std::vector<ParamRule> ParamRules(const Params& params) const override {
     std::vector<ParamRule> rules = {ParamRule::Choice(
-        "kind", "what the weights are made of", {"convolution", "attention"})};
+        "kind", "how the weights are computed", {"convolution", "attention"})};
     if (Kind(params) == "convolution") return rules;
-    ParamRule slope{"slope", ParamType::kNumber, "factor of a score below zero",
+    ParamRule slope{"slope", ParamType::kNumber, "factor for negative scores",
                     false};
     slope.default_value = "0.2";
     slope.may_be_zero = true;

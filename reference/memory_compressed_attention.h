@@ -81,7 +81,7 @@ class MemoryCompressedAttention final
 
   std::vector<ParamRule> ParamRules(const Params&) const override {
     return {ParamRule::Scale("1/sqrt(d)"),
-            ParamRule::Integer("stride", "keys that become one", 1)};
+            ParamRule::Integer("stride", "keys combined into one", 1)};
   }
 
   Signature SignatureFor(const Params&, bool) const override {

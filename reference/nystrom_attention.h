@@ -441,10 +441,11 @@ class NystromAttention final : public OperatorWith<NystromAttentionReference> {
 
   std::vector<ParamRule> ParamRules(const Params&) const override {
     ParamRule iterations =
-        ParamRule::Integer("iterations", "steps towards the inverse", 0);
+        ParamRule::Integer("iterations", "iterations towards the inverse", 0);
     iterations.max = 100;  // each iteration doubles the digits
     return {
-        ParamRule::Integer("segments", "landmarks, means of equal pieces", 1),
+        ParamRule::Integer(
+            "segments", "number of landmarks, the means of equal segments", 1),
         iterations, ParamRule::Scale("1/sqrt(d)")};
   }
 

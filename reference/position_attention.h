@@ -218,7 +218,7 @@ class PositionAttention final
 
   std::vector<ParamRule> ParamRules(const Params& params) const override {
     std::vector<ParamRule> rules = {
-        ParamRule::Choice("scheme", "how scores know positions",
+        ParamRule::Choice("scheme", "position scheme of the scores",
                           PositionSchemeNames()),
         ParamRule::Scale("1/sqrt(d)")};
     for (ParamRule& rule : VisibleKeysParams())

@@ -195,7 +195,7 @@ class SinkhornAttention final
 
   std::vector<ParamRule> ParamRules(const Params&) const override {
     ParamRule iterations = ParamRule::Integer(
-        "iterations", "divisions of all rows and all columns", 0);
+        "iterations", "normalisations of all rows and all columns", 0);
     iterations.max = 1000;
     return {ParamRule::Integer("block", "tokens in a block", 1), iterations,
             ParamRule::Scale("1/sqrt(d)")};

@@ -138,7 +138,8 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
     std::vector<ParamRule> rules = {
         ParamRule::Flag("causal", "query i sees keys j <= i only"),
         ParamRule::Scale("1/sqrt(d)"),
-        ParamRule::Choice("pattern", "which keys a query sees", Patterns())};
+        ParamRule::Choice("pattern", "pattern of the keys that a query sees",
+                          Patterns())};
     std::string pattern;
     if (params.Has("pattern"))
       if (const auto* text =
@@ -166,13 +167,16 @@ class SparseAttention final : public OperatorWith<SparseAttentionReference> {
                 1));
     add({"bigbird"}, integer("window_blocks", "blocks seen to each side", 0));
     add({"bigbird"},
-        integer("global_blocks", "first blocks that see and are seen", 0));
+        integer(
+            "global_blocks",
+            "number of first blocks that see all others and are seen by all",
+            0));
     ParamRule globals{"globals", ParamType::kList,
-                      "positions that see and are seen by all"};
+                      "positions that see all others and are seen by all"};
     globals.min = 0;
     add({"longformer"}, globals);
     ParamRule random{"random", ParamType::kTable,
-                     "for each query block, more key blocks that it sees"};
+                     "additional key blocks for each query block"};
     random.min = 0;
     add({"bigbird"}, random);
     return rules;

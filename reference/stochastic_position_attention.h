@@ -149,9 +149,8 @@ class StochasticPositionAttention final
 
   std::vector<ParamRule> ParamRules(const Params& params) const override {
     std::vector<ParamRule> rules = {
-        ParamRule::Choice("kind", "how the noise carries positions",
-                          {"sine", "conv"}),
-        ParamRule::Choice("attention", "what q^ and k^ go into",
+        ParamRule::Choice("kind", "kind of positional noise", {"sine", "conv"}),
+        ParamRule::Choice("attention", "attention that uses q^ and k^",
                           {"softmax", "linear"})};
     const bool linear =
         params.Has("attention") && params.Text("attention") == "linear";
@@ -175,11 +174,12 @@ class StochasticPositionAttention final
       signature.sizes = {SizeRule::Length("n", "positions")};
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
-    signature.sizes.push_back({"draws", 64, "draws of the noise, R"});
+    signature.sizes.push_back({"draws", 64, "number of draws of the noise, R"});
     signature.inputs = {
         {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
     if (sine) {
-      signature.sizes.push_back({"components", 4, "sines of a channel"});
+      signature.sizes.push_back(
+          {"components", 4, "number of sines per channel"});
       const std::vector<std::string> shape = {"d", "components"};
       signature.inputs.push_back(
           {"freqs", shape, Role::kParameter, Draw::kPositive});

@@ -134,7 +134,7 @@ class SynthesizerAttention final
   }
 
   std::vector<ParamRule> ParamRules(const Params&) const override {
-    return {ParamRule::Choice("kind", "where the scores come from",
+    return {ParamRule::Choice("kind", "source of the scores",
                               {"dense", "random", "factorized"}),
             ParamRule::Flag("causal", "token i sees tokens j <= i only")};
   }
@@ -150,7 +150,7 @@ class SynthesizerAttention final
     auto& inputs = signature.inputs;
     switch (SynthesizerKindOf(params)) {
       case SynthesizerKind::kDense:
-        signature.sizes.push_back({"m", 64, "hidden numbers of a token"});
+        signature.sizes.push_back({"m", 64, "hidden width per token"});
         signature.sizes.push_back(
             {"extra", 0, "columns of phi_2 beyond the tokens", 0});
         inputs.push_back(

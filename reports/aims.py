@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes tables and figures of comparisons: aims, ratios to peers, two threads against one.
+"""Writes tables and figures of comparisons: aims, ratios to other libraries, two threads against one.
 
     python3 -m reports.aims FILE... --out DIR [--beside FILE...] [--aims FILE] [--subquad PROGRAM]
 
 FILE: output of `reports.peers` and of `subquad sweep --preset threads`, from one machine. Writes aims, peers and threads as
-Markdown, LaTeX (booktabs) and CSV, and figures of them, as far as the files serve them. Nothing is measured here; met, missed and not measured follow
-from the numbers. Exit status: 0 written, 2 invalid arguments or files (nothing is written then).
+Markdown, LaTeX (booktabs) and CSV, and figures of them, as far as the files have data. Nothing is measured here; met, missed
+and not measured follow from the numbers. Exit status: 0 written, 2 invalid arguments or files (nothing is written then).
 """
 
 import argparse
@@ -51,7 +51,7 @@ class Value:
 
 
 class Measured:
-    """Everything in the files, found by case."""
+    """All results of the files, by case."""
 
     def __init__(self, files, program="build/subquad"):
         self.program = program
@@ -77,15 +77,15 @@ class Measured:
                 seen.add(key)
                 point.record, point.beside_peers = record, "ratios" in content
                 self.points.append(point)
-            for one in content.get("ratios", []):
+            for entry in content.get("ratios", []):
                 self.ratios.setdefault(
-                    (one["case"], one["backend"], one["threads"], one["implementation"], one["peer"]), one
+                    (entry["case"], entry["backend"], entry["threads"], entry["implementation"], entry["peer"]), entry
                 )
         self.thread_counts = self._threads("cpu")
 
     @staticmethod
     def _machines(files, backend):
-        """The name of the machine that all records of a backend are of, in a list; empty if there are none."""
+        """Returns the name of the machine of a backend's records, in a list; empty if there are none."""
         names = {result_file.machine_name(backend, content["environment"]) for _, content in files
                  if backend == "cpu" or any(record["backend"] == backend for record in content["records"])}  # fmt: skip
         if len(names) > 1:
@@ -99,7 +99,7 @@ class Measured:
                        if point.beside_peers and point.settings["backend"] == backend})  # fmt: skip
 
     def settings(self):
-        """[(title of a block, backend, threads)]: what the aims are judged under."""
+        """Returns [(title of a block, backend, threads)], the settings under which the aims are judged."""
         counts = self.thread_counts or [1]
         gpu = ("GPU", "cuda", (self._threads("cuda") or [1])[0])
         if self.points and all(point.settings["backend"] == "cuda" for point in self.points):
@@ -107,12 +107,12 @@ class Measured:
         return [*((threads_words(count) if len(counts) > 1 else "", "cpu", count) for count in counts), gpu]
 
     def at(self, case, threads):
-        """{implementation or peer: Point} of a case."""
-        found = {}
+        """Returns {implementation or peer: Point} of a case."""
+        result = {}
         for point in self.points:
             if case.fits(point.settings, threads):
-                found.setdefault(point.settings["implementation"], point)
-        return found
+                result.setdefault(point.settings["implementation"], point)
+        return result
 
     def ratio(self, point, name, peer):
         return self.ratios.get((*_place(point), name, peer))
@@ -130,7 +130,7 @@ def passed(points, names):
 
 
 def case_words(point):
-    """The settings that are not the usual ones: n = 4096, f = 64, ..."""
+    """Returns the settings that differ from their defaults, such as n = 4096, f = 64."""
     silent = {"operator", "backend", "machine", "threads", "implementation", "n", "height", "width", "aspect"}
     words = [f"n = {point.settings['n']}"]
     for key, value in sorted(point.settings.items()):
@@ -146,28 +146,28 @@ def case_words(point):
 
 
 def ratio_value(aim, measured, points):
-    """Ours against the fastest peer; the best of ours."""
-    return _against(aim, measured, points, lambda one: (one["ratio"], one["low"], one["high"]), max)
+    """Returns the ratio of the fastest peer's time to that of our best implementation."""
+    return _against(aim, measured, points, lambda item: (item["ratio"], item["low"], item["high"]), max)
 
 
 def within_value(aim, measured, points):
-    return _against(aim, measured, points, lambda one: (1 / one["ratio"], 1 / one["high"], 1 / one["low"]), min)
+    return _against(aim, measured, points, lambda item: (1 / item["ratio"], 1 / item["high"], 1 / item["low"]), min)
 
 
 def _against(aim, measured, points, number, best):
-    found = []
+    results = []
     for name, point in passed(points, aim["implementations"]).items():
         own = []
         for peer in aim["peers"]:
-            one = measured.ratio(point, name, peer)
-            if one:
-                own.append((*number(one), peer))
+            result = measured.ratio(point, name, peer)
+            if result:
+                own.append((*number(result), peer))
             elif peer != name and not (peer in points and MEMORY in (points[peer].row["reason"] or "")):
                 return None  # the one that is missing might be the fastest
         if own:
             fastest = min(own) if best is max else max(own)
-            found.append(Value(*fastest[:3], f"{name} against {fastest[3]}", case_words(point)))
-    return best(found, key=lambda one: one.value, default=None)
+            results.append(Value(*fastest[:3], f"{name} against {fastest[3]}", case_words(point)))
+    return best(results, key=lambda result: result.value, default=None)
 
 
 def peak_value(aim, measured, points):
@@ -196,7 +196,7 @@ def copy_value(aim, measured, points):
 def trips_value(aim, measured, points):
     def seconds(point):
         floors, size = point.source["environment"]["measured"] or {}, point.record["size"]
-        rates = {str(one["bytes"]): one["bytes_per_second"] for one in floors.get("copy_rates", [])}
+        rates = {str(entry["bytes"]): entry["bytes_per_second"] for entry in floors.get("copy_rates", [])}
         rates["memory"] = floors.get("copy_bytes_per_second")
         if not all(rates.get(name) for name in aim["trips"]):
             return None
@@ -207,7 +207,7 @@ def trips_value(aim, measured, points):
 
 
 def _share(aim, points, rate):
-    """Of the fastest: the shortest time that its counts allow, as a share of its time."""
+    """Returns the shortest time that the counts of our fastest implementation allow, divided by its time."""
     own = passed(points, aim["implementations"])
     if not own:
         return None
@@ -226,7 +226,7 @@ def memory_value(aim, measured, points):
     others = {name: point.row["workspace_bytes"] for name, point in passed(points, aim["peers"]).items()}
     if not own or None in own.values() or not others or not all(others.values()):
         return None
-    (name, bytes_), (peer, theirs) = (min(one.items(), key=lambda item: item[1]) for one in (own, others))
+    (name, bytes_), (peer, theirs) = (min(entry.items(), key=lambda item: item[1]) for entry in (own, others))
     return Value(bytes_ / theirs, None, None, f"{name} against {peer}", case_words(points[name]))
 
 
@@ -237,10 +237,10 @@ PER_CASE = {"ratio": ratio_value, "within": within_value, "peak": peak_value, "c
 # Values over all cases
 
 
-def spread_value(aim, found):
-    """Worst / best time per token or operation."""
+def spread_value(aim, result):
+    """Returns the ratio of the worst to the best time per token or operation."""
     units = []
-    for points in found:
+    for points in result:
         own = passed(points, aim["implementations"])
         if own:
             name, point = min(own.items(), key=lambda item: item[1].row["seconds"])
@@ -256,10 +256,10 @@ def spread_value(aim, found):
     return Value(worst[0] / best[0], low, high, worst[3], f"{worst[4]} against {best[4]}")
 
 
-def growth_value(aim, found):
-    """Largest error at the last case / at the first."""
-    own = [passed(points, aim["implementations"][:1]) for points in found]
-    ends = [one[aim["implementations"][0]] for one in own if one]
+def growth_value(aim, result):
+    """Returns the ratio of the largest error at the last case to that at the first."""
+    own = [passed(points, aim["implementations"][:1]) for points in result]
+    ends = [entry[aim["implementations"][0]] for entry in own if entry]
     if len(ends) < 2 or not ends[0].row["max_error"]:
         return None
     value = ends[-1].row["max_error"] / ends[0].row["max_error"]
@@ -271,7 +271,7 @@ OVER_CASES = {"spread": spread_value, "growth": growth_value}
 
 @functools.lru_cache(maxsize=1)
 def thread_pairs(measured):
-    """[(Point on one thread, on two, (ratio, low, high))] of the sweeps: how many times faster two are."""
+    """Returns [(Point on one thread, Point on two, (ratio, low, high))] of the sweeps, with the speed-up of two threads."""
     points, pairs = {}, []
     for point in measured.points:
         if not point.beside_peers and point.row["seconds"] and point.settings["backend"] == "cpu":
@@ -284,26 +284,26 @@ def thread_pairs(measured):
         return []
     with intervals.Intervals(measured.program) as program:
         return [
-            (one, two, program.apart(two.record["seconds"]["samples"], one.record["seconds"]["samples"]))
-            for one, two in pairs
+            (entry, two, program.apart(two.record["seconds"]["samples"], entry.record["seconds"]["samples"]))
+            for entry, two in pairs
         ]
 
 
 def judge(aim, measured, threads):
-    """(the Value that decides or None, verdict in words)"""
+    """Returns (the Value that decides or None, the verdict in words)."""
     if aim["kind"] == "threads":
-        values = [Value(*ratio, f"{one.settings['operator']}/{one.settings['implementation']}", case_words(one))
-                  for one, _, ratio in thread_pairs(measured)]  # fmt: skip
+        values = [Value(*ratio, f"{entry.settings['operator']}/{entry.settings['implementation']}", case_words(entry))
+                  for entry, _, ratio in thread_pairs(measured)]  # fmt: skip
         missing, count = 0, len(values)
     else:
-        found = [measured.at(case, threads) for case in aims_file.cases_of(aim)]
+        results = [measured.at(case, threads) for case in aims_file.cases_of(aim)]
         if aim["kind"] in OVER_CASES:
-            values = [OVER_CASES[aim["kind"]](aim, found)]
-            missing = sum(not passed(points, aim["implementations"]) for points in found)
+            values = [OVER_CASES[aim["kind"]](aim, results)]
+            missing = sum(not passed(points, aim["implementations"]) for points in results)
         else:
-            values = [PER_CASE[aim["kind"]](aim, measured, points) for points in found]
+            values = [PER_CASE[aim["kind"]](aim, measured, points) for points in results]
             missing = sum(value is None for value in values)
-        values, count = [value for value in values if value is not None], len(found)
+        values, count = [value for value in values if value is not None], len(results)
     if not values:
         return None, "not measured"
     least = aim["kind"] in AT_LEAST
@@ -364,7 +364,7 @@ def aims_table(aims, measured):
 
 
 def peers_table(measured):
-    """Every measurement of ours in the files with ratios: time, fraction of roofline, ratio to each peer."""
+    """Tabulates our measurements in the files with ratios: time, fraction of the roofline, ratio to each peer."""
     blocks, rows, remarks = {}, [], {}
     for point in sorted(measured.points, key=_order):
         name = point.settings["implementation"]
@@ -375,7 +375,7 @@ def peers_table(measured):
             or point.record["flops"] is None
         ):
             continue
-        others = [one for key, one in measured.ratios.items() if key[:4] == (*_place(point), name)]
+        others = [entry for key, entry in measured.ratios.items() if key[:4] == (*_place(point), name)]
         row, share = point.row, point.row["floor_share"]
         where = "GPU" if point.settings["backend"] == "cuda" else threads_words(point.settings["threads"])
         own = [name, case_words(point), where, plot_style.format_seconds(row["seconds"]),
@@ -383,17 +383,25 @@ def peers_table(measured):
         numbers = [point.settings["operator"], name, row["case"], point.settings["backend"], point.settings["threads"], row["seconds"],
                    row["seconds_low"], row["seconds_high"], share]  # fmt: skip
         block = blocks.setdefault(point.settings["operator"], [])
-        for one in sorted(others, key=lambda one: one["peer"]) or [None]:
-            ratio = plot_style.with_interval(one["ratio"], one["low"], one["high"]) if one else tables.NOT_APPLICABLE
-            block.append([*own, one["peer"] if one else tables.NOT_APPLICABLE, ratio])
+        for entry in sorted(others, key=lambda entry: entry["peer"]) or [None]:
+            ratio = (
+                plot_style.with_interval(entry["ratio"], entry["low"], entry["high"])
+                if entry
+                else tables.NOT_APPLICABLE
+            )
+            block.append([*own, entry["peer"] if entry else tables.NOT_APPLICABLE, ratio])
             rows.append(
                 [
                     *numbers,
-                    *([one[key] for key in ("peer", "ratio", "low", "high", "rounds")] if one else ["", *[None] * 4]),
+                    *(
+                        [entry[key] for key in ("peer", "ratio", "low", "high", "rounds")]
+                        if entry
+                        else ["", *[None] * 4]
+                    ),
                 ]
             )
-            if one and one["remark"]:
-                remarks[one["peer"]] = one["remark"]
+            if entry and entry["remark"]:
+                remarks[entry["peer"]] = entry["remark"]
     rows = [["nan" if cell is None else cell for cell in row] for row in rows]
     words = ["Fraction of roofline: shortest time that this machine's measured peaks allow for the implementation's own counts / "
              "time taken. Ratio: time of the peer / time of ours, median over rounds in which both were timed in turns, with "
@@ -443,19 +451,19 @@ TARGETS = {"avx512": "AVX-512", "avx2": "AVX2", "sse4": "SSE4"}
 
 
 def target_words(measured):
-    """The set of instructions of the results beside peers."""
+    """Returns the instruction set of the results that were measured beside peers."""
     targets = {content["environment"].get("target") for _, content in measured.files if "ratios" in content}
-    return ", ".join(TARGETS.get(one, str(one)) for one in sorted(targets))
+    return ", ".join(TARGETS.get(target, str(target)) for target in sorted(targets))
 
 
 def untuned_cases(aims, measured):
-    """Ids of the cases of aims that are for sizes that nothing was tuned for."""
+    """Returns the ids of the cases of aims for sizes at which nothing was tuned."""
     cases = [case for aim in aims if aim.get("untuned") for case in aims_file.cases_of(aim)]
     return {point.row["case"] for point in measured.points for case in cases if case.fits(point.settings, 1)}
 
 
 def pictures(aims, made, measured, beside, formats):
-    """{file name: bytes} of the figures, as far as the tables hold something to draw."""
+    """Returns {file name: bytes} of the figures, as far as the tables have data."""
     drawings = []
     if made["peers"]:
         peers = made["peers"]
@@ -482,7 +490,7 @@ def pictures(aims, made, measured, beside, formats):
 
 
 def make(aims, files, program, formats=("svg",), beside=()):
-    """{file name: text or bytes}; beside: files of another set of instructions"""
+    """Returns {file name: text or bytes}. beside: files of another instruction set."""
     measured = Measured(files, program)
     made = {"aims": aims_table(aims, measured), "peers": peers_table(measured), "threads": threads_table(measured)}
     texts = {}

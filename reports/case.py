@@ -1,9 +1,9 @@
-"""Writes case folders (format case/1): a problem and its answer, as arrays or tensors, for `subquad check`.
+"""Writes case folders (format case/1) for `subquad check`: a problem and its outputs, as arrays or tensors.
 
     write_case("my_case", "softmax_attention", {"q": q, "k": k, "v": v}, {"out": out},
                params={"scale": 0.125}, source="layer 3 of my model")
 
-It needs NumPy alone and takes what PyTorch, JAX and CuPy have. `subquad check` validates what only the program knows:
+It needs only NumPy and accepts arrays of PyTorch, JAX and CuPy. `subquad check` validates what only the program knows:
 operators, parameters, matching shapes. reports/inputs/README.md shows how to get the tensors out of a PyTorch model.
 """
 
@@ -13,7 +13,7 @@ import pathlib
 
 import numpy as np
 
-# Not in the files, but exact in float32; and what rounding a number to them costs at most, in units of that number.
+# Types that files do not have but float32 represents exactly, with their largest relative rounding errors.
 NARROW = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 TYPES = ("float64", "float32", *NARROW)
 LARGEST_RANK = 5  # of the files that the program reads
@@ -24,16 +24,15 @@ def write_case(folder, operator, inputs, expected, params=None, source="", expec
 
     inputs, expected: dictionaries from the tensor's name to an array of NumPy, JAX or CuPy or a tensor of PyTorch, on any
         device, in any layout, with 1 to 5 dimensions: [n, d], [h, n, d] or [b, h, n, d]. Its type is float64, float32,
-        bfloat16 or float16; the last two are written as float32, which changes no number. Other types are refused, because
-        the type means something: an `expected` array in float32 is taken as the answer of a program that computes in
-        float32, one in float64 as exact.
-    params: parameters of the operator; what is left out has its default.
-    source: where the numbers come from, shown when a check fails.
-    expected_error: how far each number of `expected` may be off beside that, in units of the largest magnitude of its tensor.
-        An answer in bfloat16 or float16 needs it: at least 2**-8 or 2**-11, which is what rounding the answer alone costs;
-        four times as much (gradients: eight times) where everything was computed in that type.
+        bfloat16 or float16; the last two are written as float32, which changes no value. Other types raise ValueError, because
+        the type matters: an `expected` array in float32 is judged as the output of a float32 program, one in float64 as exact.
+    params: parameters of the operator; by default those of the definition.
+    source: the origin of the tensors, shown when a check fails.
+    expected_error: an additional error that each element of `expected` may have, in units of the largest magnitude of its
+        tensor. Outputs in bfloat16 or float16 need it: at least 2**-8 or 2**-11, the error of rounding the output, and four
+        times as much (eight times for gradients) if everything was computed in that type.
 
-    Raises ValueError for what the program would refuse to read. No file is written then.
+    Raises ValueError, without writing a file, for anything that the program could not read.
     """
     files = {}
     for kind, tensors in (("inputs", inputs), ("expected", expected)):
@@ -71,7 +70,7 @@ def write_case(folder, operator, inputs, expected, params=None, source="", expec
 
 
 def _checked(kind, name, tensor):
-    """(the array as the file holds it, the type that it came in), if the program would read it."""
+    """Returns (the array as stored in the file, its original type). Raises ValueError if the program could not read it."""
     what = f"{kind}: {name}"
     if not isinstance(name, str) or not name.isidentifier() or not name.isascii():
         raise ValueError(f"{what}: the name of a tensor is a word like q or weights_rows")
@@ -89,7 +88,7 @@ def _checked(kind, name, tensor):
 
 
 def _array(what, tensor):
-    """(an array of NumPy with the tensor's numbers, their type), by what the tensor can do: no library is imported."""
+    """Returns (a NumPy array with the tensor's values, their type), by the tensor's own methods: no library is imported."""
     try:
         if callable(getattr(tensor, "detach", None)):
             return _of_torch(what, tensor)
@@ -123,22 +122,22 @@ def _of_torch(what, tensor):
     return tensor.numpy(), scalar
 
 
-def _refuse(what, found):
+def _refuse(what, result):
     raise ValueError(
         f"{what}: expected an array of NumPy or JAX, or a dense tensor of PyTorch, of float64, float32, bfloat16 or float16; "
-        f"found {found}"
+        f"found {result}"
     ) from None
 
 
 def _plain(name, value):
-    """A parameter's value without NumPy: True, 12, 0.25, "elu1", [0, 5]."""
+    """Returns a parameter's value without NumPy: True, 12, 0.25, "elu1", [0, 5]."""
     try:
         value = value.tolist() if hasattr(value, "tolist") else value
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
-        found = " ".join(repr(value).split())[:80]
+        result = " ".join(repr(value).split())[:80]
         raise ValueError(
-            f"params: {name}: expected true or false, a finite number, a text or a list, found {found}"
+            f"params: {name}: expected true or false, a finite number, a text or a list, found {result}"
         ) from None
     return value
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Draws result, study and summary files: every recipe that they serve, and general figures for lines that no recipe takes.
+"""Draws result, study and summary files: every recipe for which they contain the data, and general figures of the other results.
 
     python3 -m reports.figures FILE... --out DIR [--format pdf,svg,png,tex] [--only NAME,..] [--general rest|all|none]
                                [--width column|text|INCHES] [--panels N] [--bare] [--style NAME|FILE] [--caption short|long]
                                [--compare A B]
 
-A folder means the .json files in it. Nothing is measured or estimated here: exponents and crossovers of recipes are those
-of a summary file (`subquad summarize`). A recipe is a file in reports/recipes/; a study that no recipe shows is drawn under its own name.
+A folder stands for the .json files in it. Nothing is measured or estimated here: exponents and crossovers of recipes come from
+a summary file (`subquad summarize`). Recipes are in reports/recipes/; a study without a recipe is drawn under its own name.
 Exit status: 0 drawn, 2 invalid arguments or files (nothing is written then).
 """
 
@@ -36,7 +36,7 @@ except ImportError as error:
 
 
 def load_files(paths):
-    """([(path, content)] of result files, [StudyFile], Summary)"""
+    """Returns ([(path, content)] of result files, [StudyFile], Summary)."""
     results, studies, summaries = [], [], []
     for path in _expanded(paths):
         content = result_file._parse(path)
@@ -50,28 +50,28 @@ def load_files(paths):
 
 
 def _expanded(paths):
-    """`paths` with the .json files of a folder in its place."""
+    """Replaces folders in `paths` by their .json files."""
     expanded = []
     for path in map(pathlib.Path, paths):
-        found = sorted(path.glob("*.json")) if path.is_dir() else [path]
-        if not found:
+        result = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not result:
             raise result_file.InputError(f"{path}: holds no result or study file (.json)")
-        expanded += found
+        expanded += result
     return expanded
 
 
 def choose(made, only):
-    """All products, or those whose name, recipe, operator or kind is one of `only` (which may hold * and ?)."""
+    """Returns all products, or those whose name, recipe, operator or kind matches one of `only` (with wildcards * and ?)."""
     if only is None:
         return made.products
     chosen = []
     for pattern in only.split(","):
-        found = [
+        results = [
             product for product in made.products if any(fnmatch.fnmatchcase(name, pattern) for name in _names(product))
         ]
-        if not found:
+        if not results:
             raise result_file.InputError(f"--only {pattern}: {_why_nothing(made, pattern)}")
-        chosen += [product for product in found if product not in chosen]
+        chosen += [product for product in results if product not in chosen]
     return chosen
 
 
@@ -117,7 +117,7 @@ def parse_panels(text):
 
 
 def add_look(parser):
-    """The options that say how figures look."""
+    """Adds the options for the look of figures."""
     parser.add_argument(
         "--width",
         type=parse_width,
@@ -212,17 +212,17 @@ def listed(words, separator):
 
 
 def rest_words(rest):
-    """The line that names what no recipe takes, and the first figure that shows it."""
+    """Returns the line about results that no recipe shows, with the first figure that shows them."""
     named = {}
-    for one in rest:
-        names = named.setdefault((one.identity["operator"], _unusual(one.identity)), [])
-        names += [name for name in one.implementations if name not in names]
+    for entry in rest:
+        names = named.setdefault((entry.identity["operator"], _unusual(entry.identity)), [])
+        names += [name for name in entry.implementations if name not in names]
     words = [f"{operator} {', '.join(names)}{unusual}" for (operator, unusual), names in named.items()]
     return f"no recipe shows: {listed(words, '; ')}  (see {rest[0].figure} ..)"
 
 
 def _unusual(identity):
-    """` (float64, 2 threads)`: the settings that recipes do not take unless they name them."""
+    """Returns text such as ` (float64, 2 threads)`: settings that recipes exclude unless they name them."""
     words = [] if identity["backend"] == "cpu" else [identity["backend"]]
     for key, plain in recipe_file.PLAIN.items():
         text = recipe_file.text_of(identity.get(key))
@@ -233,7 +233,7 @@ def _unusual(identity):
 
 
 def written(folder, name, files):
-    """`DIR/NAME{.svg,.caption.md,-plot.csv}`: all files of a product, as a shell expands them."""
+    """Lists all files of a product as a shell pattern: `DIR/NAME{.svg,.caption.md,-plot.csv}`."""
     ends = [file.removeprefix(name) for file in files]
     dot = "." if all(end.startswith(".") for end in ends) else ""
     return folder / f"{name}{dot}{{{','.join(end.removeprefix(dot) for end in ends)}}}"
@@ -246,7 +246,7 @@ def unserved_words(unserved):
 
 
 def build(options):
-    """The Catalogue of what the options ask for."""
+    """Builds the catalogue for these options."""
     recipes = recipe_file.load_all(options.recipes)
     if options.compare:
         sides = compare.sides_of(*(load_files([path])[0] for path in options.compare), options.compare)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the gallery of one machine's committed results: figures, what they show, whether they agree with the paper.
+"""Writes the gallery of one machine's committed results: figures, captions, and whether they agree with the paper.
 
     python3 -m reports.gallery DIR [--claims FILE] [--check]
 
-DIR holds result and study files of one machine (reports/results/MACHINE). DIR/README.md and everything in DIR/figures are
-written from them; every word comes from a recipe, a file of claims or a study. --check writes nothing and fails if
-something would change. A figure that another version of matplotlib drew is not compared.
+DIR contains the result and study files of one machine (reports/results/MACHINE). DIR/README.md and everything in DIR/figures
+are generated from them; all text comes from recipes, claims and studies. --check writes nothing and fails if something would
+change. Figures drawn by another version of matplotlib are not compared.
 Exit status: 0 done, 1 --check found a difference, 2 invalid arguments or files.
 """
 
@@ -43,17 +43,17 @@ VERSION = re.compile(rb"<dc:title>(Matplotlib v[0-9.]+)")
 
 
 def agreement(product, claims):
-    """(name, verdict, numbers) of the claims that the recipe names: what judges this figure."""
+    """Returns (name, verdict, numbers) of the claims that the recipe names, which judge this figure."""
     known = {claim["id"]: claim for claim in claims or []}
-    found = [known[name] for name in product.recipe.get("claims", []) if name in known and not product.about]
-    return [(claim["id"], claim["verdict"], claim["numbers"]) for claim in found]
+    results = [known[name] for name in product.recipe.get("claims", []) if name in known and not product.about]
+    return [(claim["id"], claim["verdict"], claim["numbers"]) for claim in results]
 
 
 def badge(product, claims):
-    """The worst verdict of the claims that it names, `not judged` of a paper's figure without one, or nothing."""
-    found = {verdict for _, verdict, _ in agreement(product, claims)}
+    """Returns the worst verdict of the recipe's claims, `not judged` for a paper's figure without a claim, or nothing."""
+    result = {verdict for _, verdict, _ in agreement(product, claims)}
     unnamed = "" if product.recipe["source"] == "this project" else "not judged"
-    return next((verdict for verdict in WORST_FIRST if verdict in found), unnamed)
+    return next((verdict for verdict in WORST_FIRST if verdict in result), unnamed)
 
 
 def paper_of(product):
@@ -61,7 +61,7 @@ def paper_of(product):
 
 
 def made_by(sources):
-    """A row for each commit: where the numbers come from."""
+    """Returns a row for each commit from which results come."""
     files = {}
     for path, content in sources:
         environment = content["environment"]
@@ -99,7 +99,7 @@ def entry(product, claims, page):
     folded = [
         "<details><summary>Caption, numbers and origin</summary>",
         "",
-        *(f"{one}\n" for one in more if one),
+        *(f"{item}\n" for item in more if item),
         "</details>",
     ]
     return [*lines, "", f"![{product.title}](figures/{product.name}.svg)", "", *folded, ""]
@@ -110,7 +110,7 @@ SPEED = (("peers", "peers"), ("untuned", "peers"), ("targets", "peers"), ("threa
 
 
 def speed_part(folder):
-    """The figures that `reports.aims` wrote beside the results."""
+    """Returns the section with the figures that `reports.aims` wrote beside the results."""
     shown = [(name, table) for name, table in SPEED if (folder / "speed" / f"{name}-figure.svg").exists()]
     lines = ["## Beside other libraries, and on two threads", ""] if shown else []
     for name, table in shown:
@@ -121,7 +121,7 @@ def speed_part(folder):
 
 
 def build(made, sources, claims, folder):
-    """{path: bytes} of the gallery's text and its figures and tables."""
+    """Returns {path: bytes} of the gallery's text, figures and tables."""
     shown = [product for product in made.products if product.recipe is not None]
     drawn = [product for product in shown if product.draw]
     tables = [product for product in shown if product.table]
@@ -160,7 +160,7 @@ def build(made, sources, claims, folder):
         written[folder / "figures" / f"{product.name}.svg"] = plot_style.render(page.figure, "svg")
         lines += entry(product, claims, page)
     lines += speed_part(folder)
-    # Of a new recipe there is nothing to say until it is measured.
+    # A new recipe is listed only after it has been measured.
     left = [f"`{recipe.name}` ({why})" for recipe, why in made.unserved if recipe not in made.unmeasured]
     if left:
         lines += [f"Not drawn from these results: {'; '.join(left)}.", ""]
@@ -171,21 +171,21 @@ def build(made, sources, claims, folder):
 
 
 def place(folder):
-    """The folder as the command names it: relative to the repository where it is in it."""
+    """Returns the folder for the printed command: relative to the repository if it is inside."""
     root = pathlib.Path(__file__).resolve().parent.parent
     resolved = folder.resolve()
     return resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else folder.as_posix()
 
 
 def differs(path, content):
-    """Whether the file is not what would be written."""
+    """Tells whether the file differs from what would be written."""
     if not path.exists():
         return True
-    found = path.read_bytes()
-    drawn = [VERSION.search(one) for one in (found, content)]
+    result = path.read_bytes()
+    drawn = [VERSION.search(entry) for entry in (result, content)]
     if path.suffix == ".svg" and all(drawn) and drawn[0][1] != drawn[1][1]:
         return False
-    return found != content
+    return result != content
 
 
 def parse_arguments(arguments):

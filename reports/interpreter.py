@@ -1,5 +1,5 @@
-"""Which Python runs a command of this package: the one it was typed with or, where that lacks NumPy, matplotlib or jsonschema, the
-system's, which ./setup installs them for. Needs nothing but the standard library.
+"""Selects the Python for a command of this package: the one it was started with or, if that lacks NumPy, matplotlib or jsonschema,
+the system's, for which ./setup installs them. Needs only the standard library.
 """
 
 import importlib.util
@@ -12,11 +12,11 @@ TRIED = "SUBQUAD_SYSTEM_PYTHON"  # set for the system's Python, so that it does 
 
 
 def instead(name, error, keep=()):
-    """Goes on with the system's Python after `error`, an ImportError; does not return.
+    """Restarts the command with the system's Python after `error`, an ImportError; does not return.
 
-    name: __name__ of the module that failed: what is imported, not run, raises the error again.
-    keep: packages without which another Python is no replacement for one that has them.
-    Where the system's Python lacks a package too: one line on standard error, and exit status 2.
+    name: __name__ of the module that failed. If it was imported and not run, the error is raised again.
+    keep: packages that the current Python has and that a replacement must have too.
+    If the system's Python lacks a package too, prints one line on standard error and exits with status 2.
     """
     if name != "__main__" or (error.name or "").partition(".")[0] == "reports":
         raise error

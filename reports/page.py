@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes one self-contained page of a run: summary, environment, claims, every figure and table, every point.
+"""Writes one self-contained page of a run: summary, environment, claims, all figures and tables, all points.
 
     python3 -m reports.page FILE... --out DIR [--claims FILE] [--title WORDS]
 
@@ -47,7 +47,7 @@ def escape(value):
 
 
 def load_claims(path):
-    """The rows of what `subquad claims` wrote."""
+    """Returns the rows of a file that `subquad claims` wrote."""
     content = result_file._parse(path)
     if (
         not isinstance(content, dict)
@@ -102,7 +102,7 @@ GPU_RUN_SETTINGS = ("processor_mhz", "memory_mhz", "throttled", "copy_bytes_per_
 
 
 def environment(results, studies):
-    """Each machine and build once, with the files from it."""
+    """Lists each machine and build once, with its files."""
     sources = [(path, content) for path, content in results] + [(study.path, study.content) for study in studies]
     seen = {}
     for path, content in sources:
@@ -177,7 +177,7 @@ def claims_table(claims):
 
 
 def thumbnail(product, page):
-    """A small picture that leads to the figure: the same drawing, used twice."""
+    """Returns a small picture that links to the figure and reuses its drawing."""
     small = ""
     if page:
         box = f"0 0 {72 * page.width:.6g} {72 * page.height:.6g}"
@@ -212,7 +212,7 @@ def product_part(product, claims, page):
     if page:
         kind = "column" if page.width < NARROW else "page"
         words = product.caption(page)
-        more = "".join(f"<p>{escape(one)}</p>" for one in [*words.numbers, words.provenance])
+        more = "".join(f"<p>{escape(entry)}</p>" for entry in [*words.numbers, words.provenance])
         parts.append(
             f'<figure class="{kind}"><div class="scroll">{inline_svg(product, page)}</div>'
             f"<figcaption>{escape(words.plain()[1])}<details><summary>numbers and origin</summary>{more}</details></figcaption>"
@@ -225,14 +225,14 @@ def product_part(product, claims, page):
 
 
 def inline_svg(product, page):
-    """The figure as an element with ids of its own, and its title for screen readers."""
+    """Returns the figure as an SVG element with unique ids and a title for screen readers."""
     text = plot_style.render(page.figure, "svg").decode()
     text = text[text.index("<svg") :]
     prefix = re.sub(r"[^A-Za-z0-9]", "_", product.name) + "-"
     text = re.sub(r'(<image [^>]*?) ?\bid="[^"]+"', r"\1", text, flags=re.DOTALL)  # the same picture twice has one id
-    text = re.sub(r'\bid="([^"]+)"', lambda found: f'id="{prefix}{found[1]}"', text)
-    text = re.sub(r"url\(#([^)]+)\)", lambda found: f"url(#{prefix}{found[1]})", text)
-    text = re.sub(r'href="#([^"]+)"', lambda found: f'href="#{prefix}{found[1]}"', text)
+    text = re.sub(r'\bid="([^"]+)"', lambda item: f'id="{prefix}{item[1]}"', text)
+    text = re.sub(r"url\(#([^)]+)\)", lambda entry: f"url(#{prefix}{entry[1]})", text)
+    text = re.sub(r'href="#([^"]+)"', lambda element: f'href="#{prefix}{element[1]}"', text)
     text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
     text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
     head, rest = text.split(">", 1)
@@ -319,7 +319,7 @@ def _record_row(point):
         f'<td{f" class={kind}" if kind else ""}{f" data-value={chr(34)}{value}{chr(34)}" if kind == "number" else ""}>{text}</td>'
         for kind, value, text in cells
     )
-    # Without JavaScript there is nothing to copy with: page.html shows the command itself.
+    # Without JavaScript there is no copy button, and page.html shows the command instead.
     repeat = f'<td data-command="{escape(command)}"><button class="copy">copy</button></td>'
     return f"<tr>{texts}{repeat}</tr>"
 
@@ -329,7 +329,7 @@ def _value(number):
 
 
 def build(results, studies, made, claims, title):
-    """The whole page as text."""
+    """Returns the whole page as text."""
     parts = [
         ("summary", "Summary", summary(results, studies, made, claims)),
         ("environment", "Environment", environment(results, studies)),
@@ -359,7 +359,7 @@ def build(results, studies, made, claims, title):
         "NAV": "".join(f'<a href="#{name}">{words}</a>' for name, words, _ in parts),
         "BODY": "\n".join(f'<section><h2 id="{name}">{words}</h2>\n{text}</section>' for name, words, text in parts),
     }
-    return re.sub("@(TITLE|SUBTITLE|NAV|BODY)@", lambda found: fill[found[1]], TEMPLATE.read_text(encoding="utf-8"))
+    return re.sub("@(TITLE|SUBTITLE|NAV|BODY)@", lambda item: fill[item[1]], TEMPLATE.read_text(encoding="utf-8"))
 
 
 def parse_arguments(arguments):

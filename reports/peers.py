@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times our implementations and other people's in turns, and writes a result file with the ratios.
+"""Times our implementations alternately with those of other libraries, and writes a result file with the ratios.
 
     python3 -m reports.peers [PEER|AIM ..] --subquad build/subquad --out peers.json [--budget S] [--threads T] [--resume]
 
@@ -64,15 +64,15 @@ WARM_HEAP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MAL
 
 
 class Gone(Exception):
-    """A process has ended, or has not answered in time; the text says which."""
+    """A process has ended or has not answered in time; the text says which."""
 
 
 class Unmeasured(Exception):
-    """A case that could not be measured at all: none of ours has an answer."""
+    """A case that could not be measured because none of our implementations has an answer."""
 
 
 class Child:
-    """A process that is asked by lines and answers by lines of JSON."""
+    """A process that answers each line with a line of JSON."""
 
     def __init__(self, command, environment):
         self.errors = tempfile.TemporaryFile()
@@ -132,7 +132,7 @@ class Child:
 
 
 class Job:
-    """One case with all that is timed on it."""
+    """One case with everything that is timed on it."""
 
     def __init__(self, case):
         self.case = case
@@ -154,7 +154,7 @@ class Job:
                 place.append(name)
         if kind in aims_file.PAIRED:
             self.pairs += [
-                (one, other) for one in ours for other in others if one != other and (one, other) not in self.pairs
+                (our, other) for our in ours for other in others if our != other and (our, other) not in self.pairs
             ]
 
 
@@ -202,7 +202,7 @@ def check(verdict, reason, error=None, largest=None, rows=None):
 
 
 class Measurement:
-    """One job under way: the processes, the checks, the rounds."""
+    """A running job: processes, checks and rounds."""
 
     def __init__(self, job, options, environment, folder, program):
         """program: Intervals"""
@@ -257,33 +257,33 @@ class Measurement:
                 return names, dict(zip(names, line["records"], strict=True))
 
     def _turn(self, name):
-        """What the program calls one of ours."""
+        """Returns the program's name for one of our implementations."""
         return name if self.job.case.backend == "cpu" else f"{name}@{self.job.case.backend}"
 
     def _start_peer(self, name, model, rival):
-        """Whether the peer can be timed; otherwise its record says why not."""
-        one = programs.PEERS[name]
+        """Tells whether the peer can be timed; if not, its record says why."""
+        result = programs.PEERS[name]
         record = {key: model[key] for key in ("operator", "backend", "threads", "program", "scalar", "size", "tokens",
                                             "length_axes", "params", "case", "input")}  # fmt: skip
         record = {**record, "implementation": name, "setup_seconds": None, "first_seconds": None, "seconds": None,
                   "workspace_bytes": None, "workspace_formula_bytes": None, "resident_bytes": None, "flops": None,
                   "bytes": None}  # fmt: skip
-        self.algorithms.append({"operator": one.operator, "implementation": name, "backend": record["backend"], "time": one.time,
-                                "memory": one.memory, "time_class": one.time_class, "memory_class": one.memory_class,
-                                "source": one.what})  # fmt: skip
+        self.algorithms.append({"operator": result.operator, "implementation": name, "backend": record["backend"], "time": result.time,
+                                "memory": result.memory, "time_class": result.time_class, "memory_class": result.memory_class,
+                                "source": result.what})  # fmt: skip
 
         def refuse(verdict, reason, *numbers):
             record["check"] = check(verdict, reason, *numbers)
             self.records.append(record)
             return False
 
-        module = programs.missing_module(one)
+        module = programs.missing_module(result)
         if module:
             return refuse("skipped", f"{module} is not installed")
-        if record["backend"] not in one.devices:
-            return refuse("skipped", f"runs on {' and '.join(one.devices)} only")
-        if record["scalar"] not in one.scalars:
-            return refuse("skipped", f"computes in {' and '.join(one.scalars)} only")
+        if record["backend"] not in result.devices:
+            return refuse("skipped", f"runs on {' and '.join(result.devices)} only")
+        if record["scalar"] not in result.scalars:
+            return refuse("skipped", f"computes in {' and '.join(result.scalars)} only")
         if rival is None:
             return refuse("skipped", "we have no answer to compare it with")
         threads = str(self.options.threads)
@@ -305,12 +305,12 @@ class Measurement:
             if verdict in ready:
                 return refuse(verdict, ready[verdict])
         record.update({key: ready[key] for key in ("setup_seconds", "first_seconds", "workspace_bytes")})
-        right = np.load(self.folder / f"{one.answer}.npy" if one.answer else next(self.folder.glob("out_*.npy")))
+        right = np.load(self.folder / f"{result.answer}.npy" if result.answer else next(self.folder.glob("out_*.npy")))
         error, largest = difference(right, np.load(self.folder / f"peer_{name}.npy"))
         (self.folder / f"peer_{name}.npy").unlink()
         over = error / TOLERANCE[record["scalar"]]
         if not over <= 1:
-            wanted = f"its input {one.answer}" if one.answer else f"{rival}, which passed"
+            wanted = f"its input {result.answer}" if result.answer else f"{rival}, which passed"
             reason = f"its answer is not that of {wanted}: a row differs by {error:.3g} of its length"
             return refuse("failed", reason, over, largest, "all")
         record["check"] = check("passed", None, over, largest, "all")
@@ -318,7 +318,7 @@ class Measurement:
         return True
 
     def _rounds(self, candidates):
-        """Samples in turns; returns what ended them."""
+        """Takes samples alternately; returns the reason for stopping."""
         order = list(candidates)
         self.samples = {name: [] for name in order}
         while True:
@@ -353,9 +353,9 @@ class Measurement:
         return None
 
     def _intervals(self):
-        pairs = [(one, other) for one, other in self.job.pairs if one in self.samples and other in self.samples]
+        pairs = [(entry, other) for entry, other in self.job.pairs if entry in self.samples and other in self.samples]
         if pairs:
-            return [self.intervals.in_turns(self.samples[one], self.samples[other]) for one, other in pairs]
+            return [self.intervals.in_turns(self.samples[item], self.samples[other]) for item, other in pairs]
         return [self.intervals.median(samples) for samples in self.samples.values()]
 
     def _lost(self, name, end):
@@ -417,7 +417,7 @@ def ask_program(program, *arguments):
 def describe(program, threads):
     environment = {**ask_program(program, "env"), "threads": threads}
     environment["libraries"]["python"] = ".".join(map(str, sys.version_info[:3]))
-    for module in sorted({name for one in programs.PEERS.values() for name in one.needs}):
+    for module in sorted({name for entry in programs.PEERS.values() for name in entry.needs}):
         try:
             environment["libraries"][module] = importlib.metadata.version(module)
         except importlib.metadata.PackageNotFoundError:
@@ -426,7 +426,7 @@ def describe(program, threads):
 
 
 def summary(measurement):
-    """One line: the times, and for a peer how many times longer it takes than the fastest of ours in its comparison."""
+    """Returns one line with the times, and for a peer the ratio to the fastest of ours in its comparison."""
     seconds = {
         record["implementation"]: record["seconds"]["median"] for record in measurement.records if record["seconds"]
     }
@@ -434,7 +434,7 @@ def summary(measurement):
     for record in measurement.records:
         name = record["implementation"]
         text = plot_style.format_seconds(seconds[name]) if name in seconds else record["check"]["verdict"]
-        against = [one["ratio"] for one in measurement.ratios if one["peer"] == name]
+        against = [ratio["ratio"] for ratio in measurement.ratios if ratio["peer"] == name]
         words.append(f"{name} {text}" + (f" ({max(against):.2f} times)" if against else ""))
     return "  ".join(words)
 
@@ -449,12 +449,12 @@ def duration(seconds):
 
 def middle(measurements):
     """The one of middle time among measurements of one implementation on one case."""
-    seconds = [(one.records[0]["seconds"] or {}).get("median", 0) for one in measurements]
+    seconds = [(measurement.records[0]["seconds"] or {}).get("median", 0) for measurement in measurements]
     return measurements[sorted(range(len(seconds)), key=seconds.__getitem__)[(len(seconds) - 1) // 2]]
 
 
 def measure_all(jobs, options, store, environment):
-    """Whether every case could be measured."""
+    """Measures all jobs and tells whether every case could be measured."""
     start, whole, earlier = time.monotonic(), True, {}
     turns = [(job, turn) for turn in range(1, PASSES + 1) for job in jobs if turn <= job.passes]
     for number, (job, turn) in enumerate(turns, 1):
@@ -524,9 +524,9 @@ def run(options, command):
     aims = aims_file.choose(aims_file.load(options.aims), options.names)
     environment = describe(options.subquad, options.threads)
     backends = ["cpu", "cuda"] if environment["gpu"] else ["cpu"]
-    known = {(one["operator"], backend): {each["implementation"]: each["scalars"] for each in one["implementations"]
+    known = {(entry["operator"], backend): {each["implementation"]: each["scalars"] for each in entry["implementations"]
                                           if each["backend"] == backend}
-             for one in ask_program(options.subquad, "list", "--json") for backend in backends}  # fmt: skip
+             for entry in ask_program(options.subquad, "list", "--json") for backend in backends}  # fmt: skip
     jobs = plan(aims, known, options.largest, lambda text: print(text, file=sys.stderr))
     if not jobs:
         raise InputError("nothing to measure: no case of these aims can be run")
@@ -538,7 +538,7 @@ def run(options, command):
         print(f"{module} is not installed: its peers are skipped (python3 -m pip install {module})", file=sys.stderr)
     created = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     if store.earlier:
-        here, there = (result_file.machine_name("cpu", one) for one in (environment, store.earlier["environment"]))
+        here, there = (result_file.machine_name("cpu", item) for item in (environment, store.earlier["environment"]))
         if here != there:
             raise InputError(f"{options.out}: --resume: expected measurements on {here}, found {there}")
     if store.others:
@@ -553,7 +553,9 @@ def run(options, command):
     if store.records:
         store.write(command, created, options.seed, environment)
         verdicts = [record["check"]["verdict"] for record in store.records.values()]
-        counts = ", ".join(f"{verdicts.count(one)} {one}" for one in ("passed", "failed", "mistrusted", "skipped"))
+        counts = ", ".join(
+            f"{verdicts.count(element)} {element}" for element in ("passed", "failed", "mistrusted", "skipped")
+        )
         print(f"{options.out}: {len(verdicts)} records: {counts}; {len(store.ratios)} ratios")
     if interrupted:
         kept = f"what was finished is in {options.out}" if store.records else "nothing was finished"

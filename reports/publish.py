@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Measures everything that is published of one machine, and writes it: ./run-sweeps publish
+"""Measures and writes everything that is published for one machine: ./run-sweeps publish
 
     python3 -m reports.publish [--name NAME] [--backend cpu|cuda] [--peers PYTHON] [--program FILE] [--part all|measure|write]
 
-Measures into results/publish (with --backend cuda: results/publish-cuda) and writes to reports/results/NAME: result and study files, summary,
-claims, speed tables, gallery and, of CPUs, the reports on papers and the tables of the README. On two cores that takes about two hours.
-Refused: a tree with changes, a program of another commit, a machine that does other work, a Python without PyTorch and SciPy.
-What was interrupted goes on when it is started again. Nothing is written unless all files name one commit, one program and one machine, and
-the machine is at the end what it was at the beginning.
+Measures into results/publish (with --backend cuda: results/publish-cuda) and writes to reports/results/NAME: result and study
+files, summary, claims, speed tables, gallery and, for CPUs, the reports on papers and the tables of the README. This takes about
+two hours on two cores. It refuses to start with uncommitted changes, a build of another commit, a busy machine, or a Python
+without PyTorch and SciPy. An interrupted run continues when it is started again. Nothing is written unless all files come from
+one commit, one build and one machine, and the machine is as fast at the end as at the beginning.
 Exit status: 0 written, 1 something measured is wrong or the machine changed, 2 invalid arguments, 130 interrupted.
 """
 
@@ -47,7 +47,7 @@ PEERS_AVX2 = {
 
 
 class Failed(Exception):
-    """Something that was measured is wrong; the text is one line."""
+    """A measurement failed; the text is one line."""
 
 
 @dataclasses.dataclass
@@ -75,8 +75,8 @@ def steps_of(options, folder, environment):
     program, peers = options.program, [options.peers, "-m", "reports.peers", "--subquad", options.program, "--resume"]
     speed = folder / "speed"
     if options.backend == "cuda":
-        aims = [one["id"] for one in json.loads((ROOT / "reports" / "aims.json").read_text(encoding="utf-8"))["aims"]
-                if one.get("backend") == "cuda"]  # fmt: skip
+        aims = [aim["id"] for aim in json.loads((ROOT / "reports" / "aims.json").read_text(encoding="utf-8"))["aims"]
+                if aim.get("backend") == "cuda"]  # fmt: skip
         return [
             Step(
                 folder / "gpu.json",
@@ -85,19 +85,19 @@ def steps_of(options, folder, environment):
             ),
             Step(speed / "peers.json", [*peers, "--budget", "0.2", "--out", speed / "peers.json", *aims], taken=(1,)),
         ]
-    found = [
+    results = [
         Step(folder / "paper.json", sweep(program, folder / "paper.json", "--preset", "paper", "--crossings",
                                            "--budget", "1", "--run-limit", "9", "--no-resident"), taken=(1,)),
         Step(speed / "threads.json", sweep(program, speed / "threads.json", "--preset", "threads", "--budget", "0.5"), taken=(1,)),
     ]  # fmt: skip
     # Claims that do not hold are findings.
-    found += [Step(folder / f"{name}.json", [program, "study", name, "--force", "--out", folder], taken=(1,), resumes=False)
+    results += [Step(folder / f"{name}.json", [program, "study", name, "--force", "--out", folder], taken=(1,), resumes=False)
               for name in studies()]  # fmt: skip
-    found.append(Step(speed / "peers.json", [*peers, "--budget", "0.5", "--out", speed / "peers.json"], taken=(1,)))
+    results.append(Step(speed / "peers.json", [*peers, "--budget", "0.5", "--out", speed / "peers.json"], taken=(1,)))
     if environment["target"] == "avx512":
         out = speed / "avx2" / "peers.json"
-        found.append(Step(out, [*peers, "--budget", "0.4", "--out", out], PEERS_AVX2, (1,)))
-    return found
+        results.append(Step(out, [*peers, "--budget", "0.4", "--out", out], PEERS_AVX2, (1,)))
+    return results
 
 
 def studies():
@@ -124,7 +124,7 @@ def run(command, **settings):
 
 def ticks():
     """(busy, all) ticks of all cores so far, those that another machine took away among the busy ones."""
-    fields = [int(one) for one in pathlib.Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:9]]
+    fields = [int(part) for part in pathlib.Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:9]]
     return sum(fields) - fields[3] - fields[4], sum(fields)
 
 
@@ -158,7 +158,7 @@ def check_same(before, after, backend="cpu"):
             raise Failed(f"the machine changed while it was measured: {name} was {before[name]} and is {after[name]}")
     if backend == "cuda":
         return
-    rates = [one["measured"]["fma_flops_per_second"]["float32"] for one in (before, after)]
+    rates = [entry["measured"]["fma_flops_per_second"]["float32"] for entry in (before, after)]
     if abs(rates[1] / rates[0] - 1) > SAME_RATE:
         raise Failed(
             "the machine changed while it was measured: {:.3g} multiply-adds a second, then {:.3g}".format(
@@ -231,7 +231,7 @@ def machine_folder(environment, backend):
 
 
 def is_done(step, environment):
-    """Whether a file that cannot be gone on with is of this program and commit."""
+    """Tells whether a file that cannot be resumed comes from this build and commit."""
     if step.resumes or not step.out.exists():
         return False
     here = json.loads(step.out.read_text(encoding="utf-8"))["environment"]
@@ -284,7 +284,7 @@ def write(options, folder):
     """Everything of reports/results/NAME, from what was measured."""
     environment = json.loads((folder / "start" / "environment.json").read_text(encoding="utf-8"))
     target = ROOT / "reports" / "results" / (options.name or machine_folder(environment, options.backend))
-    # What is worked out from the numbers is of the commit that measured them.
+    # Everything derived from the measurements has to come from the commit that measured them.
     check_program(describe(options.program), environment["commit"])
     measured = [path for path in folder.rglob("*.json") if path.parent.name != "start"]
     if not measured:
@@ -362,7 +362,7 @@ def writing(options, target):
 
 
 def point_to(name):
-    """README and the other pages show this folder from now on."""
+    """Makes README and the other pages show this folder."""
     default = ROOT / "reports" / "results" / "default"
     before = default.read_text(encoding="utf-8").strip()
     default.write_text(name + "\n", encoding="utf-8")

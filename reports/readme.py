@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the generated tables of the README and of reference/README.md: headline results, and what is verified where.
+"""Writes the generated tables of README.md (headline results) and of reference/README.md (where each operator is verified).
 
     python3 -m reports.readme [--results DIR] [--program build/tests/subquad_emulated] [--readme FILE...] [--check]
 
 The headline table, between <!-- headline --> and <!-- /headline -->, comes from the result files and claims of one
 machine. The table between <!-- verified --> and <!-- /verified --> comes from `list --json` of a program with the GPU's
 table (the one with the emulated device needs no GPU); without --program it is left as it is.
---check writes nothing and fails if a page says what is not so. A program that it does not list yet is named.
-Exit status: 0 done, 1 --check found what is not so, 2 invalid arguments or files.
+--check writes nothing and fails if a table is wrong; it names implementations that the table does not list yet.
+Exit status: 0 done, 1 --check found a wrong table, 2 invalid arguments or files.
 """
 
 import argparse
@@ -56,10 +56,11 @@ class Headline:
 HEADLINES = (
     Headline("toeplitz_1d", "fft_columns", "fastrpb-toeplitz", "FFT (ours)", "matrix product",
              ("frpb-1d-time", "frpb-1d-memory")),
-    Headline("toeplitz_2d_xy", "xy", "fastrpb-toeplitz-2d", "row + column weights", "matrix product", ("frpb-2d-time",)),
-    Headline("toeplitz_2d", "fft_sequence", "fastrpb-toeplitz-2d", "full, 1-D FFT", "matrix product"),
-    Headline("linear_attention", "associative", "lrpe-runtimes-ka", "linear", "naive", (), "bidirectional"),
-    Headline("linear_attention", "chunked", "lrpe-runtimes-ka", "chunks", "naive", (), "masked", "causal"),
+    Headline("toeplitz_2d_xy", "xy", "fastrpb-toeplitz-2d", "row + column, sums", "row + column, matrix product",
+             ("frpb-2d-time",)),
+    Headline("toeplitz_2d", "fft_sequence", "fastrpb-toeplitz-2d", "full, 1-D FFT", "full, matrix product"),
+    Headline("linear_attention", "associative", "attention-long", "linear (elu + 1)", "softmax, tiled"),
+    Headline("linear_attention", "chunked", "lrpe-runtimes-ka", "chunks", "softmax, tiled", (), "masked", "causal"),
     Headline("kernelized_rpe_attention", "fft_streamed", "nprf-fig1a", "ours, m = 64", "softmax, tiled",
              ("nprf-fig1a-streamed", "nprf-fig1a"), "", "64 features"),
     Headline("fastrpb_attention", "linear_xy", "fastrpb-fig3a", "linear + FastRPB", "softmax, tiled", ("frpb-fig3",)),
@@ -72,19 +73,20 @@ HEADLINES = (
 )  # fmt: skip
 
 
-# What some lines are called outside their figures.
-BASELINES = {"naive": "the same, by matrix products", "matrix product": "the same, by a matrix product",
-             "for every pair": "positions for every pair"}  # fmt: skip
+# Names of some lines outside their figures.
+BASELINES = {"naive": "dense, by matrix products", "matrix product": "dense, by a matrix product",
+             "row + column, matrix product": "dense, by a matrix product", "full, matrix product": "dense, by a matrix product",
+             "for every pair": "dense, positions for every pair"}  # fmt: skip
 
 
 def times(ratio):
-    """Two digits: 3.4×, 120×."""
+    """Formats a ratio with two digits: 3.4×, 120×."""
     digits = max(0, 1 - math.floor(math.log10(ratio)))
     return f"{round(ratio, digits) if digits else float(f'{ratio:.2g}'):.{digits}f}×"
 
 
 def cell(curves, size):
-    """What two curves {n: row} say near one size."""
+    """Returns the table cell of two curves {n: row} at the nearest measured size."""
     fast, dense = curves
     common = [n for n in set(fast) & set(dense) if max(n / size, size / n) <= NEAR]
     if not common:
@@ -96,27 +98,28 @@ def cell(curves, size):
     speed = times(dense[n]["seconds"] / fast[n]["seconds"])
     taken = fast[n]["workspace_bytes"]
     memory = times(dense[n]["workspace_bytes"] / taken) if taken else "no workspace"
-    return f"{speed} / {memory}" + ("" if n == size else f" (n = {n})")
+    few = "\\*" if min(fast[n]["samples"], dense[n]["samples"]) < panel_notes.FEWEST_FOR_INTERVAL else ""
+    return f"{speed}{few} / {memory}" + ("" if n == size else f" (n = {n})")
 
 
 def crossover(curves, group, row):
-    """From which n the fast program takes less time, as the figure has it."""
-    found = [
-        one
-        for one in group.crossovers
-        if (one["fast"], one["dense"], one["quantity"]) == (row.fast, row.baseline, "seconds")
+    """Returns the n from which the fast implementation takes less time, as in the figure."""
+    results = [
+        entry
+        for entry in group.crossovers
+        if (entry["fast"], entry["dense"], entry["quantity"]) == (row.fast, row.baseline, "seconds")
     ]
-    if not found:
+    if not results:
         raise InputError(
             f"headline of {row.operator}: no summary says where '{row.fast}' overtakes '{row.baseline}' of {row.recipe}"
         )
-    if found[0]["n"] is not None:
-        return panel_notes.crossing_text(found[0])
+    if results[0]["n"] is not None:
+        return panel_notes.crossing_text(results[0])
     fast, dense = curves
     sizes = sorted(set(fast) & set(dense))
     if len(sizes) < 2:
         return "not measured"
-    return f"≤ {sizes[0]}" if found[0]["reason"].startswith("better at every size") else f"not up to n = {sizes[-1]}"
+    return f"≤ {sizes[0]}" if results[0]["reason"].startswith("better at every size") else f"not up to n = {sizes[-1]}"
 
 
 def headline_table(results, summary, claims):
@@ -133,7 +136,11 @@ def headline_table(results, summary, claims):
         picture = recipe_figure.curves(recipes[row.recipe], points, summary.panels(row.recipe, platform))
         group = next(group for panel, group in picture.content if panel.title == row.panel)
         curves = [
-            {one["n"]: one for one in group.rows if one["implementation"] == label and one["verdict"] == "passed"}
+            {
+                entry["n"]: entry
+                for entry in group.rows
+                if entry["implementation"] == label and entry["verdict"] == "passed"
+            }
             for label in (row.fast, row.baseline)
         ]
         if not all(curves):
@@ -155,8 +162,10 @@ def verified_table(operators):
     """Lines of the table, from `subquad list --json`."""
     scalars = {"cpu": [], "cuda": []}
     for operator in operators:
-        for one in operator["implementations"]:
-            scalars[one["backend"]] += [scalar for scalar in one["scalars"] if scalar not in scalars[one["backend"]]]
+        for implementation in operator["implementations"]:
+            scalars[implementation["backend"]] += [
+                scalar for scalar in implementation["scalars"] if scalar not in scalars[implementation["backend"]]
+            ]
     if not scalars["cuda"]:
         raise InputError(
             "the program lists no GPU implementation: expected one built with nvcc or with the emulated device"
@@ -167,9 +176,14 @@ def verified_table(operators):
         name = operator["operator"]
         cells = []
         for backend in ("cpu", "cuda"):
-            own = [one for one in operator["implementations"] if one["backend"] == backend]
-            words = " ".join(f"`{one['implementation']}`" for one in own)
-            cells.append((words or "–") + ("; backward pass" if any(one["backward"] for one in own) else ""))
+            own = [
+                implementation for implementation in operator["implementations"] if implementation["backend"] == backend
+            ]
+            words = " ".join(f"`{implementation['implementation']}`" for implementation in own)
+            cells.append(
+                (words or "–")
+                + ("; backward pass" if any(implementation["backward"] for implementation in own) else "")
+            )
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return lines
 
@@ -186,7 +200,7 @@ def replaced(texts, marker, lines, pages):
 
 
 def unlisted(before, after):
-    """What the table of `after` lists and that of `before` does not, in words; None if they differ in anything else."""
+    """Describes the implementations that the table of `after` lists and that of `before` does not; None if they differ otherwise."""
     rows = [_verified_rows(text) for text in (before, after)]
     if _without_verified(before) != _without_verified(after):
         return None
@@ -206,9 +220,9 @@ def unlisted(before, after):
 
 def _verified_rows(text):
     """{operator: [(programs, words after them) for each backend]} of the README's table."""
-    found = re.search(r"<!-- verified -->\n(.*?)<!-- /verified -->", text, re.S)
+    match = re.search(r"<!-- verified -->\n(.*?)<!-- /verified -->", text, re.S)
     rows = {}
-    for line in found.group(1).splitlines()[2:]:
+    for line in match.group(1).splitlines()[2:]:
         name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
         rows[name.strip("`")] = [(re.findall(r"`(.*?)`", cell), cell.rpartition("`")[2]) for cell in cells]
     return rows
@@ -240,19 +254,19 @@ def main(arguments=None):
     try:
         results, _, summary = figures.load_files(sorted(options.results.glob("*.json")))
         claims_path = options.results / "claims" / "claims.json"
-        found = [one.read_text(encoding="utf-8") for one in options.readme]
+        result = [entry.read_text(encoding="utf-8") for entry in options.readme]
         lines = headline_table(results, summary, page.load_claims(claims_path))
-        texts = replaced(found, "headline", lines, options.readme)
+        texts = replaced(result, "headline", lines, options.readme)
         if options.program:
             run = subprocess.run([options.program, "list", "--json"], capture_output=True, text=True, check=False)
             if run.returncode:
                 raise InputError(f"{options.program} list --json: exit status {run.returncode}: {run.stderr.strip()}")
             texts = replaced(texts, "verified", verified_table(json.loads(run.stdout)), options.readme)
-        changed = [path for path, text, before in zip(options.readme, texts, found) if text != before]
+        changed = [path for path, text, before in zip(options.readme, texts, result) if text != before]
         for path, text in zip(options.readme, texts):
             if path in changed and not options.check:
                 path.write_text(text, encoding="utf-8")
-        new = unlisted("".join(found), "".join(texts)) if options.check and changed else None
+        new = unlisted("".join(result), "".join(texts)) if options.check and changed else None
         words = "as they were" if not changed else "would change" if options.check else "written"
         names = ", ".join("/".join(path.parts[-2:]) for path in changed or options.readme)
         print(f"{names}: {words}" + (f": not listed yet: {', '.join(new)}" if new else ""))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what can be reproduced of a paper as one PDF: its figures, tables and claims, part by part, and what cannot be had.
+"""Writes one PDF with everything that can be reproduced of a paper (figures, tables and claims), and what cannot.
 
     python3 -m reports.reproduce PAPER.. --files FILE.. [--claims FILE] --out DIR     # DIR/PAPER.pdf
     python3 -m reports.reproduce PAPER --sweeps                                       # what it needs, for `subquad sweep --config`
@@ -33,7 +33,7 @@ try:
 except ImportError as error:
     interpreter.instead(__name__, error)
 
-# How sources begin, in recipes and in claims.
+# The beginnings of sources, in recipes and in claims.
 PAPERS = {
     "fastrpb": "FastRPB",
     "nprf": "NPRF",
@@ -61,7 +61,7 @@ ORDER = (
 
 
 def place_of(source, name):
-    """`figure 3a` of `FastRPB, fig. 3a`: where in the paper it is."""
+    """Returns the place in the paper: `figure 3a` for `FastRPB, fig. 3a`."""
     place = source.removeprefix(name).lstrip(", ").partition(";")[0]
     for short, word in WORDS:
         place = re.sub(rf"(?<![a-z]){re.escape(short)}", word, place)
@@ -82,10 +82,10 @@ def parts_of(name, products, claims):
         place = place_of(product.recipe["source"], name)
         shown, told = parts.setdefault(place, ([], []))
         shown.append(product)
-        for one in product.recipe.get("claims", []):
-            if one in known and one not in taken and not product.about:
-                taken.add(one)
-                told.append(known[one])
+        for entry in product.recipe.get("claims", []):
+            if entry in known and entry not in taken and not product.about:
+                taken.add(entry)
+                told.append(known[entry])
     for claim in claims:
         if claim["id"] not in taken and claim["verdict"] not in UNANSWERED:
             parts.setdefault(place_of(claim["source"], name), ([], []))[1].append(claim)
@@ -135,12 +135,12 @@ def write_report(paper, made, sources, claims, numbers):
         document.heading("Claims")
         document.table(["claim", "in the paper", "says", "verdict"],
                        [[claim["id"], place_of(claim["source"], name), claim["says"], claim["verdict"]] for claim in own])  # fmt: skip
-    found = {}
+    result = {}
     for place, shown, told in parts:
         if shown and shown[0].draw:
             document.keep_together(shown[0])
         document.heading(_capital(place))
-        found[place] = document.number
+        result[place] = document.number
         for product in shown:
             recipe = product.recipe
             if not product.about:
@@ -156,7 +156,7 @@ def write_report(paper, made, sources, claims, numbers):
             document.claim(claim)
     for ending, missing in endings.items():
         document.heading(ending)
-        found[ending] = document.number
+        result[ending] = document.number
         for claim in missing:
             document.paragraph(
                 f"{claim['id']} ({place_of(claim['source'], name)}): {claim['says']}. {claim['numbers']}"
@@ -167,7 +167,7 @@ def write_report(paper, made, sources, claims, numbers):
     if endings == {LAST: []}:
         document.paragraph("Nothing of what the recipes and claims of this paper ask for is missing. What no claim is about (results "
                            "of trained models, for example) is not tested at all.")  # fmt: skip
-    return document, found
+    return document, result
 
 
 def render(paper, made, sources, claims):
@@ -184,10 +184,10 @@ def render(paper, made, sources, claims):
 
 def sweeps_of(paper, recipes):
     """A configuration of every sweep that the paper's recipes name, each once."""
-    found = [
+    results = [
         sweep for recipe in recipes if of_paper(recipe["source"], PAPERS[paper]) for sweep in recipe.get("sweeps", [])
     ]
-    unique = list({json.dumps(sweep, sort_keys=True): sweep for sweep in found}.values())
+    unique = list({json.dumps(sweep, sort_keys=True): sweep for sweep in results}.values())
     return {"sweeps": unique}
 
 

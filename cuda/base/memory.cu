@@ -110,7 +110,7 @@ using device::TheLedger;
 
 OutOfDeviceMemory::OutOfDeviceMemory(int64_t needed, int64_t available)
     : text_("does not fit in the device's memory: an allocation of " +
-            std::to_string(needed) + " bytes was refused, " +
+            std::to_string(needed) + " bytes failed, " +
             std::to_string(available) + " are available") {}
 
 int64_t AvailableDeviceBytes() {

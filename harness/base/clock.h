@@ -4,7 +4,8 @@
 
 namespace subquad {
 
-// Seconds since some moment in the past, by a clock that never goes back.
+// Returns the seconds since an arbitrary moment, by a clock that never goes
+// back.
 inline double SteadySeconds() {
   return std::chrono::duration<double>(
              std::chrono::steady_clock::now().time_since_epoch())

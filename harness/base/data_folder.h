@@ -1,14 +1,15 @@
-// Where the program's data is: recipes, sample inputs, the Python package.
+// Locates the program's data: recipes, sample inputs, the Python package.
 #pragma once
 
 #include <filesystem>
 
 namespace subquad {
 
-// The folder that has `reports` in it: $SUBQUAD_DATA, or else share/subquad in
-// the folder of the executable or in one of the two above it. So a build folder
-// and an installed program find their own, wherever they are moved. Empty if
-// none is found. Throws InvalidInput if SUBQUAD_DATA names no such folder.
+// Returns the folder that contains `reports`: $SUBQUAD_DATA if it is set,
+// otherwise share/subquad in the folder of the executable or in one of the two
+// folders above it, so that a build folder and an installed program can be
+// moved. Empty if none exists. Throws InvalidInput if SUBQUAD_DATA is not such
+// a folder.
 std::filesystem::path DataFolder();
 
 }  // namespace subquad

@@ -30,7 +30,7 @@ void CheckConfidence(double confidence) {
                        fmt::format("{}", confidence));
 }
 
-// P(X <= misses) of a binomial X.
+// Returns P(X <= misses) for a binomial X.
 double AtMost(double misses, double draws, double share) {
   if (share <= 0) return 1;
   if (share >= 1) return misses >= draws ? 1 : 0;
@@ -101,7 +101,7 @@ std::vector<Estimate> FitSlopes(const std::vector<std::vector<double>>& x,
   }
   const Eigen::ColPivHouseholderQR<Eigen::MatrixXd> solver(design);
   if (solver.rank() < columns)
-    throw InvalidInput("rows of a fit", "rows that tell all slopes apart",
+    throw InvalidInput("rows of a fit", "rows that determine all slopes",
                        fmt::format("rank {} of {}", solver.rank(), columns));
   const Eigen::VectorXd solution = solver.solve(value);
   const auto freedom = static_cast<size_t>(rows - columns);

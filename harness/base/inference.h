@@ -1,9 +1,8 @@
-// Means, shares and slopes of repeated experiments, with their intervals.
-// Unlike times (statistics.h), errors over independent draws have means worth
-// knowing.
+// Means, shares and slopes of repeated experiments, with confidence intervals.
+// Unlike times (statistics.h), errors over independent draws have useful means.
 //
-// All functions throw InvalidInput where there are too few numbers, for numbers
-// that are not finite and for a confidence outside (0, 1).
+// All functions throw InvalidInput if there are too few samples, if a sample is
+// not finite, and if the confidence is outside (0, 1).
 #pragma once
 
 #include <span>
@@ -21,22 +20,24 @@ struct Estimate {
   }
 };
 
-// The mean with Student's interval: for samples that are independent and nearly
-// normal, or many. At least two.
+// Returns the mean with Student's interval. The samples, at least two, have to
+// be independent and nearly normal, or many.
 Estimate MeanWithInterval(std::span<const double> samples,
                           double confidence = 0.95);
 
-// The largest share of misses under which `misses` or fewer in `draws` would
-// still be seen with probability 1 - confidence: the one-sided bound of Clopper
-// and Pearson (1934, Biometrika 26, 404-413), exact for independent draws.
+// Returns the largest share of misses under which `misses` or fewer in `draws`
+// still occur with probability 1 - confidence. This is the one-sided bound of
+// Clopper and Pearson (1934, Biometrika 26, 404-413), exact for independent
+// draws.
 double ShareUpperBound(double misses, double draws, double confidence = 0.95);
-// Its mirror image: a share below this would show `misses` or more too rarely.
+// Returns the corresponding lower bound: the smallest share under which
+// `misses` or more still occur with probability 1 - confidence.
 double ShareLowerBound(double misses, double draws, double confidence = 0.95);
 
-// y = constant + slopes . x by least squares: the slopes with Student's
-// intervals from the residuals, so that a bend in the data shows in them. More
-// rows of `x` than slopes + 1. Slopes that the rows cannot tell apart are
-// refused.
+// Fits y = constant + slopes . x by least squares and returns the slopes with
+// Student's intervals from the residuals, which widen if the data are bent. `x`
+// needs more rows than slopes + 1. Throws InvalidInput if the rows do not
+// determine all slopes.
 std::vector<Estimate> FitSlopes(const std::vector<std::vector<double>>& x,
                                 std::span<const double> y,
                                 double confidence = 0.95);

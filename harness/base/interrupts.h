@@ -1,10 +1,10 @@
-// Ctrl-C (SIGINT) and SIGTERM, for long work that stops between two steps and
-// keeps what it has.
+// Handles Ctrl-C (SIGINT) and SIGTERM for long work that stops between two
+// steps and keeps its results.
 #pragma once
 
 namespace subquad {
 
-// From here on both signals only set a flag; SIGPIPE is ignored.
+// Makes both signals only set a flag from now on, and ignores SIGPIPE.
 void CatchInterrupts();
 
 bool Interrupted();

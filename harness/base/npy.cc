@@ -31,12 +31,12 @@ constexpr size_t kAlignment = 64;
 constexpr size_t kChunkBytes = 1 << 16;
 constexpr size_t kMaxDimensions = 5;
 
-// Version 2.0 allows headers of 4 GiB. One for three dimensions takes about a
-// hundred bytes; the largest that version 1.0 can express is generous.
+// Version 2.0 allows headers of 4 GiB. A header for three dimensions has about
+// a hundred bytes, so that the limit of version 1.0 is enough.
 constexpr size_t kMaxHeaderBytes = 65535;
 
-// What messages call a file. Names may hold any bytes but must stay one line;
-// bytes above ASCII are left alone, they are somebody's alphabet.
+// Returns the name of a file for messages, on one line. Bytes above ASCII are
+// kept, since names may be in any alphabet.
 std::string DisplayName(const std::filesystem::path& path) {
   std::string name = path.filename().string();
   if (name.empty()) name = path.string();
@@ -59,7 +59,7 @@ std::string ShapeText(std::span<const int64_t> shape) {
   return text + "]";
 }
 
-// Where the bytes come from. Its size is known before anything is read.
+// A source of bytes whose size is known before anything is read.
 class Source {
  public:
   virtual ~Source() = default;
@@ -97,7 +97,7 @@ class FileDescriptor {
   }
 
   int get() const { return number_; }
-  // Closes now, for those who want to hear of an error.
+  // Closes the file now, so that an error can be reported.
   bool Close() { return ::close(std::exchange(number_, -1)) == 0; }
 
  private:
@@ -110,7 +110,7 @@ class FileSource : public Source {
       : name_(name), file_(OpenRegular(path, name)) {
     struct stat status = {};
     if (::fstat(file_.get(), &status) != 0) Fail(errno);
-    // Asked again of what was opened: the name may have changed hands.
+    // Checks the opened file again: the name may refer to another one by now.
     RequireRegular(status, name_);
     size_ = static_cast<uint64_t>(status.st_size);
   }
@@ -134,17 +134,18 @@ class FileSource : public Source {
   static void RequireRegular(const struct stat& status,
                              const std::string& name) {
     if (S_ISREG(status.st_mode)) return;
-    const char* found = S_ISDIR(status.st_mode)    ? "a directory"
-                        : S_ISFIFO(status.st_mode) ? "a pipe"
-                        : S_ISCHR(status.st_mode)  ? "a character device"
-                        : S_ISBLK(status.st_mode)  ? "a block device"
-                        : S_ISSOCK(status.st_mode) ? "a socket"
-                                                   : "something else";
-    throw InvalidInput(name, "a regular file", found);
+    const char* kind = S_ISDIR(status.st_mode)    ? "a directory"
+                       : S_ISFIFO(status.st_mode) ? "a pipe"
+                       : S_ISCHR(status.st_mode)  ? "a character device"
+                       : S_ISBLK(status.st_mode)  ? "a block device"
+                       : S_ISSOCK(status.st_mode) ? "a socket"
+                                                  : "something else";
+    throw InvalidInput(name, "a regular file", kind);
   }
 
-  // Looks before it opens, as opening some devices has effects, and opens
-  // without waiting, in case the name becomes a pipe in between.
+  // Checks the kind of file before it opens it, since opening some devices has
+  // effects, and opens without waiting, in case the name becomes a pipe in
+  // between.
   static int OpenRegular(const std::filesystem::path& path,
                          const std::string& name) {
     struct stat status = {};
@@ -178,7 +179,7 @@ uint64_t PhysicalMemoryBytes() {
   return static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes);
 }
 
-// The number of bytes that an array takes.
+// Returns the number of bytes of an array.
 uint64_t DataBytes(std::span<const int64_t> shape, size_t item_bytes,
                    const std::string& name) {
   if (shape.empty() || shape.size() > kMaxDimensions) {
@@ -208,7 +209,7 @@ class Reader {
   Reader(Source& source, const std::string& name)
       : source_(source), name_(name), rest_(source.Size()) {}
 
-  // All but the numbers.
+  // Reads everything except the values.
   NpyArray ReadHeader() {
     const std::string magic = Take(kMagic.size(), "NumPy magic");
     if (magic != kMagic) {
@@ -234,8 +235,8 @@ class Reader {
     what_ = "data for " + header.descr + " " + ShapeText(array.shape);
     if (bytes != rest_) FailSize(bytes, rest_);
 
-    // Only now is the promise known to be kept. A file with holes keeps it at
-    // no cost, and the kernel hands out memory that it has not got.
+    // The file has the declared size, so that the allocation is safe to try. It
+    // may still fail: a file with holes can be larger than the memory.
     const uint64_t count = bytes / item_bytes;
     if (count > PhysicalMemoryBytes() / sizeof(double)) FailMemory(bytes);
     return array;
@@ -255,7 +256,7 @@ class Reader {
     } else {
       TakeNumbers<double>(array.values);
     }
-    // A file that somebody still writes to may have grown since.
+    // A file that is still being written may have grown since.
     std::byte extra;
     if (source_.Read({&extra, 1}) != 0) FailSize(bytes, bytes + 1);
     return array;
@@ -307,7 +308,7 @@ class Reader {
     return length;
   }
 
-  // In pieces, so that the file is not held in memory a second time.
+  // Converts in pieces, so that the file is not in memory twice.
   template <typename Scalar>
   void TakeNumbers(std::vector<double>& values) {
     constexpr size_t kPiece = kChunkBytes / sizeof(Scalar);
@@ -331,7 +332,7 @@ class Reader {
   std::string what_;
 };
 
-// A file under a temporary name, removed again unless it was published.
+// A file under a temporary name, which is removed unless it is published.
 class TemporaryFile {
  public:
   TemporaryFile(const std::filesystem::path& path, const std::string& name)
@@ -375,8 +376,7 @@ class TemporaryFile {
   }
 
   [[noreturn]] void Fail(int error) const {
-    throw InvalidInput(name_, "a place that can be written to",
-                       ErrorText(error));
+    throw InvalidInput(name_, "a writable place", ErrorText(error));
   }
 
   std::string name_;

@@ -1,10 +1,10 @@
-// NumPy .npy files: the arrays of a case folder.
+// Reads and writes NumPy .npy files, the arrays of a case folder.
 //
 // The format is numpy.lib.format, versions 1.0 and 2.0: a magic, two version
 // bytes, the length of a header, the header (a Python dict literal with the
-// keys descr, fortran_order and shape), then the raw numbers. Files come from
-// outside, so the reader trusts nothing: it is strict about the header and
-// compares every promised size with the file's before it allocates.
+// keys descr, fortran_order and shape), then the raw values. Since files come
+// from outside, the reader is strict about the header and compares every
+// declared size with the file's size before it allocates.
 #pragma once
 
 #include <cstddef>
@@ -23,29 +23,29 @@ struct NpyArray {
 };
 
 // Reads one file. Throws InvalidInput, which begins with the file's name
-// (without its folders), for anything but a regular file that holds exactly
+// (without its folders), for anything but a regular file that contains exactly
 // one little-endian float32 or float64 array in C order with 1 to 5 dimensions.
 // Never allocates more than a small multiple of the file's size, and never
-// waits on a pipe or a device.
+// waits for a pipe or a device.
 NpyArray ReadNpy(const std::filesystem::path& path);
 
-// The same without the numbers: `values` stays empty. What ReadNpy refuses for
-// any reason but its numbers, this refuses after reading the header alone.
+// Reads only the header; `values` stays empty. Throws InvalidInput for the same
+// reasons as ReadNpy, except for those that concern the values.
 NpyArray ReadNpyHeader(const std::filesystem::path& path);
 
-// The same for the bytes of a file that are already in memory; `name` is
-// the file's name in messages.
+// Reads the bytes of a file that are already in memory; `name` is the file's
+// name in messages.
 NpyArray ParseNpy(std::span<const std::byte> bytes, const std::string& name);
 
-// The bytes before the data of such an array, in version 1.0 and
-// padded to a multiple of 64 bytes. Throws InvalidInput for a shape that the
-// reader would refuse.
+// Returns the bytes before the data of such an array, in version 1.0 and padded
+// to a multiple of 64 bytes. Throws InvalidInput for a shape that the reader
+// would reject.
 std::string NpyHeader(std::span<const int64_t> shape, bool is_float32);
 
-// Writes one file of version 1.0 through a temporary name in the same folder
-// and a rename, so that a reader or a kill never meets half a file. Throws
-// InvalidInput where the shape does not fit the values, where a finite value
-// does not fit into float32, or where the file cannot be written.
+// Writes one file of version 1.0 under a temporary name in the same folder and
+// renames it, so that an interruption never leaves half a file. Throws
+// InvalidInput if the shape and the number of values differ, if a finite value
+// is out of the range of float32, or if the file cannot be written.
 void WriteNpy(const std::filesystem::path& path, std::span<const int64_t> shape,
               std::span<const double> values, bool is_float32);
 

@@ -10,7 +10,7 @@
 namespace subquad {
 namespace {
 
-// Text from outside, fit for one line of a message.
+// Shortens text from outside to one line of a message.
 std::string OneLine(std::string_view text, size_t limit = 60) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string line;
@@ -25,9 +25,9 @@ std::string OneLine(std::string_view text, size_t limit = 60) {
   return text.size() > limit ? line + "..." : line;
 }
 
-// The header is a Python literal, of which this takes the part that NumPy
-// writes: a dict of the three known keys, a string, a bool and a tuple of
-// plain decimal integers. Everything else is refused by name.
+// Parses the part of Python's literals that NumPy writes: a dict of the three
+// known keys, a string, a bool and a tuple of plain decimal integers. The
+// message about anything else names what was found.
 class HeaderParser {
  public:
   HeaderParser(std::string_view text, const std::string& name)
@@ -113,7 +113,7 @@ class HeaderParser {
     if (!Accept(c)) Fail(what);
   }
 
-  // Takes `word` unless it is only the beginning of a longer one.
+  // Accepts `word` unless it is only the beginning of a longer one.
   bool AcceptWord(std::string_view word) {
     SkipSpace();
     if (!text_.substr(position_).starts_with(word)) return false;
@@ -129,7 +129,7 @@ class HeaderParser {
            c == '_';
   }
 
-  // A string without escapes: no key and no dtype that is taken has any.
+  // Parses a string without escapes, which no key and no accepted dtype has.
   std::string ParseString(const std::string& expected) {
     SkipSpace();
     if (!Peek('\'') && !Peek('"')) Fail(expected);
@@ -166,7 +166,7 @@ class HeaderParser {
       shape.push_back(ParseDimension());
       comma = Accept(',');
     }
-    // (3) is a number in Python; the tuple is (3,).
+    // In Python, (3) is a number and (3,) a tuple.
     if (shape.size() == 1 && !comma) Fail("a tuple for shape, as in (3,)");
     return shape;
   }
@@ -178,7 +178,7 @@ class HeaderParser {
     if (end < text_.size() && text_[end] == '-') ++end;
     const size_t digits = end;
     while (end < text_.size() && IsDigit(text_[end])) ++end;
-    // A leading zero is not Python; a word or point behind it is 3L, 1e6, 2.5.
+    // Python has no leading zeros; a letter or point follows in 3L, 1e6, 2.5.
     if (end == digits || (text_[digits] == '0' && end - digits > 1) ||
         (end < text_.size() && (IsWordByte(text_[end]) || text_[end] == '.'))) {
       Fail("decimal integers in shape");

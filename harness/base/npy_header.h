@@ -1,4 +1,4 @@
-// The header of a .npy file as text: a Python dict literal.
+// Parses the header of a .npy file, a Python dict literal.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,15 @@ struct NpyHeaderFields {
   std::vector<int64_t> shape;
 };
 
-// Throws InvalidInput, which begins with `name`, for anything but a dict of the
-// three keys of numpy.lib.format with values as NumPy writes them.
+// Parses the header. Throws InvalidInput, which begins with `name`, for
+// anything but a dict with the three keys of numpy.lib.format and values as
+// NumPy writes them.
 NpyHeaderFields ParseNpyHeader(std::string_view text, const std::string& name);
 
-// A dtype in words, for people who did not know that they had saved it.
+// Describes a dtype in words, for messages about files of a wrong type.
 std::string NpyDtypeText(const std::string& descr);
 
-// Bytes from outside in quotes, fit for one line of a message.
+// Quotes bytes from outside so that they fit into one line of a message.
 std::string Quoted(std::string_view text);
 
 }  // namespace subquad

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The end of a chain of links, which need not exist.
+// Returns the end of a chain of links, which need not exist.
 fs::path Followed(const std::string& option, const fs::path& path) {
   constexpr int kLongest = 40;
   fs::path end = path;
@@ -46,7 +46,7 @@ fs::path OutputFile(const std::string& option, const fs::path& path,
     throw InvalidInput(option, "a file", "the folder " + path.string());
   if (fs::exists(status) && !fs::is_regular_file(status))
     throw InvalidInput(option, "a regular file",
-                       path.string() + ", which is something else");
+                       path.string() + ", which is not one");
   const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
   if (!fs::is_directory(folder, error))
     throw InvalidInput(option, "a file in a folder that exists", path.string());
@@ -71,7 +71,7 @@ void WriteToDisk(int file, const std::string& text, const fs::path& path) {
 
 void WriteFileAtomically(const fs::path& path, const std::string& text) {
   const fs::path end = Followed("--out", path);
-  // A name of its own: whatever is there is somebody else's.
+  // Uses a unique name, so that no file of another process is overwritten.
   const fs::path temporary =
       fmt::format("{}.{}.part", end.string(), ::getpid());
   const int file =

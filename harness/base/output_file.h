@@ -1,4 +1,5 @@
-// Where commands write: never over what nobody meant to lose.
+// Checks and writes the output files of commands. An existing file is never
+// overwritten unless the user asked for it.
 #pragma once
 
 #include <filesystem>
@@ -6,23 +7,24 @@
 
 namespace subquad {
 
-// The file that a path names, links followed. Throws InvalidInput, which begins
-// with `option`, where it is there and is no regular file, or its folder does
-// not exist or cannot be written, or where it exists and `instead` is not
-// empty: the words for what to do then ("--force, which replaces it").
+// Returns the file that a path names, with links resolved. Throws InvalidInput,
+// which begins with `option`, if the path is not a regular file, if its folder
+// does not exist or is not writable, or if the file exists and `instead` is not
+// empty. `instead` says what to do in that case ("--force, which replaces it").
 std::filesystem::path OutputFile(const std::string& option,
                                  const std::filesystem::path& path,
                                  const std::string& instead);
 
-// What commands that replace a file say.
+// Advice of commands that can replace a file.
 inline constexpr const char* kForceReplaces = "--force, which replaces it";
 
-// `instead` for a command with a flag --force.
+// Returns `instead` for a command with a flag --force.
 inline std::string Unless(bool force) { return force ? "" : kForceReplaces; }
 
-// Writes through a temporary name in the same folder, so that the file is
-// either the old one or the whole new one; a link is followed. Throws
-// std::runtime_error with the system's words (a full disk, say).
+// Writes under a temporary name in the same folder and renames, so that the
+// file is either the old one or the complete new one; links are followed.
+// Throws std::runtime_error with the system's message (for example, a full
+// disk).
 void WriteFileAtomically(const std::filesystem::path& path,
                          const std::string& text);
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The half width of a 95 % interval in standard deviations.
+// Half the width of a 95 % interval, in standard deviations.
 constexpr double kNormal95 = 1.959963984540054;
 
 void CheckConfidence(double confidence) {
@@ -43,7 +43,8 @@ void CheckSameSize(size_t expected, size_t found, std::string_view what) {
   }
 }
 
-// Sorted, and checked to be there and finite.
+// Returns the samples in order. Throws InvalidInput if there are none or if one
+// is not finite.
 std::vector<double> Sorted(std::span<const double> samples) {
   if (samples.empty()) throw InvalidInput("samples", "at least one", "none");
   CheckFinite(samples, "samples");
@@ -52,7 +53,8 @@ std::vector<double> Sorted(std::span<const double> samples) {
   return sorted;
 }
 
-// The x in [low, high] where a function that grows through `target` has it.
+// Returns the x in [low, high] at which an increasing function reaches
+// `target`.
 template <typename Function>
 double Solve(double low, double high, double target, Function function) {
   for (int step = 0; step < 200; ++step) {
@@ -63,8 +65,8 @@ double Solve(double low, double high, double target, Function function) {
   return low + (high - low) / 2;
 }
 
-// P(|T| < t) for Student's t with a whole number of degrees of freedom:
-// Abramowitz and Stegun 26.7.3 and 26.7.4, finite sums.
+// Returns P(|T| < t) for Student's t with a whole number of degrees of freedom,
+// by the finite sums of Abramowitz and Stegun 26.7.3 and 26.7.4.
 double StudentCentral(double t, size_t freedom) {
   const double theta = std::atan2(t, std::sqrt(static_cast<double>(freedom)));
   const double sine = std::sin(theta);
@@ -81,7 +83,7 @@ double StudentCentral(double t, size_t freedom) {
   return odd ? 2 / std::numbers::pi * (theta + sine * sum) : sine * sum;
 }
 
-// The z with P(Z > z) = tail, for tails below one half.
+// Returns the z with P(Z > z) = tail, for tails below one half.
 double NormalUpperQuantile(double tail) {
   return Solve(0, 40, -tail, [](double z) {
     return -0.5 * std::erfc(z / std::numbers::sqrt2);
@@ -96,8 +98,8 @@ double MedianOfSorted(const std::vector<double>& sorted) {
 
 }  // namespace
 
-// In the angle of StudentCentral's sums, as t itself has no upper end: with one
-// degree of freedom it is tan(c * pi / 2).
+// Searches over the angle of StudentCentral's sums, since t itself has no upper
+// end: with one degree of freedom it is tan(c * pi / 2).
 double StudentQuantile(double confidence, size_t freedom) {
   const double root = std::sqrt(static_cast<double>(freedom));
   const double theta =
@@ -114,10 +116,11 @@ Median MedianWithInterval(std::span<const double> samples, double confidence) {
   Median result;
   result.median = MedianOfSorted(sorted);
 
-  // With B heads in n fair throws, the interval from the depth-th smallest to
-  // the depth-th largest sample covers the median with probability
-  // 1 - 2 P(B < depth). Find the deepest interval that still covers enough.
-  // `depth + 1` beyond the middle is an empty interval, which covers nothing.
+  // If B is the number of heads in n fair throws, the interval from the
+  // depth-th smallest to the depth-th largest sample covers the median with
+  // probability 1 - 2 P(B < depth). Find the deepest interval that still covers
+  // enough. `depth + 1` beyond the middle is an empty interval, which covers
+  // nothing.
   double coverage = 1;  // of depth 0, the whole line
   double next = 1;
   size_t depth = 0;
@@ -133,16 +136,16 @@ Median MedianWithInterval(std::span<const double> samples, double confidence) {
                        std::log(static_cast<double>(depth));
   }
   if (depth == 0) {
-    // Even all samples together enclose the median too rarely: 93.75 % for
-    // five. No method without assumptions can do better.
+    // Even the range of all samples contains the median too rarely, with 93.75
+    // % for five samples. No method without assumptions can do better.
     result.interval = {sorted.front(), sorted.back()};
     return result;
   }
 
-  // A whole depth covers more than was asked, for eight samples 99.2 % where
-  // 95 % is enough. Going a part of the way to the next depth comes close to
-  // what was asked; the part is worked out for the double exponential
-  // distribution and hardly depends on it.
+  // A whole depth covers more than requested, for eight samples 99.2 % instead
+  // of 95 %. Going a part of the way to the next depth comes close to the
+  // request. The part is derived for the double exponential distribution and
+  // hardly depends on it.
   const double share = (coverage - confidence) / (coverage - next);
   const auto d = static_cast<double>(depth);
   const auto count = static_cast<double>(n);
@@ -160,7 +163,7 @@ Median MedianWithInterval(std::span<const double> samples, double confidence) {
 double UpperRange(std::span<const double> n) {
   std::vector<double> sizes = Sorted(n);
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-  // The sizes themselves are exact, the bound is not: a hair below it counts.
+  // The bound is rounded, so that a size slightly below it still counts.
   const double bound = sizes.back() / std::pow(10.0, 1.5) * (1 - 1e-12);
   const auto first = std::lower_bound(sizes.begin(), sizes.end(), bound);
   const auto wanted =
@@ -207,8 +210,8 @@ Line FitLine(const std::vector<LogPoint>& points, double extra_variance) {
   return line;
 }
 
-// The variance that the points must have beyond their own so that the
-// residuals are as large as expected (Paule and Mandel 1982), zero if none.
+// Returns the variance that the points need beyond their own so that the
+// residuals are as large as expected (Paule and Mandel 1982); zero if none.
 double ExtraVariance(const std::vector<LogPoint>& points) {
   const auto freedom = static_cast<double>(points.size() - 2);
   if (FitLine(points, 0).misfit <= freedom) return 0;
@@ -255,16 +258,16 @@ std::optional<ExponentFit> FitExponent(std::span<const double> n,
     if (n[i] < n_min) continue;
     if (value[i] == 0) return std::nullopt;
 
-    // A lower end of zero or below says nothing on a logarithmic scale; then
-    // the upper half stands for both.
+    // A lower end of zero or below has no logarithm; the upper half then counts
+    // for both.
     double deviation = 0;
     if (!exact) {
       deviation = (low[i] > 0 ? std::log(high[i] / low[i]) / 2
                               : std::log(high[i] / value[i])) /
                   kNormal95;
     }
-    // The floor keeps weights finite; it is far below any clock's resolution
-    // and, for exact values, only an equal weight for all.
+    // The minimum keeps the weights finite. It is far below any clock's
+    // resolution, and gives exact values equal weights.
     deviation = std::max(deviation, 1e-9);
     points.push_back(
         {std::log(n[i]), std::log(value[i]), deviation * deviation});
@@ -275,9 +278,8 @@ std::optional<ExponentFit> FitExponent(std::span<const double> n,
   if (distinct < 3) return std::nullopt;
   sizes.resize(static_cast<size_t>(distinct));
 
-  // The residuals set the scale of the interval even where the points' own
-  // intervals would promise more or less: misfit / freedom is about one if
-  // those are honest.
+  // The residuals determine the scale of the interval, whatever the points' own
+  // intervals are: misfit / freedom is about one if those are right.
   const size_t freedom = points.size() - 2;
   const Line line = FitLine(points, ExtraVariance(points));
   const double error =
@@ -292,7 +294,7 @@ std::optional<ExponentFit> FitExponent(std::span<const double> n,
 
 namespace {
 
-// Entries of a checked curve in increasing order of size.
+// Checks a curve and returns its entries in increasing order of size.
 std::vector<size_t> OrderBySize(const Curve& curve, const std::string& name) {
   CheckSameSize(curve.n.size(), curve.median.size(), name + " medians");
   CheckSameSize(curve.n.size(), curve.low.size(), name + " lower ends");
@@ -325,8 +327,8 @@ std::vector<size_t> OrderBySize(const Curve& curve, const std::string& name) {
   return order;
 }
 
-// log(fast / dense), where an algorithm without any workspace has zero and two
-// such are equal.
+// Returns log(fast / dense). An algorithm without workspace has value zero, and
+// two of them are equal.
 double LogRatio(double fast, double dense) {
   fast = std::max(fast, 0.0);
   dense = std::max(dense, 0.0);
@@ -336,16 +338,16 @@ double LogRatio(double fast, double dense) {
   return std::log(fast) - std::log(dense);
 }
 
-// Where a curve of log ratios over sizes goes below zero for the last time.
+// The point at which a curve of log ratios goes below zero for the last time.
 struct Crossing {
   CrossoverKind kind;
   double n = 0;
-  double low = 0, high = 0;  // by interpolation alone
+  double low = 0, high = 0;  // uncertainty of the interpolation
 };
 
-// How far the crossing between n[i] and n[i + 1] may lie from the straight line
-// between them, as a factor: where the parabolas through one size more on
-// either side cross, and without such a size anywhere between the two.
+// Returns the interval in which the crossing between n[i] and n[i + 1] may lie
+// if the curve is not straight: between the crossings of the parabolas through
+// one more size on either side; without such a size, anywhere between the two.
 std::pair<double, double> CrossingsOfParabolas(
     const std::vector<double>& n, const std::vector<double>& log_ratio,
     size_t i) {
@@ -371,7 +373,7 @@ std::pair<double, double> CrossingsOfParabolas(
       }
       return sum;
     };
-    // Both ends are sizes, where the parabola has the curve's own signs.
+    // At both ends, which are sizes, the parabola has the sign of the curve.
     double left = a, right = b;
     for (int step = 0; step < 60; ++step) {
       const double middle = (left + right) / 2;
@@ -387,7 +389,7 @@ std::pair<double, double> CrossingsOfParabolas(
 
 Crossing LastCrossing(const std::vector<double>& n,
                       const std::vector<double>& log_ratio) {
-  size_t losses = n.size();  // entries up to the last one that is not won
+  size_t losses = n.size();  // entries up to the last one that `fast` loses
   while (losses > 0 && log_ratio[losses - 1] < 0) --losses;
   if (losses == 0) return {CrossoverKind::kAlwaysFaster};
   if (losses == n.size()) return {CrossoverKind::kNever};
@@ -430,7 +432,7 @@ Crossover FindCrossover(const Curve& fast, const Curve& dense) {
   Crossover result;
   if (n.size() < 2) {
     result.reason = "sizes in common: " + std::to_string(n.size()) +
-                    ", a crossover takes at least 2";
+                    ", a crossover needs at least 2";
     return result;
   }
 
@@ -442,8 +444,8 @@ Crossover FindCrossover(const Curve& fast, const Curve& dense) {
   if (earliest.kind == CrossoverKind::kCrosses) result.low = earliest.low;
   if (latest.kind == CrossoverKind::kCrosses) result.high = latest.high;
 
-  // From losing to winning; more than once means that one number hides a part
-  // of the story.
+  // Counts the changes from losing to winning. If there are several, the reason
+  // says so.
   int turns = 0;
   for (size_t i = 1; i < n.size(); ++i) {
     turns += middle[i - 1] >= 0 && middle[i] < 0;
@@ -493,8 +495,8 @@ Crossover FindCrossover(const Curve& fast, const Curve& dense) {
 
 namespace {
 
-// The largest number of pairs that each end of the interval may leave out:
-// P(U < count) <= tail, where U counts the pairs with b < a among m and n
+// Returns the largest number of pairs that each end of the interval may leave
+// out: P(U < count) <= tail, where U counts the pairs with b < a among m and n
 // samples of one distribution.
 size_t PairsToDrop(size_t m, size_t n, double tail) {
   const size_t pairs = m * n;
@@ -526,7 +528,7 @@ size_t PairsToDrop(size_t m, size_t n, double tail) {
   return count;
 }
 
-// Doubles as integers of the same order, to halve an interval of doubles.
+// Maps doubles to integers of the same order, to bisect an interval of doubles.
 int64_t OrderedBits(double value) {
   const auto bits = std::bit_cast<int64_t>(value);
   return bits < 0 ? std::numeric_limits<int64_t>::min() - bits : bits;
@@ -537,8 +539,8 @@ double FromOrderedBits(int64_t ordered) {
       ordered < 0 ? std::numeric_limits<int64_t>::min() - ordered : ordered);
 }
 
-// The difference b_j - a_i of which `rank` others are smaller, without a list
-// of all of them: 64 halvings, each with one walk along both sorted samples.
+// Returns the difference b_j - a_i with `rank` smaller ones, without listing
+// all of them: 64 bisections, each with one walk along both sorted samples.
 double DifferenceOfRank(const std::vector<double>& a,
                         const std::vector<double>& b, size_t rank) {
   const auto count_up_to = [&](double bound) {

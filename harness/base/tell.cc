@@ -22,7 +22,7 @@ void TellText(std::string_view text) {
 void OpenClosedStreams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF)
-      // The lowest number that is free, which is this one.
+      // open() returns the lowest free number, which is this stream's.
       if (::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY) <
           0)
         return;

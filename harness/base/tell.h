@@ -1,5 +1,5 @@
-// Messages on standard error. Nobody may be listening (a closed stream, a full
-// disk, a pipe whose reader is gone): that is no reason to stop.
+// Prints messages on standard error. A closed stream, a full disk or a pipe
+// without a reader is ignored, since the work can go on without messages.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,9 +17,9 @@ void Tell(fmt::format_string<Values...> format, Values&&... values) {
   TellText(fmt::format(format, std::forward<Values>(values)...));
 }
 
-// Opens the standard streams that were closed when the program started, so that
-// no other file gets their numbers: standard error on nothing, standard output
-// so that writing to it fails.
+// Opens standard streams that were closed when the program started, so that no
+// other file gets their numbers. Standard error then discards its text, and
+// writing to standard output fails.
 void OpenClosedStreams();
 
 }  // namespace subquad

@@ -1,4 +1,4 @@
-// Numbers and lists in the text of options and of case ids.
+// Parses numbers and lists in options and case ids.
 #pragma once
 
 #include <charconv>
@@ -10,10 +10,10 @@
 
 namespace subquad {
 
-// The parts between separators; none after a separator at the end.
+// Returns the parts between separators; a separator at the end adds no part.
 std::vector<std::string> Split(const std::string& text, char separator);
 
-// Nothing unless the whole text is one number.
+// Parses a number; returns nothing unless the whole text is one.
 template <typename T>
 std::optional<T> ParseNumber(const std::string& text) {
   T value = 0;
@@ -23,7 +23,8 @@ std::optional<T> ParseNumber(const std::string& text) {
   return value;
 }
 
-// Throws InvalidInput unless the whole text is an integer of at least `min`.
+// Parses an integer. Throws InvalidInput unless the whole text is an integer of
+// at least `min`.
 int64_t ParseInteger(const std::string& subject, const std::string& text,
                      int64_t min = std::numeric_limits<int64_t>::min(),
                      const std::string& expected = "an integer");

@@ -24,7 +24,7 @@ std::string PrintList(const IntegerList& list) {
   return text;
 }
 
-// Parameters as an id has them.
+// Formats a parameter as in an id.
 std::string PrintParam(const ParamValue& value) {
   if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "1" : "0";
   if (const auto* list = std::get_if<IntegerList>(&value))
@@ -52,73 +52,74 @@ bool Names(const CaseRequest& request, std::string_view wanted) {
       request.values, [&](const auto& value) { return value.first == wanted; });
 }
 
-// What a request leaves open, from the folder with its tensors.
+// Fills in what a request leaves open from the folder with its tensors.
 
 void TakeImage(const CaseFolder& folder, const CaseRequest& request,
                Params& params) {
   if (request.n) return;
   auto rules = request.op->ParamRules(params);
   std::erase_if(rules, [](const ParamRule& rule) { return !rule.follows_n; });
-  const Params& given = folder.problem.params;
+  const Params& values = folder.problem.params;
   for (const ParamRule& rule : rules)
-    if (Names(request, rule.name) || !given.Has(rule.name)) return;
+    if (Names(request, rule.name) || !values.Has(rule.name)) return;
   for (const ParamRule& rule : rules)
-    params.Set(rule.name, given.Integer(rule.name));
+    params.Set(rule.name, values.Integer(rule.name));
 }
 
 void TakeInputs(const CaseFolder& folder, const Signature& signature,
-                const CaseRequest& request, Case& one) {
-  const Problem& given = folder.problem;
+                const CaseRequest& request, Case& test_case) {
+  const Problem& problem = folder.problem;
   const auto asked = [&](std::string_view wanted) {
     return Names(request, wanted);
   };
   if (!asked("with"))
     for (const TensorRule& rule : signature.inputs)
-      if (rule.optional && given.HasInput(rule.name))
-        one.with.push_back(rule.name);
-  LeadingAxes& leading = one.leading;
-  const bool has_heads = !given.leading.empty();
+      if (rule.optional && problem.HasInput(rule.name))
+        test_case.with.push_back(rule.name);
+  LeadingAxes& leading = test_case.leading;
+  const bool has_heads = !problem.leading.empty();
   if (has_heads && asked("heads") && leading.heads == 0)
     throw InvalidInput("heads", "at least 1, as " + folder.name + " has heads",
                        "0");
-  if (has_heads && !asked("heads")) leading.heads = given.leading.back();
-  if (given.leading.size() == 2 && !asked("batch"))
-    leading.batch = given.leading.front();
+  if (has_heads && !asked("heads")) leading.heads = problem.leading.back();
+  if (problem.leading.size() == 2 && !asked("batch"))
+    leading.batch = problem.leading.front();
   const bool per_head =
       std::ranges::any_of(signature.inputs, [&](const TensorRule& rule) {
-        return rule.role == Role::kParameter && given.HasInput(rule.name) &&
-               !given.input_leading[given.InputIndex(rule.name)].empty();
+        return rule.role == Role::kParameter && problem.HasInput(rule.name) &&
+               !problem.input_leading[problem.InputIndex(rule.name)].empty();
       });
   if (per_head && asked("per_head") && !leading.per_head)
     throw InvalidInput("per_head", "1, as " + folder.name + " has it", "0");
   leading.per_head = leading.per_head || per_head;
-  // Tensors that the folder shares in other ways.
+  // Tensors that heads share in another way in the folder.
   if (!asked("leading") && !asked("heads") && !asked("batch"))
     for (const TensorRule& rule : signature.inputs) {
-      if (!given.HasInput(rule.name)) continue;
-      const Shape& theirs = given.input_leading[given.InputIndex(rule.name)];
+      if (!problem.HasInput(rule.name)) continue;
+      const Shape& theirs =
+          problem.input_leading[problem.InputIndex(rule.name)];
       if (theirs != leading.Of(rule)) leading.own[rule.name] = theirs;
     }
   for (const TensorRule& rule : signature.inputs)
-    if (rule.draw.projection && one.omega != "gaussian" &&
-        given.HasInput(rule.name))
+    if (rule.draw.projection && test_case.omega != "gaussian" &&
+        problem.HasInput(rule.name))
       throw InvalidInput("omega", "no sampler, as " + folder.name + " has it",
-                         one.omega);
+                         test_case.omega);
 }
 
 int64_t SizeOf(const SizeRule& rule, const CaseRequest& request, int64_t n,
                const CaseFolder* folder) {
   if (folder && !(rule.follows_n && request.n))
-    if (const auto found = folder->problem.dims.find(rule.name);
-        found != folder->problem.dims.end())
-      return found->second;
+    if (const auto position = folder->problem.dims.find(rule.name);
+        position != folder->problem.dims.end())
+      return position->second;
   return rule.follows_n ? n : rule.default_value;
 }
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// The parameters that this request may set. A text (a choice) decides which
-// others there are, so texts are looked at first.
+// Returns the parameters that this request may set. Texts (choices) come first,
+// since they decide which others exist.
 std::vector<ParamRule> RulesOf(const CaseRequest& request,
                                const CaseFolder* folder, int64_t n) {
   Params chosen;
@@ -132,7 +133,8 @@ std::vector<ParamRule> RulesOf(const CaseRequest& request,
   return request.op->ParamRules(chosen);
 }
 
-// "k:2+v:2+bias:", or with a batch "k:4x2": leading axes of single tensors.
+// Parses the leading axes of single tensors: "k:2+v:2+bias:", or "k:4x2" with a
+// batch.
 std::map<std::string, Shape> ParseLeading(const std::string& text) {
   std::map<std::string, Shape> axes;
   for (const std::string& part : Split(text, '+')) {
@@ -152,59 +154,61 @@ std::map<std::string, Shape> ParseLeading(const std::string& text) {
   return axes;
 }
 
-// Parameters and the settings that all operators have. Returns what is left:
-// sizes, or unknown.
+// Resolves parameters and the settings that all operators have. Returns the
+// remaining values: sizes or unknown names.
 Values ResolveTexts(const CaseRequest& request,
-                    const std::vector<ParamRule>& rules, Case& one) {
+                    const std::vector<ParamRule>& rules, Case& test_case) {
   Values rest;
   for (const auto& [name, text] : request.values) {
     if (name == "backward")
-      one.backward = ParseFlag(name, text);
+      test_case.backward = ParseFlag(name, text);
     else if (name == "heads")
-      one.leading.heads = ParseInteger(name, text);
+      test_case.leading.heads = ParseInteger(name, text);
     else if (name == "batch")
-      one.leading.batch = ParseInteger(name, text);
+      test_case.leading.batch = ParseInteger(name, text);
     else if (name == "per_head")
-      one.leading.per_head = ParseFlag(name, text);
+      test_case.leading.per_head = ParseFlag(name, text);
     else if (name == "leading")
-      one.leading.own = ParseLeading(text);
+      test_case.leading.own = ParseLeading(text);
     else if (name == "with")
-      one.with = Split(text, '+');
+      test_case.with = Split(text, '+');
     else if (name == "omega")
-      one.omega = text;
+      test_case.omega = text;
     else if (const ParamRule* rule = FindRule(rules, name))
-      one.params.Set(name, ParseParam(*rule, text));
+      test_case.params.Set(name, ParseParam(*rule, text));
     else
       rest.emplace_back(name, text);
   }
-  for (const auto& [name, count] : {std::pair{"heads", one.leading.heads},
-                                    std::pair{"batch", one.leading.batch}})
+  for (const auto& [name, count] :
+       {std::pair{"heads", test_case.leading.heads},
+        std::pair{"batch", test_case.leading.batch}})
     if (count < 0)
       throw InvalidInput(name, "at least 0", std::to_string(count));
-  if (one.backward && !one.op->HasBackward())
+  if (test_case.backward && !test_case.op->HasBackward())
     throw InvalidInput("backward", "an operator that has a backward pass",
-                       std::string(one.op->description().id));
-  CheckOmegaSampler(one.omega);
+                       std::string(test_case.op->description().id));
+  CheckOmegaSampler(test_case.omega);
   return rest;
 }
 
-// Sizes, and what only the signature tells: optional inputs and projections.
+// Resolves sizes, optional inputs and projections, which need the signature.
 void ResolveSizes(const CaseRequest& request,
                   const std::vector<ParamRule>& rules, int64_t n,
-                  const Values& values, Case& one) {
-  const CaseFolder* folder = one.source.get();
-  const Signature signature = one.op->SignatureFor(one.params, one.backward);
-  if (one.omega != "gaussian" &&
+                  const Values& values, Case& test_case) {
+  const CaseFolder* folder = test_case.source.get();
+  const Signature signature =
+      test_case.op->SignatureFor(test_case.params, test_case.backward);
+  if (test_case.omega != "gaussian" &&
       std::ranges::none_of(signature.inputs, [](const TensorRule& rule) {
         return rule.draw.projection;
       }))
     throw InvalidInput("omega", "a feature map with projections",
                        "none in this case");
-  if (folder) TakeInputs(*folder, signature, request, one);
+  if (folder) TakeInputs(*folder, signature, request, test_case);
   for (const SizeRule& rule : signature.sizes)
-    one.sizes[rule.name] = SizeOf(rule, request, n, folder);
+    test_case.sizes[rule.name] = SizeOf(rule, request, n, folder);
   for (const auto& [name, text] : values) {
-    if (!one.sizes.contains(name)) {
+    if (!test_case.sizes.contains(name)) {
       std::vector<std::string> known = {"n"};
       for (const SizeRule& rule : signature.sizes)
         if (rule.name != "n") known.push_back(rule.name);
@@ -213,30 +217,32 @@ void ResolveSizes(const CaseRequest& request,
                                   "with", "omega", "backward"})
         known.push_back(setting);
       throw UnknownName("parameter", known, name)
-          .In(std::string(one.op->description().id));
+          .In(std::string(test_case.op->description().id));
     }
-    one.sizes[name] = ParseInteger("size " + name, text);
+    test_case.sizes[name] = ParseInteger("size " + name, text);
   }
 }
 
-std::string Sizes(const Case& one) {
-  const Signature signature = one.op->SignatureFor(one.params, one.backward);
+std::string Sizes(const Case& test_case) {
+  const Signature signature =
+      test_case.op->SignatureFor(test_case.params, test_case.backward);
   std::string text;
   auto add = [&](const std::string& name, const std::string& value) {
     text += (text.empty() ? "" : ",") + name + "=" + value;
   };
-  const auto queries = one.sizes.find(signature.queries);
-  const auto keys = one.sizes.find(signature.keys);
-  const bool square = queries != one.sizes.end() && keys != one.sizes.end() &&
-                      queries != keys && queries->second == keys->second;
+  const auto queries = test_case.sizes.find(signature.queries);
+  const auto keys = test_case.sizes.find(signature.keys);
+  const bool square = queries != test_case.sizes.end() &&
+                      keys != test_case.sizes.end() && queries != keys &&
+                      queries->second == keys->second;
   if (square) add("n", std::to_string(queries->second));
   for (const SizeRule& rule : signature.sizes) {
     if (square &&
         (rule.name == signature.queries || rule.name == signature.keys))
       continue;
-    add(rule.name, std::to_string(one.sizes.at(rule.name)));
+    add(rule.name, std::to_string(test_case.sizes.at(rule.name)));
   }
-  const LeadingAxes& leading = one.leading;
+  const LeadingAxes& leading = test_case.leading;
   if (leading.batch > 0) add("batch", std::to_string(leading.batch));
   if (leading.heads > 0) add("heads", std::to_string(leading.heads));
   if (leading.per_head) add("per_head", "1");
@@ -309,37 +315,37 @@ ParamValue ParseParam(const ParamRule& rule, const std::string& text) {
 }
 
 Case MakeCase(const CaseRequest& request) {
-  Case one;
-  one.op = request.op;
-  one.input = request.input;
-  if (!IsHardInput(one.input)) {
-    one.input = InputSourceName(one.input);
-    one.source = FindInputSource(one.input);
+  Case test_case;
+  test_case.op = request.op;
+  test_case.input = request.input;
+  if (!IsHardInput(test_case.input)) {
+    test_case.input = InputSourceName(test_case.input);
+    test_case.source = FindInputSource(test_case.input);
   }
-  one.scalar = request.scalar;
-  one.seed = request.seed;
-  const CaseFolder* folder = one.source.get();
+  test_case.scalar = request.scalar;
+  test_case.seed = request.seed;
+  const CaseFolder* folder = test_case.source.get();
   const int64_t n = request.n.value_or(folder ? folder->problem.queries : 1024);
   const std::vector<ParamRule> rules = RulesOf(request, folder, n);
-  const Values rest = ResolveTexts(request, rules, one);
-  const Params given = one.params;
-  if (folder) TakeImage(*folder, request, one.params);
-  one.op->CompleteParams(n, one.seed, one.params);
+  const Values rest = ResolveTexts(request, rules, test_case);
+  const Params params = test_case.params;
+  if (folder) TakeImage(*folder, request, test_case.params);
+  test_case.op->CompleteParams(n, test_case.seed, test_case.params);
   for (const ParamRule& rule : rules)
     if (rule.type == ParamType::kFlag && rule.default_value != "true" &&
-        !one.params.Has(rule.name))
-      one.params.Set(rule.name, false);
-  CheckParams(one.op->ParamRules(one.params), one.params);
-  ResolveSizes(request, rules, n, rest, one);
-  // Lists that were filled in follow from the sizes and the seed.
+        !test_case.params.Has(rule.name))
+      test_case.params.Set(rule.name, false);
+  CheckParams(test_case.op->ParamRules(test_case.params), test_case.params);
+  ResolveSizes(request, rules, n, rest, test_case);
+  // Lists that were filled in are determined by the sizes and the seed.
   for (const ParamRule& rule : rules)
     if ((rule.type == ParamType::kList || rule.type == ParamType::kTable) &&
-        !given.Has(rule.name))
-      one.params.Erase(rule.name);
-  // Both throw where something does not fit.
-  const Problem problem = ProblemOf(one);
+        !params.Has(rule.name))
+      test_case.params.Erase(rule.name);
+  // Both throw InvalidInput if a value does not fit.
+  const Problem problem = ProblemOf(test_case);
   if (folder) FitSource(*folder, problem);
-  return one;
+  return test_case;
 }
 
 CaseRequest ParseCaseId(const std::string& id) {
@@ -379,11 +385,12 @@ std::string LeadingText(const std::map<std::string, Shape>& axes) {
   return text;
 }
 
-Problem ProblemOf(const Case& one) {
-  Params params = one.params;
-  one.op->CompleteParams(one.Tokens(), one.seed, params);
-  return MakeProblem(*one.op, std::move(params), one.backward, one.scalar,
-                     one.sizes, one.leading, one.with);
+Problem ProblemOf(const Case& test_case) {
+  Params params = test_case.params;
+  test_case.op->CompleteParams(test_case.Tokens(), test_case.seed, params);
+  return MakeProblem(*test_case.op, std::move(params), test_case.backward,
+                     test_case.scalar, test_case.sizes, test_case.leading,
+                     test_case.with);
 }
 
 }  // namespace subquad

@@ -1,5 +1,5 @@
 // A generated case: the integers and names that determine one problem and all
-// its numbers. Its id is text from which it can be repeated anywhere:
+// of its values. Its id is text from which it can be repeated anywhere:
 //   toeplitz_1d:n_q=4096,n_k=4096,e=64,causal=0,scalar=float32,seed=7
 #pragma once
 
@@ -21,26 +21,28 @@ struct Case {
   Params params;
   LeadingAxes leading;
   bool backward = false;
-  std::vector<std::string> with;  // optional inputs that it has
-  // The kind of its numbers (hard_inputs.h), or a folder with some of them.
+  std::vector<std::string> with;  // optional inputs that are present
+  // The kind of its values (hard_inputs.h), or a folder with some of its
+  // tensors.
   std::string input = "normal";
-  std::shared_ptr<const CaseFolder> source;  // that folder
+  std::shared_ptr<const CaseFolder>
+      source;                      // the folder; null if there is none
   std::string omega = "gaussian";  // the sampler of projections (omega.h)
   Scalar scalar = Scalar::kFloat32;
   uint64_t seed = 1;
 
-  // n_q = n_k is printed as n.
+  // Returns the id, in which n_q = n_k is printed as n.
   std::string Id() const;
 
-  // What the numbers depend on besides the seed. Without the scalar type, so
-  // that all types round the same draws.
+  // Returns what the values depend on besides the seed. The scalar type is not
+  // part of it, so that all types round the same draws.
   std::string DrawId() const;
 
-  // Queries (rows of the output).
+  // Returns the number of queries (rows of the output).
   int64_t Tokens() const;
 };
 
-// What a case is made from: values by name, as in an id or on a command line.
+// Requested values by name, as in an id or on a command line.
 struct CaseRequest {
   const Operator* op = nullptr;
   std::optional<int64_t> n;  // every size that follows n
@@ -50,22 +52,23 @@ struct CaseRequest {
   uint64_t seed = 1;
 };
 
-// Sorts the values into sizes and parameters, fills in defaults and checks all
-// of them. With a folder as input, sizes, heads and optional inputs that the
-// request leaves open are those of the folder. Throws InvalidInput that names
-// the value.
+// Makes a case: sorts the values into sizes and parameters, fills in defaults
+// and checks all of them. If the input is a folder, it supplies the sizes,
+// heads and optional inputs that the request leaves open. Throws InvalidInput
+// that names the value.
 Case MakeCase(const CaseRequest& request);
 
 // Reads an id. MakeCase(ParseCaseId(id)).Id() == id for every printed id.
 CaseRequest ParseCaseId(const std::string& id);
 
-// The problem of a case, with its sizes and parameters checked.
-Problem ProblemOf(const Case& one);
+// Returns the problem of a case, with its sizes and parameters checked.
+Problem ProblemOf(const Case& test_case);
 
-// "k:2+v:2", as in an id: the leading axes of single tensors.
+// Formats the leading axes of single tensors as in an id: "k:2+v:2".
 std::string LeadingText(const std::map<std::string, Shape>& axes);
 
-// By the parameter's type: "0.25" is a number, "elu1" a text, "0+5+36" a list.
+// Parses a value by the parameter's type: "0.25" is a number, "elu1" a text,
+// "0+5+36" a list.
 ParamValue ParseParam(const ParamRule& rule, const std::string& text);
 
 }  // namespace subquad

@@ -17,12 +17,12 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// Lists of positions may be long; nothing else is. What a parser makes of a
-// text is some twenty times as large.
+// Only lists of positions may be long. The parsed document is about twenty
+// times as large as its text.
 constexpr uintmax_t kLargestJson = 16 << 20;
 constexpr int kDeepestJson = 8;
 
-// What a message can hold.
+// Shortens text for a message.
 std::string Shortened(const std::string& text) {
   constexpr size_t kLongest = 100;
   return text.size() <= kLongest ? text : text.substr(0, kLongest) + "..";
@@ -38,7 +38,8 @@ std::string TypeOf(const Json& json) {
              : json.dump();
 }
 
-// The folder itself may be a link; nothing in it may lead out.
+// Tells whether a path is inside the folder. The folder itself may be a link,
+// but links in it may not lead out.
 bool IsInside(const fs::path& folder, const fs::path& real) {
   std::error_code error;
   const fs::path home = fs::canonical(folder, error);
@@ -57,20 +58,19 @@ std::string ReadText(const fs::path& folder) {
     throw InvalidInput("case.json", "a file in the case folder",
                        "a link that leads out of it");
   if (!fs::is_regular_file(path, error))
-    throw InvalidInput("case.json", "a regular file", "something else");
+    throw InvalidInput("case.json", "a regular file", "another kind of file");
   const uintmax_t size = fs::file_size(path, error);
   if (error || size > kLargestJson)
     throw InvalidInput("case.json", "at most 16 MiB", "more");
   std::ifstream stream(path, std::ios::binary);
   std::string text(size, '\0');
   if (!stream.read(text.data(), static_cast<std::streamsize>(size)))
-    throw InvalidInput("case.json", "a file that can be read",
-                       "one that cannot");
+    throw InvalidInput("case.json", "a readable file", "one that is not");
   return text;
 }
 
 Json ParseJson(const std::string& text) {
-  // A repeated key would silently lose one of its values.
+  // Rejects repeated keys, since the parser would silently drop a value.
   std::vector<std::set<std::string>> keys;
   const auto reject_duplicates = [&](int depth, Json::parse_event_t event,
                                      Json& parsed) {
@@ -96,12 +96,12 @@ Json ParseJson(const std::string& text) {
 
 const Json& Field(const Json& json, const std::string& name, Json::value_t type,
                   const std::string& expected) {
-  const auto found = json.find(name);
-  if (found == json.end())
+  const auto position = json.find(name);
+  if (position == json.end())
     throw InvalidInput("case.json: " + name, expected, "none");
-  if (found->type() != type)
-    throw InvalidInput("case.json: " + name, expected, TypeOf(*found));
-  return *found;
+  if (position->type() != type)
+    throw InvalidInput("case.json: " + name, expected, TypeOf(*position));
+  return *position;
 }
 
 int64_t IntegerOf(const std::string& name, const Json& json) {
@@ -138,7 +138,7 @@ ParamValue ParamOf(const std::string& name, const Json& json) {
   return rows;
 }
 
-// Names of tensors and of their files.
+// Returns the files by the names of their tensors.
 std::map<std::string, std::string> FilesOf(const Json& json,
                                            const std::string& field) {
   std::map<std::string, std::string> files;
@@ -154,7 +154,7 @@ std::map<std::string, std::string> FilesOf(const Json& json,
 }
 
 // An array that a field of case.json names. Its header is read first, so that
-// shapes are checked before gigabytes of numbers are read.
+// shapes are checked before gigabytes of values are read.
 struct NamedArray {
   std::string field;
   fs::path path;
@@ -162,7 +162,7 @@ struct NamedArray {
   bool is_float32 = false;
 };
 
-// The file may not leave the folder, through links neither.
+// Finds the file of an array. It must be inside the folder, also through links.
 NamedArray FindArray(const fs::path& folder, const std::string& field,
                      const std::string& text) {
   const std::string subject = "case.json: " + field;
@@ -193,30 +193,31 @@ std::vector<double> NumbersOf(const NamedArray& named) {
     NpyArray array = ReadNpy(named.path);
     if (array.shape != named.shape || array.is_float32 != named.is_float32)
       throw InvalidInput(named.path.filename().string(),
-                         "the array that it held a moment ago", "another one");
+                         "the array whose header was just read", "another one");
     return std::move(array.values);
   } catch (const InvalidInput& problem) {
     throw problem.In(named.field);
   }
 }
 
-// The arrays by name, once every shape fits the others.
+// The arrays by name.
 using NamedArrays = std::map<std::string, NamedArray>;
 
 NamedArrays FindInputs(const fs::path& folder, const CaseText& text,
                        CaseFolder& result) {
-  // Before any file is read: a list of a thousand names is refused, not read.
+  // Names are checked before any file is read, so that a list of a thousand
+  // names costs nothing.
   std::vector<std::string> names;
   for (const auto& [name, file] : text.inputs) names.push_back(name);
   CheckInputNames(*text.op, text.params, names);
   NamedArrays arrays;
-  std::vector<GivenShape> given;
+  std::vector<GivenShape> shapes;
   for (const auto& [name, file] : text.inputs) {
     arrays[name] = FindArray(folder, "inputs: " + name, file);
-    given.push_back({name, arrays[name].shape});
+    shapes.push_back({name, arrays[name].shape});
   }
   result.problem =
-      ResolveProblem(*text.op, text.params, Scalar::kFloat64, given);
+      ResolveProblem(*text.op, text.params, Scalar::kFloat64, shapes);
   return arrays;
 }
 
@@ -325,7 +326,7 @@ CaseText ParseCaseText(const std::string& text) {
   result.inputs = FilesOf(json, "inputs");
   result.expected = FilesOf(json, "expected");
   if (const auto error = json.find("expected_error"); error != json.end()) {
-    // An error as large as the numbers would allow any answer.
+    // An error as large as the values themselves would accept any output.
     if (!error->is_number() || !(error->get<double>() >= 0) ||
         !(error->get<double>() < 1))
       throw InvalidInput("case.json: expected_error",
@@ -336,7 +337,7 @@ CaseText ParseCaseText(const std::string& text) {
 }
 
 CaseFolder ReadCaseFolder(const fs::path& folder) {
-  // "." and "case/" have names too.
+  // Resolves paths such as "." and "case/" to the name of the folder.
   std::error_code error;
   fs::path plain = fs::absolute(folder, error).lexically_normal();
   if (!plain.has_filename()) plain = plain.parent_path();

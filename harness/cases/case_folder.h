@@ -1,4 +1,4 @@
-// Case folders, format case/1: problems and answers from outside.
+// Reads case folders, format case/1: problems and outputs from outside.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,8 @@ struct ExpectedTensor {
   std::string name;
   Shape shape;
   std::vector<double> values;
-  bool is_float32 = false;  // then taken as the answer of a float32 program
+  bool is_float32 =
+      false;  // if true, judged as the output of a float32 program
 };
 
 struct CaseFolder {
@@ -24,13 +25,14 @@ struct CaseFolder {
   Problem problem;  // with scalar float64
   Inputs inputs;    // as in the files, not rounded
   std::vector<ExpectedTensor> expected;
-  bool has_float32 = false;  // in a file: then float32 programs are asked about
-  // Every expected number may be off by this times the largest magnitude in its
+  bool has_float32 =
+      false;  // a file is float32: float32 programs are judged too
+  // Every expected value may be off by this times the largest magnitude in its
   // tensor.
   double expected_error = 0;
   std::string source;
-  // Of the inputs' names, shapes and numbers (FNV-1a, 16 hex digits): folders
-  // of the same name and other contents are told apart by it.
+  // Digest of the inputs' names, shapes and values (FNV-1a, 16 hex digits),
+  // which distinguishes folders of the same name.
   std::string digest;
 };
 
@@ -43,14 +45,15 @@ struct CaseText {
   std::string source;
 };
 
-// Throws InvalidInput that names the field. Every field but expected_error must
-// be there.
+// Parses case.json. Throws InvalidInput that names the field. Every field
+// except expected_error is required.
 CaseText ParseCaseText(const std::string& text);
 
-// Reads and checks everything: the format, names, types and ranges, that files
-// stay inside the folder and hold what they promise, shapes, finite numbers.
-// Throws InvalidInput that names the case, the file or field, and what is
-// wrong. Allocates no more than a small multiple of what the files hold.
+// Reads a folder and checks everything: format, names, types and ranges,
+// shapes, finite values, and that all files are inside the folder and have the
+// declared size. Throws InvalidInput that names the case, the file or field,
+// and what is wrong. Allocates no more than a small multiple of the files'
+// size.
 CaseFolder ReadCaseFolder(const std::filesystem::path& folder);
 
 }  // namespace subquad

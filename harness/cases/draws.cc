@@ -29,7 +29,6 @@ double ToUniform(uint32_t high, uint32_t low) {
   return (static_cast<double>(bits) + 0.5) * 0x1p-52;
 }
 
-// Scales rows of `width` numbers to a length; rows of zeros stay.
 }  // namespace
 
 std::array<uint32_t, 4> PhiloxWords(const std::array<uint32_t, 4>& counter,
@@ -49,7 +48,7 @@ double Draws::Uniform(uint64_t index) const {
 }
 
 double Draws::Normal(uint64_t index) const {
-  // Two draws to a block of words: the radius and the angle of both.
+  // Two draws share a block of words, which gives their radius and angle.
   const auto words = Philox(seed_, stream_, index / 2 | uint64_t{1} << 63);
   const double radius = std::sqrt(-2 * std::log(ToUniform(words[0], words[1])));
   const double angle = 2 * std::numbers::pi * ToUniform(words[2], words[3]);
@@ -70,7 +69,7 @@ double RoundTo(Scalar scalar, double value) {
     case Scalar::kFloat16: {
       int exponent = 0;
       std::frexp(value, &exponent);
-      // 11 bits of significand, fewer below 2^-14.
+      // float16 has 11 bits of significand, and fewer below 2^-14.
       const double unit = std::ldexp(1.0, std::max(exponent, -13) - 11);
       const double rounded = std::nearbyint(value / unit) * unit;
       return std::abs(rounded) > 65504 ? std::copysign(HUGE_VAL, value)

@@ -1,6 +1,6 @@
-// Random numbers by index: every one is a function of seed, stream and index
-// (Philox4x32-10, Salmon et al. 2011, through Random123), so that they are the
-// same on any number of threads and machines.
+// Random numbers by index: each is a function of seed, stream and index
+// (Philox4x32-10, Salmon et al. 2011, through Random123), so that the number of
+// threads and the machine do not matter.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace subquad {
 
-// Philox4x32-10 itself: four words for a counter under a key.
+// Philox4x32-10: returns four words for a counter under a key.
 std::array<uint32_t, 4> PhiloxWords(const std::array<uint32_t, 4>& counter,
                                     const std::array<uint32_t, 2>& key);
 
@@ -27,7 +27,8 @@ class Draws {
   uint64_t seed_, stream_;
 };
 
-// To the nearest number of the scalar type, ties to even; overflow to infinity.
+// Rounds to the nearest number of the scalar type, ties to even; overflow gives
+// infinity.
 double RoundTo(Scalar scalar, double value);
 
 }  // namespace subquad

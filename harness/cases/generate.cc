@@ -12,6 +12,7 @@
 namespace subquad {
 namespace {
 
+// Scales rows of `width` values to a length; rows of zeros stay.
 void ScaleRows(double norm, int64_t width, std::vector<double>& values) {
   for (size_t first = 0; first < values.size();
        first += static_cast<size_t>(width)) {
@@ -26,28 +27,30 @@ void ScaleRows(double norm, int64_t width, std::vector<double>& values) {
 
 }  // namespace
 
-void RoundTensor(Scalar scalar, const std::string& what, Tensor& tensor) {
+void RoundTensor(Scalar scalar, const std::string& subject, Tensor& tensor) {
   for (double& value : tensor.values) {
     const double rounded = RoundTo(scalar, value);
     if (std::isfinite(value) && !std::isfinite(rounded))
       throw InvalidInput(
-          what, "numbers in the range of " + std::string(Info(scalar).name),
+          subject, "numbers in the range of " + std::string(Info(scalar).name),
           std::to_string(value));
     value = rounded;
   }
 }
 
-Inputs GenerateInputs(const Case& one, const Problem& problem) {
+Inputs GenerateInputs(const Case& test_case, const Problem& problem) {
   Inputs inputs;
-  const std::string id = one.DrawId();
-  // Tensors that the folder lacks are drawn as if there were no folder.
-  const HardInput& kind = FindHardInput(one.source ? "normal" : one.input);
+  const std::string id = test_case.DrawId();
+  // Draws tensors that the folder lacks as if there were no folder.
+  const HardInput& kind =
+      FindHardInput(test_case.source ? "normal" : test_case.input);
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
   for (size_t t = 0; t < problem.inputs.size(); ++t) {
     const TensorRule& rule = problem.inputs[t];
-    if (one.source) {
-      if (auto tensor = TensorFromSource(*one.source, problem, t)) {
-        RoundTensor(one.scalar, one.input + ": " + tensor->name, *tensor);
+    if (test_case.source) {
+      if (auto tensor = TensorFromSource(*test_case.source, problem, t)) {
+        RoundTensor(test_case.scalar, test_case.input + ": " + tensor->name,
+                    *tensor);
         inputs.tensors.push_back(std::move(*tensor));
         continue;
       }
@@ -65,7 +68,7 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
         tensor.shape.end());
     const int64_t rows = slice_shape.front();
     const int64_t row_size = slice_size / rows;
-    const Draws draws(one.seed, id + "/" + rule.name);
+    const Draws draws(test_case.seed, id + "/" + rule.name);
     constexpr int64_t kChunk = 1 << 14;
     pool.For((count + kChunk - 1) / kChunk, [&](int64_t chunk, int) {
       const int64_t end = std::min(count, (chunk + 1) * kChunk);
@@ -87,18 +90,19 @@ Inputs GenerateInputs(const Case& one, const Problem& problem) {
     });
     if (kind.row_norm > 0 && rule.role == Role::kData)
       ScaleRows(kind.row_norm, tensor.shape.back(), tensor.values);
-    // Gaussian rows are already filled in.
-    if (rule.draw.projection && one.omega != "gaussian") {
-      const Draws lengths(one.seed, id + "/" + rule.name + "/lengths");
+    // Gaussian rows have been filled in above.
+    if (rule.draw.projection && test_case.omega != "gaussian") {
+      const Draws lengths(test_case.seed, id + "/" + rule.name + "/lengths");
       for (int64_t start = 0; start < count; start += slice_size) {
-        const auto omega = SampleOmega(one.omega, rows, row_size, draws,
+        const auto omega = SampleOmega(test_case.omega, rows, row_size, draws,
                                        lengths, static_cast<uint64_t>(start));
         for (int64_t i = 0; i < slice_size; ++i)
           tensor.values[static_cast<size_t>(start + i)] =
               omega[static_cast<size_t>(i)];
       }
     }
-    for (double& value : tensor.values) value = RoundTo(one.scalar, value);
+    for (double& value : tensor.values)
+      value = RoundTo(test_case.scalar, value);
     inputs.tensors.push_back(std::move(tensor));
   }
   problem.op->CheckNumbers(problem, inputs);

@@ -13,14 +13,14 @@ namespace {
 
 bool IsData(const Place& place) { return place.rule.role == Role::kData; }
 
-// From 0 at the first row to 1 at the last.
+// Returns 0 at the first row, 1 at the last and values between.
 double Along(const Place& place) {
   return place.rows == 1 ? 0
                          : static_cast<double>(place.row) /
                                static_cast<double>(place.rows - 1);
 }
 
-// How far an offset is from the middle of its axis, from 0 to 1.
+// Returns the distance of an offset from the middle of its axis, from 0 to 1.
 double FromMiddle(const Place& place) {
   const double half = static_cast<double>(place.rows) / 2;
   return std::abs(static_cast<double>(place.row) - half) / half;
@@ -117,7 +117,7 @@ const std::vector<HardInput>& HardInputs() {
       {"normal", "independent N(0, 1): any wrong index shows", Normal},
       {"integers", "small integers: sums are exact, results bit-equal",
        Integers},
-      {"equal", "all ones: a wrong count of terms shows alone", Equal},
+      {"equal", "all ones: only a wrong number of terms shows", Equal},
       {"alternating", "signs by row that nearly cancel", Alternating},
       {"wide", "magnitudes over 24 powers of two in one tensor", Wide},
       {"dropping", "data fall by 1e-6 in the second half", Dropping},
@@ -126,30 +126,30 @@ const std::vector<HardInput>& HardInputs() {
        "past",
        Growing},
       {"decaying", "weights fall by e^-16 away from the middle", Decaying},
-      {"impulse", "one row alone is not zero", Impulse},
+      {"impulse", "all rows but one are zero", Impulse},
       {"tiny", "N(0, 1) times 2^-50", Tiny},
       {"huge", "N(0, 1) times 2^50", Huge},
       {"offset", "N(100, 1): a large mean that a transform mixes in", Offset},
       {"onehot", "rows of one 16 and zeros: one key takes all the weight",
        OneHot},
-      {"repeated", "four rows in turn: several scores are the largest",
+      {"repeated", "four rows repeated: several scores are the largest",
        Repeated},
-      {"sparse", "nine of ten numbers are zero", Sparse},
-      {"spike", "one number is a million times larger", Spike},
+      {"sparse", "nine of ten values are zero", Sparse},
+      {"spike", "one value is a million times larger", Spike},
       {"powers", "powers of two from 1/16 to 16: products are exact", Powers},
       {"ramp",
-       "straight lines along the sequence: all energy at the lowest "
+       "straight lines along the sequence: all energy in the lowest "
        "frequencies",
        Ramp},
       {"sinusoid", "five waves along the sequence: all energy at one frequency",
        Sinusoid},
-      {"heavy", "N(0, 1) over a uniform: no variance, a few numbers decide",
+      {"heavy", "N(0, 1) over a uniform: no variance, a few values decide",
        Heavy},
       {"positive", "|N(0, 1)|: nothing cancels, rounding adds up one way",
        Positive},
       {"opposite", "every second row is minus the one before: sums vanish",
        Opposite},
-      {"close", "1 + N(0, 1) 2^-18: answers differ in the last digits only",
+      {"close", "1 + N(0, 1) 2^-18: outputs differ in the last digits only",
        Close},
       {"masked", "bias is -inf for half of the offsets", Masked},
       {"unit", "rows of length 1, as after a normalisation", Normal, 1},

@@ -1,5 +1,5 @@
-// Hard inputs: kinds of numbers, by name, each for a fault that independent
-// normal draws would not show.
+// Hard inputs: kinds of values, by name, each of which reveals a fault that
+// independent normal draws do not.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace subquad {
 
 class Draws;
 
-// The place of an element in its tensor.
+// The position of an element in its tensor.
 struct Place {
   const TensorRule& rule;
   int64_t row, rows;        // along the first axis of one head
@@ -23,7 +23,7 @@ struct Place {
 
 struct HardInput {
   std::string_view name;
-  std::string_view what;  // the numbers, and which fault they would show
+  std::string_view what;  // the values, and which fault they reveal
   double (*value)(const Place& place, const Draws& draws);
   double row_norm = 0;  // of every row of queries, keys and values; 0: as drawn
 };

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the elements along one axis come from.
+// Maps the elements along one axis to those of the folder's tensor.
 struct AxisFit {
   enum class Kind { kWidth, kRows, kOffsets } kind = Kind::kWidth;
   std::vector<int64_t> from;
@@ -30,7 +30,8 @@ int64_t ExtentOf(const std::string& expression, const Problem& problem) {
   return Extent(expression).Evaluate(problem.dims).value();
 }
 
-// Whether an extent counts tokens or pixels, so that any other number will do.
+// Tells whether an extent counts tokens or pixels, which may be cropped or
+// tiled.
 bool CountsRows(const std::string& expression, const Problem& problem) {
   const std::vector<std::string> symbols = Extent(expression).Symbols();
   return !symbols.empty() &&
@@ -39,16 +40,18 @@ bool CountsRows(const std::string& expression, const Problem& problem) {
          });
 }
 
-// The offset of the first entry of an axis; nothing if it does not run over
-// offsets.
+// Returns the offset of the first entry of an axis; nothing if the axis does
+// not run over offsets.
 std::optional<int64_t> FirstOffset(const TensorRule& rule, size_t axis,
                                    const Problem& problem) {
-  for (const OffsetAxis& one : rule.offset_axes)
-    if (one.axis == static_cast<int>(axis)) return ExtentOf(one.first, problem);
+  for (const OffsetAxis& offset_axis : rule.offset_axes)
+    if (offset_axis.axis == static_cast<int>(axis))
+      return ExtentOf(offset_axis.first, problem);
   return {};
 }
 
-// Entries keep their offsets; beyond the source's the nearest one is repeated.
+// Fits an axis of offsets: entries keep their offsets, and the outermost values
+// are repeated beyond them.
 AxisFit FitOffsets(const TensorRule& rule, size_t axis, const Problem& problem,
                    const TensorRule& source_rule, const Problem& source) {
   const std::string &own = rule.shape[axis], &theirs = source_rule.shape[axis];
@@ -70,7 +73,8 @@ AxisFit FitOffsets(const TensorRule& rule, size_t axis, const Problem& problem,
   return fit;
 }
 
-// Pixels keep their neighbours: the image itself is cropped or tiled.
+// Fits an axis of pixels: the image is cropped or tiled, so that pixels keep
+// their neighbours.
 AxisFit FitPixels(const Problem& problem, const Problem& source) {
   const int64_t height = problem.Dim("height"), width = problem.Dim("width");
   const int64_t own_height = source.Dim("height");
@@ -116,7 +120,7 @@ TensorFit FitHeads(const Problem& problem, size_t index, const Problem& source,
   const TensorRule& rule = problem.inputs[index];
   const Slices slices = problem.InputSlices(index);
   const Slices theirs = source.InputSlices(source_index);
-  // Only a parameter may be shared by all heads.
+  // Only tensors of parameters may be shared by all heads.
   const bool shared = theirs.count() == 1 && rule.role == Role::kParameter;
   if (!shared && slices.count() > theirs.count())
     throw InvalidInput(rule.name, fmt::format("{} heads", slices.count()),
@@ -149,9 +153,9 @@ TensorFit FitTensor(const CaseFolder& folder, const Problem& problem,
   }
 }
 
-// Where a folder is read from: a relative path that does not exist here is
-// looked up in the program's data, so that reports/inputs is found from
-// anywhere.
+// Returns the place from which a folder is read. A relative path that does not
+// exist in the current folder is looked up in the program's data, so that
+// reports/inputs is found from anywhere.
 fs::path PlaceOf(const std::string& path) {
   std::error_code error;
   if (path.empty() || fs::path(path).is_absolute() || fs::exists(path, error))
@@ -160,8 +164,8 @@ fs::path PlaceOf(const std::string& path) {
   return fs::is_directory(in_data, error) ? in_data : fs::path(path);
 }
 
-// The path relative to the program's data, where it is inside: links in a build
-// folder lead to the source tree.
+// Returns the path relative to the program's data if it is inside, since links
+// in a build folder lead to the source tree.
 fs::path RelativeToData(const fs::path& path) {
   std::error_code error;
   const fs::path reports = fs::canonical(DataFolder() / "reports", error);
@@ -187,7 +191,8 @@ std::string InputSourceName(const std::string& path) {
   std::error_code error;
   fs::path name = fs::path(path).lexically_normal();
   if (!name.has_filename()) name = name.parent_path();
-  // A name from the data that means something else here stays absolute.
+  // The path stays absolute if its name in the data refers to another folder
+  // here.
   const auto is_found_by = [&](const fs::path& inside) {
     return fs::equivalent(PlaceOf(inside.string()), name, error);
   };
@@ -217,19 +222,19 @@ std::shared_ptr<const CaseFolder> FindInputSource(const std::string& path) {
   static std::mutex mutex;
   static std::map<std::string, std::shared_ptr<const CaseFolder>> folders;
   const std::lock_guard lock(mutex);
-  // By absolute path: the current folder may change.
-  std::shared_ptr<const CaseFolder>& found =
+  // Keyed by absolute path, since the current folder may change.
+  std::shared_ptr<const CaseFolder>& folder =
       folders[fs::absolute(PlaceOf(path)).string()];
-  if (!found) {
+  if (!folder) {
     if (!InputSourceExists(path)) {
       std::vector<std::string> names;
       for (const HardInput& kind : HardInputs()) names.emplace_back(kind.name);
-      throw UnknownName("input (a case folder or a kind of numbers)", names,
+      throw UnknownName("input (a case folder or a kind of values)", names,
                         path);
     }
-    found = std::make_shared<CaseFolder>(ReadCaseFolder(PlaceOf(path)));
+    folder = std::make_shared<CaseFolder>(ReadCaseFolder(PlaceOf(path)));
   }
-  return found;
+  return folder;
 }
 
 SourceFit FitSource(const CaseFolder& folder, const Problem& problem) {

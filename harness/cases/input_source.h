@@ -1,9 +1,10 @@
-// Tensors of a case folder in place of generated ones: those that both the
-// folder and the problem name, whatever operator the folder is for. The queries
-// of a softmax_attention case feed linear_attention too. Rows (tokens, pixels)
-// are cropped or tiled to the length asked for; tensors by offset stay centred
-// on offset 0 and repeat their outermost values; widths have to match. Nothing
-// else of the folder is used, neither its parameters nor its answer.
+// Takes tensors from a case folder instead of generating them. A tensor is used
+// if both the folder and the problem have its name, even if the folder is for
+// another operator: the queries of a softmax_attention case serve
+// linear_attention too. Rows (tokens, pixels) are cropped or tiled to the
+// requested length; tensors by offset stay centred on offset 0 and repeat their
+// outermost values; widths have to match. The folder's parameters and outputs
+// are ignored.
 #pragma once
 
 #include <memory>
@@ -15,18 +16,18 @@
 
 namespace subquad {
 
-// The path as in an id: normalised, and relative if the folder is below the
-// current one or in the program's data, where it is found from anywhere. Throws
-// InvalidInput for a path that an id cannot contain.
+// Returns the path as in an id: normalised, and relative if the folder is below
+// the current one or in the program's data, where it can be found from
+// anywhere. Throws InvalidInput for a path that an id cannot contain.
 std::string InputSourceName(const std::string& path);
 
-// Whether a folder of that name exists.
+// Tells whether a folder of that name exists.
 bool InputSourceExists(const std::string& name);
 
-// The folder, read once in a process. Throws InvalidInput.
+// Returns the folder, which is read once per process. Throws InvalidInput.
 std::shared_ptr<const CaseFolder> FindInputSource(const std::string& path);
 
-// How the folder's tensors were made to fit.
+// Describes how the folder's tensors were fitted to the problem.
 struct SourceFit {
   int64_t rows = 0;    // queries of the folder: tokens or pixels
   std::string fitted;  // "as is", "cropped", "tiled" or "cropped and tiled"
@@ -35,12 +36,12 @@ struct SourceFit {
   std::vector<std::string> taken, generated;  // inputs of the problem
 };
 
-// Throws InvalidInput where the folder has no input of the problem, or one that
-// does not fit.
+// Throws InvalidInput if the folder has none of the problem's inputs, or one
+// that does not fit.
 SourceFit FitSource(const CaseFolder& folder, const Problem& problem);
 
-// problem.inputs[index] with the folder's numbers, not rounded; nothing where
-// the folder has no tensor of this name. Throws InvalidInput where it does not
+// Returns problem.inputs[index] with the folder's values, not rounded; nothing
+// if the folder has no tensor of this name. Throws InvalidInput if it does not
 // fit.
 std::optional<Tensor> TensorFromSource(const CaseFolder& folder,
                                        const Problem& problem, size_t index);

@@ -46,7 +46,7 @@ std::vector<double> SampleOmega(std::string_view sampler, int64_t rows,
       Scale(std::sqrt(static_cast<long double>(d) / Dot(row, row)), row);
     if (sampler == "orthogonal") {
       if (r % d == 0) basis.clear();
-      // Twice is enough (Giraud et al. 2005).
+      // Two passes are enough (Giraud et al. 2005).
       for (int pass = 0; pass < 2; ++pass)
         for (const Row& other : basis) {
           const long double along = Dot(row, other);

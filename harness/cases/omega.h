@@ -1,4 +1,5 @@
-// Projections of random features, [rows, d] (NPRF section 2; Choromanski 2021).
+// Samples projections of random features, [rows, d] (NPRF section 2;
+// Choromanski 2021).
 #pragma once
 
 #include <cstdint>
@@ -16,12 +17,13 @@ namespace subquad {
 // sphere: rows uniform on the sphere of radius sqrt(d).
 const std::vector<std::string_view>& OmegaSamplers();
 
-// Throws InvalidInput that lists the samplers.
+// Throws InvalidInput for an unknown sampler.
 void CheckOmegaSampler(std::string_view name);
 
-// `first` is the index of the first draw: heads take consecutive ones. The
-// gaussian numbers are draws.Normal(first + row * d + column), from which the
-// others start; `lengths` draws the rows' lengths.
+// Samples [rows, d]. `first` is the index of the first draw; heads use
+// consecutive indices. The gaussian values are
+// draws.Normal(first + row * d + column), and the other samplers start from
+// them; `lengths` draws the lengths of rows.
 std::vector<double> SampleOmega(std::string_view sampler, int64_t rows,
                                 int64_t d, const Draws& draws,
                                 const Draws& lengths, uint64_t first);

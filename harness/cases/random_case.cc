@@ -13,12 +13,12 @@ namespace {
 constexpr int64_t kLargestSize = 700;
 constexpr int64_t kLargestWidth = 80;
 constexpr int64_t kLargestHeads = 4;
-// Multiply-adds of the reference for a whole case.
+// Largest number of multiply-adds of the reference for a case.
 constexpr double kMostWork = 3e7;
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// Draws in order, so that every choice has numbers of its own.
+// Random choices, each of which uses the next draw.
 class Dice {
  public:
   Dice(uint64_t seed, uint64_t index)
@@ -31,8 +31,8 @@ class Dice {
     return std::min(
         most, least + static_cast<int64_t>(std::floor(Uniform() * width)));
   }
-  // Small ones are as likely as large ones; every third is a power of two or
-  // its neighbour, where blocks begin and end.
+  // Draws a size. Small ones are as likely as large ones; every third is a
+  // power of two or its neighbour, where blocks begin and end.
   int64_t Size(int64_t most) {
     const double top = std::log2(static_cast<double>(most) + 1);
     if (Chance(1.0 / 3)) {
@@ -54,7 +54,7 @@ class Dice {
   uint64_t next_ = 0;
 };
 
-// Flags and choices, then the numbers that go with them.
+// Draws flags and choices, then the parameters that these bring with them.
 void DrawParams(const Operator& op, int64_t n, Dice& dice, Values& values) {
   Params chosen;
   std::set<std::string> done;
@@ -78,17 +78,17 @@ void DrawParams(const Operator& op, int64_t n, Dice& dice, Values& values) {
       values.emplace_back(rule.name, text);
       chosen.Set(rule.name, ParseParam(rule, text));
       more = true;
-      break;  // it may bring others with it
+      break;  // a choice may bring other parameters with it
     }
   }
 }
 
-// Leading axes of data that several heads or batch items read.
+// Draws leading axes for tensors that several heads or batch items share.
 std::string SharedTensors(const Signature& signature, int64_t heads,
                           int64_t batch, Dice& dice) {
   std::string text;
   for (const TensorRule& rule : signature.inputs) {
-    // A gradient has every axis of the output.
+    // The incoming gradient has all axes of the output.
     if (rule.role != Role::kData || rule.optional || rule.name == "grad" ||
         !dice.Chance(0.3))
       continue;
@@ -133,7 +133,7 @@ void DrawSizes(const CaseRequest& request, Dice& dice, Values& values) {
     values.emplace_back("omega", "orthogonal");
 }
 
-// Padding, where the operator takes it.
+// Draws key lengths (padding) if the operator has them.
 void DrawKeyLengths(const CaseRequest& request, Dice& dice, Values& values) {
   const Case probe = MakeCase(request);
   const auto rules = probe.op->ParamRules(probe.params);
@@ -147,8 +147,8 @@ void DrawKeyLengths(const CaseRequest& request, Dice& dice, Values& values) {
   values.emplace_back("key_lengths", lengths);
 }
 
-double WorkOf(const Case& one) {
-  const Problem problem = ProblemOf(one);
+double WorkOf(const Case& test_case) {
+  const Problem problem = ProblemOf(test_case);
   double work = 0;
   for (size_t o = 0; o < problem.outputs.size(); ++o) {
     const Shape shape = problem.OutputShape(o);
@@ -181,32 +181,32 @@ std::optional<Case> RandomCases::Draw(uint64_t index) const {
   request.n = dice.Size(kLargestSize);
   try {
     DrawParams(*request.op, *request.n, dice, request.values);
-    // Images have their own two axes.
+    // Images have two axes of their own.
     const Params none;
     for (const ParamRule& rule : request.op->ParamRules(none))
       if (rule.follows_n && dice.Chance(0.8))
         request.values.emplace_back(rule.name, std::to_string(dice.Size(26)));
     DrawSizes(request, dice, request.values);
     DrawKeyLengths(request, dice, request.values);
-    Case one = MakeCase(request);
-    if (WorkOf(one) > kMostWork) return std::nullopt;
-    // Round trip: what an id says is what there is.
-    return MakeCase(ParseCaseId(one.Id()));
+    Case test_case = MakeCase(request);
+    if (WorkOf(test_case) > kMostWork) return std::nullopt;
+    // The round trip through the id ensures that the id repeats the case.
+    return MakeCase(ParseCaseId(test_case.Id()));
   } catch (const InvalidInput&) {
     return std::nullopt;
   }
 }
 
-std::vector<Case> SimplerCases(const Case& one) {
-  const CaseRequest request = ParseCaseId(one.Id());
+std::vector<Case> SimplerCases(const Case& test_case) {
+  const CaseRequest request = ParseCaseId(test_case.Id());
   std::vector<Case> simpler;
-  std::set<std::string> ids = {one.Id()};
+  std::set<std::string> ids = {test_case.Id()};
   const auto add = [&](const CaseRequest& changed) {
     try {
       Case made = MakeCase(changed);
       if (ids.insert(made.Id()).second) simpler.push_back(std::move(made));
     } catch (const InvalidInput&) {
-      // It does not go together.
+      // The drawn values are incompatible.
     }
   };
   if (request.n)
@@ -218,8 +218,8 @@ std::vector<Case> SimplerCases(const Case& one) {
       }
   for (size_t i = 0; i < request.values.size(); ++i) {
     const auto& [name, text] = request.values[i];
-    // Without it there is a default, or there is nothing.
-    if (!one.sizes.contains(name)) {
+    // Without this value the default applies.
+    if (!test_case.sizes.contains(name)) {
       CaseRequest changed = request;
       changed.values.erase(changed.values.begin() +
                            static_cast<std::ptrdiff_t>(i));
@@ -235,13 +235,13 @@ std::vector<Case> SimplerCases(const Case& one) {
         add(changed);
       }
   }
-  // Both lengths at once, where they are named apart.
+  // Shrinks both lengths at once if they have separate names.
   for (const int64_t part : {2, 1}) {
     CaseRequest changed = request;
     bool any = false;
     for (auto& [name, text] : changed.values) {
       const auto number = ParseNumber<int64_t>(text);
-      if (!one.sizes.contains(name) || !number || *number < 2) continue;
+      if (!test_case.sizes.contains(name) || !number || *number < 2) continue;
       text = std::to_string(part == 2 ? *number / 2 : *number - 1);
       any = true;
     }

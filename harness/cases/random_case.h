@@ -1,5 +1,5 @@
-// Cases that nobody chose: operators, sizes, parameters and numbers drawn from
-// a seed, and the steps by which a case that fails is made smaller.
+// Draws random cases (operators, sizes, parameters and values) from a seed, and
+// lists the steps by which a failing case is shrunk.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@ namespace subquad {
 struct RandomCases {
   std::vector<const Operator*> operators;  // drawn from these
   std::vector<Scalar> scalars;
-  std::optional<std::string> input;  // the kind of numbers; else drawn too
+  std::optional<std::string> input;  // the kind of values; drawn if empty
   uint64_t seed = 1;
 
-  // Case number `index`, a function of the above and of nothing else. Nothing
-  // where what was drawn does not go together, or would take the reference more
-  // than about a tenth of a second.
+  // Returns case number `index`, a function of the fields above only. Returns
+  // nothing if the drawn values are incompatible or if the reference would take
+  // more than about a tenth of a second.
   std::optional<Case> Draw(uint64_t index) const;
 };
 
-// Kinds of numbers that are drawn: those that every implementation can do.
-// tests/harness/judging/known_limits.json says what the others lead to. Whole
-// waves (sinusoid) are not among them: with a few tokens their sums cancel to
-// nothing, and normalisers with them.
+// Returns the kinds of values that are drawn: those that every implementation
+// supports. tests/harness/judging/known_limits.json lists the problems with the
+// others. Whole waves (sinusoid) are excluded, because with a few tokens their
+// sums and the normalisers cancel to zero.
 const std::vector<std::string>& RandomInputs();
 
-// Cases that are simpler than `one` by a single step, simplest first: a smaller
-// size, one head, a flag or an option left out, plain numbers.
-std::vector<Case> SimplerCases(const Case& one);
+// Returns cases that are simpler than this one by a single step, the simplest
+// first: a smaller size, one head, a flag or an option left out, plain values.
+std::vector<Case> SimplerCases(const Case& test_case);
 
 }  // namespace subquad

@@ -8,11 +8,11 @@ namespace {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// With more variants than this, forms take turns.
+// With more variants than this, each variant gets only one of the forms.
 constexpr size_t kManyVariants = 12;
 
-// Every combination of the flags and choices that the operator takes; a choice
-// may bring others with it.
+// Adds every combination of the operator's flags and choices. A choice may
+// bring others with it.
 void AddVariants(const Operator& op, const Params& chosen, Values values,
                  std::vector<Values>& variants) {
   Params known = chosen;
@@ -20,7 +20,7 @@ void AddVariants(const Operator& op, const Params& chosen, Values values,
   for (const ParamRule& rule : op.ParamRules(chosen)) {
     if (chosen.Has(rule.name)) continue;
     std::vector<std::string> texts = rule.choices;
-    // Sums without a normaliser have cases of their own.
+    // Sums without a normaliser have separate cases.
     if (rule.type == ParamType::kFlag && rule.name != "normalized")
       texts = {"0", "1"};
     if (texts.empty()) continue;
@@ -36,8 +36,8 @@ void AddVariants(const Operator& op, const Params& chosen, Values values,
   variants.push_back(std::move(values));
 }
 
-// Images that lengths alone do not lead to: higher than wide and wider than
-// high, neither a multiple of a block, one axis too long for a short-cut.
+// Images that are not square: higher than wide and wider than high, neither a
+// multiple of a block, one axis too long for a short-cut.
 struct Image {
   const char *height, *width;
   int64_t pixels;
@@ -45,7 +45,7 @@ struct Image {
 constexpr Image kImages[] = {
     {"13", "11", 143}, {"11", "13", 143}, {"67", "3", 201}, {"3", "67", 201}};
 
-// Height and width, by the names that the operator gives them.
+// Returns the operator's names for height and width.
 std::vector<std::string> ImageAxes(const Operator& op, const Params& params) {
   std::vector<std::string> axes;
   for (const ParamRule& rule : op.ParamRules(params))
@@ -72,13 +72,13 @@ const std::vector<int64_t>& AwkwardSizes() {
 
 namespace {
 
-// Leading axes that tensors share in several ways: a batch, of which all data
-// but the first tensor is shared, and groups of heads.
+// Returns several ways to share leading axes: a batch that shares all data but
+// the first tensor, and groups of heads.
 std::vector<Values> SharedAxes(const Signature& signature) {
   std::vector<std::string> data;
   for (const TensorRule& rule : signature.inputs)
     if (rule.role == Role::kData && !rule.optional) data.push_back(rule.name);
-  // One tensor alone is shared by parameters for each head.
+  // If there is only one tensor of data, the parameters of each head share it.
   if (data.size() > 1) data.erase(data.begin());
   const auto all = [&](const std::string& axes) {
     std::string text;
@@ -98,9 +98,9 @@ std::vector<Values> SharedAxes(const Signature& signature) {
            {"leading", all("2x2")}}};
 }
 
-// Queries that stand behind the first key, and padding: one token against a
-// cache, a chunk of a prompt inside one, more keys than queries see, an offset
-// beyond the last key, and batch items of one key and of all.
+// Returns cases with query offsets and padding: one token against a cache, a
+// chunk of a prompt inside one, more keys than queries see, an offset beyond
+// the last key, and batch items of one key and of all keys.
 std::vector<Values> Positions(const std::string& queries,
                               const std::string& keys, int64_t middle) {
   const auto text = [](int64_t number) {
@@ -121,7 +121,7 @@ std::vector<Values> Positions(const std::string& queries,
            {"query_offset", "3"}}};
 }
 
-// The other questions that an operator answers: queries and keys elsewhere,
+// Returns the other forms of a problem: queries and keys at other positions,
 // sums with eps and without a normaliser.
 std::vector<Values> FormsOf(const Operator& op, const Params& params,
                             const Signature& signature, int64_t middle) {
@@ -135,7 +135,7 @@ std::vector<Values> FormsOf(const Operator& op, const Params& params,
               {"key_lengths",
                "1+" + std::to_string(std::max<int64_t>(1, middle - 1))}}};
   if (HasParam(op, params, "eps")) {
-    // Random features of long rows are so small that eps would hide all else.
+    // Random features of long rows are so small that eps would dominate.
     const bool projects =
         params.Has("feature_map") &&
         std::ranges::count(signature.inputs, "omega", &TensorRule::name) > 0;
@@ -146,8 +146,9 @@ std::vector<Values> FormsOf(const Operator& op, const Params& params,
   return forms;
 }
 
-// With a turn, one of them: another with each turn, and after all of them
-// another again, so that flags that alternate do not always meet the same.
+// Returns all forms, or one of them if there is a turn: a different one in each
+// turn. After a full round the order is shifted, so that alternating flags do
+// not always meet the same form.
 std::vector<Values> InTurn(std::vector<Values> all,
                            std::optional<size_t> turn) {
   if (!turn || all.empty()) return all;
@@ -156,11 +157,11 @@ std::vector<Values> InTurn(std::vector<Values> all,
 
 bool Gives(const Values& values, const std::string& name) {
   return std::ranges::count(values, name,
-                            [](const auto& one) { return one.first; }) > 0;
+                            [](const auto& item) { return item.first; }) > 0;
 }
 
-// Those of one variant; with a turn, one of several forms. What the variant
-// gives stays as it is: a case that needs it otherwise is left out.
+// Adds the cases of one variant, with a turn only one of the forms. A case that
+// contradicts the variant's own values is left out.
 void AddCases(const Operator& op, const Values& variant,
               const std::vector<int64_t>& sizes, Scalar scalar, uint64_t seed,
               std::optional<size_t> turn, std::vector<Case>& cases) {
@@ -170,7 +171,7 @@ void AddCases(const Operator& op, const Values& variant,
   request.seed = seed;
   const auto add = [&](int64_t n, Values more) {
     if (std::ranges::any_of(
-            more, [&](const auto& one) { return Gives(variant, one.first); }))
+            more, [&](const auto& item) { return Gives(variant, item.first); }))
       return;
     request.n = n;
     request.values = variant;
@@ -204,7 +205,7 @@ void AddCases(const Operator& op, const Values& variant,
     try {
       add(middle, with({{keys, "1"}}));
     } catch (const InvalidInput&) {
-      // One key is fewer than this operator takes (a stride of several).
+      // The operator needs more than one key (a stride of several).
     }
   }
   const std::vector<Values> forms =

@@ -1,5 +1,5 @@
-// The cases that every implementation is verified on when nobody asks for
-// others: awkward sizes, every flag and choice, heads, rectangles, gradients.
+// The default cases of `verify`: awkward sizes, every flag and choice, heads,
+// rectangles, gradients.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@
 
 namespace subquad {
 
-// Sizes that break things: 1, 2, 3, primes, powers of two and their neighbours.
+// Returns sizes that reveal bugs: 1, 2, 3, primes, powers of two and their
+// neighbours.
 const std::vector<int64_t>& AwkwardSizes();
 
-// All variants of an operator at these sizes: each combination of flags and
-// choices, with and without optional inputs; at one of the sizes also heads
-// with shared and with own parameters, n_q != n_k both ways, and the backward
-// pass where there is one; for images also shapes that a number of pixels alone
-// does not lead to. Where an operator has many variants, they take turns with
-// the ways to share axes and with offsets, padding, eps and no normaliser.
+// Returns all variants of an operator at these sizes: each combination of flags
+// and choices, with and without optional inputs. At one of the sizes there are
+// also heads with shared and with own parameters, n_q != n_k both ways, and the
+// backward pass if it is defined; for images also shapes that are not square.
+// If an operator has many variants, each one is combined with only some of the
+// ways to share axes and of offsets, padding, eps and a missing normaliser.
 std::vector<Case> VerificationCases(const Operator& op,
                                     const std::vector<int64_t>& sizes,
                                     Scalar scalar, uint64_t seed);
 
-// Those of one variant: the parameters that are given, the others left to
-// their defaults.
+// Returns the cases of one variant: the given parameters, and defaults for the
+// others.
 std::vector<Case> CasesWith(
     const Operator& op,
     const std::vector<std::pair<std::string, std::string>>& values,

@@ -23,7 +23,7 @@ bool AreFloat32(const std::vector<double>& values) {
 Json JsonOf(const Params& params) {
   Json json = Json::object();
   for (const auto& [name, value] : params.values())
-    std::visit([&](const auto& one) { json[name] = one; }, value);
+    std::visit([&](const auto& item) { json[name] = item; }, value);
   return json;
 }
 
@@ -36,7 +36,7 @@ void WriteCaseFolder(const fs::path& folder, const Problem& problem,
   std::error_code error;
   fs::create_directories(folder.parent_path(), error);
   if (!fs::create_directory(folder, error))
-    throw InvalidInput(folder.string(), "a folder that can be made",
+    throw InvalidInput(folder.string(), "a new folder",
                        error ? error.message() : "one that exists");
   Json json = {{"format", "case/1"},
                {"operator", std::string(problem.op->description().id)},
@@ -55,7 +55,7 @@ void WriteCaseFolder(const fs::path& folder, const Problem& problem,
     json["expected"][tensor.name] = file;
     WriteNpy(folder / file, tensor.shape, tensor.values, tensor.is_float32);
   }
-  // Last: a folder without it is no case.
+  // case.json is written last: without it, a folder is not a case.
   WriteFileAtomically(folder / "case.json", json.dump(1) + "\n");
 }
 

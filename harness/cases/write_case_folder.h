@@ -5,10 +5,10 @@
 
 namespace subquad {
 
-// Makes the folder, which must not exist. Inputs whose numbers all are float32
-// ones are written as such; expected tensors as they say, and how far their
-// numbers may be off besides (CaseFolder::expected_error). Throws InvalidInput
-// where something does not fit, or the system's error where it cannot write.
+// Creates the folder, which must not exist yet. Inputs whose values are all
+// float32 numbers are written as float32; expected tensors as their is_float32
+// says, with CaseFolder::expected_error. Throws InvalidInput if something does
+// not fit, or the system's error if it cannot write.
 void WriteCaseFolder(const std::filesystem::path& folder,
                      const Problem& problem, const Inputs& inputs,
                      const std::vector<ExpectedTensor>& expected,

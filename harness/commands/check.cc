@@ -20,7 +20,7 @@ struct Request {
   double require_margin = 0;
 };
 
-// The line's own word for its verdict.
+// Returns the short form of a verdict for a line.
 std::string Word(const Verdict& verdict) {
   switch (verdict.outcome) {
     case Outcome::kPassed:
@@ -33,19 +33,19 @@ std::string Word(const Verdict& verdict) {
   }
 }
 
-// "passed, blind to: bias shifted by 1 (margin 0.02; a bias of random numbers
-// would show it)"
+// Returns "passed, blind to: bias shifted by 1 (margin 0.02; a bias of random
+// values would reveal it)".
 std::string BlindSpots(const Margin& margin) {
   std::string text;
   for (const BlindSpot& spot : margin.blind_to)
     text += fmt::format(
         "{}{} (margin {:.3g}{})", text.empty() ? "" : ", ", spot.name,
         spot.distance,
-        spot.remedy.empty() ? "" : "; " + spot.remedy + " would show it");
+        spot.remedy.empty() ? "" : "; " + spot.remedy + " would reveal it");
   return "passed, blind to: " + text;
 }
 
-// What is said behind pass or FAIL.
+// Returns the remarks that follow pass or FAIL.
 std::string Remarks(const CaseFolder& folder, const CheckLine& line) {
   const Comparison& numbers = line.verdict.comparison;
   std::string text = fmt::format("  ({}{} rows, gate {}",
@@ -66,7 +66,7 @@ std::string Remarks(const CaseFolder& folder, const CheckLine& line) {
   return text;
 }
 
-// What the numbers are called whose verdict a line is, and their type.
+// Returns the name and the scalar type of the outputs that a line judges.
 std::pair<std::string, std::string_view> Subject(const CaseFolder& folder,
                                                  const CheckLine& line) {
   if (!line.of_folder)
@@ -84,7 +84,7 @@ void PrintLine(const CaseFolder& folder, const CheckLine& line) {
   const Comparison& numbers = verdict.comparison;
   const auto [subject, type] = Subject(folder, line);
   const bool compared = numbers.judged() != numbers.not_finite;
-  // Of the user's numbers the verdict comes first.
+  // For the user's own outputs the verdict comes first.
   if (line.of_folder)
     fmt::print("{:<40} {:<24} {:<9} ", folder.path,
                subject + ": " + Word(verdict), type);
@@ -113,17 +113,18 @@ Json JsonOf(const CheckLine& line) {
     json["deciding"] = {{"gate", line.deciding.gate},
                         {"error", line.deciding.error},
                         {"tolerance", line.deciding.tolerance}};
-  // What gate 2 compares, by output: see Yardstick.
+  // Adds what gate 2 compares, by output; see Yardstick.
   Json yardsticks = Json::array();
-  for (const Yardstick& one : line.verdict.comparison.yardsticks)
-    yardsticks.push_back({{"error", one.error}, {"plain_error", one.plain}});
+  for (const Yardstick& yardstick : line.verdict.comparison.yardsticks)
+    yardsticks.push_back(
+        {{"error", yardstick.error}, {"plain_error", yardstick.plain}});
   if (!yardsticks.empty()) json["yardsticks"] = yardsticks;
   return json;
 }
 
-// Inputs of which neighbouring heads share a slice, in a folder without an axis
-// for batch items: meant for grouped heads, and a trap where the heads are
-// batch items times heads.
+// Returns notes on inputs whose slices are shared by neighbouring heads, in a
+// folder without an axis for batch items. This is meant for grouped heads and
+// wrong if the heads are batch items times heads.
 Json SharingNotes(const Problem& problem) {
   Json notes = Json::array();
   if (problem.leading.size() != 1) return notes;
@@ -132,9 +133,9 @@ Json SharingNotes(const Problem& problem) {
     if (leading.size() != 1 || leading[0] == 1 || leading[0] == problem.heads)
       continue;
     notes.push_back(
-        fmt::format("{} {} is shared by groups of {} neighbouring heads of {}; "
-                    "if these are batch items times heads, give every tensor "
-                    "as [b, h, ..]",
+        fmt::format("each slice of {} {} is shared by {} neighbouring heads of "
+                    "{}; if the heads are batch items times heads, write every "
+                    "tensor as [b, h, ..]",
                     problem.inputs[i].name, ToString(problem.InputShape(i)),
                     problem.heads / leading[0], problem.heads));
   }
@@ -174,17 +175,17 @@ class Checker {
     }
     const Filters& filters = request_.filters;
     CheckChoice choice;
-    choice.wanted = [&](const Implementation& one, Scalar scalar) {
-      return filters.Takes(one) && filters.Takes(scalar);
+    choice.wanted = [&](const Implementation& implementation, Scalar scalar) {
+      return filters.Takes(implementation) && filters.Takes(scalar);
     };
-    // Asked for particular programs, it answers for them, and for the folder's
-    // own numbers only where those are wrong.
+    // If the user selects implementations, the folder's own outputs are
+    // reported only if they are wrong.
     choice.reference = filters.implementations.empty() &&
                        filters.backends.empty() && filters.scalars.empty();
-    for (const Implementation* one : ImplementationsOf(*folder.op))
-      if (!IsAvailable(one->backend))
-        for (const Scalar scalar : one->scalars)
-          without_device_ += choice.wanted(*one, scalar);
+    for (const Implementation* candidate : ImplementationsOf(*folder.op))
+      if (!IsAvailable(candidate->backend))
+        for (const Scalar scalar : candidate->scalars)
+          without_device_ += choice.wanted(*candidate, scalar);
     Json lines = Json::array();
     const auto report = [&](const CheckLine& line) {
       if (request_.json)
@@ -220,7 +221,7 @@ class Checker {
   void Finish() const {
     const std::string missing =
         without_device_ == 0 ? ""
-                             : fmt::format("{} checks need a GPU; found {}",
+                             : fmt::format("{} checks that need a GPU: {}",
                                            without_device_, Device().why_not);
     if (request_.json) {
       const Json file = {
@@ -239,8 +240,8 @@ class Checker {
     if (!missing.empty()) fmt::print("not checked: {}\n", missing);
     fmt::print(
         "{} passed, {} failed, {} skipped{}{}{}\n", passed_, failed_, skipped_,
-        below_margin_ ? fmt::format(", {} of those that passed have less than "
-                                    "the margin of {:g} that is required",
+        below_margin_ ? fmt::format(", {} of those that passed have a margin "
+                                    "below the required {:g}",
                                     below_margin_, request_.require_margin)
                       : "",
         not_valid_ ? fmt::format(", {} invalid cases", not_valid_) : "",
@@ -258,7 +259,8 @@ class Checker {
 void AddCheckCommand(CLI::App& program, int& status) {
   auto* command = program.add_subcommand(
       "check",
-      "check every implementation against the answers in case folders");
+      "compare your outputs in case folders with the definition, and our "
+      "implementations with your outputs");
   auto request = std::make_shared<Request>();
   command
       ->add_option("CASE", request->folders,
@@ -271,24 +273,24 @@ void AddCheckCommand(CLI::App& program, int& status) {
   command
       ->add_option(
           "--require-margin", request->require_margin,
-          "exit status 1 where a line that passes has a smaller margin")
+          "exit with status 1 if a line that passes has a smaller margin")
       ->check(CLI::NonNegativeNumber);
   command->footer(
-      R"(The first line of a case is about its own numbers, held against the
-definition (asked for particular programs, only where it says why they fail);
-the others are our programs, held against its numbers, by scalar
-type. A line has the largest error and what it may be (of the gate that
-decides), pass or FAIL, how many rows were compared, and the margin: how many
-tolerances the nearest wrong answer is away. Where it is below 1 the numbers
-are such that a mistake would not show: "passed, blind to: .." names each.
-Of a failure it says where the wrong elements are, and which known mistake it
-looks like. "mistrusted" means that nothing could have failed.
+      R"(The first line of a case compares your outputs with the definition. The other
+lines compare our implementations with your outputs, one for each scalar type.
+(If you select implementations, the first line is printed only if your outputs
+are wrong.) A line shows the largest error and its tolerance, pass or FAIL, the
+number of rows compared, and the margin: how many tolerances the nearest known
+mistake is away. If the margin is below 1, your inputs cannot reveal that
+mistake, and "passed, blind to: .." names it. A failure is followed by the
+positions of the wrong elements and the known mistake that it looks like.
+"mistrusted" means that the check could not have failed.
 
-"expected_error": X in case.json says that each expected number may be off by X
-times the largest in its tensor; without it float64 files count as exact, and
-float32 files as the answer of a float32 program.
+"expected_error": X in case.json says that each expected value may be off by X
+times the largest value in its tensor. Without it, float64 files are taken as
+exact, and float32 files as the output of a float32 program.
 
-Exit status: 0 all pass, 1 a failure, or nothing was checked, 2 an invalid or
+Exit status: 0 all passed, 1 a failure or nothing was checked, 2 an invalid or
 unreadable case. `subquad list --operator X` shows how to write a case.)");
   command->callback([request, &status] { status = Checker(*request).Run(); });
 }

@@ -25,26 +25,35 @@ void AddClaimsCommand(CLI::App& program, const std::string& command_line,
                    "is written beside it")
       ->required();
   AddForceOption(*command, options->force);
-  command->add_flag("--all", options->all,
-                    "print every claim, not only those that the files hold "
-                    "something of");
-  // A function, as only --help looks at the claims.
+  command->add_flag(
+      "--all", options->all,
+      "print every claim, not only those for which the files have "
+      "data");
+  // A function, so that only --help reads the claims.
   command->footer([] {
-    std::string list = "Claims, and what each is answered from:\n";
+    std::string list = "Claims, each with the data that answers it:\n";
     for (const Claim& claim : Claims())
       list += fmt::format("  {:<25} {}\n", claim.id, AnsweredFrom(claim));
     return list +
-           "`subquad sweep --preset paper` runs all sweeps that claims need.\n"
-           "Verdicts: reproduced (by a measurement, or by the paper's own\n"
-           "numbers, that could have said otherwise), holds by construction\n"
-           "(our program equals our definition), in part, not reproduced, "
-           "wrong as printed (false, understated,\n"
-           "inconsistent, terminology or typo), not measured (the files lack\n"
-           "what the command above measures), not attempted (it could be\n"
-           "answered), cannot be tested here (nothing measured here could).\n"
-           "Exit status: 0 every claim has a verdict, whatever it is, 1 a\n"
-           "listed erratum is correct as printed, 2 an invalid file, 130\n"
-           "interrupted (nothing is written).";
+           "`subquad sweep --preset paper` measures everything that claims "
+           "need.\n"
+           "Verdicts:\n"
+           "  reproduced             by measured numbers (or the paper's own) "
+           "that could\n"
+           "                         have contradicted it\n"
+           "  holds by construction  our implementation equals our definition\n"
+           "  in part, not reproduced\n"
+           "  wrong as printed       false, understated, inconsistent, a wrong "
+           "term or a\n"
+           "                         typo\n"
+           "  not measured           the files lack the measurement named "
+           "above\n"
+           "  not attempted          it could be answered\n"
+           "  cannot be tested here  no measurement here could answer it\n"
+           "Exit status: 0 every claim has a verdict, 1 a listed erratum is\n"
+           "correct as printed, 2 an invalid file, 130 interrupted (nothing "
+           "is\n"
+           "written).";
   });
   command->callback([options, &status] { status = RunClaims(*options); });
 }

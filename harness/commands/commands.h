@@ -1,5 +1,5 @@
-// The subcommands of the command line. Each adds itself to the program and sets
-// `status` when it has run.
+// The subcommands of the command line. Each function adds a command to the
+// program; when the command has run, it sets `status`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@ namespace subquad {
 void AddListCommand(CLI::App& program, int& status);
 void AddCheckCommand(CLI::App& program, int& status);
 void AddVerifyCommand(CLI::App& program, int& status);
-// `command_line`: as the program was called, for result files.
+// `command_line`: the command as typed, for result files.
 void AddSweepCommand(CLI::App& program, const std::string& command_line,
                      int& status);
 void AddStudyCommand(CLI::App& program, const std::string& command_line,
@@ -29,21 +29,21 @@ void AddIntervalsCommand(CLI::App& program, int& status);
 void AddCompareCommand(CLI::App& program, int& status);
 void AddEnvCommand(CLI::App& program, int& status);
 
-// --operator, --implementation, --backend, --scalar: each repeatable.
+// Adds --operator, --implementation, --backend and --scalar, each repeatable.
 void AddFilterOptions(CLI::App& command, Filters& filters);
 
-// Adds --target: which CPU programs run (optimized/targets.h), here and in
-// processes that this one starts.
+// Adds --target, the instruction set of CPU implementations
+// (optimized/targets.h) in this process and in those that it starts.
 void AddTargetOption(CLI::App& command);
 
-// Adds --seed: an integer that an id can carry, 0 to 2^63 - 1.
+// Adds --seed, an integer that fits into an id: 0 to 2^63 - 1.
 CLI::Option* AddSeedOption(CLI::App& command, uint64_t& seed);
 CLI::Option* AddSeedOption(CLI::App& command, std::optional<uint64_t>& seed);
 
-// Adds --force: replace what --out names.
+// Adds --force, which allows --out to replace a file.
 void AddForceOption(CLI::App& command, bool& force);
 
-// For options whose value is a finite number greater than 0 and at most `most`.
+// Validates a finite number above 0 and at most `most`.
 CLI::Validator PositiveUpTo(double most);
 
 }  // namespace subquad

@@ -9,7 +9,7 @@ namespace subquad {
 
 void AddEnvCommand(CLI::App& program, int&) {
   auto* command = program.add_subcommand(
-      "env", "print what a result file records of build and machine, as JSON");
+      "env", "print the build and the machine as result files record them");
   AddTargetOption(*command);
   command->callback([] {
     fmt::print("{}\n",

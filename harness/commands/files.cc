@@ -18,7 +18,7 @@ int Merge(const std::vector<std::string>& paths, const std::string& out,
   for (const std::string& path : paths) files.push_back(ReadResultFile(path));
   const Json merged = MergeFiles(files, paths, command_line);
   WriteFileAtomically(out, merged.dump(1) + "\n");
-  fmt::print("{}: {} records of {} files\n", out, merged.at("records").size(),
+  fmt::print("{}: {} records from {} files\n", out, merged.at("records").size(),
              files.size());
   return kFine;
 }

@@ -16,20 +16,20 @@ std::string Text(const Json& json) {
 
 std::string Joined(const Json& list, const std::string& separator) {
   std::string text;
-  for (const Json& one : list)
-    text += (text.empty() ? "" : separator) + Text(one);
+  for (const Json& entry : list)
+    text += (text.empty() ? "" : separator) + Text(entry);
   return text;
 }
 
 void PrintImplementations(const Json& entry) {
-  for (const Json& one : entry.at("implementations"))
+  for (const Json& item : entry.at("implementations"))
     fmt::print("    {:<14} {:<5} {:<17} time {:<28} memory {:<24} {}{}\n",
-               Text(one.at("implementation")), Text(one.at("backend")),
-               Joined(one.at("scalars"), " "), Text(one.at("time")),
-               Text(one.at("memory")), Text(one.at("what")),
-               one.at("backward").get<bool>()
+               Text(item.at("implementation")), Text(item.at("backend")),
+               Joined(item.at("scalars"), " "), Text(item.at("time")),
+               Text(item.at("memory")), Text(item.at("what")),
+               item.at("backward").get<bool>()
                    ? "; with backward pass"
-                   : "; no backward pass: " + Text(one.at("why_no_backward")));
+                   : "; no backward pass: " + Text(item.at("why_no_backward")));
 }
 
 void PrintSummary(const Json& entry) {
@@ -39,7 +39,7 @@ void PrintSummary(const Json& entry) {
   fmt::print("\n");
 }
 
-// ", if feature_map is prf or trf and height is given".
+// Returns text such as ", if feature_map is prf or trf and height is given".
 std::string Condition(const Json& entry) {
   std::string text;
   for (const auto& [name, choices] : entry.at("when").items())
@@ -87,7 +87,7 @@ void PrintParams(const Json& params) {
 
 void PrintSizes(const Json& sizes) {
   fmt::print(
-      "\nSizes (a case takes them from the shapes of its tensors; generated "
+      "\nSizes (the shapes of a case's tensors determine them; generated "
       "cases\nhave these, or those of --param NAME=VALUE):\n");
   for (const Json& size : sizes)
     fmt::print("  {:<13} {}; integer >= {}, {} in generated cases{}\n",
@@ -96,7 +96,7 @@ void PrintSizes(const Json& sizes) {
                Condition(size));
 }
 
-// What runs along the leading axes.
+// Describes the offsets along the axes of a tensor.
 std::string Offsets(const Json& tensor) {
   const Json offsets = tensor.value("first_offsets", Json::array());
   if (offsets.empty()) return "";
@@ -122,10 +122,9 @@ void PrintDetails(const Json& entry) {
   PrintSizes(entry.at("sizes"));
   PrintTensors(
       "Inputs (.npy files of finite float32 or float64). Each may be [..], "
-      "[h, ..] or\n[b, h, ..]: heads, or batch items and heads. Tensors with "
-      "fewer of these axes\nor with 1 are shared; with fewer heads, "
-      "neighbouring "
-      "heads share one",
+      "[h, ..] or\n[b, h, ..], with h heads and b batch items. A tensor with "
+      "fewer of these axes,\nor with an axis of 1, is shared; a tensor with "
+      "fewer heads is shared by\nneighbouring heads",
       entry.at("inputs"));
   PrintTensors("Outputs (\"expected\" of case.json)", entry.at("outputs"));
   fmt::print("\nImplementations:\n");

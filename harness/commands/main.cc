@@ -48,8 +48,9 @@ int main(int argc, char** argv) {
   std::string command_line = "subquad";
   for (int i = 1; i < argc; ++i) command_line += std::string(" ") + argv[i];
   CLI::App program(
-      "Verifies and benchmarks sub-quadratic algorithms for attention with\n"
-      "relative positions against their dense definitions.");
+      "Checks attention outputs and kernels against plain dense definitions,\n"
+      "with derived error bounds, and benchmarks sub-quadratic algorithms for\n"
+      "attention with relative positions beside strong dense baselines.");
   program.name("subquad");
   program.require_subcommand(1);
   program.set_version_flag("--version", VersionText,
@@ -84,7 +85,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::Success& request) {  // --help
     return program.exit(request);
   } catch (const CLI::RequiredError& error) {
-    // CLI11 asks for a command before it looks at what was given instead.
+    // CLI11 complains about a missing command even if there is an unknown one.
     if (argc > 1 && program.get_subcommands().empty())
       Tell("subquad: {}\n",
            UnknownName("command", CommandNames(program), argv[1]).what());
@@ -102,15 +103,15 @@ int main(int argc, char** argv) {
     return kNotValid;
   } catch (const std::exception& error) {
     if (std::ferror(stdout)) {
-      Tell("subquad: standard output: cannot be written\n");
+      Tell("subquad: cannot write to standard output\n");
       return kNotValid;
     }
     Tell("subquad: {}\n", error.what());
     return kNotValid;
   }
-  // Output that did not reach the disk is a failure.
+  // The program fails if its output could not be written.
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-    Tell("subquad: standard output: cannot be written\n");
+    Tell("subquad: cannot write to standard output\n");
     return kNotValid;
   }
   return status;

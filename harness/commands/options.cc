@@ -22,8 +22,8 @@ void AddFilterOptions(CLI::App& command, Filters& filters) {
 void AddTargetOption(CLI::App& command) {
   command.add_option_function<std::string>(
       "--target", [](const std::string& name) { ChooseTarget(name); },
-      "CPU programs for this instruction set (sse4, avx2, avx512; neon), not "
-      "for the best that the processor has");
+      "instruction set of CPU implementations: sse4, avx2, avx512 or neon "
+      "(default: the best that the processor has)");
 }
 
 namespace {

@@ -12,7 +12,8 @@ namespace subquad {
 void AddStudyCommand(CLI::App& program, const std::string& command_line,
                      int& status) {
   auto* command = program.add_subcommand(
-      "study", "measure what the papers say about variance, rank, precision");
+      "study",
+      "measure what the papers claim about variance, rank and precision");
   auto options = std::make_shared<StudyOptions>();
   options->threads =
       std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -36,13 +37,13 @@ void AddStudyCommand(CLI::App& program, const std::string& command_line,
                       "case folders to use instead of the default tensors, for "
                       "studies with a parameter `input`");
   command->add_flag("--tiny", options->tiny,
-                    "fast smoke run: seconds; verdicts are not meaningful");
+                    "smoke run of a few seconds, whose verdicts mean nothing");
   std::string list = "Studies:\n";
   for (const Study& study : Studies())
     list += fmt::format("  {:<20} {}\n", study.name, study.purpose);
   command->footer(list +
-                  "Exit status: 0 every claim is reproduced, at least in part, "
-                  "1 one is not,\n"
+                  "Exit status: 0 every claim is reproduced at least in part, "
+                  "1 otherwise,\n"
                   "2 invalid arguments, 130 interrupted (finished studies are "
                   "kept).");
   command->callback([options, &status] { status = RunStudies(*options); });

@@ -1,4 +1,4 @@
-// Commands that work out numbers for reports/: summarize and intervals.
+// Commands that compute numbers for reports/: summarize and intervals.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ struct Request {
   bool force = false;
 };
 
-// Studies, older summaries and whatever else lies in a folder have no part in
-// a summary; JSON that cannot be read is noticed by ReadResultFile.
+// Tells whether a JSON file of a folder is something other than a result file,
+// such as a study or an older summary. ReadResultFile reports unreadable JSON.
 bool IsSomethingElse(const fs::path& path, bool in_folder) {
   std::ifstream stream(path);
   const Json file = Json::parse(stream, nullptr, false);
@@ -72,15 +72,15 @@ int Summarize(const Request& request, const std::string& command_line) {
   const Json header = {{"format", "summary/1"},    {"command", command_line},
                        {"created", CurrentTime()}, {"commit", kCommit},
                        {"dirty", kDirty},          {"files", sources}};
-  // A line for each recipe: thousands of numbers, one to a line, are no easier
-  // to read.
+  // Writes one line per recipe instead of thousands of lines with one number
+  // each.
   std::string text = header.dump(1);
   text.resize(text.size() - 2);  // the closing brace
   text += ",\n \"recipes\": [";
   for (size_t i = 0; i < recipes.size(); ++i)
     text += (i > 0 ? ",\n  " : "\n  ") + recipes[i].dump();
   WriteFileAtomically(request.out, text + "\n ]\n}\n");
-  fmt::print("{}: {} recipes of {} files\n", request.out, recipes.size(),
+  fmt::print("{}: {} recipes from {} files\n", request.out, recipes.size(),
              files.size());
   return kFine;
 }
@@ -91,9 +91,9 @@ std::vector<double> SamplesOf(const Json& request, const char* name) {
   const Json list = request.value(name, Json());
   if (!list.is_array() || list.empty())
     throw InvalidInput(name, "a list of samples", list.dump());
-  for (const Json& one : list)
-    if (!one.is_number())
-      throw InvalidInput(name, "a list of numbers", one.dump());
+  for (const Json& entry : list)
+    if (!entry.is_number())
+      throw InvalidInput(name, "a list of numbers", entry.dump());
   return list.get<std::vector<double>>();
 }
 
@@ -101,7 +101,7 @@ Json IntervalOf(const Json& request) {
   if (!request.is_object())
     throw InvalidInput(
         "standard input", "a JSON object on each line",
-        request.is_discarded() ? "something else" : request.dump());
+        request.is_discarded() ? "a line that is not JSON" : request.dump());
   if (request.contains("samples")) {
     const Median median = MedianWithInterval(SamplesOf(request, "samples"));
     return {median.median, median.interval.low, median.interval.high};
@@ -126,11 +126,11 @@ void AddSummarizeCommand(CLI::App& program, const std::string& command_line,
                          int& status) {
   auto* command = program.add_subcommand(
       "summarize",
-      "exponents, crossovers and ratios of the curves that recipes compare");
+      "compute exponents, crossovers and ratios of the curves in recipes");
   auto request = std::make_shared<Request>();
   command
       ->add_option("FILE", request->files,
-                   "result files, or folders of them; their points are taken "
+                   "result files, or folders of them; their points are joined "
                    "together")
       ->required();
   command->add_option("--recipes", request->recipes,
@@ -149,7 +149,7 @@ void AddSummarizeCommand(CLI::App& program, const std::string& command_line,
 
 void AddIntervalsCommand(CLI::App& program, int& status) {
   auto* command = program.add_subcommand(
-      "intervals", "medians and ratios of samples from standard input");
+      "intervals", "compute medians and ratios of samples from standard input");
   command->footer(
       "Reads one JSON object per line and answers each with [value, low, "
       "high]:\n"
@@ -157,7 +157,7 @@ void AddIntervalsCommand(CLI::App& program, int& status) {
       "  {\"a\": [..], \"b\": [..]}                      how many times larger "
       "b "
       "is\n"
-      "  {\"a\": [..], \"b\": [..], \"in_turns\": true}  the same, round by "
+      "  {\"a\": [..], \"b\": [..], \"in_turns\": true}  this ratio, round by "
       "round\n"
       "Intervals have a confidence of 95 %; with too few samples they are\n"
       "min and max.");

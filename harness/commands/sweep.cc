@@ -31,15 +31,15 @@ struct Request {
          width = 0.05;
 };
 
-// A preset may name case folders of data that is not installed: they are left
-// out with a message. (In a user's own file such a name is an error.)
+// Leaves out case folders of a preset whose data is not installed, with a
+// message. (In a user's own file, such a name is an error.)
 void LeaveOutMissingFolders(std::vector<SweepAxes>& sweeps) {
   std::set<std::string> told;
   for (SweepAxes& sweep : sweeps)
     std::erase_if(sweep.inputs, [&](const std::string& input) {
       if (IsHardInput(input) || InputSourceExists(input)) return false;
       if (told.insert(input).second)
-        Tell("skipped: case folder {} not found\n", input);
+        Tell("skipped: the case folder {} does not exist\n", input);
       return true;
     });
   std::erase_if(sweeps,
@@ -68,11 +68,11 @@ void ParseShard(const std::string& text, SweepOptions& options) {
   options.shards = static_cast<int>(second[0]);
 }
 
-// The options that make axes of their own.
+// Returns the options that define axes.
 std::string AxesOf(const Request& request) {
-  std::string given;
+  std::string text;
   const auto add = [&](const char* name, bool there) {
-    if (there) given += (given.empty() ? "" : ", ") + std::string(name);
+    if (there) text += (text.empty() ? "" : ", ") + std::string(name);
   };
   add("--n", !request.n.empty());
   add("--d", !request.d.empty());
@@ -84,17 +84,17 @@ std::string AxesOf(const Request& request) {
   add("--input", !request.inputs.empty());
   add("--interleave", request.interleave);
   add("--threads", !request.threads.empty());
-  return given;
+  return text;
 }
 
-// No option may be left without effect.
+// Throws InvalidInput for combinations in which an option would have no effect.
 void CheckWays(const Request& request) {
   const std::string axes = AxesOf(request);
-  const auto refuse = [](const std::string& found) {
+  const auto refuse = [](const std::string& text) {
     throw InvalidInput("sweep",
-                       "one of --preset, --config, or axes (filters go with "
-                       "each of them)",
-                       found);
+                       "one of --preset, --config, or axes (filters can be "
+                       "combined with each of them)",
+                       text);
   };
   if (!request.preset.empty() && !request.config.empty())
     refuse("more than one: --preset and --config");
@@ -116,12 +116,12 @@ int Sweep(const Request& request, const std::string& command) {
   if (request.out.empty())
     throw InvalidInput("--out", "the path of a result file to write", "none");
   CheckWays(request);
-  // Fail before hours of measuring, not after.
+  // Fails before hours of measuring, not after them.
   options.out = OutputFile("--out", request.out,
                            request.resume || request.force
                                ? ""
-                               : "--resume, which keeps what this program "
-                                 "measured, or --force, which replaces it");
+                               : "--resume, which keeps its records, or "
+                                 "--force, which replaces it");
   if (!request.preset.empty()) {
     options.sweeps = ParseSweepConfig("--preset " + request.preset,
                                       FindPreset(request.preset).text);
@@ -205,19 +205,19 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
                       "(repeatable)");
   command->add_option(
       "--input", request->inputs,
-      "axis of inputs: kinds of numbers (see verify --help), or "
-      "case folders whose tensors are\ncropped or tiled to n; n, widths and "
-      "heads default to the folder's");
+      "axis of inputs: kinds of values (see verify --help), or case folders, "
+      "whose tensors are\ncropped or tiled to n; n, widths and heads default "
+      "to the folder's");
   command->add_flag("--interleave", request->interleave,
-                    "time cases that differ only in their input in turns");
+                    "time cases that differ only in their input alternately");
   command->add_option("--out", request->out, "result file (required)");
   auto* resume = command->add_flag(
       "--resume", request->resume,
-      "keep the records in FILE and its journal that this program measured, "
+      "keep the records in FILE and its journal that this build measured, and "
       "measure the rest");
   command
       ->add_flag("--force", request->force,
-                 "replace FILE, and drop its journal, if it exists")
+                 "replace FILE if it exists, and delete its journal")
       ->excludes(resume);
   command->add_option("--threads", request->threads,
                       "axis of thread counts (default 1)");
@@ -228,27 +228,29 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
       ->check(PositiveUpTo(1e7));
   command
       ->add_option("--run-limit", request->run_limit,
-                   "leave out what is expected to take more seconds a run "
-                   "(default: a sixth of --time-limit)")
+                   "skip implementations expected to take more than this many "
+                   "seconds per run (default: a sixth of --time-limit)")
       ->check(PositiveUpTo(1e7));
   command
       ->add_option("--memory-limit", request->memory_limit,
-                   "GiB for one case; default: four fifths of free memory")
+                   "GiB for one case (default: four fifths of free memory)")
       ->check(PositiveUpTo(1e6));
   command
       ->add_option("--budget", request->budget,
-                   "seconds of samples for one implementation of one case")
+                   "seconds of measuring for one implementation of one case")
       ->check(PositiveUpTo(1e7));
   command
       ->add_option(
           "--processes", request->processes,
-          "processes that share the samples of a case, each in a pass over\n"
-          "all cases (default 1); intervals of six or more include what lies "
-          "between them")
+          "number of processes that share the samples of a case, each in its\n"
+          "own pass over all cases (default 1); with six or more, intervals\n"
+          "include the variation between processes")
       ->check(CLI::Range(1, 100));
-  command->add_flag("--crossings", request->crossings,
-                    "also measure between the sizes where curves of recipes "
-                    "cross, until these are within 8 % (5 times at most)");
+  command->add_flag(
+      "--crossings", request->crossings,
+      "also measure sizes around the crossovers of recipes' "
+      "curves, until neighbouring sizes are within 8 % (at most 5 "
+      "rounds)");
   command
       ->add_option("--width", request->width,
                    "target relative width of the median's confidence interval")
@@ -263,18 +265,19 @@ void AddSweepCommand(CLI::App& program, const std::string& command_line,
   command->footer(
       "Each record is on disk (FILE.journal) before the next case begins.\n"
       "Ctrl-C keeps finished records (exit status 130); --resume continues.\n"
-      "What another program measured (other sources, compiler or flags; "
-      "`subquad env`\n"
-      "shows its digest) is measured again, and stays in FILE.old.\n"
+      "Records of another build (other sources, compiler or flags; `subquad "
+      "env`\n"
+      "shows its digest) are measured again; the old ones are kept in "
+      "FILE.old.\n"
       "Exit status: 0 all checks passed, 1 a check failed, 2 invalid "
       "arguments.\n"
-      "Filters choose among what a preset or a configuration names.\n"
+      "Filters select from the cases of a preset or a configuration.\n"
       "Draw with: python3 -m reports.figures FILE --out DIR");
   command->callback([request, command_line, &status] {
     status = Sweep(*request, command_line);
   });
 
-  // The child process of a sweep; hidden from --help.
+  // Adds the command of a sweep's child processes, hidden from --help.
   auto* worker = program.add_subcommand("worker", "");
   worker->group("");
   worker->callback([&status] { status = RunWorker(); });

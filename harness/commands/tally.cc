@@ -26,9 +26,9 @@ void TallyTable::Add(const Implementation& implementation, Scalar scalar,
 
 void TallyTable::Print() const {
   for (const Implementation& implementation : Implementations()) {
-    const auto found = rows_.find(&implementation);
-    if (found == rows_.end()) continue;
-    for (const auto& [scalar, tally] : found->second)
+    const auto position = rows_.find(&implementation);
+    if (position == rows_.end()) continue;
+    for (const auto& [scalar, tally] : position->second)
       fmt::print(
           "{:<34} {:<14} {:<5} {:<9} {:5} passed {:3} failed {:3} "
           "mistrusted {:4} skipped   error/bound <= {:.3g}  error/plain "
@@ -38,9 +38,9 @@ void TallyTable::Print() const {
           tally.failed, tally.mistrusted, tally.skipped, tally.over_bound,
           tally.over_plain, tally.least.value,
           tally.least.nearest.empty() ? "" : " (" + tally.least.nearest + ")",
-          tally.findings
-              ? fmt::format("  (the gates disagree {} times)", tally.findings)
-              : "");
+          tally.findings ? fmt::format("  (the gates disagree in {} cases)",
+                                       tally.findings)
+                         : "");
   }
   fmt::print("{} passed, {} failed, {} mistrusted, {} skipped\n", total_.passed,
              total_.failed, total_.mistrusted, total_.skipped);

@@ -1,4 +1,4 @@
-// What `subquad verify` prints at the end: verdicts counted for each
+// The table at the end of `subquad verify`: counts of verdicts for each
 // implementation and scalar type.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace subquad {
 struct Tally {
   int64_t passed = 0, failed = 0, mistrusted = 0, skipped = 0, findings = 0;
   double over_bound = 0, over_plain = 0;
-  Margin least;  // of those that passed
+  Margin least;  // the smallest margin of a verdict that passed
 
   void Add(const Verdict& verdict);
 };
@@ -25,7 +25,7 @@ class TallyTable {
   bool empty() const { return rows_.empty(); }
   const Tally& total() const { return total_; }
 
-  // A line for each row, in the order of the registry, and the total.
+  // Prints a line for each row, in the order of the registry, and the total.
   void Print() const;
 
  private:

@@ -28,7 +28,7 @@ struct Options {
 
 constexpr uint64_t kUsualSeed = 1;
 
-void PrintVerdict(const Implementation& implementation, const Case& one,
+void PrintVerdict(const Implementation& implementation, const Case& test_case,
                   const Verdict& verdict) {
   const std::string errors =
       verdict.outcome == Outcome::kSkipped
@@ -40,7 +40,7 @@ void PrintVerdict(const Implementation& implementation, const Case& one,
                 verdict.comparison.over_plain, verdict.margin.value,
                 verdict.margin.nearest);
   fmt::print("{:<10} {:<12} {}{}{}{}\n", ToString(verdict.outcome),
-             implementation.id, one.Id(), errors,
+             implementation.id, test_case.Id(), errors,
              verdict.reason.empty() ? "" : "  " + verdict.reason,
              verdict.gates.empty() ? "" : "  " + verdict.gates);
   if (verdict.diagnosis)
@@ -49,11 +49,12 @@ void PrintVerdict(const Implementation& implementation, const Case& one,
 
 std::vector<Case> CasesFor(const Options& options) {
   if (!options.case_id.empty()) {
-    const Case one = MakeCase(ParseCaseId(options.case_id));
-    if (!options.filters.Takes(*one.op) || !options.filters.Takes(one.scalar))
+    const Case test_case = MakeCase(ParseCaseId(options.case_id));
+    if (!options.filters.Takes(*test_case.op) ||
+        !options.filters.Takes(test_case.scalar))
       throw InvalidInput("filters", "those of the case",
                          "none that matches " + options.case_id);
-    return {one};
+    return {test_case};
   }
   const std::vector<int64_t> sizes =
       options.n.empty() ? AwkwardSizes() : ParseIntegerAxis("--n", options.n);
@@ -62,10 +63,10 @@ std::vector<Case> CasesFor(const Options& options) {
     if (!options.filters.Takes(*op)) continue;
     for (const ScalarInfo& info : kScalars) {
       if (!options.filters.Takes(info.scalar)) continue;
-      for (Case& one : VerificationCases(*op, sizes, info.scalar,
-                                         options.seed.value_or(kUsualSeed))) {
-        if (!options.input.empty()) one.input = options.input;
-        cases.push_back(std::move(one));
+      for (Case& shown_case : VerificationCases(
+               *op, sizes, info.scalar, options.seed.value_or(kUsualSeed))) {
+        if (!options.input.empty()) shown_case.input = options.input;
+        cases.push_back(std::move(shown_case));
       }
     }
   }
@@ -80,47 +81,51 @@ int Verify(const Options& options) {
   const bool terminal = isatty(fileno(stderr));
   const std::vector<Case> cases = CasesFor(options);
   int64_t done = 0;
-  for (const Case& one : cases) {
+  for (const Case& test_case : cases) {
     if (terminal && ++done % 16 == 0)
       Tell("\r{} of {} cases", done, cases.size());
     std::vector<const Implementation*> able;
-    for (const Implementation* implementation : ImplementationsOf(*one.op))
+    for (const Implementation* implementation :
+         ImplementationsOf(*test_case.op))
       if (options.filters.Takes(*implementation) &&
-          std::ranges::count(implementation->scalars, one.scalar))
+          std::ranges::count(implementation->scalars, test_case.scalar))
         able.push_back(implementation);
     if (able.empty()) continue;
-    Problem problem = ProblemOf(one);
-    Inputs inputs = GenerateInputs(one, problem);
-    Trial trial(std::move(problem), std::move(inputs), one.seed);
+    Problem problem = ProblemOf(test_case);
+    Inputs inputs = GenerateInputs(test_case, problem);
+    Trial trial(std::move(problem), std::move(inputs), test_case.seed);
     for (const Implementation* implementation : able) {
       Verdict verdict;
       try {
         verdict = Verify(*implementation, trial, {.threads = options.threads});
         trial.Explain(*implementation, verdict);
       } catch (const InvalidInput& undefined) {
-        // Generated numbers without an answer, no user error: continue.
+        // The formula has no value on these generated inputs. This is not a
+        // user's error, so the run continues.
         if (!options.case_id.empty()) throw;
         verdict = Verdict::Skipped(
             fmt::format("the reference is undefined: {}", undefined.what()));
-        if (!options.verbose) PrintVerdict(*implementation, one, verdict);
+        if (!options.verbose) PrintVerdict(*implementation, test_case, verdict);
       }
-      table.Add(*implementation, one.scalar, verdict);
+      table.Add(*implementation, test_case.scalar, verdict);
       const bool bad = verdict.outcome == Outcome::kFailed ||
                        verdict.outcome == Outcome::kMistrusted;
       if (bad || options.verbose || !options.case_id.empty())
-        PrintVerdict(*implementation, one, verdict);
+        PrintVerdict(*implementation, test_case, verdict);
       if (bad && options.case_id.empty())
         fmt::print(
             "           repeat: subquad verify --implementation {} "
             "--case {}\n",
-            implementation->id, one.Id());
+            implementation->id, test_case.Id());
     }
   }
   if (terminal) Tell("\r{:40}\r", "");
   table.Print();
   if (table.empty())
-    throw InvalidInput("filters", "at least one implementation and scalar type",
-                       "none that matches");
+    throw InvalidInput(
+        "the filters leave no implementation: they match no combination of "
+        "operator, implementation, backend and scalar type; `subquad list` "
+        "shows those that exist");
   const Tally& total = table.total();
   return total.passed > 0 && total.failed == 0 && total.mistrusted == 0
              ? kFine
@@ -146,20 +151,19 @@ void AddVerifyCommand(CLI::App& program, int& status) {
   for (const HardInput& kind : HardInputs())
     kinds += (kinds.empty() ? "" : ", ") + std::string(kind.name);
   auto* input = command->add_option("--input", options->input,
-                                    "kind of numbers: " + kinds);
+                                    "kind of values: " + kinds);
   auto* seed = AddSeedOption(*command, options->seed);
   auto* random = command->add_option(
       "--random", options->random,
-      "N cases, or for a TIME (90s, 15m, 2h): operators, shapes, parameters "
-      "and "
-      "inputs drawn from a seed,\nwhich is printed; a failure is shrunk to its "
-      "smallest case");
+      "check N random cases, or random cases for a TIME (90s, 15m, 2h), with "
+      "operators, shapes,\nparameters and inputs drawn from a seed, which is "
+      "printed; a failing case is shrunk");
   command
       ->add_option("--out", options->out,
                    "with --random: folder for the case folders of failures")
       ->needs(random)
       ->capture_default_str();
-  // An id contains all of these.
+  // An id determines all of these.
   one->excludes(n, input, seed, random);
   random->excludes(n);
   command
@@ -170,22 +174,22 @@ void AddVerifyCommand(CLI::App& program, int& status) {
                     "print a line for every case");
   command
       ->add_flag("--spikes", options->spikes,
-                 "tensors by offset that are zero but at one offset, at every "
-                 "edge of a tile, judged\nby closed forms on all rows; --n: "
-                 "4096:1048576:x4 where nothing else is said")
+                 "impulse test: tensors by offset that are zero except at one "
+                 "offset, at every edge of\na tile, with all rows judged by a "
+                 "closed form (default --n 4096:1048576:x4)")
       ->excludes(one, input, seed, random);
   command->footer(
       "Verdicts: passed; failed; mistrusted (the comparison could not have\n"
       "failed); skipped (with a reason). The margin is how many tolerances\n"
-      "the nearest wrong answer is away (a bias left out, say); below 1 the\n"
-      "verdict is mistrusted. Exit status: 0 at least one passed "
-      "and\n"
+      "the nearest known mistake is away (for example a bias left out); below\n"
+      "1 the verdict is mistrusted. Exit status: 0 at least one passed and\n"
       "none failed or is mistrusted, 1 otherwise, 2 invalid arguments.\n"
-      "--random draws half of its numbers from N(0, 1), half from other "
-      "kinds;\n"
-      "`subquad check` takes the folders that it writes. There mistrusted "
+      "--random draws half of the cases from N(0, 1) and half from other kinds "
+      "of\n"
+      "values. `subquad check` reads the folders that it writes. Mistrusted "
       "cases do\n"
-      "not count; Ctrl-C ends it, and what failed until then is kept (130).");
+      "not change its exit status. Ctrl-C stops it and keeps the failures "
+      "(130).");
   command->callback([options, &status] {
     if (options->spikes) {
       status = VerifySpikes(

@@ -25,7 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How much is asked for: one of the two.
+// The requested amount: one of the two is not zero.
 struct Amount {
   uint64_t cases = 0;
   double seconds = 0;
@@ -50,7 +50,7 @@ Amount ParseAmount(const std::string& text) {
 
 uint64_t FreshSeed() {
   std::random_device device;
-  return (uint64_t{device()} << 32 | device()) >> 1;  // an id takes 63 bits
+  return (uint64_t{device()} << 32 | device()) >> 1;  // an id has 63 bits
 }
 
 class RandomRun {
@@ -69,16 +69,15 @@ class RandomRun {
           break;
         }
     if (cases_.operators.empty())
-      throw InvalidInput("filters",
-                         "at least one implementation and scalar type that run "
-                         "on this machine",
-                         "none that matches");
+      throw InvalidInput(
+          "the filters leave no implementation that runs on this machine; "
+          "`subquad list` shows those that exist");
     cases_.input = options_.input;
     cases_.seed = options_.seed ? *options_.seed : FreshSeed();
   }
 
   int Run() {
-    fmt::print("seed {}: subquad verify --random {} --seed {} repeats it\n",
+    fmt::print("seed {}; to repeat: subquad verify --random {} --seed {}\n",
                cases_.seed, options_.amount, cases_.seed);
     std::fflush(stdout);
     CatchInterrupts();
@@ -93,7 +92,7 @@ class RandomRun {
                Seconds(), cases_.seed);
     for (const std::string& failure : failures_) fmt::print("{}\n", failure);
     if (Interrupted()) {
-      Tell("interrupted after {} draws; what failed is listed and written\n",
+      Tell("interrupted after {} draws; all failures are listed and written\n",
            index);
       return kInterrupted;
     }
@@ -106,12 +105,15 @@ class RandomRun {
   std::vector<const Implementation*> AbleFor(
       const Operator& op, std::optional<Scalar> scalar = {}) const {
     std::vector<const Implementation*> able;
-    for (const Implementation* one : ImplementationsOf(op)) {
-      if (!options_.filters.Takes(*one) || !IsAvailable(one->backend)) continue;
+    for (const Implementation* implementation : ImplementationsOf(op)) {
+      if (!options_.filters.Takes(*implementation) ||
+          !IsAvailable(implementation->backend))
+        continue;
       const auto takes = [&](Scalar type) {
         return options_.filters.Takes(type) && (!scalar || type == *scalar);
       };
-      if (std::ranges::any_of(one->scalars, takes)) able.push_back(one);
+      if (std::ranges::any_of(implementation->scalars, takes))
+        able.push_back(implementation);
     }
     return able;
   }
@@ -126,14 +128,14 @@ class RandomRun {
   }
 
   void Step(uint64_t index) {
-    const std::optional<Case> one = cases_.Draw(index);
-    if (!one) return;
-    const auto able = AbleFor(*one->op, one->scalar);
+    const std::optional<Case> test_case = cases_.Draw(index);
+    if (!test_case) return;
+    const auto able = AbleFor(*test_case->op, test_case->scalar);
     if (able.empty()) return;
     ++checked_;
-    Problem problem = ProblemOf(*one);
-    Inputs inputs = GenerateInputs(*one, problem);
-    Trial trial(std::move(problem), std::move(inputs), one->seed);
+    Problem problem = ProblemOf(*test_case);
+    Inputs inputs = GenerateInputs(*test_case, problem);
+    Trial trial(std::move(problem), std::move(inputs), test_case->seed);
     for (const Implementation* implementation : able) {
       Verdict verdict;
       try {
@@ -142,62 +144,62 @@ class RandomRun {
         verdict = Verdict::Skipped(
             fmt::format("the reference is undefined: {}", undefined.what()));
       }
-      table_.Add(*implementation, one->scalar, verdict);
+      table_.Add(*implementation, test_case->scalar, verdict);
       if (options_.verbose)
         fmt::print("{:<10} {:<14} {}{}{}\n", ToString(verdict.outcome),
-                   implementation->id, one->Id(),
+                   implementation->id, test_case->Id(),
                    verdict.reason.empty() ? "" : "  ", verdict.reason);
       if (verdict.outcome == Outcome::kFailed)
-        Report(*implementation, *one, index, trial, verdict);
+        Report(*implementation, *test_case, index, trial, verdict);
     }
   }
 
   static std::string Repeat(const Implementation& implementation,
-                            const Case& one) {
+                            const Case& test_case) {
     return fmt::format(
         "subquad verify --implementation {} --backend {} --case {}",
-        implementation.id, ToString(implementation.backend), one.Id());
+        implementation.id, ToString(implementation.backend), test_case.Id());
   }
 
-  void Report(const Implementation& implementation, const Case& one,
+  void Report(const Implementation& implementation, const Case& test_case,
               uint64_t index, Trial& trial, Verdict verdict) {
-    // One bug fails thousands of cases.
+    // Shrinks only a few cases, since one bug can fail thousands.
     constexpr int kShrunk = 3;
-    if (++failed_[{&implementation, one.scalar}] > kShrunk) return;
+    if (++failed_[{&implementation, test_case.scalar}] > kShrunk) return;
     if (terminal_) Tell("\r{:70}\r", "");
     fmt::print("failed: {} {}\n  repeat: {}\n", implementation.id,
-               verdict.reason, Repeat(implementation, one));
+               verdict.reason, Repeat(implementation, test_case));
     trial.Explain(implementation, verdict);
     if (verdict.diagnosis)
       fmt::print("  {}\n", verdict.diagnosis->looks_like.Text());
     std::fflush(stdout);
     const Case smallest = Shrink(
-        one,
+        test_case,
         [&](const Case& simpler) {
           return VerifyCase(implementation, simpler, options_.threads)
                      .outcome == Outcome::kFailed;
         },
         [] { return Interrupted(); });
     std::filesystem::path folder =
-        options_.out / fmt::format("{}-{}-{}-{}-{}-{}", implementation.op,
-                                   implementation.id,
-                                   ToString(implementation.backend),
-                                   Info(one.scalar).name, cases_.seed, index);
+        options_.out /
+        fmt::format("{}-{}-{}-{}-{}-{}", implementation.op, implementation.id,
+                    ToString(implementation.backend),
+                    Info(test_case.scalar).name, cases_.seed, index);
     const std::filesystem::path wanted = folder;
     for (int more = 2; std::filesystem::exists(folder); ++more)
       folder = fmt::format("{}-{}", wanted.string(), more);
-    const Verdict found = WriteFailingCase(implementation, smallest, folder,
-                                           "generated: " + smallest.Id());
+    const Verdict result = WriteFailingCase(implementation, smallest, folder,
+                                            "generated: " + smallest.Id());
     failures_.push_back(fmt::format(
         "failed: {} {} {}: smallest case {}{}", implementation.op,
-        implementation.id, Info(one.scalar).name, folder.string(),
-        found.outcome == Outcome::kFailed
+        implementation.id, Info(test_case.scalar).name, folder.string(),
+        result.outcome == Outcome::kFailed
             ? ""
-            : fmt::format(" (check says {})", ToString(found.outcome))));
+            : fmt::format(" (check says {})", ToString(result.outcome))));
     fmt::print("  smallest: {}\n  subquad check {} --implementation {}: {}\n",
                Repeat(implementation, smallest), folder.string(),
                implementation.id,
-               found.reason.empty() ? "passed" : found.reason);
+               result.reason.empty() ? "passed" : result.reason);
     std::fflush(stdout);
   }
 

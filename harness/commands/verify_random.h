@@ -1,4 +1,4 @@
-// `subquad verify --random`: cases that nobody chose, for as long as asked.
+// Runs `subquad verify --random`: random cases, by number or time.
 #pragma once
 
 #include <filesystem>
@@ -13,13 +13,13 @@ struct RandomOptions {
   std::string amount;  // "1000", or a time: "90s", "15m", "1h"
   Filters filters;
   std::optional<std::string> input;
-  std::optional<uint64_t> seed;  // else a fresh one
+  std::optional<uint64_t> seed;  // a fresh one if empty
   std::filesystem::path out;     // folder for cases that fail
   int threads = 1;
   bool verbose = false;
 };
 
-// Returns an ExitStatus.
+// Runs the cases and returns an ExitStatus.
 int VerifyRandom(const RandomOptions& options);
 
 }  // namespace subquad

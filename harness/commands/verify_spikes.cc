@@ -14,7 +14,7 @@
 namespace subquad {
 namespace {
 
-// Of quadratic programs so many queries meet all keys.
+// Quadratic implementations are tested with this many queries and all keys.
 constexpr int64_t kMostQueries = 300;
 
 bool IsQuadratic(const Implementation& implementation) {
@@ -66,9 +66,8 @@ int VerifySpikes(const Filters& filters, const std::vector<int64_t>& sizes,
   fmt::print("{} passed, {} failed or mistrusted, {} skipped\n", passed, bad,
              skipped);
   if (passed + bad + skipped == 0)
-    throw InvalidInput("filters",
-                       "an operator with an input by offset, in float32",
-                       "none that matches");
+    throw InvalidInput(
+        "filters", "an operator with an input by offset, in float32", "none");
   return passed > 0 && bad == 0 ? kFine : kCheckFailed;
 }
 

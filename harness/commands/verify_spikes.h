@@ -1,4 +1,4 @@
-// `subquad verify --spikes`: the spike probe (harness/judging/spikes.h).
+// Runs `subquad verify --spikes`, the impulse test (harness/judging/spikes.h).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace subquad {
 
-// Returns an ExitStatus.
+// Runs the test and returns an ExitStatus.
 int VerifySpikes(const Filters& filters, const std::vector<int64_t>& sizes,
                  int threads);
 

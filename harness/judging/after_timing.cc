@@ -9,9 +9,9 @@
 namespace subquad {
 namespace {
 
-// An input in which every output is linear: the values; of a backward pass the
-// gradient that comes in; of tokens that are everything at once, the projection
-// to the output.
+// Returns an input in which every output is linear: the values; for a backward
+// pass the incoming gradient; for tokens that are queries, keys and values at
+// once, the output projection.
 int LinearInput(const Problem& problem) {
   if (problem.backward) return IndexOf(problem.inputs, "grad");
   for (const char* name : {"v", "values", "w_v"})
@@ -41,7 +41,7 @@ std::vector<std::vector<unsigned char>> OutputBits(const Trial& trial) {
   return bits;
 }
 
-// Writes an input's own numbers times a factor.
+// Writes the original values of an input times a factor.
 void Write(const Trial& trial, size_t input, double factor) {
   const Arrays::Entry& entry = trial.arrays().inputs[input];
   const std::vector<double>& values = trial.inputs().tensors[input].values;
@@ -49,7 +49,7 @@ void Write(const Trial& trial, size_t input, double factor) {
     StoreAt(entry.scalar, factor * values[i], entry.data, i);
 }
 
-// Two, unless twice a number is no number of the type any more.
+// Returns two, or a factor at which no value leaves the range of the type.
 double FactorFor(const Trial& trial, size_t input) {
   const Scalar scalar = trial.problem().scalar;
   return std::ranges::all_of(
@@ -60,13 +60,13 @@ double FactorFor(const Trial& trial, size_t input) {
 }
 
 Answer Scaled(Answer answer, double factor) {
-  for (OutputAnswer& one : answer.outputs) {
-    for (long double& value : one.value) value *= factor;
-    for (double& units : one.units) units *= factor;
-    for (double& slack : one.slack) slack *= factor;
-    one.given_error *= factor;
-    one.plain_error *= factor;
-    one.largest *= factor;
+  for (OutputAnswer& output : answer.outputs) {
+    for (long double& value : output.value) value *= factor;
+    for (double& units : output.units) units *= factor;
+    for (double& slack : output.slack) slack *= factor;
+    output.given_error *= factor;
+    output.plain_error *= factor;
+    output.largest *= factor;
   }
   return answer;
 }
@@ -81,28 +81,28 @@ Tolerance Scaled(Tolerance tolerance, double factor) {
 
 AfterTiming JudgeTimed(const Implementation& implementation, Trial& trial,
                        Prepared& prepared) {
-  AfterTiming found;
+  AfterTiming result;
   const auto fail = [&](const std::string& reason) {
-    found.verdict.outcome = Outcome::kFailed;
-    found.verdict.reason = reason;
-    return found;
+    result.verdict.outcome = Outcome::kFailed;
+    result.verdict.reason = reason;
+    return result;
   };
   try {
-    // Timing a device leaves its answers there.
+    // After timing on a device the outputs are still in device memory.
     if (DeviceRun* device = prepared.OnDevice()) device->Download();
     if (const std::string changed = ChangedInput(trial); !changed.empty())
-      return fail("wrote to its input " + changed);
-    found.verdict = trial.JudgeOutputs(implementation);
-    if (!found.verdict.passed())
-      return fail("after it was timed: " + found.verdict.reason);
+      return fail("it changed its input " + changed);
+    result.verdict = trial.JudgeOutputs(implementation);
+    if (!result.verdict.passed())
+      return fail("after it was timed: " + result.verdict.reason);
     const auto before = OutputBits(trial);
     const Verdict again = trial.RunAndJudge(implementation, prepared);
     if (!again.passed())
       return fail("in a run after it was timed: " + again.reason);
-    found.deterministic = OutputBits(trial) == before;
+    result.deterministic = OutputBits(trial) == before;
 
     const int linear = LinearInput(trial.problem());
-    if (linear < 0) return found;
+    if (linear < 0) return result;
     const auto input = static_cast<size_t>(linear);
     const double factor = FactorFor(trial, input);
     Write(trial, input, factor);
@@ -117,11 +117,12 @@ AfterTiming JudgeTimed(const Implementation& implementation, Trial& trial,
         (trial.IsNormWise(implementation) || OverYardstick(comparison) <= 1);
     if (!right)
       return fail(trial.problem().inputs[input].name +
-                  " was changed in place, and the answer did not follow");
+                  " was scaled in place, but the answer did not change with "
+                  "it: the result seems to be cached");
   } catch (const std::exception& error) {
     return fail(std::string("in a run after it was timed: ") + error.what());
   }
-  return found;
+  return result;
 }
 
 }  // namespace subquad

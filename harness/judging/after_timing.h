@@ -1,5 +1,5 @@
-// Whether what was timed is what was judged: the same object, still right after
-// many runs, and computing again in each of them.
+// Checks that the timed object is the one that was judged, that its output is
+// still right after many runs, and that every run really computes.
 #pragma once
 
 #include "harness/judging/trial.h"
@@ -7,18 +7,19 @@
 namespace subquad {
 
 struct AfterTiming {
-  Verdict verdict;             // of all that is looked at
+  Verdict verdict;             // the first failure of the four checks below
   bool deterministic = false;  // another run gives the same bits
 };
 
-// Call it right after a timed run of `prepared`, before any other writes to the
-// trial's outputs.
-//   1. The inputs must be as they were.
-//   2. What that run left in the outputs is judged.
-//   3. It runs again on poisoned outputs: is that right too, and bit for bit?
-//   4. One input is doubled in place, in which the answer is linear, and it
-//      runs once more: the answer must double. A result that was kept, by the
-//      address of a tensor or by the count of runs, is caught here.
+// Judges a timed run. Call it right after a timed run of `prepared`, before
+// anything else writes to the trial's outputs.
+//   1. The inputs must be unchanged.
+//   2. The outputs of the timed run must be right.
+//   3. Another run on outputs filled with NaN must be right too; the result
+//      records whether it gives the same bits.
+//   4. One input in which the answer is linear is doubled in place. After
+//      another run the answer must have doubled. This catches results that are
+//      cached by the address of a tensor or by the number of runs.
 AfterTiming JudgeTimed(const Implementation& implementation, Trial& trial,
                        Prepared& prepared);
 

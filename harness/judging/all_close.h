@@ -1,5 +1,5 @@
-// The tolerance of most people's tests: |x - y| <= absolute + relative |y|,
-// where y is right. That of numpy.allclose and torch.testing.assert_close.
+// The tolerance of numpy.allclose and torch.testing.assert_close:
+// |x - y| <= absolute + relative |y|, where y is right.
 #pragma once
 
 #include "harness/judging/comparison.h"
@@ -9,16 +9,17 @@ namespace subquad {
 struct AllClose {
   double relative = 0, absolute = 0;
 
-  // What torch.testing.assert_close takes for this type (PyTorch 2).
+  // Returns the default of torch.testing.assert_close for this type (PyTorch
+  // 2).
   static AllClose DefaultOf(Scalar scalar);
 
-  // The error over the tolerance: accepted up to 1. Infinite where `found` is
-  // not finite.
+  // Returns error divided by tolerance, accepted up to 1; infinite if `found`
+  // is not finite.
   double Over(double found, long double right) const;
 };
 
-// The largest of these over the rows that are wrong, as they are stored in the
-// problem's scalar type.
+// Returns the largest of these ratios over the rows of a wrong answer, stored
+// in the problem's scalar type.
 double LargestOver(const AllClose& tolerance, const Problem& problem,
                    const Answer& answer, const WrongAnswer& wrong);
 

@@ -17,7 +17,7 @@
 namespace subquad {
 namespace {
 
-// `most` of a list, its first and its last among them.
+// Returns `most` entries of a list, including the first and the last.
 std::vector<int64_t> Thinned(const std::vector<int64_t>& list, int64_t most) {
   const auto count = static_cast<int64_t>(list.size());
   if (count <= most) return list;
@@ -35,7 +35,7 @@ std::vector<int64_t> RowsOf(int64_t rows, uint64_t seed,
   };
   for (int64_t edge : {int64_t{0}, rows / 2, rows - 1})
     for (int64_t row = edge - 2; row <= edge + 2; ++row) add(row);
-  // Where no query sees the future, a last tile of keys shows in few rows.
+  // With a causal mask, a missing last tile of keys affects only the last rows.
   for (int64_t back = 8; back < 64; back += 8) add(rows - back);
   // Blocks are powers of two: the first and last row of some of each size.
   for (int64_t block = 16; block < rows; block *= 2)
@@ -48,8 +48,8 @@ std::vector<int64_t> RowsOf(int64_t rows, uint64_t seed,
     add(static_cast<int64_t>(draws.Uniform(i) * static_cast<double>(rows)));
   if (static_cast<int64_t>(chosen.size()) <= most || most < 6)
     return Thinned({chosen.begin(), chosen.end()}, most);
-  // Three neighbours in the middle stay, whatever is left out: there it shows
-  // that rows are shifted by one, or that offsets have the other sign.
+  // Three neighbours in the middle are always kept: they reveal rows that are
+  // shifted by one and offsets with the wrong sign.
   const std::array middle{rows / 2 - 1, rows / 2, rows / 2 + 1};
   for (const int64_t row : middle) chosen.erase(row);
   std::vector<int64_t> kept = Thinned({chosen.begin(), chosen.end()}, most - 3);
@@ -58,7 +58,8 @@ std::vector<int64_t> RowsOf(int64_t rows, uint64_t seed,
   return kept;
 }
 
-// The plain program's error in another order of terms, on some of the rows.
+// Measures the plain program's error with its terms in another order, on some
+// of the rows.
 template <typename Plain>
 void AddErrorInAnotherOrder(const Problem& problem, OutputAnswer& answer,
                             const std::unique_ptr<Reference<Plain>>& plain,
@@ -113,9 +114,9 @@ void FillAnswer(const Problem& problem, OutputAnswer& answer,
     for (int64_t c = 0; c < width; ++c) {
       const long double value = exact[static_cast<size_t>(c)];
       answer.value[static_cast<size_t>(r * width + c)] = value;
-      // Numbers without a digit are no yardstick for the others.
+      // Elements without a certain digit cannot be a yardstick for the others.
       if (std::isinf(units[c])) continue;
-      // Before it is stored in a type that is narrower than its arithmetic.
+      // The value before it is stored in a type narrower than its arithmetic.
       const long double found = rounded[static_cast<size_t>(c)];
       if (!std::isfinite(rounded[static_cast<size_t>(c)]) &&
           std::isfinite(exact[static_cast<size_t>(c)]))
@@ -133,20 +134,21 @@ void FillAnswer(const Problem& problem, OutputAnswer& answer,
   AddErrorInAnotherOrder(problem, answer, plain, most_again);
 }
 
-// One reference for all outputs, as gradients share much of their work.
+// Uses one reference for all outputs, since gradients share much of their work.
 template <typename Exact, typename Plain>
 void FillAnswer(const Problem& problem, Answer& answer,
                 const std::unique_ptr<Reference<Exact>>& reference,
                 const std::unique_ptr<Reference<Plain>>& plain,
                 double most_again) {
-  for (OutputAnswer& one : answer.outputs)
-    FillAnswer(problem, one, reference, plain, most_again);
+  for (OutputAnswer& output : answer.outputs)
+    FillAnswer(problem, output, reference, plain, most_again);
 }
 
-// A program that sums over keys before it sums over features adds up numbers
-// that the plain program, which makes one weight of them, never sees: where
-// keys are few, the plain program is almost exact and no measure. Roundings of
-// a sum of m terms that fall at random add up to about sqrt(m) of them.
+// Returns the roundings that gate 2 assumes at least. A program that sums over
+// keys before features adds up intermediate values that the plain program,
+// which computes one weight per key, does not have. With few keys, the plain
+// program is then almost exact and no yardstick. The random roundings of a sum
+// of m terms add up to about sqrt(m) of them.
 double RoundingsOf(const Problem& problem) {
   constexpr double kAtLeast = 2;
   if (!problem.params.Has("feature_map")) return kAtLeast;
@@ -155,7 +157,7 @@ double RoundingsOf(const Problem& problem) {
       std::sqrt(static_cast<double>(FeatureMapOf(problem).features())));
 }
 
-// The largest finite bound of each row, in descending order.
+// Returns the largest finite bound of each row, in descending order.
 std::vector<std::pair<double, size_t>> RowsByBound(const OutputAnswer& answer) {
   std::vector<std::pair<double, size_t>> rows;
   const auto width = static_cast<size_t>(answer.width);
@@ -170,14 +172,14 @@ std::vector<std::pair<double, size_t>> RowsByBound(const OutputAnswer& answer) {
   return rows;
 }
 
-// Rows of an output that are computed again, and how often; see kTellingRows.
+// The rows of an output to recompute, and how often; see kTellingRows.
 struct RowsAgain {
   OutputAnswer* answer;
   std::vector<size_t> rows;
   int64_t runs;
-  // No digit of the answer is certain, and the plain program has next to no
-  // error all the same, as with ones and powers of two, whose sums and products
-  // are exact: luck, and no measure of others.
+  // No digit of the answer is certain, and yet the plain program has almost no
+  // error, because sums and products of ones and powers of two are exact. This
+  // is chance and no yardstick for other programs.
   bool cancels;
 };
 
@@ -219,7 +221,7 @@ void ComputeAgain(Reference<Emulated>& reference, const RowsAgain& again) {
     try {
       reference.Row(answer.selection.rows[r], row.data(), nullptr);
     } catch (const InvalidInput&) {
-      continue;  // roundings have cancelled a normaliser that is not zero
+      continue;  // rounding has turned a small normaliser into zero
     }
     for (size_t c = 0; c < width; ++c) {
       const size_t at = r * width + c;
@@ -231,22 +233,23 @@ void ComputeAgain(Reference<Emulated>& reference, const RowsAgain& again) {
   }
 }
 
-// In runs of one reference each, so that what it makes of the inputs first
-// (features of keys) is rounded differently in each, as far as that is
-// affordable.
+// Computes the rows in several runs with a reference of its own each, so that
+// what the reference prepares first (features of keys) is rounded differently
+// in each run, as far as that is affordable.
 void ComputeAgain(const Problem& problem, const Inputs& inputs,
                   const Arithmetic& arithmetic,
                   const std::vector<RowsAgain>& again, double most_work) {
   int64_t runs = 0;
   double row_work = 0;
-  for (const RowsAgain& one : again) {
-    runs = std::max(runs, one.runs);
+  for (const RowsAgain& rows : again) {
+    runs = std::max(runs, rows.runs);
     row_work = std::max(
         row_work,
-        problem.op->RowWork(problem, one.answer->selection.rows[0].output));
+        problem.op->RowWork(problem, rows.answer->selection.rows[0].output));
   }
   if (runs == 0) return;
-  // A reference takes up to about `kWidth` rows' work before its first row.
+  // A reference does the work of up to about `kWidth` rows before its first
+  // row.
   constexpr double kWidth = 64;
   const double before = row_work * kWidth + problem.op->SharedWork(problem);
   const bool anew = (problem.params.Has("feature_map") || problem.backward) &&
@@ -261,14 +264,14 @@ void ComputeAgain(const Problem& problem, const Inputs& inputs,
   }
 }
 
-// See kTellingRows.
+// Replaces a plain error that may be small by chance; see kTellingRows.
 void AddUsualErrors(const Problem& problem, const Inputs& inputs,
                     double most_work, Answer& answer) {
-  // Emulated, more would take minutes.
+  // Emulating more work than this would take minutes.
   if (problem.op->SharedWork(problem) > most_work) return;
   std::vector<RowsAgain> usual, cancelling;
-  for (OutputAnswer& one : answer.outputs) {
-    RowsAgain again = ChooseRowsAgain(problem, one, most_work);
+  for (OutputAnswer& output : answer.outputs) {
+    RowsAgain again = ChooseRowsAgain(problem, output, most_work);
     (again.cancels ? cancelling : usual).push_back(std::move(again));
   }
   const Format format = ArithmeticOf(problem.scalar) == Scalar::kFloat64
@@ -296,12 +299,12 @@ RowSelection SelectRows(const Problem& problem, int output, uint64_t seed,
                         double most_work) {
   const OutputLayout layout = LayoutOf(problem, output);
   const auto heads = static_cast<double>(layout.heads);
-  // Rows of a head.
+  // The number of rows per head.
   const double affordable = most_work / heads /
                             static_cast<double>(problem.outputs.size()) /
                             problem.op->RowWork(problem, output);
   RowSelection selection;
-  // A gradient of 2n-1 offsets counts as n rows.
+  // A gradient by offset, with 2n-1 rows, counts as n rows.
   selection.all = layout.rows <= (layout.width == 1 ? 2 : 1) * kAllRows &&
                   static_cast<double>(layout.rows) <= affordable;
   std::vector<int64_t> rows;
@@ -338,18 +341,18 @@ Answer ComputeAnswer(const Problem& problem, const Inputs& inputs,
                      std::vector<RowSelection> selections, WorkAgain again) {
   Answer answer;
   for (size_t i = 0; i < problem.outputs.size(); ++i) {
-    OutputAnswer one;
-    one.name = problem.outputs[i].name;
-    one.selection = std::move(selections[i]);
+    OutputAnswer output;
+    output.name = problem.outputs[i].name;
+    output.selection = std::move(selections[i]);
     const OutputLayout layout = LayoutOf(problem, static_cast<int>(i));
-    one.width = layout.width;
+    output.width = layout.width;
     if (problem.output_leading[i].size() == 2)
-      one.heads_of_item = layout.heads / problem.Batch();
-    one.roundings = RoundingsOf(problem);
-    answer.outputs.push_back(std::move(one));
+      output.heads_of_item = layout.heads / problem.Batch();
+    output.roundings = RoundingsOf(problem);
+    answer.outputs.push_back(std::move(output));
   }
   const Operator& op = *problem.op;
-  // Both may take long to make.
+  // Both references may take long to construct.
   const auto fill = [&](const auto& make_exact, const auto& make_plain) {
     auto plain = std::async(std::launch::async, make_plain);
     const auto exact = make_exact();
@@ -371,8 +374,8 @@ bool FitsType(Scalar scalar, const Answer& answer) {
       : scalar == Scalar::kFloat16  ? Format::Float16().largest
       : scalar == Scalar::kBFloat16 ? Format::BFloat16().largest
                                     : Format::Float32().largest;
-  for (const OutputAnswer& one : answer.outputs)
-    for (const long double value : one.value)
+  for (const OutputAnswer& output : answer.outputs)
+    for (const long double value : output.value)
       if (std::abs(value) > largest) return false;
   return true;
 }

@@ -19,11 +19,11 @@ Inputs Rounded(const Inputs& inputs, Scalar scalar) {
   return rounded;
 }
 
-// A number that is finite in the file and not in the scalar type.
-bool Overflows(const Inputs& given, const Inputs& rounded) {
-  for (size_t t = 0; t < given.tensors.size(); ++t)
-    for (size_t i = 0; i < given.tensors[t].values.size(); ++i)
-      if (std::isfinite(given.tensors[t].values[i]) &&
+// Tells whether a value is finite in the file but not in the scalar type.
+bool Overflows(const Inputs& inputs, const Inputs& rounded) {
+  for (size_t t = 0; t < inputs.tensors.size(); ++t)
+    for (size_t i = 0; i < inputs.tensors[t].values.size(); ++i)
+      if (std::isfinite(inputs.tensors[t].values[i]) &&
           !std::isfinite(rounded.tensors[t].values[i]))
         return true;
   return false;
@@ -40,18 +40,20 @@ class FolderCheck {
         exact_(folder, folder.problem, folder.inputs) {}
 
   void Run() {
-    // Of a large case the reference is judged last, on the rows too that looked
-    // wrong to others; it is still the first line.
+    // In a large case the reference is judged last, so that it includes the
+    // rows in which other implementations differed. Its line is still printed
+    // first.
     std::vector<CheckLine> lines;
     const bool sampled = std::ranges::any_of(
         exact_.reference().outputs,
-        [](const OutputAnswer& one) { return !one.selection.all; });
+        [](const OutputAnswer& output) { return !output.selection.all; });
     const auto later = [&](CheckLine line) {
       lines.push_back(std::move(line));
     };
     if (sampled) RunScalar(Scalar::kFloat64, later);
     CheckLine own = JudgeReference();
-    // Not asked for, it is told where it is the reason why a program fails.
+    // If nobody asked for this line, it is still printed when the folder's own
+    // outputs are the reason why an implementation fails.
     bool told = own.verdict.outcome != Outcome::kFailed;
     if (choice_.reference) {
       report_(own);
@@ -73,26 +75,26 @@ class FolderCheck {
   }
 
  private:
-  // The definition itself, as if it were one of the implementations.
+  // Judges the expected outputs as if they came from an implementation.
   CheckLine JudgeReference() {
     Trial trial(folder_.problem, folder_.inputs, 1, NumbersFrom::kUser);
     trial.set_answer(exact_.WithExpected());
     const Answer& answer = exact_.reference();
     for (size_t o = 0; o < answer.outputs.size(); ++o) {
-      const OutputAnswer& one = answer.outputs[o];
+      const OutputAnswer& output = answer.outputs[o];
       const OutputLayout layout =
           LayoutOf(folder_.problem, static_cast<int>(o));
       double* out = static_cast<double*>(trial.arrays().outputs[o].data);
-      for (size_t r = 0; r < one.selection.rows.size(); ++r) {
-        const RowId& id = one.selection.rows[r];
-        for (int64_t c = 0; c < one.width; ++c)
-          out[(id.head * layout.rows + id.row) * one.width + c] =
-              static_cast<double>(one.value[r * one.width + c]);
+      for (size_t r = 0; r < output.selection.rows.size(); ++r) {
+        const RowId& id = output.selection.rows[r];
+        for (int64_t c = 0; c < output.width; ++c)
+          out[(id.head * layout.rows + id.row) * output.width + c] =
+              static_cast<double>(output.value[r * output.width + c]);
       }
     }
     const Implementation definition;
     Verdict verdict = trial.JudgeOutputs(definition);
-    // Here the numbers in question are the folder's.
+    // A failure here means that the folder's outputs are wrong.
     if (verdict.outcome == Outcome::kFailed) {
       Inputs inputs = folder_.inputs;
       verdict.diagnosis = Diagnose(
@@ -124,7 +126,7 @@ class FolderCheck {
     };
     const Inputs rounded = Rounded(folder_.inputs, scalar);
     if (Overflows(folder_.inputs, rounded))
-      return skip_all("an input does not fit into " + name);
+      return skip_all("an input is out of the range of " + name);
     Problem problem = folder_.problem;
     problem.scalar = scalar;
     std::unique_ptr<ExpectedAnswer> own;
@@ -132,8 +134,9 @@ class FolderCheck {
       if (scalar != Scalar::kFloat64)
         own = std::make_unique<ExpectedAnswer>(folder_, problem, rounded);
     } catch (const InvalidInput& none) {
-      // In float64 it has one.
-      return skip_all("no answer in " + name + ": " + none.what());
+      // The problem has an answer in float64.
+      return skip_all("the formula has no value in " + name + ": " +
+                      none.what());
     }
     ExpectedAnswer& expected = own ? *own : exact_;
     const bool asked = scalar == Scalar::kFloat64 ||
@@ -147,7 +150,7 @@ class FolderCheck {
           expected.PlainOverflows())
         verdict = Verdict::Skipped("the plain dense program overflows in " +
                                    name + " too");
-      // Where the folder's own numbers are wrong, all programs seem to be.
+      // If the folder's outputs are wrong, every implementation seems to be.
       if (!explained_) trial.Explain(*implementation, verdict);
       const bool norm_wise =
           verdict.comparison.judged() > 0 &&

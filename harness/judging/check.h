@@ -1,5 +1,5 @@
-// Holds every implementation of an operator against the answer of a case
-// folder.
+// Compares every implementation of an operator with the expected outputs of a
+// case folder.
 #pragma once
 
 #include <functional>
@@ -16,23 +16,23 @@ struct CheckLine {
   std::string backend;
   Scalar scalar;
   Verdict verdict;
-  DecidingGate deciding;   // where something was compared
-  bool of_folder = false;  // the expected numbers against the definition
+  DecidingGate deciding;   // valid if something was compared
+  bool of_folder = false;  // judges the folder's outputs by the definition
 };
 
-// Which lines are wanted: everything, unless it says less.
+// Selects the lines to report; the default is all of them.
 struct CheckChoice {
-  // In place of those of the registry, for programs that are not in it.
+  // Replaces the registry's implementations if it is not empty.
   std::vector<const Implementation*> implementations = {};
   std::function<bool(const Implementation&, Scalar)> wanted = {};
   bool reference = true;  // the definition itself, as the first line
 };
 
-// Calls `report` for the reference and for each implementation and scalar type
-// that is wanted and whose device is there. Every row of the expected tensors
-// is compared. Throws InvalidInput where the problem has no answer; where it
-// has none in a scalar type that is narrower than the files, the lines of that
-// type are skipped.
+// Calls `report` for the reference and for every selected implementation and
+// scalar type whose device is present. All rows of the expected tensors are
+// compared. Throws InvalidInput if the problem has no answer. If it has none
+// only in a scalar type that is narrower than the files, the lines of that type
+// are skipped.
 void CheckCaseFolder(const CaseFolder& folder,
                      const std::function<void(const CheckLine&)>& report,
                      const CheckChoice& choice = {});

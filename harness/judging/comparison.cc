@@ -81,7 +81,7 @@ void StoreAt(Scalar scalar, double value, void* data, size_t index) {
 
 namespace {
 
-// What rounding costs in a scalar type.
+// The rounding errors of one scalar type and of the arithmetic behind it.
 struct Rounding {
   explicit Rounding(Scalar scalar)
       : storage(Info(scalar).unit_roundoff),
@@ -89,29 +89,30 @@ struct Rounding {
         least(narrow() ? storage * SmallestNormal(scalar) : 0),
         underflow(arithmetic * SmallestNormal(ArithmeticOf(scalar))) {}
   bool narrow() const { return arithmetic < storage; }
-  // Storing the exact number: one rounding, and more where the type has no
-  // smaller exponents.
+  // Returns the error of storing an exact value: one rounding, or a fixed
+  // amount below the smallest exponent of the type.
   double Storing(double expected) const {
     return storage * std::abs(expected) + least;
   }
 
   double storage, arithmetic, least;
-  // What one product may lose where it has no smaller exponents: half the
-  // distance of the smallest numbers. Sums lose nothing there.
+  // The largest error of one product that underflows: half the distance between
+  // the smallest numbers. Sums have no error there.
   double underflow;
 };
 
 // One element against the answer.
 struct ComparedElement {
-  bool finite = false;   // what was found; nothing else is known if not
+  bool finite = false;   // if false, the other fields have no meaning
   bool bounded = false;  // the error can be judged by a finite bound
   double error = 0;
-  double arithmetic_error = 0;  // without what storing costs a narrow type
+  double arithmetic_error = 0;  // without the rounding of the stored value
   double allowed = 0;           // gate 1
   double ratio = 0;             // error / allowed
 };
 
-// `products`: how many may underflow on the way to this element.
+// Compares one element. `products`: how many products behind this element may
+// underflow.
 ComparedElement CompareElement(double found, long double expected, double units,
                                double slack, double products,
                                const Rounding& rounding) {
@@ -124,7 +125,7 @@ ComparedElement CompareElement(double found, long double expected, double units,
       rounding.narrow() ? element.error - storing : element.error;
   element.allowed = rounding.arithmetic * units +
                     products * rounding.underflow + storing + slack;
-  // A bound that is not a number allows nothing.
+  // A bound that is NaN allows no error at all.
   const bool error_finite = std::isfinite(element.error);
   element.bounded = !error_finite || std::isfinite(element.allowed);
   element.ratio = element.error == 0 ? 0
@@ -133,18 +134,19 @@ ComparedElement CompareElement(double found, long double expected, double units,
   return element;
 }
 
-// A bound is a sum of relative errors, which says nothing of products below the
-// smallest normal number. An output is a sum of `terms` products of at most
-// four numbers each (two features, a weight, a value) and one quotient; a
-// program whose bound is wider than the plain one's by a factor (a transform,
-// which spreads errors over its outputs) is allowed that factor here too.
+// Returns how many products may underflow. Bounds add up relative errors, which
+// do not cover products below the smallest normal number. An output is a sum of
+// `terms` products of at most four factors each (two features, a weight, a
+// value) and one quotient. If a program's bound is a multiple of the plain one
+// (as for a transform, which spreads errors over its outputs), this number
+// grows by the same factor.
 double UnderflowingProducts(double terms, double units, double plain_units) {
   const double wider =
       units > plain_units && plain_units > 0 ? units / plain_units : 1;
   return 4 * (terms + 1) * wider;
 }
 
-// Element `at` of an answer, [rows, width], with the units of gate 1.
+// Compares element `at` of an answer, [rows, width], with the units of gate 1.
 ComparedElement ElementOf(const OutputAnswer& answer, size_t at, double found,
                           const std::vector<double>& units, double terms,
                           const Rounding& rounding) {
@@ -154,8 +156,8 @@ ComparedElement ElementOf(const OutputAnswer& answer, size_t at, double found,
       UnderflowingProducts(terms, units[at], answer.units[at]), rounding);
 }
 
-// Adds the elements of one row, found(column) each; `gate_two_error` is the
-// largest error that counts for gate 2.
+// Compares the elements found(column) of one row and adds them to `total`.
+// `gate_two_error` becomes the largest error that counts for gate 2.
 template <typename Found, typename Untouched>
 void CompareRow(const OutputAnswer& answer, size_t row, const Found& found,
                 const Untouched& untouched, const std::vector<double>& units,
@@ -199,15 +201,15 @@ void CompareRow(const OutputAnswer& answer, size_t row, const Found& found,
   }
 }
 
-// The plain program's error on one output. It may be exact; a few roundings of
-// the largest number are always allowed.
+// Returns the plain program's error on one output. Since it may be exact by
+// chance, a few roundings of the largest value are the minimum.
 double PlainError(const OutputAnswer& answer, const Rounding& rounding) {
   return std::max(answer.plain_error,
                   answer.roundings * (rounding.arithmetic * answer.largest +
                                       rounding.underflow));
 }
 
-// Gate 2 of one output.
+// Returns gate 2 of one output.
 Yardstick YardstickOf(const OutputAnswer& answer, double gate_two_error,
                       const Rounding& rounding) {
   const double plain = PlainError(answer, rounding);
@@ -218,7 +220,7 @@ Yardstick YardstickOf(const OutputAnswer& answer, double gate_two_error,
           .plain = plain};
 }
 
-// How many products a sum may have.
+// Returns an upper limit for the number of products in a sum.
 double TermsOf(const Problem& problem) {
   return static_cast<double>(std::max(problem.queries, problem.keys));
 }
@@ -231,7 +233,7 @@ bool IsWritten(const Arrays& arrays, size_t output, const OutputAnswer& answer,
                    id.head * entry.SliceSize() + id.row * answer.width + c);
 }
 
-// The units of gate 1 for every element.
+// Returns the units of gate 1 for every element.
 std::vector<double> UnitsOf(const OutputAnswer& answer, double bound_factor,
                             const RowBound& bound) {
   std::vector<double> units = answer.units;
@@ -255,8 +257,8 @@ void Add(const OutputAnswer& answer, Yardstick yardstick, Comparison& total) {
 Tolerance ToleranceOf(const Answer& answer, double bound_factor,
                       const RowBound& bound) {
   Tolerance tolerance;
-  for (const OutputAnswer& one : answer.outputs)
-    tolerance.units.push_back(UnitsOf(one, bound_factor, bound));
+  for (const OutputAnswer& output : answer.outputs)
+    tolerance.units.push_back(UnitsOf(output, bound_factor, bound));
   return tolerance;
 }
 
@@ -266,18 +268,18 @@ Comparison Compare(const Problem& problem, const Answer& answer,
   total.scalar = problem.scalar;
   const Rounding rounding(problem.scalar);
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
-    const OutputAnswer& one = answer.outputs[o];
-    const FoundNumbers found = FoundIn(arrays, o, one);
+    const OutputAnswer& output = answer.outputs[o];
+    const FoundNumbers element_of = FoundIn(arrays, o, output);
     double gate_two_error = 0;
-    for (size_t r = 0; r < one.selection.rows.size(); ++r)
+    for (size_t r = 0; r < output.selection.rows.size(); ++r)
       CompareRow(
-          one, r, [&](int64_t c) { return found(r, c); },
-          [&](int64_t c) { return !IsWritten(arrays, o, one, r, c); },
+          output, r, [&](int64_t c) { return element_of(r, c); },
+          [&](int64_t c) { return !IsWritten(arrays, o, output, r, c); },
           tolerance.units[o], TermsOf(problem), rounding, gate_two_error,
           total);
-    total.rows += static_cast<int64_t>(one.selection.rows.size());
-    total.all_rows = total.all_rows && one.selection.all;
-    Add(one, YardstickOf(one, gate_two_error, rounding), total);
+    total.rows += static_cast<int64_t>(output.selection.rows.size());
+    total.all_rows = total.all_rows && output.selection.all;
+    Add(output, YardstickOf(output, gate_two_error, rounding), total);
   }
   return total;
 }
@@ -306,13 +308,13 @@ Comparison CompareRows(const Problem& problem, const Answer& answer,
   total.scalar = problem.scalar;
   const Rounding rounding(problem.scalar);
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
-    const OutputAnswer& one = answer.outputs[o];
+    const OutputAnswer& output = answer.outputs[o];
     double gate_two_error = 0;
     for (const FoundRows& part : parts) {
       if (part.output != o) continue;
       for (size_t r = 0; r < part.rows.size(); ++r)
         CompareRow(
-            one, part.rows[r],
+            output, part.rows[r],
             [&](int64_t c) {
               return RoundTo(problem.scalar,
                              static_cast<double>(part.value(r, c)));
@@ -321,7 +323,7 @@ Comparison CompareRows(const Problem& problem, const Answer& answer,
             rounding, gate_two_error, total);
       total.rows += static_cast<int64_t>(part.rows.size());
     }
-    Add(one, YardstickOf(one, gate_two_error, rounding), total);
+    Add(output, YardstickOf(output, gate_two_error, rounding), total);
   }
   total.all_rows = false;
   return total;
@@ -339,7 +341,7 @@ FoundNumbers FoundIn(const Arrays& arrays, size_t output,
 
 std::vector<double> OverTolerance(const Problem& problem,
                                   const OutputAnswer& answer,
-                                  const FoundNumbers& found,
+                                  const FoundNumbers& element_of,
                                   const std::vector<double>& units,
                                   double yardstick_factor) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -349,8 +351,8 @@ std::vector<double> OverTolerance(const Problem& problem,
   std::vector<double> over(answer.value.size());
   for (size_t at = 0; at < over.size(); ++at) {
     const ComparedElement element = ElementOf(
-        answer, at, found(at / width, static_cast<int64_t>(at % width)), units,
-        TermsOf(problem), rounding);
+        answer, at, element_of(at / width, static_cast<int64_t>(at % width)),
+        units, TermsOf(problem), rounding);
     const bool plain_has_bound = !std::isinf(answer.units[at]);
     if (!element.finite || (!element.bounded && plain_has_bound))
       over[at] = kInfinity;

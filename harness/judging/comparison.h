@@ -1,4 +1,5 @@
-// How far an output is from the reference: numbers without policy.
+// Measures how far an output is from the reference. This file computes errors
+// and ratios; verdict.h decides what they mean.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +24,14 @@ struct ElementPlace {
   std::string Text() const;
 };
 
-// The plain dense program as a yardstick for one output. Where numbers are
-// stored in a narrower type than the arithmetic's, errors are those beyond what
-// storing may cost: of the arithmetic, which for the plain program is
-// float32's.
+// The plain dense program as a yardstick for one output. If values are stored
+// in a narrower type than the arithmetic uses, the rounding of the stored value
+// is first subtracted from the errors. What remains is the error of the
+// arithmetic, which is float32 for the plain program.
 struct Yardstick {
   double over_plain = 0;  // largest error / that of the plain program
   double error = 0;       // the largest error, absolute
-  double given = 0;       // OutputAnswer::given_error, taken off it first
+  double given = 0;       // OutputAnswer::given_error, subtracted from `error`
   double plain = 0;       // what the rest is divided by
 };
 
@@ -40,12 +41,13 @@ struct Comparison {
   int64_t elements = 0;  // compared
   bool all_rows = true;
   int64_t not_finite = 0;  // NaN or infinite where the reference is finite
-  int64_t untouched = 0;   // still the poison of before the run
-  // Written, and no error of theirs could be too large: neither the algorithm
-  // nor the plain dense program has a finite bound there. Not judged.
+  int64_t untouched = 0;   // still the NaN that was there before the run
+  // Elements that were written and are not judged: neither the algorithm nor
+  // the plain dense program has a finite error bound there.
   int64_t without_digits = 0;
   ElementPlace first_without_digits;
-  // The algorithm's own bound is not finite where the plain program's is.
+  // Elements at which the plain program's bound is finite and the algorithm's
+  // own is not.
   int64_t lost_bounds = 0;
   ElementPlace first_lost_bound;
   bool zero_reference = true;
@@ -55,7 +57,7 @@ struct Comparison {
   double plain_error = 0;             // of the plain dense program, absolute
   double over_plain = 0;              // gate 2: the largest of the yardsticks
   std::vector<Yardstick> yardsticks;  // by output
-  ElementPlace worst;                 // where gate 1 was tightest
+  ElementPlace worst;                 // the element nearest to gate 1's limit
 
   int64_t judged() const { return elements - without_digits; }
 };
@@ -66,18 +68,19 @@ double ElementAt(Scalar scalar, const void* data, int64_t index);
 // `value` is already rounded to the type.
 void StoreAt(Scalar scalar, double value, void* data, size_t index);
 
-// What an implementation is allowed, on the rows of the answer.
+// The error bound of an implementation, in unit roundoffs, for the rows of the
+// answer.
 struct Tolerance {
   std::vector<std::vector<double>> units;  // by output, [rows, width]
 };
 
-// `bound` gives norm-wise units or is empty: then bound_factor times the plain
-// program's units count.
+// Returns the tolerance from norm-wise units if there is a `bound`, otherwise
+// bound_factor times the plain program's units.
 Tolerance ToleranceOf(const Answer& answer, double bound_factor,
                       const RowBound& bound);
 
-// Compares the outputs of a run with the answer. Gate 2 is taken over the
-// elements for which the plain program has a finite bound.
+// Compares the outputs of a run with the answer. Gate 2 covers the elements for
+// which the plain program has a finite bound.
 Comparison Compare(const Problem& problem, const Answer& answer,
                    const Arrays& arrays, const Tolerance& tolerance);
 
@@ -85,54 +88,56 @@ Comparison Compare(const Problem& problem, const Answer& answer,
 struct FoundRows {
   size_t output = 0;
   std::vector<size_t> rows;  // of OutputAnswer::selection
-  // Of rows[r]; rounded to the problem's type when it is compared.
+  // Returns an element of rows[r]; it is rounded to the problem's type when it
+  // is compared.
   std::function<long double(size_t r, int64_t column)> value;
 };
 
-// The same with its numbers, [rows, width].
+// Returns rows whose values are stored, [rows, width].
 FoundRows KeptRows(size_t output, std::vector<size_t> rows, size_t width,
                    std::vector<long double> values);
 
-// Up to `most` of so many rows, spread over all of them, the first and the last
-// included.
+// Returns up to `most` row indices below `rows`, evenly spread, the first and
+// the last included.
 std::vector<size_t> SpreadRows(size_t rows, size_t most);
 
-// Rows of an answer that a mistake makes.
+// The rows of the answer that a program with a certain mistake returns.
 struct WrongAnswer {
   std::string name;  // the mistake, in words
   std::vector<FoundRows> parts;
-  // The other rows are as they should be, and not only left out here.
+  // True if the mistake leaves all other rows right. If false, they were not
+  // computed.
   bool right_elsewhere = false;
-  // What would show it better, in words; empty: nothing is known.
+  // Inputs that would reveal it, in words; empty if none are known.
   std::string remedy = {};
-  // It leaves out a number that may be too small to matter, such as an eps: no
-  // margin counts it.
+  // The mistake drops a value that may be too small to matter, such as an eps.
+  // The margin does not count it.
   bool small_by_choice = false;
 };
 
-// The same for an answer that is right but in these rows.
+// Compares an output that is right except in these rows.
 Comparison CompareRows(const Problem& problem, const Answer& answer,
                        std::span<const FoundRows> parts,
                        const Tolerance& tolerance);
 
-// The numbers of one output, by row of the answer.
+// Returns an element of one output; `r` counts the rows of the answer.
 using FoundNumbers = std::function<double(size_t r, int64_t column)>;
-// Those in the arrays of a run.
+// Returns the elements that a run has written into its arrays.
 FoundNumbers FoundIn(const Arrays& arrays, size_t output,
                      const OutputAnswer& answer);
 
-// Error over tolerance of every element, [rows, width], of one output of the
-// problem; infinite where it is not finite. The tolerance is that of gate 1
-// with these units and, unless it is zero, `yardstick_factor` times the plain
-// program's error.
+// Returns error divided by tolerance for every element of one output,
+// [rows, width]; infinite for elements that are not finite. The tolerance is
+// that of gate 1 with these units and, if `yardstick_factor` is not zero, also
+// `yardstick_factor` times the plain program's error.
 std::vector<double> OverTolerance(const Problem& problem,
                                   const OutputAnswer& answer,
-                                  const FoundNumbers& found,
+                                  const FoundNumbers& element_of,
                                   const std::vector<double>& units,
                                   double yardstick_factor);
 
-// The same with the largest of each row alone; of gate 1 alone where there is
-// a `bound`.
+// Returns the largest ratio of each row; only gate 1 counts if there is a
+// `bound`.
 std::vector<double> RowsOverTolerance(const Problem& problem, size_t output,
                                       const OutputAnswer& answer,
                                       const Arrays& arrays, double bound_factor,

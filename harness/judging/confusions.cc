@@ -11,7 +11,7 @@
 namespace subquad {
 namespace {
 
-// By place in the judged rows, where they are known.
+// One entry for each judged row; empty if the confusion does not define it.
 using Rows = std::vector<std::optional<std::vector<long double>>>;
 
 class Confuser {
@@ -42,10 +42,10 @@ class Confuser {
 
  private:
   std::vector<GivenShape> Shapes() const {
-    std::vector<GivenShape> given;
+    std::vector<GivenShape> shapes;
     for (const Tensor& tensor : inputs_.tensors)
-      given.push_back({tensor.name, tensor.shape});
-    return given;
+      shapes.push_back({tensor.name, tensor.shape});
+    return shapes;
   }
 
   std::optional<ParamRule> RuleOf(const std::string& name) const {
@@ -54,8 +54,8 @@ class Confuser {
     return std::nullopt;
   }
 
-  // The chosen rows of another problem, each at the place that at(row) says;
-  // rows that it does not have are left out.
+  // Returns the chosen rows of another problem, each at the place at(row). Rows
+  // that the other problem does not have stay empty.
   template <typename At>
   std::optional<Rows> EvaluateAt(const Problem& problem, const At& at) const {
     try {
@@ -66,11 +66,11 @@ class Confuser {
                  : EvaluateIn(problem, at,
                               *problem.op->ReferenceDouble(problem, inputs_));
     } catch (const InvalidInput&) {
-      return std::nullopt;  // no value: nobody would hand that in
+      return std::nullopt;  // the formula has no value
     }
   }
 
-  // The same rows, `shift` further on.
+  // Returns the rows of `problem`, moved by `shift`.
   std::optional<Rows> Evaluate(const Problem& problem,
                                int64_t shift = 0) const {
     return EvaluateAt(problem, [shift](RowId id) {
@@ -130,11 +130,12 @@ class Confuser {
       params.Set("scale", given * given);
       Add("scale applied twice", EvaluateWith(params));
       params.Erase("scale");
-      Add("the default scale in place of the given one", EvaluateWith(params));
+      Add("the default scale instead of the given one", EvaluateWith(params));
     }
   }
 
-  // softmax(scale (q k^T + bias)) for softmax(scale q k^T + bias).
+  // Computes softmax(scale (q k^T + bias)) instead of
+  // softmax(scale q k^T + bias).
   void ScaleBias() {
     Tensor* bias = InputNamed("bias");
     const std::optional<ParamRule> rule = RuleOf("scale");
@@ -145,7 +146,7 @@ class Confuser {
     Add("bias multiplied by the scale", Evaluate(problem_));
   }
 
-  // Those that take the same tensors.
+  // Tries the other feature maps that have the same input tensors.
   void ChangeFeatureMap() {
     const std::optional<ParamRule> rule = RuleOf("feature_map");
     if (!rule) return;
@@ -160,7 +161,8 @@ class Confuser {
     }
   }
 
-  // Numbers of tensors by offset, each from `from(index, count)` of its axis.
+  // Replaces the values of tensors by offset: entry `index` of an axis becomes
+  // entry from(index, count).
   template <typename From>
   void AlterOffsets(const From& from) {
     for (size_t t = 0; t < problem_.inputs.size(); ++t) {
@@ -185,15 +187,16 @@ class Confuser {
     }
   }
 
-  // Row i + 1 of a problem whose queries are one row further on, and whose
-  // offsets are one smaller, is row i with a mask that is off by one.
+  // Moves the mask by one: row i + 1 of a problem whose queries are one row
+  // further on and whose offsets are one smaller is row i with such a mask.
   void MoveMask() {
     if (!problem_.params.Flag("causal")) return;
     const Inputs kept = inputs_;
     for (const int64_t shift : {1, -1}) {
       for (size_t t = 0; t < problem_.inputs.size(); ++t) {
         const TensorRule& rule = problem_.inputs[t];
-        // One symbol for queries and keys does not tell which a tensor has.
+        // If queries and keys share a length symbol, only the name tells
+        // whether a tensor belongs to the queries.
         const bool by_query = rule.name == "q" || rule.name == "r";
         if (!by_query) continue;
         Tensor& tensor = inputs_.tensors[t];
@@ -219,8 +222,8 @@ class Confuser {
     }
   }
 
-  // The other way than the shift of every check, whose last entry is gone: here
-  // the end comes in again, or is repeated.
+  // Shifts tensors by offset in the other direction than the misreading that
+  // every check includes. Here the end wraps around or is repeated.
   void MoveOffsets() {
     const Inputs kept = inputs_;
     for (const TensorRule& rule : problem_.inputs) {
@@ -239,8 +242,8 @@ class Confuser {
     }
   }
 
-  // The offset of zero at n_k - 1, as for as many queries as keys. What lies
-  // beyond the ends comes in again, or is repeated.
+  // Puts offset 0 at n_k - 1, which is right for as many queries as keys.
+  // Beyond the ends the values wrap around or are repeated.
   void MoveOrigin() {
     const int64_t shift =
         problem_.keys - problem_.queries - QueryOffset(problem_.params);
@@ -255,12 +258,13 @@ class Confuser {
         return value(around ? ((other % count) + count) % count
                             : std::clamp<int64_t>(other, 0, count - 1));
       });
-      if (any) Add("offset 0 at n_k - 1, not at n_q - 1", Evaluate(problem_));
+      if (any)
+        Add("offset 0 at n_k - 1 instead of n_q - 1", Evaluate(problem_));
       inputs_ = kept;
     }
   }
 
-  // A transform that is too short: what lies beyond its ends comes back in.
+  // Imitates a transform that is too short, whose ends wrap around.
   void WrapAround() {
     if (std::ranges::none_of(problem_.inputs, [](const TensorRule& rule) {
           return !rule.offset_axes.empty();
@@ -287,14 +291,14 @@ class Confuser {
         if (inside(other, count)) sum += value(other);
       return sum;
     });
-    // Of logarithms: the sum is of what they stand for.
+    // A tensor of logarithms: the sum is over their exponentials.
     add(name, [&](int64_t entry, int64_t count, const auto& value) {
       double sum = std::exp(value(entry));
       for (const int64_t other : {entry - period, entry + period})
         if (inside(other, count)) sum += std::exp(value(other));
       return std::log(sum);
     });
-    // Only one half of the offsets, read modulo the period.
+    // Reads only one half of the offsets, modulo the period.
     add(name, [&](int64_t entry, int64_t count, const auto& value) {
       const int64_t other = entry + period;
       return value(inside(other, count) ? other : entry);
@@ -303,7 +307,7 @@ class Confuser {
       const int64_t other = entry - period;
       return value(inside(other, count) ? other : entry);
     });
-    // A causal sum has no negative offsets of its own: the future wraps in.
+    // A causal sum has no future offsets: they wrap around into the past.
     if (problem_.params.Flag("causal")) {
       Params params = problem_.params;
       params.Set("causal", false);
@@ -317,13 +321,13 @@ class Confuser {
         });
         Add(name, Evaluate(open));
       } catch (const InvalidInput&) {
-        // It cannot do without the mask.
+        // This operator requires its mask.
       }
       inputs_ = kept;
     }
   }
 
-  // Of a tensor by two offsets, as an image's.
+  // Exchanges the axes of a tensor by two offsets, as an image has.
   void ExchangeImageAxes() {
     const Inputs kept = inputs_;
     bool any = false;
@@ -361,8 +365,7 @@ class Confuser {
     std::swap(k->values, v->values);
   }
 
-  // Slices of equal size in another order: the one at `to` comes from
-  // from(to).
+  // Reorders slices of equal size: the slice at `to` comes from from(to).
   template <typename From>
   static void Reorder(std::vector<double>& values, int64_t size,
                       const From& from) {
@@ -372,16 +375,16 @@ class Confuser {
                   values.begin() + to * size);
   }
 
-  // Numbers in memory as [n, h, d] read as [h, n, d], or the other way round,
-  // and the output moved back or left as it is; and whole batch items and heads
-  // that are taken for one another.
+  // Reads memory in the order [n, h, d] as [h, n, d] or the other way round,
+  // with the output moved back or left as it is; also exchanges batch items and
+  // heads.
   void ReshapeHeads() {
     const Inputs kept = inputs_;
     const auto for_each = [&](const auto& use) {
       for (const char* name : {"q", "k", "v"})
         if (Tensor* tensor = InputNamed(name)) use(*tensor);
     };
-    // The place of (a, b) of [a, b] in memory as [b, a].
+    // Returns the place of element (a, b) of [a, b] in memory order [b, a].
     const auto other_order = [](int64_t place, int64_t a, int64_t b) {
       const int64_t in_item = place % (a * b);
       return place - in_item + in_item % b * a + in_item / b;
@@ -390,7 +393,7 @@ class Confuser {
     const int64_t out_heads = layout.heads / problem_.Batch();
     for (const bool written_by_heads : {false, true}) {
       bool moved = false;
-      // With rows and heads exchanged it is its own inverse.
+      // Exchanging rows and heads is its own inverse.
       const auto order = [&](int64_t place, int64_t heads, int64_t rows) {
         return written_by_heads ? other_order(place, heads, rows)
                                 : other_order(place, rows, heads);
@@ -431,8 +434,8 @@ class Confuser {
     inputs_ = kept;
   }
 
-  // A program that takes [n, h, d] and is given [h, n, d] takes the heads for a
-  // sequence.
+  // Attends over heads: a program that expects [n, h, d] and gets [h, n, d]
+  // takes the heads for the sequence.
   void AttendOverHeads() {
     const OutputLayout layout = LayoutOf(problem_, 0);
     const int64_t heads = layout.heads / problem_.Batch();
@@ -459,19 +462,18 @@ class Confuser {
       for (size_t t = 0; t < transposed.tensors.size(); ++t)
         transposed.tensors[t].slices = other.InputSlices(t);
       std::swap(inputs_, transposed);
-      const std::optional<Rows> found = EvaluateAt(other, [&](RowId id) {
+      const std::optional<Rows> changed_rows = EvaluateAt(other, [&](RowId id) {
         const int64_t item = id.head / heads;
         return RowId{0, item * rows + id.row, id.head % heads};
       });
       std::swap(inputs_, transposed);
-      Add("attention over heads, as where [n, h, d] is expected", found);
+      Add("attention over heads: [h, n, d] read as [n, h, d]", changed_rows);
     } catch (const InvalidInput&) {
-      // It has parameters for as many rows as there were.
+      // The parameters are for another number of rows.
     }
   }
 
-  // Heads of queries share those of keys in turns, and not with their
-  // neighbours.
+  // Groups heads by h % h_k: consecutive query heads use different key heads.
   void GroupHeadsOtherwise() {
     const Inputs kept = inputs_;
     const int64_t heads = problem_.heads / problem_.Batch();
@@ -500,13 +502,13 @@ class Confuser {
                          Shapes(), problem_.leading);
       for (size_t t = 0; t < inputs_.tensors.size(); ++t)
         inputs_.tensors[t].slices = other.InputSlices(t);
-      Add("heads of keys and values shared in turns, not by neighbours",
+      Add("grouped heads interleaved (h % h_k) instead of consecutive",
           Evaluate(other));
     }
     inputs_ = kept;
   }
 
-  // Rows of the answer in the places that another order of axes gives them.
+  // Places the rows of the answer as another order of axes would.
   void ExchangeHeads() {
     const OutputLayout layout = LayoutOf(problem_, 0);
     if (layout.heads < 2 || !answer_.selection.all) return;
@@ -538,7 +540,7 @@ class Confuser {
     });
   }
 
-  // out = numerator / (normaliser + eps), by the parameters' names.
+  // Misplaces the eps of out = numerator / (normaliser + eps).
   void MisplaceEps() {
     if (!RuleOf("eps") || !RuleOf("normalized")) return;
     const double eps =

@@ -1,7 +1,7 @@
-// The first output of programs whose authors were confused: a scale left out, a
-// mask off by one, the wrap-around of a transform without padding, heads and
-// rows exchanged, eps in another place. No verdict depends on these: some of
-// them are as near to the right answer as rounding is.
+// Wrong answers that name common mistakes: a scale left out, a mask off by one,
+// the wrap-around of a transform without padding, heads and rows exchanged, eps
+// in the wrong place. They are used only to name a mistake. No verdict depends
+// on them, because some are as close to the right answer as rounding errors.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,9 @@
 
 namespace subquad {
 
-// Those that apply, on up to `most_rows` of the answer's rows; none of
-// gradients. `inputs` are altered on the way and given back as they were.
+// Returns the confusions that apply to the first output, on up to `most_rows`
+// of the answer's rows; none for gradients. `inputs` are altered temporarily
+// and restored.
 std::vector<WrongAnswer> UsualConfusions(const Problem& problem, Inputs& inputs,
                                          const Answer& answer,
                                          size_t most_rows = kMisreadRows);

@@ -10,32 +10,32 @@ namespace subquad {
 namespace {
 
 WrongElements WrongOf(const Problem& problem, size_t output,
-                      const OutputAnswer& right, const OutputAnswer& found,
+                      const OutputAnswer& right, const OutputAnswer& answer,
                       const std::vector<double>& units,
                       double yardstick_factor) {
-  const auto width = static_cast<size_t>(found.width);
+  const auto width = static_cast<size_t>(answer.width);
   const std::vector<double> over = OverTolerance(
-      problem, found,
+      problem, answer,
       [&](size_t r, int64_t c) {
         return static_cast<double>(
             right.value[r * width + static_cast<size_t>(c)]);
       },
       units, yardstick_factor);
   const OutputLayout layout = LayoutOf(problem, static_cast<int>(output));
-  WrongElements wrong{.output = found.name,
+  WrongElements wrong{.output = answer.name,
                       .elements = std::ssize(over),
                       .first_row = layout.rows,
                       .rows = layout.rows,
                       .of_heads = layout.heads};
-  if (found.heads_of_item > 0) {
-    wrong.of_heads = found.heads_of_item;
-    wrong.of_items = layout.heads / found.heads_of_item;
+  if (answer.heads_of_item > 0) {
+    wrong.of_heads = answer.heads_of_item;
+    wrong.of_items = layout.heads / answer.heads_of_item;
   }
   std::set<int64_t> heads, items;
   for (size_t at = 0; at < over.size(); ++at) {
     if (over[at] <= 1) continue;
     ++wrong.wrong;
-    const RowId& id = found.selection.rows[at / width];
+    const RowId& id = answer.selection.rows[at / width];
     wrong.first_row = std::min(wrong.first_row, id.row);
     wrong.last_row = std::max(wrong.last_row, id.row);
     heads.insert(id.head % wrong.of_heads);
@@ -50,19 +50,19 @@ WrongElements WrongOf(const Problem& problem, size_t output,
 
 Diagnosis Diagnose(const Problem& problem, Inputs& inputs, const Answer& right,
                    const std::vector<WrongAnswer>& wrong_answers,
-                   const Answer& found, const Tolerance& tolerance,
+                   const Answer& answer, const Tolerance& tolerance,
                    bool bound_alone) {
   Diagnosis diagnosis;
-  for (size_t o = 0; o < found.outputs.size(); ++o) {
-    if (found.outputs[o].value.empty()) continue;
+  for (size_t o = 0; o < answer.outputs.size(); ++o) {
+    if (answer.outputs[o].value.empty()) continue;
     WrongElements wrong =
-        WrongOf(problem, o, right.outputs[o], found.outputs[o],
+        WrongOf(problem, o, right.outputs[o], answer.outputs[o],
                 tolerance.units[o], bound_alone ? 0 : kYardstickFactor);
     diagnosis.elements += wrong.elements;
     if (wrong.wrong > 0) diagnosis.outputs.push_back(std::move(wrong));
   }
   diagnosis.looks_like =
-      LooksLike(problem, inputs, right, wrong_answers, found, tolerance);
+      LooksLike(problem, inputs, right, wrong_answers, answer, tolerance);
   return diagnosis;
 }
 

@@ -1,4 +1,4 @@
-// Finds out what is wrong with an output that failed.
+// Finds out why an output failed.
 #pragma once
 
 #include <vector>
@@ -8,12 +8,12 @@
 
 namespace subquad {
 
-// Of what was found in place of the right answer (WithNumbers of
-// resemblance.h). `bound_alone`:
-// gate 1 decides alone. The rest as for LooksLike.
+// Describes a wrong output, which is given as an answer (WithNumbers in
+// resemblance.h). `bound_alone`: only gate 1 decides. For the other parameters
+// see LooksLike.
 Diagnosis Diagnose(const Problem& problem, Inputs& inputs, const Answer& right,
                    const std::vector<WrongAnswer>& wrong_answers,
-                   const Answer& found, const Tolerance& tolerance,
+                   const Answer& answer, const Tolerance& tolerance,
                    bool bound_alone);
 
 }  // namespace subquad

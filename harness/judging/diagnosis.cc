@@ -8,7 +8,7 @@
 namespace subquad {
 namespace {
 
-// ", heads 0, 2 of 8"; nothing where there is only one.
+// Returns ", heads 0, 2 of 8", or nothing if there is only one.
 std::string Axis(const char* name, const std::vector<int64_t>& which,
                  int64_t of) {
   constexpr size_t kNamed = 4;
@@ -27,7 +27,8 @@ std::string Axis(const char* name, const std::vector<int64_t>& which,
 }  // namespace
 
 std::string Resemblance::Text() const {
-  if (name.empty()) return fmt::format("like none of {} known mistakes", known);
+  if (name.empty())
+    return fmt::format("resembles none of the {} mistakes tried", known);
   if (!std::isfinite(tolerances)) return "looks like: " + name;
   return fmt::format("looks like: {} ({:.2g} tolerances away)", name,
                      tolerances);

@@ -1,5 +1,5 @@
-// What is wrong with an output that failed: how much of it, where, and which
-// mistake it looks like. For people; no verdict depends on it.
+// Explains why an output failed: how many elements are wrong, which ones, and
+// which known mistake the output resembles. No verdict depends on it.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,28 @@ namespace subquad {
 
 // The mistake that an output looks like.
 struct Resemblance {
-  std::string name;  // the mistake, in words; empty: no mistake known here
-  // The distance to that mistake's answer / the distance to the right one, both
-  // root mean squares.
+  std::string name;  // the mistake, in words; empty if it resembles none
+  // Distance of the output to that mistake's answer divided by its distance to
+  // the right one, both as root mean squares.
   double ratio = 1;
-  // Largest error of what was found, if that mistake's answer were right, over
-  // the tolerance. Infinite where the mistake has no one answer.
+  // The largest error of the output if that mistake's answer were right,
+  // divided by the tolerance. Infinite if the mistake has no single answer.
   double tolerances = std::numeric_limits<double>::infinity();
-  int64_t known = 0;  // mistakes that it was held against
+  int64_t known = 0;  // number of mistakes that it was compared with
 
-  // "looks like: bias left out (0.1 tolerances away)", or "like none of 31
-  // known mistakes".
+  // Returns "looks like: bias left out (0.1 tolerances away)" or "resembles
+  // none of the 31 mistakes tried".
   std::string Text() const;
 };
 
-// The elements of one output that are beyond their tolerance.
+// The elements of one output whose error exceeds the tolerance.
 struct WrongElements {
   std::string output;
   int64_t wrong = 0, elements = 0;  // compared
-  // Where they are. Rows and heads are those of a batch item.
-  int64_t first_row = 0, last_row = 0, rows = 0;  // rows: that a head has
+  // Their position. Rows and heads are counted within a batch item.
+  int64_t first_row = 0, last_row = 0, rows = 0;  // rows: rows of a head
   std::vector<int64_t> heads, items;              // in ascending order
-  int64_t of_heads = 1, of_items = 1;             // that there are
+  int64_t of_heads = 1, of_items = 1;             // how many exist
 
   // "rows 64 to 127 of 128, head 2 of 8"
   std::string Text() const;

@@ -16,9 +16,9 @@ bool SameValues(const Inputs& a, const Inputs& b) {
 
 const ExpectedTensor* ExpectedOf(const CaseFolder& folder,
                                  const std::string& output) {
-  const auto found =
+  const auto position =
       std::ranges::find(folder.expected, output, &ExpectedTensor::name);
-  return found == folder.expected.end() ? nullptr : &*found;
+  return position == folder.expected.end() ? nullptr : &*position;
 }
 
 double LargestMagnitude(const std::vector<double>& values) {
@@ -27,13 +27,13 @@ double LargestMagnitude(const std::vector<double>& values) {
   return most;
 }
 
-// What the numbers of a float32 program may be off by.
+// Returns the largest error that a float32 program may have in this element.
 double Float32Slack(double units, long double value) {
   return Info(Scalar::kFloat32).unit_roundoff *
          (units + std::abs(static_cast<double>(value)));
 }
 
-// Rows that the reference has worked out, in order, with their place in the
+// The rows that the reference has computed, in order, with their place in the
 // answer.
 using KnownRows = std::map<std::pair<int64_t, int64_t>, size_t>;
 
@@ -44,8 +44,8 @@ KnownRows KnownRowsOf(const OutputAnswer& answer) {
   return known;
 }
 
-// The rows from `first` on that the reference has not worked out, with
-// tolerances from their neighbours that it has.
+// Returns the rows from `first` on that the reference has not computed, with
+// tolerances from the nearest rows that it has.
 OutputAnswer RowsBetween(const OutputAnswer& answer, const KnownRows& known,
                          const ExpectedTensor& expected,
                          const OutputLayout& layout, int output, int64_t head,
@@ -116,40 +116,40 @@ void ExpectedAnswer::AddRowsOf(const ExpectedAnswer& other) {
 }
 
 bool ExpectedAnswer::PlainOverflows() const {
-  return std::ranges::any_of(answer_.outputs, [](const OutputAnswer& one) {
-    return one.plain_overflows > 0;
+  return std::ranges::any_of(answer_.outputs, [](const OutputAnswer& output) {
+    return output.plain_overflows > 0;
   });
 }
 
-// Inputs that had to be rounded change the answer by what they change the
-// reference, and numbers that a float32 program computed are no better than
-// that.
+// Adjusts the expected outputs: if inputs had to be rounded, by the difference
+// that this makes to the reference. Outputs of a float32 program get the
+// tolerance of one.
 Answer ExpectedAnswer::WithExpected() const {
   Answer answer = answer_;
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
-    OutputAnswer& one = answer.outputs[o];
-    const ExpectedTensor* expected = ExpectedOf(folder_, one.name);
+    OutputAnswer& output = answer.outputs[o];
+    const ExpectedTensor* expected = ExpectedOf(folder_, output.name);
     if (expected == nullptr) continue;
-    one.given_error =
+    output.given_error =
         folder_.expected_error * LargestMagnitude(expected->values);
     const OutputLayout layout = LayoutOf(problem_, static_cast<int>(o));
-    for (size_t r = 0; r < one.selection.rows.size(); ++r) {
-      const RowId& id = one.selection.rows[r];
+    for (size_t r = 0; r < output.selection.rows.size(); ++r) {
+      const RowId& id = output.selection.rows[r];
       const int64_t row = id.head * layout.rows + id.row;
-      for (int64_t c = 0; c < one.width; ++c) {
-        const size_t at = r * static_cast<size_t>(one.width) + c;
+      for (int64_t c = 0; c < output.width; ++c) {
+        const size_t at = r * static_cast<size_t>(output.width) + c;
         const long double shift =
-            same_ ? 0 : one.value[at] - unrounded_.outputs[o].value[at];
-        one.value[at] = expected->values[row * one.width + c] + shift;
+            same_ ? 0 : output.value[at] - unrounded_.outputs[o].value[at];
+        output.value[at] = expected->values[row * output.width + c] + shift;
       }
     }
     if (!expected->is_float32) continue;
     const double roundoff = Info(Scalar::kFloat32).unit_roundoff;
-    for (size_t at = 0; at < one.units.size(); ++at)
-      one.slack.push_back(Float32Slack(one.units[at], one.value[at]));
-    one.plain_error = std::max(
-        one.plain_error * roundoff / Info(problem_.scalar).unit_roundoff,
-        roundoff * one.largest);
+    for (size_t at = 0; at < output.units.size(); ++at)
+      output.slack.push_back(Float32Slack(output.units[at], output.value[at]));
+    output.plain_error = std::max(
+        output.plain_error * roundoff / Info(problem_.scalar).unit_roundoff,
+        roundoff * output.largest);
   }
   return answer;
 }
@@ -166,14 +166,14 @@ Verdict ExpectedAnswer::JudgeAllRows(const Implementation& implementation,
     const Answer& answer = trial.answer();
     for (size_t o = 0; o < answer.outputs.size(); ++o) {
       if (!beyond_the_sample(o)) continue;
-      const OutputAnswer& one = answer.outputs[o];
+      const OutputAnswer& output = answer.outputs[o];
       const OutputLayout layout = LayoutOf(problem_, static_cast<int>(o));
-      const KnownRows known = KnownRowsOf(one);
+      const KnownRows known = KnownRowsOf(output);
       for (int64_t head = 0; head < layout.heads; ++head)
         for (int64_t first = 0; first < layout.rows; first += kRowsAtATime) {
           const OutputAnswer between =
-              RowsBetween(one, known, *ExpectedOf(folder_, one.name), layout,
-                          static_cast<int>(o), head, first,
+              RowsBetween(output, known, *ExpectedOf(folder_, output.name),
+                          layout, static_cast<int>(o), head, first,
                           std::min(first + kRowsAtATime, layout.rows));
           const std::vector<double> over = RowsOverTolerance(
               problem_, o, between, trial.arrays(), implementation.bound_factor,
@@ -194,7 +194,7 @@ Verdict ExpectedAnswer::JudgeAllRows(const Implementation& implementation,
   for (size_t o = 0; o < answer_.outputs.size(); ++o)
     any = any || beyond_the_sample(o);
   if (!any || !may_still_fail()) return verdict;
-  // The worst first: a wrong answer is found out by a few rows.
+  // Starts with the worst rows, since a few of them reveal a wrong answer.
   for (size_t batch = 64;; batch *= 2) {
     const std::vector<Suspect> suspects = find_suspects();
     if (suspects.empty()) break;

@@ -1,4 +1,4 @@
-// The expected numbers of a case folder in place of the reference's answer.
+// Uses the expected outputs of a case folder instead of the reference's answer.
 #pragma once
 
 #include "harness/cases/case_folder.h"
@@ -6,37 +6,38 @@
 
 namespace subquad {
 
-// The answer that implementations of one scalar type are held against.
+// The answer with which implementations of one scalar type are compared.
 //
-// Bounds, and what rounded inputs change in the answer, come from the
-// reference: for every row up to kAllRows, for a sample of them above. The
-// expected numbers of all rows are compared all the same: each row between two
-// sampled ones must stay within half of the smaller of their tolerances, and
-// for a row that does not the reference works out its own. So a verdict on n
-// rows costs the reference's answer for a few hundred of them, and is not a
-// sample's.
+// The reference supplies the error bounds and the effect of rounding the
+// inputs: for every row up to kAllRows, for a sample of the rows above. All
+// rows of the expected outputs are compared in either case: a row between two
+// sampled ones must stay within half of the smaller of their tolerances, and if
+// it does not, the reference computes that row. A verdict on all n rows then
+// costs the reference a few hundred rows only.
 class ExpectedAnswer {
  public:
-  // `folder` must outlive this. The inputs are the folder's, rounded to the
-  // problem's scalar type. Throws InvalidInput where the problem has no answer.
+  // `folder` must outlive this object. The inputs are the folder's, rounded to
+  // the problem's scalar type. Throws InvalidInput if the problem has no
+  // answer.
   ExpectedAnswer(const CaseFolder& folder, const Problem& problem,
                  const Inputs& rounded);
 
-  // With the expected numbers, for Trial::set_answer.
+  // Returns the answer with the expected outputs, for Trial::set_answer.
   Answer WithExpected() const;
 
-  // Judges what is in the outputs of the trial, rows beyond the sample
-  // included. The rows that had to be worked out stay part of the answer.
+  // Judges the outputs of the trial, including the rows beyond the sample. Rows
+  // that had to be computed for this become part of the answer.
   Verdict JudgeAllRows(const Implementation& implementation, Trial& trial,
                        Verdict sampled);
 
-  // The reference's own answer to the rounded inputs.
+  // Returns the reference's own answer to the rounded inputs.
   const Answer& reference() const { return answer_; }
 
-  // Adds rows that were worked out for another scalar type.
+  // Adds the rows that were computed for another scalar type.
   void AddRowsOf(const ExpectedAnswer& other);
 
-  // The plain dense program has no finite number where the reference has one.
+  // Tells whether the plain dense program overflows although the reference does
+  // not.
   bool PlainOverflows() const;
 
  private:
@@ -45,7 +46,7 @@ class ExpectedAnswer {
   const CaseFolder& folder_;
   Problem problem_;
   const Inputs& rounded_;
-  bool same_;  // nothing had to be rounded
+  bool same_;  // no input had to be rounded
   Answer answer_, unrounded_;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kTimes = 8;
 
-// The unit in the last place of `value`; zero of zero and of infinity.
+// Returns the unit in the last place of `value`; zero for zero and infinity.
 double LastPlace(double value, Scalar scalar) {
   if (value == 0 || !std::isfinite(value)) return 0;
   int exponent = 0;
@@ -19,7 +19,8 @@ double LastPlace(double value, Scalar scalar) {
   return std::ldexp(Info(scalar).unit_roundoff, exponent);
 }
 
-// A whole unit up or down, since half of one is no number of the type.
+// Moves every value by a whole unit, since the type cannot represent half a
+// unit.
 std::vector<double> OneUnitOff(const Tensor& tensor, Scalar scalar,
                                uint64_t seed) {
   const Draws draws(seed, "rounding/" + tensor.name);
@@ -30,22 +31,22 @@ std::vector<double> OneUnitOff(const Tensor& tensor, Scalar scalar,
   return values;
 }
 
-// The right answer, off by half of what separates `after` from `before`, which
-// are off it themselves.
+// Returns the right answer plus half of the difference between `after` and
+// `before`.
 WrongAnswer HalfBetween(const Answer& answer, const WrongAnswer& before,
                         const WrongAnswer& after) {
   WrongAnswer moved{.name = before.name};
   for (const FoundRows& from : before.parts)
     for (const FoundRows& to : after.parts) {
       if (to.output != from.output || to.rows != from.rows) continue;
-      const OutputAnswer& one = answer.outputs[from.output];
+      const OutputAnswer& output = answer.outputs[from.output];
       moved.parts.push_back(
           {from.output, from.rows,
-           [&one, rows = from.rows, from = from.value, to = to.value](
+           [&output, rows = from.rows, from = from.value, to = to.value](
                size_t r, int64_t c) -> long double {
-             const size_t at = rows[r] * static_cast<size_t>(one.width) +
+             const size_t at = rows[r] * static_cast<size_t>(output.width) +
                                static_cast<size_t>(c);
-             return one.value[at] + (to(r, c) - from(r, c)) / 2;
+             return output.value[at] + (to(r, c) - from(r, c)) / 2;
            }});
     }
   return moved;
@@ -69,9 +70,9 @@ std::vector<WrongAnswer> MovedByRounding(
           tensor,
           OneUnitOff(tensor, Coarser(problem.scalar, tensor.scalar), time)));
     for (const WrongAnswer& after : misread())
-      for (const WrongAnswer& one : before)
-        if (one.name == after.name)
-          moved.push_back(HalfBetween(answer, one, after));
+      for (const WrongAnswer& wrong : before)
+        if (wrong.name == after.name)
+          moved.push_back(HalfBetween(answer, wrong, after));
   }
   return moved;
 }

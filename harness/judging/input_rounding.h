@@ -1,4 +1,5 @@
-// Wrong answers that are none but for the rounding of the inputs.
+// Misreadings that differ from the right answer only because the inputs were
+// rounded.
 #pragma once
 
 #include <string>
@@ -8,22 +9,21 @@
 
 namespace subquad {
 
-// Most numbers that somebody gives stand for others with more digits: X, of
-// which the tensor has the nearest number of its type, half a unit in its last
-// place away at most. A misreading is no mistake where it gives the right
-// answer to X. With W the wrong and R the right answer, as functions of the
-// inputs x = X + d,
+// An input value x usually stands for a more precise number X and is at most
+// half a unit in the last place away from it. A misreading is not a mistake if
+// it gives the right answer to X. With W the wrong and R the right answer, as
+// functions of the inputs x = X + d,
 //
 //   W(X) = R(X)   =>   W(x) - R(x) = (W' - R') d   to first order,
 //
-// so that what separates them is no more than what the rounding of the inputs
-// moves it by. A linear bias shifted by one, which softmax does not see, is
-// separated from the right one by the rounding of its slopes alone; a tile of
-// keys whose weights are next to nothing is not.
+// so that the distance between the two answers is no larger than the effect of
+// rounding the inputs. For example, softmax is invariant to a linear bias
+// shifted by one; the shifted bias differs only by the rounding of its slopes.
+// A tile of keys with tiny weights, in contrast, is a real mistake.
 //
-// For each misreading (misreadings.h) of these names, several times: the right
-// answer, off by (W' - R') d with signs that fall at random. `inputs` are
-// altered on the way and given back as they were.
+// Returns several answers for each misreading (misreadings.h) of these names:
+// the right answer plus (W' - R') d with random signs. `inputs` are altered
+// temporarily and restored.
 std::vector<WrongAnswer> MovedByRounding(const Problem& problem, Inputs& inputs,
                                          const Answer& answer,
                                          const std::vector<std::string>& names);

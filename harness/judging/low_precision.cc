@@ -48,34 +48,35 @@ std::vector<Kind> LowPrecision(Scalar scalar) {
   return {};
 }
 
-// Up to `most_rows` of each output, spread over the answer's, that the
-// reference gives a value.
+// Returns up to `most_rows` rows of each output, spread over the answer's rows,
+// for which the reference has a value.
 template <typename Real>
 WrongAnswer AnswerOf(const std::string& name, Reference<Real>& reference,
                      const Answer& answer,
                      const std::vector<size_t>& most_rows) {
-  WrongAnswer found{name, {}};
+  WrongAnswer wrong{name, {}};
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
-    const OutputAnswer& one = answer.outputs[o];
-    const auto width = static_cast<size_t>(one.width);
+    const OutputAnswer& output = answer.outputs[o];
+    const auto width = static_cast<size_t>(output.width);
     std::vector<size_t> rows;
     std::vector<long double> values;
     std::vector<Real> row(width);
-    for (const size_t r : SpreadRows(one.selection.rows.size(), most_rows[o])) {
+    for (const size_t r :
+         SpreadRows(output.selection.rows.size(), most_rows[o])) {
       try {
-        reference.Row(one.selection.rows[r], row.data(), nullptr);
+        reference.Row(output.selection.rows[r], row.data(), nullptr);
       } catch (const InvalidInput&) {
-        continue;  // roundings have cancelled a normaliser that is not zero
+        continue;  // rounding has turned a small normaliser into zero
       }
       rows.push_back(r);
       for (const Real& value : row)
         values.push_back(static_cast<long double>(value));
     }
     if (!rows.empty())
-      found.parts.push_back(
+      wrong.parts.push_back(
           KeptRows(o, std::move(rows), width, std::move(values)));
   }
-  return found;
+  return wrong;
 }
 
 std::vector<WrongAnswer> EmulatedAnswers(const std::vector<Kind>& kinds,
@@ -96,19 +97,19 @@ std::vector<WrongAnswer> EmulatedAnswers(const std::vector<Kind>& kinds,
         size_t{1},
         static_cast<size_t>(
             each / problem.op->RowWork(problem, static_cast<int>(o)))));
-  std::vector<WrongAnswer> found(kinds.size());
-  // The arithmetic is a thread's own.
+  std::vector<WrongAnswer> wrong_answers(kinds.size());
+  // The emulated arithmetic is a setting of each thread.
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
   pool.For(static_cast<int64_t>(kinds.size()), [&](int64_t index, int) {
     const auto at = static_cast<size_t>(index);
     const ArithmeticScope scope(kinds[at].arithmetic, 1);
-    found[at] = AnswerOf(kinds[at].name,
-                         *problem.op->ReferenceEmulated(problem, inputs),
-                         answer, most_rows);
+    wrong_answers[at] = AnswerOf(
+        kinds[at].name, *problem.op->ReferenceEmulated(problem, inputs), answer,
+        most_rows);
   });
-  std::erase_if(found,
-                [](const WrongAnswer& one) { return one.parts.empty(); });
-  return found;
+  std::erase_if(wrong_answers,
+                [](const WrongAnswer& wrong) { return wrong.parts.empty(); });
+  return wrong_answers;
 }
 
 }  // namespace

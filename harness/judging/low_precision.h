@@ -1,6 +1,6 @@
-// What programs answer whose arithmetic has fewer digits than it should have,
-// and what right programs answer: the definition in another arithmetic,
-// emulated (reference/base/emulated.h) where the machine has none like it.
+// Answers of programs whose arithmetic has too few digits, and of programs with
+// the right arithmetic. Both evaluate the definition; arithmetic that the
+// machine does not have is emulated (reference/base/emulated.h).
 #pragma once
 
 #include <vector>
@@ -9,17 +9,17 @@
 
 namespace subquad {
 
-// Products of factors that were rounded to a narrower type first, and sums kept
-// in one: those that are wrong in the problem's scalar type. On some rows, for
-// up to about `most_work` multiply-adds each, or a few rows; none where these
-// take too long.
+// Returns answers with factors that were rounded to a narrower type, and with
+// sums kept in one, as far as this is a mistake in the problem's scalar type.
+// Each covers as many rows as about `most_work` multiply-adds allow, but at
+// least a few; none are returned if these few take too long.
 std::vector<WrongAnswer> LowPrecisionAnswers(const Problem& problem,
                                              const Inputs& inputs,
                                              const Answer& answer,
                                              double most_work);
 
-// What the plain program gives for all rows of the answer, in the arithmetic of
-// the scalar type: float32's for types of two bytes.
+// Returns the plain program's answer for all rows, in the arithmetic of the
+// scalar type: float32 for 16-bit types.
 WrongAnswer PlainAnswer(const Problem& problem, const Inputs& inputs,
                         const Answer& answer);
 

@@ -15,10 +15,10 @@ Misreader::Misreader(const Problem& problem, Inputs& inputs,
       inputs_(inputs),
       answer_(answer),
       only_(std::move(only)) {
-  for (const OutputAnswer& one : answer.outputs) {
-    // A gradient by offset has rows of one number.
-    const size_t most = one.width == 1 ? 4 * most_rows : most_rows;
-    chosen_.push_back(SpreadRows(one.selection.rows.size(), most));
+  for (const OutputAnswer& output : answer.outputs) {
+    // A gradient by offset has rows of one element.
+    const size_t most = output.width == 1 ? 4 * most_rows : most_rows;
+    chosen_.push_back(SpreadRows(output.selection.rows.size(), most));
   }
   right_ = Evaluate(problem_).value_or(Rows());
 }
@@ -42,9 +42,9 @@ Misreader::Rows Misreader::EvaluateIn(const Problem& problem,
   constexpr double kWorthThreads = 1e7;
   Rows rows;
   for (size_t o = 0; o < chosen_.size(); ++o) {
-    const OutputAnswer& one = answer_.outputs[o];
+    const OutputAnswer& output = answer_.outputs[o];
     const auto count = static_cast<int64_t>(chosen_[o].size());
-    const auto width = static_cast<size_t>(one.width);
+    const auto width = static_cast<size_t>(output.width);
     std::vector<long double> values(chosen_[o].size() * width);
     const double work = static_cast<double>(count) *
                         problem.op->RowWork(problem, static_cast<int>(o));
@@ -55,7 +55,7 @@ Misreader::Rows Misreader::EvaluateIn(const Problem& problem,
     pool.For(count, [&](int64_t r, int) {
       const auto at = static_cast<size_t>(r);
       std::vector<Real> row(width);
-      reference.Row(one.selection.rows[chosen_[o][at]], row.data(), nullptr);
+      reference.Row(output.selection.rows[chosen_[o][at]], row.data(), nullptr);
       std::copy(row.begin(), row.end(),
                 values.begin() + static_cast<std::ptrdiff_t>(at * width));
     });
@@ -64,9 +64,9 @@ Misreader::Rows Misreader::EvaluateIn(const Problem& problem,
   return rows;
 }
 
-void Misreader::Add(const std::string& name, const std::optional<Rows>& found,
+void Misreader::Add(const std::string& name, const std::optional<Rows>& misread,
                     const std::string& remedy, bool small_by_choice) {
-  if (!found || !Wants(name)) return;
+  if (!misread || !Wants(name)) return;
   WrongAnswer wrong{
       .name = name, .remedy = remedy, .small_by_choice = small_by_choice};
   for (size_t o = 0; o < chosen_.size(); ++o) {
@@ -75,7 +75,7 @@ void Misreader::Add(const std::string& name, const std::optional<Rows>& found,
     std::vector<long double> values;
     for (size_t r = 0; r < chosen_[o].size(); ++r) {
       const auto first =
-          (*found)[o].begin() + static_cast<std::ptrdiff_t>(r * width);
+          (*misread)[o].begin() + static_cast<std::ptrdiff_t>(r * width);
       const auto last = first + static_cast<std::ptrdiff_t>(width);
       if (!std::all_of(first, last,
                        [](long double x) { return std::isfinite(x); }))

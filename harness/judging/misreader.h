@@ -1,5 +1,5 @@
-// The reference's answers where inputs or parameters are not what they should
-// be, on some rows of an answer.
+// Evaluates the reference with altered inputs or parameters, on some rows of an
+// answer.
 #pragma once
 
 #include <optional>
@@ -12,11 +12,12 @@
 
 namespace subquad {
 
-// Rows of an output on which altered problems are evaluated: fewer than are
-// judged, so that a margin is rather too small than too large.
+// Number of rows per output on which altered problems are evaluated. It is
+// smaller than the number of judged rows, so that margins are underestimated
+// rather than overestimated.
 inline constexpr size_t kMisreadRows = 24;
 
-// Other numbers in a tensor, for as long as this lives.
+// Replaces the values of a tensor for the lifetime of this object.
 class Altered {
  public:
   Altered(Tensor& tensor, std::vector<double> values)
@@ -36,38 +37,39 @@ class Altered {
 
 class Misreader {
  public:
-  // Numbers by output: [rows chosen, width].
+  // Values by output: [chosen rows, width].
   using Rows = std::vector<std::vector<long double>>;
 
-  // Works on up to `most_rows` rows of each output of the answer. All three
-  // must outlive this. `only`: the names of those that are wanted; empty: all.
+  // Uses up to `most_rows` rows of each output. The three arguments must
+  // outlive this object. `only`: the names of the misreadings to make; empty
+  // means all.
   Misreader(const Problem& problem, Inputs& inputs, const Answer& answer,
             size_t most_rows, std::set<std::string> only = {});
 
   const Problem& problem() const { return problem_; }
   Inputs& inputs() { return inputs_; }
 
-  // The formula may have no value at inputs next to those of the answer.
-  // Without one nothing below may be called.
+  // Tells whether the formula has a value at these inputs. If not, none of the
+  // functions below may be called.
   bool HasValue() const { return !right_.empty(); }
 
-  // The reference's own answer, where nothing is misread.
+  // Returns the reference's answer to the unaltered problem.
   const Rows& right() const { return right_; }
 
   bool Wants(const std::string& name) const {
     return only_.empty() || only_.contains(name);
   }
 
-  // What the reference says to the inputs as they are now; nothing where the
-  // formula has no value: nobody would hand that in.
+  // Evaluates the reference on the inputs as they are now. Returns nothing if
+  // the formula has no value there.
   std::optional<Rows> Evaluate(const Problem& problem) const;
 
-  // Rows that are not finite are left out: a program that wrote those would be
-  // refused for them. Where the answer is somebody else's numbers, what changes
-  // is added to them: their own error is no mistake. `remedy`: what would show
-  // it better.
+  // Adds a misreading with these rows. Rows that are not finite are left out,
+  // since any check rejects them. If the answer has expected outputs from
+  // outside, the effect of the misreading is added to them, so that their own
+  // error does not count. `remedy`: inputs that would reveal it.
   // `small_by_choice`: see WrongAnswer.
-  void Add(const std::string& name, const std::optional<Rows>& found,
+  void Add(const std::string& name, const std::optional<Rows>& rows,
            const std::string& remedy = "", bool small_by_choice = false);
   void AddNow(const std::string& name, const std::string& remedy = "") {
     if (Wants(name)) Add(name, Evaluate(problem_), remedy);

@@ -14,8 +14,8 @@ namespace {
 
 using Rows = Misreader::Rows;
 
-// Other numbers in part of a tensor, so that one of many rows need not be
-// copied: those at first, first + stride .., for as long as this lives.
+// Replaces the values at first, first + stride, .. for the lifetime of this
+// object. Only these values are copied, not the whole tensor.
 class AlteredPart {
  public:
   AlteredPart(Tensor& tensor, int64_t first, int64_t end, int64_t stride)
@@ -46,7 +46,7 @@ class AlteredPart {
   std::vector<double> kept_;
 };
 
-// Where the offset of zero between positions is along an axis of offsets.
+// Returns the index of offset zero along an axis of offsets.
 int64_t OriginOf(const Problem& problem, const OffsetAxis& axis) {
   return -Extent(axis.first).Evaluate(problem.dims).value() +
          (axis.of_indices ? QueryOffset(problem.params) : 0);
@@ -69,12 +69,12 @@ class OffsetTensor {
     return shape_[static_cast<size_t>(rule_.offset_axes.back().axis)];
   }
 
-  // Each number becomes what `read` makes of its offsets: it may change them,
-  // or say that there is no number.
+  // Returns the values that a reader would use: `read` may change the offsets
+  // of each entry, or return false for an entry that it replaces by `neutral`.
   template <typename Read>
   std::vector<double> Mapped(const std::vector<double>& values, double missing,
                              const Read& read) const {
-    std::vector<double> found(values.size());
+    std::vector<double> output(values.size());
     const auto block = static_cast<size_t>(ElementCount(shape_));
     std::vector<int64_t> place(shape_.size()), offsets(origins_.size());
     for (size_t i = 0; i < values.size(); ++i) {
@@ -86,7 +86,7 @@ class OffsetTensor {
       for (size_t a = 0; a < offsets.size(); ++a)
         offsets[a] = place[AxisOf(a)] - origins_[a];
       if (!read(offsets)) {
-        found[i] = missing;
+        output[i] = missing;
         continue;
       }
       for (size_t a = 0; a < offsets.size(); ++a)
@@ -96,12 +96,12 @@ class OffsetTensor {
       for (size_t axis = 0; axis < shape_.size(); ++axis)
         at = at * static_cast<size_t>(shape_[axis]) +
              static_cast<size_t>(place[axis]);
-      found[i] = values[i - i % block + at];
+      output[i] = values[i - i % block + at];
     }
-    return found;
+    return output;
   }
 
-  // The offsets in reverse order.
+  // Returns the values with the offsets in reverse order.
   std::vector<double> Reversed(const std::vector<double>& values) const {
     return Mapped(values, 0, [&](std::vector<int64_t>& offsets) {
       for (size_t a = 0; a < offsets.size(); ++a)
@@ -130,10 +130,11 @@ void ForOffsetTensors(Misreader& reader, const Use& use) {
 }
 
 std::string RandomNumbers(const OffsetTensor& offsets) {
-  return "a " + offsets.name() + " of random numbers";
+  return "a " + offsets.name() + " of random values";
 }
 
-// What leaves a bias out: zero, or one where it is a factor of the scores.
+// Returns the value that makes a bias ineffective: zero, or one if the scores
+// are multiplied by it.
 double Neutral(const Problem& problem) {
   return problem.params.Has("scheme") &&
                  problem.params.Text("scheme") == "multiplicative"
@@ -159,8 +160,8 @@ void KeepNearestTile(Misreader& reader) {
         tensor, offsets.Mapped(tensor.values, Neutral(reader.problem()),
                                [&](const std::vector<int64_t>& offset) {
                                  const bool near = std::ranges::all_of(
-                                     offset, [&](int64_t one) {
-                                       return std::abs(one) < tile;
+                                     offset, [&](int64_t distance) {
+                                       return std::abs(distance) < tile;
                                      });
                                  all_near = all_near && near;
                                  return near;
@@ -187,7 +188,7 @@ void ShiftOffsets(Misreader& reader) {
   });
 }
 
-// All of them at once, as somebody reads them who takes i - j for j - i.
+// Reverses all tensors by offset, as a program does that uses i - j for j - i.
 void ReverseOffsets(Misreader& reader) {
   std::vector<std::unique_ptr<Altered>> altered;
   ForOffsetTensors(reader, [&](const OffsetTensor& offsets, Tensor& tensor) {
@@ -197,9 +198,9 @@ void ReverseOffsets(Misreader& reader) {
   if (!altered.empty()) reader.AddNow("offset i - j for j - i");
 }
 
-// The tensor that the answer is a sum of rows of: keys long and as wide as the
-// output; without such an axis (tokens that are queries and keys), the
-// first that is as long as the keys are.
+// The tensor whose rows the answer adds up: it has one row per key and the
+// width of the output. If there is none (tokens that are queries and keys), the
+// first tensor with one row per key.
 struct ValueRows {
   Tensor* tensor = nullptr;
   std::string name;
@@ -214,7 +215,7 @@ ValueRows ValueRowsOf(Misreader& reader) {
   const std::string width = problem.op->SignatureFor(problem.params, false)
                                 .outputs.front()
                                 .shape.back();
-  ValueRows found;
+  ValueRows rows;
   for (const bool as_wide : {true, false})
     for (size_t t = 0; t < problem.inputs.size(); ++t) {
       const TensorRule& rule = problem.inputs[t];
@@ -226,11 +227,11 @@ ValueRows ValueRowsOf(Misreader& reader) {
       Tensor& tensor = reader.inputs().tensors[t];
       return {&tensor, rule.name, problem.keys, tensor.shape.back()};
     }
-  return found;
+  return rows;
 }
 
-// Calls `use` with the part of every head's rows [first, end) and columns from
-// `column` on that a stride leaves.
+// Calls `use` while every `stride`-th value of rows [first, end) of every head
+// is changed.
 template <typename Change, typename Use>
 void WithRows(const ValueRows& rows, int64_t first, int64_t end, int64_t stride,
               const Change& change, const Use& use) {
@@ -246,21 +247,22 @@ void WithRows(const ValueRows& rows, int64_t first, int64_t end, int64_t stride,
   use();
 }
 
-// out'[., 0] - out[., 0] where the first column of some values is one larger:
-// the part of the weights that these keys have, by row; by output.
+// Returns the share of the weights that keys [first, end) have in each row, by
+// output. It is the change of out[., 0] when the first column of their values
+// grows by one.
 std::optional<Rows> Shares(Misreader& reader, const ValueRows& rows,
                            int64_t first, int64_t end) {
-  std::optional<Rows> found;
+  std::optional<Rows> shares;
   WithRows(
       rows, first, end, rows.width, [](double value) { return value + 1; },
-      [&] { found = reader.Evaluate(reader.problem()); });
-  if (!found) return found;
-  for (size_t i = 0; i < found->front().size(); ++i)
-    found->front()[i] -= reader.right().front()[i];
-  return found;
+      [&] { shares = reader.Evaluate(reader.problem()); });
+  if (!shares) return shares;
+  for (size_t i = 0; i < shares->front().size(); ++i)
+    shares->front()[i] -= reader.right().front()[i];
+  return shares;
 }
 
-// The answer is a mean of values: the weights of all keys add up to one.
+// Tells whether the answer is a mean of values, whose weights add up to one.
 bool IsMean(Misreader& reader, const ValueRows& rows) {
   constexpr long double kRounding = 1e-4L;
   const Problem& problem = reader.problem();
@@ -274,46 +276,49 @@ bool IsMean(Misreader& reader, const ValueRows& rows) {
   return true;
 }
 
-// Keys that are seen `times` times. Of a mean, with shares s of the weights and
-// N the part of the answer that they give, it becomes
-// (out + (times - 1) N) / (1 + (times - 1) s); of a sum, out + (times - 1) N.
+// Adds the misreading in which keys [first, end) are seen `times` times. With s
+// their share of the weights and N their part of the answer, a mean becomes
+// (out + (times - 1) N) / (1 + (times - 1) s), and a sum out + (times - 1) N.
 void SeeTile(Misreader& reader, const ValueRows& rows, bool mean, int64_t first,
              int64_t end, int times, const std::string& name) {
   if (!reader.Wants(name)) return;
-  std::optional<Rows> found;
+  std::optional<Rows> miscounted;
   WithRows(
       rows, first, end, 1, [&](double value) { return times * value; },
-      [&] { found = reader.Evaluate(reader.problem()); });
-  if (!found) return;
+      [&] { miscounted = reader.Evaluate(reader.problem()); });
+  if (!miscounted) return;
   if (mean) {
     const std::optional<Rows> shares = Shares(reader, rows, first, end);
     if (!shares) return;
     const auto width = static_cast<size_t>(rows.width);
-    std::vector<long double>& out = found->front();
+    std::vector<long double>& out = miscounted->front();
     for (size_t i = 0; i < out.size(); ++i)
       out[i] /= 1 + (times - 1) * shares->front()[i - i % width];
   }
-  reader.Add(name, found, rows.remedy);
+  reader.Add(name, miscounted, rows.remedy);
 }
 
 void MiscountTiles(Misreader& reader) {
   const ValueRows rows = ValueRowsOf(reader);
   if (!rows.tensor || rows.keys <= kTileKeys) return;
   const bool mean = IsMean(reader, rows);
-  const std::string what = mean ? std::string("keys") : "rows of " + rows.name;
+  const std::string counted =
+      mean ? std::string("keys") : "rows of " + rows.name;
   const int64_t last = (rows.keys - 1) / kTileKeys * kTileKeys;
   SeeTile(reader, rows, mean, last, rows.keys, 0,
-          "last tile of " + what + " left out");
-  // The tile of a query in the middle, so that a window shows it too.
+          "last tile of " + counted + " left out");
+  // The tile in the middle, so that even a narrow window includes it for some
+  // queries.
   const int64_t middle = rows.keys / 2 / kTileKeys * kTileKeys;
   const int64_t end = std::min(middle + kTileKeys, rows.keys);
   SeeTile(reader, rows, mean, middle, end, 0,
-          "a tile of " + what + " left out");
-  SeeTile(reader, rows, mean, middle, end, 2, "a tile of " + what + " twice");
+          "a tile of " + counted + " left out");
+  SeeTile(reader, rows, mean, middle, end, 2,
+          "a tile of " + counted + " twice");
 }
 
-// Every head reads the next one's keys and values: heads that are grouped
-// wrongly, another batch item, or a stride that is off.
+// Lets every head read the next head's keys or values, as with wrong groups,
+// another batch item or a wrong stride.
 void ReadOtherHeads(Misreader& reader) {
   const Problem& problem = reader.problem();
   if (problem.heads < 2) return;
@@ -331,8 +336,8 @@ void ReadOtherHeads(Misreader& reader) {
   }
 }
 
-// Gradients are sums over queries: a tile of them left out or counted twice.
-// They are linear in the gradient that comes in.
+// Leaves a tile of queries out of gradients, which are sums over queries, or
+// counts it twice. Gradients are linear in the incoming gradient.
 void MiscountQueries(Misreader& reader) {
   const Problem& problem = reader.problem();
   if (!problem.backward || problem.queries <= kTileKeys) return;
@@ -346,7 +351,7 @@ void MiscountQueries(Misreader& reader) {
   SeeTile(reader, rows, false, 0, kTileKeys, 2, "first tile of queries twice");
 }
 
-// The gradient of a tensor that heads share, of one of them only.
+// Takes only one head's part of the gradient of a tensor that heads share.
 void TakeOneHead(Misreader& reader) {
   const Problem& problem = reader.problem();
   if (!problem.backward || problem.heads < 2) return;
@@ -361,15 +366,15 @@ void TakeOneHead(Misreader& reader) {
       if (!slices.IsFirst(head))
         std::fill_n(first.begin() + head * grad.SliceSize(), size, 0.0);
     const Altered altered(grad, std::move(first));
-    std::optional<Rows> found = reader.Evaluate(problem);
-    if (!found) continue;
-    for (size_t other = 0; other < found->size(); ++other)
-      if (other != o) (*found)[other] = reader.right()[other];
-    reader.Add(problem.outputs[o].name + " of one head only", found);
+    std::optional<Rows> rows = reader.Evaluate(problem);
+    if (!rows) continue;
+    for (size_t other = 0; other < rows->size(); ++other)
+      if (other != o) (*rows)[other] = reader.right()[other];
+    reader.Add(problem.outputs[o].name + " of one head only", rows);
   }
 }
 
-// Scores are scaled, their gradients are not.
+// Scales the scores but not their gradients.
 void LeaveScaleOut(Misreader& reader) {
   const Problem& problem = reader.problem();
   if (!problem.backward || !problem.dims.contains("d") ||
@@ -379,31 +384,31 @@ void LeaveScaleOut(Misreader& reader) {
   for (const char* name : {"grad_q", "grad_k"}) {
     const int output = IndexOf(problem.outputs, name);
     if (output < 0) continue;
-    Rows found = reader.right();
-    for (long double& x : found[static_cast<size_t>(output)])
+    Rows rows = reader.right();
+    for (long double& x : rows[static_cast<size_t>(output)])
       x /= SoftmaxScale<long double>(problem);
-    reader.Add(std::string("scale left out of ") + name, found);
+    reader.Add(std::string("scale left out of ") + name, rows);
   }
 }
 
-// The answer with other parameters, where the tensors are what they take.
+// Adds the answer with other parameters, if these need the same tensors.
 void AddWithParams(Misreader& reader, Params params, const std::string& name,
                    const std::string& remedy = "",
                    bool small_by_choice = false) {
   const Problem& problem = reader.problem();
-  std::vector<GivenShape> given;
+  std::vector<GivenShape> shapes;
   for (const Tensor& tensor : reader.inputs().tensors)
-    given.push_back({tensor.name, tensor.shape});
+    shapes.push_back({tensor.name, tensor.shape});
   try {
     const Problem other =
-        ResolveProblem(*problem.op, std::move(params), problem.scalar, given);
+        ResolveProblem(*problem.op, std::move(params), problem.scalar, shapes);
     reader.Add(name, reader.Evaluate(other), remedy, small_by_choice);
   } catch (const InvalidInput&) {
-    // It takes other tensors then.
+    // These parameters need other tensors.
   }
 }
 
-// The mistake of taking the other value than `value`.
+// Names the mistake of using the opposite of `value`.
 std::string FlippedName(const std::string& flag, bool value) {
   if (flag != "causal") return flag + " the other way";
   return value ? "causal mask left out" : "causal mask that was not asked for";
@@ -421,7 +426,8 @@ void FlipFlags(Misreader& reader) {
   }
 }
 
-// Queries that stand at 0, and padding that is seen.
+// Ignores query_offset, so that queries begin at position 0, and key lengths,
+// so that padding is seen.
 void LeaveVisibilityOut(Misreader& reader) {
   for (const char* name : {"query_offset", "key_lengths"}) {
     Params params = reader.problem().params;
@@ -431,7 +437,7 @@ void LeaveVisibilityOut(Misreader& reader) {
   }
 }
 
-// out = numerator / (normaliser + eps).
+// Leaves the eps of out = numerator / (normaliser + eps) out.
 void LeaveEpsOut(Misreader& reader) {
   Params params = reader.problem().params;
   const bool divides = !params.Has("normalized") || params.Flag("normalized");

@@ -40,16 +40,16 @@ Trial MakeTrial(const Operator& op, const Params& params, Scalar scalar,
   Problem problem = ResolveGiven(op, params, scalar, tensors);
   Inputs inputs;
   for (size_t t = 0; t < problem.inputs.size(); ++t)
-    for (const GivenTensor& given : tensors) {
-      if (given.name != problem.inputs[t].name) continue;
-      const auto count = static_cast<int64_t>(given.values.size());
-      if (ElementCount(given.shape) != count)
+    for (const GivenTensor& array : tensors) {
+      if (array.name != problem.inputs[t].name) continue;
+      const auto count = static_cast<int64_t>(array.values.size());
+      if (ElementCount(array.shape) != count)
         throw InvalidInput(
-            "tensor " + given.name,
-            std::to_string(ElementCount(given.shape)) + " values",
+            "tensor " + array.name,
+            std::to_string(ElementCount(array.shape)) + " values",
             std::to_string(count));
-      Tensor tensor{given.name, given.shape, problem.InputSlices(t),
-                    given.values};
+      Tensor tensor{array.name, array.shape, problem.InputSlices(t),
+                    array.values};
       for (double& value : tensor.values) value = RoundTo(scalar, value);
       inputs.tensors.push_back(std::move(tensor));
     }
@@ -58,9 +58,10 @@ Trial MakeTrial(const Operator& op, const Params& params, Scalar scalar,
 
 std::vector<const Implementation*> CpuImplementations(const Problem& problem) {
   std::vector<const Implementation*> able;
-  for (const Implementation* one : ImplementationsOf(*problem.op))
-    if (one->backend == Backend::kCpu && WhyNot(*one, problem).empty())
-      able.push_back(one);
+  for (const Implementation* implementation : ImplementationsOf(*problem.op))
+    if (implementation->backend == Backend::kCpu &&
+        WhyNot(*implementation, problem).empty())
+      able.push_back(implementation);
   return able;
 }
 
@@ -92,14 +93,15 @@ OperatorRun& OperatorRun::Give(const std::string& name, Shape shape,
 Numbers& OperatorRun::operator[](const std::string& name) {
   const auto known = std::ranges::find(tensors_, name, &GivenTensor::name);
   if (known == tensors_.end())
-    throw InvalidInput(name, "a tensor that was given", "none");
+    throw InvalidInput(name, "a tensor of this problem", "none");
   return known->values;
 }
 
 std::vector<std::string> OperatorRun::Programs(Scalar scalar) const {
   std::vector<std::string> ids;
-  for (const Implementation* one : CpuImplementations(Resolve(scalar)))
-    ids.push_back(one->id);
+  for (const Implementation* implementation :
+       CpuImplementations(Resolve(scalar)))
+    ids.push_back(implementation->id);
   return ids;
 }
 

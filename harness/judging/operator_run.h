@@ -1,6 +1,6 @@
-// Operators on tensors given by name: any implementation's output, and the
-// definition's beside it. For studies, claims, and tests of an operator's own
-// properties.
+// Runs operators on tensors given by name and returns the output of any
+// implementation or of the definition. Used by studies, claims and tests of an
+// operator's properties.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ using Numbers = std::vector<double>;
 // Independent normal numbers times `factor`.
 Numbers NormalNumbers(int64_t count, uint64_t seed, double factor = 1);
 
-// NaN where one of the numbers is NaN, infinite where the counts differ.
+// Returns the largest absolute difference: NaN if any value is NaN, infinity if
+// the lengths differ.
 double LargestDifference(const Numbers& a, const Numbers& b);
 
 struct GivenTensor {
@@ -28,22 +29,22 @@ struct GivenTensor {
   Numbers values;
 };
 
-// The problem that these tensors make, their values rounded to the scalar type.
-// Throws InvalidInput where a tensor does not have as many values as its shape.
+// Returns the problem with these tensors, their values rounded to the scalar
+// type. Throws InvalidInput if a tensor's shape and number of values differ.
 Problem ResolveGiven(const Operator& op, const Params& params, Scalar scalar,
                      const std::vector<GivenTensor>& tensors);
 Trial MakeTrial(const Operator& op, const Params& params, Scalar scalar,
                 const std::vector<GivenTensor>& tensors, uint64_t seed);
 
-// The implementations on the CPU that run this problem.
+// Returns the CPU implementations that accept this problem.
 std::vector<const Implementation*> CpuImplementations(const Problem& problem);
 
-// An output, the first if it is not named, after one run with poisoned outputs
-// and workspaces.
+// Runs once with outputs and workspaces filled with NaN and returns an output,
+// the first one unless it is named.
 Numbers RunOnce(const Implementation& implementation, Trial& trial, int threads,
                 const std::string& output = "");
 
-// One problem, built up tensor by tensor.
+// Builds one problem tensor by tensor.
 class OperatorRun {
  public:
   explicit OperatorRun(const std::string& op) : op_(FindOperator(op)) {}
@@ -55,17 +56,17 @@ class OperatorRun {
   OperatorRun& Give(const std::string& name, Shape shape, Numbers values);
   Numbers& operator[](const std::string& name);
 
-  // The ids of the CPU programs for this problem.
+  // Returns the ids of the CPU implementations for this problem.
   std::vector<std::string> Programs(Scalar scalar = Scalar::kFloat64) const;
 
   Numbers Run(const std::string& program, Scalar scalar = Scalar::kFloat64,
               int threads = 1, const std::string& output = "") const;
 
-  // The harness's own verdict on a program.
+  // Returns the verdict on an implementation.
   Verdict Judge(const std::string& program,
                 Scalar scalar = Scalar::kFloat64) const;
 
-  // Every row of the first output by the definition in long double.
+  // Returns every row of the first output, by the definition in long double.
   Numbers Definition() const;
 
   Problem Resolve(Scalar scalar) const {

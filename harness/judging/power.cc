@@ -13,13 +13,14 @@
 namespace subquad {
 namespace {
 
-// About as many answers are made, right or wrong.
+// The approximate number of answers that are computed, right or wrong.
 constexpr double kAnswers = 40;
-// As many times fewer multiply-adds are emulated, which takes longer.
+// Emulated multiply-adds are this many times slower, so that fewer are done.
 constexpr double kEmulated = 1000;
 constexpr int64_t kFewestRows = 8;  // of a head
 
-// Rows in pairs, so that one can be taken for the next; the same of every head.
+// Selects rows in pairs of neighbours, so that a shift by one row is visible;
+// the same rows of every head.
 RowSelection PairsOfRows(const OutputLayout& layout, int output,
                          int64_t per_head) {
   RowSelection selection;
@@ -64,8 +65,8 @@ class Trier {
         stored_(answer),
         tolerance_(tolerance),
         gates_(ToleranceOf(answer, 1, {})) {
-    for (OutputAnswer& one : stored_.outputs)
-      for (long double& value : one.value)
+    for (OutputAnswer& output : stored_.outputs)
+      for (long double& value : output.value)
         value = RoundTo(problem.scalar, static_cast<double>(value));
   }
 
@@ -73,20 +74,22 @@ class Trier {
     return LargestOver(tolerance_, problem_, stored_, wrong);
   }
 
-  // Every number by one unit in its last place, as where it was just on the
-  // other side of where rounding changes.
+  // Moves every value by one unit in its last place, as if it had been rounded
+  // the other way.
   WrongAnswer OnePlaceOff() const {
     WrongAnswer off{"one place off", {}};
     for (size_t o = 0; o < stored_.outputs.size(); ++o) {
-      const OutputAnswer& one = stored_.outputs[o];
+      const OutputAnswer& output = stored_.outputs[o];
       FoundRows part{o, {}, {}};
-      for (size_t r = 0; r < one.selection.rows.size(); ++r)
+      for (size_t r = 0; r < output.selection.rows.size(); ++r)
         part.rows.push_back(r);
-      part.value = [&one, u = Info(problem_.scalar).unit_roundoff](
+      part.value = [&output, u = Info(problem_.scalar).unit_roundoff](
                        size_t r, int64_t c) -> long double {
-        const long double value = one.value[r * static_cast<size_t>(one.width) +
-                                            static_cast<size_t>(c)];
-        // Beyond half of the way to the next number, and not of that after it.
+        const long double value =
+            output.value[r * static_cast<size_t>(output.width) +
+                         static_cast<size_t>(c)];
+        // Moves past the middle to the next number, but not to the one after
+        // it.
         return value * (1 + 1.5L * u);
       };
       off.parts.push_back(std::move(part));
@@ -104,11 +107,12 @@ class Trier {
   }
 
   void Keep(const TriedAnswer& tried) {
-    const auto found = std::ranges::find(list_, tried.name, &TriedAnswer::name);
-    if (found == list_.end())
+    const auto position =
+        std::ranges::find(list_, tried.name, &TriedAnswer::name);
+    if (position == list_.end())
       list_.push_back(tried);
-    else if (tried.over < found->over)
-      *found = tried;
+    else if (tried.over < position->over)
+      *position = tried;
   }
 
   std::vector<TriedAnswer> Take() { return std::move(list_); }
@@ -116,7 +120,7 @@ class Trier {
  private:
   const Problem& problem_;
   const Answer& answer_;
-  // In the type of the test, as the answer is that it compares with.
+  // The answer in the type of the test, with which the test compares.
   Answer stored_;
   const AllClose tolerance_;
   const Tolerance gates_;
@@ -131,14 +135,14 @@ Power PowerOf(const Problem& problem, Inputs& inputs, const AllClose& tolerance,
       ComputeAnswer(problem, inputs, AffordableRows(problem, most_work));
   Power power;
   size_t most_rows = 0;
-  for (const OutputAnswer& one : answer.outputs) {
-    most_rows = std::max(most_rows, one.selection.rows.size());
-    power.rows += static_cast<int64_t>(one.selection.rows.size());
-    power.all_rows = power.all_rows && one.selection.all;
+  for (const OutputAnswer& output : answer.outputs) {
+    most_rows = std::max(most_rows, output.selection.rows.size());
+    power.rows += static_cast<int64_t>(output.selection.rows.size());
+    power.all_rows = power.all_rows && output.selection.all;
   }
   Trier trier(problem, answer, tolerance);
-  // One that the tensors let come near to the right answer, such as a shift of
-  // rows that are alike, is no mistake that a test could see.
+  // Skips altered outputs that these tensors make equal to the right answer,
+  // such as a shift of identical rows: no test could see them.
   for (const WrongAnswer& wrong : AlteredAnswers(problem, answer)) {
     const TriedAnswer tried = trier.Try(wrong);
     if (tried.same || !Coincides(problem, answer, wrong)) trier.Keep(tried);
@@ -148,7 +152,7 @@ Power PowerOf(const Problem& problem, Inputs& inputs, const AllClose& tolerance,
     trier.Keep(trier.Try(wrong));
   for (const WrongAnswer& wrong :
        UsualConfusions(problem, inputs, answer, most_rows)) {
-    // Otherwise nothing was confused: a scale of 1 left out.
+    // A confusion that changes nothing, such as a scale of 1 left out, is none.
     if (!Coincides(problem, answer, wrong)) trier.Keep(trier.Try(wrong));
   }
   const double emulated = most_work / kEmulated;

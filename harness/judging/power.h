@@ -1,5 +1,5 @@
-// Could a test fail? Which wrong answers a tolerance takes for right on given
-// tensors, beside our gates on the same tensors; and what would change that.
+// Measures the power of a test: which wrong answers its tolerance accepts on
+// given tensors, and which of them our gates would accept.
 #pragma once
 
 #include <optional>
@@ -10,42 +10,43 @@
 
 namespace subquad {
 
-// A wrong answer before a test.
+// A wrong answer and how a test judges it.
 struct TriedAnswer {
   std::string name;  // the mistake, in words
-  // Its largest error over the tolerance, both answers stored in the type of
-  // the test: accepted up to 1.
+  // Its largest error divided by the tolerance, with both answers stored in the
+  // type of the test. The test accepts it up to 1.
   double over = 0;
-  // The same by our gates, for a program of the plain program's bound.
+  // The same ratio by our gates, for a program with the plain program's bound.
   double ours = 0;
-  // On these tensors it is the right answer, to the last digit of their type.
+  // On these tensors it equals the right answer to the last digit of their
+  // type.
   bool same = false;
-  // As in WrongAnswer: other tensors would not show it.
+  // See WrongAnswer: no other tensors would reveal it.
   bool small_by_choice = false;
 
   bool accepted() const { return over <= 1; }
 };
 
 struct Power {
-  // Wrong answers that apply, in the order in which they are made; of several
-  // that are one mistake the one that is nearest to being accepted.
+  // The wrong answers that apply, in the order in which they are made. If one
+  // mistake has several answers, the one nearest to acceptance is listed.
   std::vector<TriedAnswer> tried;
-  // The largest error over the tolerance of the plain program in the arithmetic
-  // of this type; in a type of two bytes, whose arithmetic is float32's, at
-  // least one unit in the last place. Above 1 the test refuses what is right.
+  // The plain program's largest error divided by the tolerance, in the
+  // arithmetic of this type; for 16-bit types, whose arithmetic is float32, at
+  // least one unit in the last place. Above 1 the test rejects right programs.
   double right = 0;
-  int64_t rows = 0;  // compared; of altered outputs and misread problems
+  int64_t rows = 0;  // number of rows compared
   bool all_rows = true;
 };
 
-// `problem` in the scalar type of the test, its inputs in that type too; they
-// are altered on the way and given back as they were. Beside the wrong answers
-// of every check (wrong_answers.h), which here count also where they coincide
-// with the right answer, it tries usual confusions (confusions.h) and
-// arithmetic with too few digits (low_precision.h). Where about `most_work`
-// multiply-adds are not enough for all rows some of them are taken, and an
-// error that is largest in another row is not seen. Throws InvalidInput where
-// the problem has no answer.
+// Returns the power of a test with this tolerance. The problem and its inputs
+// are in the scalar type of the test; `inputs` are altered temporarily and
+// restored. It tries the wrong answers of every check (wrong_answers.h), even
+// those that coincide with the right answer, common confusions (confusions.h)
+// and arithmetic with too few digits (low_precision.h). If all rows would need
+// more than about `most_work` multiply-adds, only some are compared, and a
+// larger error in another row is missed. Throws InvalidInput if the problem has
+// no answer.
 Power PowerOf(const Problem& problem, Inputs& inputs, const AllClose& tolerance,
               double most_work);
 

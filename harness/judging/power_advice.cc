@@ -13,12 +13,13 @@
 namespace subquad {
 namespace {
 
-// Tiles in the middle and at the end, and a shift by two of them, need so many.
+// Tiles in the middle and at the end, and a shift by two tiles, need this many
+// keys.
 constexpr int64_t kFewestKeys = 3 * kTileKeys;
-// Right programs stay below the tightest tolerance by this factor.
+// A suggested tolerance exceeds the error of right programs by this factor.
 constexpr double kRoom = 2;
 
-// Up to the next of 1, 2 and 5 times a power of ten.
+// Rounds up to the next of 1, 2 and 5 times a power of ten.
 double RoundedUp(double x) {
   const double power = std::pow(10.0, std::floor(std::log10(x)));
   for (const double digit : {1.0, 2.0, 5.0})
@@ -26,7 +27,7 @@ double RoundedUp(double x) {
   return 10 * power;
 }
 
-// A tensor drawn as generated cases have it, -inf left where it is.
+// Draws a tensor as in generated cases and keeps -inf where it is.
 void DrawAnew(const TensorRule& rule, const Problem& problem, Tensor& tensor) {
   const Draws draws(1, "power/" + rule.name);
   const Shape shape(
@@ -50,7 +51,7 @@ std::string Distribution(const TensorRule& rule) {
                           : " drawn from N(0, 1)");
 }
 
-// A test with changes, and what they are.
+// A changed test, with its changes in words.
 struct Changed {
   OwnTest test;
   std::vector<std::string> changes;
@@ -64,60 +65,62 @@ void Redraw(const TensorRule& rule, size_t index, OwnTest& test) {
   test.backward_inputs.tensors[at].values = tensor.values;
 }
 
-// Each of the following changes a test, or gives nothing where there is nothing
-// to change.
-std::optional<Changed> DrawBias(Changed one) {
+// Each of the following functions changes a test, or returns nothing if there
+// is nothing to change.
+std::optional<Changed> DrawBias(Changed changed) {
   std::string what;
-  for (size_t t = 0; t < one.test.problem.inputs.size(); ++t) {
-    const TensorRule& rule = one.test.problem.inputs[t];
+  for (size_t t = 0; t < changed.test.problem.inputs.size(); ++t) {
+    const TensorRule& rule = changed.test.problem.inputs[t];
     if (rule.offset_axes.empty()) continue;
-    Redraw(rule, t, one.test);
+    Redraw(rule, t, changed.test);
     what += (what.empty() ? "" : ", ") + Distribution(rule);
   }
   if (what.empty()) return std::nullopt;
-  one.changes.push_back(what);
-  return one;
+  changed.changes.push_back(what);
+  return changed;
 }
 
-std::optional<Changed> DrawGradient(Changed one) {
-  if (!one.test.backward) return std::nullopt;
-  const auto at = static_cast<size_t>(one.test.backward->InputIndex("grad"));
-  DrawAnew(one.test.backward->inputs[at], *one.test.backward,
-           one.test.backward_inputs.tensors[at]);
-  one.changes.push_back("a random cotangent: grad drawn from N(0, 1)");
-  return one;
+std::optional<Changed> DrawGradient(Changed changed) {
+  if (!changed.test.backward) return std::nullopt;
+  const auto at =
+      static_cast<size_t>(changed.test.backward->InputIndex("grad"));
+  DrawAnew(changed.test.backward->inputs[at], *changed.test.backward,
+           changed.test.backward_inputs.tensors[at]);
+  changed.changes.push_back("a random cotangent: grad drawn from N(0, 1)");
+  return changed;
 }
 
-// Tensors of data that are not by offset.
-std::optional<Changed> DrawData(Changed one) {
+// Draws the tensors of data that are not by offset.
+std::optional<Changed> DrawData(Changed changed) {
   std::string what;
-  for (size_t t = 0; t < one.test.problem.inputs.size(); ++t) {
-    const TensorRule& rule = one.test.problem.inputs[t];
+  for (size_t t = 0; t < changed.test.problem.inputs.size(); ++t) {
+    const TensorRule& rule = changed.test.problem.inputs[t];
     if (rule.role != Role::kData || !rule.offset_axes.empty()) continue;
-    Redraw(rule, t, one.test);
+    Redraw(rule, t, changed.test);
     what += (what.empty() ? "" : ", ") + rule.name;
   }
   if (what.empty()) return std::nullopt;
-  one.changes.push_back(what + " drawn from N(0, 1)");
-  return one;
+  changed.changes.push_back(what + " drawn from N(0, 1)");
+  return changed;
 }
 
-std::optional<Changed> KeepKeys(Changed one, int64_t keys) {
-  auto out = FirstKeys(one.test.problem, one.test.inputs, keys);
+std::optional<Changed> KeepKeys(Changed changed, int64_t keys) {
+  auto out = FirstKeys(changed.test.problem, changed.test.inputs, keys);
   if (!out) return std::nullopt;
-  one.test.problem = std::move(out->problem);
-  one.test.inputs = std::move(out->inputs);
-  if (one.test.backward) {
-    auto back = FirstKeys(*one.test.backward, one.test.backward_inputs, keys);
+  changed.test.problem = std::move(out->problem);
+  changed.test.inputs = std::move(out->inputs);
+  if (changed.test.backward) {
+    auto back =
+        FirstKeys(*changed.test.backward, changed.test.backward_inputs, keys);
     if (!back) return std::nullopt;
-    one.test.backward = std::move(back->problem);
-    one.test.backward_inputs = std::move(back->inputs);
+    changed.test.backward = std::move(back->problem);
+    changed.test.backward_inputs = std::move(back->inputs);
   }
-  one.changes.push_back(fmt::format("fewer keys: {}", keys));
-  return one;
+  changed.changes.push_back(fmt::format("fewer keys: {}", keys));
+  return changed;
 }
 
-// By name, gradients apart.
+// The result for each mistake by name, gradients apart.
 struct Outcome {
   std::string name;
   TriedAnswer tried;
@@ -142,18 +145,18 @@ class Adviser {
  public:
   Adviser(const OwnTest& test, const TestPower& power, double most_work)
       : test_(test), power_(power), most_work_(most_work) {
-    for (const Outcome& one : OutcomesOf(power)) {
-      if (!one.tried.accepted()) continue;
-      best_.still_accepted.push_back(one.name);
-      // No other tensors would show an eps that our gates cannot see either.
-      if (!one.tried.small_by_choice || one.tried.ours > 1)
-        accepted_.push_back(one.name);
+    for (const Outcome& outcome : OutcomesOf(power)) {
+      if (!outcome.tried.accepted()) continue;
+      best_.still_accepted.push_back(outcome.name);
+      // No other tensors would reveal an eps that even our gates cannot see.
+      if (!outcome.tried.small_by_choice || outcome.tried.ours > 1)
+        accepted_.push_back(outcome.name);
     }
     best_.tolerance = test.tolerance;
   }
 
-  // Changes of tensors in all combinations, with and without another
-  // tolerance; the fewest first.
+  // Tries all combinations of changes to the tensors, with and without another
+  // tolerance, in the order of their number.
   Advice Take() {
     if (accepted_.empty() && RightOf(power_) <= 1) return best_;
     std::vector<Measured> before, now = {{{}, power_}};
@@ -168,8 +171,8 @@ class Adviser {
             now.push_back(std::move(*one));
           }
       }
-      for (const Measured& one : before)
-        if (Judge(one, true)) return best_;
+      for (const Measured& measured : before)
+        if (Judge(measured, true)) return best_;
     }
     return best_;
   }
@@ -178,7 +181,8 @@ class Adviser {
   static constexpr unsigned kBias = 1, kGradient = 2, kFewerKeys = 4, kData = 8,
                             kSets = 16;
 
-  // Halvings; beside other changes the last of them.
+  // Returns the numbers of keys to try: repeated halvings, or only the last of
+  // them in combination with other changes.
   std::vector<int64_t> KeysFor(unsigned set) const {
     if (!(set & kFewerKeys)) return {test_.problem.keys};
     std::vector<int64_t> halvings;
@@ -188,32 +192,35 @@ class Adviser {
     return halvings;
   }
 
-  // The power of the test with changed tensors.
+  // The power of a test with changed tensors.
   struct Measured {
     std::vector<std::string> changes;
     TestPower power;
   };
 
   std::optional<Measured> Measure(unsigned set, int64_t keys) const {
-    std::optional<Changed> one = Changed{test_, {}};
-    if (set & kBias) one = DrawBias(std::move(*one));
-    if (one && (set & kGradient)) one = DrawGradient(std::move(*one));
-    if (one && (set & kData)) one = DrawData(std::move(*one));
-    if (one && (set & kFewerKeys)) one = KeepKeys(std::move(*one), keys);
-    if (!one) return std::nullopt;
+    std::optional<Changed> changed = Changed{test_, {}};
+    if (set & kBias) changed = DrawBias(std::move(*changed));
+    if (changed && (set & kGradient))
+      changed = DrawGradient(std::move(*changed));
+    if (changed && (set & kData)) changed = DrawData(std::move(*changed));
+    if (changed && (set & kFewerKeys))
+      changed = KeepKeys(std::move(*changed), keys);
+    if (!changed) return std::nullopt;
     try {
-      return Measured{std::move(one->changes), PowerOf(one->test, most_work_)};
+      return Measured{std::move(changed->changes),
+                      PowerOf(changed->test, most_work_)};
     } catch (const InvalidInput&) {
-      return std::nullopt;  // no answer on these tensors
+      return std::nullopt;  // these tensors have no answer
     }
   }
 
-  // Whether every wrong answer is refused that can be told, and right programs
-  // are taken.
-  bool Judge(const Measured& one, bool other_tolerance) {
-    const double right = RightOf(one.power);
+  // Tells whether the test rejects every wrong answer that our gates reject and
+  // accepts right programs.
+  bool Judge(const Measured& measured, bool other_tolerance) {
+    const double right = RightOf(measured.power);
     double factor = 1;
-    Advice advice{one.changes, test_.tolerance, {}, {}};
+    Advice advice{measured.changes, test_.tolerance, {}, {}};
     if (other_tolerance) {
       if (!(right > 0) || std::isinf(right)) return false;
       factor = RoundedUp(kRoom * right);
@@ -227,13 +234,13 @@ class Adviser {
     } else if (right > (RightOf(power_) > 1 ? 1 / kRoom : 1)) {
       return false;
     }
-    const std::vector<Outcome> outcomes = OutcomesOf(one.power);
-    for (const Outcome& found : outcomes) {
-      if (found.tried.over / factor > 1) continue;
-      const bool ours = found.tried.ours > 1 ||
-                        (found.tried.same && !found.tried.small_by_choice);
+    const std::vector<Outcome> outcomes = OutcomesOf(measured.power);
+    for (const Outcome& outcome : outcomes) {
+      if (outcome.tried.over / factor > 1) continue;
+      const bool ours = outcome.tried.ours > 1 ||
+                        (outcome.tried.same && !outcome.tried.small_by_choice);
       (ours ? advice.still_accepted : advice.nobody_tells)
-          .push_back(found.name);
+          .push_back(outcome.name);
     }
     for (const std::string& name : accepted_)
       if (std::ranges::find(outcomes, name, &Outcome::name) == outcomes.end())
@@ -270,15 +277,15 @@ std::optional<Shortened> FirstKeys(const Problem& problem, const Inputs& inputs,
   whole.problem = problem;
   whole.inputs = inputs;
   try {
-    Shortened found{
+    Shortened shortened{
         ResolveProblem(*problem.op, problem.params, problem.scalar, shapes),
         {}};
     for (size_t t = 0; t < problem.inputs.size(); ++t)
-      found.inputs.tensors.push_back(
-          TensorFromSource(whole, found.problem, t).value());
-    return found;
+      shortened.inputs.tensors.push_back(
+          TensorFromSource(whole, shortened.problem, t).value());
+    return shortened;
   } catch (const InvalidInput&) {
-    return std::nullopt;  // parameters speak of more keys than are left
+    return std::nullopt;  // parameters refer to keys that were cut
   }
 }
 

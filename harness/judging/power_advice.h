@@ -1,5 +1,5 @@
-// What would let a test see more: the smallest of a few changes to its tensors
-// and its tolerance.
+// Finds the smallest change to the tensors and the tolerance of a test that
+// lets it reject more mistakes.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@
 
 namespace subquad {
 
-// A test of somebody's own: what it compares, and how closely.
+// A user's test: its problem, inputs and tolerance.
 struct OwnTest {
   Problem problem;  // in the scalar type of the test
   Inputs inputs;
-  // The same with `grad`, where gradients are compared as well.
+  // The problem with `grad`, if the test compares gradients as well.
   std::optional<Problem> backward;
   Inputs backward_inputs;
   AllClose tolerance;
@@ -25,12 +25,13 @@ struct TestPower {
   std::optional<Power> gradients;
 };
 
-// Throws InvalidInput where the problem has no answer.
+// Returns the power of the test. Throws InvalidInput if the problem has no
+// answer.
 TestPower PowerOf(OwnTest& test, double most_work);
 
-// The part of a problem with up to `most` queries and keys, the first ones;
-// what is by offset stays centred. Nothing for an image, and where parameters
-// speak of more keys.
+// A problem cut to its first queries and keys, at most `most`; tensors by
+// offset stay centred. Images and problems whose parameters refer to keys
+// beyond cannot be cut.
 struct Shortened {
   Problem problem;
   Inputs inputs;
@@ -39,22 +40,23 @@ std::optional<Shortened> FirstKeys(const Problem& problem, const Inputs& inputs,
                                    int64_t most);
 
 struct Advice {
-  // In words; none where none is needed, or would help.
+  // In words; empty if no change is needed or none would help.
   std::vector<std::string> changes;
-  AllClose tolerance;  // after them
-  // What is accepted all the same and our gates would refuse, or what the
-  // changed tensors have no place for.
+  AllClose tolerance;  // after the changes
+  // Mistakes that the changed test still accepts although our gates would
+  // reject them, or that cannot occur with the changed tensors.
   std::vector<std::string> still_accepted;
-  // What our gates cannot tell from the right answer on the changed tensors
-  // either.
+  // Mistakes that even our gates cannot tell from the right answer on the
+  // changed tensors.
   std::vector<std::string> nobody_tells;
 };
 
-// The fewest changes after which the test refuses every wrong answer and takes
-// right programs; of as many, the first of: a bias (any tensor by offset) drawn
-// anew, a random gradient that comes in, fewer keys, other data, a tolerance
-// that right programs keep by a factor of two. Where no changes get all wrong
-// answers, those that get most. `power` is that of the test as it is.
+// Returns the fewest changes after which the test rejects every wrong answer
+// and accepts right programs. Among equally many, the preference is: a random
+// bias (any tensor by offset), a random incoming gradient, fewer keys, other
+// data, a tolerance that right programs meet with a factor of two to spare. If
+// no changes reject all wrong answers, returns those that reject most. `power`
+// is the power of the test as it is.
 Advice AdviseOn(const OwnTest& test, const TestPower& power, double most_work);
 
 }  // namespace subquad

@@ -15,8 +15,8 @@
 namespace subquad {
 namespace {
 
-// Root mean squares over elements: of what was found from a mistake's answer,
-// and from the right one.
+// Root mean square distances over the elements: from the output to a mistake's
+// answer and to the right one.
 class Distance {
  public:
   void Add(long double found, long double wrong, long double right) {
@@ -28,7 +28,7 @@ class Distance {
     from_right_ += (found - right) * (found - right);
   }
   double Ratio() const {
-    // Where nothing was written the right answer is infinitely far.
+    // An element that was not written is infinitely far from the right answer.
     if (differ_) return 1;
     if (nothing_) return 0;
     if (!(from_right_ > 0)) return 1;
@@ -39,16 +39,17 @@ class Distance {
 
  private:
   long double from_wrong_ = 0, from_right_ = 0;
-  bool nothing_ = false, differ_ = false;  // both are nothing, or one of them
+  // Elements that both, or only one of the two, did not write.
+  bool nothing_ = false, differ_ = false;
 };
 
 class Matcher {
  public:
-  Matcher(const Problem& problem, const Answer& right, const Answer& found,
+  Matcher(const Problem& problem, const Answer& right, const Answer& answer,
           const Tolerance& tolerance)
       : problem_(problem),
         right_(right),
-        found_(found),
+        found_(answer),
         tolerance_(tolerance) {}
 
   void Try(const WrongAnswer& wrong) {
@@ -72,17 +73,17 @@ class Matcher {
     }
     known_.insert(wrong.name);
     const double ratio = distance.Ratio();
-    // Where two mistakes have one answer, the first is the simpler one.
+    // If two mistakes have the same answer, the first one is simpler.
     if (!(ratio < 0.99 * best_.ratio)) return;
     best_ = {wrong.name, ratio};
     if (ratio <= kAlike) best_.tolerances = TolerancesTo(wrong);
   }
 
-  // Every row is the right one times one factor, or times a factor of its own,
-  // as where the weights are right and what they are divided by is not.
+  // Tries one factor for all rows, and a factor for each row, as if the weights
+  // were right but their normaliser were wrong.
   void TryFactors() {
     known_.insert("another normaliser");
-    // Nearly all zero is a multiple too.
+    // An output of almost only zeros would be a multiple too.
     if (best_.ratio < kAlike / 100) return;
     const OutputAnswer& right = right_.outputs.front();
     long double squares = 0, product = 0, errors = 0, left = 0;
@@ -112,13 +113,14 @@ class Matcher {
       return std::ranges::count(rules, name, &ParamRule::name) > 0;
     };
     std::string name = "rows scaled each by its own factor";
-    // Whatever has a scale of its scores is a mean.
+    // Operators with a scale of their scores compute a mean.
     if (has("scale") || has("eps")) name = "another normaliser: " + name;
     if (has("eps")) name += ", as by an eps in the wrong place";
     best_ = {name, ratio};
   }
 
-  // Errors of every size and sign, as large as types of two bytes make them.
+  // Tries the noise of 16-bit arithmetic: errors of any sign, as large as the
+  // rounding of such a type.
   void TryNoise() {
     known_.insert("few digits");
     if (best_.ratio < kAlike) return;
@@ -140,12 +142,13 @@ class Matcher {
     const double relative = std::sqrt(static_cast<double>(errors / squares));
     const double slant =
         static_cast<double>(std::abs(product) / std::sqrt(squares * errors));
-    // A wrong factor, or a few wrong rows, are not noise.
+    // A wrong factor and a few wrong rows are not noise.
     if (!(relative > 0x1p-16) || !(relative < 0x1p-5) || !(slant < 0.7) ||
         2 * rows < right.selection.rows.size())
       return;
-    // Nor are errors beyond the bound of such arithmetic, as where a number is
-    // not zero and all of its terms are, or errors that a few rows have.
+    // Errors beyond the bound of such arithmetic are not noise (for example a
+    // value that is not zero although all of its terms are), and neither are
+    // errors that only a few rows have.
     const std::vector<double> over = OverBoundIn(Scalar::kBFloat16);
     const double most = std::ranges::max(over);
     if (!(most <= 1) || ShareOfFew(over) > 0.5) return;
@@ -158,7 +161,7 @@ class Matcher {
     for (const Scalar scalar : {Scalar::kFloat16, Scalar::kBFloat16})
       if (Info(problem_.scalar).bytes > 2 && HasNumbersOf(scalar))
         name = fmt::format(
-            "numbers of {}: arithmetic in it, or a result rounded to it",
+            "values of {}: computed in it, or rounded to it at the end",
             Info(scalar).name);
     best_ = {name, kAlike};
   }
@@ -187,11 +190,11 @@ class Matcher {
     return row;
   }
 
-  // Whether all rows are the right ones times this factor.
+  // Tells whether all rows are the right ones times this factor.
   bool TryFactor(double factor) {
     const OutputAnswer& right = right_.outputs.front();
     if (!std::isfinite(factor) || factor == 1) return false;
-    // As many digits as it takes to tell it from 1.
+    // Prints as many digits as distinguish it from 1.
     std::string text;
     for (int digits = 4; digits <= 17; ++digits) {
       text = fmt::format("{:.{}g}", factor, digits);
@@ -214,8 +217,8 @@ class Matcher {
     return false;
   }
 
-  // The error of each element over the bound of the plain program in the
-  // arithmetic of this type.
+  // Returns the error of each element divided by the plain program's bound in
+  // the arithmetic of this type.
   std::vector<double> OverBoundIn(Scalar scalar) const {
     const OutputAnswer& right = right_.outputs.front();
     std::vector<double> over(right.value.size());
@@ -224,7 +227,7 @@ class Matcher {
           std::abs(found_.outputs.front().value[at] - right.value[at]));
       const double units = tolerance_.units.front()[at] +
                            static_cast<double>(std::abs(right.value[at]));
-      // Of numbers below the normal ones it may be more.
+      // Values below the smallest normal number may have larger errors.
       if (error > SmallestNormal(Scalar::kFloat16) *
                       Info(Scalar::kFloat16).unit_roundoff)
         over[at] = error / (Info(scalar).unit_roundoff * units);
@@ -232,8 +235,8 @@ class Matcher {
     return over;
   }
 
-  // How much of the squares belongs to the sixteenth of the rows that have
-  // most; of few rows, nothing is said.
+  // Returns the share of the sum of squares that the largest sixteenth of the
+  // rows has; 0 if there are fewer than 16 rows.
   double ShareOfFew(const std::vector<double>& over) const {
     const auto width = static_cast<size_t>(right_.outputs.front().width);
     std::vector<double> rows;
@@ -249,8 +252,8 @@ class Matcher {
     return std::accumulate(rows.begin(), rows.begin() + few, 0.0) / all;
   }
 
-  // Whether what was found has no more digits than such a type; a few numbers
-  // may by chance.
+  // Tells whether all values of the output are numbers of this type. Fewer than
+  // eight values could be so by chance.
   bool HasNumbersOf(Scalar scalar) const {
     const OutputAnswer& right = right_.outputs.front();
     const size_t rows = right.selection.rows.size();
@@ -263,7 +266,8 @@ class Matcher {
     return true;
   }
 
-  // The mistake's rows as an output, where what was found is the answer.
+  // Returns the largest error of the output divided by the tolerance, if the
+  // mistake's answer were right.
   double TolerancesTo(const WrongAnswer& wrong) const {
     std::vector<FoundRows> parts;
     for (const FoundRows& part : wrong.parts)
@@ -277,9 +281,9 @@ class Matcher {
   long double Found(size_t output, size_t r, int64_t c) const {
     return At(found_.outputs[output], r, c);
   }
-  static long double At(const OutputAnswer& one, size_t r, int64_t c) {
-    return one
-        .value[r * static_cast<size_t>(one.width) + static_cast<size_t>(c)];
+  static long double At(const OutputAnswer& output, size_t r, int64_t c) {
+    return output
+        .value[r * static_cast<size_t>(output.width) + static_cast<size_t>(c)];
   }
 
   const Problem& problem_;
@@ -294,33 +298,33 @@ class Matcher {
 
 Answer WithNumbers(const Problem& problem, const Answer& right,
                    const Outputs& outputs) {
-  Answer found = right;
+  Answer answer = right;
   for (size_t o = 0; o < outputs.size(); ++o) {
-    OutputAnswer& one = found.outputs[o];
+    OutputAnswer& output = answer.outputs[o];
     if (outputs[o].empty()) {
-      one.value.clear();
+      output.value.clear();
       continue;
     }
     const OutputLayout layout = LayoutOf(problem, static_cast<int>(o));
-    for (size_t r = 0; r < one.selection.rows.size(); ++r) {
-      const RowId& id = one.selection.rows[r];
+    for (size_t r = 0; r < output.selection.rows.size(); ++r) {
+      const RowId& id = output.selection.rows[r];
       const auto first =
           static_cast<size_t>((id.head * layout.rows + id.row) * layout.width);
-      const auto width = static_cast<size_t>(one.width);
+      const auto width = static_cast<size_t>(output.width);
       for (size_t c = 0; c < width; ++c)
-        one.value[r * width + c] = outputs[o][first + c];
+        output.value[r * width + c] = outputs[o][first + c];
     }
   }
-  return found;
+  return answer;
 }
 
 Resemblance LooksLike(const Problem& problem, Inputs& inputs,
                       const Answer& right,
                       const std::vector<WrongAnswer>& wrong_answers,
-                      const Answer& found, const Tolerance& tolerance) {
-  Matcher matcher(problem, right, found, tolerance);
+                      const Answer& answer, const Tolerance& tolerance) {
+  Matcher matcher(problem, right, answer, tolerance);
   for (const WrongAnswer& wrong : wrong_answers) matcher.Try(wrong);
-  if (!found.outputs.front().value.empty()) {
+  if (!answer.outputs.front().value.empty()) {
     for (const WrongAnswer& wrong : UsualConfusions(problem, inputs, right))
       if (!Coincides(problem, right, wrong)) matcher.Try(wrong);
     matcher.TryFactors();

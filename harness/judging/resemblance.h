@@ -1,6 +1,5 @@
-// Which wrong answer an output looks like: the mistake whose answer is nearest
-// to what a program returned. For people who look for the mistake; no verdict
-// depends on it.
+// Names the mistake whose answer is nearest to a wrong output. It helps people
+// to find the mistake; no verdict depends on it.
 #pragma once
 
 #include <vector>
@@ -11,25 +10,22 @@
 
 namespace subquad {
 
-// An output is taken for a mistake's where it is this many times nearer to it
-// than to the right answer.
+// An output resembles a mistake if its distance to the mistake's answer is at
+// most this fraction of its distance to the right answer.
 inline constexpr double kAlike = 0.1;
 
-// `right` with the numbers that a program wrote in place of the right ones; NaN
-// where it wrote nothing. `outputs` in the order of Problem::outputs; one that
-// is empty was not returned, and has no numbers here.
+// Returns `right` with the values that a program wrote instead of the right
+// ones; NaN for elements that it did not write. `outputs` are in the order of
+// Problem::outputs; an empty one was not returned.
 Answer WithNumbers(const Problem& problem, const Answer& right,
                    const Outputs& outputs);
 
-// What was found (see WithNumbers) is held against `wrong_answers`, made from
-// the right answer, and against mistakes that no check needs to tell apart: a
-// scale left out, a mask off by one, the wrap-around of a transform without
-// padding, heads and rows exchanged, eps in another place, and the noise of
-// arithmetic in two bytes. `inputs` are altered on the way and given back as
-// they were.
+// Compares a wrong output (see WithNumbers) with `wrong_answers`, which are
+// made from the right answer, and with the mistakes of confusions.h and the
+// noise of 16-bit arithmetic. `inputs` are altered temporarily and restored.
 Resemblance LooksLike(const Problem& problem, Inputs& inputs,
                       const Answer& right,
                       const std::vector<WrongAnswer>& wrong_answers,
-                      const Answer& found, const Tolerance& tolerance);
+                      const Answer& answer, const Tolerance& tolerance);
 
 }  // namespace subquad

@@ -7,22 +7,22 @@ namespace subquad {
 Outputs RightAnswer(const Problem& problem, const Answer& answer) {
   Outputs outputs;
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
-    const OutputAnswer& one = answer.outputs[o];
-    if (!one.selection.all)
+    const OutputAnswer& output = answer.outputs[o];
+    if (!output.selection.all)
       throw InvalidInput("wrong answers", "a problem with all rows computed",
                          "a sample of them");
     const OutputLayout layout = LayoutOf(problem, static_cast<int>(o));
     std::vector<double> values(
         static_cast<size_t>(layout.heads * layout.rows * layout.width));
-    for (size_t r = 0; r < one.selection.rows.size(); ++r) {
-      const RowId& id = one.selection.rows[r];
-      for (int64_t c = 0; c < one.width; ++c)
+    for (size_t r = 0; r < output.selection.rows.size(); ++r) {
+      const RowId& id = output.selection.rows[r];
+      for (int64_t c = 0; c < output.width; ++c)
         values[static_cast<size_t>(
-            (id.head * layout.rows + id.row) * one.width + c)] =
+            (id.head * layout.rows + id.row) * output.width + c)] =
             RoundTo(problem.scalar,
                     static_cast<double>(
-                        one.value[r * static_cast<size_t>(one.width) +
-                                  static_cast<size_t>(c)]));
+                        output.value[r * static_cast<size_t>(output.width) +
+                                     static_cast<size_t>(c)]));
     }
     outputs.push_back(std::move(values));
   }

@@ -1,4 +1,4 @@
-// The reference's answer as whole outputs, for what is made from it by hand.
+// Returns the reference's answer as whole outputs, for tests that alter it.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,8 @@ namespace subquad {
 // that was never written.
 using Outputs = std::vector<std::vector<double>>;
 
-// The reference's answer, rounded to the problem's scalar type. All of its rows
-// must have been computed.
+// Returns the reference's answer, rounded to the problem's scalar type. Throws
+// InvalidInput unless all of its rows have been computed.
 Outputs RightAnswer(const Problem& problem, const Answer& answer);
 
 }  // namespace subquad

@@ -10,12 +10,12 @@
 
 namespace subquad {
 
-Verdict VerifyCase(const Implementation& implementation, const Case& one,
+Verdict VerifyCase(const Implementation& implementation, const Case& test_case,
                    int threads) {
   try {
-    Problem problem = ProblemOf(one);
-    Inputs inputs = GenerateInputs(one, problem);
-    Trial trial(std::move(problem), std::move(inputs), one.seed);
+    Problem problem = ProblemOf(test_case);
+    Inputs inputs = GenerateInputs(test_case, problem);
+    Trial trial(std::move(problem), std::move(inputs), test_case.seed);
     return Verify(implementation, trial, {.threads = threads});
   } catch (const InvalidInput& undefined) {
     return Verdict::Skipped(
@@ -23,12 +23,13 @@ Verdict VerifyCase(const Implementation& implementation, const Case& one,
   }
 }
 
-Case Shrink(const Case& one, const std::function<bool(const Case&)>& fails,
+Case Shrink(const Case& test_case,
+            const std::function<bool(const Case&)>& fails,
             const std::function<bool()>& stop) {
-  // Each step makes a number smaller or leaves something out, so that it ends;
-  // the limit is for cases whose failures come and go.
+  // Each step makes a number smaller or removes an option, so that the loop
+  // ends. The limit is for failures that come and go.
   constexpr int kMostTries = 2000;
-  Case smallest = one;
+  Case smallest = test_case;
   int tries = 0;
   for (bool smaller = true; smaller;) {
     smaller = false;
@@ -43,32 +44,33 @@ Case Shrink(const Case& one, const std::function<bool(const Case&)>& fails,
   return smallest;
 }
 
-Verdict WriteFailingCase(const Implementation& implementation, const Case& one,
+Verdict WriteFailingCase(const Implementation& implementation,
+                         const Case& test_case,
                          const std::filesystem::path& folder,
                          const std::string& source) {
-  const Problem problem = ProblemOf(one);
-  const Inputs inputs = GenerateInputs(one, problem);
-  const Answer answer = ComputeAnswer(problem, inputs, one.seed);
+  const Problem problem = ProblemOf(test_case);
+  const Inputs inputs = GenerateInputs(test_case, problem);
+  const Answer answer = ComputeAnswer(problem, inputs, test_case.seed);
   std::vector<ExpectedTensor> expected;
   for (size_t o = 0; o < answer.outputs.size(); ++o) {
     const OutputAnswer& from = answer.outputs[o];
-    if (!from.selection.all) continue;  // too long for one: others are enough
-    // All rows, head by head.
+    if (!from.selection.all) continue;  // only some rows are known
+    // The rows are in order, head by head.
     expected.push_back({from.name,
                         problem.OutputShape(o),
                         {from.value.begin(), from.value.end()},
                         false});
   }
   WriteCaseFolder(folder, problem, inputs, expected, source);
-  Verdict found = Verdict::Skipped("not checked");
+  Verdict verdict = Verdict::Skipped("not checked");
   CheckCaseFolder(
       ReadCaseFolder(folder),
-      [&](const CheckLine& line) { found = line.verdict; },
+      [&](const CheckLine& line) { verdict = line.verdict; },
       {.implementations = {&implementation},
        .wanted = [&](const Implementation&,
-                     Scalar scalar) { return scalar == one.scalar; },
+                     Scalar scalar) { return scalar == test_case.scalar; },
        .reference = false});
-  return found;
+  return verdict;
 }
 
 }  // namespace subquad

@@ -1,5 +1,5 @@
-// A case on which an implementation fails: made as small as it can be, and
-// written as a case folder that `subquad check` finds to fail too.
+// Shrinks a case on which an implementation fails, and writes it as a case
+// folder on which `subquad check` fails too.
 #pragma once
 
 #include <filesystem>
@@ -10,19 +10,21 @@
 
 namespace subquad {
 
-// One implementation on one generated case. Skipped, with the reason, where the
-// reference is undefined.
-Verdict VerifyCase(const Implementation& implementation, const Case& one,
+// Judges one implementation on one generated case. The verdict is skipped, with
+// a reason, if the reference is undefined.
+Verdict VerifyCase(const Implementation& implementation, const Case& test_case,
                    int threads);
 
-// The last of a chain of simpler cases (SimplerCases) for each of which
-// `fails` is true. Ends early where `stop` is true.
-Case Shrink(const Case& one, const std::function<bool(const Case&)>& fails,
+// Follows a chain of simpler cases (SimplerCases) as long as `fails` is true
+// and returns the last one. Ends early if `stop` returns true.
+Case Shrink(const Case& test_case,
+            const std::function<bool(const Case&)>& fails,
             const std::function<bool()>& stop);
 
 // Writes the case with the reference's answer, then checks the folder with this
 // implementation. Returns the verdict on the folder.
-Verdict WriteFailingCase(const Implementation& implementation, const Case& one,
+Verdict WriteFailingCase(const Implementation& implementation,
+                         const Case& test_case,
                          const std::filesystem::path& folder,
                          const std::string& source);
 

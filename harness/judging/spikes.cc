@@ -16,27 +16,29 @@ namespace subquad {
 namespace {
 
 constexpr int64_t kWidth = 8;
-// Floating-point operations of one run, beyond which it is skipped.
+// A run with more floating-point operations than this is skipped.
 constexpr double kMostFlops = 4e10;
-// Roundings of sums of n numbers add up like a random walk; this many standard
-// deviations of it are allowed. An FFT spreads those of the spike over all
-// rows.
+// The roundings of a sum of n values add up like a random walk; the tolerance
+// is this many of its standard deviations. An FFT spreads the rounding of the
+// spike over all rows.
 constexpr double kDeviations = 32;
 
-// The number at the offset. exp(bias) is about the number of keys: the spike
-// and all other keys share the weight evenly.
+// Returns the value of the spike. exp(bias) is about the number of keys, so
+// that the spike's key and all other keys together have equal weight.
 double SpikeFor(const SpikeSubject& subject, int64_t n_k) {
   return subject.mean && !subject.product
              ? static_cast<float>(std::log(static_cast<double>(n_k) + 1))
              : 1;
 }
 
-// Of a causal problem: fewer queries than keys are the last of the sequence.
+// Returns the query_offset of a causal problem in which the queries are the
+// last tokens of the sequence.
 int64_t QueryOffset(int64_t n_q, int64_t n_k) {
   return std::max<int64_t>(0, n_k - n_q);
 }
 
-// A mean of `seen` values, of which the spike's counts `weight` times more.
+// A mean of `seen` values, in which the spike's value counts `weight` times
+// more.
 struct Row {
   int64_t seen = 0;
   bool hit = false;  // the query sees the spike's key
@@ -112,7 +114,7 @@ std::vector<double> SpikeAnswer(const SpikeSubject& subject,
 
 void CompareSpike(const SpikeSubject& subject,
                   const std::vector<double>& values,
-                  const std::vector<double>& found, int64_t n_q, int64_t e,
+                  const std::vector<double>& output, int64_t n_q, int64_t e,
                   bool causal, int64_t offset, double spike, double roundoff,
                   bool mixes, SpikeVerdict& verdict) {
   const int64_t n_k = static_cast<int64_t>(values.size()) / e;
@@ -126,13 +128,13 @@ void CompareSpike(const SpikeSubject& subject,
       kDeviations * roundoff * std::sqrt(static_cast<double>(n_k)) * largest;
   const double extra = subject.mean && !subject.product ? std::expm1(spike) : 0;
   ++verdict.offsets;
-  double moved = 0;  // over the tolerance
+  double moved = 0;  // largest change by the spike, divided by the tolerance
   bool any_hit = false;
   for (int64_t i = 0; i < n_q; ++i) {
     const Row row = RowOf(i, n_q, n_k, causal, offset);
     any_hit = any_hit || row.hit;
-    // A transform rounds in parts of all weights; the mean divides by those
-    // that the row has.
+    // A transform's rounding is relative to the sum of all weights; the mean
+    // divides by the weights that the row sees.
     const double weights =
         static_cast<double>(row.seen) + (row.hit ? extra : 0);
     const double allowed =
@@ -142,7 +144,7 @@ void CompareSpike(const SpikeSubject& subject,
     for (int64_t c = 0; c < e; ++c) {
       const auto at = static_cast<size_t>(i * e + c);
       moved = std::max(moved, std::abs(expected[at] - without[at]) / allowed);
-      const double error = std::abs(found[at] - expected[at]) / allowed;
+      const double error = std::abs(output[at] - expected[at]) / allowed;
       verdict.error = std::isnan(error)
                           ? std::numeric_limits<double>::infinity()
                           : std::max(verdict.error, error);
@@ -151,7 +153,7 @@ void CompareSpike(const SpikeSubject& subject,
       verdict.reason = fmt::format(
           "spike at offset {}: row {} column {} is {:.6g}, expected {:.6g} "
           "({:.6g} without the spike)",
-          offset, i, c, found[at], expected[at], without[at]);
+          offset, i, c, output[at], expected[at], without[at]);
     }
   }
   if (any_hit)
@@ -172,13 +174,14 @@ SpikeVerdict ProbeSpikes(const SpikeSubject& subject,
     if (std::ranges::find(rules, "query_offset", &ParamRule::name) ==
         rules.end()) {
       verdict.reason =
-          "its last queries alone cannot be asked for: no query_offset";
+          "this operator has no query_offset, so it cannot be run on the last "
+          "queries only";
       return verdict;
     }
     id += fmt::format(",query_offset={}", QueryOffset(n_q, n_k));
   }
-  const Case one = MakeCase(ParseCaseId(id));
-  const Problem problem = ProblemOf(one);
+  const Case test_case = MakeCase(ParseCaseId(id));
+  const Problem problem = ProblemOf(test_case);
   verdict.reason = WhyNot(implementation, problem);
   if (!verdict.reason.empty()) return verdict;
   verdict.reason = DoesNotFit(implementation, problem, threads);
@@ -189,21 +192,21 @@ SpikeVerdict ProbeSpikes(const SpikeSubject& subject,
         "would take too long: {:.2g} operations for each offset", flops);
     return verdict;
   }
-  Inputs inputs = GenerateInputs(one, problem);
+  Inputs inputs = GenerateInputs(test_case, problem);
   std::vector<double> values;
   for (Tensor& tensor : inputs.tensors)
     if (tensor.name == subject.values)
       values = tensor.values;
     else
       std::ranges::fill(tensor.values, 0);
-  Trial trial(problem, std::move(inputs), one.seed);
+  Trial trial(problem, std::move(inputs), test_case.seed);
   const auto weights = std::ranges::find(trial.arrays().inputs, subject.tensor,
                                          &Arrays::Entry::name);
   const Arrays::Entry& out = trial.arrays().outputs.front();
   const double spike = SpikeFor(subject, n_k);
   const auto prepared =
       implementation.Prepare(problem, trial.arrays(), {.threads = threads});
-  std::vector<double> found(static_cast<size_t>(out.count));
+  std::vector<double> output(static_cast<size_t>(out.count));
   verdict.outcome = Outcome::kPassed;
   for (const int64_t offset : SpikeOffsets(n_q, n_k)) {
     const auto at = static_cast<size_t>(offset + n_q - 1);
@@ -212,17 +215,18 @@ SpikeVerdict ProbeSpikes(const SpikeSubject& subject,
     prepared->Run();
     StoreAt(problem.scalar, 0, weights->data, at);
     for (int64_t x = 0; x < out.count; ++x)
-      found[static_cast<size_t>(x)] = ElementAt(problem.scalar, out.data, x);
-    CompareSpike(subject, values, found, n_q, kWidth, causal, offset, spike,
+      output[static_cast<size_t>(x)] = ElementAt(problem.scalar, out.data, x);
+    CompareSpike(subject, values, output, n_q, kWidth, causal, offset, spike,
                  Info(problem.scalar).unit_roundoff,
                  implementation.sums(problem) != Sums::kDirect, verdict);
     if (verdict.outcome == Outcome::kFailed) return verdict;
   }
   if (!(verdict.margin >= 1)) {
     verdict.outcome = Outcome::kMistrusted;
-    verdict.reason =
-        fmt::format("a spike moves the output by {:.3g} of the tolerance only",
-                    verdict.margin);
+    verdict.reason = fmt::format(
+        "a spike changes the output by only {:.3g} of the tolerance, "
+        "so that this size cannot be checked",
+        verdict.margin);
   }
   return verdict;
 }

@@ -1,9 +1,10 @@
-// The spike probe: a tensor by offset that is zero but at one offset. Scores
-// are all equal, so the output is known in closed form, row by row: a mean of
-// the values that the spike pulls towards one of them, or that one alone. Every
-// row is compared, at lengths where the reference takes hours, and the spike is
-// put at every offset where tiles and blocks end. The spike is as heavy as all
-// keys together, so that what it moves does not shrink with the length.
+// The impulse test: a tensor by offset is zero except at one offset, the spike.
+// All scores are equal otherwise, so that the output is known in closed form
+// for every row: a mean of the values that the spike pulls towards one of them,
+// or that value alone. Every row is compared, even at lengths for which the
+// reference would take hours, with a spike at every offset where tiles and
+// blocks end. The spike weighs as much as all keys together, so that its effect
+// does not shrink with the length.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace subquad {
 
-// An operator with an input by offset, and the problem that is probed.
+// An operator with an input by offset, and the problem to test.
 struct SpikeSubject {
   std::string operator_id;
   std::string settings;  // of its case, without sizes
@@ -26,13 +27,13 @@ struct SpikeSubject {
 };
 const std::vector<SpikeSubject>& SpikeSubjects();
 
-// Offsets j - i of this many queries and keys: 0, the first and the last, and
-// for every power of two from 64 it, its neighbours, and the same below zero.
+// Returns the offsets j - i to test: 0, the first and the last, and every power
+// of two from 64 on with its neighbours, in both directions.
 std::vector<int64_t> SpikeOffsets(int64_t n_q, int64_t n_k);
 
-// What the output of a subject is; `spike` is the number at the offset. Causal
-// queries are the last n_q of the sequence where keys are more.
-// values [n_k, e]; returns [n_q, e].
+// Returns the output [n_q, e] of a subject in closed form. `spike` is the value
+// at the offset, `values` is [n_k, e]. With a causal mask and n_k > n_q, the
+// queries are the last n_q tokens of the sequence.
 std::vector<double> SpikeAnswer(const SpikeSubject& subject,
                                 const std::vector<double>& values, int64_t n_q,
                                 int64_t e, bool causal, int64_t offset,
@@ -40,25 +41,25 @@ std::vector<double> SpikeAnswer(const SpikeSubject& subject,
 
 struct SpikeVerdict {
   Outcome outcome = Outcome::kSkipped;
-  std::string reason;   // unless it passed
-  int64_t offsets = 0;  // that were probed
-  double error = 0;     // the largest, over its tolerance
-  // The smallest move of an output by a spike that a query sees, over the
-  // tolerance; below 1 the probe could not have failed.
+  std::string reason;   // empty if it passed
+  int64_t offsets = 0;  // number tested
+  double error = 0;     // largest error divided by tolerance
+  // The smallest change of an output by a visible spike, divided by the
+  // tolerance. Below 1 the test could not have failed.
   double margin = 0;
 };
 
-// Compares an output with SpikeAnswer: `found` [n_q, e] is what a program
-// returned for this offset. `mixes`: by a transform, whose rounding of the
-// spike reaches rows that do not see it. Adds to the verdict.
+// Compares `found` [n_q, e], a program's output for this offset, with
+// SpikeAnswer and adds the result to the verdict. `mixes`: the program uses a
+// transform, whose rounding of the spike reaches rows that do not see it.
 void CompareSpike(const SpikeSubject& subject,
                   const std::vector<double>& values,
-                  const std::vector<double>& found, int64_t n_q, int64_t e,
+                  const std::vector<double>& output, int64_t n_q, int64_t e,
                   bool causal, int64_t offset, double spike, double roundoff,
                   bool mixes, SpikeVerdict& verdict);
 
-// Runs the implementation with a spike at each of the offsets. Skipped, with
-// the reason, where it cannot run or would take too long.
+// Runs the implementation with a spike at each offset. The verdict is skipped,
+// with a reason, if it cannot run or would take too long.
 SpikeVerdict ProbeSpikes(const SpikeSubject& subject,
                          const Implementation& implementation, int64_t n_q,
                          int64_t n_k, bool causal, int threads);

@@ -16,7 +16,7 @@
 namespace subquad {
 namespace {
 
-// As many times longer than others take multiply-adds that are emulated.
+// Emulated multiply-adds are this many times slower than native ones.
 constexpr double kEmulated = 100;
 
 }  // namespace
@@ -80,7 +80,7 @@ Verdict Trial::RunAndJudge(const Implementation& implementation,
   } catch (const OutOfDeviceMemory& refused) {
     return Verdict::Skipped(refused.what());
   } catch (const std::bad_alloc&) {
-    return Verdict::Failed("ran out of memory while running");
+    return Verdict::Failed("it ran out of memory during the run");
   } catch (const std::exception& error) {
     return Verdict::Failed(error.what());
   }
@@ -123,8 +123,8 @@ Verdict Trial::JudgeOutputs(const Implementation& implementation) {
   const Known& known = KnownOf(implementation);
   const Comparison comparison =
       Compare(problem_, answer(), arrays_, known.tolerance);
-  // A wrong answer that a norm-wise bound takes and gate 2 does not would have
-  // been judged by its bound alone.
+  // A wrong answer that passes a norm-wise bound but not gate 2 would have been
+  // judged by its bound alone.
   const bool bound_alone = known.norm_wise && !(OverYardstick(comparison) <= 1);
   return Judge(comparison, bound_alone ? known.of_bound_alone : known.margin,
                known.norm_wise,
@@ -137,24 +137,25 @@ void Trial::Explain(const Implementation& implementation, Verdict& verdict) {
     return;
   const Known& known = KnownOf(implementation);
   try {
-    Answer found = answer();
-    for (size_t o = 0; o < found.outputs.size(); ++o) {
-      OutputAnswer& one = found.outputs[o];
-      const FoundNumbers numbers = FoundIn(arrays_, o, one);
-      const auto width = static_cast<size_t>(one.width);
-      for (size_t at = 0; at < one.value.size(); ++at)
-        one.value[at] = numbers(at / width, static_cast<int64_t>(at % width));
+    Answer result = answer();
+    for (size_t o = 0; o < result.outputs.size(); ++o) {
+      OutputAnswer& output = result.outputs[o];
+      const FoundNumbers numbers = FoundIn(arrays_, o, output);
+      const auto width = static_cast<size_t>(output.width);
+      for (size_t at = 0; at < output.value.size(); ++at)
+        output.value[at] =
+            numbers(at / width, static_cast<int64_t>(at % width));
     }
     verdict.diagnosis = Diagnose(problem_, inputs_, answer(), wrong_answers(),
-                                 found, known.tolerance, known.norm_wise);
+                                 result, known.tolerance, known.norm_wise);
   } catch (const std::bad_alloc&) {
-    // The verdict stands without it.
+    // The verdict is valid without a diagnosis.
   }
 }
 
 std::string DoesNotFit(const Implementation& implementation,
                        const Problem& problem, int threads) {
-  // Looking up what is free costs more than a small problem.
+  // Asking for the free memory takes longer than a small problem.
   constexpr double kAlwaysThere = 1 << 28;
   double needed = implementation.CostOf(problem, threads).workspace_bytes;
   if (implementation.backend == Backend::kCuda) {
@@ -168,7 +169,7 @@ std::string DoesNotFit(const Implementation& implementation,
   }
   if (!(needed > kAlwaysThere)) return "";
   const double free = 0.8 * static_cast<double>(AvailableMemoryBytes());
-  if (free <= 0 || needed <= free) return "";  // 0: nobody knows
+  if (free <= 0 || needed <= free) return "";  // 0: unknown
   return fmt::format(
       "does not fit in memory: needs {:.3g} GiB of workspace, {:.3g} are free",
       needed / (1 << 30), free / (1 << 30));
@@ -181,7 +182,7 @@ Verdict Verify(const Implementation& implementation, Trial& trial,
     reason = DoesNotFit(implementation, trial.problem(), options.threads);
   const Scalar scalar = trial.problem().scalar;
   if (reason.empty() && !FitsType(scalar, trial.answer()))
-    reason = fmt::format("the answer has numbers larger than any {}",
+    reason = fmt::format("the answer has values beyond the range of {}",
                          Info(scalar).name);
   if (!reason.empty()) return Verdict::Skipped(reason);
   std::unique_ptr<Prepared> prepared;

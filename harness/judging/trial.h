@@ -1,5 +1,5 @@
-// A problem made ready to be run by implementations: its tensors in their
-// scalar type, outputs between guard words, and the reference's answer.
+// Prepares a problem for implementations: tensors in their scalar type, outputs
+// between guard words, and the reference's answer.
 #pragma once
 
 #include <map>
@@ -16,8 +16,8 @@ namespace subquad {
 
 class Trial {
  public:
-  // Takes the problem and its inputs; the answer is computed when first asked
-  // for, of the rows that SelectRows chooses with `most_work`.
+  // Keeps the problem and its inputs. The answer is computed on first use, for
+  // the rows that SelectRows chooses with `most_work`.
   Trial(Problem problem, Inputs inputs, uint64_t seed,
         NumbersFrom from = NumbersFrom::kUs, double most_work = kNoLimit);
 
@@ -30,51 +30,51 @@ class Trial {
     known_.clear();
     answer_ = std::make_unique<Answer>(std::move(answer));
   }
-  // Made when first asked for.
+  // Returns the wrong answers, which are computed on first use.
   const std::vector<WrongAnswer>& wrong_answers();
 
   // Fills outputs and workspaces with NaN.
   void Poison();
 
-  // Writes whole outputs, in the order of Problem::outputs, after poisoning
-  // them; NaN leaves an element as it is, never written.
+  // Fills the outputs with NaN, then writes these values, in the order of
+  // Problem::outputs; an element that is NaN counts as never written.
   void SetOutputs(const std::vector<std::vector<double>>& outputs);
 
-  // Poisons, runs once and compares. Exceptions of the implementation become a
-  // failed verdict; those of the reference (InvalidInput) are thrown.
+  // Fills outputs with NaN, runs once and compares. Exceptions of the
+  // implementation become a failed verdict; exceptions of the reference
+  // (InvalidInput) are passed on.
   Verdict RunAndJudge(const Implementation& implementation, Prepared& prepared);
 
-  // Compares what is in the outputs now.
+  // Judges the current contents of the outputs.
   Verdict JudgeOutputs(const Implementation& implementation);
 
-  // Adds to a failed verdict on what is in the outputs now what is wrong there.
+  // Adds a diagnosis of the current outputs to a failed verdict.
   void Explain(const Implementation& implementation, Verdict& verdict);
 
-  // Whether the bound that holds for this implementation and these inputs is
-  // norm-wise.
+  // Tells whether this implementation has a norm-wise bound on these inputs.
   bool IsNormWise(const Implementation& implementation) {
     return KnownOf(implementation).norm_wise;
   }
-  // The bounds that hold norm-wise for it; nothing where it has none.
+  // Returns the implementation's norm-wise bound, or nothing if it has none.
   const RowBound& NormBound(const Implementation& implementation) {
     return KnownOf(implementation).bound;
   }
   const Tolerance& ToleranceFor(const Implementation& implementation) {
     return KnownOf(implementation).tolerance;
   }
-  // The margin of an output that both gates take.
+  // Returns the margin of an output that passes both gates.
   const Margin& MarginFor(const Implementation& implementation) {
     return KnownOf(implementation).margin;
   }
 
  private:
-  // What is known about an implementation before it runs.
+  // Properties of an implementation that are known before it runs.
   struct Known {
     bool norm_wise = false;
     RowBound bound;
     Tolerance tolerance;
-    Margin margin;          // of an output that both gates take
-    Margin of_bound_alone;  // and of one that only a norm-wise bound takes
+    Margin margin;          // if both gates accept the output
+    Margin of_bound_alone;  // if only a norm-wise bound accepts it
   };
   const Known& KnownOf(const Implementation& implementation);
 
@@ -87,17 +87,19 @@ class Trial {
   Arrays arrays_;
   std::unique_ptr<Answer> answer_;
   std::unique_ptr<std::vector<WrongAnswer>> wrong_answers_;
-  // By backend and id, and by factor where several share one.
+  // Keyed by backend and id, or by bound factor if several implementations
+  // share one.
   std::map<std::string, std::shared_ptr<const Known>> known_;
 };
 
-// Why the workspace of its formula is more than the machine has free, in words;
-// for a device, its workspace and its tensors. The system would often grant it
-// all the same, and kill a program that uses it.
+// Returns a message if the workspace by the implementation's formula exceeds
+// the free memory; for a device, workspace and tensors. The system would often
+// grant such an allocation and kill the program when it uses it.
 std::string DoesNotFit(const Implementation& implementation,
                        const Problem& problem, int threads);
 
-// The whole way for one implementation: can it run, prepare, run, judge.
+// Judges one implementation: checks whether it can run, prepares it, runs it
+// and compares its output.
 Verdict Verify(const Implementation& implementation, Trial& trial,
                const PrepareOptions& options);
 

@@ -9,11 +9,11 @@
 namespace subquad {
 namespace {
 
-// What the elements without any bound are, for a comparison that has some.
+// Describes the elements that have no finite error bound.
 std::string NoDigits(const Comparison& comparison) {
   return fmt::format(
-      "theory promises no digit of {} of {} elements in {}, first at {}: even "
-      "the plain dense program's error has no finite bound there",
+      "no tolerance can be derived for {} of {} elements in {} (first at {}): "
+      "rounding alone can change every digit there, even in a plain program",
       comparison.without_digits, comparison.elements,
       Info(comparison.scalar).name, comparison.first_without_digits.Text());
 }
@@ -44,36 +44,36 @@ Verdict Verdict::Failed(std::string reason) {
 
 namespace {
 
-// What gate 2 takes.
-double LimitOf(const Yardstick& one) {
-  return kYardstickFactor * one.plain + one.given;
+// Returns the largest error that gate 2 accepts.
+double LimitOf(const Yardstick& yardstick) {
+  return kYardstickFactor * yardstick.plain + yardstick.given;
 }
 
-double OverLimit(const Yardstick& one) {
-  return one.error > 0 ? one.error / LimitOf(one) : 0;
+double OverLimit(const Yardstick& yardstick) {
+  return yardstick.error > 0 ? yardstick.error / LimitOf(yardstick) : 0;
 }
 
 }  // namespace
 
 double OverYardstick(const Comparison& comparison) {
   double most = 0;
-  for (const Yardstick& one : comparison.yardsticks)
-    most = std::max(most, OverLimit(one));
+  for (const Yardstick& yardstick : comparison.yardsticks)
+    most = std::max(most, OverLimit(yardstick));
   return most;
 }
 
 DecidingGate DecidingGateOf(const Comparison& comparison, bool norm_wise) {
-  DecidingGate found{1, comparison.max_over_bound * comparison.bound,
-                     comparison.bound};
+  DecidingGate deciding{1, comparison.max_over_bound * comparison.bound,
+                        comparison.bound};
   double most = comparison.max_over_bound;
-  if (norm_wise) return found;
-  for (const Yardstick& one : comparison.yardsticks) {
-    const double over = OverLimit(one);
+  if (norm_wise) return deciding;
+  for (const Yardstick& yardstick : comparison.yardsticks) {
+    const double over = OverLimit(yardstick);
     if (!(over > most)) continue;
     most = over;
-    found = {2, one.error, LimitOf(one)};
+    deciding = {2, yardstick.error, LimitOf(yardstick)};
   }
-  return found;
+  return deciding;
 }
 
 double DistanceOf(const Comparison& comparison, bool bound_alone) {
@@ -84,18 +84,20 @@ double DistanceOf(const Comparison& comparison, bool bound_alone) {
 
 namespace {
 
-// Of the gate that decides, as its error and tolerance are told; the place is
-// known of gate 1 alone.
+// Describes a failure by the gate that decides, whose error and tolerance are
+// printed too. Only gate 1 knows which element is the worst.
 std::string BeyondTolerance(const Comparison& comparison, bool norm_wise) {
   const DecidingGate deciding = DecidingGateOf(comparison, norm_wise);
   const std::string place = comparison.worst.Text();
   if (deciding.gate == 1)
-    return fmt::format("error {:.3g} times its tolerance at {}",
+    return fmt::format("the error is {:.3g} times the tolerance at {}",
                        comparison.max_over_bound, place);
   return fmt::format(
-      "error {:.3g} times the tolerance of gate 2, which is from the error of "
-      "the plain dense program; by gate 1 {:.3g} times its tolerance at {}",
-      OverYardstick(comparison), comparison.max_over_bound, place);
+      "the error is {:.3g} times that of a plain program of this precision "
+      "(allowed: {:g}); by the derived bound alone it is {:.3g} times the "
+      "tolerance at {}",
+      kYardstickFactor * OverYardstick(comparison), kYardstickFactor,
+      comparison.max_over_bound, place);
 }
 
 }  // namespace
@@ -110,11 +112,12 @@ Verdict Judge(const Comparison& comparison, const Margin& margin,
   };
   if (broken_guards > 0)
     return set(Outcome::kFailed,
-               fmt::format("wrote outside of {} of its arrays", broken_guards));
+               fmt::format("it wrote outside the bounds of {} of its arrays",
+                           broken_guards));
   if (comparison.elements == 0)
     return set(Outcome::kMistrusted, "nothing was compared");
   if (comparison.untouched == comparison.elements)
-    return set(Outcome::kMistrusted, "the output was not touched");
+    return set(Outcome::kMistrusted, "nothing was written to the output");
   if (comparison.not_finite > 0)
     return set(
         Outcome::kFailed,
@@ -122,13 +125,15 @@ Verdict Judge(const Comparison& comparison, const Margin& margin,
                     comparison.not_finite, comparison.elements,
                     comparison.untouched));
   if (comparison.zero_reference)
-    return set(Outcome::kMistrusted, "the reference is zero everywhere");
+    return set(Outcome::kMistrusted,
+               "the right answer is zero everywhere, so that an output that "
+               "was never computed would pass too");
   if (comparison.lost_bounds > 0)
     return set(Outcome::kFailed,
                fmt::format("{} for {} of {} elements, first at {}",
-                           norm_wise ? "its own bound is not finite where the "
-                                       "plain dense program's is,"
-                                     : "its bound is not a number",
+                           norm_wise ? "its own error bound is infinite, but a "
+                                       "plain program's is finite,"
+                                     : "its error bound is not a number",
                            comparison.lost_bounds, comparison.elements,
                            comparison.first_lost_bound.Text()));
   const bool beyond_bound = !(comparison.max_over_bound <= 1);
@@ -137,29 +142,30 @@ Verdict Judge(const Comparison& comparison, const Margin& margin,
     return set(Outcome::kFailed, BeyondTolerance(comparison, norm_wise));
   if (beyond_plain) {
     verdict.gates = fmt::format(
-        "within its norm-wise bound ({:.3g} of it), but {:.3g} times the error "
-        "of the plain dense program",
+        "the error is within the norm-wise bound ({:.3g} of it), but {:.3g} "
+        "times that of a plain program",
         comparison.max_over_bound, comparison.over_plain);
   }
-  // All else holds, but these elements could have been anything.
+  // The other elements are right, but these could have had any value.
   if (comparison.without_digits > 0)
     return set(Outcome::kMistrusted, NoDigits(comparison));
   if (margin.wrong_answers == 0)
     return set(Outcome::kMistrusted,
-               "no wrong answer differs from the right one");
+               "this check could not have failed: on these inputs every known "
+               "mistake gives the right answer");
   if (std::ssize(margin.blind_to) == margin.wrong_answers)
     return set(
         Outcome::kMistrusted,
-        fmt::format("could not have failed: every wrong answer is within "
-                    "the tolerance, \"{}\" too",
+        fmt::format("this check could not have failed: every known mistake "
+                    "stays within the tolerance on these inputs, even \"{}\"",
                     margin.blind_to.back().name));
   if (std::isnan(margin.value) ||
       (margin.value < 1 && from == NumbersFrom::kUs))
     return set(Outcome::kMistrusted,
-               fmt::format("cannot tell \"{}\" from right: it is {:.3g} of the "
-                           "tolerance away",
+               fmt::format("cannot tell \"{}\" from the right answer on these "
+                           "inputs: it is only {:.3g} tolerances away",
                            margin.nearest, margin.value));
-  // Our own cases have such an eps on purpose.
+  // Generated cases have such a small eps on purpose.
   if (from == NumbersFrom::kUser) {
     std::vector<BlindSpot>& blind_to = verdict.margin.blind_to;
     blind_to.insert(blind_to.end(), margin.too_small.begin(),

@@ -1,4 +1,5 @@
-// What a comparison means: policy without arithmetic.
+// Decides from a comparison and a margin whether an output is right. This file
+// holds all policy (gates, reasons) and no arithmetic on tensors.
 #pragma once
 
 #include <cstdint>
@@ -15,51 +16,53 @@ namespace subquad {
 enum class Outcome { kPassed, kFailed, kMistrusted, kSkipped };
 std::string_view ToString(Outcome outcome);
 
-// The largest error and what it may be, by the gate that is nearest to its
-// limit (or furthest beyond).
+// The largest error and its tolerance, by the gate that is nearest to its limit
+// (or furthest beyond it).
 struct DecidingGate {
   int gate = 1;
   double error = 0, tolerance = 0;  // absolute
 };
 
-// A wrong answer that would have been taken for right.
+// A wrong answer that this check would have accepted.
 struct BlindSpot {
   std::string name;
   double distance = 0;  // error over tolerance, below 1
-  std::string remedy;   // what would show it better; empty: nothing is known
+  std::string remedy;   // which inputs would reveal it; empty if unknown
 };
 
-// Whose numbers a problem has. Ours are chosen so that a mistake shows.
+// Tells who chose the inputs. Inputs that this program generates are chosen so
+// that mistakes become visible.
 enum class NumbersFrom { kUs, kUser };
 
-// How far the nearest wrong answer (wrong_answers.h) is from being taken for
-// right.
+// Distance of the nearest wrong answer (wrong_answers.h) to acceptance.
 struct Margin {
-  // The smallest, over the wrong answers that apply, of the largest error over
-  // tolerance that one of them shows, as the gates see it that the output has
-  // passed: both, or a norm-wise bound alone. Below 1 it would have been taken.
+  // Each wrong answer that applies has a largest error divided by tolerance, by
+  // the gates that the output has passed: both, or a norm-wise bound alone.
+  // This is the smallest of these ratios. Below 1, that wrong answer would have
+  // been accepted.
   double value = std::numeric_limits<double>::infinity();
-  std::string nearest;              // which wrong answer that is
-  int64_t wrong_answers = 0;        // that apply
-  std::vector<BlindSpot> blind_to;  // those below 1, the nearest first
-  // Below 1 too, and small by choice (WrongAnswer): not counted above. Where a
-  // user's numbers have passed, Judge adds them to blind_to.
+  std::string nearest;              // the wrong answer with this ratio
+  int64_t wrong_answers = 0;        // number that apply
+  std::vector<BlindSpot> blind_to;  // ratios below 1, the smallest first
+  // Ratios below 1 of wrong answers that are small by choice (WrongAnswer).
+  // They do not count above; Judge adds them to blind_to if a user's inputs
+  // passed.
   std::vector<BlindSpot> too_small;
 };
 
 struct Verdict {
   Outcome outcome = Outcome::kSkipped;
-  std::string reason;  // in words, unless it passed
-  std::string gates;   // where the two gates disagree
+  std::string reason;  // in words; empty if it passed
+  std::string gates;   // how the two gates disagree; empty if they agree
   Comparison comparison;
   Margin margin = {};
-  // Where it failed and somebody asked (Trial::Explain).
+  // Filled by Trial::Explain for a failed verdict.
   std::optional<Diagnosis> diagnosis = {};
 
   bool passed() const { return outcome == Outcome::kPassed; }
-  // Passed, as some wrong answers would have.
+  // Passed, but some wrong answers would have passed too.
   bool blind() const { return passed() && !margin.blind_to.empty(); }
-  // Within every tolerance, where it is wide enough for a wrong answer too.
+  // Within every tolerance, but a wrong answer is within it as well.
   bool cannot_tell() const {
     return outcome == Outcome::kMistrusted && margin.value < 1 &&
            reason.starts_with("cannot tell");
@@ -72,24 +75,27 @@ struct Verdict {
 // in the same scalar type.
 inline constexpr double kYardstickFactor = 8;
 
-// Gate 2 as one number, above 1 where it fails: the largest of all outputs.
+// Returns gate 2 as one number, the largest over all outputs; above 1 it fails.
 double OverYardstick(const Comparison& comparison);
 
-// The gate that decides; `norm_wise` as in Judge.
+// Returns the gate that decides; `norm_wise` as in Judge.
 DecidingGate DecidingGateOf(const Comparison& comparison, bool norm_wise);
 
-// How far an answer is from being taken: error over tolerance, the larger of
-// both gates, or that of gate 1 alone. Infinite where NaN or infinity decide.
+// Returns the distance to acceptance: error divided by tolerance, the larger of
+// both gates, or of gate 1 alone if `bound_alone`. Infinite if the output has
+// NaN or infinity.
 double DistanceOf(const Comparison& comparison, bool bound_alone);
 
-// `norm_wise`: gate 1 is a bound of norms (an FFT's). Such an algorithm may
-// lose against the plain program where numbers vary widely; then gate 1 decides
-// and the disagreement is written down. Otherwise both gates must hold.
-// Elements whose error even the plain dense program cannot bound could not have
-// failed: they make a verdict mistrusted, unless the others fail.
-// So does a margin below 1 of numbers that are ours: a wrong answer would have
-// passed as well. Of a user's numbers a right answer has passed,
-// with what the check is blind to, unless that is every wrong answer there is.
+// Judges a comparison. `norm_wise`: gate 1 is a bound on norms, as an FFT has.
+// Such an algorithm may be less accurate than the plain program if the values
+// vary widely; then gate 1 decides and the verdict records the disagreement.
+// Otherwise both gates must hold.
+//
+// A verdict is mistrusted if some elements have no finite error bound even for
+// the plain dense program, because these elements could not have failed, and if
+// generated inputs have a margin below 1, because a wrong answer would have
+// passed as well. A right answer to a user's inputs has passed, and the verdict
+// lists its blind spots, unless these are all the wrong answers that apply.
 Verdict Judge(const Comparison& comparison, const Margin& margin,
               bool norm_wise, int64_t broken_guards,
               NumbersFrom from = NumbersFrom::kUs);

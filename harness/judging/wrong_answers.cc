@@ -30,15 +30,14 @@ class WrongOutput {
       index_[{rows[r].head, rows[r].row}] = r;
   }
 
-  // Every judged row, times a factor.
+  // Scales every judged row by a factor.
   void Scaled(const std::string& name, double factor) {
     std::vector<size_t> rows(answer_.selection.rows.size());
     for (size_t r = 0; r < rows.size(); ++r) rows[r] = r;
     Add(name, rows, rows, factor);
   }
 
-  // Rows that get the row of another place, where both are judged and there is
-  // another.
+  // Replaces rows by other rows, if both are judged.
   template <typename From>
   void Moved(const std::string& name, const From& from) {
     std::vector<size_t> rows, sources;
@@ -52,17 +51,18 @@ class WrongOutput {
     if (rows != sources) Add(name, rows, sources, 1);
   }
 
-  // One row; NaN stands for one that was never written.
+  // Scales one row; NaN means that it was never written.
   void OneRow(const std::string& name, int64_t row, double factor) {
-    const auto found = index_.find({layout_.heads - 1, row});
-    if (found == index_.end()) return;
-    Add(name, {found->second}, {found->second}, factor, true);
+    const auto position = index_.find({layout_.heads - 1, row});
+    if (position == index_.end()) return;
+    Add(name, {position->second}, {position->second}, factor, true);
   }
 
   const OutputLayout& layout() const { return layout_; }
-  // Rows are offsets: the gradient of a bias.
+  // Tells whether rows are offsets, as in the gradient of a bias.
   bool by_offset() const { return by_offset_; }
-  // In two bytes, where a factor of 1.001 is lost in rounding.
+  // Tells whether the type has 16 bits, in which rounding hides a factor of
+  // 1.001.
   bool narrow() const { return narrow_; }
 
  private:
@@ -140,7 +140,7 @@ constexpr OutputMistake kOutputMistakes[] = {
 bool Coincides(const Problem& problem, const Answer& answer,
                const WrongAnswer& wrong) {
   const double roundoff = Info(problem.scalar).unit_roundoff;
-  // Numbers below the normal ones are rounded as those are.
+  // Values below the smallest normal number are rounded like that number.
   const long double least = SmallestNormal(problem.scalar);
   for (const FoundRows& part : wrong.parts) {
     const OutputAnswer& right = answer.outputs[part.output];
@@ -173,8 +173,8 @@ std::vector<WrongAnswer> AlteredAnswers(const Problem& problem,
 
 namespace {
 
-// About the work of all misreadings: each has a reference of its own, which
-// takes some rows' work of every head before its first row.
+// Estimates the work of all misreadings. Each has a reference of its own, which
+// does the work of some rows of every head before its first row.
 double MisreadWork(const Problem& problem) {
   constexpr double kMisreadings = 20, kBefore = 64;
   double rows = 0;
@@ -202,8 +202,8 @@ std::vector<WrongAnswer> MakeWrongAnswers(const Problem& problem,
 Margin MarginOf(const Problem& problem, Inputs& inputs, const Answer& answer,
                 const std::vector<WrongAnswer>& wrong_answers,
                 const Tolerance& tolerance, bool bound_alone) {
-  const auto distance = [&](const WrongAnswer& one) {
-    return DistanceOf(CompareRows(problem, answer, one.parts, tolerance),
+  const auto distance = [&](const WrongAnswer& mistake) {
+    return DistanceOf(CompareRows(problem, answer, mistake.parts, tolerance),
                       bound_alone);
   };
   Margin margin;
@@ -213,7 +213,7 @@ Margin MarginOf(const Problem& problem, Inputs& inputs, const Answer& answer,
     margin.value = value;
     margin.nearest = name;
   };
-  std::vector<BlindSpot> taken;
+  std::vector<BlindSpot> spots;
   std::vector<std::string> names;
   for (const WrongAnswer& wrong : wrong_answers) {
     const double value = distance(wrong);
@@ -226,15 +226,15 @@ Margin MarginOf(const Problem& problem, Inputs& inputs, const Answer& answer,
       count(wrong.name, value);
       continue;
     }
-    taken.push_back({wrong.name, value, wrong.remedy});
+    spots.push_back({wrong.name, value, wrong.remedy});
     names.push_back(wrong.name);
   }
-  if (taken.empty()) return margin;
+  if (spots.empty()) return margin;
   std::map<std::string, double> rounding;
   for (const WrongAnswer& moved :
        MovedByRounding(problem, inputs, answer, names))
     rounding[moved.name] = std::max(rounding[moved.name], distance(moved));
-  for (BlindSpot& spot : taken) {
+  for (BlindSpot& spot : spots) {
     if (spot.distance <= rounding[spot.name]) continue;
     count(spot.name, spot.distance);
     margin.blind_to.push_back(std::move(spot));

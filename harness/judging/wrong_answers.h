@@ -1,10 +1,10 @@
-// Wrong answers, to show that a check can fail: those that programs have given
-// somewhere, made on the rows that are judged. A verdict is worth what keeps
-// the nearest of them out: its margin.
+// Wrong answers that show whether a check can fail: mistakes that real programs
+// make, applied to the judged rows. The margin of a verdict is the distance of
+// the nearest one to acceptance.
 //
-// Some are altered outputs (a table in the .cc); the others are the
-// reference's answers to a problem misread (misreadings.h). Each kind is one
-// row of a table.
+// Some are altered outputs (a table in the .cc), the others are the reference's
+// answers to a misread problem (misreadings.h). Each kind is one row of a
+// table.
 #pragma once
 
 #include <vector>
@@ -13,31 +13,30 @@
 
 namespace subquad {
 
-// Altered outputs, those included that coincide with the right answer.
-// The parts refer to the answer, which must outlive them.
+// Returns altered outputs, including those that coincide with the right answer.
+// They refer to the answer, which must outlive them.
 std::vector<WrongAnswer> AlteredAnswers(const Problem& problem,
                                         const Answer& answer);
 
-// It differs from the right answer by no more than two roundings of its largest
-// number to the problem's scalar type: it is right.
+// Tells whether a wrong answer is in fact right: it differs from the right
+// answer by at most two roundings of the largest value to the problem's scalar
+// type.
 bool Coincides(const Problem& problem, const Answer& answer,
                const WrongAnswer& wrong);
 
-// The wrong answers that apply; one that coincides with the right answer (a
-// bias of zero) is left out, unless it is small by choice.
-// `inputs` are altered on the way and given back as they were.
-// The parts refer to the answer, which must outlive them.
-// Problems are misread only if that takes at most about `most_work`
-// multiply-adds of the reference.
+// Returns the wrong answers that apply. One that coincides with the right
+// answer (a bias of zero left out) is skipped, unless it is small by choice.
+// `inputs` are altered temporarily and restored. The result refers to the
+// answer, which must outlive it. Misreadings are included only if they take at
+// most about `most_work` multiply-adds of the reference.
 std::vector<WrongAnswer> MakeWrongAnswers(const Problem& problem,
                                           Inputs& inputs, const Answer& answer,
                                           double most_work = kNoLimit);
 
-// Of an implementation with this tolerance; `bound_alone`: gate 1
-// decides alone. A wrong answer that would have been taken does not count where
-// it is no further from the right one than the rounding of the inputs moves it
-// (input_rounding.h). `inputs` are altered on the way and given back as they
-// were.
+// Returns the margin of an implementation with this tolerance. `bound_alone`:
+// only gate 1 decides. A wrong answer within the tolerance does not count if
+// its distance to the right one is explained by the rounding of the inputs
+// (input_rounding.h). `inputs` are altered temporarily and restored.
 Margin MarginOf(const Problem& problem, Inputs& inputs, const Answer& answer,
                 const std::vector<WrongAnswer>& wrong_answers,
                 const Tolerance& tolerance, bool bound_alone);

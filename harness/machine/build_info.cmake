@@ -13,10 +13,10 @@ set(dirty false)
 if(changes)
   set(dirty true)
 endif()
-# The digest is of all that the program is made of: its sources, with what and
-# how they were compiled, and the libraries. It does not depend on the folder, on
-# the commit, on the texts of presets and recipes, which say what to measure, or
-# on harness/papers, which measures nothing that a result file holds.
+# The digest covers everything that determines the program: sources, compiler,
+# flags and libraries. It does not depend on the folder, on the commit, on the
+# presets and recipes, which only say what to measure, or on harness/papers, which
+# measures nothing that a result file contains.
 set(sources CMakeLists.txt cuda/cuda.cmake)
 foreach(folder reference optimized cuda harness)
   file(GLOB_RECURSE found RELATIVE ${SOURCE}

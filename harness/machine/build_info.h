@@ -1,4 +1,4 @@
-// What the program was built from and with, filled in by the build.
+// Describes the build: sources, compiler and libraries. The build fills it in.
 #pragma once
 
 namespace subquad {
@@ -6,8 +6,8 @@ namespace subquad {
 extern const char* const kVersion;
 extern const char* const kCommit;  // "unknown" outside a git checkout
 extern const bool kDirty;          // tracked files differ from the commit
-// A digest of sources, compiler, flags and libraries: programs with the same
-// one measure the same, wherever and at whichever commit they were built.
+// A digest of sources, compiler, flags and libraries. Programs with the same
+// digest measure the same, wherever and at whichever commit they were built.
 extern const char* const kProgram;
 extern const char* const kCompiler;
 extern const char* const kFlags;

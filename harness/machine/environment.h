@@ -1,4 +1,4 @@
-// The build and the machine that a result comes from.
+// Describes the build and the machine that a result comes from.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,11 +6,11 @@
 
 namespace subquad {
 
-// What a result file records of the program: commit, dirty, digest, compiler,
+// Returns the build as result files record it: commit, dirty, digest, compiler,
 // flags and libraries.
 nlohmann::ordered_json DescribeBuild();
 
-// What a result file records of program and machine. Measures the machine's
+// Returns build and machine as result files record them. Measures the machine's
 // roofline (copy bandwidth, multiply-adds), which takes a second.
 nlohmann::ordered_json DescribeEnvironment(int threads);
 

@@ -1,4 +1,4 @@
-// The machine's measured floors, to refuse impossible numbers.
+// Measured limits of the machine, with which impossible times are rejected.
 #pragma once
 
 #include <string>
@@ -8,22 +8,22 @@
 
 namespace subquad {
 
-// Of one thread; zero: unknown, then nothing is refused on its account.
+// Limits of one thread. Zero means unknown, and rejects nothing.
 struct Floors {
   double flops_per_second_float32 = 0, flops_per_second_float64 = 0;
   double cached_bytes_per_second = 0;
 };
 
-// A time that no machine could reach means that the work was not done, or that
-// the counts are wrong: why `seconds` for one run of this cost is impossible,
-// in words; empty when it is not. Small problems stay in caches, so the
-// bandwidth is that of a copy inside the first one.
+// Returns a message if `seconds` is impossible for one run of this cost, and
+// nothing otherwise. An impossible time means that the work was not done or
+// that the counts are wrong. Since small problems stay in caches, the bandwidth
+// is that of a copy inside the first cache.
 std::string Impossible(const Cost& cost, int threads, Scalar scalar,
                        const Floors& floors, double seconds);
 
-// The same of a run on a device, whose cache may keep some of what was written:
-// by its peaks at its highest clocks, those of the tensor cores for types of
-// two bytes.
+// Returns such a message for a run on a device, by its peaks at its highest
+// clock; for 16-bit types by the peak of the tensor cores. The device's cache
+// may keep some of the written bytes.
 std::string ImpossibleOnDevice(const Cost& cost, const DeviceInfo& device,
                                Scalar scalar, double seconds);
 

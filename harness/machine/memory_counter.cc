@@ -41,8 +41,8 @@ int64_t Usable(void* memory) {
 }  // namespace
 
 #if SUBQUAD_COUNTS_MEMORY
-// glibc's own functions under their internal names. Shared libraries are to
-// find those here.
+// Replaces glibc's functions, which stay available under their internal names.
+// The replacements are visible to shared libraries.
 #pragma GCC visibility push(default)
 extern "C" {
 void* __libc_malloc(size_t size);

@@ -1,6 +1,6 @@
-// Bytes on the heap, counted where they are asked for: malloc and its relatives
-// are interposed for the whole program, so FFTW's, Eigen's and the standard
-// library's requests are in it. Exact and repeatable, unlike a resident set.
+// Counts the bytes on the heap. malloc and its relatives are interposed for the
+// whole program, including FFTW, Eigen and the standard library. Unlike a
+// resident set, the count is exact and repeatable.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ class MemoryCounter {
 
   static int64_t CurrentBytes();
 
-  // Starts a new high-water mark at what is allocated now.
+  // Starts a new high-water mark at the current number of bytes.
   static void ResetPeak();
   static int64_t PeakBytes();
 };
 
-// Bytes that something allocates at most beyond what was there before.
+// Measures the peak of the bytes allocated during the lifetime of this object.
 class PeakOf {
  public:
   PeakOf() : before_(MemoryCounter::CurrentBytes()) {

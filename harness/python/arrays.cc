@@ -56,7 +56,8 @@ ParamValue ParamOf(const std::string& name, nb::handle value) {
   for (nb::handle entry : value)
     if (nb::isinstance<nb::list>(entry) || nb::isinstance<nb::tuple>(entry)) {
       table.emplace_back();
-      for (nb::handle one : entry) table.back().push_back(IntegerOf(name, one));
+      for (nb::handle item : entry)
+        table.back().push_back(IntegerOf(name, item));
     } else {
       list.push_back(IntegerOf(name, entry));
     }
@@ -93,8 +94,8 @@ std::vector<GivenArray> ArraysOf(nb::list tensors,
     const auto name = nb::cast<std::string>(entry[0]);
     ReadOnlyArray array;
     if (!nb::try_cast(entry[1], array, false))
-      throw InvalidInput(name, "an array on the CPU, row-major, of floats",
-                         "something else");
+      throw InvalidInput(name, "a row-major array of floats on the CPU",
+                         "another object");
     GivenArray given;
     given.name = name;
     given.scalar = ScalarOfArray(name, array, nb::cast<std::string>(entry[2]));

@@ -1,4 +1,4 @@
-// Python's arrays and values in our terms, and ours in Python's.
+// Converts arrays and values from and to Python.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,24 +12,25 @@
 
 namespace subquad {
 
-// [(name, array, scalar type or ""), ..]: arrays on the CPU, row-major and
-// without gaps, by DLPack or the buffer protocol. A scalar type is named where
-// the array's own type cannot say it (bfloat16 as uint16). `kept` holds the
+// Reads [(name, array, scalar type or ""), ..]: contiguous row-major arrays on
+// the CPU, by DLPack or the buffer protocol. The scalar type is given if the
+// array's own type does not determine it (bfloat16 as uint16). `kept` keeps the
 // arrays alive; nothing is copied.
 using ReadOnlyArray =
     nanobind::ndarray<nanobind::ro, nanobind::c_contig, nanobind::device::cpu>;
 std::vector<GivenArray> ArraysOf(nanobind::list tensors,
                                  std::vector<ReadOnlyArray>& kept);
 
-// {name: True, 12, 0.25, "elu1", [0, 5] or [[4, 1], [6]]}.
+// Reads parameters {name: value}, with values such as True, 12, 0.25, "elu1",
+// [0, 5] or [[4, 1], [6]].
 Params ParamsOf(nanobind::dict values);
 nanobind::object ToPython(const Params& params);
 
-// A NumPy array that owns its numbers. bfloat16 and float16 come as uint16, to
-// be viewed as what they are.
+// Returns a NumPy array that owns its values. bfloat16 and float16 are returned
+// as uint16, which the package then views as their own type.
 nanobind::object NumPyOf(const std::vector<double>& values, const Shape& shape,
                          Scalar scalar);
-// The same from memory that it takes over, allocated by new char[].
+// Returns a NumPy array that takes ownership of memory allocated by new char[].
 nanobind::object NumPyOwning(char* data, const Shape& shape, Scalar scalar);
 
 }  // namespace subquad

@@ -21,14 +21,14 @@ std::vector<double> NumbersOf(const GivenArray& array) {
   return values;
 }
 
-const ExpectedTensor* FindExpected(const CaseFolder& given,
+const ExpectedTensor* FindExpected(const CaseFolder& folder,
                                    const std::string& output) {
-  const auto found =
-      std::ranges::find(given.expected, output, &ExpectedTensor::name);
-  return found == given.expected.end() ? nullptr : &*found;
+  const auto position =
+      std::ranges::find(folder.expected, output, &ExpectedTensor::name);
+  return position == folder.expected.end() ? nullptr : &*position;
 }
 
-// By the definition, at one place.
+// Evaluates one element by the definition.
 double DefinitionAt(const Problem& problem, const Inputs& inputs,
                     const RowId& id, int64_t column) {
   std::vector<long double> row(
@@ -38,9 +38,9 @@ double DefinitionAt(const Problem& problem, const Inputs& inputs,
   return static_cast<double>(row[static_cast<size_t>(column)]);
 }
 
-WorstPlace PlaceOf(const CaseFolder& given, const std::string& output, RowId id,
-                   int64_t column) {
-  const Problem& problem = given.problem;
+WorstPlace PlaceOf(const CaseFolder& folder, const std::string& output,
+                   RowId id, int64_t column) {
+  const Problem& problem = folder.problem;
   const int index = problem.OutputIndex(output);
   id.output = index;
   const OutputLayout layout = LayoutOf(problem, index);
@@ -48,52 +48,52 @@ WorstPlace PlaceOf(const CaseFolder& given, const std::string& output, RowId id,
       1, layout.heads / std::max<int64_t>(1, problem.Batch()));
   WorstPlace place{output, id.head / heads, id.head % heads, id.row, column, 0,
                    0};
-  place.expected = DefinitionAt(problem, given.inputs, id, column);
-  if (const ExpectedTensor* found = FindExpected(given, output))
-    place.found = found->values[static_cast<size_t>(
+  place.expected = DefinitionAt(problem, folder.inputs, id, column);
+  if (const ExpectedTensor* expected = FindExpected(folder, output))
+    place.found = expected->values[static_cast<size_t>(
         (id.head * layout.rows + id.row) * layout.width + column)];
   return place;
 }
 
-// The problem in this scalar type; its inputs stay as they were given.
-Problem InScalar(const CaseFolder& given, Scalar scalar) {
-  Problem problem = given.problem;
+// Returns the problem in this scalar type. Its inputs are not rounded.
+Problem InScalar(const CaseFolder& folder, Scalar scalar) {
+  Problem problem = folder.problem;
   problem.scalar = scalar;
   return problem;
 }
 
-// In the order of Problem::outputs; empty where none was given.
-Outputs OutputsOf(const CaseFolder& given) {
+// Returns the outputs in the order of Problem::outputs; empty if not given.
+Outputs OutputsOf(const CaseFolder& folder) {
   Outputs outputs;
-  for (const TensorRule& rule : given.problem.outputs) {
-    const ExpectedTensor* found = FindExpected(given, rule.name);
-    outputs.push_back(found ? found->values : std::vector<double>());
+  for (const TensorRule& rule : folder.problem.outputs) {
+    const ExpectedTensor* expected = FindExpected(folder, rule.name);
+    outputs.push_back(expected ? expected->values : std::vector<double>());
   }
   return outputs;
 }
 
-// What is wrong with outputs of which some numbers are NaN or infinite; nothing
-// where the problem has no answer.
-std::optional<Diagnosis> DiagnoseNotFinite(const CaseFolder& given,
+// Diagnoses outputs with NaN or infinite values; returns nothing if the problem
+// has no answer.
+std::optional<Diagnosis> DiagnoseNotFinite(const CaseFolder& folder,
                                            Scalar scalar) {
   try {
-    const Problem problem = InScalar(given, scalar);
-    Inputs inputs = given.inputs;
+    const Problem problem = InScalar(folder, scalar);
+    Inputs inputs = folder.inputs;
     const Answer right = ComputeAnswer(problem, inputs, 1);
     return Diagnose(problem, inputs, right,
                     MakeWrongAnswers(problem, inputs, right),
-                    WithNumbers(problem, right, OutputsOf(given)),
+                    WithNumbers(problem, right, OutputsOf(folder)),
                     ToleranceOf(right, 1, {}), false);
   } catch (const InvalidInput&) {
     return std::nullopt;
   }
 }
 
-// Where a number is NaN or infinite, the verdict without any bound.
-std::optional<GivenVerdict> NotFinite(const CaseFolder& given, Scalar scalar) {
+// Returns a failed verdict if an output has NaN or infinite values.
+std::optional<GivenVerdict> NotFinite(const CaseFolder& folder, Scalar scalar) {
   int64_t count = 0, elements = 0, first = -1;
   const ExpectedTensor* where = nullptr;
-  for (const ExpectedTensor& tensor : given.expected)
+  for (const ExpectedTensor& tensor : folder.expected)
     for (size_t i = 0; i < tensor.values.size(); ++i) {
       ++elements;
       if (std::isfinite(tensor.values[i])) continue;
@@ -104,32 +104,32 @@ std::optional<GivenVerdict> NotFinite(const CaseFolder& given, Scalar scalar) {
     }
   if (!where) return std::nullopt;
   const OutputLayout layout =
-      LayoutOf(given.problem, given.problem.OutputIndex(where->name));
+      LayoutOf(folder.problem, folder.problem.OutputIndex(where->name));
   const int64_t row = first / layout.width;
-  GivenVerdict found;
-  found.worst =
-      PlaceOf(given, where->name, {0, row / layout.rows, row % layout.rows},
+  GivenVerdict verdict;
+  verdict.worst =
+      PlaceOf(folder, where->name, {0, row / layout.rows, row % layout.rows},
               first % layout.width);
-  found.verdict = Verdict::Failed(std::to_string(count) + " of " +
-                                  std::to_string(elements) +
-                                  " elements are NaN or infinite");
-  found.verdict.comparison.elements = elements;
-  found.verdict.comparison.not_finite = count;
-  found.verdict.diagnosis = DiagnoseNotFinite(given, scalar);
-  found.scalar = scalar;
-  found.deciding.error = HUGE_VAL;
-  return found;
+  verdict.verdict = Verdict::Failed(std::to_string(count) + " of " +
+                                    std::to_string(elements) +
+                                    " elements are NaN or infinite");
+  verdict.verdict.comparison.elements = elements;
+  verdict.verdict.comparison.not_finite = count;
+  verdict.verdict.diagnosis = DiagnoseNotFinite(folder, scalar);
+  verdict.scalar = scalar;
+  verdict.deciding.error = HUGE_VAL;
+  return verdict;
 }
 
-void SetWorst(const CaseFolder& given, GivenVerdict& found) {
-  const ElementPlace& worst = found.verdict.comparison.worst;
-  if (found.verdict.comparison.judged() > 0 && !worst.output.empty())
-    found.worst = PlaceOf(given, worst.output, worst.id, worst.column);
+void SetWorst(const CaseFolder& folder, GivenVerdict& verdict) {
+  const ElementPlace& worst = verdict.verdict.comparison.worst;
+  if (verdict.verdict.comparison.judged() > 0 && !worst.output.empty())
+    verdict.worst = PlaceOf(folder, worst.output, worst.id, worst.column);
 }
 
-// Throws InvalidInput where a number overflows the type.
-Inputs RoundedInputs(const CaseFolder& given, Scalar scalar) {
-  Inputs inputs = given.inputs;
+// Rounds the inputs. Throws InvalidInput if a value overflows the type.
+Inputs RoundedInputs(const CaseFolder& folder, Scalar scalar) {
+  Inputs inputs = folder.inputs;
   for (Tensor& tensor : inputs.tensors)
     RoundTensor(scalar, tensor.name, tensor);
   return inputs;
@@ -144,88 +144,89 @@ CaseFolder MakeGivenCase(const std::string& op, const Params& params,
   if (!(expected_error >= 0) || !(expected_error < 1))
     throw InvalidInput("expected_error", "a number from 0 to below 1",
                        std::to_string(expected_error));
-  CaseFolder given;
-  given.op = &FindOperator(op);
-  given.expected_error = expected_error;
+  CaseFolder folder;
+  folder.op = &FindOperator(op);
+  folder.expected_error = expected_error;
   std::vector<std::string> names;
   std::vector<GivenShape> shapes;
   for (const GivenArray& array : inputs) {
     names.push_back(array.name);
     shapes.push_back({array.name, array.shape});
   }
-  CheckInputNames(*given.op, params, names);
-  given.problem = ResolveProblem(*given.op, params, Scalar::kFloat64, shapes);
-  for (size_t i = 0; i < given.problem.inputs.size(); ++i) {
-    const TensorRule& rule = given.problem.inputs[i];
+  CheckInputNames(*folder.op, params, names);
+  folder.problem = ResolveProblem(*folder.op, params, Scalar::kFloat64, shapes);
+  for (size_t i = 0; i < folder.problem.inputs.size(); ++i) {
+    const TensorRule& rule = folder.problem.inputs[i];
     const GivenArray& array =
         *std::ranges::find(inputs, rule.name, &GivenArray::name);
-    Tensor tensor{rule.name, array.shape, given.problem.InputSlices(i),
+    Tensor tensor{rule.name, array.shape, folder.problem.InputSlices(i),
                   NumbersOf(array), array.scalar};
     CheckFinite(rule, tensor);
-    given.inputs.tensors.push_back(std::move(tensor));
-    given.has_float32 = given.has_float32 || array.scalar == Scalar::kFloat32;
+    folder.inputs.tensors.push_back(std::move(tensor));
+    folder.has_float32 = folder.has_float32 || array.scalar == Scalar::kFloat32;
   }
-  given.op->CheckNumbers(given.problem, given.inputs);
+  folder.op->CheckNumbers(folder.problem, folder.inputs);
   for (const GivenArray& array : expected) {
-    const int index = IndexOf(given.problem.outputs, array.name);
+    const int index = IndexOf(folder.problem.outputs, array.name);
     std::string known;
-    for (const TensorRule& rule : given.problem.outputs)
+    for (const TensorRule& rule : folder.problem.outputs)
       known += (known.empty() ? "" : ", ") + rule.name;
     if (index < 0)
       throw InvalidInput("output " + array.name, "one of " + known,
                          "an unknown output");
-    const Shape shape = given.problem.OutputShape(static_cast<size_t>(index));
+    const Shape shape = folder.problem.OutputShape(static_cast<size_t>(index));
     if (array.shape != shape)
       throw InvalidInput("output " + array.name, ToString(shape),
                          ToString(array.shape));
-    given.expected.push_back({array.name, shape, NumbersOf(array),
-                              array.scalar == Scalar::kFloat32});
-    given.has_float32 = given.has_float32 || array.scalar == Scalar::kFloat32;
+    folder.expected.push_back({array.name, shape, NumbersOf(array),
+                               array.scalar == Scalar::kFloat32});
+    folder.has_float32 = folder.has_float32 || array.scalar == Scalar::kFloat32;
   }
-  return given;
+  return folder;
 }
 
-GivenVerdict CheckGiven(const CaseFolder& given) {
-  if (auto found = NotFinite(given, Scalar::kFloat64)) return *found;
-  GivenVerdict found;
+GivenVerdict CheckGiven(const CaseFolder& folder) {
+  if (auto found = NotFinite(folder, Scalar::kFloat64)) return *found;
+  GivenVerdict verdict;
   CheckChoice choice;
   choice.wanted = [](const Implementation&, Scalar) { return false; };
   CheckCaseFolder(
-      given,
+      folder,
       [&](const CheckLine& line) {
-        found.verdict = line.verdict;
-        found.deciding = line.deciding;
+        verdict.verdict = line.verdict;
+        verdict.deciding = line.deciding;
       },
       choice);
-  SetWorst(given, found);
-  return found;
+  SetWorst(folder, verdict);
+  return verdict;
 }
 
-GivenVerdict JudgeGiven(const CaseFolder& given, Scalar scalar,
+GivenVerdict JudgeGiven(const CaseFolder& folder, Scalar scalar,
                         const std::string& like, NumbersFrom from) {
   const Implementation own;
   const Implementation& judged_as =
-      like.empty() ? own : FindImplementation(given.op->description().id, like);
-  if (auto found = NotFinite(given, scalar)) return *found;
-  for (const TensorRule& rule : given.problem.outputs)
-    if (!FindExpected(given, rule.name))
+      like.empty() ? own
+                   : FindImplementation(folder.op->description().id, like);
+  if (auto found = NotFinite(folder, scalar)) return *found;
+  for (const TensorRule& rule : folder.problem.outputs)
+    if (!FindExpected(folder, rule.name))
       throw InvalidInput("output " + rule.name, "an array", "none");
-  GivenVerdict found;
-  found.scalar = scalar;
-  Trial trial(InScalar(given, scalar), given.inputs, 1, from);
+  GivenVerdict verdict;
+  verdict.scalar = scalar;
+  Trial trial(InScalar(folder, scalar), folder.inputs, 1, from);
   Answer answer = trial.answer();
-  if (given.expected_error > 0) {
-    for (OutputAnswer& one : answer.outputs)
-      one.given_error = given.expected_error * one.largest;
+  if (folder.expected_error > 0) {
+    for (OutputAnswer& output : answer.outputs)
+      output.given_error = folder.expected_error * output.largest;
     trial.set_answer(std::move(answer));
   }
-  trial.SetOutputs(OutputsOf(given));
-  found.verdict = trial.JudgeOutputs(judged_as);
-  trial.Explain(judged_as, found.verdict);
-  found.deciding =
-      DecidingGateOf(found.verdict.comparison, trial.IsNormWise(judged_as));
-  SetWorst(given, found);
-  return found;
+  trial.SetOutputs(OutputsOf(folder));
+  verdict.verdict = trial.JudgeOutputs(judged_as);
+  trial.Explain(judged_as, verdict.verdict);
+  verdict.deciding =
+      DecidingGateOf(verdict.verdict.comparison, trial.IsNormWise(judged_as));
+  SetWorst(folder, verdict);
+  return verdict;
 }
 
 OwnTest MakeOwnTest(const std::string& op, const Params& params,
@@ -251,9 +252,9 @@ OwnTest MakeOwnTest(const std::string& op, const Params& params,
   return test;
 }
 
-std::vector<double> DefinitionRows(const CaseFolder& given, size_t output,
+std::vector<double> DefinitionRows(const CaseFolder& folder, size_t output,
                                    std::vector<int64_t> rows, Shape& shape) {
-  const Problem& problem = given.problem;
+  const Problem& problem = folder.problem;
   const OutputLayout layout = LayoutOf(problem, static_cast<int>(output));
   for (const int64_t row : rows)
     if (row < 0 || row >= layout.rows)
@@ -265,7 +266,8 @@ std::vector<double> DefinitionRows(const CaseFolder& given, size_t output,
   shape = problem.OutputShape(output);
   const auto count = static_cast<int64_t>(rows.size());
   shape[problem.output_leading[output].size()] = count;
-  const auto reference = problem.op->ReferenceLongDouble(problem, given.inputs);
+  const auto reference =
+      problem.op->ReferenceLongDouble(problem, folder.inputs);
   std::vector<double> values(
       static_cast<size_t>(layout.heads * count * layout.width));
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
@@ -281,17 +283,17 @@ std::vector<double> DefinitionRows(const CaseFolder& given, size_t output,
   return values;
 }
 
-void WriteGivenCase(const std::string& folder, CaseFolder given,
+void WriteGivenCase(const std::string& folder, CaseFolder case_folder,
                     const std::string& source) {
-  for (size_t o = 0; o < given.problem.outputs.size(); ++o) {
-    const std::string& name = given.problem.outputs[o].name;
-    if (FindExpected(given, name)) continue;
+  for (size_t o = 0; o < case_folder.problem.outputs.size(); ++o) {
+    const std::string& name = case_folder.problem.outputs[o].name;
+    if (FindExpected(case_folder, name)) continue;
     Shape shape;
-    std::vector<double> values = DefinitionRows(given, o, {}, shape);
-    given.expected.push_back({name, shape, std::move(values), false});
+    std::vector<double> values = DefinitionRows(case_folder, o, {}, shape);
+    case_folder.expected.push_back({name, shape, std::move(values), false});
   }
-  WriteCaseFolder(folder, given.problem, given.inputs, given.expected, source,
-                  given.expected_error);
+  WriteCaseFolder(folder, case_folder.problem, case_folder.inputs,
+                  case_folder.expected, source, case_folder.expected_error);
 }
 
 }  // namespace subquad

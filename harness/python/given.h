@@ -1,5 +1,5 @@
-// Problems and answers that are handed over in memory, for the Python module:
-// what a case folder is on disk. Knows nothing of Python.
+// Problems and outputs that are given in memory, as a case folder gives them on
+// disk. Used by the Python module, but independent of Python.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@
 
 namespace subquad {
 
-// Numbers in somebody's memory, row-major and without gaps.
+// A contiguous row-major array in the caller's memory.
 struct GivenArray {
   std::string name;
   Shape shape;
@@ -23,15 +23,15 @@ struct GivenArray {
   const void* data = nullptr;
 };
 
-// The case that these arrays make, as ReadCaseFolder would read it from a
-// folder. Throws InvalidInput as that does. NaN in an expected tensor is for
-// its reader to find: it is a program's output, not somebody's answer.
+// Makes a case from these arrays, as ReadCaseFolder does from a folder. Throws
+// InvalidInput for the same reasons, except that expected tensors may contain
+// NaN, since they are a program's output, which the caller judges.
 CaseFolder MakeGivenCase(const std::string& op, const Params& params,
                          const std::vector<GivenArray>& inputs,
                          const std::vector<GivenArray>& expected,
                          double expected_error);
 
-// Where an output is worst, and what is there.
+// The element of an output with the largest error, and its values.
 struct WorstPlace {
   std::string output;
   int64_t batch = 0, head = 0, row = 0, element = 0;
@@ -45,30 +45,29 @@ struct GivenVerdict {
   std::optional<WorstPlace> worst;
 };
 
-// The line `reference` of `subquad check` on the same tensors: the definition
-// against what is expected.
-GivenVerdict CheckGiven(const CaseFolder& given);
+// Compares the expected outputs with the definition, as the line `reference` of
+// `subquad check` does.
+GivenVerdict CheckGiven(const CaseFolder& folder);
 
-// The expected tensors as the output of a program in this scalar type, judged
-// as an implementation's output is: by its own bound, or by that of `like`, one
-// of ours.
-GivenVerdict JudgeGiven(const CaseFolder& given, Scalar scalar,
+// Judges the expected tensors as the output of an implementation in this scalar
+// type: by the plain bound, or by the bound of our implementation `like`.
+GivenVerdict JudgeGiven(const CaseFolder& folder, Scalar scalar,
                         const std::string& like, NumbersFrom from);
 
-// A test of somebody's own in this scalar type, to which the numbers are
-// rounded; of gradients too where `grad` is there.
+// Makes a user's test in this scalar type, to which the values are rounded. It
+// includes gradients if there is a `grad`.
 OwnTest MakeOwnTest(const std::string& op, const Params& params,
                     const std::vector<GivenArray>& inputs,
                     const std::optional<GivenArray>& grad, Scalar scalar,
                     const AllClose& tolerance);
 
-// Rows of an output by the definition in long double; every row where `rows` is
-// empty. The shape is that of the output, with the number of rows asked for.
-std::vector<double> DefinitionRows(const CaseFolder& given, size_t output,
+// Returns rows of an output, by the definition in long double; all rows if
+// `rows` is empty. `shape` becomes that of the output with this number of rows.
+std::vector<double> DefinitionRows(const CaseFolder& folder, size_t output,
                                    std::vector<int64_t> rows, Shape& shape);
 
-// Writes the case; expected tensors that are missing are the definition's.
-void WriteGivenCase(const std::string& folder, CaseFolder given,
+// Writes the case. Missing expected tensors are computed by the definition.
+void WriteGivenCase(const std::string& folder, CaseFolder case_folder,
                     const std::string& source);
 
 }  // namespace subquad

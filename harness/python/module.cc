@@ -1,5 +1,5 @@
-// The module subquad._subquad: what the Python package calls. Everything here
-// is a thin cover; the GIL is released wherever numbers are worked on.
+// The module subquad._subquad, a thin layer that the Python package calls. The
+// GIL is released during computations.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -97,27 +97,28 @@ nb::dict ToPython(const GivenVerdict& found) {
 
 nb::dict Check(const std::string& op, nb::dict params, nb::list tensors,
                nb::list expected, double expected_error) {
-  const CaseFolder given =
+  const CaseFolder folder =
       GivenCase(op, params, tensors, expected, expected_error);
-  return ToPython(WithoutGil([&] { return CheckGiven(given); }));
+  return ToPython(WithoutGil([&] { return CheckGiven(folder); }));
 }
 
 nb::dict JudgeOutput(const std::string& op, nb::dict params, nb::list tensors,
                      nb::list outputs, double expected_error,
                      const std::string& scalar, const std::string& like,
                      bool generated) {
-  const CaseFolder given =
+  const CaseFolder folder =
       GivenCase(op, params, tensors, outputs, expected_error);
   return ToPython(WithoutGil([&] {
-    return JudgeGiven(given, ParseScalar(scalar), like,
+    return JudgeGiven(folder, ParseScalar(scalar), like,
                       generated ? NumbersFrom::kUs : NumbersFrom::kUser);
   }));
 }
 
 nb::dict ToPython(const Power& power) {
   nb::list tried;
-  for (const TriedAnswer& one : power.tried)
-    tried.append(nb::make_tuple(one.name, one.over, one.ours, one.same));
+  for (const TriedAnswer& answer : power.tried)
+    tried.append(
+        nb::make_tuple(answer.name, answer.over, answer.ours, answer.same));
   nb::dict dict;
   dict["tried"] = tried;
   dict["right"] = power.right;
@@ -126,7 +127,8 @@ nb::dict ToPython(const Power& power) {
   return dict;
 }
 
-// `grad` as one tensor or none; rtol and atol below zero: PyTorch's defaults.
+// Returns the power of a test. `grad` has one tensor or none; negative rtol and
+// atol mean PyTorch's defaults.
 nb::dict PowerOfTest(const std::string& op, nb::dict params, nb::list tensors,
                      nb::list grad, const std::string& scalar, double rtol,
                      double atol, bool advise) {
@@ -137,7 +139,8 @@ nb::dict PowerOfTest(const std::string& op, nb::dict params, nb::list tensors,
   const Scalar type = ParseScalar(scalar);
   const AllClose tolerance =
       rtol < 0 && atol < 0 ? AllClose::DefaultOf(type) : AllClose{rtol, atol};
-  // About ten seconds on two cores, and as much for the advice.
+  // This work takes about ten seconds on two cores, and the advice as long
+  // again.
   constexpr double kWork = 1e10, kWorkOfAdvice = 1e9;
   TestPower power;
   Advice advice;
@@ -168,13 +171,13 @@ nb::dict PowerOfTest(const std::string& op, nb::dict params, nb::list tensors,
 
 nb::dict Definition(const std::string& op, nb::dict params, nb::list tensors,
                     const std::vector<int64_t>& rows) {
-  const CaseFolder given = GivenCase(op, params, tensors, nb::list(), 0);
+  const CaseFolder folder = GivenCase(op, params, tensors, nb::list(), 0);
   nb::dict outputs;
-  for (size_t o = 0; o < given.problem.outputs.size(); ++o) {
+  for (size_t o = 0; o < folder.problem.outputs.size(); ++o) {
     Shape shape;
     const std::vector<double> values =
-        WithoutGil([&] { return DefinitionRows(given, o, rows, shape); });
-    outputs[given.problem.outputs[o].name.c_str()] =
+        WithoutGil([&] { return DefinitionRows(folder, o, rows, shape); });
+    outputs[folder.problem.outputs[o].name.c_str()] =
         NumPyOf(values, shape, Scalar::kFloat64);
   }
   return outputs;
@@ -183,27 +186,28 @@ nb::dict Definition(const std::string& op, nb::dict params, nb::list tensors,
 void SaveCase(const std::string& folder, const std::string& op, nb::dict params,
               nb::list tensors, nb::list expected, double expected_error,
               const std::string& source) {
-  const CaseFolder given =
+  const CaseFolder case_folder =
       GivenCase(op, params, tensors, expected, expected_error);
-  WithoutGil([&] { WriteGivenCase(folder, given, source); });
+  WithoutGil([&] { WriteGivenCase(folder, case_folder, source); });
 }
 
 nb::dict LoadCase(const std::string& folder) {
-  const CaseFolder given = WithoutGil([&] { return ReadCaseFolder(folder); });
+  const CaseFolder case_folder =
+      WithoutGil([&] { return ReadCaseFolder(folder); });
   nb::dict inputs, expected, dict;
-  for (const Tensor& tensor : given.inputs.tensors)
+  for (const Tensor& tensor : case_folder.inputs.tensors)
     inputs[tensor.name.c_str()] =
         NumPyOf(tensor.values, tensor.shape, Scalar::kFloat64);
-  for (const ExpectedTensor& tensor : given.expected)
+  for (const ExpectedTensor& tensor : case_folder.expected)
     expected[tensor.name.c_str()] =
         NumPyOf(tensor.values, tensor.shape,
                 tensor.is_float32 ? Scalar::kFloat32 : Scalar::kFloat64);
-  dict["operator"] = std::string(given.op->description().id);
-  dict["params"] = ToPython(given.problem.params);
+  dict["operator"] = std::string(case_folder.op->description().id);
+  dict["params"] = ToPython(case_folder.problem.params);
   dict["inputs"] = inputs;
   dict["expected"] = expected;
-  dict["expected_error"] = given.expected_error;
-  dict["source"] = given.source;
+  dict["expected_error"] = case_folder.expected_error;
+  dict["source"] = case_folder.source;
   return dict;
 }
 
@@ -214,7 +218,7 @@ using Values = std::vector<std::pair<std::string, std::string>>;
 
 std::vector<std::string> IdsOf(const std::vector<Case>& cases) {
   std::vector<std::string> ids;
-  for (const Case& one : cases) ids.push_back(one.Id());
+  for (const Case& test_case : cases) ids.push_back(test_case.Id());
   return ids;
 }
 
@@ -228,7 +232,8 @@ std::vector<std::string> CasesFor(const std::string& op, const Values& values,
   });
 }
 
-// One case from values that are named as in an id, with n or without (0).
+// Returns the id of a case from values that are named as in an id; n = 0 means
+// that n is not given.
 std::string CaseFor(const std::string& op, int64_t n, const Values& values,
                     const std::string& input, const std::string& scalar,
                     uint64_t seed) {
@@ -242,7 +247,7 @@ std::string CaseFor(const std::string& op, int64_t n, const Values& values,
   return MakeCase(request).Id();
 }
 
-// The same case with other numbers.
+// Returns the id of the case with another seed and kind of input.
 std::string OtherNumbers(const std::string& id, uint64_t seed,
                          const std::string& input) {
   CaseRequest request = ParseCaseId(id);
@@ -252,27 +257,27 @@ std::string OtherNumbers(const std::string& id, uint64_t seed,
 }
 
 nb::dict Generate(const std::string& id) {
-  const Case one = MakeCase(ParseCaseId(id));
+  const Case test_case = MakeCase(ParseCaseId(id));
   Problem problem;
   const Inputs inputs = WithoutGil([&] {
-    problem = ProblemOf(one);
-    return GenerateInputs(one, problem);
+    problem = ProblemOf(test_case);
+    return GenerateInputs(test_case, problem);
   });
   nb::dict tensors, shapes, dict;
   for (const Tensor& tensor : inputs.tensors)
     tensors[tensor.name.c_str()] =
-        NumPyOf(tensor.values, tensor.shape, one.scalar);
+        NumPyOf(tensor.values, tensor.shape, test_case.scalar);
   for (size_t o = 0; o < problem.outputs.size(); ++o) {
     nb::list shape;
     for (const int64_t extent : problem.OutputShape(o)) shape.append(extent);
     shapes[problem.outputs[o].name.c_str()] = nb::tuple(shape);
   }
-  dict["operator"] = std::string(one.op->description().id);
+  dict["operator"] = std::string(test_case.op->description().id);
   dict["params"] = ToPython(problem.params);
   dict["tensors"] = tensors;
   dict["outputs"] = shapes;
-  dict["scalar"] = std::string(Info(one.scalar).name);
-  dict["backward"] = one.backward;
+  dict["scalar"] = std::string(Info(test_case.scalar).name);
+  dict["backward"] = test_case.backward;
   dict["queries"] = problem.queries;
   dict["keys"] = problem.keys;
   return dict;
@@ -285,7 +290,7 @@ std::vector<std::string> Simpler(const std::string& id) {
 // ---- timing and result files
 // ---------------------------------------------------
 
-// A program of ours with the arrays that it reads.
+// One of our implementations with the arrays that it reads.
 class Timed {
  public:
   Timed(const std::string& op, nb::dict params, nb::list tensors,
@@ -318,7 +323,7 @@ class Timed {
     return outputs;
   }
 
-  // The outputs themselves: this object is of no further use.
+  // Moves the outputs out; this object cannot run any more.
   nb::dict Take() {
     nb::dict outputs;
     const Problem& problem = program_->problem();
@@ -333,17 +338,18 @@ class Timed {
   std::unique_ptr<ReadyProgram> program_;
 };
 
-// A record of results/1 without measured numbers; of a program that is not
-// ours, `name` stands for it and its costs are not known.
+// Returns a record of results/1 without measurements. For a user's function,
+// `name` replaces the implementation and the costs are unknown.
 std::string RecordFor(const std::string& id, const std::string& implementation,
                       const std::string& name, int threads) {
-  const Case one = MakeCase(ParseCaseId(id));
-  const Problem problem = ProblemOf(one);
+  const Case test_case = MakeCase(ParseCaseId(id));
+  const Problem problem = ProblemOf(test_case);
   const Implementation& ours =
       implementation.empty()
-          ? *ImplementationsOf(*one.op).front()
-          : FindImplementation(one.op->description().id, implementation);
-  Json record = MakeRecord(one, problem, ours, threads, Verdict::Skipped(""));
+          ? *ImplementationsOf(*test_case.op).front()
+          : FindImplementation(test_case.op->description().id, implementation);
+  Json record =
+      MakeRecord(test_case, problem, ours, threads, Verdict::Skipped(""));
   if (implementation.empty()) {
     record["implementation"] = name;
     record["workspace_formula_bytes"] = nullptr;
@@ -354,10 +360,10 @@ std::string RecordFor(const std::string& id, const std::string& implementation,
 
 std::string WhyNotRun(const std::string& id, const std::string& implementation,
                       int threads) {
-  const Case one = MakeCase(ParseCaseId(id));
-  const Problem problem = ProblemOf(one);
+  const Case test_case = MakeCase(ParseCaseId(id));
+  const Problem problem = ProblemOf(test_case);
   const Implementation& ours =
-      FindImplementation(one.op->description().id, implementation);
+      FindImplementation(test_case.op->description().id, implementation);
   const std::string why = WhyNot(ours, problem);
   return why.empty() ? DoesNotFit(ours, problem, threads) : why;
 }
@@ -371,15 +377,16 @@ std::string ResultFile(const std::string& header, const std::string& records) {
 
 nb::tuple MedianOf(const std::vector<double>& samples) {
   if (samples.empty()) throw InvalidInput("samples", "at least one", "none");
-  const Median found = MedianWithInterval(samples);
-  return nb::make_tuple(found.median, found.interval.low, found.interval.high);
+  const Median median = MedianWithInterval(samples);
+  return nb::make_tuple(median.median, median.interval.low,
+                        median.interval.high);
 }
 
 }  // namespace
 }  // namespace subquad
 
 NB_MODULE(_subquad, module) {
-  using namespace subquad;  // NOLINT: the whole module is its cover
+  using namespace subquad;  // NOLINT: the module exports this namespace
   nb::register_exception_translator(
       [](const std::exception_ptr& problem, void*) {
         try {

@@ -10,11 +10,11 @@ namespace {
 const Implementation& Choose(const std::string& op, const std::string& id,
                              const Problem& problem) {
   if (!id.empty()) return FindImplementation(op, id);
-  std::string why = "none has this scalar type";
-  for (const Implementation* one : ImplementationsOf(*problem.op)) {
-    if (one->backend != Backend::kCpu) continue;
-    const std::string reason = WhyNot(*one, problem);
-    if (reason.empty()) return *one;
+  std::string why = "no implementation with this scalar type";
+  for (const Implementation* implementation : ImplementationsOf(*problem.op)) {
+    if (implementation->backend != Backend::kCpu) continue;
+    const std::string reason = WhyNot(*implementation, problem);
+    if (reason.empty()) return *implementation;
     why = reason;
   }
   throw InvalidInput("implementation", "one that can run this problem", why);
@@ -49,7 +49,7 @@ ReadyProgram::ReadyProgram(const std::string& op, const Params& params,
   for (size_t i = 0; i < problem_.inputs.size(); ++i) {
     const GivenArray& array =
         *std::ranges::find(inputs, problem_.inputs[i].name, &GivenArray::name);
-    // Programs only read their inputs (In<T> gives them const).
+    // Implementations only read their inputs (In<T> returns them const).
     arrays.inputs.push_back(
         {array.name, array.scalar, const_cast<void*>(array.data),
          problem_.InputSlices(i), ElementCount(array.shape)});
@@ -58,7 +58,7 @@ ReadyProgram::ReadyProgram(const std::string& op, const Params& params,
     const int64_t count = ElementCount(problem_.OutputShape(i));
     const auto bytes = static_cast<size_t>(count * Info(problem_.scalar).bytes);
     outputs_.emplace_back(new char[bytes]);
-    // NaN: an element that is not written shows.
+    // Fills the outputs with NaN, so that elements that are not written show.
     std::memset(outputs_.back().get(), 0xFF, bytes);
     arrays.outputs.push_back({problem_.outputs[i].name, problem_.scalar,
                               outputs_.back().get(), problem_.OutputSlices(i),

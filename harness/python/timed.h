@@ -1,4 +1,5 @@
-// One of our programs made ready on somebody's arrays, to be run and timed.
+// Prepares one of our implementations on the caller's arrays, to run and time
+// it.
 #pragma once
 
 #include <memory>
@@ -10,23 +11,24 @@
 
 namespace subquad {
 
-// The inputs are read where they are; whoever makes this keeps them there.
+// The inputs are not copied; the caller keeps them alive and in place.
 class ReadyProgram {
  public:
-  // Throws InvalidInput where the implementation cannot run this problem. An
-  // empty id stands for the first implementation that can.
+  // Throws InvalidInput if the implementation cannot run this problem. An empty
+  // id selects the first implementation that can.
   ReadyProgram(const std::string& op, const Params& params,
                const std::vector<GivenArray>& inputs,
                const std::string& implementation, int threads);
 
-  // Seconds of one run.
+  // Runs once and returns the seconds.
   double Run();
 
   const Problem& problem() const { return problem_; }
   const Implementation& implementation() const { return *implementation_; }
-  // Of output `index`, allocated by new char[]; the next run needs it.
+  // Returns the memory of output `index`, allocated by new char[]. The next run
+  // writes to it.
   char* output(size_t index) { return outputs_[index].get(); }
-  // Given away: no run may follow.
+  // Transfers ownership of an output; no run may follow.
   char* Release(size_t index) { return outputs_[index].release(); }
 
  private:

@@ -30,8 +30,7 @@ void Filters::Check() const {
       throw UnknownName("--backend", {"cpu", "cuda"}, name);
   const bool asks_for_device = std::ranges::count(backends, "cuda") > 0;
   if (asks_for_device && !Device().present)
-    throw InvalidInput("--backend cuda", "a GPU that this program can use",
-                       Device().why_not);
+    throw InvalidInput("--backend cuda", "a usable GPU", Device().why_not);
   for (const std::string& name : implementations) {
     std::vector<std::string> known;
     for (const Implementation& implementation : Implementations())
@@ -45,7 +44,7 @@ void Filters::Check() const {
 
 void Filters::TellOfUnusableDevice() const {
   if (Device().unusable && Contains(backends, "cuda"))
-    Tell("GPU programs are left out: found {}\n", Device().why_not);
+    Tell("GPU implementations are left out: {}\n", Device().why_not);
 }
 
 bool Filters::Takes(const Implementation& implementation) const {
@@ -68,14 +67,14 @@ void Filters::CheckUsed(
                          const std::vector<std::string>& values, auto name_of) {
     for (const std::string& value : values)
       if (std::ranges::none_of(
-              chosen, [&](const auto& one) { return name_of(one) == value; }))
+              chosen, [&](const auto& item) { return name_of(item) == value; }))
         throw InvalidInput(option,
-                           "a value that matches something together with the "
-                           "other options",
+                           "a value that selects something in combination with "
+                           "the other options",
                            "'" + value + "'");
   };
   check("--operator", operators,
-        [](const auto& one) { return std::string_view(one.first->op); });
+        [](const auto& entry) { return std::string_view(entry.first->op); });
   check("--implementation", implementations,
         [](const auto& one) { return std::string_view(one.first->id); });
   check("--backend", backends,
@@ -87,7 +86,7 @@ void Filters::CheckUsed(
 std::vector<std::string> ParseAxis(const std::string& option,
                                    const std::string& text) {
   std::vector<std::string> values;
-  // A value that is missing at the end would not be noticed below.
+  // The loop below would not notice a missing value at the end.
   if (text.ends_with(','))
     throw InvalidInput(option, "a value after each comma", "'" + text + "'");
   for (const std::string& part : Split(text, ',')) {

@@ -16,9 +16,9 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kGiven = "given";
 constexpr const char* kNotGiven = "not given";
 
-// One combination of what decides about the rest: texts have one of their
-// choices; optional integers, and the input of a backward pass, are given or
-// not.
+// One combination of the choices on which all else depends: a value for each
+// text, and whether each optional integer and the input of a backward pass are
+// given.
 struct Variant {
   std::map<std::string, std::string> choices;
   std::vector<ParamRule> params;
@@ -84,8 +84,8 @@ Decisions DecisionsOf(const Operator& op) {
 using Conditions = std::map<std::string, std::vector<std::string>>;
 
 std::string ChoiceIn(const Variant& variant, const std::string& name) {
-  const auto found = variant.choices.find(name);
-  return found == variant.choices.end() ? "" : found->second;
+  const auto position = variant.choices.find(name);
+  return position == variant.choices.end() ? "" : position->second;
 }
 
 bool Fulfils(const Variant& variant, const Conditions& conditions) {
@@ -95,11 +95,11 @@ bool Fulfils(const Variant& variant, const Conditions& conditions) {
   });
 }
 
-// The shortest conditions that exactly the variants `in` fulfil.
+// Returns the shortest conditions that exactly the variants `in` fulfil.
 Json When(const std::string& item, const Decisions& all, std::vector<bool> in) {
   const auto& variants = all.variants;
   std::vector<std::string> names = all.names;
-  // Whether it is given cannot be a condition for giving it.
+  // An item cannot be a condition for itself.
   if (std::erase(names, item) > 0)
     for (size_t a = 0; a < variants.size(); ++a)
       for (size_t b = 0; b < variants.size(); ++b)
@@ -120,9 +120,9 @@ Json When(const std::string& item, const Decisions& all, std::vector<bool> in) {
     return true;
   };
   if (!exact(full))
-    throw std::logic_error(item + " depends on choices in no simple way");
+    throw std::logic_error(item + ": its conditions are not a simple list");
   const auto length = [](const Conditions& conditions) {
-    constexpr size_t kUndecided = 100;  // a choice that does not arise: avoid
+    constexpr size_t kUndecided = 100;  // penalty for a choice without effect
     size_t count = 0;
     for (const auto& [name, choices] : conditions)
       for (const std::string& choice : choices)
@@ -146,7 +146,7 @@ Json When(const std::string& item, const Decisions& all, std::vector<bool> in) {
   return when;
 }
 
-// Equal entries of several variants become one, with its conditions.
+// Merges equal entries of several variants into one with its conditions.
 template <typename EntriesOf>
 Json Merged(const Decisions& all, const EntriesOf& entries_of) {
   std::vector<Json> entries;
@@ -166,7 +166,7 @@ Json Merged(const Decisions& all, const EntriesOf& entries_of) {
     Json entry = entries[i];
     const std::string name = entry.at("name");
     entry["when"] = When(name, all, in[i]);
-    // Beside those of the same name.
+    // Entries of the same name are neighbours.
     auto place = merged.end();
     for (auto other = merged.begin(); other != merged.end(); ++other)
       if (other->at("name") == name) place = other + 1;
@@ -197,7 +197,7 @@ Json ToJson(const ParamValue& value) {
   return std::visit([](const auto& held) { return Json(held); }, value);
 }
 
-// The choice of generated cases that leave it open.
+// Returns the choice that generated cases make by default.
 std::string GeneratedChoice(const Operator& op, const Variant& variant,
                             const std::string& name) {
   Params params;
@@ -210,7 +210,7 @@ std::string GeneratedChoice(const Operator& op, const Variant& variant,
 
 Json ListParam(const Operator& op, const Decisions& all, const Variant& variant,
                const ParamRule& rule) {
-  // An image's height has to be given only because its width is.
+  // The height of an image is required only if its width is given.
   const bool may_be_left_out =
       variant.choices.contains(rule.name) && rule.type == ParamType::kInteger;
   Json entry = {{"name", rule.name},
@@ -251,29 +251,35 @@ Json ListTensor(const TensorRule& rule, bool input) {
   return entry;
 }
 
-Json ListImplementation(const Operator& op, const Implementation& one) {
-  Json entry = {{"implementation", one.id},  {"backend", ToString(one.backend)},
-                {"scalars", Json::array()},  {"time", one.time.text},
-                {"memory", one.memory.text}, {"backward", one.backward},
-                {"what", one.what},          {"source", one.source}};
-  if (!one.backward)
+Json ListImplementation(const Operator& op,
+                        const Implementation& implementation) {
+  Json entry = {{"implementation", implementation.id},
+                {"backend", ToString(implementation.backend)},
+                {"scalars", Json::array()},
+                {"time", implementation.time.text},
+                {"memory", implementation.memory.text},
+                {"backward", implementation.backward},
+                {"what", implementation.what},
+                {"source", implementation.source}};
+  if (!implementation.backward)
     entry["why_no_backward"] = op.HasBackward()
-                                   ? one.why_no_backward
-                                   : "the definition has the forward pass only";
-  for (Scalar scalar : one.scalars)
+                                   ? implementation.why_no_backward
+                                   : "only the forward pass is defined";
+  for (Scalar scalar : implementation.scalars)
     entry["scalars"].push_back(Info(scalar).name);
-  if (one.backend == Backend::kCpu) entry["target"] = CurrentTarget().name;
+  if (implementation.backend == Backend::kCpu)
+    entry["target"] = CurrentTarget().name;
   return entry;
 }
 
-// A case.json as generated cases are, of 16 tokens.
+// Returns a case.json for a generated case of 16 tokens.
 Json SampleCase(const Operator& op) {
   Params params;
   op.CompleteParams(16, 1, params);
   Json json = {
       {"format", "case/1"},         {"operator", op.description().id},
       {"params", Json::object()},   {"inputs", Json::object()},
-      {"expected", Json::object()}, {"source", "where the tensors are from"}};
+      {"expected", Json::object()}, {"source", "origin of the tensors"}};
   for (const auto& [name, value] : params.values())
     json["params"][name] = ToJson(value);
   const Signature signature = op.SignatureFor(params, false);
@@ -321,8 +327,8 @@ Json ListOperator(const Operator& op) {
   });
   entry["case"] = SampleCase(op);
   entry["implementations"] = Json::array();
-  for (const Implementation* one : ImplementationsOf(op))
-    entry["implementations"].push_back(ListImplementation(op, *one));
+  for (const Implementation* implementation : ImplementationsOf(op))
+    entry["implementations"].push_back(ListImplementation(op, *implementation));
   return entry;
 }
 

@@ -1,4 +1,4 @@
-// What a user has to know of an operator to write a case for it, as data.
+// Describes an operator as data, with everything that a case for it needs.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,11 +7,11 @@
 
 namespace subquad {
 
-// An entry of `subquad list --json` (reports/files/list.schema.json): formula,
-// source, params, sizes, inputs, outputs, implementations and a sample
-// case.json. Every entry of params, sizes, inputs and outputs has `when`: the
-// choices under which it exists, empty where it always does. It is found by
-// asking the operator under every combination of its choices.
+// Returns an entry of `subquad list --json` (reports/files/list.schema.json):
+// formula, source, params, sizes, inputs, outputs, implementations and a sample
+// case.json. Every entry of params, sizes, inputs and outputs has `when`, the
+// choices under which it exists; empty means always. These conditions are found
+// by asking the operator under every combination of its choices.
 nlohmann::ordered_json ListOperator(const Operator& op);
 
 }  // namespace subquad

@@ -104,10 +104,11 @@ std::vector<const Implementation*> ImplementationsOf(const Operator& op) {
 const Implementation& FindImplementation(std::string_view op,
                                          std::string_view id, Backend backend) {
   std::vector<std::string> ids;
-  for (const Implementation* one : ImplementationsOf(FindOperator(op))) {
-    if (one->backend != backend) continue;
-    if (one->id == id) return *one;
-    ids.push_back(one->id);
+  for (const Implementation* implementation :
+       ImplementationsOf(FindOperator(op))) {
+    if (implementation->backend != backend) continue;
+    if (implementation->id == id) return *implementation;
+    ids.push_back(implementation->id);
   }
   throw UnknownName(std::string(op) + ": implementation", ids, std::string(id));
 }
@@ -127,8 +128,8 @@ std::string WhyNot(const Implementation& implementation,
   if (implementation.backend == Backend::kCuda)
     for (size_t i = 0; i < problem.inputs.size(); ++i)
       if (!problem.InputSlices(i).IsEvenlySpaced())
-        return "on the GPU, a tensor is shared by all heads of all batch items "
-               "or by none, unlike " +
+        return "on the GPU, a tensor must be shared by all heads of all batch "
+               "items or by none, unlike " +
                problem.inputs[i].name;
   return implementation.why_not ? implementation.why_not(problem) : "";
 }

@@ -1,4 +1,4 @@
-// All operators and all implementations: a plain list, one line per operator.
+// Lists all operators and implementations, one line per operator.
 #pragma once
 
 #include <string_view>
@@ -11,22 +11,23 @@ namespace subquad {
 const std::vector<const Operator*>& Operators();
 const std::vector<Implementation>& Implementations();
 
-// Throws InvalidInput that lists all operators.
+// Returns an operator. Throws InvalidInput that names similar operators.
 const Operator& FindOperator(std::string_view id);
 
-// The implementations of one operator, in the order of the registry.
+// Returns the implementations of one operator, in the order of the registry.
 std::vector<const Implementation*> ImplementationsOf(const Operator& op);
 
-// One implementation. Throws InvalidInput that lists those of the operator.
+// Returns one implementation. Throws InvalidInput that names similar ones.
 const Implementation& FindImplementation(std::string_view op,
                                          std::string_view id,
                                          Backend backend = Backend::kCpu);
 
-// Whether this machine has a device of this kind. Sweeps leave out the other
-// backends unless they are asked for by name.
+// Tells whether this machine has a device of this kind. Sweeps leave out the
+// other backends unless they are selected by name.
 bool IsAvailable(Backend backend);
 
-// Why this implementation cannot run this problem, in words; empty when it can.
+// Returns the reason why this implementation cannot run this problem; empty if
+// it can.
 std::string WhyNot(const Implementation& implementation,
                    const Problem& problem);
 

@@ -68,20 +68,20 @@ FileComparison CompareFiles(const Json& old_file, const Json& new_file,
   FileComparison result;
   int64_t timed = 0;
   for (const auto& [key, record] : before) {
-    const auto found = after.find(key);
-    if (found == after.end())
+    const auto position = after.find(key);
+    if (position == after.end())
       ++result.only_old;
     else
-      timed += Timed(*record) && Timed(*found->second);
+      timed += Timed(*record) && Timed(*position->second);
   }
   for (const auto& [key, record] : after)
     result.only_new += !before.contains(key);
   result.confidence =
       1 - 0.05 / static_cast<double>(std::max<int64_t>(1, timed));
   for (const auto& [key, record] : before) {
-    const auto found = after.find(key);
-    if (found == after.end() || !Passed(*record)) continue;
-    const Json& now = *found->second;
+    const auto place = after.find(key);
+    if (place == after.end() || !Passed(*record)) continue;
+    const Json& now = *place->second;
     const std::string verdict = now.at("check").at("verdict");
     if (verdict == "failed" || verdict == "mistrusted") {
       const Json& reason = now.at("check").at("reason");
@@ -133,7 +133,7 @@ Json MergeFiles(const std::vector<Json>& files,
                       {"seed", files.front().at("seed")},
                       {"environment", files.front().at("environment")}},
                      records);
-  // Where the parts were made, when it was not all in one place.
+  // Lists the machines of the parts if they differ.
   Json sources = Json::array();
   for (const Json& file : files)
     sources.push_back({{"command", file.at("command")},

@@ -1,4 +1,4 @@
-// Two result files of the same points: what became slower or faster.
+// Compares two result files of the same points: which became slower or faster.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,7 +13,7 @@ enum class Change {
   kSame,        // the ratio's interval lies within the threshold
   kFaster,      // it lies wholly below
   kRegression,  // it lies wholly above, or the point no longer passes
-  kAmbiguous,   // it reaches across the threshold, or is not known
+  kAmbiguous,   // it crosses the threshold or is unknown
 };
 std::string_view ToString(Change change);
 
@@ -30,15 +30,16 @@ struct FileComparison {
   double confidence = 0;  // of each interval, after correction
 };
 
-// `threshold`: 0.05 lets medians differ by 5 % either way, which two runs of
-// one build do on a shared machine. The intervals' confidence is corrected for
-// the number of points (Bonferroni), so that all of them hold together at 95 %.
+// Compares the files. A `threshold` of 0.05 lets medians differ by 5 % either
+// way, as two runs of one build do on a shared machine. The confidence of the
+// intervals is corrected for the number of points (Bonferroni), so that all of
+// them hold together at 95 %.
 FileComparison CompareFiles(const nlohmann::ordered_json& old_file,
                             const nlohmann::ordered_json& new_file,
                             double threshold);
 
-// Joins result files of one plan's shards. Throws InvalidInput where seeds
-// differ or a point stands in two files with different numbers.
+// Joins the result files of the shards of one plan. Throws InvalidInput if
+// seeds differ or if two files have different values for one point.
 nlohmann::ordered_json MergeFiles(
     const std::vector<nlohmann::ordered_json>& files,
     const std::vector<std::string>& names, const std::string& command);

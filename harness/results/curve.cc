@@ -16,9 +16,10 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 double NumberOr(const Json& record, const char* name) {
-  const auto found = record.find(name);
-  return found != record.end() && found->is_number() ? found->get<double>()
-                                                     : kNaN;
+  const auto position = record.find(name);
+  return position != record.end() && position->is_number()
+             ? position->get<double>()
+             : kNaN;
 }
 
 CurvePoint PointOf(const Json& record) {
@@ -40,7 +41,8 @@ CurvePoint PointOf(const Json& record) {
   return point;
 }
 
-// A curve is a figure's line: it holds one value of each setting but its axis.
+// Checks that a curve, which is a line of a figure, has one value for each
+// setting except its axis.
 void CheckOneThing(const std::string& what,
                    const std::vector<const RecipePoint*>& points,
                    const std::string& x) {
@@ -51,18 +53,19 @@ void CheckOneThing(const std::string& what,
       const auto [found, added] = seen.try_emplace(name, value);
       if (!added && found->second != value && !free.contains(name))
         throw InvalidInput(
-            what, "one value of " + name + " (the recipe has to say which)",
+            what, "one value of " + name + " (the recipe has to name it)",
             found->second + " and " + value);
     }
 }
 
-// The axes of a series on which any value will do, beside `axes`.
+// Returns the axes of a series on which any value matches, in addition to
+// `axes`.
 std::set<std::string> FreeAxes(const Json& series, std::set<std::string> axes) {
   if (IsOthers(series)) axes.insert("implementation");
   return axes;
 }
 
-// Which settings a series names.
+// The settings that a series names.
 struct Selection {
   Match match, except;
 
@@ -74,7 +77,7 @@ struct Selection {
   }
 };
 
-// The recipe's points that a series takes.
+// Returns the recipe's points that a series matches.
 std::vector<const RecipePoint*> PointsOf(
     const Recipe& recipe, const Json& series,
     const std::vector<RecipePoint>& points) {
@@ -82,12 +85,12 @@ std::vector<const RecipePoint*> PointsOf(
   const Selection own(series, subject);
   std::vector<Selection> named;
   if (IsOthers(series))
-    for (const Json& one : recipe.content().at("series"))
-      if (!IsOthers(one)) named.emplace_back(one, subject);
+    for (const Json& entry : recipe.content().at("series"))
+      if (!IsOthers(entry)) named.emplace_back(entry, subject);
   const auto is_named = [&](const Settings& settings) {
     return recipe.AsksFor(settings, {recipe.x()}) &&
-           std::ranges::any_of(named, [&](const Selection& one) {
-             return one.Takes(settings);
+           std::ranges::any_of(named, [&](const Selection& selection) {
+             return selection.Takes(settings);
            });
   };
   const std::set<std::string> free = FreeAxes(series, {recipe.x()});
@@ -99,7 +102,7 @@ std::vector<const RecipePoint*> PointsOf(
   return taken;
 }
 
-// Of several records of one size the first counts.
+// Adds a point unless its size is there already: the first record counts.
 void AddPoint(CurvePoint point, std::vector<CurvePoint>& points) {
   if (std::ranges::find(points, point.n, &CurvePoint::n) == points.end())
     points.push_back(std::move(point));
@@ -143,7 +146,7 @@ RecipeCurve MakeCurve(const Recipe& recipe, const Json& series,
   return curve;
 }
 
-// By number where all are numbers.
+// Orders by value if both are numbers, otherwise as text.
 bool Before(const std::string& a, const std::string& b) {
   char *end_a, *end_b;
   const double x = std::strtod(a.c_str(), &end_a);
@@ -151,7 +154,7 @@ bool Before(const std::string& a, const std::string& b) {
   return *end_a == 0 && *end_b == 0 ? x < y : a < b;
 }
 
-// The measured values of a quantity, as statistics.h takes a curve.
+// The measured values of a quantity, in the form of statistics.h.
 struct Columns {
   std::vector<double> n, value, low, high;
   Curve curve() const { return {n, value, low, high}; }
@@ -233,7 +236,7 @@ std::optional<ExponentFit> FitOf(const RecipeCurve& curve,
   if (columns.n.empty()) return std::nullopt;
   auto fit = FitExponent(columns.n, columns.value, columns.low, columns.high,
                          UpperRange(columns.n));
-  // A constant grows with exponent 0, not with its rounding.
+  // The exponent of a constant is exactly 0.
   if (fit)
     for (double* one :
          {&fit->exponent, &fit->interval.low, &fit->interval.high})

@@ -1,6 +1,5 @@
-// The curves that a recipe names, and what is worked out from them: exponents,
-// crossovers and ratios. Figures, claims and summaries all get them here, from
-// the same points.
+// Builds the curves of a recipe and computes their exponents, crossovers and
+// ratios. Figures, claims and summaries all use these, from the same points.
 #pragma once
 
 #include <string>
@@ -11,7 +10,7 @@
 
 namespace subquad {
 
-// One size of a curve; NaN where a number is missing.
+// One size of a curve; NaN means that a value is missing.
 struct CurvePoint {
   double n;
   double seconds, low, high;
@@ -25,12 +24,13 @@ struct CurvePoint {
 struct RecipeCurve {
   std::string id, label;           // of the recipe's series
   std::vector<CurvePoint> points;  // that passed, by n
-  // Also those of sizes that the recipe does not name, which were measured to
-  // know more closely where curves cross.
+  // Includes sizes that the recipe does not name, which were measured to locate
+  // crossovers more precisely.
   std::vector<CurvePoint> all_points;
   int64_t refused = 0;  // records that failed, are mistrusted or were skipped
-  std::string reason;   // of the first of them
-  // Shards of several processors: only bytes and counts may be compared.
+  std::string reason;   // why the first of them was refused
+  // The points come from several processors: only bytes and counts may be
+  // compared.
   bool mixed = false;
   std::string op, implementation;  // empty where there is no record
 
@@ -38,36 +38,37 @@ struct RecipeCurve {
   const CurvePoint* At(double n) const;
 };
 
-// The curves of a series (an object with `match`, `label`, and `id`, `by`,
-// `except` and `others` if it has them), among the recipe's points that also
-// match `where`. A curve takes the sizes that the recipe names where at least
-// three were measured, and any size otherwise. Of several records of one size
-// the first counts.
-// Throws InvalidInput where a curve would hold two values of one setting.
+// Returns the curves of a series (an object with `match`, `label`, and
+// optionally `id`, `by`, `except` and `others`) among the recipe's points that
+// also match `where`. A curve uses the sizes that the recipe names if at least
+// three of them were measured, and any size otherwise. If a size has several
+// records, the first one counts. Throws InvalidInput if a curve would contain
+// two values of one setting.
 std::vector<RecipeCurve> CurvesOf(const Recipe& recipe, const Json& series,
                                   const std::vector<RecipePoint>& points,
                                   const Match& where);
 
-// All curves of one of the recipe's panels, in the order of its series.
+// Returns all curves of one of the recipe's panels, in the order of its series.
 std::vector<RecipeCurve> CurvesOfPanel(const Recipe& recipe, const Json& panel,
                                        const std::vector<RecipePoint>& points);
 
 enum class CurveValue { kSeconds, kWorkspace, kFlops };
 
-// As FitExponent, over the upper range of the sizes; nothing for times of
-// several processors.
+// Fits the exponent over the upper range of the sizes (FitExponent); nothing
+// for times of several processors.
 std::optional<ExponentFit> FitOf(const RecipeCurve& curve, CurveValue quantity);
 
-// Where `fast` overtakes `slow` for good, on all sizes that both have.
+// Finds the size from which `fast` stays faster than `slow`, on all sizes that
+// both have.
 Crossover CrossoverOf(const RecipeCurve& fast, const RecipeCurve& slow,
                       CurveValue quantity);
 
-// The height of a curve at a size between two measured, on a line in log-log;
-// NaN beyond them.
+// Returns the value of a curve at a size between two measured ones, by linear
+// interpolation in log-log; NaN beyond them.
 double HeightAt(const RecipeCurve& curve, CurveValue quantity, double n);
 
-// slow / fast. Times have the interval that the two intervals give; NaN where a
-// number is missing.
+// The ratio slow / fast. For times, its interval follows from the two
+// intervals; NaN if a value is missing.
 struct Quotient {
   double ratio;
   Interval interval;

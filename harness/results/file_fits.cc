@@ -72,14 +72,15 @@ struct Columns {
 };
 
 bool IsQuadratic(const Series& series) {
-  for (const Implementation& one : Implementations())
-    if (one.op == series.op && one.id == series.implementation &&
-        ToString(one.backend) == series.backend)
-      return one.time.order == "n^2";
+  for (const Implementation& implementation : Implementations())
+    if (implementation.op == series.op &&
+        implementation.id == series.implementation &&
+        ToString(implementation.backend) == series.backend)
+      return implementation.time.order == "n^2";
   return false;
 }
 
-// What tells a curve from others of its implementation.
+// Adds the settings that distinguish a curve from others of its implementation.
 void AddSettings(const Series& series, Json& entry) {
   entry.update(series.settings);
   if (!series.input.empty()) entry["input"] = series.input;
@@ -90,7 +91,8 @@ Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-// All that two records have in common whose inputs are to be compared.
+// Returns everything that two records must share so that their inputs can be
+// compared.
 std::string AllButInput(const Json& record) {
   std::string key;
   for (const char* name : {"operator", "implementation", "backend", "scalar",
@@ -102,7 +104,8 @@ std::string AllButInput(const Json& record) {
 }  // namespace
 
 Json ComputeInputRatios(const std::vector<Json>& records) {
-  // "normal" by all the rest; then every other input against it.
+  // Finds the record with input "normal" of each group; every other input is
+  // compared with it.
   std::map<std::string, const Json*> normal;
   for (const Json& record : records)
     if (record.value("input", "") == "normal" &&
@@ -113,8 +116,8 @@ Json ComputeInputRatios(const std::vector<Json>& records) {
     if (record.value("input", "normal") == "normal" ||
         record.at("seconds").is_null())
       continue;
-    const auto found = normal.find(AllButInput(record));
-    if (found != normal.end()) pairs.emplace_back(&record, found->second);
+    const auto position = normal.find(AllButInput(record));
+    if (position != normal.end()) pairs.emplace_back(&record, position->second);
   }
   const double confidence =
       1 - 0.05 / static_cast<double>(std::max<size_t>(1, pairs.size()));

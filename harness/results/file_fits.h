@@ -1,4 +1,4 @@
-// What the records of a sweep say together: exponents and crossovers.
+// Computes exponents and crossovers from the records of a sweep.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,19 +6,20 @@
 
 namespace subquad {
 
-// Fitted exponents of time and of workspace against n, for every group of
-// records that differ in n alone.
+// Fits the exponents of time and workspace against n, for every group of
+// records that differ only in n.
 nlohmann::ordered_json ComputeFits(
     const std::vector<nlohmann::ordered_json>& records);
 
-// Where each implementation overtakes each quadratic one of its operator.
+// Finds the sizes from which each implementation is faster than each quadratic
+// one of its operator.
 nlohmann::ordered_json ComputeCrossovers(
     const std::vector<nlohmann::ordered_json>& records);
 
-// Times with another input over those with the input "normal", for records that
-// differ in nothing else; empty where there are none. The intervals' confidence
-// is corrected for their number (Bonferroni): all of them hold together at
-// 95 %.
+// Returns the ratios of the times with other inputs to those with the input
+// "normal", for records that differ in nothing else; empty if there are none.
+// The confidence of the intervals is corrected for their number (Bonferroni),
+// so that all of them hold together at 95 %.
 nlohmann::ordered_json ComputeInputRatios(
     const std::vector<nlohmann::ordered_json>& records);
 

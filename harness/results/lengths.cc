@@ -22,7 +22,7 @@ struct Lengths {
     rectangle = !equal && size.at("n_q") != size.at("n_k");
   }
 
-  // "2:1"
+  // Returns the aspect as text, such as "2:1".
   std::string Aspect() const {
     int64_t common = 0;
     for (const int64_t extent : extents) common = std::gcd(common, extent);

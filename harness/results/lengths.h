@@ -1,5 +1,4 @@
-// Where a record is on its curve, and what the records of one curve share, from
-// their fields `tokens` and `length_axes`.
+// Places records on curves, by their fields `tokens` and `length_axes`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,13 +7,14 @@ namespace subquad {
 
 using Json = nlohmann::ordered_json;
 
-// The abscissa: the record's tokens (queries, pixels). Where queries and keys
-// are lengths of their own that differ, its keys.
+// Returns the abscissa of a record: its tokens (queries, pixels), or its keys
+// if the numbers of queries and keys are separate and differ.
 double LengthOf(const Json& record);
 
-// What tells a curve from others of its implementation: threads, sizes that do
-// not follow n, and parameters. A rectangle keeps its n_q, an image that is not
-// square its aspect ("2:1").
+// Returns the settings that distinguish a curve from others of its
+// implementation: threads, sizes that do not follow n, and parameters. A
+// rectangle keeps its n_q; an image that is not square keeps its aspect
+// ("2:1").
 Json CurveSettings(const Json& record);
 
 }  // namespace subquad

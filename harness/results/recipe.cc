@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a sweep does not name. Other settings (block, stride ..) may have any
-// value, but all points of a curve have the same.
+// Returns the defaults of settings that a sweep does not name. Other settings
+// (block, stride ..) may have any value, but all points of a curve share it.
 const Settings& Defaults() {
   static const Settings defaults = {
       {"scalar", "float32"}, {"threads", "1"},  {"input", "normal"},
@@ -32,7 +32,7 @@ const Settings& Defaults() {
   return defaults;
 }
 
-// One spelling for a value, wherever it comes from: 1 for true, 64 for 64.0.
+// Returns a value as text in one spelling: 1 for true, 64 for 64.0.
 std::string TextOf(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>() ? "1" : "0";
@@ -43,14 +43,14 @@ std::string TextOf(const Json& value) {
   }
   if (value.is_array()) {
     std::string text;
-    for (const Json& one : value)
-      text += (text.empty() ? "" : "+") + TextOf(one);
+    for (const Json& entry : value)
+      text += (text.empty() ? "" : "+") + TextOf(entry);
     return text;
   }
   return value.dump();
 }
 
-// A series `others` is a line for each implementation of a recipe of curves.
+// Checks a series `others`, which is a line for each implementation.
 void CheckOthers(const Json& recipe, const std::string& subject) {
   for (const char* list : {"series", "baselines"})
     for (const Json& series : recipe.value(list, Json::array())) {
@@ -96,14 +96,14 @@ Match MatchOf(const Json& json, const std::string& subject) {
   Match match;
   for (const auto& [name, value] : json.items()) {
     if (name == "comment" || name == "interleave") continue;
-    for (const Json& one : value.is_array() ? value : Json::array({value})) {
-      // "with": "", a line without optional inputs, is no list.
-      if (!one.is_string() || one == "") {
-        match[name].push_back(TextOf(one));
+    for (const Json& entry : value.is_array() ? value : Json::array({value})) {
+      // "with": "" means a line without optional inputs and is not a list.
+      if (!entry.is_string() || entry == "") {
+        match[name].push_back(TextOf(entry));
         continue;
       }
       for (const std::string& text :
-           ParseAxis(subject + ": " + name, one.get<std::string>()))
+           ParseAxis(subject + ": " + name, entry.get<std::string>()))
         match[name].push_back(text == "true"    ? "1"
                               : text == "false" ? "0"
                                                 : text);
@@ -114,9 +114,9 @@ Match MatchOf(const Json& json, const std::string& subject) {
 
 bool Fits(const Settings& settings, const Match& match) {
   return std::ranges::all_of(match, [&](const auto& wanted) {
-    const auto found = settings.find(wanted.first);
-    return found != settings.end() &&
-           std::ranges::count(wanted.second, found->second) > 0;
+    const auto position = settings.find(wanted.first);
+    return position != settings.end() &&
+           std::ranges::count(wanted.second, position->second) > 0;
   });
 }
 
@@ -130,7 +130,7 @@ Recipe::Recipe(const std::string& name, const std::string& text)
       !content_.value("kind", Json()).is_string())
     throw InvalidInput(subject, "JSON with \"format\": \"recipe/1\" and a kind",
                        "something else");
-  // Lists of objects that have these fields, as text or as objects.
+  // Checks lists of objects with these fields, as text or as objects.
   const auto check = [&](const char* list, std::vector<const char*> texts,
                          std::vector<const char*> objects) {
     if (!content_.contains(list)) return;
@@ -138,13 +138,13 @@ Recipe::Recipe(const std::string& name, const std::string& text)
       return InvalidInput(subject + ": " + list, what, "something else");
     };
     if (!content_[list].is_array()) throw wrong("a list");
-    for (const Json& one : content_[list]) {
-      if (!one.is_object()) throw wrong("a list of objects");
+    for (const Json& entry : content_[list]) {
+      if (!entry.is_object()) throw wrong("a list of objects");
       for (const char* field : texts)
-        if (!one.value(field, Json()).is_string())
+        if (!entry.value(field, Json()).is_string())
           throw wrong(std::string(field) + " as text");
       for (const char* field : objects)
-        if (!one.value(field, Json()).is_object())
+        if (!entry.value(field, Json()).is_object())
           throw wrong(std::string(field) + " as an object");
     }
   };
@@ -170,12 +170,12 @@ bool Recipe::AsksFor(const Settings& settings,
   return std::ranges::any_of(sweeps_, [&](const Match& sweep) {
     Match wanted = sweep;
     std::erase_if(wanted,
-                  [&](const auto& one) { return free.contains(one.first); });
+                  [&](const auto& item) { return free.contains(item.first); });
     if (!Fits(settings, wanted)) return false;
     return std::ranges::all_of(Defaults(), [&](const auto& plain) {
-      const auto found = settings.find(plain.first);
+      const auto position = settings.find(plain.first);
       return free.contains(plain.first) || sweep.contains(plain.first) ||
-             found == settings.end() || found->second == plain.second;
+             position == settings.end() || position->second == plain.second;
     });
   });
 }
@@ -183,18 +183,19 @@ bool Recipe::AsksFor(const Settings& settings,
 const std::vector<Recipe>& BuiltInRecipes() {
   static const std::vector<Recipe> recipes = [] {
     std::vector<Recipe> all;
-    for (const Preset& one : RecipeFiles())
-      all.emplace_back(one.name, one.text);
+    for (const Preset& preset : RecipeFiles())
+      all.emplace_back(preset.name, preset.text);
     return all;
   }();
   return recipes;
 }
 
 const Recipe& FindRecipe(const std::string& name) {
-  const auto found = std::ranges::find(BuiltInRecipes(), name, &Recipe::name);
-  if (found == BuiltInRecipes().end())
+  const auto position =
+      std::ranges::find(BuiltInRecipes(), name, &Recipe::name);
+  if (position == BuiltInRecipes().end())
     throw InvalidInput("recipe", "a name in reports/recipes", "'" + name + "'");
-  return *found;
+  return *position;
 }
 
 std::vector<Recipe> ReadRecipes(const std::vector<std::string>& paths) {

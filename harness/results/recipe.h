@@ -1,6 +1,6 @@
-// Recipes (format recipe/1, reports/files/recipe.schema.json): which
-// measurements a figure or a claim rests on. A recipe names them as a sweep
-// does; a setting that its sweeps leave out has its default.
+// Recipes (format recipe/1, reports/files/recipe.schema.json) name the
+// measurements on which a figure or a claim rests, in the way a sweep does.
+// Settings that a recipe's sweeps leave out have their defaults.
 #pragma once
 
 #include <map>
@@ -22,33 +22,34 @@ Settings SettingsOf(const Json& record);
 struct RecipePoint {
   Settings settings;
   const Json* record;
-  bool mixed = false;  // of a file that IsMixed
+  bool mixed = false;  // the file has times of several processors (IsMixed)
 };
 
 // Settings that a point must have; a list means any of its values.
 using Match = std::map<std::string, std::vector<std::string>>;
-// Of JSON like {"operator": "toeplitz_1d", "n": "256:4096:x4", "f": [16, 32]}.
+// Parses JSON like {"operator": "toeplitz_1d", "n": "256:4096:x4",
+// "f": [16, 32]}.
 Match MatchOf(const Json& json, const std::string& subject);
 bool Fits(const Settings& settings, const Match& match);
 
-// Whether a series of a recipe takes what the sweeps ask for whatever the
-// implementation, and no series that is not such a one takes.
+// Tells whether a series matches everything that the sweeps measure and that no
+// ordinary series matches, whatever the implementation.
 bool IsOthers(const Json& series);
 
 class Recipe {
  public:
-  // Throws InvalidInput that names the recipe for another format, and for
-  // fields that are missing or of another type.
+  // Parses a recipe. Throws InvalidInput that names it for another format and
+  // for fields that are missing or have a wrong type.
   Recipe(const std::string& name, const std::string& text);
 
   const std::string& name() const { return name_; }
   const Json& content() const { return content_; }
   std::string kind() const { return content_.at("kind"); }
-  // The axis of its curves: n unless it says otherwise.
+  // Returns the axis of its curves, by default n.
   std::string x() const { return content_.value("x", "n"); }
 
-  // Whether one of its sweeps measures these settings; `free` names axes on
-  // which any value will do.
+  // Tells whether one of its sweeps measures these settings. `free` names axes
+  // on which any value matches.
   bool AsksFor(const Settings& settings,
                const std::set<std::string>& free) const;
 
@@ -58,11 +59,11 @@ class Recipe {
   std::vector<Match> sweeps_;
 };
 
-// Those of reports/recipes when the program was built.
+// Returns the recipes of reports/recipes at the time of the build.
 const std::vector<Recipe>& BuiltInRecipes();
 const Recipe& FindRecipe(const std::string& name);
 
-// Recipe files, and the .json files of folders.
+// Reads recipe files and the .json files of folders.
 std::vector<Recipe> ReadRecipes(const std::vector<std::string>& paths);
 
 }  // namespace subquad

@@ -42,10 +42,10 @@ bool IsLength(const Problem& problem, const std::string& name) {
   return std::ranges::count(problem.length_axes, name) > 0;
 }
 
-// Parameters of a record: those that a reader would set, tables left out.
-Json ParamsJson(const Case& one, const Problem& problem) {
+// Returns the parameters of a record that a user would set, without tables.
+Json ParamsJson(const Case& test_case, const Problem& problem) {
   Json params = Json::object();
-  for (const auto& [name, value] : one.params.values()) {
+  for (const auto& [name, value] : test_case.params.values()) {
     if (IsLength(problem, name)) continue;
     if (const bool* flag = std::get_if<bool>(&value))
       params[name] = *flag;
@@ -58,30 +58,34 @@ Json ParamsJson(const Case& one, const Problem& problem) {
     else if (const auto* list = std::get_if<IntegerList>(&value))
       params[name] = *list;
   }
-  if (one.backward) params["backward"] = true;
-  if (!one.with.empty()) params["with"] = one.with;
-  if (one.leading.per_head) params["per_head"] = true;
-  if (!one.leading.own.empty())
-    params["leading"] = LeadingText(one.leading.own);
-  if (one.omega != "gaussian") params["omega"] = one.omega;
+  if (test_case.backward) params["backward"] = true;
+  if (!test_case.with.empty()) params["with"] = test_case.with;
+  if (test_case.leading.per_head) params["per_head"] = true;
+  if (!test_case.leading.own.empty())
+    params["leading"] = LeadingText(test_case.leading.own);
+  if (test_case.omega != "gaussian") params["omega"] = test_case.omega;
   return params;
 }
 
-Json SizeJson(const Case& one, const Problem& problem) {
+Json SizeJson(const Case& test_case, const Problem& problem) {
   Json size = {{"n_q", problem.queries}, {"n_k", problem.keys}};
   for (const auto& [name, value] : problem.dims)
-    if (!one.params.Has(name) || IsLength(problem, name)) size[name] = value;
+    if (!test_case.params.Has(name) || IsLength(problem, name))
+      size[name] = value;
   size["heads"] = problem.heads / problem.Batch();
   if (problem.leading.size() == 2) size["batch"] = problem.Batch();
   return size;
 }
 
-Json InputsJson(const Case& one, const Problem& problem) {
-  const SourceFit fit = FitSource(*one.source, problem);
-  return {{"source", one.input},         {"rows", fit.rows},
-          {"fitted", fit.fitted},        {"offsets", TextOrNull(fit.offsets)},
-          {"taken", fit.taken},          {"generated", fit.generated},
-          {"digest", one.source->digest}};
+Json InputsJson(const Case& test_case, const Problem& problem) {
+  const SourceFit fit = FitSource(*test_case.source, problem);
+  return {{"source", test_case.input},
+          {"rows", fit.rows},
+          {"fitted", fit.fitted},
+          {"offsets", TextOrNull(fit.offsets)},
+          {"taken", fit.taken},
+          {"generated", fit.generated},
+          {"digest", test_case.source->digest}};
 }
 
 }  // namespace
@@ -134,7 +138,7 @@ Json CheckJson(const Verdict& verdict) {
   return check;
 }
 
-Json MakeRecord(const Case& one, const Problem& problem,
+Json MakeRecord(const Case& test_case, const Problem& problem,
                 const Implementation& implementation, int threads,
                 const Verdict& verdict) {
   const Cost cost = implementation.CostOf(problem, threads);
@@ -142,15 +146,15 @@ Json MakeRecord(const Case& one, const Problem& problem,
       {"operator", implementation.op},
       {"implementation", implementation.id},
       {"backend", std::string(ToString(implementation.backend))},
-      {"scalar", std::string(Info(one.scalar).name)},
+      {"scalar", std::string(Info(test_case.scalar).name)},
       {"threads", threads},
       {"program", kProgram},
-      {"size", SizeJson(one, problem)},
+      {"size", SizeJson(test_case, problem)},
       {"tokens", problem.queries},
       {"length_axes", problem.length_axes},
-      {"params", ParamsJson(one, problem)},
-      {"case", one.Id()},
-      {"input", one.input},
+      {"params", ParamsJson(test_case, problem)},
+      {"case", test_case.Id()},
+      {"input", test_case.input},
       {"setup_seconds", nullptr},
       {"first_seconds", nullptr},
       {"seconds", nullptr},
@@ -160,7 +164,7 @@ Json MakeRecord(const Case& one, const Problem& problem,
       {"flops", NumberOrNull(cost.flops)},
       {"bytes", NumberOrNull(cost.bytes)},
       {"check", CheckJson(verdict)}};
-  if (one.source) record["inputs"] = InputsJson(one, problem);
+  if (test_case.source) record["inputs"] = InputsJson(test_case, problem);
   return record;
 }
 
@@ -171,27 +175,29 @@ Json DescribeAlgorithms(const std::vector<Json>& records) {
                 record.at("implementation").get<std::string>() + "/" +
                 record.at("backend").get<std::string>());
   Json list = Json::array();
-  for (const Implementation& one : Implementations()) {
-    const std::string backend(ToString(one.backend));
-    if (!used.contains(one.op + "/" + one.id + "/" + backend)) continue;
-    list.push_back({{"operator", one.op},
-                    {"implementation", one.id},
+  for (const Implementation& implementation : Implementations()) {
+    const std::string backend(ToString(implementation.backend));
+    if (!used.contains(implementation.op + "/" + implementation.id + "/" +
+                       backend))
+      continue;
+    list.push_back({{"operator", implementation.op},
+                    {"implementation", implementation.id},
                     {"backend", backend},
-                    {"time", one.time.text},
-                    {"memory", one.memory.text},
-                    {"time_class", TextOrNull(one.time.order)},
-                    {"memory_class", TextOrNull(one.memory.order)},
-                    {"source", TextOrNull(one.source)}});
+                    {"time", implementation.time.text},
+                    {"memory", implementation.memory.text},
+                    {"time_class", TextOrNull(implementation.time.order)},
+                    {"memory_class", TextOrNull(implementation.memory.order)},
+                    {"source", TextOrNull(implementation.source)}});
   }
   return list;
 }
 
 void SortRecords(std::vector<Json>& records) {
   std::map<std::string, size_t> position;
-  for (const Implementation& one : Implementations())
-    position.try_emplace(
-        one.op + "/" + one.id + "/" + std::string(ToString(one.backend)),
-        position.size());
+  for (const Implementation& implementation : Implementations())
+    position.try_emplace(implementation.op + "/" + implementation.id + "/" +
+                             std::string(ToString(implementation.backend)),
+                         position.size());
   std::map<std::string, size_t> operators;
   for (const Operator* op : Operators())
     operators.try_emplace(std::string(op->description().id), operators.size());
@@ -238,7 +244,7 @@ namespace {
 void CheckRecord(const Json& record, const std::string& where) {
   const auto wrong = [&](const char* field, const char* expected) {
     return InvalidInput(where, fmt::format("{} {}", field, expected),
-                        "missing or something else");
+                        "none, or another type");
   };
   if (!record.is_object())
     throw InvalidInput(where, "an object", std::string(record.type_name()));
@@ -308,7 +314,7 @@ Journal::Journal(const fs::path& path, const Json& header) : path_(path) {
   std::error_code error;
   const bool exists = fs::exists(path, error);
   if (exists) {
-    // Cut off an incomplete line, so that the next record begins a new one.
+    // Cuts off an incomplete line, so that the next record begins a new one.
     std::ifstream stream(path, std::ios::binary);
     std::stringstream text;
     text << stream.rdbuf();
@@ -346,7 +352,7 @@ std::vector<Json> Journal::Read(const fs::path& path) {
   std::ifstream stream(path);
   std::vector<Json> lines;
   for (std::string line; std::getline(stream, line);) {
-    if (stream.eof()) break;  // no newline: half a record
+    if (stream.eof()) break;  // without a newline, the record is incomplete
     Json record = Json::parse(line, nullptr, false);
     if (record.is_object() && record.contains("case"))
       lines.push_back(std::move(record));

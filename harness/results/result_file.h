@@ -14,42 +14,45 @@ namespace subquad {
 
 using Json = nlohmann::ordered_json;
 
-// What makes a record the same point of a sweep as another.
+// Returns the key of a record's point; records with equal keys are the same
+// point of a sweep.
 std::string RecordKey(const Json& record);
 std::string RecordKey(const std::string& case_id,
                       const std::string& implementation,
                       std::string_view backend, int threads);
 
-// A record of one implementation on one case, without numbers measured yet.
-Json MakeRecord(const Case& one, const Problem& problem,
+// Returns a record of one implementation on one case, before anything is
+// measured.
+Json MakeRecord(const Case& test_case, const Problem& problem,
                 const Implementation& implementation, int threads,
                 const Verdict& verdict);
 
-// The record's part about correctness.
+// Returns the `check` of a record.
 Json CheckJson(const Verdict& verdict);
 
-// The algorithms of these records, as the registry describes them.
+// Describes the algorithms of these records, as in the registry.
 Json DescribeAlgorithms(const std::vector<Json>& records);
 
 // Sorts records in the order of the registry, then by scalar type, settings and
-// size: merged shards are in the order of a single run.
+// size, so that merged shards are in the order of a single run.
 void SortRecords(std::vector<Json>& records);
 
-// A whole result file: fits and crossovers are computed here.
+// Returns a complete result file and computes its fits and crossovers.
 Json MakeResultFile(const Json& header, const std::vector<Json>& records);
 
-// Throws InvalidInput that names the file, and the record, where a field that
-// others read without asking is missing or of another type.
+// Throws InvalidInput that names the file and the record if a required field is
+// missing or has a wrong type.
 void CheckResults(const Json& file, const std::string& name);
 
-// Whether it was merged from shards of several processors: their times cannot
-// be compared.
+// Tells whether a file was merged from shards of several processors, whose
+// times cannot be compared.
 bool IsMixed(const Json& file);
 
 // Reads a result file; throws InvalidInput naming the file.
 Json ReadResultFile(const std::filesystem::path& path);
 
-// Records as they are made: a line each, on disk before the next case begins.
+// Writes records as they are made, one per line, each on disk before the next
+// case begins.
 class Journal {
  public:
   // Creates the file, or continues an existing one after its last whole line.
@@ -58,14 +61,14 @@ class Journal {
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
 
-  // Throws std::runtime_error where the disk is full; earlier records remain
-  // readable.
+  // Appends a record. Throws std::runtime_error if the disk is full; earlier
+  // records remain readable.
   void Append(const Json& record);
 
   static std::filesystem::path PathFor(const std::filesystem::path& out);
-  // The line before the records; empty where it is not whole.
+  // Returns the line before the records; empty if it is incomplete.
   static Json ReadHeader(const std::filesystem::path& path);
-  // The records of a journal, without an incomplete last line.
+  // Returns the records of a journal without an incomplete last line.
   static std::vector<Json> Read(const std::filesystem::path& path);
 
  private:

@@ -13,7 +13,7 @@ Json NumberOrNull(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
-// Lengths are integers, though statistics take them as numbers.
+// Lengths are integers in the file, although the statistics use doubles.
 Json SizeJson(double n) { return std::llround(n); }
 
 Json OrNull(const std::optional<double>& value) {
@@ -43,7 +43,7 @@ Json CurveJson(const RecipeCurve& curve, CurveValue quantity) {
                       : Json(nullptr)}};
 }
 
-// One pair of curves that the recipe compares.
+// Adds one pair of curves that the recipe compares.
 void AddPair(const RecipeCurve& fast, const RecipeCurve& slow,
              CurveValue quantity, Json& panel) {
   const Crossover crossover = CrossoverOf(fast, slow, quantity);
@@ -57,7 +57,7 @@ void AddPair(const RecipeCurve& fast, const RecipeCurve& slow,
                      ? NumberOrNull(HeightAt(fast, quantity, *crossover.n))
                      : Json(nullptr)},
        {"reason", crossover.reason}});
-  // Times of several processors have no ratio.
+  // Times of several processors cannot be compared.
   if (quantity == CurveValue::kSeconds && (fast.mixed || slow.mixed)) return;
   for (const CurvePoint& point : fast.points) {
     const CurvePoint* other = slow.At(point.n);
@@ -97,10 +97,11 @@ Json PanelsOf(const Recipe& recipe, const std::vector<RecipePoint>& points) {
   return panels;
 }
 
-// Cells of a map: how many times longer each baseline takes at (x, y).
+// Returns the cells of a map: the ratio of each baseline's time to that of the
+// fast program at (x, y).
 Json CellsOf(const Recipe& recipe, const std::vector<RecipePoint>& points) {
   const std::string x = recipe.x(), y = recipe.content().at("y");
-  // A curve over x for each value of y; baselines may not depend on y.
+  // Makes a curve over x for each value of y; baselines may not depend on y.
   const auto curves = [&](Json series) {
     series["by"] = y;
     series["label"] = "{" + y + "}";
@@ -168,7 +169,7 @@ Json SummarizeRecipes(const std::vector<std::pair<std::string, Json>>& files,
     }
   Json entries = Json::array();
   for (const Recipe& recipe : recipes) {
-    // It shows an error or a share of another recipe's points.
+    // Such a recipe shows an error or a share of another recipe's points.
     if (recipe.content().contains("like")) continue;
     const bool curves = recipe.kind() == "curves" && recipe.x() == "n";
     if (!curves && recipe.kind() != "map") continue;

@@ -1,5 +1,5 @@
-// The times of a record: samples of one process, or of several, each of which
-// placed its buffers anew and ran at another moment.
+// The times of a record: samples of one process, or of several that each
+// allocated their own buffers and ran at another moment.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 
 namespace subquad {
 
-// Samples in the order measured; `processes` says how many of them each process
-// took, and is empty where one took all.
+// Samples in the order of measurement. `processes` has the number of samples of
+// each process and is empty if there was only one.
 struct Times {
   std::vector<double> samples;  // seconds per run
   std::vector<int64_t> processes;
   std::string stopped_by;  // interval, samples or budget
 
-  // The sum of the samples: about how long measuring took.
+  // Returns the sum of the samples, about the time that measuring took.
   double Spent() const;
 };
 
-// Of one process: the median of its samples, with its interval. Of several: the
-// median of their medians, and the interval of that, because samples of one
-// process are nearer to each other than to those of the next. Throws
-// InvalidInput where the numbers of samples do not add up.
+// Returns the median with its interval: for one process of its samples, for
+// several of their medians, because samples of one process are closer to each
+// other than to those of the next. Throws InvalidInput if the numbers of
+// samples do not add up.
 Median MedianOf(const Times& times);
 
-// A record's `seconds`, and back.
+// Converts to a record's `seconds` and back.
 nlohmann::ordered_json TimesJson(const Times& times);
 Times TimesOf(const nlohmann::ordered_json& seconds);
 

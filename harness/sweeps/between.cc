@@ -11,7 +11,8 @@
 namespace subquad {
 namespace {
 
-// Steps below which interpolation is as good as another size.
+// Interpolation between sizes closer than this factor is as good as another
+// size.
 constexpr double kNarrow = 1.08;
 
 struct Step {
@@ -20,8 +21,8 @@ struct Step {
   double low, high;
 };
 
-// The two neighbouring sizes of both curves between which they cross, where
-// another size between them would tell.
+// Returns the two neighbouring sizes between which the curves cross, if another
+// size between them would help.
 std::optional<Step> StepOf(const RecipeCurve& fast, const RecipeCurve& slow) {
   const Crossover crossing = CrossoverOf(fast, slow, CurveValue::kSeconds);
   if (!crossing.n) return std::nullopt;
@@ -37,14 +38,14 @@ std::optional<Step> StepOf(const RecipeCurve& fast, const RecipeCurve& slow) {
   }
   if (!step.fast || step.high == 0 || step.high / step.low < kNarrow)
     return std::nullopt;
-  // The times are too uncertain for a closer look.
+  // The times are too noisy for another size to help.
   if ((!crossing.low || *crossing.low < step.low) &&
       (!crossing.high || *crossing.high > step.high))
     return std::nullopt;
   return step;
 }
 
-// A size halfway; of an image a square.
+// Returns a size halfway; for an image, the number of pixels of a square.
 int64_t Halfway(const Step& step, const Json& record) {
   const double middle = std::sqrt(step.low * step.high);
   if (record.at("size").contains("height")) {
@@ -56,7 +57,8 @@ int64_t Halfway(const Step& step, const Json& record) {
   return std::llround(middle / static_cast<double>(common)) * common;
 }
 
-// The case of a record at another size; nothing where it has no such size.
+// Returns the case of a record at another size, or nothing if it has no such
+// size.
 std::optional<Case> CaseAt(const Json& record, int64_t n) {
   CaseRequest request = ParseCaseId(record.at("case").get<std::string>());
   const auto axes = record.at("length_axes").get<std::vector<std::string>>();
@@ -72,18 +74,19 @@ std::optional<Case> CaseAt(const Json& record, int64_t n) {
 }
 
 void Add(const Json& record, int64_t n, std::vector<PlannedCase>& plan) {
-  const std::optional<Case> one = CaseAt(record, n);
-  if (!one) return;
+  const std::optional<Case> test_case = CaseAt(record, n);
+  if (!test_case) return;
   const int threads = record.at("threads");
-  for (const Implementation* implementation : ImplementationsOf(*one->op)) {
+  for (const Implementation* implementation :
+       ImplementationsOf(*test_case->op)) {
     if (record.at("implementation") != Json(implementation->id) ||
         record.at("backend") != Json(ToString(implementation->backend)))
       continue;
     auto there = std::ranges::find_if(plan, [&](const PlannedCase& planned) {
-      return planned.threads == threads && planned.one.Id() == one->Id();
+      return planned.threads == threads && planned.one.Id() == test_case->Id();
     });
     if (there == plan.end())
-      there = plan.insert(plan.end(), PlannedCase{*one, threads, {}});
+      there = plan.insert(plan.end(), PlannedCase{*test_case, threads, {}});
     if (!std::ranges::count(there->implementations, implementation))
       there->implementations.push_back(implementation);
   }

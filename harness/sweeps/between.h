@@ -1,4 +1,4 @@
-// Where to measure next, so that it is known more closely where curves cross.
+// Chooses additional sizes that locate the crossovers of curves more precisely.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,11 @@
 
 namespace subquad {
 
-// For each pair of curves that a recipe compares by time, and that cross in
-// these records: both algorithms at a size halfway (of logarithms) between the
-// two where they change places. Nothing for a pair whose sizes there are within
-// 8 % of each other, or whose crossing is as uncertain as they are apart
-// because their times are.
+// Returns cases for each pair of curves that a recipe compares by time and that
+// cross in these records: both algorithms at a size halfway (on a logarithmic
+// scale) between the two sizes where they cross. A pair is left out if these
+// sizes are within 8 % of each other, or if the times are too noisy to locate
+// the crossover between them.
 std::vector<PlannedCase> BetweenCrossings(const std::vector<Json>& records,
                                           const std::vector<Recipe>& recipes);
 

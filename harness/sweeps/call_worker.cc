@@ -24,10 +24,10 @@ std::string JobName(const Implementation& implementation) {
 
 Json Job::ToJson() const {
   Json parts = Json::array();
-  for (const JobCase& one : cases)
-    parts.push_back({{"case", one.id},
-                     {"implementations", one.implementations},
-                     {"digests", one.digests}});
+  for (const JobCase& part : cases)
+    parts.push_back({{"case", part.id},
+                     {"implementations", part.implementations},
+                     {"digests", part.digests}});
   return {{"cases", parts},
           {"threads", threads},
           {"resident", resident},
@@ -75,7 +75,7 @@ WorkerOutcome CallWorker(const Job& job, double seconds) {
   if (child == 0) {
     ::dup2(to_worker[0], STDIN_FILENO);
     ::dup2(from_worker[1], STDOUT_FILENO);
-    ::setpgid(0, 0);  // Ctrl-C reaches the sweep alone
+    ::setpgid(0, 0);  // so that Ctrl-C reaches only the sweep
     const char* arguments[] = {"subquad", "worker", nullptr};
     ::execv("/proc/self/exe", const_cast<char**>(arguments));
     ::_exit(127);
@@ -130,12 +130,13 @@ WorkerOutcome CallWorker(const Job& job, double seconds) {
   }
   if (outcome.interrupted) return outcome;
   if (killed)
-    outcome.failure = fmt::format("did not finish within {:.3g} s", seconds);
+    outcome.failure = fmt::format("it did not finish within {:.3g} s", seconds);
   else if (WIFSIGNALED(status))
-    outcome.failure = fmt::format("crashed: {}", strsignal(WTERMSIG(status)));
+    outcome.failure =
+        fmt::format("it crashed: {}", strsignal(WTERMSIG(status)));
   else if (WEXITSTATUS(status) != 0)
     outcome.failure =
-        fmt::format("its worker ended with status {}", WEXITSTATUS(status));
+        fmt::format("its process exited with status {}", WEXITSTATUS(status));
   return outcome;
 }
 

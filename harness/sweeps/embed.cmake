@@ -1,7 +1,7 @@
 # Writes the texts of JSON files as C++ source, so that the program needs no
-# file: cmake -DSOURCE=.. -DOUT=FILE -DTABLES=FUNCTION=PATTERN;.. -P embed.cmake
-# A function returns the texts by file name, or by folder where all files have
-# one name.
+# files: cmake -DSOURCE=.. -DOUT=FILE -DTABLES=FUNCTION=PATTERN;.. -P embed.cmake
+# Each function returns the texts by file name, or by folder if all files have
+# the same name.
 set(text "#include \"harness/sweeps/presets.h\"\n\nnamespace subquad {\n")
 foreach(table IN LISTS TABLES)
   string(REPLACE "=" ";" table "${table}")

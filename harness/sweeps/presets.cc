@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The sweeps of all recipes: those that ask for a GPU, or the others.
+// Returns the sweeps of all recipes: those for a GPU, or the others.
 Preset AllRecipes(const std::string& name, bool of_gpu) {
   Json sweeps = Json::array();
   for (const Preset& recipe : RecipeFiles()) {
@@ -22,13 +22,14 @@ Preset AllRecipes(const std::string& name, bool of_gpu) {
   return {name, Json{{"sweeps", sweeps}}.dump()};
 }
 
-// A recipe like another is drawn from that one's sweeps.
+// Finds the recipe whose sweeps a recipe uses: its own, or those of the recipe
+// that `like` names.
 const Preset* FindRecipe(const std::string& name) {
-  const auto found = std::ranges::find(RecipeFiles(), name, &Preset::name);
-  if (found == RecipeFiles().end()) return nullptr;
-  const Json json = Json::parse(found->text);
+  const auto position = std::ranges::find(RecipeFiles(), name, &Preset::name);
+  if (position == RecipeFiles().end()) return nullptr;
+  const Json json = Json::parse(position->text);
   if (json.contains("like")) return FindRecipe(json["like"]);
-  return json.contains("sweeps") ? &*found : nullptr;
+  return json.contains("sweeps") ? &*position : nullptr;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Sweeps by name.
+// Predefined sweeps by name.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@ struct Preset {
   std::string name, text;  // JSON that ParseSweepConfig() reads
 };
 
-// The files of presets/ and, as `paper`, all sweeps of the recipes.
+// Returns the files of presets/ and, as `paper`, all sweeps of the recipes.
 const std::vector<Preset>& Presets();
-// One of Presets(), or the sweeps of one recipe. Throws InvalidInput that lists
-// the presets.
+// Returns one of Presets(), or the sweeps of one recipe. Throws InvalidInput
+// that names the presets.
 const Preset& FindPreset(const std::string& name);
 
-// The files themselves: harness/sweeps/presets/ and reports/recipes/.
+// Returns the files of harness/sweeps/presets/ and reports/recipes/.
 const std::vector<Preset>& PresetFiles();
 const std::vector<Preset>& RecipeFiles();
 

@@ -41,7 +41,7 @@ void Progress::Report(const PlannedCase& planned,
         seconds.is_null() ? record.at("check").at("verdict").get<std::string>()
                           : ShortTime(seconds.at("median").get<double>()));
   }
-  // Cases grow along a sweep: the last ones tell more than the first.
+  // Cases grow along a sweep, so that the estimate weights late ones more.
   const double left = (SteadySeconds() - start_) / static_cast<double>(done_) *
                       static_cast<double>(total_ - done_);
   Tell("[{}{}/{}] {}{}{}\n", pass_, done_, total_, planned.one.Id(), text,

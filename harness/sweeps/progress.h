@@ -1,4 +1,4 @@
-// What a sweep tells while it runs, on standard error.
+// Progress messages of a sweep, on standard error.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace subquad {
 
-// `75 s`, `12 min`, `2.5 h`
+// Formats a duration: `75 s`, `12 min`, `2.5 h`.
 std::string Duration(double seconds);
 
-// One line per case, and how long the rest will take about.
+// Prints one line per case with an estimate of the remaining time.
 class Progress {
  public:
-  // `pass` begins each line's count: "pass 2 of 6: ".
+  // `pass` is printed before the count: "pass 2 of 6: ".
   explicit Progress(size_t total, std::string pass = "");
 
   void Report(const PlannedCase& planned, const std::vector<Json>& records);

@@ -8,7 +8,7 @@
 namespace subquad {
 namespace {
 
-// Keeps the engine's numbers and prints nothing.
+// Collects the engine's results and prints nothing.
 class Collector : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
@@ -58,10 +58,10 @@ double OneSample(const Contestant& contestant, int64_t runs) {
 int64_t RunsPerSample(const Contestant& contestant) {
   constexpr double kSampleSeconds = 1e-3;
   const double first = contestant.first_seconds;
-  // On a device the first run also waits for kernels to be loaded.
+  // On a device, the first run also loads the kernels.
   const bool is_typical = !contestant.timed_run;
   if (is_typical && first >= kSampleSeconds) return 1;
-  // The first run is not typical of short ones: warm up and look again.
+  // The first run of short programs is not typical: warm up and measure again.
   const int64_t runs = first < 1e-4 ? 16 : first < kSampleSeconds ? 2 : 1;
   const double seconds = std::max(1e-9, OneSample(contestant, runs));
   return std::clamp<int64_t>(std::llround(kSampleSeconds / seconds), 1,

@@ -1,4 +1,4 @@
-// Times of competing runs, taken in turns on Google Benchmark's engine.
+// Times competing runs alternately, with Google Benchmark's engine.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@ namespace subquad {
 struct Contestant {
   std::string name;
   std::function<void()> run;
-  double first_seconds = 0;  // about how long one run takes
-  // Where a device has a clock of its own: seconds of one run by that.
+  double first_seconds = 0;  // approximate time of one run
+  // Set for a device with its own clock: runs once and returns the seconds.
   std::function<double()> timed_run = {};
-  // Called after its last sample, before anybody else runs.
+  // Called after the last sample, before any other contestant runs.
   std::function<void()> finished = {};
 };
 
-// When to stop taking samples of a contestant.
+// The conditions for stopping to sample a contestant.
 struct SamplingRule {
   double relative_width = 0.05;  // of the median's interval
   int min_samples = 9;
   int max_samples = 60;
   double budget_seconds = 2;  // for each contestant
-  // Samples that are taken even where they exceed the budget.
+  // This many samples are taken even if they exceed the budget.
   int least_samples = 3;
 
-  // The part of one of several processes that share the samples.
+  // Returns the rule for one of several processes that share the samples.
   SamplingRule Shared(int processes) const;
 };
 
@@ -40,14 +40,14 @@ struct Sampled {
   std::string stopped_by;  // interval, samples or budget
 };
 
-// How many runs in a row make a sample: about a millisecond of them.
+// Returns the number of consecutive runs in a sample, about a millisecond.
 int64_t RunsPerSample(const Contestant& contestant);
 
-// Seconds per run of one sample.
+// Takes one sample and returns its seconds per run.
 double OneSample(const Contestant& contestant, int64_t runs);
 
-// Rounds of one sample each, the order rotated, until every contestant has
-// stopped.
+// Takes rounds of one sample per contestant, in rotated order, until every
+// contestant has stopped.
 std::vector<Sampled> SampleInTurns(std::span<const Contestant> contestants,
                                    const SamplingRule& rule);
 

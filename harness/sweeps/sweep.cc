@@ -33,7 +33,7 @@ bool Passed(const Json& record) {
   return record.at("check").at("verdict") == "passed";
 }
 
-// How long a run will take, from what the same implementation did before.
+// Estimates the time of a run from earlier runs of the same implementation.
 class Forecast {
  public:
   void Learn(const Json& record) {
@@ -45,8 +45,8 @@ class Forecast {
   }
   double Seconds(const Json& record, const Floors& floors) const {
     const double flops = record.at("flops").get<double>();
-    const auto found = rate_.find(Key(record));
-    if (found != rate_.end()) return flops * found->second;
+    const auto position = rate_.find(Key(record));
+    if (position != rate_.end()) return flops * position->second;
     return floors.flops_per_second_float32 > 0
                ? flops / floors.flops_per_second_float32
                : 0;
@@ -104,7 +104,7 @@ class Sweep {
     return groups;
   }
 
-  // Everything is checked in the first pass.
+  // The first pass checks everything; the others only measure.
   void Measure(const std::vector<PlannedCase>& plan, Journal& journal) {
     const std::vector<Group> groups = GroupsOf(plan);
     Progress progress(plan.size());
@@ -118,14 +118,14 @@ class Sweep {
     }
   }
 
-  // Halves the steps between sizes where curves cross.
+  // Measures more sizes around crossovers.
   void MeasureCrossings(Journal& journal) {
     constexpr int kHalvings = 5;
     for (int round = 0; options_.crossings && round < kHalvings; ++round) {
       const std::vector<PlannedCase> plan =
           BetweenCrossings(records_, BuiltInRecipes());
       if (plan.empty() || Interrupted()) return;
-      Tell("{} cases between sizes where curves cross\n", plan.size());
+      Tell("{} more cases around crossovers\n", plan.size());
       Measure(plan, journal);
     }
   }
@@ -146,13 +146,14 @@ class Sweep {
       throw InvalidInput(
           "--shard",
           fmt::format("at most {} shards, one for each case or each group of "
-                      "cases timed in turns",
+                      "cases timed alternately",
                       group),
           std::to_string(options_.shards));
     return mine;
   }
 
-  // Past the last case that is timed in turns with the first.
+  // Returns the index after the last case that is timed alternately with
+  // `first`.
   static size_t EndOfGroup(const std::vector<PlannedCase>& plan, size_t first) {
     size_t end = first + 1;
     while (plan[first].group >= 0 && end < plan.size() &&
@@ -168,8 +169,9 @@ class Sweep {
     return threads;
   }
 
-  // Records of an earlier run, from its file and its journal. Those of another
-  // program are measured again; those of another machine are refused.
+  // Collects the records of an earlier run from its file and its journal.
+  // Records of another build are measured again; records of another machine are
+  // an error.
   void CollectDone(const fs::path& journal, const Json& environment,
                    const std::vector<PlannedCase>& plan) {
     const bool left_over = fs::exists(journal);
@@ -183,7 +185,7 @@ class Sweep {
                            "no journal of an interrupted sweep",
                            journal.string() +
                                " (--resume continues it, --force "
-                               "drops it)");
+                               "deletes it)");
       return;
     }
     if (fs::exists(options_.out)) {
@@ -217,7 +219,7 @@ class Sweep {
   static void RefuseOtherMachine(const fs::path& path, const Json& other,
                                  const Json& environment) {
     for (const char* field : {"cpu", "target"}) {
-      // Older files name no target; their programs are others anyway.
+      // Older files have no target; they come from another build anyway.
       if (!other.contains(field) || other[field] == environment.at(field))
         continue;
       throw InvalidInput(path.string() + ": --resume: " + field,
@@ -236,27 +238,28 @@ class Sweep {
     if (others_.empty()) return;
     size_t again = 0;
     for (const PlannedCase& planned : plan)
-      for (const Implementation* one : planned.implementations) {
-        const std::string key = RecordKey(
-            planned.one.Id(), one->id, ToString(one->backend), planned.threads);
+      for (const Implementation* implementation : planned.implementations) {
+        const std::string key =
+            RecordKey(planned.one.Id(), implementation->id,
+                      ToString(implementation->backend), planned.threads);
         again += others_.contains(key) && !places_.contains(key);
       }
     std::string names;
     for (const fs::path& path : files_of_others_)
       names += (names.empty() ? "" : " and ") + OldPath(path).string();
     Tell(
-        "--resume: {} records are another program's; {} are measured again, "
-        "and what there was stays in {}\n",
+        "--resume: {} records are from another build; {} are measured again, "
+        "and the old ones are kept in {}\n",
         others_.size(), again, names);
   }
 
-  // Before the files are replaced.
+  // Copies the old files before they are replaced.
   void SetOthersAside() const {
     for (const fs::path& path : files_of_others_)
       fs::copy_file(path, OldPath(path), fs::copy_options::overwrite_existing);
   }
 
-  // Throws if a record's input folder has other contents now.
+  // Throws InvalidInput if a record's input folder has changed since.
   static void RefuseOtherTensors(const fs::path& path, const Json& record,
                                  const std::vector<PlannedCase>& plan) {
     const Json inputs = record.value("inputs", Json::object());
@@ -267,12 +270,12 @@ class Sweep {
           inputs.at("digest") != Json(planned.one.source->digest))
         throw InvalidInput(
             path.string() + ": --resume: input " + planned.one.input,
-            "the tensors that it was measured with (digest " +
+            "the tensors with which it was measured (digest " +
                 inputs.at("digest").get<std::string>() + ")",
             "others (digest " + planned.one.source->digest + ")");
   }
 
-  // Of two records of a point the one with more samples.
+  // Keeps a record; of two records of a point, the one with more samples.
   bool Keep(Json record) {
     const auto [found, added] =
         places_.try_emplace(RecordKey(record), records_.size());
@@ -307,7 +310,7 @@ class Sweep {
     const PlannedCase* planned;
     Problem problem;
     std::vector<const Implementation*> todo;
-    std::vector<Json> fresh;  // the records that are new
+    std::vector<Json> fresh;  // new records
   };
 
   void Keep(Task& task, Json record, Journal& journal) {
@@ -317,44 +320,45 @@ class Sweep {
 
   Task TaskFor(const PlannedCase& planned, Journal& journal) {
     Task task{&planned, ProblemOf(planned.one), {}, {}};
-    for (const Implementation* one : planned.implementations) {
-      if (places_.contains(KeyOf(planned, *one))) continue;
-      Json record = MakeRecord(planned.one, task.problem, *one, planned.threads,
-                               Verdict::Skipped(""));
+    for (const Implementation* implementation : planned.implementations) {
+      if (places_.contains(KeyOf(planned, *implementation))) continue;
+      Json record = MakeRecord(planned.one, task.problem, *implementation,
+                               planned.threads, Verdict::Skipped(""));
       const double seconds = forecast_.Seconds(record, floors_);
       if (const std::string reason = TooLong(seconds);
-          one->backend == Backend::kCpu && !reason.empty()) {
+          implementation->backend == Backend::kCpu && !reason.empty()) {
         record["check"] = CheckJson(Verdict::Skipped(reason));
         Keep(task, std::move(record), journal);
         continue;
       }
-      task.todo.push_back(one);
+      task.todo.push_back(implementation);
     }
     return task;
   }
 
-  // Why a run that is expected to take so long is not begun.
+  // Returns why a run with this estimated time is skipped; empty if it is not.
   std::string TooLong(double seconds) const {
     const Limits& limits = options_.limits;
     if (limits.run_seconds > 0 && seconds > limits.run_seconds)
       return fmt::format(
-          "estimated {:.2g} s a run exceeds the limit of {:.2g} s", seconds,
+          "estimated {:.2g} s per run exceeds the limit of {:.2g} s", seconds,
           limits.run_seconds);
-    // The checked run, the counted run, three samples and one more.
+    // A case needs the checked run, the counted run, three samples and one
+    // more.
     if (6 * seconds > limits.case_seconds)
       return fmt::format(
-          "estimated {} a run x 6 runs exceeds the limit of {} for a case",
+          "estimated {} per run x 6 runs exceeds the limit of {} for a case",
           Duration(seconds), Duration(limits.case_seconds));
     return "";
   }
 
   static std::string KeyOf(const PlannedCase& planned,
-                           const Implementation& one) {
-    return RecordKey(planned.one.Id(), one.id, ToString(one.backend),
-                     planned.threads);
+                           const Implementation& implementation) {
+    return RecordKey(planned.one.Id(), implementation.id,
+                     ToString(implementation.backend), planned.threads);
   }
 
-  // Cases of one group in one worker.
+  // Runs the cases of one group in one worker.
   void RunCases(Group cases, Journal& journal, Progress& progress) {
     std::vector<Task> tasks;
     for (const PlannedCase& planned : cases)
@@ -370,9 +374,10 @@ class Sweep {
           job, options_.limits.case_seconds * static_cast<double>(count));
       for (Json& record : outcome.records) {
         Task& task = TaskOf(tasks, record.at("case").get<std::string>());
-        std::erase_if(task.todo, [&](const Implementation* one) {
-          return record.at("implementation") == Json(one->id) &&
-                 record.at("backend") == Json(ToString(one->backend));
+        std::erase_if(task.todo, [&](const Implementation* implementation) {
+          return record.at("implementation") == Json(implementation->id) &&
+                 record.at("backend") ==
+                     Json(ToString(implementation->backend));
         });
         if (options_.resident && Passed(record))
           AddResident(*task.planned, record);
@@ -381,8 +386,8 @@ class Sweep {
       if (outcome.interrupted) break;
       const bool went_well =
           outcome.failure.empty() && !outcome.records.empty();
-      if (went_well && (outcome.again || alone)) continue;  // with the rest
-      // Retry one at a time to find the culprit.
+      if (went_well && (outcome.again || alone)) continue;  // run the rest
+      // Retries one at a time to find the cause of the crash.
       if (outcome.current == kTurns && !std::exchange(alone, true)) continue;
       FailTheGuilty(tasks, outcome, journal);
     }
@@ -394,19 +399,20 @@ class Sweep {
     }
   }
 
-  // More samples of what has passed, in another process.
+  // Takes more samples of the records that passed, in another process.
   void RunAgain(Group cases, int pass, Journal& journal, Progress& progress) {
     Job job = EmptyJob(cases.front());
-    std::vector<size_t> places;  // of the records that get more samples
+    std::vector<size_t> places;  // indices of records that get more samples
     for (const PlannedCase& planned : cases) {
       JobCase part{planned.one.Id(), {}, {}};
-      for (const Implementation* one : planned.implementations) {
-        const auto found = places_.find(KeyOf(planned, *one));
-        if (found == places_.end() || !WantsMore(records_[found->second], pass))
+      for (const Implementation* implementation : planned.implementations) {
+        const auto position = places_.find(KeyOf(planned, *implementation));
+        if (position == places_.end() ||
+            !WantsMore(records_[position->second], pass))
           continue;
-        part.implementations.push_back(JobName(*one));
-        part.digests.push_back(records_[found->second].at("digest"));
-        places.push_back(found->second);
+        part.implementations.push_back(JobName(*implementation));
+        part.digests.push_back(records_[position->second].at("digest"));
+        places.push_back(position->second);
       }
       if (!part.implementations.empty()) job.cases.push_back(std::move(part));
     }
@@ -423,10 +429,12 @@ class Sweep {
     }
     for (const size_t place : places) {
       Json& record = records_[place];
-      const auto answer = std::ranges::find_if(answers, [&](const Json& one) {
+      const auto answer = std::ranges::find_if(answers, [&](const Json& entry) {
         return std::ranges::all_of(
             std::array{"case", "implementation", "backend"},
-            [&](const char* name) { return one.at(name) == record.at(name); });
+            [&](const char* name) {
+              return entry.at(name) == record.at(name);
+            });
       });
       AddProcess(record,
                  answer == answers.end() ? Json{{"reason", reason}} : *answer);
@@ -444,7 +452,8 @@ class Sweep {
     }
   }
 
-  // Not once its samples have taken ten times the budget.
+  // Tells whether a record needs more samples: not if they have already taken
+  // ten times the budget.
   bool WantsMore(const Json& record, int pass) const {
     if (!Passed(record) || record.at("seconds").is_null()) return false;
     const Times times = TimesOf(record.at("seconds"));
@@ -452,7 +461,8 @@ class Sweep {
            times.Spent() < 10 * options_.sampling.budget_seconds;
   }
 
-  // A point that fails in one process has failed.
+  // Adds the samples of another process. A point that fails in one process has
+  // failed.
   static void AddProcess(Json& record, const Json& answer) {
     if (const std::string reason = answer.at("reason"); !reason.empty()) {
       record["seconds"] = nullptr;
@@ -470,27 +480,30 @@ class Sweep {
   }
 
   static Task& TaskOf(std::vector<Task>& tasks, const std::string& id) {
-    const auto found = std::ranges::find_if(
+    const auto position = std::ranges::find_if(
         tasks, [&](const Task& task) { return task.planned->one.Id() == id; });
-    if (found == tasks.end())
+    if (position == tasks.end())
       throw std::logic_error("a worker answered for " + id);
-    return *found;
+    return *position;
   }
 
-  // Fails the implementation that was running, or else all that are left.
+  // Fails the implementation that was running, or all remaining ones if that is
+  // unknown.
   void FailTheGuilty(std::vector<Task>& tasks, const WorkerOutcome& outcome,
                      Journal& journal) {
     const std::string reason = outcome.failure.empty()
-                                   ? "worker exited without output"
+                                   ? "its process exited without output"
                                    : outcome.failure;
-    const auto is_guilty = [&](const Task& task, const Implementation* one) {
+    const auto is_guilty = [&](const Task& task,
+                               const Implementation* implementation) {
       return task.planned->one.Id() == outcome.current_case &&
-             JobName(*one) == outcome.current;
+             JobName(*implementation) == outcome.current;
     };
     const bool known = std::ranges::any_of(tasks, [&](const Task& task) {
-      return std::ranges::any_of(task.todo, [&](const Implementation* one) {
-        return is_guilty(task, one);
-      });
+      return std::ranges::any_of(task.todo,
+                                 [&](const Implementation* candidate) {
+                                   return is_guilty(task, candidate);
+                                 });
     });
     for (Task& task : tasks)
       for (const Implementation* one : std::vector(task.todo)) {
@@ -503,14 +516,14 @@ class Sweep {
       }
   }
 
-  // The unfinished implementations; `alone`: the first of them.
+  // Returns a job of the unfinished implementations; only the first if `alone`.
   Job JobFor(const std::vector<Task>& tasks, bool alone) const {
     Job job = EmptyJob(*tasks.front().planned);
     for (const Task& task : tasks) {
       if (task.todo.empty()) continue;
       job.cases.push_back({task.planned->one.Id(), {}});
-      for (const Implementation* one : task.todo) {
-        job.cases.back().implementations.push_back(JobName(*one));
+      for (const Implementation* implementation : task.todo) {
+        job.cases.back().implementations.push_back(JobName(*implementation));
         if (alone) return job;
       }
     }
@@ -518,8 +531,8 @@ class Sweep {
     return job;
   }
 
-  // Intervals of many ratios need more samples than that of one median; the
-  // budget still limits them.
+  // Raises the number of samples, since the intervals of many ratios need more
+  // than that of one median. The budget still limits them.
   void SampleTogether(Job& job) const {
     const int samples_in_turns = 30 / options_.processes;
     if (job.cases.size() > 1)
@@ -537,12 +550,12 @@ class Sweep {
   }
 
   void AddResident(const PlannedCase& planned, Json& record) const {
-    for (const Implementation* one : planned.implementations) {
-      if (record.at("implementation") != Json(one->id) ||
-          record.at("backend") != Json(ToString(one->backend)))
+    for (const Implementation* implementation : planned.implementations) {
+      if (record.at("implementation") != Json(implementation->id) ||
+          record.at("backend") != Json(ToString(implementation->backend)))
         continue;
       Job job = EmptyJob(planned);
-      job.cases = {{planned.one.Id(), {JobName(*one)}}};
+      job.cases = {{planned.one.Id(), {JobName(*implementation)}}};
       job.resident = true;
       const WorkerOutcome outcome =
           CallWorker(job, options_.limits.case_seconds);
@@ -562,8 +575,8 @@ class Sweep {
         verdicts["failed"], verdicts["mistrusted"], verdicts["skipped"]);
     if (Interrupted()) {
       Tell(
-          "interrupted; what was finished is in {}, --resume "
-          "goes on\n",
+          "interrupted; finished records are in {}, rerun with --resume to "
+          "continue\n",
           options_.out.string());
       return kInterrupted;
     }
@@ -577,8 +590,8 @@ class Sweep {
   Floors floors_;
   Forecast forecast_;
   std::vector<Json> records_;
-  std::map<std::string, size_t> places_;  // of keys in records_
-  // Points that another program measured, and the files that hold them.
+  std::map<std::string, size_t> places_;  // index in records_, by key
+  // Points that another build measured, and the files that contain them.
   std::set<std::string> others_;
   std::vector<fs::path> files_of_others_;
 };

@@ -1,5 +1,5 @@
-// A sweep: every planned case checked and measured, each record on disk before
-// the next case begins.
+// Runs a sweep: checks and measures every planned case and writes each record
+// to disk before the next case begins.
 #pragma once
 
 #include <filesystem>
@@ -13,24 +13,24 @@ namespace subquad {
 
 struct SweepOptions {
   std::vector<SweepAxes> sweeps;
-  Filters filters;  // choose among what the sweeps name
+  Filters filters;  // select from the planned cases
   std::filesystem::path out;
-  std::string command;  // as it was called, for the file
+  std::string command;  // the command line, for the result file
   uint64_t seed = 1;
-  bool resume = false;   // keep what is there
-  bool force = false;    // drop what is there
-  bool resident = true;  // also the peak resident set of a fresh process
+  bool resume = false;   // keep existing records
+  bool force = false;    // delete existing records
+  bool resident = true;  // also measure the peak resident set, in a new process
   int shard = 1, shards = 1;
   SamplingRule sampling;
-  // How many processes share the samples of a case, one after another, each in
-  // a pass over all cases: minutes lie between them.
+  // Number of processes that share the samples of a case. Each one makes a pass
+  // over all cases, so that minutes lie between the samples of a case.
   int processes = 1;
-  // Also measure between the sizes where curves of recipes cross.
+  // Also measure more sizes around the crossovers of recipes' curves.
   bool crossings = false;
   Limits limits;
 };
 
-// Returns the exit status: 0 when at least one record passed and none failed.
+// Returns the exit status: 0 if at least one record passed and none failed.
 int RunSweep(const SweepOptions& options);
 
 }  // namespace subquad

@@ -35,7 +35,7 @@ std::string Joined(const std::vector<std::string>& texts) {
 
 using Values = std::vector<std::pair<std::string, std::string>>;
 
-// Every combination of the axes' values.
+// Returns every combination of the axes' values.
 std::vector<Values> Cross(const SweepAxes& sweep) {
   std::vector<Values> points = {{}};
   for (const auto& [name, text] : sweep.axes) {
@@ -78,7 +78,7 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
     throw InvalidInput(name,
                        "JSON like {\"sweeps\": [{\"operator\": .., "
                        "\"n\": ..}]}",
-                       "something else");
+                       "another document");
   std::vector<SweepAxes> sweeps;
   for (const Json& entry : json["sweeps"]) {
     if (!entry.is_object())
@@ -115,23 +115,24 @@ std::vector<SweepAxes> ParseSweepConfig(const std::string& name,
 
 namespace {
 
-// The case as it would be with generated numbers.
-std::string IdWithoutInput(Case one) {
-  one.input = "normal";
-  return one.Id();
+// Returns the id that the case would have with generated inputs.
+std::string IdWithoutInput(Case test_case) {
+  test_case.input = "normal";
+  return test_case.Id();
 }
 
-// Folders say sizes and biases that other inputs leave at their defaults: such
-// cases are no comparison of inputs.
+// Throws InvalidInput if two cases differ in more than their input, for example
+// because a folder sets sizes or a bias that other inputs leave at their
+// defaults.
 void CheckSameBut(const PlannedCase& first, const PlannedCase& other) {
   const std::string wanted = IdWithoutInput(first.one),
-                    found = IdWithoutInput(other.one);
-  if (found == wanted) return;
+                    text = IdWithoutInput(other.one);
+  if (text == wanted) return;
   throw InvalidInput(
       "interleave: input " + other.one.input,
       wanted + " as with " + first.one.input +
           " (name what differs: n, heads, widths, with, per_head ..)",
-      found);
+      text);
 }
 
 class Planner {
@@ -158,7 +159,7 @@ class Planner {
     }
   }
 
-  // Moves the cases of a group to the place of its first.
+  // Moves the cases of a group to the position of its first case.
   std::vector<PlannedCase> Take() {
     std::vector<PlannedCase> ordered;
     std::set<int> done;
@@ -174,7 +175,7 @@ class Planner {
   }
 
  private:
-  // One point of the axes with every input.
+  // Adds one point of the axes with every input.
   void AddPoint(const SweepAxes& sweep, const Operator& op,
                 const Values& values, Scalar scalar, int threads) {
     std::vector<size_t> together;
@@ -182,17 +183,18 @@ class Planner {
       PlannedCase planned{
           CaseOf(op, values, scalar, input, seed_), threads, {}};
       const std::string key = planned.one.Id() + "|" + std::to_string(threads);
-      for (const Implementation* one : ImplementationsOf(op))
-        if (sweep.filters.Takes(*one) && filters_.Takes(*one) &&
+      for (const Implementation* implementation : ImplementationsOf(op))
+        if (sweep.filters.Takes(*implementation) &&
+            filters_.Takes(*implementation) &&
             (!sweep.filters.backends.empty() || !filters_.backends.empty() ||
-             IsAvailable(one->backend)) &&
-            std::ranges::count(one->scalars, scalar) &&
-            (!planned.one.backward || one->backward) &&
+             IsAvailable(implementation->backend)) &&
+            std::ranges::count(implementation->scalars, scalar) &&
+            (!planned.one.backward || implementation->backward) &&
             seen_
-                .insert(key + "|" + one->id + "|" +
-                        std::string(ToString(one->backend)))
+                .insert(key + "|" + implementation->id + "|" +
+                        std::string(ToString(implementation->backend)))
                 .second)
-          planned.implementations.push_back(one);
+          planned.implementations.push_back(implementation);
       if (const auto place = places_.find(key); place != places_.end()) {
         auto& there = plan_[place->second].implementations;
         there.insert(there.end(), planned.implementations.begin(),
@@ -207,7 +209,7 @@ class Planner {
     if (sweep.interleave && together.size() > 1) Group(together);
   }
 
-  // Groups that share a case become one.
+  // Merges groups that share a case.
   void Group(const std::vector<size_t>& together) {
     const int group = groups_++;
     for (size_t place : together) {
@@ -223,8 +225,8 @@ class Planner {
   const uint64_t seed_;
   std::vector<PlannedCase> plan_;
   std::set<std::string> seen_;
-  // Sweeps that share a case share its runs, so that all of its implementations
-  // are timed in turns.
+  // Positions of cases by id. Sweeps that share a case share its runs, so that
+  // all of its implementations are timed alternately.
   std::map<std::string, size_t> places_;
   int groups_ = 0;
 };
@@ -238,12 +240,13 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
   for (const SweepAxes& sweep : sweeps) planner.Add(sweep);
   std::vector<PlannedCase> plan = planner.Take();
   if (plan.empty())
-    throw InvalidInput("filters", "at least one implementation and scalar type",
-                       "none that matches");
+    throw InvalidInput(
+        "the filters leave no implementation of the planned cases; `subquad "
+        "list` shows those that exist");
   std::vector<std::pair<const Implementation*, Scalar>> chosen;
   for (const PlannedCase& planned : plan)
-    for (const Implementation* one : planned.implementations)
-      chosen.emplace_back(one, planned.one.scalar);
+    for (const Implementation* implementation : planned.implementations)
+      chosen.emplace_back(implementation, planned.one.scalar);
   filters.CheckUsed(chosen);
   return plan;
 }

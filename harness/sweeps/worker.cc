@@ -39,8 +39,8 @@ std::string Gibibytes(double bytes) {
   return fmt::format("{:.3g} GiB", bytes / (1 << 30));
 }
 
-// Seconds that the parts of a first run took, by the host's clock; transfers
-// only where a device has memory of its own.
+// Times of the parts of a first run, by the host's clock. Transfers occur only
+// on a device with its own memory.
 struct FirstRun {
   double run = 0, upload = 0, download = 0;
 };
@@ -65,14 +65,15 @@ FirstRun RunInParts(Prepared& prepared) {
   return first;
 }
 
-// Ends the worker; what it has no record of is for another one.
+// Ends the worker and leaves the implementations without a record to another
+// one.
 [[noreturn]] void LeaveToOthers() {
   Say({{"again", true}});
   ::_exit(0);
 }
 
-// Bytes of workspace that a function takes at most: on the device, or on the
-// heap.
+// Returns the peak of the workspace of a function in bytes, on the device or on
+// the heap.
 int64_t PeakBytesOf(Backend backend, const std::function<void()>& function) {
   if (backend == Backend::kCuda) {
     const int64_t before = DeviceWorkspaceBytes();
@@ -93,7 +94,8 @@ Json DeviceStateJson() {
           {"throttled", state->throttled}};
 }
 
-// Of the bits of all outputs (FNV-1a over words of eight bytes).
+// Returns a digest of the bits of all outputs (FNV-1a over words of eight
+// bytes).
 std::string DigestOfOutputs(const Trial& trial) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const Arrays::Entry& entry : trial.arrays().outputs) {
@@ -109,13 +111,13 @@ std::string DigestOfOutputs(const Trial& trial) {
   return fmt::format("{:016x}", hash);
 }
 
-// Multiply-adds of the reference for a case: seconds. `subquad verify` has no
-// such limit.
+// Largest number of multiply-adds of the reference for a case, which take
+// seconds. `subquad verify` has no such limit.
 constexpr double kMostWork = 1e9;
 
 class CaseRun;
 
-// An implementation that passed on a case, ready to be timed.
+// An implementation that has passed on a case and is ready to be timed.
 struct Entry {
   const CaseRun* run;
   const Implementation* implementation;
@@ -133,8 +135,8 @@ class CaseRun {
         case_(MakeCase(ParseCaseId(part.id))),
         problem_(ProblemOf(case_)) {}
 
-  // Checks every implementation; those that passed are entries then.
-  // `other_bytes`: what the tensors of the job's other cases take.
+  // Checks every implementation and makes entries of those that pass.
+  // `other_bytes`: the size of the tensors of the job's other cases.
   void Check(double other_bytes) {
     other_bytes_ = other_bytes;
     if (std::string reason = TensorsDoNotFit(); !reason.empty()) {
@@ -148,15 +150,15 @@ class CaseRun {
         case_.source ? NumbersFrom::kUser : NumbersFrom::kUs, kMostWork);
     if (job_.resident) return RunResident();
     for (size_t i = 0; i < part_.implementations.size(); ++i) {
-      const Implementation& one = Find(part_.implementations[i]);
+      const Implementation& implementation = Find(part_.implementations[i]);
       if (repeats())
-        RunAgain(one, part_.digests[i]);
+        RunAgain(implementation, part_.digests[i]);
       else
-        CheckOne(one);
+        CheckOne(implementation);
     }
   }
 
-  // Whether all of it was checked in another process.
+  // Tells whether another process has checked everything.
   bool repeats() const { return !part_.digests.empty(); }
 
   std::vector<Entry>& entries() { return entries_; }
@@ -168,8 +170,8 @@ class CaseRun {
            (8.0 + static_cast<double>(Info(problem_.scalar).bytes));
   }
 
-  // Every input as NAME.npy, every output as the first implementation that
-  // passed writes it as out_NAME.npy.
+  // Writes every input as NAME.npy and every output of the first implementation
+  // that passed as out_NAME.npy.
   void WriteTensors() {
     const bool is_float32 = problem_.scalar != Scalar::kFloat64;
     const std::vector<Tensor>& inputs = trial_->inputs().tensors;
@@ -189,7 +191,7 @@ class CaseRun {
     }
   }
 
-  // What is known of it once it has been timed.
+  // Judges an implementation after it has been timed.
   AfterTiming JudgeTimed(const Entry& entry) const {
     if (!repeats())
       return subquad::JudgeTimed(*entry.implementation, *trial_,
@@ -200,10 +202,11 @@ class CaseRun {
     return after;
   }
 
-  // Why a time that short cannot be; empty where it can.
-  std::string WhyImpossible(const Implementation& one, double seconds) const {
-    const Cost cost = one.CostOf(problem_, job_.threads);
-    if (one.backend == Backend::kCpu)
+  // Returns why a time is too short to be possible; empty if it is possible.
+  std::string WhyImpossible(const Implementation& implementation,
+                            double seconds) const {
+    const Cost cost = implementation.CostOf(problem_, job_.threads);
+    if (implementation.backend == Backend::kCpu)
       return Impossible(cost, job_.threads, problem_.scalar, job_.floors,
                         seconds);
     return ImpossibleOnDevice(cost, Device(), problem_.scalar, seconds);
@@ -211,25 +214,26 @@ class CaseRun {
 
  private:
   const Implementation& Find(const std::string& name) const {
-    for (const Implementation* one : ImplementationsOf(*case_.op))
-      if (JobName(*one) == name) return *one;
+    for (const Implementation* implementation : ImplementationsOf(*case_.op))
+      if (JobName(*implementation) == name) return *implementation;
     throw InvalidInput("implementation", "one of this operator", name);
   }
 
   PrepareOptions Options() const {
-    // The resident set does not depend on whether plans were measured.
+    // Plans are not tuned for the resident set, which does not depend on it.
     return {.threads = job_.threads, .tune = !job_.resident};
   }
 
-  std::unique_ptr<Prepared> Prepare(const Implementation& one) const {
-    return one.Prepare(problem_, trial_->arrays(), Options());
+  std::unique_ptr<Prepared> Prepare(
+      const Implementation& implementation) const {
+    return implementation.Prepare(problem_, trial_->arrays(), Options());
   }
 
-  double WorkspaceBytes(const Implementation& one) const {
-    return one.CostOf(problem_, job_.threads).workspace_bytes;
+  double WorkspaceBytes(const Implementation& implementation) const {
+    return implementation.CostOf(problem_, job_.threads).workspace_bytes;
   }
 
-  // Tensors are in memory twice: in float64 for the reference and in their
+  // Tensors are in memory twice: in float64 for the reference and in their own
   // type.
   double TrialBytes() const { return TensorBytes() + other_bytes_ + (1 << 28); }
   double TensorCount() const {
@@ -245,126 +249,131 @@ class CaseRun {
     const double limit = static_cast<double>(job_.limits.memory_bytes);
     if (limit <= 0 || TrialBytes() <= limit) return "";
     return fmt::format(
-        "does not fit in memory: the tensors need {}, {} may "
-        "be used",
+        "does not fit in memory: the tensors need {}, the limit is {}",
         Gibibytes(TrialBytes()), Gibibytes(limit));
   }
 
-  std::string WorkspaceDoesNotFit(const Implementation& one) const {
+  std::string WorkspaceDoesNotFit(const Implementation& implementation) const {
     const double limit = static_cast<double>(job_.limits.memory_bytes);
-    const double needed = TrialBytes() + WorkspaceBytes(one);
-    if (one.backend == Backend::kCuda)
-      return DoesNotFit(one, problem_, job_.threads);
+    const double needed = TrialBytes() + WorkspaceBytes(implementation);
+    if (implementation.backend == Backend::kCuda)
+      return DoesNotFit(implementation, problem_, job_.threads);
     if (limit <= 0 || needed <= limit) return "";
     return fmt::format(
-        "does not fit in memory: needs {} of workspace beside "
-        "its tensors, {} may be used",
-        Gibibytes(WorkspaceBytes(one)), Gibibytes(limit));
+        "does not fit in memory: needs {} of workspace in addition to its "
+        "tensors, the limit is {}",
+        Gibibytes(WorkspaceBytes(implementation)), Gibibytes(limit));
   }
 
-  void SayRecord(const Implementation& one, const Verdict& verdict) {
+  void SayRecord(const Implementation& implementation, const Verdict& verdict) {
     if (repeats())
-      Say({{"record", Again(one, verdict.reason)}});
+      Say({{"record", Again(implementation, verdict.reason)}});
     else
-      Say({{"record",
-            MakeRecord(case_, problem_, one, job_.threads, verdict)}});
+      Say({{"record", MakeRecord(case_, problem_, implementation, job_.threads,
+                                 verdict)}});
   }
 
-  // A record of what was checked in another process.
-  Json Again(const Implementation& one, const std::string& reason) const {
+  // Returns a record of an implementation that another process has checked.
+  Json Again(const Implementation& implementation,
+             const std::string& reason) const {
     return {{"case", part_.id},
-            {"implementation", one.id},
-            {"backend", std::string(ToString(one.backend))},
+            {"implementation", implementation.id},
+            {"backend", std::string(ToString(implementation.backend))},
             {"reason", reason}};
   }
 
-  // Bits that were judged in another process are right; others are judged.
-  Verdict JudgeBits(const Implementation& one,
+  // Judges the output unless its bits equal those that another process has
+  // judged.
+  Verdict JudgeBits(const Implementation& implementation,
                     const std::string& digest) const {
     if (DigestOfOutputs(*trial_) == digest) {
       Verdict passed;
       passed.outcome = Outcome::kPassed;
       return passed;
     }
-    return trial_->JudgeOutputs(one);
+    return trial_->JudgeOutputs(implementation);
   }
 
   void RunResident() {
-    const Implementation& one = Find(part_.implementations.front());
-    Prepare(one)->Run();
+    const Implementation& implementation = Find(part_.implementations.front());
+    Prepare(implementation)->Run();
     rusage usage{};
     getrusage(RUSAGE_SELF, &usage);
     Say({{"resident_bytes", int64_t{usage.ru_maxrss} * 1024}});
   }
 
-  // Set-up and a first call, whose output must be that of another process.
-  void RunAgain(const Implementation& one, const std::string& digest) {
-    Say({{"begin", JobName(one)}, {"case", part_.id}});
-    Entry entry{this, &one, nullptr, Again(one, ""), 0};
+  // Prepares and runs an implementation that another process has checked.
+  void RunAgain(const Implementation& implementation,
+                const std::string& digest) {
+    Say({{"begin", JobName(implementation)}, {"case", part_.id}});
+    Entry entry{this, &implementation, nullptr, Again(implementation, ""), 0};
     entry.record["digest"] = digest;
     Verdict verdict;
     try {
-      entry.prepared = Prepare(one);
+      entry.prepared = Prepare(implementation);
       trial_->Poison();
       entry.first_seconds = RunInParts(*entry.prepared).run;
-      verdict = JudgeBits(one, digest);
+      verdict = JudgeBits(implementation, digest);
     } catch (const std::exception& error) {
       verdict = Verdict::Failed(error.what());
     }
     if (verdict.passed())
       entries_.push_back(std::move(entry));
     else
-      SayRecord(one, verdict);
+      SayRecord(implementation, verdict);
   }
 
-  // Set-up, first call and verdict; then memory in a run of its own.
-  void CheckOne(const Implementation& one) {
-    Say({{"begin", JobName(one)}, {"case", part_.id}});
-    std::string reason = WhyNot(one, problem_);
-    if (reason.empty()) reason = WorkspaceDoesNotFit(one);
-    if (!reason.empty()) return SayRecord(one, Verdict::Skipped(reason));
-    Entry entry{this, &one, nullptr, {}, 0};
+  // Prepares, runs and judges an implementation, then measures its memory in a
+  // separate run.
+  void CheckOne(const Implementation& implementation) {
+    Say({{"begin", JobName(implementation)}, {"case", part_.id}});
+    std::string reason = WhyNot(implementation, problem_);
+    if (reason.empty()) reason = WorkspaceDoesNotFit(implementation);
+    if (!reason.empty())
+      return SayRecord(implementation, Verdict::Skipped(reason));
+    Entry entry{this, &implementation, nullptr, {}, 0};
     Verdict verdict;
     double setup = 0;
     FirstRun first;
     std::string digest;
     int64_t workspace = 0;
     const bool counted =
-        one.backend == Backend::kCuda || MemoryCounter::Available();
+        implementation.backend == Backend::kCuda || MemoryCounter::Available();
     try {
       trial_->answer();
       const double start = SteadySeconds();
-      entry.prepared = Prepare(one);
+      entry.prepared = Prepare(implementation);
       setup = SteadySeconds() - start;
       trial_->Poison();
       first = RunInParts(*entry.prepared);
       entry.first_seconds = first.run;
       digest = DigestOfOutputs(*trial_);
-      verdict = trial_->JudgeOutputs(one);
-      trial_->Explain(one, verdict);
-      // What a library keeps for the whole program (FFTW's planner, its
-      // wisdom) is there by now and is not counted.
+      verdict = trial_->JudgeOutputs(implementation);
+      trial_->Explain(implementation, verdict);
+      // Memory that a library keeps for the whole process (FFTW's planner and
+      // wisdom) has been allocated by now and is not counted.
       entry.prepared.reset();
       const auto prepare_and_run = [&] {
-        entry.prepared = Prepare(one);
+        entry.prepared = Prepare(implementation);
         entry.prepared->Run();
       };
       if (counted)
-        workspace = PeakBytesOf(one.backend, prepare_and_run);
+        workspace = PeakBytesOf(implementation.backend, prepare_and_run);
       else
         prepare_and_run();
     } catch (const OutOfDeviceMemory& refused) {
       verdict = Verdict::Skipped(refused.what());
     } catch (const std::bad_alloc&) {
       verdict = Verdict::Skipped(fmt::format(
-          "does not fit in memory: an allocation was refused at a limit of {}",
+          "does not fit in memory: an allocation failed at the limit of {}",
           Gibibytes(static_cast<double>(job_.limits.memory_bytes))));
     } catch (const InvalidInput&) {
       throw;
     } catch (const std::exception& error) {
       verdict = Verdict::Failed(error.what());
     }
-    entry.record = MakeRecord(case_, problem_, one, job_.threads, verdict);
+    entry.record =
+        MakeRecord(case_, problem_, implementation, job_.threads, verdict);
     if (entry.prepared && !entry.prepared->Choice().empty())
       entry.record["choice"] = entry.prepared->Choice();
     if (verdict.comparison.elements > 0) {
@@ -372,17 +381,19 @@ class CaseRun {
       entry.record["first_seconds"] = entry.first_seconds;
       entry.record["digest"] = digest;
       if (counted) entry.record["workspace_bytes"] = workspace;
-      if (one.backend == Backend::kCuda)
+      if (implementation.backend == Backend::kCuda)
         entry.record["device"] = {{"clock", "events"},
                                   {"cache", "flushed"},
                                   {"upload_seconds", first.upload},
                                   {"download_seconds", first.download}};
     }
-    const bool has_clock = one.backend == Backend::kCpu || Device().has_clock;
+    const bool has_clock =
+        implementation.backend == Backend::kCpu || Device().has_clock;
     if (!verdict.passed() || !has_clock) {
       Say({{"record", entry.record}});
-      // The others start again in a process whose device still answers.
-      if (one.backend == Backend::kCuda && DeviceIsBroken()) LeaveToOthers();
+      // The others start in a new process, whose device works again.
+      if (implementation.backend == Backend::kCuda && DeviceIsBroken())
+        LeaveToOthers();
       return;
     }
     entries_.push_back(std::move(entry));
@@ -397,7 +408,7 @@ class CaseRun {
   std::vector<Entry> entries_;
 };
 
-// The other inputs with which an implementation is timed in turns.
+// Returns the other inputs with which an implementation is timed alternately.
 Json TimedWith(const Entry& entry, const std::vector<Entry*>& all) {
   Json inputs = Json::array();
   for (const Entry* other : all)
@@ -407,8 +418,8 @@ Json TimedWith(const Entry& entry, const std::vector<Entry*>& all) {
   return inputs;
 }
 
-// Whatever passed, of all cases: an implementation with one input right after
-// itself with another.
+// Returns everything that passed, of all cases, ordered so that an
+// implementation with one input is followed by the same one with another input.
 std::vector<Entry*> EntriesOf(
     const std::vector<std::unique_ptr<CaseRun>>& runs) {
   std::vector<Entry*> entries;
@@ -469,9 +480,8 @@ void Measure(const std::vector<Entry*>& entries, const SamplingRule& rule) {
     SayMeasured(*entries[i], results[i], entries);
 }
 
-// Samples of one case on request, so that other programs can be timed between
-// ours, with the same numbers in their tensors. Somebody else decides when it
-// is enough.
+// Takes samples of one case on request, so that other programs can be timed
+// between them on the same tensors. The caller decides when to stop.
 void TakeTurns(CaseRun& run, const std::vector<Entry*>& entries) {
   if (entries.empty()) return;
   run.WriteTensors();
@@ -490,11 +500,12 @@ void TakeTurns(CaseRun& run, const std::vector<Entry*>& entries) {
        {"algorithms", DescribeAlgorithms(records)}});
   std::string line;
   while (std::getline(std::cin, line) && !line.starts_with("end ")) {
-    const auto found = std::ranges::find(contestants, line, &Contestant::name);
-    if (found == contestants.end())
+    const auto position =
+        std::ranges::find(contestants, line, &Contestant::name);
+    if (position == contestants.end())
       throw InvalidInput("turn", "one that is ready", "'" + line + "'");
-    const auto i = static_cast<size_t>(found - contestants.begin());
-    const double seconds = OneSample(*found, runs[i]);
+    const auto i = static_cast<size_t>(position - contestants.begin());
+    const double seconds = OneSample(*position, runs[i]);
     results[i].samples.push_back(seconds);
     Say({{"seconds", seconds}});
   }
@@ -502,7 +513,7 @@ void TakeTurns(CaseRun& run, const std::vector<Entry*>& entries) {
     if (results[i].samples.empty()) continue;
     results[i].median = MedianWithInterval(results[i].samples);
     results[i].stopped_by = line.starts_with("end ") ? line.substr(4) : "";
-    entries[i]->prepared->Run();  // others have written there since
+    entries[i]->prepared->Run();  // other runs have overwritten the outputs
     contestants[i].finished();
     SayMeasured(*entries[i], results[i], entries);
   }
@@ -514,7 +525,8 @@ void LimitMemory(const Job& job) {
         part.implementations,
         [](const std::string& name) { return name.ends_with("@cuda"); });
   });
-  // Address space counts what a GPU maps; there the formula alone guards.
+  // A GPU maps much address space, so that only the formula limits memory
+  // there.
   if (on_gpu || job.limits.memory_bytes <= 0) return;
   const auto bytes =
       static_cast<rlim_t>(job.limits.memory_bytes + (int64_t{1} << 30));
@@ -545,7 +557,7 @@ int RunWorker() {
     else
       throw InvalidInput("turns", "one case", std::to_string(runs.size()));
   } catch (const std::bad_alloc&) {
-    Say({{"failure", "ran out of memory"}});
+    Say({{"failure", "it ran out of memory"}});
   } catch (const std::exception& error) {
     Say({{"failure", error.what()}});
   }

@@ -1,7 +1,7 @@
-// One case, or a few that are timed in turns, measured in a process of its own,
-// so that a crash, an allocation too large or a hang costs that case and not
-// the sweep. The sweep writes a job to the worker's standard input; the worker
-// answers with lines of JSON.
+// Measures one case, or a few that are timed alternately, in a process of its
+// own, so that a crash, a huge allocation or a hang costs only that case and
+// not the sweep. The sweep writes a job to the worker's standard input, and the
+// worker answers with lines of JSON.
 #pragma once
 
 #include <filesystem>
@@ -18,16 +18,16 @@ namespace subquad {
 
 struct Limits {
   double case_seconds = 120;  // for one implementation of one case
-  double run_seconds = 0;     // for one run, as expected; 0: a sixth of that
-  int64_t memory_bytes = 0;   // for a worker; 0: four fifths of what is free
+  double run_seconds = 0;    // estimate for one run; 0: a sixth of case_seconds
+  int64_t memory_bytes = 0;  // for a worker; 0: four fifths of free memory
 };
 
 struct JobCase {
   std::string id;
   std::vector<std::string> implementations;  // "fft", "fft@cuda"
-  // Of each implementation the digest of an output that was judged in another
-  // process: only times are wanted, and the same bits are as right here. Other
-  // bits are judged. Empty: everything is checked.
+  // For each implementation, the digest of an output that another process has
+  // judged. If this process computes the same bits, it only measures; other
+  // bits are judged. Empty: everything is judged.
   std::vector<std::string> digests = {};
 };
 
@@ -37,9 +37,9 @@ struct Job {
   SamplingRule sampling;
   Limits limits;
   Floors floors;
-  bool resident = false;  // only the peak resident set of one implementation
-  // Not empty: samples are taken one by one as they are asked for, and the
-  // tensors are written here, so that other programs can be timed in turns.
+  bool resident = false;  // measure only the peak resident set, of one program
+  // If not empty, samples are taken one by one on request, and the tensors are
+  // written to this folder, so that other programs can be timed alternately.
   std::filesystem::path folder;
 
   nlohmann::ordered_json ToJson() const;
@@ -48,27 +48,27 @@ struct Job {
 
 std::string JobName(const Implementation& implementation);
 
-// Stands for a name while several are timed in turns: nobody knows whose turn
-// it is.
+// Replaces the implementation's name while several are timed alternately, since
+// the sweep does not know which one is running.
 inline constexpr const char* kTurns = "turns";
 
-// The worker's side: reads a job, one line of standard input, runs it, writes
+// Runs the worker: reads a job, one line of standard input, runs it and writes
 // lines {"begin": NAME, "case": ID}, {"record": {..}} and {"resident_bytes":
-// N}. With digests a record is {"case", "implementation", "backend"} with
-// `seconds`, or with the `reason` why there are none. With a folder, for one
-// case, it writes {"ready": [NAME, ..], ..} after the checks, answers every
-// line NAME with {"seconds": OF ONE RUN}, and the line `end WHY`, WHY as in
-// `stopped_by`, with the records.
+// N}. With digests, a record is {"case", "implementation", "backend"} with
+// `seconds` or with the `reason` why there are none. With a folder, for one
+// case, the worker writes {"ready": [NAME, ..], ..} after the checks. It then
+// answers every line NAME with {"seconds": OF ONE RUN}, and the line `end WHY`,
+// WHY as in `stopped_by`, with the records.
 int RunWorker();
 
-// The sweep's side.
+// The result of a worker, as the sweep sees it.
 struct WorkerOutcome {
   std::vector<nlohmann::ordered_json> records;
-  // The implementation that was under way at the end, or kTurns, and its case.
+  // The implementation that was running at the end, or kTurns, and its case.
   std::string current, current_case;
   int64_t resident_bytes = 0;
   std::string failure;  // why it ended before its time, in words
-  bool again = false;   // nobody else is to blame: run the rest again
+  bool again = false;   // the rest has to run in a new process
   bool interrupted = false;
 };
 WorkerOutcome CallWorker(const Job& job, double seconds);

@@ -24,7 +24,7 @@ static std::unique_ptr<Prepared> ForScalar(const Problem& problem,
                                            const Make& make) {
 #ifdef SUBQUAD_FLOAT32_ONLY
   if (problem.scalar != Scalar::kFloat32)
-    throw std::logic_error("compiled for float32 only");
+    throw std::logic_error("this build has only float32");
 #else
   if (problem.scalar == Scalar::kFloat64)
     return make.template operator()<double>();

@@ -3,9 +3,20 @@
 #include <algorithm>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
 namespace subquad {
 namespace {
+
+// With more names than this, the message puts the suggestion before the list.
+constexpr size_t kMostListed = 8;
+
+// Common names of other projects for ours.
+constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
+    {"gpu", "cuda"},     {"f32", "float32"},  {"fp32", "float32"},
+    {"f64", "float64"},  {"fp64", "float64"}, {"double", "float64"},
+    {"f16", "float16"},  {"fp16", "float16"}, {"half", "float16"},
+    {"bf16", "bfloat16"}};
 
 // Levenshtein distance: edits (insert, delete, replace one character) from `a`
 // to `b`.
@@ -29,6 +40,9 @@ std::string Nearest(const std::vector<std::string>& names,
                     const std::string& found) {
   constexpr size_t kLongest = 100;  // text from outside may be of any length
   if (found.empty() || found.size() > kLongest) return "";
+  for (const auto& [alias, name] : kAliases)
+    if (found == alias && std::ranges::find(names, name) != names.end())
+      return std::string(name);
   std::string nearest;
   size_t least = std::max<size_t>(2, found.size() / 3) + 1;
   for (const std::string& name : names) {
@@ -46,15 +60,19 @@ std::string Nearest(const std::vector<std::string>& names,
 InvalidInput UnknownName(const std::string& subject,
                          const std::vector<std::string>& names,
                          const std::string& found) {
+  const std::string nearest = Nearest(names, found);
+  const std::string suggestion =
+      nearest.empty() ? "" : " (did you mean '" + nearest + "'?)";
   std::string list;
   for (const std::string& name : names)
     list += (list.empty() ? "" : ", ") + name;
-  const std::string nearest = Nearest(names, found);
+  if (names.size() > kMostListed)
+    return InvalidInput(subject + ": unknown name '" + found + "'" +
+                        suggestion + "; expected one of " + list);
   return InvalidInput(
       subject,
       names.empty() ? "none" : (names.size() > 1 ? "one of " : "") + list,
-      "'" + found + "'" +
-          (nearest.empty() ? "" : " (did you mean '" + nearest + "'?)"));
+      "'" + found + "'" + suggestion);
 }
 
 }  // namespace subquad

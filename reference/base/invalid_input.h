@@ -46,8 +46,9 @@ class InvalidInput : public std::runtime_error {
   }
 };
 
-// Reports a name that is not one of `names`: "SUBJECT: expected one of A, B,
-// found 'X' (did you mean 'A'?)".
+// Returns the message for a name that is not one of `names`: "SUBJECT: expected
+// one of A, B, found 'X' (did you mean 'A'?)". With many names the suggestion
+// comes before the list.
 InvalidInput UnknownName(const std::string& subject,
                          const std::vector<std::string>& names,
                          const std::string& found);

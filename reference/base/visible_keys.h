@@ -25,7 +25,8 @@ inline std::vector<ParamRule> VisibleKeysParams(bool image = false) {
   offset.required = false;
   offset.default_value = "0";
   ParamRule lengths{"key_lengths", ParamType::kList,
-                    "keys of each batch item, the rest is padding", false};
+                    "number of keys of each batch item; the rest is padding",
+                    false};
   lengths.min = 1;
   if (image)
     return {ParamRule::Flag("causal", "pixel i sees pixels j <= i only"),

@@ -46,9 +46,11 @@ std::string WhyNotFastRpb(const Problem& problem) {
                     : "only for linear attention";
   if (kXy && !IsImage(problem)) return "only for images: it needs two axes";
   if (kXy && NeedsFullImage(problem))
-    return "not causal: a raster mask is no sum of a row and a column part";
+    return "not causal: a raster mask is not a sum of a row part and a column "
+           "part";
   if (!kXy && IsImage(problem) && !NeedsFullImage(problem))
-    return "the image's product is a sum of rows and columns, which is faster";
+    return kSoftmax ? "for an image use softmax_xy, which needs no FFT"
+                    : "for an image use linear_xy, which needs no FFT";
   return "";
 }
 

@@ -15,7 +15,7 @@ namespace subquad {
 inline std::string OnlyCausal(const Problem& problem) {
   return problem.params.Flag("causal")
              ? ""
-             : "only causal: it reads keys in the order of the queries";
+             : "only causal: it processes keys in the order of the queries";
 }
 
 inline std::string NotCausal(const Problem& problem) {

@@ -208,8 +208,8 @@ class SparseKeys {
 
 inline std::string WhyNotBlocked(const Problem& problem) {
   if (problem.params.Text("pattern") != "strided") return "";
-  return "neighbouring queries of a strided pattern share no far keys, so "
-         "there are no blocks of pairs";
+  return "a strided pattern has no blocks of pairs: neighbouring queries have "
+         "different far keys";
 }
 
 }  // namespace subquad

@@ -138,17 +138,18 @@ const std::vector<SharedRow>& SharedRows() {
 std::string NotOnDevice(const Problem& problem) {
   const Params& params = problem.params;
   if (params.Has("query_offset") && params.Integer("query_offset") > 0)
-    return "no kernel takes query_offset";
-  if (params.Has("key_lengths")) return "no kernel takes key_lengths";
+    return "GPU kernels do not support query_offset";
+  if (params.Has("key_lengths"))
+    return "GPU kernels do not support key_lengths";
   if (problem.op->description().id == "softmax_attention" &&
       params.Has("height"))
-    return "no kernel takes the bias of an image";
+    return "GPU kernels do not support the bias of an image";
   if (params.Has("eps") && params.Number("eps") > 0)
-    return "no kernel takes eps";
+    return "GPU kernels do not support eps";
   if (params.Has("normalized") && !params.Flag("normalized"))
-    return "no kernel leaves out the normaliser";
+    return "GPU kernels do not support normalized: false";
   if (params.Has("feature_map") && params.Text("feature_map") == "identity")
-    return "no kernel takes the feature map identity";
+    return "GPU kernels do not support the feature map identity";
   return "";
 }
 
@@ -163,8 +164,8 @@ std::vector<Implementation> CompleteTable(std::string_view op, Backend backend,
     if (row.scalars.empty()) row.scalars = scalars;
     if (!row.backward && row.why_no_backward.empty())
       row.why_no_backward = backend == Backend::kCuda
-                                ? "kernels have the forward pass only"
-                                : "this algorithm's is not written yet";
+                                ? "GPU kernels have only the forward pass"
+                                : "this algorithm has no backward pass yet";
     for (const SharedRow& shared : SharedRows()) {
       if (shared.op != op || shared.id != row.id) continue;
       if (row.source.empty()) row.source = shared.source;

@@ -122,7 +122,8 @@ inline std::vector<ParamRule> FeatureMapParams(const Params& params,
 inline std::vector<ParamRule> NormaliserParams() {
   const ParamRule normalized =
       FlagOn("normalized", "divide by the sum of the weights; false: do not");
-  ParamRule eps{"eps", ParamType::kNumber, "is added to the normaliser", false};
+  ParamRule eps{"eps", ParamType::kNumber, "value added to the normaliser",
+                false};
   eps.default_value = "0";
   eps.may_be_zero = true;
   return {normalized, eps};

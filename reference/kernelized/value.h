@@ -207,7 +207,7 @@ class KernelizedValue {
     if (!exists)
       throw InvalidInput(
           from.name + std::to_string(row) + problem_.HeadName(head),
-          "a row of a length other than zero to normalise", "zero");
+          "a row with a norm above zero, to normalise it", "zero");
     return FeatureRow<Real>(phi);
   }
 

@@ -64,7 +64,8 @@ Score<Real> ScaledDot(const Query* q, const Key* k, int64_t d, Real scale) {
 [[noreturn]] inline void ThrowSeesNothing(const Problem& problem, int64_t head,
                                           int64_t query) {
   throw InvalidInput("query " + std::to_string(query) + problem.HeadName(head),
-                     "a key that it sees", "none, so its normaliser is zero");
+                     "a key that it sees",
+                     "no key, so that its normaliser is zero");
 }
 
 // The keys that one query sees. A new object is made for each row.

@@ -1,6 +1,6 @@
 // The sparse patterns (Transformers II, "Making the attention matrix sparse"):
-// the rule of each that decides, pair by pair, which keys a query sees. The
-// global tokens of etc follow the n positions.
+// the rule of each that decides, pair by pair, pattern of the keys that a query
+// sees. The global tokens of etc follow the n positions.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-"""Draws bars: one quantity of several things at one size, with intervals; and ratios as marks with intervals, a row for each."""
+"""Draws bars (one quantity of several implementations at one size, with intervals) and rows of ratios with intervals."""
 
 import math
 
@@ -12,12 +12,12 @@ ROW = 0.17  # inches
 
 
 def nearest(sizes, wanted):
-    """The size measured that is nearest to the one wanted, on a logarithmic scale."""
+    """Returns the measured size that is nearest to the wanted one, on a logarithmic scale."""
     return min(sorted(sizes), key=lambda n: abs(math.log(n / wanted)))
 
 
 def common_size(content, wanted):
-    """The n at which all lines of (Panel, Group) pairs are compared."""
+    """Returns the n at which all lines of (Panel, Group) pairs are compared."""
     shared = None
     for panel, group in content:
         for name in group.implementations():
@@ -48,7 +48,8 @@ def draw(content, width, title, at):
             axes.barh(bar, row[panel.y], height=0.62, color=color, linewidth=0)
             if panel.low and row[panel.low] and row[panel.high]:
                 axes.plot([row[panel.low], row[panel.high]], [bar, bar], color=DARK_GREY, linewidth=0.9)
-        largest = max(row[panel.y] for row in rows.values() if row[panel.y])
+        # The axis includes the intervals: one that is cut off would look precise.
+        largest = max(row[column] for row in rows.values() for column in (panel.y, panel.high) if column and row[column])
         axes.set_xlim(0, largest * 1.06)
         axes.grid(False, axis="y")
         if panel.ticks is plot_style.binary_ticks:

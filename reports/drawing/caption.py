@@ -1,4 +1,4 @@
-"""The caption of a figure: its words, for the page below it, as Markdown and as LaTeX."""
+"""Captions of figures: for the page below the figure, as Markdown and as LaTeX."""
 
 import dataclasses
 import re
@@ -11,8 +11,9 @@ WORDS = 60  # of a short caption, at most
 
 @dataclasses.dataclass
 class Caption:
-    """title: what is shown; setting: its source and what all points share; notes: sentences; numbers: more of them, too long
-    for a page; provenance: where the numbers come from; brief, source: notes and setting of the short caption"""
+    """A caption. title: the subject; setting: the source and the settings that all points share; notes: sentences; numbers: more
+    sentences, too long for a page; provenance: the origin of the numbers; brief, source: notes and setting of the short caption.
+    """
 
     name: str
     title: str
@@ -27,11 +28,11 @@ class Caption:
         return [sentence for sentence in map(_sentence, [self.setting, *self.notes]) if sentence]
 
     def plain(self):
-        """(title, the rest) of the long caption"""
+        """Returns (title, the rest) of the long caption."""
         return _sentence(self.title), " ".join(self.sentences())
 
     def short(self):
-        """(title, the rest): as many of the brief sentences as WORDS hold, and the source."""
+        """Returns (title, the rest) of the short caption: as many brief sentences as WORDS allows, and the source."""
         title, source, kept = _sentence(self.title), _sentence(self.source), []
         for sentence in map(_sentence, self.brief):
             if len(" ".join([title, *kept, sentence, source]).split()) <= WORDS:

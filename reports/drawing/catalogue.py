@@ -1,4 +1,5 @@
-"""What a set of files can show: every recipe that they serve, and three general figures for each group with a line that no recipe takes."""
+"""Lists the figures of a set of files: every recipe for which they have the data, and three general figures for each group with
+other results."""
 
 import copy
 import csv
@@ -19,7 +20,6 @@ from reports.drawing import recipe_figure
 from reports.drawing import study_panels
 from reports.files import recipe_file
 from reports.files import result_file
-from reports.files import study_file
 from reports.files import summary_file
 from reports.drawing import tables
 
@@ -28,7 +28,7 @@ FEWEST_RATIOS = 5  # that are drawn
 
 @dataclasses.dataclass
 class Product:
-    """One figure or table: what it is, and how to get its bytes."""
+    """One figure or table, with a way to get its bytes."""
 
     name: str  # of its files
     title: str
@@ -51,11 +51,13 @@ class Product:
                                 self.source or self.setting)  # fmt: skip
 
     def files(self, formats, caption="short"):
-        """{file name: bytes}; caption: its length"""
+        """Returns {file name: bytes}; caption: the length of the caption."""
         made = {}
         if self.draw:
             page = self.draw()
-            made = {f"{self.name}.{one}": plot_style.render(page.figure, one) for one in formats if one != "tex"}
+            made = {
+                f"{self.name}.{entry}": plot_style.render(page.figure, entry) for entry in formats if entry != "tex"
+            }
             if "tex" in formats:
                 made.update(pgfplots.files(self.name, page))
             words = self.caption(page)
@@ -67,13 +69,13 @@ class Product:
         return {**made, **{name: text.encode() for name, text in self.data.items()}}
 
     def table_file(self):
-        """The LaTeX of its table; NAME.tex is the figure where there is one."""
+        """Returns the name of the LaTeX file of its table; NAME.tex is the figure if there is one."""
         return f"{self.name}-table.tex" if self.draw else f"{self.name}.tex"
 
 
 @dataclasses.dataclass
 class Rest:
-    """Lines of one group that no recipe takes."""
+    """Lines of one group that no recipe shows."""
 
     identity: dict  # of the group
     implementations: list
@@ -90,8 +92,8 @@ class Catalogue:
 
 
 def build(results, studies, recipes, general="rest", summary=None):
-    """results: (path, content) pairs; studies: StudyFiles; general: the groups that get general figures, `rest` (those with a line
-    that no recipe takes), `all` or `none`; summary: a Summary."""
+    """Builds the catalogue. results: (path, content) pairs; studies: StudyFiles; general: the groups that get general figures,
+    `rest` (those with a line that no recipe shows), `all` or `none`; summary: a Summary."""
     summary = summary or summary_file.Summary()
     summary.check(results)
     names = [study.name for study in studies]
@@ -136,7 +138,7 @@ PAPERS = ("NPRF", "FastRPB", "LRPE", "Transformer-XL", "Transformers II", "this 
 
 
 def _by_source(recipe):
-    """Papers one after the other, ours last."""
+    """Orders recipes by paper, ours last."""
     ranks = [rank for rank, paper in enumerate(PAPERS) if recipe["source"].startswith(paper)]
     return (ranks or [len(PAPERS)])[0], recipe.name
 
@@ -151,7 +153,7 @@ def _slug(text):
 
 
 def _make(recipe, platform, results, points, studies, summary, recipes):
-    """(Product, the points that it shows)"""
+    """Returns (Product, the points that it shows)."""
     title = recipe["title"]
     if recipe.kind == "study":
         return _study(recipe, studies), []
@@ -234,10 +236,10 @@ def _ratios(recipe, platform, results, own):
 
 
 def _study(recipe, studies):
-    found = [study for study in studies if study.name == recipe["study"]]
-    if not found:
+    results = [study for study in studies if study.name == recipe["study"]]
+    if not results:
         raise recipe_figure.Unmeasured(f"no file of the study {recipe['study']}")
-    study = found[0]
+    study = results[0]
     if study.name not in study_panels.DRAWINGS:
         raise recipe_figure.Unserved(f"nothing draws the study {recipe['study']}")
     return _study_product(recipe.name, recipe["title"], recipe, study)
@@ -245,7 +247,7 @@ def _study(recipe, studies):
 
 def _study_product(name, heading, recipe, study):
     environment = study.content["environment"]
-    data = {f"{name}-{one}.csv": csv_text(table.columns, _plain_rows(table)) for one, table in study.tables.items()}
+    data = {f"{name}-{entry}.csv": csv_text(table.columns, _plain_rows(table)) for entry, table in study.tables.items()}
     digest = hashlib.sha256("".join(data.values()).encode()).hexdigest()[:12]
     words = ", ".join([result_file.machine_name("cpu", environment), f"commit {commit(environment)}", compiler(environment),
                        study.content["created"][:10], f"seed {study.content['seed']}", f"data {digest}"])  # fmt: skip
@@ -266,7 +268,7 @@ def _study_product(name, heading, recipe, study):
 
 
 def _parts(product, study):
-    """The study's other figures: the same numbers, one for each model."""
+    """Returns the study's other figures, one for each model."""
     return [
         dataclasses.replace(
             product, name=f"{product.name}-{suffix}", title=f"{product.title}: {words}", data={}, kinds=(study.name,), about=words,
@@ -298,7 +300,7 @@ class General:
         return list(dict.fromkeys(["implementation", "n", "verdict", *shown, "reason"]))
 
     def points_csv(self):
-        """What is plotted, a row for each point; a missing number is nan, as pgfplots wants it."""
+        """Returns the plotted data, one row per point; a missing value is nan, as pgfplots expects."""
         numbers = set(self.columns()) - {"implementation", "verdict", "reason"}
         empty = {column: "nan" if column in numbers else "" for column in self.columns()}
         return csv_text(
@@ -307,7 +309,7 @@ class General:
         )
 
     def lines_csv(self):
-        """Fits and crossovers of the quantities shown, or None if there are none."""
+        """Returns the fits and crossovers of the plotted quantities, or None if there are none."""
         header = ["kind", "quantity", "implementation", "dense", "value", "low", "high", "n_min", "n_max"]
         entries = [{**fit, "kind": "fit", "dense": "", "value": fit["exponent"]} for fit in self.group.fits]
         entries += [
@@ -332,7 +334,7 @@ class General:
         words = footer(self.group.sources, platform, identity["threads"], "".join(data.values()))
         heading, shared = title(self.group)
         content = [(panel, self.group) for panel in self.panels]
-        content = [one for one in content if panels.is_measured(*one)] or content
+        content = [entry for entry in content if panels.is_measured(*entry)] or content
         return Product(
             self.name, ", ".join(part for part in (heading, shared) if part), None, words,
             draw=lambda: panels.draw(content, plot_style.width_named(self.width), heading), data=data,
@@ -341,8 +343,8 @@ class General:
 
 
 def _taken(recipe, used, points):
-    """The lines (result_file.line_key) that a recipe takes: it shows one of their points. A table takes only lines that are all in
-    its cells: a few numbers are not a curve."""
+    """Returns the lines (result_file.line_key) of which a recipe shows a point. A table counts only for lines that are complete in
+    its cells, since a few numbers are not a curve."""
     lines = {point.line for point in used}
     if recipe.kind != "table":
         return lines
@@ -351,11 +353,15 @@ def _taken(recipe, used, points):
 
 
 def _general(results, taken, everything):
-    """(Products, warnings, [Rest]); everything: also of groups all of whose lines are taken."""
+    """Returns (Products, warnings, [Rest]); everything: include groups all of whose lines are in recipes."""
     groups, warnings = result_file.group_records(results)
     made, rest = [], []
     for name, group in zip(result_file.figure_names(groups), groups):
-        left = [one for one in group.implementations() if result_file.line_key(group.identity, one) not in taken]
+        left = [
+            implementation
+            for implementation in group.implementations()
+            if result_file.line_key(group.identity, implementation) not in taken
+        ]
         if not left and not everything:
             continue
         figures = [
@@ -369,7 +375,7 @@ def _general(results, taken, everything):
 
 
 def title(group):
-    """What all points of the figure share, as (words in bold, the rest)."""
+    """Returns the settings that all points of the figure share, as (words in bold, the rest)."""
     identity = dict(group.identity)
     identity.pop("machine")
     heading = identity.pop("operator")
@@ -406,7 +412,7 @@ def _threads(points):
 
 
 def footer(sources, platform, threads, data):
-    """Machine, commit, compiler, date, and a fingerprint of the data plotted."""
+    """Returns machine, commit, compiler, date and a digest of the plotted data."""
     environments = [source["environment"] for source in sources]
     machine, backend = platform
     parts = [machine]

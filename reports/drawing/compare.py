@@ -1,4 +1,5 @@
-"""Two machines, or two commits, in one figure: every line of a recipe twice, filled marks for the first, hollow and paler ones for the second."""
+"""Draws two machines or two commits in one figure: every line of a recipe twice, with filled marks for the first and hollow, paler
+marks for the second."""
 
 import dataclasses
 import pathlib
@@ -14,7 +15,7 @@ from reports.files.result_file import InputError
 
 @dataclasses.dataclass
 class Side:
-    """The results of one machine or commit; `name` is what tells it from the other."""
+    """The results of one machine or commit; `name` distinguishes it from the other."""
 
     name: str
     results: list
@@ -23,7 +24,7 @@ class Side:
 
 
 def sides_of(first, second, paths):
-    """Two Sides from lists of (path, content) pairs. Raises InputError where one has no results, or several machines."""
+    """Returns two Sides from lists of (path, content) pairs. Raises InputError if one has no results or several machines."""
     made = []
     for results, path in zip((first, second), paths):
         if not results:
@@ -53,7 +54,7 @@ def sides_of(first, second, paths):
 
 
 def products(sides, recipes):
-    """(Products, [(recipe, why it cannot be drawn)]) of all recipes of curves that both sides serve."""
+    """Returns (Products, [(recipe, why it cannot be drawn)]) of all recipes of curves for which both sides have data."""
     made, unserved = [], []
     for recipe in recipes:
         if recipe.kind != "curves":

@@ -1,4 +1,4 @@
-"""Pages of a report: words, tables and figures one below the other on sheets of A4. Distances are inches."""
+"""Lays out a report: text, tables and figures below each other on A4 pages. Distances are inches."""
 
 import matplotlib.lines
 
@@ -20,7 +20,7 @@ class Document:
 
     @property
     def number(self):
-        """Of the page in progress."""
+        """Returns the number of the current page."""
         return len(self.sheets)
 
     def _room(self, height):
@@ -51,7 +51,7 @@ class Document:
         self.y += 0.1
 
     def keep_together(self, product):
-        """Begins a page where a heading, a few lines and the figure would not fit on this one."""
+        """Begins a new page if a heading, a few lines and the figure would not fit on this one."""
         self._room(min(product.draw().height + 1.9, SHEET[1] - TOP - BOTTOM))
 
     def paragraph(self, text):
@@ -77,7 +77,7 @@ class Document:
         self.y += 0.1
 
     def figure(self, product):
-        """The drawing and its caption; on the next page where it does not fit on this one."""
+        """Adds a drawing and its caption, on the next page if it does not fit on this one."""
         page = product.draw()
         caption = product.caption(page)
         title, rest = caption.plain()
@@ -109,7 +109,7 @@ class Document:
         self.y += 0.14
 
     def table(self, columns, rows):
-        """Columns as wide as their words; the widest takes what is left and breaks its lines."""
+        """Adds a table. Columns are as wide as their text; the widest gets the remaining width and breaks its lines."""
         size = SMALL
         whole = [row for row in rows if len(row) == len(columns)]
         widths = [max(plot_style.text_width(str(cell), size) for cell in cells) + CELL_GAP

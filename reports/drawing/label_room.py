@@ -1,5 +1,5 @@
-"""Finds places for small texts inside the axes of a panel: over no marker and no other text, over lines only where it must be, and
-nearer to what they speak about than to anything that they could be taken to speak about. A text without such a place is left out.
+"""Finds places for small labels inside the axes of a panel: never over a marker or another label, over lines only if necessary,
+and nearer to the point they belong to than to any other. A label without such a place is left out.
 
 Distances are points, from the lower left corner of the figure.
 """
@@ -52,7 +52,7 @@ class Label:
 
 
 class Room:
-    """Of axes in which everything else is drawn."""
+    """The free room in axes in which everything else is drawn."""
 
     def __init__(self, axes):
         self.axes = axes
@@ -68,18 +68,18 @@ class Room:
             if line.get_linestyle() not in ("None", "none", " ", ""):
                 path = line.get_transform().transform(line.get_path().vertices) * self.points_per_pixel
                 thin = line.get_color() == LIGHT_GREY and line.get_linewidth() < 1  # growth by theory
-                lines += [(*one, *other, 0.3 if thin else 1.0) for one, other in zip(path, path[1:])]
+                lines += [(*entry, *other, 0.3 if thin else 1.0) for entry, other in zip(path, path[1:])]
         self.lines = numpy.array([line for line in lines if all(map(math.isfinite, line))]).reshape(-1, 5)
 
     def place(self, x, y):
-        """Where a point of the data is."""
+        """Returns the position of a data point."""
         return tuple(self.axes.transData.transform((x, y)) * self.points_per_pixel)
 
     def find(self, text, own, others):
-        """A Label beside one of its own places, the first ones being preferred, or None; others: places of what it does not speak
-        about. No other text is written there then."""
+        """Returns a Label beside one of its own points, preferring the first, or None. others: points to which it does not belong.
+        The place is then reserved."""
         width, height = plot_style.text_width(text) * 72, plot_style.look().text_size * 1.1
-        found = []
+        results = []
         for rank, anchor in enumerate(own):
             radius = max((size for x, y, size in self.markers if math.dist((x, y), anchor) < 0.5), default=0)
             for distance in DISTANCES:
@@ -98,10 +98,10 @@ class Room:
                             + 0.5 * rank
                             + 0.02 * turn
                         )
-                        found.append((cost, len(found), box, leader))
-        if not found:
+                        results.append((cost, len(results), box, leader))
+        if not results:
             return None
-        *_, box, leader = min(found)
+        *_, box, leader = min(results)
         self.boxes.append(box)
         return Label(text, box, leader)
 
@@ -115,7 +115,7 @@ class Room:
         )  # fmt: skip
 
     def _leader(self, box, anchor, radius):
-        """From the text to the edge of the marker."""
+        """Returns the line from the label to the edge of its marker."""
         start = box.nearest(*anchor)
         share = radius / math.dist(start, anchor)
         return start, tuple(there + (here - there) * share for here, there in zip(start, anchor))
@@ -139,7 +139,7 @@ class Room:
         )
 
     def _covered(self, box, leader):
-        """Length of the lines under a text, and 2 for each that the leader crosses; those of theory count less."""
+        """Returns the length of the lines under a label plus 2 for each that its leader crosses; lines of theory count less."""
         if not len(self.lines):
             return 0.0
         x1, y1, x2, y2, weight = self.lines.T

@@ -1,8 +1,8 @@
 """Lays out a figure: rows of panels, with a legend over each row. Everything is placed by hand from measured text.
 
-Distances are inches from the upper left corner. Words about a figure are no part of it: `Page.notes` holds them, for its
-caption. What goes on a page is told as blocks; a block whose panels do not fit side by side takes several rows. On a narrow
-page panels are small, and no page of those is higher than HIGHEST.
+Distances are inches from the upper left corner. Notes about a figure belong to its caption (`Page.notes`), not to the drawing. A
+page consists of blocks; a block whose panels do not fit side by side is split into several rows. On a narrow page panels are
+small, and such a page is never higher than HIGHEST.
 """
 
 import dataclasses
@@ -40,8 +40,8 @@ class Label(typing.NamedTuple):
 
 @dataclasses.dataclass
 class Cell:
-    """One panel: its share of the row, whether it has the y axis of the one before, its lines, and room over it.
-    `words`: its title, where that may take two lines."""
+    """One panel: its share of the row, whether it shares the y axis of the previous panel, its lines, and the room above it.
+    `words`: its title, if that may be two lines long."""
 
     labels: list = dataclasses.field(default_factory=list)
     share: float = 1.0
@@ -75,7 +75,7 @@ def y_axis_room():
 
 @dataclasses.dataclass
 class Place:
-    """Where a panel is: its axes, and the left edge of its y axis's words."""
+    """The position of a panel: its axes, and the left edge of its y axis label."""
 
     left: float
     top: float
@@ -95,7 +95,7 @@ class Place:
 
 @dataclasses.dataclass
 class Plan:
-    """Everything on a page with its place. `y` is the lower edge."""
+    """Everything on a page with its position. `y` is the lower edge."""
 
     y: float
     panels: list = dataclasses.field(default_factory=list)
@@ -109,8 +109,8 @@ class Plan:
 
 
 class Page:
-    """blocks: what is drawn, from top to bottom. `axes` are all panels in that order; `notes` are sentences for the long
-    caption, `brief` those for the short one, the most important first; `numbers` more of them, for whoever wants every number.
+    """A page of blocks from top to bottom. `axes` are all panels in that order; `notes` are sentences for the long caption,
+    `brief` those for the short one, the most important first; `numbers` are sentences with all numbers.
     """
 
     def __init__(self, blocks, heading="", width=None, notes=(), brief=None):
@@ -142,8 +142,8 @@ class Page:
     # Planning
 
     def _plan(self, blocks, y):
-        """As many panels a row as asked for, or fewer where they would be too narrow. Without a wish, a narrow page has two or
-        more, so that the smallest panel is largest."""
+        """Plans as many panels per row as requested, or fewer if they would be too narrow. By default, a narrow page has at least
+        two per row, in the number that makes the smallest panel largest."""
         asked, most = plot_style.look().panels, max(len(block.cells) for block in blocks)
         if self.width > NARROW and not asked:
             return self._arrange(blocks, y, None)
@@ -341,7 +341,7 @@ def _shrink(label, room):
 
 
 def narrow():
-    """Whether the look asks for figures of a column."""
+    """Tells whether the look requests figures of one column."""
     return plot_style.width_for(math.inf) <= NARROW
 
 
@@ -390,7 +390,7 @@ def _columns_fit(widths, columns, width):
 
 
 def _common(legends):
-    """One legend for several panels, where each of theirs is part of the longest; None where they differ."""
+    """Returns one legend for several panels if each of their legends is part of the longest; None otherwise."""
     if not legends:
         return []
     longest = max(legends, key=len)

@@ -1,4 +1,5 @@
-"""Draws maps: who is faster over two axes, a cell for each pair of sizes, a panel for each baseline."""
+"""Draws maps that show over two axes which implementation is faster, with a cell for each pair of sizes and a panel for each
+baseline."""
 
 import math
 

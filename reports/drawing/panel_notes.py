@@ -1,4 +1,4 @@
-"""The words of a figure's caption: what is drawn how, where curves cross, how they grow, and why points are missing."""
+"""Writes the sentences of captions: how things are drawn, where curves cross, how they grow, and why points are missing."""
 
 import itertools
 import re
@@ -16,7 +16,7 @@ NUMBER = re.compile(r"[0-9][0-9.,e+-]*( ?([KMGT]iB|[mµn]?s|s|min|h)\b)?")  # wi
 
 
 def mark_kind(row, panel):
-    """How a row without a point is marked: by its verdict, as `zero`, or not at all."""
+    """Returns the mark of a row without a point: its verdict, `zero`, or none."""
     if row["verdict"] != "passed":
         return row["verdict"]
     return "zero" if row[panel.y] == 0 else None
@@ -27,31 +27,33 @@ def crossing_text(cross):
 
 
 def sentences(content):
-    """For (Panel, Group) pairs, each once."""
+    """Returns the sentences for (Panel, Group) pairs without duplicates."""
     groups = _by_group(content)
-    found = [_legend(content), *_alike_sentences(content)]
+    results = [_legend(content), *_alike_sentences(content)]
     for panels, group in groups:
-        found += _crossover_sentences(panels, group)
-    found.append(_margin_sentence([group for _, group in groups]))
-    found.append(_reach_sentence(content))
+        results += _crossover_sentences(panels, group)
+    results.append(_margin_sentence([group for _, group in groups]))
+    results.append(_reach_sentence(content))
     for panels, group in groups:
-        found += _missing_sentences(panels, group)
-        found += group.remarks
-    return [sentence for sentence in dict.fromkeys(found) if sentence]
+        results += _missing_sentences(panels, group)
+        results += group.remarks
+    return [sentence for sentence in dict.fromkeys(results) if sentence]
 
 
 def brief(content):
     """The sentences of a short caption, the most important first: the panels, points that are missing, how to read the lines."""
-    found = [_panels_sentence([panel for panel, _ in content])] if len(content) > 1 else []
+    results = [_panels_sentence([panel for panel, _ in content])] if len(content) > 1 else []
     rows = {(row["case"], row["implementation"]): row for _, group in content for row in group.rows}.values()
     counts = Counter(row["verdict"] for row in rows)
     marked = [sign.replace(" ", f" {counts[verdict]} ", 1) for verdict, sign in SIGNS.items() if counts[verdict]]
     if marked:
         over = any(panel.x == "n" for panel, _ in content)
-        found.append(f"{'Points, above the axes' if over else 'Points left out'}: {', '.join(marked)}.")
+        results.append(f"{'Points, above the axes' if over else 'Points left out'}: {', '.join(marked)}.")
     if any(mark_kind(row, panel) == "zero" for panel, group in content for row in group.rows if panel.x == "n"):
-        found.append("Marks on the lower edge: 0.")
-    return found + [_sentence(words) for words in dict.fromkeys(words for words, _ in _legend_parts(content)) if words]
+        results.append("Marks on the lower edge: 0.")
+    return results + [
+        _sentence(words) for words in dict.fromkeys(words for words, _ in _legend_parts(content)) if words
+    ]
 
 
 def _panels_sentence(panels):
@@ -60,13 +62,19 @@ def _panels_sentence(panels):
         (panel.title, panel.label if panel.x == "n" else f"{panel.label} against {panel.x_label}") for panel in panels
     ]
     for key in (0, 1):
-        runs = [(words, [one[1 - key] for one in run]) for words, run in itertools.groupby(shown, lambda one: one[key])]
+        runs = [
+            (words, [item[1 - key] for item in run])
+            for words, run in itertools.groupby(shown, lambda element: element[key])
+        ]
         starts = itertools.accumulate((len(others) for _, others in runs), initial=0)
         if len(runs) > 1 and runs[0][0] and all(others == runs[0][1] for _, others in runs):
             listed = (f"{layout.letters(start, len(others))} {words}" for start, (words, others) in zip(starts, runs))
             others = ", ".join(filter(None, runs[0][1]))
             return "; ".join(listed) + (f": {others}." if others else ".")
-    return "; ".join(f"{layout.letters(index)} {', '.join(filter(None, one))}" for index, one in enumerate(shown)) + "."
+    return (
+        "; ".join(f"{layout.letters(index)} {', '.join(filter(None, entry))}" for index, entry in enumerate(shown))
+        + "."
+    )
 
 
 def exponents(content):
@@ -75,12 +83,12 @@ def exponents(content):
 
 
 def few_samples(row, panel):
-    """Whether a measured point has too few samples to be taken like the others."""
+    """Tells whether a measured point has too few samples for an interval."""
     return bool(panel.low and row[panel.low] and row.get("samples") and row["samples"] < FEWEST_SAMPLES)
 
 
 def has_meaning(fit):
-    """Whether an exponent is known well enough to be printed."""
+    """Tells whether an exponent is precise enough to be printed."""
     if fit is None or fit["exponent"] is None:
         return False
     return fit["low"] is None or fit["high"] is None or fit["high"] - fit["low"] <= WIDEST_FIT
@@ -91,7 +99,7 @@ WHAT = {"seconds": "time", "workspace_bytes": "workspace"}
 
 def _fit_sentences(panels, group):
     """Exponents of n with their intervals and the class by theory, one sentence for each quantity."""
-    found = []
+    results = []
     where = f"{panels[0].title}: " if panels[0].title else ""
     for panel in panels:
         words = []
@@ -103,8 +111,8 @@ def _fit_sentences(panels, group):
                 theory = f" (theory: {known.replace('^2', '²')})" if known else ""
                 words.append(f"{name} {plot_style.with_interval(fit['exponent'], fit['low'], fit['high'])}{theory}")
         if words:
-            found.append(f"{where}Exponents of n, {WHAT.get(panel.quantity, panel.quantity)}: {_listed(words)}.")
-    return found
+            results.append(f"{where}Exponents of n, {WHAT.get(panel.quantity, panel.quantity)}: {_listed(words)}.")
+    return results
 
 
 def _by_group(content):
@@ -155,8 +163,8 @@ def _legend_parts(content):
 
 
 def _alike_sentences(content):
-    """Which lines of a panel hide one another."""
-    found = []
+    """Names lines of a panel that coincide."""
+    results = []
     for index, (panel, group) in enumerate(content):
         if panel.x != "n":
             continue
@@ -166,22 +174,22 @@ def _alike_sentences(content):
                 lines.setdefault(row["implementation"], {})[row["n"]] = row[panel.y]
         clusters = []
         for name, line in lines.items():
-            near = next((one for one in clusters if _alike(lines[one[0]], line)), None)
+            near = next((cluster for cluster in clusters if _alike(lines[cluster[0]], line)), None)
             if near:
                 near.append(name)
             else:
                 clusters.append([name])
         where = f"{layout.letters(index)} " if len(content) > 1 else ""
         percent = round(100 * (ALIKE - 1))
-        found += [
+        results += [
             f"{where}{_and(names)} lie on one another, within {percent} %." for names in clusters if len(names) > 1
         ]
-    return found
+    return results
 
 
-def _alike(one, other):
-    shared = one.keys() & other.keys()
-    return len(shared) >= 3 and all(1 / ALIKE <= one[n] / other[n] <= ALIKE for n in shared)
+def _alike(entry, other):
+    shared = entry.keys() & other.keys()
+    return len(shared) >= 3 and all(1 / ALIKE <= entry[n] / other[n] <= ALIKE for n in shared)
 
 
 def _and(names):
@@ -190,7 +198,7 @@ def _and(names):
 
 
 def _reach_sentence(content):
-    """How far each line goes, where that differs."""
+    """Returns the last size of each line, if they differ."""
     largest = {}
     for panel, group in content:
         for row in group.rows if panel.x == "n" else ():
@@ -205,7 +213,7 @@ def _reach_sentence(content):
 
 
 def _margin_sentence(groups):
-    """How far the nearest wrong answer was from being taken, where every point that passed has a margin."""
+    """Returns the smallest margin, if every point that passed has one."""
     passed = [row for group in groups for row in group.rows if row["verdict"] == "passed"]
     if not passed or any(row.get("margin") is None for row in passed):
         return ""
@@ -218,8 +226,7 @@ def _sentence(text):
     return text[:1].upper() + text[1:] + "." if text else ""
 
 
-# What is said of pairs without a crossing, by how the program's reason begins. Of pairs with too few sizes in common
-# nothing is.
+# Sentences about pairs without a crossover, by the kind of reason. Pairs with too few common sizes have none.
 WITHOUT_CROSSING = {
     "better at every size": (("needs", "need"), "less {what} than {dense} at every size measured"),
     "not better at the largest size": (
@@ -257,13 +264,13 @@ def _listed(names):
 
 def _missing_sentences(panels, group):
     """One sentence for each implementation and reason, with the n it holds for."""
-    found = {}
+    result = {}
     for row in group.rows:
         if row["verdict"] != "passed":
             pattern = NUMBER.sub("#", row["reason"] or "")
-            found.setdefault((row["implementation"], row["verdict"], pattern), []).append(row)
+            result.setdefault((row["implementation"], row["verdict"], pattern), []).append(row)
     sentences = []
-    for (name, verdict, _), rows in found.items():
+    for (name, verdict, _), rows in result.items():
         reason = _shortened(rows[0]["reason"] or "no reason given")
         differing = len({row["reason"] for row in rows}) > 1
         where = f" (at {_count(rows[0])})" if differing else ""

@@ -34,7 +34,7 @@ def guide_of(order):
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """What one pair of axes shows. x, y, low, high and thin are columns of result_file.Group.rows.
+    """The contents of one pair of axes. x, y, low, high and thin are columns of result_file.Group.rows.
 
     quantity: that of the fits and crossovers that belong here; theory: `time` or `memory` of the algorithms' entries
     thin_in_limits: the axes make room for the thin line, which is cut off otherwise
@@ -107,7 +107,11 @@ def draw(content, width, title, per_row=2, ticks=()):
 
 
 def _labels(panel, group, series):
-    labels = [layout.Label(one.name, one.style) for one in series if one.points or one.marks]
+    labels = [
+        layout.Label(series_entry.name, series_entry.style)
+        for series_entry in series
+        if series_entry.points or series_entry.marks
+    ]
     if _crossings(panel, group):
         labels.append(layout.Label("crossing", CROSSING))
     if _guided(panel, group, series):
@@ -147,7 +151,7 @@ def _series(panel, group):
 
 
 def is_measured(panel, group):
-    """Whether a panel would show a point that was measured; lines from theory or formulas are none."""
+    """Tells whether a panel would show a measured point; lines from theory or formulas do not count."""
     return any(
         _drawable(row, panel)
         or panel.x == "n" and (panel_notes.mark_kind(row, panel) == "zero" or row["verdict"] == "failed" and row[panel.y])
@@ -178,13 +182,13 @@ def _draw_panel(axes, panel, series, group, inches, ticks, beside=()):
     if panel.level:
         axes.axhline(panel.level, color=LIGHT_GREY, linewidth=0.6, zorder=1.5)
     stairs = _draw_frontiers(axes, panel, group) if panel.frontier else []
-    for one in series:
-        _draw_series(axes, panel, one, group)
+    for series_entry in series:
+        _draw_series(axes, panel, series_entry, group)
     crossings = _draw_crossovers(axes, panel, group)
     room = label_room.Room(axes)
     _write_frontiers(panel, group, room, stairs)
     _number_crossovers(room, crossings)
-    if not any(one.points for one in series):
+    if not any(series_entry.points for series_entry in series):
         axes.text(0.5, 0.92, "no point to draw", transform=axes.transAxes, ha="center", color=MID_GREY)
         if not axes.lines:
             axes.set_yticks([])
@@ -196,7 +200,7 @@ def _n_label(axis):
 
 def _heights(panel, group, series):
     """Values of y that the axes have room for."""
-    points = [row for one in series for row in one.points]
+    points = [row for series_entry in series for row in series_entry.points]
     ys = [row[column] for row in points for column in (panel.y, panel.low, panel.high) if column and row[column]]
     if panel.thin and (panel.thin_in_limits or not ys):
         ys += [row[panel.thin] for row in group.rows if row[panel.thin]]
@@ -204,7 +208,7 @@ def _heights(panel, group, series):
 
 
 def _set_limits(axes, panel, series, group, beside):
-    points = [row for one in series for row in one.points]
+    points = [row for series_entry in series for row in series_entry.points]
     ys = _heights(panel, group, series) + list(beside)
     xs = [row[panel.x] for row in (group.rows if panel.x == "n" else points) if row[panel.x]]
     x_low, x_high = _padded(xs, least_factor=4, padding=0.04)
@@ -235,7 +239,7 @@ RIGHT_ROOM = 0.1  # inches
 
 
 def _inside(ticks, limits, width, tick_format):
-    """Those whose numbers end within the figure; at the right of the axes there is RIGHT_ROOM."""
+    """Returns the ticks whose labels end within the figure, which has RIGHT_ROOM at the right of the axes."""
     inches = width / math.log(limits[1] / limits[0])
     return [
         tick
@@ -245,7 +249,7 @@ def _inside(ticks, limits, width, tick_format):
 
 
 def wanted_sizes(sizes, chosen):
-    """Those of the sizes that are chosen; all where the largest is not."""
+    """Returns the sizes that are chosen, or all sizes if the largest is not among them."""
     wanted = sizes & set(chosen)
     return wanted if sizes and max(sizes) in wanted else sizes
 
@@ -332,12 +336,12 @@ def theory_of(panel, group, name):
 
 def _guided(panel, group, series):
     """(series, class) of those whose growth theory names, and that were measured at two sizes."""
-    found = []
-    for one in series:
-        complexity = theory_of(panel, group, one.name)
-        if complexity and one.points and one.points[-1]["n"] >= 2:
-            found.append((one, complexity))
-    return found
+    results = []
+    for series_entry in series:
+        complexity = theory_of(panel, group, series_entry.name)
+        if complexity and series_entry.points and series_entry.points[-1]["n"] >= 2:
+            results.append((series_entry, complexity))
+    return results
 
 
 def _draw_guides(axes, panel, series, group):
@@ -383,7 +387,7 @@ def _number_crossovers(room, crossings):
 
 
 def _height_at(panel, group, cross):
-    """Where the line of the faster one, as it is drawn, passes the crossing."""
+    """Returns the height at which the drawn line of the faster implementation passes the crossover."""
     points = [row for row in group.rows if row["implementation"] == cross["fast"] and _drawable(row, panel)]
     for one, other in zip(points, points[1:]):
         if one[panel.x] <= cross["n"] <= other[panel.x]:
@@ -393,7 +397,7 @@ def _height_at(panel, group, cross):
 
 
 def _draw_frontiers(axes, panel, group):
-    """At up to four n, a staircase through the implementations that no other beats in both time and error; returns [(n, their rows)]."""
+    """Draws at up to four n a staircase through the implementations that no other beats in both time and error; returns [(n, their rows)]."""
     drawable = [row for row in group.rows if _drawable(row, panel)]
     shared = sorted({row["n"] for row in drawable if sum(other["n"] == row["n"] for other in drawable) >= 2})
     chosen = {shared[round(step * (len(shared) - 1) / 3)] for step in range(4)} if shared else set()
@@ -441,7 +445,7 @@ def _edge_rows(panel, series):
     """Series with marks above the axes; a panel without an n axis has no place for them, only notes."""
     if panel.x != "n":
         return []
-    return [one for one in series if any(row["verdict"] != "passed" for row in one.marks)]
+    return [series_entry for series_entry in series if any(row["verdict"] != "passed" for row in series_entry.marks)]
 
 
 def _draw_marks(page, axes, panel, series, top):

@@ -146,7 +146,7 @@ class _Writer:
         formatter.set_locs(places)
         words = [formatter(place, index) for index, place in enumerate(places)]
         ticks = axis.get_major_ticks()
-        shown = any(one.label1.get_visible() or one.label2.get_visible() for one in ticks)
+        shown = any(tick.label1.get_visible() or tick.label2.get_visible() for tick in ticks)
         labels = ", ".join("{" + (latex.escape(word) if shown else "") + "}" for word in words)
         options += ([f"{name}tick={{{', '.join(map(_n, places))}}}", f"{name}ticklabels={{{labels}}}"]
                     if places else [f"{name}tick=\\empty"])  # fmt: skip

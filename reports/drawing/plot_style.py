@@ -1,6 +1,6 @@
-"""How figures look: colours, line styles, fonts, tick labels, and saving them to the same bytes every time.
+"""The look of figures: colours, line styles, fonts, tick labels, and reproducible files.
 
-Alter the look here; what is drawn is said in figures.py.
+Only the look is defined here, not the contents.
 """
 
 import contextlib
@@ -128,7 +128,7 @@ def apart(style, others):
         Style(style.color, DASHES[(dashes + step) % len(DASHES)], MARKERS[(marker + step) % len(MARKERS)])
         for step in range(len(DASHES))
     )
-    return next((one for one in variants if (one.color, one.dashes) not in looks), style)
+    return next((variant for variant in variants if (variant.color, variant.dashes) not in looks), style)
 
 
 def style_of(implementation):
@@ -139,7 +139,7 @@ def style_of(implementation):
     return Style(PALETTE[digest[0] % len(PALETTE)], DASHES[digest[1] % len(DASHES)], MARKERS[digest[2] % len(MARKERS)])
 
 
-# What a paper's style decides: letters, sizes, widths
+# Fonts, sizes and widths, which a paper's style determines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -376,7 +376,7 @@ def format_decimal_count(value):
 
 
 def counts_format(values):
-    """How the counts of one axis or list are written: by 1024 where all large ones are multiples of it, else by 1000."""
+    """Returns the format for the counts of one axis or list: by 1024 if all large ones are multiples of it, else by 1000."""
     return format_count if all(value % 1024 == 0 for value in values if value >= 1000) else format_decimal_count
 
 
@@ -415,7 +415,7 @@ def most_ticks(height, most):
 
 
 def small_ticks(low, high, most):
-    """For shares and ratios: 1, 2, 5 of each power of ten, or fewer."""
+    """Returns ticks for shares and ratios: 1, 2, 5 times each power of ten, or fewer."""
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
     for digits in ((1, 1.2, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         ticks = [digit * 10.0**power for power in powers for digit in digits]

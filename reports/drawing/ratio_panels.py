@@ -15,7 +15,7 @@ ROW = 0.16  # inches
 
 
 def says(entry):
-    """What a ratio with its interval says, in words."""
+    """Describes a ratio with its interval in words."""
     low, high = entry["low"], entry["high"]
     if low is None or high is None:
         return "too few samples"

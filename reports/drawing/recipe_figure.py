@@ -1,6 +1,6 @@
-"""From a recipe and measurements to panels: which lines there are and how they look.
+"""Turns a recipe and its measurements into panels: the lines and their styles.
 
-Exponents, crossovers and ratios are those of a summary file; none are worked out here.
+Exponents, crossovers and ratios come from a summary file; none are computed here.
 """
 
 import dataclasses
@@ -16,11 +16,11 @@ from reports.files.result_file import InputError
 
 
 class Unserved(Exception):
-    """The files hold too little for a recipe; the text says what is missing."""
+    """The files have too little data for a recipe; the text says what is missing."""
 
 
 class Unmeasured(Unserved):
-    """The files hold nothing of it."""
+    """The files have no data for a recipe."""
 
 
 @dataclasses.dataclass
@@ -86,7 +86,7 @@ def curves(recipe, points, summary=None):
     if len(empty) == len(recipe["panels"]):
         raise Unmeasured("no measurements of " + ", ".join(recipe_file.missing_lines(recipe, [])))
     _demand(recipe, everything, shown)
-    measured = [one for one in everything if panels.is_measured(*one[1:3])]
+    measured = [item for item in everything if panels.is_measured(*item[1:3])]
     if measured and len(measured) < len(everything):
         names = [panel.label for _, panel, group, _ in everything if not panels.is_measured(panel, group)]
         measured[0][2].remarks.append(f"Not measured: {', '.join(dict.fromkeys(names))}.")
@@ -121,7 +121,8 @@ def _lines(recipe, asked, others, where, x):
 
 
 def _demand(recipe, everything, lines):
-    """At least half of the lines must be there, one of each side that is compared, and something of them must have passed."""
+    """Raises Unserved unless at least half of the lines have data, including one of each side of a comparison, and some of it
+    passed."""
     passed = any(
         point.row["verdict"] == "passed" for _, _, _, lines in everything for line in lines for point in line.points
     )
@@ -137,7 +138,7 @@ def _demand(recipe, everything, lines):
 
 
 def _own_sizes(recipe, line):
-    """Other recipes measure the same curve at other n; those are taken only where the recipe's own are too few."""
+    """Returns the points at the recipe's own sizes. Sizes of other recipes are added only if there are too few of its own."""
     own = recipe_file.measured_for(recipe, line.points, ("implementation",) if line.series.get("others") else ())
     return own if len(own) >= 3 else line.points
 
@@ -153,11 +154,11 @@ def after(source):
 
 
 def sources_of(points):
-    found = []
+    results = []
     for point in points:
-        if not any(point.source is source for source in found):
-            found.append(point.source)
-    return found
+        if not any(point.source is source for source in results):
+            results.append(point.source)
+    return results
 
 
 def common_settings(points, without):
@@ -214,16 +215,20 @@ def _speedups(recipe, panel, summary, lines):
     """Ratios of times to one baseline, as the summary has them."""
     group = _group(lines, "n")
     labels = [line.label for line in lines]
-    if panel.against not in labels and not any(panel.against == one["label"] for one in recipe["series"]):
+    if panel.against not in labels and not any(panel.against == outcome["label"] for outcome in recipe["series"]):
         raise InputError(f"recipe {recipe.name}: against: expected one of {', '.join(labels)}, found '{panel.against}'")
     timed = {title: shown for (title, quantity), shown in (summary or {}).items() if quantity == "seconds"}
-    found = timed.get(panel.title) or next(iter(timed.values()), {"ratios": []})
-    ratios = {(one["fast"], one["n"]): one for one in found["ratios"] if one["dense"] == panel.against}
+    result = timed.get(panel.title) or next(iter(timed.values()), {"ratios": []})
+    ratios = {
+        (outcome["fast"], outcome["n"]): outcome for outcome in result["ratios"] if outcome["dense"] == panel.against
+    }
     rows = []
     for row in group.rows:
-        one = ratios.get((row["implementation"], row["n"]))
-        if one and row["verdict"] == "passed":
-            rows.append({**row, "speedup": one["ratio"], "speedup_low": one["low"], "speedup_high": one["high"]})
+        outcome = ratios.get((row["implementation"], row["n"]))
+        if outcome and row["verdict"] == "passed":
+            rows.append(
+                {**row, "speedup": outcome["ratio"], "speedup_low": outcome["low"], "speedup_high": outcome["high"]}
+            )
     group.rows, group.algorithms = rows, {}
     shown = {row["implementation"] for row in rows}
     group.order = [name for name in group.order if name in shown]
@@ -297,7 +302,7 @@ def _table(everything, x):
 
 
 def _plotted(row, panel):
-    """What a panel shows beyond the records: ratios."""
+    """Adds the values that a panel shows in addition to the records: ratios."""
     return {
         column: row[column] for column in panel.columns() if panel.y == "speedup" and column in row and column != "n"
     }
@@ -376,7 +381,7 @@ def ratio_map(recipe, points):
             ]  # fmt: skip
             if len(others) > 1:
                 raise InputError(f"{others[1].place}: recipe {recipe.name} finds two measurements of one cell")
-            times = [one.row["seconds"] for one in (point, *others)]
+            times = [entry.row["seconds"] for entry in (point, *others)]
             ratio = times[1] / times[0] if len(times) == 2 and all(times) else None
             cells[place] = ratio
             header_rows.append([baseline["label"], *place, "nan" if ratio is None else ratio])

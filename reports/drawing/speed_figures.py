@@ -29,7 +29,8 @@ def peer_rows(table, libraries, cases=None):
 
 
 def _largest(keys):
-    """Of every program the key (operator, implementation, case) of its largest case; of equal ones the first of the table."""
+    """Returns for every implementation the key (operator, implementation, case) of its largest case, the first if several are
+    equal."""
     largest = {}
     for operator, implementation, case in keys:
         key = operator, implementation
@@ -56,15 +57,15 @@ def _fastest(table, libraries):
     ours = {row["implementation"] for row in rows if row["peer"]} | set(
         plot_style.STYLES
     )  # are compared with one another, too
-    found = {}
+    result = {}
     for row in rows:
         if row["peer"] in ours | {""} or row["threads"] != 1 or row["backend"] != "cpu":
             continue
         library = libraries.get(row["peer"], row["peer"])
-        marks = found.setdefault((row["operator"], row["implementation"], row["case"]), {})
+        marks = result.setdefault((row["operator"], row["implementation"], row["case"]), {})
         if library not in marks or row["ratio"] < marks[library][1]:
             marks[library] = (library, row["ratio"], *_ends(row))
-    return found
+    return result
 
 
 def _order(key):

@@ -16,7 +16,7 @@ METHODS = {
     "sorted blocks": Style(ORANGE, plot_style.SOLID, "D"),
     "landmarks": Style(VERMILLION, plot_style.SOLID, "p"),
 }
-# What looks at no query or no key.
+# Methods that ignore the queries or the keys.
 NULLS = {
     "equal weights": Style(MID_GREY, plot_style.DOTTED, None),
     "own value": Style(MID_GREY, plot_style.LONG, None),

@@ -6,7 +6,7 @@ import matplotlib.colors
 import matplotlib.ticker
 
 from reports.drawing import plot_style
-from reports.drawing.plot_style import BLUE, DARK_GREY, LIGHT_GREY
+from reports.drawing.plot_style import BLUE, LIGHT_GREY
 from reports.drawing.study_page import color_bar, new_page
 
 ACROSS = 4  # patterns in a row

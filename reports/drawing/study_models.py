@@ -17,7 +17,7 @@ from reports.drawing.study_page import (
 SETTINGS = [(False, False, "standard"), (False, True, "standard, RPE"), (True, False, "normalised"),
             (True, True, "normalised, RPE")]  # fmt: skip
 NULL_NOTE = "No features: equal weights, with RPE exp(bias); Taylor: the features (1, x)."
-# What needs no random features: weights that ignore queries and keys, and the features (1, x).
+# Baselines without random features: weights that ignore queries and keys, and the features (1, x).
 NULLS = (("no features", Style(MID_GREY, plot_style.DOTTED, None)),
          ("Taylor", Style(MID_GREY, plot_style.DASHED, None)))  # fmt: skip
 LARGEST = ("2, the largest possible", Style(LIGHT_GREY, plot_style.SOLID, None))  # error of a row of positive weights
@@ -27,9 +27,9 @@ def draw_nulls(axes, rows, rpe, value):
     """A line across for each of NULLS: the median of `value` over the rows of its baseline. What was drawn."""
     drawn = []
     for kind, (_, style) in zip(("bias" if rpe else "uniform", "taylor1"), NULLS):
-        found = [row[value] for row in rows if row["map"] == kind]
-        if found:
-            drawn.append(_median(found))
+        results = [row[value] for row in rows if row["map"] == kind]
+        if results:
+            drawn.append(_median(results))
             axes.axhline(drawn[-1], color=style.color, linestyle=style.dashes, linewidth=0.9, zorder=1.5)
     return drawn
 
@@ -78,7 +78,7 @@ def _map_panels(study, note, nulls, value, models=(None,), wide=False):
     return page.finish()
 
 
-# What needs no random features, by its name in the table.
+# Baselines without random features, by their names in the table.
 WITHOUT = {"taylor1_clipped": ("Taylor, none negative", Style(MID_GREY, plot_style.DASHED, None)),
            "uniform": ("equal weights", Style(MID_GREY, plot_style.DOTTED, None)),
            "another sentence": ("another sentence", Style(MID_GREY, plot_style.LONG, None))}  # fmt: skip

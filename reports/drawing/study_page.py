@@ -1,4 +1,4 @@
-"""What all drawings of studies share: their page, axes, ticks and curves. Distances are inches."""
+"""Common parts of the drawings of studies: page, axes, ticks and curves. Distances are inches."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""How every study is drawn: a function for each, which places panels on a page (study_page.py).
+"""Draws every study: one function for each, which places panels on a page (study_page.py).
 
 Distances are inches. Lines are told apart by colour, dashes and marker together. Dotted lines are theory, from the file.
 """
@@ -79,19 +79,19 @@ def draw_approximation_error(study):
     cross = plot_style.Style(BLACK, "none", "x")
     labels = [(f"R = {radius:g}", styles[radius]) for radius in radii]
     root = [(m / features[0]) ** -0.5 for m in features]
-    labels += [("equal weights", THEORY), ("independent program", cross)]
-    page = new_page(study, [(1, False, labels), (1, False, [])],
-                    notes=["(a) Mean over the draws and their middle 80 %; crosses: the means of an independent program; dotted: "
+    equal = plot_style.Style(BLACK, "none", "<")
+    labels += [("equal weights", equal), ("independent program", cross)]
+    page = new_page(study, [(1, False, labels), (1, False, [("m^(−1/2)", THEORY)])],
+                    notes=["(a) Mean over the draws and their middle 80 %; crosses: the means of an independent program; triangles at the right: "
                            "equal weights, which need no feature, in the colour of R.",
                            "(b) The error relative to that at the smallest m; dotted: m^(−1/2)."])  # fmt: skip
     left, right = page.axes
+    aside = features[-1] * 2
     for radius in radii:
         rows = table.where(R=radius)
         curve(left, column(rows, "m"), column(rows, "mean"), styles[radius],
               (column(rows, "low"), column(rows, "high")))  # fmt: skip
-        left.axhline(
-            rows[0]["uniform"], color=styles[radius].color, linestyle=plot_style.DOTTED, linewidth=1.1, zorder=1.5
-        )
+        left.plot([aside], [rows[0]["uniform"]], "<", color=styles[radius].color, markersize=4)
         marks = known.where(R=radius)
         left.plot(column(marks, "m"), column(marks, "known_mean"), color=BLACK, linestyle="none", marker="x", zorder=5,
                   **marker(cross))  # fmt: skip
@@ -372,7 +372,7 @@ def _draw_errors(study, operators, about=""):
 
 
 def _draw_leak(study):
-    """What of the future gets into the past of a causal product."""
+    """Draws how much of the future leaks into the past of a causal product."""
     groups = _leak_groups(study.table("leak", "operator", "implementation", "class", "scalar", "future", "leak"))
     names = list(dict.fromkeys((op, scalar) for op, _, scalar, _ in groups))
     page = new_page(
@@ -500,7 +500,7 @@ def draw_spe_convergence(study):
     xs = table.values("R")
     labels = [(f"{kind} SPE", styles[kind]) for kind in kinds]
     fitted = [(kind, slopes.where(kind=kind)) for kind in kinds]
-    exponents = ", ".join(f"{kind} {found[0]['slope']:.3f}" for kind, found in fitted if found).replace("-", "−")
+    exponents = ", ".join(f"{kind} {entry[0]['slope']:.3f}" for kind, entry in fitted if entry).replace("-", "−")
     first = min(table.where(R=xs[0]), key=lambda row: row["median"])["median"]
     root = [0.75 * first * (x / xs[0]) ** -0.5 for x in xs]
     labels.append(("R^(−1/2)", THEORY))

@@ -99,7 +99,7 @@ def _markdown(text):
 
 
 def _latex(text):
-    text = re.sub(r"[–±²µ_&%#^]", lambda found: SPECIAL[found[0]], text)
+    text = re.sub(r"[–±²µ_&%#^]", lambda item: SPECIAL[item[0]], text)
     return text
 
 
@@ -122,15 +122,15 @@ def picked(recipe, points):
                 raise InputError(
                     f"recipe {recipe.name}: row {row['label']} has {len(row['cells'])} cells for {count} columns"
                 )
-            found = [
+            results = [
                 _cell(recipe, asked, {**block["match"], **cell} if cell is not None else None) for cell in row["cells"]
             ]
             wanted += sum(cell is not None for cell in row["cells"])
-            absent += sum(point is None for point in found if point is not NOT_APPLICABLE)
-            used += [point for point in found if point not in (None, NOT_APPLICABLE)]
+            absent += sum(point is None for point in results if point is not NOT_APPLICABLE)
+            used += [point for point in results if point not in (None, NOT_APPLICABLE)]
             text = [row["label"]]
             for quantity in quantities:
-                for column, point in zip(recipe["columns"], found):
+                for column, point in zip(recipe["columns"], results):
                     text.append(_text(point, quantity))
                     rows.append([block["label"], row["label"], column, quantity, *_numbers(point, quantity)])
             texts.append(text)
@@ -150,10 +150,10 @@ def picked(recipe, points):
 def _cell(recipe, asked, match):
     if match is None:
         return NOT_APPLICABLE
-    found = [point for point in asked if recipe_file.fits(point.settings, match)]
-    if len(found) > 1:
-        raise InputError(f"{found[1].place}: recipe {recipe.name} finds two measurements for one cell")
-    return found[0] if found else None
+    results = [point for point in asked if recipe_file.fits(point.settings, match)]
+    if len(results) > 1:
+        raise InputError(f"{results[1].place}: recipe {recipe.name} finds two measurements for one cell")
+    return results[0] if results else None
 
 
 def _text(point, quantity):
@@ -190,8 +190,8 @@ def _growth(recipes):
 
 
 def exponents(summary, contents, platform, recipes=()):
-    classes = {(one["operator"], one["implementation"]): one for content in contents for one in content["algorithms"]
-               if one["backend"] == platform[1]}  # fmt: skip
+    classes = {(algorithm["operator"], algorithm["implementation"]): algorithm for content in contents for algorithm in content["algorithms"]
+               if algorithm["backend"] == platform[1]}  # fmt: skip
     found, rows, growth = {}, [], _growth(recipes)
     for recipe, panel in summary.on(platform):
         kind = "time" if panel["quantity"] == "seconds" else "memory"
@@ -240,18 +240,18 @@ WORKSPACE_NEAR, WORKSPACE_SLACK = 0.1, 65536  # a share, and bytes
 
 def workspace_finding(contents, platform):
     """A sentence: how many workspaces are what the implementations' own formulas say."""
-    found = {}
+    result = {}
     for content in contents:
         for record in content["records"]:
             taken, formula = record["workspace_bytes"], record["workspace_formula_bytes"]
             if record["backend"] == platform[1] and record["check"]["verdict"] == "passed" and taken and formula:
                 near = abs(taken - formula) <= max(WORKSPACE_NEAR * formula, WORKSPACE_SLACK)
-                found.setdefault(near, []).append(f"{record['operator']}/{record['implementation']}")
-    if not found:
+                result.setdefault(near, []).append(f"{record['operator']}/{record['implementation']}")
+    if not result:
         return ""
-    count = sum(map(len, found.values()))
-    within = f"workspaces of {len(found.get(True, []))} of {count} records are within {WORKSPACE_NEAR:.0%} or 64 KiB of their formulas"
-    others = sorted(set(found.get(False, [])))
+    count = sum(map(len, result.values()))
+    within = f"workspaces of {len(result.get(True, []))} of {count} records are within {WORKSPACE_NEAR:.0%} or 64 KiB of their formulas"
+    others = sorted(set(result.get(False, [])))
     return within.replace("%", " %") + (f"; others are of {', '.join(others)}" if others else "")
 
 
@@ -284,7 +284,7 @@ def crossovers(summary, platform):
     )
 
 
-# Whether inputs matter
+# Times with different inputs
 
 
 def ratio_settings(entry):
@@ -308,7 +308,7 @@ def _ratio_words(entry, shared, short=False):
 def _shared(entries):
     settings = [ratio_settings(entry) for entry in entries]
     return {key: value for key, value in settings[0].items()
-            if key not in ("n", "input") and all(one.get(key) == value for one in settings)}  # fmt: skip
+            if key not in ("n", "input") and all(setting.get(key) == value for setting in settings)}  # fmt: skip
 
 
 def input_ratios(contents, asked):

@@ -1,9 +1,8 @@
-"""Reads the aims (format aims/1): what is compared with what, at which cases, and the ratio aimed for."""
+"""Reads the aims (format aims/1): the comparisons, their cases, and the target ratios."""
 
 import copy
 import dataclasses
 import itertools
-import json
 import pathlib
 
 from reports.files import recipe_file
@@ -17,7 +16,7 @@ PAIRED = ("ratio", "within", "memory")  # kinds that compare ours with others
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One problem and where it is run: operator, backend, scalar type, and values by name (n among them) as texts."""
+    """One problem and its backend: operator, backend, scalar type, and values by name (including n) as texts."""
 
     operator: str
     backend: str
@@ -25,7 +24,7 @@ class Case:
     values: tuple  # of (name, text)
 
     def id(self, seed):
-        """What `subquad verify --case` takes."""
+        """Returns the id for `subquad verify --case`."""
         words = [f"{name}={text}" for name, text in self.values]
         return f"{self.operator}:{','.join([*words, f'scalar={self.scalar}', f'seed={seed}'])}"
 
@@ -34,7 +33,8 @@ class Case:
         return int(dict(self.values)["n"])
 
     def fits(self, settings, threads):
-        """Whether a record with these settings is of this case; settings that the case does not name have their defaults."""
+        """Tells whether a record with these settings belongs to this case. Settings that the case does not name have their
+        defaults."""
         wanted = {
             "operator": self.operator,
             "backend": self.backend,
@@ -48,38 +48,38 @@ class Case:
 def load(path=PATH):
     content = result_file.read_as(path, "aims/1", "holds no aims", SCHEMA_PATH)
     ids = [aim["id"] for aim in content["aims"]]
-    twice = next((one for one in ids if ids.count(one) > 1), None)
+    twice = next((entry for entry in ids if ids.count(entry) > 1), None)
     if twice:
         raise InputError(f"{path}: duplicate aim {twice}")
     return content["aims"]
 
 
 def cases_of(aim):
-    """The aim's Cases, each once."""
-    found = []
+    """Returns the Cases of an aim without duplicates."""
+    results = []
     for axes in aim.get("cases", []):
         lists = [recipe_file.axis_values(value) for value in axes.values()]
         for values in itertools.product(*lists):
-            found.append(Case(aim["operator"], aim.get("backend", "cpu"), aim.get("scalar", "float32"),
+            results.append(Case(aim["operator"], aim.get("backend", "cpu"), aim.get("scalar", "float32"),
                               tuple(zip(axes, values, strict=True))))  # fmt: skip
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(results))
 
 
 def choose(aims, names):
-    """The aims called by these names, or by the names of peers, with that peer alone; all where there are no names."""
+    """Returns the aims with these names; for the name of a peer, the aims with only that peer. Without names, all aims."""
     if not names:
         return aims
     chosen = []
     for name in names:
-        found = [aim for aim in aims if aim["id"] == name]
-        if not found:
+        results = [aim for aim in aims if aim["id"] == name]
+        if not results:
             for aim in aims:
                 if name in aim.get("peers", []):
-                    found.append({**copy.deepcopy(aim), "peers": [name]})
-        if not found:
+                    results.append({**copy.deepcopy(aim), "peers": [name]})
+        if not results:
             peers = sorted({peer for aim in aims for peer in aim.get("peers", [])})
             raise InputError(
                 f"{name}: expected an aim ({', '.join(aim['id'] for aim in aims)}) or a peer ({', '.join(peers)})"
             )
-        chosen += found
+        chosen += results
     return chosen

@@ -1,6 +1,6 @@
-"""Where published numbers come from: every file of a folder must name one commit, one program and one machine.
+"""Checks the provenance of published results: all measurements of a folder must name the same commit, build and machine.
 
-Nothing is repaired here; what is wrong is said in one line each.
+Nothing is repaired; each problem is reported in one line.
 """
 
 import pathlib
@@ -20,8 +20,12 @@ READERS = {
 }
 
 
+# Formats that are computed from measurements and can be computed again by a later commit.
+DERIVED = ("summary/1", "claims/1")
+
+
 def content_of(path):
-    """A published file, by the schema of its format."""
+    """Reads a published file and validates it by the schema of its format."""
     form = result_file.format_of(path)
     if form == "claims/1":
         schema = pathlib.Path(__file__).with_name("claims.schema.json")
@@ -32,16 +36,17 @@ def content_of(path):
 
 
 def origin(content):
-    """What a file says of the build and the machine: its environment, or the few fields of a summary."""
+    """Returns the build and the machine that a file names: its environment, or the few fields of a summary."""
     return content.get("environment") or {name: content.get(name) for name in ("commit", "dirty")}
 
 
 def complaints(folder, root=ROOT):
-    """Lines on everything that a reader could not follow back to one commit and one machine, and on programs of ours that failed."""
+    """Returns a line for everything that cannot be traced to one commit and one machine, and for implementations of ours that
+    failed. Summaries and claims may come from a later commit than the measurements, but also from an ancestor without changes."""
     paths = sorted(pathlib.Path(folder).rglob("*.json"))
     if not paths:
         return [f"{folder}: holds no files"]
-    lines, commits, programs, machines = [], {}, {}, {}
+    lines, commits, programs, machines, derived = [], {}, {}, {}, set()
     for path in paths:
         try:
             content = content_of(path)
@@ -49,42 +54,45 @@ def complaints(folder, root=ROOT):
             lines.append(str(error))
             continue
         here = origin(content)
-        commits.setdefault(here.get("commit"), []).append(path)
+        if content["format"] in DERIVED:
+            derived.add(here.get("commit"))
+        else:
+            commits.setdefault(here.get("commit"), []).append(path)
         if here.get("dirty") is not False:
             lines.append(f"{path}: expected a build without changes, found dirty: {here.get('dirty')}")
         if "cpu" in here:
             machines.setdefault(machine(here), []).append(path)
         for record in content.get("records", []):
             programs.setdefault(record["program"], []).append(path)
-            # Of a peer that fails it is said that it did.
+            # Failures of peers are not a problem, since the tables show them.
             if record["check"]["verdict"] == "failed" and "ratios" not in content:
                 lines.append(
                     f"{path}: {record['case']}: {record['implementation']} failed: {record['check']['reason']}"
                 )
     lines += several("commit", commits) + several("program", programs) + several("machine", machines)
-    return lines + [line for commit in commits for line in unknown(commit, root)]
+    return lines + [line for commit in dict.fromkeys([*commits, *derived]) for line in unknown(commit, root)]
 
 
 def machine(environment):
-    """What tells a machine from others, in words; of a GPU its name, as it may say how busy it is."""
+    """Describes a machine so that it can be distinguished from others; a GPU only by its name, since the other fields change."""
     gpu = environment.get("gpu")
     return ", ".join(str(environment.get(name)) for name in MACHINE) + (f", {gpu['name']}" if gpu else "")
 
 
-def several(what, found):
-    """A line if files differ in something."""
-    if len(found) < 2:
+def several(what, result):
+    """Returns a line if the files differ in this field."""
+    if len(result) < 2:
         return []
-    most = max(found, key=lambda one: len(found[one]))
+    most = max(result, key=lambda item: len(result[item]))
     return [
-        f"{paths[0]}: expected the {what} of the other files, {most}, found {one}"
-        for one, paths in found.items()
-        if one != most
+        f"{paths[0]}: expected the {what} of the other files, {most}, found {entry}"
+        for entry, paths in result.items()
+        if entry != most
     ]
 
 
 def unknown(commit, root):
-    """A line unless the commit is an ancestor of what is checked out."""
+    """Returns a line unless the commit is an ancestor of the checkout."""
     if not commit:
         return ["expected a commit in every file, found none"]
     run = subprocess.run(

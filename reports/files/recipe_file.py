@@ -1,12 +1,11 @@
-"""Reads recipes (format recipe/1) and finds the measurements that one of them shows.
+"""Reads recipes (format recipe/1) and finds the measurements that each of them shows.
 
-A recipe says under which settings it was measured in the words of a sweep; what a sweep does not say has its default
-(PLAIN). Any n is taken, so that a short run draws the same figures as a long one, with fewer points.
+A recipe names its settings as a sweep does; settings that a sweep does not name have their defaults (PLAIN). Any n matches,
+so that a short run draws the same figures as a long one, with fewer points.
 """
 
 import dataclasses
 import functools
-import json
 import pathlib
 
 from reports.files import result_file
@@ -45,7 +44,7 @@ def load(path):
 
 
 def _like_another(path, content):
-    """What the recipe leaves out, from the one it is like; its `y` is that of every panel."""
+    """Fills in what a recipe leaves out from the recipe that its `like` names; its `y` becomes that of every panel."""
     other = path.with_name(f"{content['like']}.json")
     try:
         base = result_file.read_format(other, "recipe/1", "is not a recipe")
@@ -64,7 +63,7 @@ def load_all(folder=FOLDER):
 
 
 def text_of(value):
-    """One spelling for a setting, wherever it comes from: 1 for true, 64 for 64.0."""
+    """Returns a setting as text in one spelling: 1 for true, 64 for 64.0."""
     if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, float) and value.is_integer():
@@ -75,7 +74,7 @@ def text_of(value):
 
 
 def axis_values(value):
-    """The values of an axis of a sweep, as texts: 4, [1, 2], "1,2", "256:4096:x4", "1:9:+2"."""
+    """Returns the values of an axis of a sweep as texts. The axis may be 4, [1, 2], "1,2", "256:4096:x4" or "1:9:+2"."""
     if isinstance(value, list):
         return [text for item in value for text in axis_values(item)]
     if not isinstance(value, str):
@@ -94,13 +93,13 @@ def axis_values(value):
 
 
 def fits(settings, match):
-    """Whether settings (a dict) are those of a match: equal, or one of a list."""
+    """Tells whether settings (a dict) match: each value is equal, or one of a list."""
     return all(key in settings and text_of(settings[key]) in axis_values(value) for key, value in match.items())
 
 
 @dataclasses.dataclass
 class Point:
-    """A record with its settings by name (n among them), and as a row of numbers."""
+    """A record with its settings by name (including n) and as a row of numbers."""
 
     settings: dict
     row: dict
@@ -115,7 +114,7 @@ class Point:
 
 
 def points_of(files):
-    """Every record of (path, content) pairs as a Point."""
+    """Returns every record of (path, content) pairs as a Point."""
     points = []
     for path, content in files:
         for index, record in enumerate(content["records"]):
@@ -128,7 +127,7 @@ def points_of(files):
 
 
 def platforms(points):
-    """(machine, backend) pairs, each once: a figure never mixes them."""
+    """Returns the distinct (machine, backend) pairs. A figure never mixes them."""
     return list(dict.fromkeys((point.identity["machine"], point.identity["backend"]) for point in points))
 
 
@@ -147,23 +146,23 @@ def in_sweep(settings, sweep, free):
 
 
 def asks_for(recipe, settings, free):
-    """Whether one of the recipe's sweeps measures these settings; `free` names axes on which any value will do."""
+    """Tells whether one of the recipe's sweeps measures these settings; `free` names axes on which any value matches."""
     return any(in_sweep(settings, sweep, free) for sweep in recipe["sweeps"])
 
 
 def measured_for(recipe, points, free):
-    """The points that one of the recipe's sweeps asks for."""
+    """Returns the points that one of the recipe's sweeps measures."""
     return [point for point in points if asks_for(recipe, point.settings, free)]
 
 
 def named_series(recipe):
-    """Every series but `others`: a figure without them lacks something."""
+    """Returns every series except `others`; a figure without these series is incomplete."""
     return [series for series in recipe["series"] if not series.get("others")]
 
 
 def others_for(recipe, points, free):
-    """The points that a series `others` may take: one of the recipe's sweeps asks for them, whatever their implementation, and no
-    named series takes them."""
+    """Returns the points for a series `others`: one of the recipe's sweeps measures them, whatever their implementation, and
+    they match no named series."""
     if named_series(recipe) == recipe["series"]:
         return []
     taken = {
@@ -177,7 +176,7 @@ def others_for(recipe, points, free):
 
 @dataclasses.dataclass
 class Line:
-    """One line of a figure: the points of a series, or of one value of its `by`."""
+    """One line of a figure: the points of a series, or those with one value of its `by`."""
 
     label: str
     series: dict
@@ -197,7 +196,7 @@ def _takes(series, point):
 
 
 def lines_of(series, points, free):
-    """A series' Lines from points that are its recipe's. Raises InputError if a line would mix two settings."""
+    """Returns the Lines of a series from the points of its recipe. Raises InputError if a line would mix two settings."""
     chosen = [point for point in points if _takes(series, point)]
     by = series.get("by")
     values = (
@@ -234,38 +233,38 @@ def _check_one_thing(series, points, free):
 
 
 def asked_values(recipe, series):
-    """The values of `by` that the recipe's sweeps ask for, of which each is a line; none where a series has no `by`."""
+    """Returns the values of `by` that the recipe's sweeps measure, each of which is a line; none if the series has no `by`."""
     by = series.get("by")
     asking = [sweep for sweep in recipe["sweeps"] if by in sweep and _may_meet(sweep, series["match"])]
     return list(dict.fromkeys(value for sweep in asking for value in axis_values(sweep[by])))
 
 
 def count_lines(recipe):
-    """How many lines a recipe shows where all is measured."""
+    """Returns the number of lines of a recipe if everything is measured."""
     return sum(max(1, len(asked_values(recipe, series))) for series in named_series(recipe))
 
 
 def missing_lines(recipe, lines):
-    """The lines that the recipe shows and the files lack, in words; empty if nothing is missing."""
+    """Describes the lines of the recipe for which the files have no data; empty if nothing is missing."""
     words = []
     for series in named_series(recipe):
-        found = {text_of(line.value) for line in lines if line.series is series}
+        result = {text_of(line.value) for line in lines if line.series is series}
         values = asked_values(recipe, series)
         if values:
             words += [
-                series["label"].replace("{" + series["by"] + "}", value) for value in values if value not in found
+                series["label"].replace("{" + series["by"] + "}", value) for value in values if value not in result
             ]
-        elif not found:
+        elif not result:
             words.append(_series_words(series))
     return words
 
 
 def missing_sides(recipe, lines):
-    """Operators of which there is no line, where the recipe compares: it names crossovers, or a baseline."""
+    """Returns the operators without a line, for a recipe that compares (it names crossovers or a baseline)."""
     if not recipe.get("crossovers") and not any("against" in panel for panel in recipe.get("panels", [])):
         return []
-    found = {_operator(line.series) for line in lines if not line.series.get("others")}
-    return [one for one in dict.fromkeys(map(_operator, named_series(recipe))) if one not in found]
+    result = {_operator(line.series) for line in lines if not line.series.get("others")}
+    return [fromkey for fromkey in dict.fromkeys(map(_operator, named_series(recipe))) if fromkey not in result]
 
 
 def _operator(series):
@@ -273,7 +272,7 @@ def _operator(series):
 
 
 def _may_meet(sweep, match):
-    """Whether some settings of a sweep may be those of a match."""
+    """Tells whether some settings of a sweep may match."""
     return all(set(axis_values(sweep[key])) & set(axis_values(match[key])) for key in match if key in sweep)
 
 

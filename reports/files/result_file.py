@@ -1,7 +1,7 @@
 """Reads result files (format results/1) and groups their records into comparable series.
 
-Nothing here draws, times or computes: a file either follows results.schema.json and is passed on unchanged, or is
-refused with an InputError whose text is one line that names the file.
+This module does not draw, time or compute. A file that follows results.schema.json is passed on unchanged; any other file
+raises InputError with one line that names it.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ class InputError(Exception):
 
 
 def default_folder():
-    """The committed results that README and the gallery show: of the machine that reports/results/default names."""
+    """Returns the folder of committed results that README and the gallery show; reports/results/default names its machine."""
     results = pathlib.Path(__file__).resolve().parents[1] / "results"
     return results / (results / "default").read_text(encoding="utf-8").strip()
 
@@ -38,14 +38,14 @@ def load(path):
 
 
 def read_as(path, form, words, schema):
-    """The content of a JSON file of this format, validated by its schema; `words` name the format in errors."""
+    """Reads a JSON file of this format and validates it by its schema; `words` name the format in errors."""
     content = read_format(path, form, words)
     check_schema(path, content, schema)
     return content
 
 
 def format_of(path):
-    """What a JSON file says its format is; None where it says nothing."""
+    """Returns the `format` field of a JSON file, or None if it has none."""
     content = _parse(path)
     return content.get("format") if isinstance(content, dict) else None
 
@@ -83,12 +83,12 @@ def _check_format(path, content):
     if not isinstance(content, dict) or "format" not in content:
         raise InputError(f'{path}: is not a subquad result file: it does not say "format": "{FORMAT}"')
     if content["format"] != FORMAT:
-        found = _one_line(json.dumps(content["format"]))
-        raise InputError(f'{path}: has format {found}, but only "{FORMAT}" can be read')
+        result = _one_line(json.dumps(content["format"]))
+        raise InputError(f'{path}: has format {result}, but only "{FORMAT}" can be read')
 
 
 def _describe(error):
-    """One line for a schema error. A $comment in the schema replaces the validator's message."""
+    """Describes a schema error in one line. A $comment in the schema replaces the validator's message."""
     place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path).lstrip(".")
     message = error.schema.get("$comment") if isinstance(error.schema, dict) else None
     return _one_line(f"{place or 'top level'}: {message or error.message}")
@@ -101,17 +101,17 @@ def _one_line(text, limit=200):
 
 @dataclasses.dataclass
 class Group:
-    """Records that differ only in implementation and n: what one figure shows.
+    """Records that differ only in implementation and n, which one figure shows.
 
-    identity: every setting the records share, in words (operator, scalar, backend, threads, e, causal ...)
-    axis: what n counts: tokens, pixels or keys
-    rows: one flat dict per record, ordered by implementation and n; the columns are those of `_row`
+    identity: every setting that the records share, in words (operator, scalar, backend, threads, e, causal ...)
+    axis: the unit of n: tokens, pixels or keys
+    rows: one flat dict per record, ordered by implementation and n; the columns are those of `make_row`
     algorithms: implementation -> entry of `algorithms`
-    fits, crossovers: those of the files that speak about this group and nothing else, or of a recipe's summary
+    fits, crossovers: those of the files that concern only this group, or of a recipe's summary
     ratios: those of a recipe's summary
-    styles: looks of implementations that have not the one of their name
-    order: names in the order in which they are drawn, where it is not the alphabet's
-    remarks: more sentences for the notes under the figure
+    styles: styles of implementations that differ from the style of their name
+    order: names in drawing order, if it is not alphabetical
+    remarks: additional sentences for the notes under the figure
     """
 
     identity: dict
@@ -139,9 +139,9 @@ class Group:
 
 
 def group_records(files):
-    """(path, content) pairs -> (groups in a fixed order, warnings).
+    """Groups the records of (path, content) pairs; returns (groups in a fixed order, warnings).
 
-    Raises InputError for duplicate points: a figure would have to choose one.
+    Raises InputError for duplicate points, since a figure would have to choose one.
     """
     groups, points = {}, set()
     for path, content in files:
@@ -169,7 +169,7 @@ def group_records(files):
 
 
 def line_key(identity, implementation):
-    """What tells a line, one implementation of a group, from every other: all settings but n, machine and threads among them."""
+    """Returns the key of a line (one implementation of a group): all settings except n, including machine and threads."""
     return json.dumps(identity, sort_keys=True), implementation
 
 
@@ -200,14 +200,14 @@ def identify(record, environment):
 
 
 def machine_name(backend, environment):
-    """What measured: the GPU; or the processor and the instruction set of the programs."""
+    """Names the machine: the GPU, or the processor and the instruction set of the implementations."""
     if backend == "cuda" and environment["gpu"]:
         return environment["gpu"]["name"]
     return f"{environment['cpu']}, {environment['target']}"
 
 
 def make_row(record, n, environment):
-    """One record as a flat table row; the keys are columns of CSV files and quantities of panels."""
+    """Returns a record as a flat table row; the keys are columns of CSV files and quantities of panels."""
     seconds = record["seconds"] or {}
     check = record["check"]
     workspace, formula = record["workspace_bytes"], record["workspace_formula_bytes"]
@@ -242,7 +242,8 @@ SCALAR_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def tensor_bytes(record):
-    """Queries, keys, values and output of an attention; positions and features are not counted. None: another operator."""
+    """Returns the bytes of queries, keys, values and output of an attention, without positions and features; None for other
+    operators."""
     size = record["size"]
     if not {"n_q", "n_k", "d", "e"} <= set(size) or record["scalar"] not in SCALAR_BYTES:
         return None
@@ -251,14 +252,15 @@ def tensor_bytes(record):
 
 
 def floor_seconds(record, environment):
-    """The shortest time that the processor's measured peaks, or the GPU's by its clocks, allow for the record's own counts, or None."""
+    """Returns the shortest possible time for the record's own counts, by the processor's measured peaks or the GPU's at its clock;
+    None if unknown."""
     operations, bandwidth = peaks(record, environment)
     limits = ((record["flops"], operations), (record["bytes"], bandwidth))
     return max((count / rate for count, rate in limits if count and rate), default=None)
 
 
 def peaks(record, environment):
-    """(operations per second, bytes per second) that nothing there exceeds; None: not known."""
+    """Returns the peaks (operations per second, bytes per second) of the machine; None if unknown."""
     if record["backend"] == "cuda":
         gpu = environment["gpu"] or {}
         kind = (
@@ -274,7 +276,7 @@ def peaks(record, environment):
 
 
 def _attach_theory(files, groups):
-    """Gives algorithms, fits and crossovers to their groups; returns a warning for each that fits no single group."""
+    """Assigns algorithms, fits and crossovers to their groups; returns a warning for each that fits no single group."""
     warnings = []
     for path, content in files:
         own_groups = [group for group in groups if any(content is source for source in group.sources)]
@@ -303,7 +305,7 @@ def _attach_theory(files, groups):
 
 
 def speaks_about(entry, identity):
-    """Whether a fit or crossover is one of records with these settings."""
+    """Tells whether a fit or crossover belongs to records with these settings."""
     if any(entry[key] != identity[key] for key in ("operator", "backend", "scalar")):
         return False
     settings = {**entry.get("size", {}), **entry.get("params", {})}
@@ -316,7 +318,8 @@ def speaks_about(entry, identity):
 
 
 def figure_names(groups):
-    """A short file name for each group: operator, scalar, and what else distinguishes it from others of its operator."""
+    """Returns a short file name for each group: operator, scalar, and the settings that distinguish it from others of its
+    operator."""
     names = []
     for group in groups:
         siblings = [other for other in groups if other.identity["operator"] == group.identity["operator"]]

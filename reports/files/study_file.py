@@ -1,4 +1,4 @@
-"""Reads study files (format study/1). A file that does not follow study.schema.json is refused in one line."""
+"""Reads study files (format study/1). A file that does not follow study.schema.json raises InputError with one line."""
 
 import math
 import pathlib
@@ -25,7 +25,7 @@ class Table:
         return [row for row in self.rows if all(row[name] == value for name, value in wanted.items())]
 
     def values(self, column, **wanted):
-        """The values of a column, each once, in the order they come."""
+        """Returns the distinct values of a column, in their order."""
         return list(dict.fromkeys(row[column] for row in self.where(**wanted)))
 
 
@@ -37,7 +37,7 @@ class StudyFile:
         self.tables = {name: Table(table) for name, table in content["tables"].items()}
 
     def table(self, name, *columns):
-        """A table that the drawing needs, with the columns it needs."""
+        """Returns a table with the columns that the drawing needs."""
         if name not in self.tables:
             raise InputError(f"{self.path}: study {self.name} has no table {name}")
         missing = [column for column in columns if column not in self.tables[name].columns]

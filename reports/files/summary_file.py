@@ -1,6 +1,6 @@
-"""Reads summary files (format summary/1): the exponents, crossovers and ratios that `subquad summarize` has worked out.
+"""Reads summary files (format summary/1): the exponents, crossovers and ratios that `subquad summarize` has computed.
 
-Figures print these numbers and work out none themselves.
+Figures print these numbers and never compute their own.
 """
 
 import pathlib
@@ -13,10 +13,10 @@ SCHEMA_PATH = pathlib.Path(__file__).with_name("summary.schema.json")
 
 
 class Summary:
-    """What the summary files of a request say, by recipe, machine and backend."""
+    """The summary files of a request, by recipe, machine and backend."""
 
     def __init__(self, files=()):
-        """files: (path, content) pairs. Raises InputError where two of them speak about the same figure."""
+        """Reads (path, content) pairs. Raises InputError if two of them concern the same figure."""
         self.files, self.entries = list(files), {}
         for path, content in self.files:
             for entry in content["recipes"]:
@@ -26,7 +26,7 @@ class Summary:
                 self.entries[key] = entry
 
     def check(self, results):
-        """Raises InputError where a summary was made from other result files than these (path, content) pairs."""
+        """Raises InputError if a summary was made from other result files than these (path, content) pairs."""
         given = {(content["created"], len(content["records"])) for _, content in results}
         for path, content in self.files:
             for file in content["files"]:
@@ -37,12 +37,12 @@ class Summary:
                     )
 
     def panels(self, recipe, platform):
-        """{(title, quantity): panel} of a recipe on a (machine, backend), or None where no summary has it."""
+        """Returns {(title, quantity): panel} of a recipe on a (machine, backend), or None if no summary has it."""
         entry = self.entries.get((recipe, *platform))
         return None if entry is None else {(panel["title"], panel["quantity"]): panel for panel in entry["panels"]}
 
     def on(self, platform):
-        """[(recipe, panel)] of everything on a (machine, backend)."""
+        """Returns [(recipe, panel)] of everything on a (machine, backend)."""
         return [(recipe, panel) for (recipe, *place), entry in self.entries.items() if tuple(place) == platform
                 for panel in entry["panels"]]  # fmt: skip
 
@@ -52,7 +52,7 @@ def load(path):
 
 
 def sizes_disagree(panel, label, sizes):
-    """The sizes that a summary has for a curve, where they are not these; None where they agree."""
+    """Returns the sizes that a summary has for a curve if they differ from these; None if they agree."""
     curve = next((curve for curve in panel["curves"] if curve["label"] == label), None)
-    found = curve["n"] if curve else []
-    return None if found == sorted(sizes) else found
+    result = curve["n"] if curve else []
+    return None if result == sorted(sizes) else result

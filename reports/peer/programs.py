@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The programs that `reports.peers` compares with ours; peer/runner.py runs one of them.
+"""Implementations from other libraries that `reports.peers` compares with ours; peer/runner.py runs one of them.
 
-A peer is a function that takes a Problem and returns a function without arguments, which is timed. Whatever depends on the
-numbers in the tensors belongs in that function; types, layouts and masks may be prepared before, as our plans are.
+A peer is a function that takes a Problem and returns a function without arguments, which is timed. Everything that depends on
+the values of the tensors belongs in that function; types, layouts and masks may be prepared before, as our plans are.
 A file of your own peers, for `python3 -m reports.peers --programs FILE`, looks like this:
 
     from reports.peer.programs import peer
@@ -128,7 +128,7 @@ def scipy_matmul_toeplitz(problem):
 
 
 def _toeplitz(torch, weights, values):
-    """The product along the first axis of [n, channels], by rfft of length 2n."""
+    """Computes the product along the first axis of [n, channels] by rfft of length 2n."""
     n = len(values)
     spectrum = torch.fft.rfft(_circulant(torch, weights))
     product = torch.fft.rfft(values, n=2 * n, dim=0)
@@ -176,7 +176,7 @@ NPRF_N2 = {"time": "O(n^2 (f + e))", "memory": "O(n^2)", "classes": ("n^2", "n^2
 
 
 def _features(torch, problem, x, omega):
-    """Positive random features; subtracting a maximum cancels in the quotient: by row for queries, over all for keys."""
+    """Computes positive random features. The subtracted maximum cancels in the quotient: by row for queries, over all for keys."""
     if problem.flag("normalize"):
         x = x / x.norm(dim=-1, keepdim=True)
     x = x * math.sqrt(problem.scale(1))
@@ -371,7 +371,7 @@ def torch_softmax(problem):
 def torch_sdpa(problem):
     torch, q, k, v = _tensors(problem, "q", "k", "v")
     scale = problem.scale(1 / math.sqrt(q.shape[-1]))
-    # With four axes, as its fast kernels want them.
+    # SDPA's fast kernels require four axes.
     q, k, v = (x[None] if x.dim() == 3 else x[None, None] for x in (q, k, v))
     attention, causal = torch.nn.functional.scaled_dot_product_attention, problem.flag("causal")
     return lambda: attention(q, k, v, is_causal=causal, scale=scale).view(problem.inputs["v"].shape)
@@ -392,7 +392,7 @@ def torch_sdpa_bias(problem):
 
 
 def _mask(torch, problem, n):
-    """Which keys a query sees, [n, n]."""
+    """Returns the mask [n, n] of the keys that each query sees."""
     params, tokens = problem.params, torch.arange(n, device=problem.device)
     i, j = tokens[:, None], tokens[None, :]
     window, dilation = params.get("window", 0), params.get("dilation", 1)
@@ -453,6 +453,6 @@ def load_programs(path):
     return [PEERS[name] for name in PEERS if name not in before]
 
 
-def missing_module(one):
+def missing_module(entry):
     """The first module that a peer needs and that is not here, or None."""
-    return next((name for name in one.needs if importlib.util.find_spec(name) is None), None)
+    return next((name for name in entry.needs if importlib.util.find_spec(name) is None), None)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The process that runs one peer for peers.py: a job on standard input, then a line for each sample.
+"""Runs one peer for peers.py in its own process: reads a job from standard input, then takes a sample for each line.
 
-On a GPU a run's time is the device's own (CUDA events), after its cache was thrown out, as that of ours is.
+On a GPU, times are the device's own (CUDA events) with a flushed cache, as they are for our implementations.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ def _memory(key):
 
 
 class Growth:
-    """Largest growth of the resident set in bytes: what a first run needs beside its inputs."""
+    """Measures the largest growth of the resident set in bytes: the memory of a first run besides its inputs."""
 
     def __enter__(self):
         self.bytes = None
@@ -41,7 +41,7 @@ class Growth:
 
 
 class DeviceGrowth:
-    """Likewise of what PyTorch has allocated on the GPU."""
+    """Measures the largest growth of PyTorch's allocations on the GPU."""
 
     def __enter__(self):
         import torch
@@ -58,7 +58,7 @@ class DeviceGrowth:
 
 
 class Host:
-    """Times by the host's clock, about a millisecond of runs in a row."""
+    """Takes times by the host's clock, over about a millisecond of consecutive runs."""
 
     growth = Growth
     finish = staticmethod(lambda: None)
@@ -77,7 +77,7 @@ class Host:
 
 
 class Events:
-    """Times by CUDA events, each run after twice the size of the GPU's cache was written."""
+    """Takes times by CUDA events; before each run, twice the size of the GPU's cache is written."""
 
     growth = DeviceGrowth
 
@@ -109,7 +109,7 @@ class Events:
 
 
 def _own_clock(clock):
-    """A clock of the peer's own; its memory is unknown."""
+    """Uses the peer's own clock; its memory is unknown."""
 
     class Own(Host):
         growth = staticmethod(lambda: contextlib.nullcontext(types.SimpleNamespace(bytes=None)))
@@ -123,11 +123,11 @@ def _own_clock(clock):
     return Own
 
 
-def _clock_of(one, device):
+def _clock_of(entry, device):
     if device == "cpu":
         return Host
-    if one.clock:
-        return _own_clock(one.clock)
+    if entry.clock:
+        return _own_clock(entry.clock)
     import torch
 
     if not torch.cuda.is_available():
@@ -158,10 +158,12 @@ def _run_job(job):
         programs.load_programs(job["programs"])
     folder = pathlib.Path(job["folder"])
     inputs = {name: numpy.load(folder / f"{name}.npy") for name in job["inputs"]}
-    one = programs.PEERS[job["peer"]]
-    clock = _clock_of(one, job["device"])
+    result = programs.PEERS[job["peer"]]
+    clock = _clock_of(result, job["device"])
     start = time.perf_counter()
-    run = one.build(programs.Problem(inputs, job["size"], job["params"], job["threads"], job["device"], job["scalar"]))
+    run = result.build(
+        programs.Problem(inputs, job["size"], job["params"], job["threads"], job["device"], job["scalar"])
+    )
     clock.finish()
     setup = time.perf_counter() - start
     with clock.growth() as growth:

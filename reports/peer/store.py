@@ -1,4 +1,4 @@
-"""What peers.py has finished: kept case by case, so that nothing is lost, and written as a result file."""
+"""Stores the results of peers.py case by case, so that nothing is lost, and writes them as a result file."""
 
 import json
 import os
@@ -14,7 +14,7 @@ def key_of(entry):
 
 
 class Store:
-    """What was finished: a line in OUT.journal for each case, a result file at the end."""
+    """Finished cases: a line in OUT.journal for each, and a result file at the end."""
 
     def __init__(self, out, resume, seed, program):
         """program: the digest of ours; what was timed beside another is measured again."""
@@ -45,7 +45,9 @@ class Store:
         self.ratios.update(
             (key_of(ratio), ratio) for ratio in part.get("ratios", []) if (*key_of(ratio)[:-1], None) in measured
         )
-        self.algorithms.update(((one["operator"], one["implementation"]), one) for one in part["algorithms"])
+        self.algorithms.update(
+            ((algorithm["operator"], algorithm["implementation"]), algorithm) for algorithm in part["algorithms"]
+        )
 
     def add(self, measurement):
         part = {name: getattr(measurement, name) for name in ("records", "ratios", "algorithms")}
@@ -56,26 +58,26 @@ class Store:
             os.fsync(file.fileno())
 
     def has(self, job, environment, threads):
-        """Whether all of a job is there; what was skipped because a module is missing is retried."""
+        """Tells whether a job is complete. Peers that were skipped because a module was missing are retried."""
         points = recipe_file.points_of(
             [(self.out, {"records": list(self.records.values()), "environment": environment})]
         )
-        found = {
+        result = {
             point.settings["implementation"]: point.row for point in points if job.case.fits(point.settings, threads)
         }
-        reasons = [found[name]["reason"] or "" for name in (*job.ours, *job.peers) if name in found]
-        pairs = {(one["implementation"], one["peer"]) for one in self.ratios.values() if one["threads"] == threads
-                 and one["backend"] == job.case.backend and any(one["case"] == row["case"] for row in found.values())}  # fmt: skip
-        timed = {name for name, row in found.items() if row["verdict"] == "passed"}
+        reasons = [result[name]["reason"] or "" for name in (*job.ours, *job.peers) if name in result]
+        pairs = {(ratio["implementation"], ratio["peer"]) for ratio in self.ratios.values() if ratio["threads"] == threads
+                 and ratio["backend"] == job.case.backend and any(ratio["case"] == row["case"] for row in result.values())}  # fmt: skip
+        timed = {name for name, row in result.items() if row["verdict"] == "passed"}
         missing = [pair for pair in job.pairs if timed.issuperset(pair) and pair not in pairs]
         return (
             len(reasons) == len(job.ours) + len(job.peers)
             and not missing
-            and not any("not installed" in one for one in reasons)
+            and not any("not installed" in reason for reason in reasons)
         )
 
     def old_path(self):
-        """Where an earlier file stays of which not all is kept."""
+        """Returns the path under which an earlier file is kept if some of its records are replaced."""
         return self.out.with_name(self.out.name + ".old")
 
     def write(self, command, created, seed, environment):

@@ -105,6 +105,19 @@ class Provenance(Scratch):
         self.write("speed/study.json", self.study)
         self.refused("expected the commit of the other files", f"commit {'0' * 40} is not an ancestor")
 
+    def test_a_summary_may_come_from_a_later_commit(self):
+        summary = self.results / "summary.json"
+        subprocess.run([PROGRAM, "summarize", self.results / "sweep.json", "--out", summary], capture_output=True, check=True)
+        content = json.loads(summary.read_text(encoding="utf-8")) | {"dirty": False}
+        git(self.folder, "commit", "-q", "--allow-empty", "-m", "two")
+        content["commit"] = git(self.folder, "rev-parse", "HEAD")
+        self.write("summary.json", content)
+        self.assertEqual(self.found(), [])
+        self.write("summary.json", content | {"commit": "0" * 40})
+        self.refused(f"commit {'0' * 40} is not an ancestor")
+        self.write("summary.json", content | {"dirty": True})
+        self.refused("found dirty: True")
+
     def test_a_commit_that_is_no_ancestor(self):
         git(self.folder, "checkout", "-q", "--orphan", "other")
         git(self.folder, "commit", "-q", "-m", "other")

@@ -1,5 +1,6 @@
 """A benchmark for `kernels benchmark` of Hugging Face: each verify_* function returns what the output is compared with. Here
-it raises AssertionError first where the derived tolerance is not kept, and says which wrong answer the output looks like."""
+it raises AssertionError first where the derived tolerance is not kept, and says which wrong answer the output looks like.
+"""
 
 import torch
 

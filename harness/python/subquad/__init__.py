@@ -1,15 +1,15 @@
-"""Verdicts on efficient attention, where it is written.
+"""Correctness checks and benchmarks for efficient attention.
 
     import subquad
 
     r = subquad.check("softmax_attention", out=y, q=q, k=k, v=v, bias=b, causal=True)   # is this output right?
-    subquad.verify(my_function, "softmax_attention", array="torch", causal=True)        # is this function?
-    subquad.power("softmax_attention", rtol=1e-2, atol=1e-2, q=q, k=k, v=v, bias=b)     # could my own test fail?
-    subquad.sweep({"mine": my_function}, "softmax_attention", n=[256, 1024])            # and what does it cost?
+    subquad.verify(my_function, "softmax_attention", array="torch", causal=True)        # is this function right?
+    subquad.power("softmax_attention", rtol=1e-2, atol=1e-2, q=q, k=k, v=v, bias=b)     # which mistakes would my test miss?
+    subquad.sweep({"mine": my_function}, "softmax_attention", n=[256, 1024])            # how fast is it?
 
-Tensors are arrays of NumPy, PyTorch or JAX, or anything with DLPack or the array interface, in float64, float32, bfloat16
-or float16; on the CPU they are not copied. Their shapes are those of `signature(op)`, with up to two leading axes (batch,
-heads). What is refused is a ValueError of one line. The numbers are those of the program `subquad check`.
+Tensors are NumPy, PyTorch or JAX arrays, or anything with DLPack or the array interface, in float64, float32, bfloat16 or
+float16. Arrays on the CPU are not copied. Their shapes are those of `signature(op)`, with up to two leading axes (batch,
+heads). Invalid input raises ValueError with one line. All results agree with the command `subquad check`.
 """
 
 from subquad import testing

@@ -1,4 +1,4 @@
-"""Arrays of several libraries in the module's terms, and back. No library is imported that the arrays do not come from."""
+"""Converts arrays of several libraries for the module and back. Only libraries that the arrays come from are imported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Given = tuple  # (name, array that the module reads, scalar type or "")
 
 
 def kind_of(value: Any) -> str:
-    """The library that an array comes from; "numpy" for everything that is read through NumPy."""
+    """Returns the library that an array comes from; "numpy" for everything that is read through NumPy."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return "torch"
@@ -24,19 +24,19 @@ def kind_of(value: Any) -> str:
 
 
 def is_array(value: Any) -> bool:
-    """Whether a value is an array of one of these libraries."""
+    """Tells whether a value is an array of one of these libraries."""
     names = ("__dlpack__", "__array_interface__", "__array__", "__cuda_array_interface__")
     return isinstance(value, np.ndarray) or any(hasattr(value, name) for name in names)
 
 
 def given(name: str, value: Any) -> Given:
-    """What the module takes for one tensor: memory on the CPU, row-major. Copies only what is not that already."""
+    """Returns a tensor as the module needs it: row-major memory on the CPU. Copies only if it is not that already."""
     array, scalar = bits_of(name, value)
     return name, array, scalar
 
 
 def bits_of(name: str, value: Any) -> tuple[np.ndarray, str]:
-    """An array of NumPy over the same memory, and the type of its numbers; those of two bytes come as uint16."""
+    """Returns a NumPy array over the same memory and its scalar type; 16-bit types are returned as uint16."""
     if kind_of(value) == "torch":
         return _of_torch(name, value)
     if isinstance(value, np.ndarray):
@@ -50,15 +50,15 @@ def bits_of(name: str, value: Any) -> tuple[np.ndarray, str]:
             raise ValueError(
                 f"{name}: expected an array, found {type(value).__name__} ({_first_line(error)})"
             ) from None
-    found = array.dtype.name
-    if found not in ("float64", "float32", "float16", "bfloat16"):
+    scalar = array.dtype.name
+    if scalar not in ("float64", "float32", "float16", "bfloat16"):
         raise ValueError(
-            f"{name}: expected an array of float64, float32, bfloat16 or float16, found {_described(value, found)}"
+            f"{name}: expected an array of float64, float32, bfloat16 or float16, found {_described(value, scalar)}"
         )
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     array = np.ascontiguousarray(array) if array.ndim else array
-    return (array.view(np.uint16) if array.dtype.itemsize == 2 and array.ndim else array), found
+    return (array.view(np.uint16) if array.dtype.itemsize == 2 and array.ndim else array), scalar
 
 
 def _only_dlpack(value: Any) -> bool:
@@ -67,8 +67,8 @@ def _only_dlpack(value: Any) -> bool:
     )
 
 
-def _described(value: Any, found: str) -> str:
-    return found if is_array(value) else type(value).__name__
+def _described(value: Any, dtype: str) -> str:
+    return dtype if is_array(value) else type(value).__name__
 
 
 def _of_torch(name: str, value: Any) -> tuple[np.ndarray, str]:
@@ -86,7 +86,7 @@ def _of_torch(name: str, value: Any) -> tuple[np.ndarray, str]:
 
 
 def array_of(bits: np.ndarray, scalar: str, kind: str, device: str | None = None) -> Any:
-    """An array of library `kind` from what the module returned; shares its memory where that library can."""
+    """Converts an array of the module to library `kind`, sharing its memory if that library can."""
     if kind == "torch":
         torch = importlib.import_module("torch")
         if bits.dtype == np.uint16:
@@ -97,13 +97,13 @@ def array_of(bits: np.ndarray, scalar: str, kind: str, device: str | None = None
     if bits.dtype == np.uint16:
         bits = bits.view(numpy_type(scalar))
     if kind == "jax":
-        # JAX may share NumPy's memory, and takes it for constant.
+        # Copies, since JAX may share NumPy's memory and assumes that it does not change.
         return importlib.import_module("jax.numpy").array(bits)
     return bits
 
 
 def numpy_type(scalar: str) -> np.dtype:
-    """NumPy has no bfloat16 of its own; ml_dtypes, which comes with JAX, brings it."""
+    """Returns NumPy's type for a scalar type. NumPy has no bfloat16; ml_dtypes, which comes with JAX, provides it."""
     if scalar != "bfloat16":
         return np.dtype(scalar)
     try:

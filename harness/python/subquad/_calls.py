@@ -1,4 +1,4 @@
-"""Single calls: an output judged, the definition evaluated, one of our programs run, cases on disk."""
+"""Single calls: judge an output, evaluate the definition, run one of our implementations, read and write case folders."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 
 from subquad import _arrays, _subquad
 
-NARROW = {"bfloat16": 2.0**-8, "float16": 2.0**-11}  # types of two bytes, and what rounding to them costs
+NARROW = {"bfloat16": 2.0**-8, "float16": 2.0**-11}  # the 16-bit types and their rounding errors
 
 
 @dataclass(frozen=True)
 class Worst:
-    """The element of an output with the largest error over its tolerance."""
+    """The element of an output with the largest error divided by its tolerance."""
 
     output: str
     batch: int
@@ -37,16 +37,16 @@ class Worst:
 
 @dataclass(frozen=True)
 class Check:
-    """A verdict; true where it is `passed`.
+    """A verdict on an output; true if it passed.
 
-    error, bound: the largest error, and the tolerance of the gate that decided, at the element nearest to failing.
-    margin, nearest: how many tolerances away the nearest wrong answer is, and which it is.
-    blind_to: of an output that passed, the wrong answers that would have passed too, the nearest first: on these tensors they
-        cannot be told from the right answer.
-    looks_like: of an output that failed, the wrong answer that it resembles, or None: it is like none of known_mistakes.
-    wrong_share, where: of an output that failed, the share of elements beyond their tolerance, and where they are.
-    arithmetic: of an output of two bytes, that whose errors it was held against: float32, or its own type.
-    parts: of a check of outputs and gradients, the verdict on each.
+    error, bound: the largest error and the tolerance of the gate that decided, at the element closest to failing.
+    margin, nearest: the distance of the nearest known mistake in tolerances, and its name.
+    blind_to: if the output passed, the mistakes that would have passed too, the nearest first: these tensors cannot reveal
+        them.
+    looks_like: if the output failed, the mistake that it resembles; None if it resembles none of the known_mistakes tried.
+    wrong_share, where: if the output failed, the share and the positions of the elements beyond their tolerance.
+    arithmetic: for an output in a 16-bit type, the arithmetic by whose errors it was judged: float32 or its own type.
+    parts: if outputs and gradients were checked, the verdict on each.
     """
 
     operator: str
@@ -79,7 +79,7 @@ class Check:
 
     @property
     def over_tolerance(self) -> float:
-        """error / bound."""
+        """The error divided by the tolerance."""
         return self.error / self.bound if self.bound > 0 else self.error_over_bound
 
     def __bool__(self) -> bool:
@@ -94,7 +94,7 @@ class Check:
             text += f", gate {self.gate}, margin {self.margin:.3g}: {self.nearest}"
         text += ")"
         if self.passed and self.arithmetic == self.scalar:
-            text += f"\n  as arithmetic in {self.scalar}: not as near as float32 stored in it would be"
+            text += f"\n  passes as native {self.scalar} arithmetic; less accurate than float32 rounded once"
         if self.reason:
             text += f"\n  {self.reason}"
         if self.where:
@@ -104,16 +104,16 @@ class Check:
         if self.passed and self.blind_to:
             text += f"\n  passed, blind to: {', '.join(self.blind_to)}"
             for remedy in dict.fromkeys(self.remedies[name] for name in self.blind_to if self.remedies.get(name)):
-                text += f"\n  {remedy} would show more"
+                text += f"\n  {remedy} would reveal more"
         if self.looks_like:
             text += f"\n  looks like: {self.looks_like}"
         elif self.known_mistakes:
-            text += f"\n  like none of {self.known_mistakes} known mistakes"
+            text += f"\n  resembles none of the {self.known_mistakes} mistakes tried"
         return text
 
 
 class Case(dict):
-    """A case folder: operator, params, inputs, expected, expected_error, source; as keys and as attributes."""
+    """A case folder with operator, params, inputs, expected, expected_error and source, as keys and as attributes."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -123,31 +123,31 @@ class Case(dict):
 
 
 def operators() -> list[str]:
-    """The names of all operators."""
+    """Returns the names of all operators."""
     return list(_subquad.operators())
 
 
 @functools.lru_cache(maxsize=None)
 def listing(op: str) -> dict:
-    """What `subquad list --json` says of an operator."""
+    """Returns the entry of an operator in `subquad list --json`."""
     if not isinstance(op, str):
         raise ValueError(f"operator: expected one of {', '.join(operators())}; found {type(op).__name__}")
-    found = json.loads(_subquad.listing(op))
-    return found[0] if isinstance(found, list) else found
+    entry = json.loads(_subquad.listing(op))
+    return entry[0] if isinstance(entry, list) else entry
 
 
 def signature(op: str) -> dict[str, Any]:
-    """What an operator takes and gives: a dict with formula, source, inputs, params, outputs, sizes, implementations.
+    """Describes an operator: a dict with formula, source, inputs, params, outputs, sizes and implementations.
 
-    Each of the last five is a dict by name. An input or output has its shape in terms of the sizes, without the leading axes
-    (batch, heads); `required`; and `when`, the parameters with which it is there. Where the shape depends on a parameter,
-    `variants` has all of them. A parameter has type, default, meaning, and its choices or range.
+    The last five are dicts by name. An input or output has a shape in terms of the sizes, without the leading axes (batch,
+    heads); `required`; and `when`, the parameters with which it exists. If the shape depends on a parameter, `variants` lists
+    all shapes. A parameter has type, default, meaning, and its choices or range.
     """
-    found = json.loads(json.dumps(listing(op)))
-    result = {key: found[key] for key in ("operator", "formula", "source")}
+    entry = json.loads(json.dumps(listing(op)))
+    result = {key: entry[key] for key in ("operator", "formula", "source")}
     for key in ("inputs", "params", "outputs", "sizes"):
-        result[key] = _by_name(found[key], "name")
-    result["implementations"] = _by_name(found["implementations"], "implementation")
+        result[key] = _by_name(entry[key], "name")
+    result["implementations"] = _by_name(entry["implementations"], "implementation")
     return result
 
 
@@ -173,7 +173,7 @@ def split(op: str, values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
 
 
 def plain(value: Any) -> Any:
-    """A parameter's value without NumPy: True, 12, 0.25, "elu1", [0, 5]."""
+    """Returns a parameter's value without NumPy: True, 12, 0.25, "elu1", [0, 5]."""
     if _arrays.is_array(value):
         return np.asarray(value).tolist()
     return list(value) if isinstance(value, tuple) else value
@@ -194,16 +194,16 @@ def check(
     arithmetic: str | None = None,
     **tensors: Any,
 ) -> Check:
-    """Whether an output is what the definition of `op` gives on these tensors.
+    """Judges whether an output is what the definition of `op` gives on these tensors.
 
-    out: the output, or a dict of outputs; shape and type as the program computed it. It is judged as the output of a program
-        in that type: float32 by the error that a float32 program may have, float64 as one in float64.
-    grad, grads: the gradient that came in, of the shape of `out`, and those that went out, by the names of the inputs:
+    out: the output, or a dict of outputs, with the shape and type in which the program computed it. float32 is judged by the
+        error that a float32 program may have, float64 by that of a float64 program.
+    grad, grads: the incoming gradient, of the shape of `out`, and the outgoing ones by the names of the inputs:
         {"q": dq, "bias": db}.
-    expected_error: how far each number of `out` may be off beside that, in units of the largest magnitude of its tensor.
-    arithmetic: of an output in bfloat16 or float16. "float32": computed in it, stored in two bytes. None: where it is not
-        that near it may be the answer of arithmetic in its own type, whose errors are larger; `arithmetic` of the verdict
-        says which it was held against, and `blind_to` what that hides.
+    expected_error: an additional error that each element of `out` may have, in units of the largest magnitude of its tensor.
+    arithmetic: for an output in bfloat16 or float16. "float32" means computed in float32 and rounded once. None accepts the
+        larger errors of arithmetic in the type itself as well; `arithmetic` of the verdict then says which one it was judged
+        by, and `blind_to` which mistakes this hides.
     tensors: inputs and parameters of the operator, by the names of `signature(op)`.
     """
     params, inputs = split(op, tensors)
@@ -213,16 +213,16 @@ def check(
         parts["out"] = _check_one(op, params, inputs, outputs, expected_error, arithmetic)
     if grads is not None or grad is not None:
         if grad is None or not grads:
-            raise ValueError("gradients: expected grad (what came in) and grads (what went out), found one of them")
+            raise ValueError("gradients: expected grad (incoming) and grads (outgoing), found only one of them")
         named = {name if name.startswith("grad_") else f"grad_{name}": value for name, value in grads.items()}
         parts["grads"] = _check_one(op, params, {**inputs, "grad": grad}, named, expected_error, arithmetic)
     if not parts:
         raise ValueError("out: expected an array, found none")
-    found = list(parts.values())
-    if len(found) == 1:
-        return found[0]
+    verdicts = list(parts.values())
+    if len(verdicts) == 1:
+        return verdicts[0]
     order = {"failed": 0, "mistrusted": 1, "skipped": 2, "passed": 3}
-    worst = min(found, key=lambda one: (order[one.verdict], -one.error_over_bound))
+    worst = min(verdicts, key=lambda verdict: (order[verdict.verdict], -verdict.error_over_bound))
     return Check(**{**worst.__dict__, "parts": parts})
 
 
@@ -238,24 +238,24 @@ def _check_one(
     errors = {"float32": float(expected_error), narrow: max(float(expected_error), own_error(narrow, "grad" in inputs))}
     if arithmetic not in (None, *errors):
         raise ValueError(f"arithmetic: expected float32 or {narrow} for an output in {narrow}, found {arithmetic!r}")
-    found = {}
+    verdicts = {}
     for kind, error in errors.items():
         if arithmetic in (None, kind):
             raw = _subquad.judge(op, params, arrays, given, error, narrow, "", False)
-            found[kind] = replace(check_of(op, raw, narrow), arithmetic=kind)
-            if found[kind].verdict != "failed":
-                return found[kind]
-    return next(iter(found.values()))
+            verdicts[kind] = replace(check_of(op, raw, narrow), arithmetic=kind)
+            if verdicts[kind].verdict != "failed":
+                return verdicts[kind]
+    return next(iter(verdicts.values()))
 
 
 def own_error(narrow: str, backward: bool) -> float:
-    """What arithmetic in a type of two bytes costs, every intermediate number rounded to it: a few roundings of the largest,
-    of gradients those of the forward pass as well."""
+    """Returns the error of arithmetic in a 16-bit type, with every intermediate value rounded to it: a few roundings of the
+    largest value; for gradients also those of the forward pass."""
     return (8 if backward else 4) * NARROW[narrow]
 
 
 def check_of(op: str, raw: dict, scalar: str) -> Check:
-    """The module's answer as a Check."""
+    """Converts the module's result to a Check."""
     return Check(
         operator=op,
         verdict=raw["verdict"],
@@ -282,9 +282,9 @@ def check_of(op: str, raw: dict, scalar: str) -> Check:
 
 
 def reference(op: str, /, *, rows: list[int] | None = None, **tensors: Any) -> Any:
-    """The definition in higher precision, rounded to float64: a NumPy array, or a dict of them where there are several outputs.
+    """Evaluates the definition in higher precision and rounds it to float64: returns a NumPy array, or a dict of several outputs.
 
-    rows: which rows (queries) of each head; all of them where it is left out. The other axes stay as they are.
+    rows: the rows (queries) of each head to compute; by default all of them. The other axes are complete.
     """
     params, inputs = split(op, tensors)
     if rows is not None and len(rows) == 0:
@@ -294,9 +294,9 @@ def reference(op: str, /, *, rows: list[int] | None = None, **tensors: Any) -> A
 
 
 def run(op: str, /, *, implementation: str = "", threads: int = 1, **tensors: Any) -> Any:
-    """What one of our programs computes, in the type and library of the tensors. All tensors have one type.
+    """Runs one of our implementations and returns its output in the type and library of the tensors, which must agree.
 
-    implementation: a name from `signature(op)`; left out, the first that can run this problem.
+    implementation: a name from `signature(op)`; by default the first one that can run this problem.
     """
     params, inputs = split(op, tensors)
     if not inputs:
@@ -324,11 +324,11 @@ def save_case(
     source: str = "",
     **tensors: Any,
 ) -> None:
-    """Writes a case folder for `subquad check`. Outputs that are not given are the definition's.
+    """Writes a case folder for `subquad check`. Outputs that are not given are computed by the definition.
 
-    expected_error: how far each number of an output may be off beside its own tolerance, in units of the largest magnitude of
-        its tensor. An output in bfloat16 or float16 needs it: the folder holds float32 numbers, and rounding to two bytes
-        alone costs 2**-8 or 2**-11; arithmetic in them four times as much, of gradients eight times.
+    expected_error: an additional error that each element of an output may have, in units of the largest magnitude of its
+        tensor. An output in bfloat16 or float16 needs it, since the folder stores float32 values: the error of rounding to the
+        type is 2**-8 or 2**-11, that of arithmetic in it four times as much, and eight times for gradients.
     """
     params, inputs = split(op, tensors)
     outputs = {} if out is None else dict(out) if isinstance(out, dict) else {"out": out}
@@ -340,13 +340,12 @@ def save_case(
     for name, _, scalar in given:
         if scalar in NARROW and expected_error is None:
             raise ValueError(
-                f"{name}: expected expected_error= beside an output in {scalar} "
-                f"(at least {NARROW[scalar]}, which rounding to it costs; {own_error(scalar, bool(grads))} where it was also "
-                "computed in it), found none"
+                f"{name}: expected expected_error= for an output in {scalar} (at least {NARROW[scalar]}, its rounding error; "
+                f"{own_error(scalar, bool(grads))} if it was also computed in {scalar}), found none"
             )
     _subquad.save_case(os.fspath(folder), op, params, given_list(inputs), given, float(expected_error or 0), source)
 
 
 def load_case(folder: str | os.PathLike) -> Case:
-    """A case folder: `case.operator`, `case.params`, `case.inputs`, `case.expected` (arrays of NumPy by name)."""
+    """Reads a case folder: `case.operator`, `case.params`, `case.inputs`, `case.expected` (NumPy arrays by name)."""
     return Case(_subquad.load_case(os.fspath(folder)))

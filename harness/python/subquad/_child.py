@@ -1,6 +1,6 @@
-"""Calls somebody's function where a crash ends nothing: in a forked child, which sends back what each call gave.
+"""Calls a user's function in a forked child process, so that a crash does no harm. The child sends back the result of each call.
 
-A call is one case, or two on the same arrays with other numbers in them (`again`).
+A call has one case, or two cases on the same arrays with other values (`again`).
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ Bits = tuple  # (array of NumPy, scalar type)
 
 @dataclass
 class Call:
-    """What to call the function with. `case` and `again` are ids."""
+    """The arguments of a call. `case` and `again` are ids."""
 
     case: str
     again: str = ""
-    arguments: tuple[str, ...] | None = None  # parameters that the function takes; None: all of them
+    arguments: tuple[str, ...] | None = None  # parameters that the function accepts; None: all of them
 
 
 @dataclass
 class Reply:
-    """What came of a call. `fault` says in words what was wrong before any number was compared."""
+    """The result of a call. `fault` describes a problem that occurred before any values were compared."""
 
     outputs: dict[str, Bits] = field(default_factory=dict)
     second: dict[str, Bits] = field(default_factory=dict)
     fault: str = ""
-    overwritten: bool = False  # the second call wrote into what the first had returned
+    overwritten: bool = False  # the second call wrote into the output of the first
     seconds: float = 0.0
 
 
 @dataclass
 class Caller:
-    """Somebody's function, and how it wants its arrays."""
+    """A user's function and the kind of arrays that it expects."""
 
     function: Callable
     kind: str
@@ -56,7 +56,7 @@ class Caller:
     timeout: float
 
     def __call__(self, calls: list[Call]) -> Iterator[tuple[Call, Reply]]:
-        """In the order of the calls."""
+        """Yields the replies in the order of the calls."""
         if not self.isolate:
             for call in calls:
                 yield call, self.here(call)
@@ -67,7 +67,7 @@ class Caller:
                 yield left.pop(0), reply
 
     def _in_child(self, calls: list[Call]) -> Iterator[Reply]:
-        """Replies of one child; ends after the first call that ended the child."""
+        """Yields the replies of one child; stops after a call that ended the child."""
         reading, writing = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -106,11 +106,11 @@ class Caller:
 
     def _serve(self, calls: list[Call], writing: int) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        # A crash is told by the parent, in a line.
+        # The parent reports a crash in one line.
         faulthandler.disable()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if self.kind == "torch":
-            # A forked child has none of the threads of its parent's pool.
+            # The threads of the parent's pool do not exist in a forked child.
             sys.modules["torch"].set_num_threads(1)
         for call in calls:
             data = pickle.dumps(self.here(call), protocol=4)
@@ -120,7 +120,7 @@ class Caller:
                 view = view[os.write(writing, view) :]
 
     def here(self, call: Call) -> Reply:
-        """The call in this process."""
+        """Makes the call in this process."""
         problem = _subquad.generate(call.case)
         arrays = {
             name: _arrays.array_of(np.array(bits), problem["scalar"], self.kind, self.device)
@@ -149,7 +149,7 @@ class Caller:
 
     def _one(self, call: Call, problem: dict, arrays: dict[str, Any]) -> tuple[dict[str, Bits], dict[str, Any], str]:
         backward = problem["backward"]
-        # The numbers that the problem has, not those that the arrays have by now.
+        # Keeps a copy of the values to detect inputs that the function changes.
         before = {name: _raw(np.array(_arrays.bits_of(name, array)[0])) for name, array in arrays.items()}
         inputs = {name: array for name, array in arrays.items() if not (backward and name == "grad")}
         params = problem["params"]
@@ -157,18 +157,18 @@ class Caller:
             params = {name: value for name, value in params.items() if name in call.arguments}
         try:
             if backward:
-                found = self._gradients(inputs, params, arrays["grad"])
+                returned = self._gradients(inputs, params, arrays["grad"])
             else:
-                found = self.function(**inputs, **params)
+                returned = self.function(**inputs, **params)
         except Exception as error:  # pylint: disable=broad-except
             return {}, {}, _how_it_failed(error)
-        if not isinstance(found, dict):
-            found = {next(iter(problem["outputs"])): found}
+        if not isinstance(returned, dict):
+            returned = {next(iter(problem["outputs"])): returned}
         outputs, fault = {}, ""
         for name, shape in problem["outputs"].items():
-            if name not in found:
+            if name not in returned:
                 return {}, {}, f"returned no {name}; expected {', '.join(problem['outputs'])}"
-            value = found[name]
+            value = returned[name]
             if not _arrays.is_array(value):
                 return {}, {}, f"returned {type(value).__name__} as {name}; expected an array"
             if _arrays.kind_of(value) != self.kind:
@@ -185,28 +185,28 @@ class Caller:
         for name, array in arrays.items():
             if not np.array_equal(_raw(_arrays.bits_of(name, array)[0]), before[name]):
                 fault = f"changed its input {name}"
-        return outputs, found, fault
+        return outputs, returned, fault
 
     def _gradients(self, inputs: dict[str, Any], params: dict[str, Any], grad: Any) -> dict[str, Any]:
-        """By the framework's own differentiation: grad_X for every input X."""
+        """Returns grad_X for every input X, by the framework's automatic differentiation."""
         if self.kind == "jax":
             jax = sys.modules["jax"]
 
             def forward(tensors: dict[str, Any]) -> Any:
-                found = self.function(**tensors, **params)
-                return next(iter(found.values())) if isinstance(found, dict) else found
+                returned = self.function(**tensors, **params)
+                return next(iter(returned.values())) if isinstance(returned, dict) else returned
 
             _, pull = jax.vjp(forward, inputs)
             return {f"grad_{name}": value for name, value in pull(grad)[0].items()}
         leaves = {name: tensor.detach().requires_grad_() for name, tensor in inputs.items()}
-        found = self.function(**leaves, **params)
-        out = next(iter(found.values())) if isinstance(found, dict) else found
+        returned = self.function(**leaves, **params)
+        out = next(iter(returned.values())) if isinstance(returned, dict) else returned
         out.backward(grad)
         return {f"grad_{name}": leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
 
 
 def _raw(bits: np.ndarray) -> np.ndarray:
-    """Bits that compare equal where they are, NaN included."""
+    """Returns the bytes of an array, which compare equal even for NaN."""
     return np.ascontiguousarray(bits).reshape(-1).view(np.uint8)
 
 
@@ -218,13 +218,13 @@ def _write_into(array: Any, bits: np.ndarray, scalar: str, kind: str) -> None:
 
 
 def _receive(reading: int, deadline: float) -> Any:
-    """A reply; "ended" where the child did; "late" where nothing came in time."""
+    """Returns a reply, "ended" if the child has exited, or "late" if nothing came in time."""
     data, size = bytearray(), None
     while size is None or len(data) < size:
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([reading], [], [], left)[0]:
             return "late"
-        # Not a byte of the next reply.
+        # Reads no byte of the next reply.
         part = os.read(reading, min(1 << 20, (8 if size is None else size) - len(data)))
         if not part:
             return "ended"

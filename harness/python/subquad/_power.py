@@ -1,4 +1,4 @@
-"""Whether a test of somebody's own could fail: which wrong answers its tolerance takes for right."""
+"""Measures the power of a test: which wrong answers its tolerance would accept."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from subquad import _arrays, _calls, _subquad
+from subquad import _calls, _subquad
 
-LISTED = 12  # wrong answers that are accepted, in a text; all are in `accepted`
+LISTED = 12  # the text lists at most this many accepted wrong answers; `accepted` has all of them
 
 
 @dataclass(frozen=True)
 class Advice:
-    """The smallest change to a test after which it refuses every wrong answer.
+    """The smallest change after which a test rejects every wrong answer.
 
-    changes: what to change, in words; empty where nothing of what was tried helps.
-    rtol, atol: the tolerance after them.
-    still_accepted: the wrong answers that are accepted all the same.
-    nobody_tells: those that are too near to the right answer for our gates too, on the changed tensors.
+    changes: the changes in words; empty if none of those that were tried helps.
+    rtol, atol: the tolerance after the changes.
+    still_accepted: wrong answers that the changed test still accepts.
+    nobody_tells: wrong answers that are too close to the right one even for our gates, on the changed tensors.
     """
 
     changes: tuple[str, ...]
@@ -31,23 +31,23 @@ class Advice:
         if not self.changes:
             return "none of the changes that were tried helps"
         text = "; ".join(self.changes)
-        text += f": leaves {', '.join(self.still_accepted)}" if self.still_accepted else ": refuses all of them"
+        text += f": still accepts {', '.join(self.still_accepted)}" if self.still_accepted else ": rejects all of them"
         if self.nobody_tells:
-            text += f" but {', '.join(self.nobody_tells)}, which no test of this type can tell"
+            text += f" except {', '.join(self.nobody_tells)}, which no test in this type can distinguish"
         return text
 
 
 @dataclass(frozen=True)
 class Power:
-    """What the test `|x - y| <= atol + rtol |y|` can see; true where it accepts no wrong answer.
+    """The mistakes that the test `|x - y| <= atol + rtol |y|` accepts; true if there are none.
 
-    accepted, rejected: wrong answers, each with its largest error over the tolerance: up to 1, and above.
-    ours: how many of our tolerances each of them is away, as `margin` of `check`.
-    same: those of `accepted` that are the right answer on these tensors, to the last digit.
-    right: the largest error over the tolerance of the plain program in this type, in two bytes at least a unit in the last place;
-        above 1 the test refuses what is right.
-    advice: what to change; None where nothing needs to.
-    rows, all_rows: how many rows of outputs were compared. Of a sample, more may be rejected than is seen.
+    accepted, rejected: wrong answers, each with its largest error divided by the tolerance: at most 1, or above 1.
+    ours: the distance of each wrong answer in our tolerances, as `margin` of `check`.
+    same: those of `accepted` that equal the right answer on these tensors, to the last digit.
+    right: the error of a correct program divided by the tolerance. Above 1, the test rejects correct programs. (It is the plain
+        program's largest error in this type; in 16-bit types, at least one unit in the last place.)
+    advice: what to change; None if no change is needed.
+    rows, all_rows: the number of rows compared. If only a sample was compared, the test may reject more than is shown.
     """
 
     operator: str
@@ -77,16 +77,16 @@ class Power:
             f"{len(self.accepted)} of {len(self.accepted) + len(self.rejected)} wrong answers"
         ]
         listed = list(self.accepted.items())[:LISTED]
-        nearest = sorted(self.rejected.items(), key=lambda one: one[1])[:3]
+        nearest = sorted(self.rejected.items(), key=lambda item: item[1])[:3]
         width = max([len(name) for name, _ in listed + nearest] or [0])
         if listed or nearest:
             lines.append(f"  {'':8}  {'wrong answer':{width}}  error / tolerance  by our gates")
         for word, group in (("accepted", listed), ("rejected", nearest)):
             for name, over in group:
-                note = "  (the right answer, on these tensors)" if name in self.same else ""
+                note = "  (equals the right answer on these tensors)" if name in self.same else ""
                 lines.append(f"  {word}  {name:{width}}  {over:17.3g}  {self.ours[name]:12.3g}{note}")
         further = [
-            f"{count} further ones {word}"
+            f"{count} more {word}"
             for count, word in (
                 (len(self.accepted) - len(listed), "accepted"),
                 (len(self.rejected) - len(nearest), "rejected"),
@@ -95,8 +95,8 @@ class Power:
         ]
         if further:
             lines.append(f"  and {', '.join(further)}")
-        right = f"  a right program: {self.right:.3g} of the tolerance"
-        lines.append(right + (": the test refuses what is right" if self.right > 1 else ""))
+        right = f"  a correct program: error {self.right:.3g} times the tolerance"
+        lines.append(right + (": this test rejects correct programs" if self.right > 1 else ""))
         if self.advice:
             lines.append(f"  advice: {self.advice}")
         return "\n".join(lines)
@@ -113,13 +113,13 @@ def power(
     advise: bool = True,
     **tensors: Any,
 ) -> Power:
-    """Which wrong answers to `op` a test with this tolerance, on these tensors, would take for right.
+    """Tells which wrong answers to `op` a test with this tolerance would accept on these tensors.
 
-    rtol, atol: the test accepts x for y where |x - y| <= atol + rtol |y| everywhere, as numpy.allclose and
-        torch.testing.assert_close do. With neither it is that of torch.testing.assert_close's defaults for the type.
-    dtype: the type in which the test compares, such as "bfloat16" or torch.bfloat16; left out, that of the first tensor.
-    grad: the gradient that comes in, of the shape of the output, where the test compares gradients too.
-    advise: look for the smallest change after which every wrong answer is rejected.
+    rtol, atol: the test accepts x for y if |x - y| <= atol + rtol |y| everywhere, as numpy.allclose and
+        torch.testing.assert_close do. Without them, the defaults of torch.testing.assert_close for the type are used.
+    dtype: the type in which the test compares, such as "bfloat16" or torch.bfloat16; by default that of the first tensor.
+    grad: the incoming gradient, of the shape of the output, if the test compares gradients too.
+    advise: find the smallest change after which every wrong answer is rejected.
     tensors: inputs and parameters of the operator, by the names of `signature(op)`.
     """
     if (rtol is None) != (atol is None):
@@ -149,12 +149,12 @@ def _type_name(dtype: Any) -> str:
 
 def _number(name: str, value: Any) -> float:
     try:
-        found = float(value)
+        number = float(value)
     except (TypeError, ValueError):
         raise ValueError(f"{name}: expected a number, found {type(value).__name__}") from None
-    if not found >= 0 or math.isinf(found):
-        raise ValueError(f"{name}: expected a finite number from 0, found {found}")
-    return found
+    if not number >= 0 or math.isinf(number):
+        raise ValueError(f"{name}: expected a finite number of at least 0, found {number}")
+    return number
 
 
 def _power_of(op: str, scalar: str, raw: dict) -> Power:
@@ -166,13 +166,13 @@ def _power_of(op: str, scalar: str, raw: dict) -> Power:
     advice = None
     right = max(part["right"] for part in parts.values())
     if "advice" in raw and (accepted or right > 1):
-        one = raw["advice"]
+        advised = raw["advice"]
         advice = Advice(
-            changes=tuple(one["changes"]),
-            rtol=one["rtol"],
-            atol=one["atol"],
-            still_accepted=tuple(one["still_accepted"]),
-            nobody_tells=tuple(one["nobody_tells"]),
+            changes=tuple(advised["changes"]),
+            rtol=advised["rtol"],
+            atol=advised["atol"],
+            still_accepted=tuple(advised["still_accepted"]),
+            nobody_tells=tuple(advised["nobody_tells"]),
         )
     return Power(
         operator=op,

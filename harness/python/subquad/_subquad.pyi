@@ -1,4 +1,4 @@
-"""The compiled module. Everything here is the package's own affair; use what `subquad` exports."""
+"""The compiled module, which is internal to the package. Use what `subquad` exports."""
 
 from typing import Any
 

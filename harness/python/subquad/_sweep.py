@@ -1,4 +1,4 @@
-"""Somebody's functions timed in turns with our programs, each checked before and after: a file of format results/1."""
+"""Times a user's functions alternately with our implementations and checks each before and after; writes format results/1."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import numpy as np
 from subquad import _arrays, _calls, _subquad
 from subquad._verify import text_of
 
-SAMPLES = 1000  # of one contestant at most
+SAMPLES = 1000  # the largest number of samples of one contestant
 
 
 @dataclass
 class Sweep:
-    """Records of format results/1, and the whole file as text (`json`). True where everything that ran has passed."""
+    """Records of format results/1 and the whole file as text (`json`). True if everything that ran has passed."""
 
     operator: str
     records: list[dict] = field(default_factory=list)
@@ -29,29 +29,30 @@ class Sweep:
 
     @property
     def passed(self) -> bool:
-        verdicts = [one["check"]["verdict"] for one in self.records]
+        verdicts = [record["check"]["verdict"] for record in self.records]
         return "passed" in verdicts and "failed" not in verdicts
 
     def __bool__(self) -> bool:
         return self.passed
 
     def seconds(self, name: str) -> dict[int, float]:
-        """Median time of a run by n, where it was measured."""
+        """Returns the median time of a run by n, for the sizes that were measured."""
         return {
-            one["tokens"]: one["seconds"]["median"]
-            for one in self.records
-            if one["implementation"] == name and one["seconds"]
+            record["tokens"]: record["seconds"]["median"]
+            for record in self.records
+            if record["implementation"] == name and record["seconds"]
         }
 
     def __str__(self) -> str:
         lines = []
-        for one in self.records:
-            text = f"{self.operator}  n={one['tokens']:<8} {one['implementation']:16} "
-            if one["seconds"]:
-                found = one["seconds"]
-                text += f"{found['median']:.3e} s  [{found['low']:.3e}, {found['high']:.3e}]  {len(found['samples'])} samples"
+        for record in self.records:
+            text = f"{self.operator}  n={record['tokens']:<8} {record['implementation']:16} "
+            seconds = record["seconds"]
+            if seconds:
+                interval = f"[{seconds['low']:.3e}, {seconds['high']:.3e}]"
+                text += f"{seconds['median']:.3e} s  {interval}  {len(seconds['samples'])} samples"
             else:
-                text += f"{one['check']['verdict']}: {one['check']['reason']}"
+                text += f"{record['check']['verdict']}: {record['check']['reason']}"
             lines.append(text)
         return "\n".join(lines)
 
@@ -74,16 +75,17 @@ def sweep(
     sizes: dict[str, int] | None = None,
     **params: Any,
 ) -> Sweep:
-    """Times functions in turns with each other and with our programs, on the same numbers. What is wrong is not timed.
+    """Times functions alternately with each other and with our implementations, on the same inputs. Wrong functions are not
+    timed.
 
-    functions: by name; each is called as `verify` calls it. baselines: our implementations, by the names of
-        `signature(op)`; left out, the dense one and the first fast one.
+    functions: functions by name; each is called as `verify` calls it. baselines: our implementations, by the names of
+        `signature(op)`; by default the dense one and the first fast one.
     n: lengths. sizes: other sizes and axes by name, such as {"d": 32, "heads": 4}. params: parameters of the operator.
-    out: where the file is written; `python3 -m reports.figures FILE` draws it.
-    threads: of our programs, and of PyTorch while this runs. budget: seconds of measuring for each length.
+    out: the file to write; `python3 -m reports.figures FILE` draws it.
+    threads: threads of our implementations, and of PyTorch during the sweep. budget: seconds of measuring for each length.
     like: as in `verify`.
 
-    Functions run in this process, and their set-up is theirs: their first call is `first_seconds`.
+    Functions run in this process. Their first call, with any set-up of theirs, is recorded as `first_seconds`.
     """
     for name in functions:
         if not re.fullmatch(r"[A-Za-z0-9_.+-]+", str(name)):
@@ -95,20 +97,20 @@ def sweep(
         if name not in known:
             raise ValueError(f"baselines: expected some of {', '.join(known)}; found {name!r}")
         if name in functions:
-            raise ValueError(f"functions: expected names other than those of our programs, found {name!r}")
-    if not n or not all(isinstance(one, int) and one > 0 for one in n):
-        raise ValueError(f"n: expected lengths, at least one, found {n!r}")
+            raise ValueError(f"functions: expected names other than those of our implementations, found {name!r}")
+    if isinstance(n, int) or not n or not all(isinstance(length, int) and length > 0 for length in n):
+        raise ValueError(f"n: expected a list of lengths, such as [256, 1024], found {n!r}")
     if not budget > 0:
         raise ValueError(f"budget: expected seconds above 0, found {budget!r}")
     values = [(name, text_of(value)) for name, value in {**params, **(sizes or {})}.items()]
     if device is not None and device != "cpu":
-        raise ValueError(f"device: expected cpu, found {device!r}; a run on a GPU is not over when its call returns")
-    found = Sweep(op)
+        raise ValueError(f"device: expected cpu, found {device!r}; functions on a GPU cannot be timed here yet")
+    result = Sweep(op)
     created = _subquad.now()
     with _Threads(array, threads):
         for length in n:
             case = _subquad.case_id(op, length, values, "normal", scalar, seed)
-            found.records += _One(op, case, functions, baselines, array, threads, budget, like).records()
+            result.records += _Contest(op, case, functions, baselines, array, threads, budget, like).records()
     command = f"subquad.sweep({{{', '.join(map(repr, functions))}}}, {op!r}, n={list(n)})"
     header = {
         "command": command,
@@ -116,14 +118,14 @@ def sweep(
         "seed": seed,
         "environment": json.loads(_subquad.environment(threads)),
     }
-    found.json = _subquad.result_file(json.dumps(header), json.dumps(found.records))
+    result.json = _subquad.result_file(json.dumps(header), json.dumps(result.records))
     if out is not None:
-        _subquad.write_file(os.fspath(out), found.json + "\n")
-    return found
+        _subquad.write_file(os.fspath(out), result.json + "\n")
+    return result
 
 
 class _Threads:
-    """PyTorch with as many threads as ours have."""
+    """Gives PyTorch as many threads as our implementations have."""
 
     def __init__(self, array: str, threads: int):
         self.torch = __import__("torch") if array == "torch" else None
@@ -149,29 +151,30 @@ class _Contestant:
         self.arrays = {
             name: _arrays.array_of(np.array(bits), problem["scalar"], kind) for name, bits in problem["tensors"].items()
         }
-        from subquad._verify import _taken  # pylint: disable=import-outside-toplevel
+        from subquad._verify import _accepted  # pylint: disable=import-outside-toplevel
 
-        takes = _taken(function)
-        self.params = {name: value for name, value in problem["params"].items() if takes(name)}
-        self.found: Any = None
+        accepts = _accepted(function)
+        self.params = {name: value for name, value in problem["params"].items() if accepts(name)}
+        self.returned: Any = None
 
     def run(self) -> float:
         start = time.perf_counter()
-        self.found = self.function(**self.arrays, **self.params)
+        self.returned = self.function(**self.arrays, **self.params)
         if self.kind == "jax":
-            sys.modules["jax"].block_until_ready(self.found)
+            sys.modules["jax"].block_until_ready(self.returned)
         return time.perf_counter() - start
 
     def outputs(self) -> list:
-        found = self.found if isinstance(self.found, dict) else {next(iter(self.problem["outputs"])): self.found}
-        given = [_arrays.given(name, value) for name, value in found.items()]
-        for name, bits, scalar in given:
+        first = next(iter(self.problem["outputs"]))
+        returned = self.returned if isinstance(self.returned, dict) else {first: self.returned}
+        outputs = [_arrays.given(name, value) for name, value in returned.items()]
+        for name, bits, scalar in outputs:
             if scalar != self.problem["scalar"]:
                 raise ValueError(f"{name}: expected {self.problem['scalar']}, found {scalar}")
             shape = self.problem["outputs"].get(name)
             if shape is not None and tuple(shape) != bits.shape:
                 raise ValueError(f"{name}: expected the shape {list(shape)}, found {list(bits.shape)}")
-        return given
+        return outputs
 
     def changed(self) -> str:
         for name, array in self.arrays.items():
@@ -196,7 +199,7 @@ class _Ours:
         return ""
 
 
-class _One:
+class _Contest:
     """All contestants on one case."""
 
     def __init__(
@@ -230,30 +233,30 @@ class _One:
                 continue
             start = time.perf_counter()
             try:
-                one = make()
+                contestant = make()
                 record["setup_seconds"] = time.perf_counter() - start
-                record["first_seconds"] = one.run()
+                record["first_seconds"] = contestant.run()
             except Exception as error:  # pylint: disable=broad-except
                 reason = (
                     f"raised {type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
                 )
                 record["check"].update(verdict="failed", reason=reason)
                 continue
-            if self._check(name, one, record):
-                running.append((name, one, record, []))
+            if self._check(name, contestant, record):
+                running.append((name, contestant, record, []))
         self._time(running)
-        for name, one, record, samples in running:
-            # What was timed is judged.
-            if self._check(name, one, record):
+        for name, contestant, record, samples in running:
+            # Judges the output of the last timed run.
+            if self._check(name, contestant, record):
                 record["seconds"] = _summary(samples)
         return [record for _, _, record in self.list]
 
-    def _check(self, name: str, one: Any, record: dict) -> bool:
+    def _check(self, name: str, contestant: Any, record: dict) -> bool:
         tensors = [(key, bits, self.problem["scalar"]) for key, bits in self.problem["tensors"].items()]
         like = name if name in self.ours else self.like
         try:
             raw = _subquad.judge(
-                self.op, self.problem["params"], tensors, one.outputs(), 0.0, self.problem["scalar"], like, True
+                self.op, self.problem["params"], tensors, contestant.outputs(), 0.0, self.problem["scalar"], like, True
             )
         except ValueError as error:
             record["check"].update(verdict="failed", reason=str(error))
@@ -271,7 +274,7 @@ class _One:
             "nearest": raw["nearest"] or None,
             "blind_to": [name for name, *_ in raw["blind_to"]],
         }
-        changed = one.changed()
+        changed = contestant.changed()
         if changed:
             check.update(verdict="failed", reason=changed)
         record["check"] = check
@@ -281,9 +284,9 @@ class _One:
         end = time.perf_counter() + self.budget
         rounds = 0
         while running and rounds < SAMPLES and (rounds < 3 or time.perf_counter() < end):
-            # In turns, so that a slow second of the machine meets all of them.
-            for _, one, _, samples in running[rounds % len(running) :] + running[: rounds % len(running)]:
-                samples.append(one.run())
+            # Alternates between contestants, so that a slow second of the machine affects all of them.
+            for _, contestant, _, samples in running[rounds % len(running) :] + running[: rounds % len(running)]:
+                samples.append(contestant.run())
             rounds += 1
 
 

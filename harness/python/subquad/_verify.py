@@ -1,4 +1,4 @@
-"""Somebody's function on generated problems: a table of what failed, how far it was off, and what it looks like."""
+"""Verifies a user's function on generated problems and reports what failed, by how much, and which mistake it looks like."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from subquad import _arrays, _calls, _subquad
 from subquad._child import Call, Caller, Reply
 
 STALE = "the answer to an earlier call"
-# What a call has shown, and is no likeness of numbers.
+# Mistakes that a call reveals directly, without comparing values with a known wrong answer.
 SHOWN = ("a stale cache", "a cached tensor", "an input that was written to")
 
 
@@ -25,9 +25,9 @@ SHOWN = ("a stale cache", "a cached tensor", "an input that was written to")
 class Failure:
     """A case on which the function failed.
 
-    case: its id, as `subquad verify --case` takes it. folder: a case folder; that of the smallest case found for this kind of
-    failure. reason: in words. error, bound, margin, worst: as in Check; NaN where nothing was compared. looks_like: the wrong
-    answer that the output resembles, or None.
+    case: its id, for `subquad verify --case`. folder: a case folder with the smallest case found for this kind of failure.
+    reason: the failure in words. error, bound, margin, worst: as in Check; NaN if nothing was compared. looks_like: the
+    mistake that the output resembles, or None.
     """
 
     case: str
@@ -60,7 +60,7 @@ class Failure:
 class Row:
     """A line of the table: one kind of call in one scalar type."""
 
-    what: str
+    kind: str
     scalar: str
     passed: int = 0
     failed: int = 0
@@ -70,20 +70,20 @@ class Row:
     nearest: str = ""
     remark: str = ""
 
-    def count(self, found: _calls.Check) -> None:
-        """A verdict that is no failure."""
-        if not found.passed:
+    def count(self, verdict: _calls.Check) -> None:
+        """Counts a verdict that is not a failure."""
+        if not verdict.passed:
             self.mistrusted += 1
             return
         self.passed += 1
-        self.over_bound = max(self.over_bound, found.over_tolerance)
-        if found.margin < self.margin:
-            self.margin, self.nearest = found.margin, found.nearest
+        self.over_bound = max(self.over_bound, verdict.over_tolerance)
+        if verdict.margin < self.margin:
+            self.margin, self.nearest = verdict.margin, verdict.nearest
 
 
 @dataclass
 class Verification:
-    """What `verify` found; true where everything passed. `str()` is the table."""
+    """The result of `verify`; true if everything passed. `str()` is the table."""
 
     operator: str
     name: str
@@ -101,22 +101,26 @@ class Verification:
 
     @property
     def looks_like(self) -> str | None:
-        """What more than half of all failures resemble, or None. Where outputs are wrong too, those of gradients do not count:
-        they are wrong because of them. Without such a majority, what a call has shown: a stale cache."""
+        """The mistake that more than half of the failures resemble, or None. If outputs are wrong too, failures of gradients do
+        not count, since wrong outputs cause them. Without such a majority, a mistake that a call revealed directly."""
         name, count, of = self._commonest()
-        return name if 2 * count > of else next((one.looks_like for one in self.failures if one.is_shown), None)
+        return (
+            name
+            if 2 * count > of
+            else next((failure.looks_like for failure in self.failures if failure.is_shown), None)
+        )
 
     def _commonest(self) -> tuple[str | None, int, int]:
-        """The wrong answer that most failures resemble, how many do, and of how many."""
-        counted = [one for one in self.failures if one.kind != "gradients"] or self.failures
-        names = Counter(one.looks_like for one in counted if one.looks_like)
+        """Returns the mistake that most failures resemble, how many do, and the number of failures counted."""
+        counted = [failure for failure in self.failures if failure.kind != "gradients"] or self.failures
+        names = Counter(failure.looks_like for failure in counted if failure.looks_like)
         return *(names.most_common(1)[0] if names else (None, 0)), len(counted)
 
     def __str__(self) -> str:
         lines = [f"{self.name} as {self.operator}, seed {self.seed}"]
-        width = max([len(row.what) for row in self.rows] or [0])
+        width = max([len(row.kind) for row in self.rows] or [0])
         for row in self.rows:
-            text = f"  {row.what:{width}}  {row.scalar:8}  {row.passed:3} passed  {row.failed} failed  {row.mistrusted} mistrusted"
+            text = f"  {row.kind:{width}}  {row.scalar:8}  {row.passed:3} passed  {row.failed} failed  {row.mistrusted} mistrusted"
             if row.passed:
                 text += f"  error/tolerance <= {row.over_bound:.3g}"
                 if row.nearest:
@@ -124,19 +128,19 @@ class Verification:
             lines.append(text + (f"  {row.remark}" if row.remark else ""))
         lines += [f"  {remark}" for remark in self.remarks]
         shown: set[tuple] = set()
-        for one in self.failures:
-            group = (one.kind, one.looks_like, one.smallest)
+        for failure in self.failures:
+            group = (failure.kind, failure.looks_like, failure.smallest)
             if group not in shown and len(shown) < 5:
                 shown.add(group)
-                lines.append(f"  {one}")
+                lines.append(f"  {failure}")
         counts = [sum(getattr(row, name) for row in self.rows) for name in ("passed", "failed", "mistrusted")]
         lines.append("{} passed, {} failed, {} mistrusted".format(*counts))
         name, count, of = self._commonest()
         if self.looks_like:
             lines[-1] += f"; looks like: {self.looks_like}"
         elif name:
-            beside = "" if of == len(self.failures) else ", gradients not counted,"
-            lines[-1] += f"; {count} of {of}{beside} look like: {name}"
+            counted = "failures" if of == len(self.failures) else "failures (gradients not counted)"
+            lines[-1] += f"; {count} of {of} {counted} look like: {name}"
         return "\n".join(lines)
 
 
@@ -160,29 +164,34 @@ def verify(
     arithmetic: str | None = None,
     **params: Any,
 ) -> Verification:
-    """Runs a function on generated problems and judges each output as one of our own programs' is.
+    """Runs a function on generated problems and judges each output as the output of one of our implementations is judged.
 
-    function: called with the operator's inputs and parameters by name (`signature(op)`), those that the case has, as arrays
-        of the library `array`; returns the output, or a dict of outputs.
+    function: called with the inputs and parameters of the case by name (`signature(op)`), as arrays of the library `array`;
+        returns the output, or a dict of outputs.
     params: parameters and sizes of every case, such as feature_map="elu1", causal=True, d=32, e=32; cases that need another
-        value are left out. Of other parameters flags and scales are tested at their defaults and at another value, if the
-        function takes them by name.
-    array: "numpy", "torch" or "jax". scalars: left out, float32, and with "torch" and "jax" also bfloat16 where the function
-        takes it.
-    arithmetic: of types of two bytes, as in check(). None: errors of the size of arithmetic in such a type are told, not
-        failed. "float32": they fail; the type is one of storage.
-    gradients: by the framework's differentiation, where the operator has a backward pass; None: where there is one.
-    n: sizes; awkward ones where it is left out. Besides: rectangles, heads, batches, grouped heads, hard inputs, and calls
-        on the same arrays with other numbers in them.
-    like: an implementation of ours whose own error bound applies, for example of a transform ("fft").
-    folder: where failing cases are kept; a new temporary folder where it is left out.
-    device: of PyTorch's tensors. isolate: calls are made in a forked child, so that a crash is a line of the table; not with
-        JAX, nor once PyTorch holds a GPU. timeout: seconds for one call. shrink: seconds to make failing cases smaller.
-    grouped_heads: whether the function must take tensors that groups of heads share; None: where it raises on all of them,
-        they are not tested, and a remark says so.
+        value are left out. Other flags and scales are tested at their defaults and at another value, if the function accepts
+        them by name.
+    array: "numpy", "torch" or "jax". scalars: by default float32, and with "torch" and "jax" also bfloat16 if the function
+        accepts it.
+    arithmetic: for 16-bit types, as in check(). None reports errors of the size of arithmetic in the type itself without
+        failing them. "float32" fails them: the type is for storage only.
+    gradients: tests gradients by the framework's automatic differentiation. None: if the operator has a backward pass.
+    n: sizes; by default awkward ones. In addition there are rectangles, heads, batches, grouped heads, hard inputs, and
+        second calls with new values in the same arrays, which reveal stale caches.
+    like: one of our implementations whose own error bound applies, for example that of a transform ("fft").
+    folder: the folder for failing cases; by default a new temporary folder.
+    device: the device of PyTorch's tensors. isolate: makes calls in a forked child process, so that a crash becomes a line of
+        the table; not possible with JAX or once PyTorch uses a GPU. timeout: seconds for one call. shrink: seconds for making
+        failing cases smaller.
+    grouped_heads: whether the function must accept tensors that groups of heads share. None: if it raises on all of them, they
+        are not tested, and a remark says so.
     """
     if not callable(function):
-        raise ValueError(f"function: expected something to call, found {type(function).__name__}")
+        raise ValueError(f"function: expected a callable, found {type(function).__name__}")
+    if isinstance(n, int) or (n and not all(isinstance(size, int) and size > 0 for size in n)):
+        raise ValueError(f"n: expected a list of sizes, such as [256, 1024], found {n!r}")
+    if isinstance(scalars, str):
+        raise ValueError(f"scalars: expected a list of types, such as ['float32'], found {scalars!r}")
     if array not in _arrays.KINDS:
         raise ValueError(f"array: expected one of {', '.join(_arrays.KINDS)}; found {array!r}")
     if like and like not in _calls.signature(op)["implementations"]:
@@ -199,17 +208,20 @@ def verify(
     work.narrow_arithmetic = arithmetic is None
     if scalars is None:
         work.run("float32", gradients)
-        if array != "numpy" and work.takes("bfloat16"):
+        if array != "numpy" and work.accepts("bfloat16"):
             work.run("bfloat16", False)
     else:
         for scalar in scalars:
             work.run(scalar, gradients)
     work.settle()
-    if not sum(row.passed + row.failed + row.mistrusted for row in work.found.rows):
-        raise ValueError(f"{op}: expected at least one case that the function takes, found none")
-    if work.found.failures:
+    if not sum(row.passed + row.failed + row.mistrusted for row in work.result.rows):
+        missing = (
+            f" does not accept {', '.join(sorted(work.not_accepted))}" if work.not_accepted else " fits none of them"
+        )
+        raise ValueError(f"{op}: expected at least one case for the function, found none: it{missing}")
+    if work.result.failures:
         work.keep(folder, shrink)
-    return work.found
+    return work.result
 
 
 def _holds_gpu(device: str | None) -> bool:
@@ -220,25 +232,25 @@ def _holds_gpu(device: str | None) -> bool:
 
 
 def text_of(value: Any) -> str:
-    """A parameter as in the id of a case."""
+    """Formats a parameter as in the id of a case."""
     if isinstance(value, bool):
         return "1" if value else "0"
     if isinstance(value, (list, tuple)):
-        return "+".join(text_of(one) for one in value)
+        return "+".join(text_of(entry) for entry in value)
     return repr(value) if isinstance(value, float) else str(value)
 
 
 def values_of(case: str) -> dict[str, str]:
-    """The names and values of an id."""
+    """Returns the names and values of an id."""
     pairs = (pair.split("=", 1) for pair in case.split(":", 1)[1].split(","))
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
 def grouped(case: str) -> str:
-    """The leading axes of a case in which groups of heads share a tensor, as its id has them (k:2+v:2); "" for any other."""
+    """Returns the leading axes of a case in which groups of heads share a tensor, as in its id (k:2+v:2); otherwise ""."""
     values = values_of(case)
     heads = [part.split(":")[1].split("x")[-1] for part in values.get("leading", "").split("+") if ":" in part]
-    return values["leading"] if any(one not in ("1", values.get("heads", "1")) for one in heads) else ""
+    return values["leading"] if any(count not in ("1", values.get("heads", "1")) for count in heads) else ""
 
 
 class _Work:
@@ -246,38 +258,38 @@ class _Work:
 
     def __init__(self, caller: Caller, op: str, params: dict, n: list[int], seed: int, like: str):
         self.caller, self.op, self.params, self.n, self.seed, self.like = caller, op, params, n, seed, like
-        self.found = Verification(op, getattr(caller.function, "__name__", type(caller.function).__name__), seed=seed)
+        self.result = Verification(op, getattr(caller.function, "__name__", type(caller.function).__name__), seed=seed)
         self.texts = [(name, text_of(value)) for name, value in params.items()]
         self.listing = _calls.listing(op)
-        self.takes_name = _taken(caller.function)
-        self.not_taken: set[str] = set()
-        self.only_default: set[str] = set()  # parameters that are taken and not tested
+        self.accepts_name = _accepted(caller.function)
+        self.not_accepted: set[str] = set()  # names that the function does not accept
+        self.only_default: set[str] = set()  # parameters that the function accepts and that are not tested
         self.narrow_arithmetic = True
-        self.takes_shared: bool | None = None  # tensors that groups of heads share; None: not known yet
-        self.raised: list[tuple[Row, Failure]] = []  # on such tensors
+        self.accepts_shared: bool | None = None  # tensors that groups of heads share; None: not known yet
+        self.raised: list[tuple[Row, Failure]] = []  # failures on such tensors
 
-    # ---- which cases
+    # ---- cases
 
-    def takes(self, scalar: str) -> bool:
-        """Whether the function returns anything of that type for a small case of it."""
+    def accepts(self, scalar: str) -> bool:
+        """Tells whether the function returns without a fault for a small case of this type."""
         ids = _subquad.cases(self.op, self.texts, [16], scalar, self.seed)
-        case = next((one for one in ids if self._wanted(one)), None)
+        case = next((id for id in ids if self._wanted(id)), None)
         if case is None:
             return False
         (_, reply), *_ = self.caller([self._call(case)])
         if reply.fault:
-            self.found.rows.append(Row("forward", scalar, remark=f"not taken: {reply.fault}"))
+            self.result.rows.append(Row("forward", scalar, remark=f"not accepted: {reply.fault}"))
         return not reply.fault
 
     def _wanted(self, case: str) -> bool:
-        """Whether the function takes what the case has; what it does not take is remembered."""
+        """Tells whether the function accepts the arguments of a case, and remembers those that it does not."""
         values = values_of(case)
         needed = [name for name in values.get("with", "").split("+") if name]
         needed += [rule["name"] for rule in self.listing["params"] if rule["name"] in values]
         given = {name for name, _ in self.texts}
-        missing = {name for name in needed if name not in given and not self.takes_name(name)}
+        missing = {name for name in needed if name not in given and not self.accepts_name(name)}
         missing = {name for name in missing if not self._is_default(name, values.get(name))}
-        self.not_taken |= missing
+        self.not_accepted |= missing
         return not missing
 
     def _is_default(self, name: str, text: str | None) -> bool:
@@ -290,83 +302,83 @@ class _Work:
 
     def _call(self, case: str, again: str = "") -> Call:
         names = {rule["name"] for rule in self.listing["params"]}
-        return Call(case, again, tuple(sorted(name for name in names if self.takes_name(name))))
+        return Call(case, again, tuple(sorted(name for name in names if self.accepts_name(name))))
 
     def run(self, scalar: str, gradients: bool | None) -> None:
-        cases = [one for one in _subquad.cases(self.op, self.texts, self.n, scalar, self.seed) if self._wanted(one)]
-        cases = [one for one in cases if _has_output_axes(self.listing, _subquad.generate(one))]
-        backward = [one for one in cases if "backward" in values_of(one)]
-        forward = [one for one in cases if one not in backward]
+        cases = [case for case in _subquad.cases(self.op, self.texts, self.n, scalar, self.seed) if self._wanted(case)]
+        cases = [case for case in cases if _has_output_axes(self.listing, _subquad.generate(case))]
+        backward = [case for case in cases if "backward" in values_of(case)]
+        forward = [case for case in cases if case not in backward]
         if not forward:
             return
         if scalar == "bfloat16":
             forward = forward[::2] if len(forward) > 8 else forward
-        counts = Counter(values_of(one).get("n", "") for one in forward)
-        middle = counts.most_common(1)[0][0]  # heads and options are tried at this size
-        plain = [one for one in forward if values_of(one).get("n", "") == middle]
-        optional = [one for one in plain if "with" in values_of(one) and "heads" not in values_of(one)]
+        counts = Counter(values_of(case).get("n", "") for case in forward)
+        middle = counts.most_common(1)[0][0]  # heads and options are tested at this size
+        plain = [case for case in forward if values_of(case).get("n", "") == middle]
+        optional = [case for case in plain if "with" in values_of(case) and "heads" not in values_of(case)]
         plain = plain[:1] + optional
-        self._judge_all("forward", scalar, [self._call(one) for one in forward])
+        self._judge_all("forward", scalar, [self._call(case) for case in forward])
         if scalar == "float32":
             hard = []
-            for one in plain:
+            for case in plain:
                 for name in _subquad.hard_inputs():
                     try:
-                        hard.append(_subquad.other_numbers(one, self.seed, name))
+                        hard.append(_subquad.other_numbers(case, self.seed, name))
                     except ValueError:
-                        continue  # that kind of numbers is not for this operator
-            self._judge_all("hard inputs", scalar, [self._call(one) for one in hard if one not in plain])
-            twice = [(one, _subquad.other_numbers(one, self.seed + 1, "")) for one in plain]
-            self._judge_all("called again", scalar, [self._call(one, other) for one, other in twice])
+                        continue  # this kind of values does not apply to the operator
+            self._judge_all("hard inputs", scalar, [self._call(case) for case in hard if case not in plain])
+            twice = [(case, _subquad.other_numbers(case, self.seed + 1, "")) for case in plain]
+            self._judge_all("called again", scalar, [self._call(case, other) for case, other in twice])
             for name, text in self._other_values(cases):
                 ids = self._with_value(name, text, middle)
-                if not ids:  # it needs others beside it
+                if not ids:  # this value needs other parameters
                     self.only_default.add(name)
                 self._judge_all(
-                    f"{name}={text}", scalar, [self._call(one) for one in ids if "backward" not in values_of(one)]
+                    f"{name}={text}", scalar, [self._call(case) for case in ids if "backward" not in values_of(case)]
                 )
-                backward += [one for one in ids if "backward" in values_of(one)]
+                backward += [case for case in ids if "backward" in values_of(case)]
         if self.caller.kind != "numpy" and gradients is not False:
             if backward:
-                self._judge_all("gradients", scalar, [self._call(one) for one in backward])
+                self._judge_all("gradients", scalar, [self._call(case) for case in backward])
             elif gradients:
                 raise ValueError(f"gradients: expected an operator with a backward pass, found {self.op}")
-        self.found.remarks = []
-        if self.not_taken:
-            self.found.remarks.append(
-                f"not tested, as the function does not take it: {', '.join(sorted(self.not_taken))}"
+        self.result.remarks = []
+        if self.not_accepted:
+            self.result.remarks.append(
+                f"not tested, because the function does not accept it: {', '.join(sorted(self.not_accepted))}"
             )
         if self.only_default:
-            self.found.remarks.append(f"tested at its default alone: {', '.join(sorted(self.only_default))}")
+            self.result.remarks.append(f"tested only at the default: {', '.join(sorted(self.only_default))}")
 
     def _other_values(self, cases: list[str]) -> list[tuple[str, str]]:
-        """Another value for each parameter that the function takes and all cases leave at its default: flags are turned over,
-        positive numbers are 0.3125. The others are remembered."""
+        """Returns another value for each parameter that the function accepts and all cases leave at its default: flags are
+        inverted, positive numbers become 0.3125. The other parameters are remembered."""
         given = {name for name, _ in self.texts}
-        found = []
+        values = []
         for rule in self.listing["params"]:
             name, default = rule["name"], rule.get("default")
-            if default is None or name in given or not self.takes_name(name) or name in dict(found):
+            if default is None or name in given or not self.accepts_name(name) or name in dict(values):
                 continue
             plain = {"false": "0", "true": "1"}.get(str(default), str(default))
-            if {values_of(one).get(name, plain) for one in cases} != {plain}:
-                continue  # they have several
+            if {values_of(case).get(name, plain) for case in cases} != {plain}:
+                continue  # the cases have several values already
             if rule["type"] == "boolean":
-                found.append((name, "1" if plain == "0" else "0"))
+                values.append((name, "1" if plain == "0" else "0"))
             elif rule["type"] == "number" and rule.get("above") == 0:
-                found.append((name, "0.3125"))
+                values.append((name, "0.3125"))
             else:
                 self.only_default.add(name)
-        return found
+        return values
 
     def _with_value(self, name: str, text: str, size: str) -> list[str]:
-        """The cases with this value of a parameter, of square ones those of one size."""
+        """Returns the cases with this value of a parameter; square ones only of one size."""
         try:
             cases = _subquad.cases(self.op, [*self.texts, (name, text)], self.n, "float32", self.seed)
         except ValueError:
             return []
-        cases = [one for one in cases if values_of(one).get("n", size) == size and self._wanted(one)]
-        return [one for one in cases if _has_output_axes(self.listing, _subquad.generate(one))]
+        cases = [case for case in cases if values_of(case).get("n", size) == size and self._wanted(case)]
+        return [case for case in cases if _has_output_axes(self.listing, _subquad.generate(case))]
 
     # ---- judging
 
@@ -375,99 +387,100 @@ class _Work:
         for call, reply in self.caller(calls):
             self._judge(row, call, reply)
         if calls:
-            self.found.rows.append(row)
+            self.result.rows.append(row)
 
     def _judge(self, row: Row, call: Call, reply: Reply) -> None:
         shared = grouped(call.case)
         if reply.fault:
-            failure = Failure(call.case, reply.fault, _named_fault(reply.fault), kind=row.what)
+            failure = Failure(call.case, reply.fault, _named_fault(reply.fault), kind=row.kind)
             if shared and reply.fault.startswith("raised "):
                 self.raised.append((row, failure))
             else:
                 self._fail(row, failure)
             return
-        if shared and self.takes_shared is None:
-            self.takes_shared = True
+        if shared and self.accepts_shared is None:
+            self.accepts_shared = True
         case, outputs = (call.again, reply.second) if call.again else (call.case, reply.outputs)
         failure = self._failure(case, outputs, row)
         if failure is None and reply.overwritten:
             row.passed -= 1
             failure = Failure(
-                call.case, "wrote a later call's output into what it had returned", "a cached tensor is returned"
+                call.case, "a later call overwrote the output of an earlier one", "a cached tensor is returned"
             )
         if failure is None:
             return
         if self._passes_as_narrow(case, outputs, row):
-            row.remark = f"with the error of arithmetic in {row.scalar}, more than that of float32 stored in it"
+            row.remark = f"passes as native {row.scalar} arithmetic; less accurate than float32 rounded once"
             return
-        failure.kind = row.what
+        failure.kind = row.kind
         if call.again and self._failure(call.case, reply.outputs, None) is None:
             stale = self._stale(call, reply)
             failure.looks_like = stale or failure.looks_like
             if stale:
-                failure.reason = f"right at first, wrong on the same arrays with other numbers: {failure.reason}"
+                failure.reason = f"the first call was right, a second call with new values in the same arrays was not: {failure.reason}"
         self._fail(row, failure)
 
     def _fail(self, row: Row, failure: Failure) -> None:
         row.failed += 1
-        self.found.failures.append(failure)
+        self.result.failures.append(failure)
 
     def settle(self) -> None:
-        """What the function raised on tensors that groups of heads share: failures if it takes some, else not tested."""
-        if self.takes_shared:
+        """Decides about exceptions on tensors that groups of heads share: they are failures if the function accepts some such
+        tensors, and otherwise these tensors are not tested."""
+        if self.accepts_shared:
             for row, failure in self.raised:
                 self._fail(row, failure)
         elif self.raised:
-            which = dict.fromkeys(grouped(failure.case) for _, failure in self.raised)
-            self.found.remarks.append(
-                f"not tested: tensors that groups of heads share ({', '.join(which)}), as the function "
-                f"{self.raised[0][1].reason}; grouped_heads=True makes that a failure"
+            leading = dict.fromkeys(grouped(failure.case) for _, failure in self.raised)
+            self.result.remarks.append(
+                f"not tested: tensors that groups of heads share ({', '.join(leading)}), because the function "
+                f"{self.raised[0][1].reason}; grouped_heads=True makes this a failure"
             )
-        # One row is nearly a multiple of whatever is wrong with it: what is seen there alone is no likeness.
-        failures = self.found.failures
-        seen = {one.looks_like for one in failures if one.is_shown or not _is_tiny(one.case)}
-        for one in failures:
-            if one.looks_like not in seen:
-                one.looks_like = None
+        # A single row is nearly a multiple of any wrong answer, so that a resemblance seen only on tiny cases does not count.
+        failures = self.result.failures
+        seen = {failure.looks_like for failure in failures if failure.is_shown or not _is_tiny(failure.case)}
+        for failure in failures:
+            if failure.looks_like not in seen:
+                failure.looks_like = None
 
     def _failure(self, case: str, outputs: dict, row: Row | None) -> Failure | None:
-        """Why the outputs of a generated case are wrong; where they are not, the row counts them."""
+        """Returns the failure if the outputs of a generated case are wrong; otherwise the row counts the verdict."""
         try:
-            found = self._check(case, outputs)
+            verdict = self._check(case, outputs)
         except ValueError as error:
-            # Numbers for which the definition has no value.
+            # The definition has no value for these inputs.
             if row:
                 row.mistrusted += 1
                 row.remark = str(error)
             return None
-        if found.verdict == "failed":
+        if verdict.verdict == "failed":
             return Failure(
                 case,
-                found.reason,
-                found.looks_like,
-                error=found.error,
-                bound=found.bound,
-                margin=found.margin,
-                worst=found.worst,
+                verdict.reason,
+                verdict.looks_like,
+                error=verdict.error,
+                bound=verdict.bound,
+                margin=verdict.margin,
+                worst=verdict.worst,
             )
         if row:
-            row.count(found)
+            row.count(verdict)
         return None
 
     def _passes_as_narrow(self, case: str, outputs: dict, row: Row | None) -> bool:
-        """Whether the outputs are right but for the error of arithmetic in their type of two bytes, where that may be; the row
-        counts them if they are."""
+        """Tells whether the outputs are within the error of arithmetic in their 16-bit type, if that is allowed; the row then
+        counts the verdict."""
         narrow = next((scalar for _, scalar in outputs.values() if scalar in _calls.NARROW), None)
         if narrow is None or not self.narrow_arithmetic:
             return False
-        found = self._check(case, outputs, _calls.own_error(narrow, "backward" in values_of(case)))
-        if found.passed and row:
-            row.count(found)
-        return found.passed
+        verdict = self._check(case, outputs, _calls.own_error(narrow, "backward" in values_of(case)))
+        if verdict.passed and row:
+            row.count(verdict)
+        return verdict.passed
 
     def _check(self, case: str, outputs: dict, expected_error: float = 0.0) -> _calls.Check:
-        """The verdict on the outputs of a generated case. Numbers that hide a mistake are mistrusted, if no error is expected
-        that could hide it."""
+        """Judges the outputs of a generated case. If no error is expected that could hide a mistake, inputs that hide one make
+        the verdict mistrusted."""
         problem = _subquad.generate(case)
         tensors = [(name, bits, problem["scalar"]) for name, bits in problem["tensors"].items()]
         given = [(name, bits, scalar) for name, (bits, scalar) in outputs.items()]
@@ -476,18 +489,18 @@ class _Work:
         return _calls.check_of(self.op, raw, scalar)
 
     def _stale(self, call: Call, reply: Reply) -> str | None:
-        """What of the first call is in the output of the second."""
+        """Names the part of the first call that the output of the second still depends on, or None."""
         if all(np.array_equal(bits, reply.outputs[name][0]) for name, (bits, _) in reply.second.items()):
             return f"a stale cache: {STALE}"
         first, second = _subquad.generate(call.case), _subquad.generate(call.again)
         name, (bits, scalar) = next(iter(reply.second.items()))
-        found = _float64(bits, scalar)
+        output = _float64(bits, scalar)
         right = self._definition(second, {})
         for stale in second["tensors"]:
             wrong = self._definition(second, {stale: first["tensors"][stale]})
             if wrong is None or right is None:
                 continue
-            distance = np.linalg.norm(found - wrong[name]) / max(np.linalg.norm(found - right[name]), 1e-300)
+            distance = np.linalg.norm(output - wrong[name]) / max(np.linalg.norm(output - right[name]), 1e-300)
             if distance < 0.1:
                 return f"a stale cache: {stale} of an earlier call"
         return None
@@ -502,11 +515,11 @@ class _Work:
     # ---- failing cases
 
     def keep(self, folder: str | os.PathLike | None, seconds: float) -> None:
-        """Gives every failure a folder: that of the smallest case of its kind."""
+        """Writes the smallest case of each kind of failure to a folder, which is recorded with every failure of that kind."""
         place = os.fspath(folder) if folder is not None else tempfile.mkdtemp(prefix="subquad-")
         groups: dict[tuple, list[Failure]] = {}
-        for one in self.found.failures:
-            groups.setdefault((one.kind, one.looks_like or one.reason.split(":")[0]), []).append(one)
+        for failure in self.result.failures:
+            groups.setdefault((failure.kind, failure.looks_like or failure.reason.split(":")[0]), []).append(failure)
         order = sorted(groups.values(), key=len, reverse=True)
         deadline = time.monotonic() + seconds
         for index, group in enumerate(order):
@@ -516,15 +529,15 @@ class _Work:
             path = os.path.join(place, f"{self.op}-{index + 1}")
             problem = _subquad.generate(smallest)
             tensors = [(name, *_exact(bits, problem["scalar"])) for name, bits in problem["tensors"].items()]
-            source = f"verify: {self.found.name}, {smallest}: {first.reason}"
+            source = f"verify: {self.result.name}, {smallest}: {first.reason}"
             try:
                 _subquad.save_case(path, self.op, problem["params"], tensors, [], 0.0, source)
             except ValueError:
-                path = ""  # the definition has no value there
-            for one in group:
-                one.folder, one.smallest = path, smallest
-        name = self.found.looks_like  # the clearest first
-        self.found.failures.sort(key=lambda one: name is not None and one.looks_like != name)
+                path = ""  # the definition has no value for this case
+            for failure in group:
+                failure.folder, failure.smallest = path, smallest
+        name = self.result.looks_like  # failures that look like the commonest mistake come first
+        self.result.failures.sort(key=lambda failure: name is not None and failure.looks_like != name)
 
     def _shrink(self, failure: Failure, seconds: float) -> str:
         deadline = time.monotonic() + seconds
@@ -552,26 +565,27 @@ class _Work:
         (_, reply), *_ = self.caller([self._call(case)])
         if reply.fault or failure.error != failure.error:
             return reply.fault.split(":")[0] == failure.reason.split(":")[0]
-        found = self._failure(case, reply.outputs, None)
-        if found is None or self._passes_as_narrow(case, reply.outputs, None):
+        simpler = self._failure(case, reply.outputs, None)
+        if simpler is None or self._passes_as_narrow(case, reply.outputs, None):
             return False
-        return found.looks_like == failure.looks_like or failure.looks_like is None
+        return simpler.looks_like == failure.looks_like or failure.looks_like is None
 
 
-def _taken(function: Callable) -> Callable[[str], bool]:
-    """Whether a function has a parameter of this name."""
+def _accepted(function: Callable) -> Callable[[str], bool]:
+    """Returns a predicate that tells whether a function has a parameter of this name."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return lambda name: True
-    if any(one.kind == one.VAR_KEYWORD for one in parameters):
+    if any(parameter.kind == parameter.VAR_KEYWORD for parameter in parameters):
         return lambda name: True
-    names = {one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = {parameter.name for parameter in parameters if parameter.kind in by_name}
     return lambda name: name in names
 
 
 def _has_output_axes(listing: dict, problem: dict) -> bool:
-    """Whether the inputs show the batch and the heads of the output, so that a function can know them."""
+    """Tells whether the inputs have the batch and head axes of the output, so that a function can know them."""
     rank = {rule["name"]: len(rule["shape"]) for rule in listing["inputs"]}
     leading = [
         bits.shape[: bits.ndim - rank.get(name, bits.ndim)]
@@ -585,13 +599,13 @@ def _has_output_axes(listing: dict, problem: dict) -> bool:
     for name, shape in shapes.items():
         axes = tuple(shape[: len(shape) - rank_out.get(name, len(shape))])
         for place in range(1, len(axes) + 1):
-            if axes[-place] != max([one[-place] for one in leading if len(one) >= place] or [1]):
+            if axes[-place] != max([shape[-place] for shape in leading if len(shape) >= place] or [1]):
                 return False
     return True
 
 
 def _is_tiny(case: str) -> bool:
-    """Whether a case has one query, one key, or two of each."""
+    """Tells whether a case has one query, one key, or two of each."""
     problem = _subquad.generate(case)
     sizes = problem["queries"], problem["keys"]
     return min(sizes) == 1 or max(sizes) == 2
@@ -608,7 +622,7 @@ def _float64(bits: np.ndarray, scalar: str) -> np.ndarray:
 
 
 def _exact(bits: np.ndarray, scalar: str) -> tuple[np.ndarray, str]:
-    """Files hold float32 and float64."""
+    """Converts 16-bit types to float32, since files contain float32 or float64."""
     return (
         (bits, scalar) if scalar in ("float32", "float64") else (_float64(bits, scalar).astype(np.float32), "float32")
     )

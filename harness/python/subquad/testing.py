@@ -1,4 +1,4 @@
-"""For tests: an assertion whose failure says where, how far, and what it looks like."""
+"""Assertions for tests. Their failures show the worst element, its error and the mistake that the output looks like."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from subquad import _arrays, _calls
 from subquad import _verify as verification
 
 
-def assert_correct(what: str | Callable, /, *arguments: Any, require_margin: float = 0.0, **options: Any) -> Any:
-    """Of an output, as `check`: assert_correct("softmax_attention", out=y, q=q, k=k, v=v).
-    Of a function, as `verify`: assert_correct(my_function, "softmax_attention", array="torch").
+def assert_correct(subject: str | Callable, /, *arguments: Any, require_margin: float = 0.0, **options: Any) -> Any:
+    """Asserts that an output or a function is right, and returns the verdict.
 
-    Raises AssertionError with the worst element, the tolerance, the margin and the wrong answer that it looks like.
-    Returns the verdict.
+    An output, as in `check`: assert_correct("softmax_attention", out=y, q=q, k=k, v=v).
+    A function, as in `verify`: assert_correct(my_function, "softmax_attention", array="torch").
 
-    require_margin: of an output, the least margin; with 1 no tensors pass on which a wrong answer would pass too.
+    Raises AssertionError with the worst element, the tolerance, the margin and the mistake that the output looks like.
+
+    require_margin: the smallest margin to accept for an output. With 1, the assertion fails on tensors that cannot reveal
+        some mistake.
     """
     __tracebackhide__ = True  # pytest shows the caller
-    if callable(what):
-        found = verification.verify(what, *arguments, **options)
+    if callable(subject):
+        verdict = verification.verify(subject, *arguments, **options)
     else:
-        found = _calls.check(what, *arguments, **options)
-    if not found.passed:
-        raise AssertionError(str(found))
-    if not callable(what) and not found.margin >= require_margin:
-        raise AssertionError(f"{found}\n  expected a margin of {require_margin:g}, found {found.margin:.3g}")
-    return found
+        verdict = _calls.check(subject, *arguments, **options)
+    if not verdict.passed:
+        raise AssertionError(str(verdict))
+    if not callable(subject) and not verdict.margin >= require_margin:
+        raise AssertionError(f"{verdict}\n  expected a margin of {require_margin:g}, found {verdict.margin:.3g}")
+    return verdict
 
 
 def verified(op: str, /, out: Any, **tensors: Any) -> Any:
-    """The definition's answer in the type, library and device of `out`, once `out` has passed our check.
+    """Checks `out` and returns the definition's answer in its type, library and device.
 
     For harnesses that compare a kernel with an array by a tolerance of their own, such as the `verify_*` functions of Hugging
-    Face kernels: raises AssertionError where our tolerance, which is derived, is not kept.
+    Face kernels. Raises AssertionError if `out` exceeds our derived tolerance.
     """
     __tracebackhide__ = True
     assert_correct(op, out=out, **tensors)
