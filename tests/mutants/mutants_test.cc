@@ -107,7 +107,7 @@ Refusals Judge(const Group& group) {
   std::vector<Mutant> left = group.mutants;
   std::map<int, bool> reached;
   std::map<int, std::string> reasons;  // reason of the last verdict
-  const auto verdict = [&](Trial& trial, int number) {
+  const auto judge = [&](Trial& trial, int number) {
     mutants::on = number;
     mutants::reached = false;
     const Verdict verdict = Verify(*group.implementation, trial, {});
@@ -122,7 +122,7 @@ Refusals Judge(const Group& group) {
     const Problem problem = ProblemOf(test_case);
     if (!WhyNot(*group.implementation, problem).empty()) continue;
     Trial trial(problem, GenerateInputs(test_case, problem), test_case.seed);
-    const Verdict control = verdict(trial, mutants::kNone);
+    const Verdict control = judge(trial, mutants::kNone);
     if (control.outcome == Outcome::kSkipped || control.cannot_tell()) continue;
     ++refusals.cases;
     if (!control.passed()) {
@@ -130,7 +130,7 @@ Refusals Judge(const Group& group) {
       continue;
     }
     std::erase_if(left, [&](const Mutant& mutant) {
-      return verdict(trial, mutant.number).outcome == Outcome::kFailed;
+      return judge(trial, mutant.number).outcome == Outcome::kFailed;
     });
   }
   for (const Mutant& mutant : left)
