@@ -73,11 +73,14 @@ std::string Summary(const std::vector<AnsweredClaim>& answers) {
       });
   std::string summary = fmt::format("{} claims", answers.size());
   if (repeated > 0)
-    summary += fmt::format(", {} of them of another paper too", repeated);
-  for (ClaimVerdict verdict : kClaimVerdicts)
-    summary += fmt::format("{} {} {}",
-                           verdict == ClaimVerdict::kReproduced ? ":" : ",",
-                           counts[verdict], ToString(verdict));
+    summary += fmt::format(", {} of which another paper makes too", repeated);
+  for (ClaimVerdict verdict : kClaimVerdicts) {
+    const bool hold =
+        verdict == ClaimVerdict::kByConstruction && counts[verdict] != 1;
+    summary += fmt::format(
+        "{} {} {}", verdict == ClaimVerdict::kReproduced ? ":" : ",",
+        counts[verdict], hold ? "hold by construction" : ToString(verdict));
+  }
   return summary;
 }
 
@@ -102,7 +105,7 @@ std::string AnsweredFrom(const Claim& claim) {
     case ClaimVerdict::kNotMeasured:
       return needs;
     case ClaimVerdict::kNotAttempted:
-      return "not attempted; it takes " + without.numbers();
+      return "not attempted; it needs " + without.numbers();
     case ClaimVerdict::kCannotBeTested:
       return "cannot be tested here: " + without.numbers();
     default:
@@ -179,13 +182,13 @@ Json ClaimsJson(const std::vector<AnsweredClaim>& answers,
 
 std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers) {
   std::string text =
-      "# What the papers claim, and what was found\n\nMade by `subquad "
-      "claims`; every verdict follows from the numbers by a rule in code. The "
-      "claims of a paper are in the order of its text, as we have it; an error "
-      "in a formula may come from the conversion of the text, not from its "
-      "authors. *Reproduced*: by a measurement, or by the paper's own numbers, "
-      "that could have said otherwise. *Holds by construction*: our program "
-      "equals our definition.\n\n" +
+      "# What the papers claim, and what was found\n\n`subquad claims` wrote "
+      "this page; every verdict follows from the numbers by a rule in code. "
+      "The claims of a paper are in the order of its text as we have it; an "
+      "error in a formula may come from the conversion of the text and not "
+      "from its authors. *Reproduced*: by measured numbers (or the paper's "
+      "own) that could have contradicted it. *Holds by construction*: our "
+      "implementation equals our definition.\n\n" +
       Summary(answers) + ".\n";
   for (size_t first = 0; first < answers.size();) {
     const std::string& paper = answers[first].claim->paper;
@@ -207,8 +210,8 @@ std::string ClaimsMarkdown(const std::vector<AnsweredClaim>& answers) {
         answers.begin() + static_cast<std::ptrdiff_t>(first),
         answers.begin() + static_cast<std::ptrdiff_t>(end));
     text += fmt::format(
-        "\n## {}\n\n{}.\n\n{}\n<details><summary>{}: words of the text, all "
-        "numbers, and the command for those that need files</summary>\n\n{}\n"
+        "\n## {}\n\n{}.\n\n{}\n<details><summary>{}: quotations, all numbers, "
+        "and the commands that measure them</summary>\n\n{}\n"
         "</details>\n",
         paper, Summary(group),
         MarkdownTable({"verdict", "claim", "place", "says", "numbers"}, rows),
@@ -241,7 +244,8 @@ std::string ClaimsText(const std::vector<AnsweredClaim>& answers,
     }
   }
   if (!too_little.empty())
-    text += "not enough for (--all says what they need): " + too_little + "\n";
+    text +=
+        "not enough data (--all shows what is needed): " + too_little + "\n";
   if (computed + not_measured + open + untestable > 0)
     text += fmt::format(
         "others (--all lists them): {} computed without files, {} not "
@@ -260,15 +264,15 @@ int RunClaims(const ClaimsOptions& options) {
   std::error_code error;
   for (const std::string& file : options.files)
     if (fs::equivalent(file, options.out, error))
-      throw InvalidInput("--out", "another file than those it reads", file);
+      throw InvalidInput("--out", "a file other than the input files", file);
   for (const fs::path& file : {options.out, table})
     OutputFile("--out", file, Unless(options.force));
   const Evidence evidence = ReadEvidence(options.files);
   CatchInterrupts();
   const std::vector<AnsweredClaim> answers = AnswerClaims(evidence);
   if (Interrupted()) {
-    Tell("interrupted after {} of {} claims; nothing written\n", answers.size(),
-         Claims().size());
+    Tell("interrupted after {} of {} claims; nothing was written\n",
+         answers.size(), Claims().size());
     return kInterrupted;
   }
   const Json header = {{"command", options.command},

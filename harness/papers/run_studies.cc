@@ -72,11 +72,11 @@ int RunStudies(const StudyOptions& options) {
   }
   for (const Study* study : chosen)
     if (!inputs.empty() && !takes_inputs(study))
-      Tell("{}: takes no --input, runs without\n", study->name);
+      Tell("{}: has no option --input and runs without it\n", study->name);
   std::error_code error;
   fs::create_directories(options.out, error);
   if (error || !fs::is_directory(options.out))
-    throw InvalidInput("--out", "a folder that can be made",
+    throw InvalidInput("--out", "a writable folder",
                        "'" + options.out.string() + "'");
   for (const Study* study : chosen)
     OutputFile("--out", options.out / (study->name + ".json"),

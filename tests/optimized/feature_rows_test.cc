@@ -57,7 +57,7 @@ Made<T> Make(const FeatureMapSpec& spec, const std::vector<T>& x) {
 }
 
 template <typename T>
-void IsBitIdentical() {
+void ExpectBitIdentical() {
   for (const FeatureMapId id : {FeatureMapId::kElu1, FeatureMapId::kRelu,
                                 FeatureMapId::kSikf, FeatureMapId::kPrf})
     for (const bool normalize : {false, true}) {
@@ -70,8 +70,8 @@ void IsBitIdentical() {
 }
 
 TEST(PlainFeatures, AreBitIdenticalToTheGeneralPath) {
-  IsBitIdentical<float>();
-  IsBitIdentical<double>();
+  ExpectBitIdentical<float>();
+  ExpectBitIdentical<double>();
 }
 
 // A single value out of range, anywhere in the rows, is enough.

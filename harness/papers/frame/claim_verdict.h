@@ -8,8 +8,8 @@
 namespace subquad {
 
 enum class ClaimVerdict {
-  kReproduced,      // by a measurement, or by the paper's own numbers, that
-                    // could have said otherwise
+  kReproduced,      // by measured numbers, or the paper's own, that could have
+                    // contradicted it
   kByConstruction,  // our program equals our definition: a test of ourselves
   kInPart,
   kNotReproduced,

@@ -219,7 +219,8 @@ TEST(Resemblance, IsEmptyIfNoMistakeIsKnown) {
   EXPECT_TRUE(resemblance.name.empty()) << resemblance.name;
   EXPECT_GT(resemblance.known, 10);
   EXPECT_EQ(resemblance.Text(),
-            fmt::format("resembles none of the {} mistakes tried", resemblance.known));
+            fmt::format("resembles none of the {} mistakes tried",
+                        resemblance.known));
 }
 
 // Half of a mistake still resembles it most, at a larger distance.
