@@ -128,18 +128,18 @@ def build(made, sources, claims, folder):
     backends = {record["backend"] for _, content in sources for record in content.get("records", [])}
     machine = result_file.machine_name("cuda" if backends == {"cuda"} else "cpu", sources[0][1]["environment"])
     lines = [f"# Results: {folder.name}", "",
-             f"Measured on {machine}. `python3 -m reports.gallery {place(folder)}` writes this page from the files beside it; "
-             "nothing is typed in.", "", *made_by(sources), ""]  # fmt: skip
+             f"Measured on {machine}. `python3 -m reports.gallery {place(folder)}` generates this page from the files beside it; "
+             "nothing is typed by hand.", "", *made_by(sources), ""]  # fmt: skip
     if claims:
         lines += [
-            "The verdict on every claim: [claims.md](claims/claims.md). The words at a figure are the verdicts of the claims that "
-            "are judged by it; a paper's figure that no claim is judged by is **not judged**.",
+            "The verdict on every claim is in [claims.md](claims/claims.md). The words at a figure are the verdicts of the claims "
+            "that are judged by its data; a paper's figure without such a claim is **not judged**.",
             "",
         ]
     reports = sorted((folder / "papers").glob("*.pdf"))
     if reports:
         links = ", ".join(f"[{path.stem}](papers/{path.name})" for path in reports)
-        lines += [f"What could be reproduced of one paper, on paper (`python3 -m reports.reproduce`): {links}.", ""]
+        lines += [f"Reports on single papers, as PDF (`python3 -m reports.reproduce`): {links}.", ""]
     lines += ["## Index", "", *thumbnails(drawn, claims), ""]
     if tables:
         lines += [
@@ -211,7 +211,7 @@ def main(arguments=None):
         claims = page.load_claims(claims_path) if options.claims or pathlib.Path(claims_path).exists() else None
         paths = sorted(options.folder.glob("*.json"))
         if not paths:
-            raise InputError(f"{options.folder}: holds no result files")
+            raise InputError(f"{options.folder}: expected result files, found none")
         results, studies, summary = figures.load_files(paths)
         made = catalogue.build(results, studies, recipe_file.load_all(), "none", summary)
         plot_style.use_style(plot_style.load_look(bare=True))

@@ -282,7 +282,7 @@ def records_part(results):
     )
     rows = "\n".join(_record_row(point) for point in points)
     return (
-        "<p>Every point of the files, including those that failed or did not run. <b>repeat</b> copies the command that "
+        "<p>All points of the files, including those that failed or did not run. <b>repeat</b> copies the command that "
         "checks the point again.</p>"
         + tools
         + f'<div class="scroll"><table id="records"><thead><tr>{heads}</tr></thead><tbody>\n{rows}\n'
@@ -365,8 +365,8 @@ def build(results, studies, made, claims, title):
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(
         prog="page.py",
-        description="Writes DIR/index.html: summary, environment, claims, every figure and table, and a table of every "
-        "point that sorts and filters. One file that needs no network.",
+        description="Writes DIR/index.html: summary, environment, claims, all figures and tables, and a table of all "
+        "points that sorts and filters. The file needs no network.",
         epilog="Exit status: 0 written, 2 invalid arguments or files (nothing is written then).",
     )
     parser.add_argument("files", metavar="FILE", nargs="+", help="result and study files")

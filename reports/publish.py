@@ -139,15 +139,15 @@ def busy_share(seconds=WATCHED):
 def check_quiet(share):
     if share > MOST_BUSY:
         raise InputError(
-            f"expected a machine that does nothing else (at most {MOST_BUSY:.0%} of its cores busy), found {share:.0%} busy"
+            f"expected an idle machine (at most {MOST_BUSY:.0%} of its cores busy), found {share:.0%} busy"
         )
 
 
 def check_still_quiet(share, folder):
     if share > MOST_BUSY:
         raise Failed(
-            f"the machine does other work at the end ({share:.0%} of its cores): remove what was measured meanwhile from {folder} "
-            "and start again"
+            f"the machine is busy at the end ({share:.0%} of its cores): remove the files that were measured meanwhile from "
+            f"{folder} and start again"
         )
 
 
@@ -193,12 +193,10 @@ def check_tree():
 
 def check_program(environment, commit):
     if environment["dirty"] is not False:
-        raise InputError(
-            "expected a program that was built from a commit without changes, found one that was not; build it again"
-        )
+        raise InputError("expected a program built without uncommitted changes, found one with changes; build it again")
     if commit and environment["commit"] != commit:
         raise InputError(
-            f"expected a program of commit {commit[:10]}, found one of {environment['commit'][:10]}; build it again"
+            f"expected a program built at commit {commit[:10]}, found {environment['commit'][:10]}; build it again"
         )
 
 
@@ -245,7 +243,7 @@ def measure(options, folder):
         before = json.loads(start.read_text(encoding="utf-8"))
         if any(before[name] != environment[name] for name in ("program", "commit", *provenance.MACHINE)):
             raise InputError(
-                f"{folder}: expected measurements of this program on this machine, found others; remove the folder"
+                f"{folder}: expected measurements of this build on this machine, found others; remove the folder"
             )
     else:
         start.parent.mkdir(parents=True, exist_ok=True)
@@ -298,8 +296,8 @@ def write(options, folder):
     wrong = provenance.complaints(staged)
     if wrong:
         shutil.rmtree(staged)
-        raise Failed(f"{len(wrong)} things cannot be published: {wrong[0]}")
-    for kept in ("tests.md",):  # what a person or another command wrote there
+        raise Failed(f"{len(wrong)} problems prevent publishing; the first: {wrong[0]}")
+    for kept in ("tests.md",):  # files that a person or another command wrote
         if (target / kept).exists():
             shutil.copyfile(target / kept, staged / kept)
     shutil.rmtree(target, ignore_errors=True)
@@ -309,8 +307,8 @@ def write(options, folder):
         run(command)
     wrong = provenance.complaints(target)
     if wrong:
-        raise Failed(f"{len(wrong)} things were written that cannot be published: {wrong[0]}")
-    print(f"{target.relative_to(ROOT)}: look at it, then commit it")
+        raise Failed(f"{len(wrong)} problems in the written files prevent publishing; the first: {wrong[0]}")
+    print(f"{target.relative_to(ROOT)}: inspect it, then commit it")
 
 
 def writing(options, target):
@@ -424,7 +422,7 @@ def main(arguments=None):
         print(f"publish.py: {error.filename}: {error.strerror}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("publish.py: interrupted; what was finished stays, and the same command goes on", file=sys.stderr)
+        print("publish.py: interrupted; finished files are kept, and the same command continues", file=sys.stderr)
         return 130
 
 

@@ -236,16 +236,18 @@ def parse_arguments(arguments):
     parser = argparse.ArgumentParser(
         prog="readme.py",
         description="Writes the generated tables of the README.",
-        epilog="Exit status: 0 done, 1 --check found what is not so, 2 invalid arguments or files.",
+        epilog="Exit status: 0 done, 1 --check found a wrong table, 2 invalid arguments or files.",
     )
     parser.add_argument("--results", metavar="DIR", type=pathlib.Path, default=result_file.default_folder(),
                         help="folder of one machine's result files (default: the one that reports/results/default names)")  # fmt: skip
-    parser.add_argument("--program", metavar="FILE", help="subquad with a GPU's table, for what is verified where")
+    parser.add_argument(
+        "--program", metavar="FILE", help="subquad with GPU implementations, for the table of implementations"
+    )
     parser.add_argument(
         "--readme", metavar="FILE", nargs="+", type=pathlib.Path, default=PAGES,
         help="pages to rewrite (default: README.md and reference/README.md)",
     )  # fmt: skip
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if the README says what is not so")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a table is wrong")
     return parser.parse_args(arguments)
 
 
@@ -267,7 +269,7 @@ def main(arguments=None):
             if path in changed and not options.check:
                 path.write_text(text, encoding="utf-8")
         new = unlisted("".join(result), "".join(texts)) if options.check and changed else None
-        words = "as they were" if not changed else "would change" if options.check else "written"
+        words = "unchanged" if not changed else "would change" if options.check else "written"
         names = ", ".join("/".join(path.parts[-2:]) for path in changed or options.readme)
         print(f"{names}: {words}" + (f": not listed yet: {', '.join(new)}" if new else ""))
         return 1 if options.check and changed and new is None else 0

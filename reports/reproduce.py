@@ -43,7 +43,7 @@ PAPERS = {
 }
 WORDS = (("prop.", "proposition"), ("fig.", "figure"), ("eq.", "equation"), ("equations", "equation"), ("figures", "figure"),
          ("sec.", "section"))  # fmt: skip
-LACKING, OPEN, LAST = "What was not measured", "What was not attempted", "What cannot be had"
+LACKING, OPEN, LAST = "Not measured", "Not attempted", "Not possible here"
 # The chapters of claims with these verdicts.
 UNANSWERED = {"not measured": LACKING, "not attempted": OPEN, "cannot be tested here": LAST}
 ORDER = (
@@ -107,9 +107,9 @@ def write_report(paper, made, sources, claims, numbers):
     own = [claim for claim in claims if of_paper(claim["source"], name)]
     unserved = [(recipe, why) for recipe, why in made.unserved if of_paper(recipe["source"], name)]
     if not products and not own:
-        raise InputError(f"{paper}: expected files that serve a recipe or a claim of it, found none")
-    document = Document(f"{name}: what could be reproduced")
-    document.title(f"{name}: what could be reproduced")
+        raise InputError(f"{paper}: expected files with data for one of its recipes or claims, found none")
+    document = Document(f"Reproduction of {name}")
+    document.title(f"Reproduction of {name}")
     machines = dict.fromkeys(result_file.machine_name("cpu", content["environment"]) for _, content in sources)
     dates = sorted(content["created"][:10] for _, content in sources)
     days = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
@@ -165,8 +165,8 @@ def write_report(paper, made, sources, claims, numbers):
             for recipe, why in unserved:
                 document.paragraph(f"{recipe['title']} ({place_of(recipe['source'], name)}): {why}.")
     if endings == {LAST: []}:
-        document.paragraph("Nothing of what the recipes and claims of this paper ask for is missing. What no claim is about (results "
-                           "of trained models, for example) is not tested at all.")  # fmt: skip
+        document.paragraph("The files contain everything that the recipes and claims of this paper need. Statements without a claim "
+                           "(for example on trained models) are not tested.")  # fmt: skip
     return document, result
 
 

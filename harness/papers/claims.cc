@@ -79,7 +79,8 @@ std::string Summary(const std::vector<AnsweredClaim>& answers) {
         verdict == ClaimVerdict::kByConstruction && counts[verdict] != 1;
     summary += fmt::format(
         "{} {} {}", verdict == ClaimVerdict::kReproduced ? ":" : ",",
-        counts[verdict], hold ? "hold by construction" : ToString(verdict));
+        counts[verdict],
+        hold ? std::string_view("hold by construction") : ToString(verdict));
   }
   return summary;
 }

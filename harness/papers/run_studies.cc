@@ -127,7 +127,7 @@ int RunStudies(const StudyOptions& options) {
       return kInterrupted;
     }
   }
-  fmt::print("draw them: python3 -m reports.figures {} --out {}\n",
+  fmt::print("to draw them: python3 -m reports.figures {} --out {}\n",
              options.out.string(), (options.out / "figures").string());
   return all_hold ? kFine : kCheckFailed;
 }

@@ -152,7 +152,7 @@ def _legend_parts(content):
     if any(
         cross["n"] and cross["quantity"] == panel.quantity for panel, group in content for cross in group.crossovers
     ):
-        parts.append(("", "rings: crossings"))
+        parts.append(("", "rings: crossovers"))
     if any(panel.frontier for panel in panels):
         stairs = "grey stairs: implementations that no other beats at that n"
         lines = any(len({row["n"] for row in group.rows}) > 1 for panel, group in content if panel.frontier)
@@ -181,9 +181,7 @@ def _alike_sentences(content):
                 clusters.append([name])
         where = f"{layout.letters(index)} " if len(content) > 1 else ""
         percent = round(100 * (ALIKE - 1))
-        results += [
-            f"{where}{_and(names)} lie on one another, within {percent} %." for names in clusters if len(names) > 1
-        ]
+        results += [f"{where}{_and(names)} coincide within {percent} %." for names in clusters if len(names) > 1]
     return results
 
 
@@ -209,7 +207,7 @@ def _reach_sentence(content):
         return ""
     write = plot_style.counts_format(largest.values())
     ends = [f"{write(n)} of {_and([name for name in largest if largest[name] == n])}" for n, _ in sizes[1:]]
-    return f"Largest n that was measured: {_listed(ends)}; {write(sizes[0][0])} of the rest."
+    return f"Largest measured n: {_listed(ends)}; {write(sizes[0][0])} of the rest."
 
 
 def _margin_sentence(groups):

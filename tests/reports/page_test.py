@@ -229,7 +229,7 @@ class GalleryTest(figures_test.Workplace):
         (self.results / "run.json").unlink()
         result = self.gallery()
         self.assertEqual(2, result.returncode)
-        self.assertIn("holds no result files", result.stderr)
+        self.assertIn("expected result files, found none", result.stderr)
 
 
 class ReadmeTest(figures_test.Workplace):

@@ -196,7 +196,7 @@ class Refusals(unittest.TestCase):
             publish.check_quiet(0.43)
         publish.check_still_quiet(0.01, "results/publish")
         with self.assertRaisesRegex(
-            publish.Failed, r"other work at the end \(43% of its cores\): remove .* results/publish"
+            publish.Failed, r"busy at the end \(43% of its cores\): remove .* results/publish"
         ):
             publish.check_still_quiet(0.43, "results/publish")
 
@@ -370,7 +370,7 @@ class Measuring(Scratch):
         self.steps = []
         publish.measure(self.options, self.folder)
         self.environment = {**self.environment, "commit": "d"}
-        with self.assertRaisesRegex(InputError, "expected measurements of this program"):
+        with self.assertRaisesRegex(InputError, "expected measurements of this build"):
             publish.measure(self.options, self.folder)
 
 

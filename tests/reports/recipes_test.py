@@ -542,15 +542,15 @@ class DrawingTest(figures_test.Workplace):
 
     def test_lines_that_lie_on_one_another_are_named(self):
         first = self.of_lines(a=[1, 2, 4], b=[1.04, 2, 4.1], c=[1.06, 2, 4], d=[1, 2, None])
-        self.assertEqual(["a and b lie on one another, within 5 %."], panel_notes._alike_sentences([first]))
+        self.assertEqual(["a and b coincide within 5 %."], panel_notes._alike_sentences([first]))
         two = self.of_lines(a=[1, 2, 4], e=[1, 3, 4])
-        self.assertEqual(["(a) a and b lie on one another, within 5 %."], panel_notes._alike_sentences([first, two]))
+        self.assertEqual(["(a) a and b coincide within 5 %."], panel_notes._alike_sentences([first, two]))
 
     def test_how_far_lines_go_is_said_where_it_differs(self):
         self.assertEqual("", panel_notes._reach_sentence([self.of_lines(a=[1, 2, 4], b=[2, 3, 5])]))
         content = [self.of_lines(a=[1, 2, 4], b=[2, 3, 5], c=[2, 3, None], d=[2])]
         self.assertEqual(
-            "Largest n that was measured: 2 of c; 1 of d; 4 of the rest.", panel_notes._reach_sentence(content)
+            "Largest measured n: 2 of c; 1 of d; 4 of the rest.", panel_notes._reach_sentence(content)
         )
 
     def test_ratios_are_those_of_the_file(self):
