@@ -9,6 +9,7 @@
 #include "harness/commands/commands.h"
 #include "harness/machine/build_info.h"
 #include "harness/machine/environment.h"
+#include "harness/registry/registry.h"
 #include "optimized/targets.h"
 
 namespace subquad {
@@ -36,6 +37,22 @@ std::vector<std::string> CommandNames(const CLI::App& program) {
   for (const CLI::App* command : program.get_subcommands({}))
     if (!command->get_group().empty()) names.push_back(command->get_name());
   return names;
+}
+
+// Returns a message about an argument that the command does not have. If it is
+// the name of an operator, the message names the option for it.
+std::string UnexpectedArgument(const CLI::App& program,
+                               const std::string& message) {
+  const std::vector<CLI::App*> chosen = program.get_subcommands();
+  for (const std::string& argument :
+       (chosen.empty() ? &program : chosen.front())->remaining())
+    for (const Operator* op : Operators())
+      if (op->description().id == argument)
+        return fmt::format(
+            "unexpected argument '{}'; to select an operator, "
+            "use --operator {}",
+            argument, argument);
+  return message;
 }
 
 }  // namespace
@@ -86,11 +103,18 @@ int main(int argc, char** argv) {
     return program.exit(request);
   } catch (const CLI::RequiredError& error) {
     // CLI11 complains about a missing command even if there is an unknown one.
-    if (argc > 1 && program.get_subcommands().empty())
+    const bool no_command = program.get_subcommands().empty();
+    if (argc > 1 && no_command)
       Tell("subquad: {}\n",
            UnknownName("command", CommandNames(program), argv[1]).what());
+    else if (no_command)
+      Tell("subquad: expected a command ({}), found none; see subquad --help\n",
+           fmt::join(CommandNames(program), ", "));
     else
       Tell("subquad: {}\n", error.what());
+    return kNotValid;
+  } catch (const CLI::ExtrasError& error) {
+    Tell("subquad: {}\n", UnexpectedArgument(program, error.what()));
     return kNotValid;
   } catch (const CLI::ParseError& error) {
     Tell("subquad: {}\n", error.what());

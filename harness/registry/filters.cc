@@ -96,9 +96,17 @@ std::vector<std::string> ParseAxis(const std::string& option,
       continue;
     }
     const auto wrong = InvalidInput(option, kAxis, "'" + text + "'");
-    if (range.size() != 3 || range[2].size() < 2) throw wrong;
-    const bool times = range[2][0] == 'x';
-    if (!times && range[2][0] != '+') throw wrong;
+    if (range.size() == 2)
+      throw InvalidInput(option,
+                         "a step after the range, such as " + part + ":x2 or " +
+                             part + ":+256",
+                         "'" + text + "'");
+    if (range.size() != 3) throw wrong;
+    const bool times = range[2].starts_with('x');
+    if (range[2].size() < 2 || (!times && range[2][0] != '+'))
+      throw InvalidInput(
+          option, "a step such as x2 (factor) or +256 at the end of the range",
+          "'" + text + "'");
     const int64_t step = Integer(option, range[2].substr(1));
     const int64_t last = Integer(option, range[1]);
     if (step < (times ? 2 : 1)) throw wrong;
@@ -112,7 +120,9 @@ std::vector<std::string> ParseAxis(const std::string& option,
     }
   }
   if (values.empty())
-    throw InvalidInput(option, "at least one value", "'" + text + "'");
+    throw InvalidInput(
+        option, "a range whose end is not below its start, or a list of values",
+        "'" + text + "'");
   return values;
 }
 

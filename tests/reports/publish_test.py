@@ -195,9 +195,7 @@ class Refusals(unittest.TestCase):
         with self.assertRaisesRegex(InputError, "found 43% busy"):
             publish.check_quiet(0.43)
         publish.check_still_quiet(0.01, "results/publish")
-        with self.assertRaisesRegex(
-            publish.Failed, r"busy at the end \(43% of its cores\): remove .* results/publish"
-        ):
+        with self.assertRaisesRegex(publish.Failed, r"busy at the end \(43% of its cores\): remove .* results/publish"):
             publish.check_still_quiet(0.43, "results/publish")
 
     def test_the_share_of_a_busy_core_is_seen(self):

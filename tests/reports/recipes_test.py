@@ -549,9 +549,7 @@ class DrawingTest(figures_test.Workplace):
     def test_how_far_lines_go_is_said_where_it_differs(self):
         self.assertEqual("", panel_notes._reach_sentence([self.of_lines(a=[1, 2, 4], b=[2, 3, 5])]))
         content = [self.of_lines(a=[1, 2, 4], b=[2, 3, 5], c=[2, 3, None], d=[2])]
-        self.assertEqual(
-            "Largest measured n: 2 of c; 1 of d; 4 of the rest.", panel_notes._reach_sentence(content)
-        )
+        self.assertEqual("Largest measured n: 2 of c; 1 of d; 4 of the rest.", panel_notes._reach_sentence(content))
 
     def test_ratios_are_those_of_the_file(self):
         rows = self.one("real-inputs")

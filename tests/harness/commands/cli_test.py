@@ -101,8 +101,9 @@ class Help(Cli):
 
 class Refusals(Cli):
     def test_commands_and_options(self):
-        self.refuse([])
+        self.refuse([], "expected a command (list, check, verify, ", "subquad --help")
         self.refuse(["bogus"], "bogus")
+        self.refuse(["verify", "toeplitz_1d"], "to select an operator, use --operator toeplitz_1d")
         self.refuse(["--bogus"], "--bogus")
         for command in COMMANDS:
             self.refuse([command, "--bogus"], "--bogus" if command not in ("check", "sweep", "claims") else "")
@@ -129,6 +130,19 @@ class Refusals(Cli):
             (["--n="], "--n"),
         ):
             self.refuse(["verify", *arguments], word)
+        for axis, expected in (
+            ("256:4096", "a step after the range, such as 256:4096:x2 or 256:4096:+256"),
+            ("256:4096:2", "a step such as x2 (factor) or +256"),
+            ("4096:256:x2", "a range whose end is not below its start"),
+            ("1k", "a list like 1024,4096"),
+        ):
+            self.refuse(["verify", "--operator", "toeplitz_1d", "--n", axis], f"--n: expected {expected}")
+        for backend, scalar, meant in (
+            ("gpu", "float32", "cuda"),
+            ("cpu", "fp16", "float16"),
+            ("cpu", "bf16", "bfloat16"),
+        ):
+            self.refuse(["verify", "--backend", backend, "--scalar", scalar], f"did you mean '{meant}'?")
         for axis in (
             "0",
             "-3",
