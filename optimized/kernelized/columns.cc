@@ -95,10 +95,10 @@ DirectRows<T>::Work::Work(Cut<T>& cut, const KernelizedShape& shape)
       tops(cut(kQueries)),
       scratch(cut(FeatureRows<T>(shape.map).ScratchSize(kKeys))) {}
 
-// Brings the keys of a chunk to one scale per feature if that loses nothing: if
-// every nonzero feature is within 2^-kRange of the scale, or within half of
-// that exponent where some are zero, so that a key may lack the query's largest
-// feature.
+// Brings the keys of a chunk to one scale per feature. Returns whether nothing
+// is lost by that: every nonzero feature must be within 2^-kRange of the scale,
+// or within 2^(-kRange / 2) if some features are zero, because a key may then
+// lack the query's largest feature.
 template <typename T>
 bool DirectRows<T>::OneScale(int64_t keys, bool* zeros,
                              const Work& work) const {
