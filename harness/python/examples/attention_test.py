@@ -1,11 +1,11 @@
-"""A test of one's own attention: pytest harness/python/examples/attention_test.py"""
+"""Tests an attention function. Run: pytest harness/python/examples/attention_test.py"""
 
 import numpy as np
 
 from subquad.testing import assert_correct
 
 
-def attention(q, k, v, causal=False):  # in place of this, yours
+def attention(q, k, v, causal=False):  # replace this by your function
     heads = max([x.shape[-3] for x in (q, k, v) if x.ndim > 2] or [1])
     k, v = (x if x.ndim < 3 or x.shape[-3] == heads else np.repeat(x, heads // x.shape[-3], -3) for x in (k, v))
     scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1]).astype(q.dtype)

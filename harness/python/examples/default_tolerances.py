@@ -1,5 +1,5 @@
-"""What torch.testing.assert_close's default tolerances can see of attention, by type: the table of harness/python/README.md.
-python harness/python/examples/default_tolerances.py"""
+"""Tells which mistakes in attention the default tolerances of torch.testing.assert_close accept, by type: the table in
+harness/python/README.md. Run: python harness/python/examples/default_tolerances.py"""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def normal(draws, *shape):
 
 
 def problems():
-    """Operators with their tensors and parameters, by what they are called in the table."""
+    """Returns operators with their tensors and parameters, by their names in the table."""
     draws = np.random.default_rng(1)
     q, k, v = (normal(draws, 2, TOKENS, WIDTH) for _ in range(3))
     by_offset = normal(draws, 2, 2 * TOKENS - 1)
@@ -29,15 +29,18 @@ def problems():
 
 
 def table(wanted=lambda name: True):
-    """Lines of Markdown, of the problems that are wanted."""
-    lines = ["| operator | type | rtol, atol | accepts | which | a right program |", "|---|---|---|---|---|---|"]
+    """Returns the table of the problems that `wanted` selects, in Markdown."""
+    lines = [
+        "| operator | type | rtol, atol | accepted | mistakes accepted | error of a correct program (`right`) |",
+        "|---|---|---|---|---|---|",
+    ]
     for name, (op, arguments) in problems().items():
         for dtype in TYPES if wanted(name) else ():
-            found = subquad.power(op, dtype=dtype, advise=False, **arguments)
-            count = f"{len(found.accepted)} of {len(found.accepted) + len(found.rejected)}"
+            power = subquad.power(op, dtype=dtype, advise=False, **arguments)
+            count = f"{len(power.accepted)} of {len(power.accepted) + len(power.rejected)}"
             lines.append(
-                f"| {name} | {dtype} | {found.rtol:.2g}, {found.atol:.2g} | {count} | {', '.join(found.accepted) or '–'} "
-                f"| {found.right:.2g} |"
+                f"| {name} | {dtype} | {power.rtol:.2g}, {power.atol:.2g} | {count} | {', '.join(power.accepted) or '–'} "
+                f"| {power.right:.2g} |"
             )
     return "\n".join(lines)
 

@@ -1,6 +1,5 @@
-"""A benchmark for `kernels benchmark` of Hugging Face: each verify_* function returns what the output is compared with. Here
-it raises AssertionError first where the derived tolerance is not kept, and says which wrong answer the output looks like.
-"""
+"""A benchmark for Hugging Face's `kernels benchmark`, which compares the output with what the verify_* function returns. Here
+that function also raises AssertionError if the output exceeds the derived tolerance, and names the mistake it looks like."""
 
 import torch
 
@@ -8,7 +7,7 @@ from subquad.testing import verified
 
 try:
     from kernels.benchmark import Benchmark
-except ImportError:  # the class alone can be tried without the package
+except ImportError:  # The class can be tried without the package.
     Benchmark = object
 
 

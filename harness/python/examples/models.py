@@ -1,5 +1,5 @@
-"""Attention of PyTorch, of T5 in transformers and of performer-pytorch, held against the definitions:
-python harness/python/examples/models.py"""
+"""Judges the attention of PyTorch, of T5 in transformers, and of performer-pytorch.
+Run: python harness/python/examples/models.py"""
 
 import inspect
 
@@ -10,7 +10,7 @@ import subquad
 
 
 def by_offset(bias, n_q, n_k):
-    """[.., n_q + n_k - 1] as [.., n_q, n_k]."""
+    """Expands a bias by offset, [.., n_q + n_k - 1], to one for each pair, [.., n_q, n_k]."""
     return bias[..., torch.arange(n_k) - torch.arange(n_q)[:, None] + n_q - 1]
 
 
@@ -25,12 +25,12 @@ def attention_of_pytorch(q, k, v, bias=None, scale=None, causal=False):
 
 
 def pytorch():
-    """As many problems as `verify` has: sizes, rectangles, heads, batches, hard inputs, gradients."""
+    """PyTorch's scaled_dot_product_attention on all problems of `verify`: sizes, heads, batches, hard inputs, gradients."""
     return subquad.verify(attention_of_pytorch, "softmax_attention", array="torch")
 
 
 def t5():
-    """T5's own layer: what went into its attention and what came out, before the output is projected."""
+    """T5's attention layer: its inputs after the projections, its bias, and its output before the projection."""
     from transformers import T5Config  # pylint: disable=import-outside-toplevel
     from transformers.models.t5.modeling_t5 import T5Attention  # pylint: disable=import-outside-toplevel
 
@@ -38,7 +38,7 @@ def t5():
     layer, kept = T5Attention(config, has_relative_attention_bias=True).eval(), {}
     for name in ("q", "k", "v"):
         getattr(layer, name).register_forward_hook(lambda _, __, out, name=name: kept.update({name: out}))
-    layer.o.register_forward_pre_hook(lambda _, given: kept.update(out=given[0]))
+    layer.o.register_forward_pre_hook(lambda _, inputs: kept.update(out=inputs[0]))
     with torch.no_grad():
         table = layer(torch.randn(2, 100, 64))[1][0]  # [heads, n_q, n_k], constant along diagonals
     bias = torch.cat([table[:, :, 0].flip(-1), table[:, 0, 1:]], -1)
@@ -47,8 +47,9 @@ def t5():
 
 
 def performer(eps):
-    """FastAttention of performer-pytorch: positive random features, to each of which it adds eps = 1e-4 after the largest
-    exponent is taken off, where the definition adds nothing. First as it is, then with eps = 0."""
+    """FastAttention of performer-pytorch, with positive random features. It adds eps = 1e-4 to each feature after subtracting
+    the largest exponent; the definition adds nothing. The first result is for the layer as published, the second for eps = 0.
+    """
     from performer_pytorch import performer_pytorch as package  # pylint: disable=import-outside-toplevel
 
     q, k, v = torch.randn(3, 1, 4, 128, 32)

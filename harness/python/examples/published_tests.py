@@ -1,7 +1,7 @@
-"""Four published tests of attention kernels that could not see what they were for, rebuilt from their descriptions, and what
-went through them: python harness/python/examples/published_tests.py
+"""Rebuilds four published tests of attention kernels from their descriptions and lists the mistakes that each accepts.
+Run: python harness/python/examples/published_tests.py
 
-Sizes are smaller where the description's take long: fewer heads, in the same groups."""
+Where the published sizes take long, these are smaller: fewer heads, in the same groups."""
 
 import inspect
 
@@ -21,17 +21,18 @@ def normal(draws, *shape):
 
 
 def narrow_values():
-    """https://github.com/Xilinx/mlir-air/issues/1427: a causal kernel whose output had next to nothing to do with the right
-    one passed. Inputs in [0.5, 1], atol 0.5, rtol 0.2, 2048 tokens, 64 wide, four query heads for a key head."""
+    """https://github.com/Xilinx/mlir-air/issues/1427: a causal kernel passed although its output was unrelated to the right
+    one. Inputs in [0.5, 1], atol 0.5, rtol 0.2, 2048 tokens of width 64, four query heads for each key head."""
     draws = np.random.default_rng(1)
     q, k, v = (uniform(draws, heads, 2048, 64, low=0.5) for heads in (4, 1, 1))
     return subquad.power("softmax_attention", rtol=0.2, atol=0.5, dtype=BFLOAT16, q=q, k=k, v=v, causal=True)
 
 
 def gradients_of_a_mean():
-    """https://github.com/aqlaboratory/openfold-3/pull/258: the loss is the mean of the output, so gradients are smaller than
-    the tolerance. float32, 200 tokens, 32 wide, four heads; an output of 2 x 18 x 200 x 32. atol 5e-4 is the constant of the
-    tests of OpenFold that these grew from; a pair bias of standard deviation 0.1 is one by offset here."""
+    """https://github.com/aqlaboratory/openfold-3/pull/258: the loss is the mean of the output, so that gradients are smaller
+    than the tolerance. float32, four heads of 200 tokens of width 32; the mean is over an output of 2 x 18 x 200 x 32. The
+    tests of OpenFold on which these are based use atol 5e-4. The pair bias of standard deviation 0.1 is here a bias by
+    offset."""
     draws = np.random.default_rng(2)
     q, k, v = (normal(draws, 4, 200, 32) for _ in range(3))
     bias = 0.1 * normal(draws, 4, 399)
@@ -40,9 +41,8 @@ def gradients_of_a_mean():
 
 
 def bias_of_zeros():
-    """https://github.com/microsoft/onnxruntime/pull/29525: the attention bias of the test was torch.zeros, until a review asked
-    for random numbers, so that a kernel that ignores it fails. Here in float16, 128 wide, grouped heads, at PyTorch's tolerance.
-    """
+    """https://github.com/microsoft/onnxruntime/pull/29525: the attention bias was torch.zeros, until a reviewer asked for
+    random numbers, so that a kernel that ignores it fails. float16, width 128, grouped heads, PyTorch's tolerance."""
     draws = np.random.default_rng(3)
     q, k, v = (normal(draws, heads, 240, 128) for heads in (6, 3, 3))
     bias = np.zeros(479, np.float32)
@@ -50,9 +50,10 @@ def bias_of_zeros():
 
 
 def one_unit_in_the_last_place(atol):
-    """https://github.com/sgl-project/sgl-kernel-xpu/pull/470: a relative bias of zeros against no bias, in bfloat16. One element
-    of 264,192 was off by its last place, and atol went from 5e-4 to 1e-3. 129 tokens and 16 heads, 128 wide, are as many;
-    values are small, so that outputs are below 0.25, where the last place is 0.00098, as that element was."""
+    """https://github.com/sgl-project/sgl-kernel-xpu/pull/470: a relative bias of zeros is compared with no bias, in bfloat16.
+    One element of 264,192 differed by one unit in the last place, and atol was raised from 5e-4 to 1e-3. These 16 heads of
+    129 tokens of width 128 have as many elements. Values are small, so that outputs are below 0.25, where a unit in the last
+    place is 0.00098, as it was for that element."""
     draws = np.random.default_rng(4)
     q, k, v = (normal(draws, 16, 129, 128) for _ in range(3))
     v *= 0.2
