@@ -102,8 +102,8 @@ void CheckWays(const Request& request) {
     refuse("more than one: --preset and " + axes);
   if (!request.config.empty() && !axes.empty())
     refuse("more than one: --config and " + axes);
-  const bool one = !request.preset.empty() || !request.config.empty();
-  if (!one && request.n.empty() && request.filters.operators.empty() &&
+  const bool from_file = !request.preset.empty() || !request.config.empty();
+  if (!from_file && request.n.empty() && request.filters.operators.empty() &&
       request.params.empty() && request.inputs.empty())
     refuse("none of them");
   if (request.interleave && request.inputs.size() < 2)

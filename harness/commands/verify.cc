@@ -144,7 +144,7 @@ void AddVerifyCommand(CLI::App& program, int& status) {
   auto* n = command->add_option(
       "--n", options->n,
       "sizes: a list (1024,4096) or a range (16:4096:x2, 16:64:+8)");
-  auto* one =
+  auto* test_case =
       command->add_option("--case", options->case_id,
                           "one case by its id, as printed in result files");
   std::string kinds;
@@ -164,7 +164,7 @@ void AddVerifyCommand(CLI::App& program, int& status) {
       ->needs(random)
       ->capture_default_str();
   // An id determines all of these.
-  one->excludes(n, input, seed, random);
+  test_case->excludes(n, input, seed, random);
   random->excludes(n);
   command
       ->add_option("--threads", options->threads,
@@ -177,7 +177,7 @@ void AddVerifyCommand(CLI::App& program, int& status) {
                  "impulse test: tensors by offset that are zero except at one "
                  "offset, at every edge of\na tile, with all rows judged by a "
                  "closed form (default --n 4096:1048576:x4)")
-      ->excludes(one, input, seed, random);
+      ->excludes(test_case, input, seed, random);
   command->footer(
       "Verdicts: passed; failed; mistrusted (the comparison could not have\n"
       "failed); skipped (with a reason). The margin is how many tolerances\n"

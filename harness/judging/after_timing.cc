@@ -73,7 +73,7 @@ Answer Scaled(Answer answer, double factor) {
 
 Tolerance Scaled(Tolerance tolerance, double factor) {
   for (std::vector<double>& units : tolerance.units)
-    for (double& one : units) one *= factor;
+    for (double& bound : units) bound *= factor;
   return tolerance;
 }
 

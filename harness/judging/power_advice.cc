@@ -166,9 +166,9 @@ class Adviser {
       for (unsigned set = 0; set < kSets; ++set) {
         if (std::popcount(set) != size) continue;
         for (const int64_t keys : KeysFor(set))
-          if (auto one = Measure(set, keys)) {
-            if (Judge(*one, false)) return best_;
-            now.push_back(std::move(*one));
+          if (auto measured = Measure(set, keys)) {
+            if (Judge(*measured, false)) return best_;
+            now.push_back(std::move(*measured));
           }
       }
       for (const Measured& measured : before)

@@ -70,7 +70,7 @@ ParamValue ParamOf(const std::string& name, nb::handle value) {
 
 nb::object ToPython(const IntegerList& list) {
   nb::list numbers;
-  for (const int64_t one : list) numbers.append(one);
+  for (const int64_t number : list) numbers.append(number);
   return nb::object(numbers);
 }
 nb::object ToPython(const IntegerTable& table) {

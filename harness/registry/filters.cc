@@ -76,11 +76,11 @@ void Filters::CheckUsed(
   check("--operator", operators,
         [](const auto& entry) { return std::string_view(entry.first->op); });
   check("--implementation", implementations,
-        [](const auto& one) { return std::string_view(one.first->id); });
+        [](const auto& entry) { return std::string_view(entry.first->id); });
   check("--backend", backends,
-        [](const auto& one) { return ToString(one.first->backend); });
+        [](const auto& entry) { return ToString(entry.first->backend); });
   check("--scalar", scalars,
-        [](const auto& one) { return Info(one.second).name; });
+        [](const auto& entry) { return Info(entry.second).name; });
 }
 
 std::vector<std::string> ParseAxis(const std::string& option,

@@ -238,9 +238,9 @@ std::optional<ExponentFit> FitOf(const RecipeCurve& curve,
                          UpperRange(columns.n));
   // The exponent of a constant is exactly 0.
   if (fit)
-    for (double* one :
+    for (double* exponent :
          {&fit->exponent, &fit->interval.low, &fit->interval.high})
-      if (std::abs(*one) < 1e-9) *one = 0;
+      if (std::abs(*exponent) < 1e-9) *exponent = 0;
   return fit;
 }
 

@@ -83,7 +83,8 @@ void Add(const Json& record, int64_t n, std::vector<PlannedCase>& plan) {
         record.at("backend") != Json(ToString(implementation->backend)))
       continue;
     auto there = std::ranges::find_if(plan, [&](const PlannedCase& planned) {
-      return planned.threads == threads && planned.one.Id() == test_case->Id();
+      return planned.threads == threads &&
+             planned.test_case.Id() == test_case->Id();
     });
     if (there == plan.end())
       there = plan.insert(plan.end(), PlannedCase{*test_case, threads, {}});

@@ -44,7 +44,7 @@ void Progress::Report(const PlannedCase& planned,
   // Cases grow along a sweep, so that the estimate weights late ones more.
   const double left = (SteadySeconds() - start_) / static_cast<double>(done_) *
                       static_cast<double>(total_ - done_);
-  Tell("[{}{}/{}] {}{}{}\n", pass_, done_, total_, planned.one.Id(), text,
+  Tell("[{}{}/{}] {}{}{}\n", pass_, done_, total_, planned.test_case.Id(), text,
        done_ < total_ ? fmt::format("  (about {} left)", Duration(left)) : "");
 }
 

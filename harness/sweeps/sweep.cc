@@ -240,7 +240,7 @@ class Sweep {
     for (const PlannedCase& planned : plan)
       for (const Implementation* implementation : planned.implementations) {
         const std::string key =
-            RecordKey(planned.one.Id(), implementation->id,
+            RecordKey(planned.test_case.Id(), implementation->id,
                       ToString(implementation->backend), planned.threads);
         again += others_.contains(key) && !places_.contains(key);
       }
@@ -265,14 +265,14 @@ class Sweep {
     const Json inputs = record.value("inputs", Json::object());
     if (!inputs.contains("digest")) return;
     for (const PlannedCase& planned : plan)
-      if (planned.one.source &&
-          inputs.at("source") == Json(planned.one.input) &&
-          inputs.at("digest") != Json(planned.one.source->digest))
+      if (planned.test_case.source &&
+          inputs.at("source") == Json(planned.test_case.input) &&
+          inputs.at("digest") != Json(planned.test_case.source->digest))
         throw InvalidInput(
-            path.string() + ": --resume: input " + planned.one.input,
+            path.string() + ": --resume: input " + planned.test_case.input,
             "the tensors with which it was measured (digest " +
                 inputs.at("digest").get<std::string>() + ")",
-            "others (digest " + planned.one.source->digest + ")");
+            "others (digest " + planned.test_case.source->digest + ")");
   }
 
   // Keeps a record; of two records of a point, the one with more samples.
@@ -319,10 +319,10 @@ class Sweep {
   }
 
   Task TaskFor(const PlannedCase& planned, Journal& journal) {
-    Task task{&planned, ProblemOf(planned.one), {}, {}};
+    Task task{&planned, ProblemOf(planned.test_case), {}, {}};
     for (const Implementation* implementation : planned.implementations) {
       if (places_.contains(KeyOf(planned, *implementation))) continue;
-      Json record = MakeRecord(planned.one, task.problem, *implementation,
+      Json record = MakeRecord(planned.test_case, task.problem, *implementation,
                                planned.threads, Verdict::Skipped(""));
       const double seconds = forecast_.Seconds(record, floors_);
       if (const std::string reason = TooLong(seconds);
@@ -354,7 +354,7 @@ class Sweep {
 
   static std::string KeyOf(const PlannedCase& planned,
                            const Implementation& implementation) {
-    return RecordKey(planned.one.Id(), implementation.id,
+    return RecordKey(planned.test_case.Id(), implementation.id,
                      ToString(implementation.backend), planned.threads);
   }
 
@@ -404,7 +404,7 @@ class Sweep {
     Job job = EmptyJob(cases.front());
     std::vector<size_t> places;  // indices of records that get more samples
     for (const PlannedCase& planned : cases) {
-      JobCase part{planned.one.Id(), {}, {}};
+      JobCase part{planned.test_case.Id(), {}, {}};
       for (const Implementation* implementation : planned.implementations) {
         const auto position = places_.find(KeyOf(planned, *implementation));
         if (position == places_.end() ||
@@ -443,7 +443,7 @@ class Sweep {
     for (const PlannedCase& planned : cases) {
       std::vector<Json> shown;
       for (const size_t place : places)
-        if (records_[place].at("case") == planned.one.Id())
+        if (records_[place].at("case") == planned.test_case.Id())
           shown.push_back(records_[place]);
       if (shown.empty())
         progress.Skip();
@@ -480,8 +480,9 @@ class Sweep {
   }
 
   static Task& TaskOf(std::vector<Task>& tasks, const std::string& id) {
-    const auto position = std::ranges::find_if(
-        tasks, [&](const Task& task) { return task.planned->one.Id() == id; });
+    const auto position = std::ranges::find_if(tasks, [&](const Task& task) {
+      return task.planned->test_case.Id() == id;
+    });
     if (position == tasks.end())
       throw std::logic_error("a worker answered for " + id);
     return *position;
@@ -496,7 +497,7 @@ class Sweep {
                                    : outcome.failure;
     const auto is_guilty = [&](const Task& task,
                                const Implementation* implementation) {
-      return task.planned->one.Id() == outcome.current_case &&
+      return task.planned->test_case.Id() == outcome.current_case &&
              JobName(*implementation) == outcome.current;
     };
     const bool known = std::ranges::any_of(tasks, [&](const Task& task) {
@@ -506,13 +507,13 @@ class Sweep {
                                  });
     });
     for (Task& task : tasks)
-      for (const Implementation* one : std::vector(task.todo)) {
-        if (known && !is_guilty(task, one)) continue;
+      for (const Implementation* implementation : std::vector(task.todo)) {
+        if (known && !is_guilty(task, implementation)) continue;
         Keep(task,
-             MakeRecord(task.planned->one, task.problem, *one,
+             MakeRecord(task.planned->test_case, task.problem, *implementation,
                         task.planned->threads, Verdict::Failed(reason)),
              journal);
-        std::erase(task.todo, one);
+        std::erase(task.todo, implementation);
       }
   }
 
@@ -521,7 +522,7 @@ class Sweep {
     Job job = EmptyJob(*tasks.front().planned);
     for (const Task& task : tasks) {
       if (task.todo.empty()) continue;
-      job.cases.push_back({task.planned->one.Id(), {}});
+      job.cases.push_back({task.planned->test_case.Id(), {}});
       for (const Implementation* implementation : task.todo) {
         job.cases.back().implementations.push_back(JobName(*implementation));
         if (alone) return job;
@@ -555,7 +556,7 @@ class Sweep {
           record.at("backend") != Json(ToString(implementation->backend)))
         continue;
       Job job = EmptyJob(planned);
-      job.cases = {{planned.one.Id(), {JobName(*implementation)}}};
+      job.cases = {{planned.test_case.Id(), {JobName(*implementation)}}};
       job.resident = true;
       const WorkerOutcome outcome =
           CallWorker(job, options_.limits.case_seconds);

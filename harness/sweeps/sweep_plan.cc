@@ -125,12 +125,12 @@ std::string IdWithoutInput(Case test_case) {
 // because a folder sets sizes or a bias that other inputs leave at their
 // defaults.
 void CheckSameBut(const PlannedCase& first, const PlannedCase& other) {
-  const std::string wanted = IdWithoutInput(first.one),
-                    text = IdWithoutInput(other.one);
+  const std::string wanted = IdWithoutInput(first.test_case),
+                    text = IdWithoutInput(other.test_case);
   if (text == wanted) return;
   throw InvalidInput(
-      "interleave: input " + other.one.input,
-      wanted + " as with " + first.one.input +
+      "interleave: input " + other.test_case.input,
+      wanted + " as with " + first.test_case.input +
           " (name what differs: n, heads, widths, with, per_head ..)",
       text);
 }
@@ -182,14 +182,15 @@ class Planner {
     for (const std::string& input : sweep.inputs) {
       PlannedCase planned{
           CaseOf(op, values, scalar, input, seed_), threads, {}};
-      const std::string key = planned.one.Id() + "|" + std::to_string(threads);
+      const std::string key =
+          planned.test_case.Id() + "|" + std::to_string(threads);
       for (const Implementation* implementation : ImplementationsOf(op))
         if (sweep.filters.Takes(*implementation) &&
             filters_.Takes(*implementation) &&
             (!sweep.filters.backends.empty() || !filters_.backends.empty() ||
              IsAvailable(implementation->backend)) &&
             std::ranges::count(implementation->scalars, scalar) &&
-            (!planned.one.backward || implementation->backward) &&
+            (!planned.test_case.backward || implementation->backward) &&
             seen_
                 .insert(key + "|" + implementation->id + "|" +
                         std::string(ToString(implementation->backend)))
@@ -246,7 +247,7 @@ std::vector<PlannedCase> PlanSweep(const std::vector<SweepAxes>& sweeps,
   std::vector<std::pair<const Implementation*, Scalar>> chosen;
   for (const PlannedCase& planned : plan)
     for (const Implementation* implementation : planned.implementations)
-      chosen.emplace_back(implementation, planned.one.scalar);
+      chosen.emplace_back(implementation, planned.test_case.scalar);
   filters.CheckUsed(chosen);
   return plan;
 }

@@ -25,7 +25,7 @@ struct SweepAxes {
 };
 
 struct PlannedCase {
-  Case one;
+  Case test_case;
   int threads = 1;
   std::vector<const Implementation*> implementations;
   // Cases of one group are timed alternately; -1: no group.

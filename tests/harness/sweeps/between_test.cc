@@ -68,7 +68,7 @@ TEST(BetweenCrossings, HalveTheStepUntilTheIntervalIsNarrow) {
     ASSERT_EQ(plan.size(), 1u);
     EXPECT_EQ(plan[0].implementations.size(), 2u);
     EXPECT_EQ(plan[0].threads, 1);
-    asked.push_back(plan[0].one.Tokens());
+    asked.push_back(plan[0].test_case.Tokens());
     Add(asked.back(), fast, 1.0001, records);
   }
   ASSERT_GE(asked.size(), 3u);
@@ -137,7 +137,7 @@ TEST(BetweenCrossings, ImagesAreSquares) {
     }
   const auto plan = BetweenCrossings(records, {recipe});
   ASSERT_EQ(plan.size(), 1u);
-  EXPECT_EQ(plan[0].one.Tokens(), 1024);
+  EXPECT_EQ(plan[0].test_case.Tokens(), 1024);
 }
 
 }  // namespace

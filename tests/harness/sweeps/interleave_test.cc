@@ -30,10 +30,10 @@ TEST(Interleave, CasesThatDifferInTheirInputAreAGroup) {
   const auto plan = Plan(Sweep(R"("n": [8, 16], "interleave": true)"));
   ASSERT_EQ(plan.size(), 6u);
   for (size_t i = 0; i < plan.size(); ++i) {
-    EXPECT_EQ(plan[i].one.input, i % 3 == 0   ? "normal"
-                                 : i % 3 == 1 ? kReal
-                                              : "wide");
-    EXPECT_EQ(plan[i].one.Tokens(), i < 3 ? 8 : 16);
+    EXPECT_EQ(plan[i].test_case.input, i % 3 == 0   ? "normal"
+                                       : i % 3 == 1 ? kReal
+                                                    : "wide");
+    EXPECT_EQ(plan[i].test_case.Tokens(), i < 3 ? 8 : 16);
     EXPECT_GE(plan[i].group, 0);
     EXPECT_EQ(plan[i].group == plan[0].group, i < 3);
   }
@@ -60,7 +60,7 @@ TEST(Interleave, ThreadsAndTypesAreSeparateGroups) {
     for (const PlannedCase& other : plan)
       if (other.group == planned.group) {
         EXPECT_EQ(other.threads, planned.threads);
-        EXPECT_EQ(other.one.scalar, planned.one.scalar);
+        EXPECT_EQ(other.test_case.scalar, planned.test_case.scalar);
       }
   }
   EXPECT_EQ(sizes.size(), 4u);
@@ -77,7 +77,7 @@ TEST(Interleave, SweepsThatShareACaseShareTheGroup) {
           "interleave": true})");
   ASSERT_EQ(plan.size(), 4u);
   for (size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(plan[i].one.Tokens(), 8);
+    EXPECT_EQ(plan[i].test_case.Tokens(), 8);
     EXPECT_EQ(plan[i].group, plan[0].group);
     EXPECT_GE(plan[i].group, 0);
     std::set<const Implementation*> once(plan[i].implementations.begin(),
@@ -85,7 +85,7 @@ TEST(Interleave, SweepsThatShareACaseShareTheGroup) {
     EXPECT_EQ(once.size(), plan[i].implementations.size());
     EXPECT_GT(once.size(), 1u);
   }
-  EXPECT_EQ(plan[3].one.Tokens(), 9);
+  EXPECT_EQ(plan[3].test_case.Tokens(), 9);
   EXPECT_EQ(plan[3].group, -1);
 }
 
