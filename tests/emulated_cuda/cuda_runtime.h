@@ -40,6 +40,9 @@ struct alignas(8) float2 {
 struct alignas(16) float4 {
   float x, y, z, w;
 };
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) {
   return {x, y, z, w};
@@ -74,6 +77,11 @@ uint64_t Exchange(unsigned mask, uint64_t bits, int lane);
 int LaneIndex();
 // What every lane of the warp put in, `bytes` each, one after another.
 void Gather(unsigned mask, const void* own, size_t bytes, void* all);
+
+// Adds 16 exact products to a sum as an H100's tensor cores do: every term is
+// cut off two bits behind the last place of the largest one, and then their sum
+// is, always towards zero.
+float AddAsTensorCore(const double (&products)[16], float sum);
 
 // Copies `bytes` of memory, and zeros up to `to_bytes`, not before the thread
 // waits for them: for all groups but its last `left`.
