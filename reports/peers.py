@@ -15,7 +15,8 @@ Where cases are compared with each other (the worst n with the best), all are me
 each case counts: a disturbance as long as one case would look like a slow n.
 
 On a GPU (aims with that backend, if there is one) both sides are timed by CUDA events, the GPU's cache is flushed before every
-run, and memory is what was allocated on it.
+run, and memory is what was allocated on it. There every peer is timed twice in each round, eager and as a CUDA graph that is
+replayed, if it can be captured; the faster form counts, and the record has both.
 
 SciPy and PyTorch are optional: where one is missing its peers are skipped, with a line that says so.
 Exit status: 0 success, 1 a check failed or no peer could be measured, 2 invalid arguments, 130 interrupted (what was finished is kept).
@@ -30,6 +31,7 @@ import pathlib
 import selectors
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -201,6 +203,11 @@ def check(verdict, reason, error=None, largest=None, rows=None):
             "error_ratio": None, "rows": rows, "gates": None}  # fmt: skip
 
 
+def faster_form(forms):
+    """The form with the least median among {form: samples}."""
+    return min(forms, key=lambda form: statistics.median(forms[form]))
+
+
 class Measurement:
     """One job under way: the processes, the checks, the rounds."""
 
@@ -209,10 +216,12 @@ class Measurement:
         self.job, self.options, self.environment, self.folder = job, options, environment, pathlib.Path(folder)
         self.intervals = program
         self.children, self.records, self.samples = {}, [], {}
+        self.forms = {}  # of a peer: form -> samples
         self.algorithms, self.ratios = [], []
 
     def run(self):
         try:
+            self._begin_peers()
             ready, facts = self._start_ours()
             candidates = dict.fromkeys(ready, "ours")
             model = facts[ready[0]] if ready else None
@@ -260,6 +269,32 @@ class Measurement:
         """What the program calls one of ours."""
         return name if self.job.case.backend == "cpu" else f"{name}@{self.job.case.backend}"
 
+    def _begin_peers(self):
+        """Lets the peers of a GPU import their libraries while ours are checked, which takes seconds each; nothing is timed meanwhile."""
+        for name in self.job.peers if self.job.case.backend == "cuda" else ():
+            if not self._why_never(programs.PEERS[name]):
+                self.children[name] = self._child_of(programs.PEERS[name])
+
+    def _why_never(self, one):
+        """Why a peer cannot run this case, whatever the numbers are; empty if it may."""
+        module = programs.missing_module(one)
+        if module:
+            return f"{module} is not installed"
+        if self.job.case.backend not in one.devices:
+            return f"runs on {' and '.join(one.devices)} only"
+        if self.job.case.scalar not in one.scalars:
+            return f"computes in {' and '.join(one.scalars)} only"
+        return ""
+
+    def _child_of(self, one):
+        """The process of a peer, which imports what the peer needs and waits for its job."""
+        threads = str(self.options.threads)
+        # A script's path begins with its own folder; the package lies elsewhere.
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, **WARM_HEAP, "PYTHONPATH": path, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
+                       "OPENBLAS_NUM_THREADS": threads}  # fmt: skip
+        return Child([sys.executable, runner.__file__, *one.needs], environment)
+
     def _start_peer(self, name, model, rival):
         """Whether the peer can be timed; otherwise its record says why not."""
         one = programs.PEERS[name]
@@ -277,22 +312,15 @@ class Measurement:
             self.records.append(record)
             return False
 
-        module = programs.missing_module(one)
-        if module:
-            return refuse("skipped", f"{module} is not installed")
-        if record["backend"] not in one.devices:
-            return refuse("skipped", f"runs on {' and '.join(one.devices)} only")
-        if record["scalar"] not in one.scalars:
-            return refuse("skipped", f"computes in {' and '.join(one.scalars)} only")
+        why_not = self._why_never(one)
+        if why_not:
+            return refuse("skipped", why_not)
         if rival is None:
             return refuse("skipped", "we have no answer to compare it with")
-        threads = str(self.options.threads)
-        # A script's path begins with its own folder; the package lies elsewhere.
-        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        environment = {**os.environ, **WARM_HEAP, "PYTHONPATH": path, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
-                       "OPENBLAS_NUM_THREADS": threads}  # fmt: skip
-        child = self.children[name] = Child([sys.executable, runner.__file__], environment)
-        inputs = [path.stem for path in self.folder.glob("*.npy") if not path.stem.startswith(("out_", "peer_"))]
+        child = self.children[name] = self.children.get(name) or self._child_of(one)
+        inputs = [
+            path.stem for path in self.folder.glob("*.npy") if not path.stem.startswith(("out_", "peer_", "graph_"))
+        ]
         child.tell(json.dumps({"peer": name, "programs": self.options.programs, "folder": str(self.folder), "inputs": inputs,
                                "threads": self.options.threads, "size": record["size"], "params": record["params"],
                                "device": record["backend"], "scalar": record["scalar"],
@@ -306,9 +334,22 @@ class Measurement:
                 return refuse(verdict, ready[verdict])
         record.update({key: ready[key] for key in ("setup_seconds", "first_seconds", "workspace_bytes")})
         right = np.load(self.folder / f"{one.answer}.npy" if one.answer else next(self.folder.glob("out_*.npy")))
-        error, largest = difference(right, np.load(self.folder / f"peer_{name}.npy"))
-        (self.folder / f"peer_{name}.npy").unlink()
+        error, largest = self._error_of(f"peer_{name}.npy", right)
         over = error / TOLERANCE[record["scalar"]]
+        forms, why_no_graph = ready["forms"], ready["why_no_graph"]
+        if "graph" in forms:
+            graph_error, _ = self._error_of(f"graph_{name}.npy", right)
+            if not graph_error <= TOLERANCE[record["scalar"]]:
+                forms.remove("graph")
+                why_no_graph = f"its answer is another one: a row differs by {graph_error:.3g} of its length"
+        self.forms[name] = {form: [] for form in forms}
+        if record["backend"] == "cuda" and one.clock is None:
+            record["forms"] = {
+                "counted": None,
+                "eager_seconds": None,
+                "graph_seconds": None,
+                "why_no_graph": why_no_graph,
+            }
         if not over <= 1:
             wanted = f"its input {one.answer}" if one.answer else f"{rival}, which passed"
             reason = f"its answer is not that of {wanted}: a row differs by {error:.3g} of its length"
@@ -317,6 +358,25 @@ class Measurement:
         self.records.append(record)
         return True
 
+    def _error_of(self, file, right):
+        """Of an answer in a file, which is removed."""
+        theirs = np.load(self.folder / file)
+        (self.folder / file).unlink()
+        return difference(right, theirs)
+
+    def _sample(self, name, whose):
+        """One more sample of a program: of a peer one in each form, of which the faster one counts."""
+        child = self.children[whose]
+        if whose == "ours":
+            child.tell(self._turn(name))
+            self.samples[name].append(child.sample(self.options.time_limit))
+            return
+        forms = self.forms[name]
+        for form, samples in forms.items():
+            child.tell(form)
+            samples.append(child.sample(self.options.time_limit))
+        self.samples[name] = forms[faster_form(forms)]
+
     def _rounds(self, candidates):
         """Samples in turns; returns what ended them."""
         order = list(candidates)
@@ -324,10 +384,8 @@ class Measurement:
         while True:
             turn = len(self.samples[order[0]]) % len(order)
             for name in [*order[turn:], *order[:turn]]:
-                child = self.children[candidates[name]]
-                child.tell(self._turn(name) if candidates[name] == "ours" else name)
                 try:
-                    self.samples[name].append(child.sample(self.options.time_limit))
+                    self._sample(name, candidates[name])
                 except Gone as end:
                     if candidates[name] == "ours":
                         raise Unmeasured(str(end)) from None
@@ -384,6 +442,13 @@ class Measurement:
             middle, low, high = self.intervals.median(samples)
             record["seconds"] = {"median": middle, "low": low, "high": high, "min": min(samples), "max": max(samples),
                                  "samples": samples, "stopped_by": why}  # fmt: skip
+            if "forms" in record:
+                times = {form: self.intervals.median(each)[0] for form, each in self.forms[name].items()}
+                record["forms"].update(
+                    counted=faster_form(self.forms[name]),
+                    eager_seconds=times["eager"],
+                    graph_seconds=times.get("graph"),
+                )
             self.timed.append(name)
         first = self.records[0]
         for one, other in self.job.pairs:
