@@ -4,9 +4,12 @@
 //          kernel that takes the softmax of their rows
 //   tiled  one kernel with the scores in registers (softmax_tiles.h)
 //   tensor_cores  the same, for types of two bytes (softmax_fragments.h)
+//   decode  a block for each query, or several that share its keys
+//          (few_queries.h)
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
 #include "cuda/softmax/dense_attention.h"
+#include "cuda/softmax/few_queries.h"
 #include "cuda/softmax/softmax_fragments.h"
 #include "cuda/softmax/softmax_tiles.h"
 #include "reference/contract/softmax_scale.h"
@@ -100,21 +103,30 @@ class Tiled : public SoftmaxRun<S> {
   double Flops() const override { return SoftmaxTilesFlops(this->shape_); }
 };
 
-template <typename S>
-class TensorCores : public SoftmaxRun<S> {
+// A program that is a part with memory of its own: the part's class, which is
+// made of a layout and a shape.
+template <typename S, template <typename> class Part>
+class PartRun : public SoftmaxRun<S> {
  public:
-  using SoftmaxRun<S>::SoftmaxRun;
+  PartRun(const Problem& problem, const Arrays& arrays, Layout& layout)
+      : SoftmaxRun<S>(problem, arrays, layout), part_(layout, this->shape_) {}
 
   void Launch() override {
-    SoftmaxFragments<S>(this->shape_, this->scale_, this->template In<S>("q"),
-                        this->template In<S>("k"), this->template In<S>("v"),
-                        this->Bias(), this->template Out<S>("out"));
+    part_.Run(this->scale_, this->template In<S>("q"),
+              this->template In<S>("k"), this->template In<S>("v"),
+              this->Bias(), this->template Out<S>("out"));
   }
 
-  double Flops() const override {
-    return SoftmaxFragmentsFlops(ScalarOf<S>(), this->shape_);
-  }
+  double Flops() const override { return Part<S>::Flops(this->shape_); }
+
+ private:
+  Part<S> part_;
 };
+
+template <typename S>
+using TensorCores = PartRun<S, SoftmaxFragments>;
+template <typename S>
+using Decode = PartRun<S, FewQueries>;
 
 std::unique_ptr<Prepared> PrepareTensorCores(const Problem& problem,
                                              const Arrays& arrays,
@@ -129,6 +141,13 @@ std::string WhyNotTensorCores(const Problem& problem) {
   if (problem.Dim("d") <= kFragmentsDepth) return "";
   return "d is at most " + std::to_string(kFragmentsDepth) +
          " on the tensor cores";
+}
+
+std::string WhyNotDecode(const Problem& problem) {
+  if (std::max(problem.Dim("d"), problem.Dim("e")) <= kFewQueriesColumns)
+    return "";
+  return "d and e are at most " + std::to_string(kFewQueriesColumns) +
+         " where one query is taken at a time";
 }
 
 }  // namespace
@@ -158,11 +177,20 @@ std::vector<Implementation> SoftmaxAttentionCudaImplementations() {
         .what = "online softmax over tiles of keys, products on tensor cores",
         .source = "Dao 2023",
         .time = {"O(n^2 (d+e))", "n^2"},
-        .memory = {"O(1)", "1"},
+        .memory = {"O(e)", "1"},
         .sums = DirectSums,
         .why_not = WhyNotTensorCores,
         .bound_factor = kTensorCoreBoundFactor,
-        .prepare = PrepareTensorCores}});
+        .prepare = PrepareTensorCores},
+       {.id = "decode",
+        .what =
+            "a query at a time, its keys split over blocks, for few queries",
+        .source = "Dao et al. 2023 (Flash-Decoding)",
+        .memory = {"O(e)", "1"},
+        .sums = DirectSums,
+        .why_not = WhyNotDecode,
+        .bound_factor = kFewQueriesBoundFactor,
+        .prepare = PrepareOnDevice<Decode>()}});
 }
 
 }  // namespace subquad

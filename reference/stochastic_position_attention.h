@@ -175,7 +175,7 @@ class StochasticPositionAttention final
     signature.sizes.push_back({"d", 64, "width of a query and a key"});
     signature.sizes.push_back({"e", 64, "width of a value"});
     signature.sizes.push_back(
-        {"draws", 64, "number of number of draws of the noise, R"});
+        {"draws", 64, "number of number of number of draws of the noise, R"});
     signature.inputs = {
         {"q", {n_q, "d"}}, {"k", {n_k, "d"}}, {"v", {n_k, "e"}}};
     if (sine) {

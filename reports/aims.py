@@ -366,6 +366,8 @@ def aims_table(aims, measured):
 def peers_table(measured):
     """Tabulates our measurements in the files with ratios: time, fraction of the roofline, ratio to each peer."""
     blocks, rows, remarks = {}, [], {}
+    forms = {(*_place(point), point.settings["implementation"]): point.record["forms"]["counted"]
+             for point in measured.points if "forms" in point.record}  # fmt: skip
     for point in sorted(measured.points, key=_order):
         name = point.settings["implementation"]
         if (
@@ -389,7 +391,9 @@ def peers_table(measured):
                 if entry
                 else tables.NOT_APPLICABLE
             )
-            block.append([*own, entry["peer"] if entry else tables.NOT_APPLICABLE, ratio])
+            form = entry and forms.get((*_place(point), entry["peer"]))
+            peer = entry["peer"] if entry else tables.NOT_APPLICABLE
+            block.append([*own, f"{peer} ({form})" if form else peer, ratio])
             rows.append(
                 [
                     *numbers,
@@ -406,6 +410,10 @@ def peers_table(measured):
     words = ["Fraction of roofline: shortest time that this machine's measured peaks allow for the implementation's own counts / "
              "time taken. Ratio: time of the peer / time of ours, median over rounds in which both were timed in turns, with "
              "interval. Peers in Python ran on a warm heap"]  # fmt: skip
+    if any(forms.values()):
+        words.append(
+            "On a GPU, peers are timed in eager mode and as a CUDA graph that is replayed; the faster form counts and is named"
+        )
     words += [f"{peer} {remark}" for peer, remark in sorted(remarks.items())]
     columns = ["", "case", "on", "time", "fraction of roofline", "peer", "ratio"]
     header = ["operator", "implementation", "case", "backend", "threads", "seconds", "seconds_low", "seconds_high", "floor_share", "peer",

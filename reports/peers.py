@@ -15,7 +15,8 @@ Where cases are compared with each other (the worst n with the best), all are me
 each case counts: a disturbance as long as one case would look like a slow n.
 
 On a GPU (aims with that backend, if there is one) both sides are timed by CUDA events, the GPU's cache is flushed before every
-run, and memory is what was allocated on it.
+run, and memory is what was allocated on it. In each round, a peer is then timed twice: in eager mode and, if it can be captured,
+as a CUDA graph that is replayed. The faster form counts, and the record has both times.
 
 SciPy and PyTorch are optional: where one is missing its peers are skipped, with a line that says so.
 Exit status: 0 success, 1 a check failed or no peer could be measured, 2 invalid arguments, 130 interrupted (what was finished is kept).
@@ -30,6 +31,7 @@ import pathlib
 import selectors
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -201,6 +203,11 @@ def check(verdict, reason, error=None, largest=None, rows=None):
             "error_ratio": None, "rows": rows, "gates": None}  # fmt: skip
 
 
+def faster_form(forms):
+    """Returns the form with the smallest median among {form: samples}."""
+    return min(forms, key=lambda form: statistics.median(forms[form]))
+
+
 class Measurement:
     """A running job: processes, checks and rounds."""
 
@@ -209,10 +216,12 @@ class Measurement:
         self.job, self.options, self.environment, self.folder = job, options, environment, pathlib.Path(folder)
         self.intervals = program
         self.children, self.records, self.samples = {}, [], {}
+        self.forms = {}  # samples by form, by peer
         self.algorithms, self.ratios = [], []
 
     def run(self):
         try:
+            self._begin_peers()
             ready, facts = self._start_ours()
             candidates = dict.fromkeys(ready, "ours")
             model = facts[ready[0]] if ready else None
@@ -260,39 +269,58 @@ class Measurement:
         """Returns the program's name for one of our implementations."""
         return name if self.job.case.backend == "cpu" else f"{name}@{self.job.case.backend}"
 
+    def _begin_peers(self):
+        """Starts the peers of a GPU, so that they import their libraries (seconds each) while ours are checked and nothing is timed."""
+        for name in self.job.peers if self.job.case.backend == "cuda" else ():
+            if not self._why_never(programs.PEERS[name]):
+                self.children[name] = self._child_of(programs.PEERS[name])
+
+    def _unsupported(self, peer):
+        """Returns the reason why a peer cannot run cases of this kind, or an empty string."""
+        module = programs.missing_module(peer)
+        if module:
+            return f"{module} is not installed"
+        if self.job.case.backend not in peer.devices:
+            return f"runs on {' and '.join(peer.devices)} only"
+        if self.job.case.scalar not in peer.scalars:
+            return f"computes in {' and '.join(peer.scalars)} only"
+        return ""
+
+    def _child_of(self, peer):
+        """Starts the process of a peer, which imports the peer's modules and waits for its job."""
+        threads = str(self.options.threads)
+        # A script's path begins with its own folder; the package lies elsewhere.
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = {**os.environ, **WARM_HEAP, "PYTHONPATH": path, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
+                       "OPENBLAS_NUM_THREADS": threads}  # fmt: skip
+        return Child([sys.executable, runner.__file__, *peer.needs], environment)
+
     def _start_peer(self, name, model, rival):
         """Tells whether the peer can be timed; if not, its record says why."""
-        result = programs.PEERS[name]
+        peer = programs.PEERS[name]
         record = {key: model[key] for key in ("operator", "backend", "threads", "program", "scalar", "size", "tokens",
                                             "length_axes", "params", "case", "input")}  # fmt: skip
         record = {**record, "implementation": name, "setup_seconds": None, "first_seconds": None, "seconds": None,
                   "workspace_bytes": None, "workspace_formula_bytes": None, "resident_bytes": None, "flops": None,
                   "bytes": None}  # fmt: skip
-        self.algorithms.append({"operator": result.operator, "implementation": name, "backend": record["backend"], "time": result.time,
-                                "memory": result.memory, "time_class": result.time_class, "memory_class": result.memory_class,
-                                "source": result.what})  # fmt: skip
+        self.algorithms.append({"operator": peer.operator, "implementation": name, "backend": record["backend"], "time": peer.time,
+                                "memory": peer.memory, "time_class": peer.time_class, "memory_class": peer.memory_class,
+                                "source": peer.what})  # fmt: skip
 
         def refuse(verdict, reason, *numbers):
             record["check"] = check(verdict, reason, *numbers)
             self.records.append(record)
             return False
 
-        module = programs.missing_module(result)
-        if module:
-            return refuse("skipped", f"{module} is not installed")
-        if record["backend"] not in result.devices:
-            return refuse("skipped", f"runs on {' and '.join(result.devices)} only")
-        if record["scalar"] not in result.scalars:
-            return refuse("skipped", f"computes in {' and '.join(result.scalars)} only")
+        reason = self._unsupported(peer)
+        if reason:
+            return refuse("skipped", reason)
         if rival is None:
             return refuse("skipped", "we have no answer to compare it with")
-        threads = str(self.options.threads)
-        # A script's path begins with its own folder; the package lies elsewhere.
-        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        environment = {**os.environ, **WARM_HEAP, "PYTHONPATH": path, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads,
-                       "OPENBLAS_NUM_THREADS": threads}  # fmt: skip
-        child = self.children[name] = Child([sys.executable, runner.__file__], environment)
-        inputs = [path.stem for path in self.folder.glob("*.npy") if not path.stem.startswith(("out_", "peer_"))]
+        child = self.children[name] = self.children.get(name) or self._child_of(peer)
+        inputs = [
+            path.stem for path in self.folder.glob("*.npy") if not path.stem.startswith(("out_", "peer_", "graph_"))
+        ]
         child.tell(json.dumps({"peer": name, "programs": self.options.programs, "folder": str(self.folder), "inputs": inputs,
                                "threads": self.options.threads, "size": record["size"], "params": record["params"],
                                "device": record["backend"], "scalar": record["scalar"],
@@ -305,17 +333,49 @@ class Measurement:
             if verdict in ready:
                 return refuse(verdict, ready[verdict])
         record.update({key: ready[key] for key in ("setup_seconds", "first_seconds", "workspace_bytes")})
-        right = np.load(self.folder / f"{result.answer}.npy" if result.answer else next(self.folder.glob("out_*.npy")))
-        error, largest = difference(right, np.load(self.folder / f"peer_{name}.npy"))
-        (self.folder / f"peer_{name}.npy").unlink()
+        right = np.load(self.folder / f"{peer.answer}.npy" if peer.answer else next(self.folder.glob("out_*.npy")))
+        error, largest = self._error_of(f"peer_{name}.npy", right)
         over = error / TOLERANCE[record["scalar"]]
+        forms, why_no_graph = ready["forms"], ready["why_no_graph"]
+        if "graph" in forms:
+            graph_error, _ = self._error_of(f"graph_{name}.npy", right)
+            if not graph_error <= TOLERANCE[record["scalar"]]:
+                forms.remove("graph")
+                why_no_graph = f"its answer is another one: a row differs by {graph_error:.3g} of its length"
+        self.forms[name] = {form: [] for form in forms}
+        if record["backend"] == "cuda" and peer.clock is None:
+            record["forms"] = {
+                "counted": None,
+                "eager_seconds": None,
+                "graph_seconds": None,
+                "why_no_graph": why_no_graph,
+            }
         if not over <= 1:
-            wanted = f"its input {result.answer}" if result.answer else f"{rival}, which passed"
+            wanted = f"its input {peer.answer}" if peer.answer else f"{rival}, which passed"
             reason = f"its answer is not that of {wanted}: a row differs by {error:.3g} of its length"
             return refuse("failed", reason, over, largest, "all")
         record["check"] = check("passed", None, over, largest, "all")
         self.records.append(record)
         return True
+
+    def _error_of(self, file, right):
+        """Returns the error of the output in a file, and removes the file."""
+        theirs = np.load(self.folder / file)
+        (self.folder / file).unlink()
+        return difference(right, theirs)
+
+    def _sample(self, name, whose):
+        """Takes one more sample of a program; of a peer, one in each form. The form that is faster so far counts."""
+        child = self.children[whose]
+        if whose == "ours":
+            child.tell(self._turn(name))
+            self.samples[name].append(child.sample(self.options.time_limit))
+            return
+        forms = self.forms[name]
+        for form, samples in forms.items():
+            child.tell(form)
+            samples.append(child.sample(self.options.time_limit))
+        self.samples[name] = forms[faster_form(forms)]
 
     def _rounds(self, candidates):
         """Takes samples alternately; returns the reason for stopping."""
@@ -324,10 +384,8 @@ class Measurement:
         while True:
             turn = len(self.samples[order[0]]) % len(order)
             for name in [*order[turn:], *order[:turn]]:
-                child = self.children[candidates[name]]
-                child.tell(self._turn(name) if candidates[name] == "ours" else name)
                 try:
-                    self.samples[name].append(child.sample(self.options.time_limit))
+                    self._sample(name, candidates[name])
                 except Gone as end:
                     if candidates[name] == "ours":
                         raise Unmeasured(str(end)) from None
@@ -384,6 +442,13 @@ class Measurement:
             middle, low, high = self.intervals.median(samples)
             record["seconds"] = {"median": middle, "low": low, "high": high, "min": min(samples), "max": max(samples),
                                  "samples": samples, "stopped_by": why}  # fmt: skip
+            if "forms" in record:
+                times = {form: self.intervals.median(each)[0] for form, each in self.forms[name].items()}
+                record["forms"].update(
+                    counted=faster_form(self.forms[name]),
+                    eager_seconds=times["eager"],
+                    graph_seconds=times.get("graph"),
+                )
             self.timed.append(name)
         first = self.records[0]
         for one, other in self.job.pairs:

@@ -170,6 +170,19 @@ constexpr const char* kMoreCases[] = {
     "softmax_attention:n=200,e=19,causal=1,input=growing",
     "softmax_attention:n=200,e=19,causal=0,with=bias,input=offset",
     "softmax_attention:n=200,e=19,causal=0,input=onehot",
+    // Weights of two parts, queries that see few of the keys beside others
+    // that see many, and keys in several shares.
+    "softmax_attention:n=300,d=64,e=64,causal=0",
+    "softmax_attention:n=300,d=64,e=64,causal=1",
+    "softmax_attention:n=290,d=19,e=130,heads=2,causal=1,with=bias",
+    "softmax_attention:n=300,d=64,e=64,causal=0,with=bias,input=masked",
+    "softmax_attention:n=300,d=64,e=64,heads=5,causal=1,input=growing",
+    "softmax_attention:n=300,d=64,e=64,causal=0,with=bias,input=offset",
+    "softmax_attention:n=300,d=64,e=64,causal=0,input=onehot",
+    "softmax_attention:n_q=1,n_k=1000,d=64,e=64,heads=2,causal=0",
+    "softmax_attention:n_q=1,n_k=1000,d=128,e=128,causal=0,with=bias",
+    "softmax_attention:n_q=3,n_k=1000,d=60,e=36,causal=0,with=bias",
+    "softmax_attention:n_q=20,n_k=3000,d=16,e=16,causal=0",
     "sparse_attention:n=1100,d=9,e=6,heads=2,pattern=longformer,window=3,"
     "dilation=2,globals=700+0+1099,causal=0",
     "sparse_attention:n=1100,d=9,e=70,pattern=bigbird,block=20,"
@@ -198,6 +211,28 @@ TEST(CudaMore, PassesCasesOfOnePath) {
     }
   }
   EXPECT_GE(passed.size(), 3 * std::size(kMoreCases) / 4);
+}
+
+// Counts of the products that a weight of so many parts takes: 2 n^2 (d + parts
+// e), where the verdicts above cannot tell two parts from three.
+TEST(CudaMore, WeightsOfFewKeysHaveThreeParts) {
+  if (!Device().present) GTEST_SKIP() << Device().why_not;
+  const Implementation& one =
+      FindImplementation("softmax_attention", "tensor_cores", Backend::kCuda);
+  const auto flops = [&](const std::string& sizes, Scalar scalar) {
+    CaseRequest request = ParseCaseId("softmax_attention:d=64,e=64," + sizes);
+    request.scalar = scalar;
+    return one.CostOf(ProblemOf(MakeCase(request)), 1).flops;
+  };
+  const auto expected = [](double pairs, int parts) {
+    return 2 * pairs * (64 + 64 * parts);
+  };
+  EXPECT_EQ(flops("n=255,causal=0", Scalar::kBFloat16), expected(255 * 255, 3));
+  EXPECT_EQ(flops("n=256,causal=0", Scalar::kBFloat16), expected(256 * 256, 2));
+  EXPECT_EQ(flops("n=255,causal=0", Scalar::kFloat16), expected(255 * 255, 2));
+  // The first 256 queries see few keys, the last 64 at least 257.
+  EXPECT_EQ(flops("n=320,causal=1", Scalar::kBFloat16),
+            expected(64 * (64 + 128 + 192 + 256), 3) + expected(64 * 320, 2));
 }
 
 // ---- hard inputs

@@ -115,15 +115,18 @@ __device__ inline void AddProduct(const uint32_t (&left)[4], uint32_t right_0,
   Factors all[kWarp];
   emulated::Gather(kAllLanes, &own, sizeof own, all);
   const int lane = emulated::LaneIndex(), g = lane / 4, t = lane % 4;
-  for (int i = 0; i < 4; ++i)
+  for (int i = 0; i < 4; ++i) {
+    double products[16];
     for (int k = 0; k < 16; ++k) {
       // The lane of this term in the row of the left and in the column of the
       // right factor, the register, and the element of the pair.
       const int of = k % 8 / 2, half = k / 8, one = k % 2;
       const float2 x = Numbers<S>(all[g * 4 + of].left[half * 2 + i / 2]);
       const float2 y = Numbers<S>(all[(2 * t + i % 2) * 4 + of].right[half]);
-      sum[i] += one == 0 ? x.x * y.x : x.y * y.y;
+      products[k] = one == 0 ? double{x.x} * y.x : double{x.y} * y.y;
     }
+    sum[i] = emulated::AddAsTensorCore(products, sum[i]);
+  }
 #else
   if constexpr (ScalarOf<S>() == Scalar::kBFloat16)
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <limits>
+#include <type_traits>
+#include <utility>
 
 #include "cuda/base/launch.h"
 #include "cuda/softmax/softmax_fragments.h"
@@ -12,45 +15,71 @@ constexpr int kKeys = 64;  // of a tile
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr float kLog2E = 1.44269504088896340736f;
 
+// The sums of the tensor cores are added to sums in float32 after this many
+// tiles. A tensor core cuts off what does not fit behind the last place of a
+// sum, always towards zero, so that a sum over all keys would lose a share that
+// grows with their number. Over 16 tiles of two parts that are 128 products,
+// whatever n is.
+constexpr int kTilesInARow = kEmulated ? 2 : 16;
+
+// Two parts of bfloat16 leave out at most 2^-18 of a weight, which is 64
+// roundings of float32. The bound of the plain program has a rounding for each
+// key that it adds, so that from 256 keys on the 64 are at most a quarter of
+// it. Measured on an H200, the error beyond that of storing the result was at
+// most 1.1 times the plain program's from 256 to 65536 keys. Of fewer keys the
+// 64 stand beside few other roundings, and queries that see so few get three
+// parts.
+constexpr int64_t kKeysForTwoParts = 256;
+
 template <typename S>
 struct Tensors {
   SoftmaxShape shape;
   float scale;
+  float unit;  // of a score, in powers of two
   HeadArray<const S> q, k, v, bias;
   HeadArray<S> out;
-  bool q_in_eights, k_in_eights, v_in_eights, out_in_twos;
+  bool out_in_twos;
+  FragmentsPlan plan;
+  SoftmaxPartials partials;
 };
 
-// Of a kernel for rows of up to kDepth and up to kColumns numbers: a warp has
-// kBands times 16 queries.
-template <int kDepth, int kColumns>
+// Describes a kernel for rows of up to kDepth and up to kColumns numbers: a
+// warp has kBands times 16 queries, and kBlocks blocks share a multiprocessor.
+template <int kDepthOfRows, int kColumnsOfRows, int kBandsOfWarp>
 struct Extents {
-  static constexpr int kBands = kDepth + kColumns <= 128 ? 2 : 1;
+  static constexpr int kDepth = kDepthOfRows, kColumns = kColumnsOfRows;
+  static constexpr int kBands = kBandsOfWarp;
   static constexpr int kQueries = kWarps * kBands * 16;
+  static constexpr int kBlocks = kDepth == 64 && kBands == 1 ? 3 : 2;
 };
+using Wide = Extents<64, 64, 2>;
+using Narrow = Extents<64, 64, 1>;
+using Deep = Extents<128, 128, 1>;
 
-template <typename S, int kDepth, int kColumns>
+template <typename S, typename Extent>
 struct alignas(16) FragmentsShared {
-  static constexpr int kQueries = Extents<kDepth, kColumns>::kQueries;
-  alignas(16) S query[kQueries * kDepth];
-  alignas(16) S key[2][kKeys * kDepth];  // of this tile and of the next one
-  alignas(16) S value[kKeys * kColumns];
-  float bias[kQueries + kKeys];  // of key - query = 1 - kQueries .. kKeys - 1
+  alignas(16) S query[Extent::kQueries * Extent::kDepth];
+  // The keys of this tile and of the next one.
+  alignas(16) S key[2][kKeys * Extent::kDepth];
+  alignas(16) S value[kKeys * Extent::kColumns];
+  float4 kept[Extent::kBands * Extent::kColumns / 8][kThreads];  // by thread
+  // The bias of key - query = 1 - kQueries .. kKeys - 1.
+  float bias[Extent::kQueries + kKeys];
 };
 
-// Where eight numbers of a row lie in a tile: in an order by row in which the
-// same eight of eight rows are in different banks.
+// Says where eight numbers of a row lie in a tile: in an order by row in which
+// the same eight of eight rows are in different banks.
 template <int kWidth>
 __device__ inline int PlaceOf(int row, int eight) {
   return row * kWidth + (eight ^ (row & 7)) * 8;
 }
 
-// Copies, or begins to, the first `rows` of up to kRows rows of `width` numbers
-// that follow each other at `stride`; zeros beyond. `in_eights`: each begins
-// where 16 bytes may be copied, and so does the next one.
-template <int kRows, int kWidth, typename S>
-__device__ inline void CopyTile(const S* from, int rows, int width,
-                                int64_t stride, bool in_eights, S* to) {
+// Copies, or begins to copy, the first `rows` of up to kRows rows of `width`
+// numbers that follow each other at `stride`, and writes zeros beyond. With
+// kInEights every row begins where 16 bytes may be copied at once.
+template <bool kInEights, int kRows, int kWidth, typename S>
+__device__ inline void CopyTile(const S* from, int rows, int width, int stride,
+                                S* to) {
   constexpr int kEights = kWidth / 8;
   static_assert(kRows * kEights % kThreads == 0);
 #pragma unroll
@@ -60,7 +89,7 @@ __device__ inline void CopyTile(const S* from, int rows, int width,
     const int count = row < rows ? width - first : 0;
     const S* const begin = count > 0 ? from + row * stride + first : from;
     S* const end = to + PlaceOf<kWidth>(row, at % kEights);
-    if (in_eights) {
+    if constexpr (kInEights) {
       CopyLater(begin, count > 0, end);
     } else {
 #pragma unroll
@@ -73,15 +102,25 @@ __device__ inline void CopyTile(const S* from, int rows, int width,
   }
 }
 
-// What a warp keeps of its queries from tile to tile. A lane has the numbers
-// (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1) of every 16 x 8 sums: two rows.
-template <typename S, int kDepth, int kColumns, int kParts>
+// Holds what a warp keeps of its queries from tile to tile. A lane has the
+// numbers (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1) of every 16 x 8 sums,
+// which are two rows.
+template <typename S, typename Extent, int kParts>
 class Fragments {
  public:
-  static constexpr int kBands = Extents<kDepth, kColumns>::kBands;
+  static constexpr int kDepth = Extent::kDepth, kColumns = Extent::kColumns;
+  static constexpr int kBands = Extent::kBands;
 
-  // score_ = q.k of the warp's queries, from `row` of their tile on, and all
-  // keys of theirs.
+  __device__ Fragments() {
+#pragma unroll
+    for (int band = 0; band < kBands; ++band)
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        top_[band][half] = kept_top_[band][half] = kLowest;
+  }
+
+  // Computes q.k of the warp's queries, which begin at `row` of their tile, and
+  // of all keys of the tile.
   __device__ void Score(const S* queries, int row, const S* keys) {
     const int lane = static_cast<int>(threadIdx.x % kWarp);
 #pragma unroll
@@ -115,7 +154,8 @@ class Fragments {
     }
   }
 
-  // score = adjusted(query after the warp's first, key of the tile, q.k).
+  // Replaces every score by adjusted(query after the warp's first, key of the
+  // tile, score).
   template <typename Adjusted>
   __device__ void Adjust(const Adjusted& adjusted) {
     const int lane = static_cast<int>(threadIdx.x % kWarp);
@@ -130,9 +170,9 @@ class Fragments {
                                             score_[band][eight][i]);
   }
 
-  // Scores into weights, 2^(unit (score - top)), and their sum before to the
-  // same largest score. That one begins as the lowest finite number, so
-  // that a tile without a single key leaves no inf - inf.
+  // Turns scores into weights, 2^(unit (score - top)), and brings the sum of
+  // the weights before to the same largest score. That one begins as the lowest
+  // finite number, so that a tile without a single key leaves no inf - inf.
   __device__ void Weigh(float unit) {
 #pragma unroll
     for (int band = 0; band < kBands; ++band)
@@ -160,63 +200,87 @@ class Fragments {
   }
 
   // Brings what was summed before to the same largest score, and adds the
-  // weights times the values of the tile. These are summed up by themselves:
-  // long sums on tensor cores, where what is cut off always makes them smaller,
-  // lose a share that grows with their length.
+  // weights times the values of the tile. Neighbouring products go to different
+  // sums, because a tensor core waits for the sum before it adds to it.
   __device__ void AddValues(const S* values) {
     const int lane = static_cast<int>(threadIdx.x % kWarp);
-    uint32_t weight[kKeys / 16][kParts][kBands][4];
 #pragma unroll
-    for (int step = 0; step < kKeys / 16; ++step)
+    for (int band = 0; band < kBands; ++band)
 #pragma unroll
-      for (int band = 0; band < kBands; ++band)
+      for (int eight = 0; eight < kColumns / 8; ++eight)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          float* const of = &score_[band][step * 2 + i / 2][i % 2 * 2];
-          float first = of[0], second = of[1];
+        for (int i = 0; i < 4; ++i)
+          out_[band][eight][i] *= factor_[band][i / 2];
 #pragma unroll
-          for (int part = 0; part < kParts; ++part) {
-            weight[step][part][band][i] = Pair<S>(first, second);
-            const float2 taken = Numbers<S>(weight[step][part][band][i]);
-            first -= taken.x;
-            second -= taken.y;
-          }
-        }
+    for (int step = 0; step < kKeys / 16; ++step) {
+      uint32_t weight[kParts][kBands][4];
+      SplitWeights(step, weight);
 #pragma unroll
-    for (int eight = 0; eight < kColumns / 8; eight += 2) {
-      float sum[kBands][2][4] = {};
+      for (int part = 0; part < kParts; ++part)
 #pragma unroll
-      for (int step = 0; step < kKeys / 16; ++step) {
-        uint32_t value[4];  // two factors of eight columns
-        LoadMatrices<true>(values + PlaceOf<kColumns>(step * 16 + lane % 16,
-                                                      eight + lane / 16),
-                           value);
-#pragma unroll
-        for (int part = 0; part < kParts; ++part)
+        for (int eight = 0; eight < kColumns / 8; eight += 2) {
+          uint32_t value[4];  // two factors of eight columns
+          LoadMatrices<true>(values + PlaceOf<kColumns>(step * 16 + lane % 16,
+                                                        eight + lane / 16),
+                             value);
 #pragma unroll
           for (int band = 0; band < kBands; ++band) {
-            AddProduct<S>(weight[step][part][band], value[0], value[1],
-                          sum[band][0]);
-            AddProduct<S>(weight[step][part][band], value[2], value[3],
-                          sum[band][1]);
+            AddProduct<S>(weight[part][band], value[0], value[1],
+                          out_[band][eight]);
+            AddProduct<S>(weight[part][band], value[2], value[3],
+                          out_[band][eight + 1]);
           }
-      }
-#pragma unroll
-      for (int band = 0; band < kBands; ++band)
-#pragma unroll
-        for (int x = 0; x < 2; ++x)
-#pragma unroll
-          for (int i = 0; i < 4; ++i)
-            out_[band][eight + x][i] =
-                fmaf(out_[band][eight + x][i], factor_[band][i / 2],
-                     sum[band][x][i]);
+        }
     }
   }
 
-  // The quotients of the queries before `rows` of the warp, to to(query).
-  template <typename Row>
-  __device__ void End(const Row& to, int rows, int columns,
-                      bool in_twos) const {
+  // Adds the sums of the tensor cores to those that this thread keeps in shared
+  // memory, which are brought to the same largest score, and begins new ones.
+  __device__ void Keep(float unit, float4 (*kept)[kThreads]) {
+    AddKept(unit, kept);
+#pragma unroll
+    for (int band = 0; band < kBands; ++band) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        kept_top_[band][half] = top_[band][half];
+#pragma unroll
+      for (int eight = 0; eight < kColumns / 8; ++eight) {
+        float(&sum)[4] = out_[band][eight];
+        kept[band * (kColumns / 8) + eight][threadIdx.x] =
+            make_float4(sum[0], sum[1], sum[2], sum[3]);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sum[i] = 0;
+      }
+    }
+    has_kept_ = true;
+  }
+
+  // Adds the kept sums to those of the tensor cores.
+  __device__ void AddKept(float unit, const float4 (*kept)[kThreads]) {
+    if (!has_kept_) return;
+#pragma unroll
+    for (int band = 0; band < kBands; ++band) {
+      float factor[2];
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        factor[half] =
+            PowerOfTwo((kept_top_[band][half] - top_[band][half]) * unit);
+#pragma unroll
+      for (int eight = 0; eight < kColumns / 8; ++eight) {
+        const float4 before = kept[band * (kColumns / 8) + eight][threadIdx.x];
+        float(&sum)[4] = out_[band][eight];
+        sum[0] = fmaf(before.x, factor[0], sum[0]);
+        sum[1] = fmaf(before.y, factor[0], sum[1]);
+        sum[2] = fmaf(before.z, factor[1], sum[2]);
+        sum[3] = fmaf(before.w, factor[1], sum[3]);
+      }
+    }
+  }
+
+  // Calls write(query after the warp's first, column, two neighbouring sums,
+  // sum of the weights) for all pairs of columns of the queries before `rows`.
+  template <typename Write>
+  __device__ void ForPairs(int rows, const Write& write) const {
     const int lane = static_cast<int>(threadIdx.x % kWarp);
 #pragma unroll
     for (int band = 0; band < kBands; ++band)
@@ -226,24 +290,49 @@ class Fragments {
         const int row = band * 16 + lane / 4 + half * 8;
         if (row >= rows) continue;
 #pragma unroll
-        for (int eight = 0; eight < kColumns / 8; ++eight) {
-          const int column = eight * 8 + lane % 4 * 2;
-          const float first = out_[band][eight][half * 2] / sum;
-          const float second = out_[band][eight][half * 2 + 1] / sum;
-          S* const at = to(row) + column;
-          if (column + 1 < columns && in_twos) {
-            *reinterpret_cast<uint32_t*>(at) = Pair<S>(first, second);
-          } else {
-            if (column < columns) Store(first, at);
-            if (column + 1 < columns) Store(second, at + 1);
-          }
-        }
+        for (int eight = 0; eight < kColumns / 8; ++eight)
+          write(row, eight * 8 + lane % 4 * 2, out_[band][eight][half * 2],
+                out_[band][eight][half * 2 + 1], sum);
+      }
+  }
+
+  // Calls write(query after the warp's first, largest score, sum of the
+  // weights) for the queries before `rows`, by one lane for each.
+  template <typename Write>
+  __device__ void ForQueries(int rows, const Write& write) const {
+    const int lane = static_cast<int>(threadIdx.x % kWarp);
+#pragma unroll
+    for (int band = 0; band < kBands; ++band)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const float sum = SumOfLanes<4>(sum_[band][half]);
+        const int row = band * 16 + lane / 4 + half * 8;
+        if (lane % 4 == 0 && row < rows) write(row, top_[band][half], sum);
       }
   }
 
  private:
-  // Weights of up to 2^15 in place of 1, so that what is left of a small one
-  // after its first part is not below the smallest float16.
+  // Writes the weights of 16 keys as sums of numbers of two bytes.
+  __device__ void SplitWeights(int step,
+                               uint32_t (&weight)[kParts][kBands][4]) const {
+#pragma unroll
+    for (int band = 0; band < kBands; ++band)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* const of = &score_[band][step * 2 + i / 2][i % 2 * 2];
+        float first = of[0], second = of[1];
+#pragma unroll
+        for (int part = 0; part < kParts; ++part) {
+          weight[part][band][i] = Pair<S>(first, second);
+          const float2 taken = Numbers<S>(weight[part][band][i]);
+          first -= taken.x;
+          second -= taken.y;
+        }
+      }
+  }
+
+  // Makes weights as large as 2^15 in place of 1, so that what is left of a
+  // small one after its first part is not below the smallest float16.
   static constexpr float kRaised = kParts > 1 &&
                                            ScalarOf<S>() == Scalar::kFloat16
                                        ? 15.0f
@@ -253,65 +342,102 @@ class Fragments {
   float out_[kBands][kColumns / 8][4] = {};
   float top_[kBands][2], sum_[kBands][2] = {};
   float factor_[kBands][2];  // of what was summed before
-
- public:
-  __device__ Fragments() {
-#pragma unroll
-    for (int band = 0; band < kBands; ++band)
-      top_[band][0] = top_[band][1] = kLowest;
-  }
+  float kept_top_[kBands][2];
+  bool has_kept_ = false;
 };
 
-template <typename S, int kDepth, int kColumns, int kParts>
-__global__ void __launch_bounds__(kThreads, 2)
+// Writes the quotients of the queries of a warp.
+template <typename S, typename Own>
+__device__ inline void WriteQuotients(const Own& own, int rows, int columns,
+                                      int64_t stride, bool in_twos, S* out) {
+  own.ForPairs(
+      rows, [=](int row, int column, float first, float second, float sum) {
+        S* const at = out + row * stride + column;
+        if (column + 1 < columns && in_twos) {
+          *reinterpret_cast<uint32_t*>(at) = Pair<S>(first / sum, second / sum);
+        } else {
+          if (column < columns) Store(first / sum, at);
+          if (column + 1 < columns) Store(second / sum, at + 1);
+        }
+      });
+}
+
+// Writes the sums of the queries of a warp over a part of the keys; `row` is
+// the first query's among the partial results.
+template <typename Own>
+__device__ inline void WritePartials(const Own& own, int rows, int64_t c0,
+                                     int columns, int64_t row,
+                                     const SoftmaxPartials& partials) {
+  own.ForPairs(rows, [&](int i, int column, float first, float second, float) {
+    float* const at = partials.out + (row + i) * partials.columns + c0 + column;
+    if (column < columns) at[0] = first;
+    if (column + 1 < columns) at[1] = second;
+  });
+  if (c0 == 0)
+    own.ForQueries(rows, [&](int i, float top, float sum) {
+      partials.top[row + i] = top;
+      partials.sum[row + i] = sum;
+    });
+}
+
+template <typename S, typename Extent, int kParts, bool kInEights>
+__global__ void __launch_bounds__(kThreads, Extent::kBlocks)
     AttendByFragments(const Tensors<S> tensors) {
-  using Shared = FragmentsShared<S, kDepth, kColumns>;
-  constexpr int kQueries = Shared::kQueries;
+  using Shared = FragmentsShared<S, Extent>;
+  constexpr int kQueries = Extent::kQueries, kDepth = Extent::kDepth;
+  constexpr int kColumns = Extent::kColumns;
   SUBQUAD_SHARED(Shared, shared);
   const auto& [heads, n_q, n_k, d, e, causal] = tensors.shape;
-  const int64_t blocks = (n_q + kQueries - 1) / kQueries;
-  const int64_t head = blockIdx.x / blocks;
-  // Those that see most keys begin first.
-  const int64_t q0 = (blocks - 1 - blockIdx.x % blocks) * kQueries;
+  const FragmentsPlan& plan = tensors.plan;
+  const int64_t blocks = (plan.queries + kQueries - 1) / kQueries;
+  // Blocks that see most keys begin first, of all heads. Where all see the same
+  // keys, those of a head follow each other, and share its keys in the cache.
+  const int64_t head = causal ? blockIdx.x % heads : blockIdx.x / blocks;
+  const int64_t block = causal ? blockIdx.x / heads : blockIdx.x % blocks;
+  const int64_t q0 = plan.first_query + (blocks - 1 - block) * kQueries;
   const int64_t c0 = static_cast<int64_t>(blockIdx.y) * kColumns;
   const S* k = tensors.k.data + head * tensors.k.head_stride;
   const S* v = tensors.v.data + head * tensors.v.head_stride + c0;
   const S* bias = tensors.bias.data
                       ? tensors.bias.data + head * tensors.bias.head_stride
                       : nullptr;
-  const int rows = static_cast<int>(min(int64_t{kQueries}, n_q - q0));
-  const int depth = static_cast<int>(d);
+  const int rows = static_cast<int>(
+      min(int64_t{kQueries}, plan.first_query + plan.queries - q0));
+  const int depth = static_cast<int>(d), width = static_cast<int>(e);
   const int columns = static_cast<int>(min(int64_t{kColumns}, e - c0));
   const int64_t visible = causal ? min(n_k, q0 + rows) : n_k;
+  // The keys of this block are a share of the visible tiles.
+  const int64_t tiles = (visible + kKeys - 1) / kKeys;
+  const int64_t begin = tiles * blockIdx.z / gridDim.z * kKeys;
+  const int64_t end =
+      min(visible, tiles * (blockIdx.z + 1) / gridDim.z * kKeys);
   const auto keys_from = [=](int64_t k0) {
-    return static_cast<int>(min(int64_t{kKeys}, visible - k0));
+    return static_cast<int>(min(int64_t{kKeys}, end - k0));
   };
   const int first = static_cast<int>(threadIdx.x / kWarp) * (kQueries / kWarps);
+  const float unit = tensors.unit;
 
-  CopyTile<kQueries, kDepth>(
-      tensors.q.data + head * tensors.q.head_stride + q0 * d, rows, depth, d,
-      tensors.q_in_eights, shared.query);
-  CopyTile<kKeys, kDepth>(k, keys_from(0), depth, d, tensors.k_in_eights,
-                          shared.key[0]);
+  CopyTile<kInEights, kQueries, kDepth>(
+      tensors.q.data + head * tensors.q.head_stride + q0 * d, rows, depth,
+      depth, shared.query);
+  CopyTile<kInEights, kKeys, kDepth>(k + begin * d, keys_from(begin), depth,
+                                     depth, shared.key[0]);
   EndCopies();
-  Fragments<S, kDepth, kColumns, kParts> own;
+  Fragments<S, Extent, kParts> own;
 
-  // Without a bias, the products are not scaled before their exponentials.
-  const float unit =
-      bias ? kLog2E
-           : fmaxf(tensors.scale * kLog2E, std::numeric_limits<float>::min());
-  int now = 0;  // which of the two tiles of keys
-  for (int64_t k0 = 0; k0 < visible; k0 += kKeys, now ^= 1) {
+  int now = 0;     // which of the two tiles of keys
+  int summed = 0;  // tiles since the sums were kept
+  for (int64_t k0 = begin; k0 < end; k0 += kKeys, now ^= 1) {
     const int keys = keys_from(k0);
     WaitForCopies<0>();
     __syncthreads();  // the keys are there, the values and the bias were used
-    CopyTile<kKeys, kColumns>(v + k0 * e, keys, columns, e, tensors.v_in_eights,
-                              shared.value);
+    CopyTile<kInEights, kKeys, kColumns>(v + k0 * e, keys, columns, width,
+                                         shared.value);
     EndCopies();
-    if (k0 + kKeys < visible)
-      CopyTile<kKeys, kDepth>(k + (k0 + kKeys) * d, keys_from(k0 + kKeys),
-                              depth, d, tensors.k_in_eights,
-                              shared.key[now ^ 1]);
+    if (k0 + kKeys < end)
+      CopyTile<kInEights, kKeys, kDepth>(k + (k0 + kKeys) * d,
+                                         keys_from(k0 + kKeys), depth, depth,
+                                         shared.key[now ^ 1]);
     EndCopies();
     if (bias) {
       for (int t = static_cast<int>(threadIdx.x); t < kQueries + kKeys - 1;
@@ -340,80 +466,199 @@ __global__ void __launch_bounds__(kThreads, 2)
     WaitForCopies<1>();
     __syncthreads();  // the values are there
     own.AddValues(shared.value);
+    if (++summed == kTilesInARow) {
+      own.Keep(unit, shared.kept);
+      summed = 0;
+    }
   }
-  S* out =
-      tensors.out.data + head * tensors.out.head_stride + (q0 + first) * e + c0;
-  own.End([=](int row) { return out + row * e; }, rows - first, columns,
-          tensors.out_in_twos);
+  WaitForCopies<0>();  // without a key there was no turn that waits
+  own.AddKept(unit, shared.kept);
+  if (gridDim.z > 1)
+    WritePartials(own, rows - first, c0, columns,
+                  (blockIdx.z * heads + head) * plan.queries + q0 + first -
+                      plan.first_query,
+                  tensors.partials);
+  else
+    WriteQuotients(own, rows - first, columns, e, tensors.out_in_twos,
+                   tensors.out.data + head * tensors.out.head_stride +
+                       (q0 + first) * e + c0);
 }
 
-// Rows of `width` numbers that all begin, with the first number, at a multiple
-// of `count` numbers.
-template <typename T>
-bool AllAtMultiplesOf(int count, HeadArray<T> rows, int64_t width) {
-  return width % count == 0 && rows.head_stride % count == 0 &&
-         reinterpret_cast<uintptr_t>(rows.data) % (count * sizeof(T)) == 0;
+// The multiprocessors of an H100 and an H200. A device with another number of
+// them is filled less evenly.
+constexpr int64_t kMultiprocessors = kEmulated ? 3 : 132;
+
+enum class Form { kWide, kNarrow, kDeep };
+
+// Calls f.operator()<Extent>() with the extents of a form.
+template <typename Function>
+auto WithExtents(Form form, Function&& f) {
+  switch (form) {
+    case Form::kWide:
+      return f.template operator()<Wide>();
+    case Form::kNarrow:
+      return f.template operator()<Narrow>();
+    case Form::kDeep:
+      break;
+  }
+  return f.template operator()<Deep>();
 }
 
-constexpr int PartsOf(Scalar scalar) {
-  return scalar == Scalar::kBFloat16 ? 3 : 2;
+// Keys so many that splitting them costs little beside them: of a block, tiles.
+constexpr int64_t kManyTiles = kEmulated ? 4 : 64;
+
+// Counts the blocks of a plan in a form, before keys are split.
+int64_t BlocksOf(const SoftmaxShape& shape, int64_t queries, Form form) {
+  return WithExtents(form, [&]<typename Extent>() {
+    return shape.heads * PiecesOf(queries, Extent::kQueries) *
+           PiecesOf(shape.e, Extent::kColumns);
+  });
 }
 
-template <int kDepth, int kColumns, typename S>
+// Takes the wide form where its blocks nearly fill the device, or a third of it
+// with many keys to split; the narrow form makes twice as many blocks.
+Form FormOf(const SoftmaxShape& shape, const FragmentsPlan& plan) {
+  if (shape.d > Wide::kDepth || shape.e > Wide::kColumns) return Form::kDeep;
+  const int64_t room = kMultiprocessors * Wide::kBlocks;
+  const int64_t blocks = BlocksOf(shape, plan.queries, Form::kWide);
+  const bool many = PiecesOf(shape.n_k, kKeys) >= 2 * kManyTiles;
+  const bool fill = 8 * blocks >= 7 * room || (many && 3 * blocks >= room);
+  return plan.parts == 2 && fill ? Form::kWide : Form::kNarrow;
+}
+
+// Says how many blocks share the keys of a block of queries. A multiprocessor
+// with one block is nearly as fast as with several, so that keys are split
+// where there are fewer blocks than multiprocessors, into shares of two tiles
+// or more, and where there are fewer than the device holds, into shares of many
+// tiles.
+int64_t SplitsOf(const SoftmaxShape& shape, const FragmentsPlan& plan) {
+  const Form form = FormOf(shape, plan);
+  const int64_t blocks = BlocksOf(shape, plan.queries, form);
+  int64_t room = 0;  // of blocks on the device
+  WithExtents(form, [&]<typename Extent>() {
+    room = kMultiprocessors * Extent::kBlocks;
+  });
+  const int64_t tiles = PiecesOf(shape.n_k, kKeys);
+  const int64_t of_many = std::min(room / blocks, tiles / kManyTiles);
+  const int64_t of_few =
+      blocks < kMultiprocessors * 7 / 8
+          ? std::min(2 * kMultiprocessors / blocks, tiles / 2)
+          : 1;
+  return std::max({int64_t{1}, of_many, of_few});
+}
+
+// What a kernel computes: queries that all see enough keys for so many parts.
+FragmentsPlan PlanOf(const SoftmaxShape& shape, int64_t first_query,
+                     int64_t queries, int parts) {
+  FragmentsPlan plan = {first_query, queries, parts, 1};
+  plan.splits = SplitsOf(shape, plan);
+  return plan;
+}
+
+// The kernels of a problem, one after another.
+std::vector<FragmentsPlan> PlansOf(Scalar scalar, const SoftmaxShape& shape) {
+  if (scalar != Scalar::kBFloat16) return {PlanOf(shape, 0, shape.n_q, 2)};
+  // The first queries of a causal problem see few keys, whatever n_k is.
+  const int64_t with_three = shape.n_k < kKeysForTwoParts ? shape.n_q
+                             : shape.causal
+                                 ? std::min(shape.n_q, kKeysForTwoParts)
+                                 : 0;
+  std::vector<FragmentsPlan> plans;
+  if (with_three > 0) {
+    SoftmaxShape first = shape;
+    if (shape.causal) first.n_k = std::min(shape.n_k, with_three);
+    plans.push_back(PlanOf(first, 0, with_three, 3));
+  }
+  if (with_three < shape.n_q)
+    plans.push_back(PlanOf(shape, with_three, shape.n_q - with_three, 2));
+  return plans;
+}
+
+template <typename Extent, int kParts, bool kInEights, typename S>
 void Launch(const Tensors<S>& tensors) {
-  using Shared = FragmentsShared<S, kDepth, kColumns>;
+  using Shared = FragmentsShared<S, Extent>;
   const SoftmaxShape& shape = tensors.shape;
   SUBQUAD_LAUNCH(
-      (AttendByFragments<S, kDepth, kColumns, PartsOf(ScalarOf<S>())>),
-      Grid(PiecesOf(shape.n_q, Shared::kQueries) * shape.heads,
-           PiecesOf(shape.e, kColumns)),
+      (AttendByFragments<S, Extent, kParts, kInEights>),
+      Grid(PiecesOf(tensors.plan.queries, Extent::kQueries) * shape.heads,
+           PiecesOf(shape.e, Extent::kColumns), tensors.plan.splits),
       kThreads, sizeof(Shared), tensors);
 }
 
-// Whether a problem takes the kernel of 128 queries.
-bool IsNarrow(const SoftmaxShape& shape) {
-  return shape.d <= 64 && shape.e <= 64;
+template <typename Extent, int kParts, typename S>
+void LaunchOfParts(const Tensors<S>& tensors, bool in_eights) {
+  if (in_eights)
+    Launch<Extent, kParts, true>(tensors);
+  else
+    Launch<Extent, kParts, false>(tensors);
+}
+
+template <typename S>
+void LaunchPlan(const Tensors<S>& tensors, bool in_eights) {
+  WithExtents(FormOf(tensors.shape, tensors.plan), [&]<typename Extent>() {
+    constexpr bool kHasThree =
+        ScalarOf<S>() == Scalar::kBFloat16 && !std::is_same_v<Extent, Wide>;
+    if constexpr (kHasThree) {
+      if (tensors.plan.parts == 3)
+        return LaunchOfParts<Extent, 3>(tensors, in_eights);
+    }
+    LaunchOfParts<Extent, 2>(tensors, in_eights);
+  });
 }
 
 }  // namespace
 
 template <typename S>
-void SoftmaxFragments(const SoftmaxShape& shape, float scale,
-                      HeadArray<const S> q, HeadArray<const S> k,
-                      HeadArray<const S> v, HeadArray<const S> bias,
-                      HeadArray<S> out) {
-  const Tensors<S> tensors = {shape,
-                              scale,
-                              q,
-                              k,
-                              v,
-                              bias,
-                              out,
-                              AllAtMultiplesOf(8, q, shape.d),
-                              AllAtMultiplesOf(8, k, shape.d),
-                              AllAtMultiplesOf(8, v, shape.e),
-                              AllAtMultiplesOf(2, out, shape.e)};
-  if (IsNarrow(shape))
-    Launch<64, 64>(tensors);
-  else
-    Launch<128, 128>(tensors);
+SoftmaxFragments<S>::SoftmaxFragments(Layout& layout, const SoftmaxShape& shape)
+    : shape_(shape), plans_(PlansOf(ScalarOf<S>(), shape)) {
+  int64_t rows = 0;
+  for (const FragmentsPlan& plan : plans_)
+    if (plan.splits > 1)
+      rows = std::max(rows, plan.splits * shape.heads * plan.queries);
+  partials_ = PartialsBuffer(layout, rows, shape.e);
 }
 
-double SoftmaxFragmentsFlops(Scalar scalar, const SoftmaxShape& shape) {
-  const int64_t queries =
-      IsNarrow(shape) ? Extents<64, 64>::kQueries : Extents<128, 128>::kQueries;
-  const int64_t columns = IsNarrow(shape) ? 64 : 128;
-  return 2 * static_cast<double>(shape.heads) * PairsInTiles(shape, queries) *
-         static_cast<double>(shape.d * PiecesOf(shape.e, columns) +
-                             shape.e * PartsOf(scalar));
+template <typename S>
+void SoftmaxFragments<S>::Run(float scale, HeadArray<const S> q,
+                              HeadArray<const S> k, HeadArray<const S> v,
+                              HeadArray<const S> bias, HeadArray<S> out) const {
+  // Without a bias, the products are not scaled before their exponentials.
+  const float unit =
+      bias.data ? kLog2E
+                : fmaxf(scale * kLog2E, std::numeric_limits<float>::min());
+  const bool in_eights = AllAtMultiplesOf(8, q, shape_.d) &&
+                         AllAtMultiplesOf(8, k, shape_.d) &&
+                         AllAtMultiplesOf(8, v, shape_.e);
+  for (const FragmentsPlan& plan : plans_) {
+    const SoftmaxPartials partials = partials_.Get();
+    LaunchPlan<S>({shape_, scale, unit, q, k, v, bias, out,
+                   AllAtMultiplesOf(2, out, shape_.e), plan, partials},
+                  in_eights);
+    if (plan.splits > 1)
+      MergePartials(partials, plan.splits, shape_.heads, plan.queries, unit,
+                    HeadArray<S>{out.data + plan.first_query * shape_.e,
+                                 out.head_stride});
+  }
 }
 
-#define SUBQUAD_SOFTMAX_FRAGMENTS(S)                                      \
-  template void SoftmaxFragments<S>(                                      \
-      const SoftmaxShape&, float, HeadArray<const S>, HeadArray<const S>, \
-      HeadArray<const S>, HeadArray<const S>, HeadArray<S>);
-SUBQUAD_SOFTMAX_FRAGMENTS(__nv_bfloat16)
-SUBQUAD_SOFTMAX_FRAGMENTS(__half)
-#undef SUBQUAD_SOFTMAX_FRAGMENTS
+template <typename S>
+double SoftmaxFragments<S>::Flops(const SoftmaxShape& shape) {
+  double flops = 0;
+  for (const FragmentsPlan& plan : PlansOf(ScalarOf<S>(), shape)) {
+    const auto [queries, columns] =
+        WithExtents(FormOf(shape, plan), [&]<typename Extent>() {
+          return std::pair(int64_t{Extent::kQueries},
+                           int64_t{Extent::kColumns});
+        });
+    flops += 2 * static_cast<double>(shape.heads) *
+             PairsInTiles(shape, queries, plan.first_query, plan.queries) *
+             static_cast<double>(shape.d * PiecesOf(shape.e, columns) +
+                                 shape.e * plan.parts);
+  }
+  return flops;
+}
+
+template class SoftmaxFragments<__nv_bfloat16>;
+template class SoftmaxFragments<__half>;
 
 }  // namespace subquad::device

@@ -105,11 +105,12 @@ void SoftmaxTiles(const SoftmaxShape& shape, float scale, HeadArray<const Q> q,
                    sizeof(SoftmaxShared), tensors);
 }
 
-double PairsInTiles(const SoftmaxShape& shape, int64_t queries) {
+double PairsInTiles(const SoftmaxShape& shape, int64_t queries, int64_t first,
+                    int64_t count) {
   double pairs = 0;
-  for (int64_t first = 0; first < shape.n_q; first += queries) {
-    const int64_t end = std::min(first + queries, shape.n_q);
-    pairs += static_cast<double>(end - first) *
+  for (int64_t begin = first; begin < first + count; begin += queries) {
+    const int64_t end = std::min(begin + queries, first + count);
+    pairs += static_cast<double>(end - begin) *
              static_cast<double>(shape.causal ? std::min(end, shape.n_k)
                                               : shape.n_k);
   }
@@ -118,7 +119,7 @@ double PairsInTiles(const SoftmaxShape& shape, int64_t queries) {
 
 double SoftmaxTilesFlops(const SoftmaxShape& shape) {
   return 2 * static_cast<double>(shape.heads) *
-         PairsInTiles(shape, kSoftmaxQueries) *
+         PairsInTiles(shape, kSoftmaxQueries, 0, shape.n_q) *
          static_cast<double>(shape.d * PiecesOf(shape.e, ColumnsOf(shape)) +
                              shape.e);
 }

@@ -47,11 +47,21 @@ void SoftmaxTiles(const SoftmaxShape& shape, float scale, HeadArray<const Q> q,
 // is in the plain bound, however many steps it is taken in.
 inline constexpr double kSoftmaxTilesBoundFactor = 1 + 3.0 / 64;
 
-// Pairs of a query and a key of a head that are computed, where blocks take
-// `queries` queries each and all keys that one of them sees.
-double PairsInTiles(const SoftmaxShape& shape, int64_t queries);
+// Says whether rows of `width` numbers all begin at a multiple of `count`
+// numbers.
+template <typename T>
+bool AllAtMultiplesOf(int count, HeadArray<T> rows, int64_t width) {
+  return width % count == 0 && rows.head_stride % count == 0 &&
+         reinterpret_cast<uintptr_t>(rows.data) % (count * sizeof(T)) == 0;
+}
 
-// Products and sums of the tiles that are computed.
+// Counts the pairs of a query and a key of a head that are computed for `count`
+// queries from `first` on, where blocks take `queries` queries each and all
+// keys that one of them sees.
+double PairsInTiles(const SoftmaxShape& shape, int64_t queries, int64_t first,
+                    int64_t count);
+
+// Counts the products and sums of the tiles that are computed.
 double SoftmaxTilesFlops(const SoftmaxShape& shape);
 
 }  // namespace subquad::device

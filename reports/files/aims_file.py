@@ -30,7 +30,9 @@ class Case:
 
     @property
     def n(self):
-        return int(dict(self.values)["n"])
+        """The number of tokens, or of keys where queries have a number of their own."""
+        values = dict(self.values)
+        return int(values.get("n") or values["n_k"])
 
     def fits(self, settings, threads):
         """Tells whether a record with these settings belongs to this case. Settings that the case does not name have their
@@ -40,7 +42,8 @@ class Case:
             "backend": self.backend,
             "scalar": self.scalar,
             "threads": threads,
-            **dict(self.values),
+            # The n of a record with fewer queries than keys is the number of its keys.
+            **{"n" if name == "n_k" else name: value for name, value in self.values},
         }
         return recipe_file.in_sweep(settings, wanted, ())
 

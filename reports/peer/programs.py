@@ -371,24 +371,55 @@ def torch_softmax(problem):
 def torch_sdpa(problem):
     torch, q, k, v = _tensors(problem, "q", "k", "v")
     scale = problem.scale(1 / math.sqrt(q.shape[-1]))
+    shape = (*q.shape[:-1], v.shape[-1])
     # SDPA's fast kernels require four axes.
     q, k, v = (x[None] if x.dim() == 3 else x[None, None] for x in (q, k, v))
     attention, causal = torch.nn.functional.scaled_dot_product_attention, problem.flag("causal")
-    return lambda: attention(q, k, v, is_causal=causal, scale=scale).view(problem.inputs["v"].shape)
+    return lambda: attention(q, k, v, is_causal=causal, scale=scale).reshape(shape)
+
+
+def _only(backend, run):
+    """Restricts a run of SDPA to one of its kernels."""
+    import torch
+
+    def run_with_kernel():
+        with torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, backend)):
+            return run()
+
+    return run_with_kernel
+
+
+def _sdpa_by_name(name, backend, kernel, scalars):
+    """Registers SDPA with one of its kernels as two peers, without and with a bias."""
+
+    @peer(f"torch_sdpa_{name}", "softmax_attention", f"scaled_dot_product_attention, {kernel}", TORCH, scalars, time="O(n^2 (d+e))",
+          memory="O(n)", classes=("n^2", "n"), devices=("cuda",))  # fmt: skip
+    def plain(problem):
+        return _only(backend, torch_sdpa(problem))
+
+    @peer(f"torch_sdpa_bias_{name}", "softmax_attention", f"scaled_dot_product_attention with a bias for every pair, {kernel}", TORCH,
+          scalars, **PAIRS, beside="its n^2 biases are prepared beforehand", devices=("cuda",))  # fmt: skip
+    def with_bias(problem):
+        return _only(backend, torch_sdpa_bias(problem))
 
 
 @peer("torch_sdpa_bias", "softmax_attention", "scaled_dot_product_attention with a bias for every pair", TORCH,
       ("float32", "float64", "bfloat16", "float16"), **PAIRS, beside="its n^2 biases are prepared beforehand")  # fmt: skip
 def torch_sdpa_bias(problem):
     torch, q, k, v, bias = _tensors(problem, "q", "k", "v", "bias")
-    scale = problem.scale(1 / math.sqrt(q.shape[-1]))
+    scale, shape = problem.scale(1 / math.sqrt(q.shape[-1])), (*q.shape[:-1], v.shape[-1])
     # Row i begins with the bias of the key at offset -i.
     biases = bias.unfold(-1, k.shape[-2], 1).flip(-2)
     if problem.flag("causal"):
         biases = biases + torch.full_like(biases, -math.inf).triu_(1)
     q, k, v, biases = (x[None] if x.dim() == 3 else x[None, None] for x in (q, k, v, biases))
     attention = torch.nn.functional.scaled_dot_product_attention
-    return lambda: attention(q, k, v, attn_mask=biases, scale=scale).view(problem.inputs["v"].shape)
+    return lambda: attention(q, k, v, attn_mask=biases, scale=scale).reshape(shape)
+
+
+_sdpa_by_name("cudnn", "CUDNN_ATTENTION", "cuDNN's kernel", ("bfloat16", "float16"))
+_sdpa_by_name("flash", "FLASH_ATTENTION", "FlashAttention-2's kernel", ("bfloat16", "float16"))
+_sdpa_by_name("efficient", "EFFICIENT_ATTENTION", "the memory-efficient kernel", ("float32", "bfloat16", "float16"))
 
 
 def _mask(torch, problem, n):

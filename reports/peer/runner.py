@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Runs one peer for peers.py in its own process: reads a job from standard input, then takes a sample for each line.
+"""Runs one peer for peers.py in its own process: reads a job from standard input, then takes a sample for each line, which names a
+form. The arguments are the modules that the peer needs; they are imported before the job is read.
 
-On a GPU, times are the device's own (CUDA events) with a flushed cache, as they are for our implementations.
+On a GPU, times are the device's own (CUDA events) with a flushed cache, as they are for our implementations, and a peer has two
+forms: `eager`, in which Python launches every kernel, and `graph`, in which all kernels were captured once into a CUDA graph that
+is replayed. If the capture fails, the first line of the answer gives the reason.
 """
 
 import contextlib
 import gc
+import importlib
 import json
 import pathlib
 import resource
@@ -108,6 +112,42 @@ class Events:
         return sum(self._once() for _ in range(self.runs)) / self.runs
 
 
+class Replay:
+    """Captures a run into a CUDA graph. A call replays it and returns the output, in the same memory each time."""
+
+    def __init__(self, run):
+        import torch
+
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # Libraries must have been used before they can be captured.
+            for _ in range(3):
+                run()
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.out = run()
+
+    def __call__(self):
+        self.graph.replay()
+        return self.out
+
+
+def forms_of(clock, run, save, replay=Replay):
+    """Returns clocks by form and the reason why there is no graph, or None. `save` stores the graph's output, which is checked."""
+    forms = {"eager": clock(run)}
+    if clock is not Events:
+        return forms, None
+    try:
+        replayed = replay(run)
+        save(replayed())
+        forms["graph"] = clock(replayed)
+    except Exception as error:  # noqa: BLE001 - The eager form can be timed anyway.
+        return {"eager": clock(run)}, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return forms, None
+
+
 def _own_clock(clock):
     """Uses the peer's own clock; its memory is unknown."""
 
@@ -175,22 +215,27 @@ def _run_job(job):
     numpy.save(folder / f"peer_{job['peer']}.npy", _array(out))
     workspace = None if growth.bytes is None else max(0, growth.bytes - out_bytes)
     del out
-    timed = clock(run)
+    forms, why_no_graph = forms_of(clock, run, lambda out: numpy.save(folder / f"graph_{job['peer']}.npy", _array(out)))
     gc.collect()
     gc.disable()
-    _say(ready=True, setup_seconds=setup, first_seconds=first, workspace_bytes=workspace)
-    for _ in sys.stdin:
-        _say(seconds=timed.seconds())
+    _say(ready=True, setup_seconds=setup, first_seconds=first, workspace_bytes=workspace, forms=list(forms),
+         why_no_graph=why_no_graph)  # fmt: skip
+    for form in sys.stdin:
+        _say(seconds=forms[form.strip()].seconds())
 
 
 def main():
     try:
+        for module in sys.argv[1:]:
+            importlib.import_module(module)
         _run_job(json.loads(sys.stdin.readline()))
     except NotImplementedError as error:
         _say(skipped=f"the peer does not support this case: {error}")
     except (MemoryError, RuntimeError) as error:
         text = " ".join(str(error).split())
-        if isinstance(error, MemoryError) or "allocate" in text:  # PyTorch's text, on a GPU too
+        if "No available kernel" in text:  # PyTorch's message if the selected kernel does not support the case
+            _say(skipped=f"the peer does not support this case: {text[:150]}")
+        elif isinstance(error, MemoryError) or "allocate" in text:  # PyTorch's text, on a GPU too
             _say(skipped=f"does not fit in memory: {text[:150] or 'an allocation was refused'}")
         else:
             _say(failed=text[:300])

@@ -42,6 +42,9 @@ struct alignas(8) float2 {
 struct alignas(16) float4 {
   float x, y, z, w;
 };
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) {
   return {x, y, z, w};
@@ -77,6 +80,11 @@ int LaneIndex();
 // Gathers the data that every lane of the warp passed in, `bytes` each, one
 // after another.
 void Gather(unsigned mask, const void* own, size_t bytes, void* all);
+
+// Adds 16 exact products to a sum as an H100's tensor cores do: every term is
+// truncated two bits below the last place of the largest one, and then their
+// sum is truncated, always towards zero.
+float AddAsTensorCore(const double (&products)[16], float sum);
 
 // Copies `bytes` of memory, and zeros up to `to_bytes`, but not before the
 // thread waits for them: it waits for all groups except its last `left`.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/context/fiber.hpp>
 #include <boost/context/pooled_fixedsize_stack.hpp>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -270,6 +271,25 @@ void Gather(unsigned mask, const void* own, size_t bytes, void* all) {
        ++lane, to += bytes)
     std::memcpy(to, block->lanes[lane].given, bytes);
   WarpBarrier(mask);  // until every lane has read
+}
+
+float AddAsTensorCore(const double (&products)[16], float sum) {
+  double largest = std::abs(static_cast<double>(sum));
+  for (const double product : products)
+    largest = std::max(largest, std::abs(product));
+  if (largest == 0 || !std::isfinite(largest)) {
+    for (const double product : products) sum += static_cast<float>(product);
+    return sum;
+  }
+  constexpr int kPlaces = 23 + 2;  // behind the first one
+  const double unit = std::ldexp(1.0, std::ilogb(largest) - kPlaces);
+  const auto cut = [=](double x) { return std::trunc(x / unit) * unit; };
+  double all = cut(sum);
+  for (const double product : products) all += cut(product);
+  const auto near = static_cast<float>(all);
+  return std::abs(static_cast<double>(near)) > std::abs(all)
+             ? std::nextafter(near, 0.0f)
+             : near;
 }
 
 void CopyLater(const void* from, size_t bytes, size_t to_bytes, void* to) {

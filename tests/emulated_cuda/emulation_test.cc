@@ -203,6 +203,24 @@ TEST(Emulation, TensorCoresMultiplyAsTheManualSays) {
   }
 }
 
+TEST(Emulation, TensorCoresTruncate) {
+  // Adds some equal products to a sum.
+  const auto add = [](int count, double each, float sum) {
+    double products[16] = {};
+    for (int i = 0; i < count; ++i) products[i] = each;
+    return emulated::AddAsTensorCore(products, sum);
+  };
+  const float last = std::ldexp(1.0f, -23);  // the last place of 1
+  EXPECT_EQ(add(16, last / 4, 1), 1 + 4 * last);
+  EXPECT_EQ(add(16, last / 8, 1), 1);
+  EXPECT_EQ(add(16, -last * 5 / 8, -1), -1 - 8 * last);
+  // A value between two floats becomes the one nearer to zero.
+  EXPECT_EQ(add(3, last / 4, 1), 1);
+  EXPECT_EQ(add(1, -1.75 * last, -1), -1 - last);
+  EXPECT_EQ(add(16, 0, 0), 0);
+  EXPECT_TRUE(std::isnan(add(1, std::nan(""), 1)));
+}
+
 // Copies the values of a block through shared memory without registers in
 // between, and one value too many.
 __global__ void CopyAlong(bool wait, const float* from, float* to) {

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import types
 import unittest
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "reports"
@@ -29,6 +30,7 @@ import jsonschema  # noqa: E402
 import numpy as np  # noqa: E402
 from reports.peer import intervals  # noqa: E402
 from reports.peer import programs  # noqa: E402
+from reports.peer import runner  # noqa: E402
 from reports import peers  # noqa: E402
 from reports.files import result_file  # noqa: E402
 
@@ -333,6 +335,23 @@ class RunTest(Workplace):
         self.assertIs(one, peers.middle([one]))
         self.assertIs(none, peers.middle([none]))
 
+    def test_the_n_of_few_queries_is_that_of_their_keys(self):
+        case = aims_file.Case("softmax_attention", "cuda", "bfloat16", (("n_q", "1"), ("n_k", "64"), ("heads", "2")))
+        self.assertEqual(64, case.n)
+        self.assertEqual("softmax_attention:n_q=1,n_k=64,heads=2,scalar=bfloat16,seed=7", case.id(7))
+        settings = {
+            "operator": "softmax_attention",
+            "backend": "cuda",
+            "scalar": "bfloat16",
+            "threads": 1,
+            "n_q": 1,
+            "n": 64,
+            "heads": 2,
+        }
+        self.assertTrue(case.fits(settings, 1))
+        self.assertFalse(case.fits({**settings, "n": 65}, 1))
+        self.assertFalse(case.fits({**settings, "n_q": 2}, 1))
+
     def test_what_a_killed_run_left_is_not_lost(self):
         self.assertEqual(0, self.run_peers([aim("one")]).returncode)
         content = self.content()
@@ -376,10 +395,90 @@ class RunTest(Workplace):
             if record["implementation"] in programs.PEERS:
                 measured_peers.add(record["implementation"])
                 verdict, reason = record["check"]["verdict"], record["check"]["reason"]
+                elsewhere = "cpu" not in programs.PEERS[record["implementation"]].devices
                 self.assertTrue(
-                    verdict == "passed" or "not installed" in reason, (record["case"], record["implementation"], reason)
+                    verdict == "passed" or "not installed" in reason or elsewhere,
+                    (record["case"], record["implementation"], reason),
                 )
-        self.assertEqual(set(programs.PEERS), measured_peers)
+        self.assertLessEqual({name for name, peer in programs.PEERS.items() if "cpu" in peer.devices}, measured_peers)
+
+
+class FormsTest(unittest.TestCase):
+    """Tests eager runs and CUDA graphs without a GPU, with clocks and graphs that are replaced."""
+
+    def forms(self, replay, clock=None):
+        saved = []
+        if clock:
+            return runner.forms_of(clock, lambda: 1, saved.append, replay), saved
+        with mock.patch.object(runner, "Events", lambda run: ("clock of", run())):
+            return runner.forms_of(runner.Events, lambda: 1, saved.append, replay), saved
+
+    def test_times_a_graph_and_the_eager_run(self):
+        (forms, why), saved = self.forms(lambda run: lambda: run() + 1)
+        self.assertEqual({"eager": ("clock of", 1), "graph": ("clock of", 2)}, forms)
+        self.assertIsNone(why)
+        self.assertEqual([2], saved)  # The graph's output is checked.
+
+    def test_a_failed_capture_has_a_reason(self):
+        def refuses(_):
+            raise RuntimeError("operation not permitted\nwhen stream is capturing")
+
+        (forms, why), saved = self.forms(refuses)
+        self.assertEqual(["eager"], list(forms))
+        self.assertEqual("RuntimeError: operation not permitted when stream is capturing", why)
+        self.assertEqual([], saved)
+
+    def test_there_are_no_graphs_on_a_cpu(self):
+        (forms, why), _ = self.forms(None, clock=lambda run: run())
+        self.assertEqual(({"eager": 1}, None), (forms, why))
+
+    def test_the_faster_form_counts(self):
+        self.assertEqual("graph", peers.faster_form({"eager": [2, 3, 9], "graph": [1, 2, 99]}))
+        self.assertEqual("eager", peers.faster_form({"eager": [2, 3, 9], "graph": [4, 4, 4]}))
+        self.assertEqual("eager", peers.faster_form({"eager": [2]}))
+
+    def test_every_round_has_a_sample_of_each_form(self):
+        child = mock.Mock()
+        child.sample.side_effect = [5.0, 2.0, 4.0, 9.0, 3.0, 2.5]
+        measurement = peers.Measurement(peers.Job(None), types.SimpleNamespace(time_limit=1), {}, ".", None)
+        measurement.children, measurement.samples, measurement.forms = (
+            {"rival": child},
+            {"rival": []},
+            {"rival": {"eager": [], "graph": []}},
+        )
+        for _ in range(3):
+            measurement._sample("rival", "rival")
+        self.assertEqual(["eager", "graph"] * 3, [call.args[0] for call in child.tell.call_args_list])
+        self.assertEqual({"eager": [5.0, 4.0, 3.0], "graph": [2.0, 9.0, 2.5]}, measurement.forms["rival"])
+        self.assertEqual([2.0, 9.0, 2.5], measurement.samples["rival"])
+
+
+class BeginTest(unittest.TestCase):
+    """Tests that the processes of a GPU's peers start before ours are checked. No process is started here."""
+
+    def started_peers(self, backend, scalar, *names):
+        case = aims_file.Case("softmax_attention", backend, scalar, (("n", "64"),))
+        job = peers.Job(case)
+        job.add([], names, "ratio")
+        measurement = peers.Measurement(job, types.SimpleNamespace(threads=1), {}, ".", None)
+        with (
+            mock.patch.object(peers, "Child") as child,
+            mock.patch.object(
+                programs, "missing_module", lambda peer: "torch" if peer.name == "torch_softmax" else None
+            ),
+        ):
+            measurement._begin_peers()
+        for call in child.call_args_list:
+            self.assertEqual(["numpy", "torch"], call.args[0][2:])
+        return set(measurement.children)
+
+    def test_starts_peers_of_a_gpu_early(self):
+        names = ("torch_sdpa", "torch_sdpa_cudnn", "torch_softmax")
+        self.assertEqual({"torch_sdpa", "torch_sdpa_cudnn"}, self.started_peers("cuda", "bfloat16", *names))
+        self.assertEqual({"torch_sdpa"}, self.started_peers("cuda", "float32", *names))
+
+    def test_starts_no_peers_of_a_cpu_early(self):
+        self.assertEqual(set(), self.started_peers("cpu", "float32", "torch_sdpa"))
 
 
 class DifferenceTest(unittest.TestCase):

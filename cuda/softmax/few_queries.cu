@@ -1,0 +1,286 @@
+#include <algorithm>
+#include <limits>
+
+#include "cuda/base/launch.h"
+#include "cuda/base/tensor_core.h"
+#include "cuda/base/warp.h"
+#include "cuda/softmax/few_queries.h"
+
+namespace subquad::device {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kWarps = kThreads / kWarp;
+constexpr float kLowest = std::numeric_limits<float>::lowest();
+constexpr float kLog2E = 1.44269504088896340736f;
+
+template <typename S>
+struct Tensors {
+  SoftmaxShape shape;
+  float scale;
+  HeadArray<const S> q, k, v, bias;
+  HeadArray<S> out;
+  SoftmaxPartials partials;
+};
+
+// The numbers that a lane reads at once.
+template <typename S>
+inline constexpr int kNumbers = 16 / sizeof(S);
+
+// The keys and values that a lane has in registers at once: on their way from
+// memory they are 256 bytes for each lane, so that few warps keep it busy. Rows
+// that are read number by number take more registers.
+template <typename S, bool kWhole>
+inline constexpr int kBatch = sizeof(S) == 2 && !kWhole ? 4 : 8;
+
+// The numbers of a lane as they lie in memory: pairs of two bytes are taken
+// apart where they are used, and so need half as many registers before.
+struct Piece {
+  uint32_t words[4];
+};
+
+template <typename S>
+__device__ inline void Unpack(const Piece& piece, float (&to)[kNumbers<S>]) {
+#pragma unroll
+  for (int word = 0; word < 4; ++word) {
+    if constexpr (sizeof(S) == 2) {
+      const float2 pair = Numbers<S>(piece.words[word]);
+      to[word * 2] = pair.x;
+      to[word * 2 + 1] = pair.y;
+    } else {
+      memcpy(&to[word], &piece.words[word], sizeof to[word]);
+    }
+  }
+}
+
+// Reads the numbers of a lane from a row of `width` numbers, and zeros beyond.
+// With kWhole the row has numbers for all lanes and lies at a multiple of 16
+// bytes.
+template <bool kWhole, typename S>
+__device__ inline Piece Read(const S* row, bool there, int first, int width) {
+  Piece piece = {};
+  if constexpr (kWhole) {
+    if (there) {
+      const uint4 all = *reinterpret_cast<const uint4*>(row + first);
+      piece = {{all.x, all.y, all.z, all.w}};
+    }
+  } else {
+    S numbers[kNumbers<S>] = {};
+#pragma unroll
+    for (int x = 0; x < kNumbers<S>; ++x)
+      if (there && first + x < width) numbers[x] = row[first + x];
+    memcpy(&piece, numbers, sizeof piece);
+  }
+  return piece;
+}
+
+// Holds what the lanes of a key have of the sums: the same top in all lanes of
+// a warp, a sum of weights by group of lanes, and kNumbers columns by lane.
+template <typename S, int kLanes, int kKeys>
+struct QuerySums {
+  float top = kLowest, sum = 0;
+  float out[kNumbers<S>] = {};
+
+  // Adds a batch of keys with these scores; -inf hides a key.
+  __device__ void Add(const float (&score)[kKeys],
+                      const Piece (&value)[kKeys]) {
+    float largest = top;
+#pragma unroll
+    for (int b = 0; b < kKeys; ++b) largest = fmaxf(largest, score[b]);
+    Rescale(LargestOfLanes(largest));
+#pragma unroll
+    for (int b = 0; b < kKeys; ++b) {
+      const float weight = expf(score[b] - top);
+      sum += weight;
+      float numbers[kNumbers<S>];
+      Unpack<S>(value[b], numbers);
+#pragma unroll
+      for (int x = 0; x < kNumbers<S>; ++x)
+        out[x] = fmaf(weight, numbers[x], out[x]);
+    }
+  }
+
+  __device__ void Rescale(float to) {
+    const float factor = expf(top - to);
+    top = to;
+    sum *= factor;
+#pragma unroll
+    for (int x = 0; x < kNumbers<S>; ++x) out[x] *= factor;
+  }
+
+  // Adds up what the groups of lanes of the warp have.
+  __device__ void SumOfGroups() {
+#pragma unroll
+    for (int other = kWarp / 2; other >= kLanes; other /= 2) {
+      sum += __shfl_xor_sync(kAllLanes, sum, other);
+#pragma unroll
+      for (int x = 0; x < kNumbers<S>; ++x)
+        out[x] += __shfl_xor_sync(kAllLanes, out[x], other);
+    }
+  }
+};
+
+struct QueryShared {
+  float top[kWarps], sum[kWarps];
+  float out[kWarps][kFewQueriesColumns];
+};
+
+template <typename S, int kLanes, bool kWhole>
+__global__ void __launch_bounds__(kThreads, 4)
+    AttendByQuery(const Tensors<S> tensors) {
+  SUBQUAD_SHARED(QueryShared, shared);
+  constexpr int kGroups = kWarp / kLanes, kKeys = kBatch<S, kWhole>;
+  constexpr int kKeysOfWarp = kGroups * kKeys, kStep = kWarps * kKeysOfWarp;
+  const auto& [heads, n_q, n_k, d, e, causal] = tensors.shape;
+  const int64_t head = blockIdx.x / n_q, i = blockIdx.x % n_q;
+  const int warp = static_cast<int>(threadIdx.x / kWarp);
+  const int lane = static_cast<int>(threadIdx.x % kWarp);
+  const int group = lane / kLanes, first = lane % kLanes * kNumbers<S>;
+  const int depth = kWhole ? kLanes * kNumbers<S> : static_cast<int>(d);
+  const int columns = kWhole ? kLanes * kNumbers<S> : static_cast<int>(e);
+  const S* const k = tensors.k.data + head * tensors.k.head_stride;
+  const S* const v = tensors.v.data + head * tensors.v.head_stride;
+  // The bias of the first key.
+  const S* const bias =
+      tensors.bias.data
+          ? tensors.bias.data + head * tensors.bias.head_stride + n_q - 1 - i
+          : nullptr;
+  const int64_t visible = causal ? min(n_k, i + 1) : n_k;
+  const int64_t steps = (visible + kStep - 1) / kStep;
+  const int64_t begin = steps * blockIdx.y / gridDim.y * kStep;
+  const int64_t end =
+      min(visible, steps * (blockIdx.y + 1) / gridDim.y * kStep);
+
+  float query[kNumbers<S>];
+  Unpack<S>(Read<kWhole>(tensors.q.data + head * tensors.q.head_stride + i * d,
+                         true, first, depth),
+            query);
+
+  QuerySums<S, kLanes, kKeys> sums;
+  for (int64_t k0 = begin + warp * kKeysOfWarp; k0 < end; k0 += kStep) {
+    // The keys of this lane are left, left - kGroups .. before the end.
+    const int left = static_cast<int>(min(int64_t{kStep}, end - k0)) - group;
+    const S* const keys = k + (k0 + group) * depth;
+    const S* const values = v + (k0 + group) * columns;
+    Piece key[kKeys], value[kKeys];
+#pragma unroll
+    for (int b = 0; b < kKeys; ++b)
+      key[b] = Read<kWhole>(keys + b * kGroups * depth, b * kGroups < left,
+                            first, depth);
+#pragma unroll
+    for (int b = 0; b < kKeys; ++b)
+      value[b] = Read<kWhole>(values + b * kGroups * columns,
+                              b * kGroups < left, first, columns);
+    float score[kKeys];
+#pragma unroll
+    for (int b = 0; b < kKeys; ++b) {
+      float product = 0, numbers[kNumbers<S>];
+      Unpack<S>(key[b], numbers);
+#pragma unroll
+      for (int x = 0; x < kNumbers<S>; ++x)
+        product = fmaf(query[x], numbers[x], product);
+      product = SumOfLanes<kLanes>(product);
+      score[b] = -std::numeric_limits<float>::infinity();
+      if (b * kGroups < left)
+        score[b] = fmaf(product, tensors.scale,
+                        bias ? ToFloat(bias[k0 + group + b * kGroups]) : 0.0f);
+    }
+    sums.Add(score, value);
+  }
+
+  sums.SumOfGroups();
+  const float top = LargestOfBlock<kThreads>(sums.top, shared.top);
+  sums.Rescale(top);
+  if (lane == 0) shared.sum[warp] = sums.sum;
+  if (group == 0) {
+#pragma unroll
+    for (int x = 0; x < kNumbers<S>; ++x)
+      shared.out[warp][first + x] = sums.out[x];
+  }
+  __syncthreads();
+  const int column = static_cast<int>(threadIdx.x);
+  if (column >= columns) return;
+  float sum = 0, out = 0;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    sum += shared.sum[w];
+    out += shared.out[w][column];
+  }
+  if (gridDim.y == 1) {
+    Store(out / sum,
+          tensors.out.data + head * tensors.out.head_stride + i * e + column);
+    return;
+  }
+  const int64_t row = blockIdx.y * gridDim.x + blockIdx.x;
+  tensors.partials.out[row * e + column] = out;
+  if (column == 0) {
+    tensors.partials.top[row] = top;
+    tensors.partials.sum[row] = sum;
+  }
+}
+
+// The blocks that fill a device: those of an H100 and an H200.
+constexpr int64_t kBlocks = kEmulated ? 8 : 132 * 4;
+// The fewest keys of a block: a batch for each of its warps.
+constexpr int64_t kLeastKeys = kEmulated ? 64 : 128;
+// The most blocks for a query; merging more takes longer than they save.
+constexpr int64_t kMostSplits = 64;
+
+int64_t SplitsOf(const SoftmaxShape& shape) {
+  return std::max(int64_t{1}, std::min({kBlocks / (shape.heads * shape.n_q),
+                                        shape.n_k / kLeastKeys, kMostSplits}));
+}
+
+template <typename S, int kLanes>
+void Launch(const Tensors<S>& tensors, int64_t splits, bool whole) {
+  const dim3 grid = Grid(tensors.shape.heads * tensors.shape.n_q, splits);
+  if (whole)
+    SUBQUAD_LAUNCH((AttendByQuery<S, kLanes, true>), grid, kThreads,
+                   sizeof(QueryShared), tensors);
+  else
+    SUBQUAD_LAUNCH((AttendByQuery<S, kLanes, false>), grid, kThreads,
+                   sizeof(QueryShared), tensors);
+}
+
+}  // namespace
+
+template <typename S>
+FewQueries<S>::FewQueries(Layout& layout, const SoftmaxShape& shape)
+    : shape_(shape),
+      splits_(SplitsOf(shape)),
+      partials_(layout, splits_ > 1 ? splits_ * shape.heads * shape.n_q : 0,
+                shape.e) {}
+
+template <typename S>
+void FewQueries<S>::Run(float scale, HeadArray<const S> q, HeadArray<const S> k,
+                        HeadArray<const S> v, HeadArray<const S> bias,
+                        HeadArray<S> out) const {
+  const Tensors<S> tensors = {shape_, scale, q,   k,
+                              v,      bias,  out, partials_.Get()};
+  const int64_t width =
+      std::max(shape_.d, shape_.e) <= 64 ? 64 : kFewQueriesColumns;
+  const bool whole = shape_.d == width && shape_.e == width &&
+                     AllAtMultiplesOf(kNumbers<S>, q, width) &&
+                     AllAtMultiplesOf(kNumbers<S>, k, width) &&
+                     AllAtMultiplesOf(kNumbers<S>, v, width);
+  if (width == 64)
+    Launch<S, 64 / kNumbers<S>>(tensors, splits_, whole);
+  else
+    Launch<S, kFewQueriesColumns / kNumbers<S>>(tensors, splits_, whole);
+  if (splits_ > 1)
+    MergePartials(tensors.partials, splits_, shape_.heads, shape_.n_q, kLog2E,
+                  out);
+}
+
+template <typename S>
+double FewQueries<S>::Flops(const SoftmaxShape& shape) {
+  return 2 * static_cast<double>(shape.heads) *
+         PairsInTiles(shape, 1, 0, shape.n_q) *
+         static_cast<double>(shape.d + shape.e);
+}
+
+template class FewQueries<float>;
+template class FewQueries<__nv_bfloat16>;
+template class FewQueries<__half>;
+
+}  // namespace subquad::device
