@@ -3,8 +3,8 @@
 //   dense  two products by cuBLAS with the scores of all heads in memory, and a
 //          kernel that takes the softmax of their rows
 //   tiled  one kernel with the scores in registers (softmax_tiles.h)
-//   tensor_cores  the same, for types of two bytes (softmax_fragments.h)
-//   decode  a block for each query, or several that share its keys
+//   tensor_cores  like tiled, for 16-bit types (softmax_fragments.h)
+//   decode  one block for each query, or several that share its keys
 //          (few_queries.h)
 #include "cuda/base/prepared.h"
 #include "cuda/implementations.h"
@@ -103,8 +103,8 @@ class Tiled : public SoftmaxRun<S> {
   double Flops() const override { return SoftmaxTilesFlops(this->shape_); }
 };
 
-// A program that is a part with memory of its own: the part's class, which is
-// made of a layout and a shape.
+// Makes an implementation of a class that allocates its own memory and is
+// constructed from a layout and a shape.
 template <typename S, template <typename> class Part>
 class PartRun : public SoftmaxRun<S> {
  public:

@@ -170,8 +170,8 @@ constexpr const char* kMoreCases[] = {
     "softmax_attention:n=200,e=19,causal=1,input=growing",
     "softmax_attention:n=200,e=19,causal=0,with=bias,input=offset",
     "softmax_attention:n=200,e=19,causal=0,input=onehot",
-    // Weights of two parts, queries that see few of the keys beside others
-    // that see many, and keys in several shares.
+    // These have weights of two parts, queries that see few of the keys next to
+    // others that see many, and keys that several blocks share.
     "softmax_attention:n=300,d=64,e=64,causal=0",
     "softmax_attention:n=300,d=64,e=64,causal=1",
     "softmax_attention:n=290,d=19,e=130,heads=2,causal=1,with=bias",
@@ -213,8 +213,8 @@ TEST(CudaMore, PassesCasesOfOnePath) {
   EXPECT_GE(passed.size(), 3 * std::size(kMoreCases) / 4);
 }
 
-// Counts of the products that a weight of so many parts takes: 2 n^2 (d + parts
-// e), where the verdicts above cannot tell two parts from three.
+// Counts operations, 2 n^2 (d + parts e), because the verdicts above cannot
+// tell two parts from three.
 TEST(CudaMore, WeightsOfFewKeysHaveThreeParts) {
   if (!Device().present) GTEST_SKIP() << Device().why_not;
   const Implementation& one =

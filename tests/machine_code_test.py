@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Tests what the CUDA compiler made of the softmax kernels: python3 tests/machine_code_test.py BUILD
+"""Tests the machine code of the softmax kernels: python3 tests/machine_code_test.py BUILD
 
-A kernel may keep nothing on a stack in slow memory, needs no more registers than its launch bounds leave it, and multiplies with the
-instruction that it was written for. Reads the objects of BUILD with cuobjdump; without cuobjdump or without these objects that part is
-skipped (exit status 77), and the reading of what cuobjdump prints is tested all the same.
+A kernel must not spill registers to memory, must not need more registers than its launch bounds allow, and must multiply with the
+intended instruction. Reads the objects of BUILD with cuobjdump. Without cuobjdump or without these objects, that part is skipped (exit
+status 77), and only the parsing of cuobjdump's output is tested.
 """
 
 import dataclasses
@@ -22,11 +22,11 @@ REGISTERS = 65536  # of a multiprocessor
 
 @dataclasses.dataclass
 class Expected:
-    """What is expected of all kernels of an object whose mangled names hold a text."""
+    """Requirements on all kernels of an object whose mangled names contain `kernel`."""
 
     source: str
     kernel: str
-    blocks: int  # of 128 threads that share a multiprocessor
+    blocks: int  # blocks of 128 threads that share a multiprocessor
     instructions: tuple
 
     @property
@@ -53,36 +53,36 @@ class Kernel:
 
 
 def kernels_of(usage, code):
-    """{mangled name: Kernel} from what cuobjdump prints with --dump-resource-usage and with --dump-sass."""
-    found = {}
+    """Parses the output of cuobjdump with --dump-resource-usage and with --dump-sass into {mangled name: Kernel}."""
+    kernels = {}
     for name, registers, stack, local in re.findall(
         r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)", usage
     ):
-        found[name] = Kernel(int(registers), int(stack) + int(local), set())
+        kernels[name] = Kernel(int(registers), int(stack) + int(local), set())
     for part in code.split("Function : ")[1:]:
         name, _, body = part.partition("\n")
         instructions = re.findall(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+ )?([A-Z][A-Z0-9._]*)", body)
-        found[name.strip()].instructions.update(instructions)
-    return found
+        kernels[name.strip()].instructions.update(instructions)
+    return kernels
 
 
 def complaints(expected, kernels):
-    """What is not as it should be, a sentence for each."""
+    """Yields a sentence for each violated requirement."""
     chosen = {name: kernel for name, kernel in kernels.items() if expected.kernel in name}
     if not chosen:
         yield f"{expected.source}: expected kernels of {expected.kernel}, found none"
     for name, kernel in chosen.items():
-        if kernel.stack or any(one.startswith(("LDL", "STL")) for one in kernel.instructions):
-            yield f"{name}: expected all numbers in registers, found a stack of {kernel.stack} bytes"
+        if kernel.stack or any(text.startswith(("LDL", "STL")) for text in kernel.instructions):
+            yield f"{name}: expected all values in registers, found a stack of {kernel.stack} bytes"
         if kernel.registers > expected.registers:
             yield f"{name}: expected at most {expected.registers} registers, found {kernel.registers}"
         for wanted in expected.instructions:
-            if not any(one.startswith(wanted) for one in kernel.instructions):
+            if not any(text.startswith(wanted) for text in kernel.instructions):
                 yield f"{name}: expected the instruction {wanted}, found none"
 
 
 def find_cuobjdump():
-    """In PATH or beside nvcc; None unless nvdisasm, which it needs, is there too."""
+    """Returns the path of cuobjdump, from PATH or beside nvcc, or None if it or nvdisasm, which it needs, is missing."""
     nvcc = shutil.which("nvcc")
     near = nvcc and os.fspath(pathlib.Path(nvcc).resolve().parent)
     path = os.pathsep.join(filter(None, (os.environ.get("PATH"), near)))
@@ -90,12 +90,12 @@ def find_cuobjdump():
 
 
 def object_of(source):
-    found = sorted(pathlib.Path(OBJECTS).glob(f"CMakeFiles/subquad_cuda.dir/**/{source}.cu.o"))
-    return found[0] if found else None
+    objects = sorted(pathlib.Path(OBJECTS).glob(f"CMakeFiles/subquad_cuda.dir/**/{source}.cu.o"))
+    return objects[0] if objects else None
 
 
 def why_not():
-    """Why no machine code can be read; empty if it can."""
+    """Returns the reason why machine code cannot be read, or an empty string."""
     if not object_of("softmax_fragments"):
         return f"{OBJECTS} has no kernels that nvcc compiled"
     return "" if find_cuobjdump() else "there is no cuobjdump with nvdisasm (parts of the CUDA Toolkit, found by PATH)"
@@ -114,24 +114,24 @@ class MachineCodeTest(unittest.TestCase):
     def setUp(self):
         if why_not():
             self.skipTest(why_not())
-        self.kernels = {source: kernels_in(source) for source in {one.source for one in EXPECTED}}
+        self.kernels = {source: kernels_in(source) for source in {expected.source for expected in EXPECTED}}
 
     def test_kernels_are_as_expected(self):
-        for one in EXPECTED:
-            self.assertEqual([], list(complaints(one, self.kernels[one.source])))
+        for expected in EXPECTED:
+            self.assertEqual([], list(complaints(expected, self.kernels[expected.source])))
 
     def test_every_kernel_of_the_fragments_is_expected(self):
         for name in self.kernels["softmax_fragments"]:
-            self.assertTrue(any(one.kernel in name for one in EXPECTED), name)
+            self.assertTrue(any(expected.kernel in name for expected in EXPECTED), name)
 
     def test_wrong_expectations_are_found(self):
-        one = EXPECTED[0]
-        for planted, words in ((dataclasses.replace(one, blocks=3), "at most 168 registers"),
-                               (dataclasses.replace(one, instructions=("HGMMA",)), "the instruction HGMMA"),
-                               (dataclasses.replace(one, kernel="ExtentsILi32E"), "found none")):  # fmt: skip
-            found = list(complaints(planted, self.kernels[one.source]))
-            self.assertTrue(found)
-            self.assertIn(words, found[0])
+        expected = EXPECTED[0]
+        for planted, words in ((dataclasses.replace(expected, blocks=3), "at most 168 registers"),
+                               (dataclasses.replace(expected, instructions=("HGMMA",)), "the instruction HGMMA"),
+                               (dataclasses.replace(expected, kernel="ExtentsILi32E"), "found none")):  # fmt: skip
+            sentences = list(complaints(planted, self.kernels[expected.source]))
+            self.assertTrue(sentences)
+            self.assertIn(words, sentences[0])
 
 
 USAGE = """
@@ -150,20 +150,20 @@ CODE = """
 
 
 class ReadingTest(unittest.TestCase):
-    """Of text that was made up, as cuobjdump prints it."""
+    """Parses made-up text in the format of cuobjdump."""
 
     def test_a_clean_kernel_passes(self):
         clean = Expected("made_up", "Clean", 4, ("HMMA.16816.F32",))
         self.assertEqual([], list(complaints(clean, kernels_of(USAGE, CODE))))
 
     def test_faults_are_found(self):
-        found = list(complaints(Expected("made_up", "Spills", 2, ("HMMA",)), kernels_of(USAGE, CODE)))
-        self.assertEqual(2, len(found))
-        self.assertIn("a stack of 76 bytes", found[0])
-        self.assertIn("the instruction HMMA", found[1])
-        found = list(complaints(Expected("made_up", "Clean", 5, ()), kernels_of(USAGE, CODE)))
-        self.assertIn("at most 96 registers, found 128", found[0])
-        # A stack shows in the instructions too.
+        sentences = list(complaints(Expected("made_up", "Spills", 2, ("HMMA",)), kernels_of(USAGE, CODE)))
+        self.assertEqual(2, len(sentences))
+        self.assertIn("a stack of 76 bytes", sentences[0])
+        self.assertIn("the instruction HMMA", sentences[1])
+        sentences = list(complaints(Expected("made_up", "Clean", 5, ()), kernels_of(USAGE, CODE)))
+        self.assertIn("at most 96 registers, found 128", sentences[0])
+        # The instructions reveal a stack too.
         no_stack = kernels_of(USAGE.replace("STACK:76", "STACK:0"), CODE)
         self.assertEqual(1, len(list(complaints(Expected("made_up", "Spills", 2, ()), no_stack))))
 

@@ -23,18 +23,18 @@ struct Tensors {
   SoftmaxPartials partials;
 };
 
-// The numbers that a lane reads at once.
+// Number of elements that a lane reads at once.
 template <typename S>
 inline constexpr int kNumbers = 16 / sizeof(S);
 
-// The keys and values that a lane has in registers at once: on their way from
-// memory they are 256 bytes for each lane, so that few warps keep it busy. Rows
-// that are read number by number take more registers.
+// Number of keys and values that a lane has in registers at once. These are 256
+// bytes in flight for each lane, so that few warps saturate the memory. Rows
+// that are read element by element take more registers.
 template <typename S, bool kWhole>
 inline constexpr int kBatch = sizeof(S) == 2 && !kWhole ? 4 : 8;
 
-// The numbers of a lane as they lie in memory: pairs of two bytes are taken
-// apart where they are used, and so need half as many registers before.
+// The elements of a lane as stored: pairs of 16-bit elements are converted only
+// when they are used, and need half as many registers until then.
 struct Piece {
   uint32_t words[4];
 };
@@ -53,8 +53,8 @@ __device__ inline void Unpack(const Piece& piece, float (&to)[kNumbers<S>]) {
   }
 }
 
-// Reads the numbers of a lane from a row of `width` numbers, and zeros beyond.
-// With kWhole the row has numbers for all lanes and lies at a multiple of 16
+// Reads the elements of a lane from a row of `width` elements, and zeros beyond
+// its end. With kWhole, the row has elements for all lanes and is aligned to 16
 // bytes.
 template <bool kWhole, typename S>
 __device__ inline Piece Read(const S* row, bool there, int first, int width) {
@@ -74,14 +74,14 @@ __device__ inline Piece Read(const S* row, bool there, int first, int width) {
   return piece;
 }
 
-// Holds what the lanes of a key have of the sums: the same top in all lanes of
-// a warp, a sum of weights by group of lanes, and kNumbers columns by lane.
+// The sums in registers: the largest score (the same in all lanes of a warp),
+// one sum of weights per group of lanes, and kNumbers columns per lane.
 template <typename S, int kLanes, int kKeys>
 struct QuerySums {
   float top = kLowest, sum = 0;
   float out[kNumbers<S>] = {};
 
-  // Adds a batch of keys with these scores; -inf hides a key.
+  // Adds a batch of keys with these scores; -inf masks a key.
   __device__ void Add(const float (&score)[kKeys],
                       const Piece (&value)[kKeys]) {
     float largest = top;
@@ -108,7 +108,7 @@ struct QuerySums {
     for (int x = 0; x < kNumbers<S>; ++x) out[x] *= factor;
   }
 
-  // Adds up what the groups of lanes of the warp have.
+  // Adds the sums of the warp's groups of lanes.
   __device__ void SumOfGroups() {
 #pragma unroll
     for (int other = kWarp / 2; other >= kLanes; other /= 2) {
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int columns = kWhole ? kLanes * kNumbers<S> : static_cast<int>(e);
   const S* const k = tensors.k.data + head * tensors.k.head_stride;
   const S* const v = tensors.v.data + head * tensors.v.head_stride;
-  // The bias of the first key.
+  // Bias of the first key.
   const S* const bias =
       tensors.bias.data
           ? tensors.bias.data + head * tensors.bias.head_stride + n_q - 1 - i
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 
   QuerySums<S, kLanes, kKeys> sums;
   for (int64_t k0 = begin + warp * kKeysOfWarp; k0 < end; k0 += kStep) {
-    // The keys of this lane are left, left - kGroups .. before the end.
+    // This lane's keys are left, left - kGroups, .. before the end.
     const int left = static_cast<int>(min(int64_t{kStep}, end - k0)) - group;
     const S* const keys = k + (k0 + group) * depth;
     const S* const values = v + (k0 + group) * columns;
@@ -219,11 +219,12 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-// The blocks that fill a device: those of an H100 and an H200.
+// Number of blocks that fill a device (an H100 or H200).
 constexpr int64_t kBlocks = kEmulated ? 8 : 132 * 4;
-// The fewest keys of a block: a batch for each of its warps.
+// Smallest number of keys for a block: one batch for each of its warps.
 constexpr int64_t kLeastKeys = kEmulated ? 64 : 128;
-// The most blocks for a query; merging more takes longer than they save.
+// Largest number of blocks for a query; merging more takes longer than it
+// saves.
 constexpr int64_t kMostSplits = 64;
 
 int64_t SplitsOf(const SoftmaxShape& shape) {

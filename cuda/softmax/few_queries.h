@@ -1,5 +1,5 @@
-// Exact softmax attention of few queries over many keys, as when text is
-// generated token by token: reading the keys and the values is nearly all work.
+// Exact softmax attention of few queries over many keys, as in generating text
+// token by token: reading the keys and values takes nearly all of the time.
 #pragma once
 
 #include "cuda/softmax/softmax_partials.h"
@@ -7,18 +7,18 @@
 
 namespace subquad::device {
 
-inline constexpr int64_t kFewQueriesColumns = 128;  // of q and of v that fit
+inline constexpr int64_t kFewQueriesColumns = 128;  // largest width of q and v
 
-// Computes what SoftmaxTiles computes, but d, e <= kFewQueriesColumns. A block
-// takes one query, and lanes side by side read 16 bytes each of a key and of
-// its value, which stay in registers: there are no tiles in shared memory, and
-// no query is padded to a tile. Blocks share the keys of a query until they
-// fill the device, and their sums are merged (softmax_partials.h). Every query
-// reads its keys again.
+// Computes the same as SoftmaxTiles, but requires d, e <= kFewQueriesColumns. A
+// block takes one query. Each lane reads 16 bytes of a key and of its value
+// into registers, so that there are no tiles in shared memory and no query is
+// padded to a tile. If there are too few queries to fill the device, several
+// blocks share the keys of a query, and their sums are merged
+// (softmax_partials.h). Each query reads all of its keys.
 //
 // Everything is computed in float32 and rounded once.
 //
-// There are those of the three types of storage.
+// Instantiated for the three storage types.
 template <typename S>
 class FewQueries {
  public:
@@ -28,7 +28,7 @@ class FewQueries {
            HeadArray<const S> v, HeadArray<const S> bias,
            HeadArray<S> out) const;
 
-  // Counts the products and sums that are computed.
+  // Counts multiplications and additions.
   static double Flops(const SoftmaxShape& shape);
 
  private:
@@ -37,10 +37,10 @@ class FewQueries {
   PartialsBuffer partials_;
 };
 
-// Times the bound of the plain program. A sum is rescaled once for every batch
-// of at least 8 keys, and once more where two sums of at least 8 keys each are
-// merged. Each time that is a rounding and at most two of the exponential, so
-// at most 3/8 of the roundings of adding the keys, twice.
+// Factor for the plain program's bound. A sum is rescaled once for every batch
+// of at least 8 keys, and once more when two sums of at least 8 keys each are
+// merged. Each rescaling is one rounding and at most two of the exponential, so
+// that both together are at most twice 3/8 of the roundings of adding the keys.
 inline constexpr double kFewQueriesBoundFactor = 1 + 2 * 3.0 / 8;
 
 }  // namespace subquad::device

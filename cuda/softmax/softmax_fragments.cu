@@ -11,31 +11,29 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kKeys = 64;  // of a tile
+constexpr int kKeys = 64;  // keys of a tile
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr float kLog2E = 1.44269504088896340736f;
 
-// The sums of the tensor cores are added to sums in float32 after this many
-// tiles. A tensor core cuts off what does not fit behind the last place of a
-// sum, always towards zero, so that a sum over all keys would lose a share that
-// grows with their number. Over 16 tiles of two parts that are 128 products,
-// whatever n is.
+// After this many tiles, the sums of the tensor cores are added to sums in
+// float32. A tensor core truncates its sum towards zero, so that in a sum over
+// all keys, the relative error would grow with their number. Over 16 tiles of
+// two parts, the sum has 128 products, whatever n is.
 constexpr int kTilesInARow = kEmulated ? 2 : 16;
 
-// Two parts of bfloat16 leave out at most 2^-18 of a weight, which is 64
-// roundings of float32. The bound of the plain program has a rounding for each
-// key that it adds, so that from 256 keys on the 64 are at most a quarter of
-// it. Measured on an H200, the error beyond that of storing the result was at
-// most 1.1 times the plain program's from 256 to 65536 keys. Of fewer keys the
-// 64 stand beside few other roundings, and queries that see so few get three
-// parts.
+// Two parts of bfloat16 leave out at most 2^-18 of a weight, which is 64 unit
+// roundoffs of float32. The plain program's bound has one rounding for each
+// key, so that from 256 keys on, these 64 are at most a quarter of it. Measured
+// on an H200, the error beyond that of storing the result was at most 1.1 times
+// the plain program's from 256 to 65536 keys. With fewer keys, the 64 would be
+// a larger share, and such queries get three parts.
 constexpr int64_t kKeysForTwoParts = 256;
 
 template <typename S>
 struct Tensors {
   SoftmaxShape shape;
   float scale;
-  float unit;  // of a score, in powers of two
+  float unit;  // factor of a score in the exponent of 2
   HeadArray<const S> q, k, v, bias;
   HeadArray<S> out;
   bool out_in_twos;
@@ -43,8 +41,9 @@ struct Tensors {
   SoftmaxPartials partials;
 };
 
-// Describes a kernel for rows of up to kDepth and up to kColumns numbers: a
-// warp has kBands times 16 queries, and kBlocks blocks share a multiprocessor.
+// Describes a kernel for keys of width up to kDepth and values of width up to
+// kColumns: a warp has kBands times 16 queries, and kBlocks blocks share a
+// multiprocessor.
 template <int kDepthOfRows, int kColumnsOfRows, int kBandsOfWarp>
 struct Extents {
   static constexpr int kDepth = kDepthOfRows, kColumns = kColumnsOfRows;
@@ -63,20 +62,20 @@ struct alignas(16) FragmentsShared {
   alignas(16) S key[2][kKeys * Extent::kDepth];
   alignas(16) S value[kKeys * Extent::kColumns];
   float4 kept[Extent::kBands * Extent::kColumns / 8][kThreads];  // by thread
-  // The bias of key - query = 1 - kQueries .. kKeys - 1.
+  // Bias at the offsets 1 - kQueries .. kKeys - 1 (key minus query).
   float bias[Extent::kQueries + kKeys];
 };
 
-// Says where eight numbers of a row lie in a tile: in an order by row in which
-// the same eight of eight rows are in different banks.
+// Returns the place of eight elements of a row in a tile. The order depends on
+// the row, so that the same elements of eight rows are in different banks.
 template <int kWidth>
 __device__ inline int PlaceOf(int row, int eight) {
   return row * kWidth + (eight ^ (row & 7)) * 8;
 }
 
 // Copies, or begins to copy, the first `rows` of up to kRows rows of `width`
-// numbers that follow each other at `stride`, and writes zeros beyond. With
-// kInEights every row begins where 16 bytes may be copied at once.
+// elements with this `stride`, and writes zeros beyond. With kInEights, every
+// row is aligned to 16 bytes.
 template <bool kInEights, int kRows, int kWidth, typename S>
 __device__ inline void CopyTile(const S* from, int rows, int width, int stride,
                                 S* to) {
@@ -102,9 +101,9 @@ __device__ inline void CopyTile(const S* from, int rows, int width, int stride,
   }
 }
 
-// Holds what a warp keeps of its queries from tile to tile. A lane has the
-// numbers (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1) of every 16 x 8 sums,
-// which are two rows.
+// The state of a warp's queries between tiles. A lane has the elements (g, 2t),
+// (g, 2t+1), (g+8, 2t), (g+8, 2t+1) of every 16 x 8 block of sums, which are in
+// two rows.
 template <typename S, typename Extent, int kParts>
 class Fragments {
  public:
@@ -119,8 +118,8 @@ class Fragments {
         top_[band][half] = kept_top_[band][half] = kLowest;
   }
 
-  // Computes q.k of the warp's queries, which begin at `row` of their tile, and
-  // of all keys of the tile.
+  // Computes q.k for the warp's queries, which begin at `row` of their tile,
+  // and all keys of the tile.
   __device__ void Score(const S* queries, int row, const S* keys) {
     const int lane = static_cast<int>(threadIdx.x % kWarp);
 #pragma unroll
@@ -154,8 +153,8 @@ class Fragments {
     }
   }
 
-  // Replaces every score by adjusted(query after the warp's first, key of the
-  // tile, score).
+  // Replaces every score by adjusted(query relative to the warp's first, key of
+  // the tile, score).
   template <typename Adjusted>
   __device__ void Adjust(const Adjusted& adjusted) {
     const int lane = static_cast<int>(threadIdx.x % kWarp);
@@ -170,9 +169,10 @@ class Fragments {
                                             score_[band][eight][i]);
   }
 
-  // Turns scores into weights, 2^(unit (score - top)), and brings the sum of
-  // the weights before to the same largest score. That one begins as the lowest
-  // finite number, so that a tile without a single key leaves no inf - inf.
+  // Turns scores into weights, 2^(unit (score - top)), and rescales the sum of
+  // earlier weights to the new largest score. The largest score starts as the
+  // lowest finite number, so that a tile without visible keys does not produce
+  // inf - inf.
   __device__ void Weigh(float unit) {
 #pragma unroll
     for (int band = 0; band < kBands; ++band)
@@ -199,9 +199,9 @@ class Fragments {
       }
   }
 
-  // Brings what was summed before to the same largest score, and adds the
-  // weights times the values of the tile. Neighbouring products go to different
-  // sums, because a tensor core waits for the sum before it adds to it.
+  // Rescales the earlier sums to the new largest score, and adds the weights
+  // times the values of the tile. Consecutive products go to different sums,
+  // because a tensor core waits for a sum before it adds to it.
   __device__ void AddValues(const S* values) {
     const int lane = static_cast<int>(threadIdx.x % kWarp);
 #pragma unroll
@@ -234,8 +234,8 @@ class Fragments {
     }
   }
 
-  // Adds the sums of the tensor cores to those that this thread keeps in shared
-  // memory, which are brought to the same largest score, and begins new ones.
+  // Adds the sums of the tensor cores to the sums that this thread keeps in
+  // shared memory, rescaled to the same largest score, and starts new ones.
   __device__ void Keep(float unit, float4 (*kept)[kThreads]) {
     AddKept(unit, kept);
 #pragma unroll
@@ -277,8 +277,9 @@ class Fragments {
     }
   }
 
-  // Calls write(query after the warp's first, column, two neighbouring sums,
-  // sum of the weights) for all pairs of columns of the queries before `rows`.
+  // Calls write(query relative to the warp's first, column, two neighbouring
+  // sums, sum of the weights) for all pairs of columns of the queries before
+  // `rows`.
   template <typename Write>
   __device__ void ForPairs(int rows, const Write& write) const {
     const int lane = static_cast<int>(threadIdx.x % kWarp);
@@ -296,8 +297,8 @@ class Fragments {
       }
   }
 
-  // Calls write(query after the warp's first, largest score, sum of the
-  // weights) for the queries before `rows`, by one lane for each.
+  // Calls write(query relative to the warp's first, largest score, sum of the
+  // weights) for the queries before `rows`, in one lane for each.
   template <typename Write>
   __device__ void ForQueries(int rows, const Write& write) const {
     const int lane = static_cast<int>(threadIdx.x % kWarp);
@@ -312,7 +313,7 @@ class Fragments {
   }
 
  private:
-  // Writes the weights of 16 keys as sums of numbers of two bytes.
+  // Splits the weights of 16 keys into 16-bit parts.
   __device__ void SplitWeights(int step,
                                uint32_t (&weight)[kParts][kBands][4]) const {
 #pragma unroll
@@ -331,8 +332,8 @@ class Fragments {
       }
   }
 
-  // Makes weights as large as 2^15 in place of 1, so that what is left of a
-  // small one after its first part is not below the smallest float16.
+  // Scales weights to at most 2^15 instead of 1, so that the second part of a
+  // small weight does not underflow in float16.
   static constexpr float kRaised = kParts > 1 &&
                                            ScalarOf<S>() == Scalar::kFloat16
                                        ? 15.0f
@@ -341,7 +342,7 @@ class Fragments {
   float score_[kBands][kKeys / 8][4];  // then weights
   float out_[kBands][kColumns / 8][4] = {};
   float top_[kBands][2], sum_[kBands][2] = {};
-  float factor_[kBands][2];  // of what was summed before
+  float factor_[kBands][2];  // rescales the earlier sums
   float kept_top_[kBands][2];
   bool has_kept_ = false;
 };
@@ -363,7 +364,7 @@ __device__ inline void WriteQuotients(const Own& own, int rows, int columns,
 }
 
 // Writes the sums of the queries of a warp over a part of the keys; `row` is
-// the first query's among the partial results.
+// the row of the first query among the partial results.
 template <typename Own>
 __device__ inline void WritePartials(const Own& own, int rows, int64_t c0,
                                      int columns, int64_t row,
@@ -390,8 +391,9 @@ __global__ void __launch_bounds__(kThreads, Extent::kBlocks)
   const auto& [heads, n_q, n_k, d, e, causal] = tensors.shape;
   const FragmentsPlan& plan = tensors.plan;
   const int64_t blocks = (plan.queries + kQueries - 1) / kQueries;
-  // Blocks that see most keys begin first, of all heads. Where all see the same
-  // keys, those of a head follow each other, and share its keys in the cache.
+  // With a causal mask, the blocks of all heads that see the most keys start
+  // first. Otherwise the blocks of a head are consecutive and share its keys in
+  // the cache.
   const int64_t head = causal ? blockIdx.x % heads : blockIdx.x / blocks;
   const int64_t block = causal ? blockIdx.x / heads : blockIdx.x % blocks;
   const int64_t q0 = plan.first_query + (blocks - 1 - block) * kQueries;
@@ -425,12 +427,12 @@ __global__ void __launch_bounds__(kThreads, Extent::kBlocks)
   EndCopies();
   Fragments<S, Extent, kParts> own;
 
-  int now = 0;     // which of the two tiles of keys
-  int summed = 0;  // tiles since the sums were kept
+  int now = 0;     // index of the current one of the two tiles of keys
+  int summed = 0;  // number of tiles since the sums were kept
   for (int64_t k0 = begin; k0 < end; k0 += kKeys, now ^= 1) {
     const int keys = keys_from(k0);
     WaitForCopies<0>();
-    __syncthreads();  // the keys are there, the values and the bias were used
+    __syncthreads();  // The keys have arrived; values and bias can be replaced.
     CopyTile<kInEights, kKeys, kColumns>(v + k0 * e, keys, columns, width,
                                          shared.value);
     EndCopies();
@@ -464,14 +466,14 @@ __global__ void __launch_bounds__(kThreads, Extent::kBlocks)
     }
     own.Weigh(unit);
     WaitForCopies<1>();
-    __syncthreads();  // the values are there
+    __syncthreads();  // The values have arrived.
     own.AddValues(shared.value);
     if (++summed == kTilesInARow) {
       own.Keep(unit, shared.kept);
       summed = 0;
     }
   }
-  WaitForCopies<0>();  // without a key there was no turn that waits
+  WaitForCopies<0>();  // Without keys, the loop has not waited.
   own.AddKept(unit, shared.kept);
   if (gridDim.z > 1)
     WritePartials(own, rows - first, c0, columns,
@@ -484,13 +486,13 @@ __global__ void __launch_bounds__(kThreads, Extent::kBlocks)
                        (q0 + first) * e + c0);
 }
 
-// The multiprocessors of an H100 and an H200. A device with another number of
-// them is filled less evenly.
+// Number of multiprocessors of an H100 and an H200. Devices with another number
+// are filled less evenly.
 constexpr int64_t kMultiprocessors = kEmulated ? 3 : 132;
 
 enum class Form { kWide, kNarrow, kDeep };
 
-// Calls f.operator()<Extent>() with the extents of a form.
+// Calls f.operator()<Extent>() with the extents of a form (wide or narrow).
 template <typename Function>
 auto WithExtents(Form form, Function&& f) {
   switch (form) {
@@ -504,10 +506,11 @@ auto WithExtents(Form form, Function&& f) {
   return f.template operator()<Deep>();
 }
 
-// Keys so many that splitting them costs little beside them: of a block, tiles.
+// Number of tiles of a block from which on splitting its keys costs little in
+// comparison.
 constexpr int64_t kManyTiles = kEmulated ? 4 : 64;
 
-// Counts the blocks of a plan in a form, before keys are split.
+// Counts the blocks that a plan has in a form before keys are split.
 int64_t BlocksOf(const SoftmaxShape& shape, int64_t queries, Form form) {
   return WithExtents(form, [&]<typename Extent>() {
     return shape.heads * PiecesOf(queries, Extent::kQueries) *
@@ -515,8 +518,8 @@ int64_t BlocksOf(const SoftmaxShape& shape, int64_t queries, Form form) {
   });
 }
 
-// Takes the wide form where its blocks nearly fill the device, or a third of it
-// with many keys to split; the narrow form makes twice as many blocks.
+// Selects the wide form if its blocks nearly fill the device, or a third of it
+// if there are many keys to split. The narrow form has twice as many blocks.
 Form FormOf(const SoftmaxShape& shape, const FragmentsPlan& plan) {
   if (shape.d > Wide::kDepth || shape.e > Wide::kColumns) return Form::kDeep;
   const int64_t room = kMultiprocessors * Wide::kBlocks;
@@ -526,15 +529,15 @@ Form FormOf(const SoftmaxShape& shape, const FragmentsPlan& plan) {
   return plan.parts == 2 && fill ? Form::kWide : Form::kNarrow;
 }
 
-// Says how many blocks share the keys of a block of queries. A multiprocessor
-// with one block is nearly as fast as with several, so that keys are split
-// where there are fewer blocks than multiprocessors, into shares of two tiles
-// or more, and where there are fewer than the device holds, into shares of many
-// tiles.
+// Returns the number of blocks that share the keys of a block of queries. A
+// multiprocessor with one block is nearly as fast as with several. Keys are
+// therefore split into parts of at least two tiles if there are fewer blocks
+// than multiprocessors, and only into parts of many tiles if there are fewer
+// blocks than fit on the device.
 int64_t SplitsOf(const SoftmaxShape& shape, const FragmentsPlan& plan) {
   const Form form = FormOf(shape, plan);
   const int64_t blocks = BlocksOf(shape, plan.queries, form);
-  int64_t room = 0;  // of blocks on the device
+  int64_t room = 0;  // number of blocks that fit on the device
   WithExtents(form, [&]<typename Extent>() {
     room = kMultiprocessors * Extent::kBlocks;
   });
@@ -547,7 +550,7 @@ int64_t SplitsOf(const SoftmaxShape& shape, const FragmentsPlan& plan) {
   return std::max({int64_t{1}, of_many, of_few});
 }
 
-// What a kernel computes: queries that all see enough keys for so many parts.
+// Plans a kernel for queries that all see enough keys for this number of parts.
 FragmentsPlan PlanOf(const SoftmaxShape& shape, int64_t first_query,
                      int64_t queries, int parts) {
   FragmentsPlan plan = {first_query, queries, parts, 1};
@@ -555,10 +558,10 @@ FragmentsPlan PlanOf(const SoftmaxShape& shape, int64_t first_query,
   return plan;
 }
 
-// The kernels of a problem, one after another.
+// Plans the kernels of a problem, which run one after another.
 std::vector<FragmentsPlan> PlansOf(Scalar scalar, const SoftmaxShape& shape) {
   if (scalar != Scalar::kBFloat16) return {PlanOf(shape, 0, shape.n_q, 2)};
-  // The first queries of a causal problem see few keys, whatever n_k is.
+  // The first queries of a causal problem see few keys, however large n_k is.
   const int64_t with_three = shape.n_k < kKeysForTwoParts ? shape.n_q
                              : shape.causal
                                  ? std::min(shape.n_q, kKeysForTwoParts)
@@ -622,7 +625,7 @@ template <typename S>
 void SoftmaxFragments<S>::Run(float scale, HeadArray<const S> q,
                               HeadArray<const S> k, HeadArray<const S> v,
                               HeadArray<const S> bias, HeadArray<S> out) const {
-  // Without a bias, the products are not scaled before their exponentials.
+  // Products without a bias are scaled only in the exponential.
   const float unit =
       bias.data ? kLog2E
                 : fmaxf(scale * kLog2E, std::numeric_limits<float>::min());

@@ -1,5 +1,5 @@
-// Exact softmax attention on tensor cores, for tensors of two bytes, with the
-// scores in registers only (FlashAttention-2, Dao 2023).
+// Exact softmax attention on tensor cores, for 16-bit tensors, with the scores
+// in registers only (FlashAttention-2, Dao 2023).
 #pragma once
 
 #include <vector>
@@ -10,34 +10,33 @@
 
 namespace subquad::device {
 
-inline constexpr int64_t kFragmentsDepth = 128;  // columns of a query that fit
+inline constexpr int64_t kFragmentsDepth = 128;  // largest width of a query
 
-// One kernel: some of the queries of a problem.
+// One kernel, for some of the queries of a problem.
 struct FragmentsPlan {
   int64_t first_query, queries;
-  int parts;       // of a weight
+  int parts;       // 16-bit parts of a weight
   int64_t splits;  // blocks that share the keys of a block of queries
 };
 
-// Computes what SoftmaxTiles computes, of the same arguments, but d <=
-// kFragmentsDepth. Rows of a multiple of eight numbers are copied as a whole,
-// others one by one.
+// Computes the same as SoftmaxTiles from the same arguments, but requires d <=
+// kFragmentsDepth. Rows whose width is a multiple of eight are copied eight
+// elements at a time, others element by element.
 //
-// Products of q and k are exact. A weight is computed in float32 and becomes a
-// sum of numbers of two bytes, so that it is not rounded as it is in
-// FlashAttention: two of float16 (22 bits), two of bfloat16 (16 bits) where a
-// query sees so many keys that the plain program's own error covers the rest,
-// and three (24 bits, as float32) elsewhere. That takes as many products with
-// v.
+// Products of q and k are exact. A weight is computed in float32 and
+// represented as a sum of 16-bit parts, so that it is not rounded to one 16-bit
+// number as in FlashAttention: two parts for float16 (22 bits); two for
+// bfloat16 (16 bits) if a query sees so many keys that the plain program's own
+// error covers the rest, and three (24 bits, as in float32) otherwise. Each
+// part takes a product with v.
 //
-// A block takes 128 or 64 queries and up to 128 columns of v. Where that makes
-// too few blocks to fill a device, several blocks share the keys of a block of
+// A block takes 128 or 64 queries and up to 128 columns of v. If there are too
+// few blocks to fill a device, several blocks share the keys of a block of
 // queries, and their sums are merged (softmax_partials.h).
 //
-// The error is at most kTensorCoreBoundFactor times the bound of the plain
-// program.
+// The error is at most kTensorCoreBoundFactor times the plain program's bound.
 //
-// There are those of the two types of two bytes.
+// Instantiated for the two 16-bit types.
 template <typename S>
 class SoftmaxFragments {
  public:
@@ -47,7 +46,7 @@ class SoftmaxFragments {
            HeadArray<const S> v, HeadArray<const S> bias,
            HeadArray<S> out) const;
 
-  // Counts the products and sums that are computed.
+  // Counts multiplications and additions.
   static double Flops(const SoftmaxShape& shape);
 
  private:

@@ -11,10 +11,10 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kColumnsOfLane = 2;
-constexpr int kColumns = kWarp * kColumnsOfLane;  // of a warp
+constexpr int kColumns = kWarp * kColumnsOfLane;  // columns of a warp
 
-// Says from how many parts on the warps of a block share a row; below, each of
-// them takes a row of its own.
+// From this number of parts on, the warps of a block share a row; with fewer
+// parts, each warp takes its own row.
 constexpr int64_t kPartsToShare = 16;
 
 struct MergeShared {
@@ -22,12 +22,12 @@ struct MergeShared {
   float out[kWarps][kColumns];
 };
 
-// Holds what a warp adds up of a row: the sum of weights, and columns by lane.
+// A warp's sums of a row: the sum of weights, and some columns in each lane.
 struct MergedRow {
   float sum = 0, out[kColumnsOfLane] = {};
 
-  // Adds every step-th part of the row from `begin` on, with the columns from
-  // `first` on. All parts count for the largest score, whoever adds them.
+  // Adds every step-th part of the row from `begin` on, for the columns from
+  // `first` on. The largest score is that of all parts.
   __device__ void Add(const SoftmaxPartials& partials, int64_t row,
                       int64_t rows, int64_t splits, int begin, int step,
                       float unit, int64_t first) {
@@ -49,8 +49,8 @@ struct MergedRow {
   }
 };
 
-// Merges one row in each warp, or one in the whole block, where the first warp
-// adds up what all of them have found.
+// Merges one row per warp, or one row per block, whose first warp then adds the
+// sums of all warps.
 template <bool kShare, typename S>
 __global__ void __launch_bounds__(kThreads)
     Merge(const SoftmaxPartials partials, int64_t splits, int64_t rows,

@@ -1,5 +1,5 @@
-// Softmax attention of queries over parts of their keys, and how the parts are
-// merged: for programs in which several blocks share the keys of a query.
+// Merges results of softmax attention over parts of the keys, for kernels in
+// which several blocks share the keys of a query.
 #pragma once
 
 #include "cuda/base/memory.h"
@@ -8,8 +8,8 @@
 
 namespace subquad::device {
 
-// The results of [splits, heads, queries] rows. With top the largest score of a
-// row's part of the keys, or the lowest finite number where it sees none of
+// Results of [splits, heads, queries] rows. With top the largest score of a row
+// over its part of the keys, or the lowest finite number if it sees none of
 // them:
 //
 //   weight_j = 2^(unit (score_j - top)),  sum = sum_j weight_j,
@@ -21,7 +21,7 @@ struct SoftmaxPartials {
   int64_t columns;
 };
 
-// The memory of that many rows; none at all where `rows` is zero.
+// Memory for `rows` rows; empty if `rows` is zero.
 class PartialsBuffer {
  public:
   PartialsBuffer() = default;
@@ -39,7 +39,7 @@ class PartialsBuffer {
 // of the sums is the same in every run. A query that sees no key gets NaN
 // (0/0).
 //
-// There are those of the three types of storage.
+// Instantiated for the three storage types.
 template <typename S>
 void MergePartials(const SoftmaxPartials& partials, int64_t splits,
                    int64_t heads, int64_t queries, float unit,

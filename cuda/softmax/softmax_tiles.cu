@@ -17,7 +17,8 @@ struct Tensors {
   bool q_in_fours, k_in_fours, v_in_fours, out_in_fours;
 };
 
-// Three blocks of the wide kind, four of the other, fill a multiprocessor.
+// Three blocks of the wide kind, or four of the narrow kind, fill a
+// multiprocessor.
 template <int kColumns, typename Q, typename K, typename V, typename Out>
 __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 4 : 3)
     Attend(const Tensors<Q, K, V, Out> tensors) {
@@ -25,7 +26,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 4 : 3)
   const auto& [heads, n_q, n_k, d, e, causal] = tensors.shape;
   const int64_t blocks = (n_q + kSoftmaxQueries - 1) / kSoftmaxQueries;
   const int64_t head = blockIdx.x / blocks;
-  // Those that see most keys begin first.
+  // Blocks that see the most keys start first.
   const int64_t q0 = (blocks - 1 - blockIdx.x % blocks) * kSoftmaxQueries;
   const int64_t c0 = static_cast<int64_t>(blockIdx.y) * kColumns;
   const Q* q = tensors.q.data + head * tensors.q.head_stride + q0 * d;
@@ -42,7 +43,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 4 : 3)
     float score[4][8] = {};
     for (int64_t a0 = 0; a0 < d; a0 += kSoftmaxDepth) {
       const int depth = static_cast<int>(min(int64_t{kSoftmaxDepth}, d - a0));
-      __syncthreads();  // all have read the slab and the values
+      __syncthreads();  // All threads have read the slab and the values.
       if (k0 == 0 || d > kSoftmaxDepth)
         LoadTransposed([=](int r) { return q + r * d + a0; }, rows, depth,
                        tensors.q_in_fours, tensors.scale, shared.query);
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 4 : 3)
             tensors.out_in_fours);
 }
 
-// Columns of v that a block takes.
+// Number of columns of v that a block takes.
 int64_t ColumnsOf(const SoftmaxShape& shape) {
   return shape.e <= 64 ? 64 : 128;
 }

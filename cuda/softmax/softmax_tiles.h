@@ -1,6 +1,6 @@
 // Exact softmax attention with the scores in registers only (Milakov and
-// Gimelshein 2018; FlashAttention, Dao et al. 2022), as a part of operators on
-// a device. Needs no workspace.
+// Gimelshein 2018; FlashAttention, Dao et al. 2022), for use in operators.
+// Needs no workspace.
 #pragma once
 
 #include "cuda/base/storage.h"
@@ -18,22 +18,22 @@ struct SoftmaxShape {
 
 // out[h][i] = softmax_j( scale q[h][i].k[h][j] + bias[h](j - i) ) v[h]
 //
-//   q [n_q, d], k [n_k, d], v [n_k, e], out [n_q, e], row-major and without
-//   gaps; heads are as far apart as the HeadArray says (0: shared by all)
-//   bias [n_q+n_k-1], where bias.data is not null: entry t belongs to j - i =
-//   t - (n_q-1); -inf hides the key
+//   q [n_q, d], k [n_k, d], v [n_k, e], out [n_q, e], row-major and
+//   contiguous; HeadArray has the stride between heads (0: shared by all)
+//   bias [n_q+n_k-1], or bias.data null: entry t belongs to j - i =
+//   t - (n_q-1); -inf masks the key
 //
 // Everything is computed in float32 and rounded to Out once. A query that sees
 // no key gets NaN (0/0).
 //
-// A block takes 64 queries and up to 128 columns of v, over all keys that these
-// queries see: with e > 128 the scores are computed once more for every further
-// 128 columns. Keys are not split among blocks, so that heads * n_q / 64 blocks
-// have to fill the device: few queries over many keys do not.
+// A block takes 64 queries and up to 128 columns of v, and loops over all keys
+// that these queries see; with e > 128, the scores are recomputed for every
+// further 128 columns. Keys are not split among blocks, so that few queries
+// over many keys (heads * n_q / 64 blocks) do not fill the device.
 //
 // Error: see kSoftmaxTilesBoundFactor.
 //
-// There are <float, float, float, float>, and for S of two bytes
+// Instantiated for <float, float, float, float>, and for 16-bit types S for
 // <S, S, S, S>, <S, S, S, float>, <float, float, S, S>, <float, float, S,
 // float> and <S, float, float, S>.
 template <typename Q, typename K, typename V, typename Out>
@@ -41,27 +41,27 @@ void SoftmaxTiles(const SoftmaxShape& shape, float scale, HeadArray<const Q> q,
                   HeadArray<const K> k, HeadArray<const V> v,
                   HeadArray<const V> bias, HeadArray<Out> out);
 
-// Times the bound of the plain program (reference/softmax/softmax_rows.h): each
-// sum is rescaled once per tile of 64 keys, which is a rounding and at most two
-// of the exponential beside the 64 of adding the keys. The exponent's own error
-// is in the plain bound, however many steps it is taken in.
+// Factor for the plain program's bound (reference/softmax/softmax_rows.h): each
+// sum is rescaled once per tile of 64 keys, which adds one rounding and at most
+// two of the exponential to the 64 of adding the keys. The plain bound already
+// includes the error of the exponent, in whatever steps it is computed.
 inline constexpr double kSoftmaxTilesBoundFactor = 1 + 3.0 / 64;
 
-// Says whether rows of `width` numbers all begin at a multiple of `count`
-// numbers.
+// Tells whether all rows of `width` elements begin at a multiple of `count`
+// elements.
 template <typename T>
 bool AllAtMultiplesOf(int count, HeadArray<T> rows, int64_t width) {
   return width % count == 0 && rows.head_stride % count == 0 &&
          reinterpret_cast<uintptr_t>(rows.data) % (count * sizeof(T)) == 0;
 }
 
-// Counts the pairs of a query and a key of a head that are computed for `count`
-// queries from `first` on, where blocks take `queries` queries each and all
-// keys that one of them sees.
+// Counts the pairs of a query and a key that are computed in one head for
+// `count` queries from `first` on. A block takes `queries` queries and all keys
+// that one of them sees.
 double PairsInTiles(const SoftmaxShape& shape, int64_t queries, int64_t first,
                     int64_t count);
 
-// Counts the products and sums of the tiles that are computed.
+// Counts the multiplications and additions of the tiles that are computed.
 double SoftmaxTilesFlops(const SoftmaxShape& shape);
 
 }  // namespace subquad::device

@@ -30,7 +30,7 @@ class Case:
 
     @property
     def n(self):
-        """The number of tokens, or of keys where queries have a number of their own."""
+        """Returns the number of tokens, or of keys if the number of queries differs."""
         values = dict(self.values)
         return int(values.get("n") or values["n_k"])
 
@@ -42,7 +42,7 @@ class Case:
             "backend": self.backend,
             "scalar": self.scalar,
             "threads": threads,
-            # The n of a record with fewer queries than keys is the number of its keys.
+            # If a record has fewer queries than keys, its n is the number of keys.
             **{"n" if name == "n_k" else name: value for name, value in self.values},
         }
         return recipe_file.in_sweep(settings, wanted, ())
