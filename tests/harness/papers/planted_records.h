@@ -61,11 +61,11 @@ inline const std::vector<Json>& ByTheory() {
     for (const std::string& name : recipes)
       for (const PlannedCase& planned :
            PlanSweep(ParseSweepConfig(name, FindPreset(name).text), {}, 1)) {
-        const Problem problem = ProblemOf(planned.one);
+        const Problem problem = ProblemOf(planned.test_case);
         for (const Implementation* implementation : planned.implementations) {
           Verdict verdict;
           verdict.outcome = Outcome::kPassed;
-          Json record = MakeRecord(planned.one, problem, *implementation,
+          Json record = MakeRecord(planned.test_case, problem, *implementation,
                                    planned.threads, verdict);
           record["workspace_bytes"] = record["workspace_formula_bytes"];
           SetTime(record, 1e-10 * record["flops"].get<double>());
