@@ -31,7 +31,7 @@ def problems():
 def table(wanted=lambda name: True):
     """Returns the table of the problems that `wanted` selects, in Markdown."""
     lines = [
-        "| operator | type | rtol, atol | accepted | mistakes accepted | error of a correct program (`right`) |",
+        "| operator | type | rtol, atol | accepted | mistakes accepted | error / tolerance of a correct program (`right`) |",
         "|---|---|---|---|---|---|",
     ]
     for name, (op, arguments) in problems().items():
