@@ -22,7 +22,7 @@ SoftmaxShape ShapeOf(const Problem& problem) {
           problem.Dim("d"), problem.Dim("e"),   problem.params.Flag("causal")};
 }
 
-// The mask and the bias of a score.
+// Applies the mask and the bias to a score.
 template <typename S>
 struct Biased {
   const S* bias;  // null: none
@@ -103,8 +103,8 @@ class Tiled : public SoftmaxRun<S> {
   double Flops() const override { return SoftmaxTilesFlops(this->shape_); }
 };
 
-// A program that is a part with memory of its own: the part's class, which is
-// made of a layout and a shape.
+// Runs a part with memory of its own, whose class is made of a layout and a
+// shape.
 template <typename S, template <typename> class Part>
 class PartRun : public SoftmaxRun<S> {
  public:

@@ -1,4 +1,4 @@
-// Inside of kernels: products of 16 x 16 x 8 numbers of two bytes on tensor
+// Gives kernels products of 16 x 16 x 8 numbers of two bytes on tensor
 // cores, what loads their factors from shared memory, and copies from global to
 // shared memory that go on while the program does.
 //
@@ -35,7 +35,7 @@ inline constexpr double kTensorCoreBoundFactor = 2;
 
 // ---- pairs of numbers in a register
 
-// First the one at the lower address.
+// Packs two numbers, the first one at the lower address.
 template <typename S>
 __device__ inline uint32_t Pair(float first, float second) {
   S two[2];
@@ -67,9 +67,10 @@ __device__ inline float2 Numbers(uint32_t pair) {
 
 // ---- factors and products
 
-// Four matrices of 8 x 8 numbers from shared memory: matrix m into register m,
-// its row l from where lane 8 m + l points, a multiple of 16 bytes. A lane gets
-// the pair 2 (lane % 4) of row lane / 4; of the transposed matrix, if so asked.
+// Loads four matrices of 8 x 8 numbers from shared memory: matrix m into
+// register m, its row l from where lane 8 m + l points, a multiple of 16 bytes.
+// A lane gets the pair 2 (lane % 4) of row lane / 4; of the transposed matrix,
+// if so asked.
 template <bool kTransposed, typename S>
 __device__ inline void LoadMatrices(const S* row, uint32_t (&to)[4]) {
   static_assert(sizeof(S) == 2);
@@ -100,7 +101,7 @@ __device__ inline void LoadMatrices(const S* row, uint32_t (&to)[4]) {
 #endif
 }
 
-// sum += left right, of numbers of type S.
+// Adds the product of left and right, of numbers of type S, to sum.
 template <typename S>
 __device__ inline void AddProduct(const uint32_t (&left)[4], uint32_t right_0,
                                   uint32_t right_1, float (&sum)[4]) {
@@ -141,7 +142,7 @@ __device__ inline void AddProduct(const uint32_t (&left)[4], uint32_t right_0,
 #endif
 }
 
-// 2^x with a relative error of at most 2^-22; 0 where that is below the
+// Returns 2^x with a relative error of at most 2^-22; 0 where that is below the
 // smallest normal number.
 __device__ inline float PowerOfTwo(float x) {
 #ifdef SUBQUAD_EMULATED_CUDA

@@ -158,7 +158,8 @@ __global__ void __launch_bounds__(kThreads, 4)
 
   QuerySums<S, kLanes, kKeys> sums;
   for (int64_t k0 = begin + warp * kKeysOfWarp; k0 < end; k0 += kStep) {
-    // The keys of this lane are left, left - kGroups .. before the end.
+    // The first key of this lane is `left` keys before the end, the next one
+    // kGroups fewer.
     const int left = static_cast<int>(min(int64_t{kStep}, end - k0)) - group;
     const S* const keys = k + (k0 + group) * depth;
     const S* const values = v + (k0 + group) * columns;

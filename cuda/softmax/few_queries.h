@@ -18,7 +18,7 @@ inline constexpr int64_t kFewQueriesColumns = 128;  // of q and of v that fit
 //
 // Everything is computed in float32 and rounded once.
 //
-// There are those of the three types of storage.
+// The three types of storage are instantiated.
 template <typename S>
 class FewQueries {
  public:
@@ -37,10 +37,10 @@ class FewQueries {
   PartialsBuffer partials_;
 };
 
-// Times the bound of the plain program. A sum is rescaled once for every batch
-// of at least 8 keys, and once more where two sums of at least 8 keys each are
-// merged. Each time that is a rounding and at most two of the exponential, so
-// at most 3/8 of the roundings of adding the keys, twice.
+// Multiplies the bound of the plain program. A sum is rescaled once for every
+// batch of at least 8 keys, and once more where two sums of at least 8 keys
+// each are merged. Each time that is a rounding and at most two of the
+// exponential, so at most 3/8 of the roundings of adding the keys, twice.
 inline constexpr double kFewQueriesBoundFactor = 1 + 2 * 3.0 / 8;
 
 }  // namespace subquad::device

@@ -504,7 +504,7 @@ auto WithExtents(Form form, Function&& f) {
   return f.template operator()<Deep>();
 }
 
-// Keys so many that splitting them costs little beside them: of a block, tiles.
+// Tiles of a block that are so many that splitting its keys costs little.
 constexpr int64_t kManyTiles = kEmulated ? 4 : 64;
 
 // Counts the blocks of a plan in a form, before keys are split.
@@ -547,7 +547,7 @@ int64_t SplitsOf(const SoftmaxShape& shape, const FragmentsPlan& plan) {
   return std::max({int64_t{1}, of_many, of_few});
 }
 
-// What a kernel computes: queries that all see enough keys for so many parts.
+// Plans a kernel for queries that all see enough keys for so many parts.
 FragmentsPlan PlanOf(const SoftmaxShape& shape, int64_t first_query,
                      int64_t queries, int parts) {
   FragmentsPlan plan = {first_query, queries, parts, 1};
@@ -555,7 +555,7 @@ FragmentsPlan PlanOf(const SoftmaxShape& shape, int64_t first_query,
   return plan;
 }
 
-// The kernels of a problem, one after another.
+// Plans the kernels of a problem, which run one after another.
 std::vector<FragmentsPlan> PlansOf(Scalar scalar, const SoftmaxShape& shape) {
   if (scalar != Scalar::kBFloat16) return {PlanOf(shape, 0, shape.n_q, 2)};
   // The first queries of a causal problem see few keys, whatever n_k is.

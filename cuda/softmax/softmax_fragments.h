@@ -12,7 +12,7 @@ namespace subquad::device {
 
 inline constexpr int64_t kFragmentsDepth = 128;  // columns of a query that fit
 
-// One kernel: some of the queries of a problem.
+// Describes one kernel, which takes some of the queries of a problem.
 struct FragmentsPlan {
   int64_t first_query, queries;
   int parts;       // of a weight
@@ -37,7 +37,7 @@ struct FragmentsPlan {
 // The error is at most kTensorCoreBoundFactor times the bound of the plain
 // program.
 //
-// There are those of the two types of two bytes.
+// The two types of two bytes are instantiated.
 template <typename S>
 class SoftmaxFragments {
  public:

@@ -8,9 +8,9 @@
 
 namespace subquad::device {
 
-// The results of [splits, heads, queries] rows. With top the largest score of a
-// row's part of the keys, or the lowest finite number where it sees none of
-// them:
+// Points to the results of [splits, heads, queries] rows. With top the largest
+// score of a row's part of the keys, or the lowest finite number where it sees
+// none of them:
 //
 //   weight_j = 2^(unit (score_j - top)),  sum = sum_j weight_j,
 //   out = sum_j weight_j v_j
@@ -21,7 +21,7 @@ struct SoftmaxPartials {
   int64_t columns;
 };
 
-// The memory of that many rows; none at all where `rows` is zero.
+// Holds the memory of that many rows, and none at all where `rows` is zero.
 class PartialsBuffer {
  public:
   PartialsBuffer() = default;
@@ -34,12 +34,12 @@ class PartialsBuffer {
   DeviceBuffer<float> numbers_;
 };
 
-// out[h][i] = sum_s 2^(unit (top_s - top)) out_s / sum_s 2^(unit (top_s - top))
-// sum_s, with the largest top, over the parts of head h and query i. The order
-// of the sums is the same in every run. A query that sees no key gets NaN
-// (0/0).
+// Computes out[h][i] = sum_s 2^(unit (top_s - top)) out_s / sum_s 2^(unit
+// (top_s - top)) sum_s, with the largest top, over the parts of head h and
+// query i. The order of the sums is the same in every run. A query that sees no
+// key gets NaN (0/0).
 //
-// There are those of the three types of storage.
+// The three types of storage are instantiated.
 template <typename S>
 void MergePartials(const SoftmaxPartials& partials, int64_t splits,
                    int64_t heads, int64_t queries, float unit,

@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 4 : 3)
   const auto& [heads, n_q, n_k, d, e, causal] = tensors.shape;
   const int64_t blocks = (n_q + kSoftmaxQueries - 1) / kSoftmaxQueries;
   const int64_t head = blockIdx.x / blocks;
-  // Those that see most keys begin first.
+  // Blocks that see most keys begin first.
   const int64_t q0 = (blocks - 1 - blockIdx.x % blocks) * kSoftmaxQueries;
   const int64_t c0 = static_cast<int64_t>(blockIdx.y) * kColumns;
   const Q* q = tensors.q.data + head * tensors.q.head_stride + q0 * d;
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kSoftmaxThreads, kColumns == 64 ? 4 : 3)
             tensors.out_in_fours);
 }
 
-// Columns of v that a block takes.
+// Returns how many columns of v a block takes.
 int64_t ColumnsOf(const SoftmaxShape& shape) {
   return shape.e <= 64 ? 64 : 128;
 }

@@ -31,9 +31,9 @@ struct SoftmaxShape {
 // 128 columns. Keys are not split among blocks, so that heads * n_q / 64 blocks
 // have to fill the device: few queries over many keys do not.
 //
-// Error: see kSoftmaxTilesBoundFactor.
+// kSoftmaxTilesBoundFactor bounds the error.
 //
-// There are <float, float, float, float>, and for S of two bytes
+// Instantiated are <float, float, float, float>, and for S of two bytes
 // <S, S, S, S>, <S, S, S, float>, <float, float, S, S>, <float, float, S,
 // float> and <S, float, float, S>.
 template <typename Q, typename K, typename V, typename Out>
@@ -41,10 +41,10 @@ void SoftmaxTiles(const SoftmaxShape& shape, float scale, HeadArray<const Q> q,
                   HeadArray<const K> k, HeadArray<const V> v,
                   HeadArray<const V> bias, HeadArray<Out> out);
 
-// Times the bound of the plain program (reference/softmax/softmax_rows.h): each
-// sum is rescaled once per tile of 64 keys, which is a rounding and at most two
-// of the exponential beside the 64 of adding the keys. The exponent's own error
-// is in the plain bound, however many steps it is taken in.
+// Multiplies the bound of the plain program (reference/softmax/softmax_rows.h):
+// each sum is rescaled once per tile of 64 keys, which is a rounding and at
+// most two of the exponential beside the 64 of adding the keys. The exponent's
+// own error is in the plain bound, however many steps it is taken in.
 inline constexpr double kSoftmaxTilesBoundFactor = 1 + 3.0 / 64;
 
 // Says whether rows of `width` numbers all begin at a multiple of `count`
