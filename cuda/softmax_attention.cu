@@ -147,7 +147,7 @@ std::string WhyNotDecode(const Problem& problem) {
   if (std::max(problem.Dim("d"), problem.Dim("e")) <= kFewQueriesColumns)
     return "";
   return "d and e are at most " + std::to_string(kFewQueriesColumns) +
-         " where one query is taken at a time";
+         " in a kernel of one query per block";
 }
 
 }  // namespace
@@ -184,8 +184,9 @@ std::vector<Implementation> SoftmaxAttentionCudaImplementations() {
         .prepare = PrepareTensorCores},
        {.id = "decode",
         .what =
-            "a query at a time, its keys split over blocks, for few queries",
+            "one query per block, its keys split over blocks, for few queries",
         .source = "Dao et al. 2023 (Flash-Decoding)",
+        .time = {"O(n^2 (d+e))", "n^2"},
         .memory = {"O(e)", "1"},
         .sums = DirectSums,
         .why_not = WhyNotDecode,

@@ -272,7 +272,7 @@ class Measurement:
     def _begin_peers(self):
         """Starts the peers of a GPU, so that they import their libraries (seconds each) while ours are checked and nothing is timed."""
         for name in self.job.peers if self.job.case.backend == "cuda" else ():
-            if not self._why_never(programs.PEERS[name]):
+            if not self._unsupported(programs.PEERS[name]):
                 self.children[name] = self._child_of(programs.PEERS[name])
 
     def _unsupported(self, peer):

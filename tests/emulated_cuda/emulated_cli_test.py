@@ -88,7 +88,7 @@ class Sweep(unittest.TestCase):
         )  # fmt: skip
         check = by_name(result)["fft", "cuda"]["check"]
         self.assertEqual(check["verdict"], "skipped")
-        self.assertRegex(check["reason"], r"[0-9]+ bytes was refused, [0-9]+ are")
+        self.assertRegex(check["reason"], r"[0-9]+ bytes failed, [0-9]+ are available")
 
     def test_a_device_that_breaks_costs_one_record(self):
         result, done = sweep(SUBQUAD_EMULATED_BREAK="Materialize")
@@ -287,7 +287,7 @@ class Unusable(unittest.TestCase):
                     done = run(*words, "--backend", "cuda", SUBQUAD_EMULATED_REFUSE=reason)
                     self.assertFalse(out.exists())
                 self.assertEqual(done.returncode, 2, done.stdout)
-                self.assertIn(f"--backend cuda: expected a GPU that this program can use, found {why}\n", done.stderr)
+                self.assertIn(f"--backend cuda: expected a usable GPU, found {why}\n", done.stderr)
                 self.assertEqual(done.stdout, "")
 
     def test_leaving_it_out_is_said(self):

@@ -179,7 +179,7 @@ class OtherTypes(Case):
             )
             text = self.check(0, case)
             self.assertRegex(text, r"dense +float64 +error .* pass")
-        self.assertRegex(text, r"dense +float32 +skipped: no answer in float32: query 0")
+        self.assertRegex(text, r"dense +float32 +skipped: the formula has no value in float32: query 0")
 
     def test_numbers_that_overflow_in_it(self):
         huge = 1e30 * np.array([[1.0, 2.0], [3.0, 4.0]])
@@ -191,7 +191,7 @@ class OtherTypes(Case):
             {},
         )
         text = self.check(0, case)
-        self.assertRegex(text, r"dense +float32 +skipped: the answer has numbers larger than any float32")
+        self.assertRegex(text, r"dense +float32 +skipped: the answer has values beyond the range of float32")
         # An answer beyond float32 in a float32 file is skipped, too: no program could be right.
         case = self.case(
             "asked",
@@ -202,7 +202,7 @@ class OtherTypes(Case):
             expected_error=1e-6,
         )
         self.assertRegex(
-            self.check(0, case), r"dense +float32 +skipped: the answer has numbers larger than any float32"
+            self.check(0, case), r"dense +float32 +skipped: the answer has values beyond the range of float32"
         )
 
     def test_subnormal_answers(self):
@@ -275,7 +275,7 @@ class Sharing(Case):
         out = np.stack([[toeplitz(weights[h], values[b, h], False) for h in range(heads)] for b in range(batch)])
         flat = self.case("flat", "toeplitz_1d", {"weights": weights, "values": values.reshape(-1, n, 4)},
                          out.reshape(-1, n, 4), {"causal": False}, expected_error=1e-12)  # fmt: skip
-        note = "weights [3, 23] is shared by groups of 2 neighbouring heads of 6; if these are batch items times heads"
+        note = "each slice of weights [3, 23] is shared by 2 neighbouring heads of 6; if the heads are batch items times heads"
         self.assertIn(f"    note: {note}", self.check(1, flat))
         (notes,) = json.loads(self.check(1, "--json", flat))["cases"][0]["notes"]
         self.assertTrue(notes.startswith(note), notes)

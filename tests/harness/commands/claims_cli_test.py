@@ -116,7 +116,7 @@ class Claims(unittest.TestCase):
         for verdict in ("not measured", "not attempted", "cannot be tested here"):
             self.assertIn(f" {sum(claim['verdict'] == verdict for claim in hidden)} {verdict}", others)
         for verdict, count in content["counts"].items():
-            self.assertIn(f" {count} {verdict}", counts)
+            self.assertIn(f" {count} {verdict.replace('holds by', 'hold by')}", counts)
         study, _, _ = self.listed(self.answers(self.made / "prf_variance.json")[1])
         self.assertEqual(study, ["nprf-lemma2", "nprf-lemma2-trf"])
 

@@ -280,10 +280,13 @@ class Refusals(Cli):
             self.refuse(["verify", "--case", f"{operator}:n=4,backward=1"], "backward")
 
     def test_a_filter_that_matches_nothing(self):
-        self.refuse(["verify", "--operator", "toeplitz_1d", "--scalar", "float16", "--backend", "cpu"], "matches")
-        self.refuse(["verify", "--case", "toeplitz_1d:n=4", "--operator", "toeplitz_2d"], "matches")
         self.refuse(
-            ["sweep", "--operator", "toeplitz_1d", "--scalar", "bfloat16", "--out", self.folder / "x.json"], "matches"
+            ["verify", "--operator", "toeplitz_1d", "--scalar", "float16", "--backend", "cpu"], "match no combination"
+        )
+        self.refuse(["verify", "--case", "toeplitz_1d:n=4", "--operator", "toeplitz_2d"], "of the planned cases")
+        self.refuse(
+            ["sweep", "--operator", "toeplitz_1d", "--scalar", "bfloat16", "--out", self.folder / "x.json"],
+            "of the planned cases",
         )
 
     def test_sweeps(self):
