@@ -476,16 +476,15 @@ TEST_F(NpyTest, WriterRefuses) {
             }).substr(0, 53),
             "a.npy: expected values that fit into float32, found 9");
   EXPECT_EQ(Message([&] { WriteNpy(Path("no/a.npy"), Shape{6}, six, false); }),
-            "a.npy: expected a place that can be written to, found No such "
-            "file or directory");
+            "a.npy: expected a writable place, found No such file or "
+            "directory");
   EXPECT_EQ(FileCount(), 0u);
 
   // The rename fails last, after everything is written: nothing may be left
   // behind.
   std::filesystem::create_directory(Path("a.npy"));
   EXPECT_EQ(refusal({6}),
-            "a.npy: expected a place that can be written to, found Is a "
-            "directory");
+            "a.npy: expected a writable place, found Is a directory");
   EXPECT_EQ(FileCount(), 1u);
 }
 

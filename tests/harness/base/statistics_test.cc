@@ -501,7 +501,7 @@ TEST(CrossoverTest, TooFewPoints) {
   EXPECT_EQ(FindCrossover(single_point, single_point).kind,
             CrossoverKind::kTooFewPoints);
   EXPECT_EQ(FindCrossover(single_point, single_point).reason,
-            "sizes in common: 1, a crossover takes at least 2");
+            "sizes in common: 1, a crossover needs at least 2");
   EXPECT_EQ(FindCrossover(single_point, other).kind,
             CrossoverKind::kTooFewPoints);
   EXPECT_EQ(FindCrossover(none, none).kind, CrossoverKind::kTooFewPoints);

@@ -101,8 +101,9 @@ TEST(AfterTiming, TheReasonSaysWhatHappened) {
     return Timed(kCases[0], fault).verdict.reason;
   };
   EXPECT_EQ(reason(Fault::kKeepsItsResult),
-            "values was changed in place, and the answer did not follow");
-  EXPECT_EQ(reason(Fault::kWritesItsInput), "wrote to its input values");
+            "values was scaled in place, but the answer did not change with "
+            "it: the result seems to be cached");
+  EXPECT_EQ(reason(Fault::kWritesItsInput), "it changed its input values");
   EXPECT_TRUE(reason(Fault::kRightOnce).starts_with("after it was timed: "));
   EXPECT_TRUE(reason(Fault::kWritesNothingLater)
                   .starts_with("in a run after it was timed: "));

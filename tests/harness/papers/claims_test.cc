@@ -392,7 +392,7 @@ TEST(Claims, NameTheirSources) {
     EXPECT_TRUE(text.starts_with("cannot be tested here: needs ")) << text;
   }
   EXPECT_TRUE(AnsweredFrom(FindClaim("nprf-fig1a-gpu"))
-                  .starts_with("not attempted; it takes a GPU"));
+                  .starts_with("not attempted; it needs a GPU"));
 }
 
 // ---- the text --------------------------------------------------------------
@@ -419,7 +419,7 @@ TEST(ClaimsText, ListsClaimsWithDataAndCountsTheRest) {
     return where.find(what) != std::string::npos;
   };
   EXPECT_TRUE(has(text, "wrong\n")) << text;
-  EXPECT_TRUE(has(text, "what they need): nprf-lemma2-trf\n")) << text;
+  EXPECT_TRUE(has(text, "what is needed): nprf-lemma2-trf\n")) << text;
   for (const char* other :
        {"survey-decay", "frpb-1d-time", "frpb-table1", "sikf-shift"})
     EXPECT_FALSE(has(text, other)) << text;
