@@ -75,9 +75,12 @@ def complaints(folder, root=ROOT):
 
 
 def machine(environment):
-    """Describes a machine so that it can be distinguished from others; a GPU only by its name, since the other fields change."""
-    gpu = environment.get("gpu")
-    return ", ".join(str(environment.get(name)) for name in MACHINE) + (f", {gpu['name']}" if gpu else "")
+    """Describes a machine so that it can be distinguished from others; a GPU only by its name, since the other fields change. The
+    memory is rounded, because the part that the kernel keeps for itself changes by some KiB with every boot."""
+    gpu, values = environment.get("gpu"), {name: environment.get(name) for name in MACHINE}
+    if values["memory_bytes"]:
+        values["memory_bytes"] = f"{values['memory_bytes'] / 2**30:.1f} GiB"
+    return ", ".join(map(str, values.values())) + (f", {gpu['name']}" if gpu else "")
 
 
 def several(what, result):

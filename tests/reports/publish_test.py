@@ -141,6 +141,15 @@ class Provenance(Scratch):
         self.write("speed/study.json", self.study)
         self.refused("expected the machine of the other files", "another")
 
+    def test_memory_may_differ_by_what_a_boot_changes(self):
+        memory = self.sweep["environment"]["memory_bytes"]
+        for more, problems in ((12 << 10, 0), (1 << 30, 1)):
+            self.study["environment"]["memory_bytes"] = memory // 2**30 * 2**30 + more
+            self.sweep["environment"]["memory_bytes"] = memory // 2**30 * 2**30
+            self.write("sweep.json", self.sweep)
+            self.write("speed/study.json", self.study)
+            self.assertEqual(problems, sum("expected the machine" in line for line in self.found()))
+
     def test_records_without_a_field(self):
         for name in ("program", "tokens", "length_axes"):
             record = dict(self.sweep["records"][0])
