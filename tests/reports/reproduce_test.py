@@ -122,7 +122,7 @@ class ReportTest(figures_test.Workplace):
         content = recipes_test.synthetic_results([recipes_test.RECIPES["txl-time"]])
         result = self.reproduce("nprf", "--files", self.write(content), "--out", self.folder / "out")
         self.assertEqual(2, result.returncode)
-        self.assertIn("nprf: expected files that serve a recipe or a claim of it, found none", result.stderr)
+        self.assertIn("nprf: expected files with data for one of its recipes or claims, found none", result.stderr)
         self.assertFalse((self.folder / "out").exists())
 
     def test_run_sweeps_refuses_unknown_papers(self):
