@@ -18,7 +18,7 @@
 // k down to -k; here they run from -k up to k. The errors of its printed
 // section III are reproduced and measured in harness/papers/lrpe.
 //
-// What the inputs show: normal draws show an embedding taken at i - j and a
+// Test inputs: normal draws show an embedding taken at i - j and a
 // window that is one key too wide or too narrow. n_k > n_q + r shows a tail on
 // the right that is cut off, n_q > n_k + r one on the left, r = 0 a key that is
 // counted in both tails, r > n an embedding read before its first row.

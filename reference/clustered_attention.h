@@ -11,7 +11,7 @@
 //   causal           and j <= i
 //   scale            default 1/sqrt(d)
 //
-// What the inputs show: generated tokens are near the middle of a cluster, as
+// Test inputs: generated tokens are near the middle of a cluster, as
 // many in each, for queries and keys separately; a key that is wrongly seen or
 // missed moves a row by about 1/(keys seen). Hashes without their sign make
 // half as many clusters.

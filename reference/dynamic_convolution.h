@@ -12,7 +12,7 @@
 // u is zero beyond the ends of the sequence. The softmax is over all K places
 // even there: near an end the weights of the others do not sum to one.
 //
-// What the inputs show: with columns of variance 1/D the logits are of order
+// Test inputs: with columns of variance 1/D the logits are of order
 // one, so that every place matters. A window that begins one place away, is
 // read backwards or is normalised only over the places within the sequence
 // changes rows.

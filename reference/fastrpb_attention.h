@@ -15,7 +15,7 @@
 //   weights_rows [2H-1], weights_cols [2W-1]:
 //   W_ij = weights_rows(r'-r) + weights_cols(c'-c)   (section 3.2.2)
 //
-// What the inputs show: the two terms share v and n, so each must be right by
+// Test inputs: the two terms share v and n, so each must be right by
 // itself; W is not normalised, and its part of the answer is sqrt(n) times
 // larger than the attention's, so only a bound that grows with n no faster than
 // its rounding can show an error of the attention.

@@ -9,7 +9,7 @@
 //                   phi_v behind it
 //   out [n, e]
 //
-// What the inputs show: gates between 0.2 and 0.8, and sums over n tokens. A
+// Test inputs: gates between 0.2 and 0.8, and sums over n tokens. A
 // gate computed from the other path, a transposed Psi or weights read as i - j
 // change all rows.
 //

@@ -14,7 +14,7 @@
 //   slope         with attention, default 0.2
 //   out [n, e]
 //
-// What the inputs show: with generated edges a token has one or two neighbours,
+// Test inputs: with generated edges a token has one or two neighbours,
 // so that a neighbour that is missed or counted twice moves a row by its own
 // size. Edges read as (key, query) change most rows of attention, but must not
 // change a convolution.

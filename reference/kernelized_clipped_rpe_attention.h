@@ -12,7 +12,7 @@
 // embeddings are not positive the normaliser may vanish: a query whose
 // normaliser is exactly zero is an error.)
 //
-// What the inputs show: embeddings are drawn positive, of the size of phi(k),
+// Test inputs: embeddings are drawn positive, of the size of phi(k),
 // so that both terms matter and leaving either out of the normaliser shows. For
 // offsets, tails and rectangles see clipped_rpe_product.h.
 //

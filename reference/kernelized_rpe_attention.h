@@ -23,7 +23,7 @@
 //   normalized = false        the numerator alone
 //   scale                     phi is applied to sqrt(scale) x; default 1
 //
-// What the inputs show: normal draws show any wrong offset. A bias 200 higher
+// Test inputs: normal draws show any wrong offset. A bias 200 higher
 // everywhere changes nothing, and overflows if it is not shifted. A bias of
 // -inf that hides keys of exp(95) shows a scale computed over hidden keys. A
 // bias that decays and keys that drop by 1e-6 cost an FFT its digits: the

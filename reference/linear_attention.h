@@ -14,7 +14,7 @@
 //   normalized = false        the numerator alone
 //   scale                     phi is applied to sqrt(scale) x; default 1
 //
-// What the inputs show: normal draws show any wrong index. A mean far from zero
+// Test inputs: normal draws show any wrong index. A mean far from zero
 // (exp features of e^95 and e^-97) shows a missing scale; keys that grow along
 // the sequence show a scale computed over the future; signs that alternate make
 // relu features vanish, and with them the normaliser, which is an error.

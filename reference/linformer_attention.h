@@ -6,7 +6,7 @@
 //   out [n_q, e]
 //   scale                    default 1/sqrt(d)
 //
-// What the inputs show: with projections of variance 1/n_k the reduced keys are
+// Test inputs: with projections of variance 1/n_k the reduced keys are
 // as large as the keys and scores are of order one; using proj_k as proj_v,
 // transposing a projection or omitting a part of the keys changes all rows.
 //

@@ -9,7 +9,7 @@
 //   out = softmax(scale q k'^T) v'  [n_q, e]
 //   scale                 default 1/sqrt(d)
 //
-// What the inputs show: sizes that are not multiples of s show a ragged tail
+// Test inputs: sizes that are not multiples of s show a ragged tail
 // that is used; normal weights show a reversed order of the weights.
 //
 // Bound: see reduced_keys.h, with s terms.

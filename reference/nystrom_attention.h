@@ -11,7 +11,7 @@
 //
 // |A|_1 is the largest sum of a column's magnitudes, |A|_inf of a row's.
 //
-// What the inputs show: generated tokens of a segment have a direction in
+// Test inputs: generated tokens of a segment have a direction in
 // common, so that A is far from singular, and not symmetric; a landmark made of
 // other tokens, a transposed Z and, until it has converged, an iteration more
 // or less change all rows.

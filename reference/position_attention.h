@@ -26,7 +26,7 @@
 // Transformers II counts offsets as i - j in eq. 10, 11 and 13 and uses their
 // absolute value in eq. 12; offsets here are signed and j - i throughout.
 //
-// What the inputs show: projections are drawn so that scores are of order one
+// Test inputs: projections are drawn so that scores are of order one
 // and every key matters. An offset of the wrong sign changes all rows but those
 // of n = 1; in deberta it exchanges the two terms, which differ in u_q and u_k.
 // A position that remains in the values distinguishes absolute from

@@ -13,7 +13,7 @@
 //   query_offset, key_lengths: see visible_keys.h
 //   scale          default 1/sqrt(d); the band is not scaled
 //
-// What the inputs show: normal draws give a band as large as the scores, so
+// Test inputs: normal draws give a band as large as the scores, so
 // that a distance that is off by one, a table read from its far end and a band
 // that is cut short change all rows but those that see one key. E larger than
 // the number of keys and E = 1 show ends that are handled wrongly; without

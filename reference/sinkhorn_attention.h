@@ -9,7 +9,7 @@
 //   a query of block B sees the keys of block B and those of k'_B
 //   scale          default 1/sqrt(d)
 //
-// What the inputs show: after a few iterations P is far from uniform and from a
+// Test inputs: after a few iterations P is far from uniform and from a
 // permutation, so that transposed logits, columns before rows and an iteration
 // too many or too few all change k'.
 //

@@ -18,7 +18,7 @@
 //   grad_v[j] = sum_i P_ij grad[i]
 //   grad_bias(dist) = sum over j - i = dist of dS_ij; 0 where the bias is -inf
 //
-// What the inputs show: normal draws give scores of order one, so that every
+// Test inputs: normal draws give scores of order one, so that every
 // key matters and a missing or doubled one shows. A bias read as i - j, or with
 // its origin at n_k-1, changes all rows. "offset" and "huge" give scores far
 // beyond the range of exp: a maximum that is not subtracted is inf/inf there.

@@ -24,7 +24,7 @@
 // them. Every pattern shows a query itself, so that no row is empty unless the
 // bias hides it.
 //
-// What the inputs show: with normal draws each key that is wrongly seen or
+// Test inputs: with normal draws each key that is wrongly seen or
 // missed moves a row by about 1/(keys seen). Sizes that are not multiples of
 // blocks, strides and dilations show ends that are handled wrongly. A bias read
 // as i - j changes every row; so do global tokens that are left out.

@@ -13,7 +13,7 @@
 //   causal                query i sees j <= i only
 // The noise is shared by the heads; everything else may be given for each.
 //
-// What the inputs show: components with frequencies of order one turn angles
+// Test inputs: components with frequencies of order one turn angles
 // through many revolutions, so that a wrong position or a lost phase changes
 // every row; independent noise per channel shows a channel that reads another's
 // noise, and independent noise per draw a transposed z. The expectation over z

@@ -11,7 +11,7 @@
 //   causal            token i sees tokens j <= i only
 //   out [n, e]
 //
-// What the inputs show: matrices whose columns have variance 1 over their
+// Test inputs: matrices whose columns have variance 1 over their
 // length give scores of order one, so that every token matters. Columns of
 // phi_2 read from the end, a missing relu, exchanged factors and transposed
 // logits change all rows.

@@ -12,7 +12,7 @@
 //   grad_weights(dist) = sum over j - i = dist of <grad[i], v[j]>
 // each summed over the heads that share the tensor.
 //
-// What the inputs show: an offset taken as i - j, a padding that wraps around
+// Test inputs: an offset taken as i - j, a padding that wraps around
 // and rows mixed with columns all change normal draws everywhere; n_q != n_k
 // shows an origin at n_k-1 instead of n_q-1.
 //

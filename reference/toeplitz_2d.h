@@ -12,7 +12,7 @@
 //                            <grad[(r,c)], v[(r',c')]>
 // each summed over the heads that share the tensor.
 //
-// What the inputs show: a one-level embedding wraps the end of an image row
+// Test inputs: a one-level embedding wraps the end of an image row
 // into the next one; normal draws show it at every border.
 //
 // Bound: a sum of m products in any order, gamma_m sum |a||b|: m = HW in the

@@ -12,7 +12,7 @@
 //                            sum_c' v[(r',c')]>, and likewise of columns
 // each summed over the heads that share the tensor.
 //
-// What the inputs show: rows swapped with columns change the answer unless
+// Test inputs: rows swapped with columns change the answer unless
 // H = W and the weights are equal, so the default image is not square.
 //
 // Bound: HW products, each with a weight that is itself one rounded sum. In the

@@ -15,7 +15,7 @@
 // Two entries of the last row of the paper's B do not follow from this: see the
 // claim txl-matrix (harness/papers/transformer_xl).
 //
-// What the inputs show: rows of r in the wrong order, a shift that is off by
+// Test inputs: rows of r in the wrong order, a shift that is off by
 // one and the entries that a left shift brings in from outside change normal
 // draws everywhere but in the last row, which has no shift. M = 0 and M > L
 // distinguish an origin at M from one at L.

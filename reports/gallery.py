@@ -132,8 +132,8 @@ def build(made, sources, claims, folder):
              "nothing is typed by hand.", "", *made_by(sources), ""]  # fmt: skip
     if claims:
         lines += [
-            "The verdict on every claim is in [claims.md](claims/claims.md). The words at a figure are the verdicts of the claims "
-            "that are judged by its data; a paper's figure without such a claim is **not judged**.",
+            "The verdict on every claim is in [claims.md](claims/claims.md). The word beside a figure is the verdict of the claims "
+            "that are tested with its data; a paper's figure without such a claim is **not judged**.",
             "",
         ]
     reports = sorted((folder / "papers").glob("*.pdf"))

@@ -197,6 +197,8 @@ class Checker {
       passed_ += passed;
       skipped_ += skipped;
       failed_ += !passed && !skipped;
+      wrong_folders_ +=
+          line.of_folder && line.verdict.outcome == Outcome::kFailed;
       below_margin_ +=
           passed && line.verdict.margin.value < request_.require_margin;
     };
@@ -238,6 +240,10 @@ class Checker {
       return;
     }
     if (!missing.empty()) fmt::print("not checked: {}\n", missing);
+    if (wrong_folders_)
+      fmt::print(
+          "Lines of our implementations compare them with your outputs, so "
+          "they fail too if these are wrong.\n");
     fmt::print(
         "{} passed, {} failed, {} skipped{}{}{}\n", passed_, failed_, skipped_,
         below_margin_ ? fmt::format(", {} of those that passed have a margin "
@@ -250,6 +256,7 @@ class Checker {
 
   const Request& request_;
   int64_t passed_ = 0, failed_ = 0, skipped_ = 0, not_valid_ = 0, others_ = 0;
+  int64_t wrong_folders_ = 0;  // folders whose own outputs are wrong
   int64_t without_device_ = 0, below_margin_ = 0;
   Json cases_ = Json::array();
 };

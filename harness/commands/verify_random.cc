@@ -77,8 +77,10 @@ class RandomRun {
   }
 
   int Run() {
-    fmt::print("seed {}; to repeat: subquad verify --random {} --seed {}\n",
-               cases_.seed, options_.amount, cases_.seed);
+    fmt::print("seed {}; to repeat: subquad verify --random {} --seed {}{}\n",
+               cases_.seed, options_.amount, cases_.seed,
+               options_.filters.ToArguments() +
+                   (options_.input ? " --input " + *options_.input : ""));
     std::fflush(stdout);
     CatchInterrupts();
     uint64_t index = 0;

@@ -126,7 +126,7 @@ Verdict Judge(const Comparison& comparison, const Margin& margin,
                     comparison.untouched));
   if (comparison.zero_reference)
     return set(Outcome::kMistrusted,
-               "the right answer is zero everywhere, so that an output that "
+               "the expected output is zero everywhere, so that an output that "
                "was never computed would pass too");
   if (comparison.lost_bounds > 0)
     return set(Outcome::kFailed,

@@ -61,6 +61,20 @@ bool Filters::Takes(const Operator& op) const {
   return Contains(operators, op.description().id);
 }
 
+std::string Filters::ToArguments() const {
+  std::string text;
+  const auto add = [&](const char* option,
+                       const std::vector<std::string>& values) {
+    for (const std::string& value : values)
+      text += std::string(" ") + option + " " + value;
+  };
+  add("--operator", operators);
+  add("--implementation", implementations);
+  add("--backend", backends);
+  add("--scalar", scalars);
+  return text;
+}
+
 void Filters::CheckUsed(
     const std::vector<std::pair<const Implementation*, Scalar>>& chosen) const {
   const auto check = [&](const char* option,

@@ -22,6 +22,8 @@ struct Filters {
   bool Takes(const Implementation& implementation) const;
   bool Takes(Scalar scalar) const;
   bool Takes(const Operator& op) const;
+  // Returns the filters as they are typed, each after a space.
+  std::string ToArguments() const;
 
   // Throws InvalidInput for a value that selects nothing, instead of ignoring
   // it.

@@ -112,7 +112,7 @@ class GradientRow {
   std::vector<double> magnitudes_;
 };
 
-// `Scores` says pattern of the keys that a query sees and with what values:
+// `Scores` defines which keys a query sees, their scores and their values:
 //   std::optional<Score<Real>> See(head, i, j): nothing where it does not
 //   const Number* Value(head, j): e numbers
 //   const double* ValueUnits(head, j): bounds of their errors, or null

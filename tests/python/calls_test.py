@@ -41,7 +41,7 @@ def program(*arguments):
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.fixture(scope="module", name="told")
+@pytest.fixture(scope="module", name="lines")
 def told_by_the_program():
     """Returns the program's line `reference` for every golden case, by folder."""
     if not PROGRAM:
@@ -106,7 +106,7 @@ def test_outputs_of_two_bytes_may_be_of_arithmetic_in_it():
     out = half(half(weights @ v) / half(weights.sum(-1, keepdims=True))).astype(np.float16)
     result = subquad.check("softmax_attention", out=out, **inputs)
     assert result.passed and result.arithmetic == "float16", str(result)
-    assert "as arithmetic in float16" in str(result)
+    assert "passes as native float16 arithmetic" in str(result)
     strict = subquad.check("softmax_attention", out=out, arithmetic="float32", **inputs)
     assert strict.verdict == "failed" and strict.arithmetic == "float32", str(strict)
     wide = {name: value.astype(np.float64) for name, value in inputs.items()}
@@ -165,7 +165,7 @@ def test_an_eps_too_small_to_be_seen_is_told(eps, causal, dtype):
         result = subquad.check("linear_attention", out=out, **options)
         assert result.passed and result.blind_to == ["eps left out"], str(result)
         assert result.margin > 1 and result.nearest != "eps left out"
-        assert "passed, blind to: eps left out\n  a larger eps would show more" in str(result)
+        assert "passed, blind to: eps left out\n  a larger eps would reveal more" in str(result)
 
 
 def test_an_eps_that_is_seen_is_not_told():

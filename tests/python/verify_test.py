@@ -101,7 +101,7 @@ def test_what_few_failures_resemble_is_no_headline(tmp_path):
     alike = sum(failure.looks_like == "sign flipped" for failure in result.failures)
     assert 0 < 2 * alike <= len(result.failures), str(result)
     assert result.looks_like is None and "; looks like" not in str(result)
-    assert str(result).endswith(f"; {alike} of {len(result.failures)} look like: sign flipped")
+    assert str(result).endswith(f"; {alike} of {len(result.failures)} failures look like: sign flipped")
     result = subquad.verify(sometimes, "toeplitz_1d", **{**options, "n": [16, 31]})
     assert result.looks_like == "sign flipped" and str(result).endswith("; looks like: sign flipped"), str(result)
 

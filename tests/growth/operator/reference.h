@@ -3,7 +3,7 @@
 //
 //   v [n, e], out [n, e]
 //
-// What the inputs show: values of either sign, so that a row more or less, or a
+// Test inputs: values of either sign, so that a row more or less, or a
 // divisor that is off by one, changes every row.
 //
 // Bound: i + 1 terms are added and divided once, i + 1 roundings of at most u

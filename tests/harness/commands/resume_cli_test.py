@@ -112,7 +112,7 @@ class Resume(unittest.TestCase):
             [PROGRAM, "worker"], input=json.dumps(job) + "\n", capture_output=True, text=True, check=False
         )
         records = [json.loads(line)["record"] for line in done.stdout.splitlines() if line.startswith('{"record"')]
-        self.assertEqual([record["reason"][:40] for record in records], ["the right answer is zero everywhere, so "])
+        self.assertEqual([record["reason"][:40] for record in records], ["the expected output is zero everywhere, "])
         self.assertNotIn("seconds", records[0])
 
     def test_killed_ten_times_then_resumed(self):
