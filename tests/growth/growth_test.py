@@ -64,7 +64,7 @@ class TenMinutes(unittest.TestCase):
 
     def test_it_is_drawn_beside_the_others(self):
         text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-        (figure,) = re.findall(r"`(figures/[\w-]+)\.pdf` has its curve", text)
+        (figure,) = re.findall(r"`(figures/[\w-]+)\.pdf` shows its curve", text)
         self.assertRegex(self.printed_by("reports.figures"), rf"(?m)^{figure}\.?{{")
         self.assertTrue((self.folder / f"{figure}.pdf").exists())
         with open(self.folder / f"{figure}.csv", encoding="utf-8") as file:

@@ -204,7 +204,7 @@ def verify(
         isolate = hasattr(os, "fork") and array != "jax" and not _holds_gpu(device)
     caller = Caller(function, array, device, isolate, timeout)
     work = _Work(caller, op, {name: _calls.plain(value) for name, value in params.items()}, n or [], seed, like)
-    work.takes_shared = grouped_heads
+    work.accepts_shared = grouped_heads
     work.narrow_arithmetic = arithmetic is None
     if scalars is None:
         work.run("float32", gradients)
