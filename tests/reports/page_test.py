@@ -224,6 +224,8 @@ class GalleryTest(figures_test.Workplace):
             re.sub(rb"Matplotlib v[0-9.]+", b"Matplotlib v0.1", drawn).replace(b"stroke: #", b"stroke: #0", 1)
         )
         self.assertEqual(0, self.gallery("--check").returncode)  # drawn by another version, so not compared
+        self.assertEqual(0, self.gallery().returncode)
+        self.assertEqual(drawn, figure.read_bytes())  # but drawn again
 
     def test_refusals(self):
         (self.results / "run.json").unlink()
